@@ -1,0 +1,5 @@
+"""`python -m waifu2x`."""
+
+from waifu2x.cli import main
+
+main()

@@ -1,0 +1,193 @@
+"""Models compiled for the processor, and their work cut into strips for its cores."""
+
+from __future__ import annotations
+
+import queue
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from waifu2x.backends import Device, Precision, Progress
+from waifu2x.backends.chain import Chain, Window
+from waifu2x.backends.cpu import isa, layout
+from waifu2x.backends.cpu.pack import PackedModel
+from waifu2x.backends.cpu.pixels import PIXEL_CODES, WINDOW
+from waifu2x.backends.cpu.strip import run_strip
+from waifu2x.errors import BackendError
+from waifu2x.model import Model
+from waifu2x.tiling import Box
+
+STRIP_WIDTH = 256
+STRIP_HEIGHT = 64
+STRIPS_PER_CORE = 8
+
+
+class CpuBackend:
+    """Runs models in fp32 on all cores."""
+
+    name = "cpu"
+
+    def __init__(self) -> None:
+        cores = isa.core_count()
+        self.device = Device(
+            isa.processor_name(),
+            f"{cores} core{'s' if cores > 1 else ''}, {isa.VECTOR.name},"
+            f" {isa.l2_bytes() // 1024} KiB L2",
+        )
+        self._workers = Workers(cores)
+
+    def compile(self, models: Sequence[Model], precision: Precision) -> Chain:
+        """See Backend. fp32 serves `auto` and `fp32`."""
+        if precision not in ("auto", "fp32"):
+            raise BackendError(
+                f"backend cpu has no precision {precision}: use auto or fp32, or another backend"
+            )
+        packed: dict[int, CpuStage] = {}
+        for model in models:
+            if id(model) not in packed:
+                packed[id(model)] = CpuStage(model, self._workers)
+        return Chain([packed[id(model)] for model in models])
+
+    def close(self) -> None:
+        """Ends the threads."""
+        self._workers.close()
+
+
+class Workers:
+    """The threads, started once, and their scratch memory."""
+
+    def __init__(self, cores: int) -> None:
+        self.cores = cores
+        self.pool = ThreadPoolExecutor(cores, thread_name_prefix="waifu2x-cpu")
+        self._spare: queue.SimpleQueue[NDArray[np.float32]] = queue.SimpleQueue()
+
+    def borrow(self, floats: int) -> NDArray[np.float32]:
+        """At least that many floats of uninitialised scratch memory, on a cache line."""
+        try:
+            memory = self._spare.get_nowait()
+        except queue.Empty:
+            memory = np.empty(0, np.float32)
+        if memory.size < floats:
+            block = np.empty(floats + 16, np.float32)
+            memory = block[-block.ctypes.data % 64 // 4 :]
+        return memory
+
+    def give_back(self, memory: NDArray[np.float32]) -> None:
+        """For the next strip."""
+        self._spare.put(memory)
+
+    def close(self) -> None:
+        """Ends the threads, after the strip that each is busy with."""
+        self.pool.shutdown(cancel_futures=True)
+
+
+class CpuStage:
+    """One model, packed for the processor."""
+
+    def __init__(self, model: Model, workers: Workers) -> None:
+        self.scale = model.scale
+        self.cost = float(model.multiply_adds)
+        self._packed = PackedModel(model)
+        self._workers = workers
+
+    def reads(self, box: Box) -> Box:
+        """The pixels under the first layer's cells."""
+        rows, columns = (
+            self._packed.span(0, start, stop)
+            for start, stop in ((box.top, box.bottom), (box.left, box.right))
+        )
+        top, left = rows[0] // self.scale, columns[0] // self.scale
+        bottom, right = -(-rows[1] // self.scale), -(-columns[1] // self.scale)
+        return Box(top, left, bottom - top, right - left)
+
+    def __call__(
+        self, window: Window, box: Box, out_dtype: DTypeLike, on_progress: Progress
+    ) -> NDArray[Any]:
+        """See Stage."""
+        result = np.empty((box.height, box.width, self._packed.out_planes), out_dtype)
+        source = _window(window, self.scale)
+        whole = Window(result, box.top, box.left, box.bottom, box.right)
+        target = _window(whole, 1)
+        pixels = (_views(window.pixels), _views(result))
+        stop = np.zeros(1, np.int64)
+        strips = {
+            self._workers.pool.submit(self._run, strip, source, target, pixels, stop): strip
+            for strip in cut(box, self._workers.cores)
+        }
+        try:
+            for future in as_completed(strips):
+                future.result()
+                on_progress(strips[future].height * strips[future].width / (box.height * box.width))
+        except BaseException:
+            stop[0] = 1
+            for future in strips:
+                future.cancel()
+            raise
+        return result
+
+    def _run(self, strip: Box, source: Any, target: Any, pixels: Any, stop: Any) -> None:
+        layers, floats = self._packed.layout(strip)
+        scratch = self._workers.borrow(floats)
+        bounds = np.array([strip.top, strip.bottom, strip.left, strip.right])
+        try:
+            run_strip(
+                layers,
+                self._packed.weights,
+                self._packed.biases,
+                scratch,
+                source,
+                pixels[0],
+                target,
+                pixels[1],
+                bounds,
+                stop,
+            )
+        finally:
+            self._workers.give_back(scratch)
+
+
+def cut(box: Box, cores: int) -> list[Box]:
+    """Strips of a box: wide enough to be worth it, enough of them to keep every core busy."""
+    across = max(1, round(box.width / STRIP_WIDTH))
+    wanted = -(-STRIPS_PER_CORE * cores // across)
+    down = max(1, min(wanted, box.height // STRIP_HEIGHT))
+    strips = []
+    for top, bottom in _parts(box.top, box.bottom, down):
+        for left, right in _parts(box.left, box.right, across):
+            strips.append(Box(top, left, bottom - top, right - left))
+    return strips
+
+
+def _parts(start: int, stop: int, count: int) -> list[tuple[int, int]]:
+    """A range cut into about `count` parts, at whole cells of the picture."""
+    cell = layout.CELL
+    inner = {round((start + (stop - start) * i / count) / cell) * cell for i in range(1, count)}
+    cuts = [start, *sorted(c for c in inner if start < c < stop), stop]
+    return list(zip(cuts[:-1], cuts[1:], strict=True))
+
+
+def _window(window: Window, enlarge: int) -> Any:
+    """The record that compiled code reads."""
+    rows, columns, planes = window.pixels.shape
+    return np.array(
+        (
+            PIXEL_CODES[window.pixels.dtype],
+            window.top,
+            window.left,
+            columns,
+            planes,
+            window.height,
+            window.width,
+            enlarge,
+        ),
+        WINDOW,
+    )[()]
+
+
+def _views(pixels: NDArray[Any]) -> tuple[NDArray[Any], ...]:
+    """The pixels, flat, in the place of their dtype among those of PIXEL_CODES."""
+    flat = pixels.reshape(-1)
+    return tuple(flat if dtype == pixels.dtype else np.empty(0, dtype) for dtype in PIXEL_CODES)

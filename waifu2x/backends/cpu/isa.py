@@ -1,0 +1,86 @@
+"""What the processor offers: vector width and registers, cache size, cores. Asked, never assumed."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import llvmlite.binding
+
+from waifu2x.errors import BackendError
+
+ISA_VARIABLE = "WAIFU2X_CPU_ISA"
+
+
+@dataclass(frozen=True)
+class VectorUnit:
+    """The shape that vector code is given."""
+
+    name: str
+    lanes: int
+    """float32 values in one vector."""
+    registers: int
+    """Vectors that the instruction set can name."""
+
+
+_UNITS = {
+    "avx512": VectorUnit("avx512", 16, 32),
+    "avx2": VectorUnit("avx2", 8, 16),
+    # Four lanes fit SSE, NEON, VSX and WebAssembly alike; sixteen registers are the fewest of them.
+    "portable": VectorUnit("portable", 4, 16),
+}
+
+
+def detect_vector_unit() -> VectorUnit:
+    """The widest vectors of this processor, or what WAIFU2X_CPU_ISA forces it down to.
+
+    Raises BackendError if the variable names something that this processor lacks.
+    """
+    features = llvmlite.binding.get_host_cpu_features()
+    available = ["portable"]
+    if features.get("avx2") and features.get("fma"):
+        available.insert(0, "avx2")
+        if features.get("avx512f"):
+            available.insert(0, "avx512")
+    forced = os.environ.get(ISA_VARIABLE, available[0])
+    if forced not in available:
+        raise BackendError(
+            f"{ISA_VARIABLE}={forced}: this processor has {', '.join(available)}; choose one of them"
+        )
+    return _UNITS[forced]
+
+
+def l2_bytes() -> int:
+    """Size of the L2 cache of one core; 512 KiB where the system does not say."""
+    for folder in sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*")):
+        try:
+            level = (folder / "level").read_text().strip()
+            size = re.fullmatch(r"(\d+)K", (folder / "size").read_text().strip())
+        except OSError:
+            continue
+        if level == "2" and size:
+            return int(size[1]) * 1024
+    return 512 * 1024
+
+
+def core_count() -> int:
+    """Processors that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def processor_name() -> str:
+    """The processor's name as the system gives it."""
+    try:
+        text = Path("/proc/cpuinfo").read_text()
+    except OSError:
+        text = ""
+    match = re.search(r"model name\s*:\s*(.+)", text)
+    return match[1].strip() if match else platform.processor() or platform.machine()
+
+
+VECTOR = detect_vector_unit()

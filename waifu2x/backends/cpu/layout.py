@@ -1,0 +1,46 @@
+"""Where the feature maps of a strip lie in memory.
+
+A strip of the picture goes through all layers together, four rows at a time. Each layer keeps its
+last eight rows in a ring: row y of the picture lies in slot y & 7, so that a layer finds the six
+rows that it reads while the layer before it has already written the next ones. Memory therefore
+grows with the width of a strip and not with its height.
+
+Rows and columns are counted in the coordinates of the layer's result picture: pixel (y, x) of every
+layer is the one centred on pixel (y, x) of the last. Layers compute whole cells of 4x4 pixels, and
+the cells of a layer start one pixel before those of the next. Cells are anchored to the picture
+and not to the strip: every pixel is computed from the same numbers in the same order wherever the
+strips are cut, which makes the output the same to the bit for every tile size and thread count.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+CELL = 4
+"""Rows and columns of a cell."""
+RING_ROWS = 2 * CELL
+RING_MASK = RING_ROWS - 1
+
+SOURCE, FEW_INPUTS, WINOGRAD, FEW_OUTPUTS = range(4)
+"""Kinds of layer; SOURCE stands before the first one and reads the picture."""
+
+LAYER = np.dtype(
+    [
+        ("kind", np.int64),
+        ("in_planes", np.int64),  # floats of one pixel of the layer before, padding included
+        ("out_planes", np.int64),  # floats of one pixel of this layer, padding included
+        ("weight", np.int64),  # offset of the layer's first weight
+        ("bias", np.int64),  # offset of its first bias
+        ("slope", np.float64),  # of its leaky ReLU; 1 where it has none
+        ("group", np.int64),  # Winograd: cells per group
+        ("inputs", np.int64),  # Winograd: offset of V in the scratch memory
+        ("products", np.int64),  # Winograd: offset of M
+        ("ring", np.int64),  # offset of the ring in the scratch memory
+        ("row_floats", np.int64),  # floats from one row of the ring to the next
+        ("column", np.int64),  # first column, in the coordinates of the picture
+        ("columns", np.int64),  # a multiple of CELL
+        ("next_row", np.int64),  # the first row not computed yet
+        ("end_row", np.int64),  # the row after the last one
+    ],
+    align=True,
+)

@@ -1,0 +1,79 @@
+"""The two ends of a strip: the picture's own numbers in, the picture's own numbers out.
+
+`read_rows` stands before the first layer: nearest enlargement, edge replication and integer to
+float in one pass over the rows that the next cells need. `write_rows` stands behind the last: clip
+to [0, 1], scale, round half to even, store. Pixels arrive as one flat array for each dtype, all but
+the one in use empty, so that one compiled function serves every dtype.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from waifu2x.backends.cpu.layout import CELL, RING_MASK
+
+PIXEL_CODES = {np.dtype(np.uint8): 0, np.dtype(np.uint16): 1, np.dtype(np.float32): 2}
+"""How the compiled code knows the dtype of pixels."""
+
+WINDOW = np.dtype(
+    [
+        ("code", np.int64),  # dtype of the pixels
+        ("top", np.int64),  # row of the whole picture that the window's first row is
+        ("left", np.int64),
+        ("columns", np.int64),  # pixels in a row of the window
+        ("planes", np.int64),
+        ("height", np.int64),  # rows of the whole picture
+        ("width", np.int64),
+        ("enlarge", np.int64),  # factor of the nearest enlargement before the first layer
+    ],
+    align=True,
+)
+"""Pixels of a picture, or of the part of it that was handed over."""
+
+
+@njit(nogil=True, error_model="numpy")  # type: ignore[untyped-decorator]
+def _nearest(position, factor, size):  # type: ignore[no-untyped-def]
+    """The picture's row or column under `position` of the enlarged, edge-replicated picture."""
+    return min(max(position // factor, 0), size - 1)
+
+
+@njit(nogil=True, error_model="numpy")  # type: ignore[untyped-decorator]
+def read_rows(layer, window, pixels, scratch):  # type: ignore[no-untyped-def]
+    """Four rows of the enlarged picture as floats in [0, 1], into the ring of `layer`."""
+    bytes_, words, floats = pixels
+    planes = window.planes
+    for row in range(layer.next_row, layer.next_row + CELL):
+        y = _nearest(row, window.enlarge, window.height) - window.top
+        target = layer.ring + (row & RING_MASK) * layer.row_floats
+        for column in range(layer.columns):
+            x = _nearest(layer.column + column, window.enlarge, window.width) - window.left
+            first = (y * window.columns + x) * planes
+            for plane in range(planes):
+                if window.code == 0:
+                    value = np.float32(bytes_[first + plane]) / np.float32(255)
+                elif window.code == 1:
+                    value = np.float32(words[first + plane]) / np.float32(65535)
+                else:
+                    value = floats[first + plane]
+                scratch[target + column * planes + plane] = value
+
+
+@njit(nogil=True, error_model="numpy")  # type: ignore[untyped-decorator]
+def write_rows(layer, window, top, bottom, left, right, scratch, pixels):  # type: ignore[no-untyped-def]
+    """The part of a layer's four newest rows that lies in the given rows and columns."""
+    bytes_, words, floats = pixels
+    planes = window.planes
+    for row in range(max(layer.next_row, top), min(layer.next_row + CELL, bottom)):
+        source = layer.ring + (row & RING_MASK) * layer.row_floats
+        for column in range(left, right):
+            place = source + (column - layer.column) * layer.out_planes
+            first = ((row - window.top) * window.columns + column - window.left) * planes
+            for plane in range(planes):
+                value = min(max(scratch[place + plane], np.float32(0)), np.float32(1))
+                if window.code == 0:
+                    bytes_[first + plane] = np.uint8(np.rint(value * np.float32(255)))
+                elif window.code == 1:
+                    words[first + plane] = np.uint16(np.rint(value * np.float32(65535)))
+                else:
+                    floats[first + plane] = value

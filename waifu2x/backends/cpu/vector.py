@@ -1,0 +1,185 @@
+"""Vector code in Numba: a thin layer over LLVM's builder, one method per instruction.
+
+Numba writes scalar loops and hopes that LLVM turns them into vectors. The inner loops of a
+convolution are too dear for hope: here they are emitted as LLVM vector instructions, whose width
+and register budget come from the processor (`isa.VECTOR`). LLVM still chooses the machine
+instructions, so one source serves AVX-512, AVX2, NEON and whatever else it knows.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from waifu2x.backends.cpu.isa import VECTOR
+
+_INDEX = ir.IntType(64)
+_FLOAT = ir.FloatType()
+_LANES = ir.VectorType(_FLOAT, VECTOR.lanes)
+
+
+class Emitter:
+    """Emits vector instructions at the current place of an LLVM function.
+
+    Pointers are to float32; every offset counts floats, and is a Python int (a constant of the
+    code) or an LLVM i64 value.
+    """
+
+    def __init__(self, builder: ir.IRBuilder) -> None:
+        self._builder = builder
+
+    def index(self, value: int | ir.Value) -> ir.Value:
+        """An i64 value from a constant or a value."""
+        return ir.Constant(_INDEX, value) if isinstance(value, int) else value
+
+    def add(self, left: int | ir.Value, right: int | ir.Value) -> ir.Value:
+        """The sum of two offsets."""
+        return self._builder.add(self.index(left), self.index(right))
+
+    def mul(self, left: int | ir.Value, right: int | ir.Value) -> ir.Value:
+        """The product of two offsets."""
+        return self._builder.mul(self.index(left), self.index(right))
+
+    def at(self, pointer: ir.Value, offset: int | ir.Value) -> ir.Value:
+        """The pointer moved by `offset` floats."""
+        return self._builder.gep(pointer, [self.index(offset)])
+
+    def load(self, pointer: ir.Value, offset: int | ir.Value = 0) -> ir.Value:
+        """A vector of neighbouring floats."""
+        address = self._builder.bitcast(self.at(pointer, offset), _LANES.as_pointer())
+        return self._builder.load(address, align=4)
+
+    def store(self, vector: ir.Value, pointer: ir.Value, offset: int | ir.Value = 0) -> None:
+        """Stores a vector to neighbouring floats."""
+        address = self._builder.bitcast(self.at(pointer, offset), _LANES.as_pointer())
+        self._builder.store(vector, address, align=4)
+
+    def store_float(self, value: ir.Value, pointer: ir.Value, offset: int | ir.Value) -> None:
+        """Stores one float."""
+        self._builder.store(value, self.at(pointer, offset), align=4)
+
+    def load_float(self, pointer: ir.Value, offset: int | ir.Value) -> ir.Value:
+        """One float."""
+        return self._builder.load(self.at(pointer, offset), align=4)
+
+    def splat(self, value: float | ir.Value) -> ir.Value:
+        """A vector with `value` in every lane."""
+        if isinstance(value, (int, float)):
+            return ir.Constant(_LANES, [float(value)] * VECTOR.lanes)
+        undefined = ir.Constant(_LANES, ir.Undefined)
+        first = self._builder.insert_element(undefined, value, ir.Constant(ir.IntType(32), 0))
+        mask = ir.Constant(ir.VectorType(ir.IntType(32), VECTOR.lanes), [0] * VECTOR.lanes)
+        return self._builder.shuffle_vector(first, undefined, mask)
+
+    def fma(self, a: ir.Value, b: float | ir.Value, c: ir.Value) -> ir.Value:
+        """`a * b + c`, fused where the processor fuses."""
+        factor = self.splat(b) if isinstance(b, (int, float)) else b
+        # fmuladd and not fma: without the instruction, fma would call a library function per lane.
+        function = cgutils.get_or_insert_function(
+            self._builder.module,
+            ir.FunctionType(_LANES, [_LANES] * 3),
+            f"llvm.fmuladd.v{VECTOR.lanes}f32",
+        )
+        return self._builder.call(function, [a, factor, c])
+
+    def plus(self, a: ir.Value, b: ir.Value) -> ir.Value:
+        """`a + b`."""
+        return self._builder.fadd(a, b)
+
+    def minus(self, a: ir.Value, b: ir.Value) -> ir.Value:
+        """`a - b`."""
+        return self._builder.fsub(a, b)
+
+    def times(self, a: ir.Value, b: float | ir.Value) -> ir.Value:
+        """`a * b`."""
+        factor = self.splat(b) if isinstance(b, (int, float)) else b
+        return self._builder.fmul(a, factor)
+
+    def leaky(self, a: ir.Value, slope: ir.Value) -> ir.Value:
+        """Leaky ReLU, max(a, slope * a) for a slope in [0, 1]; both vectors, or both floats."""
+        scaled = self._builder.fmul(a, slope)
+        return self._builder.select(self._builder.fcmp_ordered(">", a, scaled), a, scaled)
+
+    def total(self, a: ir.Value) -> ir.Value:
+        """The sum of the lanes, in an order that depends on the vector width alone."""
+        name = f"llvm.vector.reduce.fadd.v{VECTOR.lanes}f32"
+        function = cgutils.get_or_insert_function(
+            self._builder.module, ir.FunctionType(_FLOAT, [_FLOAT, _LANES]), name
+        )
+        return self._builder.call(function, [ir.Constant(_FLOAT, -0.0), a], fastmath=("reassoc",))
+
+    def accumulators(self, initial: Sequence[ir.Value]) -> list[ir.Value]:
+        """Variables that live across loop iterations, in registers once LLVM has promoted them."""
+        slots = []
+        for value in initial:
+            slot = cgutils.alloca_once(self._builder, value.type)
+            self._builder.store(value, slot)
+            slots.append(slot)
+        return slots
+
+    def get(self, slot: ir.Value) -> ir.Value:
+        """The value of an accumulator."""
+        return self._builder.load(slot)
+
+    def set(self, slot: ir.Value, value: ir.Value) -> None:
+        """Gives an accumulator its next value."""
+        self._builder.store(value, slot)
+
+    def cases(self, value: ir.Value, constants: Sequence[int]) -> Iterator[int]:
+        """Yields each constant in turn; what is emitted meanwhile runs if `value` equals it."""
+        for constant in constants:
+            equal = self._builder.icmp_signed("==", value, self.index(constant))
+            with self._builder.if_then(equal):
+                yield constant
+
+    @contextmanager
+    def loop(self, count: ir.Value, step: int = 1) -> Iterator[ir.Value]:
+        """A loop over 0, step, 2 step, … < count; yields the index."""
+        with cgutils.for_range_slice(
+            self._builder, self.index(0), count, self.index(step), intp=_INDEX
+        ) as (index, _):
+            yield index
+
+
+def vector_kernel(emit: Callable[..., None]) -> Any:
+    """A function of Numba code whose body is `emit(emitter, *arguments)`.
+
+    float32 arrays arrive as pointers to their first element, integers as i64 and floats as
+    float32 values.
+    """
+
+    def kernel(typing_context: Any, *arguments: types.Type) -> Any:
+        signature = types.void(*(_canonical(argument) for argument in arguments))
+
+        def codegen(context: Any, builder: ir.IRBuilder, sig: Any, values: Sequence[Any]) -> Any:
+            lowered = [
+                context.make_array(kind)(context, builder, value).data
+                if isinstance(kind, types.Array)
+                else value
+                for kind, value in zip(sig.args, values, strict=True)
+            ]
+            emit(Emitter(builder), *lowered)
+            return context.get_dummy_value()
+
+        return signature, codegen
+
+    # Numba counts the arguments of an intrinsic by its signature.
+    emitter, *operands = inspect.signature(emit).parameters.values()
+    context = inspect.Parameter("typing_context", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    kernel.__signature__ = inspect.Signature([context, *operands])  # type: ignore[attr-defined]
+    return intrinsic(kernel)
+
+
+def _canonical(kind: types.Type) -> types.Type:
+    if isinstance(kind, types.Integer):
+        return types.int64
+    if isinstance(kind, types.Float):
+        return types.float32
+    return kind

@@ -1,0 +1,257 @@
+"""3x3 convolution by Winograd's F(4x4, 3x3), fp32: 36 products where the definition has 144.
+
+A cell of 4x4 results needs 6x6 inputs. Both the inputs and the weights are transformed into 36
+frequencies; the sum over input planes is then an independent matrix product at each frequency,
+and a last transform brings the 36 products back to 4x4 results.
+
+    V[f][cell][in]  = transform of the inputs        36 x CELLS x in_planes
+    U[block][f][in][out of block]                    the weights, transformed once
+    M[f][cell][out of block] = V[f] U[block][f]      36 x CELLS x block of out_planes
+    result = transform of M, plus bias, leaky ReLU
+
+The transforms interpolate at 0, ±3/4, ±3/2 and infinity. Those points cost the same arithmetic as
+the usual 0, ±1, ±2 and lose 3 to 5 dB less to rounding (Barabasz et al. 2020, "Error analysis and
+improving the accuracy of Winograd convolution for deep neural networks", explain why).
+
+Bound: fp32 multiply-adds. 32 to 128 planes spend 9 to 50 % on the transforms, so the width of a
+group of cells is chosen to keep V and M in L2 while U streams through.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba import njit
+
+from numpy.typing import NDArray
+
+from waifu2x.backends.cpu.layout import CELL, RING_MASK
+from waifu2x.backends.cpu.product import (
+    LANES,
+    ROW_BLOCK,
+    TILE_HEIGHT,
+    WIDTHS,
+    accumulate,
+    block_widths,
+    tile_width,
+)
+from waifu2x.backends.cpu.vector import Emitter, vector_kernel
+
+FREQUENCIES = 36
+_tile_width = njit(tile_width)
+_A, _B = 0.75, 1.5
+
+
+def transform_weights(weight: NDArray[np.float32]) -> NDArray[np.float32]:
+    """(out, in, 3, 3) -> (36, out, in): G w G^T in float64, rounded once to float32."""
+    points = [Fraction(0), Fraction(_A), -Fraction(_A), Fraction(_B), -Fraction(_B)]
+    rows = []
+    for point in points:
+        norm = Fraction(1)
+        for other in points:
+            norm *= point - other if other != point else 1
+        rows.append([float(point**power / norm) for power in range(3)])
+    rows.append([0.0, 0.0, 1.0])
+    g = np.array(rows)
+    transformed = np.einsum("ay,oiyx,bx->aboi", g, weight.astype(np.float64), g, optimize=True)
+    return transformed.reshape(FREQUENCIES, *weight.shape[:2]).astype(np.float32)
+
+
+def _transform_input(v: Emitter, d: list[ir.Value]) -> list[ir.Value]:
+    """Six neighbouring inputs -> six frequencies (B^T d), 12 fused operations."""
+    aa, bb = _A * _A, _B * _B
+    even_a, even_b = v.fma(d[2], -bb, d[4]), v.fma(d[2], -aa, d[4])
+    odd_a, odd_b = v.fma(d[1], -bb, d[3]), v.fma(d[1], -aa, d[3])
+    return [
+        v.fma(d[0], aa * bb, v.fma(d[2], -(aa + bb), d[4])),
+        v.fma(odd_a, _A, even_a),
+        v.fma(odd_a, -_A, even_a),
+        v.fma(odd_b, _B, even_b),
+        v.fma(odd_b, -_B, even_b),
+        v.fma(d[1], aa * bb, v.fma(d[3], -(aa + bb), d[5])),
+    ]
+
+
+def _transform_output(v: Emitter, m: list[ir.Value]) -> list[ir.Value]:
+    """Six frequencies -> four neighbouring results (A^T m)."""
+    sum_a, sum_b = v.plus(m[1], m[2]), v.plus(m[3], m[4])
+    difference_a, difference_b = v.minus(m[1], m[2]), v.minus(m[3], m[4])
+    return [
+        v.plus(m[0], v.plus(sum_a, sum_b)),
+        v.fma(difference_b, _B, v.times(difference_a, _A)),
+        v.fma(sum_b, _B**2, v.times(sum_a, _A**2)),
+        v.plus(m[5], v.fma(difference_b, _B**3, v.times(difference_a, _A**3))),
+    ]
+
+
+def _emit_input(
+    v: Emitter,
+    scratch: ir.Value,
+    row_0: ir.Value,
+    row_1: ir.Value,
+    row_2: ir.Value,
+    row_3: ir.Value,
+    row_4: ir.Value,
+    row_5: ir.Value,
+    stride: ir.Value,
+    inputs: ir.Value,
+    spread: ir.Value,
+) -> None:
+    """All planes of one cell: 6x6 pixels -> 36 frequencies, `spread` floats apart."""
+    rows = (row_0, row_1, row_2, row_3, row_4, row_5)
+    with v.loop(stride, LANES) as plane:
+        columns = []
+        for x in range(6):
+            place = v.add(v.mul(stride, x), plane)
+            columns.append(_transform_input(v, [v.load(scratch, v.add(r, place)) for r in rows]))
+        for y in range(6):
+            for x, value in enumerate(_transform_input(v, [column[y] for column in columns])):
+                place = v.add(v.mul(spread, y * 6 + x), v.add(inputs, plane))
+                v.store(value, scratch, place)
+
+
+def _emit_output(
+    v: Emitter,
+    width: ir.Value,
+    scratch: ir.Value,
+    products: ir.Value,
+    spread: ir.Value,
+    biases: ir.Value,
+    bias: ir.Value,
+    slope: ir.Value,
+    row_0: ir.Value,
+    row_1: ir.Value,
+    row_2: ir.Value,
+    row_3: ir.Value,
+    stride: ir.Value,
+) -> None:
+    """One cell, `width` vectors of planes: 36 products -> 4x4 results."""
+    slopes = v.splat(slope)
+    for vectors in v.cases(width, WIDTHS):
+        for plane in range(0, vectors * LANES, LANES):
+            columns = []
+            for x in range(6):
+                place = v.add(products, v.add(v.mul(spread, x), plane))
+                step = v.mul(spread, 6)
+                column = [v.load(scratch, v.add(place, v.mul(step, y))) for y in range(6)]
+                columns.append(_transform_output(v, column))
+            bias_vector = v.load(biases, v.add(bias, plane))
+            for y, row in enumerate((row_0, row_1, row_2, row_3)):
+                results = _transform_output(v, [column[y] for column in columns])
+                for x, value in enumerate(results):
+                    place = v.add(v.add(row, plane), v.mul(stride, x))
+                    v.store(v.leaky(v.plus(value, bias_vector), slopes), scratch, place)
+
+
+def _emit_product(
+    v: Emitter,
+    width: ir.Value,
+    scratch: ir.Value,
+    inputs: ir.Value,
+    depth: ir.Value,
+    weights: ir.Value,
+    block: ir.Value,
+    products: ir.Value,
+) -> None:
+    """A tile of M = V U: (height, depth) times (depth, width vectors)."""
+    pixels, vectors = v.at(scratch, inputs), v.at(weights, block)
+    for tile in v.cases(width, WIDTHS):
+        slots = v.accumulators([v.splat(0.0)] * (TILE_HEIGHT[tile] * tile))
+        accumulate(v, slots, tile, pixels, depth, vectors, depth, unroll=4)
+        for n, slot in enumerate(slots):
+            v.store(v.get(slot), scratch, v.add(products, n * LANES))
+
+
+_input_cell = vector_kernel(_emit_input)
+_product = vector_kernel(_emit_product)
+_output_cell = vector_kernel(_emit_output)
+
+
+def group_size(in_planes: int, out_planes: int, cache_bytes: int) -> int:
+    """Cells whose V and M take at most three quarters of a cache, a multiple of ROW_BLOCK."""
+    floats = FREQUENCIES * (in_planes + min(out_planes, WIDTHS[0] * LANES))
+    return max(1, cache_bytes * 3 // 4 // (4 * floats * ROW_BLOCK)) * ROW_BLOCK
+
+
+def scratch_floats(in_planes: int, group: int) -> tuple[int, int]:
+    """Floats of V and of M for a group of cells; each frequency is followed by one spare vector.
+
+    Without the spare vector the frequencies would lie a multiple of 4 KiB apart, in the same few
+    sets of the L1 cache.
+    """
+    return (
+        FREQUENCIES * (group * in_planes + LANES),
+        FREQUENCIES * (group * WIDTHS[0] * LANES + LANES),
+    )
+
+
+def pack_weights(weight: NDArray[np.float32]) -> NDArray[np.float32]:
+    """(out, in, 3, 3), both padded to LANES -> U, flat: blocks of (36, in, planes of the block)."""
+    transformed = transform_weights(weight).transpose(0, 2, 1)
+    blocks, first = [], 0
+    for width in block_widths(weight.shape[0]):
+        blocks.append(transformed[:, :, first : first + width * LANES].ravel())
+        first += width * LANES
+    return np.concatenate(blocks)
+
+
+@njit(nogil=True, error_model="numpy")  # type: ignore[untyped-decorator]
+def convolve(layer, source, scratch, weights, biases):  # type: ignore[no-untyped-def]
+    """Four rows of a layer, `layer.next_row` on, from the rows of the layer before it."""
+    depth, planes, group = layer.in_planes, layer.out_planes, layer.group
+    spread = group * depth + LANES
+    row = layer.next_row
+    s0 = source.ring + ((row - 1) & RING_MASK) * source.row_floats
+    s1 = source.ring + (row & RING_MASK) * source.row_floats
+    s2 = source.ring + ((row + 1) & RING_MASK) * source.row_floats
+    s3 = source.ring + ((row + 2) & RING_MASK) * source.row_floats
+    s4 = source.ring + ((row + 3) & RING_MASK) * source.row_floats
+    s5 = source.ring + ((row + 4) & RING_MASK) * source.row_floats
+    t0 = layer.ring + (row & RING_MASK) * layer.row_floats
+    t1 = layer.ring + ((row + 1) & RING_MASK) * layer.row_floats
+    t2 = layer.ring + ((row + 2) & RING_MASK) * layer.row_floats
+    t3 = layer.ring + ((row + 3) & RING_MASK) * layer.row_floats
+    slope = np.float32(layer.slope)
+    cells = layer.columns // CELL
+    for first in range(0, cells, group):
+        count = min(group, cells - first)
+        for cell in range(count):
+            x = (first + cell) * CELL * depth
+            v = layer.inputs + cell * depth
+            _input_cell(
+                scratch, s0 + x, s1 + x, s2 + x, s3 + x, s4 + x, s5 + x, depth, v, spread
+            )
+        block, plane = layer.weight, 0
+        while plane < planes:
+            width = _tile_width((planes - plane) // LANES)
+            block_planes = width * LANES
+            product_spread = group * block_planes + LANES
+            for frequency in range(FREQUENCIES):
+                u = block + frequency * depth * block_planes
+                # The last tile may run past `count` into stale cells: theirs are rows of their own.
+                for cell in range(0, count, TILE_HEIGHT[width]):
+                    v = layer.inputs + frequency * spread + cell * depth
+                    m = layer.products + frequency * product_spread + cell * block_planes
+                    _product(width, scratch, v, depth, weights, u, m)
+            for cell in range(count):
+                m = layer.products + cell * block_planes
+                x = (first + cell) * CELL * planes + plane
+                _output_cell(
+                    width,
+                    scratch,
+                    m,
+                    product_spread,
+                    biases,
+                    layer.bias + plane,
+                    slope,
+                    t0 + x,
+                    t1 + x,
+                    t2 + x,
+                    t3 + x,
+                    planes,
+                )
+            block += FREQUENCIES * depth * block_planes
+            plane += block_planes

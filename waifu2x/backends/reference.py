@@ -1,0 +1,81 @@
+"""The `numpy` backend: float64, slow and obvious. Every other backend is compared with it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from waifu2x.backends import Device, Precision, Progress
+from waifu2x.backends.chain import Chain, Window
+from waifu2x.dtypes import from_unit, to_unit
+from waifu2x.errors import BackendError
+from waifu2x.model import Convolution, Model
+from waifu2x.tiling import Box
+
+
+def create() -> NumpyBackend:
+    """The backend; it works wherever NumPy does."""
+    return NumpyBackend()
+
+
+class NumpyBackend:
+    """Runs models in float64 on one core."""
+
+    name = "numpy"
+    device = Device("NumPy", f"{np.__version__}, float64, for reference: slow")
+
+    def compile(self, models: Sequence[Model], precision: Precision) -> Chain:
+        """See Backend. float64 serves `auto` and `fp32`."""
+        if precision not in ("auto", "fp32"):
+            raise BackendError(
+                f"backend numpy has no precision {precision}: use auto or fp32, or another backend"
+            )
+        return Chain([NumpyStage(model) for model in models])
+
+    def close(self) -> None:
+        """Nothing to free."""
+
+
+class NumpyStage:
+    """One model in float64."""
+
+    def __init__(self, model: Model) -> None:
+        self._model = model
+        self.scale = model.scale
+        self.cost = float(model.multiply_adds)
+
+    def reads(self, box: Box) -> Box:
+        """The box and the pixels that the convolutions lose, in pixels of the input."""
+        margin = self._model.offset
+        top, left = (box.top - margin) // self.scale, (box.left - margin) // self.scale
+        bottom, right = -(-(box.bottom + margin) // self.scale), -(-(box.right + margin) // self.scale)
+        return Box(top, left, bottom - top, right - left)
+
+    def __call__(
+        self, window: Window, box: Box, out_dtype: DTypeLike, on_progress: Progress
+    ) -> NDArray[Any]:
+        """See Stage."""
+        margin = self._model.offset
+        rows = np.arange(box.top - margin, box.bottom + margin) // self.scale
+        columns = np.arange(box.left - margin, box.right + margin) // self.scale
+        rows = rows.clip(0, window.height - 1) - window.top
+        columns = columns.clip(0, window.width - 1) - window.left
+        planes = to_unit(window.pixels[np.ix_(rows, columns)], np.float64)
+        for layer in self._model.convolutions:
+            planes = convolve(planes, layer)
+        on_progress(1.0)
+        return from_unit(planes, out_dtype)
+
+
+def convolve(planes: NDArray[np.float64], layer: Convolution) -> NDArray[np.float64]:
+    """(H, W, in_planes) -> (H - 2, W - 2, out_planes): valid cross-correlation, leaky ReLU."""
+    height, width = planes.shape[0] - 2, planes.shape[1] - 2
+    result = np.zeros((height, width, layer.out_planes)) + layer.bias
+    for y in range(3):
+        for x in range(3):
+            tap = layer.weight[:, :, y, x].astype(np.float64)
+            result += planes[y : y + height, x : x + width] @ tap.T
+    return np.maximum(result, layer.slope * result)

@@ -1,0 +1,25 @@
+"""Pixels as numbers: uint8 and uint16 span [0, 1] by their range, float32 holds it as it is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+PIXEL_DTYPES = (np.dtype(np.uint8), np.dtype(np.uint16), np.dtype(np.float32))
+
+
+def to_unit(pixels: NDArray[Any], dtype: DTypeLike) -> NDArray[Any]:
+    """Pixels as floats in [0, 1], in the given float dtype."""
+    if pixels.dtype == np.float32:
+        return pixels.astype(dtype)
+    return pixels.astype(dtype) / np.dtype(dtype).type(np.iinfo(pixels.dtype).max)
+
+
+def from_unit(values: NDArray[Any], dtype: DTypeLike) -> NDArray[Any]:
+    """Floats clipped to [0, 1] as pixels of a dtype, integers rounded half to even."""
+    clipped = values.clip(0.0, 1.0)
+    if np.dtype(dtype) == np.float32:
+        return clipped.astype(np.float32)
+    return np.rint(clipped * np.iinfo(np.dtype(dtype)).max).astype(dtype)

@@ -1,0 +1,30 @@
+"""The errors a user can meet. Each message is one sentence: what it concerns, what is wrong, what to do.
+
+Waifu2xError
+├── ModelError     a model file or folder
+├── ImageError     a picture that cannot be read or handled
+├── BackendError   a backend or device that is missing or cannot do what was asked
+└── OutputError    a result that cannot be written
+"""
+
+from __future__ import annotations
+
+
+class Waifu2xError(Exception):
+    """Base of every error that this package raises on purpose."""
+
+
+class ModelError(Waifu2xError):
+    """A model file or folder is missing, damaged or unsuitable."""
+
+
+class ImageError(Waifu2xError):
+    """A picture cannot be read, or is of a kind that cannot be handled."""
+
+
+class BackendError(Waifu2xError):
+    """A backend or device is missing, or cannot do what was asked of it."""
+
+
+class OutputError(Waifu2xError):
+    """A result cannot be written where it should go."""
