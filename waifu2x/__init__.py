@@ -1,12 +1,12 @@
 """Upscale and denoise pictures with waifu2x networks.
 
-    import waifu2x
+import waifu2x
 
-    larger = waifu2x.upscale(image, scale=2, noise=1)  # a NumPy array or a PIL image, and the same back
+larger = waifu2x.upscale(image, scale=2, noise=1)  # a NumPy array or a PIL image, and the same back
 
-    upscaler = waifu2x.Upscaler(scale=2)  # keeps the compiled network
-    for image in images:
-        larger = upscaler(image)
+upscaler = waifu2x.Upscaler(scale=2)  # keeps the compiled network
+for image in images:
+    larger = upscaler(image)
 """
 
 from __future__ import annotations

@@ -27,7 +27,10 @@ class Box(NamedTuple):
     def clip(self, height: int, width: int) -> Box:
         """The part inside a picture of `height` x `width`, at least one pixel of its edge."""
         top, left = min(max(self.top, 0), height - 1), min(max(self.left, 0), width - 1)
-        bottom, right = min(max(self.bottom, top + 1), height), min(max(self.right, left + 1), width)
+        bottom, right = (
+            min(max(self.bottom, top + 1), height),
+            min(max(self.right, left + 1), width),
+        )
         return Box(top, left, bottom - top, right - left)
 
 

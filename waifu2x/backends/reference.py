@@ -51,7 +51,10 @@ class NumpyStage:
         """The box and the pixels that the convolutions lose, in pixels of the input."""
         margin = self._model.offset
         top, left = (box.top - margin) // self.scale, (box.left - margin) // self.scale
-        bottom, right = -(-(box.bottom + margin) // self.scale), -(-(box.right + margin) // self.scale)
+        bottom, right = (
+            -(-(box.bottom + margin) // self.scale),
+            -(-(box.right + margin) // self.scale),
+        )
         return Box(top, left, bottom - top, right - left)
 
     def __call__(

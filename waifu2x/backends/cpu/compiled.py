@@ -52,9 +52,7 @@ class _CodeCache(_Cache):  # type: ignore[misc]
         return None if stored is None else CompileResult._rebuild(target, *pickle.loads(stored))
 
     def save_overload(self, signature: Any, data: Any) -> None:
-        cache.store(
-            _KIND, self._key(signature, data.codegen), serialize.dumps(data._reduce())
-        )
+        cache.store(_KIND, self._key(signature, data.codegen), serialize.dumps(data._reduce()))
 
     def _key(self, signature: Any, codegen: Any) -> str:
         # The magic tuple names the processor and its features.

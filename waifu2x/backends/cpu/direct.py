@@ -13,8 +13,6 @@ Bound: fp32 multiply-adds; together they hold 1.5 % of the arithmetic of vgg_7.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from llvmlite import ir
 from numba import njit
@@ -22,7 +20,14 @@ from numpy.typing import NDArray
 
 from waifu2x.backends.cpu.isa import VECTOR
 from waifu2x.backends.cpu.layout import CELL, RING_MASK
-from waifu2x.backends.cpu.product import LANES, TILE_HEIGHT, WIDTHS, accumulate, block_widths, tile_width
+from waifu2x.backends.cpu.product import (
+    LANES,
+    TILE_HEIGHT,
+    WIDTHS,
+    accumulate,
+    block_widths,
+    tile_width,
+)
 from waifu2x.backends.cpu.vector import Emitter, vector_kernel
 
 _RUN = 4 if VECTOR.registers >= 32 else 2

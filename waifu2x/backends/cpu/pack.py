@@ -78,9 +78,7 @@ class PackedModel:
                 cells = -(-layer["columns"] // CELL // ROW_BLOCK) * ROW_BLOCK
                 group = min(
                     cells,
-                    winograd.group_size(
-                        layer["in_planes"], layer["out_planes"], self._cache_bytes
-                    ),
+                    winograd.group_size(layer["in_planes"], layer["out_planes"], self._cache_bytes),
                 )
                 layer["group"] = group
                 needed = winograd.scratch_floats(int(layer["in_planes"]), int(group))

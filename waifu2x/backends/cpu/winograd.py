@@ -20,12 +20,10 @@ group of cells is chosen to keep V and M in L2 while U streams through.
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 from llvmlite import ir
 from numba import njit
-
 from numpy.typing import NDArray
 
 from waifu2x.backends.cpu.layout import CELL, RING_MASK
@@ -221,9 +219,7 @@ def convolve(layer, source, scratch, weights, biases):  # type: ignore[no-untype
         for cell in range(count):
             x = (first + cell) * CELL * depth
             v = layer.inputs + cell * depth
-            _input_cell(
-                scratch, s0 + x, s1 + x, s2 + x, s3 + x, s4 + x, s5 + x, depth, v, spread
-            )
+            _input_cell(scratch, s0 + x, s1 + x, s2 + x, s3 + x, s4 + x, s5 + x, depth, v, spread)
         block, plane = layer.weight, 0
         while plane < planes:
             width = _tile_width((planes - plane) // LANES)

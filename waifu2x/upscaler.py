@@ -1,0 +1,202 @@
+"""Pictures through networks: which models, which planes, in what order. What Python programs use."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from waifu2x import alpha as transparency
+from waifu2x import colour, model_set
+from waifu2x.backends import Network, Precision, Progress, open_backend
+from waifu2x.dtypes import PIXEL_DTYPES, from_unit, to_unit
+from waifu2x.errors import ImageError, ModelError
+from waifu2x.picture import Picture, from_pil, resize, to_pil
+from waifu2x.tiling import tiles
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+LARGEST_SCALE = 32
+
+
+class Upscaler:
+    """A chain of networks, compiled once, for any number of pictures.
+
+    `scale` is a power of two from 1 to 32 and `noise` a level from 0 (weak) to 3 (strong), or None
+    for no denoising; the levels that exist depend on the model. `model` is the name of a model set
+    or the path of its folder. `backend` is `auto`, or a name that `waifu2x devices` shows. `tile`
+    limits the output pixels worked on at once in each direction; None leaves it to the backend, and
+    the result is the same to the bit.
+
+    Calls may come from several threads. Use it as a context manager, or call `close`, to end its
+    threads early.
+
+    Raises ModelError, BackendError, or ValueError for arguments that make no sense.
+    """
+
+    def __init__(
+        self,
+        scale: int = 2,
+        noise: int | None = None,
+        *,
+        model: str = model_set.DEFAULT,
+        backend: str = "auto",
+        precision: Precision = "auto",
+        tile: int | None = None,
+    ) -> None:
+        if scale not in (1, 2, 4, 8, 16, LARGEST_SCALE):
+            raise ValueError(
+                f"Expected a scale of 1, 2, 4, 8, 16 or {LARGEST_SCALE}, but got {scale}"
+            )
+        if noise not in (None, 0, 1, 2, 3):
+            raise ValueError(f"Expected a noise level from 0 to 3 or None, but got {noise}")
+        if scale == 1 and noise is None:
+            raise ValueError("Nothing to do: expected a scale above 1, a noise level, or both")
+        if tile is not None and tile < 1:
+            raise ValueError(f"Expected a tile of at least 1 pixel, but got {tile}")
+        found = model_set.find(model)
+        models = found.models(scale, noise)
+        self._planes = models[0].in_planes
+        if self._planes not in (1, 3) or any(m.in_planes != self._planes for m in models):
+            raise ModelError(
+                f"{found.folder}: its models take {self._planes} planes, not 1 or 3 alike"
+            )
+        self.scale = scale
+        self._tile = tile
+        self._reach = max(m.offset for m in models)
+        self.backend = open_backend(backend)
+        self._network = self.backend.compile(models, precision)
+        # Transparency is scaled but never denoised; a chain without noise serves both.
+        self._alpha_network: Network | None = self._network if noise is None else None
+        self._alpha_models = (found, precision)
+
+    def __call__(self, image: Any, *, on_progress: Progress = lambda part: None) -> Any:
+        """The image enlarged and denoised, in the kind it came: a NumPy array or a PIL image.
+
+        Arrays are (H, W) or (H, W, C) with 1 to 4 planes: grey, grey and alpha, RGB, RGB and alpha;
+        uint8 or uint16 over their range, or float32 in [0, 1]. The result has the same planes and
+        dtype, `scale` times the height and width. `on_progress` is told of each further part of the
+        work that is done; the parts add up to 1, and it may raise to stop the work.
+
+        Raises ImageError for any other array or image.
+        """
+        if isinstance(image, np.ndarray):
+            result = self.picture(_from_array(image), on_progress)
+            return _to_array(result, image.ndim)
+        if hasattr(image, "mode") and hasattr(image, "info"):
+            return self._pil(image, on_progress)
+        raise ImageError(f"Expected a NumPy array or a PIL image, but got {type(image).__name__}")
+
+    def picture(self, picture: Picture, on_progress: Progress = lambda part: None) -> Picture:
+        """A Picture enlarged and denoised; see `__call__`."""
+        dtype = picture.pixels.dtype
+        pixels, alpha = np.ascontiguousarray(picture.pixels), picture.alpha
+        through_network = alpha is not None and self.scale > 1 and np.ptp(alpha) > 0
+        share = 0.5 if through_network else 1.0
+        if alpha is not None and not alpha.all():
+            unit = to_unit(pixels, np.float32)
+            pixels = from_unit(transparency.bleed(unit, alpha, self._reach), dtype)
+        result = self._colours(pixels, lambda part: on_progress(part * share))
+        if alpha is not None:
+            alpha = (
+                self._alpha(alpha, lambda part: on_progress(part * (1.0 - share)))
+                if through_network
+                else alpha.repeat(self.scale, 0).repeat(self.scale, 1)
+            )
+        return Picture(result, alpha, picture.icc_profile)
+
+    def close(self) -> None:
+        """Frees the device. The upscaler cannot be used after that."""
+        self.backend.close()
+
+    def __enter__(self) -> Upscaler:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _pil(self, image: Image, on_progress: Progress) -> Image:
+        return to_pil(self.picture(from_pil(image), on_progress))
+
+    def _colours(self, pixels: NDArray[Any], on_progress: Progress) -> NDArray[Any]:
+        """Grey or RGB through a network of one or three planes."""
+        dtype, planes = pixels.dtype, pixels.shape[-1]
+        if planes == self._planes:
+            return self._run(self._network, pixels, dtype, on_progress)
+        if planes == 1:
+            rgb = self._run(self._network, pixels.repeat(3, axis=-1), np.float32, on_progress)
+            return from_unit(colour.luma(rgb), dtype)
+        unit = to_unit(pixels, np.float32)
+        luma = self._run(self._network, colour.luma(unit), np.float32, on_progress)
+        chroma = resize(colour.chroma(unit), *luma.shape[:2])
+        return from_unit(colour.to_rgb(luma, chroma), dtype)
+
+    def _alpha(self, alpha: NDArray[Any], on_progress: Progress) -> NDArray[Any]:
+        """Transparency through the models that only scale, the mean of the planes."""
+        if self._alpha_network is None:
+            found, precision = self._alpha_models
+            models = found.models(self.scale, None)
+            self._alpha_network = self.backend.compile(models, precision)
+        planes = alpha[..., np.newaxis].repeat(self._planes, axis=-1)
+        scaled = self._run(self._alpha_network, planes, np.float32, on_progress)
+        return from_unit(scaled.mean(axis=-1), alpha.dtype)
+
+    def _run(
+        self, network: Network, pixels: NDArray[Any], dtype: DTypeLike, on_progress: Progress
+    ) -> NDArray[Any]:
+        """A whole picture, tile by tile."""
+        height, width = (size * self.scale for size in pixels.shape[:2])
+        boxes = list(tiles(height, width, self._tile))
+        if len(boxes) == 1:
+            return network(pixels, boxes[0], dtype, on_progress)
+        result = np.empty((height, width, self._planes), dtype)
+        for box in boxes:
+            share = box.height * box.width / (height * width)
+            result[box.top : box.bottom, box.left : box.right] = network(
+                pixels, box, dtype, lambda part, share=share: on_progress(part * share)
+            )
+        return result
+
+
+def upscale(
+    image: Any,
+    scale: int = 2,
+    noise: int | None = None,
+    *,
+    model: str = model_set.DEFAULT,
+    backend: str = "auto",
+    precision: Precision = "auto",
+    tile: int | None = None,
+) -> Any:
+    """One image enlarged and denoised. Arguments as of Upscaler, image and result as of its calls."""
+    with Upscaler(
+        scale, noise, model=model, backend=backend, precision=precision, tile=tile
+    ) as upscaler:
+        return upscaler(image)
+
+
+def _from_array(array: NDArray[Any]) -> Picture:
+    planes = array[..., np.newaxis] if array.ndim == 2 else array
+    if planes.ndim != 3 or not 1 <= planes.shape[-1] <= 4:
+        raise ImageError(f"Expected shape (H, W) or (H, W, 1 to 4), but got {array.shape}")
+    if not planes.size:
+        raise ImageError(f"Expected at least one pixel, but got shape {array.shape}")
+    if array.dtype not in PIXEL_DTYPES:
+        raise ImageError(f"Expected uint8, uint16 or float32, but got {array.dtype}")
+    if planes.shape[-1] in (2, 4):
+        return Picture(planes[..., :-1], planes[..., -1])
+    return Picture(planes)
+
+
+def _to_array(picture: Picture, dimensions: int) -> NDArray[Any]:
+    if picture.alpha is not None:
+        return np.concatenate([picture.pixels, picture.alpha[..., np.newaxis]], axis=-1)
+    return picture.pixels[..., 0] if dimensions == 2 else picture.pixels
