@@ -2,7 +2,7 @@
 
 import waifu2x
 
-larger = waifu2x.upscale(image, scale=2, noise=1)  # a NumPy array or a PIL image, and the same back
+larger = waifu2x.upscale(image, scale=2, noise=1)  # a NumPy array or a PIL image
 
 upscaler = waifu2x.Upscaler(scale=2)  # keeps the compiled network
 for image in images:

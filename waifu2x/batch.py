@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
@@ -135,7 +135,7 @@ def run(
     output: Output,
     stages: Stages,
     on_progress: Callable[[Job, float], None],
-) -> Iterator[Outcome]:
+) -> Generator[Outcome]:
     """The outcome of each job, as it ends; one picture's failure does not concern the others.
 
     At most `stages.pictures` pictures are in memory. Closing the iterator, or an interrupt, stops

@@ -1,7 +1,7 @@
 """Luma and chroma, for networks that see one plane.
 
-The constants and the clipping of waifu2x-converter-cpp (Rec. 601 luma; U and V scaled and centred on
-a half); the chroma goes by bicubic interpolation straight to the final size, as in waifu2x-caffe.
+The constants and the clipping of waifu2x-converter-cpp (Rec. 601 luma; U and V scaled and centred
+on a half); chroma goes by bicubic interpolation straight to the final size, as in waifu2x-caffe.
 """
 
 from __future__ import annotations

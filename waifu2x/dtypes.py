@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+_Float = TypeVar("_Float", np.float32, np.float64)
+
 PIXEL_DTYPES = (np.dtype(np.uint8), np.dtype(np.uint16), np.dtype(np.float32))
 
 
-def to_unit(pixels: NDArray[Any], dtype: DTypeLike) -> NDArray[Any]:
+def to_unit(pixels: NDArray[Any], dtype: type[_Float]) -> NDArray[_Float]:
     """Pixels as floats in [0, 1], in the given float dtype."""
     if pixels.dtype == np.float32:
         return pixels.astype(dtype)
-    return pixels.astype(dtype) / np.dtype(dtype).type(np.iinfo(pixels.dtype).max)
+    unit: NDArray[_Float] = pixels.astype(dtype) / dtype(np.iinfo(pixels.dtype).max)
+    return unit
 
 
 def from_unit(values: NDArray[Any], dtype: DTypeLike) -> NDArray[Any]:
@@ -22,4 +25,5 @@ def from_unit(values: NDArray[Any], dtype: DTypeLike) -> NDArray[Any]:
     clipped = values.clip(0.0, 1.0)
     if np.dtype(dtype) == np.float32:
         return clipped.astype(np.float32)
-    return np.rint(clipped * np.iinfo(np.dtype(dtype)).max).astype(dtype)
+    levels: NDArray[Any] = np.rint(clipped * np.iinfo(np.dtype(dtype)).max).astype(dtype)
+    return levels

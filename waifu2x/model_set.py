@@ -12,6 +12,8 @@ from waifu2x.model_json import SUFFIXES, read_model
 from waifu2x.resources import shipped_models, user_models
 
 DEFAULT = "vgg_7/art"
+_Role = tuple[int | None, bool]
+"""Noise level that a model removes, or None, and whether it enlarges."""
 _FILE = re.compile(r"(noise(?P<noise>[0-3]))?_?(?P<scale>scale2(\.0)?x)?_model\.json(\.gz)?")
 
 
@@ -23,9 +25,9 @@ class ModelSet:
     folder: Path
 
     @property
-    def files(self) -> dict[tuple[int | None, bool], Path]:
-        """Model files by (noise level or None, whether they enlarge)."""
-        found = {}
+    def files(self) -> dict[_Role, Path]:
+        """Model files by what they do."""
+        found: dict[_Role, Path] = {}
         for path in sorted(self.folder.iterdir()):
             match = _FILE.fullmatch(path.name)
             if match and (match["noise"] or match["scale"]):
@@ -45,13 +47,13 @@ class ModelSet:
         """
         files = self.files
         doublings = scale.bit_length() - 1
-        chosen = [(None, True)] * doublings
+        chosen: list[_Role] = [(None, True)] * doublings
         if noise is not None:
             if doublings and (noise, True) in files:
                 chosen[0] = (noise, True)
             else:
                 chosen.insert(0, (noise, False))
-        read: dict[tuple[int | None, bool], Model] = {}
+        read: dict[_Role, Model] = {}
         for key in chosen:
             if key not in files:
                 raise ModelError(f"{self.folder}: {self._missing(key[0])}")

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, ImageOps
+from PIL import Image, ImageOps, TiffImagePlugin, UnidentifiedImageError
 
 from waifu2x.errors import ImageError, OutputError
 from waifu2x.files import reason, write_atomically
@@ -70,7 +70,7 @@ def decode(data: bytes, name: str) -> Picture:
             upright = ImageOps.exif_transpose(image)
     except ImageError:
         raise
-    except Image.UnidentifiedImageError as error:
+    except UnidentifiedImageError as error:
         raise ImageError(f"{name}: not a PNG, JPEG, WebP, BMP or TIFF picture") from error
     except Image.DecompressionBombError as error:
         raise ImageError(f"{name}: too many pixels: {error}") from error
@@ -96,7 +96,7 @@ def from_pil(image: Image.Image, name: str = "the picture") -> Picture:
         image = image.convert("RGB")
     if image.mode not in ("L", "LA", "RGB", "RGBA"):
         raise ImageError(
-            f"{name}: {image.mode} pictures are not supported: convert it to 8-bit RGB or grey first"
+            f"{name}: {image.mode} pictures are not supported: convert to 8-bit RGB or grey first"
         )
     pixels = np.asarray(image)
     if pixels.ndim == 2:
@@ -188,8 +188,11 @@ def _refuse_unsupported(image: Image.Image, data: bytes, name: str) -> None:
         )
     # Pillow would drop the lower half of every sample without a word.
     deep_png = image.format == "PNG" and len(data) > 24 and data[24] == 16
-    bits = image.tag_v2.get(258, (8,)) if image.format == "TIFF" else (8,)
-    if deep_png or max(bits if isinstance(bits, tuple) else (bits,)) > 8:
+    deep_tiff = (
+        isinstance(image, TiffImagePlugin.TiffImageFile)
+        and max(image.tag_v2.get(TiffImagePlugin.BITSPERSAMPLE, (8,)), default=8) > 8
+    )
+    if deep_png or deep_tiff:
         raise ImageError(
             f"{name}: has 16 bits or more per sample, but only 8-bit pictures are supported"
         )

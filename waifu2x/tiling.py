@@ -35,7 +35,7 @@ class Box(NamedTuple):
 
 
 def tiles(height: int, width: int, size: int | None) -> Iterator[Box]:
-    """Boxes of at most `size` x `size` that cover a picture row by row; None is one box of it all."""
+    """Boxes of at most `size` x `size` that cover a picture row by row; None is one box."""
     step_y, step_x = (height, width) if size is None else (size, size)
     for top in range(0, height, step_y):
         for left in range(0, width, step_x):

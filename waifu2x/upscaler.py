@@ -1,4 +1,4 @@
-"""Pictures through networks: which models, which planes, in what order. What Python programs use."""
+"""Pictures through networks: which models, which planes, in what order."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from waifu2x import alpha as transparency
 from waifu2x import colour, model_set
-from waifu2x.backends import Network, Precision, Progress, open_backend
+from waifu2x.backends import Network, Precision, Progress, open_backend, scaled
 from waifu2x.dtypes import PIXEL_DTYPES, from_unit, to_unit
 from waifu2x.errors import ImageError, ModelError
 from waifu2x.picture import Picture, from_pil, resize, to_pil
@@ -99,10 +99,10 @@ class Upscaler:
         if alpha is not None and not alpha.all():
             unit = to_unit(pixels, np.float32)
             pixels = from_unit(transparency.bleed(unit, alpha, self._reach), dtype)
-        result = self._colours(pixels, lambda part: on_progress(part * share))
+        result = self._colours(pixels, scaled(on_progress, share))
         if alpha is not None:
             alpha = (
-                self._alpha(alpha, lambda part: on_progress(part * (1.0 - share)))
+                self._alpha(alpha, scaled(on_progress, 1.0 - share))
                 if through_network
                 else alpha.repeat(self.scale, 0).repeat(self.scale, 1)
             )
@@ -161,7 +161,7 @@ class Upscaler:
         for box in boxes:
             share = box.height * box.width / (height * width)
             result[box.top : box.bottom, box.left : box.right] = network(
-                pixels, box, dtype, lambda part, share=share: on_progress(part * share)
+                pixels, box, dtype, scaled(on_progress, share)
             )
         return result
 
@@ -176,7 +176,7 @@ def upscale(
     precision: Precision = "auto",
     tile: int | None = None,
 ) -> Any:
-    """One image enlarged and denoised. Arguments as of Upscaler, image and result as of its calls."""
+    """One image enlarged and denoised: arguments as of Upscaler, image as of its calls."""
     with Upscaler(
         scale, noise, model=model, backend=backend, precision=precision, tile=tile
     ) as upscaler:

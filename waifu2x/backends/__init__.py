@@ -24,6 +24,11 @@ Progress = Callable[[float], None]
 """Told which further part of the work is done; the parts add up to 1. It may raise to stop it."""
 
 
+def scaled(on_progress: Progress, share: float) -> Progress:
+    """Progress of a part of the work that is `share` of the whole."""
+    return lambda part: on_progress(part * share)
+
+
 @dataclass(frozen=True)
 class Device:
     """What `waifu2x devices` shows."""

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from waifu2x.backends import Progress
+from waifu2x.backends import Progress, scaled
 from waifu2x.tiling import Box
 
 
@@ -75,7 +75,7 @@ class Chain:
                 window,
                 boxes[index],
                 out_dtype if last else np.float32,
-                lambda part, share=share: on_progress(part * share),  # type: ignore[misc]
+                scaled(on_progress, share),
             )
             if last:
                 return result

@@ -81,4 +81,5 @@ def convolve(planes: NDArray[np.float64], layer: Convolution) -> NDArray[np.floa
         for x in range(3):
             tap = layer.weight[:, :, y, x].astype(np.float64)
             result += planes[y : y + height, x : x + width] @ tap.T
-    return np.maximum(result, layer.slope * result)
+    activated: NDArray[np.float64] = np.maximum(result, layer.slope * result)
+    return activated

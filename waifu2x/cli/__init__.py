@@ -56,7 +56,8 @@ def cli() -> None:
     waifu2x upscale -n 1 -s 4 photo.jpg large.png
     waifu2x batch -r pictures/ enlarged/
 
-    Exit codes: 0 all done, 1 at least one file failed, 2 the command line is wrong, 130 interrupted.
+    Exit codes: 0 all done, 1 at least one file failed, 2 the command line is wrong, 130
+    interrupted.
     """
 
 

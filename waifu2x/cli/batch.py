@@ -25,7 +25,7 @@ from waifu2x.errors import OutputError
 from waifu2x.files import reason
 
 
-class _Jobs(click.ParamType):
+class _Jobs(click.ParamType[Stages]):
     name = "LOAD:PROC:SAVE"
 
     def convert(self, value: Any, parameter: Any, context: Any) -> Stages:

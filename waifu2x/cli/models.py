@@ -47,10 +47,8 @@ def list_models(as_json: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
 def info(name: str, as_json: bool) -> None:
     """The layers of a model set, or of one model file. Checks every file that it shows."""
-    if name.endswith(SUFFIXES):
-        paths = [Path(name)]
-    else:
-        paths = list(model_set.find(name).files.values())
+    single = name.endswith(SUFFIXES)
+    paths = [Path(name)] if single else list(model_set.find(name).files.values())
     rows: list[dict[str, Any]] = []
     for path in paths:
         model = read_model(path)
@@ -67,10 +65,8 @@ def info(name: str, as_json: bool) -> None:
         click.echo(json.dumps(rows, indent=2))
         return
     for row in rows:
-        planes = " > ".join(map(str, row["planes"]))
-        click.echo(
-            f"{row['file']}\n    3x3 convolutions, planes {planes}; {row['weights']} weights"
-        )
+        chain = " > ".join(map(str, row["planes"]))
+        click.echo(f"{row['file']}\n    3x3 convolutions, planes {chain}; {row['weights']} weights")
 
 
 @models.command("import")

@@ -17,7 +17,7 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 _SCALES = [str(2**power) for power in range(LARGEST_SCALE.bit_length())]
 
 
-class _TileSize(click.ParamType):
+class _TileSize(click.ParamType[int | None]):
     name = "auto|PX"
 
     def convert(self, value: Any, parameter: Any, context: Any) -> int | None:
@@ -25,7 +25,8 @@ class _TileSize(click.ParamType):
             return None
         if isinstance(value, str) and value.isascii() and value.isdigit() and int(value) >= 16:
             return int(value)
-        self.fail(f"{value!r} is neither auto nor a whole number from 16 up", parameter, context)
+        message = f"{value!r} is neither auto nor a whole number from 16 up"
+        raise click.BadParameter(message, context, parameter)
 
 
 _OPTIONS = [

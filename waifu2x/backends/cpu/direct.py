@@ -126,7 +126,7 @@ _few_outputs = vector_kernel(_emit_few_outputs)
 _tile_width = njit(tile_width)
 
 
-@njit(nogil=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@njit(nogil=True, error_model="numpy")
 def convolve_few_inputs(layer, source, scratch, weights, biases):  # type: ignore[no-untyped-def]
     """Four rows of a layer, `layer.next_row` on, from the rows of the layer before it."""
     stride, planes = layer.in_planes, layer.out_planes
@@ -160,7 +160,7 @@ def convolve_few_inputs(layer, source, scratch, weights, biases):  # type: ignor
             plane += width * LANES
 
 
-@njit(nogil=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@njit(nogil=True, error_model="numpy")
 def convolve_few_outputs(layer, source, scratch, weights, biases):  # type: ignore[no-untyped-def]
     """Four rows of a layer, `layer.next_row` on, from the rows of the layer before it."""
     depth, planes = layer.in_planes, layer.out_planes

@@ -5,6 +5,7 @@ from __future__ import annotations
 import queue
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -166,12 +167,12 @@ def _parts(start: int, stop: int, count: int) -> list[tuple[int, int]]:
     cell = layout.CELL
     inner = {round((start + (stop - start) * i / count) / cell) * cell for i in range(1, count)}
     cuts = [start, *sorted(c for c in inner if start < c < stop), stop]
-    return list(zip(cuts[:-1], cuts[1:], strict=True))
+    return list(pairwise(cuts))
 
 
 def _window(window: Window, enlarge: int) -> Any:
     """The record that compiled code reads."""
-    rows, columns, planes = window.pixels.shape
+    _, columns, planes = window.pixels.shape
     return np.array(
         (
             PIXEL_CODES[window.pixels.dtype],

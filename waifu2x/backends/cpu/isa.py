@@ -1,4 +1,4 @@
-"""What the processor offers: vector width and registers, cache size, cores. Asked, never assumed."""
+"""What the processor offers: vectors, caches, cores. Asked, never assumed."""
 
 from __future__ import annotations
 
@@ -47,9 +47,7 @@ def detect_vector_unit() -> VectorUnit:
             available.insert(0, "avx512")
     forced = os.environ.get(ISA_VARIABLE, available[0])
     if forced not in available:
-        raise BackendError(
-            f"{ISA_VARIABLE}={forced}: this processor has {', '.join(available)}; choose one of them"
-        )
+        raise BackendError(f"{ISA_VARIABLE}={forced}: this processor has {', '.join(available)}")
     return _UNITS[forced]
 
 

@@ -69,7 +69,7 @@ class PackedModel:
             layer["next_row"], layer["end_row"] = self.span(index, strip.top, strip.bottom)
             layer["column"], end = self.span(index, strip.left, strip.right)
             layer["columns"] = end - layer["column"]
-            # Spare pixels, for tiles that run past the last column and for those that read beyond it.
+            # Spare pixels, for tiles that run past the last column and those that read there.
             pixels = layer["columns"] + 2 * ROW_BLOCK
             layer["row_floats"] = -(-pixels * layer["out_planes"] // LANES) * LANES + LANES
             layer["ring"] = floats
@@ -92,7 +92,7 @@ def _pack(
     convolution: Convolution, stored_planes: int
 ) -> tuple[int, int, NDArray[np.float32], NDArray[np.float32]]:
     """Kind, stored output planes, weights and biases of a layer whose input has `stored_planes`."""
-    out_planes, in_planes = convolution.weight.shape[:2]
+    out_planes = convolution.out_planes
     vectors_in = stored_planes % LANES == 0
     if vectors_in and out_planes < LANES:
         padded = _padded(convolution.weight, out_planes, stored_planes)

@@ -32,13 +32,13 @@ WINDOW = np.dtype(
 """Pixels of a picture, or of the part of it that was handed over."""
 
 
-@njit(nogil=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@njit(nogil=True, error_model="numpy")
 def _nearest(position, factor, size):  # type: ignore[no-untyped-def]
     """The picture's row or column under `position` of the enlarged, edge-replicated picture."""
     return min(max(position // factor, 0), size - 1)
 
 
-@njit(nogil=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@njit(nogil=True, error_model="numpy")
 def read_rows(layer, window, pixels, scratch):  # type: ignore[no-untyped-def]
     """Four rows of the enlarged picture as floats in [0, 1], into the ring of `layer`."""
     bytes_, words, floats = pixels
@@ -59,7 +59,7 @@ def read_rows(layer, window, pixels, scratch):  # type: ignore[no-untyped-def]
                 scratch[target + column * planes + plane] = value
 
 
-@njit(nogil=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@njit(nogil=True, error_model="numpy")
 def write_rows(layer, window, top, bottom, left, right, scratch, pixels):  # type: ignore[no-untyped-def]
     """The part of a layer's four newest rows that lies in the given rows and columns."""
     bytes_, words, floats = pixels

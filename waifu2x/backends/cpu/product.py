@@ -54,9 +54,10 @@ def accumulate(
     depth: ir.Value,
     unroll: int,
 ) -> None:
-    """Adds pixels (height x depth, rows `pixel_stride` apart) times weights (depth x width vectors).
+    """Adds pixels (height, depth) times weights (depth, width vectors) to accumulators.
 
-    `slots` are the height * width accumulators, row by row; `unroll` must divide the depth.
+    Pixels lie `pixel_stride` floats apart; `slots` are the height * width accumulators, row by
+    row; `unroll` must divide the depth.
     """
     height = len(slots) // width
     with v.loop(depth, unroll) as first:

@@ -1,4 +1,4 @@
-"""A strip of the picture through all layers, depth first: the one compiled entry of this backend."""
+"""A strip of the picture through all layers, depth first: the one compiled entry."""
 
 from __future__ import annotations
 

@@ -171,7 +171,7 @@ def vector_kernel(emit: Callable[..., None]) -> Any:
         return signature, codegen
 
     # Numba counts the arguments of an intrinsic by its signature.
-    emitter, *operands = inspect.signature(emit).parameters.values()
+    _, *operands = inspect.signature(emit).parameters.values()
     context = inspect.Parameter("typing_context", inspect.Parameter.POSITIONAL_OR_KEYWORD)
     kernel.__signature__ = inspect.Signature([context, *operands])  # type: ignore[attr-defined]
     return intrinsic(kernel)

@@ -55,7 +55,8 @@ def transform_weights(weight: NDArray[np.float32]) -> NDArray[np.float32]:
     rows.append([0.0, 0.0, 1.0])
     g = np.array(rows)
     transformed = np.einsum("ay,oiyx,bx->aboi", g, weight.astype(np.float64), g, optimize=True)
-    return transformed.reshape(FREQUENCIES, *weight.shape[:2]).astype(np.float32)
+    rounded: NDArray[np.float32] = transformed.astype(np.float32)
+    return rounded.reshape(FREQUENCIES, *weight.shape[:2])
 
 
 def _transform_input(v: Emitter, d: list[ir.Value]) -> list[ir.Value]:
@@ -196,7 +197,7 @@ def pack_weights(weight: NDArray[np.float32]) -> NDArray[np.float32]:
     return np.concatenate(blocks)
 
 
-@njit(nogil=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@njit(nogil=True, error_model="numpy")
 def convolve(layer, source, scratch, weights, biases):  # type: ignore[no-untyped-def]
     """Four rows of a layer, `layer.next_row` on, from the rows of the layer before it."""
     depth, planes, group = layer.in_planes, layer.out_planes, layer.group
