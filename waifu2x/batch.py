@@ -107,6 +107,7 @@ def run_one(
         with stages.process:
             result = upscaler.picture(source, on_progress)
         with stages.save:
+            _make_folder(job.target.parent)
             picture.write(result, job.target, output.extension, output.quality)
     except Waifu2xError as error:
         return Outcome(job, "failed", time.monotonic() - start, error=str(error))
@@ -149,23 +150,23 @@ def run(
                 raise _StoppedError
             on_progress(job, part)
 
-        job.target.parent.mkdir(parents=True, exist_ok=True)
         return run_one(job, upscaler, output, report, stages)
 
     pool = ThreadPoolExecutor(stages.pictures, thread_name_prefix="waifu2x-batch")
     try:
-        futures = {pool.submit(work, job): job for job in jobs}
+        futures = [pool.submit(work, job) for job in jobs]
         for future in as_completed(futures):
-            try:
-                yield future.result()
-            except OSError as error:
-                message = (
-                    f"{futures[future].target.parent}: cannot make the folder: {reason(error)}"
-                )
-                yield Outcome(futures[future], "failed", 0.0, error=message)
+            yield future.result()
     finally:
         stopped.set()
         pool.shutdown(cancel_futures=True)
+
+
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OutputError(f"{folder}: cannot make the folder: {reason(error)}") from error
 
 
 class _StoppedError(Exception):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import re
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
@@ -34,7 +35,7 @@ _CONVOLUTIONS = (
     "nn.SpatialDilatedConvolution",
     "cudnn.SpatialDilatedConvolution",
 )
-_STACKS = ("vgg_7", "vgg_12")
+_STACK = re.compile(r"vgg_\d+")
 """Architectures that are nothing but 3x3 convolutions one after the other."""
 _CACHE_KIND = "weights"
 _CACHE_FORMAT = "1"
@@ -130,7 +131,7 @@ def dump_layers(layers: Sequence[Layer]) -> bytes:
         }
         if index == 0:
             entry["model_config"] = {
-                "arch_name": "vgg_7" if len(layers) == 7 else f"vgg_{len(layers)}",
+                "arch_name": f"vgg_{len(layers)}",
                 "channels": in_planes,
                 "offset": len(layers),
                 "scale_factor": 1,
@@ -195,8 +196,8 @@ def _check_config(config: Any, layers: Sequence[Layer], where: str) -> None:
         return
     if not isinstance(config, dict):
         raise ModelError(f"{where}: model_config: expected an object, but got {_kind(config)}")
-    name = config.get("arch_name", _STACKS[0])
-    if name not in _STACKS:
+    name = config.get("arch_name", f"vgg_{len(layers)}")
+    if not _STACK.fullmatch(str(name)):
         raise ModelError(
             f"{where}: model_config: architecture {name!r} is not supported: only vgg_7"
         )

@@ -14,7 +14,7 @@ from PIL import Image, ImageOps, TiffImagePlugin, UnidentifiedImageError
 from waifu2x.errors import ImageError, OutputError
 from waifu2x.files import reason, write_atomically
 
-_READABLE = ("PNG", "JPEG", "MPO", "WEBP", "BMP", "TIFF")
+_READABLE = ("PNG", "JPEG", "WEBP", "BMP", "TIFF")
 _WRITABLE = {
     "png": "PNG",
     "jpg": "JPEG",
@@ -193,6 +193,4 @@ def _refuse_unsupported(image: Image.Image, data: bytes, name: str) -> None:
         and max(image.tag_v2.get(TiffImagePlugin.BITSPERSAMPLE, (8,)), default=8) > 8
     )
     if deep_png or deep_tiff:
-        raise ImageError(
-            f"{name}: has 16 bits or more per sample, but only 8-bit pictures are supported"
-        )
+        raise ImageError(f"{name}: has more than 8 bits per sample, which is not supported")

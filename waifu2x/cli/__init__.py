@@ -44,6 +44,9 @@ class _Commands(click.Group):
             return super().invoke(context)
         except Waifu2xError as error:
             raise click.ClickException(str(error)) from error
+        except MemoryError as error:
+            message = "not enough memory for this picture: use a smaller scale"
+            raise click.ClickException(message) from error
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})

@@ -21,6 +21,7 @@ from waifu2x.cli.options import (
     upscale_options,
 )
 from waifu2x.errors import OutputError
+from waifu2x.files import reason
 
 
 @click.command(short_help="Enlarge and denoise one picture.")
@@ -69,8 +70,7 @@ def upscale(
         result = upscaler.picture(loaded)
     done_at = time.monotonic()
     if target == "-":
-        sys.stdout.buffer.write(picture.encode(result, extension, quality, "standard output"))
-        sys.stdout.buffer.flush()
+        _write_stdout(picture.encode(result, extension, quality, "standard output"))
     else:
         picture.write(result, job.target, extension, quality)
     end = time.monotonic()
@@ -109,6 +109,16 @@ def _read(source: str) -> picture.Picture:
     if source == "-":
         return picture.decode(sys.stdin.buffer.read(), "standard input")
     return picture.read(Path(source))
+
+
+def _write_stdout(data: bytes) -> None:
+    try:
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
+    except OSError as error:
+        # What could not be written would be tried once more at exit, with a traceback.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise OutputError(f"standard output: cannot write: {reason(error)}") from error
 
 
 def _finish(outcome: Outcome, as_json: bool, verbose: bool) -> None:

@@ -34,17 +34,23 @@ _UNITS = {
 }
 
 
-def detect_vector_unit() -> VectorUnit:
-    """The widest vectors of this processor, or what WAIFU2X_CPU_ISA forces it down to.
-
-    Raises BackendError if the variable names something that this processor lacks.
-    """
+def available_isas() -> list[str]:
+    """The vector units that this processor has, widest first."""
     features = llvmlite.binding.get_host_cpu_features()
     available = ["portable"]
     if features.get("avx2") and features.get("fma"):
         available.insert(0, "avx2")
         if features.get("avx512f"):
             available.insert(0, "avx512")
+    return available
+
+
+def detect_vector_unit() -> VectorUnit:
+    """The widest vectors of this processor, or what WAIFU2X_CPU_ISA forces it down to.
+
+    Raises BackendError if the variable names something that this processor lacks.
+    """
+    available = available_isas()
     forced = os.environ.get(ISA_VARIABLE, available[0])
     if forced not in available:
         raise BackendError(f"{ISA_VARIABLE}={forced}: this processor has {', '.join(available)}")

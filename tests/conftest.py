@@ -1,0 +1,51 @@
+"""Fixtures that every test file shares."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from PIL import Image
+
+from waifu2x.backends import BACKEND_NAMES, Backend, open_backend
+from waifu2x.errors import BackendError
+
+EXAMPLES = Path(__file__).parent.parent / "examples"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def cache_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """One cache for the whole run, away from the user's: kernels compile once."""
+    folder = Path(os.environ.get("WAIFU2X_TEST_CACHE", tmp_path_factory.mktemp("cache")))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("WAIFU2X_CACHE_DIR", str(folder))
+        yield folder
+
+
+@pytest.fixture(scope="session", params=BACKEND_NAMES)
+def backend(request: pytest.FixtureRequest) -> Iterator[Backend]:
+    """Each backend in turn; one that this machine lacks is skipped, unless it is required."""
+    try:
+        opened = open_backend(request.param)
+    except BackendError as error:
+        if request.param in os.environ.get("WAIFU2X_REQUIRE", "").split(","):
+            raise
+        pytest.skip(str(error))
+    yield opened
+    opened.close()
+
+
+@pytest.fixture(scope="session")
+def drawn() -> NDArray[np.uint8]:
+    """A drawing with flat fills, RGB."""
+    return np.asarray(Image.open(EXAMPLES / "drawn.png").convert("RGB"))
+
+
+@pytest.fixture(scope="session")
+def photo() -> NDArray[np.uint8]:
+    """A photo-like picture, RGB."""
+    return np.asarray(Image.open(EXAMPLES / "photo.jpg").convert("RGB"))

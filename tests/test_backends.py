@@ -1,0 +1,262 @@
+"""The contract: what every backend must compute, against the definition in `obvious`."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from tests import obvious
+from waifu2x import backends, model_set
+from waifu2x.backends import Backend, Precision, open_backend
+from waifu2x.errors import BackendError
+from waifu2x.model import Model
+from waifu2x.tiling import Box, tiles
+
+FP32_DB = 100.0
+"""What `fp32` promises."""
+
+NETWORKS = {
+    "vgg_7": [3, 32, 32, 64, 64, 128, 128, 3],
+    "one plane": [1, 32, 64, 1],
+    "one layer": [3, 3],
+    "two layers": [3, 16, 3],
+    "odd planes": [3, 5, 7, 20, 9, 3],
+    "many planes at the ends": [24, 40, 24],
+    "wide": [3, 200, 144, 3],
+}
+
+slow_fixture = settings(
+    deadline=None,
+    max_examples=25,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+
+
+def picture(height: int, width: int, planes: int, dtype: type = np.uint8) -> NDArray[Any]:
+    """Random pixels, the same for the same arguments."""
+    rng = np.random.default_rng(height * 1000 + width)
+    if dtype is np.float32:
+        return rng.random((height, width, planes), np.float32)
+    return rng.integers(0, np.iinfo(dtype).max, (height, width, planes), dtype, endpoint=True)
+
+
+def run(
+    backend: Backend,
+    models: list[Model],
+    pixels: NDArray[Any],
+    out_dtype: type = np.float32,
+    tile: int | None = None,
+    precision: Precision = "fp32",
+) -> NDArray[Any]:
+    """A whole picture, tile by tile."""
+    network = backend.compile(models, precision)
+    scale = int(np.prod([model.scale for model in models]))
+    height, width = pixels.shape[0] * scale, pixels.shape[1] * scale
+    result = np.zeros((height, width, models[-1].out_planes), out_dtype)
+    for box in tiles(height, width, tile):
+        part = network(pixels, box, out_dtype, lambda part: None)
+        assert part.shape == (box.height, box.width, models[-1].out_planes)
+        assert part.dtype == out_dtype
+        result[box.top : box.bottom, box.left : box.right] = part
+    return result
+
+
+@pytest.mark.parametrize("scale", [1, 2, 3])
+@pytest.mark.parametrize("planes", NETWORKS.values(), ids=NETWORKS)
+def test_network_equals_its_definition(backend: Backend, planes: list[int], scale: int) -> None:
+    model = obvious.random_model(planes, seed=len(planes), scale=scale)
+    pixels = picture(19, 23, planes[0])
+    result = run(backend, [model], pixels)
+    assert obvious.psnr(result, obvious.run([model], pixels)) >= FP32_DB
+
+
+@slow_fixture
+@given(height=st.integers(1, 200), width=st.integers(1, 200), scale=st.sampled_from([1, 2]))
+def test_any_size(backend: Backend, height: int, width: int, scale: int) -> None:
+    model = obvious.random_model([3, 16, 32, 3], seed=1, scale=scale)
+    pixels = picture(height, width, 3)
+    result = run(backend, [model], pixels)
+    assert obvious.psnr(result, obvious.run([model], pixels)) >= FP32_DB
+
+
+@slow_fixture
+@given(
+    height=st.integers(1, 70),
+    width=st.integers(1, 70),
+    tile=st.integers(1, 80),
+    doublings=st.integers(0, 2),
+)
+def test_tiles_equal_the_whole_to_the_bit(
+    backend: Backend, height: int, width: int, tile: int, doublings: int
+) -> None:
+    first = obvious.random_model([3, 16, 3], seed=2)
+    double = obvious.random_model([3, 16, 24, 3], seed=3, scale=2)
+    models = [first] + [double] * doublings
+    pixels = picture(height, width, 3)
+    tile = max(tile, 8)  # smaller ones say no more and take long
+    whole = run(backend, models, pixels)
+    np.testing.assert_array_equal(run(backend, models, pixels, tile=tile), whole)
+
+
+@pytest.mark.parametrize("tile", [16, 37, 128])
+def test_shipped_model_in_tiles_equals_the_whole_to_the_bit(
+    backend: Backend, drawn: NDArray[np.uint8], tile: int
+) -> None:
+    models = model_set.find("vgg_7/art").models(2, 1)
+    pixels = np.ascontiguousarray(drawn[30:95, 40:121])
+    whole = run(backend, models, pixels, np.uint8)
+    np.testing.assert_array_equal(run(backend, models, pixels, np.uint8, tile), whole)
+
+
+@pytest.mark.parametrize(("height", "width"), [(1, 1), (1, 50), (50, 1), (2, 3)])
+def test_tiny_pictures(backend: Backend, height: int, width: int) -> None:
+    models = model_set.find("vgg_7/art").models(2, 0)
+    pixels = picture(height, width, 3)
+    result = run(backend, models, pixels)
+    assert obvious.psnr(result, obvious.run(models, pixels)) >= FP32_DB
+
+
+@pytest.mark.parametrize("in_dtype", [np.uint8, np.uint16, np.float32])
+def test_pixels_of_every_dtype_mean_the_same(backend: Backend, in_dtype: type) -> None:
+    model = obvious.random_model([3, 16, 3], seed=4, scale=2)
+    pixels = picture(21, 17, 3, in_dtype)
+    expected = obvious.run([model], pixels)
+    assert obvious.psnr(run(backend, [model], pixels), expected) >= FP32_DB
+    for out_dtype in (np.uint8, np.uint16):
+        levels = obvious.to_levels(expected, out_dtype).astype(int)
+        result = run(backend, [model], pixels, out_dtype).astype(int)
+        # One level where float32 falls on the other side of a half.
+        assert abs(result - levels).max() <= 1
+
+
+def test_values_are_clipped_between_models_and_at_the_end(backend: Backend) -> None:
+    model = obvious.random_model([3, 16, 3], seed=5)
+    pixels = picture(16, 16, 3)
+    between = obvious.run([model], pixels)
+    assert ((between == 0) | (between == 1)).mean() > 0.01  # or the test would show nothing
+    expected = obvious.run([model, model], pixels)
+    assert obvious.psnr(run(backend, [model, model], pixels), expected) >= FP32_DB
+
+
+@pytest.mark.parametrize("name", ["drawn", "photo"])
+@pytest.mark.parametrize("noise", [None, 0, 1, 2, 3])
+def test_shipped_models_to_the_level(
+    backend: Backend, request: pytest.FixtureRequest, name: str, noise: int | None
+) -> None:
+    pixels = np.ascontiguousarray(request.getfixturevalue(name)[20:148, 30:190])
+    scale = 2 if noise is None else 1
+    models = model_set.find("vgg_7/art").models(scale, noise)
+    exact = obvious.to_levels(obvious.run(models, pixels), np.uint8).astype(int)
+    difference = abs(run(backend, models, pixels, np.uint8, precision="auto").astype(int) - exact)
+    if backend.name == "numpy":
+        assert not difference.any()
+    assert difference.max() <= 1
+    assert np.mean(difference > 0) < 1 / 1000
+
+
+def test_progress_adds_up_to_one(backend: Backend) -> None:
+    double = obvious.random_model([3, 16, 3], seed=6, scale=2)
+    parts: list[float] = []
+    network = backend.compile([double, double], "auto")
+    network(picture(70, 90, 3), Box(0, 0, 280, 360), np.uint8, parts.append)
+    assert sum(parts) == pytest.approx(1.0)
+
+
+def test_an_error_in_the_progress_report_ends_the_work(backend: Backend) -> None:
+    class StopError(Exception):
+        pass
+
+    def stop(part: float) -> None:
+        raise StopError
+
+    model = obvious.random_model([3, 16, 3], seed=7)
+    network = backend.compile([model], "auto")
+    pixels = picture(300, 300, 3)
+    with pytest.raises(StopError):
+        network(pixels, Box(0, 0, 300, 300), np.uint8, stop)
+    # And the next picture is as good as any.
+    result = network(pixels, Box(0, 0, 300, 300), np.float32, lambda part: None)
+    assert obvious.psnr(result, obvious.run([model], pixels)) >= FP32_DB
+
+
+def test_a_precision_that_is_missing_is_a_sentence(backend: Backend) -> None:
+    with pytest.raises(BackendError, match=f"backend {backend.name} has no precision fp16"):
+        backend.compile([obvious.random_model([3, 3], seed=8)], "fp16")
+
+
+@pytest.mark.parametrize("cores", [1, 3, 16])
+def test_core_count_does_not_change_a_bit(monkeypatch: pytest.MonkeyPatch, cores: int) -> None:
+    from waifu2x.backends.cpu import isa
+
+    model = obvious.random_model([3, 16, 32, 3], seed=9, scale=2)
+    pixels = picture(150, 200, 3)
+    reference = open_backend("cpu")
+    expected = run(reference, [model], pixels)
+    reference.close()
+    monkeypatch.setattr(isa, "core_count", lambda: cores)
+    other = open_backend("cpu")
+    np.testing.assert_array_equal(run(other, [model], pixels), expected)
+    other.close()
+
+
+def test_unknown_backend_is_a_sentence() -> None:
+    with pytest.raises(BackendError, match="unknown backend 'vulkan': choose one of cpu, numpy"):
+        open_backend("vulkan")
+
+
+@pytest.mark.parametrize("name", ["cpu", "auto"])
+def test_a_missing_library_names_the_remedy(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    def without_numba(module: str) -> Any:
+        if module == "waifu2x.backends.cpu":
+            raise ModuleNotFoundError("No module named 'numba'", name="numba.core")
+        return real_import(module)
+
+    real_import = backends.importlib.import_module
+    monkeypatch.setattr(backends.importlib, "import_module", without_numba)
+    if name == "auto":
+        assert open_backend("auto").name == "numpy"
+        return
+    with pytest.raises(BackendError, match=r"needs the package numba.core: run `pip install"):
+        open_backend("cpu")
+
+
+@pytest.mark.parametrize("isa", ["avx512", "avx2", "portable"])
+def test_contract_on_every_instruction_set(isa: str) -> None:
+    """The suite once more on `cpu`, with narrower vectors than this processor has."""
+    from waifu2x.backends.cpu.isa import VECTOR, available_isas
+
+    if os.environ.get("WAIFU2X_CPU_ISA"):
+        pytest.skip("this is such a run")
+    if isa == VECTOR.name or isa not in available_isas():
+        pytest.skip(f"this run is on {VECTOR.name}; this processor has {available_isas()}")
+    # Not the two that are about this machinery, and not the other backends.
+    selection = "not numpy and not instruction_set and not shipped_model_in_tiles"
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-x", __file__, "-k", selection],
+        env=os.environ | {"WAIFU2X_CPU_ISA": isa},
+        cwd=Path(__file__).parent.parent,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-3000:]
+
+
+def test_an_instruction_set_that_is_missing_is_a_sentence() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "waifu2x", "devices"],
+        env=os.environ | {"WAIFU2X_CPU_ISA": "mmx"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "WAIFU2X_CPU_ISA=mmx: this processor has" in done.stdout

@@ -1,0 +1,162 @@
+"""Folders: which picture goes where, and what happens to the others when one fails."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from PIL import Image
+
+from waifu2x import batch
+from waifu2x.batch import Job, Outcome, Output, Stages
+from waifu2x.upscaler import Upscaler
+
+
+def touch(folder: Path, *names: str) -> None:
+    for name in names:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).touch()
+
+
+def targets(folder: Path, recursive: bool) -> dict[str, str]:
+    jobs = batch.plan(folder, folder.parent / "out", "png", recursive)
+    out = folder.parent / "out"
+    return {
+        job.source.relative_to(folder).as_posix(): job.target.relative_to(out).as_posix()
+        for job in jobs
+    }
+
+
+def test_plan_takes_pictures_only(tmp_path: Path) -> None:
+    touch(tmp_path / "in", "b.JPG", "a.png", "notes.txt", ".hidden.png", "._a.png", "sub/c.webp")
+    assert targets(tmp_path / "in", False) == {"a.png": "a.png", "b.JPG": "b.png"}
+
+
+def test_plan_keeps_the_tree(tmp_path: Path) -> None:
+    touch(tmp_path / "in", "a.png", "x/a.png", "x/y/b.tiff", "ünï côde/画像 1.bmp")
+    assert targets(tmp_path / "in", True) == {
+        "a.png": "a.png",
+        "x/a.png": "x/a.png",
+        "x/y/b.tiff": "x/y/b.png",
+        "ünï côde/画像 1.bmp": "ünï côde/画像 1.png",
+    }
+
+
+def test_plan_gives_every_picture_a_target_of_its_own(tmp_path: Path) -> None:
+    touch(tmp_path / "in", "a.jpg", "a.png", "A.webp", "b.jpg", "x/a.jpg")
+    assert targets(tmp_path / "in", True) == {
+        "A.webp": "A.webp.png",
+        "a.jpg": "a.jpg.png",
+        "a.png": "a.png.png",
+        "b.jpg": "b.png",
+        "x/a.jpg": "x/a.png",
+    }
+
+
+def test_plan_passes_over_the_output_folder(tmp_path: Path) -> None:
+    touch(tmp_path, "a.png", "out/a.png")
+    jobs = batch.plan(tmp_path, tmp_path / "out", "png", True)
+    assert [job.source for job in jobs] == [tmp_path / "a.png"]
+
+
+def load(path: Path) -> NDArray[np.uint8]:
+    """The pixels of a file, which must be whole."""
+    with Image.open(path) as image:
+        return np.asarray(image)
+
+
+def make_pictures(folder: Path, count: int, size: int = 20) -> list[Job]:
+    folder.mkdir()
+    rng = np.random.default_rng(0)
+    for index in range(count):
+        pixels = rng.integers(0, 256, (size, size + index, 3), np.uint8)
+        Image.fromarray(pixels).save(folder / f"{index}.png")
+    return batch.plan(folder, folder.parent / "out", "png", False)
+
+
+@pytest.mark.parametrize("stages", [(1, 1, 1), (3, 2, 3)])
+def test_run_makes_what_single_calls_make(tmp_path: Path, stages: tuple[int, int, int]) -> None:
+    jobs = make_pictures(tmp_path / "in", 7)
+    output = Output("png", None, "fail")
+    parts: dict[Job, float] = dict.fromkeys(jobs, 0.0)
+
+    def add(job: Job, part: float) -> None:
+        parts[job] += part
+
+    with Upscaler(scale=2) as upscaler:
+        outcomes = list(batch.run(jobs, upscaler, output, Stages(*stages), add))
+        assert {outcome.job for outcome in outcomes} == set(jobs)
+        assert all(outcome.status == "done" for outcome in outcomes)
+        for job in jobs:
+            expected = upscaler(load(job.source))
+            np.testing.assert_array_equal(load(job.target), expected)
+    assert list(parts.values()) == pytest.approx([1.0] * 7)
+
+
+def test_one_failure_does_not_concern_the_others(tmp_path: Path) -> None:
+    jobs = make_pictures(tmp_path / "in", 4)
+    jobs[1].source.write_bytes(b"not a picture")
+    jobs[2].source.unlink()
+    with Upscaler(scale=2) as upscaler:
+        outcomes = {
+            outcome.job: outcome
+            for outcome in batch.run(
+                jobs, upscaler, Output("png", None, "fail"), Stages(1, 1, 1), lambda job, part: None
+            )
+        }
+    assert [outcomes[job].status for job in jobs] == ["done", "failed", "failed", "done"]
+    assert "1.png: not a PNG" in outcomes[jobs[1]].error
+    assert "2.png: cannot read: no such file" in outcomes[jobs[2]].error
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["0.png", "3.png"]
+
+
+def test_existing_outputs(tmp_path: Path) -> None:
+    (job,) = make_pictures(tmp_path / "in", 1)
+    job.target.parent.mkdir()
+
+    def run(existing: batch.Existing) -> Outcome:
+        job.target.write_bytes(b"precious")
+        with Upscaler(scale=2) as upscaler:
+            return batch.run_one(job, upscaler, Output("png", None, existing), lambda part: None)
+
+    failed = run("fail")
+    assert (failed.status, job.target.read_bytes()) == ("failed", b"precious")
+    assert "exists already: use --overwrite or --skip-existing" in failed.error
+    assert (run("skip").status, job.target.read_bytes()) == ("skipped", b"precious")
+    assert run("overwrite").status == "done"
+    assert load(job.target).shape == (40, 40, 3)
+
+
+def test_the_input_is_never_overwritten(tmp_path: Path) -> None:
+    (job,) = make_pictures(tmp_path / "in", 1)
+    before = job.source.read_bytes()
+    link = tmp_path / "link.png"
+    link.symlink_to(job.source)
+    with Upscaler(scale=2) as upscaler:
+        for target in (job.source, link):
+            outcome = batch.run_one(
+                Job(job.source, target),
+                upscaler,
+                Output("png", None, "overwrite"),
+                lambda part: None,
+            )
+            assert outcome.status == "failed"
+            assert "is the input itself" in outcome.error
+    assert job.source.read_bytes() == before
+
+
+def test_closing_the_iterator_stops_the_work(tmp_path: Path) -> None:
+    jobs = make_pictures(tmp_path / "in", 12, size=64)
+    with Upscaler(scale=2) as upscaler:
+        outcomes = batch.run(
+            jobs, upscaler, Output("png", None, "fail"), Stages(1, 1, 1), lambda job, part: None
+        )
+        first = next(outcomes)
+        outcomes.close()
+    made = list((tmp_path / "out").iterdir())
+    assert first.job.target in made
+    assert len(made) < len(jobs)
+    for path in made:
+        load(path)

@@ -1,0 +1,412 @@
+"""The program as its users call it: results, messages, exit codes, and nothing lost."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+from PIL import Image
+
+import waifu2x
+from waifu2x.cli import cli
+
+Run = Callable[..., Result]
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Calls the command line in a folder with one good picture, a.png of 12 x 8."""
+    monkeypatch.chdir(tmp_path)
+    pixels = np.random.default_rng(0).integers(0, 256, (8, 12, 3), np.uint8)
+    Image.fromarray(pixels).save("a.png")
+
+    def call(*arguments: str, stdin: bytes | None = None) -> Result:
+        return CliRunner().invoke(cli, arguments, input=stdin)
+
+    return call
+
+
+def load(path: str | Path | io.BytesIO) -> Image.Image:
+    """A whole picture, its file closed."""
+    with Image.open(path) as image:
+        image.load()
+        return image
+
+
+def assert_one_line_error(result: Result, message: str, code: int = 1) -> None:
+    """One line that says what is wrong, the exit code, and no traceback."""
+    assert result.exit_code == code, result.output
+    lines = result.stderr.strip().splitlines()
+    # A usage error repeats the usage first.
+    assert lines[-1].startswith("Error: "), result.stderr
+    assert message in lines[-1]
+    assert code == 2 or len(lines) == 1
+    assert "Traceback" not in result.output
+
+
+def leftovers(folder: Path) -> list[str]:
+    return [path.name for path in folder.rglob("*.part")]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "size"),
+    [
+        ([], (24, 16)),
+        (["-s", "4"], (48, 32)),
+        (["-s", "1", "-n", "0"], (12, 8)),
+        (["-n", "3", "--scale", "2", "-t", "16"], (24, 16)),
+        (["--backend", "numpy"], (24, 16)),
+    ],
+)
+def test_upscale(run: Run, arguments: list[str], size: tuple[int, int]) -> None:
+    result = run("upscale", *arguments, "a.png", "b.png")
+    assert (result.exit_code, result.output) == (0, "")
+    assert load("b.png").size == size
+    assert not leftovers(Path())
+
+
+def test_upscale_is_what_python_gets(run: Run) -> None:
+    run("upscale", "-n", "1", "a.png", "b.png")
+    expected = waifu2x.upscale(np.asarray(load("a.png")), noise=1)
+    np.testing.assert_array_equal(np.asarray(load("b.png")), expected)
+
+
+@pytest.mark.parametrize("name", ["b.jpg", "b.jpeg", "b.webp", "b.bmp", "b.tif", "b.TIFF", "b.PNG"])
+def test_the_file_name_decides_the_format(run: Run, name: str) -> None:
+    assert run("upscale", "a.png", name).exit_code == 0
+    forms = {"jpg": "JPEG", "jpeg": "JPEG", "tif": "TIFF"}
+    extension = name[2:].lower()
+    assert load(name).format == forms.get(extension, extension.upper())
+
+
+def test_quality_and_format(run: Run) -> None:
+    for quality in ("20", "95"):
+        assert run("upscale", "-q", quality, "a.png", f"{quality}.jpg").exit_code == 0
+    assert Path("20.jpg").stat().st_size < Path("95.jpg").stat().st_size
+    assert run("upscale", "-f", "webp", "a.png", "no_suffix").exit_code == 0
+    assert load("no_suffix").format == "WEBP"
+
+
+def test_pipes(run: Run) -> None:
+    result = run("upscale", "-", "-", stdin=Path("a.png").read_bytes())
+    assert result.exit_code == 0
+    run("upscale", "a.png", "b.png")
+    piped = load(io.BytesIO(result.stdout_bytes))
+    np.testing.assert_array_equal(np.asarray(piped), np.asarray(load("b.png")))
+
+
+def test_json_and_verbose(run: Run) -> None:
+    result = run("upscale", "--json", "-v", "a.png", "b.png")
+    row = json.loads(result.stdout)
+    assert (row["status"], row["width"], row["height"]) == ("done", 24, 16)
+    assert "cpu: " in result.stderr
+    assert "compute" in result.stderr
+
+
+def test_pictures_with_transparency_keep_it(run: Run) -> None:
+    Image.new("RGBA", (6, 5), (255, 0, 0, 128)).save("t.png")
+    assert run("upscale", "t.png", "u.png").exit_code == 0
+    result = load("u.png")
+    assert (result.mode, result.size) == ("RGBA", (12, 10))
+    assert np.ptp(np.asarray(result)[..., 3]) == 0
+    assert_one_line_error(run("upscale", "t.png", "u.jpg"), "u.jpg: JPEG has no transparency")
+    assert not Path("u.jpg").exists()
+
+
+def break_file(kind: str) -> str:
+    """Makes a bad input and gives its name."""
+    if kind == "text":
+        Path("bad.png").write_text("hello")
+    elif kind == "empty":
+        Path("bad.png").touch()
+    elif kind == "folder":
+        Path("bad.png").mkdir()
+    elif kind == "cut off":
+        Path("bad.png").write_bytes(Path("a.png").read_bytes()[:-60])
+    elif kind == "animated":
+        frames = [Image.new("RGB", (4, 4), colour) for colour in ("red", "blue")]
+        frames[0].save("bad.png", save_all=True, append_images=frames[1:])
+    elif kind == "16 bit":
+        Image.fromarray(np.zeros((4, 4), np.uint16)).save("bad.png")
+    return "bad.png"
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [
+        ("missing", "bad.png: cannot read: no such file"),
+        ("text", "bad.png: not a PNG, JPEG, WebP, BMP or TIFF picture"),
+        ("empty", "bad.png: the file is empty"),
+        ("folder", "bad.png: cannot read: is a directory"),
+        ("cut off", "bad.png: damaged or cut off"),
+        ("animated", "bad.png: has 2 frames"),
+        ("16 bit", "bad.png: has more than 8 bits"),
+    ],
+)
+def test_bad_pictures(run: Run, kind: str, message: str) -> None:
+    assert_one_line_error(run("upscale", break_file(kind), "b.png"), message)
+    assert not Path("b.png").exists()
+    assert not leftovers(Path())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["a.png", "nowhere/b.png"], "nowhere: no such folder: make it first"),
+        (["a.png", "folder.png"], "folder.png: is a folder"),
+        (["a.png", "a.png", "--overwrite"], "a.png: is the input itself"),
+        (["a.png", "there.png"], "there.png: exists already: use --overwrite"),
+        (["-m", "nothing", "a.png", "b.png"], "nothing: no such model"),
+        (["-m", "a.png", "a.png", "b.png"], "a.png: is a file; give the folder"),
+        (["-m", "folder.png", "a.png", "b.png"], "folder.png: no model files here"),
+        (["--precision", "fp16", "a.png", "b.png"], "has no precision fp16"),
+        (["-s", "32", "wide.png", "b.jpg"], "JPEG holds at most 65500 pixels a side"),
+    ],
+)
+def test_what_cannot_be_done(run: Run, arguments: list[str], message: str) -> None:
+    Path("folder.png").mkdir()
+    Path("there.png").write_bytes(b"precious")
+    Image.new("RGB", (2050, 1)).save("wide.png")
+    assert_one_line_error(run("upscale", *arguments), message)
+    assert Path("there.png").read_bytes() == b"precious"
+    assert not Path("b.png").exists()
+    assert not leftovers(Path())
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["a.png"],
+        ["a.png", "b.xyz"],
+        ["a.png", "b"],
+        ["-s", "3", "a.png", "b.png"],
+        ["-s", "1", "a.png", "b.png"],
+        ["-n", "4", "a.png", "b.png"],
+        ["-t", "8", "a.png", "b.png"],
+        ["-t", "²0", "a.png", "b.png"],
+        ["-q", "101", "a.png", "b.jpg"],
+        ["-q", "50", "a.png", "b.png"],
+        ["-f", "jpg", "a.png", "b.png"],
+        ["--backend", "vulkan", "a.png", "b.png"],
+        ["--overwrite", "--skip-existing", "a.png", "b.png"],
+        ["--json", "a.png", "-"],
+    ],
+)
+def test_wrong_command_lines(run: Run, arguments: list[str]) -> None:
+    result = run("upscale", *arguments)
+    assert result.exit_code == 2
+    assert not Path("b.png").exists()
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("{", "not valid JSON"),
+        ('[{"weight": [[[[1,0,0],[0,1,0],[0,0,NaN]]]], "bias": [0]}]', "layer 1: weight holds"),
+        ('[{"weight": [[[[1,0,0],[0,1,0],[0,0,1]]]], "bias": [0, 1]}]', "layer 1: bias has 2"),
+    ],
+)
+def test_bad_models(run: Run, content: str, message: str) -> None:
+    Path("models").mkdir()
+    Path("models/scale2.0x_model.json").write_text(content)
+    result = run("upscale", "-m", "models", "a.png", "b.png")
+    assert_one_line_error(result, f"scale2.0x_model.json: {message}")
+
+
+def test_skip_and_overwrite(run: Run) -> None:
+    Path("b.png").write_bytes(b"precious")
+    result = run("upscale", "--skip-existing", "a.png", "b.png")
+    assert (result.exit_code, Path("b.png").read_bytes()) == (0, b"precious")
+    assert run("upscale", "--overwrite", "a.png", "b.png").exit_code == 0
+    assert load("b.png").size == (24, 16)
+
+
+def program(*arguments: str, **options: object) -> subprocess.Popen[str]:
+    """The program as a process of its own."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "waifu2x", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        **options,  # type: ignore[call-overload]
+    )
+
+
+def test_a_full_disk_loses_nothing(run: Run) -> None:
+    """A limit on file sizes stands for the disk: writing fails half way."""
+
+    def limit() -> None:
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (500, 500))
+
+    Path("b.png").write_bytes(b"precious")
+    process = program("upscale", "--overwrite", "a.png", "b.png", preexec_fn=limit)
+    _, errors = process.communicate()
+    assert process.returncode == 1
+    assert errors == "Error: b.png: cannot write: file too large\n"
+    assert Path("b.png").read_bytes() == b"precious"
+    assert not leftovers(Path())
+
+
+def test_stdout_that_cannot_be_written(run: Run) -> None:
+    with Path("/dev/full").open("wb") as full:
+        process = subprocess.run(
+            [sys.executable, "-m", "waifu2x", "upscale", "a.png", "-"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert process.returncode == 1
+    assert process.stderr == "Error: standard output: cannot write: no space left on device\n"
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_folder_that_cannot_be_written(run: Run) -> None:
+    Path("locked").mkdir(mode=0o500)
+    result = run("upscale", "a.png", "locked/b.png")
+    assert_one_line_error(result, "locked: cannot write to this folder: permission denied")
+
+
+def test_output_in_a_folder_that_is_a_file(run: Run) -> None:
+    result = run("upscale", "a.png", "a.png/b.png")
+    assert_one_line_error(result, "a.png: no such folder")
+
+
+def test_batch(run: Run) -> None:
+    for name in ("in/x.jpg", "in/sub/y.webp", "in/z.png"):
+        Path(name).parent.mkdir(parents=True, exist_ok=True)
+        load("a.png").save(name)
+    Path("in/broken.png").write_text("hello")
+    Path("in/.DS_Store").touch()
+    result = run("batch", "-r", "-j", "2:1:2", "in", "out/deep")
+    assert result.exit_code == 1
+    made = sorted(path.relative_to("out/deep").as_posix() for path in Path("out").rglob("*.*"))
+    assert made == ["sub/y.png", "x.png", "z.png"]
+    assert "3 done, 0 skipped, 1 failed" in result.stderr
+    # Failures are listed once more at the end.
+    assert result.stderr.splitlines()[-1].startswith("failed   in/broken.png: not a PNG")
+    Path("in/broken.png").unlink()
+    result = run("batch", "-r", "--skip-existing", "--json", "in", "out/deep")
+    assert result.exit_code == 0
+    rows = [json.loads(line) for line in result.stdout.splitlines()]
+    assert [row["status"] for row in rows] == ["skipped"] * 3
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["nowhere", "out"],
+        ["a.png", "out"],
+        [".", "."],
+        ["empty", "out"],
+        ["-j", "0:1:1", ".", "out"],
+        ["-j", "2", ".", "out"],
+    ],
+)
+def test_wrong_batches(run: Run, arguments: list[str]) -> None:
+    Path("empty").mkdir()
+    assert run("batch", *arguments).exit_code == 2
+    assert not Path("out").exists()
+
+
+def test_interrupt_keeps_what_is_finished_and_leaves_no_half_file(run: Run) -> None:
+    Path("in").mkdir()
+    pixels = np.random.default_rng(0).integers(0, 256, (150, 150, 3), np.uint8)
+    for index in range(200):
+        Image.fromarray(pixels).save(f"in/{index:03}.png")
+    process = program("batch", "in", "out")
+    deadline = time.monotonic() + 120
+    while not list(Path().glob("out/*.png")):
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "Traceback" not in errors
+    assert errors.endswith("Interrupted.\n")
+    made = list(Path("out").iterdir())
+    assert 0 < len(made) < 200
+    for path in made:
+        assert np.asarray(load(path)).shape == (300, 300, 3)
+
+
+def test_devices(run: Run) -> None:
+    rows = json.loads(run("devices", "--json").stdout)
+    assert {row["backend"]: row["usable"] for row in rows} == {"cpu": True, "numpy": True}
+    assert "cpu " in run("devices").stdout
+
+
+def test_models(run: Run) -> None:
+    assert "vgg_7/art" in run("models", "list").stdout
+    (row,) = json.loads(run("models", "list", "--json").stdout)
+    assert row["noise_levels"] == [0, 1, 2, 3]
+    result = run("models", "info", "vgg_7/art")
+    assert result.stdout.count("planes 3 > 32 > 32 > 64 > 64 > 128 > 128 > 3") == 5
+    assert_one_line_error(run("models", "info", "gone.json"), "gone.json: cannot read the model")
+
+
+def test_models_import(run: Run) -> None:
+    kernel = np.zeros((3, 3, 3, 3), np.float32)
+    kernel[range(3), range(3), 1, 1] = 1
+    arrays = {"conv1/W": kernel, "conv1/b": np.zeros(3, np.float32)}
+    np.savez("anime_style_scale_rgb.npz", **arrays)  # type: ignore[arg-type]
+    result = run("models", "import", "anime_style_scale_rgb.npz", "imported", "--name", "my/own")
+    assert result.stdout.strip() == "imported/my/own/scale2.0x_model.json"
+    # The identity: doubling repeats every pixel.
+    assert run("upscale", "-m", "imported/my/own", "a.png", "b.png").exit_code == 0
+    expected = np.asarray(load("a.png")).repeat(2, 0).repeat(2, 1)
+    np.testing.assert_array_equal(np.asarray(load("b.png")), expected)
+
+
+def test_cache(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("WAIFU2X_CACHE_DIR", str(tmp_path / "kept"))
+    assert run("models", "info", "vgg_7/art").exit_code == 0
+    document = json.loads(run("cache", "info", "--json").stdout)
+    assert document["folder"] == str(tmp_path / "kept")
+    assert document["kinds"]["weights"]["files"] == 5
+    assert run("cache", "clear").exit_code == 0
+    assert json.loads(run("cache", "info", "--json").stdout)["kinds"] == {}
+
+
+def test_a_cache_that_cannot_be_written_changes_nothing(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path("file").touch()
+    expected = waifu2x.upscale(np.asarray(load("a.png")))
+    monkeypatch.setenv("WAIFU2X_CACHE_DIR", "file")
+    process = program("upscale", "a.png", "b.png")
+    assert process.communicate() == ("", "")
+    np.testing.assert_array_equal(np.asarray(load("b.png")), expected)
+
+
+def test_damaged_and_warm_caches(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Compiled code is kept, found again, and made again when it is damaged."""
+    monkeypatch.setenv("WAIFU2X_CACHE_DIR", str(tmp_path / "kept"))
+    entries = {}
+    for state in ("cold", "warm", "damaged"):
+        if state == "damaged":
+            for path in entries["warm"]:
+                content = bytearray(path.read_bytes())
+                content[len(content) // 2] ^= 255
+                path.write_bytes(content)
+        process = program("upscale", "--overwrite", "a.png", f"{state}.png")
+        assert process.communicate() == ("", "")
+        entries[state] = {
+            path: path.stat().st_mtime_ns for path in (tmp_path / "kept/numba").iterdir()
+        }
+    assert entries["warm"] == entries["cold"]
+    assert set(entries["damaged"]) == set(entries["cold"])
+    assert len({Path(f"{state}.png").read_bytes() for state in entries}) == 1

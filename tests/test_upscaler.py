@@ -1,0 +1,192 @@
+"""Pictures through networks: planes, transparency, passes, and the Python interface."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from PIL import Image
+
+import waifu2x
+from tests import obvious
+from waifu2x import model_set
+from waifu2x.model_json import dump_layers
+from waifu2x.upscaler import Upscaler
+
+
+@pytest.fixture(scope="module")
+def y_models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model set of one plane: a scale model and one noise level."""
+    folder = tmp_path_factory.mktemp("vgg_7_y")
+    for seed, name in ((1, "scale2.0x_model.json"), (2, "noise1_model.json")):
+        model = obvious.random_model([1, 16, 16, 1], seed)
+        layers = [(layer.weight, layer.bias) for layer in model.convolutions]
+        # Near the identity, as real models are: the centre tap of the last layer's sum stays 1.
+        (folder / name).write_bytes(dump_layers(layers))
+    return folder
+
+
+def expected(pixels: NDArray[Any], scale: int, noise: int | None) -> NDArray[np.float64]:
+    """The shipped models' result for RGB pixels, by definition."""
+    return obvious.run(model_set.find("vgg_7/art").models(scale, noise), pixels)
+
+
+def assert_levels(result: NDArray[Any], values: NDArray[np.float64]) -> None:
+    """8-bit results are the exact ones, but for values at a rounding boundary."""
+    difference = abs(result.astype(int) - obvious.to_levels(values, np.uint8).astype(int))
+    assert difference.max() <= 1
+    assert np.mean(difference > 0) < 1 / 1000
+
+
+@pytest.mark.parametrize(("scale", "noise"), [(1, 1), (2, None), (2, 3), (4, 0), (8, None)])
+def test_passes(drawn: NDArray[np.uint8], scale: int, noise: int | None) -> None:
+    pixels = drawn[40:64, 50:80]
+    result = waifu2x.upscale(pixels, scale, noise)
+    assert result.shape == (24 * scale, 30 * scale, 3)
+    values = np.ascontiguousarray(pixels)
+    models = model_set.find("vgg_7/art")
+    # Denoised once and first, then doubled; never rounded in between.
+    chain = [] if noise is None else models.models(1, noise)
+    chain += models.models(2, None) * (scale.bit_length() - 1) if scale > 1 else []
+    assert_levels(result, obvious.run(chain, values))
+
+
+def test_array_kinds_come_back_as_they_went(drawn: NDArray[np.uint8]) -> None:
+    pixels = drawn[40:60, 50:80]
+    with Upscaler(scale=2) as upscaler:
+        for planes in (1, 2, 3, 4):
+            image = np.concatenate([pixels, pixels[..., :1]], axis=-1)[..., :planes]
+            assert upscaler(image).shape == (40, 60, planes)
+        assert upscaler(pixels[..., 0]).shape == (40, 60)
+        for dtype in (np.uint8, np.uint16, np.float32):
+            assert upscaler(pixels.astype(dtype)).dtype == dtype
+
+
+def test_sixteen_bits_keep_what_eight_lose(drawn: NDArray[np.uint8]) -> None:
+    pixels = drawn[40:60, 50:80].astype(np.uint16) * 257
+    result = waifu2x.upscale(pixels, scale=2)
+    exact = obvious.to_levels(expected(pixels, 2, None), np.uint16).astype(int)
+    assert abs(result.astype(int) - exact).max() <= 1
+
+
+def test_pil_image_comes_back_as_one(drawn: NDArray[np.uint8]) -> None:
+    image = Image.fromarray(drawn[40:60, 50:80])
+    result = waifu2x.upscale(image, scale=2)
+    assert isinstance(result, Image.Image)
+    assert (result.mode, result.size) == ("RGB", (60, 40))
+    assert_levels(np.asarray(result), expected(np.asarray(image), 2, None))
+
+
+def test_grey_stays_grey(drawn: NDArray[np.uint8]) -> None:
+    grey = np.asarray(Image.fromarray(drawn).convert("L"))[40:70, 50:90]
+    rgb = expected(np.stack([grey] * 3, axis=-1), 2, None)
+    luma = rgb @ np.array([0.299, 0.587, 0.114])
+    assert_levels(waifu2x.upscale(grey, scale=2), luma)
+
+
+def test_one_plane_model_on_colours(drawn: NDArray[np.uint8], y_models: Path) -> None:
+    """Luma through the network, chroma by bicubic interpolation: the model sees Y only."""
+    pixels = drawn[40:70, 50:90]
+    result = waifu2x.upscale(pixels, scale=2, model=str(y_models))
+    rgb = pixels / 255.0
+    y = rgb @ np.array([0.299, 0.587, 0.114])
+    u = np.clip(0.492 * (rgb[..., 2] - y) + 0.5, 0, 1)
+    v = np.clip(0.877 * (rgb[..., 0] - y) + 0.5, 0, 1)
+    y_float = np.ascontiguousarray(y[..., None].astype(np.float32))
+    big_y = obvious.run(model_set.find(str(y_models)).models(2, None), y_float)[..., 0]
+    big_u, big_v = (
+        np.asarray(Image.fromarray(c.astype(np.float32)).resize((80, 60), Image.Resampling.BICUBIC))
+        - 0.5
+        for c in (u, v)
+    )
+    red, blue = big_y + 1.14 * big_v, big_y + 2.032 * big_u
+    green = big_y - 0.395 * big_u - 0.581 * big_v
+    values = np.clip(np.stack([red, green, blue], axis=-1), 0, 1)
+    assert_levels(result, values)
+
+
+def test_one_plane_model_on_grey_is_the_plain_network(
+    drawn: NDArray[np.uint8], y_models: Path
+) -> None:
+    grey = np.ascontiguousarray(drawn[40:70, 50:90, :1])
+    result = waifu2x.upscale(grey, scale=4, noise=1, model=str(y_models))
+    chain = model_set.find(str(y_models)).models(4, 1)
+    assert_levels(result, obvious.run(chain, grey))
+
+
+def test_opaque_alpha_stays_opaque_and_changes_nothing(drawn: NDArray[np.uint8]) -> None:
+    pixels = drawn[40:60, 50:80]
+    opaque = np.dstack([pixels, np.full(pixels.shape[:2], 255, np.uint8)])
+    result = waifu2x.upscale(opaque, scale=2)
+    assert (result[..., 3] == 255).all()
+    np.testing.assert_array_equal(result[..., :3], waifu2x.upscale(pixels, scale=2))
+
+
+def test_alpha_goes_through_the_scale_model_without_denoising(drawn: NDArray[np.uint8]) -> None:
+    pixels, alpha = drawn[40:60, 50:80], drawn[80:100, 50:80, 0].copy()
+    alpha[3:9, 4:11] = 255  # some of it opaque, none of it 0: no colour bleeds
+    alpha[alpha == 0] = 1
+    result = waifu2x.upscale(np.dstack([pixels, alpha]), scale=2, noise=2)
+    planes = expected(np.stack([alpha] * 3, axis=-1), 2, None)
+    assert_levels(result[..., 3], planes.mean(axis=-1))
+    assert_levels(result[..., :3], expected(pixels, 2, 2))
+
+
+def test_noise_alone_leaves_alpha_alone(drawn: NDArray[np.uint8]) -> None:
+    image = np.dstack([drawn[40:60, 50:80], drawn[80:100, 50:80, 0]])
+    result = waifu2x.upscale(image, scale=1, noise=1)
+    np.testing.assert_array_equal(result[..., 3], image[..., 3])
+
+
+def test_what_lies_under_transparent_pixels_does_not_show() -> None:
+    """A sprite on a transparent ground: its edge must not take the ground's hidden colour."""
+    sprite = np.zeros((40, 40, 4), np.uint8)
+    sprite[..., :3] = (0, 255, 0)
+    sprite[12:28, 12:28] = (200, 40, 40, 255)
+    result = waifu2x.upscale(sprite, scale=2)
+    visible = result[..., 3] > 0
+    assert visible.any()
+    assert abs(result[visible][:, :3].astype(int) - (200, 40, 40)).max() < 25
+
+
+@pytest.mark.parametrize(
+    ("image", "message"),
+    [
+        (np.zeros((4, 4, 5), np.uint8), r"Expected shape \(H, W\) or \(H, W, 1 to 4\)"),
+        (np.zeros(4, np.uint8), "Expected shape"),
+        (np.zeros((0, 4, 3), np.uint8), "Expected at least one pixel"),
+        (np.zeros((4, 4, 3), np.float64), "Expected uint8, uint16 or float32, but got float64"),
+        ([[1, 2], [3, 4]], "Expected a NumPy array or a PIL image, but got list"),
+        (Image.new("CMYK", (4, 4)), "CMYK pictures are not supported"),
+    ],
+)
+def test_images_that_cannot_be_handled(image: Any, message: str) -> None:
+    with Upscaler() as upscaler, pytest.raises(waifu2x.ImageError, match=message):
+        upscaler(image)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"scale": 3}, "Expected a scale of 1, 2, 4, 8, 16 or 32, but got 3"),
+        ({"noise": 4}, "Expected a noise level"),
+        ({"scale": 1}, "Nothing to do"),
+        ({"tile": 0}, "Expected a tile"),
+    ],
+)
+def test_arguments_that_make_no_sense(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Upscaler(**arguments)
+
+
+def test_threads_may_share_an_upscaler(drawn: NDArray[np.uint8]) -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    pieces = [np.ascontiguousarray(drawn[y : y + 30, 20:70]) for y in range(0, 60, 10)]
+    with Upscaler(scale=2) as upscaler, ThreadPoolExecutor(4) as pool:
+        together = list(pool.map(upscaler, pieces))
+        for piece, result in zip(pieces, together, strict=True):
+            np.testing.assert_array_equal(result, upscaler(piece))
