@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import subprocess
 import sys
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from tests import obvious
-from waifu2x import backends, model_set
+from waifu2x import model_set
 from waifu2x.backends import Backend, Precision, open_backend
 from waifu2x.errors import BackendError
 from waifu2x.model import Model
@@ -220,8 +221,8 @@ def test_a_missing_library_names_the_remedy(monkeypatch: pytest.MonkeyPatch, nam
             raise ModuleNotFoundError("No module named 'numba'", name="numba.core")
         return real_import(module)
 
-    real_import = backends.importlib.import_module
-    monkeypatch.setattr(backends.importlib, "import_module", without_numba)
+    real_import = importlib.import_module
+    monkeypatch.setattr(importlib, "import_module", without_numba)
     if name == "auto":
         assert open_backend("auto").name == "numpy"
         return

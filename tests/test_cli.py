@@ -232,14 +232,14 @@ def test_skip_and_overwrite(run: Run) -> None:
     assert load("b.png").size == (24, 16)
 
 
-def program(*arguments: str, **options: object) -> subprocess.Popen[str]:
+def program(*arguments: str, preexec: Callable[[], None] | None = None) -> subprocess.Popen[str]:
     """The program as a process of its own."""
     return subprocess.Popen(
         [sys.executable, "-m", "waifu2x", *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        **options,  # type: ignore[call-overload]
+        preexec_fn=preexec,
     )
 
 
@@ -251,7 +251,7 @@ def test_a_full_disk_loses_nothing(run: Run) -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (500, 500))
 
     Path("b.png").write_bytes(b"precious")
-    process = program("upscale", "--overwrite", "a.png", "b.png", preexec_fn=limit)
+    process = program("upscale", "--overwrite", "a.png", "b.png", preexec=limit)
     _, errors = process.communicate()
     assert process.returncode == 1
     assert errors == "Error: b.png: cannot write: file too large\n"
@@ -395,7 +395,7 @@ def test_a_cache_that_cannot_be_written_changes_nothing(
 def test_damaged_and_warm_caches(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Compiled code is kept, found again, and made again when it is damaged."""
     monkeypatch.setenv("WAIFU2X_CACHE_DIR", str(tmp_path / "kept"))
-    entries = {}
+    entries: dict[str, dict[Path, int]] = {}
     for state in ("cold", "warm", "damaged"):
         if state == "damaged":
             for path in entries["warm"]:

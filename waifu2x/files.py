@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import secrets
 from pathlib import Path
@@ -14,7 +15,10 @@ def write_atomically(path: Path, data: bytes) -> None:
     If that fails or is interrupted, whatever stood at `path` still does, and the temporary file is
     gone. Follows symbolic links. Raises OSError.
     """
-    target = path.resolve()
+    try:
+        target = path.resolve()
+    except RuntimeError as error:  # links in a circle, before Python 3.13
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path)) from error
     temporary = target.with_name(f".{target.name[:100]}.{secrets.token_hex(6)}.part")
     # Not tempfile: its files are private to the user, and results should have the usual mode.
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _O_BINARY, 0o666)

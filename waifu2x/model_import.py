@@ -26,6 +26,8 @@ _CHAINER = re.compile(r"(?P<style>.+?)_(?P<noise>noise[0-3])?_?(?P<scale>scale)?
 _ARCHITECTURES = {"vgg7": "vgg_7"}
 _STYLES = {"anime_style": "art"}
 _WAIFU2X = re.compile(r"(noise[0-3])?_?(scale2(\.0)?x)?_model")
+_DAMAGED_ZIP = (zipfile.BadZipFile, zlib.error, RuntimeError)
+"""RuntimeError: a damaged header can look like encryption or an unknown compression."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +88,7 @@ def _members(source: Path) -> Iterator[tuple[str, bytes]]:
             yield str(source), source.read_bytes()
     except OSError as error:
         raise ModelError(f"{source}: cannot read: {reason(error)}") from error
-    except (zipfile.BadZipFile, zlib.error, RuntimeError, NotImplementedError) as error:
+    except _DAMAGED_ZIP as error:
         raise ModelError(f"{source}: damaged archive: {error}") from error
 
 
@@ -99,12 +101,12 @@ def _names(member: str) -> tuple[str, str]:
             raise ModelError(
                 f"{member}: expected a name like noise1_model.json or scale2.0x_model.json"
             )
-        folders = path.parts[-3:-1]
+        folders = _folders(path)[-2:]
         return "/".join(folders) if len(folders) == 2 else "vgg_7/imported", f"{stem}.json"
     match = _CHAINER.fullmatch(stem)
     if not match or not (match["noise"] or match["scale"]):
         raise ModelError(f"{member}: expected a name like anime_style_noise1_rgb.npz")
-    folder = path.parent.name
+    folder = "".join(_folders(path)[-1:])
     style = _STYLES.get(match["style"], match["style"]) + ("_y" if match["colour"] == "y" else "")
     parts = [part for part in (match["noise"], "scale2.0x" if match["scale"] else None) if part]
     return (
@@ -113,13 +115,27 @@ def _names(member: str) -> tuple[str, str]:
     )
 
 
+def _folders(path: PurePosixPath) -> list[str]:
+    """The folders of a path, less those that would lead out of the folder for models."""
+    return [part for part in path.parts[:-1] if not part.endswith(("/", ":", ".."))]
+
+
 def _layers(member: str, content: bytes) -> list[Layer]:
     if not member.endswith(".npz"):
         return parse_layers(content, member)
     try:
-        with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
-            stored = {name: np.asarray(arrays[name], np.float32) for name in arrays.files}
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        # Without the check numpy would take a bare .npy array for granted.
+        if not zipfile.is_zipfile(io.BytesIO(content)):
+            raise ValueError("not a zip file")
+        # What overflows becomes infinite, which the loader's checks refuse.
+        with (
+            np.errstate(over="ignore"),
+            np.load(io.BytesIO(content), allow_pickle=False) as arrays,
+        ):
+            stored = {
+                name: arrays[name].astype(np.float32, casting="same_kind") for name in arrays.files
+            }
+    except (OSError, ValueError, TypeError, EOFError, *_DAMAGED_ZIP) as error:
         raise ModelError(f"{member}: not a readable .npz file: {error}") from error
     count = len(stored) // 2
     names = {f"conv{n}/{part}" for n in range(1, count + 1) for part in "Wb"}

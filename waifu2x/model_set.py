@@ -56,16 +56,19 @@ class ModelSet:
         read: dict[_Role, Model] = {}
         for key in chosen:
             if key not in files:
-                raise ModelError(f"{self.folder}: {self._missing(key[0])}")
+                raise ModelError(f"{self.folder}: {self._missing(key)}")
             if key not in read:
                 model = read_model(files[key])
                 # vgg_7 doubles a picture by repeating pixels before its first layer.
                 read[key] = model.enlarged(2) if key[1] else model
         return [read[key] for key in chosen]
 
-    def _missing(self, noise: int | None) -> str:
+    def _missing(self, role: _Role) -> str:
+        noise, _ = role
         if noise is None:
             return f"no model that enlarges: scale2.0x_model{SUFFIXES[0]} is missing"
+        if (noise, True) in self.files:
+            return f"the model for noise level {noise} also enlarges; there is none that does not"
         levels = ", ".join(map(str, self.noise_levels)) or "none"
         return f"no model for noise level {noise}; the levels here: {levels}"
 

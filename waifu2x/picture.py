@@ -89,7 +89,7 @@ def from_pil(image: Image.Image, name: str = "the picture") -> Picture:
     if image.mode in ("P", "PA"):
         image = image.convert("RGBA" if transparent or image.mode == "PA" else "RGB")
     elif image.mode == "1":
-        image = image.convert("L")
+        image = image.convert("LA" if transparent else "L")
     elif image.mode in ("RGB", "L") and transparent:
         image = image.convert("RGBA" if image.mode == "RGB" else "LA")
     elif image.mode == "YCbCr":
