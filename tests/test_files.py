@@ -1,0 +1,135 @@
+"""Files that appear under their name only when they are complete."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import sys
+from contextlib import nullcontext
+from pathlib import Path
+
+import pytest
+
+from waifu2x.files import reason, write_atomically
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def disk_full(descriptor: int) -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def interrupted(descriptor: int) -> None:
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("content", [b"", b"\r\n\x00\x1a\xff", bytes(1 << 20)])
+def test_writes_and_replaces(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "result.png"
+    for data in (content, b"second", content):
+        write_atomically(path, data)
+        assert path.read_bytes() == data
+    assert names(tmp_path) == ["result.png"]
+
+
+@pytest.mark.parametrize("before", [b"old content", None])
+def test_full_disk_leaves_what_was_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: bytes | None
+) -> None:
+    path = tmp_path / "result.png"
+    if before is not None:
+        path.write_bytes(before)
+    present = names(tmp_path)
+    monkeypatch.setattr(os, "fsync", disk_full)
+    with pytest.raises(OSError, match="No space left") as caught:
+        write_atomically(path, b"new content")
+    assert caught.value.errno == errno.ENOSPC
+    assert names(tmp_path) == present
+    assert before is None or path.read_bytes() == before
+
+
+def test_interruption_leaves_what_was_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "result.png"
+    path.write_bytes(b"old content")
+    monkeypatch.setattr(os, "fsync", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        write_atomically(path, b"new content")
+    assert names(tmp_path) == ["result.png"]
+    assert path.read_bytes() == b"old content"
+
+
+def test_the_old_content_stands_until_the_new_is_on_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "result.png"
+    path.write_bytes(b"old content")
+    seen: list[bytes] = []
+    monkeypatch.setattr(os, "fsync", lambda descriptor: seen.append(path.read_bytes()))
+    write_atomically(path, b"new content")
+    assert seen == [b"old content"]
+    assert path.read_bytes() == b"new content"
+
+
+def test_follows_symbolic_links(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    target, link = tmp_path / "real" / "target.png", tmp_path / "link.png"
+    target.write_bytes(b"old content")
+    link.symlink_to(Path("real") / "target.png")
+    write_atomically(link, b"new content")
+    assert link.is_symlink()
+    assert target.read_bytes() == b"new content"
+    assert names(tmp_path / "real") == ["target.png"]
+
+
+def test_links_in_a_circle(tmp_path: Path) -> None:
+    (tmp_path / "a").symlink_to(tmp_path / "b")
+    (tmp_path / "b").symlink_to(tmp_path / "a")
+    # From Python 3.13 on such a link is replaced.
+    refused = pytest.raises(OSError, match=os.strerror(errno.ELOOP))
+    with refused if sys.version_info < (3, 13) else nullcontext():
+        write_atomically(tmp_path / "a", b"content")
+    assert names(tmp_path) == ["a", "b"]
+
+
+@pytest.mark.parametrize(("mask", "mode"), [(0o022, 0o644), (0o077, 0o600), (0o002, 0o664)])
+def test_mode_honours_the_umask(tmp_path: Path, mask: int, mode: int) -> None:
+    path = tmp_path / "result.png"
+    previous = os.umask(mask)
+    try:
+        write_atomically(path, b"content")
+    finally:
+        os.umask(previous)
+    assert stat.S_IMODE(path.stat().st_mode) == mode
+
+
+def test_the_longest_name(tmp_path: Path) -> None:
+    path = tmp_path / ("n" * 251 + ".png")
+    write_atomically(path, b"content")
+    assert path.read_bytes() == b"content"
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("absent/result.png", FileNotFoundError),
+        ("file/result.png", NotADirectoryError),
+        ("folder", IsADirectoryError),
+    ],
+)
+def test_impossible_places(tmp_path: Path, name: str, kind: type[OSError]) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(kind):
+        write_atomically(tmp_path / name, b"content")
+    assert names(tmp_path) == ["file", "folder"]
+    assert names(tmp_path / "folder") == []
+
+
+def test_reason() -> None:
+    assert reason(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))) == "no space left on device"
+    assert reason(OSError("Something Else")) == "something else"

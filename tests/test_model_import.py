@@ -1,0 +1,312 @@
+"""Weights of other programs, imported as waifu2x JSON."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import zipfile
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from waifu2x.errors import ModelError, OutputError
+from waifu2x.model_import import Imported, import_models
+from waifu2x.model_json import read_model
+
+Arrays = dict[str, NDArray[Any]]
+
+
+@pytest.fixture(autouse=True)
+def cache_folder_of_the_test(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WAIFU2X_CACHE_DIR", str(tmp_path / "cache"))
+
+
+def chainer_arrays(planes: Sequence[int] = (3, 4, 3), seed: int = 0) -> Arrays:
+    rng = np.random.default_rng(seed)
+    arrays: Arrays = {}
+    for number, (inputs, outputs) in enumerate(pairwise(planes), 1):
+        arrays[f"conv{number}/W"] = rng.normal(size=(outputs, inputs, 3, 3)).astype(np.float32)
+        arrays[f"conv{number}/b"] = rng.normal(size=outputs).astype(np.float32)
+    return arrays
+
+
+def npz(arrays: Arrays) -> bytes:
+    stream = io.BytesIO()
+    np.savez_compressed(stream, **arrays)  # type: ignore[arg-type]
+    return stream.getvalue()
+
+
+def waifu2x_json(arrays: Arrays) -> bytes:
+    entries = []
+    for number in range(1, len(arrays) // 2 + 1):
+        weight, bias = arrays[f"conv{number}/W"], arrays[f"conv{number}/b"]
+        outputs, inputs = weight.shape[:2]
+        entry = {"nInputPlane": inputs, "nOutputPlane": outputs, "kW": 3, "kH": 3}
+        entries.append(entry | {"weight": weight.tolist(), "bias": bias.tolist()})
+    return json.dumps(entries).encode()
+
+
+def archive(path: Path, members: Mapping[str, bytes]) -> Path:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
+        for name, content in members.items():
+            file.writestr(name, content)
+    return path
+
+
+def assert_holds(path: Path, arrays: Arrays) -> None:
+    """Bit for bit the same float32 numbers."""
+    layers = read_model(path).convolutions
+    assert len(layers) == len(arrays) // 2
+    for number, layer in enumerate(layers, 1):
+        weight, bias = arrays[f"conv{number}/W"], arrays[f"conv{number}/b"]
+        assert layer.weight.shape == weight.shape
+        assert layer.weight.tobytes() == weight.tobytes()
+        assert layer.bias.tobytes() == bias.tobytes()
+
+
+def files(root: Path) -> list[str]:
+    return sorted(path.relative_to(root).as_posix() for path in root.rglob("*") if path.is_file())
+
+
+@pytest.mark.parametrize(
+    ("name", "target"),
+    [
+        ("vgg7/anime_style_scale_rgb.npz", "vgg_7/art/scale2.0x_model.json"),
+        ("vgg7/anime_style_noise0_rgb.npz", "vgg_7/art/noise0_model.json"),
+        ("vgg7/anime_style_noise3_scale_rgb.npz", "vgg_7/art/noise3_scale2.0x_model.json"),
+        ("vgg7/anime_style_scale_y.npz", "vgg_7/art_y/scale2.0x_model.json"),
+        ("other/photo_noise1_rgb.npz", "other/photo/noise1_model.json"),
+    ],
+)
+def test_npz(tmp_path: Path, name: str, target: str) -> None:
+    arrays = chainer_arrays((1, 4, 1) if name.endswith("_y.npz") else (3, 4, 5, 3))
+    source = tmp_path / name
+    source.parent.mkdir()
+    source.write_bytes(npz(arrays))
+    root = tmp_path / "models"
+    assert import_models(source, root, None) == [Imported(str(source), root / target)]
+    assert files(root) == [target]
+    assert_holds(root / target, arrays)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float16])
+def test_npz_of_other_precision(tmp_path: Path, dtype: type) -> None:
+    arrays: Arrays = {name: array.astype(dtype) for name, array in chainer_arrays().items()}
+    source = tmp_path / "anime_style_scale_rgb.npz"
+    source.write_bytes(npz(arrays))
+    [result] = import_models(source, tmp_path / "models", "vgg_7/mine")
+    assert result.path == tmp_path / "models" / "vgg_7" / "mine" / "scale2.0x_model.json"
+    assert_holds(result.path, {name: a.astype(np.float32) for name, a in arrays.items()})
+
+
+@pytest.mark.parametrize("suffix", [".json", ".json.gz"])
+@pytest.mark.parametrize("only", [None, "my/set"])
+def test_json(tmp_path: Path, suffix: str, only: str | None) -> None:
+    arrays = chainer_arrays()
+    data = waifu2x_json(arrays)
+    source = tmp_path / "upstream" / "photo" / f"noise2_scale2.0x_model{suffix}"
+    source.parent.mkdir(parents=True)
+    source.write_bytes(gzip.compress(data) if suffix.endswith(".gz") else data)
+    import_models(source, tmp_path / "models", only)
+    target = tmp_path / "models" / (only or "upstream/photo") / "noise2_scale2.0x_model.json"
+    assert_holds(target, arrays)
+
+
+MEMBERS = {
+    "pkg/models/vgg7/anime_style_scale_rgb.npz": npz(chainer_arrays(seed=1)),
+    "pkg/models/vgg7/anime_style_noise1_rgb.npz": npz(chainer_arrays(seed=2)),
+    "pkg/models/vgg7/anime_style_scale_y.npz": npz(chainer_arrays((1, 2, 1), seed=3)),
+    "pkg/models/resnet10/anime_style_scale_rgb.npz": npz({"conv_pre/W": np.ones((2, 2))}),
+    "pkg/models/vgg_7/photo/noise0_model.json": waifu2x_json(chainer_arrays(seed=4)),
+    "pkg/data/numbers.npz": npz({"a": np.ones(3)}),
+    "pkg/settings.json": b"{}",
+    "pkg/broken/noise2_model.json": b"[{",
+    "pkg/__init__.py": b"raise SystemExit",
+    "pkg-1.0.dist-info/METADATA": b"Name: pkg",
+}
+TARGETS = {
+    "vgg_7/art/scale2.0x_model.json": chainer_arrays(seed=1),
+    "vgg_7/art/noise1_model.json": chainer_arrays(seed=2),
+    "vgg_7/art_y/scale2.0x_model.json": chainer_arrays((1, 2, 1), seed=3),
+    "vgg_7/photo/noise0_model.json": chainer_arrays(seed=4),
+}
+
+
+@pytest.mark.parametrize("name", ["pkg-1.0-py3-none-any.whl", "models.zip"])
+@pytest.mark.parametrize("only", [None, "vgg_7/art", "vgg_7/art_y", "vgg_7/photo"])
+def test_archive_with_junk(tmp_path: Path, name: str, only: str | None) -> None:
+    root = tmp_path / "models"
+    results = import_models(archive(tmp_path / name, MEMBERS), root, only)
+    wanted = {t: a for t, a in TARGETS.items() if only is None or t.startswith(f"{only}/")}
+    assert files(root) == sorted(wanted)
+    for target, arrays in wanted.items():
+        assert_holds(root / target, arrays)
+    assert sorted(str(result.path) for result in results if result.path) == sorted(
+        str(root / target) for target in wanted
+    )
+    for result in results:  # what was left out has a reason that names it
+        assert result.path or result.reason.startswith(f"{result.source}: ")
+    if only is None:
+        left_out = [result.source for result in results if not result.path]
+        assert left_out == [
+            "pkg/broken/noise2_model.json",
+            "pkg/data/numbers.npz",
+            "pkg/models/resnet10/anime_style_scale_rgb.npz",
+            "pkg/settings.json",
+        ]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "../../noise1_model.json",
+        "../../../escape/noise1_model.json",
+        "/escape/noise1_model.json",
+        "//escape/noise1_model.json",
+        "C:/escape/noise1_model.json",
+        "..\\..\\noise1_model.json",
+        "../anime_style_noise1_rgb.npz",
+    ],
+)
+def test_members_stay_in_the_folder_for_models(tmp_path: Path, name: str) -> None:
+    content = npz(chainer_arrays()) if name.endswith("npz") else waifu2x_json(chainer_arrays())
+    source = archive(tmp_path / "models.zip", {name: content})
+    root = tmp_path / "deep" / "deeper" / "models"
+    [result] = import_models(source, root, None)
+    assert result.path is not None
+    inside = result.path.resolve().relative_to(root)
+    assert files(tmp_path / "deep") == [f"deeper/models/{inside.as_posix()}"]
+
+
+def test_a_file_below_the_root_of_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = waifu2x_json(chainer_arrays())
+    monkeypatch.setattr(Path, "read_bytes", lambda path: data)
+    [result] = import_models(Path("/absent/noise1_model.json"), tmp_path, None)
+    assert result.path == tmp_path / "vgg_7" / "imported" / "noise1_model.json"
+
+
+WEIGHTS = np.ones((1, 1, 3, 3))
+BIAS = np.zeros(1)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (npz({"W": WEIGHTS, "b": BIAS}), "not a stack of convolutions"),
+        (npz({"conv1/W": WEIGHTS}), "not a stack of convolutions"),
+        (npz(chainer_arrays() | {"fc/W": WEIGHTS, "fc/b": BIAS}), "not a stack of convolutions"),
+        (npz({}), "not a stack of convolutions"),
+        (npz({"conv1/W": WEIGHTS[0], "conv1/b": BIAS}), "conv1 is not a convolution"),
+        (npz({"conv1/W": np.ones((1, 1, 5, 5)), "conv1/b": BIAS}), "layer 1: weight has 5x5"),
+        (npz({"conv1/W": WEIGHTS, "conv1/b": np.zeros(2)}), "layer 1: bias has 2 values"),
+        (npz(chainer_arrays((3, 4, 1))), "layer 2: weight makes 1 planes"),
+        (npz({"conv1/W": WEIGHTS * np.nan, "conv1/b": BIAS}), "not a finite float32"),
+        (npz({"conv1/W": WEIGHTS * 1e39, "conv1/b": BIAS}), "not a finite float32"),
+        (npz({"conv1/W": WEIGHTS * 1j, "conv1/b": BIAS}), "not a readable .npz"),
+        (npz({"conv1/W": WEIGHTS.astype(str), "conv1/b": BIAS}), "not a readable .npz"),
+        (npz({"conv1/W": WEIGHTS.astype(object), "conv1/b": BIAS}), "not a readable .npz"),
+        (npz(chainer_arrays())[:-40], "not a readable .npz"),
+        (b"", "not a readable .npz"),
+        (b"text", "not a readable .npz"),
+        (b"\x93NUMPY\x01\x00", "not a readable .npz"),
+    ],
+)
+def test_unusable_npz(tmp_path: Path, content: bytes, message: str) -> None:
+    source = tmp_path / "anime_style_scale_rgb.npz"
+    source.write_bytes(content)
+    with pytest.raises(ModelError) as caught:
+        import_models(source, tmp_path / "models", None)
+    assert str(caught.value).startswith(f"{source}: ")
+    assert message in str(caught.value)
+    assert not (tmp_path / "models").exists()
+
+
+def test_a_bare_array_is_no_npz(tmp_path: Path) -> None:
+    source = tmp_path / "anime_style_scale_rgb.npz"
+    with source.open("wb") as file:
+        np.save(file, WEIGHTS)
+    with pytest.raises(ModelError, match=r"not a readable \.npz file"):
+        import_models(source, tmp_path / "models", None)
+
+
+def test_every_flipped_byte_is_survived(tmp_path: Path) -> None:
+    source = tmp_path / "anime_style_scale_rgb.npz"
+    arrays = chainer_arrays((1, 1))
+    healthy = npz(arrays)
+    refused = 0
+    for position in range(0, len(healthy), 3):
+        damaged = bytearray(healthy)
+        damaged[position] ^= 0xFF
+        source.write_bytes(damaged)
+        try:
+            [result] = import_models(source, tmp_path / "models", "a/set")
+        except ModelError:
+            refused += 1
+        else:  # a date or such; the numbers have a checksum
+            assert result.path is not None
+            assert_holds(result.path, arrays)
+    assert refused > len(healthy) // 3 // 3
+
+
+@pytest.mark.parametrize("name", ["pkg.whl", "models.zip"])
+@pytest.mark.parametrize("keep", [0, 1, 500])
+def test_damaged_archive(tmp_path: Path, name: str, keep: int) -> None:
+    source = archive(tmp_path / name, MEMBERS)
+    source.write_bytes(source.read_bytes()[:keep])
+    with pytest.raises(ModelError, match=f"{name}: damaged archive"):
+        import_models(source, tmp_path / "models", None)
+
+
+def test_damaged_member(tmp_path: Path) -> None:
+    name = "vgg_7/art/noise1_model.json"
+    source = archive(tmp_path / "models.zip", {name: waifu2x_json(chainer_arrays())})
+    data = bytearray(source.read_bytes())
+    data[300] ^= 0xFF
+    source.write_bytes(data)
+    with pytest.raises(ModelError, match=r"models\.zip: damaged archive"):
+        import_models(source, tmp_path / "models", None)
+
+
+@pytest.mark.parametrize(
+    ("name", "only"),
+    [("models.zip", "vgg_7/none"), ("models.zip", "vgg_7"), ("empty.zip", None)],
+)
+def test_archive_without_what_is_wanted(tmp_path: Path, name: str, only: str | None) -> None:
+    members: dict[str, bytes] = {} if name == "empty.zip" else MEMBERS
+    source = archive(tmp_path / name, members)
+    with pytest.raises(ModelError, match=f"{name}: no model in it that can be used"):
+        import_models(source, tmp_path / "models", only)
+    assert not (tmp_path / "models").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("absent_scale_rgb.npz", "cannot read: no such file"),
+        ("absent.whl", "cannot read: no such file"),
+        ("scale_model.json", "expected a name like noise1_model.json"),
+        ("_model.json", "expected a name like noise1_model.json"),
+        ("weights.npz", "expected a name like anime_style_noise1_rgb.npz"),
+        ("README.md", "expected a name like"),
+    ],
+)
+def test_unusable_names(tmp_path: Path, name: str, message: str) -> None:
+    source = tmp_path / name
+    if not name.startswith("absent"):
+        source.write_bytes(waifu2x_json(chainer_arrays()))
+    with pytest.raises(ModelError) as caught:
+        import_models(source, tmp_path / "models", None)
+    assert str(caught.value).startswith(f"{source}: {message}")
+
+
+def test_unwritable_folder(tmp_path: Path) -> None:
+    source = archive(tmp_path / "models.zip", MEMBERS)
+    (tmp_path / "models").write_bytes(b"a file")
+    with pytest.raises(OutputError, match="cannot write the model: "):
+        import_models(source, tmp_path / "models", None)
