@@ -93,13 +93,11 @@ def test_one_plane_model_on_colours(drawn: NDArray[np.uint8], y_models: Path) ->
     result = waifu2x.upscale(pixels, scale=2, model=str(y_models))
     rgb = pixels / 255.0
     y = rgb @ np.array([0.299, 0.587, 0.114])
-    u = np.clip(0.492 * (rgb[..., 2] - y) + 0.5, 0, 1)
-    v = np.clip(0.877 * (rgb[..., 0] - y) + 0.5, 0, 1)
+    u, v = 0.492 * (rgb[..., 2] - y), 0.877 * (rgb[..., 0] - y)
     y_float = np.ascontiguousarray(y[..., None].astype(np.float32))
     big_y = obvious.run(model_set.find(str(y_models)).models(2, None), y_float)[..., 0]
     big_u, big_v = (
         np.asarray(Image.fromarray(c.astype(np.float32)).resize((80, 60), Image.Resampling.BICUBIC))
-        - 0.5
         for c in (u, v)
     )
     red, blue = big_y + 1.14 * big_v, big_y + 2.032 * big_u

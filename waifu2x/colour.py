@@ -1,7 +1,8 @@
 """Luma and chroma, for networks that see one plane.
 
-The constants and the clipping of waifu2x-converter-cpp (Rec. 601 luma; U and V scaled and centred
-on a half); chroma goes by bicubic interpolation straight to the final size, as in waifu2x-caffe.
+The YUV of Torch and OpenCV (Rec. 601 luma), which the original waifu2x and waifu2x-caffe use: its
+chroma is not clipped, which costs waifu2x-converter-cpp its saturated reds. Chroma goes by bicubic
+interpolation straight to the final size, as in waifu2x-caffe.
 """
 
 from __future__ import annotations
@@ -14,20 +15,19 @@ _U, _V = np.float32(0.492), np.float32(0.877)
 
 
 def luma(rgb: NDArray[np.float32]) -> NDArray[np.float32]:
-    """(H, W, 3) in [0, 1] -> (H, W, 1)."""
+    """(H, W, 3) in [0, 1] -> (H, W, 1) in [0, 1]."""
     return (rgb @ _LUMA)[..., np.newaxis]
 
 
 def chroma(rgb: NDArray[np.float32]) -> NDArray[np.float32]:
-    """(H, W, 3) in [0, 1] -> U and V, (H, W, 2) in [0, 1]."""
+    """(H, W, 3) in [0, 1] -> U and V, (H, W, 2), 0 for grey."""
     y = luma(rgb)[..., 0]
-    u, v = _U * (rgb[..., 2] - y) + 0.5, _V * (rgb[..., 0] - y) + 0.5
-    return np.stack([u, v], axis=-1).clip(0.0, 1.0)
+    return np.stack([_U * (rgb[..., 2] - y), _V * (rgb[..., 0] - y)], axis=-1)
 
 
 def to_rgb(y: NDArray[np.float32], uv: NDArray[np.float32]) -> NDArray[np.float32]:
     """(H, W, 1) luma and (H, W, 2) chroma -> (H, W, 3), not clipped."""
-    y, u, v = y[..., 0], uv[..., 0] - np.float32(0.5), uv[..., 1] - np.float32(0.5)
+    y, u, v = y[..., 0], uv[..., 0], uv[..., 1]
     return np.stack(
         [
             y + np.float32(1.14) * v,

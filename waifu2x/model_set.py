@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from waifu2x.errors import ModelError
+from waifu2x.files import reason
 from waifu2x.model import Model
 from waifu2x.model_json import SUFFIXES, read_model
 from waifu2x.resources import shipped_models, user_models
@@ -28,7 +29,11 @@ class ModelSet:
     def files(self) -> dict[_Role, Path]:
         """Model files by what they do."""
         found: dict[_Role, Path] = {}
-        for path in sorted(self.folder.iterdir()):
+        try:
+            paths = sorted(self.folder.iterdir())
+        except OSError as error:
+            raise ModelError(f"{self.folder}: cannot read the folder: {reason(error)}") from error
+        for path in paths:
             match = _FILE.fullmatch(path.name)
             if match and (match["noise"] or match["scale"]):
                 noise = int(match["noise"]) if match["noise"] else None

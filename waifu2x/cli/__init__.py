@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from importlib import import_module
 from typing import Any
 
@@ -66,6 +67,8 @@ def cli() -> None:
 
 def main() -> None:
     """The `waifu2x` command."""
+    # Pillow's remarks on odd but readable files are not for users.
+    warnings.filterwarnings("ignore", module="PIL")
     try:
         sys.exit(cli.main(standalone_mode=False))
     except click.ClickException as error:
