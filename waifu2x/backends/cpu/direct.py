@@ -28,6 +28,7 @@ from waifu2x.backends.cpu.product import (
     block_widths,
     tile_width,
 )
+from waifu2x.backends.cpu.tiles import BLOCK, finish
 from waifu2x.backends.cpu.vector import Emitter, vector_kernel
 
 _RUN = 4 if VECTOR.registers >= 32 else 2
@@ -135,7 +136,8 @@ def convolve_few_inputs(layer, source, scratch, weights, biases):  # type: ignor
         r0 = source.ring + ((row - 1) & RING_MASK) * source.row_floats
         r1 = source.ring + (row & RING_MASK) * source.row_floats
         r2 = source.ring + ((row + 1) & RING_MASK) * source.row_floats
-        target = layer.ring + (row & RING_MASK) * layer.row_floats
+        ring_row = layer.ring + (row & RING_MASK) * layer.row_floats
+        target = layer.products if layer.bfloats else ring_row
         block, plane = layer.weight, 0
         while plane < planes:
             width = _tile_width((planes - plane) // LANES)
@@ -158,6 +160,20 @@ def convolve_few_inputs(layer, source, scratch, weights, biases):  # type: ignor
                 )
             block += 9 * stride * width * LANES
             plane += width * LANES
+        if layer.bfloats:
+            for plane in range(0, planes, BLOCK):
+                finish(
+                    layer.columns,
+                    scratch,
+                    target + plane,
+                    planes,
+                    biases,
+                    layer.centre + plane,
+                    np.float32(1),  # the slope has been applied
+                    layer.bfloats,
+                    2 * ring_row + plane,
+                    layer.pixel_floats,
+                )
 
 
 @njit(nogil=True, error_model="numpy")

@@ -27,7 +27,7 @@ STRIPS_PER_CORE = 8
 
 
 class CpuBackend:
-    """Runs models in fp32 on all cores."""
+    """Runs models on all cores."""
 
     name = "cpu"
 
@@ -41,15 +41,17 @@ class CpuBackend:
         self._workers = Workers(cores)
 
     def compile(self, models: Sequence[Model], precision: Precision) -> Chain:
-        """See Backend. fp32 serves `auto` and `fp32`."""
-        if precision not in ("auto", "fp32"):
+        """See Backend. `auto` is bf16 where there are tiles for it, else fp32."""
+        bfloats = isa.VECTOR.tiles and precision in ("auto", "bf16")
+        if precision not in ("auto", "fp32") and not bfloats:
             raise BackendError(
-                f"backend cpu has no precision {precision}: use auto or fp32, or another backend"
+                f"backend cpu has no precision {precision} on this processor:"
+                " use auto or fp32, or another backend"
             )
         packed: dict[int, CpuStage] = {}
         for model in models:
             if id(model) not in packed:
-                packed[id(model)] = CpuStage(model, self._workers)
+                packed[id(model)] = CpuStage(model, bfloats, self._workers)
         return Chain([packed[id(model)] for model in models])
 
     def close(self) -> None:
@@ -88,10 +90,10 @@ class Workers:
 class CpuStage:
     """One model, packed for the processor."""
 
-    def __init__(self, model: Model, workers: Workers) -> None:
+    def __init__(self, model: Model, bfloats: bool, workers: Workers) -> None:
         self.scale = model.scale
         self.cost = float(model.multiply_adds)
-        self._packed = PackedModel(model)
+        self._packed = PackedModel(model, bfloats)
         self._workers = workers
 
     def reads(self, box: Box) -> Box:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import platform
 import re
+import sys
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import llvmlite.binding
@@ -24,9 +27,12 @@ class VectorUnit:
     """float32 values in one vector."""
     registers: int
     """Vectors that the instruction set can name."""
+    tiles: bool = False
+    """Whether there are AMX tile registers for bf16 products beside the vectors."""
 
 
 _UNITS = {
+    "amx": VectorUnit("amx", 16, 32, tiles=True),
     "avx512": VectorUnit("avx512", 16, 32),
     "avx2": VectorUnit("avx2", 8, 16),
     # Four lanes fit SSE, NEON, VSX and WebAssembly alike; sixteen registers are the fewest of them.
@@ -42,6 +48,9 @@ def available_isas() -> list[str]:
         available.insert(0, "avx2")
         if features.get("avx512f"):
             available.insert(0, "avx512")
+            needed = ("amx-tile", "amx-bf16", "avx512bf16")
+            if all(features.get(feature) for feature in needed) and _request_tiles():
+                available.insert(0, "amx")
     return available
 
 
@@ -55,6 +64,16 @@ def detect_vector_unit() -> VectorUnit:
     if forced not in available:
         raise BackendError(f"{ISA_VARIABLE}={forced}: this processor has {', '.join(available)}")
     return _UNITS[forced]
+
+
+@cache
+def _request_tiles() -> bool:
+    """Asks Linux for the tile registers, which a process gets on request only."""
+    if sys.platform != "linux" or platform.machine() != "x86_64":
+        return False
+    arch_prctl, request_permission, tile_data = 158, 0x1023, 18
+    denied: int = ctypes.CDLL(None).syscall(arch_prctl, request_permission, tile_data)
+    return denied == 0
 
 
 def l2_bytes() -> int:

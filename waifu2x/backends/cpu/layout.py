@@ -21,7 +21,7 @@ CELL = 4
 RING_ROWS = 2 * CELL
 RING_MASK = RING_ROWS - 1
 
-SOURCE, FEW_INPUTS, WINOGRAD, FEW_OUTPUTS = range(4)
+SOURCE, FEW_INPUTS, WINOGRAD, TILES, FEW_OUTPUTS = range(5)
 """Kinds of layer; SOURCE stands before the first one and reads the picture."""
 
 LAYER = np.dtype(
@@ -31,10 +31,13 @@ LAYER = np.dtype(
         ("out_planes", np.int64),  # floats of one pixel of this layer, padding included
         ("weight", np.int64),  # offset of the layer's first weight
         ("bias", np.int64),  # offset of its first bias
+        ("centre", np.int64),  # offset among the biases of what bf16 values are stored less of
         ("slope", np.float64),  # of its leaky ReLU; 1 where it has none
+        ("bfloats", np.int64),  # whether its results are stored as bf16
+        ("pixel_floats", np.int64),  # memory of one pixel, in floats: out_planes, or half as bf16
         ("group", np.int64),  # Winograd: cells per group
         ("inputs", np.int64),  # Winograd: offset of V in the scratch memory
-        ("products", np.int64),  # Winograd: offset of M
+        ("products", np.int64),  # Winograd: offset of M; bf16: of float results to be converted
         ("ring", np.int64),  # offset of the ring in the scratch memory
         ("row_floats", np.int64),  # floats from one row of the ring to the next
         ("column", np.int64),  # first column, in the coordinates of the picture

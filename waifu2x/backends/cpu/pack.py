@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from waifu2x.backends.cpu import direct, isa, winograd
+from waifu2x.backends.cpu import direct, isa, tiles, winograd
 from waifu2x.backends.cpu.layout import (
     CELL,
     FEW_INPUTS,
@@ -15,36 +15,59 @@ from waifu2x.backends.cpu.layout import (
     LAYER,
     RING_ROWS,
     SOURCE,
+    TILES,
     WINOGRAD,
 )
-from waifu2x.backends.cpu.product import LANES, ROW_BLOCK, pad_planes
-from waifu2x.model import Convolution, Model
+from waifu2x.backends.cpu.product import LANES, ROW_BLOCK
+from waifu2x.model import Model
 from waifu2x.tiling import Box
+
+_SPARE_PIXELS = 2 * max(ROW_BLOCK, tiles.BLOCK)
+"""At the end of each row, for tiles that run past the last column and those that read there."""
 
 
 class PackedModel:
     """Weights and biases, flat, and the table of layers that points into them."""
 
-    def __init__(self, model: Model) -> None:
+    def __init__(self, model: Model, bfloats: bool) -> None:
+        """`bfloats`: the layers with many planes in and out run in bf16, on tiles."""
         self.out_planes = model.out_planes
         self._cache_bytes = isa.l2_bytes()
         self._layers = np.zeros(len(model.convolutions) + 1, LAYER)
         self._layers[0]["kind"] = SOURCE
-        self._layers[0]["out_planes"] = model.in_planes
-        weights, biases = [], []
-        weight_offset = bias_offset = 0
-        for index, convolution in enumerate(model.convolutions):
-            record = self._layers[index + 1]
-            kind, out_planes, weight, bias = _pack(convolution, self._layers[index]["out_planes"])
+        self._layers[0]["out_planes"] = self._layers[0]["pixel_floats"] = model.in_planes
+        weights, biases = [tiles.config()], []
+        weight_offset, bias_offset = tiles.CONFIG_FLOATS, 0
+        # What a layer gives is stored in whole vectors, or in whole blocks of the tiles.
+        unit = tiles.BLOCK if bfloats else LANES
+        kinds = _kinds(model, unit, TILES if bfloats else WINOGRAD)
+        centres = _centres(model)
+        for index, (convolution, kind) in enumerate(zip(model.convolutions, kinds, strict=True)):
+            before, record = self._layers[index], self._layers[index + 1]
+            in_planes = int(before["out_planes"])
+            out_planes = convolution.out_planes
+            if kind != FEW_OUTPUTS:
+                out_planes = -(-out_planes // unit) * unit
+            weight = _padded(convolution.weight, out_planes, in_planes)
+            bias, centre = np.zeros(out_planes, np.float32), np.zeros(out_planes, np.float32)
+            bias[: convolution.out_planes] = convolution.bias
+            if kind == TILES:
+                # The inputs come less their centre: its share of the result is a constant.
+                share = convolution.weight.sum(axis=(2, 3), dtype=np.float64) @ centres[index]
+                bias[: convolution.out_planes] += share
             record["kind"] = kind
-            record["in_planes"] = self._layers[index]["out_planes"]
-            record["out_planes"] = out_planes
+            record["in_planes"], record["out_planes"] = in_planes, out_planes
+            record["pixel_floats"] = out_planes
+            if index + 1 < len(kinds) and kinds[index + 1] == TILES:
+                record["bfloats"], record["pixel_floats"] = 1, out_planes // 2
+                centre[: convolution.out_planes] = centres[index + 1]
             record["slope"] = convolution.slope
-            record["weight"], record["bias"] = weight_offset, bias_offset
-            weights.append(weight)
-            biases.append(bias)
-            weight_offset += weight.size
-            bias_offset += bias.size
+            record["weight"] = weight_offset
+            record["bias"], record["centre"] = bias_offset, bias_offset + out_planes
+            weights.append(_PACKERS[kind](weight))
+            biases += [bias, centre]
+            weight_offset += weights[-1].size
+            bias_offset += 2 * out_planes
         self.weights = np.concatenate(weights)
         self.biases = np.concatenate(biases)
 
@@ -69,41 +92,60 @@ class PackedModel:
             layer["next_row"], layer["end_row"] = self.span(index, strip.top, strip.bottom)
             layer["column"], end = self.span(index, strip.left, strip.right)
             layer["columns"] = end - layer["column"]
-            # Spare pixels, for tiles that run past the last column and those that read there.
-            pixels = layer["columns"] + 2 * ROW_BLOCK
-            layer["row_floats"] = -(-pixels * layer["out_planes"] // LANES) * LANES + LANES
+            pixels = int(layer["columns"]) + _SPARE_PIXELS
+            row_vectors = -(-pixels * int(layer["pixel_floats"]) // LANES)
+            layer["row_floats"] = (row_vectors + 1) * LANES
             layer["ring"] = floats
-            floats += RING_ROWS * layer["row_floats"]
+            floats += RING_ROWS * int(layer["row_floats"])
             if layer["kind"] == WINOGRAD:
-                cells = -(-layer["columns"] // CELL // ROW_BLOCK) * ROW_BLOCK
-                group = min(
-                    cells,
-                    winograd.group_size(layer["in_planes"], layer["out_planes"], self._cache_bytes),
-                )
-                layer["group"] = group
-                needed = winograd.scratch_floats(int(layer["in_planes"]), int(group))
+                in_planes, out_planes = int(layer["in_planes"]), int(layer["out_planes"])
+                cells = -(-int(layer["columns"]) // CELL // ROW_BLOCK) * ROW_BLOCK
+                best = winograd.group_size(in_planes, out_planes, self._cache_bytes)
+                layer["group"] = min(cells, best)
+                needed = winograd.scratch_floats(in_planes, int(layer["group"]))
                 inputs, products = max(inputs, needed[0]), max(products, needed[1])
+            elif layer["kind"] == TILES:
+                products = max(products, 2 * tiles.STAGE_FLOATS)
+            elif layer["bfloats"]:
+                products = max(products, pixels * int(layer["out_planes"]))
         layers["inputs"] = floats
         layers["products"] = floats + inputs
-        return layers, int(floats + inputs + products)
+        return layers, floats + inputs + products
 
 
-def _pack(
-    convolution: Convolution, stored_planes: int
-) -> tuple[int, int, NDArray[np.float32], NDArray[np.float32]]:
-    """Kind, stored output planes, weights and biases of a layer whose input has `stored_planes`."""
-    out_planes = convolution.out_planes
-    vectors_in = stored_planes % LANES == 0
-    if vectors_in and out_planes < LANES:
-        padded = _padded(convolution.weight, out_planes, stored_planes)
-        return FEW_OUTPUTS, out_planes, direct.pack_few_outputs(padded), convolution.bias
-    stored = pad_planes(out_planes)
-    padded = _padded(convolution.weight, stored, stored_planes)
-    bias = np.zeros(stored, np.float32)
-    bias[:out_planes] = convolution.bias
-    if vectors_in:
-        return WINOGRAD, stored, winograd.pack_weights(padded), bias
-    return FEW_INPUTS, stored, direct.pack_few_inputs(padded), bias
+_PACKERS = {
+    FEW_INPUTS: direct.pack_few_inputs,
+    WINOGRAD: winograd.pack_weights,
+    TILES: tiles.pack_weights,
+    FEW_OUTPUTS: direct.pack_few_outputs,
+}
+
+
+def _kinds(model: Model, unit: int, many: int) -> list[int]:
+    """How each layer is computed; `many` is the kind for many planes in and out.
+
+    All but FEW_INPUTS need whole units in, and all but FEW_OUTPUTS give them. The picture itself
+    comes as floats, which tiles cannot read.
+    """
+    kinds: list[int] = []
+    for layer in model.convolutions:
+        stored = layer.in_planes if not kinds or kinds[-1] == FEW_OUTPUTS else unit
+        if stored % unit:
+            kinds.append(FEW_INPUTS)
+        elif layer.out_planes < LANES:
+            kinds.append(FEW_OUTPUTS)
+        else:
+            kinds.append(many if kinds or many != TILES else FEW_INPUTS)
+    return kinds
+
+
+def _centres(model: Model) -> list[NDArray[np.float64]]:
+    """What every layer, the picture first, is everywhere when the picture is mid grey."""
+    centres = [np.full(model.in_planes, 0.5)]
+    for layer in model.convolutions:
+        values = layer.weight.sum(axis=(2, 3), dtype=np.float64) @ centres[-1] + layer.bias
+        centres.append(np.maximum(values, layer.slope * values))
+    return centres
 
 
 def _padded(weight: NDArray[np.float32], out_planes: int, in_planes: int) -> NDArray[np.float32]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from waifu2x.backends.cpu.compiled import compiled
 from waifu2x.backends.cpu.direct import convolve_few_inputs, convolve_few_outputs
-from waifu2x.backends.cpu.layout import CELL, FEW_INPUTS, SOURCE, WINOGRAD
+from waifu2x.backends.cpu.layout import CELL, FEW_INPUTS, SOURCE, TILES, WINOGRAD
 from waifu2x.backends.cpu.pixels import read_rows, write_rows
+from waifu2x.backends.cpu.tiles import configure, convolve_tiles, release
 from waifu2x.backends.cpu.winograd import convolve
 
 
@@ -19,6 +20,7 @@ def run_strip(  # type: ignore[no-untyped-def]
     before it has the row below: the feature maps stay as many rows tall as their rings. Ends early
     when another thread sets stop[0].
     """
+    configure(weights)
     last = layers[len(layers) - 1]
     while last.next_row < last.end_row and stop[0] == 0:
         for index in range(len(layers)):
@@ -35,6 +37,8 @@ def run_strip(  # type: ignore[no-untyped-def]
                     convolve_few_inputs(layer, before, scratch, weights, biases)
                 elif layer.kind == WINOGRAD:
                     convolve(layer, before, scratch, weights, biases)
+                elif layer.kind == TILES:
+                    convolve_tiles(layer, before, scratch, weights, biases)
                 else:
                     convolve_few_outputs(layer, before, scratch, weights, biases)
                 if index == len(layers) - 1:
@@ -42,3 +46,4 @@ def run_strip(  # type: ignore[no-untyped-def]
                         layer, target, box[0], box[1], box[2], box[3], scratch, target_pixels
                     )
             layer.next_row += CELL
+    release()

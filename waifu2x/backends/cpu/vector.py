@@ -23,6 +23,18 @@ from waifu2x.backends.cpu.isa import VECTOR
 _INDEX = ir.IntType(64)
 _FLOAT = ir.FloatType()
 _LANES = ir.VectorType(_FLOAT, VECTOR.lanes)
+_TILE = ir.IntType(8)
+_BYTES = ir.IntType(8).as_pointer()
+
+
+class _BFloat(ir.Type):  # type: ignore[misc]
+    """LLVM's bfloat, for which llvmlite has no name."""
+
+    def _to_string(self) -> str:
+        return "bfloat"
+
+
+_BFLOAT_LANES = ir.VectorType(_BFloat(), VECTOR.lanes)
 
 
 class Emitter:
@@ -64,6 +76,13 @@ class Emitter:
     def store_float(self, value: ir.Value, pointer: ir.Value, offset: int | ir.Value) -> None:
         """Stores one float."""
         self._builder.store(value, self.at(pointer, offset), align=4)
+
+    def store_bfloats(self, vector: ir.Value, pointer: ir.Value, offset: int | ir.Value) -> None:
+        """Stores a vector rounded to bf16 (half to even); the offset counts bf16 values."""
+        halves = self._builder.bitcast(pointer, ir.IntType(16).as_pointer())
+        place = self._builder.gep(halves, [self.index(offset)])
+        address = self._builder.bitcast(place, _BFLOAT_LANES.as_pointer())
+        self._builder.store(self._builder.fptrunc(vector, _BFLOAT_LANES), address, align=2)
 
     def load_float(self, pointer: ir.Value, offset: int | ir.Value) -> ir.Value:
         """One float."""
@@ -114,6 +133,23 @@ class Emitter:
             self._builder.module, ir.FunctionType(_FLOAT, [_FLOAT, _LANES]), name
         )
         return self._builder.call(function, [ir.Constant(_FLOAT, -0.0), a], fastmath=("reassoc",))
+
+    def tile(self, operation: str, *operands: int | ir.Value) -> None:
+        """One AMX instruction; Python ints among the operands are numbers of tile registers."""
+        if operation in ("ldtilecfg", "tileloadd64", "tilestored64"):
+            operands = tuple(
+                self._builder.bitcast(value, _BYTES)
+                if isinstance(value, ir.Value) and isinstance(value.type, ir.PointerType)
+                else value
+                for value in operands
+            )
+        values = [ir.Constant(_TILE, v) if isinstance(v, int) else v for v in operands]
+        function = cgutils.get_or_insert_function(
+            self._builder.module,
+            ir.FunctionType(ir.VoidType(), [value.type for value in values]),
+            f"llvm.x86.{operation}",
+        )
+        self._builder.call(function, values)
 
     def accumulators(self, initial: Sequence[ir.Value]) -> list[ir.Value]:
         """Variables that live across loop iterations, in registers once LLVM has promoted them."""
