@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from tests import obvious
 from waifu2x import model_set
 from waifu2x.backends import Backend, Precision, open_backend
-from waifu2x.errors import BackendError
+from waifu2x.errors import BackendError, UnavailableError
 from waifu2x.model import Model
 from waifu2x.tiling import Box, tiles
 
@@ -224,9 +224,13 @@ def test_a_missing_library_names_the_remedy(monkeypatch: pytest.MonkeyPatch, nam
     real_import = importlib.import_module
     monkeypatch.setattr(importlib, "import_module", without_numba)
     if name == "auto":
-        assert open_backend("auto").name == "numpy"
+        reasons: list[str] = []
+        assert open_backend("auto", reasons.append).name == "numpy"
+        assert [reason.partition(":")[0] for reason in reasons] == [
+            "backend cpu needs the package numba.core"
+        ]
         return
-    with pytest.raises(BackendError, match=r"needs the package numba.core: run `pip install"):
+    with pytest.raises(UnavailableError, match=r"needs the package numba.core: run `pip install"):
         open_backend("cpu")
 
 
@@ -261,3 +265,13 @@ def test_an_instruction_set_that_is_missing_is_a_sentence() -> None:
         check=True,
     )
     assert "WAIFU2X_CPU_ISA=mmx: this processor has" in done.stdout
+    # And no reason for `auto` to compute slowly on another backend.
+    done = subprocess.run(
+        [sys.executable, "-c", "from waifu2x.backends import open_backend as o; print(o().name)"],
+        env=os.environ | {"WAIFU2X_CPU_ISA": "mmx"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout == ""
+    assert "BackendError: WAIFU2X_CPU_ISA=mmx: this processor has" in done.stderr

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +24,7 @@ def touch(folder: Path, *names: str) -> None:
 
 
 def targets(folder: Path, recursive: bool) -> dict[str, str]:
-    jobs = batch.plan(folder, folder.parent / "out", "png", recursive)
+    jobs = batch.plan(folder, folder.parent / "out", "png", recursive).jobs
     out = folder.parent / "out"
     return {
         job.source.relative_to(folder).as_posix(): job.target.relative_to(out).as_posix()
@@ -46,7 +49,11 @@ def test_plan_keeps_the_tree(tmp_path: Path) -> None:
 
 def test_plan_gives_every_picture_a_target_of_its_own(tmp_path: Path) -> None:
     touch(tmp_path / "in", "a.jpg", "a.png", "A.webp", "b.jpg", "x/a.jpg")
+    touch(tmp_path / "in", "c.png", "c.webp", "c.png.bmp")
     assert targets(tmp_path / "in", True) == {
+        "c.png": "c.png.png",
+        "c.png.bmp": "c.png.bmp.png",
+        "c.webp": "c.webp.png",
         "A.webp": "A.webp.png",
         "a.jpg": "a.jpg.png",
         "a.png": "a.png.png",
@@ -57,8 +64,26 @@ def test_plan_gives_every_picture_a_target_of_its_own(tmp_path: Path) -> None:
 
 def test_plan_passes_over_the_output_folder(tmp_path: Path) -> None:
     touch(tmp_path, "a.png", "out/a.png")
-    jobs = batch.plan(tmp_path, tmp_path / "out", "png", True)
+    jobs = batch.plan(tmp_path, tmp_path / "out", "png", True).jobs
     assert [job.source for job in jobs] == [tmp_path / "a.png"]
+
+
+def test_plan_says_what_it_leaves_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    touch(tmp_path / "in", "a.png", "b.gif", "sub/c.png", "locked/d.png")
+    (tmp_path / "in/link").symlink_to(tmp_path / "in/sub")
+    real = Path.iterdir
+
+    def iterdir(path: Path) -> Iterator[Path]:
+        if path.name == "locked":
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return real(path)
+
+    monkeypatch.setattr(Path, "iterdir", iterdir)
+    planned = batch.plan(tmp_path / "in", tmp_path / "out", "png", True)
+    assert [job.source.name for job in planned.jobs] == ["a.png", "c.png"]
+    assert planned.passed_over == 2  # the .gif and the link
+    (unreadable,) = planned.unreadable
+    assert unreadable.error.endswith("locked: cannot read the folder: permission denied")
 
 
 def load(path: Path) -> NDArray[np.uint8]:
@@ -73,7 +98,7 @@ def make_pictures(folder: Path, count: int, size: int = 20) -> list[Job]:
     for index in range(count):
         pixels = rng.integers(0, 256, (size, size + index, 3), np.uint8)
         Image.fromarray(pixels).save(folder / f"{index}.png")
-    return batch.plan(folder, folder.parent / "out", "png", False)
+    return batch.plan(folder, folder.parent / "out", "png", False).jobs
 
 
 @pytest.mark.parametrize("stages", [(1, 1, 1), (3, 2, 3)])
@@ -143,8 +168,61 @@ def test_the_input_is_never_overwritten(tmp_path: Path) -> None:
                 lambda part: None,
             )
             assert outcome.status == "failed"
-            assert "is the input itself" in outcome.error
+            assert "is an input itself" in outcome.error
     assert job.source.read_bytes() == before
+
+
+def test_no_picture_of_a_batch_is_overwritten(tmp_path: Path) -> None:
+    """The target of p/p/x.png is p/x.png, which is another input of the batch."""
+    inner = make_pictures(tmp_path / "p", 1)[0].source
+    (tmp_path / "p/p").mkdir()
+    (tmp_path / "p/p/0.png").write_bytes(inner.read_bytes())
+    before = inner.read_bytes()
+    jobs = batch.plan(tmp_path / "p", tmp_path, "png", True).jobs
+    assert any(job.target == inner for job in jobs)
+    overwrite = Output("png", None, "overwrite")
+    with Upscaler(scale=2) as upscaler:
+        outcomes = list(
+            batch.run(jobs, upscaler, overwrite, Stages(1, 1, 1), lambda job, part: None)
+        )
+    assert sorted(outcome.status for outcome in outcomes) == ["done", "failed"]
+    assert inner.read_bytes() == before
+
+
+def test_a_file_that_appears_during_the_work_is_kept(tmp_path: Path) -> None:
+    (job,) = make_pictures(tmp_path / "in", 1)
+    job.target.parent.mkdir()
+
+    def intrude(part: float) -> None:
+        job.target.write_bytes(b"precious")
+
+    with Upscaler(scale=2) as upscaler:
+        outcome = batch.run_one(job, upscaler, Output("png", None, "fail"), intrude)
+    assert "exists already" in outcome.error
+    assert [path.read_bytes() for path in job.target.parent.iterdir()] == [b"precious"]
+
+
+def test_only_plain_files_are_replaced(tmp_path: Path) -> None:
+    (job,) = make_pictures(tmp_path / "in", 1)
+    job.target.parent.mkdir()
+    os.mkfifo(job.target)
+    with Upscaler(scale=2) as upscaler:
+        overwrite = Output("png", None, "overwrite")
+        outcome = batch.run_one(job, upscaler, overwrite, lambda part: None)
+    assert "is not a plain file" in outcome.error
+    assert job.target.is_fifo()
+
+
+def test_a_name_that_is_too_long_fails_alone(tmp_path: Path) -> None:
+    jobs = make_pictures(tmp_path / "in", 2)
+    jobs[0] = Job(jobs[0].source, jobs[0].target.with_name("m" * 300 + ".png"))
+    with Upscaler(scale=2) as upscaler:
+        outcomes = list(
+            batch.run(
+                jobs, upscaler, Output("png", None, "fail"), Stages(1, 1, 1), lambda job, part: None
+            )
+        )
+    assert sorted(outcome.status for outcome in outcomes) == ["done", "failed"]
 
 
 def test_closing_the_iterator_stops_the_work(tmp_path: Path) -> None:

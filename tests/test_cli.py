@@ -23,6 +23,8 @@ from waifu2x.cli import cli
 
 Run = Callable[..., Result]
 
+COMPILING = "compiling for this processor, once: a few seconds\n"
+
 
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
@@ -165,7 +167,7 @@ def test_bad_pictures(run: Run, kind: str, message: str) -> None:
     [
         (["a.png", "nowhere/b.png"], "nowhere: no such folder: make it first"),
         (["a.png", "folder.png"], "folder.png: is a folder"),
-        (["a.png", "a.png", "--overwrite"], "a.png: is the input itself"),
+        (["a.png", "a.png", "--overwrite"], "a.png: is an input itself"),
         (["a.png", "there.png"], "there.png: exists already: use --overwrite"),
         (["-m", "nothing", "a.png", "b.png"], "nothing: no such model"),
         (["-m", "a.png", "a.png", "b.png"], "a.png: is a file; give the folder"),
@@ -310,7 +312,6 @@ def test_batch(run: Run) -> None:
         ["nowhere", "out"],
         ["a.png", "out"],
         [".", "."],
-        ["empty", "out"],
         ["-j", "0:1:1", ".", "out"],
         ["-j", "2", ".", "out"],
     ],
@@ -319,6 +320,75 @@ def test_wrong_batches(run: Run, arguments: list[str]) -> None:
     Path("empty").mkdir()
     assert run("batch", *arguments).exit_code == 2
     assert not Path("out").exists()
+
+
+def test_batch_of_nothing(run: Run) -> None:
+    Path("in/sub").mkdir(parents=True)
+    Image.new("RGB", (3, 3)).save("in/sub/b.png")
+    Path("in/notes.gif").touch()
+    result = run("batch", "in", "out")
+    assert (result.exit_code, result.stderr) == (
+        0,
+        "in: no pictures here; for folders in it give --recursive\n",
+    )
+    assert "1 done, 0 skipped, 0 failed; 1 other" in run("batch", "-r", "in", "out").stderr
+
+
+def test_names_with_line_ends_stay_one_line(run: Run) -> None:
+    Path("new\nline\x1b[31m.png").write_text("hello")
+    assert_one_line_error(
+        run("upscale", "new\nline\x1b[31m.png", "b.png"), r"new\nline\x1b[31m.png: not a PNG"
+    )
+
+
+def test_names_as_long_as_they_may_be(run: Run) -> None:
+    name = "漢" * 83 + ".png"
+    assert len(name.encode()) == 253
+    assert run("upscale", "a.png", name).exit_code == 0
+    assert load(name).size == (24, 16)
+
+
+def test_overwriting_keeps_the_mode(run: Run) -> None:
+    run("upscale", "a.png", "b.png")
+    Path("b.png").chmod(0o600)
+    assert run("upscale", "--overwrite", "a.png", "b.png").exit_code == 0
+    assert Path("b.png").stat().st_mode & 0o777 == 0o600
+
+
+def test_closed_streams(run: Run) -> None:
+    for arguments, redirection, message in (
+        ("a.png -", ">&-", "standard output: is closed"),
+        ("- b.png", "<&-", "standard input: is closed"),
+    ):
+        command = f"{sys.executable} -m waifu2x upscale {arguments} {redirection}"
+        done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stderr) == (1, f"Error: {message}\n")
+    with Path("/dev/full").open("w") as full:
+        process = subprocess.run(
+            [sys.executable, "-m", "waifu2x", "models", "list"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert process.returncode == 1
+    assert process.stderr == "Error: standard output: cannot write: no space left on device\n"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_other_signals_leave_no_half_file(run: Run, number: signal.Signals) -> None:
+    pixels = np.random.default_rng(0).integers(0, 256, (400, 400, 3), np.uint8)
+    Image.fromarray(pixels).save("large.png")
+    process = program("upscale", "-s", "8", "-f", "bmp", "large.png", "b.bmp")
+    deadline = time.monotonic() + 120
+    while not leftovers(Path()):
+        assert process.poll() is None, "finished before the signal"
+        assert time.monotonic() < deadline
+    process.send_signal(number)
+    process.communicate(timeout=60)
+    assert process.returncode == 128 + number
+    assert not leftovers(Path())
+    assert not Path("b.bmp").exists()
 
 
 def test_interrupt_keeps_what_is_finished_and_leaves_no_half_file(run: Run) -> None:
@@ -388,7 +458,7 @@ def test_a_cache_that_cannot_be_written_changes_nothing(
     expected = waifu2x.upscale(np.asarray(load("a.png")))
     monkeypatch.setenv("WAIFU2X_CACHE_DIR", "file")
     process = program("upscale", "a.png", "b.png")
-    assert process.communicate() == ("", "")
+    assert process.communicate() == ("", COMPILING)
     np.testing.assert_array_equal(np.asarray(load("b.png")), expected)
 
 
@@ -403,7 +473,7 @@ def test_damaged_and_warm_caches(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_
                 content[len(content) // 2] ^= 255
                 path.write_bytes(content)
         process = program("upscale", "--overwrite", "a.png", f"{state}.png")
-        assert process.communicate() == ("", "")
+        assert process.communicate() == ("", "" if state == "warm" else COMPILING)
         entries[state] = {
             path: path.stat().st_mtime_ns for path in (tmp_path / "kept/numba").iterdir()
         }

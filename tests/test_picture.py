@@ -201,6 +201,33 @@ def test_exif_orientation(orientation: int, form: str) -> None:
     options: dict[str, Any] = {"exif": exif} | ({"lossless": True} if form == "WEBP" else {})
     back = picture.decode(encoded(Image.fromarray(pixels), form, **options), "p")
     assert np.array_equal(back.pixels, UPRIGHT[orientation](pixels))
+    # And as a PIL image, before and after it is loaded.
+    with Image.open(io.BytesIO(encoded(Image.fromarray(pixels), form, **options))) as image:
+        for _ in range(2):
+            back = picture.from_pil(image)
+            assert np.array_equal(back.pixels, UPRIGHT[orientation](pixels))
+
+
+ORIENTATION_ONLY = b"MM\0*\0\0\0\x08\0\x01\x01\x12\0\x03\0\0\0\x01\0\x06\0\0\0\0\0\0"
+"""EXIF that asks for a quarter turn."""
+
+
+def test_orientation_of_a_palette_keeps_its_transparency() -> None:
+    data = encoded(palette_image(), transparency=2, exif=b"Exif\0\0" + ORIENTATION_ONLY)
+    back = picture.decode(data, "p")
+    assert np.array_equal(back.pixels, UPRIGHT[6](PALETTE[INDICES]))
+    assert back.alpha is not None
+    assert np.array_equal(back.alpha, UPRIGHT[6](np.where(INDICES == 2, 0, 255)))
+
+
+@pytest.mark.parametrize("form", ["PNG", "WEBP", "JPEG"])
+@pytest.mark.parametrize("exif", [b"garbagegarbage", b"Exif\0\0garbagegarbage"])
+def test_broken_exif_leaves_the_picture_as_it_is(form: str, exif: bytes) -> None:
+    options: dict[str, Any] = {"lossless": True} if form == "WEBP" else {}
+    data = encoded(Image.fromarray(ramp(3)), form, exif=exif, **options)
+    assert np.array_equal(picture.decode(data, "p").pixels, opened(data))
+    with Image.open(io.BytesIO(data)) as image:
+        assert np.array_equal(picture.from_pil(image).pixels, opened(data))
 
 
 def test_orientation_of_a_jpeg() -> None:
@@ -284,9 +311,13 @@ def test_unreadable_file(tmp_path: Path, name: str, message: str) -> None:
 
 
 def test_too_many_pixels(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 100)
-    with pytest.raises(ImageError, match="p: too many pixels"):
-        picture.decode(encoded(RGB), "p")
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 1_000_000)
+    data = encoded(Image.new("1", (2000, 1001)))
+    with pytest.raises(ImageError) as caught:
+        picture.decode(data, "p")
+    assert str(caught.value) == (
+        "p: has more than 2 megapixels, the most that is read: cut it into parts"
+    )
 
 
 @pytest.mark.parametrize("extension", ["png", "jpg", "webp", "bmp", "tiff"])
@@ -317,6 +348,35 @@ def test_no_alpha_in_jpeg_and_bmp(extension: str) -> None:
 def test_jpeg_refuses_to_encode_alpha() -> None:
     with pytest.raises(OutputError, match="p: cannot encode as JPEG"):
         picture.encode(Picture(ramp(3), noise(24, 33)), "jpg", None, "p")
+
+
+@pytest.mark.parametrize("extension", ["jpg", "jpeg", "bmp"])
+def test_opaque_alpha_is_no_transparency(extension: str) -> None:
+    opaque = Picture(ramp(3), np.full((24, 33), 255, np.uint8), PROFILE)
+    assert not opaque.transparent
+    data = picture.encode(opaque, extension, None, "p")
+    assert data == picture.encode(Picture(ramp(3), None, PROFILE), extension, None, "p")
+    # Where the format has transparency, its plane is kept.
+    assert picture.decode(picture.encode(opaque, "png", None, "p"), "p").alpha is not None
+
+
+def test_transparent() -> None:
+    assert not Picture(ramp(3)).transparent
+    for dtype, peak in ((np.uint8, 255), (np.uint16, 65535), (np.float32, 1.0)):
+        pixels, alpha = ramp(3).astype(dtype), np.full((24, 33), peak, dtype)
+        assert not Picture(pixels, alpha).transparent
+        alpha[3, 4] = peak * 0.99
+        assert Picture(pixels, alpha).transparent
+
+
+@pytest.mark.parametrize("extension", EXTENSIONS)
+def test_no_memory_for_the_file(monkeypatch: pytest.MonkeyPatch, extension: str) -> None:
+    def save(*arguments: Any, **options: Any) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(Image.Image, "save", save)
+    with pytest.raises(OutputError, match=r"^p: not enough memory .* use a smaller scale$"):
+        picture.encode(Picture(ramp(3)), extension, None, "p")
 
 
 @pytest.mark.parametrize("extension", WITH_ALPHA)

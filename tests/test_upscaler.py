@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import io
 from pathlib import Path
 from typing import Any
 
@@ -80,6 +82,35 @@ def test_pil_image_comes_back_as_one(drawn: NDArray[np.uint8]) -> None:
     assert_levels(np.asarray(result), expected(np.asarray(image), 2, None))
 
 
+def test_pil_image_comes_back_upright(drawn: NDArray[np.uint8]) -> None:
+    image = Image.fromarray(drawn[40:60, 50:80])
+    exif = Image.Exif()
+    exif[0x0112] = 6  # stored lying on its left side
+    stream = io.BytesIO()
+    image.save(stream, "PNG", exif=exif)
+    with Image.open(stream) as stored:
+        result = waifu2x.upscale(stored, scale=2)
+    assert result.size == (40, 60)
+    assert not result.getexif()  # or a viewer would turn it once more
+    upright = waifu2x.upscale(image.transpose(Image.Transpose.ROTATE_270), scale=2)
+    assert result.tobytes() == upright.tobytes()
+
+
+def test_pil_image_of_a_damaged_file(drawn: NDArray[np.uint8]) -> None:
+    stream = io.BytesIO()
+    Image.fromarray(drawn).save(stream, "PNG")
+    with Upscaler() as upscaler:
+        with (
+            Image.open(io.BytesIO(stream.getvalue()[:-3000])) as cut_off,
+            pytest.raises(waifu2x.ImageError, match="the picture: damaged, cut off, or"),
+        ):
+            upscaler(cut_off)
+        with Image.open(stream) as closed:
+            pass
+        with pytest.raises(waifu2x.ImageError, match="its file was closed before it was read"):
+            upscaler(closed)
+
+
 def test_grey_stays_grey(drawn: NDArray[np.uint8]) -> None:
     grey = np.asarray(Image.fromarray(drawn).convert("L"))[40:70, 50:90]
     rgb = expected(np.stack([grey] * 3, axis=-1), 2, None)
@@ -139,6 +170,43 @@ def test_noise_alone_leaves_alpha_alone(drawn: NDArray[np.uint8]) -> None:
     np.testing.assert_array_equal(result[..., 3], image[..., 3])
 
 
+def test_a_missing_scale_model_is_found_before_the_work(
+    drawn: NDArray[np.uint8], y_models: Path, tmp_path: Path
+) -> None:
+    """A model that denoises and enlarges at once serves the colours, but not transparency."""
+    data = (y_models / "scale2.0x_model.json").read_bytes()
+    (tmp_path / "noise1_scale2.0x_model.json").write_bytes(data)
+    pixels = drawn[40:60, 50:80]
+    image = np.dstack([pixels, drawn[80:100, 50:80, 0]])
+    parts: list[float] = []
+    with Upscaler(2, 1, model=str(tmp_path)) as upscaler:
+        with pytest.raises(waifu2x.ModelError) as caught:
+            upscaler(image, on_progress=parts.append)
+        assert str(caught.value) == (
+            f"transparency needs a scale model: {tmp_path}:"
+            " no model that enlarges: scale2.0x_model.json is missing"
+        )
+        assert parts == []
+        # What is opaque everywhere, or transparent alike, needs none.
+        image[..., 3] = 255
+        assert upscaler(image).shape == (40, 60, 4)
+
+
+def test_a_scale_model_of_other_planes_does_not_serve_transparency(
+    drawn: NDArray[np.uint8], y_models: Path, tmp_path: Path
+) -> None:
+    data = (y_models / "scale2.0x_model.json").read_bytes()
+    (tmp_path / "scale2.0x_model.json").write_bytes(data)
+    layers = [(c.weight, c.bias) for c in obvious.random_model([3, 8, 3], 3).convolutions]
+    (tmp_path / "noise1_scale2.0x_model.json").write_bytes(dump_layers(layers))
+    image = np.dstack([drawn[40:60, 50:80], drawn[80:100, 50:80, 0]])
+    with (
+        Upscaler(2, 1, model=str(tmp_path)) as upscaler,
+        pytest.raises(waifu2x.ModelError, match="transparency needs a scale model: .* 3 planes"),
+    ):
+        upscaler(image)
+
+
 def test_what_lies_under_transparent_pixels_does_not_show() -> None:
     """A sprite on a transparent ground: its edge must not take the ground's hidden colour."""
     sprite = np.zeros((40, 40, 4), np.uint8)
@@ -172,12 +240,54 @@ def test_images_that_cannot_be_handled(image: Any, message: str) -> None:
         ({"scale": 3}, "Expected a scale of 1, 2, 4, 8, 16 or 32, but got 3"),
         ({"noise": 4}, "Expected a noise level"),
         ({"scale": 1}, "Nothing to do"),
-        ({"tile": 0}, "Expected a tile"),
+        ({"tile": 0}, "Expected a tile of at least 1 pixel or None, but got 0"),
+        ({"tile": -16}, "Expected a tile"),
+        ({"tile": 16.5}, "Expected a tile .* but got 16.5"),
+        ({"tile": "auto"}, "Expected a tile .* but got 'auto'"),
+        ({"tile": True}, "Expected a tile .* but got True"),
+        ({"scale": 2.0}, "Expected a scale of .* but got 2.0"),
+        ({"scale": "2"}, "Expected a scale of .* but got '2'"),
+        ({"scale": None}, "Expected a scale of .* but got None"),
+        ({"scale": True, "noise": 1}, "Expected a scale of .* but got True"),
+        ({"scale": np.True_, "noise": 1}, "Expected a scale of .* but got np.True_"),
+        ({"scale": np.array([2, 4])}, "Expected a scale of .* but got array"),
+        ({"noise": 1.0}, "Expected a noise level .* but got 1.0"),
+        ({"noise": False}, "Expected a noise level .* but got False"),
     ],
 )
 def test_arguments_that_make_no_sense(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Upscaler(**arguments)
+
+
+def test_integers_of_numpy_are_integers(drawn: NDArray[np.uint8]) -> None:
+    pixels = drawn[40:60, 50:80]
+    result = waifu2x.upscale(pixels, np.int64(2), np.uint8(1), tile=np.int32(32))  # type: ignore[arg-type]
+    np.testing.assert_array_equal(result, waifu2x.upscale(pixels, 2, 1, tile=32))
+
+
+def test_a_closed_upscaler_says_so(drawn: NDArray[np.uint8]) -> None:
+    with Upscaler() as upscaler:
+        upscaler(drawn[40:60, 50:80])
+    upscaler.close()
+    with pytest.raises(waifu2x.BackendError, match="this upscaler is closed: make a new one"):
+        upscaler(drawn[40:60, 50:80])
+
+
+def test_skipped_backends_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def without_numba(module: str) -> Any:
+        if module == "waifu2x.backends.cpu":
+            raise ModuleNotFoundError("No module named 'numba'", name="numba")
+        return real_import(module)
+
+    real_import = importlib.import_module
+    with Upscaler(backend="numpy") as upscaler:
+        assert upscaler.skipped == ()
+    monkeypatch.setattr(importlib, "import_module", without_numba)
+    with Upscaler() as upscaler:
+        assert upscaler.backend.name == "numpy"
+        (reason,) = upscaler.skipped
+    assert reason == "backend cpu needs the package numba: run `pip install waifu2x-kernels`"
 
 
 def test_threads_may_share_an_upscaler(drawn: NDArray[np.uint8]) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import stat
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,12 +15,15 @@ from typing import Literal
 
 from waifu2x import picture
 from waifu2x.backends import Progress
-from waifu2x.errors import ImageError, OutputError, Waifu2xError
-from waifu2x.files import reason
+from waifu2x.errors import OutputError, Waifu2xError
+from waifu2x.files import reason, write_atomically
 from waifu2x.upscaler import Upscaler
 
 Existing = Literal["fail", "overwrite", "skip"]
 """What to do about an output that is there already."""
+_EXISTS = "{}: exists already: use --overwrite or --skip-existing"
+_Identity = tuple[int, int]
+"""Device and inode of a file."""
 
 
 @dataclass(frozen=True)
@@ -60,30 +65,38 @@ class Stages:
         self.save = threading.BoundedSemaphore(save)
 
 
-def plan(folder: Path, target: Path, extension: str, recursive: bool) -> list[Job]:
+@dataclass(frozen=True)
+class Plan:
+    """What is to be done about a folder."""
+
+    jobs: list[Job]
+    unreadable: list[Outcome]
+    """Folders in it that could not be looked into, as failed outcomes."""
+    passed_over: int
+    """Files that are no pictures by their names, and links to folders; hidden ones do not count."""
+
+
+def plan(folder: Path, target: Path, extension: str, recursive: bool) -> Plan:
     """The pictures of a folder in order of path, each with a target of its own.
 
-    Hidden files, other file types and the target folder itself are passed over. Pictures of one
-    name and different types (a.jpg, a.png) keep their type in the target's name (a.jpg.png).
-    Raises ImageError if the folder cannot be read.
+    Hidden files, other file types, links to folders and the target folder itself are passed over.
+    Pictures whose targets would be one (a.jpg, a.png) keep their type in the target's name
+    (a.jpg.png, a.png.png).
     """
-    try:
-        found = [
-            path
-            for path in _walk(folder, recursive, target.resolve())
-            if path.suffix[1:].lower() in picture.EXTENSIONS
-        ]
-    except OSError as error:
-        raise ImageError(f"{folder}: cannot read the folder: {reason(error)}") from error
-    # Case does not tell files apart everywhere.
-    names = Counter(str(path.with_suffix("")).lower() for path in found)
-    jobs = []
-    for path in sorted(found):
-        relative = path.relative_to(folder)
-        alone = names[str(path.with_suffix("")).lower()] == 1
-        stem = relative.stem if alone else relative.name
-        jobs.append(Job(path, target / relative.parent / f"{stem}.{extension}"))
-    return jobs
+    unreadable: list[Outcome] = []
+    sources: list[Path] = []
+    passed_over = 0
+    for path, error in _walk(folder, recursive, target.resolve()):
+        if error is not None:
+            message = f"{path}: cannot read the folder: {reason(error)}"
+            unreadable.append(Outcome(Job(path, target), "failed", 0.0, error=message))
+        elif path.suffix[1:].lower() in picture.EXTENSIONS:
+            sources.append(path.relative_to(folder))
+        else:
+            passed_over += 1
+    names = _target_names(sorted(sources), extension)
+    jobs = [Job(folder / source, target / name) for source, name in names.items()]
+    return Plan(jobs, unreadable, passed_over)
 
 
 def run_one(
@@ -92,42 +105,66 @@ def run_one(
     output: Output,
     on_progress: Progress,
     stages: Stages | None = None,
+    sources: frozenset[_Identity] = frozenset(),
 ) -> Outcome:
     """Reads, enlarges and writes one picture; errors become a failed outcome."""
     stages = stages or Stages(1, 1, 1)
     start = time.monotonic()
     try:
-        if not may_write(job, output.existing):
+        if not may_write(job, output.existing, sources):
             return Outcome(job, "skipped", 0.0)
         with stages.load:
             source = picture.read(job.source)
         height, width = (size * upscaler.scale for size in source.pixels.shape[:2])
         name = str(job.target)
-        picture.check_output(output.extension, height, width, source.alpha is not None, name)
+        picture.check_output(output.extension, height, width, source.transparent, name)
         with stages.process:
             result = upscaler.picture(source, on_progress)
         with stages.save:
             _make_folder(job.target.parent)
-            picture.write(result, job.target, output.extension, output.quality)
+            write(result, job.target, output)
     except Waifu2xError as error:
         return Outcome(job, "failed", time.monotonic() - start, error=str(error))
+    except OSError as error:
+        message = f"{error.filename or job.source}: {reason(error)}"
+        return Outcome(job, "failed", time.monotonic() - start, error=message)
     except MemoryError:
         message = f"{job.source}: not enough memory for the result: use a smaller scale"
         return Outcome(job, "failed", time.monotonic() - start, error=message)
     return Outcome(job, "done", time.monotonic() - start, height, width)
 
 
-def may_write(job: Job, existing: Existing) -> bool:
-    """Whether the target is free or may be replaced; False says skip. Raises OutputError."""
-    if not job.target.exists():
+def may_write(job: Job, existing: Existing, sources: frozenset[_Identity] = frozenset()) -> bool:
+    """Whether the target is free or may be replaced; False says skip. Raises OutputError.
+
+    Whatever is an input, the job's own or one of `sources`, is never replaced.
+    """
+    try:
+        status = job.target.stat()
+    except FileNotFoundError:
         return True
-    if job.target.is_dir():
+    except OSError as error:
+        raise OutputError(f"{job.target}: cannot write: {reason(error)}") from error
+    if stat.S_ISDIR(status.st_mode):
         raise OutputError(f"{job.target}: is a folder, not a file")
-    if job.source.exists() and job.target.samefile(job.source):
-        raise OutputError(f"{job.target}: is the input itself: choose another output")
+    if not stat.S_ISREG(status.st_mode):
+        raise OutputError(f"{job.target}: is not a plain file; for stdout give -")
+    if (status.st_dev, status.st_ino) in sources | _identities([job]):
+        raise OutputError(f"{job.target}: is an input itself: choose another output")
     if existing == "fail":
-        raise OutputError(f"{job.target}: exists already: use --overwrite or --skip-existing")
+        raise OutputError(_EXISTS.format(job.target))
     return existing == "overwrite"
+
+
+def write(result: picture.Picture, target: Path, output: Output) -> None:
+    """Writes a picture; the file appears under its name when it is complete. Raises OutputError."""
+    data = picture.encode(result, output.extension, output.quality, str(target))
+    try:
+        write_atomically(target, data, replace=output.existing == "overwrite")
+    except FileExistsError as error:
+        raise OutputError(_EXISTS.format(target)) from error
+    except OSError as error:
+        raise OutputError(f"{target}: cannot write: {reason(error)}") from error
 
 
 def run(
@@ -143,6 +180,7 @@ def run(
     the work: finished files stay, unfinished ones leave nothing.
     """
     stopped = threading.Event()
+    sources = _identities(jobs)
 
     def work(job: Job) -> Outcome:
         def report(part: float) -> None:
@@ -150,7 +188,7 @@ def run(
                 raise _StoppedError
             on_progress(job, part)
 
-        return run_one(job, upscaler, output, report, stages)
+        return run_one(job, upscaler, output, report, stages, sources)
 
     pool = ThreadPoolExecutor(stages.pictures, thread_name_prefix="waifu2x-batch")
     try:
@@ -173,12 +211,45 @@ class _StoppedError(Exception):
     """Ends the work on a picture from within its progress report."""
 
 
-def _walk(folder: Path, recursive: bool, excluded: Path) -> Iterator[Path]:
-    for path in folder.iterdir():
+def _identities(jobs: Iterable[Job]) -> frozenset[_Identity]:
+    """What tells the sources of jobs from other files, whatever their paths."""
+    identities = set()
+    for job in jobs:
+        with contextlib.suppress(OSError):
+            status = job.source.stat()
+            identities.add((status.st_dev, status.st_ino))
+    return frozenset(identities)
+
+
+def _target_names(sources: Sequence[Path], extension: str) -> dict[Path, Path]:
+    """A name for each source: its stem with the new type, or its whole name where that clashes."""
+    whole: set[Path] = set()
+    while True:
+        names = {
+            source: source.with_name(
+                f"{source.name if source in whole else source.stem}.{extension}"
+            )
+            for source in sources
+        }
+        # Case does not tell files apart everywhere.
+        counts = Counter(str(name).lower() for name in names.values())
+        clashing = {source for source in sources if counts[str(names[source]).lower()] > 1}
+        if clashing <= whole:
+            return names
+        whole |= clashing
+
+
+def _walk(folder: Path, recursive: bool, excluded: Path) -> Iterator[tuple[Path, OSError | None]]:
+    """Files of a folder, links to folders, and folders that cannot be read with the reason."""
+    try:
+        entries = sorted(folder.iterdir())
+    except OSError as error:
+        yield folder, error
+        return
+    for path in entries:
         if path.name.startswith("."):
             continue
-        if path.is_dir():
-            if recursive and path.resolve() != excluded and not path.is_symlink():
-                yield from _walk(path, recursive, excluded)
-        elif path.is_file():
-            yield path
+        if not path.is_dir() or path.is_symlink():
+            yield path, None
+        elif recursive and path.resolve() != excluded:
+            yield from _walk(path, recursive, excluded)

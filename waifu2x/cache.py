@@ -2,8 +2,8 @@
 
 WAIFU2X_CACHE_DIR, else the platform's folder for caches, holds one folder for each kind of entry.
 Keys are digests of everything that decides the content. An entry begins with the digest of its
-content, so that a damaged one is seen and made again. A folder that cannot be written costs time
-and nothing else.
+content, so that a damaged one is seen and made again. A folder that cannot be written, or a user
+without a home directory, costs time and nothing else.
 """
 
 from __future__ import annotations
@@ -11,16 +11,22 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import shutil
+import re
+import stat
 from pathlib import Path
 from typing import NamedTuple
 
 import platformdirs
 
 from waifu2x.files import write_atomically
+from waifu2x.resources import of_user
 
 DIRECTORY_VARIABLE = "WAIFU2X_CACHE_DIR"
+KINDS = ("numba", "weights")
 _DIGEST_BYTES = 32
+# The folder is the user's choice and may hold files of others: only what has the name of an entry,
+# or of what `write_atomically` leaves if it is killed, is counted and removed.
+_OURS = re.compile(r"[0-9a-f]{40}|\..*[0-9a-f]{12}\.part")
 
 
 class Usage(NamedTuple):
@@ -32,10 +38,10 @@ class Usage(NamedTuple):
     """Bytes."""
 
 
-def directory() -> Path:
-    """The cache folder; it may not exist yet."""
+def directory() -> Path | None:
+    """The cache folder, which may not exist yet; None for a user without a home directory."""
     chosen = os.environ.get(DIRECTORY_VARIABLE)
-    return Path(chosen) if chosen else platformdirs.user_cache_path("waifu2x-kernels", False)
+    return Path(chosen) if chosen else of_user(platformdirs.user_cache_path)
 
 
 def digest(*parts: bytes | str) -> str:
@@ -49,8 +55,11 @@ def digest(*parts: bytes | str) -> str:
 
 def load(kind: str, key: str) -> bytes | None:
     """An entry's content, or None if it is absent, unreadable or damaged."""
+    folder = _folder(kind)
+    if folder is None:
+        return None
     try:
-        stored = (directory() / kind / key).read_bytes()
+        stored = (folder / key).read_bytes()
     except OSError:
         return None
     content = stored[_DIGEST_BYTES:]
@@ -59,23 +68,57 @@ def load(kind: str, key: str) -> bytes | None:
 
 def store(kind: str, key: str, content: bytes) -> None:
     """Keeps an entry, if the folder can be written."""
+    folder = _folder(kind)
+    if folder is None:
+        return
     with contextlib.suppress(OSError):
-        folder = directory() / kind
         folder.mkdir(parents=True, exist_ok=True)
         write_atomically(folder / key, hashlib.sha256(content).digest() + content)
 
 
 def usage() -> list[Usage]:
-    """What each kind of entry takes, by name."""
+    """What each kind of entry takes, by name. Raises OSError for a folder that cannot be read."""
     kinds = []
-    if directory().is_dir():
-        for folder in sorted(entry for entry in directory().iterdir() if entry.is_dir()):
-            sizes = [file.stat().st_size for file in folder.rglob("*") if file.is_file()]
-            kinds.append(Usage(folder.name, len(sizes), sum(sizes)))
+    for kind in KINDS:
+        sizes = list(_entries(kind).values())
+        if sizes:
+            kinds.append(Usage(kind, len(sizes), sum(sizes)))
     return kinds
 
 
 def clear() -> None:
     """Removes every entry. Raises OSError for one that cannot be removed."""
-    for kind in usage():
-        shutil.rmtree(directory() / kind.kind)
+    for kind in KINDS:
+        for path in _entries(kind):
+            path.unlink(missing_ok=True)
+        folder = _folder(kind)
+        if folder is not None:
+            # It may be absent, or hold files of others; an empty folder left behind is no harm.
+            with contextlib.suppress(OSError):
+                folder.rmdir()
+
+
+def _folder(kind: str) -> Path | None:
+    if kind not in KINDS:
+        raise ValueError(f"Expected one of {', '.join(KINDS)}, but got {kind!r}")
+    root = directory()
+    return root / kind if root else None
+
+
+def _entries(kind: str) -> dict[Path, int]:
+    """The files of one kind that are ours, and their sizes."""
+    folder = _folder(kind)
+    entries: dict[Path, int] = {}
+    if folder is None:
+        return entries
+    try:
+        paths = sorted(folder.iterdir())
+    except (FileNotFoundError, NotADirectoryError):
+        return entries
+    for path in paths:
+        if _OURS.fullmatch(path.name):
+            with contextlib.suppress(FileNotFoundError):  # removed meanwhile by another process
+                status = path.lstat()
+                if not stat.S_ISDIR(status.st_mode):
+                    entries[path] = status.st_size
+    return entries

@@ -4,6 +4,7 @@ Waifu2xError
 ├── ModelError     a model file or folder
 ├── ImageError     a picture that cannot be read or handled
 ├── BackendError   a backend or device that is missing or cannot do what was asked
+│   └── UnavailableError   its library or device is not here: `auto` goes on to the next
 └── OutputError    a result that cannot be written
 """
 
@@ -24,6 +25,10 @@ class ImageError(Waifu2xError):
 
 class BackendError(Waifu2xError):
     """A backend or device is missing, or cannot do what was asked of it."""
+
+
+class UnavailableError(BackendError):
+    """A backend's library or device is not here, which is no fault: `auto` takes the next one."""
 
 
 class OutputError(Waifu2xError):

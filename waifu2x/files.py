@@ -6,33 +6,55 @@ import contextlib
 import errno
 import os
 import secrets
+import stat
 from pathlib import Path
 
 
-def write_atomically(path: Path, data: bytes) -> None:
-    """Writes a temporary file beside `path`, then renames it over `path`.
+def write_atomically(path: Path, data: bytes, *, replace: bool = True) -> None:
+    """Writes a temporary file beside `path`, then gives it the name `path`.
 
     If that fails or is interrupted, whatever stood at `path` still does, and the temporary file is
-    gone. Follows symbolic links. Raises OSError.
+    gone. Follows symbolic links, and keeps the mode of a file that it replaces. Raises OSError, and
+    FileExistsError if there is a file at `path` by then and `replace` is false.
     """
     try:
         target = path.resolve()
-    except RuntimeError as error:  # links in a circle, before Python 3.13
+    except RuntimeError as error:  # a loop of links, before Python 3.13
         raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path)) from error
-    temporary = target.with_name(f".{target.name[:100]}.{secrets.token_hex(6)}.part")
+    temporary = target.with_name(f".waifu2x-{secrets.token_hex(6)}.part")
     # Not tempfile: its files are private to the user, and results should have the usual mode.
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _O_BINARY, 0o666)
     try:
         with os.fdopen(descriptor, "wb") as file:
+            if replace and target.exists():
+                temporary.chmod(stat.S_IMODE(target.stat().st_mode))
             file.write(data)
             file.flush()
             # A crash after the rename must not leave an empty file where a picture was.
             os.fsync(file.fileno())
-        temporary.replace(target)
+        if replace:
+            temporary.replace(target)
+        else:
+            _rename_to_new(temporary, target)
     except BaseException:
         with contextlib.suppress(OSError):
             temporary.unlink()
         raise
+
+
+def _rename_to_new(temporary: Path, target: Path) -> None:
+    """Renames, or raises FileExistsError: a plain rename would replace."""
+    try:
+        os.link(temporary, target)
+    except FileExistsError:
+        raise
+    except OSError:
+        # A file system without hard links: the check and the rename leave a moment between them.
+        if target.exists():
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(target)) from None
+        temporary.replace(target)
+    else:
+        temporary.unlink()
 
 
 _O_BINARY = getattr(os, "O_BINARY", 0)

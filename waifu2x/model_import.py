@@ -39,57 +39,52 @@ class Imported:
     reason: str = ""
 
 
-def import_models(source: Path, root: Path, only: str | None) -> list[Imported]:
+def import_models(
+    source: Path, root: Path | None, only: str | None, *, overwrite: bool = False
+) -> list[Imported]:
     """Writes each model of `source` as JSON under `root`, in the folder of its model set.
 
+    Without `root` they go to the user's own models, less those of sets that come with the package.
     `only` takes one model set out of an archive; for a single file it names the set to put it in.
-    Raises ModelError if the source holds no model that can be used, OutputError if a result cannot
-    be written.
+    Raises ModelError if the source holds no model that can be used; OutputError if a result cannot
+    be written, or, before any is, if one exists and `overwrite` is false.
     """
-    single = not zipfile.is_zipfile(source) or source.suffix == ".npz"
-    results = []
+    target = root or user_models()
+    if target is None:
+        raise OutputError("no home directory to keep models in: give a FOLDER")
+    if only is not None:
+        only = _checked(only)
+    single = not _is_archive(source)
+    results: list[Imported] = []
+    contents: dict[Path, bytes] = {}
     for member, content in _members(source):
         try:
             set_name, file_name = _names(member)
+            if single:
+                if only is None and not member.endswith(".npz"):
+                    raise ModelError(f"{member}: does not say which set it is of: give --name SET")
+                set_name = only or set_name
+            elif only not in (None, set_name):
+                continue
+            if root is None and is_shipped(set_name):
+                instead = "another --name or a FOLDER" if single else "a FOLDER"
+                raise ModelError(
+                    f"{member}: the {set_name} that comes with waifu2x would hide it: give {instead}"
+                )
+            path = target / set_name / file_name
+            if path in contents:
+                raise ModelError(f"{member}: another file of the archive goes to {path} too")
+            contents[path] = dump_layers(_layers(member, content))
         except ModelError as error:
+            # Of an archive's files, those that have no set are not of the one that was asked for.
             results.append(Imported(member, None, str(error)))
-            continue
-        if single:
-            set_name = only or set_name
-        elif only not in (None, set_name):
-            continue
-        try:
-            layers = _layers(member, content)
-        except ModelError as error:
-            results.append(Imported(member, None, str(error)))
-            continue
-        path = root / set_name / file_name
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            write_atomically(path, dump_layers(layers))
-        except OSError as error:
-            raise OutputError(f"{path}: cannot write the model: {reason(error)}") from error
-        results.append(Imported(member, path))
-    if not any(result.path for result in results):
-        why = results[0].reason if single and results else "no model in it that can be used"
-        raise ModelError(why if why.startswith(str(source)) else f"{source}: {why}")
-    return results
-
-
-def _members(source: Path) -> Iterator[tuple[str, bytes]]:
-    """Name and content of each file that may hold a model."""
-    try:
-        if source.suffix in (".whl", ".zip"):
-            with zipfile.ZipFile(source) as archive:
-                for name in sorted(archive.namelist()):
-                    if name.endswith((".npz", *SUFFIXES)):
-                        yield name, archive.read(name)
         else:
-            yield str(source), source.read_bytes()
-    except OSError as error:
-        raise ModelError(f"{source}: cannot read: {reason(error)}") from error
-    except _DAMAGED_ZIP as error:
-        raise ModelError(f"{source}: damaged archive: {error}") from error
+            results.append(Imported(member, path))
+    if not contents:
+        why = _nothing(source, only, results)
+        raise ModelError(why if why.startswith(str(source)) else f"{source}: {why}")
+    _write(contents, overwrite)
+    return results
 
 
 def _names(member: str) -> tuple[str, str]:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
+import stat
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,10 +38,9 @@ class ModelSet:
         except OSError as error:
             raise ModelError(f"{self.folder}: cannot read the folder: {reason(error)}") from error
         for path in paths:
-            match = _FILE.fullmatch(path.name)
-            if match and (match["noise"] or match["scale"]):
-                noise = int(match["noise"]) if match["noise"] else None
-                found.setdefault((noise, bool(match["scale"])), path)
+            role = _role(path.name)
+            if role:
+                found.setdefault(role, path)
         return found
 
     @property
@@ -83,30 +86,75 @@ def find(name: str) -> ModelSet:
 
     Raises ModelError if there is none.
     """
-    for root in (shipped_models(), user_models()):
-        folder = root / name
-        if not Path(name).is_absolute() and ".." not in Path(name).parts and folder.is_dir():
-            found = ModelSet(name, folder)
-            if found.files:
-                return found
+    if not name:
+        raise ModelError(f"the name of the model is empty; the models here: {_names()}")
     folder = Path(name)
-    if folder.is_dir():
-        found = ModelSet(name, folder)
-        if found.files:
-            return found
-        raise ModelError(f"{name}: no model files here: expected names like scale2.0x_model.json")
-    if folder.is_file():
+    if folder.parts and not folder.is_absolute() and ".." not in folder.parts:
+        for root in _roots():
+            with contextlib.suppress(OSError):  # of a name too long, say: it is not here
+                if (root / folder).is_dir():
+                    found = ModelSet(name, root / folder)
+                    if found.files:
+                        return found
+    try:
+        mode = folder.stat().st_mode
+    except (FileNotFoundError, NotADirectoryError, ValueError) as error:
+        raise ModelError(
+            f"{name}: no such model and no such folder; the models here: {_names()}"
+        ) from error
+    except OSError as error:
+        raise ModelError(f"{name}: cannot read the folder: {reason(error)}") from error
+    if not stat.S_ISDIR(mode):
         raise ModelError(f"{name}: is a file; give the folder that holds it")
-    names = ", ".join(model_set.name for model_set in available())
-    raise ModelError(f"{name}: no such model and no such folder; the models here: {names}")
+    found = ModelSet(name, folder)
+    if not found.files:
+        raise ModelError(f"{name}: no model files here: expected names like scale2.0x_model.json")
+    return found
+
+
+def is_shipped(name: str) -> bool:
+    """Whether a set of this name comes with the package, where `find` looks first."""
+    try:
+        return bool(ModelSet(name, shipped_models() / name).files)
+    except ModelError:
+        return False
 
 
 def available() -> list[ModelSet]:
-    """The model sets that come with the package, then those imported, each in order of name."""
+    """The model sets that come with the package, then those imported, each in order of name.
+
+    Raises ModelError for a folder that cannot be read.
+    """
     found: dict[str, ModelSet] = {}
-    for root in (shipped_models(), user_models()):
-        if root.is_dir():
-            for folder in sorted({path.parent for path in root.rglob("*_model.json*")}):
-                name = folder.relative_to(root).as_posix()
-                found.setdefault(name, ModelSet(name, folder))
+    for root in _roots():
+        for folder in sorted(_folders_with_models(root)):
+            name = folder.relative_to(root).as_posix()
+            found.setdefault(name, ModelSet(name, folder))
     return list(found.values())
+
+
+def _roots() -> list[Path]:
+    """The folders of model sets, in the order in which a name is looked up."""
+    return [root for root in (shipped_models(), user_models()) if root]
+
+
+def _names() -> str:
+    return ", ".join(found.name for found in available()) or "none"
+
+
+def _folders_with_models(root: Path) -> Iterator[Path]:
+    def refuse(error: OSError) -> None:
+        if not isinstance(error, FileNotFoundError | NotADirectoryError):
+            message = f"{error.filename}: cannot read the folder: {reason(error)}"
+            raise ModelError(message) from error
+
+    for folder, _, names in os.walk(root, onerror=refuse):
+        if Path(folder) != root and any(_role(name) for name in names):
+            yield Path(folder)
+
+
+def _role(file_name: str) -> _Role | None:
+    match = _FILE.fullmatch(file_name)
+    if not match or not (match["noise"] or match["scale"]):
+        return None
+    return int(match["noise"]) if match["noise"] else None, bool(match["scale"])

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import io
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, ImageOps, TiffImagePlugin, UnidentifiedImageError
+from PIL import ExifTags, Image, TiffImagePlugin, UnidentifiedImageError
 
 from waifu2x.errors import ImageError, OutputError
 from waifu2x.files import reason, write_atomically
@@ -30,6 +32,16 @@ LOSSY = ("jpg", "jpeg", "webp")
 """Extensions whose format has a quality."""
 _LARGEST = {"JPEG": 65500, "WEBP": 16383, "PNG": 2**31 - 1, "BMP": 2**31 - 1, "TIFF": 2**31 - 1}
 _WITHOUT_ALPHA = ("JPEG", "BMP")
+_TURNS = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
+"""What brings a picture upright, by the orientation in its EXIF."""
 _JPEG_QUALITY = 95
 _PNG_LEVEL = 1
 """Three times as fast as zlib's default of 6 on enlarged pictures, for 1 to 9 % larger files."""
@@ -45,6 +57,14 @@ class Picture:
     """(height, width), in the dtype of the pixels; None for a picture without transparency."""
     icc_profile: bytes | None = None
     """What the numbers mean as colours; carried along unchanged."""
+
+    @property
+    def transparent(self) -> bool:
+        """Whether any pixel lets through what lies behind: many an alpha plane is all opaque."""
+        if self.alpha is None:
+            return False
+        opaque = np.iinfo(self.alpha.dtype).max if self.alpha.dtype.kind == "u" else 1.0
+        return bool(self.alpha.min() < opaque)
 
 
 def read(path: Path) -> Picture:
@@ -63,27 +83,58 @@ def decode(data: bytes, name: str) -> Picture:
     """The picture in the content of a file; `name` stands for it in messages. Raises ImageError."""
     if not data:
         raise ImageError(f"{name}: the file is empty")
+    with (
+        _in_words(name, "damaged or cut off"),
+        Image.open(io.BytesIO(data), formats=_READABLE) as image,
+    ):
+        _refuse_unsupported(image, data, name)
+        image.load()
+        return from_pil(image, name)
+
+
+def from_pil(image: Image.Image, name: str = "the picture") -> Picture:
+    """A PIL image as a Picture, upright: turned as its EXIF asks for.
+
+    Raises ImageError for a mode that is not supported, and if its file cannot be read to the end.
+    """
+    with _in_words(name, "damaged, cut off, or its file was closed before it was read"):
+        image.load()
+        return _picture(_upright(image), name)
+
+
+@contextmanager
+def _in_words(name: str, otherwise: str) -> Iterator[None]:
+    """Makes what Pillow raises an ImageError; `otherwise` is what most of it means."""
     try:
-        with Image.open(io.BytesIO(data), formats=_READABLE) as image:
-            _refuse_unsupported(image, data, name)
-            image.load()
-            upright = ImageOps.exif_transpose(image)
+        yield
     except ImageError:
         raise
     except UnidentifiedImageError as error:
         raise ImageError(f"{name}: not a PNG, JPEG, WebP, BMP or TIFF picture") from error
     except Image.DecompressionBombError as error:
-        raise ImageError(f"{name}: too many pixels: {error}") from error
+        most = 2 * (Image.MAX_IMAGE_PIXELS or 0) // 1_000_000  # it warns at half of what it refuses
+        raise ImageError(
+            f"{name}: has more than {most} megapixels, the most that is read: cut it into parts"
+        ) from error
     except MemoryError as error:
-        raise ImageError(f"{name}: too large for this machine's memory") from error
+        raise ImageError(
+            f"{name}: too large for this machine's memory: cut it into parts"
+        ) from error
     except Exception as error:
         # Decoders meet damage in many ways, and say so with as many kinds of exception.
-        raise ImageError(f"{name}: damaged or cut off: {error}") from error
-    return from_pil(upright, name)
+        raise ImageError(f"{name}: {otherwise}: {error or type(error).__name__}") from error
 
 
-def from_pil(image: Image.Image, name: str = "the picture") -> Picture:
-    """A PIL image as a Picture. Raises ImageError for a mode that is not supported."""
+def _upright(image: Image.Image) -> Image.Image:
+    # Not ImageOps.exif_transpose: it writes the EXIF anew, and fails where a tag of it is broken.
+    try:
+        turn = _TURNS.get(image.getexif().get(ExifTags.Base.Orientation, 1))
+    except Exception:
+        return image  # broken EXIF, in as many ways as damage; the pixels are as good as any
+    return image if turn is None else image.transpose(turn)
+
+
+def _picture(image: Image.Image, name: str) -> Picture:
     profile = image.info.get("icc_profile")
     transparent = "transparency" in image.info
     if image.mode in ("P", "PA"):
@@ -159,6 +210,8 @@ def write(picture: Picture, path: Path, extension: str, quality: int | None) -> 
 def encode(picture: Picture, extension: str, quality: int | None, name: str) -> bytes:
     """The content of a file; `quality` 1 to 100 is for LOSSY. Raises OutputError."""
     form = _WRITABLE[extension]
+    if form in _WITHOUT_ALPHA and not picture.transparent:
+        picture = replace(picture, alpha=None)
     options: dict[str, Any] = {}
     if form == "PNG":
         options = {"compress_level": _PNG_LEVEL}
@@ -174,9 +227,13 @@ def encode(picture: Picture, extension: str, quality: int | None, name: str) -> 
     stream = io.BytesIO()
     try:
         to_pil(picture).save(stream, form, **options)
-    except (OSError, ValueError, MemoryError) as error:
+        return stream.getvalue()
+    except MemoryError as error:
+        raise OutputError(
+            f"{name}: not enough memory to encode as {form}: use a smaller scale"
+        ) from error
+    except (OSError, ValueError) as error:
         raise OutputError(f"{name}: cannot encode as {form}: {error}") from error
-    return stream.getvalue()
 
 
 def _refuse_unsupported(image: Image.Image, data: bytes, name: str) -> None:

@@ -1,8 +1,10 @@
-"""The folders that come with the package, wherever it is installed."""
+"""The folders that come with the package, wherever it is installed, and those of the user."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Literal
 
 import platformdirs
 
@@ -14,9 +16,20 @@ def shipped_models() -> Path:
     return _folder("models")
 
 
-def user_models() -> Path:
-    """Where `waifu2x models import` puts models; it may not exist yet."""
-    return platformdirs.user_data_path("waifu2x-kernels", False) / "models"
+def user_models() -> Path | None:
+    """Where `waifu2x models import` puts models; it may not exist yet. None: see `of_user`."""
+    folder = of_user(platformdirs.user_data_path)
+    return folder / "models" if folder else None
+
+
+def of_user(find: Callable[[str, Literal[False]], Path]) -> Path | None:
+    """Our folder below one of platformdirs', or None for a user without a home directory."""
+    try:
+        folder = find("waifu2x-kernels", False)
+    except RuntimeError:
+        return None
+    # Older platformdirs answer ~/..., which would be a folder of that name in the working one.
+    return folder if folder.is_absolute() else None
 
 
 def _folder(name: str) -> Path:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import operator
+import sys
+from collections.abc import Container, Sequence
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +16,8 @@ from waifu2x import alpha as transparency
 from waifu2x import colour, model_set
 from waifu2x.backends import Network, Precision, Progress, open_backend, scaled
 from waifu2x.dtypes import PIXEL_DTYPES, from_unit, to_unit
-from waifu2x.errors import ImageError, ModelError
+from waifu2x.errors import BackendError, ImageError, ModelError
+from waifu2x.model import Model
 from waifu2x.picture import Picture, from_pil, resize, to_pil
 from waifu2x.tiling import tiles
 
@@ -20,6 +25,7 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 LARGEST_SCALE = 32
+_SCALES = tuple(2**power for power in range(LARGEST_SCALE.bit_length()))
 
 
 class Upscaler:
@@ -29,7 +35,7 @@ class Upscaler:
     for no denoising; the levels that exist depend on the model. `model` is the name of a model set
     or the path of its folder. `backend` is `auto`, or a name that `waifu2x devices` shows. `tile`
     limits the output pixels worked on at once in each direction; None leaves it to the backend, and
-    the result is the same to the bit.
+    the result is the same to the bit. `skipped` says why `auto` passed over better backends.
 
     Calls may come from several threads. Use it as a context manager, or call `close`, to end its
     threads early.
@@ -47,27 +53,24 @@ class Upscaler:
         precision: Precision = "auto",
         tile: int | None = None,
     ) -> None:
-        if scale not in (1, 2, 4, 8, 16, LARGEST_SCALE):
-            raise ValueError(
-                f"Expected a scale of 1, 2, 4, 8, 16 or {LARGEST_SCALE}, but got {scale}"
-            )
-        if noise not in (None, 0, 1, 2, 3):
-            raise ValueError(f"Expected a noise level from 0 to 3 or None, but got {noise}")
+        scale = _whole(scale, _SCALES, f"a scale of 1, 2, 4, 8, 16 or {LARGEST_SCALE}")
+        if noise is not None:
+            noise = _whole(noise, range(4), "a noise level from 0 to 3 or None")
+        if tile is not None:
+            tile = _whole(tile, range(1, sys.maxsize), "a tile of at least 1 pixel or None")
         if scale == 1 and noise is None:
             raise ValueError("Nothing to do: expected a scale above 1, a noise level, or both")
-        if tile is not None and tile < 1:
-            raise ValueError(f"Expected a tile of at least 1 pixel, but got {tile}")
         found = model_set.find(model)
         models = found.models(scale, noise)
         self._planes = models[0].in_planes
-        if self._planes not in (1, 3) or any(m.in_planes != self._planes for m in models):
-            raise ModelError(
-                f"{found.folder}: its models take {self._planes} planes, not 1 or 3 alike"
-            )
+        _check_planes(models, self._planes, found.folder)
         self.scale = scale
         self._tile = tile
         self._reach = max(m.offset for m in models)
-        self.backend = open_backend(backend)
+        skipped: list[str] = []
+        self.backend = open_backend(backend, skipped.append)
+        self.skipped = tuple(skipped)
+        self._closed = False
         self._network = self.backend.compile(models, precision)
         # Transparency is scaled but never denoised; a chain without noise serves both.
         self._alpha_network: Network | None = self._network if noise is None else None
@@ -78,10 +81,12 @@ class Upscaler:
 
         Arrays are (H, W) or (H, W, C) with 1 to 4 planes: grey, grey and alpha, RGB, RGB and alpha;
         uint8 or uint16 over their range, or float32 in [0, 1]. The result has the same planes and
-        dtype, `scale` times the height and width. `on_progress` is told of each further part of the
+        dtype, `scale` times the height and width; a PIL image is turned as its EXIF asks for, and
+        comes back without it. `on_progress` is told of each further part of the
         work that is done; the parts add up to 1, and it may raise to stop the work.
 
-        Raises ImageError for any other array or image.
+        Raises ImageError for any other array or image, ModelError if the picture has transparency
+        and there is no model to scale it, and BackendError after `close`.
         """
         if isinstance(image, np.ndarray):
             result = self.picture(_from_array(image), on_progress)
@@ -92,24 +97,29 @@ class Upscaler:
 
     def picture(self, picture: Picture, on_progress: Progress = lambda part: None) -> Picture:
         """A Picture enlarged and denoised; see `__call__`."""
+        if self._closed:
+            raise BackendError("this upscaler is closed: make a new one")
         dtype = picture.pixels.dtype
         pixels, alpha = np.ascontiguousarray(picture.pixels), picture.alpha
-        through_network = alpha is not None and self.scale > 1 and np.ptp(alpha) > 0
-        share = 0.5 if through_network else 1.0
+        uneven = alpha is not None and np.ptp(alpha) > 0
+        # Found before the work on the colours, as there may be none.
+        network = self._transparency() if uneven and self.scale > 1 else None
+        share = 1.0 if network is None else 0.5
         if alpha is not None and not alpha.all():
             unit = to_unit(pixels, np.float32)
             pixels = from_unit(transparency.bleed(unit, alpha, self._reach), dtype)
         result = self._colours(pixels, scaled(on_progress, share))
         if alpha is not None:
             alpha = (
-                self._alpha(alpha, scaled(on_progress, 1.0 - share))
-                if through_network
-                else alpha.repeat(self.scale, 0).repeat(self.scale, 1)
+                alpha.repeat(self.scale, 0).repeat(self.scale, 1)
+                if network is None
+                else self._alpha(network, alpha, scaled(on_progress, 1.0 - share))
             )
         return Picture(result, alpha, picture.icc_profile)
 
     def close(self) -> None:
         """Frees the device. The upscaler cannot be used after that."""
+        self._closed = True
         self.backend.close()
 
     def __enter__(self) -> Upscaler:
@@ -139,14 +149,22 @@ class Upscaler:
         chroma = resize(colour.chroma(unit), *luma.shape[:2])
         return from_unit(colour.to_rgb(luma, chroma), dtype)
 
-    def _alpha(self, alpha: NDArray[Any], on_progress: Progress) -> NDArray[Any]:
-        """Transparency through the models that only scale, the mean of the planes."""
+    def _transparency(self) -> Network:
+        """The models that only scale."""
         if self._alpha_network is None:
             found, precision = self._alpha_models
-            models = found.models(self.scale, None)
+            try:
+                models = found.models(self.scale, None)
+                _check_planes(models, self._planes, found.folder)
+            except ModelError as error:
+                raise ModelError(f"transparency needs a scale model: {error}") from error
             self._alpha_network = self.backend.compile(models, precision)
+        return self._alpha_network
+
+    def _alpha(self, network: Network, alpha: NDArray[Any], on_progress: Progress) -> NDArray[Any]:
+        """Transparency through models that only scale, the mean of the planes."""
         planes = alpha[..., np.newaxis].repeat(self._planes, axis=-1)
-        scaled = self._run(self._alpha_network, planes, np.float32, on_progress)
+        scaled = self._run(network, planes, np.float32, on_progress)
         return from_unit(scaled.mean(axis=-1), alpha.dtype)
 
     def _run(
@@ -181,6 +199,22 @@ def upscale(
         scale, noise, model=model, backend=backend, precision=precision, tile=tile
     ) as upscaler:
         return upscaler(image)
+
+
+def _whole(value: Any, allowed: Container[int], expected: str) -> int:
+    """An argument as an int: NumPy's integers are welcome, 2.0 and True are mistakes."""
+    try:
+        number = None if isinstance(value, bool) else operator.index(value)
+    except TypeError:
+        number = None
+    if number is None or number not in allowed:
+        raise ValueError(f"Expected {expected}, but got {value!r}")
+    return number
+
+
+def _check_planes(models: Sequence[Model], planes: int, folder: Path) -> None:
+    if planes not in (1, 3) or any(model.in_planes != planes for model in models):
+        raise ModelError(f"{folder}: its models take {planes} planes, not 1 or 3 alike")
 
 
 def _from_array(array: NDArray[Any]) -> Picture:

@@ -13,7 +13,7 @@ from typing import Any, Literal, Protocol
 
 from numpy.typing import DTypeLike, NDArray
 
-from waifu2x.errors import BackendError
+from waifu2x.errors import BackendError, UnavailableError
 from waifu2x.model import Model
 from waifu2x.tiling import Box
 
@@ -91,19 +91,24 @@ _BACKENDS = (
 BACKEND_NAMES = tuple(entry.name for entry in _BACKENDS)
 
 
-def open_backend(name: str = "auto") -> Backend:
-    """The backend of that name, or with `auto` the best one that works here.
+def open_backend(
+    name: str = "auto", on_skip: Callable[[str], None] = lambda reason: None
+) -> Backend:
+    """The backend of that name, or with `auto` the best one whose library and device are here.
 
-    Raises BackendError with the reason, and the remedy where there is one.
+    `on_skip` is told why `auto` passes over a better one. Raises BackendError with the reason, and
+    the remedy where there is one; UnavailableError if something is not here.
     """
     if name == "auto":
         reasons = []
         for candidate in BACKEND_NAMES:
             try:
                 return open_backend(candidate)
-            except BackendError as error:
+            # Any other BackendError is a wrong setting, which another backend would only hide.
+            except UnavailableError as error:
                 reasons.append(str(error))
-        raise BackendError("no backend works here: " + "; ".join(reasons))
+                on_skip(str(error))
+        raise UnavailableError("no backend works here: " + "; ".join(reasons))
     entry = next((entry for entry in _BACKENDS if entry.name == name), None)
     if entry is None:
         raise BackendError(f"unknown backend {name!r}: choose one of {', '.join(BACKEND_NAMES)}")
@@ -112,7 +117,7 @@ def open_backend(name: str = "auto") -> Backend:
     except ImportError as error:
         if (error.name or "").partition(".")[0] not in entry.libraries:
             raise
-        raise BackendError(
+        raise UnavailableError(
             f"backend {name} needs the package {error.name}: run `{entry.install}`"
         ) from error
     return backend

@@ -15,6 +15,11 @@ from waifu2x.errors import BackendError
 from waifu2x.model import Convolution, Model
 from waifu2x.tiling import Box
 
+BAND_PIXELS = 1 << 16
+"""Output pixels worked on at once: each takes up to 4 KiB, for the feature maps of two layers."""
+_BAND_ROWS = 16
+"""The fewest at once: every band computes anew the rows beyond it that its result needs."""
+
 
 def create() -> NumpyBackend:
     """The backend; it works wherever NumPy does."""
@@ -60,7 +65,16 @@ class NumpyStage:
     def __call__(
         self, window: Window, box: Box, out_dtype: DTypeLike, on_progress: Progress
     ) -> NDArray[Any]:
-        """See Stage."""
+        """See Stage. Bands are rows of the whole box: BLAS may round by the width, never by rows."""
+        rows = max(_BAND_ROWS, BAND_PIXELS // box.width)
+        result = np.empty((box.height, box.width, self._model.out_planes), out_dtype)
+        for top in range(0, box.height, rows):
+            band = Box(box.top + top, box.left, min(rows, box.height - top), box.width)
+            result[top : top + rows] = from_unit(self._band(window, band), out_dtype)
+            on_progress(band.height / box.height)
+        return result
+
+    def _band(self, window: Window, box: Box) -> NDArray[np.float64]:
         margin = self._model.offset
         rows = np.arange(box.top - margin, box.bottom + margin) // self.scale
         columns = np.arange(box.left - margin, box.right + margin) // self.scale
@@ -69,8 +83,7 @@ class NumpyStage:
         planes = to_unit(window.pixels[np.ix_(rows, columns)], np.float64)
         for layer in self._model.convolutions:
             planes = convolve(planes, layer)
-        on_progress(1.0)
-        return from_unit(planes, out_dtype)
+        return planes
 
 
 def convolve(planes: NDArray[np.float64], layer: Convolution) -> NDArray[np.float64]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import logging
+import os
+import signal
 import sys
 import warnings
 from importlib import import_module
@@ -10,7 +13,9 @@ from typing import Any
 import click
 
 from waifu2x import __version__
+from waifu2x.cli.report import printable
 from waifu2x.errors import Waifu2xError
+from waifu2x.files import reason
 
 _COMMANDS = {
     "upscale": "Enlarge and denoise one picture.",
@@ -44,10 +49,14 @@ class _Commands(click.Group):
         try:
             return super().invoke(context)
         except Waifu2xError as error:
-            raise click.ClickException(str(error)) from error
-        except MemoryError as error:
+            message = str(error)
+        except MemoryError:
             message = "not enough memory for this picture: use a smaller scale"
-            raise click.ClickException(message) from error
+        except OSError as error:
+            if error.filename is None:
+                raise  # not about a file: about stdout, which is for `main`
+            message = f"{error.filename}: {reason(error)}"
+        raise click.ClickException(printable(message))
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
@@ -69,11 +78,27 @@ def main() -> None:
     """The `waifu2x` command."""
     # Pillow's remarks on odd but readable files are not for users.
     warnings.filterwarnings("ignore", module="PIL")
+    logging.basicConfig(format="%(message)s")
+    logging.getLogger("waifu2x").setLevel(logging.INFO)
+    for name in ("SIGTERM", "SIGHUP"):
+        number = getattr(signal, name, None)
+        # Unless it is to be ignored, as under nohup: unwind, so that nothing half-made stays.
+        if number is not None and signal.getsignal(number) == signal.SIG_DFL:
+            signal.signal(number, lambda received, frame: sys.exit(128 + received))
     try:
-        sys.exit(cli.main(standalone_mode=False))
+        code = cli.main(standalone_mode=False)
+        if sys.stdout is not None:
+            sys.stdout.flush()
     except click.ClickException as error:
         error.show()
-        sys.exit(error.exit_code)
+        code = error.exit_code
     except click.Abort:
         click.echo("Interrupted.", err=True)
-        sys.exit(INTERRUPTED)
+        code = INTERRUPTED
+    except OSError as error:
+        # What could not be written would be tried once more at exit, with a traceback.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        if not isinstance(error, BrokenPipeError):
+            click.echo(f"Error: standard output: cannot write: {reason(error)}", err=True)
+        code = 1
+    sys.exit(code)

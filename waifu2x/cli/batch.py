@@ -15,6 +15,7 @@ from waifu2x import picture
 from waifu2x.batch import Job, Outcome, Output, Stages, plan, run
 from waifu2x.cli import report
 from waifu2x.cli.options import (
+    check_folder,
     check_quality,
     describe,
     existing_policy,
@@ -25,15 +26,10 @@ from waifu2x.errors import OutputError
 from waifu2x.files import reason
 
 
-class _Jobs(click.ParamType[Stages]):
-    name = "LOAD:PROC:SAVE"
-
-    def convert(self, value: Any, parameter: Any, context: Any) -> Stages:
-        if isinstance(value, Stages):
-            return value
-        if not re.fullmatch(r"[1-9]\d{0,2}:[1-9]\d{0,2}:[1-9]\d{0,2}", value, re.ASCII):
-            self.fail(f"{value!r}: expected three whole numbers like 1:1:2", parameter, context)
-        return Stages(*map(int, value.split(":")))
+def _stages(context: Any, parameter: Any, value: str) -> Stages:
+    if not re.fullmatch(r"[1-9]\d{0,2}:[1-9]\d{0,2}:[1-9]\d{0,2}", value, re.ASCII):
+        raise click.BadParameter(f"{value!r}: expected three whole numbers like 1:1:2.")
+    return Stages(*map(int, value.split(":")))
 
 
 @click.command(short_help="Enlarge and denoise the pictures of a folder.")
@@ -53,7 +49,8 @@ class _Jobs(click.ParamType[Stages]):
     "-j",
     "--jobs",
     "stages",
-    type=_Jobs(),
+    callback=_stages,
+    metavar="LOAD:PROC:SAVE",
     default="1:1:2",
     show_default=True,
     help="Pictures read, computed and written at a time.",
@@ -82,15 +79,18 @@ def batch(
         raise click.UsageError(f"{folder}: not a folder; for one picture use `waifu2x upscale`.")
     if target.exists() and target.samefile(folder):
         raise click.UsageError("OUTPUT_DIR must be another folder than INPUT_DIR.")
-    jobs = plan(folder, target, extension, recursive)
-    if not jobs:
-        raise click.UsageError(f"{folder}: no pictures here ({', '.join(picture.EXTENSIONS)}).")
+    planned = plan(folder, target, extension, recursive)
+    jobs, failed = planned.jobs, planned.unreadable
+    counts = {"done": 0, "skipped": 0, "failed": len(failed)}
+    if not jobs and not failed:
+        hint = "" if recursive else "; for folders in it give --recursive"
+        report.tell(f"{folder}: no pictures here{hint}")
+        return
     try:
         target.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise OutputError(f"{target}: cannot make the folder: {reason(error)}") from error
-
-    failed, counts = [], {"done": 0, "skipped": 0, "failed": 0}
+    check_folder(target)
     with open_upscaler(**options) as upscaler:
         if verbose:
             report.tell(describe(upscaler))
@@ -105,7 +105,9 @@ def batch(
                 on_outcome(outcome)
                 if as_json:
                     click.echo(report.json_line(outcome))
-    report.tell(", ".join(f"{count} {status}" for status, count in counts.items()))
+    summary = ", ".join(f"{count} {status}" for status, count in counts.items())
+    others = f"; {planned.passed_over} other files passed over" if planned.passed_over else ""
+    report.tell(summary + others)
     for outcome in failed:
         report.tell(report.text_line(outcome))
     if failed:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import click
 
 from waifu2x import cache as store
 from waifu2x.errors import OutputError
 from waifu2x.files import reason
+
+_NONE = f"No cache: there is no home directory to keep it in; set {store.DIRECTORY_VARIABLE}."
 
 
 @click.group(invoke_without_command=True, short_help="Show or clear what is kept between runs.")
@@ -23,20 +27,35 @@ def cache(context: click.Context) -> None:
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
 def info(as_json: bool = False) -> None:
     """Where the cache is and what it holds."""
-    usage = store.usage()
+    folder = store.directory()
+    with _one_line("read"):
+        usage = store.usage()
     if as_json:
         kinds = {kind.kind: {"files": kind.files, "bytes": kind.size} for kind in usage}
-        click.echo(json.dumps({"folder": str(store.directory()), "kinds": kinds}, indent=2))
+        where = None if folder is None else str(folder)
+        click.echo(json.dumps({"folder": where, "kinds": kinds}, indent=2))
         return
-    click.echo(str(store.directory()))
+    click.echo(_NONE if folder is None else str(folder))
     for kind in usage:
         click.echo(f"{kind.kind:10} {kind.files:4} files {kind.size / 2**20:8.1f} MiB")
 
 
 @cache.command()
 def clear() -> None:
-    """Remove everything in the cache; it is made again when it is needed."""
-    try:
+    """Remove what the cache holds; it is made again when it is needed."""
+    with _one_line("clear"):
         store.clear()
+    if store.directory() is None:
+        click.echo(_NONE)
+
+
+@contextmanager
+def _one_line(action: str) -> Iterator[None]:
+    try:
+        yield
     except OSError as error:
-        raise OutputError(f"{store.directory()}: cannot clear: {reason(error)}") from error
+        place = error.filename or store.directory()
+        raise OutputError(
+            f"{place}: cannot {action} the cache: {reason(error)};"
+            f" check who may use this folder, or set {store.DIRECTORY_VARIABLE} to another"
+        ) from error

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
@@ -10,6 +13,7 @@ import click
 from waifu2x import model_set, picture
 from waifu2x.backends import BACKEND_NAMES
 from waifu2x.batch import Existing
+from waifu2x.errors import OutputError
 from waifu2x.upscaler import LARGEST_SCALE, Upscaler
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -17,16 +21,12 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 _SCALES = [str(2**power) for power in range(LARGEST_SCALE.bit_length())]
 
 
-class _TileSize(click.ParamType[int | None]):
-    name = "auto|PX"
-
-    def convert(self, value: Any, parameter: Any, context: Any) -> int | None:
-        if value in (None, "auto"):
-            return None
-        if isinstance(value, str) and value.isascii() and value.isdigit() and int(value) >= 16:
-            return int(value)
-        message = f"{value!r} is neither auto nor a whole number from 16 up"
-        raise click.BadParameter(message, context, parameter)
+def _tile_size(context: Any, parameter: Any, value: str) -> int | None:
+    if value == "auto":
+        return None
+    if re.fullmatch(r"\d{2,9}", value, re.ASCII) and int(value) >= 16:
+        return int(value)
+    raise click.BadParameter(f"{value!r} is neither auto nor a whole number from 16 up.")
 
 
 _OPTIONS = [
@@ -71,7 +71,8 @@ _OPTIONS = [
     click.option(
         "-t",
         "--tile",
-        type=_TileSize(),
+        callback=_tile_size,
+        metavar="auto|PX",
         default="auto",
         show_default=True,
         help="Output pixels worked on at once, a side. Never changes the result.",
@@ -113,6 +114,14 @@ def existing_policy(overwrite: bool, skip_existing: bool) -> Existing:
     if overwrite and skip_existing:
         raise click.UsageError("--overwrite and --skip-existing exclude each other.")
     return "overwrite" if overwrite else "skip" if skip_existing else "fail"
+
+
+def check_folder(folder: Path) -> None:
+    """Raises OutputError if outputs cannot appear in a folder: better before the work."""
+    if not folder.is_dir():
+        raise OutputError(f"{folder}: no such folder: make it first")
+    if not os.access(folder, os.W_OK):
+        raise OutputError(f"{folder}: cannot write to this folder: permission denied")
 
 
 def check_quality(quality: int | None, extension: str) -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from typing import TYPE_CHECKING
 
 import click
 
-from waifu2x.batch import Outcome
+if TYPE_CHECKING:
+    from waifu2x.batch import Outcome
 
 
 def json_line(outcome: Outcome) -> str:
@@ -40,4 +42,11 @@ def text_line(outcome: Outcome) -> str:
 
 def tell(message: str) -> None:
     """A line for people."""
-    click.echo(message, err=True)
+    click.echo(printable(message), err=True)
+
+
+def printable(message: str) -> str:
+    """A message as one line: file names may hold line ends and orders to the terminal."""
+    return "".join(
+        character if character.isprintable() else ascii(character)[1:-1] for character in message
+    )

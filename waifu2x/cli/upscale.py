@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from pathlib import Path
@@ -11,17 +10,17 @@ from typing import Any
 import click
 
 from waifu2x import picture
-from waifu2x.batch import Job, Outcome, may_write
+from waifu2x.batch import Job, Outcome, Output, may_write, write
 from waifu2x.cli import report
 from waifu2x.cli.options import (
+    check_folder,
     check_quality,
     describe,
     existing_policy,
     open_upscaler,
     upscale_options,
 )
-from waifu2x.errors import OutputError
-from waifu2x.files import reason
+from waifu2x.errors import ImageError, OutputError
 
 
 @click.command(short_help="Enlarge and denoise one picture.")
@@ -55,7 +54,7 @@ def upscale(
     job = Job(Path(source), Path(target))
     start = time.monotonic()
     if target != "-":
-        _check_folder(job.target)
+        check_folder(job.target.parent)
         if not may_write(job, existing):
             _finish(Outcome(job, "skipped", 0.0), as_json, verbose)
             return
@@ -65,14 +64,14 @@ def upscale(
         if verbose:
             report.tell(describe(upscaler))
         height, width = (size * upscaler.scale for size in loaded.pixels.shape[:2])
-        picture.check_output(extension, height, width, loaded.alpha is not None, target)
+        picture.check_output(extension, height, width, loaded.transparent, target)
         ready_at = time.monotonic()
         result = upscaler.picture(loaded)
     done_at = time.monotonic()
     if target == "-":
         _write_stdout(picture.encode(result, extension, quality, "standard output"))
     else:
-        picture.write(result, job.target, extension, quality)
+        write(result, job.target, Output(extension, quality, existing))
     end = time.monotonic()
     if verbose:
         report.tell(
@@ -97,28 +96,19 @@ def _extension(target: str, chosen: str | None) -> str:
     raise click.UsageError(f"{target}: no known extension ({known}); give one, or --format.")
 
 
-def _check_folder(target: Path) -> None:
-    """Raises OutputError if the output cannot appear where it should: better before the work."""
-    if not target.parent.is_dir():
-        raise OutputError(f"{target.parent}: no such folder: make it first")
-    if not os.access(target.parent, os.W_OK):
-        raise OutputError(f"{target.parent}: cannot write to this folder: permission denied")
-
-
 def _read(source: str) -> picture.Picture:
     if source == "-":
+        if sys.stdin is None:
+            raise ImageError("standard input: is closed")
         return picture.decode(sys.stdin.buffer.read(), "standard input")
     return picture.read(Path(source))
 
 
 def _write_stdout(data: bytes) -> None:
-    try:
-        sys.stdout.buffer.write(data)
-        sys.stdout.buffer.flush()
-    except OSError as error:
-        # What could not be written would be tried once more at exit, with a traceback.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise OutputError(f"standard output: cannot write: {reason(error)}") from error
+    if sys.stdout is None:
+        raise OutputError("standard output: is closed")
+    sys.stdout.buffer.write(data)
+    sys.stdout.buffer.flush()
 
 
 def _finish(outcome: Outcome, as_json: bool, verbose: bool) -> None:

@@ -7,6 +7,7 @@ index by time stamps beside the source and trusts what it finds; this one is a d
 
 from __future__ import annotations
 
+import logging
 import pickle
 from collections.abc import Callable
 from pathlib import Path
@@ -17,11 +18,13 @@ import numba
 from numba.core import serialize
 from numba.core.caching import _Cache
 from numba.core.compiler import CompileResult
+from numba.core.runtime import rtsys
 
 from waifu2x import __version__, cache
 from waifu2x.backends.cpu.isa import VECTOR
 
 _KIND = "numba"
+_LOG = logging.getLogger(__name__)
 
 
 def compiled(function: Callable[..., Any]) -> Any:
@@ -43,13 +46,18 @@ class _CodeCache(_Cache):  # type: ignore[misc]
 
     @property
     def cache_path(self) -> str:
-        return str(cache.directory() / _KIND)
+        folder = cache.directory()
+        return str(folder / _KIND) if folder else ""
 
     def load_overload(self, signature: Any, target: Any) -> Any:
-        # Numba's own cache refreshes the target too: rebuilding needs its symbols.
-        target.refresh()
         stored = cache.load(_KIND, self._key(signature, target.codegen()))
-        return None if stored is None else CompileResult._rebuild(target, *pickle.loads(stored))
+        if stored is None:
+            _LOG.info("compiling for this processor, once: a few seconds")
+            return None
+        # Stored code needs the runtime's symbols alone. Numba's own cache refreshes the whole
+        # target, which imports its implementations of everything and takes 0.1 s.
+        rtsys.initialize(target)
+        return CompileResult._rebuild(target, *pickle.loads(stored))
 
     def save_overload(self, signature: Any, data: Any) -> None:
         cache.store(_KIND, self._key(signature, data.codegen), serialize.dumps(data._reduce()))

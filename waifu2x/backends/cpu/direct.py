@@ -19,7 +19,6 @@ from numba import njit
 from numpy.typing import NDArray
 
 from waifu2x.backends.cpu.isa import VECTOR
-from waifu2x.backends.cpu.layout import CELL, RING_MASK
 from waifu2x.backends.cpu.product import (
     LANES,
     TILE_HEIGHT,
@@ -132,11 +131,12 @@ def convolve_few_inputs(layer, source, scratch, weights, biases):  # type: ignor
     """Four rows of a layer, `layer.next_row` on, from the rows of the layer before it."""
     stride, planes = layer.in_planes, layer.out_planes
     slope = np.float32(layer.slope)
-    for row in range(layer.next_row, layer.next_row + CELL):
-        r0 = source.ring + ((row - 1) & RING_MASK) * source.row_floats
-        r1 = source.ring + (row & RING_MASK) * source.row_floats
-        r2 = source.ring + ((row + 1) & RING_MASK) * source.row_floats
-        ring_row = layer.ring + (row & RING_MASK) * layer.row_floats
+    mask = 2 * layer.rows - 1
+    for row in range(layer.next_row, layer.next_row + layer.rows):
+        r0 = source.ring + ((row - 1) & mask) * source.row_floats
+        r1 = source.ring + (row & mask) * source.row_floats
+        r2 = source.ring + ((row + 1) & mask) * source.row_floats
+        ring_row = layer.ring + (row & mask) * layer.row_floats
         target = layer.products if layer.bfloats else ring_row
         block, plane = layer.weight, 0
         while plane < planes:
@@ -181,11 +181,12 @@ def convolve_few_outputs(layer, source, scratch, weights, biases):  # type: igno
     """Four rows of a layer, `layer.next_row` on, from the rows of the layer before it."""
     depth, planes = layer.in_planes, layer.out_planes
     slope = np.float32(layer.slope)
-    for row in range(layer.next_row, layer.next_row + CELL):
-        r0 = source.ring + ((row - 1) & RING_MASK) * source.row_floats
-        r1 = source.ring + (row & RING_MASK) * source.row_floats
-        r2 = source.ring + ((row + 1) & RING_MASK) * source.row_floats
-        target = layer.ring + (row & RING_MASK) * layer.row_floats
+    mask = 2 * layer.rows - 1
+    for row in range(layer.next_row, layer.next_row + layer.rows):
+        r0 = source.ring + ((row - 1) & mask) * source.row_floats
+        r1 = source.ring + (row & mask) * source.row_floats
+        r2 = source.ring + ((row + 1) & mask) * source.row_floats
+        target = layer.ring + (row & mask) * layer.row_floats
         for x in range(0, layer.columns, _RUN):
             plane = 0
             while plane < planes:

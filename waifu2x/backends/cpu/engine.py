@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import queue
+import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from itertools import pairwise
@@ -64,8 +66,17 @@ class Workers:
 
     def __init__(self, cores: int) -> None:
         self.cores = cores
-        self.pool = ThreadPoolExecutor(cores, thread_name_prefix="waifu2x-cpu")
+        self._pool = ThreadPoolExecutor(cores, thread_name_prefix="waifu2x-cpu")
+        self._process = os.getpid()
         self._spare: queue.SimpleQueue[NDArray[np.float32]] = queue.SimpleQueue()
+
+    @property
+    def pool(self) -> ThreadPoolExecutor:
+        """The threads; a forked process, which inherits none, gets its own."""
+        if self._process != os.getpid():
+            self._pool = ThreadPoolExecutor(self.cores, thread_name_prefix="waifu2x-cpu")
+            self._process = os.getpid()
+        return self._pool
 
     def borrow(self, floats: int) -> NDArray[np.float32]:
         """At least that many floats of uninitialised scratch memory, on a cache line."""
@@ -84,7 +95,7 @@ class Workers:
 
     def close(self) -> None:
         """Ends the threads, after the strip that each is busy with."""
-        self.pool.shutdown(cancel_futures=True)
+        self._pool.shutdown(cancel_futures=True)
 
 
 class CpuStage:
@@ -95,13 +106,14 @@ class CpuStage:
         self.cost = float(model.multiply_adds)
         self._packed = PackedModel(model, bfloats)
         self._workers = workers
+        self._lock = threading.Lock()
+        self.ticks = np.zeros(len(model.convolutions) + 1, np.int64)
+        """Time spent on each layer so far, the picture's conversion first, by all threads."""
 
     def reads(self, box: Box) -> Box:
         """The pixels under the first layer's cells."""
-        rows, columns = (
-            self._packed.span(0, start, stop)
-            for start, stop in ((box.top, box.bottom), (box.left, box.right))
-        )
+        rows = self._packed.rows(0, box.top, box.bottom)
+        columns = self._packed.columns(0, box.left, box.right)
         top, left = rows[0] // self.scale, columns[0] // self.scale
         bottom, right = -(-rows[1] // self.scale), -(-columns[1] // self.scale)
         return Box(top, left, bottom - top, right - left)
@@ -114,7 +126,7 @@ class CpuStage:
         source = _window(window, self.scale)
         whole = Window(result, box.top, box.left, box.bottom, box.right)
         target = _window(whole, 1)
-        pixels = (_views(window.pixels), _views(result))
+        pixels = (_read_only(_views(window.pixels)), _views(result))
         stop = np.zeros(1, np.int64)
         strips = {
             self._workers.pool.submit(self._run, strip, source, target, pixels, stop): strip
@@ -150,6 +162,8 @@ class CpuStage:
             )
         finally:
             self._workers.give_back(scratch)
+        with self._lock:
+            self.ticks += layers["ticks"]
 
 
 def cut(box: Box, cores: int) -> list[Box]:
@@ -192,5 +206,13 @@ def _window(window: Window, enlarge: int) -> Any:
 
 def _views(pixels: NDArray[Any]) -> tuple[NDArray[Any], ...]:
     """The pixels, flat, in the place of their dtype among those of PIXEL_CODES."""
-    flat = pixels.reshape(-1)
-    return tuple(flat if dtype == pixels.dtype else np.empty(0, dtype) for dtype in PIXEL_CODES)
+    return tuple(
+        pixels.reshape(-1) if dtype == pixels.dtype else np.empty(0, dtype) for dtype in PIXEL_CODES
+    )
+
+
+def _read_only(views: tuple[NDArray[Any], ...]) -> tuple[NDArray[Any], ...]:
+    """Read-only views: one signature for every source, so that nothing is compiled twice."""
+    for view in views:
+        view.flags.writeable = False
+    return views

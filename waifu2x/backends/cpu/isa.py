@@ -60,7 +60,7 @@ def detect_vector_unit() -> VectorUnit:
     Raises BackendError if the variable names something that this processor lacks.
     """
     available = available_isas()
-    forced = os.environ.get(ISA_VARIABLE, available[0])
+    forced = os.environ.get(ISA_VARIABLE) or available[0]
     if forced not in available:
         raise BackendError(f"{ISA_VARIABLE}={forced}: this processor has {', '.join(available)}")
     return _UNITS[forced]

@@ -17,9 +17,7 @@ from __future__ import annotations
 import numpy as np
 
 CELL = 4
-"""Rows and columns of a cell."""
-RING_ROWS = 2 * CELL
-RING_MASK = RING_ROWS - 1
+"""Rows and columns of a Winograd cell; columns of every layer are whole cells."""
 
 SOURCE, FEW_INPUTS, WINOGRAD, TILES, FEW_OUTPUTS = range(5)
 """Kinds of layer; SOURCE stands before the first one and reads the picture."""
@@ -38,12 +36,14 @@ LAYER = np.dtype(
         ("group", np.int64),  # Winograd: cells per group
         ("inputs", np.int64),  # Winograd: offset of V in the scratch memory
         ("products", np.int64),  # Winograd: offset of M; bf16: of float results to be converted
+        ("rows", np.int64),  # rows that are computed at a time; the ring holds twice as many
         ("ring", np.int64),  # offset of the ring in the scratch memory
         ("row_floats", np.int64),  # floats from one row of the ring to the next
         ("column", np.int64),  # first column, in the coordinates of the picture
         ("columns", np.int64),  # a multiple of CELL
         ("next_row", np.int64),  # the first row not computed yet
         ("end_row", np.int64),  # the row after the last one
+        ("ticks", np.int64),  # time spent on it, in units of vector.ticks
     ],
     align=True,
 )

@@ -13,7 +13,6 @@ from waifu2x.backends.cpu.layout import (
     FEW_INPUTS,
     FEW_OUTPUTS,
     LAYER,
-    RING_ROWS,
     SOURCE,
     TILES,
     WINOGRAD,
@@ -22,6 +21,8 @@ from waifu2x.backends.cpu.product import LANES, ROW_BLOCK
 from waifu2x.model import Model
 from waifu2x.tiling import Box
 
+_TILE_ROWS = 2
+"""Rows at a time on tiles: the fewest, to leave the L2 cache to the weights."""
 _SPARE_PIXELS = 2 * max(ROW_BLOCK, tiles.BLOCK)
 """At the end of each row, for tiles that run past the last column and those that read there."""
 
@@ -34,6 +35,8 @@ class PackedModel:
         self.out_planes = model.out_planes
         self._cache_bytes = isa.l2_bytes()
         self._layers = np.zeros(len(model.convolutions) + 1, LAYER)
+        self._rows = _TILE_ROWS if bfloats else CELL
+        self._layers["rows"] = self._rows
         self._layers[0]["kind"] = SOURCE
         self._layers[0]["out_planes"] = self._layers[0]["pixel_floats"] = model.in_planes
         weights, biases = [tiles.config()], []
@@ -71,17 +74,21 @@ class PackedModel:
         self.weights = np.concatenate(weights)
         self.biases = np.concatenate(biases)
 
-    def span(self, index: int, start: int, stop: int) -> tuple[int, int]:
-        """The rows (or columns) of layer `index` behind rows start..stop of the last layer.
+    def rows(self, index: int, start: int, stop: int) -> tuple[int, int]:
+        """The rows of layer `index` behind rows start..stop of the last layer."""
+        return self._span(index, start, stop, self._rows)
 
-        Cells of the last layer begin at multiples of CELL, those of each layer one pixel before
-        the cells of the next.
-        """
-        first = start // CELL * CELL
-        last = -(-stop // CELL) * CELL
+    def columns(self, index: int, start: int, stop: int) -> tuple[int, int]:
+        """The columns of layer `index` behind columns start..stop of the last layer."""
+        return self._span(index, start, stop, CELL)
+
+    def _span(self, index: int, start: int, stop: int, unit: int) -> tuple[int, int]:
+        """Whole units: the last layer's begin at multiples, each layer's one before the next's."""
+        first = start // unit * unit
+        last = -(-stop // unit) * unit
         for _ in range(len(self._layers) - 1 - index):
             first -= 1
-            last = first + -(-(last + 1 - first) // CELL) * CELL
+            last = first + -(-(last + 1 - first) // unit) * unit
         return first, last
 
     def layout(self, strip: Box) -> tuple[Any, int]:
@@ -89,14 +96,14 @@ class PackedModel:
         layers = self._layers.copy()
         floats = inputs = products = 0
         for index, layer in enumerate(layers):
-            layer["next_row"], layer["end_row"] = self.span(index, strip.top, strip.bottom)
-            layer["column"], end = self.span(index, strip.left, strip.right)
+            layer["next_row"], layer["end_row"] = self.rows(index, strip.top, strip.bottom)
+            layer["column"], end = self.columns(index, strip.left, strip.right)
             layer["columns"] = end - layer["column"]
             pixels = int(layer["columns"]) + _SPARE_PIXELS
             row_vectors = -(-pixels * int(layer["pixel_floats"]) // LANES)
             layer["row_floats"] = (row_vectors + 1) * LANES
             layer["ring"] = floats
-            floats += RING_ROWS * int(layer["row_floats"])
+            floats += 2 * self._rows * int(layer["row_floats"])
             if layer["kind"] == WINOGRAD:
                 in_planes, out_planes = int(layer["in_planes"]), int(layer["out_planes"])
                 cells = -(-int(layer["columns"]) // CELL // ROW_BLOCK) * ROW_BLOCK

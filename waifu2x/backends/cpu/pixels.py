@@ -11,8 +11,6 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from waifu2x.backends.cpu.layout import CELL, RING_MASK
-
 PIXEL_CODES = {np.dtype(np.uint8): 0, np.dtype(np.uint16): 1, np.dtype(np.float32): 2}
 """How the compiled code knows the dtype of pixels."""
 
@@ -43,9 +41,9 @@ def read_rows(layer, window, pixels, scratch):  # type: ignore[no-untyped-def]
     """Four rows of the enlarged picture as floats in [0, 1], into the ring of `layer`."""
     bytes_, words, floats = pixels
     planes = window.planes
-    for row in range(layer.next_row, layer.next_row + CELL):
+    for row in range(layer.next_row, layer.next_row + layer.rows):
         y = _nearest(row, window.enlarge, window.height) - window.top
-        target = layer.ring + (row & RING_MASK) * layer.row_floats
+        target = layer.ring + (row & (2 * layer.rows - 1)) * layer.row_floats
         for column in range(layer.columns):
             x = _nearest(layer.column + column, window.enlarge, window.width) - window.left
             first = (y * window.columns + x) * planes
@@ -64,8 +62,8 @@ def write_rows(layer, window, top, bottom, left, right, scratch, pixels):  # typ
     """The part of a layer's four newest rows that lies in the given rows and columns."""
     bytes_, words, floats = pixels
     planes = window.planes
-    for row in range(max(layer.next_row, top), min(layer.next_row + CELL, bottom)):
-        source = layer.ring + (row & RING_MASK) * layer.row_floats
+    for row in range(max(layer.next_row, top), min(layer.next_row + layer.rows, bottom)):
+        source = layer.ring + (row & (2 * layer.rows - 1)) * layer.row_floats
         for column in range(left, right):
             place = source + (column - layer.column) * layer.out_planes
             first = ((row - window.top) * window.columns + column - window.left) * planes

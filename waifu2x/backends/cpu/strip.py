@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from waifu2x.backends.cpu.compiled import compiled
 from waifu2x.backends.cpu.direct import convolve_few_inputs, convolve_few_outputs
-from waifu2x.backends.cpu.layout import CELL, FEW_INPUTS, SOURCE, TILES, WINOGRAD
+from waifu2x.backends.cpu.layout import FEW_INPUTS, SOURCE, TILES, WINOGRAD
 from waifu2x.backends.cpu.pixels import read_rows, write_rows
 from waifu2x.backends.cpu.tiles import configure, convolve_tiles, release
+from waifu2x.backends.cpu.vector import ticks
 from waifu2x.backends.cpu.winograd import convolve
 
 
@@ -27,11 +28,12 @@ def run_strip(  # type: ignore[no-untyped-def]
             layer = layers[index]
             if layer.next_row >= layer.end_row:
                 continue
+            start = ticks()
             if layer.kind == SOURCE:
                 read_rows(layer, source, source_pixels, scratch)
             else:
                 before = layers[index - 1]
-                if before.next_row < layer.next_row + CELL + 1:
+                if before.next_row < layer.next_row + layer.rows + 1:
                     break
                 if layer.kind == FEW_INPUTS:
                     convolve_few_inputs(layer, before, scratch, weights, biases)
@@ -45,5 +47,6 @@ def run_strip(  # type: ignore[no-untyped-def]
                     write_rows(
                         layer, target, box[0], box[1], box[2], box[3], scratch, target_pixels
                     )
-            layer.next_row += CELL
+            layer.next_row += layer.rows
+            layer.ticks += ticks() - start
     release()

@@ -27,7 +27,6 @@ from numba import njit
 from numpy.typing import NDArray
 
 from waifu2x.backends.cpu.isa import VECTOR
-from waifu2x.backends.cpu.layout import CELL, RING_MASK
 from waifu2x.backends.cpu.product import LANES
 from waifu2x.backends.cpu.vector import Emitter, vector_kernel
 
@@ -179,42 +178,58 @@ def convolve_tiles(layer, source, scratch, weights, biases):  # type: ignore[no-
     pixel = source.pixel_floats
     steps = 3 * layer.in_planes // BLOCK
     slope = np.float32(layer.slope)
-    for row in range(layer.next_row, layer.next_row + CELL):
-        r0 = source.ring + ((row - 1) & RING_MASK) * source.row_floats
-        r1 = source.ring + (row & RING_MASK) * source.row_floats
-        r2 = source.ring + ((row + 1) & RING_MASK) * source.row_floats
-        target = (layer.ring + (row & RING_MASK) * layer.row_floats) * (1 + layer.bfloats)
-        for x in range(0, layer.columns, BLOCK):
-            # The last tile may run past the columns, into spare room at the end of each row.
-            height = 2 if layer.columns - x > _ROWS else 1
-            p = x * pixel
-            for plane in range(0, layer.out_planes, BLOCK):
-                # Two stages in turn: the next sums need not wait for these results.
-                stage = layer.products + (plane // BLOCK & 1) * STAGE_FLOATS
-                block = layer.weight + plane * 9 * layer.in_planes // 2
-                _block(
-                    height,
-                    scratch,
-                    r0 + p,
-                    r1 + p,
-                    r2 + p,
-                    pixel,
-                    steps,
-                    weights,
-                    block,
-                    biases,
-                    layer.bias + plane,
-                    stage,
-                )
-                finish(
-                    height * _ROWS,
-                    scratch,
-                    stage,
-                    BLOCK,
-                    biases,
-                    layer.centre + plane,
-                    slope,
-                    layer.bfloats,
-                    target + x * layer.pixel_floats * (1 + layer.bfloats) + plane,
-                    layer.pixel_floats,
-                )
+    mask = 2 * layer.rows - 1
+    # Results are finished one block late, while the tile unit is busy with the next one.
+    stage, late = layer.products, layer.products + STAGE_FLOATS
+    count, goal, late_plane = 0, 0, 0
+    blocks = layer.out_planes // BLOCK
+    spans = -(-layer.columns // BLOCK)
+    # One loop over rows, spans of pixels and blocks of planes, so that "late" crosses all ends.
+    for index in range(layer.rows * spans * blocks):
+        row = layer.next_row + index // (spans * blocks)
+        x = index // blocks % spans * BLOCK
+        plane = index % blocks * BLOCK
+        p = x * pixel
+        r0 = source.ring + ((row - 1) & mask) * source.row_floats
+        r1 = source.ring + (row & mask) * source.row_floats
+        r2 = source.ring + ((row + 1) & mask) * source.row_floats
+        # The last tile may run past the columns, into spare room at the end of each row.
+        height = 2 if layer.columns - x > _ROWS else 1
+        block = layer.weight + plane * 9 * layer.in_planes // 2
+        bias = layer.bias + plane
+        _block(
+            height,
+            scratch,
+            r0 + p,
+            r1 + p,
+            r2 + p,
+            pixel,
+            steps,
+            weights,
+            block,
+            biases,
+            bias,
+            stage,
+        )
+        _finish_late(layer, count, scratch, late, biases, late_plane, slope, goal)
+        stage, late = late, stage
+        count, late_plane = height * _ROWS, plane
+        target = layer.ring + (row & mask) * layer.row_floats + x * layer.pixel_floats
+        goal = target * (1 + layer.bfloats) + plane
+    _finish_late(layer, count, scratch, late, biases, late_plane, slope, goal)
+
+
+@njit(nogil=True, error_model="numpy")
+def _finish_late(layer, count, scratch, stage, biases, plane, slope, goal):  # type: ignore[no-untyped-def]
+    finish(
+        count,
+        scratch,
+        stage,
+        BLOCK,
+        biases,
+        layer.centre + plane,
+        slope,
+        layer.bfloats,
+        goal,
+        layer.pixel_floats,
+    )

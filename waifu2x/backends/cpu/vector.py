@@ -9,6 +9,7 @@ instructions, so one source serves AVX-512, AVX2, NEON and whatever else it know
 from __future__ import annotations
 
 import inspect
+import platform
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -211,6 +212,21 @@ def vector_kernel(emit: Callable[..., None]) -> Any:
     context = inspect.Parameter("typing_context", inspect.Parameter.POSITIONAL_OR_KEYWORD)
     kernel.__signature__ = inspect.Signature([context, *operands])  # type: ignore[attr-defined]
     return intrinsic(kernel)
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def ticks(typing_context: Any) -> Any:
+    """A counter that runs at a steady rate on x86; elsewhere 0, for it may be out of bounds."""
+
+    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, values: Sequence[Any]) -> Any:
+        if platform.machine().lower() not in ("x86_64", "amd64"):
+            return ir.Constant(_INDEX, 0)
+        function = cgutils.get_or_insert_function(
+            builder.module, ir.FunctionType(_INDEX, []), "llvm.readcyclecounter"
+        )
+        return builder.call(function, [])
+
+    return types.int64(), codegen
 
 
 def _canonical(kind: types.Type) -> types.Type:
