@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
+import os
+import shutil
 from pathlib import Path
 
 import platformdirs
 import pytest
+from click.testing import CliRunner
 
 from waifu2x import cache
+from waifu2x.cli import cli
+from waifu2x.files import write_atomically
+
+KEY, OTHER = cache.digest("one"), cache.digest("two")
+DIGEST = 32
+"""Bytes before the content of an entry."""
 
 
 @pytest.fixture(autouse=True)
@@ -28,45 +39,45 @@ def test_directory(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("content", [b"", b"x", bytes(range(256)) * 99])
 def test_entries_come_back(content: bytes) -> None:
-    assert cache.load("kind", "key") is None
-    cache.store("kind", "key", content)
-    assert cache.load("kind", "key") == content
-    assert cache.load("other", "key") is None
-    cache.store("kind", "key", b"replaced")
-    assert cache.load("kind", "key") == b"replaced"
+    assert cache.load("weights", KEY) is None
+    cache.store("weights", KEY, content)
+    assert cache.load("weights", KEY) == content
+    assert cache.load("numba", KEY) is None
+    cache.store("weights", KEY, b"replaced")
+    assert cache.load("weights", KEY) == b"replaced"
 
 
 @pytest.mark.parametrize("position", [0, 31, 32, -1])
 def test_a_flipped_bit_loses_the_entry(folder: Path, position: int) -> None:
-    cache.store("kind", "key", b"content")
-    stored = bytearray((folder / "kind" / "key").read_bytes())
+    cache.store("weights", KEY, b"content")
+    stored = bytearray((folder / "weights" / KEY).read_bytes())
     stored[position] ^= 1
-    (folder / "kind" / "key").write_bytes(stored)
-    assert cache.load("kind", "key") is None
-    cache.store("kind", "key", b"content")
-    assert cache.load("kind", "key") == b"content"
+    (folder / "weights" / KEY).write_bytes(stored)
+    assert cache.load("weights", KEY) is None
+    cache.store("weights", KEY, b"content")
+    assert cache.load("weights", KEY) == b"content"
 
 
 @pytest.mark.parametrize("size", [0, 1, 31, 32, 38])
 def test_a_cut_off_entry_is_lost(folder: Path, size: int) -> None:
-    cache.store("kind", "key", b"content")
-    path = folder / "kind" / "key"
+    cache.store("weights", KEY, b"content")
+    path = folder / "weights" / KEY
     path.write_bytes(path.read_bytes()[:size])
-    assert cache.load("kind", "key") is None
+    assert cache.load("weights", KEY) is None
 
 
 def test_a_folder_in_the_place_of_an_entry(folder: Path) -> None:
-    (folder / "kind" / "key").mkdir(parents=True)
-    cache.store("kind", "key", b"content")
-    assert cache.load("kind", "key") is None
-    assert [path.name for path in (folder / "kind").iterdir()] == ["key"]
+    (folder / "weights" / KEY).mkdir(parents=True)
+    cache.store("weights", KEY, b"content")
+    assert cache.load("weights", KEY) is None
+    assert [path.name for path in (folder / "weights").iterdir()] == [KEY]
 
 
 def test_a_file_in_the_place_of_the_cache(folder: Path) -> None:
     folder.parent.mkdir()
     folder.write_bytes(b"mine")
-    cache.store("kind", "key", b"content")
-    assert cache.load("kind", "key") is None
+    cache.store("weights", KEY, b"content")
+    assert cache.load("weights", KEY) is None
     assert cache.usage() == []
     cache.clear()
     assert folder.read_bytes() == b"mine"
@@ -91,18 +102,149 @@ def test_digests_tell_parts_apart() -> None:
 
 def test_usage_and_clear(folder: Path) -> None:
     assert cache.usage() == []
-    cache.store("weights", "one", b"1234")
-    cache.store("weights", "two", b"")
-    cache.store("programs", "three", b"12345678")
-    (folder / "programs" / "nested").mkdir()
-    (folder / "programs" / "nested" / "file").write_bytes(b"12")
-    digest = 32
+    cache.store("weights", KEY, b"1234")
+    cache.store("weights", OTHER, b"")
+    cache.store("numba", KEY, b"12345678")
     assert cache.usage() == [
-        cache.Usage("programs", 2, 8 + digest + 2),
-        cache.Usage("weights", 2, 4 + 2 * digest),
+        cache.Usage("numba", 1, 8 + DIGEST),
+        cache.Usage("weights", 2, 4 + 2 * DIGEST),
     ]
     cache.clear()
     assert cache.usage() == []
-    assert cache.load("weights", "one") is None
-    cache.store("weights", "one", b"again")
-    assert cache.load("weights", "one") == b"again"
+    assert list(folder.iterdir()) == []
+    assert cache.load("weights", KEY) is None
+    cache.store("weights", KEY, b"again")
+    assert cache.load("weights", KEY) == b"again"
+
+
+def test_an_entry_that_could_not_be_cleared_is_not_made() -> None:
+    with pytest.raises(ValueError, match="numba, weights"):
+        cache.store("thumbnails", KEY, b"")
+
+
+FOREIGN = (
+    "Documents/thesis.tex",
+    f"Documents/{KEY}",
+    "notes",
+    KEY,
+    "weights/model.onnx",
+    "weights/.hidden",
+    "weights/.other.part",
+    f"weights/{KEY}.bak",
+    f"weights/{KEY[:-1]}",
+    f"weights/{KEY[:-1]}G",
+    f"weights/nested/{KEY}",
+    f"numba/{KEY}/file",
+)
+
+
+def test_files_of_others_stay(folder: Path) -> None:
+    """The folder may be any: with WAIFU2X_CACHE_DIR=$HOME, all that the user has is in it."""
+    for name in FOREIGN:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(b"mine")
+    assert cache.usage() == []
+    cache.store("weights", OTHER, b"1234")
+    cache.store("numba", OTHER, b"")
+    assert [kind.files for kind in cache.usage()] == [1, 1]
+    cache.clear()
+    left = [path for path in folder.rglob("*") if path.is_file()]
+    assert sorted(left) == sorted(folder / name for name in FOREIGN)
+
+
+def test_what_a_killed_program_left_is_cleared(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "numba").mkdir(parents=True)
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "unlink", lambda path, missing_ok=False: None)  # killed before that
+        patch.setattr(os, "fsync", lambda descriptor: 1 / 0)
+        with contextlib.suppress(ZeroDivisionError):
+            write_atomically(folder / "numba" / KEY, b"123")
+    [path] = (folder / "numba").iterdir()
+    assert path.name.endswith(".part")
+    assert cache.usage() == [cache.Usage("numba", 1, 3)]
+    cache.clear()
+    assert not (folder / "numba").exists()
+
+
+def test_two_programs_clear_at_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache.store("weights", KEY, b"")
+    cache.store("weights", OTHER, b"")
+    lstat, unlink = Path.lstat, Path.unlink
+
+    # os.unlink below, since Path's is replaced.
+    def late_lstat(path: Path) -> os.stat_result:
+        if path.name == KEY:
+            os.unlink(path)  # noqa: PTH108
+        return lstat(path)
+
+    def late_unlink(path: Path, missing_ok: bool = False) -> None:
+        if path.exists():
+            shutil.rmtree(path.parent)
+        unlink(path, missing_ok)
+
+    monkeypatch.setattr(Path, "lstat", late_lstat)
+    monkeypatch.setattr(Path, "unlink", late_unlink)
+    cache.clear()
+    assert not (folder / "weights").exists()
+
+
+def refuse(path: Path) -> None:
+    raise PermissionError(13, "Permission denied", str(path))
+
+
+@pytest.mark.parametrize("command", ["info", "clear"])
+def test_an_unreadable_folder_is_one_line(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    cache.store("weights", KEY, b"")
+    monkeypatch.setattr(Path, "iterdir", refuse)
+    result = CliRunner().invoke(cli, ["cache", command])
+    assert result.exit_code == 1
+    assert result.stderr.startswith(f"Error: {folder}")
+    assert "permission denied; check" in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+def no_home(appname: str, appauthor: bool) -> Path:
+    raise RuntimeError("Could not determine home directory.")
+
+
+@pytest.mark.parametrize("answer", [no_home, lambda *names: Path("~/.cache/waifu2x-kernels")])
+def test_without_a_home_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: object
+) -> None:
+    monkeypatch.delenv("WAIFU2X_CACHE_DIR")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(platformdirs, "user_cache_path", answer)
+    assert cache.directory() is None
+    cache.store("weights", KEY, b"content")
+    assert cache.load("weights", KEY) is None
+    assert cache.usage() == []
+    for command in ("info", "clear"):
+        result = CliRunner().invoke(cli, ["cache", command])
+        assert (result.exit_code, result.stderr) == (0, "")
+        assert result.stdout == (
+            "No cache: there is no home directory to keep it in; set WAIFU2X_CACHE_DIR.\n"
+        )
+    result = CliRunner().invoke(cli, ["cache", "info", "--json"])
+    assert json.loads(result.stdout) == {"folder": None, "kinds": {}}
+    assert list(tmp_path.iterdir()) == []
+    monkeypatch.setenv("WAIFU2X_CACHE_DIR", str(tmp_path))
+    cache.store("weights", KEY, b"content")
+    assert cache.load("weights", KEY) == b"content"
+
+
+def test_compiled_code_without_a_home_directory(monkeypatch: pytest.MonkeyPatch) -> None:
+    from waifu2x.backends.cpu.compiled import compiled
+
+    monkeypatch.delenv("WAIFU2X_CACHE_DIR")
+    monkeypatch.setattr(platformdirs, "user_cache_path", no_home)
+
+    def double(number: int) -> int:
+        return 2 * number
+
+    function = compiled(double)
+    assert function(21) == 42
+    assert function.stats.cache_path == ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import lzma
 import zipfile
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
@@ -12,9 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import platformdirs
 import pytest
+from click.testing import CliRunner
 from numpy.typing import NDArray
 
+from waifu2x.cli import cli
 from waifu2x.errors import ModelError, OutputError
 from waifu2x.model_import import Imported, import_models
 from waifu2x.model_json import read_model
@@ -106,15 +110,15 @@ def test_npz_of_other_precision(tmp_path: Path, dtype: type) -> None:
 
 
 @pytest.mark.parametrize("suffix", [".json", ".json.gz"])
-@pytest.mark.parametrize("only", [None, "my/set"])
-def test_json(tmp_path: Path, suffix: str, only: str | None) -> None:
+@pytest.mark.parametrize("only", ["my/set", "my//set/"])
+def test_json(tmp_path: Path, suffix: str, only: str) -> None:
     arrays = chainer_arrays()
     data = waifu2x_json(arrays)
     source = tmp_path / "upstream" / "photo" / f"noise2_scale2.0x_model{suffix}"
     source.parent.mkdir(parents=True)
     source.write_bytes(gzip.compress(data) if suffix.endswith(".gz") else data)
     import_models(source, tmp_path / "models", only)
-    target = tmp_path / "models" / (only or "upstream/photo") / "noise2_scale2.0x_model.json"
+    target = tmp_path / "models" / "my" / "set" / "noise2_scale2.0x_model.json"
     assert_holds(target, arrays)
 
 
@@ -187,8 +191,8 @@ def test_members_stay_in_the_folder_for_models(tmp_path: Path, name: str) -> Non
 def test_a_file_below_the_root_of_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data = waifu2x_json(chainer_arrays())
     monkeypatch.setattr(Path, "read_bytes", lambda path: data)
-    [result] = import_models(Path("/absent/noise1_model.json"), tmp_path, None)
-    assert result.path == tmp_path / "vgg_7" / "imported" / "noise1_model.json"
+    [result] = import_models(Path("/absent/noise1_model.json"), tmp_path, "my")
+    assert result.path == tmp_path / "my" / "noise1_model.json"
 
 
 WEIGHTS = np.ones((1, 1, 3, 3))
@@ -245,7 +249,7 @@ def test_every_flipped_byte_is_survived(tmp_path: Path) -> None:
         damaged[position] ^= 0xFF
         source.write_bytes(damaged)
         try:
-            [result] = import_models(source, tmp_path / "models", "a/set")
+            [result] = import_models(source, tmp_path / "models", "a/set", overwrite=True)
         except ModelError:
             refused += 1
         else:  # a date or such; the numbers have a checksum
@@ -263,6 +267,49 @@ def test_damaged_archive(tmp_path: Path, name: str, keep: int) -> None:
         import_models(source, tmp_path / "models", None)
 
 
+@pytest.mark.parametrize("name", ["PKG.WHL", "Models.Zip"])
+def test_archives_in_upper_case(tmp_path: Path, name: str) -> None:
+    import_models(archive(tmp_path / name, MEMBERS), tmp_path / "models", None)
+    assert files(tmp_path / "models") == sorted(TARGETS)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        EOFError(),
+        lzma.LZMAError("Corrupt input data"),
+        UnicodeDecodeError("utf-8", b"", 0, 1, "invalid"),
+        NotImplementedError("compression type 99"),
+    ],
+)
+def test_any_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    def damaged(archive: zipfile.ZipFile, name: str) -> bytes:
+        raise error
+
+    monkeypatch.setattr(zipfile.ZipFile, "read", damaged)
+    source = archive(tmp_path / "models.zip", MEMBERS)
+    with pytest.raises(ModelError, match=r"models\.zip: damaged archive: \S"):
+        import_models(source, tmp_path / "models", None)
+
+
+@pytest.mark.parametrize("compression", [zipfile.ZIP_STORED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_damaged_bytes_of_archives(tmp_path: Path, compression: int) -> None:
+    source = tmp_path / "models.zip"
+    with zipfile.ZipFile(source, "w", compression) as file:
+        file.writestr("vgg_7/ä/noise1_model.json", waifu2x_json(chainer_arrays((1, 1))))
+    healthy = source.read_bytes()
+    refused = 0
+    for position in range(0, len(healthy), 2):
+        damaged = bytearray(healthy)
+        damaged[position] ^= 0xFF
+        source.write_bytes(damaged)
+        try:
+            import_models(source, tmp_path / "models", None, overwrite=True)
+        except ModelError:
+            refused += 1
+    assert refused > len(healthy) // 2 // 2
+
+
 def test_damaged_member(tmp_path: Path) -> None:
     name = "vgg_7/art/noise1_model.json"
     source = archive(tmp_path / "models.zip", {name: waifu2x_json(chainer_arrays())})
@@ -274,15 +321,37 @@ def test_damaged_member(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "only"),
-    [("models.zip", "vgg_7/none"), ("models.zip", "vgg_7"), ("empty.zip", None)],
+    ("only", "message"),
+    [
+        ("vgg_7/none", "no set of the name vgg_7/none; it holds vgg_7/art, vgg_7/art_y, vgg_7/pho"),
+        ("vgg_7", "no set of the name vgg_7; it holds vgg_7/art, "),
+        ("resnet10/art", "pkg/models/resnet10/anime_style_scale_rgb.npz: not a stack of conv"),
+        ("pkg/broken", "pkg/broken/noise2_model.json: not valid JSON"),
+    ],
 )
-def test_archive_without_what_is_wanted(tmp_path: Path, name: str, only: str | None) -> None:
-    members: dict[str, bytes] = {} if name == "empty.zip" else MEMBERS
-    source = archive(tmp_path / name, members)
-    with pytest.raises(ModelError, match=f"{name}: no model in it that can be used"):
+def test_archive_without_what_is_wanted(tmp_path: Path, only: str, message: str) -> None:
+    source = archive(tmp_path / "models.zip", MEMBERS)
+    with pytest.raises(ModelError) as caught:
         import_models(source, tmp_path / "models", only)
+    assert str(caught.value).startswith(f"{source}: {message}")
     assert not (tmp_path / "models").exists()
+
+
+@pytest.mark.parametrize(
+    ("members", "only", "message"),
+    [
+        ({}, None, "no model in it that can be used"),
+        ({}, "a/set", "no set of the name a/set; it holds none to import"),
+        ({"a.json": b"{}"}, None, "no model in it that can be used: a.json: expected a name like"),
+    ],
+)
+def test_archive_without_any(
+    tmp_path: Path, members: dict[str, bytes], only: str | None, message: str
+) -> None:
+    source = archive(tmp_path / "empty.zip", members)
+    with pytest.raises(ModelError) as caught:
+        import_models(source, tmp_path / "models", only)
+    assert str(caught.value).startswith(f"{source}: {message}")
 
 
 @pytest.mark.parametrize(
@@ -290,6 +359,9 @@ def test_archive_without_what_is_wanted(tmp_path: Path, name: str, only: str | N
     [
         ("absent_scale_rgb.npz", "cannot read: no such file"),
         ("absent.whl", "cannot read: no such file"),
+        ("noise1_model.json", "does not say which set it is of: give --name SET"),
+        ("noise1_model.json.gz", "does not say which set it is of: give --name SET"),
+        ("absent_noise1_model.json", "cannot read: no such file"),
         ("scale_model.json", "expected a name like noise1_model.json"),
         ("_model.json", "expected a name like noise1_model.json"),
         ("weights.npz", "expected a name like anime_style_noise1_rgb.npz"),
@@ -310,3 +382,120 @@ def test_unwritable_folder(tmp_path: Path) -> None:
     (tmp_path / "models").write_bytes(b"a file")
     with pytest.raises(OutputError, match="cannot write the model: "):
         import_models(source, tmp_path / "models", None)
+
+
+# What exists already.
+
+
+def test_models_are_not_overwritten_unasked(tmp_path: Path) -> None:
+    source = archive(tmp_path / "models.zip", MEMBERS)
+    root = tmp_path / "models"
+    mine = root / "vgg_7" / "art_y" / "scale2.0x_model.json"
+    mine.parent.mkdir(parents=True)
+    mine.write_bytes(b"precious")
+    with pytest.raises(OutputError) as caught:
+        import_models(source, root, None)
+    assert str(caught.value) == f"{mine}: exists already: use --overwrite to replace it"
+    assert mine.read_bytes() == b"precious"
+    assert files(root) == ["vgg_7/art_y/scale2.0x_model.json"]  # all or nothing
+    import_models(source, root, "vgg_7/photo")  # elsewhere it matters not
+    import_models(source, root, "vgg_7/art_y", overwrite=True)
+    assert_holds(mine, TARGETS["vgg_7/art_y/scale2.0x_model.json"])
+
+
+def test_a_link_to_nothing_exists(tmp_path: Path) -> None:
+    target = tmp_path / "models" / "my" / "noise1_model.json"
+    target.parent.mkdir(parents=True)
+    target.symlink_to("gone")
+    source = tmp_path / "noise1_model.json"
+    source.write_bytes(waifu2x_json(chainer_arrays()))
+    with pytest.raises(OutputError, match="exists already"):
+        import_models(source, tmp_path / "models", "my")
+
+
+def test_two_members_for_one_model(tmp_path: Path) -> None:
+    first, second = chainer_arrays(seed=1), chainer_arrays(seed=2)
+    members = {
+        "a/vgg7/anime_style_noise1_rgb.npz": npz(first),
+        "b/vgg7/anime_style_noise1_rgb.npz": npz(second),
+    }
+    source = archive(tmp_path / "models.zip", members)
+    one, other = import_models(source, tmp_path / "models", None)
+    assert one.path is not None
+    assert_holds(one.path, first)
+    assert other.path is None
+    assert other.reason.startswith("b/vgg7/anime_style_noise1_rgb.npz: another file of the archive")
+
+
+# Names of sets.
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "../up", "a/../../b", "/abs", "a/.."])
+@pytest.mark.parametrize("source", ["noise1_model.json", "models.zip"])
+def test_names_that_lead_elsewhere(tmp_path: Path, source: str, name: str) -> None:
+    path = archive(tmp_path / source, MEMBERS)
+    if source.endswith("json"):
+        path.write_bytes(waifu2x_json(chainer_arrays()))
+    with pytest.raises(ModelError, match="not the name of a model set: give one like vgg_7/mine"):
+        import_models(path, tmp_path / "deep" / "models", name)
+    assert files(tmp_path) == [source]
+
+
+@pytest.fixture
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The user's own folder for models."""
+    monkeypatch.setattr(platformdirs, "user_data_path", lambda *names: tmp_path / "data")
+    return tmp_path / "data" / "models"
+
+
+def test_names_of_shipped_sets_are_taken(tmp_path: Path, own: Path) -> None:
+    hidden = "the vgg_7/art of waifu2x itself would hide it: give"
+    single = tmp_path / "anime_style_noise1_rgb.npz"
+    single.write_bytes(npz(chainer_arrays()))
+    for name in ("vgg_7/art", "vgg_7//art", "./vgg_7/art"):
+        with pytest.raises(ModelError, match=f"{hidden} another --name or a FOLDER"):
+            import_models(single, None, name)
+    source = archive(tmp_path / "models.zip", MEMBERS)
+    with pytest.raises(ModelError, match=rf"models\.zip: pkg.*: {hidden} a FOLDER"):
+        import_models(source, None, "vgg_7/art")
+    assert not own.exists()
+    # The others of an archive are not held up.
+    results = import_models(source, None, None)
+    assert files(own) == ["vgg_7/art_y/scale2.0x_model.json", "vgg_7/photo/noise0_model.json"]
+    assert len([result for result in results if hidden in result.reason]) == 2
+    # In a folder of its own there is nothing to hide it.
+    import_models(source, tmp_path / "elsewhere", "vgg_7/art")
+    assert len(files(tmp_path / "elsewhere")) == 2
+
+
+def no_home(appname: str, appauthor: bool) -> Path:
+    raise RuntimeError("Could not determine home directory.")
+
+
+def test_without_a_home_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(platformdirs, "user_data_path", no_home)
+    source = archive(tmp_path / "models.zip", MEMBERS)
+    result = CliRunner().invoke(cli, ["models", "import", str(source)])
+    assert result.exit_code == 1
+    assert result.stderr == "Error: no home directory to keep models in: give a FOLDER\n"
+    folder = tmp_path / "folder"
+    result = CliRunner().invoke(cli, ["models", "import", str(source), str(folder)])
+    assert result.exit_code == 0
+    assert files(folder) == sorted(TARGETS)
+
+
+def test_import_command(tmp_path: Path, own: Path) -> None:
+    source = tmp_path / "noise1_model.json"
+    source.write_bytes(waifu2x_json(chainer_arrays()))
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        result = CliRunner().invoke(cli, ["models", "import", str(source), *arguments])
+        return result.exit_code, result.stdout, result.stderr
+
+    target = own / "my" / "noise1_model.json"
+    nameless = f"Error: {source}: does not say which set it is of: give --name SET\n"
+    exists = f"Error: {target}: exists already: use --overwrite to replace it\n"
+    assert run() == (1, "", nameless)
+    assert run("--name", "my") == (0, f"{target}\n", "")
+    assert run("--name", "my") == (1, "", exists)
+    assert run("--name", "my", "--overwrite") == (0, f"{target}\n", "")

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import numpy as np
+import platformdirs
 import pytest
+from click.testing import CliRunner
 
-from waifu2x import model_set
+from waifu2x import model_set, resources
+from waifu2x.cli import cli
 from waifu2x.errors import ModelError
 from waifu2x.model import Enlarge, Model
 from waifu2x.model_json import dump_layers
@@ -176,3 +180,119 @@ def test_nothing_to_find(roots: tuple[Path, Path], tmp_path: Path) -> None:
 
 def test_available_without_any(roots: tuple[Path, Path]) -> None:
     assert model_set.available() == []
+
+
+def test_an_empty_name_is_not_the_working_folder(
+    roots: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_set(roots[0] / "vgg_7" / "art", SEPARATE)
+    monkeypatch.chdir(make_set(tmp_path / "here", SEPARATE))
+    with pytest.raises(ModelError, match=r"^the name of the model is empty; .*: vgg_7/art$"):
+        model_set.find("")
+    # With a dot it is.
+    make_set(roots[1] / "unrelated", ("noise1",))
+    (roots[1] / "noise1_model.json").write_bytes(b"")
+    assert model_set.find(".").noise_levels == [0, 3]
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("x" * 300, "cannot read the folder: file name too long"),
+        ("/" + "x" * 300, "cannot read the folder: file name too long"),
+        ("x/" * 3000, "cannot read the folder: file name too long"),
+        # Too long beside the shipped vgg_7/art; here there is not even a vgg_7.
+        ("vgg_7/" + "x" * 300, "no such model and no such folder; the models here: vgg_7/art"),
+        ("a\0b", "no such model and no such folder; the models here: vgg_7/art"),
+    ],
+)
+def test_names_that_no_file_can_have(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, message: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ModelError) as caught:
+        model_set.find(name)
+    assert str(caught.value) == f"{name}: {message}"
+    result = CliRunner().invoke(cli, ["models", "info", name])
+    assert result.exit_code == 1
+    assert result.stderr.startswith("Error: ")
+    assert result.stderr.endswith(f": {message}\n")
+    assert result.stderr.count("\n") == 1
+
+
+def refuse_below(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a folder without permissions does; root, who may run the tests, is not refused."""
+    stat, scandir = os.stat, os.scandir
+
+    def check(path: object) -> None:
+        if str(path) == str(folder) or str(path).startswith(f"{folder}/"):
+            raise PermissionError(13, "Permission denied", str(path))
+
+    def checked_stat(path: Path, **options: bool) -> os.stat_result:
+        check(path)
+        return stat(path, **options)
+
+    def checked_scandir(path: Path) -> object:
+        check(path)
+        return scandir(path)
+
+    monkeypatch.setattr(os, "stat", checked_stat)
+    monkeypatch.setattr(os, "scandir", checked_scandir)
+
+
+def test_a_folder_that_cannot_be_searched(
+    roots: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shipped, imported = roots
+    make_set(shipped / "vgg_7" / "art", SEPARATE)
+    make_set(imported / "vgg_7" / "mine", SEPARATE)
+    monkeypatch.chdir(make_set(tmp_path / "here" / "local", SEPARATE).parent)
+    refuse_below(imported, monkeypatch)
+    # Models that are elsewhere can be had.
+    assert model_set.find("vgg_7/art").folder == shipped / "vgg_7" / "art"
+    assert model_set.find("local").folder == Path("local")
+    message = f"{imported}: cannot read the folder: permission denied"
+    for name in ("vgg_7/mine", "vgg_7/none"):
+        with pytest.raises(ModelError) as caught:
+            model_set.find(name)
+        assert str(caught.value) == message
+    own = imported / "vgg_7" / "mine"
+    with pytest.raises(ModelError, match=f"^{own}: cannot read the folder: permission denied$"):
+        model_set.find(str(own))
+    result = CliRunner().invoke(cli, ["models", "list"])
+    assert (result.exit_code, result.stderr) == (1, f"Error: {message}\n")
+
+
+def test_available_are_those_that_can_be_used(roots: tuple[Path, Path]) -> None:
+    shipped, imported = roots
+    make_set(shipped / "vgg_7" / "art", ("scale2.0x",))
+    make_set(imported / "other" / "names", ("anime", "noise4", "noise1_scale3.0x", ""))
+    make_set(imported / "art", ("noise1",))
+    (imported / "gzipped").mkdir()
+    (imported / "gzipped" / "scale2x_model.json.gz").write_bytes(b"")
+    (imported / "scale2.0x_model.json").write_bytes(b"")  # of no set
+    assert [each.name for each in model_set.available()] == ["vgg_7/art", "art", "gzipped"]
+    for each in model_set.available():
+        assert model_set.find(each.name) == each
+
+
+@pytest.mark.parametrize(
+    ("name", "shipped"),
+    [("vgg_7/art", True), ("vgg_7//art/", True), ("vgg_7", False), ("x" * 300, False)],
+)
+def test_is_shipped(name: str, shipped: bool) -> None:
+    assert model_set.is_shipped(name) == shipped
+
+
+def no_home(appname: str, appauthor: bool) -> Path:
+    raise RuntimeError("Could not determine home directory.")
+
+
+@pytest.mark.parametrize("answer", [no_home, lambda *names: Path("~/.local/share")])
+def test_without_a_home_directory(monkeypatch: pytest.MonkeyPatch, answer: object) -> None:
+    monkeypatch.setattr(platformdirs, "user_data_path", answer)
+    assert resources.user_models() is None
+    assert [each.name for each in model_set.available()] == ["vgg_7/art"]
+    assert model_set.find("vgg_7/art").noise_levels == [0, 1, 2, 3]
+    with pytest.raises(ModelError, match=r"the models here: vgg_7/art$"):
+        model_set.find("vgg_7/mine")

@@ -8,6 +8,7 @@ a model set such as vgg_7/art or vgg_7/art_y.
 
 from __future__ import annotations
 
+import contextlib
 import io
 import re
 import zipfile
@@ -21,13 +22,22 @@ import numpy as np
 from waifu2x.errors import ModelError, OutputError
 from waifu2x.files import reason, write_atomically
 from waifu2x.model_json import SUFFIXES, Layer, dump_layers, parse_layers
+from waifu2x.model_set import is_shipped
+from waifu2x.resources import user_models
+
+try:
+    from lzma import LZMAError
+except ImportError:  # Python can be built without it; then zipfile does not read it either
+    LZMAError = zlib.error  # type: ignore[assignment, misc]
 
 _CHAINER = re.compile(r"(?P<style>.+?)_(?P<noise>noise[0-3])?_?(?P<scale>scale)?_(?P<colour>rgb|y)")
 _ARCHITECTURES = {"vgg7": "vgg_7"}
 _STYLES = {"anime_style": "art"}
 _WAIFU2X = re.compile(r"(noise[0-3])?_?(scale2(\.0)?x)?_model")
-_DAMAGED_ZIP = (zipfile.BadZipFile, zlib.error, RuntimeError)
-"""RuntimeError: a damaged header can look like encryption or an unknown compression."""
+_DAMAGED_ZIP = (zipfile.BadZipFile, zlib.error, LZMAError, EOFError, ValueError, RuntimeError)
+"""ValueError: names that are not UTF-8. RuntimeError: a damaged header can look like encryption or
+an unknown compression."""
+_EXISTS = "{}: exists already: use --overwrite to replace it"
 
 
 @dataclass(frozen=True)
@@ -52,31 +62,35 @@ def import_models(
     target = root or user_models()
     if target is None:
         raise OutputError("no home directory to keep models in: give a FOLDER")
-    if only is not None:
-        only = _checked(only)
+    only = _set_name(only)
     single = not _is_archive(source)
     results: list[Imported] = []
     contents: dict[Path, bytes] = {}
     for member, content in _members(source):
         try:
             set_name, file_name = _names(member)
-            if single:
-                if only is None and not member.endswith(".npz"):
-                    raise ModelError(f"{member}: does not say which set it is of: give --name SET")
-                set_name = only or set_name
-            elif only not in (None, set_name):
-                continue
+        except ModelError as error:
+            # An archive's files without a set are not of the one that was asked for.
+            if single or only is None:
+                results.append(Imported(member, None, str(error)))
+            continue
+        if single:
+            if only is None and not member.endswith(".npz"):
+                raise ModelError(f"{member}: does not say which set it is of: give --name SET")
+            set_name = only or set_name
+        elif only not in (None, set_name):
+            continue
+        path = target / set_name / file_name
+        try:
             if root is None and is_shipped(set_name):
                 instead = "another --name or a FOLDER" if single else "a FOLDER"
                 raise ModelError(
-                    f"{member}: the {set_name} that comes with waifu2x would hide it: give {instead}"
+                    f"{member}: the {set_name} of waifu2x itself would hide it: give {instead}"
                 )
-            path = target / set_name / file_name
             if path in contents:
                 raise ModelError(f"{member}: another file of the archive goes to {path} too")
             contents[path] = dump_layers(_layers(member, content))
         except ModelError as error:
-            # Of an archive's files, those that have no set are not of the one that was asked for.
             results.append(Imported(member, None, str(error)))
         else:
             results.append(Imported(member, path))
@@ -85,6 +99,68 @@ def import_models(
         raise ModelError(why if why.startswith(str(source)) else f"{source}: {why}")
     _write(contents, overwrite)
     return results
+
+
+def _set_name(only: str | None) -> str | None:
+    """The name as folders are joined to it. Raises ModelError if it leads elsewhere."""
+    if only is None:
+        return None
+    path = Path(only)
+    if not path.parts or path.anchor or ".." in path.parts:
+        raise ModelError(f"--name {only!r}: not the name of a model set: give one like vgg_7/mine")
+    return path.as_posix()
+
+
+def _nothing(source: Path, only: str | None, results: list[Imported]) -> str:
+    """Why nothing was imported."""
+    if not _is_archive(source) or (only and results):
+        return results[0].reason
+    if only is None:
+        return ": ".join(["no model in it that can be used", *(r.reason for r in results[:1])])
+    sets = set()
+    for member, content in _members(source):
+        with contextlib.suppress(ModelError):
+            set_name, _ = _names(member)
+            if set_name not in sets:
+                _layers(member, content)
+                sets.add(set_name)
+    return f"no set of the name {only}; it holds {', '.join(sorted(sets)) or 'none to import'}"
+
+
+def _write(contents: dict[Path, bytes], overwrite: bool) -> None:
+    """Writes all files, or none if one exists already."""
+    for path in contents:
+        with contextlib.suppress(OSError):  # absent, or writing says what is wrong
+            path.lstat()
+            if not overwrite:
+                raise OutputError(_EXISTS.format(path))
+    for path, content in contents.items():
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_atomically(path, content)
+        except OSError as error:
+            raise OutputError(f"{path}: cannot write the model: {reason(error)}") from error
+
+
+def _is_archive(source: Path) -> bool:
+    return source.suffix.lower() in (".whl", ".zip")
+
+
+def _members(source: Path) -> Iterator[tuple[str, bytes]]:
+    """Name and content of each file that may hold a model."""
+    try:
+        if _is_archive(source):
+            with zipfile.ZipFile(source) as archive:
+                for name in sorted(archive.namelist()):
+                    if name.endswith((".npz", *SUFFIXES)):
+                        yield name, archive.read(name)
+        else:
+            yield str(source), source.read_bytes()
+    except OSError as error:
+        raise ModelError(f"{source}: cannot read: {reason(error)}") from error
+    except _DAMAGED_ZIP as error:
+        why = str(error) or "cut off"
+        raise ModelError(f"{source}: damaged archive: {why}") from error
 
 
 def _names(member: str) -> tuple[str, str]:
@@ -130,7 +206,7 @@ def _layers(member: str, content: bytes) -> list[Layer]:
             stored = {
                 name: arrays[name].astype(np.float32, casting="same_kind") for name in arrays.files
             }
-    except (OSError, ValueError, TypeError, EOFError, *_DAMAGED_ZIP) as error:
+    except (OSError, TypeError, *_DAMAGED_ZIP) as error:
         raise ModelError(f"{member}: not a readable .npz file: {error}") from error
     count = len(stored) // 2
     names = {f"conv{n}/{part}" for n in range(1, count + 1) for part in "Wb"}

@@ -38,6 +38,19 @@ class Device:
     """Its size and the shape of the code that runs on it, for people."""
 
 
+@dataclass(frozen=True)
+class LayerTime:
+    """What `waifu2x bench` shows of a layer."""
+
+    name: str
+    seconds: float
+    """Its share of the time of one picture."""
+    multiply_adds: float
+    """For one picture, by the definition of convolution; 0 for the conversion of pixels."""
+    peak: float
+    """Multiply-adds a second that the unit it runs on reaches at best, measured."""
+
+
 class Network(Protocol):
     """A chain of models, compiled for a device."""
 

@@ -52,25 +52,25 @@ class Chain:
     """A Network of stages."""
 
     def __init__(self, stages: Sequence[Stage]) -> None:
-        self._stages = tuple(stages)
+        self.stages = tuple(stages)
 
     def __call__(
         self, pixels: NDArray[Any], box: Box, out_dtype: DTypeLike, on_progress: Progress
     ) -> NDArray[Any]:
         height, width = pixels.shape[:2]
         sizes = [(height, width)]
-        for stage in self._stages[:-1]:
+        for stage in self.stages[:-1]:
             height, width = height * stage.scale, width * stage.scale
             sizes.append((height, width))
         boxes = [box]
-        for stage, size in zip(self._stages[:0:-1], sizes[:0:-1], strict=True):
+        for stage, size in zip(self.stages[:0:-1], sizes[:0:-1], strict=True):
             boxes.insert(0, stage.reads(boxes[0]).clip(*size))
-        costs = [s.cost * b.height * b.width for s, b in zip(self._stages, boxes, strict=True)]
+        costs = [s.cost * b.height * b.width for s, b in zip(self.stages, boxes, strict=True)]
 
         window = Window(pixels, 0, 0, *sizes[0])
-        for index, stage in enumerate(self._stages):
+        for index, stage in enumerate(self.stages):
             share = costs[index] / sum(costs)
-            last = index == len(self._stages) - 1
+            last = index == len(self.stages) - 1
             result = stage(
                 window,
                 boxes[index],

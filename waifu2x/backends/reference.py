@@ -65,7 +65,8 @@ class NumpyStage:
     def __call__(
         self, window: Window, box: Box, out_dtype: DTypeLike, on_progress: Progress
     ) -> NDArray[Any]:
-        """See Stage. Bands are rows of the whole box: BLAS may round by the width, never by rows."""
+        """See Stage."""
+        # Bands are as wide as the box: a product is made for each row, and rounds by its length.
         rows = max(_BAND_ROWS, BAND_PIXELS // box.width)
         result = np.empty((box.height, box.width, self._model.out_planes), out_dtype)
         for top in range(0, box.height, rows):

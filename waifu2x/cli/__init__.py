@@ -22,6 +22,7 @@ _COMMANDS = {
     "batch": "Enlarge and denoise the pictures of a folder.",
     "devices": "Show every backend and device, and why one cannot be used.",
     "models": "List, show and import models.",
+    "bench": "Measure this machine, layer by layer.",
     "cache": "Show or clear what is kept between runs.",
 }
 """Each in the module of its name, imported when it is called."""

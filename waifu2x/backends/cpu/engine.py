@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import queue
 import threading
+import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from itertools import pairwise
@@ -13,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from waifu2x.backends import Device, Precision, Progress
+from waifu2x.backends import Device, LayerTime, Precision, Progress
 from waifu2x.backends.chain import Chain, Window
 from waifu2x.backends.cpu import isa, layout
 from waifu2x.backends.cpu.pack import PackedModel
@@ -56,6 +57,35 @@ class CpuBackend:
                 packed[id(model)] = CpuStage(model, bfloats, self._workers)
         return Chain([packed[id(model)] for model in models])
 
+    def bench(
+        self, model: Model, precision: Precision, pixels: NDArray[Any]
+    ) -> tuple[float, list[LayerTime]]:
+        """Seconds for one picture, the best of three, and how they divide among the layers."""
+        from waifu2x.backends.cpu import peak
+
+        chain = self.compile([model], precision)
+        stage = chain.stages[0]
+        assert isinstance(stage, CpuStage)
+        height, width = pixels.shape[0] * model.scale, pixels.shape[1] * model.scale
+        runs = []
+        for _ in range(4):  # the first one warms up
+            stage.ticks[:] = 0
+            start = time.perf_counter()
+            chain(pixels, Box(0, 0, height, width), pixels.dtype, lambda part: None)
+            runs.append((time.perf_counter() - start, stage.ticks / max(1, stage.ticks.sum())))
+        seconds, shares = min(runs[1:], key=lambda run: run[0])
+        peaks = {False: peak.vector_peak(self._workers.cores)}
+        if isa.VECTOR.tiles:
+            peaks[True] = peak.tile_peak(self._workers.cores)
+        layers = [LayerTime("pixels", seconds * shares[0], 0, peaks[False])]
+        for layer, share, on_tiles in zip(
+            model.convolutions, shares[1:], stage.on_tiles, strict=True
+        ):
+            name = f"{layer.in_planes} > {layer.out_planes}{' bf16' if on_tiles else ''}"
+            work = layer.weight.size * height * width
+            layers.append(LayerTime(name, seconds * share, work, peaks[on_tiles]))
+        return seconds, layers
+
     def close(self) -> None:
         """Ends the threads."""
         self._workers.close()
@@ -85,8 +115,7 @@ class Workers:
         except queue.Empty:
             memory = np.empty(0, np.float32)
         if memory.size < floats:
-            block = np.empty(floats + 16, np.float32)
-            memory = block[-block.ctypes.data % 64 // 4 :]
+            memory = layout.aligned(floats)
         return memory
 
     def give_back(self, memory: NDArray[np.float32]) -> None:
@@ -106,6 +135,7 @@ class CpuStage:
         self.cost = float(model.multiply_adds)
         self._packed = PackedModel(model, bfloats)
         self._workers = workers
+        self.on_tiles = self._packed.on_tiles
         self._lock = threading.Lock()
         self.ticks = np.zeros(len(model.convolutions) + 1, np.int64)
         """Time spent on each layer so far, the picture's conversion first, by all threads."""

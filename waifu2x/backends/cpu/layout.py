@@ -15,12 +15,23 @@ strips are cut, which makes the output the same to the bit for every tile size a
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 CELL = 4
 """Rows and columns of a Winograd cell; columns of every layer are whole cells."""
 
 SOURCE, FEW_INPUTS, WINOGRAD, TILES, FEW_OUTPUTS = range(5)
 """Kinds of layer; SOURCE stands before the first one and reads the picture."""
+
+LINE_BYTES = 64
+"""A cache line, and the widest vector: a load that crosses two lines costs two."""
+
+
+def aligned(floats: int) -> NDArray[np.float32]:
+    """Uninitialised memory that begins on a cache line."""
+    block = np.empty(floats + LINE_BYTES // 4, np.float32)
+    return block[-block.ctypes.data % LINE_BYTES // 4 :][:floats]
+
 
 LAYER = np.dtype(
     [

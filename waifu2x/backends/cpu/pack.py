@@ -16,6 +16,7 @@ from waifu2x.backends.cpu.layout import (
     SOURCE,
     TILES,
     WINOGRAD,
+    aligned,
 )
 from waifu2x.backends.cpu.product import LANES, ROW_BLOCK
 from waifu2x.model import Model
@@ -71,8 +72,9 @@ class PackedModel:
             biases += [bias, centre]
             weight_offset += weights[-1].size
             bias_offset += 2 * out_planes
-        self.weights = np.concatenate(weights)
-        self.biases = np.concatenate(biases)
+        self.on_tiles = [kind == TILES for kind in kinds]
+        self.weights = np.concatenate(weights, out=aligned(weight_offset))
+        self.biases = np.concatenate(biases, out=aligned(bias_offset))
 
     def rows(self, index: int, start: int, stop: int) -> tuple[int, int]:
         """The rows of layer `index` behind rows start..stop of the last layer."""

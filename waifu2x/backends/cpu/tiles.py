@@ -168,7 +168,7 @@ def _emit_finish(
 
 configure = vector_kernel(_emit_configure)
 release = vector_kernel(_emit_release)
-_block = vector_kernel(_emit_block)
+product_block = vector_kernel(_emit_block)
 finish = vector_kernel(_emit_finish)
 
 
@@ -197,7 +197,7 @@ def convolve_tiles(layer, source, scratch, weights, biases):  # type: ignore[no-
         height = 2 if layer.columns - x > _ROWS else 1
         block = layer.weight + plane * 9 * layer.in_planes // 2
         bias = layer.bias + plane
-        _block(
+        product_block(
             height,
             scratch,
             r0 + p,

@@ -165,7 +165,7 @@ def _emit_product(
 
 
 _input_cell = vector_kernel(_emit_input)
-_product = vector_kernel(_emit_product)
+product = vector_kernel(_emit_product)
 _output_cell = vector_kernel(_emit_output)
 
 
@@ -232,7 +232,7 @@ def convolve(layer, source, scratch, weights, biases):  # type: ignore[no-untype
                 for cell in range(0, count, TILE_HEIGHT[width]):
                     v = layer.inputs + frequency * spread + cell * depth
                     m = layer.products + frequency * product_spread + cell * block_planes
-                    _product(width, scratch, v, depth, weights, u, m)
+                    product(width, scratch, v, depth, weights, u, m)
             for cell in range(count):
                 m = layer.products + cell * block_planes
                 x = (first + cell) * CELL * planes + plane

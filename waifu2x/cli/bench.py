@@ -1,0 +1,104 @@
+"""`waifu2x bench`."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+
+from waifu2x import model_set
+from waifu2x.backends import BACKEND_NAMES, open_backend
+from waifu2x.batch import Output, write
+from waifu2x.cli.report import tell
+from waifu2x.picture import Picture
+
+
+def _size(context: Any, parameter: Any, value: str) -> tuple[int, int]:
+    match = re.fullmatch(r"(\d{1,5})x(\d{1,5})", value, re.ASCII)
+    if not match or "0" in match.groups():
+        raise click.BadParameter(f"{value!r}: expected a size like 960x540.")
+    return int(match[1]), int(match[2])
+
+
+@click.command(short_help="Measure this machine, layer by layer.")
+@click.option("--backend", type=click.Choice(["auto", *BACKEND_NAMES]), default="auto")
+@click.option("--precision", type=click.Choice(["auto", "fp32", "fp16", "bf16"]), default="auto")
+@click.option("-m", "--model", default=model_set.DEFAULT, metavar="NAME|FOLDER")
+@click.option(
+    "--size", callback=_size, default="960x540", show_default=True, help="Of the picture doubled."
+)
+@click.option("--json", "as_json", is_flag=True, help="As JSON.")
+def bench(backend: str, precision: Any, model: str, size: tuple[int, int], as_json: bool) -> None:
+    """Measure this machine: each layer, the whole network, the whole program.
+
+    GFLOP/s count a convolution's multiply-adds by its definition, whatever the algorithm saves; the
+    share is of the peak that the same unit reaches on data in its nearest cache, measured here.
+    """
+    width, height = size
+    pixels = np.random.default_rng(0).integers(0, 256, (height, width, 3), np.uint8)
+    (network,) = model_set.find(model).models(2, None)
+    opened = open_backend(backend, tell)
+    measure = getattr(opened, "bench", None)
+    if measure is None:
+        raise click.UsageError(f"Backend {opened.name} is for reference and has no benchmark.")
+    seconds, layers = measure(network, precision, pixels[..., : network.in_planes].copy())
+    program = _time_program(pixels, opened.name, precision, model)
+    opened.close()
+    rows = [
+        {
+            "layer": layer.name,
+            "ms": layer.seconds * 1e3,
+            "gflops": 2 * layer.multiply_adds / layer.seconds / 1e9 if layer.seconds else 0.0,
+            "share_of_peak": layer.multiply_adds / layer.seconds / layer.peak
+            if layer.seconds
+            else 0.0,
+            "peak_gflops": 2 * layer.peak / 1e9,
+        }
+        for layer in layers
+    ]
+    gflops = 2 * network.multiply_adds * height * width * 4 / seconds / 1e9
+    if as_json:
+        document = {
+            "backend": opened.name,
+            "device": opened.device.name,
+            "detail": opened.device.detail,
+            "size": [width, height],
+            "layers": rows,
+            "network": {"ms": seconds * 1e3, "gflops": gflops},
+            "program": {"ms": program * 1e3},
+        }
+        click.echo(json.dumps(document, indent=2))
+        return
+    click.echo(f"{opened.name}: {opened.device.name}, {opened.device.detail}")
+    click.echo(f"{width}x{height} -> {2 * width}x{2 * height}, {precision}")
+    click.echo(f"{'layer':16} {'ms':>8} {'GFLOP/s':>9} {'of peak':>8} {'peak':>7}")
+    for row in rows:
+        click.echo(
+            f"{row['layer']:16} {row['ms']:8.1f} {row['gflops']:9.0f}"
+            f" {row['share_of_peak']:8.0%} {row['peak_gflops']:7.0f}"
+        )
+    click.echo(f"{'whole network':16} {seconds * 1e3:8.1f} {gflops:9.0f}")
+    click.echo(f"{'whole program':16} {program * 1e3:8.1f}")
+
+
+def _time_program(pixels: np.ndarray[Any, Any], backend: str, precision: str, model: str) -> float:
+    """Seconds of `waifu2x upscale` on a PNG file, as a process of its own."""
+    with tempfile.TemporaryDirectory() as folder:
+        source, target = Path(folder) / "in.png", Path(folder) / "out.png"
+        write(Picture(pixels), source, Output("png", None, "fail"))
+        command = [sys.executable, "-m", "waifu2x", "upscale", "--overwrite", "-m", model]
+        command += ["--backend", backend, "--precision", precision, str(source), str(target)]
+        seconds = []
+        for _ in range(3):
+            start = time.perf_counter()
+            subprocess.run(command, check=True, stderr=subprocess.DEVNULL)
+            seconds.append(time.perf_counter() - start)
+        return min(seconds)
