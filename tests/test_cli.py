@@ -419,6 +419,22 @@ def test_devices(run: Run) -> None:
     assert "cpu " in run("devices").stdout
 
 
+@pytest.mark.parametrize("precision", ["auto", "fp32"])
+def test_bench(run: Run, precision: str) -> None:
+    result = run("bench", "--json", "--size", "40x30", "--precision", precision)
+    document = json.loads(result.stdout)
+    names = [row["layer"].removesuffix(" bf16") for row in document["layers"]]
+    planes = ["3 > 32", "32 > 32", "32 > 64", "64 > 64", "64 > 128", "128 > 128", "128 > 3"]
+    assert names == ["pixels", *planes]
+    # The layers' times are shares of the whole, where there is a counter to tell them apart.
+    total = sum(row["ms"] for row in document["layers"])
+    assert total == pytest.approx(document["network"]["ms"]) or total == 0
+    assert document["program"]["ms"] > document["network"]["ms"]
+    assert "whole program" in run("bench", "--size", "40x30").stdout
+    assert run("bench", "--backend", "numpy").exit_code == 2
+    assert run("bench", "--size", "0x5").exit_code == 2
+
+
 def test_models(run: Run) -> None:
     assert "vgg_7/art" in run("models", "list").stdout
     (row,) = json.loads(run("models", "list", "--json").stdout)

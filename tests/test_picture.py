@@ -404,7 +404,7 @@ def test_largest_sides(extension: str, largest: int) -> None:
 def test_unwritable_place(tmp_path: Path, name: str) -> None:
     (tmp_path / "folder").mkdir()
     with pytest.raises(OutputError) as caught:
-        picture.write(Picture(ramp(3)), tmp_path / name, "png", None)
+        picture.write(Picture(ramp(3)), tmp_path / name, "png", None, replace=True)
     assert str(caught.value).startswith(f"{tmp_path / name}: cannot write: ")
     assert [path.name for path in tmp_path.iterdir()] == ["folder"]
 

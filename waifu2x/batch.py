@@ -16,12 +16,11 @@ from typing import Literal
 from waifu2x import picture
 from waifu2x.backends import Progress
 from waifu2x.errors import OutputError, Waifu2xError
-from waifu2x.files import reason, write_atomically
+from waifu2x.files import reason
 from waifu2x.upscaler import Upscaler
 
 Existing = Literal["fail", "overwrite", "skip"]
 """What to do about an output that is there already."""
-_EXISTS = "{}: exists already: use --overwrite or --skip-existing"
 _Identity = tuple[int, int]
 """Device and inode of a file."""
 
@@ -122,7 +121,8 @@ def run_one(
             result = upscaler.picture(source, on_progress)
         with stages.save:
             _make_folder(job.target.parent)
-            write(result, job.target, output)
+            replace = output.existing == "overwrite"
+            picture.write(result, job.target, output.extension, output.quality, replace=replace)
     except Waifu2xError as error:
         return Outcome(job, "failed", time.monotonic() - start, error=str(error))
     except OSError as error:
@@ -152,19 +152,8 @@ def may_write(job: Job, existing: Existing, sources: frozenset[_Identity] = froz
     if (status.st_dev, status.st_ino) in sources | _identities([job]):
         raise OutputError(f"{job.target}: is an input itself: choose another output")
     if existing == "fail":
-        raise OutputError(_EXISTS.format(job.target))
+        raise OutputError(picture.EXISTS.format(job.target))
     return existing == "overwrite"
-
-
-def write(result: picture.Picture, target: Path, output: Output) -> None:
-    """Writes a picture; the file appears under its name when it is complete. Raises OutputError."""
-    data = picture.encode(result, output.extension, output.quality, str(target))
-    try:
-        write_atomically(target, data, replace=output.existing == "overwrite")
-    except FileExistsError as error:
-        raise OutputError(_EXISTS.format(target)) from error
-    except OSError as error:
-        raise OutputError(f"{target}: cannot write: {reason(error)}") from error
 
 
 def run(

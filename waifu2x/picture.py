@@ -30,6 +30,7 @@ EXTENSIONS = tuple(_WRITABLE)
 """File name extensions that can be read and written, without the dot."""
 LOSSY = ("jpg", "jpeg", "webp")
 """Extensions whose format has a quality."""
+EXISTS = "{}: exists already: use --overwrite or --skip-existing"
 _LARGEST = {"JPEG": 65500, "WEBP": 16383, "PNG": 2**31 - 1, "BMP": 2**31 - 1, "TIFF": 2**31 - 1}
 _WITHOUT_ALPHA = ("JPEG", "BMP")
 _TURNS = {
@@ -198,11 +199,18 @@ def check_output(extension: str, height: int, width: int, alpha: bool, name: str
         )
 
 
-def write(picture: Picture, path: Path, extension: str, quality: int | None) -> None:
-    """Writes a picture; the file appears under its name when it is complete. Raises OutputError."""
+def write(
+    picture: Picture, path: Path, extension: str, quality: int | None, *, replace: bool = False
+) -> None:
+    """Writes a picture; the file appears under its name when it is complete.
+
+    Raises OutputError, also if there is a file by then and `replace` is false.
+    """
     data = encode(picture, extension, quality, str(path))
     try:
-        write_atomically(path, data)
+        write_atomically(path, data, replace=replace)
+    except FileExistsError as error:
+        raise OutputError(EXISTS.format(path)) from error
     except OSError as error:
         raise OutputError(f"{path}: cannot write: {reason(error)}") from error
 

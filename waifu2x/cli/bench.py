@@ -14,11 +14,9 @@ from typing import Any
 import click
 import numpy as np
 
-from waifu2x import model_set
+from waifu2x import model_set, picture
 from waifu2x.backends import BACKEND_NAMES, open_backend
-from waifu2x.batch import Output, write
 from waifu2x.cli.report import tell
-from waifu2x.picture import Picture
 
 
 def _size(context: Any, parameter: Any, value: str) -> tuple[int, int]:
@@ -93,7 +91,7 @@ def _time_program(pixels: np.ndarray[Any, Any], backend: str, precision: str, mo
     """Seconds of `waifu2x upscale` on a PNG file, as a process of its own."""
     with tempfile.TemporaryDirectory() as folder:
         source, target = Path(folder) / "in.png", Path(folder) / "out.png"
-        write(Picture(pixels), source, Output("png", None, "fail"))
+        picture.write(picture.Picture(pixels), source, "png", None)
         command = [sys.executable, "-m", "waifu2x", "upscale", "--overwrite", "-m", model]
         command += ["--backend", backend, "--precision", precision, str(source), str(target)]
         seconds = []

@@ -13,6 +13,7 @@ import click
 from waifu2x import model_set, picture
 from waifu2x.backends import BACKEND_NAMES
 from waifu2x.batch import Existing
+from waifu2x.cli.report import tell
 from waifu2x.errors import OutputError
 from waifu2x.upscaler import LARGEST_SCALE, Upscaler
 
@@ -106,7 +107,12 @@ def open_upscaler(
     if noise == "none" and scale == "1":
         raise click.UsageError("Nothing to do: give --noise, a --scale above 1, or both.")
     level = None if noise == "none" else int(noise)
-    return Upscaler(int(scale), level, model=model, backend=backend, precision=precision, tile=tile)
+    upscaler = Upscaler(
+        int(scale), level, model=model, backend=backend, precision=precision, tile=tile
+    )
+    for reason in upscaler.skipped:
+        tell(reason)
+    return upscaler
 
 
 def existing_policy(overwrite: bool, skip_existing: bool) -> Existing:

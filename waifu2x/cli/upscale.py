@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from waifu2x import picture
-from waifu2x.batch import Job, Outcome, Output, may_write, write
+from waifu2x.batch import Job, Outcome, may_write
 from waifu2x.cli import report
 from waifu2x.cli.options import (
     check_folder,
@@ -71,7 +71,8 @@ def upscale(
     if target == "-":
         _write_stdout(picture.encode(result, extension, quality, "standard output"))
     else:
-        write(result, job.target, Output(extension, quality, existing))
+        replace = existing == "overwrite"
+        picture.write(result, job.target, extension, quality, replace=replace)
     end = time.monotonic()
     if verbose:
         report.tell(
