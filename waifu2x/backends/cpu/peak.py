@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
+import numpy as np
+
 from waifu2x.backends.cpu import tiles, winograd
 from waifu2x.backends.cpu.compiled import compiled
 from waifu2x.backends.cpu.layout import aligned
@@ -31,7 +33,28 @@ def _vectors(repeats, scratch, weights):  # type: ignore[no-untyped-def]
 def _tiles(repeats, scratch, weights):  # type: ignore[no-untyped-def]
     tiles.configure(weights)
     for _ in range(repeats):
-        _block(2, scratch, 0, 512, 1024, 16, _STEPS, weights, 16, weights, 0, 4096)
+        _block(
+            2,
+            scratch,
+            0,
+            512,
+            1024,
+            16,
+            _STEPS,
+            weights,
+            16,
+            weights,
+            0,
+            4096,
+            0,
+            0,
+            4096,
+            0,
+            np.float32(1),
+            1,
+            0,
+            16,
+        )
     tiles.release()
 
 

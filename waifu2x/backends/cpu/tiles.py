@@ -105,11 +105,24 @@ def _emit_block(
     biases: ir.Value,
     bias: ir.Value,
     stage: ir.Value,
+    late_count: ir.Value,
+    late_per_step: ir.Value,
+    late_stage: ir.Value,
+    centre: ir.Value,
+    slope: ir.Value,
+    bfloats: ir.Value,
+    target: ir.Value,
+    target_floats: ir.Value,
 ) -> None:
-    """Sums of `height` (1 or 2) tiles of pixels and BLOCK outputs, to (pixel, output) floats."""
+    """Sums of `height` (1 or 2) tiles of pixels and BLOCK outputs, to (pixel, output) floats.
+
+    Meanwhile the vector units finish the block before, `late_per_step` pixels a step.
+    """
     if not VECTOR.tiles:
         return
     stride = v.mul(pixel_floats, 4)
+    slopes, centres = v.splat(slope), _load_centres(v, biases, centre)
+    last = v.add(late_count, -1)
     for pixels in v.cases(height, (2, 1)):
         sums = [[m * 2 + n for n in range(2)] for m in range(pixels)]
         for m in range(pixels):
@@ -118,7 +131,8 @@ def _emit_block(
                 v.tile("tileloadd64", sums[m][n], v.at(biases, v.add(bias, n * 16)), v.index(0))
         for y, row in enumerate((row_0, row_1, row_2)):
             with v.loop(steps) as step:
-                place = v.add(block, v.mul(v.add(step, v.mul(steps, y)), 2 * _TILE_FLOATS))
+                index = v.add(step, v.mul(steps, y))
+                place = v.add(block, v.mul(index, 2 * _TILE_FLOATS))
                 for n in range(2):
                     tile = v.at(weights, v.add(place, n * _TILE_FLOATS))
                     v.tile("tileloadd64", 6 + n, tile, v.index(64))
@@ -127,10 +141,49 @@ def _emit_block(
                     v.tile("tileloadd64", 4 + m, v.at(scratch, first), stride)
                     for n in range(2):
                         v.tile("tdpbf16ps", sums[m][n], 4 + m, 6 + n)
+                with v.loop(late_per_step) as more:
+                    # Past the last pixel, the last one once more: it changes nothing.
+                    pixel = v.smaller(v.add(v.mul(index, late_per_step), more), last)
+                    _finish_pixel(
+                        v,
+                        scratch,
+                        v.add(late_stage, v.mul(pixel, BLOCK)),
+                        centres,
+                        slopes,
+                        bfloats,
+                        target,
+                        v.mul(pixel, target_floats),
+                    )
         for m in range(pixels):
             for n in range(2):
                 place = v.at(scratch, v.add(stage, m * _ROWS * BLOCK + n * 16))
                 v.tile("tilestored64", sums[m][n], place, v.index(BLOCK * 4))
+
+
+def _load_centres(v: Emitter, biases: ir.Value, centre: ir.Value) -> list[ir.Value]:
+    return [v.load(biases, v.add(centre, n)) for n in range(0, BLOCK, LANES)]
+
+
+def _finish_pixel(
+    v: Emitter,
+    scratch: ir.Value,
+    source: ir.Value,
+    centres: list[ir.Value],
+    slopes: ir.Value,
+    bfloats: ir.Value,
+    target: ir.Value,
+    offset: ir.Value,
+) -> None:
+    """BLOCK planes of a pixel: leaky ReLU, less the centre, stored as bf16 or floats."""
+    for halves in v.cases(bfloats, (1, 0)):
+        for n, centre in enumerate(centres):
+            value = v.load(scratch, v.add(source, n * LANES))
+            result = v.minus(v.leaky(value, slopes), centre)
+            place = v.add(target, v.add(v.mul(offset, 1 + halves), n * LANES))
+            if halves:
+                v.store_bfloats(result, scratch, place)
+            else:
+                v.store(result, scratch, place)
 
 
 def _emit_finish(
@@ -146,24 +199,12 @@ def _emit_finish(
     target: ir.Value,
     pixel_floats: ir.Value,
 ) -> None:
-    """BLOCK planes of `count` pixels: leaky ReLU, less the centre, stored as bf16 or floats.
-
-    `target` counts floats, or bf16 values if `bfloats` is 1.
-    """
-    slopes = v.splat(slope)
-    vectors = BLOCK // LANES
-    for halves in v.cases(bfloats, (1, 0)):
-        centres = [v.load(biases, v.add(centre, n * LANES)) for n in range(vectors)]
-        with v.loop(count) as pixel:
-            for n in range(vectors):
-                place = v.add(stage, v.add(v.mul(pixel, stage_stride), n * LANES))
-                value = v.minus(v.leaky(v.load(scratch, place), slopes), centres[n])
-                stride = v.mul(pixel_floats, 1 + halves)
-                goal = v.add(target, v.add(v.mul(pixel, stride), n * LANES))
-                if halves:
-                    v.store_bfloats(value, scratch, goal)
-                else:
-                    v.store(value, scratch, goal)
+    """BLOCK planes of `count` pixels; `target` counts floats, or bf16 values if `bfloats` is 1."""
+    slopes, centres = v.splat(slope), _load_centres(v, biases, centre)
+    with v.loop(count) as pixel:
+        source = v.add(stage, v.mul(pixel, stage_stride))
+        offset = v.mul(pixel, pixel_floats)
+        _finish_pixel(v, scratch, source, centres, slopes, bfloats, target, offset)
 
 
 configure = vector_kernel(_emit_configure)
@@ -210,24 +251,26 @@ def convolve_tiles(layer, source, scratch, weights, biases):  # type: ignore[no-
             biases,
             bias,
             stage,
+            count,
+            -(-count // (3 * steps)),
+            late,
+            layer.centre + late_plane,
+            slope,
+            layer.bfloats,
+            goal,
+            layer.pixel_floats,
         )
-        _finish_late(layer, count, scratch, late, biases, late_plane, slope, goal)
         stage, late = late, stage
         count, late_plane = height * _ROWS, plane
         target = layer.ring + (row & mask) * layer.row_floats + x * layer.pixel_floats
         goal = target * (1 + layer.bfloats) + plane
-    _finish_late(layer, count, scratch, late, biases, late_plane, slope, goal)
-
-
-@njit(nogil=True, error_model="numpy")
-def _finish_late(layer, count, scratch, stage, biases, plane, slope, goal):  # type: ignore[no-untyped-def]
     finish(
         count,
         scratch,
-        stage,
+        late,
         BLOCK,
         biases,
-        layer.centre + plane,
+        layer.centre + late_plane,
         slope,
         layer.bfloats,
         goal,

@@ -60,6 +60,11 @@ class Emitter:
         """The product of two offsets."""
         return self._builder.mul(self.index(left), self.index(right))
 
+    def smaller(self, left: ir.Value, right: ir.Value) -> ir.Value:
+        """The smaller of two offsets."""
+        builder = self._builder
+        return builder.select(builder.icmp_signed("<", left, right), left, right)
+
     def at(self, pointer: ir.Value, offset: int | ir.Value) -> ir.Value:
         """The pointer moved by `offset` floats."""
         return self._builder.gep(pointer, [self.index(offset)])
