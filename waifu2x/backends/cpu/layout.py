@@ -1,9 +1,9 @@
 """Where the feature maps of a strip lie in memory.
 
-A strip of the picture goes through all layers together, four rows at a time. Each layer keeps its
-last eight rows in a ring: row y of the picture lies in slot y & 7, so that a layer finds the six
-rows that it reads while the layer before it has already written the next ones. Memory therefore
-grows with the width of a strip and not with its height.
+A strip of the picture goes through all layers together, four rows at a time (two on tiles). Each
+layer keeps its last eight (four) rows in a ring: row y of the picture lies in slot y & 7 (y & 3),
+so that a layer finds the rows that it reads when the layer before it has just written the last of
+them. Memory therefore grows with the width of a strip and not with its height.
 
 Rows and columns are counted in the coordinates of the layer's result picture: pixel (y, x) of every
 layer is the one centred on pixel (y, x) of the last. Layers compute whole cells of 4x4 pixels, and

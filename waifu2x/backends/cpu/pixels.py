@@ -38,7 +38,7 @@ def _nearest(position, factor, size):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True, error_model="numpy")
 def read_rows(layer, window, pixels, scratch):  # type: ignore[no-untyped-def]
-    """Four rows of the enlarged picture as floats in [0, 1], into the ring of `layer`."""
+    """The next rows of the enlarged picture as floats in [0, 1], into the ring of `layer`."""
     bytes_, words, floats = pixels
     planes = window.planes
     for row in range(layer.next_row, layer.next_row + layer.rows):
@@ -59,7 +59,7 @@ def read_rows(layer, window, pixels, scratch):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True, error_model="numpy")
 def write_rows(layer, window, top, bottom, left, right, scratch, pixels):  # type: ignore[no-untyped-def]
-    """The part of a layer's four newest rows that lies in the given rows and columns."""
+    """The part of a layer's newest rows that lies in the given rows and columns."""
     bytes_, words, floats = pixels
     planes = window.planes
     for row in range(max(layer.next_row, top), min(layer.next_row + layer.rows, bottom)):

@@ -16,7 +16,9 @@ value under mid grey, its centre: differences are smaller than values, and so is
 error. A valid convolution never meets padding zeros, so the next layer's bias makes up for the
 centre exactly. Together they are worth 14 dB, at no cost while it runs.
 
-Bound: the tile unit, 16 cycles for 8192 multiply-adds; the loads of a step take about 32 of its 64.
+Bound: the tile unit, 16 cycles for 8192 multiply-adds; the loads of a step take about 32 of its 64
+cycles from L1, more from L2, where the weights of 128 > 128 have to stay. Best measured: 3924
+GFLOP/s on two cores, 61 % of what the same loop reaches on data in L1.
 """
 
 from __future__ import annotations
@@ -215,7 +217,7 @@ finish = vector_kernel(_emit_finish)
 
 @njit(nogil=True, error_model="numpy")
 def convolve_tiles(layer, source, scratch, weights, biases):  # type: ignore[no-untyped-def]
-    """Four rows of a layer, `layer.next_row` on, from the rows of the layer before it."""
+    """The next `layer.rows` rows of a layer, from the rows of the layer before it."""
     pixel = source.pixel_floats
     steps = 3 * layer.in_planes // BLOCK
     slope = np.float32(layer.slope)

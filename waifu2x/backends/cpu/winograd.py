@@ -13,8 +13,10 @@ The transforms interpolate at 0, ±3/4, ±3/2 and infinity. Those points cost th
 the usual 0, ±1, ±2 and lose 3 to 5 dB less to rounding (Barabasz et al. 2020, "Error analysis and
 improving the accuracy of Winograd convolution for deep neural networks", explain why).
 
-Bound: fp32 multiply-adds. 32 to 128 planes spend 9 to 50 % on the transforms, so the width of a
-group of cells is chosen to keep V and M in L2 while U streams through.
+Bound: fp32 multiply-adds; the transforms add from a tenth (128 planes) to a third (32). A group of
+cells is as large as lets V and M stay in L2 while U streams through. Best measured, two cores,
+counted as direct multiply-adds: 1067 GFLOP/s on Sapphire Rapids (2.2 times the FMA peak), 748 on
+Zen 4 (3.2 times).
 """
 
 from __future__ import annotations
@@ -199,7 +201,7 @@ def pack_weights(weight: NDArray[np.float32]) -> NDArray[np.float32]:
 
 @njit(nogil=True, error_model="numpy")
 def convolve(layer, source, scratch, weights, biases):  # type: ignore[no-untyped-def]
-    """Four rows of a layer, `layer.next_row` on, from the rows of the layer before it."""
+    """The next `layer.rows` rows of a layer, from the rows of the layer before it."""
     depth, planes, group = layer.in_planes, layer.out_planes, layer.group
     spread = group * depth + LANES
     row, mask = layer.next_row, 2 * layer.rows - 1
