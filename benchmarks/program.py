@@ -4,7 +4,7 @@ python benchmarks/program.py [--runs 7] [--size 960x540] [WAIFU2X OPTIONS]
 
 The picture is drawn by this script. One run first fills the caches and is checked against the
 float64 reference on a part of the picture; the runs after it are timed. Prints minimum, median and
-maximum of the wall time, and the peak memory of the process.
+maximum of the wall time, the peak memory of the process, and what `--help` takes.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def check(source: Path, result: Path) -> None:
 def run_once(command: list[str]) -> tuple[float, float]:
     """Seconds and MiB of one run."""
     start = time.perf_counter()
-    process = subprocess.Popen(command)
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     _, status, usage = os.wait4(process.pid, 0)
     seconds = time.perf_counter() - start
     if status:
@@ -77,12 +77,17 @@ def main() -> None:
         with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
             pool.submit(check, source, target).result()
         figures = [run_once(command) for _ in range(arguments.runs)]
+    nothing, help_ = (
+        statistics.median(run_once([sys.executable, *words])[0] for _ in range(arguments.runs))
+        for words in (["-c", "pass"], ["-m", "waifu2x", "--help"])
+    )
     seconds = sorted(second for second, _ in figures)
     print(f"{processor_name()}, {core_count()} cores; {arguments.size}, {arguments.runs} runs")
     print(
         f"whole program: {statistics.median(seconds):.2f} s"
         f" ({seconds[0]:.2f} to {seconds[-1]:.2f}), {max(m for _, m in figures):.0f} MiB"
     )
+    print(f"--help: {help_ - nothing:.2f} s more than an empty Python")
 
 
 if __name__ == "__main__":

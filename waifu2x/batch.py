@@ -120,7 +120,7 @@ def run_one(
         with stages.process:
             result = upscaler.picture(source, on_progress)
         with stages.save:
-            _make_folder(job.target.parent)
+            make_folder(job.target.parent)
             replace = output.existing == "overwrite"
             picture.write(result, job.target, output.extension, output.quality, replace=replace)
     except Waifu2xError as error:
@@ -156,6 +156,14 @@ def may_write(job: Job, existing: Existing, sources: frozenset[_Identity] = froz
     return existing == "overwrite"
 
 
+def make_folder(folder: Path) -> None:
+    """A folder for outputs and those above it, if need be. Raises OutputError."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OutputError(f"{folder}: cannot make the folder: {reason(error)}") from error
+
+
 def run(
     jobs: Sequence[Job],
     upscaler: Upscaler,
@@ -187,13 +195,6 @@ def run(
     finally:
         stopped.set()
         pool.shutdown(cancel_futures=True)
-
-
-def _make_folder(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise OutputError(f"{folder}: cannot make the folder: {reason(error)}") from error
 
 
 class _StoppedError(Exception):

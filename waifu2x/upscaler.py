@@ -24,8 +24,7 @@ from waifu2x.tiling import tiles
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-LARGEST_SCALE = 32
-_SCALES = tuple(2**power for power in range(LARGEST_SCALE.bit_length()))
+SCALES = (1, 2, 4, 8, 16, 32)
 
 
 class Upscaler:
@@ -53,7 +52,7 @@ class Upscaler:
         precision: Precision = "auto",
         tile: int | None = None,
     ) -> None:
-        scale = _whole(scale, _SCALES, f"a scale of 1, 2, 4, 8, 16 or {LARGEST_SCALE}")
+        scale = _whole(scale, SCALES, "a scale of 1, 2, 4, 8, 16 or 32")
         if noise is not None:
             noise = _whole(noise, range(4), "a noise level from 0 to 3 or None")
         if tile is not None:

@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from waifu2x import picture
-from waifu2x.batch import Job, Outcome, Output, Stages, plan, run
+from waifu2x.batch import Job, Outcome, Output, Stages, make_folder, plan, run
 from waifu2x.cli import report
 from waifu2x.cli.options import (
     check_folder,
@@ -22,8 +22,6 @@ from waifu2x.cli.options import (
     open_upscaler,
     upscale_options,
 )
-from waifu2x.errors import OutputError
-from waifu2x.files import reason
 
 
 def _stages(context: Any, parameter: Any, value: str) -> Stages:
@@ -86,10 +84,7 @@ def batch(
         hint = "" if recursive else "; for folders in it give --recursive"
         report.tell(f"{folder}: no pictures here{hint}")
         return
-    try:
-        target.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise OutputError(f"{target}: cannot make the folder: {reason(error)}") from error
+    make_folder(target)
     check_folder(target)
     with open_upscaler(**options) as upscaler:
         if verbose:

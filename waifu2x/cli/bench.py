@@ -15,7 +15,8 @@ import click
 import numpy as np
 
 from waifu2x import model_set, picture
-from waifu2x.backends import BACKEND_NAMES, open_backend
+from waifu2x.backends import open_backend
+from waifu2x.cli.options import network_options
 from waifu2x.cli.report import tell
 
 
@@ -27,9 +28,7 @@ def _size(context: Any, parameter: Any, value: str) -> tuple[int, int]:
 
 
 @click.command(short_help="Measure this machine, layer by layer.")
-@click.option("--backend", type=click.Choice(["auto", *BACKEND_NAMES]), default="auto")
-@click.option("--precision", type=click.Choice(["auto", "fp32", "fp16", "bf16"]), default="auto")
-@click.option("-m", "--model", default=model_set.DEFAULT, metavar="NAME|FOLDER")
+@network_options
 @click.option(
     "--size", callback=_size, default="960x540", show_default=True, help="Of the picture doubled."
 )

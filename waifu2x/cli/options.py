@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 import click
 
 from waifu2x import model_set, picture
-from waifu2x.backends import BACKEND_NAMES
+from waifu2x.backends import BACKEND_NAMES, Precision
 from waifu2x.batch import Existing
 from waifu2x.cli.report import tell
 from waifu2x.errors import OutputError
-from waifu2x.upscaler import LARGEST_SCALE, Upscaler
+from waifu2x.upscaler import SCALES, Upscaler
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
-
-_SCALES = [str(2**power) for power in range(LARGEST_SCALE.bit_length())]
 
 
 def _tile_size(context: Any, parameter: Any, value: str) -> int | None:
@@ -30,23 +28,7 @@ def _tile_size(context: Any, parameter: Any, value: str) -> int | None:
     raise click.BadParameter(f"{value!r} is neither auto nor a whole number from 16 up.")
 
 
-_OPTIONS = [
-    click.option(
-        "-n",
-        "--noise",
-        type=click.Choice(["none", "0", "1", "2", "3"]),
-        default="none",
-        show_default=True,
-        help="Denoise: 0 weak, for JPEG quality 85-95; 3 strong.",
-    ),
-    click.option(
-        "-s",
-        "--scale",
-        type=click.Choice(_SCALES),
-        default="2",
-        show_default=True,
-        help="Enlarge this many times; 1 only denoises.",
-    ),
+_NETWORK_OPTIONS = [
     click.option(
         "-m",
         "--model",
@@ -64,11 +46,30 @@ _OPTIONS = [
     ),
     click.option(
         "--precision",
-        type=click.Choice(["auto", "fp32", "fp16", "bf16"]),
+        type=click.Choice(get_args(Precision)),
         default="auto",
         show_default=True,
         help="auto: the fastest whose error nobody can see.",
     ),
+]
+_OPTIONS = [
+    click.option(
+        "-n",
+        "--noise",
+        type=click.Choice(["none", "0", "1", "2", "3"]),
+        default="none",
+        show_default=True,
+        help="Denoise: 0 weak, for JPEG quality 85-95; 3 strong.",
+    ),
+    click.option(
+        "-s",
+        "--scale",
+        type=click.Choice([str(scale) for scale in SCALES]),
+        default="2",
+        show_default=True,
+        help="Enlarge this many times; 1 only denoises.",
+    ),
+    *_NETWORK_OPTIONS,
     click.option(
         "-t",
         "--tile",
@@ -95,7 +96,16 @@ _OPTIONS = [
 
 def upscale_options(command: _Command) -> _Command:
     """The options of `upscale` and `batch`."""
-    for option in reversed(_OPTIONS):
+    return _with(command, _OPTIONS)
+
+
+def network_options(command: _Command) -> _Command:
+    """The options that say what computes, and with which weights."""
+    return _with(command, _NETWORK_OPTIONS)
+
+
+def _with(command: _Command, options: Sequence[Callable[[_Command], _Command]]) -> _Command:
+    for option in reversed(options):
         command = option(command)
     return command
 

@@ -20,6 +20,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from waifu2x.backends.cpu.isa import VECTOR
+from waifu2x.backends.cpu.layout import ring_row
 from waifu2x.backends.cpu.product import (
     LANES,
     TILE_HEIGHT,
@@ -132,13 +133,12 @@ def convolve_few_inputs(layer, source, scratch, weights, biases):  # type: ignor
     """The next `layer.rows` rows of a layer, from the rows of the layer before it."""
     stride, planes = layer.in_planes, layer.out_planes
     slope = np.float32(layer.slope)
-    mask = 2 * layer.rows - 1
     for row in range(layer.next_row, layer.next_row + layer.rows):
-        r0 = source.ring + ((row - 1) & mask) * source.row_floats
-        r1 = source.ring + (row & mask) * source.row_floats
-        r2 = source.ring + ((row + 1) & mask) * source.row_floats
-        ring_row = layer.ring + (row & mask) * layer.row_floats
-        target = layer.products if layer.bfloats else ring_row
+        r0 = ring_row(source, row - 1)
+        r1 = ring_row(source, row)
+        r2 = ring_row(source, row + 1)
+        home = ring_row(layer, row)
+        target = layer.products if layer.bfloats else home
         block, plane = layer.weight, 0
         while plane < planes:
             width = _tile_width((planes - plane) // LANES)
@@ -172,7 +172,7 @@ def convolve_few_inputs(layer, source, scratch, weights, biases):  # type: ignor
                     layer.centre + plane,
                     np.float32(1),  # the slope has been applied
                     layer.bfloats,
-                    2 * ring_row + plane,
+                    2 * home + plane,
                     layer.pixel_floats,
                 )
 
@@ -182,12 +182,11 @@ def convolve_few_outputs(layer, source, scratch, weights, biases):  # type: igno
     """The next `layer.rows` rows of a layer, from the rows of the layer before it."""
     depth, planes = layer.in_planes, layer.out_planes
     slope = np.float32(layer.slope)
-    mask = 2 * layer.rows - 1
     for row in range(layer.next_row, layer.next_row + layer.rows):
-        r0 = source.ring + ((row - 1) & mask) * source.row_floats
-        r1 = source.ring + (row & mask) * source.row_floats
-        r2 = source.ring + ((row + 1) & mask) * source.row_floats
-        target = layer.ring + (row & mask) * layer.row_floats
+        r0 = ring_row(source, row - 1)
+        r1 = ring_row(source, row)
+        r2 = ring_row(source, row + 1)
+        target = ring_row(layer, row)
         for x in range(0, layer.columns, _RUN):
             plane = 0
             while plane < planes:

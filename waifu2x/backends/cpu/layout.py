@@ -15,6 +15,7 @@ strips are cut, which makes the output the same to the bit for every tile size a
 from __future__ import annotations
 
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
 
 CELL = 4
@@ -58,3 +59,9 @@ LAYER = np.dtype(
     ],
     align=True,
 )
+
+
+@njit(nogil=True, error_model="numpy")
+def ring_row(layer, row):  # type: ignore[no-untyped-def]
+    """Where a row of the picture lies in the ring of a layer."""
+    return layer.ring + (row & (2 * layer.rows - 1)) * layer.row_floats

@@ -8,10 +8,12 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
-from waifu2x.backends.cpu import tiles, winograd
+from waifu2x.backends.cpu import tiles
 from waifu2x.backends.cpu.compiled import compiled
 from waifu2x.backends.cpu.layout import aligned
 from waifu2x.backends.cpu.product import LANES, TILE_HEIGHT, WIDTHS
+from waifu2x.backends.cpu.tiles import configure, product_block, release
+from waifu2x.backends.cpu.winograd import product
 
 _WIDTH = WIDTHS[0]
 _HEIGHT = TILE_HEIGHT[_WIDTH]
@@ -19,21 +21,18 @@ _DEPTH = 64
 _STEPS = 6
 _MILLISECONDS = 50
 
-_product = winograd.product
-_block = tiles.product_block
-
 
 @compiled
 def _vectors(repeats, scratch, weights):  # type: ignore[no-untyped-def]
     for _ in range(repeats):
-        _product(_WIDTH, scratch, 0, _DEPTH, weights, 0, _DEPTH * _HEIGHT)
+        product(_WIDTH, scratch, 0, _DEPTH, weights, 0, _DEPTH * _HEIGHT)
 
 
 @compiled
 def _tiles(repeats, scratch, weights):  # type: ignore[no-untyped-def]
-    tiles.configure(weights)
+    configure(weights)
     for _ in range(repeats):
-        _block(
+        product_block(
             2,
             scratch,
             0,
@@ -55,7 +54,7 @@ def _tiles(repeats, scratch, weights):  # type: ignore[no-untyped-def]
             0,
             16,
         )
-    tiles.release()
+    release()
 
 
 def vector_peak(cores: int) -> float:

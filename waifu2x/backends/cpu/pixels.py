@@ -11,6 +11,8 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from waifu2x.backends.cpu.layout import ring_row
+
 PIXEL_CODES = {np.dtype(np.uint8): 0, np.dtype(np.uint16): 1, np.dtype(np.float32): 2}
 """How the compiled code knows the dtype of pixels."""
 
@@ -43,7 +45,7 @@ def read_rows(layer, window, pixels, scratch):  # type: ignore[no-untyped-def]
     planes = window.planes
     for row in range(layer.next_row, layer.next_row + layer.rows):
         y = _nearest(row, window.enlarge, window.height) - window.top
-        target = layer.ring + (row & (2 * layer.rows - 1)) * layer.row_floats
+        target = ring_row(layer, row)
         for column in range(layer.columns):
             x = _nearest(layer.column + column, window.enlarge, window.width) - window.left
             first = (y * window.columns + x) * planes
@@ -63,7 +65,7 @@ def write_rows(layer, window, top, bottom, left, right, scratch, pixels):  # typ
     bytes_, words, floats = pixels
     planes = window.planes
     for row in range(max(layer.next_row, top), min(layer.next_row + layer.rows, bottom)):
-        source = layer.ring + (row & (2 * layer.rows - 1)) * layer.row_floats
+        source = ring_row(layer, row)
         for column in range(left, right):
             place = source + (column - layer.column) * layer.out_planes
             first = ((row - window.top) * window.columns + column - window.left) * planes

@@ -29,6 +29,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from waifu2x.backends.cpu.isa import VECTOR
+from waifu2x.backends.cpu.layout import ring_row
 from waifu2x.backends.cpu.product import LANES
 from waifu2x.backends.cpu.vector import Emitter, vector_kernel
 
@@ -221,7 +222,6 @@ def convolve_tiles(layer, source, scratch, weights, biases):  # type: ignore[no-
     pixel = source.pixel_floats
     steps = 3 * layer.in_planes // BLOCK
     slope = np.float32(layer.slope)
-    mask = 2 * layer.rows - 1
     # Results are finished one block late, while the tile unit is busy with the next one.
     stage, late = layer.products, layer.products + STAGE_FLOATS
     count, goal, late_plane = 0, 0, 0
@@ -233,9 +233,9 @@ def convolve_tiles(layer, source, scratch, weights, biases):  # type: ignore[no-
         x = index // blocks % spans * BLOCK
         plane = index % blocks * BLOCK
         p = x * pixel
-        r0 = source.ring + ((row - 1) & mask) * source.row_floats
-        r1 = source.ring + (row & mask) * source.row_floats
-        r2 = source.ring + ((row + 1) & mask) * source.row_floats
+        r0 = ring_row(source, row - 1)
+        r1 = ring_row(source, row)
+        r2 = ring_row(source, row + 1)
         # The last tile may run past the columns, into spare room at the end of each row.
         height = 2 if layer.columns - x > _ROWS else 1
         block = layer.weight + plane * 9 * layer.in_planes // 2
@@ -264,7 +264,7 @@ def convolve_tiles(layer, source, scratch, weights, biases):  # type: ignore[no-
         )
         stage, late = late, stage
         count, late_plane = height * _ROWS, plane
-        target = layer.ring + (row & mask) * layer.row_floats + x * layer.pixel_floats
+        target = ring_row(layer, row) + x * layer.pixel_floats
         goal = target * (1 + layer.bfloats) + plane
     finish(
         count,

@@ -28,7 +28,7 @@ from llvmlite import ir
 from numba import njit
 from numpy.typing import NDArray
 
-from waifu2x.backends.cpu.layout import CELL
+from waifu2x.backends.cpu.layout import CELL, ring_row
 from waifu2x.backends.cpu.product import (
     LANES,
     ROW_BLOCK,
@@ -204,17 +204,17 @@ def convolve(layer, source, scratch, weights, biases):  # type: ignore[no-untype
     """The next `layer.rows` rows of a layer, from the rows of the layer before it."""
     depth, planes, group = layer.in_planes, layer.out_planes, layer.group
     spread = group * depth + LANES
-    row, mask = layer.next_row, 2 * layer.rows - 1
-    s0 = source.ring + ((row - 1) & mask) * source.row_floats
-    s1 = source.ring + (row & mask) * source.row_floats
-    s2 = source.ring + ((row + 1) & mask) * source.row_floats
-    s3 = source.ring + ((row + 2) & mask) * source.row_floats
-    s4 = source.ring + ((row + 3) & mask) * source.row_floats
-    s5 = source.ring + ((row + 4) & mask) * source.row_floats
-    t0 = layer.ring + (row & mask) * layer.row_floats
-    t1 = layer.ring + ((row + 1) & mask) * layer.row_floats
-    t2 = layer.ring + ((row + 2) & mask) * layer.row_floats
-    t3 = layer.ring + ((row + 3) & mask) * layer.row_floats
+    row = layer.next_row
+    s0 = ring_row(source, row - 1)
+    s1 = ring_row(source, row)
+    s2 = ring_row(source, row + 1)
+    s3 = ring_row(source, row + 2)
+    s4 = ring_row(source, row + 3)
+    s5 = ring_row(source, row + 4)
+    t0 = ring_row(layer, row)
+    t1 = ring_row(layer, row + 1)
+    t2 = ring_row(layer, row + 2)
+    t3 = ring_row(layer, row + 3)
     slope = np.float32(layer.slope)
     cells = layer.columns // CELL
     for first in range(0, cells, group):
