@@ -76,6 +76,11 @@ tensor_first(const pixel_t* __restrict__ in, const uint32_t* __restrict__ weight
             }
         }
     }
+    // What pairs read beyond the last pixel meets zero weights, but must be a number.
+    for (int i = threadIdx.x; i < IN_TERMS * 2 * (ROWS + 2) * 3; i += THREADS) {
+        const int copy = i / 3 / (ROWS + 2) % 2, at = (COLUMNS + 2) * PLANES - copy + i % 3;
+        if (at < WIDTH) pixels[i / 3 / (ROWS + 2) / 2][copy][i / 3 % (ROWS + 2)][at] = __float2half_rn(0.0f);
+    }
     __syncthreads();
 
     const int row = threadIdx.x / 32, lane = threadIdx.x % 32, q = lane % 4;

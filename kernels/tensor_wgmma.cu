@@ -23,14 +23,13 @@
 //   bias     float[tiles of output planes * WIDTH]
 //   out      feature map in groups of OUT_GROUP planes, or pixels [row][column][PLANES]
 // Macros
-//   IN_PLANES, GROUP, WIDTH, OUT_GROUP, TERMS, ROWS (2 to each warpgroup), A_STAGES, B_STAGES,
+//   IN_PLANES, GROUP, WIDTH, OUT_GROUP, TERMS, WARPGROUPS, ROWS (of all of them), A_STAGES, B_STAGES,
 //   BLOCKS (on one multiprocessor at a time), REGISTERS (of a thread that multiplies), LAST (0 or 1), with it PLANES and PIXEL
 // Bound: the matrix unit for 64 planes and more out; below, shared memory, which it reads operands
 //   from at 128 bytes a clock; for LAST, device memory.
 #include "tensor.cuh"
 
 #define ELEMENT "f16"
-#define WARPGROUPS 2
 #define ROWS_EACH (ROWS / WARPGROUPS)
 #define TAPS (LAST ? 3 : 9)
 #define TILE_COLUMNS (LAST ? 62 : 64)
@@ -47,6 +46,8 @@
 #define RESIDENT (B_STAGES == STEPS)
 #define LEAD 3
 #define THREADS (WARPGROUPS * 128 + 128)
+// The warps that copy need few.
+#define SPARE_REGISTERS (REGISTERS > 200 ? 40 : REGISTERS > 112 ? 24 : 32)
 
 __device__ __forceinline__ uint32_t shared_address(const void* pointer) {
     return static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
@@ -178,7 +179,7 @@ tensor_wgmma(const uint8_t* __restrict__ in, const uint8_t* __restrict__ weights
     __syncthreads();
 
     if (warp >= WARPGROUPS * 4) {
-        asm volatile("setmaxnreg.dec.sync.aligned.u32 24;");
+        asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(SPARE_REGISTERS));
         if (warp == WARPGROUPS * 4 && lane == 0) {
             int use = 0;
             for (int tile = first; tile < tiles; tile += stride) {
@@ -194,6 +195,7 @@ tensor_wgmma(const uint8_t* __restrict__ in, const uint8_t* __restrict__ weights
                     const uint8_t* source = in + static_cast<size_t>(group) * from.group_bytes +
                         (static_cast<size_t>(y) * from.pitch + x) * PIXEL_BYTES;
                     uint32_t target = shared_address(a_tiles + stage * A_BYTES) + shift * PIXEL_BYTES;
+                    #pragma unroll 1
                     for (int row = 0; row < A_ROWS; row++) {
                         bulk_copy(target, source, bytes, full);
                         source += from.pitch * PIXEL_BYTES;
@@ -218,7 +220,7 @@ tensor_wgmma(const uint8_t* __restrict__ in, const uint8_t* __restrict__ weights
     } else {
         asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(REGISTERS));
         const int group = warp / 4;
-        if (group == 1 && first < tiles) barrier_wait(lead, 0);
+        if (group > 0 && first < tiles) barrier_wait(lead, 0);
         int a_use = 0;
         [[maybe_unused]] int b_use = 0;
         bool follow = group == 0;
