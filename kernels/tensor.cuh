@@ -32,7 +32,7 @@ __device__ __forceinline__ float leaky_relu(float value, float slope) {
 
 struct Map {
     int pitch;        // pixels from row to row
-    int group_bytes;  // from group to group
+    int group;        // from group to group, in pieces of 16 bytes
 };
 
 // A quad of threads holds 4 pieces of 4 words, word q of each in thread q; afterwards thread q holds
@@ -53,8 +53,8 @@ __device__ __forceinline__ void transpose(uint32_t (&w)[4], int q) {
 template <int OUT_PLANES_EACH, int OUT_TERMS>
 __device__ __forceinline__ void store_planes(const float* sums, const float (&biases)[8], float slope, uint8_t* out,
                                              Map to, int planes, int plane, int row, int column, int q) {
-    out += static_cast<size_t>(plane / OUT_PLANES_EACH) * to.group_bytes;
-    const size_t low_terms = static_cast<size_t>(planes / OUT_PLANES_EACH) * to.group_bytes;
+    out += static_cast<size_t>(plane / OUT_PLANES_EACH) * to.group * 16;
+    const size_t low_terms = static_cast<size_t>(planes / OUT_PLANES_EACH) * to.group * 16;
 #pragma unroll
     for (int half = 0; half < 2; half++) {
         uint32_t high[4], low[4];
@@ -96,4 +96,17 @@ __device__ __forceinline__ pixel_t to_pixel(float value) {
     return static_cast<pixel_t>(rintf(value * static_cast<float>((1 << PIXEL) - 1)));
 #endif
 }
+
+#if defined(LAST) && LAST
+// One value of a tile of 62 columns, from the products of its 64 input columns with the three taps of
+// a row: partial is [row][input column][tap * PLANES + plane], padded by one to spare the banks.
+__device__ __forceinline__ void store_pixel(const float* partial, int i, const float* bias, float slope,
+                                            pixel_t* picture, int pitch, int y, int x, int rows, int columns) {
+    const int row = i / (62 * PLANES), at = i % (62 * PLANES), pixel = at / PLANES, plane = at % PLANES;
+    if (y + row >= rows || x + pixel >= columns) return;
+    const float* const terms = partial + (row * 64 + pixel) * (WIDTH + 1) + plane;
+    const float sum = terms[0] + terms[WIDTH + 1 + PLANES] + terms[2 * (WIDTH + 1) + 2 * PLANES];
+    picture[(static_cast<size_t>(y + row) * pitch + x) * PLANES + at] = to_pixel(leaky_relu(sum + bias[plane], slope));
+}
+#endif
 #endif

@@ -192,7 +192,7 @@ tensor_wgmma(const uint8_t* __restrict__ in, const uint8_t* __restrict__ weights
                     const uint32_t bytes = (LAST ? 64 : 66) * PIXEL_BYTES, full = a_full + 8 * stage;
                     barrier_expect(full, A_ROWS * bytes);
                     const int group = TERMS == 2 && visit < GROUPS ? GROUPS + visit : visit % GROUPS;
-                    const uint8_t* source = in + static_cast<size_t>(group) * from.group_bytes +
+                    const uint8_t* source = in + static_cast<size_t>(group) * from.group * 16 +
                         (static_cast<size_t>(y) * from.pitch + x) * PIXEL_BYTES;
                     uint32_t target = shared_address(a_tiles + stage * A_BYTES) + shift * PIXEL_BYTES;
                     #pragma unroll 1
@@ -291,15 +291,8 @@ tensor_wgmma(const uint8_t* __restrict__ in, const uint8_t* __restrict__ weights
                         partial[(row * 64 + column + i / 2 * 8) * (WIDTH + 1) + j * 8 + q * 2 + i % 2] =
                             sums[row][j * 4 + i];
             asm volatile("bar.sync %0, 128;" ::"r"(group + 1) : "memory");
-            for (int i = threadIdx.x % 128; i < ROWS_EACH * TILE_COLUMNS * PLANES; i += 128) {
-                const int row = i / (TILE_COLUMNS * PLANES), at = i % (TILE_COLUMNS * PLANES);
-                const int pixel = at / PLANES, plane = at % PLANES;
-                if (y + row >= rows || x + pixel >= columns) continue;
-                const float* const terms = partial + (row * 64 + pixel) * (WIDTH + 1) + plane;
-                const float sum = terms[0] + terms[WIDTH + 1 + PLANES] + terms[2 * (WIDTH + 1) + 2 * PLANES];
-                picture[(static_cast<size_t>(y + row) * to.pitch + x) * PLANES + at] =
-                    to_pixel(leaky_relu(sum + biases[plane], slope));
-            }
+            for (int i = threadIdx.x % 128; i < ROWS_EACH * TILE_COLUMNS * PLANES; i += 128)
+                store_pixel(partial, i, biases, slope, picture, to.pitch, y, x, rows, columns);
 #else
 #pragma unroll
             for (int row = 0; row < ROWS_EACH; row++)

@@ -1,0 +1,173 @@
+// A 3x3 convolution, then leaky ReLU, on the matrix units of any chip from sm_75 on.
+//
+// What tensor_wgmma.cu computes, on the same maps, weights and tiles, by `mma` on registers: a block
+// makes ROWS x 64 pixels (LAST: 62) times WIDTH output planes, a warp 32 of the pixels. Pixels of a
+// visit are copied to shared memory at once, weights tap by tap, two taps ahead of their use.
+//
+// Pointers and macros: as there, without A_STAGES, WARPGROUPS and REGISTERS; B_STAGES is 3.
+// OLD = 1 uses nothing that sm_75 lacks: products of depth 8, and copies through registers.
+// Bound: the matrix unit.
+#include "tensor.cuh"
+
+#ifndef OLD
+#define OLD 0
+#endif
+#define TAPS (LAST ? 3 : 9)
+#define TILE_COLUMNS (LAST ? 62 : 64)
+#define GROUPS (IN_PLANES / GROUP)
+#define PIECES (GROUP / 8)
+#define PIXEL_BYTES (GROUP * 2)
+#define COLUMNS (LAST ? 64 : 66)
+#define A_ROWS (ROWS + 2)
+#define A_BYTES (A_ROWS * COLUMNS * PIXEL_BYTES)
+#define B_BYTES (WIDTH * PIXEL_BYTES)
+#define VISITS (GROUPS * (TERMS == 2 ? 3 : 1))
+#define STEPS (VISITS * TAPS)
+#define B_STAGES 3
+#define WARPS (ROWS * 2)
+#define THREADS (WARPS * 32)
+
+__device__ __forceinline__ uint32_t shared_address(const void* pointer) {
+    return static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
+}
+
+__device__ __forceinline__ void copy16(uint8_t* to, const uint8_t* from) {
+#if OLD
+    *reinterpret_cast<uint4*>(to) = __ldg(reinterpret_cast<const uint4*>(from));
+#else
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared_address(to)), "l"(from) : "memory");
+#endif
+}
+
+__device__ __forceinline__ void commit() {
+#if !OLD
+    asm volatile("cp.async.commit_group;" ::: "memory");
+#endif
+}
+
+// Until at most `ahead` of the groups committed last are under way.
+template <int ahead>
+__device__ __forceinline__ void wait() {
+#if !OLD
+    asm volatile("cp.async.wait_group %0;" ::"n"(ahead) : "memory");
+#endif
+}
+
+__device__ __forceinline__ void load_matrices(uint32_t (&r)[4], uint32_t address) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+        : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(address) : "memory");
+}
+
+// d (16 x 8) += a (16 x 16) * b (16 x 8)
+__device__ __forceinline__ void mma(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+#if OLD
+    asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5}, {%6}, {%0,%1,%2,%3};"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]) : "r"(a[0]), "r"(a[1]), "r"(b0));
+    asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5}, {%6}, {%0,%1,%2,%3};"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]) : "r"(a[2]), "r"(a[3]), "r"(b1));
+#else
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+#endif
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
+tensor_mma(const uint8_t* __restrict__ in, const uint8_t* __restrict__ weights,
+           const float* __restrict__ bias, void* __restrict__ out, Map from, Map to,
+           int tiles_across, int tiles, int tiles_deep, float slope, int rows, int columns) {
+    extern __shared__ __align__(1024) uint8_t shared[];
+    uint8_t* const a_tile = shared;
+    uint8_t* const b_tiles = a_tile + A_BYTES;
+
+    const int deep = blockIdx.x % tiles_deep, tile = blockIdx.x / tiles_deep;
+    const int y0 = tile / tiles_across * ROWS, x0 = tile % tiles_across * TILE_COLUMNS;
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, q = lane % 4;
+    const int row = warp / 2, part = warp % 2 * 32;
+    weights += static_cast<size_t>(deep) * STEPS * B_BYTES;
+
+    auto copy_weights = [&](int step) {
+        if (step < STEPS)
+            for (int i = threadIdx.x; i < B_BYTES / 16; i += THREADS)
+                copy16(b_tiles + step % B_STAGES * B_BYTES + i * 16, weights + step * B_BYTES + i * 16);
+        commit();
+    };
+    copy_weights(0);
+    copy_weights(1);
+    float sums[2][WIDTH / 8][4] = {};
+#pragma unroll 1
+    for (int visit = 0; visit < VISITS; visit++) {
+        const int group = TERMS == 2 && visit < GROUPS ? GROUPS + visit : visit % GROUPS;
+        const uint8_t* const source = in + static_cast<size_t>(group) * from.group * 16 +
+            (static_cast<size_t>(y0) * from.pitch + x0) * PIXEL_BYTES;
+        __syncthreads();
+        for (int i = threadIdx.x; i < A_ROWS * COLUMNS * PIECES; i += THREADS) {
+            const int at = i / (COLUMNS * PIECES), piece = i % (COLUMNS * PIECES);
+            copy16(a_tile + i * 16, source + static_cast<size_t>(at) * from.pitch * PIXEL_BYTES + piece * 16);
+        }
+        commit();
+        wait<0>();
+#pragma unroll 1
+        for (int tap = 0; tap < TAPS; tap++) {
+            const int step = visit * TAPS + tap;
+            wait<1>();
+            __syncthreads();
+            copy_weights(step + 2);
+            const int ky = LAST ? tap : tap / 3, kx = LAST ? 0 : tap % 3;
+            const uint32_t b_start = shared_address(b_tiles + step % B_STAGES * B_BYTES);
+#pragma unroll 2
+            for (int k = 0; k < GROUP / 16; k++) {
+                uint32_t a[2][4];
+#pragma unroll
+                for (int m = 0; m < 2; m++) {
+                    const int column = part + m * 16 + lane % 16 + kx;
+                    const int piece = (k * 2 + lane / 16) ^ phase<GROUP>(x0 + column);
+                    load_matrices(a[m], shared_address(a_tile) +
+                        ((row + ky) * COLUMNS + column) * PIXEL_BYTES + piece * 16);
+                }
+#pragma unroll
+                for (int n = 0; n < WIDTH / 16; n++) {
+                    const int plane = n * 16 + lane / 16 * 8 + lane % 8;
+                    const int piece = (k * 2 + lane / 8 % 2) ^ phase<GROUP>(plane);
+                    uint32_t b[4];
+                    load_matrices(b, b_start + plane * PIXEL_BYTES + piece * 16);
+#pragma unroll
+                    for (int m = 0; m < 2; m++) {
+                        mma(sums[m][n * 2], a[m], b[0], b[1]);
+                        mma(sums[m][n * 2 + 1], a[m], b[2], b[3]);
+                    }
+                }
+            }
+        }
+    }
+
+#if LAST
+    // [row of the tile][input column][tap * PLANES + plane]
+    float* const partial = reinterpret_cast<float*>(shared);
+    pixel_t* const picture = static_cast<pixel_t*>(out);
+    __syncthreads();
+#pragma unroll
+    for (int m = 0; m < 2; m++)
+#pragma unroll
+        for (int j = 0; j < WIDTH / 8; j++)
+#pragma unroll
+            for (int i = 0; i < 4; i++)
+                partial[(row * 64 + part + m * 16 + lane / 4 + i / 2 * 8) * (WIDTH + 1) + j * 8 + q * 2 + i % 2] =
+                    sums[m][j][i];
+    __syncthreads();
+    for (int i = threadIdx.x; i < ROWS * TILE_COLUMNS * PLANES; i += THREADS)
+        store_pixel(partial, i, bias, slope, picture, to.pitch, y0, x0, rows, columns);
+#else
+#pragma unroll
+    for (int j = 0; j < WIDTH / 8; j += 4) {
+        const int plane = deep * WIDTH + j * 8;
+        float biases[8];
+#pragma unroll
+        for (int i = 0; i < 8; i++) biases[i] = __ldg(bias + plane + i / 2 * 8 + q * 2 + i % 2);
+#pragma unroll
+        for (int m = 0; m < 2; m++)
+            store_planes<OUT_GROUP, TERMS>(&sums[m][j][0], biases, slope, static_cast<uint8_t*>(out), to,
+                tiles_deep * WIDTH, plane, y0 + row, x0 + part + m * 16 + lane / 4, q);
+    }
+#endif
+}

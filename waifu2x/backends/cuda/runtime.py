@@ -1,0 +1,226 @@
+"""A Runtime on pycuda."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pycuda.driver as cuda
+from numpy.typing import DTypeLike, NDArray
+
+from waifu2x.backends.cuda.compiler import compiled
+from waifu2x.backends.cuda.host_memory import HostMemory
+from waifu2x.backends.cuda.machine import describe
+from waifu2x.backends.gpu.runtime import Argument, Kernel, Limits, Macros, OutOfMemoryError
+from waifu2x.errors import BackendError
+
+_ATTRIBUTE = cuda.device_attribute
+_STATIC_SHARED_BYTES = 48 << 10
+"""Of a block, without asking."""
+
+
+class CudaBuffer:
+    """See Buffer."""
+
+    def __init__(self, runtime: CudaRuntime, size: int) -> None:
+        self.size = size
+        self._runtime = runtime
+        self._memory = cuda.mem_alloc(max(size, 1))
+        self.address = int(self._memory)
+
+    def release(self) -> None:
+        """See Buffer."""
+        if self.size:
+            self.size = 0
+            with self._runtime.current():
+                self._memory.free()
+
+
+@dataclass(eq=False)
+class CudaKernel:
+    """See Kernel."""
+
+    name: str
+    group: int
+    function: Any
+    shared: int
+    """Bytes of shared memory of a block, beyond what the kernel declares."""
+
+
+class CudaProgram:
+    """See Program."""
+
+    def __init__(self, runtime: CudaRuntime, module: Any) -> None:
+        self._runtime = runtime
+        self._module = module
+
+    def kernel(self, name: str, group: int, shared: int = 0) -> CudaKernel:
+        """See Program. `shared` is that of CudaKernel. Raises BackendError."""
+        with self._runtime.current():
+            function = self._module.get_function(name)
+            if shared > _STATIC_SHARED_BYTES:
+                attribute = cuda.function_attribute.MAX_DYNAMIC_SHARED_SIZE_BYTES
+                function.set_attribute(attribute, shared)
+        return CudaKernel(name, group, function, shared)
+
+
+class CudaRuntime:
+    """See Runtime."""
+
+    def __init__(self, device: cuda.Device) -> None:
+        """Raises BackendError for a device that cannot be opened."""
+        self.device = describe(device)
+        self.capability: tuple[int, int] = device.compute_capability()
+        """As in sm_90: (9, 0)."""
+        self.shared_bytes = int(device.get_attribute(_ATTRIBUTE.MAX_SHARED_MEMORY_PER_BLOCK_OPTIN))
+        """Shared memory that a block may have."""
+        self.l2_bytes = int(device.get_attribute(_ATTRIBUTE.L2_CACHE_SIZE))
+        self.limits = Limits(
+            is_cpu=False,
+            compute_units=device.get_attribute(_ATTRIBUTE.MULTIPROCESSOR_COUNT),
+            max_group=device.get_attribute(_ATTRIBUTE.MAX_THREADS_PER_BLOCK),
+            local_bytes=device.get_attribute(_ATTRIBUTE.MAX_SHARED_MEMORY_PER_BLOCK),
+            vector=device.get_attribute(_ATTRIBUTE.WARP_SIZE),
+            max_buffer=device.total_memory(),
+        )
+        try:
+            self._context = device.retain_primary_context()
+            with self.current():
+                self._stream = cuda.Stream()
+        except cuda.Error as error:
+            raise BackendError(
+                f"{self.device.name}: cannot be opened ({error}): close other programs that use"
+                " it, or use another backend"
+            ) from error
+        self._host = HostMemory()
+        self._modules: dict[tuple[str, tuple[tuple[str, str | int], ...]], CudaProgram] = {}
+        self._marks: list[tuple[Kernel, Any, Any]] | None = None
+
+    @contextmanager
+    def current(self) -> Iterator[None]:
+        """Makes this device the thread's own for a while, and turns its errors into ours."""
+        self._context.push()
+        try:
+            yield
+        except cuda.MemoryError as error:
+            raise OutOfMemoryError(str(error)) from error
+        except (cuda.LaunchError, cuda.RuntimeError) as error:
+            raise BackendError(
+                f"{self.device.name}: its driver stopped the work ({error}): try again, or use"
+                " another backend"
+            ) from error
+        finally:
+            self._context.pop()
+
+    def free_memory(self) -> int:
+        """See Runtime."""
+        with self.current():
+            return int(cuda.mem_get_info()[0])
+
+    def allocate(self, size: int) -> CudaBuffer:
+        """See Runtime."""
+        with self.current():
+            return CudaBuffer(self, size)
+
+    def host_array(self, shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
+        """See Runtime: page-locked."""
+        with self.current():
+            return self._host.array(shape, dtype)
+
+    def upload(self, buffer: Any, array: NDArray[Any]) -> None:
+        """See Runtime."""
+        with self.current():
+            staged = self._host.array(array.shape, array.dtype)
+            np.copyto(staged, array)
+            cuda.memcpy_htod_async(buffer.address, staged, self._stream)
+            # The pages may be taken again only when they are read.
+            self._stream.synchronize()
+
+    def download(self, buffer: Any, array: NDArray[Any]) -> None:
+        """See Runtime."""
+        with self.current():
+            cuda.memcpy_dtoh_async(array, buffer.address, self._stream)
+            self._stream.synchronize()
+
+    def build(self, stem: str, macros: Macros) -> CudaProgram:
+        """See Runtime."""
+        key = (stem, tuple(macros.items()))
+        if key not in self._modules:
+            code = compiled(stem, macros, self.capability)
+            try:
+                with self.current():
+                    module = cuda.module_from_buffer(code)
+            except cuda.Error as error:
+                raise BackendError(
+                    f"{self.device.name}: its driver does not take the code of {stem} ({error}):"
+                    " update the driver, or use another backend"
+                ) from error
+            self._modules[key] = CudaProgram(self, module)
+        return self._modules[key]
+
+    def prepare(self, wanted: Sequence[tuple[str, Macros]]) -> None:
+        """Compiles what `build` will be asked for, all at once: nvcc runs on one core."""
+        with ThreadPoolExecutor(thread_name_prefix="waifu2x-nvcc") as pool:
+            for future in [
+                pool.submit(compiled, stem, macros, self.capability) for stem, macros in wanted
+            ]:
+                future.result()
+
+    def launch(self, kernel: Any, groups: tuple[int, int, int], *arguments: Argument) -> None:
+        """See Runtime."""
+        packed = pack_arguments(arguments)
+        with self.current():
+            if self._marks is not None:
+                before, after = cuda.Event(), cuda.Event()
+                before.record(self._stream)
+            kernel.function._launch_kernel(
+                groups, (kernel.group, 1, 1), packed, kernel.shared, self._stream
+            )
+            if self._marks is not None:
+                after.record(self._stream)
+                self._marks.append((kernel, before, after))
+
+    def synchronize(self) -> None:
+        """See Runtime."""
+        with self.current():
+            self._stream.synchronize()
+
+    @contextmanager
+    def timed(self) -> Iterator[list[tuple[Kernel, float]]]:
+        """See Runtime."""
+        times: list[tuple[Kernel, float]] = []
+        self._marks = marks = []
+        try:
+            yield times
+            self.synchronize()
+        finally:
+            self._marks = None
+        with self.current():
+            for kernel, before, after in marks:
+                times.append((kernel, after.time_since(before) * 1e-3))
+
+    def close(self) -> None:
+        """See Runtime."""
+        with self.current():
+            self._stream.synchronize()
+            self._host.release()
+            self._modules.clear()
+
+
+def pack_arguments(arguments: Sequence[Argument]) -> bytes:
+    """Arguments as a kernel finds them: each at a multiple of its size."""
+    form, values = "", []
+    for argument in arguments:
+        if isinstance(argument, CudaBuffer):
+            form, value = form + "P", argument.address
+        elif isinstance(argument, np.float32):
+            form, value = form + "f", float(argument)
+        else:
+            form, value = form + "i", int(argument)
+        values.append(value)
+    return struct.pack(form, *values)

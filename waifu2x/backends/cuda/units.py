@@ -1,0 +1,35 @@
+"""Which units of a chip multiply: the road to take."""
+
+from __future__ import annotations
+
+import os
+from typing import Literal, get_args
+
+from waifu2x.errors import BackendError
+
+Units = Literal["wgmma", "mma", "fma"]
+"""Best first: matrix units fed from shared memory (sm_90), from registers (sm_75 and later), none."""
+
+UNITS_VARIABLE = "WAIFU2X_CUDA_UNITS"
+
+
+def available_units(capability: tuple[int, int]) -> tuple[Units, ...]:
+    """What a chip has, best first. wgmma is of sm_90 alone; later chips kept the others."""
+    units: list[Units] = ["fma"]
+    if capability >= (7, 5):
+        units.insert(0, "mma")
+    if capability == (9, 0):
+        units.insert(0, "wgmma")
+    return tuple(units)
+
+
+def choose_units(capability: tuple[int, int]) -> Units:
+    """The best that the chip has, or what WAIFU2X_CUDA_UNITS asks for. Raises BackendError."""
+    found = available_units(capability)
+    asked = os.environ.get(UNITS_VARIABLE)
+    for units in get_args(Units):
+        if asked == units and units in found:
+            return units  # type: ignore[no-any-return]
+    if asked:
+        raise BackendError(f"{UNITS_VARIABLE}={asked}: this device has {', '.join(found)}")
+    return found[0]
