@@ -24,7 +24,7 @@ BOX = Box(7, 3, 170, 130)
 
 
 def run(box: Box = BOX, on_progress: Callable[[float], None] = lambda part: None) -> NDArray[Any]:
-    network = reference.create().compile(MODELS, "fp32")
+    network = reference.create(0).compile(MODELS, "fp32")
     return network(PIXELS, box, np.float32, on_progress)
 
 
@@ -69,7 +69,7 @@ def test_an_error_in_the_progress_report_ends_the_work_early(
 
 def test_memory_does_not_grow_with_the_picture() -> None:
     model = obvious.random_model([3, 64, 64, 3], seed=3)
-    network = reference.create().compile([model], "fp32")
+    network = reference.create(0).compile([model], "fp32")
 
     def peak(height: int) -> int:
         pixels = np.zeros((height, 512, 3), np.uint8)

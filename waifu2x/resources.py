@@ -16,6 +16,11 @@ def shipped_models() -> Path:
     return _folder("models")
 
 
+def shipped_kernels() -> Path:
+    """The sources of GPU kernels of this release."""
+    return _folder("kernels")
+
+
 def user_models() -> Path | None:
     """Where `waifu2x models import` puts models; it may not exist yet. None: see `of_user`."""
     folder = of_user(platformdirs.user_data_path)

@@ -32,7 +32,8 @@ class Upscaler:
 
     `scale` is a power of two from 1 to 32 and `noise` a level from 0 (weak) to 3 (strong), or None
     for no denoising; the levels that exist depend on the model. `model` is the name of a model set
-    or the path of its folder. `backend` is `auto`, or a name that `waifu2x devices` shows. `tile`
+    or the path of its folder. `backend` is `auto`, or a name that `waifu2x devices` shows, and
+    `device` the number of one of its devices. `tile`
     limits the output pixels worked on at once in each direction; None leaves it to the backend, and
     the result is the same to the bit. `skipped` says why `auto` passed over better backends.
 
@@ -49,6 +50,7 @@ class Upscaler:
         *,
         model: str = model_set.DEFAULT,
         backend: str = "auto",
+        device: int = 0,
         precision: Precision = "auto",
         tile: int | None = None,
     ) -> None:
@@ -57,6 +59,7 @@ class Upscaler:
             noise = _whole(noise, range(4), "a noise level from 0 to 3 or None")
         if tile is not None:
             tile = _whole(tile, range(1, sys.maxsize), "a tile of at least 1 pixel or None")
+        device = _whole(device, range(sys.maxsize), "a device number from 0 up")
         if scale == 1 and noise is None:
             raise ValueError("Nothing to do: expected a scale above 1, a noise level, or both")
         found = model_set.find(model)
@@ -67,7 +70,7 @@ class Upscaler:
         self._tile = tile
         self._reach = max(m.offset for m in models)
         skipped: list[str] = []
-        self.backend = open_backend(backend, skipped.append)
+        self.backend = open_backend(backend, device, skipped.append)
         self.skipped = tuple(skipped)
         self._closed = False
         self._network = self.backend.compile(models, precision)
@@ -190,12 +193,19 @@ def upscale(
     *,
     model: str = model_set.DEFAULT,
     backend: str = "auto",
+    device: int = 0,
     precision: Precision = "auto",
     tile: int | None = None,
 ) -> Any:
     """One image enlarged and denoised: arguments as of Upscaler, image as of its calls."""
     with Upscaler(
-        scale, noise, model=model, backend=backend, precision=precision, tile=tile
+        scale,
+        noise,
+        model=model,
+        backend=backend,
+        device=device,
+        precision=precision,
+        tile=tile,
     ) as upscaler:
         return upscaler(image)
 

@@ -1,7 +1,8 @@
 """The seam between pictures and hardware: what a backend is, and how one is found.
 
-A backend is a module of this package with a `create()` function, imported when it is asked for and
-never before: its library may be missing, and loading it takes time.
+A backend is a module of this package with two functions, `create(device)`, which opens a device by
+its number, and `devices()`, which lists them all. It is imported when it is asked for and never
+before: its library may be missing, and loading it takes time.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ class Device:
     name: str
     detail: str
     """Its size and the shape of the code that runs on it, for people."""
+    is_gpu: bool = False
 
 
 @dataclass(frozen=True)
@@ -93,9 +95,18 @@ class Entry:
     """Packages whose absence is explained by a missing extra, not by a defect."""
     install: str
     """The command that brings them."""
+    extra: bool = False
+    """Its libraries come only on demand, so `auto` says nothing of their absence."""
 
 
 _BACKENDS = (
+    Entry(
+        "opencl",
+        "waifu2x.backends.opencl",
+        ("pyopencl",),
+        "pip install 'waifu2x-kernels[opencl]'",
+        extra=True,
+    ),
     Entry("cpu", "waifu2x.backends.cpu", ("numba", "llvmlite"), "pip install waifu2x-kernels"),
     Entry("numpy", "waifu2x.backends.reference", (), ""),
 )
@@ -105,32 +116,62 @@ BACKEND_NAMES = tuple(entry.name for entry in _BACKENDS)
 
 
 def open_backend(
-    name: str = "auto", on_skip: Callable[[str], None] = lambda reason: None
+    name: str = "auto",
+    device: int = 0,
+    on_skip: Callable[[str], None] = lambda reason: None,
 ) -> Backend:
-    """The backend of that name, or with `auto` the best one whose library and device are here.
+    """The backend of that name on the device of that number, as `list_devices` counts them.
 
-    `on_skip` is told why `auto` passes over a better one. Raises BackendError with the reason, and
-    the remedy where there is one; UnavailableError if something is not here.
+    `auto` is the best backend whose library and device are here; one made for GPUs counts only if
+    it has one, since on processors `cpu` is faster. `on_skip` is told why it passes over a better
+    one. Raises BackendError with the reason, and the remedy where there is one; UnavailableError if
+    something is not here.
     """
-    if name == "auto":
-        reasons = []
-        for candidate in BACKEND_NAMES:
-            try:
-                return open_backend(candidate)
-            # Any other BackendError is a wrong setting, which another backend would only hide.
-            except UnavailableError as error:
-                reasons.append(str(error))
+    if name != "auto":
+        backend: Backend = _load(_entry(name)).create(device)
+        return backend
+    reasons = []
+    for entry in _BACKENDS:
+        try:
+            module = _load(entry)
+            if entry.extra and not module.devices()[0].is_gpu:
+                continue
+            best: Backend = module.create(device)
+        # Any other BackendError is a wrong setting, which another backend would only hide.
+        except UnavailableError as error:
+            reasons.append(str(error))
+            if not (entry.extra and isinstance(error.__cause__, ImportError)):
                 on_skip(str(error))
-        raise UnavailableError("no backend works here: " + "; ".join(reasons))
-    entry = next((entry for entry in _BACKENDS if entry.name == name), None)
-    if entry is None:
-        raise BackendError(f"unknown backend {name!r}: choose one of {', '.join(BACKEND_NAMES)}")
+        else:
+            return best
+    raise UnavailableError("no backend works here: " + "; ".join(reasons))
+
+
+def list_devices(name: str) -> list[Device]:
+    """The devices of a backend, the default first. Raises BackendError as `open_backend` does."""
+    found: list[Device] = _load(_entry(name)).devices()
+    return found
+
+
+def only_device(name: str, device: int) -> None:
+    """For backends with one device: raises UnavailableError for any other number."""
+    if device:
+        raise UnavailableError(f"backend {name} has no device {device}: its only one is 0")
+
+
+def _entry(name: str) -> Entry:
+    for entry in _BACKENDS:
+        if entry.name == name:
+            return entry
+    raise BackendError(f"unknown backend {name!r}: choose one of {', '.join(BACKEND_NAMES)}")
+
+
+def _load(entry: Entry) -> Any:
     try:
-        backend: Backend = importlib.import_module(entry.module).create()
+        return importlib.import_module(entry.module)
     except ImportError as error:
         if (error.name or "").partition(".")[0] not in entry.libraries:
             raise
         raise UnavailableError(
-            f"backend {name} needs the package {error.name}: run `{entry.install}`"
+            f"backend {entry.name} needs the package {error.name}: run `{entry.install}`"
         ) from error
-    return backend

@@ -8,21 +8,32 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import DTypeLike
 
 from waifu2x.backends import Progress, scaled
 from waifu2x.tiling import Box
 
 
+class Pixels(Protocol):
+    """(rows, columns, planes), C-contiguous: an array, or its like in the memory of a device."""
+
+    @property
+    def shape(self) -> tuple[Any, ...]:
+        """As NumPy has it."""
+        ...
+
+
+_Pixels = TypeVar("_Pixels", bound=Pixels)
+
+
 @dataclass(frozen=True)
-class Window:
+class Window(Generic[_Pixels]):
     """Part of a picture: all that a computation reads of it."""
 
-    pixels: NDArray[Any]
-    """(rows, columns, planes), C-contiguous."""
+    pixels: _Pixels
     top: int
     left: int
     height: int
@@ -30,7 +41,7 @@ class Window:
     width: int
 
 
-class Stage(Protocol):
+class Stage(Protocol[_Pixels]):
     """One model, compiled."""
 
     scale: int
@@ -42,21 +53,22 @@ class Stage(Protocol):
         ...
 
     def __call__(
-        self, window: Window, box: Box, out_dtype: DTypeLike, on_progress: Progress
-    ) -> NDArray[Any]:
+        self, window: Window[_Pixels], box: Box, out_dtype: DTypeLike, on_progress: Progress
+    ) -> _Pixels:
         """One box of the output, as Network has it."""
         ...
 
 
-class Chain:
-    """A Network of stages."""
+class Chain(Generic[_Pixels]):
+    """Stages as a Network has it; a Network itself where its pixels are arrays."""
 
-    def __init__(self, stages: Sequence[Stage]) -> None:
+    def __init__(self, stages: Sequence[Stage[_Pixels]]) -> None:
         self.stages = tuple(stages)
 
     def __call__(
-        self, pixels: NDArray[Any], box: Box, out_dtype: DTypeLike, on_progress: Progress
-    ) -> NDArray[Any]:
+        self, pixels: _Pixels, box: Box, out_dtype: DTypeLike, on_progress: Progress
+    ) -> _Pixels:
+        """See Network."""
         height, width = pixels.shape[:2]
         sizes = [(height, width)]
         for stage in self.stages[:-1]:

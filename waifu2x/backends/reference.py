@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from waifu2x.backends import Device, Precision, Progress
+from waifu2x.backends import Device, Precision, Progress, only_device
 from waifu2x.backends.chain import Chain, Window
 from waifu2x.dtypes import from_unit, to_unit
 from waifu2x.errors import BackendError
@@ -21,9 +21,15 @@ _BAND_ROWS = 16
 """The fewest at once: every band computes anew the rows beyond it that its result needs."""
 
 
-def create() -> NumpyBackend:
+def create(device: int) -> NumpyBackend:
     """The backend; it works wherever NumPy does."""
+    only_device(NumpyBackend.name, device)
     return NumpyBackend()
+
+
+def devices() -> list[Device]:
+    """Its one device."""
+    return [NumpyBackend.device]
 
 
 class NumpyBackend:
@@ -32,7 +38,7 @@ class NumpyBackend:
     name = "numpy"
     device = Device("NumPy", f"{np.__version__}, float64, for reference: slow")
 
-    def compile(self, models: Sequence[Model], precision: Precision) -> Chain:
+    def compile(self, models: Sequence[Model], precision: Precision) -> Chain[NDArray[Any]]:
         """See Backend. float64 serves `auto` and `fp32`."""
         if precision not in ("auto", "fp32"):
             raise BackendError(
@@ -63,7 +69,7 @@ class NumpyStage:
         return Box(top, left, bottom - top, right - left)
 
     def __call__(
-        self, window: Window, box: Box, out_dtype: DTypeLike, on_progress: Progress
+        self, window: Window[NDArray[Any]], box: Box, out_dtype: DTypeLike, on_progress: Progress
     ) -> NDArray[Any]:
         """See Stage."""
         # Bands are as wide as the box: a product is made for each row, and rounds by its length.
@@ -75,7 +81,7 @@ class NumpyStage:
             on_progress(band.height / box.height)
         return result
 
-    def _band(self, window: Window, box: Box) -> NDArray[np.float64]:
+    def _band(self, window: Window[NDArray[Any]], box: Box) -> NDArray[np.float64]:
         margin = self._model.offset
         rows = np.arange(box.top - margin, box.bottom + margin) // self.scale
         columns = np.arange(box.left - margin, box.right + margin) // self.scale

@@ -33,7 +33,14 @@ def _size(context: Any, parameter: Any, value: str) -> tuple[int, int]:
     "--size", callback=_size, default="960x540", show_default=True, help="Of the picture doubled."
 )
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
-def bench(backend: str, precision: Any, model: str, size: tuple[int, int], as_json: bool) -> None:
+def bench(
+    backend: str,
+    device: int,
+    precision: Any,
+    model: str,
+    size: tuple[int, int],
+    as_json: bool,
+) -> None:
     """Measure this machine: each layer, the whole network, the whole program.
 
     GFLOP/s count a convolution's multiply-adds by its definition, whatever the algorithm saves; the
@@ -42,12 +49,12 @@ def bench(backend: str, precision: Any, model: str, size: tuple[int, int], as_js
     width, height = size
     pixels = np.random.default_rng(0).integers(0, 256, (height, width, 3), np.uint8)
     (network,) = model_set.find(model).models(2, None)
-    opened = open_backend(backend, tell)
+    opened = open_backend(backend, device, tell)
     measure = getattr(opened, "bench", None)
     if measure is None:
         raise click.UsageError(f"Backend {opened.name} is for reference and has no benchmark.")
     seconds, layers = measure(network, precision, pixels[..., : network.in_planes].copy())
-    program = _time_program(pixels, opened.name, precision, model)
+    program = _time_program(pixels, opened.name, device, precision, model)
     opened.close()
     rows = [
         {
@@ -86,13 +93,16 @@ def bench(backend: str, precision: Any, model: str, size: tuple[int, int], as_js
     click.echo(f"{'whole program':16} {program * 1e3:8.1f}")
 
 
-def _time_program(pixels: np.ndarray[Any, Any], backend: str, precision: str, model: str) -> float:
+def _time_program(
+    pixels: np.ndarray[Any, Any], backend: str, device: int, precision: str, model: str
+) -> float:
     """Seconds of `waifu2x upscale` on a PNG file, as a process of its own."""
     with tempfile.TemporaryDirectory() as folder:
         source, target = Path(folder) / "in.png", Path(folder) / "out.png"
         picture.write(picture.Picture(pixels), source, "png", None)
         command = [sys.executable, "-m", "waifu2x", "upscale", "--overwrite", "-m", model]
-        command += ["--backend", backend, "--precision", precision, str(source), str(target)]
+        command += ["--backend", backend, "--device", str(device)]
+        command += ["--precision", precision, str(source), str(target)]
         seconds = []
         for _ in range(3):
             start = time.perf_counter()

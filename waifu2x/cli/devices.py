@@ -6,28 +6,37 @@ import json
 
 import click
 
-from waifu2x.backends import BACKEND_NAMES, open_backend
+from waifu2x.backends import BACKEND_NAMES, list_devices
 from waifu2x.errors import BackendError
 
 
 @click.command(short_help="Show every backend and device, and why one cannot be used.")
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
 def devices(as_json: bool) -> None:
-    """Show every backend, best first, with its device, or why it cannot be used and the remedy."""
+    """Show every backend, best first, with its devices, or why it cannot be used and the remedy."""
     rows: list[dict[str, object]] = []
     for name in BACKEND_NAMES:
-        row: dict[str, object] = {"backend": name}
         try:
-            backend = open_backend(name)
+            found = list_devices(name)
         except BackendError as error:
-            row |= {"usable": False, "reason": str(error)}
-        else:
-            row |= {"usable": True, "device": backend.device.name, "detail": backend.device.detail}
-            backend.close()
-        rows.append(row)
+            rows.append({"backend": name, "usable": False, "reason": str(error)})
+            continue
+        for number, device in enumerate(found):
+            rows.append(
+                {
+                    "backend": name,
+                    "usable": True,
+                    "number": number,
+                    "device": device.name,
+                    "detail": device.detail,
+                }
+            )
     if as_json:
         click.echo(json.dumps(rows, indent=2))
         return
     for row in rows:
-        what = f"{row['device']}: {row['detail']}" if row["usable"] else f"no: {row['reason']}"
+        if row["usable"]:
+            what = f"{row['number']}  {row['device']}: {row['detail']}"
+        else:
+            what = f"-  no: {row['reason']}"
         click.echo(f"{row['backend']:8} {what}")

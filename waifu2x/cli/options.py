@@ -45,6 +45,15 @@ _NETWORK_OPTIONS = [
         help="What computes; `waifu2x devices` shows what works here.",
     ),
     click.option(
+        "-g",
+        "--device",
+        type=click.IntRange(0),
+        default=0,
+        show_default=True,
+        metavar="N",
+        help="Which of the backend's devices.",
+    ),
+    click.option(
         "--precision",
         type=click.Choice(get_args(Precision)),
         default="auto",
@@ -111,14 +120,26 @@ def _with(command: _Command, options: Sequence[Callable[[_Command], _Command]]) 
 
 
 def open_upscaler(
-    noise: str, scale: str, model: str, backend: str, precision: Any, tile: int | None
+    noise: str,
+    scale: str,
+    model: str,
+    backend: str,
+    device: int,
+    precision: Any,
+    tile: int | None,
 ) -> Upscaler:
     """An upscaler from the options; with nothing to do, a usage error."""
     if noise == "none" and scale == "1":
         raise click.UsageError("Nothing to do: give --noise, a --scale above 1, or both.")
     level = None if noise == "none" else int(noise)
     upscaler = Upscaler(
-        int(scale), level, model=model, backend=backend, precision=precision, tile=tile
+        int(scale),
+        level,
+        model=model,
+        backend=backend,
+        device=device,
+        precision=precision,
+        tile=tile,
     )
     for reason in upscaler.skipped:
         tell(reason)

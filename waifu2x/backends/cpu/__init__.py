@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-from waifu2x.backends.cpu.engine import CpuBackend
+from waifu2x.backends import Device, only_device
+from waifu2x.backends.cpu.engine import CpuBackend, processor
 
 
-def create() -> CpuBackend:
+def create(device: int) -> CpuBackend:
     """The backend on this machine's processor."""
+    only_device(CpuBackend.name, device)
     return CpuBackend()
+
+
+def devices() -> list[Device]:
+    """Its one device: all cores."""
+    return [processor()]

@@ -35,15 +35,10 @@ class CpuBackend:
     name = "cpu"
 
     def __init__(self) -> None:
-        cores = isa.core_count()
-        self.device = Device(
-            isa.processor_name(),
-            f"{cores} core{'s' if cores > 1 else ''}, {isa.VECTOR.name},"
-            f" {isa.l2_bytes() // 1024} KiB L2",
-        )
-        self._workers = Workers(cores)
+        self.device = processor()
+        self._workers = Workers(isa.core_count())
 
-    def compile(self, models: Sequence[Model], precision: Precision) -> Chain:
+    def compile(self, models: Sequence[Model], precision: Precision) -> Chain[NDArray[Any]]:
         """See Backend. `auto` is bf16 where there are tiles for it, else fp32."""
         bfloats = isa.VECTOR.tiles and precision in ("auto", "bf16")
         if precision not in ("auto", "fp32") and not bfloats:
@@ -89,6 +84,16 @@ class CpuBackend:
     def close(self) -> None:
         """Ends the threads."""
         self._workers.close()
+
+
+def processor() -> Device:
+    """This machine's."""
+    cores = isa.core_count()
+    return Device(
+        isa.processor_name(),
+        f"{cores} core{'s' if cores > 1 else ''}, {isa.VECTOR.name},"
+        f" {isa.l2_bytes() // 1024} KiB L2",
+    )
 
 
 class Workers:
@@ -149,7 +154,7 @@ class CpuStage:
         return Box(top, left, bottom - top, right - left)
 
     def __call__(
-        self, window: Window, box: Box, out_dtype: DTypeLike, on_progress: Progress
+        self, window: Window[NDArray[Any]], box: Box, out_dtype: DTypeLike, on_progress: Progress
     ) -> NDArray[Any]:
         """See Stage."""
         result = np.empty((box.height, box.width, self._packed.out_planes), out_dtype)
@@ -216,7 +221,7 @@ def _parts(start: int, stop: int, count: int) -> list[tuple[int, int]]:
     return list(pairwise(cuts))
 
 
-def _window(window: Window, enlarge: int) -> Any:
+def _window(window: Window[NDArray[Any]], enlarge: int) -> Any:
     """The record that compiled code reads."""
     _, columns, planes = window.pixels.shape
     return np.array(

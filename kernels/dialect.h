@@ -1,0 +1,73 @@
+// One source for OpenCL C 1.2 and CUDA C++: the words in which they differ.
+//
+// Groups are one-dimensional, and as large as KERNEL says. Every multiply-add is written as one, so
+// that a value is rounded alike wherever it is computed.
+
+#ifdef __OPENCL_VERSION__
+
+#define KERNEL(group) __kernel __attribute__((reqd_work_group_size(group, 1, 1))) void
+#define DEVICE inline
+#define GLOBAL __global
+#define LOCAL __local
+#define RESTRICT restrict
+#define BARRIER() barrier(CLK_LOCAL_MEM_FENCE)
+#define LOCAL_ID() ((int)get_local_id(0))
+#define GROUP_ID(d) ((int)get_group_id(d))
+#define UNROLL _Pragma("unroll")
+#define NO_UNROLL _Pragma("unroll 1")
+
+typedef size_t Wide;
+
+#define SPLAT(type, x) ((type)(x))
+#define FMA(a, b, c) fma(a, b, c)
+#define MAX(a, b) fmax(a, b)
+#define CLAMP(x, low, high) clamp(x, low, high)
+#define ROUND(x) rint(x)
+
+#else
+
+typedef unsigned char uchar;
+typedef unsigned short ushort;
+typedef size_t Wide;
+
+#define KERNEL(group) extern "C" __global__ void __launch_bounds__(group)
+#define DEVICE __device__ __forceinline__
+#define GLOBAL
+#define LOCAL __shared__
+#define RESTRICT __restrict__
+#define BARRIER() __syncthreads()
+#define LOCAL_ID() ((int)threadIdx.x)
+#define GROUP_ID(d) ((int)((d) == 0 ? blockIdx.x : (d) == 1 ? blockIdx.y : blockIdx.z))
+#define UNROLL _Pragma("unroll")
+#define NO_UNROLL _Pragma("unroll 1")
+
+#define SPLAT(type, x) Splat<type>::of(x)
+#define FMA(a, b, c) fma_of(a, b, c)
+#define MAX(a, b) max_of(a, b)
+#define CLAMP(x, low, high) fminf(fmaxf(x, low), high)
+#define ROUND(x) rintf(x)
+
+template <class Vector> struct Splat;
+template <> struct Splat<float> {
+    DEVICE static float of(float x) { return x; }
+};
+template <> struct Splat<float4> {
+    DEVICE static float4 of(float x) { return make_float4(x, x, x, x); }
+};
+
+DEVICE float fma_of(float a, float b, float c) { return fmaf(a, b, c); }
+DEVICE float4 fma_of(float4 a, float4 b, float4 c) {
+    return make_float4(fmaf(a.x, b.x, c.x), fmaf(a.y, b.y, c.y), fmaf(a.z, b.z, c.z),
+                       fmaf(a.w, b.w, c.w));
+}
+
+DEVICE float max_of(float a, float b) { return fmaxf(a, b); }
+DEVICE float4 max_of(float4 a, float4 b) {
+    return make_float4(fmaxf(a.x, b.x), fmaxf(a.y, b.y), fmaxf(a.z, b.z), fmaxf(a.w, b.w));
+}
+
+DEVICE float4 operator*(float4 a, float4 b) {
+    return make_float4(a.x * b.x, a.y * b.y, a.z * b.z, a.w * b.w);
+}
+
+#endif

@@ -1,0 +1,1 @@
+"""What the backends for GPUs share: it knows neither CUDA nor OpenCL, only `runtime.Runtime`."""

@@ -1,0 +1,113 @@
+"""What the shared engine asks of a GPU library: one device and one in-order queue of work on it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from waifu2x.backends import Device
+
+Macros = Mapping[str, str | int]
+"""What a kernel is specialised by; a number or C text each."""
+
+
+class OutOfMemoryError(Exception):
+    """The device has no room for a buffer. Never reaches users: see `network`."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What kernels and tiles are fitted to."""
+
+    is_cpu: bool
+    """A processor behind a GPU's interface: its caches do what local memory does on a GPU."""
+    compute_units: int
+    max_group: int
+    """Work-items of a group."""
+    local_bytes: int
+    """Of a group."""
+    vector: int
+    """On a processor, the floats of its vectors; on a GPU, the work-items that run in step."""
+    max_buffer: int
+    """Bytes of the largest buffer."""
+
+
+class Buffer(Protocol):
+    """Memory on the device."""
+
+    size: int
+    """Bytes."""
+
+    def release(self) -> None:
+        """Frees it, after the work that was queued before; further calls do nothing."""
+        ...
+
+
+class Kernel(Protocol):
+    """One entry of a program. Two calls of `Program.kernel` give two, told apart by identity."""
+
+    name: str
+    group: int
+    """Work-items of a group, in one dimension."""
+
+
+class Program(Protocol):
+    """Compiled source."""
+
+    def kernel(self, name: str, group: int) -> Kernel:
+        """The entry of that name, with the group size that it was compiled for."""
+        ...
+
+
+Argument = Buffer | np.int32 | np.float32
+
+
+class Runtime(Protocol):
+    """One device and one in-order queue. Calls may come from any thread, one at a time."""
+
+    device: Device
+    limits: Limits
+
+    def free_memory(self) -> int:
+        """Bytes that can be allocated now, as far as the library tells."""
+        ...
+
+    def allocate(self, size: int) -> Buffer:
+        """A buffer of that many bytes, uninitialised. Raises OutOfMemoryError."""
+        ...
+
+    def upload(self, buffer: Buffer, array: NDArray[Any]) -> None:
+        """A C-contiguous array to the start of a buffer. May raise OutOfMemoryError."""
+        ...
+
+    def download(self, buffer: Buffer, array: NDArray[Any]) -> None:
+        """The start of a buffer into a C-contiguous array, after all that was queued before."""
+        ...
+
+    def build(self, stem: str, macros: Macros) -> Program:
+        """A file of `kernels/`, compiled, or from the cache. Raises BackendError."""
+        ...
+
+    def launch(self, kernel: Kernel, groups: tuple[int, int, int], *arguments: Argument) -> None:
+        """Queues a kernel on so many groups. May raise OutOfMemoryError."""
+        ...
+
+    def synchronize(self) -> None:
+        """Waits for all that was queued. May raise OutOfMemoryError."""
+        ...
+
+    def timed(self) -> AbstractContextManager[list[tuple[Kernel, float]]]:
+        """Collects the seconds of each launch inside, by the device's clock.
+
+        The list is complete when the context ends, which waits for the device.
+        """
+        ...
+
+    def close(self) -> None:
+        """Frees what it holds. Buffers and kernels of it cannot be used after that."""
+        ...

@@ -1,0 +1,20 @@
+"""Kernel sources as one text each: what is compiled, and what its cache entry is keyed by."""
+
+from __future__ import annotations
+
+import re
+
+from waifu2x.resources import shipped_kernels
+
+_INCLUDE = re.compile(r'^#include "([\w.]+)"$', re.MULTILINE)
+
+
+def exists(name: str) -> bool:
+    """Whether there is such a file of `kernels/`."""
+    return (shipped_kernels() / name).is_file()
+
+
+def read(name: str) -> str:
+    """A file of `kernels/`, with the files of that folder that it includes in their places."""
+    text = (shipped_kernels() / name).read_text(encoding="utf-8")
+    return _INCLUDE.sub(lambda match: read(match[1]), text)

@@ -1,0 +1,20 @@
+"""The `opencl` backend: any GPU with an OpenCL driver, through pyopencl."""
+
+from __future__ import annotations
+
+from waifu2x.backends import Device
+from waifu2x.backends.gpu.backend import GpuBackend
+from waifu2x.backends.gpu.fp32 import Fp32Road
+from waifu2x.backends.opencl import platforms
+from waifu2x.backends.opencl.runtime import OpenClRuntime
+
+
+def create(device: int) -> GpuBackend:
+    """The backend on a device by its number among `devices()`."""
+    runtime = OpenClRuntime(platforms.pick(device))
+    return GpuBackend("opencl", runtime, {"auto": Fp32Road, "fp32": Fp32Road})
+
+
+def devices() -> list[Device]:
+    """All devices, the default first."""
+    return [platforms.describe(device) for device in platforms.usable()]

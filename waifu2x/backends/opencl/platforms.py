@@ -1,0 +1,73 @@
+"""The OpenCL devices of this machine, in the order in which they are numbered."""
+
+from __future__ import annotations
+
+import logging
+
+import pyopencl as cl
+
+from waifu2x.backends import Device
+from waifu2x.errors import UnavailableError
+
+_LOG = logging.getLogger(__name__)
+_REMEDY = "install your GPU's driver with its OpenCL part, or see `waifu2x devices`"
+
+
+def usable() -> list[cl.Device]:
+    """Discrete GPUs before integrated ones before processors, in the drivers' order otherwise.
+
+    A platform whose driver is broken is skipped, with a line in the log. Raises UnavailableError
+    if there is no device at all.
+    """
+    try:
+        platforms = cl.get_platforms()
+    except cl.Error as error:
+        raise UnavailableError(f"backend opencl found no platform: {_REMEDY}") from error
+    found: list[cl.Device] = []
+    for platform in platforms:
+        try:
+            found += [device for device in platform.get_devices() if _works(device)]
+        except cl.Error as error:
+            _LOG.warning(
+                "OpenCL platform skipped: %s: reinstall its driver", str(error).partition("\n")[0]
+            )
+    if not found:
+        raise UnavailableError(f"backend opencl found no device: {_REMEDY}")
+    return sorted(found, key=_rank)
+
+
+def pick(index: int) -> cl.Device:
+    """The device of that number. Raises UnavailableError."""
+    found = usable()
+    if index >= len(found):
+        raise UnavailableError(
+            f"backend opencl has no device {index}: choose from 0 to {len(found) - 1},"
+            " as `waifu2x devices` shows them"
+        )
+    return found[index]
+
+
+def describe(device: cl.Device) -> Device:
+    """For people."""
+    units = device.max_compute_units
+    return Device(
+        device.name.strip(),
+        f"{device.global_mem_size / 2**30:.1f} GiB, {units} compute unit{'s' if units > 1 else ''},"
+        f" {device.platform.name.strip()}, driver {device.driver_version}",
+        is_gpu=is_gpu(device),
+    )
+
+
+def is_gpu(device: cl.Device) -> bool:
+    """Rather than a processor."""
+    return bool(device.type & cl.device_type.GPU)
+
+
+def _works(device: cl.Device) -> bool:
+    return bool(device.available and device.compiler_available)
+
+
+def _rank(device: cl.Device) -> int:
+    if not is_gpu(device):
+        return 2
+    return 1 if device.host_unified_memory else 0

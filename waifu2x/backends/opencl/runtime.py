@@ -1,0 +1,217 @@
+"""A Runtime on pyopencl."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import pyopencl as cl
+from numpy.typing import NDArray
+
+from waifu2x import __version__, cache
+from waifu2x.backends.gpu import source
+from waifu2x.backends.gpu.runtime import Argument, Kernel, Limits, Macros, OutOfMemoryError
+from waifu2x.backends.opencl.platforms import describe, is_gpu
+from waifu2x.errors import BackendError
+
+_KIND = "kernels"
+_LOG = logging.getLogger(__name__)
+_OPTIONS = ("-cl-std=CL1.2",)
+_NO_MEMORY = {
+    cl.status_code.MEM_OBJECT_ALLOCATION_FAILURE,
+    cl.status_code.OUT_OF_RESOURCES,
+    cl.status_code.OUT_OF_HOST_MEMORY,
+    cl.status_code.INVALID_BUFFER_SIZE,
+}
+_SHARED_MEMORY_PART = 2
+"""Of memory that is the machine's own, one part of so many may be taken."""
+
+
+class OpenClBuffer:
+    """See Buffer."""
+
+    def __init__(self, runtime: OpenClRuntime, size: int) -> None:
+        self.size = size
+        self._runtime = runtime
+        self.handle = cl.Buffer(runtime.context, cl.mem_flags.READ_WRITE, size)
+        runtime.allocated += size
+
+    def release(self) -> None:
+        """See Buffer."""
+        if self.size:
+            self.handle.release()
+            self._runtime.allocated -= self.size
+            self.size = 0
+
+
+@dataclass(eq=False)
+class OpenClKernel:
+    """See Kernel."""
+
+    name: str
+    group: int
+    handle: cl.Kernel
+
+
+class OpenClProgram:
+    """See Program."""
+
+    def __init__(self, handle: cl.Program) -> None:
+        self._handle = handle
+
+    def kernel(self, name: str, group: int) -> OpenClKernel:
+        """See Program."""
+        return OpenClKernel(name, group, cl.Kernel(self._handle, name))
+
+
+class OpenClRuntime:
+    """See Runtime."""
+
+    def __init__(self, device: cl.Device) -> None:
+        """Raises BackendError for a device that cannot be opened."""
+        self.device = describe(device)
+        self._device = device
+        try:
+            self.context = cl.Context([device])
+            self._queue = cl.CommandQueue(self.context)
+        except cl.Error as error:
+            raise BackendError(
+                f"{self.device.name}: cannot be opened ({_first_line(error)}):"
+                " restart its driver, or use another backend"
+            ) from error
+        self.allocated = 0
+        """Bytes, by us."""
+        self._launches: list[tuple[Kernel, Any]] | None = None
+        self.limits = Limits(
+            is_cpu=not is_gpu(device),
+            compute_units=device.max_compute_units,
+            max_group=device.max_work_group_size,
+            local_bytes=device.local_mem_size,
+            vector=_in_step(device) if is_gpu(device) else _vector(device),
+            max_buffer=device.max_mem_alloc_size,
+        )
+
+    def free_memory(self) -> int:
+        """See Runtime. OpenCL knows how much there is, not how much is free."""
+        parts = _SHARED_MEMORY_PART if self._device.host_unified_memory else 1
+        return int(self._device.global_mem_size) // parts - self.allocated
+
+    def allocate(self, size: int) -> OpenClBuffer:
+        """See Runtime."""
+        with _memory_errors():
+            return OpenClBuffer(self, size)
+
+    def upload(self, buffer: Any, array: NDArray[Any]) -> None:
+        """See Runtime."""
+        with _memory_errors():
+            cl.enqueue_copy(self._queue, buffer.handle, array, is_blocking=True)
+
+    def download(self, buffer: Any, array: NDArray[Any]) -> None:
+        """See Runtime."""
+        with _memory_errors():
+            cl.enqueue_copy(self._queue, array, buffer.handle, is_blocking=True)
+
+    def build(self, stem: str, macros: Macros) -> OpenClProgram:
+        """See Runtime."""
+        text = source.read(f"{stem}.cl")
+        options = [*_OPTIONS, *(f"-D{name}={value}" for name, value in macros.items())]
+        platform = self._device.platform
+        who = (platform.name, platform.version, self._device.name, self._device.driver_version)
+        key = cache.digest(__version__, cl.VERSION_TEXT, *who, *options, text)
+        binary = cache.load(_KIND, key)
+        if binary is not None:
+            program = self._from_binary(binary)
+            if program is not None:
+                return OpenClProgram(program)
+        _LOG.info("compiling %s for %s, once", stem, self.device.name)
+        # pyopencl's own class would keep a second cache.
+        handle = cl._cl._Program(self.context, text)
+        try:
+            handle._build(" ".join(options).encode(), [self._device])
+        except cl.Error as error:
+            raise BackendError(
+                f"{self.device.name}: its driver cannot compile {stem}.cl"
+                f" ({_first_line(error)}): update the driver, or use another backend"
+            ) from error
+        program = cl.Program(handle)
+        (binary,) = program.get_info(cl.program_info.BINARIES)
+        cache.store(_KIND, key, binary)
+        return OpenClProgram(program)
+
+    def launch(self, kernel: Any, groups: tuple[int, int, int], *arguments: Argument) -> None:
+        """See Runtime."""
+        size = (groups[0] * kernel.group, groups[1], groups[2])
+        handles = [a.handle if isinstance(a, OpenClBuffer) else a for a in arguments]
+        with _memory_errors():
+            kernel.handle.set_args(*handles)
+            event = cl.enqueue_nd_range_kernel(
+                self._queue, kernel.handle, size, (kernel.group, 1, 1)
+            )
+        if self._launches is not None:
+            self._launches.append((kernel, event))
+
+    def synchronize(self) -> None:
+        """See Runtime."""
+        with _memory_errors():
+            self._queue.finish()
+
+    @contextmanager
+    def timed(self) -> Iterator[list[tuple[Kernel, float]]]:
+        """See Runtime."""
+        times: list[tuple[Kernel, float]] = []
+        plain = self._queue
+        profiling = cl.command_queue_properties.PROFILING_ENABLE
+        self._queue = cl.CommandQueue(self.context, properties=profiling)
+        launches: list[tuple[Kernel, Any]] = []
+        self._launches = launches
+        try:
+            yield times
+            self.synchronize()
+        finally:
+            self._queue, self._launches = plain, None
+        for kernel, event in launches:
+            times.append((kernel, (event.profile.end - event.profile.start) * 1e-9))
+
+    def close(self) -> None:
+        """See Runtime. What pyopencl holds goes with the last reference to it."""
+        self._queue.finish()
+
+    def _from_binary(self, binary: bytes) -> cl.Program | None:
+        """A program from the cache; None if the driver does not take it, for whatever reason."""
+        try:
+            return cl.Program(self.context, [self._device], [binary]).build()
+        except cl.Error:
+            return None
+
+
+@contextmanager
+def _memory_errors() -> Iterator[None]:
+    """OutOfMemoryError for the errors by which OpenCL says so."""
+    try:
+        yield
+    except cl.Error as error:
+        if error.code in _NO_MEMORY:
+            raise OutOfMemoryError(str(error)) from error
+        raise
+
+
+def _in_step(device: cl.Device) -> int:
+    """Work-items of a GPU that run in step, by the extensions that tell; 32 is a common width."""
+    for attribute in ("warp_size_nv", "wavefront_width_amd"):
+        try:
+            return int(getattr(device, attribute))
+        except (AttributeError, cl.Error):
+            continue
+    return 32
+
+
+def _vector(device: cl.Device) -> int:
+    """Floats of a processor's vectors; PoCL 3 says 16 where its own library can do but 8."""
+    return min(int(device.native_vector_width_float), 8)
+
+
+def _first_line(error: cl.Error) -> str:
+    return str(error).partition("\n")[0].strip()
