@@ -144,7 +144,7 @@ tensor_mma(const uint8_t* __restrict__ in, const uint8_t* __restrict__ weights,
 #if LAST
     // [row of the tile][input column][tap * PLANES + plane]
     float* const partial = reinterpret_cast<float*>(shared);
-    pixel_t* const picture = static_cast<pixel_t*>(out);
+    pixel_t* const picture = static_cast<pixel_t*>(out) + static_cast<size_t>(to.group) * PLANES;
     __syncthreads();
 #pragma unroll
     for (int m = 0; m < 2; m++)

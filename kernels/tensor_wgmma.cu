@@ -21,7 +21,8 @@
 //            times low, high times high. The unit cuts each sum off at 24 bits, so the small
 //            products come first. 16-byte pieces as in a map whose columns are output planes.
 //   bias     float[tiles of output planes * WIDTH]
-//   out      feature map in groups of OUT_GROUP planes, or pixels [row][column][PLANES]
+//   out      feature map in groups of OUT_GROUP planes, or pixels [row][column][PLANES], of which
+//            to.group come before the tile's first
 // Macros
 //   IN_PLANES, GROUP, WIDTH, OUT_GROUP, TERMS, WARPGROUPS, ROWS (of all of them), A_STAGES, B_STAGES,
 //   BLOCKS (on one multiprocessor at a time), REGISTERS (of a thread that multiplies), LAST (0 or 1), with it PLANES and PIXEL
@@ -280,7 +281,7 @@ tensor_wgmma(const uint8_t* __restrict__ in, const uint8_t* __restrict__ weights
             // [row of the tile][input column][tap * PLANES + plane]
             float* const partial = reinterpret_cast<float*>(barriers + 2 * A_STAGES + 2 * B_STAGES + 2) +
                 group * ROWS_EACH * 64 * (WIDTH + 1);
-            pixel_t* const picture = static_cast<pixel_t*>(out);
+            pixel_t* const picture = static_cast<pixel_t*>(out) + static_cast<size_t>(to.group) * PLANES;
             asm volatile("bar.sync %0, 128;" ::"r"(group + 1) : "memory");
 #pragma unroll
             for (int row = 0; row < ROWS_EACH; row++)

@@ -101,6 +101,13 @@ class Entry:
 
 _BACKENDS = (
     Entry(
+        "cuda",
+        "waifu2x.backends.cuda.backend",
+        ("pycuda",),
+        "pip install 'waifu2x-kernels[cuda]'",
+        extra=True,
+    ),
+    Entry(
         "opencl",
         "waifu2x.backends.opencl",
         ("pyopencl",),

@@ -65,9 +65,7 @@ def target(capability: tuple[int, int], supported: list[int]) -> list[str]:
     return ["-ptx", f"-arch=compute_{max(older)}"] if older else []
 
 
-def _compile(
-    name: str, text: str, definitions: list[str], capability: tuple[int, int]
-) -> bytes:
+def _compile(name: str, text: str, definitions: list[str], capability: tuple[int, int]) -> bytes:
     nvcc = find_nvcc()
     chip = f"sm_{capability[0]}{capability[1]}"
     if nvcc is None:
@@ -84,7 +82,17 @@ def _compile(
     with tempfile.TemporaryDirectory(prefix="waifu2x-") as folder:
         path, result = Path(folder) / name, Path(folder) / "code"
         path.write_text(text, encoding="utf-8")
-        command = [nvcc, *options, *_OPTIONS, *definitions, "-x", "cu", "-o", str(result), str(path)]
+        command = [
+            nvcc,
+            *options,
+            *_OPTIONS,
+            *definitions,
+            "-x",
+            "cu",
+            "-o",
+            str(result),
+            str(path),
+        ]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode == 0:
             return result.read_bytes()

@@ -194,7 +194,8 @@ class CudaRuntime:
     def timed(self) -> Iterator[list[tuple[Kernel, float]]]:
         """See Runtime."""
         times: list[tuple[Kernel, float]] = []
-        self._marks = marks = []
+        marks: list[tuple[Kernel, Any, Any]] = []
+        self._marks = marks
         try:
             yield times
             self.synchronize()
@@ -214,13 +215,12 @@ class CudaRuntime:
 
 def pack_arguments(arguments: Sequence[Argument]) -> bytes:
     """Arguments as a kernel finds them: each at a multiple of its size."""
-    form, values = "", []
+    form, values = "", list[float]()
     for argument in arguments:
         if isinstance(argument, CudaBuffer):
-            form, value = form + "P", argument.address
-        elif isinstance(argument, np.float32):
-            form, value = form + "f", float(argument)
-        else:
-            form, value = form + "i", int(argument)
-        values.append(value)
+            form += "P"
+            values.append(argument.address)
+        elif isinstance(argument, np.generic):
+            form += "f" if isinstance(argument, np.float32) else "i"
+            values.append(argument.item())
     return struct.pack(form, *values)

@@ -29,13 +29,13 @@ def split(values: NDArray[np.float32]) -> tuple[NDArray[np.float16], NDArray[np.
 
 
 def swizzled(block: NDArray[np.float16], group: int) -> NDArray[np.float16]:
-    """(..., rows, group): the pieces of each row in the order of `phase` in `kernels/tensor.cuh`."""
+    """(..., rows, group), the pieces of rows in the order of `phase` in `kernels/tensor.cuh`."""
     rows, pieces = block.shape[-2], group // PIECE
     row = np.arange(rows)
     phase = row % 8 if group == 64 else row // 2 % 4
     places = np.arange(pieces) ^ phase[:, np.newaxis]
     cut = block.reshape(*block.shape[:-1], pieces, PIECE)
-    return np.take_along_axis(cut, places[..., np.newaxis], axis=-2).reshape(block.shape)
+    return cut[..., row[:, np.newaxis], places, :].reshape(block.shape)
 
 
 def pack_middle(layer: Convolution, width: int, terms: int) -> NDArray[np.float16]:

@@ -8,7 +8,7 @@ from typing import Literal, get_args
 from waifu2x.errors import BackendError
 
 Units = Literal["wgmma", "mma", "fma"]
-"""Best first: matrix units fed from shared memory (sm_90), from registers (sm_75 and later), none."""
+"""Best first: matrix units fed from shared memory (sm_90) or registers (from sm_75 on); none."""
 
 UNITS_VARIABLE = "WAIFU2X_CUDA_UNITS"
 

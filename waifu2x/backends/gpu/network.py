@@ -163,7 +163,7 @@ class GpuNetwork:
                 source = workspace.picture((height, width, planes), pixels.dtype)
                 workspace.runtime.upload(source.buffer, pixels)
                 target = self._chain(source, box, out_dtype, on_progress)
-                result = np.empty(target.shape, target.dtype)
+                result = workspace.runtime.host_array(target.shape, target.dtype)
                 workspace.runtime.download(target.buffer, result)
             finally:
                 workspace.release_pictures()

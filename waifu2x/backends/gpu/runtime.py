@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from waifu2x.backends import Device
 
@@ -79,6 +79,10 @@ class Runtime(Protocol):
 
     def allocate(self, size: int) -> Buffer:
         """A buffer of that many bytes, uninitialised. Raises OutOfMemoryError."""
+        ...
+
+    def host_array(self, shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
+        """An uninitialised array in the machine's memory, of the kind that is fastest to fill."""
         ...
 
     def upload(self, buffer: Buffer, array: NDArray[Any]) -> None:

@@ -8,8 +8,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pyopencl as cl
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from waifu2x import __version__, cache
 from waifu2x.backends.gpu import source
@@ -103,6 +104,10 @@ class OpenClRuntime:
         """See Runtime."""
         with _memory_errors():
             return OpenClBuffer(self, size)
+
+    def host_array(self, shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
+        """See Runtime."""
+        return np.empty(shape, dtype)
 
     def upload(self, buffer: Any, array: NDArray[Any]) -> None:
         """See Runtime."""

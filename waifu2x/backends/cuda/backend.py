@@ -1,0 +1,25 @@
+"""The `cuda` backend: NVIDIA GPUs, through pycuda."""
+
+from __future__ import annotations
+
+from waifu2x.backends import Device
+from waifu2x.backends.cuda import machine, tensor
+from waifu2x.backends.cuda.runtime import CudaRuntime
+from waifu2x.backends.cuda.units import choose_units
+from waifu2x.backends.gpu.backend import GpuBackend
+from waifu2x.backends.gpu.fp32 import Fp32Road
+
+
+def create(device: int) -> GpuBackend:
+    """The backend on a device by its number among `devices()`."""
+    runtime = CudaRuntime(machine.pick(device))
+    units = choose_units(runtime.capability)
+    if units == "fma":
+        return GpuBackend("cuda", runtime, {"auto": Fp32Road, "fp32": Fp32Road})
+    fp16, fp32 = tensor.road_makers(runtime, units)
+    return GpuBackend("cuda", runtime, {"auto": fp16, "fp32": fp32, "fp16": fp16})
+
+
+def devices() -> list[Device]:
+    """All devices, in the driver's order."""
+    return [machine.describe(device) for device in machine.usable()]

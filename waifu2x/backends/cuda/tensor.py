@@ -1,0 +1,310 @@
+"""The road over matrix units: feature maps of 16-bit terms, see `kernels/tensor.cuh`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from waifu2x.backends.cuda.runtime import CudaKernel, CudaRuntime
+from waifu2x.backends.cuda.tensor_pack import (
+    group_of,
+    pack_bias,
+    pack_first,
+    pack_last,
+    pack_middle,
+    padded,
+)
+from waifu2x.backends.cuda.tensor_shape import (
+    COLUMNS,
+    MOST_ROWS,
+    Shape,
+    candidates,
+    layer_of,
+    macros,
+    usual,
+)
+from waifu2x.backends.cuda.units import Units
+from waifu2x.backends.gpu.fp32 import Fp32Road
+from waifu2x.backends.gpu.road import DeviceWindow, Road, whole
+from waifu2x.backends.gpu.runtime import Argument, Buffer, Kernel, Macros, Runtime
+from waifu2x.model import Convolution, Model
+from waifu2x.tiling import Box
+
+_FIRST_PLANES = 4
+_LAST_PLANES = 5
+"""The most that the first and the last layer's kernels take."""
+_VALUE_BYTES = 2
+_PIECE_BYTES = 16
+_FIRST_ROWS = 8
+_FIRST_THREADS = 256
+_PIXEL_UNITS = {8: 256 / 255, 16: 65536 / 65535, 32: 1.0}
+"""What a pixel value of 1 is worth: integers come as fractions of a power of two."""
+
+
+def road_makers(
+    runtime: CudaRuntime, units: Units
+) -> tuple[Callable[[Runtime, Model], Road], Callable[[Runtime, Model], Road]]:
+    """What makes the roads of fp16 and fp32."""
+
+    def make(terms: int) -> Callable[[Runtime, Model], Road]:
+        return lambda _, model: (
+            TensorRoad(runtime, model, units, terms) if _suits(model) else Fp32Road(runtime, model)
+        )
+
+    return make(1), make(2)
+
+
+def _suits(model: Model) -> bool:
+    """Whether it has the few planes at its ends that pictures have."""
+    return (
+        len(model.convolutions) > 1
+        and model.in_planes <= _FIRST_PLANES
+        and model.out_planes <= _LAST_PLANES
+    )
+
+
+class TensorRoad:
+    """See Road. Maps go from one of two scratch buffers to the other, all with the same pitch."""
+
+    def __init__(self, runtime: CudaRuntime, model: Model, units: Units, terms: int) -> None:
+        """Raises BackendError for kernels that cannot be built, OutOfMemoryError."""
+        self.precision = "fp32" if terms == 2 else "fp16"
+        self._scale = model.scale
+        self._terms = terms
+        first, *rest = model.convolutions
+        self._planes = [padded(layer.out_planes) for layer in model.convolutions[:-1]]
+        self._runtime = runtime
+        self._prepared: set[object] = set()
+        self._first = _First(runtime, first, terms)
+        self._rest = [
+            _Product(runtime, layer, units, terms, last=index == len(rest) - 1)
+            for index, layer in enumerate(rest)
+        ]
+
+    def reads(self, tile: Box) -> Box:
+        """See Road."""
+        reach = len(self._rest) + 1
+        top, left = (tile.top - reach) // self._scale, (tile.left - reach) // self._scale
+        bottom = -(-(tile.bottom + reach) // self._scale)
+        right = -(-(tile.right + reach) // self._scale)
+        return Box(top, left, bottom - top, right - left)
+
+    def scratch(self, tile: Box) -> Sequence[int]:
+        """See Road."""
+        rows, pitch = self._allocated(tile)
+        pixels = rows * pitch * _VALUE_BYTES * self._terms
+        return [pixels * max(self._planes[index::2], default=0) for index in range(2)]
+
+    def run(
+        self, source: DeviceWindow, tile: Box, target: DeviceWindow, scratch: Sequence[Buffer]
+    ) -> None:
+        """See Road."""
+        self._prepare(tile, source.pixels.dtype.itemsize * 8, target.pixels.dtype.itemsize * 8)
+        rows, pitch = self._allocated(tile)
+        lost = len(self._rest)
+        before = _Map(scratch[0], rows, pitch, self._planes[0])
+        size = (tile.height + 2 * lost, tile.width + 2 * lost)
+        corner = (tile.top - lost - 1, tile.left - lost - 1)
+        self._first.launch(source, self._scale, corner, size, before)
+        for index, layer in enumerate(self._rest[:-1]):
+            lost -= 1
+            after = _Map(scratch[1 - index % 2], rows, pitch, self._planes[index + 1])
+            layer.to_map(before, after, (tile.height + 2 * lost, tile.width + 2 * lost))
+            before = after
+        self._rest[-1].to_picture(before, tile, target)
+
+    def layer(self, kernel: Kernel) -> int:
+        """See Road."""
+        layers = [self._first, *self._rest]
+        return next(i for i, layer in enumerate(layers) if kernel in layer.kernels.values())
+
+    def close(self) -> None:
+        """See Road."""
+        for layer in (self._first, *self._rest):
+            layer.close()
+
+    def _prepare(self, tile: Box, in_bits: int, out_bits: int) -> None:
+        """Has all kernels for a tile compiled at once, the first time."""
+        key = (tile.height, tile.width, in_bits, out_bits)
+        if key in self._prepared:
+            return
+        wanted = [self._first.source(in_bits)]
+        for index, layer in enumerate(self._rest):
+            lost = len(self._rest) - 1 - index
+            size = (tile.height + 2 * lost, tile.width + 2 * lost)
+            wanted.append(layer.source(layer.shape(size), 0 if lost else out_bits))
+        self._runtime.prepare(wanted)
+        self._prepared.add(key)
+
+    def _allocated(self, tile: Box) -> tuple[int, int]:
+        """Rows and pitch of maps: with what whole tiles write, and read beyond."""
+        lost = 2 * len(self._rest)
+        rows = tile.height + lost + 2 * MOST_ROWS
+        return rows, whole(tile.width + lost, COLUMNS) + COLUMNS + PITCH_UNIT
+
+
+PITCH_UNIT = 8
+"""Columns of a period of the order of pieces: rows begin alike."""
+
+
+class _Map:
+    """A feature map in a buffer."""
+
+    def __init__(self, buffer: Buffer, rows: int, pitch: int, planes: int) -> None:
+        self.buffer = buffer
+        pieces = rows * pitch * group_of(planes) * _VALUE_BYTES // _PIECE_BYTES
+        self.arguments = (np.int32(pitch), np.int32(pieces))
+
+
+class _Weights:
+    """A layer's weights and bias on the device, and the kernels that were built for it."""
+
+    def __init__(self, runtime: CudaRuntime) -> None:
+        self._runtime = runtime
+        self.kernels: dict[object, CudaKernel] = {}
+        self._buffers: dict[object, Buffer] = {}
+
+    def _uploaded(self, key: object, make: Callable[[], np.ndarray]) -> Buffer:
+        if key not in self._buffers:
+            array = np.ascontiguousarray(make())
+            buffer = self._runtime.allocate(array.nbytes)
+            self._runtime.upload(buffer, array)
+            self._buffers[key] = buffer
+        return self._buffers[key]
+
+    def close(self) -> None:
+        """Frees them."""
+        for buffer in self._buffers.values():
+            buffer.release()
+
+
+class _First(_Weights):
+    """The first layer, by `kernels/tensor_first.cu`."""
+
+    def __init__(self, runtime: CudaRuntime, layer: Convolution, terms: int) -> None:
+        super().__init__(runtime)
+        self._layer = layer
+        self._planes = padded(layer.out_planes)
+        self._macros: Macros = {
+            "PLANES": layer.in_planes,
+            "OUT_PLANES": self._planes,
+            "GROUP": group_of(self._planes),
+            "TERMS": terms,
+        }
+
+    def source(self, bits: int) -> tuple[str, Macros]:
+        """What its kernel for pixels of so many bits is compiled from."""
+        return "tensor_first", {**self._macros, "PIXEL": bits}
+
+    def launch(
+        self,
+        source: DeviceWindow,
+        scale: int,
+        corner: tuple[int, int],
+        size: tuple[int, int],
+        target: _Map,
+    ) -> None:
+        """Queues the work on so many rows and columns; the first pixel read is `corner`."""
+        bits = 8 * source.pixels.dtype.itemsize
+        if bits not in self.kernels:
+            program = self._runtime.build(*self.source(bits))
+            self.kernels[bits] = program.kernel("tensor_first", _FIRST_THREADS)
+        weights = self._uploaded(bits, lambda: pack_first(self._layer, _PIXEL_UNITS[bits]))
+        bias = self._uploaded("bias", lambda: pack_bias(self._layer, self._planes))
+        pixels = source.pixels
+        geometry = (source.top, source.left, pixels.shape[1], source.height, source.width, scale)
+        self._runtime.launch(
+            self.kernels[bits],
+            (-(-size[1] // COLUMNS), -(-size[0] // _FIRST_ROWS), self._planes // 32),
+            pixels.buffer,
+            weights,
+            bias,
+            target.buffer,
+            *map(np.int32, geometry),
+            *target.arguments,
+            *map(np.int32, corner),
+            np.float32(self._layer.slope),
+        )
+
+
+class _Product(_Weights):
+    """Any other layer."""
+
+    def __init__(
+        self, runtime: CudaRuntime, layer: Convolution, units: Units, terms: int, last: bool
+    ) -> None:
+        super().__init__(runtime)
+        self._layer = layer
+        self._job = layer_of(layer, terms, last)
+        self._candidates = candidates(self._job, units, runtime.capability, runtime.shared_bytes)
+
+    def shape(self, size: tuple[int, int]) -> Shape:
+        """How the work on so many rows and columns is cut."""
+        return usual(self._candidates, *size, self._runtime.limits.compute_units)
+
+    def source(self, shape: Shape, bits: int) -> tuple[str, Macros]:
+        """What its kernel is compiled from, for pixels of so many bits, or none for a map."""
+        chosen = dict(macros(self._job, shape))
+        if bits:
+            chosen["PIXEL"] = bits
+        return shape.stem, chosen
+
+    def to_map(self, source: _Map, target: _Map, size: tuple[int, int]) -> None:
+        """Queues the work on so many rows and columns of maps."""
+        self._launch(source, size, target.buffer, target.arguments, size, 0)
+
+    def to_picture(self, source: _Map, tile: Box, target: DeviceWindow) -> None:
+        """Queues the work on a tile of a picture."""
+        pixels = target.pixels
+        pitch = pixels.shape[1]
+        start = (tile.top - target.top) * pitch + tile.left - target.left
+        self._launch(
+            source,
+            (tile.height, tile.width),
+            pixels.buffer,
+            (np.int32(pitch), np.int32(start)),
+            (tile.height, tile.width),
+            8 * pixels.dtype.itemsize,
+        )
+
+    def _launch(
+        self,
+        source: _Map,
+        size: tuple[int, int],
+        target: Buffer,
+        place: tuple[Argument, ...],
+        bounds: tuple[int, int],
+        bits: int,
+    ) -> None:
+        layer, processors = self._job, self._runtime.limits.compute_units
+        shape = self.shape(size)
+        kernel = self._kernel(shape, bits)
+        width = shape.width(layer)
+        deep = 1 if layer.last else layer.outputs // width
+        across = -(-size[1] // (COLUMNS - 2 if layer.last else COLUMNS))
+        tiles = across * -(-size[0] // shape.rows)
+        pack = pack_last if layer.last else pack_middle
+        weights = self._uploaded(width, lambda: pack(self._layer, width, layer.terms))
+        planes = max(layer.outputs, width)
+        self._runtime.launch(
+            kernel,
+            (shape.grid(tiles, deep, processors), 1, 1),
+            source.buffer,
+            weights,
+            self._uploaded("bias", lambda: pack_bias(self._layer, planes)),
+            target,
+            *source.arguments,
+            *place,
+            *map(np.int32, (across, tiles, deep)),
+            np.float32(self._layer.slope),
+            *map(np.int32, bounds),
+        )
+
+    def _kernel(self, shape: Shape, bits: int) -> CudaKernel:
+        key = (shape, bits)
+        if key not in self.kernels:
+            program = self._runtime.build(*self.source(shape, bits))
+            shared = shape.shared(self._job)
+            self.kernels[key] = program.kernel(shape.stem, shape.threads, shared)
+        return self.kernels[key]
