@@ -132,6 +132,15 @@ __device__ __forceinline__ void wgmma(float (&d)[WIDTH / 2], uint64_t a, uint64_
 #endif
 }
 
+// The compiler sees results in registers as soon as a product is issued: this keeps what reads or
+// writes them on its side of a wait.
+__device__ __forceinline__ void hold(float (&sums)[ROWS_EACH][WIDTH / 2]) {
+#pragma unroll
+    for (int row = 0; row < ROWS_EACH; row++)
+#pragma unroll
+        for (int i = 0; i < WIDTH / 2; i++) asm volatile("" : "+f"(sums[row][i])::"memory");
+}
+
 // Where a tap's pixels begin in a tile.
 __device__ __forceinline__ uint32_t tap_offset(int tap) {
     return (LAST ? tap * PITCH : tap / 3 * PITCH + tap % 3) * PIXEL_BYTES;
@@ -228,6 +237,7 @@ tensor_wgmma(const uint8_t* __restrict__ in, const uint8_t* __restrict__ weights
         float sums[ROWS_EACH][WIDTH / 2];
         for (int tile = first; tile < tiles; tile += stride) {
             [[maybe_unused]] int busy = -1;  // the stage of weights that the last product may still read
+            hold(sums);
             for (int visit = 0; visit < VISITS; visit++, a_use++) {
                 const int a_stage = a_use % A_STAGES;
                 barrier_wait(a_full + 8 * a_stage, a_use / A_STAGES & 1);
@@ -269,6 +279,7 @@ tensor_wgmma(const uint8_t* __restrict__ in, const uint8_t* __restrict__ weights
 #endif
             }
             asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+            hold(sums);
             if (threadIdx.x % 128 == 0) {
                 if (!RESIDENT) barrier_arrive(b_empty + 8 * busy);
                 barrier_arrive(a_empty + 8 * ((a_use - 1) % A_STAGES));
