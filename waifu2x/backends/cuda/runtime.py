@@ -7,21 +7,23 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pycuda.driver as cuda
+import pycuda.tools
 from numpy.typing import DTypeLike, NDArray
 
 from waifu2x.backends.cuda.compiler import compiled
 from waifu2x.backends.cuda.host_memory import HostMemory
 from waifu2x.backends.cuda.machine import describe
-from waifu2x.backends.gpu.runtime import Argument, Kernel, Limits, Macros, OutOfMemoryError
+from waifu2x.backends.gpu.runtime import Argument, Buffer, Kernel, Limits, Macros, OutOfMemoryError
 from waifu2x.errors import BackendError
 
 _ATTRIBUTE = cuda.device_attribute
 _STATIC_SHARED_BYTES = 48 << 10
 """Of a block, without asking."""
+_LARGEST_POOLED_BYTES = 64 << 20
 
 
 class CudaBuffer:
@@ -30,7 +32,9 @@ class CudaBuffer:
     def __init__(self, runtime: CudaRuntime, size: int) -> None:
         self.size = size
         self._runtime = runtime
-        self._memory = cuda.mem_alloc(max(size, 1))
+        # Large ones are few and kept; a pool would round them up.
+        pooled = size <= _LARGEST_POOLED_BYTES
+        self._memory = (runtime.pool.allocate if pooled else cuda.mem_alloc)(max(size, 1))
         self.address = int(self._memory)
 
     def release(self) -> None:
@@ -50,6 +54,15 @@ class CudaKernel:
     function: Any
     shared: int
     """Bytes of shared memory of a block, beyond what the kernel declares."""
+
+
+class Launch(NamedTuple):
+    """A kernel with its arguments, ready to be queued any number of times."""
+
+    kernel: CudaKernel
+    blocks: tuple[int, int, int]
+    packed: bytes
+    """The arguments as the kernel finds them."""
 
 
 class CudaProgram:
@@ -92,6 +105,7 @@ class CudaRuntime:
             self._context = device.retain_primary_context()
             with self.current():
                 self._stream = cuda.Stream()
+                self.pool = pycuda.tools.DeviceMemoryPool()
         except cuda.Error as error:
             raise BackendError(
                 f"{self.device.name}: cannot be opened ({error}): close other programs that use"
@@ -173,17 +187,21 @@ class CudaRuntime:
 
     def launch(self, kernel: Any, groups: tuple[int, int, int], *arguments: Argument) -> None:
         """See Runtime."""
-        packed = pack_arguments(arguments)
+        self.queue([Launch(kernel, groups, pack_arguments(arguments))])
+
+    def queue(self, launches: Sequence[Launch]) -> None:
+        """Queues kernels, one after the other. May raise OutOfMemoryError."""
         with self.current():
-            if self._marks is not None:
-                before, after = cuda.Event(), cuda.Event()
-                before.record(self._stream)
-            kernel.function._launch_kernel(
-                groups, (kernel.group, 1, 1), packed, kernel.shared, self._stream
-            )
-            if self._marks is not None:
-                after.record(self._stream)
-                self._marks.append((kernel, before, after))
+            for kernel, blocks, packed in launches:
+                if self._marks is not None:
+                    before, after = cuda.Event(), cuda.Event()
+                    before.record(self._stream)
+                kernel.function._launch_kernel(
+                    blocks, (kernel.group, 1, 1), packed, kernel.shared, self._stream
+                )
+                if self._marks is not None:
+                    after.record(self._stream)
+                    self._marks.append((kernel, before, after))
 
     def synchronize(self) -> None:
         """See Runtime."""
@@ -210,7 +228,14 @@ class CudaRuntime:
         with self.current():
             self._stream.synchronize()
             self._host.release()
+            self.pool.stop_holding()
             self._modules.clear()
+
+
+def address_of(buffer: Buffer) -> int:
+    """Of one of ours, on the device."""
+    assert isinstance(buffer, CudaBuffer)
+    return buffer.address
 
 
 def pack_arguments(arguments: Sequence[Argument]) -> bytes:

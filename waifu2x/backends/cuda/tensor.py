@@ -6,7 +6,13 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from waifu2x.backends.cuda.runtime import CudaKernel, CudaRuntime
+from waifu2x.backends.cuda.runtime import (
+    CudaKernel,
+    CudaRuntime,
+    Launch,
+    address_of,
+    pack_arguments,
+)
 from waifu2x.backends.cuda.tensor_pack import (
     group_of,
     pack_bias,
@@ -34,6 +40,8 @@ from waifu2x.tiling import Box
 _FIRST_PLANES = 4
 _LAST_PLANES = 5
 """The most that the first and the last layer's kernels take."""
+_PLANS = 64
+"""Plans that are kept: pictures of a folder have few sizes, and a large one few tiles."""
 _VALUE_BYTES = 2
 _PIECE_BYTES = 16
 _FIRST_ROWS = 8
@@ -75,6 +83,7 @@ class TensorRoad:
         first, *rest = model.convolutions
         self._planes = [padded(layer.out_planes) for layer in model.convolutions[:-1]]
         self._runtime = runtime
+        self._plans: dict[object, list[Launch]] = {}
         self._prepared: set[object] = set()
         self._first = _First(runtime, first, terms)
         self._rest = [
@@ -100,19 +109,31 @@ class TensorRoad:
         self, source: DeviceWindow, tile: Box, target: DeviceWindow, scratch: Sequence[Buffer]
     ) -> None:
         """See Road."""
+        key = (*_where(source), tile, *_where(target), *(address_of(b) for b in scratch))
+        if key not in self._plans:
+            while len(self._plans) >= _PLANS:
+                self._plans.pop(next(iter(self._plans)))
+            self._plans[key] = self._plan(source, tile, target, scratch)
+        self._runtime.queue(self._plans[key])
+
+    def _plan(
+        self, source: DeviceWindow, tile: Box, target: DeviceWindow, scratch: Sequence[Buffer]
+    ) -> list[Launch]:
+        """The launches of a tile: they cost the host more than a small picture costs the device."""
         self._prepare(tile, source.pixels.dtype.itemsize * 8, target.pixels.dtype.itemsize * 8)
         rows, pitch = self._allocated(tile)
         lost = len(self._rest)
         before = _Map(scratch[0], rows, pitch, self._planes[0])
         size = (tile.height + 2 * lost, tile.width + 2 * lost)
         corner = (tile.top - lost - 1, tile.left - lost - 1)
-        self._first.launch(source, self._scale, corner, size, before)
+        plan = [self._first.launch(source, self._scale, corner, size, before)]
         for index, layer in enumerate(self._rest[:-1]):
             lost -= 1
             after = _Map(scratch[1 - index % 2], rows, pitch, self._planes[index + 1])
-            layer.to_map(before, after, (tile.height + 2 * lost, tile.width + 2 * lost))
+            size = (tile.height + 2 * lost, tile.width + 2 * lost)
+            plan.append(layer.to_map(before, after, size))
             before = after
-        self._rest[-1].to_picture(before, tile, target)
+        return [*plan, self._rest[-1].to_picture(before, tile, target)]
 
     def layer(self, kernel: Kernel) -> int:
         """See Road."""
@@ -146,6 +167,13 @@ class TensorRoad:
 
 PITCH_UNIT = 8
 """Columns of a period of the order of pieces: rows begin alike."""
+
+
+def _where(window: DeviceWindow) -> tuple[object, ...]:
+    """What tells windows apart: buffers come and go, at the same few addresses."""
+    pixels = window.pixels
+    place = (window.top, window.left, window.height, window.width)
+    return (address_of(pixels.buffer), pixels.dtype, pixels.shape, *place)
 
 
 class _Map:
@@ -204,8 +232,8 @@ class _First(_Weights):
         corner: tuple[int, int],
         size: tuple[int, int],
         target: _Map,
-    ) -> None:
-        """Queues the work on so many rows and columns; the first pixel read is `corner`."""
+    ) -> Launch:
+        """The work on so many rows and columns; the first pixel read is `corner`."""
         bits = 8 * source.pixels.dtype.itemsize
         if bits not in self.kernels:
             program = self._runtime.build(*self.source(bits))
@@ -214,9 +242,7 @@ class _First(_Weights):
         bias = self._uploaded("bias", lambda: pack_bias(self._layer, self._planes))
         pixels = source.pixels
         geometry = (source.top, source.left, pixels.shape[1], source.height, source.width, scale)
-        self._runtime.launch(
-            self.kernels[bits],
-            (-(-size[1] // COLUMNS), -(-size[0] // _FIRST_ROWS), self._planes // 32),
+        arguments = (
             pixels.buffer,
             weights,
             bias,
@@ -226,6 +252,8 @@ class _First(_Weights):
             *map(np.int32, corner),
             np.float32(self._layer.slope),
         )
+        blocks = (-(-size[1] // COLUMNS), -(-size[0] // _FIRST_ROWS), self._planes // 32)
+        return Launch(self.kernels[bits], blocks, pack_arguments(arguments))
 
 
 class _Product(_Weights):
@@ -250,16 +278,16 @@ class _Product(_Weights):
             chosen["PIXEL"] = bits
         return shape.stem, chosen
 
-    def to_map(self, source: _Map, target: _Map, size: tuple[int, int]) -> None:
-        """Queues the work on so many rows and columns of maps."""
-        self._launch(source, size, target.buffer, target.arguments, size, 0)
+    def to_map(self, source: _Map, target: _Map, size: tuple[int, int]) -> Launch:
+        """The work on so many rows and columns of maps."""
+        return self._launch(source, size, target.buffer, target.arguments, size, 0)
 
-    def to_picture(self, source: _Map, tile: Box, target: DeviceWindow) -> None:
-        """Queues the work on a tile of a picture."""
+    def to_picture(self, source: _Map, tile: Box, target: DeviceWindow) -> Launch:
+        """The work on a tile of a picture."""
         pixels = target.pixels
         pitch = pixels.shape[1]
         start = (tile.top - target.top) * pitch + tile.left - target.left
-        self._launch(
+        return self._launch(
             source,
             (tile.height, tile.width),
             pixels.buffer,
@@ -276,7 +304,7 @@ class _Product(_Weights):
         place: tuple[Argument, ...],
         bounds: tuple[int, int],
         bits: int,
-    ) -> None:
+    ) -> Launch:
         layer, processors = self._job, self._runtime.limits.compute_units
         shape = self.shape(size)
         kernel = self._kernel(shape, bits)
@@ -287,9 +315,7 @@ class _Product(_Weights):
         pack = pack_last if layer.last else pack_middle
         weights = self._uploaded(width, lambda: pack(self._layer, width, layer.terms))
         planes = max(layer.outputs, width)
-        self._runtime.launch(
-            kernel,
-            (shape.grid(tiles, deep, processors), 1, 1),
+        arguments = (
             source.buffer,
             weights,
             self._uploaded("bias", lambda: pack_bias(self._layer, planes)),
@@ -300,6 +326,8 @@ class _Product(_Weights):
             np.float32(self._layer.slope),
             *map(np.int32, bounds),
         )
+        blocks = (shape.grid(tiles, deep, processors), 1, 1)
+        return Launch(kernel, blocks, pack_arguments(arguments))
 
     def _kernel(self, shape: Shape, bits: int) -> CudaKernel:
         key = (shape, bits)
