@@ -242,7 +242,7 @@ class _First(_Weights):
         bias = self._uploaded("bias", lambda: pack_bias(self._layer, self._planes))
         pixels = source.pixels
         geometry = (source.top, source.left, pixels.shape[1], source.height, source.width, scale)
-        arguments = (
+        arguments: tuple[Argument, ...] = (
             pixels.buffer,
             weights,
             bias,
@@ -315,7 +315,7 @@ class _Product(_Weights):
         pack = pack_last if layer.last else pack_middle
         weights = self._uploaded(width, lambda: pack(self._layer, width, layer.terms))
         planes = max(layer.outputs, width)
-        arguments = (
+        arguments: tuple[Argument, ...] = (
             source.buffer,
             weights,
             self._uploaded("bias", lambda: pack_bias(self._layer, planes)),
