@@ -9,6 +9,7 @@
 #define DEVICE inline
 #define GLOBAL __global
 #define LOCAL __local
+#define LOCAL_MEMORY __local
 #define RESTRICT restrict
 #define BARRIER() barrier(CLK_LOCAL_MEM_FENCE)
 #define LOCAL_ID() ((int)get_local_id(0))
@@ -19,10 +20,17 @@
 typedef size_t Wide;
 
 #define SPLAT(type, x) ((type)(x))
-#define FMA(a, b, c) fma(a, b, c)
 #define MAX(a, b) fmax(a, b)
 #define CLAMP(x, low, high) clamp(x, low, high)
 #define ROUND(x) rint(x)
+
+#ifdef ON_CPU
+// A library call for each fma() would undo it; the compiler fuses this one.
+#pragma OPENCL FP_CONTRACT ON
+#define FMA(a, b, c) ((a) * (b) + (c))
+#else
+#define FMA(a, b, c) fma(a, b, c)
+#endif
 
 #else
 
@@ -33,7 +41,8 @@ typedef size_t Wide;
 #define KERNEL(group) extern "C" __global__ void __launch_bounds__(group)
 #define DEVICE __device__ __forceinline__
 #define GLOBAL
-#define LOCAL __shared__
+#define LOCAL
+#define LOCAL_MEMORY __shared__
 #define RESTRICT __restrict__
 #define BARRIER() __syncthreads()
 #define LOCAL_ID() ((int)threadIdx.x)

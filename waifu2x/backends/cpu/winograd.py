@@ -9,9 +9,7 @@ and a last transform brings the 36 products back to 4x4 results.
     M[f][cell][out of block] = V[f] U[block][f]      36 x CELLS x block of out_planes
     result = transform of M, plus bias, leaky ReLU
 
-The transforms interpolate at 0, ±3/4, ±3/2 and infinity. Those points cost the same arithmetic as
-the usual 0, ±1, ±2 and lose 3 to 5 dB less to rounding (Barabasz et al. 2020, "Error analysis and
-improving the accuracy of Winograd convolution for deep neural networks", explain why).
+The transforms interpolate at the points of `waifu2x.backends.winograd`, which explains them.
 
 Bound: fp32 multiply-adds; the transforms add from a tenth (128 planes) to a third (32). A group of
 cells is as large as lets V and M stay in L2 while U streams through. Best measured, two cores,
@@ -20,8 +18,6 @@ Zen 4 (3.2 times).
 """
 
 from __future__ import annotations
-
-from fractions import Fraction
 
 import numpy as np
 from llvmlite import ir
@@ -39,26 +35,11 @@ from waifu2x.backends.cpu.product import (
     tile_width,
 )
 from waifu2x.backends.cpu.vector import Emitter, vector_kernel
+from waifu2x.backends.winograd import transform_weights
 
 FREQUENCIES = 36
 _tile_width = njit(tile_width)
 _A, _B = 0.75, 1.5
-
-
-def transform_weights(weight: NDArray[np.float32]) -> NDArray[np.float32]:
-    """(out, in, 3, 3) -> (36, out, in): G w G^T in float64, rounded once to float32."""
-    points = [Fraction(0), Fraction(_A), -Fraction(_A), Fraction(_B), -Fraction(_B)]
-    rows = []
-    for point in points:
-        norm = Fraction(1)
-        for other in points:
-            norm *= point - other if other != point else 1
-        rows.append([float(point**power / norm) for power in range(3)])
-    rows.append([0.0, 0.0, 1.0])
-    g = np.array(rows)
-    transformed = np.einsum("ay,oiyx,bx->aboi", g, weight.astype(np.float64), g, optimize=True)
-    rounded: NDArray[np.float32] = transformed.astype(np.float32)
-    return rounded.reshape(FREQUENCIES, *weight.shape[:2])
 
 
 def _transform_input(v: Emitter, d: list[ir.Value]) -> list[ir.Value]:
@@ -191,7 +172,7 @@ def scratch_floats(in_planes: int, group: int) -> tuple[int, int]:
 
 def pack_weights(weight: NDArray[np.float32]) -> NDArray[np.float32]:
     """(out, in, 3, 3), both padded to LANES -> U, flat: blocks of (36, in, planes of the block)."""
-    transformed = transform_weights(weight).transpose(0, 2, 1)
+    transformed = transform_weights(weight, CELL, CELL).transpose(0, 2, 1)
     blocks, first = [], 0
     for width in block_widths(weight.shape[0]):
         blocks.append(transformed[:, :, first : first + width * LANES].ravel())

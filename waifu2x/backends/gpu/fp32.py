@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from waifu2x.backends.gpu import direct
+from waifu2x.backends.gpu import direct, winograd
 from waifu2x.backends.gpu.direct import DirectLayer
 from waifu2x.backends.gpu.road import (
     DeviceWindow,
+    Layer,
     Map,
     Region,
     Source,
@@ -17,12 +18,11 @@ from waifu2x.backends.gpu.road import (
     whole,
 )
 from waifu2x.backends.gpu.runtime import Buffer, Kernel, Runtime
+from waifu2x.backends.gpu.winograd import WinogradLayer
 from waifu2x.model import Model
 from waifu2x.tiling import Box
 
 _FLOAT_BYTES = 4
-_GPU_BLOCK = 4
-"""Planes of a block of a map: one vector load, and neighbouring pixels are neighbours in memory."""
 
 
 class Fp32Road:
@@ -33,12 +33,16 @@ class Fp32Road:
     def __init__(self, runtime: Runtime, model: Model) -> None:
         """Raises BackendError for kernels that cannot be built, OutOfMemoryError."""
         self._scale = model.scale
-        block = runtime.limits.vector if runtime.limits.is_cpu else _GPU_BLOCK
-        self._layers = []
+        block = runtime.limits.vector if runtime.limits.is_cpu else winograd.MAP_BLOCK
+        limits = runtime.limits
+        self._layers: list[Layer] = []
         for index, layer in enumerate(model.convolutions):
             last = index == len(model.convolutions) - 1
-            shape = direct.choose(runtime.limits, layer.out_planes, last)
-            self._layers.append(DirectLayer(runtime, layer, block, block, shape))
+            if index > 0 and not last and winograd.suits(limits, layer):
+                self._layers.append(WinogradLayer(runtime, layer, winograd.SHAPE))
+            else:
+                shape = direct.choose(limits, layer.out_planes, last)
+                self._layers.append(DirectLayer(runtime, layer, block, block, shape))
 
     def reads(self, tile: Box) -> Box:
         """See Road."""
@@ -90,5 +94,5 @@ class Fp32Road:
         return sizes
 
 
-def _whole_groups(layer: DirectLayer, span: Region) -> tuple[int, int]:
+def _whole_groups(layer: Layer, span: Region) -> tuple[int, int]:
     return whole(span.rows, layer.rows), whole(span.columns, layer.columns)

@@ -171,3 +171,25 @@ class Target:
             tile.right - window.left,
         )
         return (window.pixels.buffer, *map(np.int32, places))
+
+
+class Layer(Protocol):
+    """One convolution of the fp32 road, its weights on the device."""
+
+    planes: int
+    """That it writes: those of the convolution, padded with zeros."""
+    rows: int
+    """Of pixels, of a group; it reads and writes whole groups."""
+    columns: int
+
+    def launch(self, source: Any, target: Any, rows: int, columns: int) -> None:
+        """Queues the work on so many rows and columns; the ends are of kinds that it takes."""
+        ...
+
+    def owns(self, kernel: Kernel) -> bool:
+        """Whether this layer launches it."""
+        ...
+
+    def close(self) -> None:
+        """Frees the weights."""
+        ...

@@ -123,6 +123,8 @@ class OpenClRuntime:
         """See Runtime."""
         text = source.read(f"{stem}.cl")
         options = [*_OPTIONS, *(f"-D{name}={value}" for name, value in macros.items())]
+        if self.limits.is_cpu:
+            options.append("-DON_CPU")
         platform = self._device.platform
         who = (platform.name, platform.version, self._device.name, self._device.driver_version)
         key = cache.digest(__version__, cl.VERSION_TEXT, *who, *options, text)

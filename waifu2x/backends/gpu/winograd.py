@@ -1,0 +1,133 @@
+"""Layers that run by `kernels/winograd.cl`: many planes in, many planes out, maps at both ends."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from waifu2x.backends.gpu.road import Map, whole
+from waifu2x.backends.gpu.runtime import Kernel, Limits, Runtime
+from waifu2x.backends.winograd import transform_weights
+from waifu2x.model import Convolution
+
+MAP_BLOCK = 4
+"""Planes of a block of the maps."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """How the work is cut: see the macros of the kernel."""
+
+    cell_y: int
+    cell_x: int
+    tile_y: int
+    tile_x: int
+    outs: int
+    cells_item: int
+    outs_item: int
+    frequencies_item: int
+    depth: int
+
+    @property
+    def frequencies(self) -> int:
+        """Of a cell."""
+        return (self.cell_y + 2) * (self.cell_x + 2)
+
+    @property
+    def rows(self) -> int:
+        """Rows of pixels of a group."""
+        return self.tile_y * self.cell_y
+
+    @property
+    def columns(self) -> int:
+        """Columns of pixels of a group."""
+        return self.tile_x * self.cell_x
+
+    @property
+    def group(self) -> int:
+        """Work-items of a group."""
+        cells = self.tile_y * self.tile_x
+        lanes = cells // self.cells_item * (self.outs // self.outs_item)
+        return lanes * self.frequencies // self.frequencies_item
+
+
+SHAPE = Shape(2, 4, 4, 8, 32, 8, 8, 1, 4)
+
+
+def suits(limits: Limits, layer: Convolution) -> bool:
+    """Whether a layer has enough planes for it, and the device room for its groups."""
+    enough = layer.in_planes >= 2 * SHAPE.depth and layer.out_planes >= SHAPE.outs // 2
+    return enough and not limits.is_cpu and limits.max_group >= SHAPE.group
+
+
+class WinogradLayer:
+    """One convolution, its transformed weights on the device."""
+
+    def __init__(self, runtime: Runtime, layer: Convolution, shape: Shape) -> None:
+        """Raises BackendError, OutOfMemoryError."""
+        self._runtime = runtime
+        self._shape = shape
+        self.planes = whole(layer.out_planes, shape.outs)
+        self.rows, self.columns = shape.rows, shape.columns
+        program = runtime.build(
+            "winograd",
+            {
+                "IN_PLANES": whole(layer.in_planes, shape.depth),
+                "OUT_PLANES": self.planes,
+                "CELL_Y": shape.cell_y,
+                "CELL_X": shape.cell_x,
+                "TILE_Y": shape.tile_y,
+                "TILE_X": shape.tile_x,
+                "OUTS": shape.outs,
+                "CELLS_ITEM": shape.cells_item,
+                "OUTS_ITEM": shape.outs_item,
+                "FREQUENCIES_ITEM": shape.frequencies_item,
+                "DEPTH": shape.depth,
+                "SLOPE": f"{layer.slope!r}f",
+            },
+        )
+        self._kernel = program.kernel("winograd", shape.group)
+        weight, bias = pack(layer, shape)
+        self._weight, self._bias = runtime.allocate(weight.nbytes), runtime.allocate(bias.nbytes)
+        runtime.upload(self._weight, weight)
+        runtime.upload(self._bias, bias)
+
+    def launch(self, source: Map, target: Map, rows: int, columns: int) -> None:
+        """See Layer."""
+        groups = (
+            self.planes // self._shape.outs,
+            -(-columns // self.columns),
+            -(-rows // self.rows),
+        )
+        self._runtime.launch(
+            self._kernel,
+            groups,
+            *source.arguments,
+            self._weight,
+            self._bias,
+            *target.arguments,
+        )
+
+    def owns(self, kernel: Kernel) -> bool:
+        """See Layer."""
+        return kernel is self._kernel
+
+    def close(self) -> None:
+        """See Layer."""
+        self._weight.release()
+        self._bias.release()
+
+
+def pack(layer: Convolution, shape: Shape) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """U and bias in the order in which the kernel reads them, padded with zeros."""
+    inputs, outputs = whole(layer.in_planes, shape.depth), whole(layer.out_planes, shape.outs)
+    weight = np.zeros((outputs, inputs, 3, 3), np.float32)
+    weight[: layer.out_planes, : layer.in_planes] = layer.weight
+    bias = np.zeros(outputs, np.float32)
+    bias[: layer.out_planes] = layer.bias
+    transformed = transform_weights(weight, shape.cell_y, shape.cell_x)
+    grouped = transformed.reshape(shape.frequencies, -1, shape.outs, inputs).transpose(1, 3, 0, 2)
+    spare = np.zeros(shape.frequencies * shape.outs, np.float32)
+    return np.concatenate([grouped.ravel(), spare]), bias
