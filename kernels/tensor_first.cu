@@ -29,7 +29,7 @@
 
 struct Source {
     int top, left;      // of the part at hand, in the picture
-    int pitch;          // pixels from row to row
+    int rows, columns;  // of that part
     int height, width;  // of the whole picture
     int factor;         // of the enlargement
 };
@@ -38,6 +38,12 @@ __device__ __forceinline__ void mma(float (&d)[4], const uint32_t (&a)[4], uint3
     asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
         : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+// Where a pixel of the enlarged picture stands in the part at hand. Whole blocks reach beyond what is
+// needed, and so beyond that part: any pixel will do there, as long as it is a number.
+__device__ __forceinline__ int inside(int at, int factor, int size, int start, int count) {
+    return min(min(max(at, 0) / factor, size - 1) - start, count - 1);
 }
 
 // The terms of a pixel, exact for integers.
@@ -62,9 +68,9 @@ tensor_first(const pixel_t* __restrict__ in, const uint32_t* __restrict__ weight
     const int x0 = blockIdx.x * COLUMNS, y0 = blockIdx.y * ROWS;
     for (int i = threadIdx.x; i < (ROWS + 2) * (COLUMNS + 2); i += THREADS) {
         const int row = i / (COLUMNS + 2), column = i % (COLUMNS + 2);
-        const int y = min(max(top + y0 + row, 0) / source.factor, source.height - 1) - source.top;
-        const int x = min(max(left + x0 + column, 0) / source.factor, source.width - 1) - source.left;
-        const pixel_t* const pixel = in + (static_cast<size_t>(y) * source.pitch + x) * PLANES;
+        const int y = inside(top + y0 + row, source.factor, source.height, source.top, source.rows);
+        const int x = inside(left + x0 + column, source.factor, source.width, source.left, source.columns);
+        const pixel_t* const pixel = in + (static_cast<size_t>(y) * source.columns + x) * PLANES;
         for (int plane = 0; plane < PLANES; plane++) {
             __half terms[IN_TERMS];
             split(pixel[plane], terms);

@@ -241,7 +241,7 @@ class _First(_Weights):
         weights = self._uploaded(bits, lambda: pack_first(self._layer, _PIXEL_UNITS[bits]))
         bias = self._uploaded("bias", lambda: pack_bias(self._layer, self._planes))
         pixels = source.pixels
-        geometry = (source.top, source.left, pixels.shape[1], source.height, source.width, scale)
+        geometry = (source.top, source.left, *pixels.shape[:2], source.height, source.width, scale)
         arguments: tuple[Argument, ...] = (
             pixels.buffer,
             weights,
