@@ -6,7 +6,6 @@
 // 16-byte pieces stand in the order that shared memory wants, so that a row of a tile is one
 // contiguous copy and no access meets a bank conflict: piece p of column x stands at p ^ phase(x).
 // It is the order in which the matrix descriptors of sm_90 read ("swizzle"), 128 or 64 bytes wide.
-#pragma once
 #include <cuda_fp16.h>
 #include <stdint.h>
 

@@ -14,8 +14,9 @@
 //   bias     float[OUT_PLANES]
 //   out      feature map in groups of GROUP planes
 // Macros
-//   PLANES (up to 4), PIXEL, OUT_PLANES (a multiple of 32), GROUP, TERMS
+//   PLANES (up to 4), PIXEL, OUT_PLANES (a multiple of 32), GROUP, TERMS, OLD (see mma.cuh)
 // Bound: device memory, for the map it writes.
+#include "mma.cuh"
 #include "tensor.cuh"
 
 #define COLUMNS 64
@@ -33,12 +34,6 @@ struct Source {
     int height, width;  // of the whole picture
     int factor;         // of the enlargement
 };
-
-__device__ __forceinline__ void mma(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
-    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-}
 
 // Where a pixel of the enlarged picture stands in the part at hand. Whole blocks reach beyond what is
 // needed, and so beyond that part: any pixel will do there, as long as it is a number.

@@ -7,11 +7,9 @@
 // Pointers and macros: as there, without A_STAGES, WARPGROUPS and REGISTERS; B_STAGES is 3.
 // OLD = 1 uses nothing that sm_75 lacks: products of depth 8, and copies through registers.
 // Bound: the matrix unit.
+#include "mma.cuh"
 #include "tensor.cuh"
 
-#ifndef OLD
-#define OLD 0
-#endif
 #define TAPS (LAST ? 3 : 9)
 #define TILE_COLUMNS (LAST ? 62 : 64)
 #define GROUPS (IN_PLANES / GROUP)
@@ -56,20 +54,6 @@ __device__ __forceinline__ void wait() {
 __device__ __forceinline__ void load_matrices(uint32_t (&r)[4], uint32_t address) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
         : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(address) : "memory");
-}
-
-// d (16 x 8) += a (16 x 16) * b (16 x 8)
-__device__ __forceinline__ void mma(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
-#if OLD
-    asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5}, {%6}, {%0,%1,%2,%3};"
-        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]) : "r"(a[0]), "r"(a[1]), "r"(b0));
-    asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5}, {%6}, {%0,%1,%2,%3};"
-        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]) : "r"(a[2]), "r"(a[3]), "r"(b1));
-#else
-    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-#endif
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)

@@ -209,6 +209,19 @@ class CudaRuntime:
             self._stream.synchronize()
 
     @contextmanager
+    def span(self) -> Iterator[list[float]]:
+        """The seconds from what is queued first inside to what is queued last, by the device."""
+        seconds: list[float] = []
+        with self.current():
+            before, after = cuda.Event(), cuda.Event()
+            before.record(self._stream)
+        yield seconds
+        with self.current():
+            after.record(self._stream)
+            after.synchronize()
+            seconds.append(after.time_since(before) * 1e-3)
+
+    @contextmanager
     def timed(self) -> Iterator[list[tuple[Kernel, float]]]:
         """See Runtime."""
         times: list[tuple[Kernel, float]] = []

@@ -21,6 +21,7 @@ from waifu2x.backends.cuda.tensor_pack import (
     pack_middle,
     padded,
 )
+from waifu2x.backends.cuda.tensor_peak import product_peak
 from waifu2x.backends.cuda.tensor_shape import (
     COLUMNS,
     MOST_ROWS,
@@ -30,7 +31,7 @@ from waifu2x.backends.cuda.tensor_shape import (
     macros,
     usual,
 )
-from waifu2x.backends.cuda.units import Units
+from waifu2x.backends.cuda.units import Units, is_old
 from waifu2x.backends.gpu.fp32 import Fp32Road
 from waifu2x.backends.gpu.road import DeviceWindow, Road, whole
 from waifu2x.backends.gpu.runtime import Argument, Buffer, Kernel, Macros, Runtime
@@ -80,6 +81,7 @@ class TensorRoad:
         self.precision = "fp32" if terms == 2 else "fp16"
         self._scale = model.scale
         self._terms = terms
+        self._units = units
         first, *rest = model.convolutions
         self._planes = [padded(layer.out_planes) for layer in model.convolutions[:-1]]
         self._runtime = runtime
@@ -139,6 +141,10 @@ class TensorRoad:
         """See Road."""
         layers = [self._first, *self._rest]
         return next(i for i, layer in enumerate(layers) if kernel in layer.kernels.values())
+
+    def peak(self) -> float:
+        """See Road. Two terms take three products."""
+        return product_peak(self._runtime, self._units) / (3 if self._terms == 2 else 1)
 
     def close(self) -> None:
         """See Road."""
@@ -219,6 +225,7 @@ class _First(_Weights):
             "OUT_PLANES": self._planes,
             "GROUP": group_of(self._planes),
             "TERMS": terms,
+            "OLD": int(is_old(runtime.capability)),
         }
 
     def source(self, bits: int) -> tuple[str, Macros]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 
 from waifu2x.backends.cuda.tensor_pack import group_of, padded
-from waifu2x.backends.cuda.units import Units
+from waifu2x.backends.cuda.units import Units, is_old
 from waifu2x.backends.gpu.road import whole
 from waifu2x.backends.gpu.runtime import Macros
 from waifu2x.model import Convolution
@@ -169,7 +169,7 @@ def candidates(
     if units == "wgmma":
         shapes = list(_wgmma_shapes(layer))
     else:
-        old = capability < (8, 0)
+        old = is_old(capability)
         shapes = [MmaShape(rows, blocks, old) for rows, blocks in ((4, 2), (4, 1), (2, 2), (2, 1))]
     return [
         shape

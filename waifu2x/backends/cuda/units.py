@@ -23,6 +23,11 @@ def available_units(capability: tuple[int, int]) -> tuple[Units, ...]:
     return tuple(units)
 
 
+def is_old(capability: tuple[int, int]) -> bool:
+    """Whether the chip has only the first form of matrix products, and no asynchronous copies."""
+    return capability < (8, 0)
+
+
 def choose_units(capability: tuple[int, int]) -> Units:
     """The best that the chip has, or what WAIFU2X_CUDA_UNITS asks for. Raises BackendError."""
     found = available_units(capability)

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from waifu2x.backends import LayerTime, Precision
 from waifu2x.backends.gpu.network import GpuNetwork, GpuStage, Workspace
-from waifu2x.backends.gpu.peak import multiply_add_peak
 from waifu2x.backends.gpu.road import Road
 from waifu2x.backends.gpu.runtime import OutOfMemoryError, Runtime
 from waifu2x.errors import BackendError
@@ -69,7 +68,7 @@ class GpuBackend:
             runs.append(layers)
         seconds = statistics.median(float(run.sum()) for run in runs[1:])
         medians = np.median(runs[1:], axis=0)
-        peak = multiply_add_peak(self._runtime)
+        peak = road.peak()
         times = [
             LayerTime(
                 f"{layer.in_planes} > {layer.out_planes}",

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from waifu2x.backends.gpu import direct, winograd
 from waifu2x.backends.gpu.direct import DirectLayer
+from waifu2x.backends.gpu.peak import multiply_add_peak
 from waifu2x.backends.gpu.road import (
     DeviceWindow,
     Layer,
@@ -32,6 +33,7 @@ class Fp32Road:
 
     def __init__(self, runtime: Runtime, model: Model) -> None:
         """Raises BackendError for kernels that cannot be built, OutOfMemoryError."""
+        self._runtime = runtime
         self._scale = model.scale
         block = runtime.limits.vector if runtime.limits.is_cpu else winograd.MAP_BLOCK
         limits = runtime.limits
@@ -73,6 +75,10 @@ class Fp32Road:
     def layer(self, kernel: Kernel) -> int:
         """See Road."""
         return next(i for i, layer in enumerate(self._layers) if layer.owns(kernel))
+
+    def peak(self) -> float:
+        """See Road."""
+        return multiply_add_peak(self._runtime)
 
     def close(self) -> None:
         """See Road."""

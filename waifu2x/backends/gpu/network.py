@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import operator
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -98,7 +99,7 @@ class GpuStage:
         self.scale = model.scale
         self.cost = float(model.multiply_adds)
         self.road = road
-        self._planes = model.out_planes
+        self.planes = model.out_planes
         self._workspace = workspace
 
     def reads(self, box: Box) -> Box:
@@ -110,7 +111,7 @@ class GpuStage:
     ) -> DevicePixels:
         """See Stage."""
         workspace = self._workspace
-        result = workspace.picture((box.height, box.width, self._planes), out_dtype)
+        result = workspace.picture((box.height, box.width, self.planes), out_dtype)
         target = Window(result, box.top, box.left, box.bottom, box.right)
         waiting = [box]
         while waiting:
@@ -168,3 +169,23 @@ class GpuNetwork:
             finally:
                 workspace.release_pictures()
         return result
+
+    @contextmanager
+    def resident(self, pixels: NDArray[Any], out_dtype: DTypeLike) -> Iterator[Callable[[], None]]:
+        """For measurements: what a call queues for a whole picture that is on the device already.
+
+        For one model, and a picture that is one tile.
+        """
+        (stage,), workspace = self.stages, self._workspace
+        height, width, planes = pixels.shape
+        with workspace.lock:
+            try:
+                source = workspace.picture((height, width, planes), pixels.dtype)
+                workspace.runtime.upload(source.buffer, pixels)
+                box = Box(0, 0, height * stage.scale, width * stage.scale)
+                target = workspace.picture((box.height, box.width, stage.planes), out_dtype)
+                windows = Window(source, 0, 0, height, width), Window(target, *box)
+                scratch = workspace.scratch(stage.road.scratch(box))
+                yield lambda: stage.road.run(windows[0], box, windows[1], scratch)
+            finally:
+                workspace.release_pictures()

@@ -58,6 +58,10 @@ class Road(Protocol):
         """Which convolution, from 0, a kernel of this road works for."""
         ...
 
+    def peak(self) -> float:
+        """Multiply-adds a second that its units reach at best in its precision, measured now."""
+        ...
+
     def close(self) -> None:
         """Frees the weights."""
         ...
@@ -188,6 +192,10 @@ class Layer(Protocol):
 
     def owns(self, kernel: Kernel) -> bool:
         """Whether this layer launches it."""
+        ...
+
+    def peak(self) -> float:
+        """Multiply-adds a second that its units reach at best in its precision, measured now."""
         ...
 
     def close(self) -> None:

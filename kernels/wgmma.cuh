@@ -1,0 +1,61 @@
+// The product of sm_90a, by a warpgroup: 64 x 16 by 16 x WIDTH values in shared memory, added up in
+// registers. The text of an instruction names every register, hence one case to each WIDTH.
+#include <stdint.h>
+
+#define ELEMENT "f16"
+
+__device__ __forceinline__ uint32_t shared_address(const void* pointer) {
+    return static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
+}
+
+// A matrix in shared memory whose rows are GROUP values, in the order of tensor.cuh: 8 rows are a
+// period of it.
+__device__ __forceinline__ uint64_t descriptor(uint32_t address) {
+    const uint64_t swizzle = GROUP == 64 ? 1 : 2;
+    return static_cast<uint64_t>((address & 0x3ffff) >> 4) | 1ull << 16 |
+           static_cast<uint64_t>(GROUP * 16 >> 4) << 32 | swizzle << 62;
+}
+
+#define D8(i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), \
+              "+f"(d[i + 4]), "+f"(d[i + 5]), "+f"(d[i + 6]), "+f"(d[i + 7])
+
+// d (64 x WIDTH) = a (64 x 16) * b (16 x WIDTH), plus d if `add`.
+__device__ __forceinline__ void wgmma(float (&d)[WIDTH / 2], uint64_t a, uint64_t b, int add) {
+#if WIDTH == 16
+    asm volatile(
+        "{ .reg .pred p; setp.ne.b32 p, %10, 0;\n"
+        "wgmma.mma_async.sync.aligned.m64n16k16.f32." ELEMENT "." ELEMENT "\n"
+        "{%0,%1,%2,%3,%4,%5,%6,%7},\n"
+        "%8, %9, p, 1, 1, 0, 0; }\n"
+        : D8(0)
+        : "l"(a), "l"(b), "r"(add));
+#elif WIDTH == 32
+    asm volatile(
+        "{ .reg .pred p; setp.ne.b32 p, %18, 0;\n"
+        "wgmma.mma_async.sync.aligned.m64n32k16.f32." ELEMENT "." ELEMENT "\n"
+        "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15},\n"
+        "%16, %17, p, 1, 1, 0, 0; }\n"
+        : D8(0), D8(8)
+        : "l"(a), "l"(b), "r"(add));
+#elif WIDTH == 64
+    asm volatile(
+        "{ .reg .pred p; setp.ne.b32 p, %34, 0;\n"
+        "wgmma.mma_async.sync.aligned.m64n64k16.f32." ELEMENT "." ELEMENT "\n"
+        "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,\n"
+        "%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31},\n"
+        "%32, %33, p, 1, 1, 0, 0; }\n"
+        : D8(0), D8(8), D8(16), D8(24)
+        : "l"(a), "l"(b), "r"(add));
+#elif WIDTH == 128
+    asm volatile(
+        "{ .reg .pred p; setp.ne.b32 p, %66, 0;\n"
+        "wgmma.mma_async.sync.aligned.m64n128k16.f32." ELEMENT "." ELEMENT "\n"
+        "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,\n"
+        "%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31,\n"
+        "%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,\n"
+        "%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63},\n"
+        "%64, %65, p, 1, 1, 0, 0; }\n"
+        : D8(0), D8(8), D8(16), D8(24), D8(32), D8(40), D8(48), D8(56)
+        : "l"(a), "l"(b), "r"(add));
+#endif
+}
