@@ -190,10 +190,11 @@ winograd(const GLOBAL float *RESTRICT source, const int source_pitch, const int 
 
     const GLOBAL float4 *weight =
         weights + (GROUP_ID(0) * (IN_PLANES * FREQUENCIES) + first_frequency) * (OUTS / 4) + out_lane;
-    float4 ahead[FREQUENCIES_ITEM][OUTS_ITEM / 4];
+    // Of this plane and of the next one, in turn.
+    float4 u[2][FREQUENCIES_ITEM][OUTS_ITEM / 4];
     UNROLL for (int f = 0; f < FREQUENCIES_ITEM; f++)
         UNROLL for (int o = 0; o < OUTS_ITEM / 4; o++)
-            ahead[f][o] = weight[f * (OUTS / 4) + o * OUT_LANES];
+            u[0][f][o] = weight[f * (OUTS / 4) + o * OUT_LANES];
 
     BARRIER();
     transform_along(t, v);
@@ -205,13 +206,11 @@ winograd(const GLOBAL float *RESTRICT source, const int source_pitch, const int 
         const int next = chunk + 1 < IN_PLANES / DEPTH ? chunk + 1 : 0;
         fetch(pixels, source, source_pitch, source_area, next);
         UNROLL for (int plane = 0; plane < DEPTH; plane++) {
-            weight += FREQUENCIES * (OUTS / 4);
             UNROLL for (int f = 0; f < FREQUENCIES_ITEM; f++) {
-                float4 w[OUTS_ITEM / 4];
-                UNROLL for (int o = 0; o < OUTS_ITEM / 4; o++) {
-                    w[o] = ahead[f][o];
-                    ahead[f][o] = weight[f * (OUTS / 4) + o * OUT_LANES];
-                }
+                UNROLL for (int o = 0; o < OUTS_ITEM / 4; o++)
+                    u[(plane + 1) % 2][f][o] =
+                        weight[((plane + 1) * FREQUENCIES + f) * (OUTS / 4) + o * OUT_LANES];
+                const float4 *w = u[plane % 2][f];
                 UNROLL for (int c = 0; c < CELLS_ITEM; c += 4) {
                     const float4 four = *(const LOCAL float4 *)(mine + f * V_FREQUENCY +
                                                                 plane * V_PLANE + c * CELL_LANES);
@@ -228,6 +227,7 @@ winograd(const GLOBAL float *RESTRICT source, const int source_pitch, const int 
                 }
             }
         }
+        weight += DEPTH * FREQUENCIES * (OUTS / 4);
         transform_down(pixels, t);
         BARRIER();
         transform_along(t, v);
