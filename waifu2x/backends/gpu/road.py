@@ -194,10 +194,6 @@ class Layer(Protocol):
         """Whether this layer launches it."""
         ...
 
-    def peak(self) -> float:
-        """Multiply-adds a second that its units reach at best in its precision, measured now."""
-        ...
-
     def close(self) -> None:
         """Frees the weights."""
         ...

@@ -1,0 +1,177 @@
+"""Our CUDA engine against PyTorch: same weights, same picture, one process.
+
+python benchmarks/bench_cuda.py [--rounds 7] [--size 960x540] [--small]
+
+Every contender's result is compared with a float64 run before it is timed. Times are of the device's
+work on a picture that is there already, by its events around several runs; rounds go through all
+contenders in turn, and medians are shown. Ours reads 8-bit pixels, enlarges, pads and writes 8-bit
+pixels in that time; the others are handed padded tensors. "host to host" adds both transfers and all
+that the program does for a picture in memory. --small compares small pictures, the peer replayed as
+a CUDA graph. Needs PyTorch with CUDA.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from benchmarks import torch_peers
+from benchmarks.program import make_picture
+from tests import obvious
+from waifu2x import model_set
+from waifu2x.backends import open_backend
+from waifu2x.backends.cuda.units import UNITS_VARIABLE
+from waifu2x.tiling import Box
+
+CHECKED = (96, 160)
+"""Height and width of the picture that results are compared on."""
+FIRST_PEER = "cuDNN fp32"
+BEST_PEER = "torch.compile fp16"
+MODES = (("", "fp16"), ("", "fp32"), ("mma", "fp16"), ("mma", "fp32"), ("fma", "fp32"))
+"""Units, or what the device chooses, and precision."""
+
+
+class Ours:
+    """A precision of our engine."""
+
+    def __init__(self, units: str, precision: Any, model: Any) -> None:
+        os.environ.pop(UNITS_VARIABLE, None)
+        if units:
+            os.environ[UNITS_VARIABLE] = units
+        self.backend = open_backend("cuda")
+        os.environ.pop(UNITS_VARIABLE, None)
+        self.network: Any = self.backend.compile([model], precision)
+        self.name = f"waifu2x-kernels {precision}{f' by {units}' if units else ''}"
+
+    def __call__(self, pixels: Any, dtype: Any) -> Any:
+        height, width = pixels.shape[:2]
+        return self.network(pixels, Box(0, 0, 2 * height, 2 * width), dtype, lambda part: None)
+
+    def host_to_host(self, pixels: Any) -> float:
+        """Seconds from an array of 8-bit pixels to an array of 8-bit pixels."""
+        figures = []
+        for _ in range(15):
+            start = time.perf_counter()
+            self(pixels, np.uint8)
+            figures.append(time.perf_counter() - start)
+        return statistics.median(figures)
+
+    def seconds(self, work: Callable[[], None], repeats: int) -> float:
+        """Of one run of `work`, by events."""
+        runtime: Any = self.backend
+        with runtime._runtime.span() as figures:
+            for _ in range(repeats):
+                work()
+        return float(figures[0]) / repeats
+
+
+def measure(timers: dict[str, Callable[[], float]], rounds: int) -> dict[str, float]:
+    """Medians over rounds through all contenders in turn; the first round warms up."""
+    figures: dict[str, list[float]] = {name: [] for name in timers}
+    for turn in range(rounds + 1):
+        for name, timer in timers.items():
+            value = timer()
+            if turn:
+                figures[name].append(value)
+    return {name: statistics.median(values) for name, values in figures.items()}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--size", default="960x540")
+    parser.add_argument("--small", action="store_true")
+    arguments = parser.parse_args()
+    torch.zeros(1).cuda()
+    (model,) = model_set.find("vgg_7/art").models(2, None)
+    ours = [Ours(units, precision, model) for units, precision in MODES]
+    peers = {name: build(model) for name, build in torch_peers.PEERS.items()}
+    print(ours[0].backend.device.name, torch.__version__, f"cuDNN {torch.backends.cudnn.version()}")
+    if arguments.small:
+        small_pictures(ours[0], peers[BEST_PEER], model, arguments.rounds)
+        return
+
+    small = np.asarray(make_picture(*CHECKED[::-1]))
+    exact = obvious.run([model], small)
+    quality = {one.name: obvious.psnr(one(small, np.float32), exact) for one in ours}
+    for name, (run, prepare) in peers.items():
+        with torch.inference_mode():
+            planes = run(prepare(torch_peers.prepared(small, model)))[0].float().clamp(0, 1)
+        quality[name] = obvious.psnr(planes.permute(1, 2, 0).cpu().numpy(), exact)
+    for name, value in quality.items():
+        if value < 50:
+            sys.exit(f"{name}: wrong result, {value:.1f} dB")
+
+    width, height = map(int, arguments.size.split("x"))
+    pixels = np.asarray(make_picture(width, height))
+    padded = torch_peers.prepared(pixels, model)
+    with ExitStack() as stack:
+        timers: dict[str, Callable[[], float]] = {}
+        for one in ours:
+            work = stack.enter_context(one.network.resident(pixels, np.uint8))
+            timers[one.name] = lambda one=one, work=work: one.seconds(work, 10)  # type: ignore[misc]
+        for name, (run, prepare) in peers.items():
+            tensor = prepare(padded)
+            timers[name] = lambda run=run, tensor=tensor: torch_peers.seconds(  # type: ignore[misc]
+                lambda: run(tensor), 10
+            )
+        medians = measure(timers, arguments.rounds)
+    flops = 2 * model.multiply_adds * width * height * model.scale**2
+    print(f"{arguments.size} -> {width * 2}x{height * 2}, {arguments.rounds} rounds")
+    print(
+        f"{'':28} {'ms':>8} {'TFLOP/s':>8} {'dB':>6} {'of best':>8} {'cuDNN fp32':>11} {'host':>8}"
+    )
+    for name, median in medians.items():
+        host = next((f"{o.host_to_host(pixels) * 1e3:8.2f}" for o in ours if o.name == name), "")
+        print(
+            f"{name:28} {median * 1e3:8.3f} {flops / median / 1e12:8.0f} {quality[name]:6.1f}"
+            f" {median / medians[BEST_PEER]:8.3f} {medians[FIRST_PEER] / median:10.2f}x {host}"
+        )
+    for one, precision in zip(ours, (mode[1] for mode in MODES), strict=True):
+        bench: Any = one.backend
+        seconds, layers = bench.bench(model, precision, pixels)
+        print(f"\n{one.name}: {seconds * 1e3:.3f} ms in its kernels")
+        print(f"{'layer':12} {'ms':>7} {'TFLOP/s':>8} {'of peak':>8}")
+        for layer in layers:
+            rate = layer.multiply_adds / layer.seconds
+            print(
+                f"{layer.name:12} {layer.seconds * 1e3:7.3f} {2 * rate / 1e12:8.0f}"
+                f" {rate / layer.peak:8.0%}"
+            )
+
+
+def small_pictures(one: Ours, peer: torch_peers.Peer, model: Any, rounds: int) -> None:
+    """Pictures that leave most of a chip idle."""
+    run, prepare = peer
+    print(f"{'input':>10} {'ours ms':>9} {'peer ms':>9} {'ratio':>6}")
+    for side in (64, 128, 256):
+        pixels = np.asarray(make_picture(side, side))
+        replay = torch_peers.graph_of(run, prepare(torch_peers.prepared(pixels, model)))
+        with one.network.resident(pixels, np.uint8) as work:
+            medians = measure(
+                {
+                    "ours": lambda work=work: one.seconds(work, 100),  # type: ignore[misc]
+                    "peer": lambda replay=replay: torch_peers.seconds(replay, 100),  # type: ignore[misc]
+                },
+                rounds,
+            )
+        print(
+            f"{side:>6}x{side} {medians['ours'] * 1e3:9.4f} {medians['peer'] * 1e3:9.4f}"
+            f" {medians['ours'] / medians['peer']:6.2f}"
+        )
+
+
+if __name__ == "__main__":
+    main()
