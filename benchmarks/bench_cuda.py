@@ -2,12 +2,12 @@
 
 python benchmarks/bench_cuda.py [--rounds 7] [--size 960x540] [--small]
 
-Every contender's result is compared with a float64 run before it is timed. Times are of the device's
-work on a picture that is there already, by its events around several runs; rounds go through all
+Every contender's result is compared with a float64 run before it is timed. Times are of the work on
+a picture that is on the device already, by its events around several runs; rounds go through all
 contenders in turn, and medians are shown. Ours reads 8-bit pixels, enlarges, pads and writes 8-bit
-pixels in that time; the others are handed padded tensors. "host to host" adds both transfers and all
-that the program does for a picture in memory. --small compares small pictures, the peer replayed as
-a CUDA graph. Needs PyTorch with CUDA.
+pixels in that time; the others are handed padded tensors. The column "host" adds both transfers and
+all that the program does for a picture in memory. --small compares small pictures, the peer
+replayed as a CUDA graph. Needs PyTorch with CUDA.
 """
 
 from __future__ import annotations

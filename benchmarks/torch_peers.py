@@ -92,7 +92,8 @@ def graph_of(run: Callable[[Any], Any], planes: Any) -> Callable[[], None]:
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph, stream=side):
             run(planes)
-    return graph.replay
+    replay: Callable[[], None] = graph.replay
+    return replay
 
 
 def seconds(work: Callable[[], Any], repeats: int) -> float:
