@@ -143,10 +143,17 @@ def tune(
                 seconds = _time(_Fixed(kept, key, way), make, measure)
                 times.append((seconds[question.layer], way))
                 layer = model.convolutions[question.layer]
-                yield Trial(f"{layer.in_planes} > {layer.out_planes}", repr(way), times[-1][0])
+                yield Trial(
+                    f"{layer.in_planes} > {layer.out_planes}", _words(way), seconds[question.layer]
+                )
         if times:
             best = min(times, key=lambda time: time[0])[1]
             kept.keep(question.layer, question.candidates, question.work, best)
+
+
+def _words(way: Candidate) -> str:
+    """Its kernel, and its fields as a dataclass shows them."""
+    return f"{way.stem}: {repr(way).partition('(')[2].removesuffix(')')}"
 
 
 def _time(

@@ -47,7 +47,7 @@ def candidates(limits: Limits, layer: Convolution) -> list[Shape]:
     width = limits.vector
     if width < 4 or min(layer.in_planes, layer.out_planes) < 2 * width:
         return []
-    shapes = [Shape(width, 2, 6, cells) for cells in (12, 24, 6)]
+    shapes = [Shape(width, 2, 6, cells) for cells in (12, 6)]
     return [shape for shape in shapes if limits.local_bytes >= shape.local_bytes(layer)]
 
 
