@@ -193,7 +193,7 @@ def test_an_error_in_the_progress_report_ends_the_work(backend: Backend) -> None
         raise StopError
 
     model = obvious.random_model([3, 16, 3], seed=7)
-    network = backend.compile([model], "auto")
+    network = backend.compile([model], "fp32")
     pixels = picture(300, 300, 3)
     with pytest.raises(StopError):
         network(pixels, Box(0, 0, 300, 300), np.uint8, stop)
@@ -261,6 +261,23 @@ def test_contract_on_every_instruction_set(isa: str) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-x", __file__, "-k", selection],
         env=os.environ | {"WAIFU2X_CPU_ISA": isa},
+        cwd=Path(__file__).parent.parent,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-3000:]
+
+
+def test_tiles_where_there_are_none() -> None:
+    """What `auto` computes on AMX, with its instructions emulated."""
+    from waifu2x.backends.cpu.isa import available_isas
+
+    if os.environ.get("WAIFU2X_CPU_ISA") or "amx" in available_isas():
+        pytest.skip("the real ones are tested")
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "tests.emulated_tiles", __file__]
+    done = subprocess.run(
+        [*command, "-k", "cpu and (auto or to_the_level) and not in_tiles"],
         cwd=Path(__file__).parent.parent,
         capture_output=True,
         text=True,

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from waifu2x.backends.cpu.engine import CpuBackend
+from waifu2x.backends import Backend
 
 
-def create() -> CpuBackend:
+def create() -> Backend:
     """The backend on this machine's processor."""
+    from waifu2x.backends.cpu.engine import CpuBackend
+
     return CpuBackend()

@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from waifu2x.backends.cpu import direct, isa, tiles, winograd
+from waifu2x.backends.cpu import direct, few_tiles, isa, tiles, winograd
 from waifu2x.backends.cpu.layout import (
     CELL,
     FEW_INPUTS,
     FEW_OUTPUTS,
+    FEW_TILES,
     LAYER,
     SOURCE,
     TILES,
@@ -50,20 +51,21 @@ class PackedModel:
             before, record = self._layers[index], self._layers[index + 1]
             in_planes = int(before["out_planes"])
             out_planes = convolution.out_planes
-            if kind != FEW_OUTPUTS:
+            if kind not in _FEW:
                 out_planes = -(-out_planes // unit) * unit
             weight = _padded(convolution.weight, out_planes, in_planes)
             bias, centre = np.zeros(out_planes, np.float32), np.zeros(out_planes, np.float32)
             bias[: convolution.out_planes] = convolution.bias
-            if kind == TILES:
+            if kind in _TERMS:
                 # The inputs come less their centre: its share of the result is a constant.
                 share = convolution.weight.sum(axis=(2, 3), dtype=np.float64) @ centres[index]
                 bias[: convolution.out_planes] += share
             record["kind"] = kind
             record["in_planes"], record["out_planes"] = in_planes, out_planes
             record["pixel_floats"] = out_planes
-            if index + 1 < len(kinds) and kinds[index + 1] == TILES:
-                record["bfloats"], record["pixel_floats"] = 1, out_planes // 2
+            if index + 1 < len(kinds) and kinds[index + 1] in _TERMS:
+                record["bfloats"] = _TERMS[kinds[index + 1]]
+                record["pixel_floats"] = out_planes * record["bfloats"] // 2
                 centre[: convolution.out_planes] = centres[index + 1]
             record["slope"] = convolution.slope
             record["weight"] = weight_offset
@@ -72,7 +74,7 @@ class PackedModel:
             biases += [bias, centre]
             weight_offset += weights[-1].size
             bias_offset += 2 * out_planes
-        self.on_tiles = [kind == TILES for kind in kinds]
+        self.on_tiles = [kind in _TERMS for kind in kinds]
         self.weights = np.concatenate(weights, out=aligned(weight_offset))
         self.biases = np.concatenate(biases, out=aligned(bias_offset))
 
@@ -115,6 +117,8 @@ class PackedModel:
                 inputs, products = max(inputs, needed[0]), max(products, needed[1])
             elif layer["kind"] == TILES:
                 products = max(products, 2 * tiles.STAGE_FLOATS)
+            elif layer["kind"] == FEW_TILES:
+                products = max(products, self._rows * pixels * few_tiles.COLUMNS)
             elif layer["bfloats"]:
                 products = max(products, pixels * int(layer["out_planes"]))
         layers["inputs"] = floats
@@ -125,26 +129,30 @@ class PackedModel:
 _PACKERS = {
     FEW_INPUTS: direct.pack_few_inputs,
     WINOGRAD: winograd.pack_weights,
-    TILES: tiles.pack_weights,
     FEW_OUTPUTS: direct.pack_few_outputs,
+    TILES: tiles.pack_weights,
+    FEW_TILES: few_tiles.pack_weights,
 }
+_FEW = (FEW_OUTPUTS, FEW_TILES)
+_TERMS = {TILES: 1, FEW_TILES: 2}
+"""Kinds that read bf16, and in how many terms."""
 
 
 def _kinds(model: Model, unit: int, many: int) -> list[int]:
     """How each layer is computed; `many` is the kind for many planes in and out.
 
-    All but FEW_INPUTS need whole units in, and all but FEW_OUTPUTS give them. The picture itself
+    All but FEW_INPUTS need whole units in, and all but those of _FEW give them. The picture itself
     comes as floats, which tiles cannot read.
     """
     kinds: list[int] = []
     for layer in model.convolutions:
-        stored = layer.in_planes if not kinds or kinds[-1] == FEW_OUTPUTS else unit
-        if stored % unit:
+        stored = layer.in_planes if not kinds or kinds[-1] in _FEW else unit
+        if stored % unit or (many == TILES and not kinds):
             kinds.append(FEW_INPUTS)
-        elif layer.out_planes < LANES:
-            kinds.append(FEW_OUTPUTS)
+        elif many == TILES and layer.out_planes <= few_tiles.MOST_OUTPUTS:
+            kinds.append(FEW_TILES)
         else:
-            kinds.append(many if kinds or many != TILES else FEW_INPUTS)
+            kinds.append(FEW_OUTPUTS if layer.out_planes < LANES else many)
     return kinds
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from waifu2x.backends.cpu.compiled import compiled
 from waifu2x.backends.cpu.direct import convolve_few_inputs, convolve_few_outputs
-from waifu2x.backends.cpu.layout import FEW_INPUTS, SOURCE, TILES, WINOGRAD
+from waifu2x.backends.cpu.few_tiles import convolve_few_tiles
+from waifu2x.backends.cpu.layout import FEW_INPUTS, FEW_TILES, SOURCE, TILES, WINOGRAD
 from waifu2x.backends.cpu.pixels import read_rows, write_rows
 from waifu2x.backends.cpu.tiles import configure, convolve_tiles, release
 from waifu2x.backends.cpu.vector import ticks
@@ -41,6 +42,8 @@ def run_strip(  # type: ignore[no-untyped-def]
                     convolve(layer, before, scratch, weights, biases)
                 elif layer.kind == TILES:
                     convolve_tiles(layer, before, scratch, weights, biases)
+                elif layer.kind == FEW_TILES:
+                    convolve_few_tiles(layer, before, scratch, weights, biases)
                 else:
                     convolve_few_outputs(layer, before, scratch, weights, biases)
                 if index == len(layers) - 1:

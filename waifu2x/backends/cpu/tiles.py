@@ -72,10 +72,15 @@ def round_weights(weight: NDArray[np.float32]) -> NDArray[np.float32]:
     return rounded.reshape(weight.shape).astype(np.float32)
 
 
+def bfloat_bits(weight: NDArray[np.float32]) -> NDArray[np.uint16]:
+    """(out, in, 3, 3) rounded with error feedback, as the bits of bf16."""
+    return (round_weights(weight).view(np.uint32) >> 16).astype(np.uint16)
+
+
 def pack_weights(weight: NDArray[np.float32]) -> NDArray[np.float32]:
     """(out, in, 3, 3), both multiples of BLOCK -> the order of the header, as float32 memory."""
     out_planes, in_planes = weight.shape[:2]
-    bits = (round_weights(weight).view(np.uint32) >> 16).astype(np.uint16)
+    bits = bfloat_bits(weight)
     # (out, ky, kx, in) -> (out block, tile, output, ky, step, pair, 2)
     ordered = bits.transpose(0, 2, 3, 1).reshape(
         out_planes // BLOCK, 2, 16, 3, 3 * in_planes // BLOCK, 16, 2
@@ -156,6 +161,7 @@ def _emit_block(
                         bfloats,
                         target,
                         v.mul(pixel, target_floats),
+                        target_floats,
                     )
         for m in range(pixels):
             for n in range(2):
@@ -176,17 +182,20 @@ def _finish_pixel(
     bfloats: ir.Value,
     target: ir.Value,
     offset: ir.Value,
+    pixel_floats: ir.Value,
 ) -> None:
-    """BLOCK planes of a pixel: leaky ReLU, less the centre, stored as bf16 or floats."""
-    for halves in v.cases(bfloats, (1, 0)):
+    """BLOCK planes of a pixel: leaky ReLU, less the centre, stored as bf16 terms or floats."""
+    for terms in v.cases(bfloats, (1, 2, 0) if VECTOR.tiles else (0,)):
         for n, centre in enumerate(centres):
             value = v.load(scratch, v.add(source, n * LANES))
             result = v.minus(v.leaky(value, slopes), centre)
-            place = v.add(target, v.add(v.mul(offset, 1 + halves), n * LANES))
-            if halves:
-                v.store_bfloats(result, scratch, place)
-            else:
+            place = v.add(target, v.add(v.mul(offset, 2 if terms else 1), n * LANES))
+            if not terms:
                 v.store(result, scratch, place)
+            for _ in range(terms):
+                rounded = v.store_bfloats(result, scratch, place)
+                # With two terms, the second one is what the first leaves; all of them follow it.
+                result, place = v.minus(result, rounded), v.add(place, pixel_floats)
 
 
 def _emit_finish(
@@ -202,12 +211,12 @@ def _emit_finish(
     target: ir.Value,
     pixel_floats: ir.Value,
 ) -> None:
-    """BLOCK planes of `count` pixels; `target` counts floats, or bf16 values if `bfloats` is 1."""
+    """BLOCK planes of `count` pixels; `target` counts floats, or bf16 values if `bfloats`."""
     slopes, centres = v.splat(slope), _load_centres(v, biases, centre)
     with v.loop(count) as pixel:
         source = v.add(stage, v.mul(pixel, stage_stride))
         offset = v.mul(pixel, pixel_floats)
-        _finish_pixel(v, scratch, source, centres, slopes, bfloats, target, offset)
+        _finish_pixel(v, scratch, source, centres, slopes, bfloats, target, offset, pixel_floats)
 
 
 configure = vector_kernel(_emit_configure)
@@ -265,7 +274,7 @@ def convolve_tiles(layer, source, scratch, weights, biases):  # type: ignore[no-
         stage, late = late, stage
         count, late_plane = height * _ROWS, plane
         target = ring_row(layer, row) + x * layer.pixel_floats
-        goal = target * (1 + layer.bfloats) + plane
+        goal = target * (2 if layer.bfloats else 1) + plane
     finish(
         count,
         scratch,

@@ -1,0 +1,134 @@
+"""The last layer on AMX tiles: 3x3 convolution, bf16 in two terms, few planes out.
+
+A tile of weights has room for 16 outputs, and this layer has 3. So the columns of a tile are the
+outputs under each of the three taps of a kernel row, 9 of 16, and a pixel is read once for all
+three. What comes out belongs to three neighbouring results; it is added up in a second pass:
+
+    P[x, kx * outs + o] = sum over ky and in of pixel[y + ky - 1, x] * w[o, in, ky, kx]
+    result[x, o] = P[x - 1, o] + P[x, outs + o] + P[x + 1, 2 * outs + o] + bias[o]
+
+Two rows of results are made together: each of the four rows of pixels behind them is read once.
+Nothing behind this layer evens out a rounding error, so pixels come as two bf16 terms, the value
+rounded and what is left of it; both are multiplied with the same tile of weights, which are rounded
+with error feedback as in `tiles`. The second term costs no dB against an exact last layer.
+
+    pixels   bf16 (row, column, 2 terms, in_planes), less the layer's centre
+    weights  bf16 (3 rows, in_planes / 32, 16 pairs, 16 columns, 2)
+
+Bound: the tile unit, 24 products of 16 cycles for 16 results; a third of them read their pixels,
+from L2, alone.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from llvmlite import ir
+from numba import njit
+from numpy.typing import NDArray
+
+from waifu2x.backends.cpu.isa import VECTOR
+from waifu2x.backends.cpu.layout import ring_row
+from waifu2x.backends.cpu.tiles import BLOCK, bfloat_bits
+from waifu2x.backends.cpu.vector import Emitter, vector_kernel
+
+COLUMNS = 16
+"""Columns of a tile of sums, and pixels."""
+MOST_OUTPUTS = COLUMNS // 3
+_TILE_FLOATS = 256
+
+
+def pack_weights(weight: NDArray[np.float32]) -> NDArray[np.float32]:
+    """(out, in, 3, 3), in a multiple of BLOCK -> the order of the header, as float32 memory."""
+    out_planes, in_planes = weight.shape[:2]
+    columns = np.zeros((3, in_planes, COLUMNS), np.uint16)
+    taps = bfloat_bits(weight).transpose(2, 1, 3, 0)  # (ky, in, kx, out)
+    columns[..., : 3 * out_planes] = taps.reshape(3, in_planes, -1)
+    pairs = columns.reshape(3, in_planes // 2, 2, COLUMNS).transpose(0, 1, 3, 2)
+    return np.ascontiguousarray(pairs).reshape(-1).view(np.float32)
+
+
+def _emit_sums(
+    v: Emitter,
+    height: ir.Value,
+    scratch: ir.Value,
+    row_0: ir.Value,
+    row_1: ir.Value,
+    row_2: ir.Value,
+    row_3: ir.Value,
+    pixel_floats: ir.Value,
+    steps: ir.Value,
+    weights: ir.Value,
+    block: ir.Value,
+    sums_0: ir.Value,
+    sums_1: ir.Value,
+) -> None:
+    """P of `height` (1 or 2) tiles of pixels in two rows, to (pixel, COLUMNS) floats each."""
+    if not VECTOR.tiles:
+        return
+    stride, term_floats = v.mul(pixel_floats, 4), v.mul(steps, BLOCK // 2)
+    for pixels in v.cases(height, (2, 1)):
+        sums = [[y * 2 + m for m in range(pixels)] for y in range(2)]
+        for tile in sums[0] + sums[1]:
+            v.tile("tilezero", tile)
+        for r, row in enumerate((row_0, row_1, row_2, row_3)):
+            results = [y for y in range(2) if 0 <= r - y < 3]
+            with v.loop(steps) as step:
+                for y in results:
+                    place = v.mul(v.add(v.mul(steps, r - y), step), _TILE_FLOATS)
+                    v.tile("tileloadd64", 6 + y, v.at(weights, v.add(block, place)), v.index(64))
+                for term in range(2):
+                    first = v.add(row, v.add(v.mul(step, BLOCK // 2), v.mul(term_floats, term)))
+                    for m in range(pixels):
+                        place = v.add(first, v.mul(pixel_floats, m * COLUMNS))
+                        v.tile("tileloadd64", 4 + m, v.at(scratch, place), stride)
+                        for y in results:
+                            v.tile("tdpbf16ps", sums[y][m], 4 + m, 6 + y)
+        for y, target in enumerate((sums_0, sums_1)):
+            for m in range(pixels):
+                place = v.at(scratch, v.add(target, m * _TILE_FLOATS))
+                v.tile("tilestored64", sums[y][m], place, v.index(COLUMNS * 4))
+
+
+_sums = vector_kernel(_emit_sums)
+
+
+@njit(nogil=True, error_model="numpy")
+def convolve_few_tiles(layer, source, scratch, weights, biases):  # type: ignore[no-untyped-def]
+    """The next two rows of a layer, from the rows of the layer before it."""
+    row, pixel, outputs = layer.next_row, source.pixel_floats, layer.out_planes
+    s0 = ring_row(source, row - 1)
+    s1 = ring_row(source, row)
+    s2 = ring_row(source, row + 1)
+    s3 = ring_row(source, row + 2)
+    steps = layer.in_planes // BLOCK
+    # Sums are needed one pixel beyond the results on both sides; the last tile may run past them.
+    tiles = -(-(layer.columns + 2) // COLUMNS)
+    row_sums = tiles * _TILE_FLOATS
+    for tile in range(0, tiles, 2):
+        p = tile * COLUMNS * pixel
+        sums = layer.products + tile * _TILE_FLOATS
+        _sums(
+            min(2, tiles - tile),
+            scratch,
+            s0 + p,
+            s1 + p,
+            s2 + p,
+            s3 + p,
+            pixel,
+            steps,
+            weights,
+            layer.weight,
+            sums,
+            sums + row_sums,
+        )
+    slope = np.float32(layer.slope)
+    for y in range(2):
+        target = ring_row(layer, row + y)
+        for x in range(layer.columns):
+            place = layer.products + y * row_sums + x * COLUMNS
+            for o in range(outputs):
+                left = scratch[place + o]
+                middle = scratch[place + COLUMNS + outputs + o]
+                right = scratch[place + 2 * (COLUMNS + outputs) + o]
+                value = left + middle + right + biases[layer.bias + o]
+                scratch[target + x * outputs + o] = max(value, value * slope)
