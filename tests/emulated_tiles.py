@@ -27,7 +27,7 @@ with (
     from waifu2x.backends.cpu import isa
 assert isa.VECTOR.tiles
 
-from waifu2x.backends.cpu import vector  # noqa: E402
+from waifu2x.backends.cpu.kernels import vector  # noqa: E402
 
 
 def _tile(self: vector.Emitter, operation: str, *operands: int | ir.Value) -> None:

@@ -15,7 +15,6 @@ strips are cut, which makes the output the same to the bit for every tile size a
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 CELL = 4
@@ -60,8 +59,21 @@ LAYER = np.dtype(
     align=True,
 )
 
+PIXEL_CODES = {np.dtype(np.uint8): 0, np.dtype(np.uint16): 1, np.dtype(np.float32): 2}
+"""How the compiled code knows the dtype of pixels."""
 
-@njit(nogil=True, error_model="numpy")
-def ring_row(layer, row):  # type: ignore[no-untyped-def]
-    """Where a row of the picture lies in the ring of a layer."""
-    return layer.ring + (row & (2 * layer.rows - 1)) * layer.row_floats
+WINDOW = np.dtype(
+    [
+        ("pixels", np.int64),  # address of the first one
+        ("code", np.int64),  # their dtype
+        ("top", np.int64),  # row of the whole picture that the window's first row is
+        ("left", np.int64),
+        ("columns", np.int64),  # pixels in a row of the window
+        ("planes", np.int64),
+        ("height", np.int64),  # rows of the whole picture
+        ("width", np.int64),
+        ("enlarge", np.int64),  # factor of the nearest enlargement before the first layer
+    ],
+    align=True,
+)
+"""Pixels of a picture, or of the part of it that was handed over."""

@@ -200,21 +200,14 @@ class Emitter:
 def vector_kernel(emit: Callable[..., None]) -> Any:
     """A function of Numba code whose body is `emit(emitter, *arguments)`.
 
-    float32 arrays arrive as pointers to their first element, integers as i64 and floats as
-    float32 values.
+    Pointers to float32 arrive as such, integers as i64 and floats as float32 values.
     """
 
     def kernel(typing_context: Any, *arguments: types.Type) -> Any:
         signature = types.void(*(_canonical(argument) for argument in arguments))
 
         def codegen(context: Any, builder: ir.IRBuilder, sig: Any, values: Sequence[Any]) -> Any:
-            lowered = [
-                context.make_array(kind)(context, builder, value).data
-                if isinstance(kind, types.Array)
-                else value
-                for kind, value in zip(sig.args, values, strict=True)
-            ]
-            emit(Emitter(builder), *lowered)
+            emit(Emitter(builder), *values)
             return context.get_dummy_value()
 
         return signature, codegen

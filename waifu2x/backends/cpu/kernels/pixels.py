@@ -2,46 +2,29 @@
 
 `read_rows` stands before the first layer: nearest enlargement, edge replication and integer to
 float in one pass over the rows that the next cells need. `write_rows` stands behind the last: clip
-to [0, 1], scale, round half to even, store. Pixels arrive as one flat array for each dtype, all but
-the one in use empty, so that one compiled function serves every dtype.
+to [0, 1], scale, round half to even, store. One compiled function serves every dtype of pixels.
 """
 
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
-from waifu2x.backends.cpu.layout import ring_row
-
-PIXEL_CODES = {np.dtype(np.uint8): 0, np.dtype(np.uint16): 1, np.dtype(np.float32): 2}
-"""How the compiled code knows the dtype of pixels."""
-
-WINDOW = np.dtype(
-    [
-        ("code", np.int64),  # dtype of the pixels
-        ("top", np.int64),  # row of the whole picture that the window's first row is
-        ("left", np.int64),
-        ("columns", np.int64),  # pixels in a row of the window
-        ("planes", np.int64),
-        ("height", np.int64),  # rows of the whole picture
-        ("width", np.int64),
-        ("enlarge", np.int64),  # factor of the nearest enlargement before the first layer
-    ],
-    align=True,
-)
-"""Pixels of a picture, or of the part of it that was handed over."""
+from waifu2x.backends.cpu.kernels import native
+from waifu2x.backends.cpu.kernels.memory import pointer, ring_row
 
 
-@njit(nogil=True, error_model="numpy")
+@native
 def _nearest(position, factor, size):  # type: ignore[no-untyped-def]
     """The picture's row or column under `position` of the enlarged, edge-replicated picture."""
     return min(max(position // factor, 0), size - 1)
 
 
-@njit(nogil=True, error_model="numpy")
-def read_rows(layer, window, pixels, scratch):  # type: ignore[no-untyped-def]
+@native
+def read_rows(layer, window, scratch):  # type: ignore[no-untyped-def]
     """The next rows of the enlarged picture as floats in [0, 1], into the ring of `layer`."""
-    bytes_, words, floats = pixels
+    bytes_ = pointer(window.pixels, np.uint8)
+    words = pointer(window.pixels, np.uint16)
+    floats = pointer(window.pixels, np.float32)
     planes = window.planes
     for row in range(layer.next_row, layer.next_row + layer.rows):
         y = _nearest(row, window.enlarge, window.height) - window.top
@@ -59,10 +42,12 @@ def read_rows(layer, window, pixels, scratch):  # type: ignore[no-untyped-def]
                 scratch[target + column * planes + plane] = value
 
 
-@njit(nogil=True, error_model="numpy")
-def write_rows(layer, window, top, bottom, left, right, scratch, pixels):  # type: ignore[no-untyped-def]
+@native
+def write_rows(layer, window, top, bottom, left, right, scratch):  # type: ignore[no-untyped-def]
     """The part of a layer's newest rows that lies in the given rows and columns."""
-    bytes_, words, floats = pixels
+    bytes_ = pointer(window.pixels, np.uint8)
+    words = pointer(window.pixels, np.uint16)
+    floats = pointer(window.pixels, np.float32)
     planes = window.planes
     for row in range(max(layer.next_row, top), min(layer.next_row + layer.rows, bottom)):
         source = ring_row(layer, row)

@@ -23,28 +23,12 @@ from __future__ import annotations
 
 import numpy as np
 from llvmlite import ir
-from numba import njit
-from numpy.typing import NDArray
 
 from waifu2x.backends.cpu.isa import VECTOR
-from waifu2x.backends.cpu.layout import ring_row
-from waifu2x.backends.cpu.tiles import BLOCK, bfloat_bits
-from waifu2x.backends.cpu.vector import Emitter, vector_kernel
-
-COLUMNS = 16
-"""Columns of a tile of sums, and pixels."""
-MOST_OUTPUTS = COLUMNS // 3
-_TILE_FLOATS = 256
-
-
-def pack_weights(weight: NDArray[np.float32]) -> NDArray[np.float32]:
-    """(out, in, 3, 3), in a multiple of BLOCK -> the order of the header, as float32 memory."""
-    out_planes, in_planes = weight.shape[:2]
-    columns = np.zeros((3, in_planes, COLUMNS), np.uint16)
-    taps = bfloat_bits(weight).transpose(2, 1, 3, 0)  # (ky, in, kx, out)
-    columns[..., : 3 * out_planes] = taps.reshape(3, in_planes, -1)
-    pairs = columns.reshape(3, in_planes // 2, 2, COLUMNS).transpose(0, 1, 3, 2)
-    return np.ascontiguousarray(pairs).reshape(-1).view(np.float32)
+from waifu2x.backends.cpu.kernels import native
+from waifu2x.backends.cpu.kernels.memory import ring_row
+from waifu2x.backends.cpu.kernels.vector import Emitter, vector_kernel
+from waifu2x.backends.cpu.shapes import BLOCK, COLUMNS, TILE_FLOATS
 
 
 def _emit_sums(
@@ -74,7 +58,7 @@ def _emit_sums(
             results = [y for y in range(2) if 0 <= r - y < 3]
             with v.loop(steps) as step:
                 for y in results:
-                    place = v.mul(v.add(v.mul(steps, r - y), step), _TILE_FLOATS)
+                    place = v.mul(v.add(v.mul(steps, r - y), step), TILE_FLOATS)
                     v.tile("tileloadd64", 6 + y, v.at(weights, v.add(block, place)), v.index(64))
                 for term in range(2):
                     first = v.add(row, v.add(v.mul(step, BLOCK // 2), v.mul(term_floats, term)))
@@ -85,14 +69,14 @@ def _emit_sums(
                             v.tile("tdpbf16ps", sums[y][m], 4 + m, 6 + y)
         for y, target in enumerate((sums_0, sums_1)):
             for m in range(pixels):
-                place = v.at(scratch, v.add(target, m * _TILE_FLOATS))
+                place = v.at(scratch, v.add(target, m * TILE_FLOATS))
                 v.tile("tilestored64", sums[y][m], place, v.index(COLUMNS * 4))
 
 
 _sums = vector_kernel(_emit_sums)
 
 
-@njit(nogil=True, error_model="numpy")
+@native
 def convolve_few_tiles(layer, source, scratch, weights, biases):  # type: ignore[no-untyped-def]
     """The next two rows of a layer, from the rows of the layer before it."""
     row, pixel, outputs = layer.next_row, source.pixel_floats, layer.out_planes
@@ -103,10 +87,10 @@ def convolve_few_tiles(layer, source, scratch, weights, biases):  # type: ignore
     steps = layer.in_planes // BLOCK
     # Sums are needed one pixel beyond the results on both sides; the last tile may run past them.
     tiles = -(-(layer.columns + 2) // COLUMNS)
-    row_sums = tiles * _TILE_FLOATS
+    row_sums = tiles * TILE_FLOATS
     for tile in range(0, tiles, 2):
         p = tile * COLUMNS * pixel
-        sums = layer.products + tile * _TILE_FLOATS
+        sums = layer.products + tile * TILE_FLOATS
         _sums(
             min(2, tiles - tile),
             scratch,
