@@ -64,7 +64,8 @@ class PackedModel:
             if kind not in _FEW:
                 out_planes = -(-out_planes // unit) * unit
             weight = _padded(convolution.weight, out_planes, in_planes)
-            bias, centre = np.zeros(out_planes, np.float32), np.zeros(out_planes, np.float32)
+            whole = -(-out_planes // LANES) * LANES  # they are read in whole vectors
+            bias, centre = np.zeros(whole, np.float32), np.zeros(whole, np.float32)
             bias[: convolution.out_planes] = convolution.bias
             if kind in _TERMS:
                 # The inputs come less their centre: its share of the result is a constant.
@@ -79,11 +80,11 @@ class PackedModel:
                 centre[: convolution.out_planes] = centres[index + 1]
             record["slope"] = convolution.slope
             record["weight"] = weight_offset
-            record["bias"], record["centre"] = bias_offset, bias_offset + out_planes
+            record["bias"], record["centre"] = bias_offset, bias_offset + whole
             packed.append(_PACKERS[kind](weight))
             biases += [bias, centre]
             weight_offset += packed[-1].size
-            bias_offset += 2 * out_planes
+            bias_offset += 2 * whole
         self.on_tiles = [kind in _TERMS for kind in kinds]
         self.weights = np.concatenate(packed, out=aligned(weight_offset))
         self.biases = np.concatenate(biases, out=aligned(bias_offset))

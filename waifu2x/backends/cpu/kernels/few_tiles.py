@@ -73,13 +73,40 @@ def _emit_sums(
                 v.tile("tilestored64", sums[y][m], place, v.index(COLUMNS * 4))
 
 
+def _emit_results(
+    v: Emitter,
+    count: ir.Value,
+    scratch: ir.Value,
+    sums: ir.Value,
+    outputs: ir.Value,
+    biases: ir.Value,
+    bias: ir.Value,
+    slope: ir.Value,
+    target: ir.Value,
+) -> None:
+    """Results of `count` pixels from their P: the first `outputs` lanes of each sum.
+
+    The other lanes are stored as well, where the results of the next pixels overwrite them, or in
+    the spare room at the end of the row.
+    """
+    slopes, bias_vector = v.splat(slope), v.load(biases, bias)
+    with v.loop(count) as x:
+        left = v.add(sums, v.mul(x, COLUMNS))
+        middle = v.add(left, v.add(outputs, COLUMNS))
+        right = v.add(middle, v.add(outputs, COLUMNS))
+        total = v.plus(v.load(scratch, left), v.load(scratch, middle))
+        total = v.plus(v.plus(total, v.load(scratch, right)), bias_vector)
+        v.store(v.leaky(total, slopes), scratch, v.add(target, v.mul(x, outputs)))
+
+
 _sums = vector_kernel(_emit_sums)
+_results = vector_kernel(_emit_results)
 
 
 @native
 def convolve_few_tiles(layer, source, scratch, weights, biases):  # type: ignore[no-untyped-def]
     """The next two rows of a layer, from the rows of the layer before it."""
-    row, pixel, outputs = layer.next_row, source.pixel_floats, layer.out_planes
+    row, pixel = layer.next_row, source.pixel_floats
     s0 = ring_row(source, row - 1)
     s1 = ring_row(source, row)
     s2 = ring_row(source, row + 1)
@@ -105,14 +132,14 @@ def convolve_few_tiles(layer, source, scratch, weights, biases):  # type: ignore
             sums,
             sums + row_sums,
         )
-    slope = np.float32(layer.slope)
     for y in range(2):
-        target = ring_row(layer, row + y)
-        for x in range(layer.columns):
-            place = layer.products + y * row_sums + x * COLUMNS
-            for o in range(outputs):
-                left = scratch[place + o]
-                middle = scratch[place + COLUMNS + outputs + o]
-                right = scratch[place + 2 * (COLUMNS + outputs) + o]
-                value = left + middle + right + biases[layer.bias + o]
-                scratch[target + x * outputs + o] = max(value, value * slope)
+        _results(
+            layer.columns,
+            scratch,
+            layer.products + y * row_sums,
+            layer.out_planes,
+            biases,
+            layer.bias,
+            np.float32(layer.slope),
+            ring_row(layer, row + y),
+        )
