@@ -27,6 +27,7 @@ from waifu2x.backends.cpu.isa import VECTOR
 
 _KIND = "numba"
 _LOG = logging.getLogger(__name__)
+_STATUS_OF = ctypes.CFUNCTYPE(ctypes.c_int32)
 _NUMBA_VERSION = version("numba")  # from what pip wrote; raises an ImportError without it
 
 
@@ -42,6 +43,9 @@ class Compiled:
         self._name = name
         self._lock = threading.Lock()
         self._function: Callable[..., int] | None = None
+        # The code lives as long as these two.
+        self._linker: Any = None
+        self._linked: Any = None
 
     def __call__(self, *arguments: NDArray[Any] | int) -> None:
         function = self._function or self.load()
@@ -51,6 +55,7 @@ class Compiled:
             else ctypes.c_void_p(argument.ctypes.data)
             for argument in arguments
         )
+        # Numba's own functions begin with room for a result and for an exception: there are none.
         status = function(ctypes.byref(ctypes.c_void_p()), ctypes.byref(ctypes.c_void_p()), *values)
         assert status == 0, "compiled code has raised an exception"
 
@@ -77,10 +82,8 @@ class Compiled:
         library = llvm.JITLibraryBuilder().add_object_img(code).export_symbol(symbol.decode())
         library.add_current_process()  # memset and the like
         self._linker = llvm.create_lljit_compiler()
-        self._linked = library.link(self._linker, self._name)  # the code lives as long as this
-        function: Callable[..., int] = ctypes.CFUNCTYPE(ctypes.c_int32)(
-            self._linked[symbol.decode()]
-        )
+        self._linked = library.link(self._linker, self._name)
+        function: Callable[..., int] = _STATUS_OF(self._linked[symbol.decode()])
         return function
 
     def _key(self) -> str:

@@ -175,7 +175,7 @@ class CpuStage:
     def _run(self, strip: Box, windows: NDArray[Any], stop: NDArray[Any]) -> None:
         layers, floats = self._packed.layout(strip)
         scratch = self._workers.borrow(floats)
-        bounds = np.array([strip.top, strip.bottom, strip.left, strip.right])
+        bounds = np.array([strip.top, strip.bottom, strip.left, strip.right], np.int64)
         try:
             _run_strip(
                 layers,
@@ -216,6 +216,7 @@ def _parts(start: int, stop: int, count: int) -> list[tuple[int, int]]:
 def _record(window: Window, enlarge: int) -> tuple[int, ...]:
     """What compiled code reads of a window; its pixels must outlive it."""
     _, columns, planes = window.pixels.shape
+    assert window.pixels.flags.c_contiguous
     return (
         window.pixels.ctypes.data,
         PIXEL_CODES[window.pixels.dtype],
