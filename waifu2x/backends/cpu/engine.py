@@ -155,10 +155,9 @@ class CpuStage:
         """See Stage."""
         result = np.empty((box.height, box.width, self._packed.out_planes), out_dtype)
         whole = Window(result, box.top, box.left, box.bottom, box.right)
-        windows = np.array([_record(window, self.scale), _record(whole, 1)], WINDOW)
         stop = np.zeros(1, np.int64)
         strips = {
-            self._workers.pool.submit(self._run, strip, windows, stop): strip
+            self._workers.pool.submit(self._run, strip, window, whole, stop): strip
             for strip in cut(box, self._workers.cores)
         }
         try:
@@ -172,7 +171,9 @@ class CpuStage:
             raise
         return result
 
-    def _run(self, strip: Box, windows: NDArray[Any], stop: NDArray[Any]) -> None:
+    def _run(self, strip: Box, source: Window, target: Window, stop: NDArray[np.int64]) -> None:
+        # The windows stay arguments here, so that no pixels are freed while compiled code runs.
+        windows = np.array([_record(source, self.scale), _record(target, 1)], WINDOW)
         layers, floats = self._packed.layout(strip)
         scratch = self._workers.borrow(floats)
         bounds = np.array([strip.top, strip.bottom, strip.left, strip.right], np.int64)
@@ -214,7 +215,7 @@ def _parts(start: int, stop: int, count: int) -> list[tuple[int, int]]:
 
 
 def _record(window: Window, enlarge: int) -> tuple[int, ...]:
-    """What compiled code reads of a window; its pixels must outlive it."""
+    """What compiled code reads of a window."""
     _, columns, planes = window.pixels.shape
     assert window.pixels.flags.c_contiguous
     return (
