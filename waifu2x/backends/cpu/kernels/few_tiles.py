@@ -10,7 +10,7 @@ three. What comes out belongs to three neighbouring results; it is added up in a
 Two rows of results are made together: each of the four rows of pixels behind them is read once.
 Nothing behind this layer evens out a rounding error, so pixels come as two bf16 terms, the value
 rounded and what is left of it; both are multiplied with the same tile of weights, which are rounded
-with error feedback as in `tiles`. The second term costs no dB against an exact last layer.
+with error feedback as in `tiles`. Against a last layer in fp32 that costs 0.2 dB at most.
 
     pixels   bf16 (row, column, 2 terms, in_planes), less the layer's centre
     weights  bf16 (3 rows, in_planes / 32, 16 pairs, 16 columns, 2)
