@@ -229,7 +229,7 @@ def test_core_count_does_not_change_a_bit(monkeypatch: pytest.MonkeyPatch, cores
 
 def test_unknown_backend_is_a_sentence() -> None:
     with pytest.raises(
-        BackendError, match="unknown backend 'vulkan': choose one of opencl, cpu, numpy"
+        BackendError, match="unknown backend 'vulkan': choose one of cuda, opencl, cpu, numpy"
     ):
         open_backend("vulkan")
 
@@ -268,6 +268,23 @@ def test_contract_on_every_instruction_set(isa: str) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-x", __file__, "-k", selection],
         env=os.environ | {"WAIFU2X_CPU_ISA": isa},
+        cwd=Path(__file__).parent.parent,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-3000:]
+
+
+def test_tiles_where_there_are_none() -> None:
+    """What `auto` computes on AMX, with its instructions emulated."""
+    from waifu2x.backends.cpu.isa import available_isas
+
+    if os.environ.get("WAIFU2X_CPU_ISA") or "amx" in available_isas():
+        pytest.skip("the real ones are tested")
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "tests.emulated_tiles", __file__]
+    done = subprocess.run(
+        [*command, "-k", "cpu and (auto or to_the_level) and not in_tiles"],
         cwd=Path(__file__).parent.parent,
         capture_output=True,
         text=True,

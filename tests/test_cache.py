@@ -6,8 +6,11 @@ import contextlib
 import json
 import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
+import numpy as np
 import platformdirs
 import pytest
 from click.testing import CliRunner
@@ -237,14 +240,32 @@ def test_without_a_home_directory(
 
 
 def test_compiled_code_without_a_home_directory(monkeypatch: pytest.MonkeyPatch) -> None:
-    from waifu2x.backends.cpu.compiled import compiled
+    from waifu2x.backends.cpu.compiled import Compiled
+    from waifu2x.backends.cpu.peak import DEPTH
+    from waifu2x.backends.cpu.shapes import LANES, WIDTHS, tile_height
 
     monkeypatch.delenv("WAIFU2X_CACHE_DIR")
     monkeypatch.setattr(platformdirs, "user_cache_path", no_home)
+    inputs, results = DEPTH * tile_height(WIDTHS[0]), tile_height(WIDTHS[0]) * WIDTHS[0] * LANES
+    scratch, weights = np.ones(inputs + results, np.float32), np.ones(8192, np.float32)
+    Compiled("loops", "vector_loop")(1, scratch, weights)
+    np.testing.assert_array_equal(scratch, np.repeat([1, DEPTH], [inputs, results]))
 
-    def double(number: int) -> int:
-        return 2 * number
 
-    function = compiled(double)
-    assert function(21) == 42
-    assert function.stats.cache_path == ""
+def test_numba_is_imported_to_compile_and_not_again(tmp_path: Path) -> None:
+    code = """
+import sys, numpy, waifu2x
+waifu2x.upscale(numpy.zeros((8, 8, 3), numpy.uint8), backend="cpu")
+print("numba" in sys.modules)
+"""
+    environment = os.environ | {"WAIFU2X_CACHE_DIR": str(tmp_path)}
+
+    def start() -> subprocess.Popen[str]:
+        command = [sys.executable, "-c", code]
+        return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
+
+    # Two that start cold at once, and one that finds what they kept.
+    for count, imported in ((2, "True\n"), (1, "False\n")):
+        processes = [start() for _ in range(count)]
+        assert [process.communicate()[0] for process in processes] == [imported] * count
+    assert len(list((tmp_path / "numba").iterdir())) == 1

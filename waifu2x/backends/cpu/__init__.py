@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from waifu2x.backends import Device, only_device
-from waifu2x.backends.cpu.engine import CpuBackend, processor
+from waifu2x.backends import Backend, Device, only_device
 
 
-def create(device: int) -> CpuBackend:
+def create(device: int) -> Backend:
     """The backend on this machine's processor."""
-    only_device(CpuBackend.name, device)
+    from waifu2x.backends.cpu.engine import CpuBackend
+
+    only_device("cpu", device)
     return CpuBackend()
 
 
 def devices() -> list[Device]:
     """Its one device: all cores."""
+    from waifu2x.backends.cpu.engine import processor
+
     return [processor()]

@@ -1,76 +1,101 @@
-"""Numba functions whose machine code is kept in our cache folder.
+"""Machine code that is compiled once, kept in our cache and called without Numba.
 
-Numba asks a cache object for compiled code and hands it what it compiled. Its own one keeps an
-index by time stamps beside the source and trusts what it finds; this one is a dozen lines over
-`waifu2x.cache`, whose entries are keyed by content, checked, and written whole.
+What `kernels` has as entries, Numba compiles to C functions of addresses and integers. Their object
+code is kept under a key of everything that decides it, and linked by llvmlite: a program that finds
+it there never imports Numba, which would take as long as a small picture does.
 """
 
 from __future__ import annotations
 
+import ctypes
+import importlib
 import logging
-import pickle
+import os
+import sys
+import threading
 from collections.abc import Callable
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import llvmlite
-import numba
-from numba.core import serialize
-from numba.core.caching import _Cache
-from numba.core.compiler import CompileResult
-from numba.core.runtime import rtsys
+import llvmlite.binding as llvm
+from numpy.typing import NDArray
 
 from waifu2x import __version__, cache
 from waifu2x.backends.cpu.isa import VECTOR
 
 _KIND = "numba"
 _LOG = logging.getLogger(__name__)
+_STATUS_OF = ctypes.CFUNCTYPE(ctypes.c_int32)
+_NUMBA_VERSION = version("numba")  # from what pip wrote; raises an ImportError without it
 
 
-def compiled(function: Callable[..., Any]) -> Any:
-    """`function` as machine code, without the interpreter lock, cached on disk."""
-    dispatcher = numba.njit(nogil=True, error_model="numpy")(function)
-    dispatcher._cache = _CodeCache(function.__qualname__)
-    return dispatcher
+class Compiled:
+    """One entry, called with arrays, of which it gets the addresses, and integers.
 
+    Calls do not hold the interpreter lock, so threads run side by side.
+    """
 
-class _CodeCache(_Cache):  # type: ignore[misc]
-    """The compiled forms of one function, one entry for each signature and processor."""
-
-    def __init__(self, name: str) -> None:
+    def __init__(self, module: str, name: str) -> None:
+        """The entry `name` of that module of `kernels`."""
+        self._module = module
         self._name = name
-        # A function's code holds all that it calls, so every source file here decides it.
-        sources = [path.read_bytes() for path in sorted(Path(__file__).parent.glob("*.py"))]
-        versions = (__version__, numba.__version__, llvmlite.__version__, VECTOR.name)
-        self._stamp = cache.digest(name, *versions, *sources)
+        self._lock = threading.Lock()
+        self._function: Callable[..., int] | None = None
+        # The code lives as long as these two.
+        self._linker: Any = None
+        self._linked: Any = None
 
-    @property
-    def cache_path(self) -> str:
-        folder = cache.directory()
-        return str(folder / _KIND) if folder else ""
+    def __call__(self, *arguments: NDArray[Any] | int) -> None:
+        function = self._function or self.load()
+        values = (
+            ctypes.c_int64(argument)
+            if isinstance(argument, int)
+            else ctypes.c_void_p(argument.ctypes.data)
+            for argument in arguments
+        )
+        # Numba's own functions begin with room for a result and for an exception: there are none.
+        status = function(ctypes.byref(ctypes.c_void_p()), ctypes.byref(ctypes.c_void_p()), *values)
+        assert status == 0, "compiled code has raised an exception"
 
-    def load_overload(self, signature: Any, target: Any) -> Any:
-        stored = cache.load(_KIND, self._key(signature, target.codegen()))
-        if stored is None:
-            _LOG.info("compiling for this processor, once: a few seconds")
-            return None
-        # Stored code needs the runtime's symbols alone. Numba's own cache refreshes the whole
-        # target, which imports its implementations of everything and takes 0.1 s.
-        rtsys.initialize(target)
-        return CompileResult._rebuild(target, *pickle.loads(stored))
+    def load(self) -> Callable[..., int]:
+        """Finds the code in the cache or compiles it: a few seconds, once for a processor."""
+        with self._lock:
+            if self._function is None:
+                key = self._key()
+                stored = cache.load(_KIND, key)
+                if stored is None:
+                    _LOG.info("compiling for this processor, once: a few seconds")
+                    kernels = importlib.import_module(
+                        f"waifu2x.backends.cpu.kernels.{self._module}"
+                    )
+                    symbol, code = getattr(kernels, self._name).build()
+                    stored = symbol.encode() + b"\0" + code
+                    cache.store(_KIND, key, stored)
+                self._function = self._link(stored)
+        return self._function
 
-    def save_overload(self, signature: Any, data: Any) -> None:
-        cache.store(_KIND, self._key(signature, data.codegen), serialize.dumps(data._reduce()))
+    def _link(self, stored: bytes) -> Callable[..., int]:
+        symbol, _, code = stored.partition(b"\0")
+        llvm.initialize_native_target()
+        library = llvm.JITLibraryBuilder().add_object_img(code).export_symbol(symbol.decode())
+        library.add_current_process()  # memset and the like
+        self._linker = llvm.create_lljit_compiler()
+        self._linked = library.link(self._linker, self._name)
+        function: Callable[..., int] = _STATUS_OF(self._linked[symbol.decode()])
+        return function
 
-    def _key(self, signature: Any, codegen: Any) -> str:
-        # The magic tuple names the processor and its features.
-        return cache.digest(self._stamp, str(signature), repr(codegen.magic_tuple()))
-
-    def enable(self) -> None:
-        """Always on."""
-
-    def disable(self) -> None:
-        """Always on."""
-
-    def flush(self) -> None:
-        """Entries are never stale: `waifu2x cache clear` removes them."""
+    def _key(self) -> str:
+        # An entry's code holds all that it calls, so every source file here decides it.
+        sources = [path.read_bytes() for path in sorted(Path(__file__).parent.rglob("*.py"))]
+        settings = [f"{k}={v}" for k, v in sorted(os.environ.items()) if k.startswith("NUMBA_")]
+        return cache.digest(
+            self._module,
+            self._name,
+            *(__version__, sys.version, _NUMBA_VERSION, llvmlite.__version__),
+            *(llvm.get_process_triple(), llvm.get_host_cpu_name(), VECTOR.name),
+            llvm.get_host_cpu_features().flatten(),
+            repr(settings),
+            *sources,
+        )

@@ -17,9 +17,9 @@ from numpy.typing import DTypeLike, NDArray
 from waifu2x.backends import Device, LayerTime, Precision, Progress
 from waifu2x.backends.chain import Chain, Window
 from waifu2x.backends.cpu import isa, layout
+from waifu2x.backends.cpu.compiled import Compiled
+from waifu2x.backends.cpu.layout import PIXEL_CODES, WINDOW
 from waifu2x.backends.cpu.pack import PackedModel
-from waifu2x.backends.cpu.pixels import PIXEL_CODES, WINDOW
-from waifu2x.backends.cpu.strip import run_strip
 from waifu2x.errors import BackendError
 from waifu2x.model import Model
 from waifu2x.tiling import Box
@@ -27,6 +27,7 @@ from waifu2x.tiling import Box
 STRIP_WIDTH = 256
 STRIP_HEIGHT = 64
 STRIPS_PER_CORE = 8
+_run_strip = Compiled("strip", "run_strip")
 
 
 class CpuBackend:
@@ -158,13 +159,10 @@ class CpuStage:
     ) -> NDArray[Any]:
         """See Stage."""
         result = np.empty((box.height, box.width, self._packed.out_planes), out_dtype)
-        source = _window(window, self.scale)
         whole = Window(result, box.top, box.left, box.bottom, box.right)
-        target = _window(whole, 1)
-        pixels = (_read_only(_views(window.pixels)), _views(result))
         stop = np.zeros(1, np.int64)
         strips = {
-            self._workers.pool.submit(self._run, strip, source, target, pixels, stop): strip
+            self._workers.pool.submit(self._run, strip, window, whole, stop): strip
             for strip in cut(box, self._workers.cores)
         }
         try:
@@ -178,20 +176,26 @@ class CpuStage:
             raise
         return result
 
-    def _run(self, strip: Box, source: Any, target: Any, pixels: Any, stop: Any) -> None:
+    def _run(
+        self,
+        strip: Box,
+        source: Window[NDArray[Any]],
+        target: Window[NDArray[Any]],
+        stop: NDArray[np.int64],
+    ) -> None:
+        # The windows stay arguments here, so that no pixels are freed while compiled code runs.
+        windows = np.array([_record(source, self.scale), _record(target, 1)], WINDOW)
         layers, floats = self._packed.layout(strip)
         scratch = self._workers.borrow(floats)
-        bounds = np.array([strip.top, strip.bottom, strip.left, strip.right])
+        bounds = np.array([strip.top, strip.bottom, strip.left, strip.right], np.int64)
         try:
-            run_strip(
+            _run_strip(
                 layers,
+                len(layers),
                 self._packed.weights,
                 self._packed.biases,
                 scratch,
-                source,
-                pixels[0],
-                target,
-                pixels[1],
+                windows,
                 bounds,
                 stop,
             )
@@ -221,33 +225,18 @@ def _parts(start: int, stop: int, count: int) -> list[tuple[int, int]]:
     return list(pairwise(cuts))
 
 
-def _window(window: Window[NDArray[Any]], enlarge: int) -> Any:
-    """The record that compiled code reads."""
+def _record(window: Window[NDArray[Any]], enlarge: int) -> tuple[int, ...]:
+    """What compiled code reads of a window."""
     _, columns, planes = window.pixels.shape
-    return np.array(
-        (
-            PIXEL_CODES[window.pixels.dtype],
-            window.top,
-            window.left,
-            columns,
-            planes,
-            window.height,
-            window.width,
-            enlarge,
-        ),
-        WINDOW,
-    )[()]
-
-
-def _views(pixels: NDArray[Any]) -> tuple[NDArray[Any], ...]:
-    """The pixels, flat, in the place of their dtype among those of PIXEL_CODES."""
-    return tuple(
-        pixels.reshape(-1) if dtype == pixels.dtype else np.empty(0, dtype) for dtype in PIXEL_CODES
+    assert window.pixels.flags.c_contiguous
+    return (
+        window.pixels.ctypes.data,
+        PIXEL_CODES[window.pixels.dtype],
+        window.top,
+        window.left,
+        columns,
+        planes,
+        window.height,
+        window.width,
+        enlarge,
     )
-
-
-def _read_only(views: tuple[NDArray[Any], ...]) -> tuple[NDArray[Any], ...]:
-    """Read-only views: one signature for every source, so that nothing is compiled twice."""
-    for view in views:
-        view.flags.writeable = False
-    return views

@@ -15,13 +15,12 @@ strips are cut, which makes the output the same to the bit for every tile size a
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 CELL = 4
 """Rows and columns of a Winograd cell; columns of every layer are whole cells."""
 
-SOURCE, FEW_INPUTS, WINOGRAD, TILES, FEW_OUTPUTS = range(5)
+SOURCE, FEW_INPUTS, WINOGRAD, FEW_OUTPUTS, TILES, FEW_TILES = range(6)
 """Kinds of layer; SOURCE stands before the first one and reads the picture."""
 
 LINE_BYTES = 64
@@ -43,11 +42,11 @@ LAYER = np.dtype(
         ("bias", np.int64),  # offset of its first bias
         ("centre", np.int64),  # offset among the biases of what bf16 values are stored less of
         ("slope", np.float64),  # of its leaky ReLU; 1 where it has none
-        ("bfloats", np.int64),  # whether its results are stored as bf16
-        ("pixel_floats", np.int64),  # memory of one pixel, in floats: out_planes, or half as bf16
+        ("bfloats", np.int64),  # bf16 terms that its results are stored in; 0: as floats
+        ("pixel_floats", np.int64),  # memory of one pixel, in floats: half of out_planes a term
         ("group", np.int64),  # Winograd: cells per group
         ("inputs", np.int64),  # Winograd: offset of V in the scratch memory
-        ("products", np.int64),  # Winograd: offset of M; bf16: of float results to be converted
+        ("products", np.int64),  # offset of M (Winograd), or of sums that are not results yet
         ("rows", np.int64),  # rows that are computed at a time; the ring holds twice as many
         ("ring", np.int64),  # offset of the ring in the scratch memory
         ("row_floats", np.int64),  # floats from one row of the ring to the next
@@ -60,8 +59,21 @@ LAYER = np.dtype(
     align=True,
 )
 
+PIXEL_CODES = {np.dtype(np.uint8): 0, np.dtype(np.uint16): 1, np.dtype(np.float32): 2}
+"""How the compiled code knows the dtype of pixels."""
 
-@njit(nogil=True, error_model="numpy")
-def ring_row(layer, row):  # type: ignore[no-untyped-def]
-    """Where a row of the picture lies in the ring of a layer."""
-    return layer.ring + (row & (2 * layer.rows - 1)) * layer.row_floats
+WINDOW = np.dtype(
+    [
+        ("pixels", np.int64),  # address of the first one
+        ("code", np.int64),  # their dtype
+        ("top", np.int64),  # row of the whole picture that the window's first row is
+        ("left", np.int64),
+        ("columns", np.int64),  # pixels in a row of the window
+        ("planes", np.int64),
+        ("height", np.int64),  # rows of the whole picture
+        ("width", np.int64),
+        ("enlarge", np.int64),  # factor of the nearest enlargement before the first layer
+    ],
+    align=True,
+)
+"""Pixels of a picture, or of the part of it that was handed over."""

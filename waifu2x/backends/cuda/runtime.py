@@ -11,19 +11,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pycuda.driver as cuda
-import pycuda.tools
 from numpy.typing import DTypeLike, NDArray
 
 from waifu2x.backends.cuda.compiler import compiled
-from waifu2x.backends.cuda.host_memory import HostMemory
 from waifu2x.backends.cuda.machine import describe
+from waifu2x.backends.cuda.memory import HostMemory, SpareMemory
 from waifu2x.backends.gpu.runtime import Argument, Buffer, Kernel, Limits, Macros, OutOfMemoryError
 from waifu2x.errors import BackendError
 
 _ATTRIBUTE = cuda.device_attribute
 _STATIC_SHARED_BYTES = 48 << 10
 """Of a block, without asking."""
-_LARGEST_POOLED_BYTES = 64 << 20
 
 
 class CudaBuffer:
@@ -32,17 +30,15 @@ class CudaBuffer:
     def __init__(self, runtime: CudaRuntime, size: int) -> None:
         self.size = size
         self._runtime = runtime
-        # Large ones are few and kept; a pool would round them up.
-        pooled = size <= _LARGEST_POOLED_BYTES
-        self._memory = (runtime.pool.allocate if pooled else cuda.mem_alloc)(max(size, 1))
+        self._memory = runtime.spare.take(max(size, 1))
         self.address = int(self._memory)
 
     def release(self) -> None:
         """See Buffer."""
         if self.size:
-            self.size = 0
             with self._runtime.current():
-                self._memory.free()
+                self._runtime.spare.give_back(self._memory, self.size)
+            self.size = 0
 
 
 @dataclass(eq=False)
@@ -105,12 +101,12 @@ class CudaRuntime:
             self._context = device.retain_primary_context()
             with self.current():
                 self._stream = cuda.Stream()
-                self.pool = pycuda.tools.DeviceMemoryPool()
         except cuda.Error as error:
             raise BackendError(
                 f"{self.device.name}: cannot be opened ({error}): close other programs that use"
                 " it, or use another backend"
             ) from error
+        self.spare = SpareMemory()
         self._host = HostMemory()
         self._modules: dict[tuple[str, tuple[tuple[str, str | int], ...]], CudaProgram] = {}
         self._marks: list[tuple[Kernel, Any, Any]] | None = None
@@ -241,7 +237,7 @@ class CudaRuntime:
         with self.current():
             self._stream.synchronize()
             self._host.release()
-            self.pool.stop_holding()
+            self.spare.release()
             self._modules.clear()
 
 

@@ -1,4 +1,4 @@
-"""Page-locked arrays, which a GPU reads and writes at full speed, taken again and again."""
+"""Memory that is taken again and again: allocating takes longer than a small network."""
 
 from __future__ import annotations
 
@@ -11,11 +11,50 @@ import pycuda.driver as cuda
 from numpy.typing import DTypeLike, NDArray
 
 _KEPT = 4
-"""Free blocks that are kept: locking pages takes longer than a network."""
+"""Free blocks of page-locked memory that are kept."""
+_KEPT_BYTES = 256 << 20
+"""Free memory of the device that is kept, which makes room for pictures and not for scratch."""
+
+
+class SpareMemory:
+    """Memory of the device. Its context must be current in every call."""
+
+    def __init__(self) -> None:
+        self._free: dict[int, list[Any]] = {}
+        self._bytes = 0
+
+    def take(self, size: int) -> Any:
+        """An allocation of just that many bytes. Raises pycuda's MemoryError."""
+        if self._free.get(size):
+            self._bytes -= size
+            return self._free[size].pop()
+        try:
+            return cuda.mem_alloc(size)
+        except cuda.MemoryError:
+            self.release()
+            return cuda.mem_alloc(size)
+
+    def give_back(self, memory: Any, size: int) -> None:
+        """For the next of that size, which the one queue of a runtime serves later."""
+        if self._bytes + size > _KEPT_BYTES:
+            memory.free()
+            return
+        self._free.setdefault(size, []).append(memory)
+        self._bytes += size
+
+    def release(self) -> None:
+        """Frees what nobody holds."""
+        for memories in self._free.values():
+            for memory in memories:
+                memory.free()
+        self._free.clear()
+        self._bytes = 0
 
 
 class HostMemory:
-    """Arrays like NumPy's own; the memory of one comes back when nobody holds it any more.
+    """Page-locked arrays, which a GPU reads and writes at full speed; like NumPy's own otherwise.
+
+    The memory of one comes back when nobody holds it any more.
 
     Its context must be current in every call: locked pages are freed in no other place.
     """

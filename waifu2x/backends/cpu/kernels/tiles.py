@@ -25,63 +25,12 @@ from __future__ import annotations
 
 import numpy as np
 from llvmlite import ir
-from numba import njit
-from numpy.typing import NDArray
 
 from waifu2x.backends.cpu.isa import VECTOR
-from waifu2x.backends.cpu.layout import ring_row
-from waifu2x.backends.cpu.product import LANES
-from waifu2x.backends.cpu.vector import Emitter, vector_kernel
-
-BLOCK = 32
-"""Input planes of a step, and output planes and pixels of a block."""
-CONFIG_FLOATS = 16
-"""The tile configuration stands before the packed weights: 64 bytes."""
-STAGE_FLOATS = BLOCK * BLOCK
-_ROWS = 16
-_TILE_FLOATS = 256
-
-
-def config() -> NDArray[np.float32]:
-    """Palette 1, all eight tiles 16 rows of 64 bytes."""
-    content = np.zeros(64, np.uint8)
-    content[0] = 1
-    content[16:32].view(np.uint16)[:] = 64
-    content[48:56] = _ROWS
-    return content.view(np.float32)
-
-
-def round_bfloats(values: NDArray[np.float64]) -> NDArray[np.float32]:
-    """float32 values that bf16 holds, rounded half to even."""
-    bits = values.astype(np.float32).view(np.uint32)
-    bits = bits + 0x7FFF + ((bits >> 16) & 1)
-    return (bits & 0xFFFF0000).view(np.float32)
-
-
-def round_weights(weight: NDArray[np.float32]) -> NDArray[np.float32]:
-    """(out, in, 3, 3) rounded to bf16 with error feedback over the taps of each kernel."""
-    kernels = weight.reshape(-1, 9).astype(np.float64)
-    order = np.argsort(-abs(kernels), axis=1, kind="stable")
-    rounded = np.zeros_like(kernels)
-    error = np.zeros(len(kernels))
-    every = np.arange(len(kernels))
-    for tap in order.T:
-        wanted = kernels[every, tap] + error
-        rounded[every, tap] = round_bfloats(wanted)
-        error = wanted - rounded[every, tap]
-    return rounded.reshape(weight.shape).astype(np.float32)
-
-
-def pack_weights(weight: NDArray[np.float32]) -> NDArray[np.float32]:
-    """(out, in, 3, 3), both multiples of BLOCK -> the order of the header, as float32 memory."""
-    out_planes, in_planes = weight.shape[:2]
-    bits = (round_weights(weight).view(np.uint32) >> 16).astype(np.uint16)
-    # (out, ky, kx, in) -> (out block, tile, output, ky, step, pair, 2)
-    ordered = bits.transpose(0, 2, 3, 1).reshape(
-        out_planes // BLOCK, 2, 16, 3, 3 * in_planes // BLOCK, 16, 2
-    )
-    packed = np.ascontiguousarray(ordered.transpose(0, 3, 4, 1, 5, 2, 6))
-    return packed.reshape(-1).view(np.float32)
+from waifu2x.backends.cpu.kernels import native
+from waifu2x.backends.cpu.kernels.memory import ring_row
+from waifu2x.backends.cpu.kernels.vector import Emitter, vector_kernel
+from waifu2x.backends.cpu.shapes import BLOCK, LANES, STAGE_FLOATS, TILE_FLOATS, TILE_ROWS
 
 
 def _emit_configure(v: Emitter, weights: ir.Value) -> None:
@@ -135,12 +84,12 @@ def _emit_block(
         for y, row in enumerate((row_0, row_1, row_2)):
             with v.loop(steps) as step:
                 index = v.add(step, v.mul(steps, y))
-                place = v.add(block, v.mul(index, 2 * _TILE_FLOATS))
+                place = v.add(block, v.mul(index, 2 * TILE_FLOATS))
                 for n in range(2):
-                    tile = v.at(weights, v.add(place, n * _TILE_FLOATS))
+                    tile = v.at(weights, v.add(place, n * TILE_FLOATS))
                     v.tile("tileloadd64", 6 + n, tile, v.index(64))
                 for m in range(pixels):
-                    first = v.add(row, v.add(v.mul(step, 16), v.mul(pixel_floats, m * _ROWS)))
+                    first = v.add(row, v.add(v.mul(step, 16), v.mul(pixel_floats, m * TILE_ROWS)))
                     v.tile("tileloadd64", 4 + m, v.at(scratch, first), stride)
                     for n in range(2):
                         v.tile("tdpbf16ps", sums[m][n], 4 + m, 6 + n)
@@ -156,10 +105,11 @@ def _emit_block(
                         bfloats,
                         target,
                         v.mul(pixel, target_floats),
+                        target_floats,
                     )
         for m in range(pixels):
             for n in range(2):
-                place = v.at(scratch, v.add(stage, m * _ROWS * BLOCK + n * 16))
+                place = v.at(scratch, v.add(stage, m * TILE_ROWS * BLOCK + n * 16))
                 v.tile("tilestored64", sums[m][n], place, v.index(BLOCK * 4))
 
 
@@ -176,17 +126,20 @@ def _finish_pixel(
     bfloats: ir.Value,
     target: ir.Value,
     offset: ir.Value,
+    pixel_floats: ir.Value,
 ) -> None:
-    """BLOCK planes of a pixel: leaky ReLU, less the centre, stored as bf16 or floats."""
-    for halves in v.cases(bfloats, (1, 0)):
+    """BLOCK planes of a pixel: leaky ReLU, less the centre, stored as bf16 terms or floats."""
+    for terms in v.cases(bfloats, (1, 2, 0) if VECTOR.tiles else (0,)):
         for n, centre in enumerate(centres):
             value = v.load(scratch, v.add(source, n * LANES))
             result = v.minus(v.leaky(value, slopes), centre)
-            place = v.add(target, v.add(v.mul(offset, 1 + halves), n * LANES))
-            if halves:
-                v.store_bfloats(result, scratch, place)
-            else:
+            place = v.add(target, v.add(v.mul(offset, 2 if terms else 1), n * LANES))
+            if not terms:
                 v.store(result, scratch, place)
+            for _ in range(terms):
+                rounded = v.store_bfloats(result, scratch, place)
+                # With two terms, the second one is what the first leaves; all of them follow it.
+                result, place = v.minus(result, rounded), v.add(place, pixel_floats)
 
 
 def _emit_finish(
@@ -202,12 +155,12 @@ def _emit_finish(
     target: ir.Value,
     pixel_floats: ir.Value,
 ) -> None:
-    """BLOCK planes of `count` pixels; `target` counts floats, or bf16 values if `bfloats` is 1."""
+    """BLOCK planes of `count` pixels; `target` counts floats, or bf16 values if `bfloats`."""
     slopes, centres = v.splat(slope), _load_centres(v, biases, centre)
     with v.loop(count) as pixel:
         source = v.add(stage, v.mul(pixel, stage_stride))
         offset = v.mul(pixel, pixel_floats)
-        _finish_pixel(v, scratch, source, centres, slopes, bfloats, target, offset)
+        _finish_pixel(v, scratch, source, centres, slopes, bfloats, target, offset, pixel_floats)
 
 
 configure = vector_kernel(_emit_configure)
@@ -216,7 +169,7 @@ product_block = vector_kernel(_emit_block)
 finish = vector_kernel(_emit_finish)
 
 
-@njit(nogil=True, error_model="numpy")
+@native
 def convolve_tiles(layer, source, scratch, weights, biases):  # type: ignore[no-untyped-def]
     """The next `layer.rows` rows of a layer, from the rows of the layer before it."""
     pixel = source.pixel_floats
@@ -237,7 +190,7 @@ def convolve_tiles(layer, source, scratch, weights, biases):  # type: ignore[no-
         r1 = ring_row(source, row)
         r2 = ring_row(source, row + 1)
         # The last tile may run past the columns, into spare room at the end of each row.
-        height = 2 if layer.columns - x > _ROWS else 1
+        height = 2 if layer.columns - x > TILE_ROWS else 1
         block = layer.weight + plane * 9 * layer.in_planes // 2
         bias = layer.bias + plane
         product_block(
@@ -263,9 +216,9 @@ def convolve_tiles(layer, source, scratch, weights, biases):  # type: ignore[no-
             layer.pixel_floats,
         )
         stage, late = late, stage
-        count, late_plane = height * _ROWS, plane
+        count, late_plane = height * TILE_ROWS, plane
         target = ring_row(layer, row) + x * layer.pixel_floats
-        goal = target * (1 + layer.bfloats) + plane
+        goal = target * (2 if layer.bfloats else 1) + plane
     finish(
         count,
         scratch,

@@ -83,12 +83,19 @@ class Emitter:
         """Stores one float."""
         self._builder.store(value, self.at(pointer, offset), align=4)
 
-    def store_bfloats(self, vector: ir.Value, pointer: ir.Value, offset: int | ir.Value) -> None:
-        """Stores a vector rounded to bf16 (half to even); the offset counts bf16 values."""
+    def store_bfloats(
+        self, vector: ir.Value, pointer: ir.Value, offset: int | ir.Value
+    ) -> ir.Value:
+        """Stores a vector rounded to bf16 (half to even), and gives what it stored, as floats.
+
+        The offset counts bf16 values.
+        """
         halves = self._builder.bitcast(pointer, ir.IntType(16).as_pointer())
         place = self._builder.gep(halves, [self.index(offset)])
         address = self._builder.bitcast(place, _BFLOAT_LANES.as_pointer())
-        self._builder.store(self._builder.fptrunc(vector, _BFLOAT_LANES), address, align=2)
+        rounded = self._builder.fptrunc(vector, _BFLOAT_LANES)
+        self._builder.store(rounded, address, align=2)
+        return self._builder.fpext(rounded, _LANES)
 
     def load_float(self, pointer: ir.Value, offset: int | ir.Value) -> ir.Value:
         """One float."""
@@ -193,21 +200,14 @@ class Emitter:
 def vector_kernel(emit: Callable[..., None]) -> Any:
     """A function of Numba code whose body is `emit(emitter, *arguments)`.
 
-    float32 arrays arrive as pointers to their first element, integers as i64 and floats as
-    float32 values.
+    Pointers to float32 arrive as such, integers as i64 and floats as float32 values.
     """
 
     def kernel(typing_context: Any, *arguments: types.Type) -> Any:
         signature = types.void(*(_canonical(argument) for argument in arguments))
 
         def codegen(context: Any, builder: ir.IRBuilder, sig: Any, values: Sequence[Any]) -> Any:
-            lowered = [
-                context.make_array(kind)(context, builder, value).data
-                if isinstance(kind, types.Array)
-                else value
-                for kind, value in zip(sig.args, values, strict=True)
-            ]
-            emit(Emitter(builder), *lowered)
+            emit(Emitter(builder), *values)
             return context.get_dummy_value()
 
         return signature, codegen

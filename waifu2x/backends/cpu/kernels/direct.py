@@ -16,41 +16,19 @@ from __future__ import annotations
 
 import numpy as np
 from llvmlite import ir
-from numba import njit
-from numpy.typing import NDArray
 
 from waifu2x.backends.cpu.isa import VECTOR
-from waifu2x.backends.cpu.layout import ring_row
-from waifu2x.backends.cpu.product import (
-    LANES,
-    TILE_HEIGHT,
-    WIDTHS,
-    accumulate,
-    block_widths,
-    tile_width,
-)
-from waifu2x.backends.cpu.tiles import BLOCK, finish
-from waifu2x.backends.cpu.vector import Emitter, vector_kernel
+from waifu2x.backends.cpu.kernels import native
+from waifu2x.backends.cpu.kernels.memory import ring_row
+from waifu2x.backends.cpu.kernels.product import accumulate
+from waifu2x.backends.cpu.kernels.tiles import finish
+from waifu2x.backends.cpu.kernels.vector import Emitter, vector_kernel
+from waifu2x.backends.cpu.shapes import BLOCK, LANES, WIDTHS, tile_height, tile_width
 
 _RUN = 4 if VECTOR.registers >= 32 else 2
 """Neighbouring pixels that share the loads of a few-outputs tile."""
 _OUTPUTS = (3, 1)
 """Output planes of a few-outputs tile."""
-
-
-def pack_few_inputs(weight: NDArray[np.float32]) -> NDArray[np.float32]:
-    """(out, in, 3, 3), out padded to LANES -> flat blocks of (3 rows, 3 taps, in, block planes)."""
-    ordered = weight.transpose(2, 3, 1, 0)
-    blocks, first = [], 0
-    for width in block_widths(weight.shape[0]):
-        blocks.append(ordered[..., first : first + width * LANES].ravel())
-        first += width * LANES
-    return np.concatenate(blocks)
-
-
-def pack_few_outputs(weight: NDArray[np.float32]) -> NDArray[np.float32]:
-    """(out, in, 3, 3), in padded to LANES -> flat (out, 3 rows, 3 taps, in)."""
-    return weight.transpose(0, 2, 3, 1).ravel()
 
 
 def _emit_few_inputs(
@@ -72,7 +50,7 @@ def _emit_few_inputs(
     """A tile of results: neighbouring pixels, `planes` floats apart, of `width` vectors each."""
     slopes, depth = v.splat(slope), v.mul(stride, 3)
     for tile in v.cases(width, WIDTHS):
-        height = TILE_HEIGHT[tile]
+        height = tile_height(tile)
         bias_vectors = [v.load(biases, v.add(bias, n * LANES)) for n in range(tile)]
         slots = v.accumulators(bias_vectors * height)
         for y, row in enumerate((row_0, row_1, row_2)):
@@ -125,10 +103,11 @@ def _emit_few_outputs(
 
 _few_inputs = vector_kernel(_emit_few_inputs)
 _few_outputs = vector_kernel(_emit_few_outputs)
-_tile_width = njit(tile_width)
+_tile_height = native(tile_height)
+_tile_width = native(tile_width)
 
 
-@njit(nogil=True, error_model="numpy")
+@native
 def convolve_few_inputs(layer, source, scratch, weights, biases):  # type: ignore[no-untyped-def]
     """The next `layer.rows` rows of a layer, from the rows of the layer before it."""
     stride, planes = layer.in_planes, layer.out_planes
@@ -143,7 +122,7 @@ def convolve_few_inputs(layer, source, scratch, weights, biases):  # type: ignor
         while plane < planes:
             width = _tile_width((planes - plane) // LANES)
             # The last tile may run past the columns, into spare room at the end of each row.
-            for x in range(0, layer.columns, TILE_HEIGHT[width]):
+            for x in range(0, layer.columns, _tile_height(width)):
                 _few_inputs(
                     width,
                     scratch,
@@ -177,7 +156,7 @@ def convolve_few_inputs(layer, source, scratch, weights, biases):  # type: ignor
                 )
 
 
-@njit(nogil=True, error_model="numpy")
+@native
 def convolve_few_outputs(layer, source, scratch, weights, biases):  # type: ignore[no-untyped-def]
     """The next `layer.rows` rows of a layer, from the rows of the layer before it."""
     depth, planes = layer.in_planes, layer.out_planes

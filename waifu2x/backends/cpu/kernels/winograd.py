@@ -21,24 +21,22 @@ from __future__ import annotations
 
 import numpy as np
 from llvmlite import ir
-from numba import njit
-from numpy.typing import NDArray
 
-from waifu2x.backends.cpu.layout import CELL, ring_row
-from waifu2x.backends.cpu.product import (
+from waifu2x.backends.cpu.kernels import native
+from waifu2x.backends.cpu.kernels.memory import ring_row
+from waifu2x.backends.cpu.kernels.product import accumulate
+from waifu2x.backends.cpu.kernels.vector import Emitter, vector_kernel
+from waifu2x.backends.cpu.layout import CELL
+from waifu2x.backends.cpu.shapes import (
+    FREQUENCIES,
     LANES,
-    ROW_BLOCK,
-    TILE_HEIGHT,
     WIDTHS,
-    accumulate,
-    block_widths,
+    tile_height,
     tile_width,
 )
-from waifu2x.backends.cpu.vector import Emitter, vector_kernel
-from waifu2x.backends.winograd import transform_weights
 
-FREQUENCIES = 36
-_tile_width = njit(tile_width)
+_tile_height = native(tile_height)
+_tile_width = native(tile_width)
 _A, _B = 0.75, 1.5
 
 
@@ -141,7 +139,7 @@ def _emit_product(
     """A tile of M = V U: (height, depth) times (depth, width vectors)."""
     pixels, vectors = v.at(scratch, inputs), v.at(weights, block)
     for tile in v.cases(width, WIDTHS):
-        slots = v.accumulators([v.splat(0.0)] * (TILE_HEIGHT[tile] * tile))
+        slots = v.accumulators([v.splat(0.0)] * (tile_height(tile) * tile))
         accumulate(v, slots, tile, pixels, depth, vectors, depth, unroll=4)
         for n, slot in enumerate(slots):
             v.store(v.get(slot), scratch, v.add(products, n * LANES))
@@ -152,35 +150,7 @@ product = vector_kernel(_emit_product)
 _output_cell = vector_kernel(_emit_output)
 
 
-def group_size(in_planes: int, out_planes: int, cache_bytes: int) -> int:
-    """Cells whose V and M take at most three quarters of a cache, a multiple of ROW_BLOCK."""
-    floats = FREQUENCIES * (in_planes + min(out_planes, WIDTHS[0] * LANES))
-    return max(1, cache_bytes * 3 // 4 // (4 * floats * ROW_BLOCK)) * ROW_BLOCK
-
-
-def scratch_floats(in_planes: int, group: int) -> tuple[int, int]:
-    """Floats of V and of M for a group of cells; each frequency is followed by one spare vector.
-
-    Without the spare vector the frequencies would lie a multiple of 4 KiB apart, in the same few
-    sets of the L1 cache.
-    """
-    return (
-        FREQUENCIES * (group * in_planes + LANES),
-        FREQUENCIES * (group * WIDTHS[0] * LANES + LANES),
-    )
-
-
-def pack_weights(weight: NDArray[np.float32]) -> NDArray[np.float32]:
-    """(out, in, 3, 3), both padded to LANES -> U, flat: blocks of (36, in, planes of the block)."""
-    transformed = transform_weights(weight, CELL, CELL).transpose(0, 2, 1)
-    blocks, first = [], 0
-    for width in block_widths(weight.shape[0]):
-        blocks.append(transformed[:, :, first : first + width * LANES].ravel())
-        first += width * LANES
-    return np.concatenate(blocks)
-
-
-@njit(nogil=True, error_model="numpy")
+@native
 def convolve(layer, source, scratch, weights, biases):  # type: ignore[no-untyped-def]
     """The next `layer.rows` rows of a layer, from the rows of the layer before it."""
     depth, planes, group = layer.in_planes, layer.out_planes, layer.group
@@ -198,7 +168,8 @@ def convolve(layer, source, scratch, weights, biases):  # type: ignore[no-untype
     t3 = ring_row(layer, row + 3)
     slope = np.float32(layer.slope)
     cells = layer.columns // CELL
-    for first in range(0, cells, group):
+    for index in range(-(-cells // group)):
+        first = index * group
         count = min(group, cells - first)
         for cell in range(count):
             x = (first + cell) * CELL * depth
@@ -212,7 +183,7 @@ def convolve(layer, source, scratch, weights, biases):  # type: ignore[no-untype
             for frequency in range(FREQUENCIES):
                 u = block + frequency * depth * block_planes
                 # The last tile may run past `count` into stale cells: theirs are rows of their own.
-                for cell in range(0, count, TILE_HEIGHT[width]):
+                for cell in range(0, count, _tile_height(width)):
                     v = layer.inputs + frequency * spread + cell * depth
                     m = layer.products + frequency * product_spread + cell * block_planes
                     product(width, scratch, v, depth, weights, u, m)

@@ -1,0 +1,78 @@
+"""AMX tiles emulated in plain vector instructions: a pytest plugin for machines without them.
+
+With `-p tests.emulated_tiles`, the `cpu` backend takes its road through tiles, and each tile
+instruction that it emits becomes loads, stores and multiply-adds with the same meaning. Slower by
+some twenty times; what it shows is that packing, addresses and rounding are right.
+"""
+
+from __future__ import annotations
+
+from unittest import mock
+
+import llvmlite.binding
+from llvmlite import ir
+from numba.core import cgutils
+
+_ROWS = _COLUMNS = _PAIRS = 16
+_INT = ir.IntType(32)
+_INTS = ir.VectorType(_INT, _COLUMNS)
+_FLOATS = ir.VectorType(ir.FloatType(), _COLUMNS)
+
+_features = dict.fromkeys(("avx2", "fma", "avx512f", "avx512bf16", "amx-tile", "amx-bf16"), True)
+with (
+    mock.patch.object(llvmlite.binding, "get_host_cpu_features", return_value=_features),
+    mock.patch("ctypes.CDLL") as library,
+):
+    library(None).syscall.return_value = 0
+    from waifu2x.backends.cpu import isa
+assert isa.VECTOR.tiles
+
+from waifu2x.backends.cpu.kernels import vector  # noqa: E402
+
+
+def _tile(self: vector.Emitter, operation: str, *operands: int | ir.Value) -> None:
+    """Emitter.tile, without tiles."""
+    builder = self._builder
+    if operation in ("ldtilecfg", "tilerelease"):
+        return
+    if not hasattr(self, "registers"):
+        kind = ir.ArrayType(_INTS, 8 * _ROWS)
+        self.registers = cgutils.alloca_once(builder, kind)  # type: ignore[attr-defined]
+
+    def row_of(tile: int | ir.Value, row: ir.Value | int) -> ir.Value:
+        place = builder.add(self.index(tile * _ROWS), self.index(row))
+        return builder.gep(self.registers, [self.index(0), place])  # type: ignore[attr-defined]
+
+    def halves(pairs: ir.Value) -> list[ir.Value]:
+        """The two bf16 values of each lane, as floats."""
+        low = builder.shl(pairs, ir.Constant(_INTS, [16] * _COLUMNS))
+        high = builder.and_(pairs, ir.Constant(_INTS, [-65536] * _COLUMNS))
+        return [builder.bitcast(half, _FLOATS) for half in (low, high)]
+
+    with self.loop(self.index(_ROWS)) as row:
+        if operation == "tilezero":
+            builder.store(ir.Constant(_INTS, [0] * _COLUMNS), row_of(operands[0], row))
+        elif operation == "tdpbf16ps":
+            sums, left, right = operands
+            total = builder.bitcast(builder.load(row_of(sums, row)), _FLOATS)
+            pairs = builder.load(row_of(left, row))
+            for pair in range(_PAIRS):
+                mask = ir.Constant(ir.VectorType(_INT, _COLUMNS), [pair] * _COLUMNS)
+                spread = builder.shuffle_vector(pairs, pairs, mask)
+                factors = halves(builder.load(row_of(right, pair)))
+                for value, factor in zip(halves(spread), factors, strict=True):
+                    total = self.fma(value, factor, total)
+            builder.store(builder.bitcast(total, _INTS), row_of(sums, row))
+        else:
+            tile, pointer, stride = operands
+            start = builder.bitcast(pointer, ir.IntType(8).as_pointer())
+            address = builder.gep(start, [builder.mul(stride, row)])
+            memory = builder.bitcast(address, _INTS.as_pointer())
+            if operation == "tileloadd64":
+                builder.store(builder.load(memory, align=4), row_of(tile, row))
+            else:
+                assert operation == "tilestored64"
+                builder.store(builder.load(row_of(tile, row)), memory, align=4)
+
+
+vector.Emitter.tile = _tile  # type: ignore[method-assign]

@@ -1,0 +1,36 @@
+"""The inner product on vector registers that the convolutions are made of."""
+
+from __future__ import annotations
+
+from llvmlite import ir
+
+from waifu2x.backends.cpu.kernels.vector import Emitter
+from waifu2x.backends.cpu.shapes import LANES
+
+
+def accumulate(
+    v: Emitter,
+    slots: list[ir.Value],
+    width: int,
+    pixels: ir.Value,
+    pixel_stride: ir.Value,
+    weights: ir.Value,
+    depth: ir.Value,
+    unroll: int,
+) -> None:
+    """Adds pixels (height, depth) times weights (depth, width vectors) to accumulators.
+
+    Pixels lie `pixel_stride` floats apart; `slots` are the height * width accumulators, row by
+    row; `unroll` must divide the depth.
+    """
+    height = len(slots) // width
+    with v.loop(depth, unroll) as first:
+        for step in range(unroll):
+            k = v.add(first, step)
+            row = v.mul(k, width * LANES)
+            vectors = [v.load(weights, v.add(row, n * LANES)) for n in range(width)]
+            for m in range(height):
+                value = v.splat(v.load_float(pixels, v.add(v.mul(pixel_stride, m), k)))
+                for n in range(width):
+                    slot = slots[m * width + n]
+                    v.set(slot, v.fma(value, vectors[n], v.get(slot)))

@@ -1,0 +1,56 @@
+"""Shapes of what the registers hold; the order of the packed weights follows from them.
+
+A register tile is `height` pixels (or Winograd cells) times `width` vectors of output planes, held
+in registers while the sum over input planes runs. Per step it loads `width` vectors of weights and
+`height` scalars, for height * width multiply-adds. AMX tiles have the size of the hardware.
+"""
+
+from __future__ import annotations
+
+from waifu2x.backends.cpu.isa import VECTOR
+
+LANES = VECTOR.lanes
+
+WIDTHS = (4, 2, 1) if VECTOR.registers >= 32 else (2, 1)
+"""Widths of register tiles in vectors, widest first."""
+ROW_BLOCK = 12
+"""Every tile height divides this: rows of pixels or cells are padded to it instead of checked."""
+
+FREQUENCIES = 36
+"""Winograd: products for each cell of 4x4 results."""
+
+BLOCK = 32
+"""AMX: input planes of a step, and output planes and pixels of a block."""
+CONFIG_FLOATS = 16
+"""AMX: the tile configuration stands before the packed weights: 64 bytes."""
+TILE_ROWS = 16
+"""AMX: rows of a tile, of 64 bytes each."""
+TILE_FLOATS = 256
+STAGE_FLOATS = BLOCK * BLOCK
+"""AMX: sums of a block that are not results yet."""
+COLUMNS = 16
+"""AMX: floats in a row of sums."""
+MOST_OUTPUTS = COLUMNS // 3
+"""AMX: the most output planes whose three taps of a kernel row fit into a tile."""
+
+
+def tile_height(width: int) -> int:
+    """Pixels of a register tile by its width: as many as fit beside the operands."""
+    return 6 if width == WIDTHS[0] else 12
+
+
+def tile_width(vectors: int) -> int:
+    """The widest register tile for what is left of the output planes, in vectors."""
+    for width in WIDTHS[:-1]:
+        if width <= vectors:
+            return width
+    return WIDTHS[-1]
+
+
+def block_widths(planes: int) -> list[int]:
+    """Output planes (a multiple of LANES) split into tile widths, in vectors."""
+    vectors, widths = planes // LANES, []
+    while vectors:
+        widths.append(tile_width(vectors))
+        vectors -= widths[-1]
+    return widths

@@ -1,0 +1,98 @@
+"""Weights in the order in which the kernels read them; each kernel's header says why."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from waifu2x.backends.cpu.layout import CELL
+from waifu2x.backends.cpu.shapes import (
+    BLOCK,
+    COLUMNS,
+    LANES,
+    TILE_ROWS,
+    block_widths,
+)
+from waifu2x.backends.winograd import transform_weights
+
+
+def pack_few_inputs(weight: NDArray[np.float32]) -> NDArray[np.float32]:
+    """(out, in, 3, 3), out padded to LANES -> flat blocks of (3 rows, 3 taps, in, block planes)."""
+    ordered = weight.transpose(2, 3, 1, 0)
+    blocks, first = [], 0
+    for width in block_widths(weight.shape[0]):
+        blocks.append(ordered[..., first : first + width * LANES].ravel())
+        first += width * LANES
+    return np.concatenate(blocks)
+
+
+def pack_few_outputs(weight: NDArray[np.float32]) -> NDArray[np.float32]:
+    """(out, in, 3, 3), in padded to LANES -> flat (out, 3 rows, 3 taps, in)."""
+    return weight.transpose(0, 2, 3, 1).ravel()
+
+
+def pack_winograd(weight: NDArray[np.float32]) -> NDArray[np.float32]:
+    """(out, in, 3, 3), both padded to LANES -> U, flat: blocks of (36, in, planes of the block)."""
+    transformed = transform_weights(weight, CELL, CELL).transpose(0, 2, 1)
+    blocks, first = [], 0
+    for width in block_widths(weight.shape[0]):
+        blocks.append(transformed[:, :, first : first + width * LANES].ravel())
+        first += width * LANES
+    return np.concatenate(blocks)
+
+
+def tile_config() -> NDArray[np.float32]:
+    """Palette 1, all eight tiles 16 rows of 64 bytes."""
+    content = np.zeros(64, np.uint8)
+    content[0] = 1
+    content[16:32].view(np.uint16)[:] = 64
+    content[48:56] = TILE_ROWS
+    return content.view(np.float32)
+
+
+def round_bfloats(values: NDArray[np.float64]) -> NDArray[np.float32]:
+    """float32 values that bf16 holds, rounded half to even."""
+    bits = values.astype(np.float32).view(np.uint32)
+    bits = bits + 0x7FFF + ((bits >> 16) & 1)
+    return (bits & 0xFFFF0000).view(np.float32)
+
+
+def round_weights(weight: NDArray[np.float32]) -> NDArray[np.float32]:
+    """(out, in, 3, 3) rounded to bf16 with error feedback over the taps of each kernel."""
+    kernels = weight.reshape(-1, 9).astype(np.float64)
+    order = np.argsort(-abs(kernels), axis=1, kind="stable")
+    rounded = np.zeros_like(kernels)
+    error = np.zeros(len(kernels))
+    every = np.arange(len(kernels))
+    for tap in order.T:
+        wanted = kernels[every, tap] + error
+        rounded[every, tap] = round_bfloats(wanted)
+        error = wanted - rounded[every, tap]
+    return rounded.reshape(weight.shape).astype(np.float32)
+
+
+def bfloat_bits(weight: NDArray[np.float32]) -> NDArray[np.uint16]:
+    """(out, in, 3, 3) rounded with error feedback, as the bits of bf16."""
+    return (round_weights(weight).view(np.uint32) >> 16).astype(np.uint16)
+
+
+def pack_tiles(weight: NDArray[np.float32]) -> NDArray[np.float32]:
+    """(out, in, 3, 3), both multiples of BLOCK -> its header's order, as float32 memory."""
+    out_planes, in_planes = weight.shape[:2]
+    bits = bfloat_bits(weight)
+    # (out, ky, kx, in) -> (out block, tile, output, ky, step, pair, 2)
+    ordered = bits.transpose(0, 2, 3, 1).reshape(
+        out_planes // BLOCK, 2, 16, 3, 3 * in_planes // BLOCK, 16, 2
+    )
+    packed = np.ascontiguousarray(ordered.transpose(0, 3, 4, 1, 5, 2, 6))
+    return packed.reshape(-1).view(np.float32)
+
+
+def pack_few_tiles(weight: NDArray[np.float32]) -> NDArray[np.float32]:
+    """(out, in, 3, 3), in a multiple of BLOCK -> its header's order, as float32 memory."""
+    out_planes, in_planes = weight.shape[:2]
+    columns = np.zeros((3, in_planes, COLUMNS), np.uint16)
+    taps = bfloat_bits(weight).transpose(2, 1, 3, 0)  # (ky, in, kx, out)
+    columns[..., : 3 * out_planes] = taps.reshape(3, in_planes, -1)
+    pairs = columns.reshape(3, in_planes // 2, 2, COLUMNS).transpose(0, 1, 3, 2)
+    return np.ascontiguousarray(pairs).reshape(-1).view(np.float32)
