@@ -50,20 +50,22 @@ class Shape:
         return self.lanes * self.group_x * self.group_y
 
 
-def usual(limits: Limits, out_planes: int, last: bool) -> Shape:
-    """The shape for a layer on a device."""
+def candidates(limits: Limits, out_planes: int, last: bool) -> list[Shape]:
+    """Shapes for a layer on a device, the usual one first."""
     if limits.is_cpu:
         # Twelve vectors of sums at most, for the sixteen or more registers that processors have.
         width, load = limits.vector, 4 if limits.vector >= 4 else 1
         if last and out_planes <= 4:
-            return Shape(8, 1, load, 1, 1, 1, load=load)
+            return [Shape(8, 1, load, 1, 1, 1, load=load)]
         if out_planes > 2 * width:
-            return Shape(3, 4, width, 1, 1, 1, load=load)
-        return Shape(4, 2 if width < out_planes else 1, width, 1, 1, 1, load=load)
+            return [Shape(3, 4, width, 1, 1, 1, load=load)]
+        return [Shape(4, 2 if width < out_planes else 1, width, 1, 1, 1, load=load)]
+    most = limits.max_group // 32
     if last and out_planes <= 4:
-        return Shape(4, 1, 4, 1, 32, min(8, limits.max_group // 32), down=True)
+        cuts = ((4, 8), (4, 4), (8, 4), (2, 8))
+        return [Shape(line, 1, 4, 1, 32, min(rows, most), down=True) for line, rows in cuts]
     vectors = 2 if out_planes > 32 else 1
-    return Shape(8, vectors, 4, 8, 4, min(8, limits.max_group // 32))
+    return [Shape(8, vectors, 4, 8, 4, min(rows, most)) for rows in (4, 8)]
 
 
 class DirectLayer:

@@ -105,7 +105,7 @@ def candidates(limits: Limits, model: Model, index: int) -> list[Shape]:
     shapes: list[Shape] = []
     if index > 0 and not last:
         shapes += (winograd_vector if limits.is_cpu else winograd).candidates(limits, layer)
-    return shapes or [direct.usual(limits, layer.out_planes, last)]
+    return shapes or list(direct.candidates(limits, layer.out_planes, last))
 
 
 def _make(runtime: Runtime, layer: Convolution, shape: Shape) -> Layer:

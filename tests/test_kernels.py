@@ -1,0 +1,146 @@
+"""The kernels of `kernels/*.cl` through NVIDIA's compiler: the other half of `dialect.h`.
+
+It needs no GPU, and tells of each kernel what its registers cannot hold.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+from waifu2x import model_set
+from waifu2x.backends import Device
+from waifu2x.backends.chain import Window
+from waifu2x.backends.cuda import compiler
+from waifu2x.backends.gpu import peak, source
+from waifu2x.backends.gpu.fp32 import Fp32Road
+from waifu2x.backends.gpu.road import DevicePixels
+from waifu2x.backends.gpu.runtime import Limits, Macros
+from waifu2x.tiling import Box
+
+CHIPS = [75, 80, 90, 120]
+CHAINED = {"IN_PLANES", "OUT_PLANES"}
+"""Macros that only say how often a loop runs."""
+
+
+class Build(NamedTuple):
+    """One kernel as it is specialised."""
+
+    stem: str
+    macros: tuple[tuple[str, str | int], ...]
+    usual: bool
+    """Rather than one that only the tuner may choose."""
+
+
+class Recorder:
+    """See Runtime: a GPU that only notes what would be compiled for it."""
+
+    device = Device("recorder", "")
+    limits = Limits(
+        is_cpu=False,
+        compute_units=100,
+        max_group=1024,
+        local_bytes=48 << 10,
+        vector=32,
+        max_buffer=1 << 40,
+    )
+
+    def __init__(self) -> None:
+        self.builds: dict[tuple[str, tuple[Any, ...]], Build] = {}
+        self.usual = True
+
+    def build(self, stem: str, macros: Macros) -> Any:
+        key = stem, tuple(item for item in macros.items() if item[0] not in CHAINED)
+        self.builds.setdefault(key, Build(stem, tuple(macros.items()), self.usual))
+        return SimpleNamespace(kernel=lambda name, group: None)
+
+    def allocate(self, size: int) -> Any:
+        return SimpleNamespace(size=size, release=lambda: None)
+
+    def upload(self, buffer: Any, array: Any) -> None:
+        pass
+
+    def launch(self, kernel: Any, groups: Any, *arguments: Any) -> None:
+        pass
+
+    def timed(self) -> Any:
+        raise InterruptedError
+
+
+class Choice:
+    """See Choose: the nth candidate of each layer."""
+
+    def __init__(self, index: int) -> None:
+        self._index = index
+        self.more = False
+
+    def __call__(self, layer: int, candidates: Sequence[Any], work: str = "") -> Any:
+        self.more |= len(candidates) > self._index + 1
+        return candidates[min(self._index, len(candidates) - 1)]
+
+
+def builds() -> list[Build]:
+    """What the road of fp32 compiles for a GPU, for pixels of every type."""
+    recorder: Any = Recorder()
+    with pytest.raises(InterruptedError):
+        peak.multiply_add_peak(recorder)
+    (model,) = model_set.find("vgg_7/art").models(2, None)
+    choice = Choice(0)
+    while True:
+        road = Fp32Road(recorder, model, choice)
+        for dtype in ("uint8", "uint16", "float32"):
+            pixels = DevicePixels(recorder.allocate(0), np.dtype(dtype), (99, 99, 3))
+            window, tile = Window(pixels, 0, 0, 99, 99), Box(0, 0, 50, 50)
+            road.run(window, tile, window, [recorder.allocate(0)] * 2)
+        if not choice.more:
+            return list(recorder.builds.values())
+        choice = Choice(choice._index + 1)
+        recorder.usual = False
+
+
+@pytest.fixture(scope="module")
+def nvcc() -> str:
+    """The compiler's path."""
+    path = compiler.find_nvcc()
+    if path is None:
+        pytest.skip("nvcc is not here")
+    return path
+
+
+@pytest.mark.parametrize("chip", CHIPS)
+def test_every_kernel_compiles_and_the_usual_ones_fit_the_registers(
+    nvcc: str, chip: int, tmp_path: Path
+) -> None:
+    options = compiler.target((chip // 10, chip % 10), compiler._supported(nvcc))
+    if options[:1] != ["-cubin"]:
+        pytest.skip(f"this nvcc makes no code for sm_{chip}")
+    wanted = builds()
+    assert {"direct", "winograd", "peak"} == {build.stem for build in wanted}
+
+    def report(number: int) -> str:
+        stem, macros, _ = wanted[number]
+        path = tmp_path / f"{number}.cu"
+        path.write_text(source.read(f"{stem}.cl"))
+        definitions = [f"-D{name}={value}" for name, value in macros]
+        command = [nvcc, *options, *compiler._OPTIONS, *definitions, "-Xptxas", "-v"]
+        command += ["-o", str(path.with_suffix(".cubin")), str(path)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stderr
+
+    with ThreadPoolExecutor(2) as pool:
+        reports = list(pool.map(report, range(len(wanted))))
+    for build, text in zip(wanted, reports, strict=True):
+        figures = re.findall(r"(\d+) bytes (?:stack frame|spill stores|spill loads)", text)
+        assert len(figures) == 3, text
+        # ptxas may trade a register for room for one more group. The tuner may choose what spills
+        # a little more, where that is faster all the same.
+        assert sum(map(int, figures)) <= (16 if build.usual else 256), (build, text)
