@@ -29,6 +29,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from benchmarks import torch_peers
 from benchmarks.program import make_picture
+from benchmarks.rounds import measure
 from tests import obvious
 from waifu2x import model_set
 from waifu2x.backends import open_backend
@@ -75,17 +76,6 @@ class Ours:
             for _ in range(repeats):
                 work()
         return float(figures[0]) / repeats
-
-
-def measure(timers: dict[str, Callable[[], float]], rounds: int) -> dict[str, float]:
-    """Medians over rounds through all contenders in turn; the first round warms up."""
-    figures: dict[str, list[float]] = {name: [] for name in timers}
-    for turn in range(rounds + 1):
-        for name, timer in timers.items():
-            value = timer()
-            if turn:
-                figures[name].append(value)
-    return {name: statistics.median(values) for name, values in figures.items()}
 
 
 def main() -> None:
