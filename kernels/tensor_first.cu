@@ -54,7 +54,8 @@ __device__ __forceinline__ void split(pixel_t pixel, __half (&terms)[IN_TERMS]) 
 #endif
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS)
+// Two blocks at a time leave a thread the registers that it needs.
+extern "C" __global__ void __launch_bounds__(THREADS, 2)
 tensor_first(const pixel_t* __restrict__ in, const uint32_t* __restrict__ weights,
              const float* __restrict__ bias, uint8_t* __restrict__ out, Source source, Map to,
              int top, int left, float slope) {

@@ -14,7 +14,8 @@ from numpy.typing import DTypeLike, NDArray
 
 from waifu2x import alpha as transparency
 from waifu2x import colour, model_set
-from waifu2x.backends import Network, Precision, Progress, open_backend, scaled
+from waifu2x.backends import Network, Precision, Progress, scaled
+from waifu2x.backends.spread import open_devices
 from waifu2x.dtypes import PIXEL_DTYPES, from_unit, to_unit
 from waifu2x.errors import BackendError, ImageError, ModelError
 from waifu2x.model import Model
@@ -33,9 +34,10 @@ class Upscaler:
     `scale` is a power of two from 1 to 32 and `noise` a level from 0 (weak) to 3 (strong), or None
     for no denoising; the levels that exist depend on the model. `model` is the name of a model set
     or the path of its folder. `backend` is `auto`, or a name that `waifu2x devices` shows, and
-    `device` the number of one of its devices. `tile`
-    limits the output pixels worked on at once in each direction; None leaves it to the backend, and
-    the result is the same to the bit. `skipped` says why `auto` passed over better backends.
+    `device` the number of one of its devices, or several, among which the calls of several threads
+    are divided. `tile` limits the output pixels worked on at once in each direction; None leaves it
+    to the backend, and the result is the same to the bit. `skipped` says why `auto` passed over
+    better backends.
 
     Calls may come from several threads. Use it as a context manager, or call `close`, to end its
     threads early.
@@ -50,7 +52,7 @@ class Upscaler:
         *,
         model: str = model_set.DEFAULT,
         backend: str = "auto",
-        device: int = 0,
+        device: int | Sequence[int] = 0,
         precision: Precision = "auto",
         tile: int | None = None,
     ) -> None:
@@ -59,7 +61,12 @@ class Upscaler:
             noise = _whole(noise, range(4), "a noise level from 0 to 3 or None")
         if tile is not None:
             tile = _whole(tile, range(1, sys.maxsize), "a tile of at least 1 pixel or None")
-        device = _whole(device, range(sys.maxsize), "a device number from 0 up")
+        devices = [
+            _whole(number, range(sys.maxsize), "a device number from 0 up")
+            for number in (device if isinstance(device, Sequence) else [device])
+        ]
+        if not devices or len(set(devices)) < len(devices):
+            raise ValueError(f"Expected different device numbers, but got {device!r}")
         if scale == 1 and noise is None:
             raise ValueError("Nothing to do: expected a scale above 1, a noise level, or both")
         found = model_set.find(model)
@@ -70,7 +77,7 @@ class Upscaler:
         self._tile = tile
         self._reach = max(m.offset for m in models)
         skipped: list[str] = []
-        self.backend = open_backend(backend, device, skipped.append)
+        self.backend = open_devices(backend, devices, skipped.append)
         self.skipped = tuple(skipped)
         self._closed = False
         self._network = self.backend.compile(models, precision)
@@ -193,7 +200,7 @@ def upscale(
     *,
     model: str = model_set.DEFAULT,
     backend: str = "auto",
-    device: int = 0,
+    device: int | Sequence[int] = 0,
     precision: Precision = "auto",
     tile: int | None = None,
 ) -> Any:
