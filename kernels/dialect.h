@@ -20,16 +20,17 @@
 typedef size_t Wide;
 
 #define SPLAT(type, x) ((type)(x))
-#define MAX(a, b) fmax(a, b)
 #define CLAMP(x, low, high) clamp(x, low, high)
 #define ROUND(x) rint(x)
 
 #ifdef ON_CPU
-// A library call for each fma() would undo it; the compiler fuses this one.
+// On processors, fma() and fmax() may be calls of a library; these are an instruction each.
 #pragma OPENCL FP_CONTRACT ON
 #define FMA(a, b, c) ((a) * (b) + (c))
+#define MAX(a, b) ((a) > (b) ? (a) : (b))
 #else
 #define FMA(a, b, c) fma(a, b, c)
+#define MAX(a, b) fmax(a, b)
 #endif
 
 #else

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from waifu2x.backends import BACKEND_NAMES, Backend, open_backend
-from waifu2x.errors import BackendError
+from waifu2x.errors import BackendError, UnavailableError
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
@@ -37,6 +38,19 @@ def backend(request: pytest.FixtureRequest) -> Iterator[Backend]:
         pytest.skip(str(error))
     yield opened
     opened.close()
+
+
+@pytest.fixture(scope="session")
+def opencl_device() -> Any:
+    """The default OpenCL device; without one the test is skipped, unless `opencl` is required."""
+    try:
+        from waifu2x.backends.opencl import platforms
+
+        return platforms.pick(0)
+    except (ImportError, UnavailableError) as error:
+        if "opencl" in os.environ.get("WAIFU2X_REQUIRE", "").split(","):
+            raise
+        pytest.skip(str(error))
 
 
 @pytest.fixture(scope="session")

@@ -22,7 +22,7 @@ from waifu2x.files import write_atomically
 from waifu2x.resources import of_user
 
 DIRECTORY_VARIABLE = "WAIFU2X_CACHE_DIR"
-KINDS = ("kernels", "numba", "weights")
+KINDS = ("kernels", "numba", "tuning", "weights")
 _DIGEST_BYTES = 32
 # The folder is the user's choice and may hold files of others: only what has the name of an entry,
 # or of what `write_atomically` leaves if it is killed, is counted and removed.

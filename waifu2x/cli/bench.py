@@ -32,6 +32,12 @@ def _size(context: Any, parameter: Any, value: str) -> tuple[int, int]:
 @click.option(
     "--size", callback=_size, default="960x540", show_default=True, help="Of the picture doubled."
 )
+@click.option(
+    "--tune",
+    is_flag=True,
+    help="On a GPU's backend: first try how each layer is best computed on this device, and keep"
+    " what is found for all later runs.",
+)
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
 def bench(
     backend: str,
@@ -39,6 +45,7 @@ def bench(
     precision: Any,
     model: str,
     size: tuple[int, int],
+    tune: bool,
     as_json: bool,
 ) -> None:
     """Measure this machine: each layer, the whole network, the whole program.
@@ -55,7 +62,13 @@ def bench(
     measure = getattr(opened, "bench", None)
     if measure is None:
         raise click.UsageError(f"Backend {opened.name} is for reference and has no benchmark.")
-    seconds, layers = measure(network, precision, pixels[..., : network.in_planes].copy())
+    planes = pixels[..., : network.in_planes].copy()
+    if tune:
+        if not hasattr(opened, "tune"):
+            raise click.UsageError(f"Backend {opened.name} has nothing to tune.")
+        for trial in opened.tune(network, precision, planes):
+            tell(f"{trial.layer:12} {trial.seconds * 1e3:8.3f} ms  {trial.way}")
+    seconds, layers = measure(network, precision, planes)
     program = _time_program(pixels, opened.name, device[0], precision, model)
     opened.close()
     rows = [

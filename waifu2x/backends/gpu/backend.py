@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from waifu2x.backends import LayerTime, Precision
+from waifu2x.backends.gpu import tuning
 from waifu2x.backends.gpu.network import GpuNetwork, GpuStage, Workspace
 from waifu2x.backends.gpu.road import Road
 from waifu2x.backends.gpu.runtime import OutOfMemoryError, Runtime
@@ -27,13 +28,18 @@ class GpuBackend:
         self,
         name: str,
         runtime: Runtime,
-        roads: Mapping[Precision, Callable[[Runtime, Model], Road]],
+        roads: Mapping[Precision, Callable[..., Road]],
+        tunable: Collection[Precision] = (),
     ) -> None:
-        """`roads` makes the road of each precision that there is, `auto` among them."""
+        """`roads` makes the road of each precision that there is, `auto` among them.
+
+        From a Runtime and a Model; those that are `tunable` also take a `tuning.Choose`.
+        """
         self.name = name
         self.device = runtime.device
         self._runtime = runtime
         self._roads = roads
+        self._tunable = tunable
         self._workspace = Workspace(runtime)
         self._open: list[Road] = []
 
@@ -57,18 +63,12 @@ class GpuBackend:
         """Seconds for one picture by the device's clock, a median, and those of its layers."""
         network = self.compile([model], precision)
         road = network.stages[0].road
-        height, width = pixels.shape[0] * model.scale, pixels.shape[1] * model.scale
-        runs = []
-        for _ in range(_BENCH_RUNS + 1):  # the first one warms up
-            with self._runtime.timed() as launches:
-                network(pixels, Box(0, 0, height, width), pixels.dtype, lambda part: None)
-            layers = np.zeros(len(model.convolutions))
-            for kernel, seconds in launches:
-                layers[road.layer(kernel)] += seconds
-            runs.append(layers)
+        runs = [self._layer_seconds(network, pixels) for _ in range(_BENCH_RUNS + 1)]
+        # The first one warms up.
         seconds = statistics.median(float(run.sum()) for run in runs[1:])
         medians = np.median(runs[1:], axis=0)
         peak = road.peak()
+        height, width = pixels.shape[0] * model.scale, pixels.shape[1] * model.scale
         times = [
             LayerTime(
                 f"{layer.in_planes} > {layer.out_planes}",
@@ -79,6 +79,40 @@ class GpuBackend:
             for layer, time in zip(model.convolutions, medians, strict=True)
         ]
         return seconds, times
+
+    def tune(
+        self, model: Model, precision: Precision, pixels: NDArray[Any]
+    ) -> Iterator[tuning.Trial]:
+        """Measures how each layer is best cut, on a picture; later roads do as was found best.
+
+        Raises BackendError for a precision that there is no choice in.
+        """
+        if precision not in self._tunable:
+            raise BackendError(
+                f"backend {self.name} has nothing to tune in precision {precision}:"
+                " run the benchmark without it"
+            )
+        make = self._roads[precision]
+
+        def measure(road: Road) -> list[float]:
+            network = GpuNetwork([GpuStage(model, road, self._workspace)], self._workspace)
+            return list(self._layer_seconds(network, pixels))
+
+        kept = tuning.Kept(self._runtime.device, model)
+        yield from tuning.tune(
+            kept, lambda choose: make(self._runtime, model, choose), measure, model
+        )
+
+    def _layer_seconds(self, network: GpuNetwork, pixels: NDArray[Any]) -> NDArray[np.float64]:
+        """Of one picture through a network of one model, by the device's clock."""
+        (stage,) = network.stages
+        height, width = pixels.shape[0] * stage.scale, pixels.shape[1] * stage.scale
+        with self._runtime.timed() as launches:
+            network(pixels, Box(0, 0, height, width), pixels.dtype, lambda part: None)
+        layers = np.zeros(stage.layers)
+        for kernel, seconds in launches:
+            layers[stage.road.layer(kernel)] += seconds
+        return layers
 
     def close(self) -> None:
         """See Backend. Waits for a picture that is being computed."""

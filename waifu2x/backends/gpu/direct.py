@@ -27,6 +27,8 @@ class Shape:
     down: bool = False
     load: int = 4
 
+    stem = "direct"
+
     @property
     def planes(self) -> int:
         """Output planes of a group."""
@@ -48,12 +50,16 @@ class Shape:
         return self.lanes * self.group_x * self.group_y
 
 
-def choose(limits: Limits, out_planes: int, last: bool) -> Shape:
+def usual(limits: Limits, out_planes: int, last: bool) -> Shape:
     """The shape for a layer on a device."""
     if limits.is_cpu:
-        # Twelve vectors of sums, for the sixteen or more registers that processors have.
-        width = min(limits.vector, 4) if out_planes <= 4 else limits.vector
-        return Shape(6, 2 if width < out_planes else 1, width, 1, 1, 1, load=1)
+        # Twelve vectors of sums at most, for the sixteen or more registers that processors have.
+        width, load = limits.vector, 4 if limits.vector >= 4 else 1
+        if last and out_planes <= 4:
+            return Shape(8, 1, load, 1, 1, 1, load=load)
+        if out_planes > 2 * width:
+            return Shape(3, 4, width, 1, 1, 1, load=load)
+        return Shape(4, 2 if width < out_planes else 1, width, 1, 1, 1, load=load)
     if last and out_planes <= 4:
         return Shape(4, 1, 4, 1, 32, min(8, limits.max_group // 32), down=True)
     vectors = 2 if out_planes > 32 else 1

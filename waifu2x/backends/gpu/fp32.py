@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from waifu2x.backends.gpu import direct, winograd
+from waifu2x.backends.gpu import direct, winograd, winograd_vector
 from waifu2x.backends.gpu.direct import DirectLayer
 from waifu2x.backends.gpu.peak import multiply_add_peak
 from waifu2x.backends.gpu.road import (
@@ -18,12 +18,16 @@ from waifu2x.backends.gpu.road import (
     regions,
     whole,
 )
-from waifu2x.backends.gpu.runtime import Buffer, Kernel, Runtime
+from waifu2x.backends.gpu.runtime import Buffer, Kernel, Limits, Runtime
+from waifu2x.backends.gpu.tuning import Choose, Kept
 from waifu2x.backends.gpu.winograd import WinogradLayer
-from waifu2x.model import Model
+from waifu2x.backends.gpu.winograd_vector import VectorWinogradLayer
+from waifu2x.model import Convolution, Model
 from waifu2x.tiling import Box
 
 _FLOAT_BYTES = 4
+
+Shape = direct.Shape | winograd.Shape | winograd_vector.Shape
 
 
 class Fp32Road:
@@ -31,20 +35,15 @@ class Fp32Road:
 
     precision = "fp32"
 
-    def __init__(self, runtime: Runtime, model: Model) -> None:
+    def __init__(self, runtime: Runtime, model: Model, choose: Choose | None = None) -> None:
         """Raises BackendError for kernels that cannot be built, OutOfMemoryError."""
         self._runtime = runtime
         self._scale = model.scale
-        block = runtime.limits.vector if runtime.limits.is_cpu else winograd.MAP_BLOCK
-        limits = runtime.limits
+        choose = choose or Kept(runtime.device, model)
         self._layers: list[Layer] = []
         for index, layer in enumerate(model.convolutions):
-            last = index == len(model.convolutions) - 1
-            if index > 0 and not last and winograd.suits(limits, layer):
-                self._layers.append(WinogradLayer(runtime, layer, winograd.SHAPE))
-            else:
-                shape = direct.choose(limits, layer.out_planes, last)
-                self._layers.append(DirectLayer(runtime, layer, block, block, shape))
+            shape = choose(index, candidates(runtime.limits, model, index))
+            self._layers.append(_make(runtime, layer, shape))
 
     def reads(self, tile: Box) -> Box:
         """See Road."""
@@ -98,6 +97,27 @@ class Fp32Road:
             read = _whole_groups(self._layers[index + 1], spans[index + 1])
             sizes.append((max(written[0], read[0] + 2), max(written[1], read[1] + 2)))
         return sizes
+
+
+def candidates(limits: Limits, model: Model, index: int) -> list[Shape]:
+    """Ways to cut a layer on a device, the usual one first. Any of them is right."""
+    layer, last = model.convolutions[index], index == len(model.convolutions) - 1
+    shapes: list[Shape] = []
+    if index > 0 and not last:
+        shapes += (winograd_vector if limits.is_cpu else winograd).candidates(limits, layer)
+    return shapes or [direct.usual(limits, layer.out_planes, last)]
+
+
+def _make(runtime: Runtime, layer: Convolution, shape: Shape) -> Layer:
+    match shape:
+        case winograd.Shape():
+            return WinogradLayer(runtime, layer, shape)
+        case winograd_vector.Shape():
+            return VectorWinogradLayer(runtime, layer, shape)
+        case direct.Shape():
+            limits = runtime.limits
+            block = limits.vector if limits.is_cpu else winograd.MAP_BLOCK
+            return DirectLayer(runtime, layer, block, block, shape)
 
 
 def _whole_groups(layer: Layer, span: Region) -> tuple[int, int]:

@@ -100,6 +100,7 @@ class GpuStage:
         self.cost = float(model.multiply_adds)
         self.road = road
         self.planes = model.out_planes
+        self.layers = len(model.convolutions)
         self._workspace = workspace
 
     def reads(self, box: Box) -> Box:

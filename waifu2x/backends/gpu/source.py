@@ -18,3 +18,8 @@ def read(name: str) -> str:
     """A file of `kernels/`, with the files of that folder that it includes in their places."""
     text = (shipped_kernels() / name).read_text(encoding="utf-8")
     return _INCLUDE.sub(lambda match: read(match[1]), text)
+
+
+def of(stem: str) -> str:
+    """The file of that stem, in whichever language it is written."""
+    return read(f"{stem}.cl" if exists(f"{stem}.cl") else f"{stem}.cu")

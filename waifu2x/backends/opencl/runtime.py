@@ -83,6 +83,9 @@ class OpenClRuntime:
                 f"{self.device.name}: cannot be opened ({_first_line(error)}):"
                 " restart its driver, or use another backend"
             ) from error
+        platform = device.platform
+        self.identity = (platform.name, platform.version, device.name, device.driver_version)
+        """Of the device and its compiler: what else a program depends on."""
         self.allocated = 0
         """Bytes, by us."""
         self._launches: list[tuple[Kernel, Any]] | None = None
@@ -125,9 +128,7 @@ class OpenClRuntime:
         options = [*_OPTIONS, *(f"-D{name}={value}" for name, value in macros.items())]
         if self.limits.is_cpu:
             options.append("-DON_CPU")
-        platform = self._device.platform
-        who = (platform.name, platform.version, self._device.name, self._device.driver_version)
-        key = cache.digest(__version__, cl.VERSION_TEXT, *who, *options, text)
+        key = cache.digest(__version__, cl.VERSION_TEXT, *self.identity, *options, text)
         binary = cache.load(_KIND, key)
         if binary is not None:
             program = self._from_binary(binary)
