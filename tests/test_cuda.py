@@ -25,7 +25,7 @@ from waifu2x.backends.cuda.tensor_shape import (
     candidates,
     layer_of,
     macros,
-    usual,
+    ranked,
 )
 from waifu2x.backends.cuda.units import Units, available_units, choose_units
 from waifu2x.backends.gpu import source
@@ -195,10 +195,10 @@ def test_every_chip_has_a_shape_for_every_layer(
 
 def test_small_pictures_get_more_blocks() -> None:
     large, small = MmaShape(4, 2, False), MmaShape(2, 2, False)
-    assert usual([large, small], 1080, 1920, 132) == large
-    assert usual([large, small], 60, 60, 132) == small
-    # As many rows for the busiest multiprocessor: the first one it is.
-    assert usual([large, small], 264, 2 * COLUMNS, 132) == large
+    assert ranked([large, small], 1080, 1920, 132) == ([large, small], "large")
+    assert ranked([large, small], 60, 60, 132) == ([small, large], "small")
+    # As many rows for the busiest multiprocessor: the order stays.
+    assert ranked([large, small], 264, 2 * COLUMNS, 132) == ([large, small], "small")
 
 
 def test_units_of_chips(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -25,18 +26,23 @@ from waifu2x.backends.cuda.tensor_peak import product_peak
 from waifu2x.backends.cuda.tensor_shape import (
     COLUMNS,
     MOST_ROWS,
+    Layer,
     Shape,
     candidates,
     layer_of,
     macros,
-    usual,
+    ranked,
 )
 from waifu2x.backends.cuda.units import Units, is_old
 from waifu2x.backends.gpu.fp32 import Fp32Road
 from waifu2x.backends.gpu.road import DeviceWindow, Road, whole
-from waifu2x.backends.gpu.runtime import Argument, Buffer, Kernel, Macros, Runtime
+from waifu2x.backends.gpu.runtime import Argument, Buffer, Kernel, Macros
+from waifu2x.backends.gpu.tuning import Choose, Kept
 from waifu2x.model import Convolution, Model
 from waifu2x.tiling import Box
+
+Chooser = Callable[[Sequence[Shape], str], Shape]
+"""A `tuning.Choose` for one layer."""
 
 _FIRST_PLANES = 4
 _LAST_PLANES = 5
@@ -52,14 +58,17 @@ _PIXEL_UNITS = {8: 256 / 255, 16: 65536 / 65535, 32: 1.0}
 
 
 def road_makers(
-    runtime: CudaRuntime, units: Units
-) -> tuple[Callable[[Runtime, Model], Road], Callable[[Runtime, Model], Road]]:
+    units: Units,
+) -> tuple[Callable[..., Road], Callable[..., Road]]:
     """What makes the roads of fp16 and fp32."""
 
-    def make(terms: int) -> Callable[[Runtime, Model], Road]:
-        return lambda _, model: (
-            TensorRoad(runtime, model, units, terms) if _suits(model) else Fp32Road(runtime, model)
-        )
+    def make(terms: int) -> Callable[..., Road]:
+        def road(runtime: CudaRuntime, model: Model, choose: Choose | None = None) -> Road:
+            if _suits(model):
+                return TensorRoad(runtime, model, units, terms, choose)
+            return Fp32Road(runtime, model, choose)
+
+        return road
 
     return make(1), make(2)
 
@@ -76,7 +85,14 @@ def _suits(model: Model) -> bool:
 class TensorRoad:
     """See Road. Maps go from one of two scratch buffers to the other, all with the same pitch."""
 
-    def __init__(self, runtime: CudaRuntime, model: Model, units: Units, terms: int) -> None:
+    def __init__(
+        self,
+        runtime: CudaRuntime,
+        model: Model,
+        units: Units,
+        terms: int,
+        choose: Choose | None = None,
+    ) -> None:
         """Raises BackendError for kernels that cannot be built, OutOfMemoryError."""
         self.precision = "fp32" if terms == 2 else "fp16"
         self._scale = model.scale
@@ -89,8 +105,14 @@ class TensorRoad:
         self._prepared: set[object] = set()
         self._first = _First(runtime, first, terms)
         self._rest = [
-            _Product(runtime, layer, units, terms, last=index == len(rest) - 1)
-            for index, layer in enumerate(rest)
+            _Product(
+                runtime,
+                layer,
+                units,
+                layer_of(layer, terms, last=index == len(rest)),
+                partial(choose or Kept(runtime.device, model), index),
+            )
+            for index, layer in enumerate(rest, start=1)
         ]
 
     def reads(self, tile: Box) -> Box:
@@ -267,16 +289,18 @@ class _Product(_Weights):
     """Any other layer."""
 
     def __init__(
-        self, runtime: CudaRuntime, layer: Convolution, units: Units, terms: int, last: bool
+        self, runtime: CudaRuntime, layer: Convolution, units: Units, job: Layer, choose: Chooser
     ) -> None:
         super().__init__(runtime)
         self._layer = layer
-        self._job = layer_of(layer, terms, last)
-        self._candidates = candidates(self._job, units, runtime.capability, runtime.shared_bytes)
+        self._job = job
+        self._choose = choose
+        self._candidates = candidates(job, units, runtime.capability, runtime.shared_bytes)
 
     def shape(self, size: tuple[int, int]) -> Shape:
         """How the work on so many rows and columns is cut."""
-        return usual(self._candidates, *size, self._runtime.limits.compute_units)
+        best_first, size_class = ranked(self._candidates, *size, self._runtime.limits.compute_units)
+        return self._choose(best_first, f"{self._job.terms} {size_class}")
 
     def source(self, shape: Shape, bits: int) -> tuple[str, Macros]:
         """What its kernel is compiled from, for pixels of so many bits, or none for a map."""
