@@ -89,14 +89,17 @@ class Upscaler:
         """The image enlarged and denoised, in the kind it came: a NumPy array or a PIL image.
 
         Arrays are (H, W) or (H, W, C) with 1 to 4 planes: grey, grey and alpha, RGB, RGB and alpha;
-        uint8 or uint16 over their range, or float32 in [0, 1]. The result has the same planes and
-        dtype, `scale` times the height and width; a PIL image is turned as its EXIF asks for, and
+        uint8 or uint16 over their range, or float32 in [0, 1]. (N, H, W, C) is N pictures, which
+        some backends compute together. The result has the same planes and dtype, `scale` times the
+        height and width; a PIL image is turned as its EXIF asks for, and
         comes back without it. `on_progress` is told of each further part of the
         work that is done; the parts add up to 1, and it may raise to stop the work.
 
         Raises ImageError for any other array or image, ModelError if the picture has transparency
         and there is no model to scale it, and BackendError after `close`.
         """
+        if isinstance(image, np.ndarray) and image.ndim == 4 and len(image):
+            return self._pictures(image, on_progress)
         if isinstance(image, np.ndarray):
             result = self.picture(_from_array(image), on_progress)
             return _to_array(result, image.ndim)
@@ -157,6 +160,17 @@ class Upscaler:
         luma = self._run(self._network, colour.luma(unit), np.float32, on_progress)
         chroma = resize(colour.chroma(unit), *luma.shape[:2])
         return from_unit(colour.to_rgb(luma, chroma), dtype)
+
+    def _pictures(self, images: NDArray[Any], on_progress: Progress) -> NDArray[Any]:
+        """Pictures of one size, together where the backend can."""
+        together = getattr(self._network, "many", None)
+        plain = _from_array(images[0]).alpha is None and images.shape[-1] == self._planes
+        if self._closed or together is None or not plain:
+            share = scaled(on_progress, 1 / len(images))
+            return np.stack([self(image, on_progress=share) for image in images])
+        result: NDArray[Any] = together(np.ascontiguousarray(images), images.dtype)
+        on_progress(1.0)
+        return result
 
     def _transparency(self) -> Network:
         """The models that only scale."""
