@@ -145,9 +145,11 @@ def main() -> None:
 def small_pictures(one: Ours, peer: torch_peers.Peer, model: Any, rounds: int) -> None:
     """Pictures that leave most of a chip idle."""
     run, prepare = peer
-    print(f"{'input':>10} {'ours ms':>9} {'peer ms':>9} {'ratio':>6}")
-    for side in (64, 128, 256):
+    print(f"{'input':>12} {'ours ms':>9} {'peer ms':>9} {'ratio':>6}")
+    for count, side in ((1, 64), (1, 128), (1, 256), (64, 64)):
         pixels = np.asarray(make_picture(side, side))
+        if count > 1:
+            pixels = np.stack([pixels] * count)
         replay = torch_peers.graph_of(run, prepare(torch_peers.prepared(pixels, model)))
         with one.network.resident(pixels, np.uint8) as work:
             medians = measure(
@@ -157,10 +159,9 @@ def small_pictures(one: Ours, peer: torch_peers.Peer, model: Any, rounds: int) -
                 },
                 rounds,
             )
-        print(
-            f"{side:>6}x{side} {medians['ours'] * 1e3:9.4f} {medians['peer'] * 1e3:9.4f}"
-            f" {medians['ours'] / medians['peer']:6.2f}"
-        )
+        mine, other = medians["ours"], medians["peer"]
+        size = f"{count} of {side}x{side}"
+        print(f"{size:>12} {mine * 1e3:9.4f} {other * 1e3:9.4f} {mine / other:6.2f}")
 
 
 if __name__ == "__main__":

@@ -34,6 +34,12 @@ struct Map {
     int group;        // from group to group, in pieces of 16 bytes
 };
 
+// Small pictures are computed side by side, as if they were one: each has a cell, with its margins.
+struct Cells {
+    int rows, columns;  // of a cell; of one picture alone, more than there are
+    int across, count;
+};
+
 // A quad of threads holds 4 pieces of 4 words, word q of each in thread q; afterwards thread q holds
 // piece q.
 __device__ __forceinline__ void transpose(uint32_t (&w)[4], int q) {
@@ -100,12 +106,18 @@ __device__ __forceinline__ pixel_t to_pixel(float value) {
 // One value of a tile of 62 columns, from the products of its 64 input columns with the three taps of
 // a row: partial is [row][input column][tap * PLANES + plane], padded by one to spare the banks.
 __device__ __forceinline__ void store_pixel(const float* partial, int i, const float* bias, float slope,
-                                            pixel_t* picture, int pitch, int y, int x, int rows, int columns) {
+                                            pixel_t* pictures, int pitch, int y, int x, int rows, int columns,
+                                            Cells cells) {
     const int row = i / (62 * PLANES), at = i % (62 * PLANES), pixel = at / PLANES, plane = at % PLANES;
-    if (y + row >= rows || x + pixel >= columns) return;
+    const int down = (y + row) / cells.rows, along = (x + pixel) / cells.columns;
+    const int picture = down * cells.across + along;
+    y += row - down * cells.rows;
+    x += pixel - along * cells.columns;
+    if (y >= rows || x >= columns || along >= cells.across || picture >= cells.count) return;
     const float* const terms = partial + (row * 64 + pixel) * (WIDTH + 1) + plane;
     const float sum = terms[0] + terms[WIDTH + 1 + PLANES] + terms[2 * (WIDTH + 1) + 2 * PLANES];
-    picture[(static_cast<size_t>(y + row) * pitch + x) * PLANES + at] = to_pixel(leaky_relu(sum + bias[plane], slope));
+    pictures[((static_cast<size_t>(picture) * rows + y) * pitch + x) * PLANES + plane] =
+        to_pixel(leaky_relu(sum + bias[plane], slope));
 }
 #endif
 #endif

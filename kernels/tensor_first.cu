@@ -7,7 +7,8 @@
 // 8-bit pixels are exact in one 16-bit term, others take two; weights always have two.
 //
 // Pointers
-//   in       pixels [row][column][PLANES], PIXEL bits each, of a part of the picture: `Source`
+//   in       pixels [picture][row][column][PLANES], PIXEL bits each, of a part of the picture or of
+//            several pictures of one size: `Source`, `Cells`
 //   weights  uint32 [term][32 output planes][k16][n8][word][lane], fragments of `mma`: value k of an
 //            output plane is [ky][kx * PLANES + plane], each ky padded to an even count, all to 16;
 //            times 256 / 255 or 65536 / 65535 for integers, which come as fractions of a power of two
@@ -54,18 +55,23 @@ __device__ __forceinline__ void split(pixel_t pixel, __half (&terms)[IN_TERMS]) 
 #endif
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS)
+// Two blocks at a time leave a thread the registers that it needs.
+extern "C" __global__ void __launch_bounds__(THREADS, 2)
 tensor_first(const pixel_t* __restrict__ in, const uint32_t* __restrict__ weights,
              const float* __restrict__ bias, uint8_t* __restrict__ out, Source source, Map to,
-             int top, int left, float slope) {
+             int top, int left, float slope, Cells cells) {
     // [term][copy][row][value]; copy 1 begins at value 1.
     __shared__ __align__(4) __half pixels[IN_TERMS][2][ROWS + 2][WIDTH];
     const int x0 = blockIdx.x * COLUMNS, y0 = blockIdx.y * ROWS;
     for (int i = threadIdx.x; i < (ROWS + 2) * (COLUMNS + 2); i += THREADS) {
         const int row = i / (COLUMNS + 2), column = i % (COLUMNS + 2);
-        const int y = inside(top + y0 + row, source.factor, source.height, source.top, source.rows);
-        const int x = inside(left + x0 + column, source.factor, source.width, source.left, source.columns);
-        const pixel_t* const pixel = in + (static_cast<size_t>(y) * source.columns + x) * PLANES;
+        const int down = (y0 + row) / cells.rows, along = (x0 + column) / cells.columns;
+        const int picture = min(down * cells.across + along, cells.count - 1);
+        const int y = inside(top + y0 + row - down * cells.rows, source.factor, source.height, source.top, source.rows);
+        const int x = inside(left + x0 + column - along * cells.columns, source.factor, source.width, source.left,
+                             source.columns);
+        const pixel_t* const pixel =
+            in + ((static_cast<size_t>(picture) * source.rows + y) * source.columns + x) * PLANES;
         for (int plane = 0; plane < PLANES; plane++) {
             __half terms[IN_TERMS];
             split(pixel[plane], terms);

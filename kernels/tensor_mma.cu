@@ -59,7 +59,7 @@ __device__ __forceinline__ void load_matrices(uint32_t (&r)[4], uint32_t address
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
 tensor_mma(const uint8_t* __restrict__ in, const uint8_t* __restrict__ weights,
            const float* __restrict__ bias, void* __restrict__ out, Map from, Map to,
-           int tiles_across, int tiles, int tiles_deep, float slope, int rows, int columns) {
+           int tiles_across, int tiles, int tiles_deep, float slope, int rows, int columns, Cells cells) {
     extern __shared__ __align__(1024) uint8_t shared[];
     uint8_t* const a_tile = shared;
     uint8_t* const b_tiles = a_tile + A_BYTES;
@@ -140,7 +140,7 @@ tensor_mma(const uint8_t* __restrict__ in, const uint8_t* __restrict__ weights,
                     sums[m][j][i];
     __syncthreads();
     for (int i = threadIdx.x; i < ROWS * TILE_COLUMNS * PLANES; i += THREADS)
-        store_pixel(partial, i, bias, slope, picture, to.pitch, y0, x0, rows, columns);
+        store_pixel(partial, i, bias, slope, picture, to.pitch, y0, x0, rows, columns, cells);
 #else
 #pragma unroll
     for (int j = 0; j < WIDTH / 8; j += 4) {

@@ -22,7 +22,7 @@
 //            products come first. 16-byte pieces as in a map whose columns are output planes.
 //   bias     float[tiles of output planes * WIDTH]
 //   out      feature map in groups of OUT_GROUP planes, or pixels [row][column][PLANES], of which
-//            to.group come before the tile's first
+//            to.group come before the tile's first; `rows` and `columns` of them in each cell
 // Macros
 //   IN_PLANES, GROUP, WIDTH, OUT_GROUP, TERMS, WARPGROUPS, ROWS (of all of them), A_STAGES, B_STAGES,
 //   BLOCKS (on one multiprocessor at a time), REGISTERS (of a thread that multiplies), LAST (0 or 1), with it PLANES and PIXEL
@@ -102,7 +102,7 @@ __device__ __forceinline__ void multiply(float (&sums)[ROWS_EACH][WIDTH / 2], ui
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
 tensor_wgmma(const uint8_t* __restrict__ in, const uint8_t* __restrict__ weights,
              const float* __restrict__ bias, void* __restrict__ out, Map from, Map to,
-             int tiles_across, int tiles, int tiles_deep, float slope, int rows, int columns) {
+             int tiles_across, int tiles, int tiles_deep, float slope, int rows, int columns, Cells cells) {
     extern __shared__ __align__(1024) uint8_t shared[];
     uint8_t* const a_tiles = shared;
     uint8_t* const b_tiles = a_tiles + A_STAGES * A_BYTES;
@@ -248,7 +248,7 @@ tensor_wgmma(const uint8_t* __restrict__ in, const uint8_t* __restrict__ weights
                             sums[row][j * 4 + i];
             asm volatile("bar.sync %0, 128;" ::"r"(group + 1) : "memory");
             for (int i = threadIdx.x % 128; i < ROWS_EACH * TILE_COLUMNS * PLANES; i += 128)
-                store_pixel(partial, i, biases, slope, picture, to.pitch, y, x, rows, columns);
+                store_pixel(partial, i, biases, slope, picture, to.pitch, y, x, rows, columns, cells);
 #else
 #pragma unroll
             for (int row = 0; row < ROWS_EACH; row++)

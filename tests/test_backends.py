@@ -181,6 +181,20 @@ def test_shipped_models_to_the_level(
     assert np.mean(difference > 0) < 1 / 1000
 
 
+@pytest.mark.parametrize("precision", PROMISED_DB)
+@pytest.mark.parametrize("shape", [(2, 1, 1), (5, 30, 17), (13, 8, 65)])
+def test_pictures_together_equal_each_alone(
+    backend: Backend, shape: tuple[int, int, int], precision: Precision
+) -> None:
+    model = obvious.random_model([3, 16, 32, 3], seed=12, scale=2)
+    pictures = np.random.default_rng(7).integers(0, 256, (*shape, 3), np.uint8)
+    alone = [run(backend, [model], one, precision=precision) for one in pictures]
+    network: Any = backend.compile([model], precision)
+    if not hasattr(network, "many"):
+        pytest.skip(f"{backend.name} takes one picture at a time")
+    np.testing.assert_array_equal(network.many(pictures, np.float32), np.stack(alone))
+
+
 def test_progress_adds_up_to_one(backend: Backend) -> None:
     double = obvious.random_model([3, 16, 3], seed=6, scale=2)
     parts: list[float] = []

@@ -16,6 +16,7 @@ from PIL import Image
 import waifu2x
 from tests import obvious
 from waifu2x import model_set
+from waifu2x.backends import Backend
 from waifu2x.model_json import dump_layers
 from waifu2x.upscaler import Upscaler
 
@@ -303,3 +304,15 @@ def test_threads_may_share_an_upscaler(drawn: NDArray[np.uint8]) -> None:
         together = list(pool.map(upscaler, pieces))
         for piece, result in zip(pieces, together, strict=True):
             np.testing.assert_array_equal(result, upscaler(piece))
+
+
+@pytest.mark.parametrize("planes", [1, 3, 4])
+def test_several_pictures_equal_each_alone(backend: Backend, planes: int) -> None:
+    shape = (5, 14, 9, planes)
+    pictures = np.random.default_rng(planes).integers(0, 256, shape, np.uint8)
+    parts: list[float] = []
+    with Upscaler(backend=backend.name, noise=1) as upscaler:
+        together = upscaler(pictures, on_progress=parts.append)
+        alone = [upscaler(picture) for picture in pictures]
+    np.testing.assert_array_equal(together, np.stack(alone))
+    assert sum(parts) == pytest.approx(1.0)

@@ -14,7 +14,8 @@ from numpy.typing import DTypeLike, NDArray
 
 from waifu2x import alpha as transparency
 from waifu2x import colour, model_set
-from waifu2x.backends import Network, Precision, Progress, open_backend, scaled
+from waifu2x.backends import Network, Precision, Progress, scaled
+from waifu2x.backends.spread import open_devices
 from waifu2x.dtypes import PIXEL_DTYPES, from_unit, to_unit
 from waifu2x.errors import BackendError, ImageError, ModelError
 from waifu2x.model import Model
@@ -33,9 +34,10 @@ class Upscaler:
     `scale` is a power of two from 1 to 32 and `noise` a level from 0 (weak) to 3 (strong), or None
     for no denoising; the levels that exist depend on the model. `model` is the name of a model set
     or the path of its folder. `backend` is `auto`, or a name that `waifu2x devices` shows, and
-    `device` the number of one of its devices. `tile`
-    limits the output pixels worked on at once in each direction; None leaves it to the backend, and
-    the result is the same to the bit. `skipped` says why `auto` passed over better backends.
+    `device` the number of one of its devices, or several, among which the calls of several threads
+    are divided. `tile` limits the output pixels worked on at once in each direction; None leaves it
+    to the backend, and the result is the same to the bit. `skipped` says why `auto` passed over
+    better backends.
 
     Calls may come from several threads. Use it as a context manager, or call `close`, to end its
     threads early.
@@ -50,7 +52,7 @@ class Upscaler:
         *,
         model: str = model_set.DEFAULT,
         backend: str = "auto",
-        device: int = 0,
+        device: int | Sequence[int] = 0,
         precision: Precision = "auto",
         tile: int | None = None,
     ) -> None:
@@ -59,7 +61,12 @@ class Upscaler:
             noise = _whole(noise, range(4), "a noise level from 0 to 3 or None")
         if tile is not None:
             tile = _whole(tile, range(1, sys.maxsize), "a tile of at least 1 pixel or None")
-        device = _whole(device, range(sys.maxsize), "a device number from 0 up")
+        devices = [
+            _whole(number, range(sys.maxsize), "a device number from 0 up")
+            for number in (device if isinstance(device, Sequence) else [device])
+        ]
+        if not devices or len(set(devices)) < len(devices):
+            raise ValueError(f"Expected different device numbers, but got {device!r}")
         if scale == 1 and noise is None:
             raise ValueError("Nothing to do: expected a scale above 1, a noise level, or both")
         found = model_set.find(model)
@@ -70,7 +77,7 @@ class Upscaler:
         self._tile = tile
         self._reach = max(m.offset for m in models)
         skipped: list[str] = []
-        self.backend = open_backend(backend, device, skipped.append)
+        self.backend = open_devices(backend, devices, skipped.append)
         self.skipped = tuple(skipped)
         self._closed = False
         self._network = self.backend.compile(models, precision)
@@ -82,14 +89,17 @@ class Upscaler:
         """The image enlarged and denoised, in the kind it came: a NumPy array or a PIL image.
 
         Arrays are (H, W) or (H, W, C) with 1 to 4 planes: grey, grey and alpha, RGB, RGB and alpha;
-        uint8 or uint16 over their range, or float32 in [0, 1]. The result has the same planes and
-        dtype, `scale` times the height and width; a PIL image is turned as its EXIF asks for, and
+        uint8 or uint16 over their range, or float32 in [0, 1]. (N, H, W, C) is N pictures, which
+        some backends compute together. The result has the same planes and dtype, `scale` times the
+        height and width; a PIL image is turned as its EXIF asks for, and
         comes back without it. `on_progress` is told of each further part of the
         work that is done; the parts add up to 1, and it may raise to stop the work.
 
         Raises ImageError for any other array or image, ModelError if the picture has transparency
         and there is no model to scale it, and BackendError after `close`.
         """
+        if isinstance(image, np.ndarray) and image.ndim == 4 and len(image):
+            return self._pictures(image, on_progress)
         if isinstance(image, np.ndarray):
             result = self.picture(_from_array(image), on_progress)
             return _to_array(result, image.ndim)
@@ -151,6 +161,17 @@ class Upscaler:
         chroma = resize(colour.chroma(unit), *luma.shape[:2])
         return from_unit(colour.to_rgb(luma, chroma), dtype)
 
+    def _pictures(self, images: NDArray[Any], on_progress: Progress) -> NDArray[Any]:
+        """Pictures of one size, together where the backend can."""
+        together = getattr(self._network, "many", None)
+        plain = _from_array(images[0]).alpha is None and images.shape[-1] == self._planes
+        if self._closed or together is None or not plain:
+            share = scaled(on_progress, 1 / len(images))
+            return np.stack([self(image, on_progress=share) for image in images])
+        result: NDArray[Any] = together(np.ascontiguousarray(images), images.dtype)
+        on_progress(1.0)
+        return result
+
     def _transparency(self) -> Network:
         """The models that only scale."""
         if self._alpha_network is None:
@@ -193,7 +214,7 @@ def upscale(
     *,
     model: str = model_set.DEFAULT,
     backend: str = "auto",
-    device: int = 0,
+    device: int | Sequence[int] = 0,
     precision: Precision = "auto",
     tile: int | None = None,
 ) -> Any:

@@ -24,10 +24,10 @@ from waifu2x.cli.options import (
 )
 
 
-def _stages(context: Any, parameter: Any, value: str) -> Stages:
+def _stages(context: Any, parameter: Any, value: str) -> tuple[int, ...]:
     if not re.fullmatch(r"[1-9]\d{0,2}:[1-9]\d{0,2}:[1-9]\d{0,2}", value, re.ASCII):
         raise click.BadParameter(f"{value!r}: expected three whole numbers like 1:1:2.")
-    return Stages(*map(int, value.split(":")))
+    return tuple(map(int, value.split(":")))
 
 
 @click.command(short_help="Enlarge and denoise the pictures of a folder.")
@@ -46,12 +46,12 @@ def _stages(context: Any, parameter: Any, value: str) -> Stages:
 @click.option(
     "-j",
     "--jobs",
-    "stages",
+    "jobs",
     callback=_stages,
     metavar="LOAD:PROC:SAVE",
     default="1:1:2",
     show_default=True,
-    help="Pictures read, computed and written at a time.",
+    help="Pictures read, computed and written at a time; each --device computes one.",
 )
 @upscale_options
 def batch(
@@ -59,7 +59,7 @@ def batch(
     target: Path,
     recursive: bool,
     extension: str,
-    stages: Stages,
+    jobs: tuple[int, int, int],
     quality: int | None,
     overwrite: bool,
     skip_existing: bool,
@@ -78,20 +78,22 @@ def batch(
     if target.exists() and target.samefile(folder):
         raise click.UsageError("OUTPUT_DIR must be another folder than INPUT_DIR.")
     planned = plan(folder, target, extension, recursive)
-    jobs, failed = planned.jobs, planned.unreadable
+    pictures, failed = planned.jobs, planned.unreadable
     counts = {"done": 0, "skipped": 0, "failed": len(failed)}
-    if not jobs and not failed:
+    if not pictures and not failed:
         hint = "" if recursive else "; for folders in it give --recursive"
         report.tell(f"{folder}: no pictures here{hint}")
         return
     make_folder(target)
     check_folder(target)
+    load, process, save = jobs
+    stages = Stages(load, max(process, len(options["device"])), save)
     with open_upscaler(**options) as upscaler:
         if verbose:
             report.tell(describe(upscaler))
         with (
-            _display(len(jobs)) as (on_progress, on_outcome),
-            closing(run(jobs, upscaler, output, stages, on_progress)) as outcomes,
+            _display(len(pictures)) as (on_progress, on_outcome),
+            closing(run(pictures, upscaler, output, stages, on_progress)) as outcomes,
         ):
             for outcome in outcomes:
                 counts[outcome.status] += 1

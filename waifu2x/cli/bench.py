@@ -41,7 +41,7 @@ def _size(context: Any, parameter: Any, value: str) -> tuple[int, int]:
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
 def bench(
     backend: str,
-    device: int,
+    device: tuple[int, ...],
     precision: Any,
     model: str,
     size: tuple[int, int],
@@ -56,7 +56,9 @@ def bench(
     width, height = size
     pixels = np.random.default_rng(0).integers(0, 256, (height, width, 3), np.uint8)
     (network,) = model_set.find(model).models(2, None)
-    opened = open_backend(backend, device, tell)
+    if len(device) > 1:
+        raise click.UsageError("Measure one --device at a time.")
+    opened = open_backend(backend, device[0], tell)
     measure = getattr(opened, "bench", None)
     if measure is None:
         raise click.UsageError(f"Backend {opened.name} is for reference and has no benchmark.")
@@ -67,7 +69,7 @@ def bench(
         for trial in opened.tune(network, precision, planes):
             tell(f"{trial.layer:12} {trial.seconds * 1e3:8.3f} ms  {trial.way}")
     seconds, layers = measure(network, precision, planes)
-    program = _time_program(pixels, opened.name, device, precision, model)
+    program = _time_program(pixels, opened.name, device[0], precision, model)
     opened.close()
     rows = [
         {

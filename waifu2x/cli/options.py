@@ -28,6 +28,15 @@ def _tile_size(context: Any, parameter: Any, value: str) -> int | None:
     raise click.BadParameter(f"{value!r} is neither auto nor a whole number from 16 up.")
 
 
+def _devices(context: Any, parameter: Any, value: str) -> tuple[int, ...]:
+    if not re.fullmatch(r"\d{1,3}(,\d{1,3})*", value, re.ASCII):
+        raise click.BadParameter(f"{value!r}: expected a number like 0, or several like 0,1.")
+    numbers = tuple(map(int, value.split(",")))
+    if len(set(numbers)) < len(numbers):
+        raise click.BadParameter(f"{value!r} names a device twice.")
+    return numbers
+
+
 _NETWORK_OPTIONS = [
     click.option(
         "-m",
@@ -47,11 +56,11 @@ _NETWORK_OPTIONS = [
     click.option(
         "-g",
         "--device",
-        type=click.IntRange(0),
-        default=0,
+        callback=_devices,
+        default="0",
         show_default=True,
-        metavar="N",
-        help="Which of the backend's devices.",
+        metavar="N[,N]",
+        help="Which of the backend's devices; `batch` divides its pictures among several.",
     ),
     click.option(
         "--precision",
@@ -124,7 +133,7 @@ def open_upscaler(
     scale: str,
     model: str,
     backend: str,
-    device: int,
+    device: tuple[int, ...],
     precision: Any,
     tile: int | None,
 ) -> Upscaler:

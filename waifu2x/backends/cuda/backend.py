@@ -16,7 +16,7 @@ def create(device: int) -> GpuBackend:
     units = choose_units(runtime.capability)
     if units == "fma":
         return GpuBackend("cuda", runtime, {"auto": Fp32Road, "fp32": Fp32Road})
-    fp16, fp32 = tensor.road_makers(runtime, units)
+    fp16, fp32 = tensor.road_makers(units)
     return GpuBackend("cuda", runtime, {"auto": fp16, "fp32": fp32, "fp16": fp16})
 
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
+from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
+from waifu2x.backends.chain import Window
 from waifu2x.backends.cuda.runtime import (
     CudaKernel,
     CudaRuntime,
@@ -25,24 +29,31 @@ from waifu2x.backends.cuda.tensor_peak import product_peak
 from waifu2x.backends.cuda.tensor_shape import (
     COLUMNS,
     MOST_ROWS,
+    Layer,
     Shape,
     candidates,
     layer_of,
     macros,
-    usual,
+    ranked,
 )
 from waifu2x.backends.cuda.units import Units, is_old
 from waifu2x.backends.gpu.fp32 import Fp32Road
-from waifu2x.backends.gpu.road import DeviceWindow, Road, whole
-from waifu2x.backends.gpu.runtime import Argument, Buffer, Kernel, Macros, Runtime
+from waifu2x.backends.gpu.road import DevicePixels, DeviceWindow, Road, Stack, whole
+from waifu2x.backends.gpu.runtime import Argument, Buffer, Kernel, Macros
+from waifu2x.backends.gpu.tuning import Choose, Kept
 from waifu2x.model import Convolution, Model
 from waifu2x.tiling import Box
+
+Chooser = Callable[[Sequence[Shape], str], Shape]
+"""A `tuning.Choose` for one layer."""
 
 _FIRST_PLANES = 4
 _LAST_PLANES = 5
 """The most that the first and the last layer's kernels take."""
 _PLANS = 64
 """Plans that are kept: pictures of a folder have few sizes, and a large one few tiles."""
+_ALONE = 1 << 30
+"""Rows and columns of the cell of one picture."""
 _VALUE_BYTES = 2
 _PIECE_BYTES = 16
 _FIRST_ROWS = 8
@@ -52,14 +63,17 @@ _PIXEL_UNITS = {8: 256 / 255, 16: 65536 / 65535, 32: 1.0}
 
 
 def road_makers(
-    runtime: CudaRuntime, units: Units
-) -> tuple[Callable[[Runtime, Model], Road], Callable[[Runtime, Model], Road]]:
+    units: Units,
+) -> tuple[Callable[..., Road], Callable[..., Road]]:
     """What makes the roads of fp16 and fp32."""
 
-    def make(terms: int) -> Callable[[Runtime, Model], Road]:
-        return lambda _, model: (
-            TensorRoad(runtime, model, units, terms) if _suits(model) else Fp32Road(runtime, model)
-        )
+    def make(terms: int) -> Callable[..., Road]:
+        def road(runtime: CudaRuntime, model: Model, choose: Choose | None = None) -> Road:
+            if _suits(model):
+                return TensorRoad(runtime, model, units, terms, choose)
+            return Fp32Road(runtime, model, choose)
+
+        return road
 
     return make(1), make(2)
 
@@ -76,7 +90,14 @@ def _suits(model: Model) -> bool:
 class TensorRoad:
     """See Road. Maps go from one of two scratch buffers to the other, all with the same pitch."""
 
-    def __init__(self, runtime: CudaRuntime, model: Model, units: Units, terms: int) -> None:
+    def __init__(
+        self,
+        runtime: CudaRuntime,
+        model: Model,
+        units: Units,
+        terms: int,
+        choose: Choose | None = None,
+    ) -> None:
         """Raises BackendError for kernels that cannot be built, OutOfMemoryError."""
         self.precision = "fp32" if terms == 2 else "fp16"
         self._scale = model.scale
@@ -89,8 +110,14 @@ class TensorRoad:
         self._prepared: set[object] = set()
         self._first = _First(runtime, first, terms)
         self._rest = [
-            _Product(runtime, layer, units, terms, last=index == len(rest) - 1)
-            for index, layer in enumerate(rest)
+            _Product(
+                runtime,
+                layer,
+                units,
+                layer_of(layer, terms, last=index == len(rest)),
+                partial(choose or Kept(runtime.device, model), index),
+            )
+            for index, layer in enumerate(rest, start=1)
         ]
 
     def reads(self, tile: Box) -> Box:
@@ -111,31 +138,73 @@ class TensorRoad:
         self, source: DeviceWindow, tile: Box, target: DeviceWindow, scratch: Sequence[Buffer]
     ) -> None:
         """See Road."""
-        key = (*_where(source), tile, *_where(target), *(address_of(b) for b in scratch))
+        self._runtime.queue(self._planned(source, tile, target, scratch, None))
+
+    def stack_scratch(self, stack: Stack) -> Sequence[int]:
+        """See StackingRoad."""
+        return self.scratch(self._side_by_side(stack)[0])
+
+    def run_stack(
+        self, source: DevicePixels, target: DevicePixels, stack: Stack, scratch: Sequence[Buffer]
+    ) -> None:
+        """See StackingRoad."""
+        tile, cells = self._side_by_side(stack)
+        one = DevicePixels(
+            source.buffer, source.dtype, (stack.height, stack.width, source.shape[2])
+        )
+        whole_target = Window(target, 0, 0, *target.shape[:2])
+        window = Window(one, 0, 0, stack.height, stack.width)
+        self._runtime.queue(self._planned(window, tile, whole_target, scratch, cells))
+
+    def _side_by_side(self, stack: Stack) -> tuple[Box, _Cells]:
+        """Pictures with their margins in a square of cells, and the tile that covers it."""
+        margin = 2 * (len(self._rest) + 1)
+        rows, columns = stack.height * self._scale, stack.width * self._scale
+        across = math.isqrt(stack.count - 1) + 1
+        down = -(-stack.count // across)
+        cells = _Cells(rows + margin, columns + margin, across, stack.count, rows, columns)
+        lost = margin - 2
+        return Box(0, 0, down * cells.rows - lost, across * cells.columns - lost), cells
+
+    def _planned(
+        self,
+        source: DeviceWindow,
+        tile: Box,
+        target: DeviceWindow,
+        scratch: Sequence[Buffer],
+        cells: _Cells | None,
+    ) -> list[Launch]:
+        """Launches, kept: to make them takes longer than a small picture takes the device."""
+        key = (*_where(source), tile, *_where(target), *map(address_of, scratch), cells)
         if key not in self._plans:
             while len(self._plans) >= _PLANS:
                 self._plans.pop(next(iter(self._plans)))
-            self._plans[key] = self._plan(source, tile, target, scratch)
-        self._runtime.queue(self._plans[key])
+            self._plans[key] = self._plan(source, tile, target, scratch, cells)
+        return self._plans[key]
 
     def _plan(
-        self, source: DeviceWindow, tile: Box, target: DeviceWindow, scratch: Sequence[Buffer]
+        self,
+        source: DeviceWindow,
+        tile: Box,
+        target: DeviceWindow,
+        scratch: Sequence[Buffer],
+        cells: _Cells | None,
     ) -> list[Launch]:
-        """The launches of a tile: they cost the host more than a small picture costs the device."""
+        cells = cells or _Cells(_ALONE, _ALONE, 1, 1, tile.height, tile.width)
         self._prepare(tile, source.pixels.dtype.itemsize * 8, target.pixels.dtype.itemsize * 8)
         rows, pitch = self._allocated(tile)
         lost = len(self._rest)
         before = _Map(scratch[0], rows, pitch, self._planes[0])
         size = (tile.height + 2 * lost, tile.width + 2 * lost)
         corner = (tile.top - lost - 1, tile.left - lost - 1)
-        plan = [self._first.launch(source, self._scale, corner, size, before)]
+        plan = [self._first.launch(source, self._scale, corner, size, before, cells)]
         for index, layer in enumerate(self._rest[:-1]):
             lost -= 1
             after = _Map(scratch[1 - index % 2], rows, pitch, self._planes[index + 1])
             size = (tile.height + 2 * lost, tile.width + 2 * lost)
             plan.append(layer.to_map(before, after, size))
             before = after
-        return [*plan, self._rest[-1].to_picture(before, tile, target)]
+        return [*plan, self._rest[-1].to_picture(before, tile, target, cells)]
 
     def layer(self, kernel: Kernel) -> int:
         """See Road."""
@@ -180,6 +249,23 @@ def _where(window: DeviceWindow) -> tuple[object, ...]:
     pixels = window.pixels
     place = (window.top, window.left, window.height, window.width)
     return (address_of(pixels.buffer), pixels.dtype, pixels.shape, *place)
+
+
+class _Cells(NamedTuple):
+    """See `Cells` in `kernels/tensor.cuh`."""
+
+    rows: int
+    columns: int
+    across: int
+    pictures: int
+    picture_rows: int
+    """Of each picture of the result."""
+    picture_columns: int
+
+    @property
+    def arguments(self) -> tuple[Argument, ...]:
+        """Of a kernel."""
+        return tuple(map(np.int32, self[:4]))
 
 
 class _Map:
@@ -239,6 +325,7 @@ class _First(_Weights):
         corner: tuple[int, int],
         size: tuple[int, int],
         target: _Map,
+        cells: _Cells,
     ) -> Launch:
         """The work on so many rows and columns; the first pixel read is `corner`."""
         bits = 8 * source.pixels.dtype.itemsize
@@ -258,6 +345,7 @@ class _First(_Weights):
             *target.arguments,
             *map(np.int32, corner),
             np.float32(self._layer.slope),
+            *cells.arguments,
         )
         blocks = (-(-size[1] // COLUMNS), -(-size[0] // _FIRST_ROWS), self._planes // 32)
         return Launch(self.kernels[bits], blocks, pack_arguments(arguments))
@@ -267,16 +355,18 @@ class _Product(_Weights):
     """Any other layer."""
 
     def __init__(
-        self, runtime: CudaRuntime, layer: Convolution, units: Units, terms: int, last: bool
+        self, runtime: CudaRuntime, layer: Convolution, units: Units, job: Layer, choose: Chooser
     ) -> None:
         super().__init__(runtime)
         self._layer = layer
-        self._job = layer_of(layer, terms, last)
-        self._candidates = candidates(self._job, units, runtime.capability, runtime.shared_bytes)
+        self._job = job
+        self._choose = choose
+        self._candidates = candidates(job, units, runtime.capability, runtime.shared_bytes)
 
     def shape(self, size: tuple[int, int]) -> Shape:
         """How the work on so many rows and columns is cut."""
-        return usual(self._candidates, *size, self._runtime.limits.compute_units)
+        best_first, size_class = ranked(self._candidates, *size, self._runtime.limits.compute_units)
+        return self._choose(best_first, f"{self._job.terms} {size_class}")
 
     def source(self, shape: Shape, bits: int) -> tuple[str, Macros]:
         """What its kernel is compiled from, for pixels of so many bits, or none for a map."""
@@ -287,9 +377,10 @@ class _Product(_Weights):
 
     def to_map(self, source: _Map, target: _Map, size: tuple[int, int]) -> Launch:
         """The work on so many rows and columns of maps."""
-        return self._launch(source, size, target.buffer, target.arguments, size, 0)
+        alone = _Cells(_ALONE, _ALONE, 1, 1, *size)
+        return self._launch(source, size, target.buffer, target.arguments, alone, 0)
 
-    def to_picture(self, source: _Map, tile: Box, target: DeviceWindow) -> Launch:
+    def to_picture(self, source: _Map, tile: Box, target: DeviceWindow, cells: _Cells) -> Launch:
         """The work on a tile of a picture."""
         pixels = target.pixels
         pitch = pixels.shape[1]
@@ -299,7 +390,7 @@ class _Product(_Weights):
             (tile.height, tile.width),
             pixels.buffer,
             (np.int32(pitch), np.int32(start)),
-            (tile.height, tile.width),
+            cells,
             8 * pixels.dtype.itemsize,
         )
 
@@ -309,7 +400,7 @@ class _Product(_Weights):
         size: tuple[int, int],
         target: Buffer,
         place: tuple[Argument, ...],
-        bounds: tuple[int, int],
+        cells: _Cells,
         bits: int,
     ) -> Launch:
         layer, processors = self._job, self._runtime.limits.compute_units
@@ -331,7 +422,8 @@ class _Product(_Weights):
             *place,
             *map(np.int32, (across, tiles, deep)),
             np.float32(self._layer.slope),
-            *map(np.int32, bounds),
+            *map(np.int32, (cells.picture_rows, cells.picture_columns)),
+            *cells.arguments,
         )
         blocks = (shape.grid(tiles, deep, processors), 1, 1)
         return Launch(kernel, blocks, pack_arguments(arguments))

@@ -198,8 +198,13 @@ def _wgmma_shapes(layer: Layer) -> list[WgmmaShape]:
     return shapes
 
 
-def usual(shapes: list[Shape], rows: int, columns: int, multiprocessors: int) -> Shape:
-    """The first shape, or for a small picture the one that keeps more of the chip busy."""
+def ranked(
+    shapes: list[Shape], rows: int, columns: int, multiprocessors: int
+) -> tuple[list[Shape], str]:
+    """The usual shape first, and the class of sizes in which a measured one may be better.
+
+    A small picture takes what keeps more of the chip busy.
+    """
     across = -(-columns // COLUMNS)
 
     def rounds(shape: Shape) -> int:
@@ -207,4 +212,6 @@ def usual(shapes: list[Shape], rows: int, columns: int, multiprocessors: int) ->
         tiles = across * -(-rows // shape.rows)
         return -(-tiles // multiprocessors) * shape.rows
 
-    return shapes[0] if rounds(shapes[0]) > 2 * MOST_ROWS else min(shapes, key=rounds)
+    if rounds(shapes[0]) > 2 * MOST_ROWS:
+        return shapes, "large"
+    return sorted(shapes, key=rounds), "small"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -29,27 +29,21 @@ class GpuBackend:
         name: str,
         runtime: Runtime,
         roads: Mapping[Precision, Callable[..., Road]],
-        tunable: Collection[Precision] = (),
     ) -> None:
         """`roads` makes the road of each precision that there is, `auto` among them.
 
-        From a Runtime and a Model; those that are `tunable` also take a `tuning.Choose`.
+        From a Runtime, a Model and a `tuning.Choose`, which may be left out.
         """
         self.name = name
         self.device = runtime.device
         self._runtime = runtime
         self._roads = roads
-        self._tunable = tunable
         self._workspace = Workspace(runtime)
         self._open: list[Road] = []
 
     def compile(self, models: Sequence[Model], precision: Precision) -> GpuNetwork:
         """See Backend."""
-        if precision not in self._roads:
-            raise BackendError(
-                f"backend {self.name} has no precision {precision} on {self.device.name}:"
-                f" use {' or '.join(self._roads)}, or another backend"
-            )
+        self._maker(precision)
         stages: dict[int, GpuStage] = {}
         with self._workspace.lock:
             for model in models:
@@ -85,14 +79,9 @@ class GpuBackend:
     ) -> Iterator[tuning.Trial]:
         """Measures how each layer is best cut, on a picture; later roads do as was found best.
 
-        Raises BackendError for a precision that there is no choice in.
+        Raises BackendError for a precision that it lacks.
         """
-        if precision not in self._tunable:
-            raise BackendError(
-                f"backend {self.name} has nothing to tune in precision {precision}:"
-                " run the benchmark without it"
-            )
-        make = self._roads[precision]
+        make = self._maker(precision)
 
         def measure(road: Road) -> list[float]:
             network = GpuNetwork([GpuStage(model, road, self._workspace)], self._workspace)
@@ -121,6 +110,15 @@ class GpuBackend:
             while self._open:
                 self._open.pop().close()
             self._runtime.close()
+
+    def _maker(self, precision: Precision) -> Callable[..., Road]:
+        """What makes roads of a precision. Raises BackendError for one that it lacks."""
+        if precision not in self._roads:
+            raise BackendError(
+                f"backend {self.name} has no precision {precision} on {self.device.name}:"
+                f" use {' or '.join(self._roads)}, or another backend"
+            )
+        return self._roads[precision]
 
     def _stage(self, model: Model, precision: Precision) -> GpuStage:
         try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -64,6 +64,30 @@ class Road(Protocol):
 
     def close(self) -> None:
         """Frees the weights."""
+        ...
+
+
+@dataclass(frozen=True)
+class Stack:
+    """Pictures of one size, one after the other in memory."""
+
+    count: int
+    height: int
+    width: int
+
+
+@runtime_checkable
+class StackingRoad(Road, Protocol):
+    """A road that can compute small pictures together, as one alone leaves most of a chip idle."""
+
+    def stack_scratch(self, stack: Stack) -> Sequence[int]:
+        """As `scratch`, for a stack of inputs."""
+        ...
+
+    def run_stack(
+        self, source: DevicePixels, target: DevicePixels, stack: Stack, scratch: Sequence[Buffer]
+    ) -> None:
+        """Queues the work on whole pictures; rows of both hold those of all pictures."""
         ...
 
 

@@ -12,7 +12,7 @@ from waifu2x.backends.opencl.runtime import OpenClRuntime
 def create(device: int) -> GpuBackend:
     """The backend on a device by its number among `devices()`."""
     runtime = OpenClRuntime(platforms.pick(device))
-    return GpuBackend("opencl", runtime, {"auto": Fp32Road, "fp32": Fp32Road}, ("auto", "fp32"))
+    return GpuBackend("opencl", runtime, {"auto": Fp32Road, "fp32": Fp32Road})
 
 
 def devices() -> list[Device]:
