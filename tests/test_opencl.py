@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from pathlib import Path
 from types import SimpleNamespace
@@ -9,10 +10,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 from tests import obvious
 from waifu2x import backends, cache
 from waifu2x.backends import Device, open_backend
+from waifu2x.cli import cli
 from waifu2x.errors import UnavailableError
 from waifu2x.tiling import Box
 
@@ -182,3 +185,19 @@ def test_auto_takes_opencl_for_a_gpu_only(
     backend = open_backend("auto")
     assert backend.name == chosen
     backend.close()
+
+
+def test_bench_tunes_and_measures(opencl_device: Any, own_cache: Path) -> None:
+    result = CliRunner().invoke(
+        cli, ["bench", "--tune", "--json", "--backend", "opencl", "--size", "9x9"]
+    )
+    assert result.exit_code == 0, result.output
+    assert len(json.loads(result.stdout)["layers"]) == 7
+    assert "128 > 128" in result.stderr
+    assert cache.usage()[1].kind == "tuning"
+
+
+def test_a_backend_without_choices_cannot_be_tuned() -> None:
+    result = CliRunner().invoke(cli, ["bench", "--tune", "--backend", "cpu", "--size", "9x9"])
+    assert result.exit_code == 2
+    assert "Backend cpu has nothing to tune." in result.stderr
