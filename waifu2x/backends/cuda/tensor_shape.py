@@ -190,12 +190,12 @@ def _wgmma_shapes(layer: Layer) -> list[WgmmaShape]:
         order = ((8, 1), (6, 1), (4, 1)) if layer.group == 32 else ((6, 1), (4, 1))
     else:
         order = ((4, 1),)
-    shapes = []
-    for stages in (all_of_them, 9, 6, 4):
-        if stages <= all_of_them:
-            for rows, blocks in (*order, (2, 1)):
-                shapes.append(WgmmaShape(rows, blocks, 104 if blocks == 2 else 232, stages))
-    return shapes
+    return [
+        WgmmaShape(rows, blocks, 104 if blocks == 2 else 232, stages)
+        for stages in dict.fromkeys((all_of_them, 4, 6, 9))
+        if stages <= all_of_them
+        for rows, blocks in dict.fromkeys((*order, (2, 1)))
+    ]
 
 
 def ranked(
