@@ -35,7 +35,7 @@ from waifu2x.tiling import Box
 
 _FREE_SHARE = 0.9
 """Of the memory that is free: the library needs some of it for itself."""
-_CPU_SCRATCH_BYTES = 16 << 20
+_CPU_SCRATCH_BYTES = 32 << 20
 """On a processor, feature maps are to stay in its caches."""
 _LARGEST_BUFFER = (1 << 32) - 1
 """Bytes; kernels count the elements of maps in 32 bits."""
