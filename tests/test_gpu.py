@@ -81,8 +81,10 @@ def test_every_shape_for_processors_is_right(
     opencl_device: Any, shape: winograd_vector.Shape
 ) -> None:
     runtime = OpenClRuntime(opencl_device)
-    runtime.limits = replace(runtime.limits, is_cpu=True, vector=shape.width)
     model = obvious.random_model([3, 20, 33, 3], seed=1)
+    if runtime.limits.local_bytes < shape.local_bytes(model.convolutions[1]):
+        pytest.skip("this device's groups have less local memory")
+    runtime.limits = replace(runtime.limits, is_cpu=True, vector=shape.width)
     pixels = pixels_of(23, 61)
     result = run(runtime, model, pixels, Always(shape, 1))
     assert obvious.psnr(result, obvious.run([model], pixels)) >= 100
@@ -141,7 +143,7 @@ def test_tiles_are_halved_until_they_fit_and_nothing_changes(opencl_device: Any)
     whole = TightRuntime(opencl_device, 1 << 40)
     expected = run(whole, model, pixels)
     assert not whole.refused
-    tight = TightRuntime(opencl_device, MEGABYTE)
+    tight = TightRuntime(opencl_device, 3 * MEGABYTE // 2)
     np.testing.assert_array_equal(run(tight, model, pixels), expected)
     assert tight.refused > 1
 
