@@ -265,6 +265,7 @@ def test_a_warm_start_needs_no_compiler(fake_nvcc: Path, monkeypatch: pytest.Mon
     assert runs(fake_nvcc) == 1
     monkeypatch.setattr(compiler, "find_nvcc", lambda: None)
     assert compiler.compiled("tensor_first", {"A": 1}, (8, 0)) == b"code"
+    assert compiler.usable()
     for stem, chosen, capability in (
         ("tensor_first", {"A": 2}, (8, 0)),
         ("tensor_mma", {"A": 1}, (8, 0)),
@@ -272,6 +273,14 @@ def test_a_warm_start_needs_no_compiler(fake_nvcc: Path, monkeypatch: pytest.Mon
     ):
         with pytest.raises(BackendError, match="with nvcc, which is not here: install the CUDA"):
             compiler.compiled(stem, chosen, capability)
+
+
+def test_without_compiler_and_kernels_there_is_no_backend(
+    fake_nvcc: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert compiler.usable()
+    monkeypatch.setattr(compiler, "find_nvcc", lambda: None)
+    assert not compiler.usable()
 
 
 def test_a_damaged_entry_is_compiled_again(fake_nvcc: Path, tmp_path: Path) -> None:

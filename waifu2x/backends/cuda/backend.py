@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from waifu2x.backends import Device
 from waifu2x.backends.cuda import machine, tensor
+from waifu2x.backends.cuda.compiler import NO_NVCC, usable
 from waifu2x.backends.cuda.runtime import CudaRuntime
 from waifu2x.backends.cuda.units import choose_units
 from waifu2x.backends.gpu.backend import GpuBackend
 from waifu2x.backends.gpu.fp32 import Fp32Road
+from waifu2x.errors import UnavailableError
 
 
 def create(device: int) -> GpuBackend:
     """The backend on a device by its number among `devices()`."""
+    if not usable():
+        raise UnavailableError(f"backend cuda has no kernels yet: {NO_NVCC}")
     runtime = CudaRuntime(machine.pick(device))
     units = choose_units(runtime.capability)
     if units == "fma":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import os
 import re
@@ -18,6 +19,10 @@ from waifu2x.errors import BackendError
 _KIND = "kernels"
 _LOG = logging.getLogger(__name__)
 _OPTIONS = ("-O3", "-std=c++17")
+NO_NVCC = (
+    "they are compiled once, with nvcc, which is not here: install the CUDA toolkit, set CUDA_HOME"
+    " if it is in an unusual place, or use another backend"
+)
 
 
 def compiled(stem: str, macros: Mapping[str, str | int], capability: tuple[int, int]) -> bytes:
@@ -33,10 +38,21 @@ def compiled(stem: str, macros: Mapping[str, str | int], capability: tuple[int, 
     key = cache.digest(__version__, "cuda", chip, *_OPTIONS, *definitions, text)
     found = cache.load(_KIND, key)
     if found is None:
-        _LOG.info("compiling %s for sm_%d%d, once", stem, *capability)
+        _announce()
         found = _compile(name, text, definitions, capability)
         cache.store(_KIND, key, found)
     return found
+
+
+def usable() -> bool:
+    """Whether kernels can be had at all: compiled now, or compiled before and kept."""
+    return find_nvcc() is not None or any(usage.kind == _KIND for usage in cache.usage())
+
+
+@functools.cache
+def _announce() -> None:
+    """Says once in a process why it takes longer this time."""
+    _LOG.info("compiling for this GPU, once: some seconds")
 
 
 def find_nvcc() -> str | None:
@@ -69,10 +85,7 @@ def _compile(name: str, text: str, definitions: list[str], capability: tuple[int
     nvcc = find_nvcc()
     chip = f"sm_{capability[0]}{capability[1]}"
     if nvcc is None:
-        raise BackendError(
-            "backend cuda compiles its kernels once, with nvcc, which is not here: install the"
-            " CUDA toolkit, set CUDA_HOME if it is in an unusual place, or use another backend"
-        )
+        raise BackendError(f"backend cuda lacks a kernel: {NO_NVCC}")
     options = target(capability, _supported(nvcc))
     if not options:
         raise BackendError(
