@@ -34,11 +34,22 @@ struct Map {
     int group;        // from group to group, in pieces of 16 bytes
 };
 
-// Small pictures are computed side by side, as if they were one: each has a cell, with its margins.
+// Small pictures are computed side by side, as if they were one. Each has a cell, with its margins,
+// and the cells of what a layer makes are smaller by the two rows and columns that it loses.
 struct Cells {
-    int rows, columns;  // of a cell; of one picture alone, more than there are
+    int rows, columns;  // of a cell of what the layer reads; of one picture alone, more than there are
     int across, count;
 };
+
+// Moves a result to where it stands among smaller cells; false for those that are lost.
+__device__ __forceinline__ bool place(int& row, int& column, Cells cells) {
+    if (cells.count == 1) return true;
+    const int down = row / cells.rows, along = column / cells.columns;
+    const bool kept = row - down * cells.rows < cells.rows - 2 && column - along * cells.columns < cells.columns - 2;
+    row -= 2 * down;
+    column -= 2 * along;
+    return kept && along < cells.across;
+}
 
 // A quad of threads holds 4 pieces of 4 words, word q of each in thread q; afterwards thread q holds
 // piece q.
@@ -57,7 +68,8 @@ __device__ __forceinline__ void transpose(uint32_t (&w)[4], int q) {
 // 8 * i + 2 * q + k of column + 8 * half, and biases[2 * i + k] belongs to it.
 template <int OUT_PLANES_EACH, int OUT_TERMS>
 __device__ __forceinline__ void store_planes(const float* sums, const float (&biases)[8], float slope, uint8_t* out,
-                                             Map to, int planes, int plane, int row, int column, int q) {
+                                             Map to, int planes, int plane, int row, int column, int q,
+                                             Cells cells) {
     out += static_cast<size_t>(plane / OUT_PLANES_EACH) * to.group * 16;
     const size_t low_terms = static_cast<size_t>(planes / OUT_PLANES_EACH) * to.group * 16;
 #pragma unroll
@@ -70,14 +82,15 @@ __device__ __forceinline__ void store_planes(const float* sums, const float (&bi
             high[i] = pack(v0, v1);
             if (OUT_TERMS == 2) low[i] = pack(rest(v0), rest(v1));
         }
-        const int x = column + half * 8;
+        int y = row, x = column + half * 8;
+        const bool kept = place(y, x, cells);
         const int piece = (plane % OUT_PLANES_EACH / 8 + q) ^ phase<OUT_PLANES_EACH>(x);
-        uint8_t* const target = out + (static_cast<size_t>(row) * to.pitch + x) * (OUT_PLANES_EACH * 2) + piece * 16;
+        uint8_t* const target = out + (static_cast<size_t>(y) * to.pitch + x) * (OUT_PLANES_EACH * 2) + piece * 16;
         transpose(high, q);
-        *reinterpret_cast<uint4*>(target) = make_uint4(high[0], high[1], high[2], high[3]);
+        if (kept) *reinterpret_cast<uint4*>(target) = make_uint4(high[0], high[1], high[2], high[3]);
         if (OUT_TERMS == 2) {
             transpose(low, q);
-            *reinterpret_cast<uint4*>(target + low_terms) = make_uint4(low[0], low[1], low[2], low[3]);
+            if (kept) *reinterpret_cast<uint4*>(target + low_terms) = make_uint4(low[0], low[1], low[2], low[3]);
         }
     }
 }

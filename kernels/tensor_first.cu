@@ -126,6 +126,6 @@ tensor_first(const pixel_t* __restrict__ in, const uint32_t* __restrict__ weight
                 mma(sums[n], a[0], h0, h1);
             }
         }
-        store_planes<GROUP, TERMS>(&sums[0][0], biases, slope, out, to, OUT_PLANES, plane, y0 + row, x0 + column, q);
+        store_planes<GROUP, TERMS>(&sums[0][0], biases, slope, out, to, OUT_PLANES, plane, y0 + row, x0 + column, q, cells);
     }
 }

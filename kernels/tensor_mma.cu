@@ -151,7 +151,7 @@ tensor_mma(const uint8_t* __restrict__ in, const uint8_t* __restrict__ weights,
 #pragma unroll
         for (int m = 0; m < 2; m++)
             store_planes<OUT_GROUP, TERMS>(&sums[m][j][0], biases, slope, static_cast<uint8_t*>(out), to,
-                tiles_deep * WIDTH, plane, y0 + row, x0 + part + m * 16 + lane / 4, q);
+                tiles_deep * WIDTH, plane, y0 + row, x0 + part + m * 16 + lane / 4, q, cells);
     }
 #endif
 }

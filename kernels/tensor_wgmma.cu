@@ -258,7 +258,7 @@ tensor_wgmma(const uint8_t* __restrict__ in, const uint8_t* __restrict__ weights
 #pragma unroll
                     for (int i = 0; i < 8; i++) own[i] = biases[(j + i / 2) * 8 + q * 2 + i % 2];
                     store_planes<OUT_GROUP, TERMS>(&sums[row][j * 4], own, slope, static_cast<uint8_t*>(out), to,
-                        tiles_deep * WIDTH, deep * WIDTH + j * 8, y + row, x + column, q);
+                        tiles_deep * WIDTH, deep * WIDTH + j * 8, y + row, x + column, q, cells);
                 }
 #endif
         }

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from waifu2x.backends import Device
 from waifu2x.backends.cuda import machine, tensor
-from waifu2x.backends.cuda.compiler import NO_NVCC, usable
+from waifu2x.backends.cuda.compiler import NO_NVCC, find_nvcc, usable
 from waifu2x.backends.cuda.runtime import CudaRuntime
 from waifu2x.backends.cuda.units import choose_units
 from waifu2x.backends.gpu.backend import GpuBackend
@@ -26,4 +28,8 @@ def create(device: int) -> GpuBackend:
 
 def devices() -> list[Device]:
     """All devices, in the driver's order."""
-    return [machine.describe(device) for device in machine.usable()]
+    found = [machine.describe(device) for device in machine.usable()]
+    if find_nvcc() is None:
+        without = "nvcc is not here: only kernels that are kept"
+        found = [replace(device, detail=f"{device.detail}; {without}") for device in found]
+    return found

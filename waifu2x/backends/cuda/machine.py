@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from waifu2x.backends import Device
-from waifu2x.backends.cuda.compiler import find_nvcc
 from waifu2x.errors import UnavailableError
 
 try:
@@ -46,10 +45,9 @@ def describe(device: cuda.Device) -> Device:
     """For people."""
     major, minor = device.compute_capability()
     version = cuda.get_driver_version()
-    compiler = "" if find_nvcc() else "; nvcc is not here, so only kernels that are kept"
     return Device(
         device.name(),
         f"{device.total_memory() / 2**30:.1f} GiB, {device.multiprocessor_count} multiprocessors,"
-        f" sm_{major}{minor}, driver for CUDA {version // 1000}.{version % 1000 // 10}{compiler}",
+        f" sm_{major}{minor}, driver for CUDA {version // 1000}.{version % 1000 // 10}",
         is_gpu=True,
     )

@@ -52,6 +52,8 @@ _LAST_PLANES = 5
 """The most that the first and the last layer's kernels take."""
 _PLANS = 64
 """Plans that are kept: pictures of a folder have few sizes, and a large one few tiles."""
+_PITCH_UNIT = 8
+"""Columns of a period of the order of pieces: rows begin alike."""
 _ALONE = 1 << 30
 """Rows and columns of the cell of one picture."""
 _VALUE_BYTES = 2
@@ -107,7 +109,6 @@ class TensorRoad:
         self._planes = [padded(layer.out_planes) for layer in model.convolutions[:-1]]
         self._runtime = runtime
         self._plans: dict[object, list[Launch]] = {}
-        self._prepared: set[object] = set()
         self._first = _First(runtime, first, terms)
         self._rest = [
             _Product(
@@ -130,81 +131,86 @@ class TensorRoad:
 
     def scratch(self, tile: Box) -> Sequence[int]:
         """See Road."""
-        rows, pitch = self._allocated(tile)
-        pixels = rows * pitch * _VALUE_BYTES * self._terms
-        return [pixels * max(self._planes[index::2], default=0) for index in range(2)]
+        return self._bytes(self._alone(tile))
 
     def run(
         self, source: DeviceWindow, tile: Box, target: DeviceWindow, scratch: Sequence[Buffer]
     ) -> None:
         """See Road."""
-        self._runtime.queue(self._planned(source, tile, target, scratch, None))
+        key = (*_where(source), tile, *_where(target), *map(address_of, scratch))
+        self._queue(key, lambda: self._plan(source, self._alone(tile), tile, target, scratch))
 
     def stack_scratch(self, stack: Stack) -> Sequence[int]:
         """See StackingRoad."""
-        return self.scratch(self._side_by_side(stack)[0])
+        return self._bytes(self._side_by_side(stack))
 
     def run_stack(
         self, source: DevicePixels, target: DevicePixels, stack: Stack, scratch: Sequence[Buffer]
     ) -> None:
         """See StackingRoad."""
-        tile, cells = self._side_by_side(stack)
-        one = DevicePixels(
-            source.buffer, source.dtype, (stack.height, stack.width, source.shape[2])
-        )
+        shape = (stack.height, stack.width, source.shape[2])
+        one = Window(DevicePixels(source.buffer, source.dtype, shape), 0, 0, *shape[:2])
         whole_target = Window(target, 0, 0, *target.shape[:2])
-        window = Window(one, 0, 0, stack.height, stack.width)
-        self._runtime.queue(self._planned(window, tile, whole_target, scratch, cells))
+        work, corner = self._side_by_side(stack), Box(0, 0, 1, 1)
+        key = (*_where(one), *_where(whole_target), *map(address_of, scratch), stack)
+        self._queue(key, lambda: self._plan(one, work, corner, whole_target, scratch))
 
-    def _side_by_side(self, stack: Stack) -> tuple[Box, _Cells]:
-        """Pictures with their margins in a square of cells, and the tile that covers it."""
-        margin = 2 * (len(self._rest) + 1)
+    def _alone(self, tile: Box) -> list[_Work]:
+        """What each layer computes for a tile of one picture."""
+        lost = range(2 * len(self._rest), -1, -2)
+        alone = _Cells(_ALONE, _ALONE, 1, 1)
+        return [
+            _Work(tile.height + more, tile.width + more, alone, tile.height, tile.width)
+            for more in lost
+        ]
+
+    def _side_by_side(self, stack: Stack) -> list[_Work]:
+        """What each layer computes for pictures in a square of cells."""
         rows, columns = stack.height * self._scale, stack.width * self._scale
         across = math.isqrt(stack.count - 1) + 1
         down = -(-stack.count // across)
-        cells = _Cells(rows + margin, columns + margin, across, stack.count, rows, columns)
-        lost = margin - 2
-        return Box(0, 0, down * cells.rows - lost, across * cells.columns - lost), cells
+        works = []
+        for margin in range(2 * len(self._rest) + 2, 0, -2):
+            cells = _Cells(rows + margin, columns + margin, across, stack.count)
+            size = (down * cells.rows - 2, across * cells.columns - 2)
+            works.append(_Work(*size, cells, rows, columns))
+        return works
 
-    def _planned(
-        self,
-        source: DeviceWindow,
-        tile: Box,
-        target: DeviceWindow,
-        scratch: Sequence[Buffer],
-        cells: _Cells | None,
-    ) -> list[Launch]:
-        """Launches, kept: to make them takes longer than a small picture takes the device."""
-        key = (*_where(source), tile, *_where(target), *map(address_of, scratch), cells)
+    def _bytes(self, works: Sequence[_Work]) -> Sequence[int]:
+        """Of each scratch buffer."""
+        rows, pitch = _allocated(works)
+        pixels = rows * pitch * _VALUE_BYTES * self._terms
+        return [pixels * max(self._planes[index::2], default=0) for index in range(2)]
+
+    def _queue(self, key: object, plan: Callable[[], list[Launch]]) -> None:
+        """Queues a plan, kept: to make one takes longer than a small picture takes the device."""
         if key not in self._plans:
             while len(self._plans) >= _PLANS:
                 self._plans.pop(next(iter(self._plans)))
-            self._plans[key] = self._plan(source, tile, target, scratch, cells)
-        return self._plans[key]
+            self._plans[key] = plan()
+        self._runtime.queue(self._plans[key])
 
     def _plan(
         self,
         source: DeviceWindow,
+        works: Sequence[_Work],
         tile: Box,
         target: DeviceWindow,
         scratch: Sequence[Buffer],
-        cells: _Cells | None,
     ) -> list[Launch]:
-        cells = cells or _Cells(_ALONE, _ALONE, 1, 1, tile.height, tile.width)
-        self._prepare(tile, source.pixels.dtype.itemsize * 8, target.pixels.dtype.itemsize * 8)
-        rows, pitch = self._allocated(tile)
-        lost = len(self._rest)
+        """The launches of some work, whose first result is that of `tile`."""
+        self._prepare(works, source.pixels.dtype.itemsize * 8, target.pixels.dtype.itemsize * 8)
+        rows, pitch = _allocated(works)
+        reach = len(works)
+        corner = (tile.top - reach, tile.left - reach)
         before = _Map(scratch[0], rows, pitch, self._planes[0])
-        size = (tile.height + 2 * lost, tile.width + 2 * lost)
-        corner = (tile.top - lost - 1, tile.left - lost - 1)
-        plan = [self._first.launch(source, self._scale, corner, size, before, cells)]
+        plan = [self._first.launch(source, self._scale, corner, works[0], before)]
         for index, layer in enumerate(self._rest[:-1]):
-            lost -= 1
             after = _Map(scratch[1 - index % 2], rows, pitch, self._planes[index + 1])
-            size = (tile.height + 2 * lost, tile.width + 2 * lost)
-            plan.append(layer.to_map(before, after, size))
+            plan.append(layer.to_map(before, after, works[index + 1]))
             before = after
-        return [*plan, self._rest[-1].to_picture(before, tile, target, cells)]
+        start = (tile.top - target.top, tile.left - target.left)
+        return [*plan, self._rest[-1].to_picture(before, works[-1], target.pixels, start)]
 
     def layer(self, kernel: Kernel) -> int:
         """See Road."""
@@ -220,28 +226,13 @@ class TensorRoad:
         for layer in (self._first, *self._rest):
             layer.close()
 
-    def _prepare(self, tile: Box, in_bits: int, out_bits: int) -> None:
-        """Has all kernels for a tile compiled at once, the first time."""
-        key = (tile.height, tile.width, in_bits, out_bits)
-        if key in self._prepared:
-            return
+    def _prepare(self, works: Sequence[_Work], in_bits: int, out_bits: int) -> None:
+        """Has all kernels that the work needs compiled at once."""
         wanted = [self._first.source(in_bits)]
-        for index, layer in enumerate(self._rest):
-            lost = len(self._rest) - 1 - index
-            size = (tile.height + 2 * lost, tile.width + 2 * lost)
-            wanted.append(layer.source(layer.shape(size), 0 if lost else out_bits))
+        for layer, work in zip(self._rest, works[1:], strict=True):
+            bits = out_bits if layer is self._rest[-1] else 0
+            wanted.append(layer.source(layer.shape(work), bits))
         self._runtime.prepare(wanted)
-        self._prepared.add(key)
-
-    def _allocated(self, tile: Box) -> tuple[int, int]:
-        """Rows and pitch of maps: with what whole tiles write, and read beyond."""
-        lost = 2 * len(self._rest)
-        rows = tile.height + lost + 2 * MOST_ROWS
-        return rows, whole(tile.width + lost, COLUMNS) + COLUMNS + PITCH_UNIT
-
-
-PITCH_UNIT = 8
-"""Columns of a period of the order of pieces: rows begin alike."""
 
 
 def _where(window: DeviceWindow) -> tuple[object, ...]:
@@ -258,14 +249,28 @@ class _Cells(NamedTuple):
     columns: int
     across: int
     pictures: int
-    picture_rows: int
-    """Of each picture of the result."""
-    picture_columns: int
 
     @property
     def arguments(self) -> tuple[Argument, ...]:
         """Of a kernel."""
-        return tuple(map(np.int32, self[:4]))
+        return tuple(map(np.int32, self))
+
+
+class _Work(NamedTuple):
+    """What a layer computes."""
+
+    rows: int
+    columns: int
+    cells: _Cells
+    picture_rows: int
+    """Of each picture of the last layer's result."""
+    picture_columns: int
+
+
+def _allocated(works: Sequence[_Work]) -> tuple[int, int]:
+    """Rows and pitch of maps: with what whole tiles write, and read beyond."""
+    pitch = whole(works[0].columns, COLUMNS) + COLUMNS + _PITCH_UNIT
+    return works[0].rows + 2 * MOST_ROWS, pitch
 
 
 class _Map:
@@ -323,11 +328,10 @@ class _First(_Weights):
         source: DeviceWindow,
         scale: int,
         corner: tuple[int, int],
-        size: tuple[int, int],
+        work: _Work,
         target: _Map,
-        cells: _Cells,
     ) -> Launch:
-        """The work on so many rows and columns; the first pixel read is `corner`."""
+        """Some work; the first pixel read is `corner`."""
         bits = 8 * source.pixels.dtype.itemsize
         if bits not in self.kernels:
             program = self._runtime.build(*self.source(bits))
@@ -345,9 +349,9 @@ class _First(_Weights):
             *target.arguments,
             *map(np.int32, corner),
             np.float32(self._layer.slope),
-            *cells.arguments,
+            *work.cells.arguments,
         )
-        blocks = (-(-size[1] // COLUMNS), -(-size[0] // _FIRST_ROWS), self._planes // 32)
+        blocks = (-(-work.columns // COLUMNS), -(-work.rows // _FIRST_ROWS), self._planes // 32)
         return Launch(self.kernels[bits], blocks, pack_arguments(arguments))
 
 
@@ -363,9 +367,11 @@ class _Product(_Weights):
         self._choose = choose
         self._candidates = candidates(job, units, runtime.capability, runtime.shared_bytes)
 
-    def shape(self, size: tuple[int, int]) -> Shape:
-        """How the work on so many rows and columns is cut."""
-        best_first, size_class = ranked(self._candidates, *size, self._runtime.limits.compute_units)
+    def shape(self, work: _Work) -> Shape:
+        """How some work is cut."""
+        best_first, size_class = ranked(
+            self._candidates, work.rows, work.columns, self._runtime.limits.compute_units
+        )
         return self._choose(best_first, f"{self._job.terms} {size_class}")
 
     def source(self, shape: Shape, bits: int) -> tuple[str, Macros]:
@@ -375,41 +381,28 @@ class _Product(_Weights):
             chosen["PIXEL"] = bits
         return shape.stem, chosen
 
-    def to_map(self, source: _Map, target: _Map, size: tuple[int, int]) -> Launch:
-        """The work on so many rows and columns of maps."""
-        alone = _Cells(_ALONE, _ALONE, 1, 1, *size)
-        return self._launch(source, size, target.buffer, target.arguments, alone, 0)
+    def to_map(self, source: _Map, target: _Map, work: _Work) -> Launch:
+        """Some work on maps."""
+        return self._launch(source, work, target.buffer, target.arguments, 0)
 
-    def to_picture(self, source: _Map, tile: Box, target: DeviceWindow, cells: _Cells) -> Launch:
-        """The work on a tile of a picture."""
-        pixels = target.pixels
-        pitch = pixels.shape[1]
-        start = (tile.top - target.top) * pitch + tile.left - target.left
-        return self._launch(
-            source,
-            (tile.height, tile.width),
-            pixels.buffer,
-            (np.int32(pitch), np.int32(start)),
-            cells,
-            8 * pixels.dtype.itemsize,
-        )
+    def to_picture(
+        self, source: _Map, work: _Work, target: DevicePixels, start: tuple[int, int]
+    ) -> Launch:
+        """Some work whose first result is the pixel at `start`."""
+        pitch = target.shape[1]
+        place = (np.int32(pitch), np.int32(start[0] * pitch + start[1]))
+        return self._launch(source, work, target.buffer, place, 8 * target.dtype.itemsize)
 
     def _launch(
-        self,
-        source: _Map,
-        size: tuple[int, int],
-        target: Buffer,
-        place: tuple[Argument, ...],
-        cells: _Cells,
-        bits: int,
+        self, source: _Map, work: _Work, target: Buffer, place: tuple[Argument, ...], bits: int
     ) -> Launch:
         layer, processors = self._job, self._runtime.limits.compute_units
-        shape = self.shape(size)
+        shape = self.shape(work)
         kernel = self._kernel(shape, bits)
         width = shape.width(layer)
         deep = 1 if layer.last else layer.outputs // width
-        across = -(-size[1] // (COLUMNS - 2 if layer.last else COLUMNS))
-        tiles = across * -(-size[0] // shape.rows)
+        across = -(-work.columns // (COLUMNS - 2 if layer.last else COLUMNS))
+        tiles = across * -(-work.rows // shape.rows)
         pack = pack_last if layer.last else pack_middle
         weights = self._uploaded(width, lambda: pack(self._layer, width, layer.terms))
         planes = max(layer.outputs, width)
@@ -422,8 +415,8 @@ class _Product(_Weights):
             *place,
             *map(np.int32, (across, tiles, deep)),
             np.float32(self._layer.slope),
-            *map(np.int32, (cells.picture_rows, cells.picture_columns)),
-            *cells.arguments,
+            *map(np.int32, (work.picture_rows, work.picture_columns)),
+            *work.cells.arguments,
         )
         blocks = (shape.grid(tiles, deep, processors), 1, 1)
         return Launch(kernel, blocks, pack_arguments(arguments))
