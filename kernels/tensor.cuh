@@ -34,21 +34,30 @@ struct Map {
     int group;        // from group to group, in pieces of 16 bytes
 };
 
-// Small pictures are computed side by side, as if they were one. Each has a cell, with its margins,
-// and the cells of what a layer makes are smaller by the two rows and columns that it loses.
+// STACK = 1: small pictures are computed side by side, as if they were one. Each has a cell, with its
+// margins, and the cells of what a layer makes are smaller by the two rows and columns that it loses.
 struct Cells {
-    int rows, columns;  // of a cell of what the layer reads; of one picture alone, more than there are
+    int rows, columns;  // of a cell of what the layer reads
     int across, count;
 };
 
-// Moves a result to where it stands among smaller cells; false for those that are lost.
-__device__ __forceinline__ bool place(int& row, int& column, Cells cells) {
-    if (cells.count == 1) return true;
+// Where a pixel of what a layer computes belongs.
+struct Place {
+    int pixel;   // from the start of a group
+    int column;
+    bool kept;
+};
+
+__device__ __forceinline__ Place place(int row, int column, Map to, Cells cells) {
+    bool kept = true;
+#if STACK
     const int down = row / cells.rows, along = column / cells.columns;
-    const bool kept = row - down * cells.rows < cells.rows - 2 && column - along * cells.columns < cells.columns - 2;
+    kept = row - down * cells.rows < cells.rows - 2 && column - along * cells.columns < cells.columns - 2 &&
+           along < cells.across;
     row -= 2 * down;
     column -= 2 * along;
-    return kept && along < cells.across;
+#endif
+    return {row * to.pitch + column, column, kept};
 }
 
 // A quad of threads holds 4 pieces of 4 words, word q of each in thread q; afterwards thread q holds
@@ -65,11 +74,10 @@ __device__ __forceinline__ void transpose(uint32_t (&w)[4], int q) {
 
 // Bias, leaky ReLU and the store of 32 planes of two pixels, 8 columns apart, from the sums as the
 // matrix units leave them in a quad of threads: sums[4 * i + 2 * half + k] of thread q is plane
-// 8 * i + 2 * q + k of column + 8 * half, and biases[2 * i + k] belongs to it.
+// 8 * i + 2 * q + k of the pixel at places[half], and biases[2 * i + k] belongs to it.
 template <int OUT_PLANES_EACH, int OUT_TERMS>
 __device__ __forceinline__ void store_planes(const float* sums, const float (&biases)[8], float slope, uint8_t* out,
-                                             Map to, int planes, int plane, int row, int column, int q,
-                                             Cells cells) {
+                                             Map to, int planes, int plane, const Place (&places)[2], int q) {
     out += static_cast<size_t>(plane / OUT_PLANES_EACH) * to.group * 16;
     const size_t low_terms = static_cast<size_t>(planes / OUT_PLANES_EACH) * to.group * 16;
 #pragma unroll
@@ -82,10 +90,9 @@ __device__ __forceinline__ void store_planes(const float* sums, const float (&bi
             high[i] = pack(v0, v1);
             if (OUT_TERMS == 2) low[i] = pack(rest(v0), rest(v1));
         }
-        int y = row, x = column + half * 8;
-        const bool kept = place(y, x, cells);
-        const int piece = (plane % OUT_PLANES_EACH / 8 + q) ^ phase<OUT_PLANES_EACH>(x);
-        uint8_t* const target = out + (static_cast<size_t>(y) * to.pitch + x) * (OUT_PLANES_EACH * 2) + piece * 16;
+        const bool kept = places[half].kept;
+        const int piece = (plane % OUT_PLANES_EACH / 8 + q) ^ phase<OUT_PLANES_EACH>(places[half].column);
+        uint8_t* const target = out + static_cast<size_t>(places[half].pixel) * (OUT_PLANES_EACH * 2) + piece * 16;
         transpose(high, q);
         if (kept) *reinterpret_cast<uint4*>(target) = make_uint4(high[0], high[1], high[2], high[3]);
         if (OUT_TERMS == 2) {
@@ -122,11 +129,17 @@ __device__ __forceinline__ void store_pixel(const float* partial, int i, const f
                                             pixel_t* pictures, int pitch, int y, int x, int rows, int columns,
                                             Cells cells) {
     const int row = i / (62 * PLANES), at = i % (62 * PLANES), pixel = at / PLANES, plane = at % PLANES;
-    const int down = (y + row) / cells.rows, along = (x + pixel) / cells.columns;
-    const int picture = down * cells.across + along;
-    y += row - down * cells.rows;
-    x += pixel - along * cells.columns;
-    if (y >= rows || x >= columns || along >= cells.across || picture >= cells.count) return;
+    int picture = 0;
+    y += row;
+    x += pixel;
+#if STACK
+    const int down = y / cells.rows, along = x / cells.columns;
+    picture = down * cells.across + along;
+    y -= down * cells.rows;
+    x -= along * cells.columns;
+    if (along >= cells.across || picture >= cells.count) return;
+#endif
+    if (y >= rows || x >= columns) return;
     const float* const terms = partial + (row * 64 + pixel) * (WIDTH + 1) + plane;
     const float sum = terms[0] + terms[WIDTH + 1 + PLANES] + terms[2 * (WIDTH + 1) + 2 * PLANES];
     pictures[((static_cast<size_t>(picture) * rows + y) * pitch + x) * PLANES + plane] =

@@ -15,7 +15,8 @@
 //   bias     float[OUT_PLANES]
 //   out      feature map in groups of GROUP planes
 // Macros
-//   PLANES (up to 4), PIXEL, OUT_PLANES (a multiple of 32), GROUP, TERMS, OLD (see mma.cuh)
+//   PLANES (up to 4), PIXEL, OUT_PLANES (a multiple of 32), GROUP, TERMS, OLD (see mma.cuh),
+//   STACK (see tensor.cuh)
 // Bound: device memory, for the map it writes.
 #include "mma.cuh"
 #include "tensor.cuh"
@@ -65,11 +66,15 @@ tensor_first(const pixel_t* __restrict__ in, const uint32_t* __restrict__ weight
     const int x0 = blockIdx.x * COLUMNS, y0 = blockIdx.y * ROWS;
     for (int i = threadIdx.x; i < (ROWS + 2) * (COLUMNS + 2); i += THREADS) {
         const int row = i / (COLUMNS + 2), column = i % (COLUMNS + 2);
-        const int down = (y0 + row) / cells.rows, along = (x0 + column) / cells.columns;
-        const int picture = min(down * cells.across + along, cells.count - 1);
-        const int y = inside(top + y0 + row - down * cells.rows, source.factor, source.height, source.top, source.rows);
-        const int x = inside(left + x0 + column - along * cells.columns, source.factor, source.width, source.left,
-                             source.columns);
+        int y = y0 + row, x = x0 + column, picture = 0;
+#if STACK
+        const int down = y / cells.rows, along = x / cells.columns;
+        picture = min(down * cells.across + along, cells.count - 1);
+        y -= down * cells.rows;
+        x -= along * cells.columns;
+#endif
+        y = inside(top + y, source.factor, source.height, source.top, source.rows);
+        x = inside(left + x, source.factor, source.width, source.left, source.columns);
         const pixel_t* const pixel =
             in + ((static_cast<size_t>(picture) * source.rows + y) * source.columns + x) * PLANES;
         for (int plane = 0; plane < PLANES; plane++) {
@@ -126,6 +131,7 @@ tensor_first(const pixel_t* __restrict__ in, const uint32_t* __restrict__ weight
                 mma(sums[n], a[0], h0, h1);
             }
         }
-        store_planes<GROUP, TERMS>(&sums[0][0], biases, slope, out, to, OUT_PLANES, plane, y0 + row, x0 + column, q, cells);
+        const Place places[2] = {place(y0 + row, x0 + column, to, cells), place(y0 + row, x0 + column + 8, to, cells)};
+        store_planes<GROUP, TERMS>(&sums[0][0], biases, slope, out, to, OUT_PLANES, plane, places, q);
     }
 }

@@ -143,15 +143,18 @@ tensor_mma(const uint8_t* __restrict__ in, const uint8_t* __restrict__ weights,
         store_pixel(partial, i, bias, slope, picture, to.pitch, y0, x0, rows, columns, cells);
 #else
 #pragma unroll
-    for (int j = 0; j < WIDTH / 8; j += 4) {
-        const int plane = deep * WIDTH + j * 8;
-        float biases[8];
+    for (int m = 0; m < 2; m++) {
+        const int column = x0 + part + m * 16 + lane / 4;
+        const Place places[2] = {place(y0 + row, column, to, cells), place(y0 + row, column + 8, to, cells)};
 #pragma unroll
-        for (int i = 0; i < 8; i++) biases[i] = __ldg(bias + plane + i / 2 * 8 + q * 2 + i % 2);
+        for (int j = 0; j < WIDTH / 8; j += 4) {
+            const int plane = deep * WIDTH + j * 8;
+            float biases[8];
 #pragma unroll
-        for (int m = 0; m < 2; m++)
+            for (int i = 0; i < 8; i++) biases[i] = __ldg(bias + plane + i / 2 * 8 + q * 2 + i % 2);
             store_planes<OUT_GROUP, TERMS>(&sums[m][j][0], biases, slope, static_cast<uint8_t*>(out), to,
-                tiles_deep * WIDTH, plane, y0 + row, x0 + part + m * 16 + lane / 4, q, cells);
+                tiles_deep * WIDTH, plane, places, q);
+        }
     }
 #endif
 }

@@ -25,7 +25,8 @@
 //            to.group come before the tile's first; `rows` and `columns` of them in each cell
 // Macros
 //   IN_PLANES, GROUP, WIDTH, OUT_GROUP, TERMS, WARPGROUPS, ROWS (of all of them), A_STAGES, B_STAGES,
-//   BLOCKS (on one multiprocessor at a time), REGISTERS (of a thread that multiplies), LAST (0 or 1), with it PLANES and PIXEL
+//   BLOCKS (on one multiprocessor at a time), REGISTERS (of a thread that multiplies), LAST (0 or 1), with it PLANES and PIXEL;
+//   STACK (see tensor.cuh)
 // Bound: the matrix unit for 64 planes and more out; below, shared memory, which it reads operands
 //   from at 128 bytes a clock; for LAST, device memory.
 #include "tensor.cuh"
@@ -251,15 +252,17 @@ tensor_wgmma(const uint8_t* __restrict__ in, const uint8_t* __restrict__ weights
                 store_pixel(partial, i, biases, slope, picture, to.pitch, y, x, rows, columns, cells);
 #else
 #pragma unroll
-            for (int row = 0; row < ROWS_EACH; row++)
+            for (int row = 0; row < ROWS_EACH; row++) {
+                const Place places[2] = {place(y + row, x + column, to, cells), place(y + row, x + column + 8, to, cells)};
 #pragma unroll
                 for (int j = 0; j < WIDTH / 8; j += 4) {
                     float own[8];
 #pragma unroll
                     for (int i = 0; i < 8; i++) own[i] = biases[(j + i / 2) * 8 + q * 2 + i % 2];
                     store_planes<OUT_GROUP, TERMS>(&sums[row][j * 4], own, slope, static_cast<uint8_t*>(out), to,
-                        tiles_deep * WIDTH, deep * WIDTH + j * 8, y + row, x + column, q, cells);
+                        tiles_deep * WIDTH, deep * WIDTH + j * 8, places, q);
                 }
+            }
 #endif
         }
     }

@@ -58,7 +58,7 @@ def kernels_of_chip(capability: tuple[int, int]) -> list[tuple[str, Macros]]:
             for index, convolution in enumerate(layers[1:], start=1):
                 layer = layer_of(convolution, terms, index == len(layers) - 1)
                 for shape in candidates(layer, units, capability, CHIPS[capability]):
-                    chosen = dict(macros(layer, shape))
+                    chosen = {**macros(layer, shape), "STACK": 0}
                     if layer.last:
                         chosen["PIXEL"] = 8
                     wanted.append((shape.stem, chosen))
@@ -75,6 +75,7 @@ def kernels_of_chip(capability: tuple[int, int]) -> list[tuple[str, Macros]]:
                         "GROUP": tensor_pack.group_of(first),
                         "TERMS": terms,
                         "OLD": int(capability < (8, 0)),
+                        "STACK": int(bits == 8),
                     },
                 )
             )

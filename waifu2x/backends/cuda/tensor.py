@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -54,8 +54,6 @@ _PLANS = 64
 """Plans that are kept: pictures of a folder have few sizes, and a large one few tiles."""
 _PITCH_UNIT = 8
 """Columns of a period of the order of pieces: rows begin alike."""
-_ALONE = 1 << 30
-"""Rows and columns of the cell of one picture."""
 _VALUE_BYTES = 2
 _PIECE_BYTES = 16
 _FIRST_ROWS = 8
@@ -158,7 +156,7 @@ class TensorRoad:
     def _alone(self, tile: Box) -> list[_Work]:
         """What each layer computes for a tile of one picture."""
         lost = range(2 * len(self._rest), -1, -2)
-        alone = _Cells(_ALONE, _ALONE, 1, 1)
+        alone = _Cells(0, 0, 0, 1)
         return [
             _Work(tile.height + more, tile.width + more, alone, tile.height, tile.width)
             for more in lost
@@ -199,7 +197,7 @@ class TensorRoad:
         scratch: Sequence[Buffer],
     ) -> list[Launch]:
         """The launches of some work, whose first result is that of `tile`."""
-        self._prepare(works, source.pixels.dtype.itemsize * 8, target.pixels.dtype.itemsize * 8)
+        self._prepare(works, source.pixels.dtype, target.pixels.dtype)
         rows, pitch = _allocated(works)
         reach = len(works)
         corner = (tile.top - reach, tile.left - reach)
@@ -226,12 +224,14 @@ class TensorRoad:
         for layer in (self._first, *self._rest):
             layer.close()
 
-    def _prepare(self, works: Sequence[_Work], in_bits: int, out_bits: int) -> None:
+    def _prepare(
+        self, works: Sequence[_Work], source: np.dtype[Any], target: np.dtype[Any]
+    ) -> None:
         """Has all kernels that the work needs compiled at once."""
-        wanted = [self._first.source(in_bits)]
+        wanted = [self._first.source(works[0], source)]
         for layer, work in zip(self._rest, works[1:], strict=True):
-            bits = out_bits if layer is self._rest[-1] else 0
-            wanted.append(layer.source(layer.shape(work), bits))
+            pixels = target if layer is self._rest[-1] else None
+            wanted.append(layer.source(layer.shape(work), work, pixels))
         self._runtime.prepare(wanted)
 
 
@@ -266,6 +266,11 @@ class _Work(NamedTuple):
     """Of each picture of the last layer's result."""
     picture_columns: int
 
+    @property
+    def stack(self) -> int:
+        """The macro STACK."""
+        return int(self.cells.pictures > 1)
+
 
 def _allocated(works: Sequence[_Work]) -> tuple[int, int]:
     """Rows and pitch of maps: with what whole tiles write, and read beyond."""
@@ -288,7 +293,15 @@ class _Weights:
     def __init__(self, runtime: CudaRuntime) -> None:
         self._runtime = runtime
         self.kernels: dict[object, CudaKernel] = {}
+        """By what they are compiled from."""
         self._buffers: dict[object, Buffer] = {}
+
+    def _built(self, stem: str, macros: Macros, threads: int, shared: int) -> CudaKernel:
+        key = (stem, *macros.items())
+        if key not in self.kernels:
+            program = self._runtime.build(stem, macros)
+            self.kernels[key] = program.kernel(stem, threads, shared)
+        return self.kernels[key]
 
     def _uploaded(self, key: object, make: Callable[[], np.ndarray]) -> Buffer:
         if key not in self._buffers:
@@ -319,9 +332,10 @@ class _First(_Weights):
             "OLD": int(is_old(runtime.capability)),
         }
 
-    def source(self, bits: int) -> tuple[str, Macros]:
-        """What its kernel for pixels of so many bits is compiled from."""
-        return "tensor_first", {**self._macros, "PIXEL": bits}
+    def source(self, work: _Work, pixels: np.dtype[Any]) -> tuple[str, Macros]:
+        """What its kernel for some work on such pixels is compiled from."""
+        more = {"PIXEL": 8 * pixels.itemsize, "STACK": work.stack}
+        return "tensor_first", {**self._macros, **more}
 
     def launch(
         self,
@@ -332,10 +346,8 @@ class _First(_Weights):
         target: _Map,
     ) -> Launch:
         """Some work; the first pixel read is `corner`."""
+        kernel = self._built(*self.source(work, source.pixels.dtype), _FIRST_THREADS, 0)
         bits = 8 * source.pixels.dtype.itemsize
-        if bits not in self.kernels:
-            program = self._runtime.build(*self.source(bits))
-            self.kernels[bits] = program.kernel("tensor_first", _FIRST_THREADS)
         weights = self._uploaded(bits, lambda: pack_first(self._layer, _PIXEL_UNITS[bits]))
         bias = self._uploaded("bias", lambda: pack_bias(self._layer, self._planes))
         pixels = source.pixels
@@ -352,7 +364,7 @@ class _First(_Weights):
             *work.cells.arguments,
         )
         blocks = (-(-work.columns // COLUMNS), -(-work.rows // _FIRST_ROWS), self._planes // 32)
-        return Launch(self.kernels[bits], blocks, pack_arguments(arguments))
+        return Launch(kernel, blocks, pack_arguments(arguments))
 
 
 class _Product(_Weights):
@@ -374,16 +386,16 @@ class _Product(_Weights):
         )
         return self._choose(best_first, f"{self._job.terms} {size_class}")
 
-    def source(self, shape: Shape, bits: int) -> tuple[str, Macros]:
-        """What its kernel is compiled from, for pixels of so many bits, or none for a map."""
-        chosen = dict(macros(self._job, shape))
-        if bits:
-            chosen["PIXEL"] = bits
+    def source(self, shape: Shape, work: _Work, pixels: np.dtype[Any] | None) -> tuple[str, Macros]:
+        """What its kernel for some work is compiled from; without pixels it makes a map."""
+        chosen = {**macros(self._job, shape), "STACK": work.stack}
+        if pixels is not None:
+            chosen["PIXEL"] = 8 * pixels.itemsize
         return shape.stem, chosen
 
     def to_map(self, source: _Map, target: _Map, work: _Work) -> Launch:
         """Some work on maps."""
-        return self._launch(source, work, target.buffer, target.arguments, 0)
+        return self._launch(source, work, target.buffer, target.arguments, None)
 
     def to_picture(
         self, source: _Map, work: _Work, target: DevicePixels, start: tuple[int, int]
@@ -391,14 +403,20 @@ class _Product(_Weights):
         """Some work whose first result is the pixel at `start`."""
         pitch = target.shape[1]
         place = (np.int32(pitch), np.int32(start[0] * pitch + start[1]))
-        return self._launch(source, work, target.buffer, place, 8 * target.dtype.itemsize)
+        return self._launch(source, work, target.buffer, place, target.dtype)
 
     def _launch(
-        self, source: _Map, work: _Work, target: Buffer, place: tuple[Argument, ...], bits: int
+        self,
+        source: _Map,
+        work: _Work,
+        target: Buffer,
+        place: tuple[Argument, ...],
+        pixels: np.dtype[Any] | None,
     ) -> Launch:
         layer, processors = self._job, self._runtime.limits.compute_units
         shape = self.shape(work)
-        kernel = self._kernel(shape, bits)
+        built_from = self.source(shape, work, pixels)
+        kernel = self._built(*built_from, shape.threads, shape.shared(layer))
         width = shape.width(layer)
         deep = 1 if layer.last else layer.outputs // width
         across = -(-work.columns // (COLUMNS - 2 if layer.last else COLUMNS))
@@ -420,11 +438,3 @@ class _Product(_Weights):
         )
         blocks = (shape.grid(tiles, deep, processors), 1, 1)
         return Launch(kernel, blocks, pack_arguments(arguments))
-
-    def _kernel(self, shape: Shape, bits: int) -> CudaKernel:
-        key = (shape, bits)
-        if key not in self.kernels:
-            program = self._runtime.build(*self.source(shape, bits))
-            shared = shape.shared(self._job)
-            self.kernels[key] = program.kernel(shape.stem, shape.threads, shared)
-        return self.kernels[key]
