@@ -14,6 +14,7 @@ import pycuda.driver as cuda
 from numpy.typing import DTypeLike, NDArray
 
 from waifu2x.backends.cuda.compiler import compiled
+from waifu2x.backends.cuda.graph import Graph, record
 from waifu2x.backends.cuda.machine import describe
 from waifu2x.backends.cuda.memory import HostMemory, SpareMemory
 from waifu2x.backends.gpu.runtime import Argument, Buffer, Kernel, Limits, Macros, OutOfMemoryError
@@ -59,6 +60,16 @@ class Launch(NamedTuple):
     blocks: tuple[int, int, int]
     packed: bytes
     """The arguments as the kernel finds them."""
+
+
+class Plan:
+    """Kernels that are queued one after the other, again and again; see `CudaRuntime.run`."""
+
+    def __init__(self, launches: Sequence[Launch]) -> None:
+        self.launches = tuple(launches)
+        self.state = ""
+        """`used` once, then `recorded`, be it in vain."""
+        self.graph: Graph | None = None
 
 
 class CudaProgram:
@@ -198,6 +209,26 @@ class CudaRuntime:
                 if self._marks is not None:
                     after.record(self._stream)
                     self._marks.append((kernel, before, after))
+
+    def run(self, plan: Plan) -> None:
+        """Queues a plan, from the second time on as a graph. May raise OutOfMemoryError."""
+        if plan.state == "used" and self._marks is None:
+            with self.current():
+                plan.graph = record(self._stream, lambda: self.queue(plan.launches))
+            plan.state = "recorded"
+        if plan.graph is not None and self._marks is None:
+            with self.current():
+                if plan.graph.launch(self._stream):
+                    return
+        self.queue(plan.launches)
+        plan.state = plan.state or "used"
+
+    def forget(self, plan: Plan) -> None:
+        """Frees what it holds of a plan."""
+        if plan.graph is not None:
+            with self.current():
+                plan.graph.close()
+            plan.graph = None
 
     def synchronize(self) -> None:
         """See Runtime."""

@@ -14,6 +14,7 @@ from waifu2x.backends.cuda.runtime import (
     CudaKernel,
     CudaRuntime,
     Launch,
+    Plan,
     address_of,
     pack_arguments,
 )
@@ -106,7 +107,7 @@ class TensorRoad:
         first, *rest = model.convolutions
         self._planes = [padded(layer.out_planes) for layer in model.convolutions[:-1]]
         self._runtime = runtime
-        self._plans: dict[object, list[Launch]] = {}
+        self._plans: dict[object, Plan] = {}
         self._first = _First(runtime, first, terms)
         self._rest = [
             _Product(
@@ -184,9 +185,9 @@ class TensorRoad:
         """Queues a plan, kept: to make one takes longer than a small picture takes the device."""
         if key not in self._plans:
             while len(self._plans) >= _PLANS:
-                self._plans.pop(next(iter(self._plans)))
-            self._plans[key] = plan()
-        self._runtime.queue(self._plans[key])
+                self._runtime.forget(self._plans.pop(next(iter(self._plans))))
+            self._plans[key] = Plan(plan())
+        self._runtime.run(self._plans[key])
 
     def _plan(
         self,
@@ -221,6 +222,8 @@ class TensorRoad:
 
     def close(self) -> None:
         """See Road."""
+        while self._plans:
+            self._runtime.forget(self._plans.popitem()[1])
         for layer in (self._first, *self._rest):
             layer.close()
 
