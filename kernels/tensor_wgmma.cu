@@ -28,7 +28,8 @@
 //   BLOCKS (on one multiprocessor at a time), REGISTERS (of a thread that multiplies), LAST (0 or 1), with it PLANES and PIXEL;
 //   STACK (see tensor.cuh)
 // Bound: the matrix unit for 64 planes and more out; below, shared memory, which it reads operands
-//   from at 128 bytes a clock; for LAST, device memory.
+//   from at 128 bytes a clock; for LAST, device memory. Best on an H200, 1920x1080 out, fp16: 128 > 128
+//   703 TFLOP/s, 79 % of what tensor_peak.cu reaches; 64 > 64 623; 32 > 32 355; 128 > 3 0.148 ms.
 #include "tensor.cuh"
 #include "wgmma.cuh"
 #define ROWS_EACH (ROWS / WARPGROUPS)

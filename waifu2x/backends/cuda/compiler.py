@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-import logging
 import os
 import re
 import shutil
@@ -17,7 +15,6 @@ from waifu2x.backends.gpu import source
 from waifu2x.errors import BackendError
 
 _KIND = "kernels"
-_LOG = logging.getLogger(__name__)
 _OPTIONS = ("-O3", "-std=c++17")
 NO_NVCC = (
     "they are compiled once, with nvcc, which is not here: install the CUDA toolkit, set CUDA_HOME"
@@ -38,7 +35,7 @@ def compiled(stem: str, macros: Mapping[str, str | int], capability: tuple[int, 
     key = cache.digest(__version__, "cuda", chip, *_OPTIONS, *definitions, text)
     found = cache.load(_KIND, key)
     if found is None:
-        _announce()
+        source.announce_compiling(f"sm_{capability[0]}{capability[1]}")
         found = _compile(name, text, definitions, capability)
         cache.store(_KIND, key, found)
     return found
@@ -47,12 +44,6 @@ def compiled(stem: str, macros: Mapping[str, str | int], capability: tuple[int, 
 def usable() -> bool:
     """Whether kernels can be had at all: compiled now, or compiled before and kept."""
     return find_nvcc() is not None or any(usage.kind == _KIND for usage in cache.usage())
-
-
-@functools.cache
-def _announce() -> None:
-    """Says once in a process why it takes longer this time."""
-    _LOG.info("compiling for this GPU, once: some seconds")
 
 
 def find_nvcc() -> str | None:

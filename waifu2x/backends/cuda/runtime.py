@@ -99,7 +99,6 @@ class CudaRuntime:
         """As in sm_90: (9, 0)."""
         self.shared_bytes = int(device.get_attribute(_ATTRIBUTE.MAX_SHARED_MEMORY_PER_BLOCK_OPTIN))
         """Shared memory that a block may have."""
-        self.l2_bytes = int(device.get_attribute(_ATTRIBUTE.L2_CACHE_SIZE))
         self.limits = Limits(
             is_cpu=False,
             compute_units=device.get_attribute(_ATTRIBUTE.MULTIPROCESSOR_COUNT),

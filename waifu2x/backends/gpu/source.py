@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import functools
+import logging
 import re
 
 from waifu2x.resources import shipped_kernels
 
 _INCLUDE = re.compile(r'^#include "([\w.]+)"$', re.MULTILINE)
+
+
+@functools.cache
+def announce_compiling(device: str) -> None:
+    """Says once in a process why it takes longer this time."""
+    logging.getLogger(__name__).info("compiling for %s, once: some seconds", device)
 
 
 def exists(name: str) -> bool:

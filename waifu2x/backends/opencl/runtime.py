@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,7 +18,6 @@ from waifu2x.backends.opencl.platforms import describe, is_gpu
 from waifu2x.errors import BackendError
 
 _KIND = "kernels"
-_LOG = logging.getLogger(__name__)
 _OPTIONS = ("-cl-std=CL1.2",)
 _NO_MEMORY = {
     cl.status_code.MEM_OBJECT_ALLOCATION_FAILURE,
@@ -134,7 +132,7 @@ class OpenClRuntime:
             program = self._from_binary(binary)
             if program is not None:
                 return OpenClProgram(program)
-        _LOG.info("compiling %s for %s, once", stem, self.device.name)
+        source.announce_compiling(self.device.name)
         # pyopencl's own class would keep a second cache.
         handle = cl._cl._Program(self.context, text)
         try:
