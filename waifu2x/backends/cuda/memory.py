@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import threading
 import weakref
+from collections import deque
 from typing import Any
 
 import numpy as np
@@ -61,7 +61,8 @@ class HostMemory:
 
     def __init__(self) -> None:
         self._free: list[Any] = []
-        self._lock = threading.Lock()
+        self._returned: deque[Any] = deque()
+        """Where the garbage collector may put a block at any time, in any thread."""
 
     def array(self, shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
         """An uninitialised array; an ordinary one if no more pages can be locked."""
@@ -75,25 +76,22 @@ class HostMemory:
         array = np.frombuffer(memoryview(block)[:size], dtype).reshape(shape)
         # Views of it keep `array.base` alive, and with it the block.
         assert array.base is not None
-        weakref.finalize(array.base, self._give_back, block).atexit = False
+        weakref.finalize(array.base, self._returned.append, block).atexit = False
         return array
 
     def release(self) -> None:
         """Frees what nobody holds."""
-        with self._lock:
-            self._free.clear()
+        self._returned.clear()
+        self._free.clear()
 
     def _take(self, size: int) -> Any:
         """The smallest free block that is large enough, unless it is far too large."""
-        with self._lock:
-            del self._free[:-_KEPT]
-            fitting = [block for block in self._free if size <= block.size <= 4 * size + 65536]
-            if not fitting:
-                return None
-            best = min(fitting, key=lambda block: int(block.size))
-            self._free = [block for block in self._free if block is not best]
-            return best
-
-    def _give_back(self, block: Any) -> None:
-        with self._lock:
-            self._free.append(block)
+        while self._returned:
+            self._free.append(self._returned.popleft())
+        del self._free[:-_KEPT]
+        fitting = [block for block in self._free if size <= block.size <= 4 * size + 65536]
+        if not fitting:
+            return None
+        best = min(fitting, key=lambda block: int(block.size))
+        self._free = [block for block in self._free if block is not best]
+        return best

@@ -118,7 +118,7 @@ class CudaRuntime:
             ) from error
         self.spare = SpareMemory()
         self._host = HostMemory()
-        self._modules: dict[tuple[str, tuple[tuple[str, str | int], ...]], CudaProgram] = {}
+        self._modules: dict[object, CudaProgram] = {}
         self._marks: list[tuple[Kernel, Any, Any]] | None = None
 
     @contextmanager
@@ -169,7 +169,7 @@ class CudaRuntime:
 
     def build(self, stem: str, macros: Macros) -> CudaProgram:
         """See Runtime."""
-        key = (stem, tuple(macros.items()))
+        key = _key(stem, macros)
         if key not in self._modules:
             code = compiled(stem, macros, self.capability)
             try:
@@ -185,10 +185,9 @@ class CudaRuntime:
 
     def prepare(self, wanted: Sequence[tuple[str, Macros]]) -> None:
         """Compiles what `build` will be asked for, all at once: nvcc runs on one core."""
+        missing = [source for source in wanted if _key(*source) not in self._modules]
         with ThreadPoolExecutor(thread_name_prefix="waifu2x-nvcc") as pool:
-            for future in [
-                pool.submit(compiled, stem, macros, self.capability) for stem, macros in wanted
-            ]:
+            for future in [pool.submit(compiled, *source, self.capability) for source in missing]:
                 future.result()
 
     def launch(self, kernel: Any, groups: tuple[int, int, int], *arguments: Argument) -> None:
@@ -269,6 +268,11 @@ class CudaRuntime:
             self._host.release()
             self.spare.release()
             self._modules.clear()
+
+
+def _key(stem: str, macros: Macros) -> object:
+    """Of a program."""
+    return (stem, *macros.items())
 
 
 def address_of(buffer: Buffer) -> int:
