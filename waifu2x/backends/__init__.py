@@ -10,13 +10,15 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, TypeVar
 
 from numpy.typing import DTypeLike, NDArray
 
 from waifu2x.errors import BackendError, UnavailableError
 from waifu2x.model import Model
 from waifu2x.tiling import Box
+
+_Found = TypeVar("_Found")
 
 Precision = Literal["auto", "fp32", "fp16", "bf16"]
 """By result: `fp32` keeps 100 dB against float64; `auto` is the fastest mode that keeps 60 dB."""
@@ -160,10 +162,14 @@ def list_devices(name: str) -> list[Device]:
     return found
 
 
-def only_device(name: str, device: int) -> None:
-    """For backends with one device: raises UnavailableError for any other number."""
-    if device:
-        raise UnavailableError(f"backend {name} has no device {device}: its only one is 0")
+def pick_device(name: str, found: Sequence[_Found], number: int) -> _Found:
+    """One of the devices of a backend. Raises UnavailableError for a number that it lacks."""
+    if number < len(found):
+        return found[number]
+    numbers = "its only one is 0" if len(found) == 1 else f"choose from 0 to {len(found) - 1}"
+    raise UnavailableError(
+        f"backend {name} has no device {number}: {numbers}, as `waifu2x devices` shows"
+    )
 
 
 def _entry(name: str) -> Entry:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from waifu2x.backends import Device, Precision, Progress, only_device
+from waifu2x.backends import Device, Precision, Progress, pick_device
 from waifu2x.backends.chain import Chain, Window
 from waifu2x.dtypes import from_unit, to_unit
 from waifu2x.errors import BackendError
@@ -23,7 +23,7 @@ _BAND_ROWS = 16
 
 def create(device: int) -> NumpyBackend:
     """The backend; it works wherever NumPy does."""
-    only_device(NumpyBackend.name, device)
+    pick_device(NumpyBackend.name, devices(), device)
     return NumpyBackend()
 
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from waifu2x.backends import Backend, Device, only_device
+from waifu2x.backends import Backend, Device, pick_device
 
 
 def create(device: int) -> Backend:
     """The backend on this machine's processor."""
     from waifu2x.backends.cpu.engine import CpuBackend
 
-    only_device("cpu", device)
+    pick_device("cpu", devices(), device)
     return CpuBackend()
 
 

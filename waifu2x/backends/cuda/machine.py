@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from waifu2x.backends import Device
+from waifu2x.backends import Device, pick_device
 from waifu2x.errors import UnavailableError
 
 try:
@@ -32,13 +32,7 @@ def usable() -> list[cuda.Device]:
 
 def pick(index: int) -> cuda.Device:
     """The device of that number. Raises UnavailableError."""
-    found = usable()
-    if index >= len(found):
-        raise UnavailableError(
-            f"backend cuda has no device {index}: choose from 0 to {len(found) - 1},"
-            " as `waifu2x devices` shows them"
-        )
-    return found[index]
+    return pick_device("cuda", usable(), index)
 
 
 def describe(device: cuda.Device) -> Device:

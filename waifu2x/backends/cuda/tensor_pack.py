@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from waifu2x.backends.gpu.layer import padded as with_zeros
 from waifu2x.backends.gpu.road import whole
 from waifu2x.model import Convolution
 
@@ -41,8 +42,7 @@ def swizzled(block: NDArray[np.float16], group: int) -> NDArray[np.float16]:
 def pack_middle(layer: Convolution, width: int, terms: int) -> NDArray[np.float16]:
     """(tiles of `width` output planes, visits, 9 taps, width, group)."""
     inputs, outputs = padded(layer.in_planes), whole(layer.out_planes, width)
-    weight = np.zeros((outputs, inputs, 3, 3), np.float32)
-    weight[: layer.out_planes, : layer.in_planes] = layer.weight
+    weight, _ = with_zeros(layer, inputs, outputs)
     group = group_of(inputs)
     # [tile][group of planes][tap][output plane][input plane]
     order = weight.reshape(outputs // width, width, inputs // group, group, 9)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from waifu2x.backends.gpu.layer import PackedLayer, padded
 from waifu2x.backends.gpu.road import Map, Source, Target, whole
 from waifu2x.backends.gpu.runtime import Kernel, Limits, Macros, Runtime
 from waifu2x.model import Convolution
@@ -68,14 +69,14 @@ def candidates(limits: Limits, out_planes: int, last: bool) -> list[Shape]:
     return [Shape(8, vectors, 4, 8, 4, min(rows, most)) for rows in (4, 8)]
 
 
-class DirectLayer:
+class DirectLayer(PackedLayer):
     """One convolution, its weights on the device."""
 
     def __init__(
         self, runtime: Runtime, layer: Convolution, in_block: int, out_block: int, shape: Shape
     ) -> None:
         """`in_block` and `out_block` are the planes of a block of the maps at its ends."""
-        self._runtime = runtime
+        super().__init__(runtime, *pack(layer, shape))
         self._layer = layer
         self._shape = shape
         self.planes = whole(layer.out_planes, shape.planes)
@@ -96,11 +97,6 @@ class DirectLayer:
             "OUT_BLOCK": out_block,
             "SLOPE": f"{layer.slope!r}f",
         }
-        self._kernels: dict[tuple[tuple[str, str | int], ...], Kernel] = {}
-        weight, bias = pack(layer, shape)
-        self._weight, self._bias = runtime.allocate(weight.nbytes), runtime.allocate(bias.nbytes)
-        runtime.upload(self._weight, weight)
-        runtime.upload(self._bias, bias)
 
     def kernel(self, ends: Macros) -> Kernel:
         """The kernel for what is at its ends: see `ends_of`."""
@@ -117,23 +113,7 @@ class DirectLayer:
             -(-columns // self.columns),
             -(-rows // self.rows),
         )
-        self._runtime.launch(
-            self.kernel(ends_of(source, target)),
-            groups,
-            *source.arguments,
-            self._weight,
-            self._bias,
-            *target.arguments,
-        )
-
-    def owns(self, kernel: Kernel) -> bool:
-        """Whether this layer launches it."""
-        return any(own is kernel for own in self._kernels.values())
-
-    def close(self) -> None:
-        """Frees the weights."""
-        self._weight.release()
-        self._bias.release()
+        self._queue(self.kernel(ends_of(source, target)), groups, source, target)
 
 
 def ends_of(source: Map | Source, target: Map | Target) -> Macros:
@@ -157,10 +137,7 @@ def ends_of(source: Map | Source, target: Map | Target) -> Macros:
 def pack(layer: Convolution, shape: Shape) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """Weights and bias in the order in which the kernel reads them, padded with zeros."""
     inputs, outputs = whole(layer.in_planes, shape.load), whole(layer.out_planes, shape.planes)
-    weight = np.zeros((outputs, inputs, 3, 3), np.float32)
-    weight[: layer.out_planes, : layer.in_planes] = layer.weight
-    bias = np.zeros(outputs, np.float32)
-    bias[: layer.out_planes] = layer.bias
+    weight, bias = padded(layer, inputs, outputs)
     # The taps along the line of a work-item go innermost.
     order = (0, 3, 1, 2) if shape.down else (0, 2, 1, 3)
     taps = weight.transpose(order).reshape(-1, shape.planes, 3, inputs, 3)

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from waifu2x.backends.gpu.layer import PackedLayer, padded
 from waifu2x.backends.gpu.road import Map, whole
-from waifu2x.backends.gpu.runtime import Kernel, Limits, Runtime
+from waifu2x.backends.gpu.runtime import Limits, Runtime
 from waifu2x.backends.winograd import transform_weights
 from waifu2x.model import Convolution
 
@@ -51,12 +52,11 @@ def candidates(limits: Limits, layer: Convolution) -> list[Shape]:
     return [shape for shape in shapes if limits.local_bytes >= shape.local_bytes(layer)]
 
 
-class VectorWinogradLayer:
+class VectorWinogradLayer(PackedLayer):
     """One convolution, its transformed weights on the device."""
 
     def __init__(self, runtime: Runtime, layer: Convolution, shape: Shape) -> None:
         """Raises BackendError, OutOfMemoryError."""
-        self._runtime = runtime
         self._shape = shape
         self.planes = whole(layer.out_planes, shape.planes)
         self.rows, self.columns = _CELL, shape.cells * _CELL
@@ -73,41 +73,19 @@ class VectorWinogradLayer:
                 "SLOPE": f"{layer.slope!r}f",
             },
         )
-        self._kernel = program.kernel("winograd_vector", 1)
-        weight, bias = pack(layer, shape)
-        self._weight, self._bias = runtime.allocate(weight.nbytes), runtime.allocate(bias.nbytes)
-        runtime.upload(self._weight, weight)
-        runtime.upload(self._bias, bias)
+        super().__init__(runtime, *pack(layer, shape))
+        self._kernel = self._kernels[()] = program.kernel("winograd_vector", 1)
 
     def launch(self, source: Map, target: Map, rows: int, columns: int) -> None:
         """See Layer."""
         groups = (1, -(-columns // self.columns), -(-rows // self.rows))
-        self._runtime.launch(
-            self._kernel,
-            groups,
-            *source.arguments,
-            self._weight,
-            self._bias,
-            *target.arguments,
-        )
-
-    def owns(self, kernel: Kernel) -> bool:
-        """See Layer."""
-        return kernel is self._kernel
-
-    def close(self) -> None:
-        """See Layer."""
-        self._weight.release()
-        self._bias.release()
+        self._queue(self._kernel, groups, source, target)
 
 
 def pack(layer: Convolution, shape: Shape) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """U and bias in the order in which the kernel reads them, padded with zeros."""
     inputs, outputs = whole(layer.in_planes, shape.width), whole(layer.out_planes, shape.planes)
-    weight = np.zeros((outputs, inputs, 3, 3), np.float32)
-    weight[: layer.out_planes, : layer.in_planes] = layer.weight
-    bias = np.zeros(outputs, np.float32)
-    bias[: layer.out_planes] = layer.bias
+    weight, bias = padded(layer, inputs, outputs)
     transformed = transform_weights(weight, _CELL, _CELL)
     grouped = transformed.reshape(_FREQUENCIES, -1, shape.planes, inputs).transpose(1, 0, 3, 2)
     return np.ascontiguousarray(grouped), bias

@@ -6,7 +6,7 @@ import logging
 
 import pyopencl as cl
 
-from waifu2x.backends import Device
+from waifu2x.backends import Device, pick_device
 from waifu2x.errors import UnavailableError
 
 _LOG = logging.getLogger(__name__)
@@ -38,13 +38,7 @@ def usable() -> list[cl.Device]:
 
 def pick(index: int) -> cl.Device:
     """The device of that number. Raises UnavailableError."""
-    found = usable()
-    if index >= len(found):
-        raise UnavailableError(
-            f"backend opencl has no device {index}: choose from 0 to {len(found) - 1},"
-            " as `waifu2x devices` shows them"
-        )
-    return found[index]
+    return pick_device("opencl", usable(), index)
 
 
 def describe(device: cl.Device) -> Device:
