@@ -43,7 +43,12 @@ def compiled(stem: str, macros: Mapping[str, str | int], capability: tuple[int, 
 
 def usable() -> bool:
     """Whether kernels can be had at all: compiled now, or compiled before and kept."""
-    return find_nvcc() is not None or any(usage.kind == _KIND for usage in cache.usage())
+    if find_nvcc() is not None:
+        return True
+    try:
+        return any(usage.kind == _KIND for usage in cache.usage())
+    except OSError:
+        return False
 
 
 def find_nvcc() -> str | None:

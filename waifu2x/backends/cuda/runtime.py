@@ -201,6 +201,7 @@ class CudaRuntime:
                 if self._marks is not None:
                     before, after = cuda.Event(), cuda.Event()
                     before.record(self._stream)
+                # What pycuda's prepared calls do, with arguments that are packed already.
                 kernel.function._launch_kernel(
                     blocks, (kernel.group, 1, 1), packed, kernel.shared, self._stream
                 )
