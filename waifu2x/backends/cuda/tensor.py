@@ -75,7 +75,6 @@ class TensorRoad:
         choose: Choose | None = None,
     ) -> None:
         """Raises BackendError for kernels that cannot be built, OutOfMemoryError."""
-        self.precision = "fp32" if terms == 2 else "fp16"
         self._scale = model.scale
         self._terms = terms
         self._units = units

@@ -98,7 +98,7 @@ class WgmmaShape:
         """Blocks, which take one tile after the other."""
         return min(tiles, max(1, multiprocessors * self.blocks // deep)) * deep
 
-    def macros(self, layer: Layer) -> dict[str, str | int]:
+    def macros(self) -> dict[str, str | int]:
         """Those of this shape."""
         return {name.upper(): value for name, value in asdict(self).items()}
 
@@ -136,7 +136,7 @@ class MmaShape:
         """Blocks, one to a tile."""
         return tiles * deep
 
-    def macros(self, layer: Layer) -> dict[str, str | int]:
+    def macros(self) -> dict[str, str | int]:
         """Those of this shape."""
         return {"ROWS": self.rows, "BLOCKS": self.blocks, "OLD": int(self.old)}
 
@@ -154,7 +154,7 @@ def macros(layer: Layer, shape: Shape) -> Macros:
         "OUT_GROUP": group_of(planes),
         "TERMS": layer.terms,
         "LAST": int(layer.last),
-        **shape.macros(layer),
+        **shape.macros(),
     }
     if layer.last:
         result["PLANES"] = layer.outputs

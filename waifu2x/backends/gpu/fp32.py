@@ -33,8 +33,6 @@ Shape = direct.Shape | winograd.Shape | winograd_vector.Shape
 class Fp32Road:
     """See Road. Each layer's maps go from one of two scratch buffers to the other."""
 
-    precision = "fp32"
-
     def __init__(self, runtime: Runtime, model: Model, choose: Choose | None = None) -> None:
         """Raises BackendError for kernels that cannot be built, OutOfMemoryError."""
         self._runtime = runtime

@@ -33,9 +33,6 @@ DeviceWindow = Window[DevicePixels]
 class Road(Protocol):
     """One model's layers on a device, in one precision. The form of feature maps is its own."""
 
-    precision: str
-    """Of its result, for people: fp32, fp16..."""
-
     def reads(self, tile: Box) -> Box:
         """The part of the input behind a tile of the output; it may reach beyond the picture."""
         ...
