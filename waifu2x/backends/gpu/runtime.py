@@ -114,10 +114,6 @@ class Runtime(Protocol):
         """
         ...
 
-    def forget(self, key: Hashable) -> None:
-        """Drops what is kept for a key, if anything is."""
-        ...
-
     def synchronize(self) -> None:
         """Waits for all that was queued. May raise OutOfMemoryError."""
         ...
