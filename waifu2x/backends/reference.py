@@ -33,6 +33,7 @@ from waifu2x.lowering.steps import (
     Product,
     Program,
     View,
+    reads,
 )
 from waifu2x.model import Activation, Border, Model
 from waifu2x.tiling import Box
@@ -137,7 +138,7 @@ class _Run:
     ) -> None:
         self._program = program
         self._network = network
-        self._picture = to_unit(pixels, np.float64)
+        self._picture = pixels
         self._sizes = geometry.sizes(program, *pixels.shape[:2])
         self._kept: dict[int, Planes] = {}
         self._vectors: dict[int, Planes] = {}
@@ -195,25 +196,38 @@ class _Run:
         program = self._program
         work = geometry.work(program, phase.steps, parts)
         maps: dict[int, _Map] = {}
-        for value, box in work.values.items():
-            if value == 0:
-                maps[0] = _Map(_padded(self._picture, program.model, box), box)
-            elif value in phase.given:
-                maps[value] = _Map(_beyond(self._kept[value], box), box)
-            else:
-                planes = program.values[value].planes
-                maps[value] = _Map(np.full((box.height, box.width, planes), np.nan), box)
+        last_use = {
+            view.value: number for number in work.steps for view in reads(program.steps[number])
+        }
         for number, box in work.steps.items():
             start = time.perf_counter()
             step = program.steps[number]
             assert isinstance(step, Product | Move)
-            made, box = self._product(step, box, maps) if isinstance(step, Product) else (
-                self._move(step, box, maps), box)
+            for value in {view.value for view in reads(step)} | {step.target.value}:
+                if value not in maps:
+                    maps[value] = self._map(value, phase, work.values[value])
+            place = box
+            if isinstance(step, Product):
+                made, place = self._product(step, box, maps)
+            else:
+                made = self._move(step, box, maps)
             if step.residual:
-                made = made + self._read(step.residual, box, maps)
-            self._store(step, made, box, maps)
+                made = made + self._read(step.residual, place, maps)
+            self._store(step, made, place, maps)
+            for value in {view.value for view in reads(step)} - set(parts):
+                if last_use[value] == number:
+                    del maps[value]
             self._network.on_step(number, time.perf_counter() - start)
         return maps
+
+    def _map(self, value: int, phase: phases.Phase, box: Box) -> _Map:
+        """A map that the phase reads, or room for one that it makes."""
+        if value == 0:
+            return _Map(_padded(self._picture, self._program.model, box), box)
+        if value in phase.given:
+            return _Map(_beyond(self._kept[value], box), box)
+        planes = self._program.values[value].planes
+        return _Map(np.full((box.height, box.width, planes), np.nan), box)
 
     def _product(
         self, step: Product, box: Box, maps: Mapping[int, _Map]
@@ -338,13 +352,13 @@ def border_index(places: NDArray[np.int64], length: int, border: Border) -> NDAr
     return np.minimum(turned, period - turned)
 
 
-def _padded(picture: Planes, model: Model, box: Box) -> Planes:
+def _padded(picture: NDArray[Any], model: Model, box: Box) -> Planes:
     """A box of the padded picture."""
     rows = border_index(np.arange(box.top, box.bottom) - model.padding, len(picture), model.border)
     columns = border_index(
         np.arange(box.left, box.right) - model.padding, picture.shape[1], model.border
     )
-    pixels = picture[np.ix_(rows, columns)]
+    pixels = to_unit(picture[np.ix_(rows, columns)], np.float64)
     pixels[rows < 0] = 0
     pixels[:, columns < 0] = 0
     return pixels
