@@ -8,7 +8,7 @@ before: its library may be missing, and loading it takes time.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypeVar
 
@@ -16,7 +16,6 @@ from numpy.typing import DTypeLike, NDArray
 
 from waifu2x.errors import BackendError, UnavailableError
 from waifu2x.model import Model
-from waifu2x.tiling import Box
 
 _Found = TypeVar("_Found")
 
@@ -50,40 +49,84 @@ class LayerTime:
     seconds: float
     """Its share of the time of one picture."""
     multiply_adds: float
-    """For one picture, by the definition of convolution; 0 for the conversion of pixels."""
+    """For one picture, by the definition of convolution; 0 where there are none."""
     peak: float
     """Multiply-adds a second that the unit it runs on reaches at best, measured."""
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """How long a network takes for one picture."""
+
+    seconds: float
+    layers: tuple[LayerTime, ...]
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One way to compute a layer, measured by `tune`."""
+
+    layer: str
+    way: str
+    seconds: float
+
+
+def ignore(part: float) -> None:
+    """Progress that nobody wants to know."""
 
 
 class Network(Protocol):
     """A chain of models, compiled for a device."""
 
     def __call__(
-        self, pixels: NDArray[Any], box: Box, out_dtype: DTypeLike, on_progress: Progress
+        self,
+        pixels: NDArray[Any],
+        out_dtype: DTypeLike,
+        *,
+        tile: int | None = None,
+        on_progress: Progress = ignore,
     ) -> NDArray[Any]:
-        """One box of the output picture.
+        """Whole pictures through all models.
 
-        `pixels` is the whole input picture, C-contiguous (height, width, planes): uint8 and uint16
-        span their range, float32 spans [0, 1]. The result is (box.height, box.width, planes) in
-        `out_dtype`, one of the same three, rounded half to even. Pixels beyond the edges count as
-        the nearest one inside; between models the values are clipped to [0, 1] and stay float.
-        Any box gives the same bits as the same place of the whole picture.
+        `pixels` is one picture, (height, width, planes), or several of one size in front of which
+        stands their number, C-contiguous: uint8 and uint16 span their range, float32 spans [0, 1].
+        The result has as many dimensions, in `out_dtype`, one of the same three, rounded half to
+        even. Between models values are clipped to [0, 1] and stay float. `tile` is a wish: about so
+        many output pixels, a side, are worked on at once. No tile, number of pictures, of cores or of
+        devices changes a bit of the result.
+
+        Raises BackendError where memory is short; on_progress may raise to stop the work.
         """
         ...
 
 
 class Backend(Protocol):
-    """One device, ready to run networks."""
+    """A device, or several, ready to run networks."""
 
     name: str
     device: Device
 
     def compile(self, models: Sequence[Model], precision: Precision) -> Network:
-        """The models one after the other; raises BackendError for a precision it lacks."""
+        """The models one after the other.
+
+        Whatever has to be built for them is built here: raises BackendError if it cannot be, for
+        memory that is short, and for a precision that the backend lacks.
+        """
+        ...
+
+    def measure(self, model: Model, precision: Precision, pixels: NDArray[Any]) -> Measurement:
+        """How long one picture takes and each layer of it. Raises BackendError as `compile` does."""
+        ...
+
+    def tune(self, model: Model, precision: Precision, pixels: NDArray[Any]) -> Iterator[Trial]:
+        """Measures how each layer is best computed, and keeps what it finds for all later networks.
+
+        Nothing to tune is no trial. Raises BackendError as `compile` does.
+        """
         ...
 
     def close(self) -> None:
-        """Frees what it holds."""
+        """Frees what it holds; waits for pictures that are being computed."""
         ...
 
 

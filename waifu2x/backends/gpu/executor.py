@@ -1,0 +1,108 @@
+"""What runs a program's steps on a device, in one precision, and what `network` hands it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from waifu2x.backends.gpu.runtime import Buffer, Kernel
+from waifu2x.lowering.geometry import Work
+from waifu2x.lowering.steps import Program
+from waifu2x.model import Size
+from waifu2x.tiling import Box
+
+
+@dataclass(frozen=True)
+class DevicePixels:
+    """Pictures of one size in the memory of a device: C-contiguous."""
+
+    buffer: Buffer
+    dtype: np.dtype[Any]
+    """uint8, uint16 or float32, as of a Network's pixels."""
+    shape: tuple[int, int, int, int]
+    """(pictures, rows, columns, planes)."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a map lies."""
+
+    buffer: Buffer
+    offset: int
+    """Bytes from the start of the buffer, a multiple of `Executor.alignment`."""
+    box: Box
+    """The pixels of the value that it holds, as of `geometry`: unfolded, before the executor's own
+    padding."""
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Pictures, and the part of them that a pass computes."""
+
+    source: DevicePixels
+    target: DevicePixels
+    """The results, or, with `target_box`, a part of each."""
+    target_box: Box
+    """Of a result, that `target` holds."""
+    tile: Box
+    """Of a result, that this pass computes; empty where it does not."""
+    sizes: Sequence[Size]
+    """Of every value: see `geometry.sizes`."""
+
+
+class Executor(Protocol):
+    """A program on a device. The form of maps in memory is its own."""
+
+    program: Program
+    unit: tuple[int, int]
+    """Rows and columns to which `geometry.work` aligns steps for it."""
+    alignment: int
+    """Of the places of maps, in bytes."""
+
+    def map_bytes(self, value: int, box: Box, pictures: int) -> int:
+        """Memory that a map takes, with what whole groups of work-items write and read beyond it."""
+        ...
+
+    def run(
+        self,
+        batch: Batch,
+        work: Work,
+        places: Mapping[int, Place],
+        sums: Mapping[int, Box],
+        vectors: Buffer,
+    ) -> None:
+        """Queues the steps of `work` on one tile.
+
+        `places` has every value of `work` that is neither the picture nor the result. `sums` says, by
+        the numbers of Average steps, over which box of its source each adds to its sums in `vectors`;
+        boxes of all passes together are each value's whole size. May raise OutOfMemoryError.
+        """
+        ...
+
+    def vector_bytes(self, pictures: int) -> int:
+        """Memory for all vectors and sums."""
+        ...
+
+    def clear(self, vectors: Buffer, pictures: int) -> None:
+        """Queues that all sums are zero."""
+        ...
+
+    def finish(self, dense: Sequence[int], averages: Sequence[int], batch: Batch,
+               vectors: Buffer) -> None:
+        """Queues the means of those Average steps, whose sums are complete, then those dense steps."""
+        ...
+
+    def step(self, kernel: Kernel) -> int:
+        """For which step a kernel of this executor works."""
+        ...
+
+    def peak(self) -> float:
+        """Multiply-adds a second that its units reach at best in its precision, measured now."""
+        ...
+
+    def close(self) -> None:
+        """Frees the weights."""
+        ...

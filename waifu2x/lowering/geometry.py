@@ -1,0 +1,138 @@
+"""Which part of every value a box of the result needs: one walk backward through the steps.
+
+All boxes are in single pixels of a value, counted from its pixel (0, 0), whatever its fold. Parts that
+are computed are made up to whole units, at multiples of a unit, so that cells of any kind lie alike
+in every tile; they may reach beyond a value's size.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from waifu2x.lowering.steps import Move, Product, Program, View, reads
+from waifu2x.model import Size
+from waifu2x.tiling import Box
+
+
+@dataclass(frozen=True)
+class Work:
+    """What is computed of some steps."""
+
+    values: Mapping[int, Box]
+    """Of each value that is read or written: all that is read, and all that is written."""
+    steps: Mapping[int, Box]
+    """By the number of each step that runs: the results of a product before they are shuffled, the
+    pixels of a move's target."""
+
+
+def work(
+    program: Program,
+    steps: Sequence[int],
+    roots: Mapping[int, Box],
+    unit: tuple[int, int] = (1, 1),
+) -> Work:
+    """What some steps, in order, have to compute for boxes of the values that are wanted.
+
+    A step runs if anything wants its target. `unit` is in rows and columns of a step's own results.
+    """
+    needed = dict(roots)
+    boxes: dict[int, Box] = {}
+    written: dict[int, Box] = {}
+    for number in reversed(steps):
+        step = program.steps[number]
+        if not isinstance(step, Product | Move) or step.target.value not in needed:
+            continue
+        shuffle = step.shuffle if isinstance(step, Product) else 1
+        fold = program.values[step.target.value].fold
+        units = (math.lcm(unit[0], fold), math.lcm(unit[1], fold))
+        box = _aligned(_divided(needed[step.target.value], shuffle), units)
+        boxes[number] = box
+        made = _scaled(box, shuffle)
+        written[step.target.value] = _hull(made, written.get(step.target.value))
+        wanted = [(step.source, source_box(program, number, box))]
+        if step.residual:
+            wanted.append((step.residual, viewed(step.residual, made)))
+        for view, part in wanted:
+            needed[view.value] = _hull(part, needed.get(view.value))
+    values = {value: _hull(box, written.get(value)) for value, box in needed.items()}
+    return Work(values, dict(sorted(boxes.items())))
+
+
+def source_box(program: Program, number: int, box: Box) -> Box:
+    """The pixels of its source that a step reads for its results in a box."""
+    step = program.steps[number]
+    if isinstance(step, Product):
+        more = step.taps - 1
+        grown = Box(box.top, box.left, box.height + more, box.width + more)
+        return _scaled(viewed(step.source, grown), program.values[step.source.value].fold)
+    assert isinstance(step, Move)
+    return viewed(step.source, _scaled(_divided(box, step.shuffle), step.unshuffle))
+
+
+def viewed(view: View, box: Box) -> Box:
+    """The pixels of a value under a box of a view of it."""
+    moved = Box(box.top + view.offset, box.left + view.offset, box.height, box.width)
+    return _divided(moved, view.enlarge)
+
+
+def sizes(program: Program, height: int, width: int) -> tuple[Size, ...]:
+    """Rows and columns of every value for a picture of that size; of the result, without what made
+    the picture up to a multiple."""
+    graph = program.model.sizes(height, width)
+    scale = program.model.scale
+    found = [graph[value.graph] for value in program.values]
+    found[program.result] = (height * scale, width * scale)
+    return tuple(found)
+
+
+def tiles(size: Size, down: int, across: int, unit: int) -> Iterator[Box]:
+    """A value's pixels in `down` x `across` boxes, cut at multiples of a unit; some may be empty.
+
+    Boxes of the same number of two values lie at about the same part of the picture.
+    """
+    rows, columns = _cuts(size[0], down, unit), _cuts(size[1], across, unit)
+    for top, bottom in zip(rows, rows[1:], strict=False):
+        for left, right in zip(columns, columns[1:], strict=False):
+            yield Box(top, left, bottom - top, right - left)
+
+
+def _cuts(length: int, count: int, unit: int) -> list[int]:
+    inner = [round(length * index / count / unit) * unit for index in range(1, count)]
+    return [0, *(min(cut, length) for cut in inner), length]
+
+
+def read_by(program: Program) -> dict[int, list[int]]:
+    """The numbers of the steps that read each value."""
+    found: dict[int, list[int]] = {value: [] for value in range(len(program.values))}
+    for number, step in enumerate(program.steps):
+        for value in {view.value for view in reads(step)}:
+            found[value].append(number)
+    return found
+
+
+def _divided(box: Box, by: int) -> Box:
+    """The pixels of a picture `by` times smaller that a box touches."""
+    top, left = box.top // by, box.left // by
+    return Box(top, left, -(-box.bottom // by) - top, -(-box.right // by) - left)
+
+
+def _scaled(box: Box, by: int) -> Box:
+    return Box(box.top * by, box.left * by, box.height * by, box.width * by)
+
+
+def _aligned(box: Box, unit: tuple[int, int]) -> Box:
+    top, left = box.top // unit[0] * unit[0], box.left // unit[1] * unit[1]
+    bottom, right = -(-box.bottom // unit[0]) * unit[0], -(-box.right // unit[1]) * unit[1]
+    return Box(top, left, bottom - top, right - left)
+
+
+def _hull(box: Box, other: Box | None) -> Box:
+    """The smallest box around both."""
+    if other is None:
+        return box
+    top, left = min(box.top, other.top), min(box.left, other.left)
+    return Box(
+        top, left, max(box.bottom, other.bottom) - top, max(box.right, other.right) - left
+    )

@@ -1,0 +1,186 @@
+"""What is computed between two means, and which maps are kept for later.
+
+A mean over the picture must be complete before anything that it scales can be computed. So the work
+falls into phases: each goes over the whole picture, tile by tile, adds up sums for the means that end
+it, and keeps some of its maps whole for the phases behind it. Maps that are not kept are computed
+again from the picture, or from what was kept. Without means there is one phase and nothing is kept.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from waifu2x.lowering.steps import Average, DenseStep, Move, Product, Program, Step, reads
+
+
+@dataclass(frozen=True)
+class Phase:
+    """A pass over the whole picture."""
+
+    steps: tuple[int, ...]
+    """Products and moves of every tile, in order, those that are computed again among them."""
+    given: tuple[int, ...]
+    """Values that were kept before and that it reads; and the picture, if it reads that."""
+    kept: tuple[int, ...]
+    """Values that it writes whole for later phases."""
+    averages: tuple[int, ...]
+    """Means whose sums its tiles add to."""
+    dense: tuple[int, ...]
+    """Steps on vectors, to run when all tiles are done."""
+    live: frozenset[int]
+    """Kept values that a later phase reads: all others can be dropped when it ends."""
+
+    def roots(self, program: Program) -> tuple[int, ...]:
+        """The values whose tiles it divides the work by."""
+        averaged = (step.source.value for step in map(program.steps.__getitem__, self.averages)
+                    if isinstance(step, Average))
+        last = () if self.averages else (program.result,)
+        return tuple(dict.fromkeys((*self.kept, *averaged, *last)))
+
+
+def plan(program: Program, cost: Callable[[int], float], size: Callable[[int], float],
+         budget: float) -> list[Phase]:
+    """The phases of a program.
+
+    `cost` of a step and `size` of a value, if kept whole, are in any unit; at no time will kept maps
+    take more than `budget`. Where they would, those are left out that cost least to compute again.
+    """
+    depths = _depths(program)
+    count = max(depths) + 1
+    own = [[n for n, depth in enumerate(depths) if depth == phase] for phase in range(count)]
+    phases: list[Phase] = []
+    before: frozenset[int] = frozenset()
+    for phase in range(count):
+        after = frozenset[int]()
+        if phase < count - 1:
+            after = _choice(program, own, phase, before, cost, size, budget)
+        ends = [program.steps[n] for n in own[phase] if isinstance(program.steps[n], Average)]
+        wanted = {end.source.value for end in ends if isinstance(end, Average)}
+        wanted |= after - before
+        if phase == count - 1:
+            wanted.add(program.result)
+        steps, given = _needed(program, wanted, before)
+        phases.append(
+            Phase(
+                steps=tuple(steps),
+                given=tuple(sorted(given)),
+                kept=tuple(sorted(after - before)),
+                averages=tuple(n for n in own[phase] if isinstance(program.steps[n], Average)),
+                dense=tuple(n for n in own[phase] if isinstance(program.steps[n], DenseStep)),
+                live=after,
+            )
+        )
+        before = after
+    return phases
+
+
+def _depths(program: Program) -> list[int]:
+    """The phase in which each step can run first: how many means lie behind it one after another.
+
+    An Average belongs to the phase that ends with it, and so does what is computed of its vector.
+    """
+    values = [0] * len(program.values)
+    vectors = [0] * len(program.vectors)
+    depths = []
+    for step in program.steps:
+        depth = max((values[view.value] for view in reads(step)), default=0)
+        if isinstance(step, Average | DenseStep):
+            if isinstance(step, DenseStep):
+                depth = vectors[step.source]
+            vectors[step.vector] = depth
+        else:
+            if isinstance(step, Move) and step.factors is not None:
+                depth = max(depth, vectors[step.factors] + 1)
+            values[step.target.value] = max(values[step.target.value], depth)
+        depths.append(depth)
+    return depths
+
+
+def _writers(program: Program) -> dict[int, list[int]]:
+    found: dict[int, list[int]] = {}
+    for number, step in enumerate(program.steps):
+        if isinstance(step, Product | Move):
+            found.setdefault(step.target.value, []).append(number)
+    return found
+
+
+def _needed(
+    program: Program, wanted: set[int], kept: frozenset[int]
+) -> tuple[list[int], set[int]]:
+    """The steps that make some values, in order, and the kept ones (or the picture) they read."""
+    writers = _writers(program)
+    steps: set[int] = set()
+    given: set[int] = set()
+    waiting = sorted(wanted)
+    seen: set[int] = set()
+    while waiting:
+        value = waiting.pop()
+        if value in seen:
+            continue
+        seen.add(value)
+        if value == 0 or value in kept:
+            given.add(value)
+            continue
+        for number in writers[value]:
+            steps.add(number)
+            waiting += [view.value for view in reads(program.steps[number])]
+    return sorted(steps), given
+
+
+def _choice(
+    program: Program,
+    own: Sequence[Sequence[int]],
+    phase: int,
+    before: frozenset[int],
+    cost: Callable[[int], float],
+    size: Callable[[int], float],
+    budget: float,
+) -> frozenset[int]:
+    """What to keep at the end of a phase: what makes all later phases cheapest, within the budget."""
+    done = {n for earlier in own[: phase + 1] for n in earlier}
+    made = {0} | {_target(program.steps[n]) for n in done} - {-1}
+    unfinished = {_target(s) for n, s in enumerate(program.steps) if n not in done} - {-1}
+    later = {
+        view.value
+        for n, step in enumerate(program.steps)
+        if n not in done
+        for view in reads(step)
+    }
+    crossing = sorted((made - unfinished) & later - {0})
+    best: tuple[float, float, frozenset[int]] | None = None
+    for count in range(len(crossing) + 1):
+        for chosen in itertools.combinations(crossing, count):
+            total = sum(map(size, chosen)) + sum(size(v) for v in before if v not in chosen)
+            if total > budget:
+                continue
+            kept = frozenset(chosen)
+            again = _again(program, own, phase, kept, cost)
+            if best is None or (again, total) < best[:2]:
+                best = (again, total, kept)
+    return best[2] if best else frozenset()
+
+
+def _again(
+    program: Program,
+    own: Sequence[Sequence[int]],
+    phase: int,
+    kept: frozenset[int],
+    cost: Callable[[int], float],
+) -> float:
+    """What computing values again costs in all later phases, if only these are kept, and each keeps
+    what it makes."""
+    total = 0.0
+    have = set(kept)
+    for later in own[phase + 1 :]:
+        wanted = {view.value for n in later for view in reads(program.steps[n])}
+        fresh = {_target(program.steps[n]) for n in later}
+        steps, _ = _needed(program, wanted - fresh, frozenset(have))
+        total += sum(cost(n) for n in steps)
+        have |= fresh
+    return total
+
+
+def _target(step: Step) -> int:
+    return step.target.value if isinstance(step, Product | Move) else -1
