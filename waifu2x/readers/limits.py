@@ -11,6 +11,15 @@ from pathlib import Path
 from waifu2x.errors import ModelError
 from waifu2x.files import reason
 
+try:
+    from lzma import LZMAError
+except ImportError:  # Python can be built without it; then zipfile does not read it either
+    LZMAError = zlib.error  # type: ignore[assignment, misc]
+
+DAMAGED_ZIP = (zipfile.BadZipFile, zlib.error, LZMAError, EOFError, ValueError, RuntimeError)
+"""What zipfile raises. ValueError: names that are not UTF-8. RuntimeError: a damaged header can
+look like encryption or an unknown compression."""
+
 MAX_BYTES = 64 << 20
 """Of one file, packed or unpacked; the largest networks of waifu2x take half of it as JSON."""
 

@@ -221,7 +221,7 @@ class _Weights:
         else:
             word = _OTHER_TAGS.get(tag, f"tag {tag:#010x}")
             raise ModelError(
-                f"{where}: its weights in the .bin file are {word}: only fp32 and fp16 are supported"
+                f"{where}: its weights in the .bin file are {word}: only fp32 and fp16 can be read"
             )
         return _finite(weights, where)
 
