@@ -41,7 +41,7 @@ def test_cunet_moves_only_what_a_mean_scales() -> None:
     assert len(moves) == 4
     assert all(move.factors is not None and move.residual is None for move in moves)
     products = [step for step in program.steps if isinstance(step, Product)]
-    assert len(products) == 21
+    assert len(products) == 22
     assert [p.shuffle for p in products].count(2) == 4
     assert sum(p.residual is not None for p in products) == 4
     assert sum(value.fold == 2 for value in program.values) == 3
