@@ -1,4 +1,4 @@
-"""The definition of the networks, written once more: whole pictures, float64, nothing clever."""
+"""The definition of networks, written once more: whole pictures, float64, node by node, nothing clever."""
 
 from __future__ import annotations
 
@@ -10,20 +10,21 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
-from waifu2x.model import Convolution, Model
+from waifu2x import model as graph
+from waifu2x.model import Activation, Model, stack
+
+_PAD_MODES = {"replicate": "edge", "reflect": "reflect", "zero": "constant"}
 
 
 def random_model(planes: Sequence[int], seed: int, scale: int = 1) -> Model:
     """A stack of convolutions with random weights whose results stay about as large as inputs."""
     rng = np.random.default_rng(seed)
     layers = []
-    for index, (inputs, outputs) in enumerate(pairwise(planes)):
+    for inputs, outputs in pairwise(planes):
         weight = rng.normal(size=(outputs, inputs, 3, 3)) * np.sqrt(1.5 / (9 * inputs))
         bias = rng.normal(size=outputs) * 0.1
-        slope = 0.1 if index < len(planes) - 2 else 1.0
-        layers.append(Convolution(weight.astype(np.float32), bias.astype(np.float32), slope))
-    model = Model("random", tuple(layers))
-    return model if scale == 1 else model.enlarged(scale)
+        layers.append((weight.astype(np.float32), bias.astype(np.float32)))
+    return stack("random", layers, 0.1, scale)
 
 
 def run(models: Sequence[Model], pixels: NDArray[Any]) -> NDArray[np.float64]:
@@ -31,16 +32,77 @@ def run(models: Sequence[Model], pixels: NDArray[Any]) -> NDArray[np.float64]:
     peak = 1.0 if pixels.dtype.kind == "f" else float(np.iinfo(pixels.dtype).max)
     planes = pixels.astype(np.float64) / peak
     for model in models:
-        planes = planes.repeat(model.scale, 0).repeat(model.scale, 1)
-        margin = len(model.convolutions)
-        planes = np.pad(planes, ((margin, margin), (margin, margin), (0, 0)), mode="edge")
-        for layer in model.convolutions:
-            windows = sliding_window_view(planes, (3, 3), axis=(0, 1))
-            weight = layer.weight.astype(np.float64)
-            planes = np.tensordot(windows, weight, axes=([2, 3, 4], [1, 2, 3])) + layer.bias
-            planes = np.where(planes > 0, planes, planes * layer.slope)
-        planes = np.clip(planes, 0.0, 1.0)
+        height, width = planes.shape[:2]
+        result = values(model, planes)[-1]
+        planes = result[: height * model.scale, : width * model.scale].clip(0.0, 1.0)
     return planes
+
+
+def values(model: Model, picture: NDArray[np.float64]) -> list[NDArray[np.float64]]:
+    """All values of a network for a picture (H, W, planes) in [0, 1]: maps and vectors."""
+    more = [-size % model.multiple for size in picture.shape[:2]]
+    pads = [(model.padding, model.padding + extra) for extra in more]
+    found = [np.pad(picture, [*pads, (0, 0)], mode=_PAD_MODES[model.border])]  # type: ignore[call-overload]
+    for node in model.nodes:
+        found.append(_made(node, found))
+    return found
+
+
+def _made(node: graph.Node, found: list[NDArray[np.float64]]) -> NDArray[np.float64]:
+    match node:
+        case graph.Convolution():
+            pad = (node.padding, node.padding)
+            side = node.weight.shape[-1]
+            source = np.pad(found[node.source], [pad, pad, (0, 0)])
+            windows = sliding_window_view(source, (side, side), axis=(0, 1))
+            windows = windows[:: node.stride, :: node.stride]
+            weight = node.weight.astype(np.float64)
+            sums = np.tensordot(windows, weight, axes=([2, 3, 4], [1, 2, 3])) + node.bias
+            return activate(sums, node.activation)
+        case graph.TransposedConvolution():
+            source, side, stride = found[node.source], node.weight.shape[-1], node.stride
+            rows, columns = ((size - 1) * stride + side for size in source.shape[:2])
+            sums = np.zeros((rows, columns, node.weight.shape[0])) + node.bias
+            for y in range(side):
+                for x in range(side):
+                    tap = source @ node.weight[:, :, y, x].astype(np.float64).T
+                    bottom, right = y + source.shape[0] * stride, x + source.shape[1] * stride
+                    sums[y:bottom:stride, x:right:stride] += tap
+            inner = slice(node.crop, -node.crop or None)
+            return activate(sums[inner, inner], node.activation)
+        case graph.Enlarge():
+            return found[node.source].repeat(node.factor, 0).repeat(node.factor, 1)
+        case graph.PixelShuffle():
+            rows, columns, planes = found[node.source].shape
+            r = node.factor
+            cells = found[node.source].reshape(rows, columns, planes // r**2, r, r)
+            return cells.transpose(0, 3, 1, 4, 2).reshape(rows * r, columns * r, planes // r**2)
+        case graph.PixelUnshuffle():
+            rows, columns, planes = found[node.source].shape
+            r = node.factor
+            cells = found[node.source].reshape(rows // r, r, columns // r, r, planes)
+            return cells.transpose(0, 2, 4, 1, 3).reshape(rows // r, columns // r, planes * r**2)
+        case graph.Crop():
+            inner = slice(node.pixels, -node.pixels or None)
+            return found[node.source][inner, inner]
+        case graph.Add():
+            return found[node.source] * node.factor + found[node.other]
+        case graph.Concatenate():
+            return np.concatenate([found[source] for source in node.sources], axis=-1)
+        case graph.Mean():
+            return found[node.source].mean(axis=(0, 1))
+        case graph.Dense():
+            return activate(node.weight.astype(np.float64) @ found[node.source] + node.bias,
+                            node.activation)
+        case graph.Multiply():
+            return found[node.source] * found[node.factors]
+
+
+def activate(values: NDArray[np.float64], activation: Activation) -> NDArray[np.float64]:
+    """An activation over the last axis."""
+    if activation.kind == "sigmoid":
+        return 1 / (1 + np.exp(-values))
+    return np.where(values > 0, values, values * activation.slopes)
 
 
 def to_levels(values: NDArray[np.float64], dtype: type) -> NDArray[Any]:

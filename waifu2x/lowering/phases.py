@@ -76,6 +76,18 @@ def plan(program: Program, cost: Callable[[int], float], size: Callable[[int], f
     return phases
 
 
+def crossing(program: Program) -> frozenset[int]:
+    """The values that a later phase reads than the one that can make them first."""
+    depths = _depths(program)
+    made: dict[int, int] = {}
+    found: set[int] = set()
+    for step, depth in zip(program.steps, depths, strict=True):
+        found.update(v.value for v in reads(step) if made.get(v.value, depth) < depth)
+        if isinstance(step, Product | Move):
+            made[step.target.value] = max(made.get(step.target.value, 0), depth)
+    return frozenset(found - {0})
+
+
 def _depths(program: Program) -> list[int]:
     """The phase in which each step can run first: how many means lie behind it one after another.
 

@@ -32,7 +32,8 @@ class Value:
     """Above 1: stored with fold x fold neighbouring pixels as the planes of one, in the order
     [dy][dx][plane], for products that read it at a stride. It has one part then."""
     zero_outside: bool = False
-    """Beyond its size it holds zeros, for convolutions that are padded with them."""
+    """Beyond its size it holds zeros, for convolutions that are padded with them. The picture does so
+    by the model's border."""
 
     @property
     def planes(self) -> int:
@@ -52,9 +53,11 @@ class View:
     offset: int = 0
     """The same for rows and columns; may be negative."""
     enlarge: int = 1
-    """Only the picture is enlarged where a product reads it."""
+    """Above 1 for the source of a move, and of a product that reads the picture."""
+    first: int = 0
+    """The first of the parts that it reads."""
     parts: int = 1
-    """How many parts it reads, from the first."""
+    """How many; above 1 only for the source of a product."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +66,8 @@ class Target:
 
     value: int
     part: int = 0
+    plane: int = 0
+    """The first plane of that part; above 0 only for moves, several of which may fill a part."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,8 +93,10 @@ class Product:
     """Above 1 only where the target is not folded and has one part."""
     factor: float = 1.0
     residual: View | None = None
-    """Of the target's planes and pixels. With a shuffle, it may be a folded value: if its fold equals
-    the shuffle and divides the offset, it has the planes of the product's own result."""
+    """Of the target's planes and pixels, of a value other than the picture. Its fold equals the
+    shuffle and divides its offset, so it lies in memory as the product's own result does: the pixel
+    (y + offset / shuffle, x + offset / shuffle) of the folded map, all its planes [dy][dx][plane]. The
+    target is not folded."""
 
     @property
     def taps(self) -> int:
@@ -113,7 +120,7 @@ class Move:
 
     With `shuffle`, plane c of pixel (y, x) is plane (c * shuffle + y % shuffle) * shuffle + x % shuffle
     of the source's pixel (y // shuffle, x // shuffle); with `unshuffle`, the other way round. The
-    source is a view of single pixels, which may be enlarged.
+    source is a view of single pixels of one part, and so is the residual, folded or not.
     """
 
     node: int
@@ -123,8 +130,9 @@ class Move:
     unshuffle: int = 1
     factor: float = 1.0
     factors: int | None = None
-    """A vector of as many elements as the target's part has planes."""
+    """A vector of as many elements as the source has planes."""
     residual: View | None = None
+    """Of the target's pixels and as many planes; of a value other than the picture."""
 
 
 @dataclass(frozen=True)
@@ -133,6 +141,7 @@ class Average:
 
     node: int
     source: View
+    """A value other than the picture, with one part and no offset."""
     vector: int
 
 
