@@ -35,8 +35,8 @@ DEVICE Sum total(LOCAL Sum *shared, Sum own) {
     BARRIER();
     shared[LOCAL_ID()] = own;
     BARRIER();
-    for (int half = GROUP / 2; half > 0; half /= 2) {
-        if (LOCAL_ID() < half) shared[LOCAL_ID()] += shared[LOCAL_ID() + half];
+    for (int count = GROUP / 2; count > 0; count /= 2) {
+        if (LOCAL_ID() < count) shared[LOCAL_ID()] += shared[LOCAL_ID() + count];
         BARRIER();
     }
     return shared[0];
