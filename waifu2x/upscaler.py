@@ -35,8 +35,8 @@ class Upscaler:
     or the path of its folder. `backend` is `auto`, or a name that `waifu2x devices` shows, and
     `device` the number of one of its devices, or several, among which the calls of several threads
     are divided. `tile` limits the output pixels worked on at once in each direction; None leaves it
-    to the backend, and the result is the same to the bit. `skipped` says why `auto` passed over
-    better backends.
+    to the backend, and the result is the same to the bit. `notes` says why `auto` passed over
+    better backends, and which model stands in for one that the set lacks.
 
     Calls may come from several threads. Use it as a context manager, or call `close`, to end its
     threads early.
@@ -75,9 +75,12 @@ class Upscaler:
         self.scale = scale
         self._tile = tile
         self._reach = max(m.offset for m in models)
-        skipped: list[str] = []
-        self.backend = open_devices(backend, devices, skipped.append)
-        self.skipped = tuple(skipped)
+        notes: list[str] = []
+        substitute = found.substitute(scale, noise)
+        if substitute:
+            notes.append(substitute)
+        self.backend = open_devices(backend, devices, notes.append)
+        self.notes = tuple(notes)
         self._closed = False
         self._network = self.backend.compile(models, precision)
         # Transparency is scaled but never denoised; a chain without noise serves both.
@@ -166,9 +169,7 @@ class Upscaler:
         if self._closed or not plain:
             share = scaled(on_progress, 1 / len(images))
             return np.stack([self(image, on_progress=share) for image in images])
-        return self._run(
-            self._network, np.ascontiguousarray(images), images.dtype, on_progress
-        )
+        return self._run(self._network, np.ascontiguousarray(images), images.dtype, on_progress)
 
     def _transparency(self) -> Network:
         """The models that only scale."""
