@@ -134,7 +134,10 @@ def _folder(kind: str) -> Path | None:
 
 
 def _is_trusted(folder: Path) -> bool:
-    """Whether nobody but this user can have written into a folder. Windows' profiles are private."""
+    """Whether nobody but this user can have written into a folder.
+
+    Windows has no such modes; there, a user's profile is private.
+    """
     if not hasattr(os, "getuid"):
         return True
     try:
@@ -145,13 +148,13 @@ def _is_trusted(folder: Path) -> bool:
 
 
 def _shrink(keep: Path) -> None:
-    """Removes entries, those first that were not used for longest, until the rest is small enough."""
-    sizes = {path: size for kind in KINDS for path, size in _entries(kind).items() if path != keep}
+    """Removes what was not used for longest, until the rest is small enough."""
+    sizes = {path: size for kind in KINDS for path, size in _entries(kind).items()}
     excess = sum(sizes.values()) - MOST_BYTES
     if excess <= 0:
         return
     used = {}
-    for path in sizes:
+    for path in sizes.keys() - {keep}:
         with contextlib.suppress(OSError):
             used[path] = path.stat().st_mtime_ns
     for path in sorted(used, key=used.__getitem__):
