@@ -12,9 +12,9 @@ import click
 
 from waifu2x import model_set, picture
 from waifu2x.backends import BACKEND_NAMES, Precision
-from waifu2x.batch import Existing
 from waifu2x.cli.report import tell
 from waifu2x.errors import OutputError
+from waifu2x.pipeline import Existing
 from waifu2x.upscaler import SCALES, Upscaler
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
