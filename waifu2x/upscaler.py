@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 import sys
+import threading
 from collections.abc import Container, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -82,10 +83,15 @@ class Upscaler:
         self.backend = open_devices(backend, devices, notes.append)
         self.notes = tuple(notes)
         self._closed = False
-        self._network = self.backend.compile(models, precision)
+        try:
+            self._network = self.backend.compile(models, precision)
+        except BaseException:
+            self.backend.close()
+            raise
         # Transparency is scaled but never denoised; a chain without noise serves both.
         self._alpha_network: Network | None = self._network if noise is None else None
         self._alpha_models = (found, precision)
+        self._alpha_lock = threading.Lock()
 
     def __call__(self, image: Any, *, on_progress: Progress = lambda part: None) -> Any:
         """The image enlarged and denoised, in the kind it came: a NumPy array or a PIL image.
@@ -173,15 +179,16 @@ class Upscaler:
 
     def _transparency(self) -> Network:
         """The models that only scale."""
-        if self._alpha_network is None:
-            found, precision = self._alpha_models
-            try:
-                models = found.models(self.scale, None)
-                _check_planes(models, self._planes, found.folder)
-            except ModelError as error:
-                raise ModelError(f"transparency needs a scale model: {error}") from error
-            self._alpha_network = self.backend.compile(models, precision)
-        return self._alpha_network
+        with self._alpha_lock:
+            if self._alpha_network is None:
+                found, precision = self._alpha_models
+                try:
+                    models = found.models(self.scale, None)
+                    _check_planes(models, self._planes, found.folder)
+                except ModelError as error:
+                    raise ModelError(f"transparency needs a scale model: {error}") from error
+                self._alpha_network = self.backend.compile(models, precision)
+            return self._alpha_network
 
     def _alpha(self, network: Network, alpha: NDArray[Any], on_progress: Progress) -> NDArray[Any]:
         """Transparency through models that only scale, the mean of the planes."""
