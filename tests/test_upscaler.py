@@ -288,11 +288,11 @@ def test_skipped_backends_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
 
     real_import = importlib.import_module
     with Upscaler(backend="numpy") as upscaler:
-        assert upscaler.skipped == ()
+        assert upscaler.notes == ()
     monkeypatch.setattr(importlib, "import_module", without_numba)
     with Upscaler() as upscaler:
         assert upscaler.backend.name == "numpy"
-        (reason,) = upscaler.skipped
+        (reason,) = upscaler.notes
     assert reason == "backend cpu needs the package numba: run `pip install waifu2x-kernels`"
 
 

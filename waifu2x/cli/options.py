@@ -37,6 +37,14 @@ def _devices(context: Any, parameter: Any, value: str) -> tuple[int, ...]:
     return numbers
 
 
+noise_option = click.option(
+    "-n",
+    "--noise",
+    type=click.Choice(["none", "0", "1", "2", "3"]),
+    default="none",
+    show_default=True,
+    help="Denoise: 0 weak, for JPEG quality 85-95; 3 strong.",
+)
 _NETWORK_OPTIONS = [
     click.option(
         "-m",
@@ -71,14 +79,7 @@ _NETWORK_OPTIONS = [
     ),
 ]
 _OPTIONS = [
-    click.option(
-        "-n",
-        "--noise",
-        type=click.Choice(["none", "0", "1", "2", "3"]),
-        default="none",
-        show_default=True,
-        help="Denoise: 0 weak, for JPEG quality 85-95; 3 strong.",
-    ),
+    noise_option,
     click.option(
         "-s",
         "--scale",
@@ -150,8 +151,8 @@ def open_upscaler(
         precision=precision,
         tile=tile,
     )
-    for reason in upscaler.skipped:
-        tell(reason)
+    for note in upscaler.notes:
+        tell(note)
     return upscaler
 
 
