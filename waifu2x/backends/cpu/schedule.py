@@ -56,12 +56,15 @@ def order(tasks: Sequence[Task], spans: Sequence[tuple[int, int]]) -> Order:
         return rows
 
     def run(n: int) -> None:
-        task, end = tasks[n], min(done[n] + tasks[n].rows, spans[n][1])
+        task, first = tasks[n], done[n]
+        end = min(first + task.rows, spans[n][1])
         for reach in task.reaches:
-            stop = reach.rows(done[n], end)[1]
+            stop = reach.rows(first, end)[1]
             for writer in writers[reach.map]:
                 while done[writer] < spans[writer][1] and made(writer) < stop:
                     run(writer)
+        if done[n] > first:
+            return  # it has followed the last writer
         turns.append(n)
         map_ = task.target
         if map_ >= 0:

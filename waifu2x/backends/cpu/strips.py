@@ -23,6 +23,7 @@ from waifu2x.tiling import Box
 
 _SPARE_PIXELS = 2 * max(ROW_BLOCK, BLOCK)
 """At the end of each row, for tiles that run past the last column and those that read there."""
+_EMPTY = Box(0, 0, 0, 0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,14 +102,14 @@ class PhaseStrips:
         """The rows and columns that a task computes."""
         program = self.packed.program
         if task.kind in (READ, LOAD):
-            return Box(0, 0, 0, 0)
+            return _EMPTY
         if task.kind == WRITE:
-            return roots[program.result]
+            return roots.get(program.result, _EMPTY)
         if task.kind == KEEP:
-            return _stored(roots[task.step], self.packed.forms[task.step].fold)
+            return _stored(roots.get(task.step, _EMPTY), self.packed.forms[task.step].fold)
         if task.kind == AVERAGE:
-            return roots[task.reaches[0].map]
-        box = work.steps.get(task.step, Box(0, 0, 0, 0))
+            return roots.get(task.reaches[0].map, _EMPTY)
+        box = work.steps.get(task.step, _EMPTY)
         return Box(*(edge * task.scale for edge in box))
 
     def _held(self, work: geometry.Work, boxes: Sequence[Box]) -> dict[int, Box]:
@@ -131,8 +132,7 @@ class PhaseStrips:
             # What is only between two tasks is as large as what the first of them writes.
             if task.target >= len(self.packed.program.values) and task.kind != READ:
                 held[task.target] = _around(box, held.get(task.target))
-        empty = Box(0, 0, 0, 0)
-        return {index: held.get(index, empty) for index in self._used}
+        return {index: held.get(index, _EMPTY) for index in self._used}
 
     def _order(self, spans: Sequence[tuple[int, int]]) -> Order:
         key = tuple(spans)
