@@ -219,7 +219,7 @@ class Model:
     @cached_property
     def shapes(self) -> tuple[Shape, ...]:
         """Of every value."""
-        return _shapes(self.name, self.in_planes, self.nodes)
+        return shapes_of(self.name, self.in_planes, self.nodes)
 
     @property
     def out_planes(self) -> int:
@@ -302,7 +302,7 @@ def fit_padding(
 
     Raises ModelError if no padding makes the result a multiple of the picture's size.
     """
-    padding = _shapes(name, in_planes, nodes)[-1].origin
+    padding = shapes_of(name, in_planes, nodes)[-1].origin
     if padding.denominator != 1 or padding < 0:
         raise ModelError(f"{name}: its result begins {padding} pixels off the picture's")
     error: ModelError | None = None
@@ -319,7 +319,7 @@ def _word(node: Node) -> str:
     return type(node).__name__
 
 
-def _shapes(name: str, in_planes: int, nodes: Sequence[Node]) -> tuple[Shape, ...]:
+def shapes_of(name: str, in_planes: int, nodes: Sequence[Node]) -> tuple[Shape, ...]:
     """Of every value. Raises ModelError for nodes that do not fit together."""
     shapes = [Shape(in_planes, Fraction(1), Fraction(0))]
     for number, node in enumerate(nodes, 1):

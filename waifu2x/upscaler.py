@@ -20,7 +20,6 @@ from waifu2x.dtypes import PIXEL_DTYPES, from_unit, to_unit
 from waifu2x.errors import BackendError, ImageError, ModelError
 from waifu2x.model import Model
 from waifu2x.picture import Picture, from_pil, resize, to_pil
-from waifu2x.tiling import tiles
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -162,15 +161,14 @@ class Upscaler:
         return from_unit(colour.to_rgb(luma, chroma), dtype)
 
     def _pictures(self, images: NDArray[Any], on_progress: Progress) -> NDArray[Any]:
-        """Pictures of one size, together where the backend can."""
-        together = getattr(self._network, "many", None)
+        """Pictures of one size, together where nothing but the network is to be done."""
         plain = _from_array(images[0]).alpha is None and images.shape[-1] == self._planes
-        if self._closed or together is None or not plain:
+        if self._closed or not plain:
             share = scaled(on_progress, 1 / len(images))
             return np.stack([self(image, on_progress=share) for image in images])
-        result: NDArray[Any] = together(np.ascontiguousarray(images), images.dtype)
-        on_progress(1.0)
-        return result
+        return self._run(
+            self._network, np.ascontiguousarray(images), images.dtype, on_progress
+        )
 
     def _transparency(self) -> Network:
         """The models that only scale."""
@@ -193,18 +191,8 @@ class Upscaler:
     def _run(
         self, network: Network, pixels: NDArray[Any], dtype: DTypeLike, on_progress: Progress
     ) -> NDArray[Any]:
-        """A whole picture, tile by tile."""
-        height, width = (size * self.scale for size in pixels.shape[:2])
-        boxes = list(tiles(height, width, self._tile))
-        if len(boxes) == 1:
-            return network(pixels, boxes[0], dtype, on_progress)
-        result = np.empty((height, width, self._planes), dtype)
-        for box in boxes:
-            share = box.height * box.width / (height * width)
-            result[box.top : box.bottom, box.left : box.right] = network(
-                pixels, box, dtype, scaled(on_progress, share)
-            )
-        return result
+        """A picture, or several of one size, through a network."""
+        return network(pixels, dtype, tile=self._tile, on_progress=on_progress)
 
 
 def upscale(

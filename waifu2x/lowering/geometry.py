@@ -47,16 +47,16 @@ def work(
         shuffle = step.shuffle if isinstance(step, Product) else 1
         fold = program.values[step.target.value].fold
         units = (math.lcm(unit[0], fold), math.lcm(unit[1], fold))
-        box = _aligned(_divided(needed[step.target.value], shuffle), units)
+        box = aligned(divided(needed[step.target.value], shuffle), units)
         boxes[number] = box
-        made = _scaled(box, shuffle)
-        written[step.target.value] = _hull(made, written.get(step.target.value))
+        made = scaled(box, shuffle)
+        written[step.target.value] = hull(made, written.get(step.target.value))
         wanted = [(step.source, source_box(program, number, box))]
         if step.residual:
             wanted.append((step.residual, viewed(step.residual, made)))
         for view, part in wanted:
-            needed[view.value] = _hull(part, needed.get(view.value))
-    values = {value: _hull(box, written.get(value)) for value, box in needed.items()}
+            needed[view.value] = hull(part, needed.get(view.value))
+    values = {value: hull(box, written.get(value)) for value, box in needed.items()}
     return Work(values, dict(sorted(boxes.items())))
 
 
@@ -66,15 +66,15 @@ def source_box(program: Program, number: int, box: Box) -> Box:
     if isinstance(step, Product):
         more = step.taps - 1
         grown = Box(box.top, box.left, box.height + more, box.width + more)
-        return _scaled(viewed(step.source, grown), program.values[step.source.value].fold)
+        return scaled(viewed(step.source, grown), program.values[step.source.value].fold)
     assert isinstance(step, Move)
-    return viewed(step.source, _scaled(_divided(box, step.shuffle), step.unshuffle))
+    return viewed(step.source, scaled(divided(box, step.shuffle), step.unshuffle))
 
 
 def viewed(view: View, box: Box) -> Box:
     """The pixels of a value under a box of a view of it."""
     moved = Box(box.top + view.offset, box.left + view.offset, box.height, box.width)
-    return _divided(moved, view.enlarge)
+    return divided(moved, view.enlarge)
 
 
 def sizes(program: Program, height: int, width: int) -> tuple[Size, ...]:
@@ -112,23 +112,25 @@ def read_by(program: Program) -> dict[int, list[int]]:
     return found
 
 
-def _divided(box: Box, by: int) -> Box:
+def divided(box: Box, by: int) -> Box:
     """The pixels of a picture `by` times smaller that a box touches."""
     top, left = box.top // by, box.left // by
     return Box(top, left, -(-box.bottom // by) - top, -(-box.right // by) - left)
 
 
-def _scaled(box: Box, by: int) -> Box:
+def scaled(box: Box, by: int) -> Box:
+    """The same pixels in a picture `by` times larger."""
     return Box(box.top * by, box.left * by, box.height * by, box.width * by)
 
 
-def _aligned(box: Box, unit: tuple[int, int]) -> Box:
+def aligned(box: Box, unit: tuple[int, int]) -> Box:
+    """The smallest box of whole units around it."""
     top, left = box.top // unit[0] * unit[0], box.left // unit[1] * unit[1]
     bottom, right = -(-box.bottom // unit[0]) * unit[0], -(-box.right // unit[1]) * unit[1]
     return Box(top, left, bottom - top, right - left)
 
 
-def _hull(box: Box, other: Box | None) -> Box:
+def hull(box: Box, other: Box | None) -> Box:
     """The smallest box around both."""
     if other is None:
         return box

