@@ -195,10 +195,6 @@ __device__ __forceinline__ void store_row(const float* sums, const float2* follo
 #endif
 #pragma unroll
     for (int block = 0; block < COUNT / 32; block++) {
-        float4 own[4];
-#pragma unroll
-        for (int i = 0; i < 4; i++)
-            own[i] = *reinterpret_cast<const float4*>(follows + block * 32 + i * 8 + q * 2);
 #pragma unroll
         for (int half = 0; half < 2; half++) {
             const bool black = is_zero(spots[half], plane + block * 32, p.real);
@@ -218,8 +214,9 @@ __device__ __forceinline__ void store_row(const float* sums, const float2* follo
 #pragma unroll
             for (int i = 0; i < 4; i++) {
                 const float* const two = sums + block * 16 + i * 4 + half * 2;
-                float v0 = activate(two[0], make_float2(own[i].x, own[i].y));
-                float v1 = activate(two[1], make_float2(own[i].z, own[i].w));
+                const float4 own = *reinterpret_cast<const float4*>(follows + block * 32 + i * 8 + q * 2);
+                float v0 = activate(two[0], make_float2(own.x, own.y));
+                float v1 = activate(two[1], make_float2(own.z, own.w));
 #if RESIDUAL
                 float2 more = unpack(terms[0][i]);
                 if (TERMS == 2) {
