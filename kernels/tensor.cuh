@@ -117,7 +117,7 @@ template <int GROUP_PLANES>
 __device__ __forceinline__ size_t piece_at(const Map& map, int row, int column, int plane) {
     const int piece = (plane % GROUP_PLANES / 8) ^ phase<GROUP_PLANES>(column);
     return static_cast<size_t>(plane / GROUP_PLANES) * map.group * 16 +
-           (static_cast<size_t>(row) * map.pitch + column) * (GROUP_PLANES * 2) + piece * 16;
+           static_cast<size_t>(row * map.pitch + column) * (GROUP_PLANES * 2) + piece * 16;
 }
 
 #if defined(OUT_GROUP)
@@ -167,13 +167,26 @@ __device__ __forceinline__ bool is_zero(const Spot& at, int plane, const Range& 
 #endif
 }
 
+// Bias and slope of two planes: in device memory, or in shared memory by its address. The latter are
+// loaded anew each time: the compiler would keep all of them in registers, from row to row.
+__device__ __forceinline__ float4 follows_at(const float2* follows, int plane) {
+    return __ldg(reinterpret_cast<const float4*>(follows + plane));
+}
+
+__device__ __forceinline__ float4 follows_at(uint32_t follows, int plane) {
+    float4 two;
+    asm volatile("ld.volatile.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
+        : "=f"(two.x), "=f"(two.y), "=f"(two.z), "=f"(two.w) : "r"(follows + plane * 8));
+    return two;
+}
+
 // The epilogue of two results, 8 columns apart, from (y, x) of the source on: bias, activation,
 // residual, store. The sums of COUNT planes from `plane` on stand as the matrix units leave them in a
 // quad of threads: sums[4 * i + 2 * half + k] of thread q is plane 8 * i + 2 * q + k of result `half`.
 // `follows` are those of these planes.
-template <int COUNT>
-__device__ __forceinline__ void store_row(const float* sums, const float2* follows, int plane, int y, int x,
-                                          int q, const Product& p) {
+template <int COUNT, class Follows>
+__device__ __forceinline__ void store_row(const float* sums, Follows follows, int plane, int y, int x, int q,
+                                          const Product& p) {
     const Spot spots[2] = {spot(y, x, p.from, p.extent), spot(y, x + 8, p.from, p.extent)};
     uint8_t* const out = static_cast<uint8_t*>(p.out);
     const size_t low_terms = static_cast<size_t>(OUT_STORED / OUT_GROUP) * p.to.group * 16;
@@ -214,7 +227,7 @@ __device__ __forceinline__ void store_row(const float* sums, const float2* follo
 #pragma unroll
             for (int i = 0; i < 4; i++) {
                 const float* const two = sums + block * 16 + i * 4 + half * 2;
-                const float4 own = *reinterpret_cast<const float4*>(follows + block * 32 + i * 8 + q * 2);
+                const float4 own = follows_at(follows, block * 32 + i * 8 + q * 2);
                 float v0 = activate(two[0], make_float2(own.x, own.y));
                 float v1 = activate(two[1], make_float2(own.z, own.w));
 #if RESIDUAL

@@ -202,14 +202,14 @@ tensor_wgmma(const __grid_constant__ Product p) {
         bool follow = group == 0;
         float sums[ROWS_EACH][WIDTH / 2];
         for (int number = first; number < tiles; number += stride) {
-            const Tile tile = tile_at(number, p);
+            const int shift = tile_at(number, p).column & 7;
             [[maybe_unused]] int busy = -1;  // the stage of weights that the last product may still read
             pin_accumulators(sums);
             for (int visit = 0; visit < VISITS; visit++, a_use++) {
                 const int a_stage = a_use % A_STAGES;
                 barrier_wait(a_full + 8 * a_stage, a_use / A_STAGES & 1);
                 const uint32_t a_tile = shared_address(a_tiles + a_stage * A_BYTES) +
-                    (group * ROWS_EACH * PITCH + (tile.column & 7)) * PIXEL_BYTES;
+                    (group * ROWS_EACH * PITCH + shift) * PIXEL_BYTES;
 #if RESIDENT
                 if (number == first)
                     for (int tap = 0; tap < TAPS; tap++) barrier_wait(b_full + 8 * (visit * TAPS + tap), 0);
@@ -252,6 +252,7 @@ tensor_wgmma(const __grid_constant__ Product p) {
                 barrier_arrive(a_empty + 8 * ((a_use - 1) % A_STAGES));
             }
 
+            const Tile tile = tile_at(number, p);
             const int y = tile.y + group * ROWS_EACH, x = tile.x;
             const int q = lane % 4, column = warp % 4 * 16 + lane / 4;
 #if LAST
@@ -273,7 +274,7 @@ tensor_wgmma(const __grid_constant__ Product p) {
 #else
 #pragma unroll
             for (int row = 0; row < ROWS_EACH; row++)
-                store_row<WIDTH>(sums[row], follows, deep * WIDTH, y + row, x + column, q, p);
+                store_row<WIDTH>(sums[row], shared_address(follows), deep * WIDTH, y + row, x + column, q, p);
 #endif
         }
     }

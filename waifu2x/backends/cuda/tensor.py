@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -24,6 +23,7 @@ from waifu2x.backends.cuda.tensor_steps import (
 from waifu2x.backends.cuda.units import Units
 from waifu2x.backends.gpu.backend import Maker
 from waifu2x.backends.gpu.executor import Batch, Executor, Place
+from waifu2x.backends.gpu.fp32 import Fp32Executor
 from waifu2x.backends.gpu.runtime import Buffer, Kernel
 from waifu2x.backends.gpu.tuning import Choose
 from waifu2x.lowering.geometry import Work
@@ -52,18 +52,18 @@ class VectorTask(NamedTuple):
     unused: int = 0
 
 
-def executor_makers(units: Units) -> tuple[Maker, Maker]:
+def makers(runtime: CudaRuntime, units: Units) -> tuple[Maker, Maker]:
     """What makes the executors of fp16 and fp32."""
-    return partial(_executor, units, 1), partial(_executor, units, 2)
 
+    def maker(terms: int) -> Maker:
+        def make(program: Program, choose: Choose) -> Executor:
+            if runs(program, layouts(program, terms)):
+                return TensorExecutor(runtime, program, units, terms, choose)
+            return Fp32Executor(runtime, program, choose)
 
-def _executor(
-    units: Units, terms: int, runtime: CudaRuntime, program: Program, choose: Choose
-) -> Executor:
-    if runs(program, layouts(program, terms)):
-        return TensorExecutor(runtime, program, units, terms, choose)
-    from waifu2x.backends.gpu.fp32 import Fp32Executor
-    return Fp32Executor(runtime, program, choose)
+        return make
+
+    return maker(1), maker(2)
 
 
 class TensorExecutor:
