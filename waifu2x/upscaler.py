@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 import sys
+import threading
 from collections.abc import Container, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -35,8 +36,8 @@ class Upscaler:
     or the path of its folder. `backend` is `auto`, or a name that `waifu2x devices` shows, and
     `device` the number of one of its devices, or several, among which the calls of several threads
     are divided. `tile` limits the output pixels worked on at once in each direction; None leaves it
-    to the backend, and the result is the same to the bit. `skipped` says why `auto` passed over
-    better backends.
+    to the backend, and the result is the same to the bit. `notes` says why `auto` passed over
+    better backends, and which model stands in for one that the set lacks.
 
     Calls may come from several threads. Use it as a context manager, or call `close`, to end its
     threads early.
@@ -75,14 +76,22 @@ class Upscaler:
         self.scale = scale
         self._tile = tile
         self._reach = max(m.offset for m in models)
-        skipped: list[str] = []
-        self.backend = open_devices(backend, devices, skipped.append)
-        self.skipped = tuple(skipped)
+        notes: list[str] = []
+        substitute = found.substitute(scale, noise)
+        if substitute:
+            notes.append(substitute)
+        self.backend = open_devices(backend, devices, notes.append)
+        self.notes = tuple(notes)
         self._closed = False
-        self._network = self.backend.compile(models, precision)
+        try:
+            self._network = self.backend.compile(models, precision)
+        except BaseException:
+            self.backend.close()
+            raise
         # Transparency is scaled but never denoised; a chain without noise serves both.
         self._alpha_network: Network | None = self._network if noise is None else None
         self._alpha_models = (found, precision)
+        self._alpha_lock = threading.Lock()
 
     def __call__(self, image: Any, *, on_progress: Progress = lambda part: None) -> Any:
         """The image enlarged and denoised, in the kind it came: a NumPy array or a PIL image.
@@ -166,21 +175,20 @@ class Upscaler:
         if self._closed or not plain:
             share = scaled(on_progress, 1 / len(images))
             return np.stack([self(image, on_progress=share) for image in images])
-        return self._run(
-            self._network, np.ascontiguousarray(images), images.dtype, on_progress
-        )
+        return self._run(self._network, np.ascontiguousarray(images), images.dtype, on_progress)
 
     def _transparency(self) -> Network:
         """The models that only scale."""
-        if self._alpha_network is None:
-            found, precision = self._alpha_models
-            try:
-                models = found.models(self.scale, None)
-                _check_planes(models, self._planes, found.folder)
-            except ModelError as error:
-                raise ModelError(f"transparency needs a scale model: {error}") from error
-            self._alpha_network = self.backend.compile(models, precision)
-        return self._alpha_network
+        with self._alpha_lock:
+            if self._alpha_network is None:
+                found, precision = self._alpha_models
+                try:
+                    models = found.models(self.scale, None)
+                    _check_planes(models, self._planes, found.folder)
+                except ModelError as error:
+                    raise ModelError(f"transparency needs a scale model: {error}") from error
+                self._alpha_network = self.backend.compile(models, precision)
+            return self._alpha_network
 
     def _alpha(self, network: Network, alpha: NDArray[Any], on_progress: Progress) -> NDArray[Any]:
         """Transparency through models that only scale, the mean of the planes."""

@@ -33,6 +33,7 @@ from waifu2x.lowering.steps import (
     Product,
     Program,
     View,
+    label,
     reads,
 )
 from waifu2x.model import Activation, Border, Model
@@ -86,9 +87,9 @@ class NumpyBackend:
         total = time.perf_counter() - start
         layers = []
         for number, spent in sorted(seconds.items()):
-            node = network.programs[0].steps[number].node
-            work = float(model.node_multiply_adds(node)) * result.shape[0] * result.shape[1]
-            layers.append(LayerTime(f"node {node}", spent, work, float("inf")))
+            step = network.programs[0].steps[number]
+            work = float(model.node_multiply_adds(step.node)) * result.shape[0] * result.shape[1]
+            layers.append(LayerTime(label(step), spent, work, float("inf")))
         return Measurement(total, tuple(layers))
 
     def tune(self, model: Model, precision: Precision, pixels: NDArray[Any]) -> Iterator[Trial]:
@@ -147,7 +148,8 @@ class _Run:
     def __call__(self, tile: int | None, on_progress: Progress) -> NDArray[Any]:
         program = self._program
         rows, columns = self._sizes[program.result]
-        # Tiles are as wide as the picture: a product is made for each row, and rounds by its length.
+        # Tiles are as wide as the picture: a product is made for each row, and rounds by its
+        # length.
         down = -(-rows // max(_TILE_ROWS, TILE_PIXELS // columns if tile is None else tile))
         plan = phases.plan(program, self._cost, self._bytes, self._network.kept_bytes)
         total = sum(sum(map(self._cost, phase.steps)) for phase in plan)
@@ -229,9 +231,7 @@ class _Run:
         planes = self._program.values[value].planes
         return _Map(np.full((box.height, box.width, planes), np.nan), box)
 
-    def _product(
-        self, step: Product, box: Box, maps: Mapping[int, _Map]
-    ) -> tuple[Planes, Box]:
+    def _product(self, step: Product, box: Box, maps: Mapping[int, _Map]) -> tuple[Planes, Box]:
         """Its results, shuffled, before the residual, and where they lie."""
         fold = self._program.values[step.source.value].fold
         reach = step.taps - 1

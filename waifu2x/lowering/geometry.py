@@ -1,8 +1,8 @@
 """Which part of every value a box of the result needs: one walk backward through the steps.
 
-All boxes are in single pixels of a value, counted from its pixel (0, 0), whatever its fold. Parts that
-are computed are made up to whole units, at multiples of a unit, so that cells of any kind lie alike
-in every tile; they may reach beyond a value's size.
+All boxes are in single pixels of a value, counted from its pixel (0, 0), whatever its fold. Parts
+that are computed are made up to whole units, at multiples of a unit, so that cells of any kind lie
+alike in every tile; they may reach beyond a value's size.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from waifu2x.lowering.steps import Move, Product, Program, View, reads
 from waifu2x.model import Size
@@ -93,8 +94,8 @@ def tiles(size: Size, down: int, across: int, unit: int) -> Iterator[Box]:
     Boxes of the same number of two values lie at about the same part of the picture.
     """
     rows, columns = _cuts(size[0], down, unit), _cuts(size[1], across, unit)
-    for top, bottom in zip(rows, rows[1:], strict=False):
-        for left, right in zip(columns, columns[1:], strict=False):
+    for top, bottom in pairwise(rows):
+        for left, right in pairwise(columns):
             yield Box(top, left, bottom - top, right - left)
 
 
@@ -135,6 +136,4 @@ def hull(box: Box, other: Box | None) -> Box:
     if other is None:
         return box
     top, left = min(box.top, other.top), min(box.left, other.left)
-    return Box(
-        top, left, max(box.bottom, other.bottom) - top, max(box.right, other.right) - left
-    )
+    return Box(top, left, max(box.bottom, other.bottom) - top, max(box.right, other.right) - left)

@@ -1,4 +1,5 @@
-"""A network as a graph, made into steps: products, what their epilogues and stores take along, moves.
+"""A network as a graph, made into steps: products, what their epilogues and stores take along,
+moves.
 
 Identities that keep the kinds of steps few:
 - a convolution at a stride s is a product over the source stored folded by s, with k / s taps;
@@ -70,7 +71,8 @@ class _Taps:
 
 
 class _Lowering:
-    """The state of one lowering. Graph values are those of the model, others those of the program."""
+    """The state of one lowering. Graph values are those of the model, others those of the
+    program."""
 
     def __init__(self, model: Model) -> None:
         self._model = model
@@ -108,8 +110,10 @@ class _Lowering:
         )
         # What is read in a later phase may be kept or computed again: outside, it is the same.
         crossing = phases.crossing(made)
-        values = (replace(v, zero_outside=v.zero_outside or n in crossing)
-                  for n, v in enumerate(made.values))
+        values = (
+            replace(v, zero_outside=v.zero_outside or n in crossing)
+            for n, v in enumerate(made.values)
+        )
         return replace(made, values=tuple(values))
 
     # What is fused with what.
@@ -131,7 +135,8 @@ class _Lowering:
         return fused
 
     def _can_add(self, value: int, node: Add, operand: int) -> bool:
-        """Whether an operand of an addition is a sum that can take the other one as its residual."""
+        """Whether an operand of an addition is a sum that can take the other one as its
+        residual."""
         kinds = Convolution | TransposedConvolution | PixelShuffle | Multiply
         made = self._node(operand)
         if not isinstance(made, kinds) or self._readers[operand] != [value]:
@@ -155,8 +160,8 @@ class _Lowering:
         return strides.pop() if len(strides) == 1 else 1
 
     def _products(self, value: int, offset: int = 0) -> list[tuple[Convolution | None, int]]:
-        """The convolutions that read a graph value and by what it is cropped for them; None for what
-        reads only plain maps."""
+        """The convolutions that read a graph value and by what it is cropped for them; None for
+        what reads only plain maps."""
         found: list[tuple[Convolution | None, int]] = []
         for reader in self._readers[value]:
             node = self._node(reader)
@@ -188,10 +193,12 @@ class _Lowering:
 
     def _taken(self, value: int) -> int | None:
         """The graph value that the node of another takes along."""
-        return next((v for v in sources(self._node(value)) if self._fused.get(v) == value), None)
+        operands = sources(self._model.nodes[value - 1])
+        return next((v for v in operands if self._fused.get(v) == value), None)
 
     def _place_concatenations(self) -> None:
-        """Makes the values of concatenations, the longest first: shorter ones may be their starts."""
+        """Makes the values of concatenations, the longest first: shorter ones may be their
+        starts."""
         wanted = [v for v in self._live if isinstance(self._node(v), Concatenate)]
         for value in sorted(wanted, key=lambda v: -len(self._flat(v))):
             flat = self._flat(value)
@@ -228,7 +235,7 @@ class _Lowering:
             return False
         source = node.source
         while source and isinstance(self._node(source), Crop):
-            source = sources(self._node(source))[0]
+            source = sources(self._model.nodes[source - 1])[0]
         return source == 0
 
     # Nodes to steps.
@@ -482,7 +489,8 @@ def _convolution_taps(node: Convolution, where: str) -> _Taps:
 
 
 def _transposed_taps(node: TransposedConvolution, where: str) -> _Taps:
-    """out[y * stride + dy] by the taps of in[y + a]: weight[k], where k = dy + crop - a * stride."""
+    """out[y * stride + dy] by the taps of in[y + a]: weight[k], where k = dy + crop - a *
+    stride."""
     side, stride = node.weight.shape[-1], node.stride
     places = [
         (k, (phase + node.crop - k) // stride, phase)

@@ -128,7 +128,7 @@ class _Builder:
         planes = len(layer.bias)
         follows = leaky(0.0, planes)
         if activation == "sigmoid":
-            follows = Activation("sigmoid", follows.slopes)
+            follows = Activation("sigmoid", leaky(1.0, planes).slopes)
         node = Dense(source, layer.weight[:, :, 0, 0], layer.bias, follows)
         return self._append(node, planes, self._taken)
 

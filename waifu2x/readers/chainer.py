@@ -36,12 +36,9 @@ def parse(raw: bytes, name: str) -> Weights:
     doubles = last is not None and last.shape[2:] == (4, 4)
     if doubles and last is not None and last.ndim == 4:  # its layer has no bias
         stored.setdefault(f"conv{count}/b", np.zeros(last.shape[1], np.float32))
-    if not stored or set(stored) != {
-        f"conv{n}/{part}" for n in range(1, count + 1) for part in "Wb"
-    }:
-        raise ModelError(
-            f"{name}: not a network of convolutions: only vgg7 and upconv7 are supported"
-        )
+    names = {f"conv{number}/{part}" for number in range(1, count + 1) for part in "Wb"}
+    if not stored or set(stored) != names:
+        raise ModelError(f"{name}: not a stack of convolutions: only vgg7 and upconv7 can be read")
     layers = []
     for number in range(1, count + 1):
         weight, bias = stored[f"conv{number}/W"], stored[f"conv{number}/b"]
