@@ -192,8 +192,10 @@ class CudaRuntime:
             for future in [pool.submit(compiled, *source, self.capability) for source in missing]:
                 future.result()
 
-    def launch(self, kernel: Any, groups: tuple[int, int, int], *arguments: Argument) -> None:
-        """See Runtime."""
+    def launch(
+        self, kernel: Any, groups: tuple[int, int, int], *arguments: Argument | bytes
+    ) -> None:
+        """See Runtime; bytes are arguments that are packed already."""
         self.queue([Launch(kernel, groups, pack_arguments(arguments))])
 
     def queue(self, launches: Sequence[Launch]) -> None:
@@ -285,15 +287,9 @@ def _key(stem: str, macros: Macros) -> object:
     return (stem, *macros.items())
 
 
-def address_of(buffer: Buffer) -> int:
-    """Of one of ours, on the device."""
-    assert isinstance(buffer, CudaBuffer)
-    return buffer.address
-
-
-def pack_arguments(arguments: Sequence[Argument]) -> bytes:
-    """Arguments as a kernel finds them: each at a multiple of its size."""
-    form, values = "", list[float]()
+def pack_arguments(arguments: Sequence[Argument | bytes]) -> bytes:
+    """Arguments as a kernel finds them: each at a multiple of its size, bytes as they are."""
+    form, values = "", list[float | bytes]()
     for argument in arguments:
         if isinstance(argument, CudaBuffer):
             form += "P"
@@ -301,6 +297,9 @@ def pack_arguments(arguments: Sequence[Argument]) -> bytes:
         elif isinstance(argument, np.int32 | np.float32):
             form += "f" if isinstance(argument, np.float32) else "i"
             values.append(argument.item())
+        elif isinstance(argument, bytes):
+            form += f"{len(argument)}s"
+            values.append(argument)
         else:
             raise TypeError(f"no argument of a kernel: {argument!r}")
     return struct.pack(form, *values)
