@@ -23,6 +23,7 @@ typedef long Sum;
 #define SPLAT(type, x) ((type)(x))
 #define CLAMP(x, low, high) clamp(x, low, high)
 #define ROUND(x) rint(x)
+#define STORE(type, place, value) *(GLOBAL type *)(place) = (value)
 #define LEAKY(type, x, slope) ((x) > SPLAT(type, 0.0f) ? (x) : (x) * (slope))
 #define SIGMOID(type, x) (SPLAT(type, 1.0f) / (SPLAT(type, 1.0f) + exp(-(x))))
 
@@ -55,6 +56,7 @@ typedef long long Sum;
 
 #define SPLAT(type, x) Splat<type>::of(x)
 #define FMA(a, b, c) fma_of(a, b, c)
+#define STORE(type, place, value) store_of((type *)(place), value)
 #define LEAKY(type, x, slope) leaky_of(x, slope)
 #define SIGMOID(type, x) sigmoid_of(x)
 #define CLAMP(x, low, high) fminf(fmaxf(x, low), high)
@@ -73,6 +75,10 @@ DEVICE float4 fma_of(float4 a, float4 b, float4 c) {
     return make_float4(fmaf(a.x, b.x, c.x), fmaf(a.y, b.y, c.y), fmaf(a.z, b.z, c.z),
                        fmaf(a.w, b.w, c.w));
 }
+
+// nvcc takes plain stores of vectors apart.
+DEVICE void store_of(float *place, float value) { *place = value; }
+DEVICE void store_of(float4 *place, float4 value) { __stwb(place, value); }
 
 DEVICE float leaky_of(float x, float slope) { return x > 0.0f ? x : x * slope; }
 DEVICE float4 leaky_of(float4 x, float4 slope) {

@@ -152,8 +152,7 @@ direct(SOURCE_ARGUMENTS, const GLOBAL VECTOR *RESTRICT weights, const GLOBAL VEC
             value = SCALED(VECTOR, value);
 #endif
             if (!IS_INSIDE(target_y(py, plane), target_x(px, plane))) value = SPLAT(VECTOR, 0.0f);
-            *(GLOBAL VECTOR *)(target + target_place(py, px, plane, target_pitch, target_area)) =
-                value;
+            STORE(VECTOR, target + target_place(py, px, plane, target_pitch, target_area), value);
 #endif
         }
     }

@@ -152,7 +152,7 @@ winograd_vector(MAP(const GLOBAL VECTOR *RESTRICT, source), const GLOBAL VECTOR 
                         if (!IS_INSIDE(target_y(py, plane), target_x(px, plane)))
                             value = SPLAT(VECTOR, 0.0f);
                         const int to = target_place(py, px, plane, target_pitch, target_area);
-                        *(GLOBAL VECTOR *)(target + to) = value;
+                        STORE(VECTOR, target + to, value);
                     }
                 }
             }
