@@ -274,11 +274,8 @@ winograd(MAP(const GLOBAL float *RESTRICT, source), const GLOBAL float4 *RESTRIC
                     row[j] = m[(i * FREQUENCIES_X + j) * M_FREQUENCY + item];
                 OUTPUT_X(row, columns[i]);
             }
-            if (plane >= STORED) continue;
-            const float start = bias[plane];
-#ifndef SIGMOID_BEHIND
-            const float slope = bias[OUT_PLANES + plane];
-#endif
+            if (HAS_SPARE && plane >= STORED) continue;
+            const float start = bias[plane], slope = SLOPE_AT(float, bias + OUT_PLANES, plane);
             const int y = y_first + cell % TILE_Y * CELL_Y, x = x_first + cell / TILE_Y * CELL_X;
 #if FOLD == 1
             GLOBAL float *place = target + target_place(y, x, plane, target_pitch, target_area);
