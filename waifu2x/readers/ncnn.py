@@ -167,8 +167,8 @@ def _parse_line(words: list[str], where: str) -> _Line:
         raise ModelError(f"{where}: expected the names of {inputs + outputs} blobs")
     values: dict[int, _Number | list[_Number]] = {}
     for pair in words[4 + inputs + outputs :]:
-        key, _, value = pair.partition("=")
-        if not re.fullmatch(r"-?\d{1,5}", key, re.ASCII):
+        key, equals, value = pair.partition("=")
+        if not equals or not re.fullmatch(r"-?\d{1,5}", key, re.ASCII):
             raise ModelError(f"{where}: {pair!r} is not a key=value pair")
         number = int(key)
         parsed: _Number | list[_Number]
@@ -422,12 +422,10 @@ class _Graph:
                 f" {made * planes * side * side} for {planes} planes in, {made} out"
                 f" and {side}x{side} taps"
             )
-        activation = _activation(line, made)
         weight = self._weights.tagged(count, line.where).reshape(made, planes, side, side)
-        bias = (
-            self._weights.plain(made, line.where) if has_bias else np.zeros(made, dtype=np.float32)
-        )
-        return weight, bias, activation
+        bias = self._weights.plain(made, line.where) if has_bias else np.zeros(made, np.float32)
+        # Only now, as the weights that are there say that so many planes are no invention.
+        return weight, bias, _activation(line, made)
 
     def pooling(self, line: _Line) -> int:
         source = self._map(line)
