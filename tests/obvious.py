@@ -1,4 +1,5 @@
-"""The definition of networks, written once more: whole pictures, float64, node by node, nothing clever."""
+"""The definition of networks, written once more: whole pictures, float64, node by node, nothing
+clever."""
 
 from __future__ import annotations
 
@@ -42,7 +43,8 @@ def values(model: Model, picture: NDArray[np.float64]) -> list[NDArray[np.float6
     """All values of a network for a picture (H, W, planes) in [0, 1]: maps and vectors."""
     more = [-size % model.multiple for size in picture.shape[:2]]
     pads = [(model.padding, model.padding + extra) for extra in more]
-    found = [np.pad(picture, [*pads, (0, 0)], mode=_PAD_MODES[model.border])]  # type: ignore[call-overload]
+    mode: Any = _PAD_MODES[model.border]
+    found = [np.pad(picture, [*pads, (0, 0)], mode=mode)]
     for node in model.nodes:
         found.append(_made(node, found))
     return found
@@ -90,10 +92,11 @@ def _made(node: graph.Node, found: list[NDArray[np.float64]]) -> NDArray[np.floa
         case graph.Concatenate():
             return np.concatenate([found[source] for source in node.sources], axis=-1)
         case graph.Mean():
-            return found[node.source].mean(axis=(0, 1))
+            return np.asarray(found[node.source].mean(axis=(0, 1)))
         case graph.Dense():
-            return activate(node.weight.astype(np.float64) @ found[node.source] + node.bias,
-                            node.activation)
+            return activate(
+                node.weight.astype(np.float64) @ found[node.source] + node.bias, node.activation
+            )
         case graph.Multiply():
             return found[node.source] * found[node.factors]
 

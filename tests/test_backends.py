@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from tests import obvious
+from tests.graphs import random_graphs
 from waifu2x import model_set
 from waifu2x.backends import Backend, Precision, open_backend
 from waifu2x.errors import BackendError, UnavailableError
 from waifu2x.model import Model
-from waifu2x.tiling import Box, tiles
 
 PROMISED_DB: dict[Precision, float] = {"fp32": 100.0, "fp16": 65.0, "auto": 60.0}
 """On the shipped models, and as it turns out on random ones too."""
@@ -35,6 +35,13 @@ NETWORKS = {
     "many planes at the ends": [24, 40, 24],
     "wide": [3, 200, 144, 3],
 }
+
+NETWORKS_OF_THE_FIELD = [
+    ("upconv_7/art", 2, None),
+    ("upconv_7/photo", 2, 1),
+    ("cunet/art", 2, None),
+    ("cunet/art", 1, 3),
+]
 
 slow_fixture = settings(
     deadline=None,
@@ -59,20 +66,17 @@ def run(
     tile: int | None = None,
     precision: Precision = "fp32",
 ) -> NDArray[Any]:
-    """A whole picture, tile by tile. A precision that the backend lacks skips the test."""
+    """Whole pictures. A precision that the backend lacks skips the test."""
     try:
         network = backend.compile(models, precision)
     except BackendError as error:
         assert precision == "fp16"
         pytest.skip(str(error))
     scale = int(np.prod([model.scale for model in models]))
-    height, width = pixels.shape[0] * scale, pixels.shape[1] * scale
-    result = np.zeros((height, width, models[-1].out_planes), out_dtype)
-    for box in tiles(height, width, tile):
-        part = network(pixels, box, out_dtype, lambda part: None)
-        assert part.shape == (box.height, box.width, models[-1].out_planes)
-        assert part.dtype == out_dtype
-        result[box.top : box.bottom, box.left : box.right] = part
+    result = network(pixels, out_dtype, tile=tile)
+    height, width = (size * scale for size in pixels.shape[-3:-1])
+    assert result.shape == (*pixels.shape[:-3], height, width, models[-1].out_planes)
+    assert result.dtype == out_dtype
     return result
 
 
@@ -121,11 +125,51 @@ def test_tiles_equal_the_whole_to_the_bit(
     np.testing.assert_array_equal(tiled, whole)
 
 
-@pytest.mark.parametrize("tile", [16, 37, 128])
-def test_shipped_model_in_tiles_equals_the_whole_to_the_bit(
-    backend: Backend, drawn: NDArray[np.uint8], tile: int
+@pytest.mark.parametrize("precision", PROMISED_DB)
+@settings(deadline=None, max_examples=40, suppress_health_check=list(HealthCheck))
+@given(
+    model=random_graphs(),
+    height=st.integers(1, 40),
+    width=st.integers(1, 40),
+    tile=st.integers(8, 60),
+)
+def test_any_graph_in_any_tiles(
+    backend: Backend, model: Model, height: int, width: int, tile: int, precision: Precision
 ) -> None:
-    models = model_set.find("vgg_7/art").models(2, 1)
+    pixels = picture(height, width, model.in_planes)
+    expected = obvious.run([model], pixels)
+    whole = run(backend, [model], pixels, precision=precision)
+    assert obvious.psnr(whole, expected) >= PROMISED_DB[precision]
+    tiled = run(backend, [model], pixels, tile=tile, precision=precision)
+    np.testing.assert_array_equal(tiled, whole)
+
+
+@pytest.mark.parametrize("precision", PROMISED_DB)
+@pytest.mark.parametrize("shape", [(1, 1), (41, 47), (70, 33)])
+@pytest.mark.parametrize(("name", "scale", "noise"), NETWORKS_OF_THE_FIELD)
+def test_networks_of_the_field(
+    backend: Backend,
+    photo: NDArray[np.uint8],
+    name: str,
+    scale: int,
+    noise: int | None,
+    shape: tuple[int, int],
+    precision: Precision,
+) -> None:
+    models = model_set.find(name).models(scale, noise)
+    pixels = np.ascontiguousarray(photo[30 : 30 + shape[0], 40 : 40 + shape[1]])
+    whole = run(backend, models, pixels, precision=precision)
+    assert obvious.psnr(whole, obvious.run(models, pixels)) >= PROMISED_DB[precision]
+    stacked = run(backend, models, np.stack([pixels, pixels[::-1]]), tile=40, precision=precision)
+    np.testing.assert_array_equal(stacked[0], whole)
+
+
+@pytest.mark.parametrize("tile", [16, 37, 128])
+@pytest.mark.parametrize("name", ["vgg_7/art", "upconv_7/art", "cunet/art"])
+def test_shipped_model_in_tiles_equals_the_whole_to_the_bit(
+    backend: Backend, drawn: NDArray[np.uint8], name: str, tile: int
+) -> None:
+    models = model_set.find(name).models(2, 1)
     pixels = np.ascontiguousarray(drawn[30:95, 40:121])
     whole = run(backend, models, pixels, np.uint8, precision="auto")
     tiled = run(backend, models, pixels, np.uint8, tile, "auto")
@@ -189,17 +233,15 @@ def test_pictures_together_equal_each_alone(
     model = obvious.random_model([3, 16, 32, 3], seed=12, scale=2)
     pictures = np.random.default_rng(7).integers(0, 256, (*shape, 3), np.uint8)
     alone = [run(backend, [model], one, precision=precision) for one in pictures]
-    network: Any = backend.compile([model], precision)
-    if not hasattr(network, "many"):
-        pytest.skip(f"{backend.name} takes one picture at a time")
-    np.testing.assert_array_equal(network.many(pictures, np.float32), np.stack(alone))
+    together = run(backend, [model], pictures, precision=precision)
+    np.testing.assert_array_equal(together, np.stack(alone))
 
 
 def test_progress_adds_up_to_one(backend: Backend) -> None:
     double = obvious.random_model([3, 16, 3], seed=6, scale=2)
     parts: list[float] = []
     network = backend.compile([double, double], "auto")
-    network(picture(70, 90, 3), Box(0, 0, 280, 360), np.uint8, parts.append)
+    network(picture(70, 90, 3), np.uint8, tile=100, on_progress=parts.append)
     assert sum(parts) == pytest.approx(1.0)
 
 
@@ -214,9 +256,9 @@ def test_an_error_in_the_progress_report_ends_the_work(backend: Backend) -> None
     network = backend.compile([model], "fp32")
     pixels = picture(300, 300, 3)
     with pytest.raises(StopError):
-        network(pixels, Box(0, 0, 300, 300), np.uint8, stop)
+        network(pixels, np.uint8, on_progress=stop)
     # And the next picture is as good as any.
-    result = network(pixels, Box(0, 0, 300, 300), np.float32, lambda part: None)
+    result = network(pixels, np.float32)
     assert obvious.psnr(result, obvious.run([model], pixels)) >= FP32_DB
 
 

@@ -12,9 +12,14 @@ import pytest
 from numpy.typing import NDArray
 from PIL import Image
 
-from waifu2x import batch
-from waifu2x.batch import Job, Outcome, Output, Stages
+from waifu2x import batch, pipeline
+from waifu2x.backends import ignore
+from waifu2x.batch import Outcome
+from waifu2x.pipeline import Job, Output, Stages
 from waifu2x.upscaler import Upscaler
+
+ONE = Stages(1, 1, 1)
+NONE: frozenset[pipeline.Identity] = frozenset()
 
 
 def touch(folder: Path, *names: str) -> None:
@@ -141,10 +146,10 @@ def test_existing_outputs(tmp_path: Path) -> None:
     (job,) = make_pictures(tmp_path / "in", 1)
     job.target.parent.mkdir()
 
-    def run(existing: batch.Existing) -> Outcome:
+    def run(existing: pipeline.Existing) -> Outcome:
         job.target.write_bytes(b"precious")
         with Upscaler(scale=2) as upscaler:
-            return batch.run_one(job, upscaler, Output("png", None, existing), lambda part: None)
+            return batch.run_one(job, upscaler, Output("png", None, existing), ignore, ONE, NONE)
 
     failed = run("fail")
     assert (failed.status, job.target.read_bytes()) == ("failed", b"precious")
@@ -165,7 +170,9 @@ def test_the_input_is_never_overwritten(tmp_path: Path) -> None:
                 Job(job.source, target),
                 upscaler,
                 Output("png", None, "overwrite"),
-                lambda part: None,
+                ignore,
+                ONE,
+                NONE,
             )
             assert outcome.status == "failed"
             assert "is an input itself" in outcome.error
@@ -197,7 +204,7 @@ def test_a_file_that_appears_during_the_work_is_kept(tmp_path: Path) -> None:
         job.target.write_bytes(b"precious")
 
     with Upscaler(scale=2) as upscaler:
-        outcome = batch.run_one(job, upscaler, Output("png", None, "fail"), intrude)
+        outcome = batch.run_one(job, upscaler, Output("png", None, "fail"), intrude, ONE, NONE)
     assert "exists already" in outcome.error
     assert [path.read_bytes() for path in job.target.parent.iterdir()] == [b"precious"]
 
@@ -208,7 +215,7 @@ def test_only_plain_files_are_replaced(tmp_path: Path) -> None:
     os.mkfifo(job.target)
     with Upscaler(scale=2) as upscaler:
         overwrite = Output("png", None, "overwrite")
-        outcome = batch.run_one(job, upscaler, overwrite, lambda part: None)
+        outcome = batch.run_one(job, upscaler, overwrite, ignore, ONE, NONE)
     assert "is not a plain file" in outcome.error
     assert job.target.is_fifo()
 
@@ -238,3 +245,29 @@ def test_closing_the_iterator_stops_the_work(tmp_path: Path) -> None:
     assert len(made) < len(jobs)
     for path in made:
         load(path)
+
+
+def test_a_resume_does_not_look_at_all_inputs_for_each_output(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """10,000 files that are there already: with a look at every input for each, minutes."""
+    jobs = [Job(tmp_path / "in.png", tmp_path / "out.png")] * 3
+    for path in (jobs[0].source, jobs[0].target):
+        path.write_bytes(b"x")
+    looks = 0
+
+    class Counted(frozenset):  # type: ignore[type-arg]
+        def __iter__(self) -> object:  # type: ignore[override]
+            nonlocal looks
+            looks += 1
+            return super().__iter__()
+
+        def __or__(self, other: object) -> object:  # type: ignore[override]
+            nonlocal looks
+            looks += 1
+            return super().__or__(other)  # type: ignore[operator]
+
+    sources = Counted({(0, number) for number in range(1000)})
+    for job in jobs:
+        assert not pipeline.may_write(job, "skip", sources)
+    assert looks == 0

@@ -86,6 +86,52 @@ def test_a_file_in_the_place_of_the_cache(folder: Path) -> None:
     assert folder.read_bytes() == b"mine"
 
 
+def test_folders_are_the_owners_alone(folder: Path) -> None:
+    cache.store("numba", KEY, b"code")
+    assert (folder / "numba").stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.parametrize("mode", [0o770, 0o707, 0o777])
+def test_code_that_others_could_have_written_is_not_used(folder: Path, mode: int) -> None:
+    cache.store("numba", KEY, b"code")
+    (folder / "numba").chmod(mode)
+    assert cache.load("numba", KEY) is None
+    cache.store("numba", OTHER, b"more")
+    assert [path.name for path in (folder / "numba").iterdir()] == [KEY]
+    assert cache.distrusted() == [folder / "numba"]
+    result = CliRunner().invoke(cli, ["cache"])
+    assert f"{folder / 'numba'}: not used: others can write there" in result.stderr
+
+
+def test_a_folder_of_somebody_else_is_not_used(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache.store("numba", KEY, b"code")
+    monkeypatch.setattr(os, "getuid", lambda: (folder / "numba").stat().st_uid + 1)
+    assert cache.load("numba", KEY) is None
+
+
+def test_what_was_not_used_for_longest_goes_first(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cache, "MOST_BYTES", 3000)
+    keys = [cache.digest(str(number)) for number in range(4)]
+    for number, key in enumerate(keys[:3]):
+        cache.store("weights" if number % 2 else "numba", key, bytes(900))
+        path = folder / ("weights" if number % 2 else "numba") / key
+        os.utime(path, (number, number))
+    assert cache.load("numba", keys[0]) is not None  # now it is the newest
+    cache.store("opencl", keys[3], bytes(900))
+    left = [
+        cache.load(kind, key) is not None
+        for kind, key in zip(("numba", "weights", "numba", "opencl"), keys, strict=True)
+    ]
+    assert left == [True, False, True, True]
+    # One that is too large alone is kept all the same: it was made for now.
+    cache.store("opencl", OTHER, bytes(9000))
+    assert cache.load("opencl", OTHER) is not None
+
+
 def test_digests_tell_parts_apart() -> None:
     parts: list[tuple[bytes | str, ...]] = [
         ("ab", "c"),
@@ -121,7 +167,7 @@ def test_usage_and_clear(folder: Path) -> None:
 
 
 def test_an_entry_that_could_not_be_cleared_is_not_made() -> None:
-    with pytest.raises(ValueError, match="kernels, numba, tuning, weights"):
+    with pytest.raises(ValueError, match="cuda, numba, opencl, tuning, weights"):
         cache.store("thumbnails", KEY, b"")
 
 

@@ -286,7 +286,7 @@ def test_without_compiler_and_kernels_there_is_no_backend(
 
 def test_a_damaged_entry_is_compiled_again(fake_nvcc: Path, tmp_path: Path) -> None:
     compiler.compiled("tensor_first", {}, (8, 0))
-    (entry,) = (tmp_path / "cache" / "kernels").iterdir()
+    (entry,) = (tmp_path / "cache" / "cuda").iterdir()
     entry.write_bytes(entry.read_bytes()[:-1] + b"x")
     assert compiler.compiled("tensor_first", {}, (8, 0)) == b"code"
     assert runs(fake_nvcc) == 2

@@ -35,7 +35,7 @@ MACROS: dict[str, str | int] = {"VECTOR": "float4", "WIDTH": 4, "GROUP": 1, "CHA
 def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A cache of its own, for kernels."""
     monkeypatch.setenv(cache.DIRECTORY_VARIABLE, str(tmp_path))
-    return tmp_path / "kernels"
+    return tmp_path / "opencl"
 
 
 class Builder:
@@ -93,7 +93,7 @@ def test_a_damaged_entry_is_made_again(builder: Builder, own_cache: Path) -> Non
 def test_an_entry_that_the_driver_refuses_is_made_again(builder: Builder, own_cache: Path) -> None:
     assert builder.compiles()
     (entry,) = own_cache.iterdir()
-    cache.store("kernels", entry.name, b"no program of any driver")
+    cache.store("opencl", entry.name, b"no program of any driver")
     assert builder.compiles()
     assert not builder.compiles()
 

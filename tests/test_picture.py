@@ -446,3 +446,20 @@ def test_resize_is_bicubic(size: tuple[int, int], planes: int) -> None:
     assert result.dtype == np.float32
     expected = np.einsum("yh,xw,hwc->yxc", resample(5, size[0]), resample(7, size[1]), source)
     np.testing.assert_allclose(result, expected, atol=1e-5)
+
+
+def test_libtiff_does_not_write_to_the_terminal(capfd: pytest.CaptureFixture[str]) -> None:
+    pixels = np.random.default_rng(0).integers(0, 256, (64, 64, 3), np.uint8)
+    stream = io.BytesIO()
+    Image.fromarray(pixels).save(stream, "TIFF", compression="tiff_lzw")
+    refused = 0
+    for place in range(8, 4000, 97):
+        damaged = bytearray(stream.getvalue())
+        damaged[place] ^= 0x55
+        damaged[place * 7 % len(damaged)] ^= 0xFF
+        try:
+            picture.decode(bytes(damaged), "damaged.tif")
+        except ImageError:
+            refused += 1
+    assert refused > 0
+    assert capfd.readouterr().err == ""

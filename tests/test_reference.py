@@ -1,4 +1,4 @@
-"""The `numpy` backend's bands: they bound its memory and let it stop, and change no bit."""
+"""The `numpy` backend's tiles: they bound its memory and let it stop, and change no bit."""
 
 from __future__ import annotations
 
@@ -8,45 +8,45 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
 from numpy.typing import NDArray
 
 from tests import obvious
-from waifu2x.backends import reference
-from waifu2x.backends.chain import Window
-from waifu2x.tiling import Box
+from tests.graphs import random_graphs
+from waifu2x.backends import ignore, reference
+from waifu2x.model import Model
 
 PIXELS = np.random.default_rng(0).integers(0, 256, (90, 70, 3), np.uint8)
 MODELS = [
     obvious.random_model([3, 16, 32, 3], seed=1),
     obvious.random_model([3, 32, 16, 3], seed=2, scale=2),
 ]
-BOX = Box(7, 3, 170, 130)
 
 
-def run(box: Box = BOX, on_progress: Callable[[float], None] = lambda part: None) -> NDArray[Any]:
+def run(on_progress: Callable[[float], None] = ignore) -> NDArray[Any]:
     network = reference.create(0).compile(MODELS, "fp32")
-    return network(PIXELS, box, np.float32, on_progress)
+    return network(PIXELS, np.float32, on_progress=on_progress)
 
 
-@pytest.mark.parametrize("pixels", [1, 130 * 17, 130 * 64])
-def test_bands_change_no_bit(monkeypatch: pytest.MonkeyPatch, pixels: int) -> None:
-    monkeypatch.setattr(reference, "BAND_PIXELS", 1 << 40)
+@pytest.mark.parametrize("pixels", [1, 140 * 17, 140 * 64])
+def test_tiles_change_no_bit(monkeypatch: pytest.MonkeyPatch, pixels: int) -> None:
+    monkeypatch.setattr(reference, "TILE_PIXELS", 1 << 40)
     whole = run()
-    exact = obvious.run(MODELS, PIXELS)[BOX.top : BOX.bottom, BOX.left : BOX.right]
-    assert obvious.psnr(whole, exact) > 140
-    monkeypatch.setattr(reference, "BAND_PIXELS", pixels)
+    assert obvious.psnr(whole, obvious.run(MODELS, PIXELS)) > 140
+    monkeypatch.setattr(reference, "TILE_PIXELS", pixels)
     np.testing.assert_array_equal(run(), whole)
 
 
-def test_bands_change_no_bit_of_float64_either() -> None:
-    """float32 hides what the length of a product does to the last bits; bands need no hiding."""
-    stage = reference.NumpyStage(MODELS[1])
-    window = Window(PIXELS, 0, 0, *PIXELS.shape[:2])
-    bands = [
-        stage._band(window, Box(top, BOX.left, min(17, BOX.bottom - top), BOX.width))
-        for top in range(BOX.top, BOX.bottom, 17)
-    ]
-    np.testing.assert_array_equal(np.concatenate(bands), stage._band(window, BOX))
+@settings(deadline=None, max_examples=100, suppress_health_check=list(HealthCheck))
+@given(random_graphs())
+def test_maps_computed_again_equal_maps_kept(model: Model) -> None:
+    """And both equal the definition, to the last bits of float32."""
+    pixels = PIXELS[:25, :31, : model.in_planes].copy()
+    network = reference.create(0).compile([model], "fp32")
+    kept = network(pixels, np.float32)
+    assert obvious.psnr(kept, obvious.run([model], pixels)) > 130
+    network.kept_bytes = 0
+    np.testing.assert_allclose(network(pixels, np.float32, tile=16), kept, atol=1e-6)
 
 
 def test_an_error_in_the_progress_report_ends_the_work_early(
@@ -60,10 +60,10 @@ def test_an_error_in_the_progress_report_ends_the_work_early(
         if len(told) == 3:
             raise StopError
 
-    monkeypatch.setattr(reference, "BAND_PIXELS", 130 * 20)
     told: list[float] = []
+    monkeypatch.setattr(reference, "TILE_PIXELS", 140 * 20)
     with pytest.raises(StopError):
-        run(on_progress=stop)
+        run(stop)
     assert 0 < sum(told) < 0.5
 
 
@@ -75,7 +75,7 @@ def test_memory_does_not_grow_with_the_picture() -> None:
         pixels = np.zeros((height, 512, 3), np.uint8)
         tracemalloc.start()
         try:
-            network(pixels, Box(0, 0, height, 512), np.uint8, lambda part: None)
+            network(pixels, np.uint8)
             return tracemalloc.get_traced_memory()[1]
         finally:
             tracemalloc.stop()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib
 import io
+import time
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,8 +18,9 @@ from PIL import Image
 import waifu2x
 from tests import obvious
 from waifu2x import model_set
-from waifu2x.backends import Backend
-from waifu2x.model_json import dump_layers
+from waifu2x.backends import Backend, Device
+from waifu2x.readers.architectures import Layer
+from waifu2x.readers.waifu2x_json import Weights, dump
 from waifu2x.upscaler import Upscaler
 
 
@@ -27,9 +30,9 @@ def y_models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("vgg_7_y")
     for seed, name in ((1, "scale2.0x_model.json"), (2, "noise1_model.json")):
         model = obvious.random_model([1, 16, 16, 1], seed)
-        layers = [(layer.weight, layer.bias) for layer in model.convolutions]
+        layers = [Layer("convolution", n.weight, n.bias) for _, n in model.weighted]
         # Near the identity, as real models are: the centre tap of the last layer's sum stays 1.
-        (folder / name).write_bytes(dump_layers(layers))
+        (folder / name).write_bytes(dump(Weights("vgg_3", layers)))
     return folder
 
 
@@ -204,7 +207,7 @@ def test_a_scale_model_of_other_planes_does_not_serve_transparency(
     data = (y_models / "scale2.0x_model.json").read_bytes()
     (tmp_path / "scale2.0x_model.json").write_bytes(data)
     layers = [(c.weight, c.bias) for c in obvious.random_model([3, 8, 3], 3).convolutions]
-    (tmp_path / "noise1_scale2.0x_model.json").write_bytes(dump_layers(layers))
+    (tmp_path / "noise1_scale2.0x_model.json").write_bytes(dump(Weights("vgg_3", layers)))
     image = np.dstack([drawn[40:60, 50:80], drawn[80:100, 50:80, 0]])
     with (
         Upscaler(2, 1, model=str(tmp_path)) as upscaler,
@@ -288,17 +291,15 @@ def test_skipped_backends_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
 
     real_import = importlib.import_module
     with Upscaler(backend="numpy") as upscaler:
-        assert upscaler.skipped == ()
+        assert upscaler.notes == ()
     monkeypatch.setattr(importlib, "import_module", without_numba)
     with Upscaler() as upscaler:
         assert upscaler.backend.name == "numpy"
-        (reason,) = upscaler.skipped
+        (reason,) = upscaler.notes
     assert reason == "backend cpu needs the package numba: run `pip install waifu2x-kernels`"
 
 
 def test_threads_may_share_an_upscaler(drawn: NDArray[np.uint8]) -> None:
-    from concurrent.futures import ThreadPoolExecutor
-
     pieces = [np.ascontiguousarray(drawn[y : y + 30, 20:70]) for y in range(0, 60, 10)]
     with Upscaler(scale=2) as upscaler, ThreadPoolExecutor(4) as pool:
         together = list(pool.map(upscaler, pieces))
@@ -316,3 +317,45 @@ def test_several_pictures_equal_each_alone(backend: Backend, planes: int) -> Non
         alone = [upscaler(picture) for picture in pictures]
     np.testing.assert_array_equal(together, np.stack(alone))
     assert sum(parts) == pytest.approx(1.0)
+
+
+class CountingBackend:
+    """Counts what is opened and closed; its compile fails, or takes its time."""
+
+    name = "counting"
+    device = Device("Counting", "")
+
+    def __init__(self, failing: bool) -> None:
+        self.failing = failing
+        self.compiled = 0
+        self.closed = 0
+
+    def compile(self, models: Any, precision: Any) -> Any:
+        self.compiled += 1
+        if self.failing:
+            raise waifu2x.BackendError("no kernels")
+        # Long enough for all threads to ask before the first is answered.
+        time.sleep(0.1)
+        return lambda pixels, dtype, **_: np.zeros(
+            (*(2 * size for size in pixels.shape[:2]), 3), dtype
+        )
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+def test_a_backend_that_cannot_compile_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = CountingBackend(failing=True)
+    monkeypatch.setattr("waifu2x.upscaler.open_devices", lambda *_: opened)
+    with pytest.raises(waifu2x.BackendError, match="no kernels"):
+        Upscaler()
+    assert opened.closed == 1
+
+
+def test_transparency_is_compiled_once_for_all_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = CountingBackend(failing=False)
+    monkeypatch.setattr("waifu2x.upscaler.open_devices", lambda *_: opened)
+    sprite = np.random.default_rng(0).integers(0, 256, (8, 8, 4), np.uint8)
+    with Upscaler(noise=1) as upscaler, ThreadPoolExecutor(4) as pool:
+        list(pool.map(upscaler, [sprite] * 4))
+    assert opened.compiled == 2  # colours, and transparency

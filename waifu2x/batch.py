@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
-import stat
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,22 +13,10 @@ from typing import Literal
 
 from waifu2x import picture
 from waifu2x.backends import Progress
-from waifu2x.errors import OutputError, Waifu2xError
+from waifu2x.errors import Waifu2xError
 from waifu2x.files import reason
+from waifu2x.pipeline import Identity, Job, Output, Stages, identities, make
 from waifu2x.upscaler import Upscaler
-
-Existing = Literal["fail", "overwrite", "skip"]
-"""What to do about an output that is there already."""
-_Identity = tuple[int, int]
-"""Device and inode of a file."""
-
-
-@dataclass(frozen=True)
-class Job:
-    """One picture to make."""
-
-    source: Path
-    target: Path
 
 
 @dataclass(frozen=True)
@@ -43,25 +29,6 @@ class Outcome:
     height: int = 0
     width: int = 0
     error: str = ""
-
-
-@dataclass(frozen=True)
-class Output:
-    """How results are written."""
-
-    extension: str
-    quality: int | None
-    existing: Existing
-
-
-class Stages:
-    """How many pictures may be loaded, processed and saved at a time."""
-
-    def __init__(self, load: int, process: int, save: int) -> None:
-        self.pictures = load + process + save
-        self.load = threading.BoundedSemaphore(load)
-        self.process = threading.BoundedSemaphore(process)
-        self.save = threading.BoundedSemaphore(save)
 
 
 @dataclass(frozen=True)
@@ -103,65 +70,26 @@ def run_one(
     upscaler: Upscaler,
     output: Output,
     on_progress: Progress,
-    stages: Stages | None = None,
-    sources: frozenset[_Identity] = frozenset(),
+    stages: Stages,
+    sources: frozenset[Identity],
 ) -> Outcome:
-    """Reads, enlarges and writes one picture; errors become a failed outcome."""
-    stages = stages or Stages(1, 1, 1)
+    """How one picture ends: `pipeline.make`, with errors as a failed outcome."""
     start = time.monotonic()
     try:
-        if not may_write(job, output.existing, sources):
-            return Outcome(job, "skipped", 0.0)
-        with stages.load:
-            source = picture.read(job.source)
-        height, width = (size * upscaler.scale for size in source.pixels.shape[:2])
-        name = str(job.target)
-        picture.check_output(output.extension, height, width, source.transparent, name)
-        with stages.process:
-            result = upscaler.picture(source, on_progress)
-        with stages.save:
-            make_folder(job.target.parent)
-            replace = output.existing == "overwrite"
-            picture.write(result, job.target, output.extension, output.quality, replace=replace)
+        made = make(
+            job, output, lambda: upscaler, stages=stages, on_progress=on_progress, sources=sources
+        )
     except Waifu2xError as error:
-        return Outcome(job, "failed", time.monotonic() - start, error=str(error))
+        message = str(error)
     except OSError as error:
         message = f"{error.filename or job.source}: {reason(error)}"
-        return Outcome(job, "failed", time.monotonic() - start, error=message)
     except MemoryError:
         message = f"{job.source}: not enough memory for the result: use a smaller scale"
-        return Outcome(job, "failed", time.monotonic() - start, error=message)
-    return Outcome(job, "done", time.monotonic() - start, height, width)
-
-
-def may_write(job: Job, existing: Existing, sources: frozenset[_Identity] = frozenset()) -> bool:
-    """Whether the target is free or may be replaced; False says skip. Raises OutputError.
-
-    Whatever is an input, the job's own or one of `sources`, is never replaced.
-    """
-    try:
-        status = job.target.stat()
-    except FileNotFoundError:
-        return True
-    except OSError as error:
-        raise OutputError(f"{job.target}: cannot write: {reason(error)}") from error
-    if stat.S_ISDIR(status.st_mode):
-        raise OutputError(f"{job.target}: is a folder, not a file")
-    if not stat.S_ISREG(status.st_mode):
-        raise OutputError(f"{job.target}: is not a plain file; for stdout give -")
-    if (status.st_dev, status.st_ino) in sources | _identities([job]):
-        raise OutputError(f"{job.target}: is an input itself: choose another output")
-    if existing == "fail":
-        raise OutputError(picture.EXISTS.format(job.target))
-    return existing == "overwrite"
-
-
-def make_folder(folder: Path) -> None:
-    """A folder for outputs and those above it, if need be. Raises OutputError."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise OutputError(f"{folder}: cannot make the folder: {reason(error)}") from error
+    else:
+        if made is None:
+            return Outcome(job, "skipped", 0.0)
+        return Outcome(job, "done", made.seconds, made.height, made.width)
+    return Outcome(job, "failed", time.monotonic() - start, error=message)
 
 
 def run(
@@ -177,7 +105,7 @@ def run(
     the work: finished files stay, unfinished ones leave nothing.
     """
     stopped = threading.Event()
-    sources = _identities(jobs)
+    sources = identities(jobs)
 
     def work(job: Job) -> Outcome:
         def report(part: float) -> None:
@@ -199,16 +127,6 @@ def run(
 
 class _StoppedError(Exception):
     """Ends the work on a picture from within its progress report."""
-
-
-def _identities(jobs: Iterable[Job]) -> frozenset[_Identity]:
-    """What tells the sources of jobs from other files, whatever their paths."""
-    identities = set()
-    for job in jobs:
-        with contextlib.suppress(OSError):
-            status = job.source.stat()
-            identities.add((status.st_dev, status.st_ino))
-    return frozenset(identities)
 
 
 def _target_names(sources: Sequence[Path], extension: str) -> dict[Path, Path]:

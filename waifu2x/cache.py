@@ -4,6 +4,10 @@ WAIFU2X_CACHE_DIR, else the platform's folder for caches, holds one folder for e
 Keys are digests of everything that decides the content. An entry begins with the digest of its
 content, so that a damaged one is seen and made again. A folder that cannot be written, or a user
 without a home directory, costs time and nothing else.
+
+Machine code is among the entries, so folders are made for their owner alone, and one that belongs
+to somebody else, or that others can write, is not used. Together the entries take so many bytes at
+most; those that were not used for longest go first.
 """
 
 from __future__ import annotations
@@ -22,7 +26,9 @@ from waifu2x.files import write_atomically
 from waifu2x.resources import of_user
 
 DIRECTORY_VARIABLE = "WAIFU2X_CACHE_DIR"
-KINDS = ("kernels", "numba", "tuning", "weights")
+KINDS = ("cuda", "numba", "opencl", "tuning", "weights")
+MOST_BYTES = 1 << 30
+"""Of all entries together."""
 _DIGEST_BYTES = 32
 # The folder is the user's choice and may hold files of others: only what has the name of an entry,
 # or of what `write_atomically` leaves if it is killed, is counted and removed.
@@ -56,14 +62,19 @@ def digest(*parts: bytes | str) -> str:
 def load(kind: str, key: str) -> bytes | None:
     """An entry's content, or None if it is absent, unreadable or damaged."""
     folder = _folder(kind)
-    if folder is None:
+    if folder is None or not _is_trusted(folder):
         return None
+    path = folder / key
     try:
-        stored = (folder / key).read_bytes()
+        stored = path.read_bytes()
     except OSError:
         return None
     content = stored[_DIGEST_BYTES:]
-    return content if hashlib.sha256(content).digest() == stored[:_DIGEST_BYTES] else None
+    if hashlib.sha256(content).digest() != stored[:_DIGEST_BYTES]:
+        return None
+    with contextlib.suppress(OSError):
+        os.utime(path)  # used just now: see _shrink
+    return content
 
 
 def store(kind: str, key: str, content: bytes) -> None:
@@ -72,8 +83,25 @@ def store(kind: str, key: str, content: bytes) -> None:
     if folder is None:
         return
     with contextlib.suppress(OSError):
-        folder.mkdir(parents=True, exist_ok=True)
-        write_atomically(folder / key, hashlib.sha256(content).digest() + content)
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, exist_ok=True)
+        if _is_trusted(folder):
+            write_atomically(folder / key, hashlib.sha256(content).digest() + content)
+            _shrink(keep=folder / key)
+
+
+def drop(kind: str, key: str) -> None:
+    """Removes an entry that turned out to be of no use, if there is one."""
+    folder = _folder(kind)
+    if folder is not None:
+        with contextlib.suppress(OSError):
+            (folder / key).unlink()
+
+
+def distrusted() -> list[Path]:
+    """Folders of entries that are not used, since others could have put something there."""
+    folders = [folder for kind in KINDS if (folder := _folder(kind)) is not None]
+    return [folder for folder in folders if folder.is_dir() and not _is_trusted(folder)]
 
 
 def usage() -> list[Usage]:
@@ -103,6 +131,38 @@ def _folder(kind: str) -> Path | None:
         raise ValueError(f"Expected one of {', '.join(KINDS)}, but got {kind!r}")
     root = directory()
     return root / kind if root else None
+
+
+def _is_trusted(folder: Path) -> bool:
+    """Whether nobody but this user can have written into a folder.
+
+    Windows has no such modes; there, a user's profile is private.
+    """
+    if not hasattr(os, "getuid"):
+        return True
+    try:
+        status = folder.stat()
+    except OSError:
+        return False
+    return status.st_uid == os.getuid() and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+
+
+def _shrink(keep: Path) -> None:
+    """Removes what was not used for longest, until the rest is small enough."""
+    sizes = {path: size for kind in KINDS for path, size in _entries(kind).items()}
+    excess = sum(sizes.values()) - MOST_BYTES
+    if excess <= 0:
+        return
+    used = {}
+    for path in sizes.keys() - {keep}:
+        with contextlib.suppress(OSError):
+            used[path] = path.stat().st_mtime_ns
+    for path in sorted(used, key=used.__getitem__):
+        if excess <= 0:
+            return
+        with contextlib.suppress(OSError):
+            path.unlink()
+            excess -= sizes[path]
 
 
 def _entries(kind: str) -> dict[Path, int]:

@@ -1,9 +1,9 @@
 """What a network is: a graph in single assignment form, with every size read from the weights.
 
-Value 0 is the picture, padded; node i makes value i + 1 from earlier values. A value is either a map
-(rows, columns, planes) or, behind a mean, a vector (planes,). A map's pixel (0, 0) is the first that
-the network computes: a valid 3x3 convolution of h rows makes h - 2, and its row y reads rows y to
-y + 2. Convolutions are cross-correlations, weights are not turned.
+Value 0 is the picture, padded; node i makes value i + 1 from earlier values. A value is either a
+map (rows, columns, planes) or, behind a mean, a vector (planes,). A map's pixel (0, 0) is the first
+that the network computes: a valid 3x3 convolution of h rows makes h - 2, and its row y reads rows y
+to y + 2. Convolutions are cross-correlations, weights are not turned.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ class Activation:
 
     kind: Literal["leaky", "sigmoid"]
     slopes: NDArray[np.float32]
-    """(planes,) of `leaky`: x above 0 stays, below it is x * slope. 1 leaves all as it is, 0 is ReLU;
-    a slope may exceed 1 or be negative. Of no meaning to others."""
+    """(planes,) of `leaky`: x above 0 stays, below it is x * slope. 1 leaves all as it is, 0 is
+    ReLU; a slope may exceed 1 or be negative. Of no meaning to others."""
 
     @property
     def is_linear(self) -> bool:
@@ -219,7 +219,7 @@ class Model:
     @cached_property
     def shapes(self) -> tuple[Shape, ...]:
         """Of every value."""
-        return _shapes(self.name, self.in_planes, self.nodes)
+        return shapes_of(self.name, self.in_planes, self.nodes)
 
     @property
     def out_planes(self) -> int:
@@ -302,7 +302,7 @@ def fit_padding(
 
     Raises ModelError if no padding makes the result a multiple of the picture's size.
     """
-    padding = _shapes(name, in_planes, nodes)[-1].origin
+    padding = shapes_of(name, in_planes, nodes)[-1].origin
     if padding.denominator != 1 or padding < 0:
         raise ModelError(f"{name}: its result begins {padding} pixels off the picture's")
     error: ModelError | None = None
@@ -319,7 +319,7 @@ def _word(node: Node) -> str:
     return type(node).__name__
 
 
-def _shapes(name: str, in_planes: int, nodes: Sequence[Node]) -> tuple[Shape, ...]:
+def shapes_of(name: str, in_planes: int, nodes: Sequence[Node]) -> tuple[Shape, ...]:
     """Of every value. Raises ModelError for nodes that do not fit together."""
     shapes = [Shape(in_planes, Fraction(1), Fraction(0))]
     for number, node in enumerate(nodes, 1):
@@ -393,7 +393,11 @@ def _weighted(node: Weighted, planes: int, where: str) -> int:
     """Planes that a node with weights makes."""
     flat = isinstance(node, Dense)
     weight = node.weight
-    if weight.ndim != (2 if flat else 4) or weight.shape[2:3] != weight.shape[3:] or not weight.size:
+    if (
+        weight.ndim != (2 if flat else 4)
+        or weight.shape[2:3] != weight.shape[3:]
+        or not weight.size
+    ):
         raise ModelError(f"{where}: weight has the shape {weight.shape}")
     made, read = weight.shape[:2]
     if read != planes:
@@ -444,7 +448,7 @@ def _length(node: Node, lengths: Sequence[int], where: str) -> int:
             made = length
     if made < 1:
         raise ModelError(f"{where}: nothing is left of the picture")
-    return made
+    return int(made)
 
 
 _CHECKED = (1, 2, 3, 4, 5, 7, 16, 17, 100)
@@ -459,9 +463,8 @@ def _check(model: Model) -> None:
     if last.resolution is None or last.resolution.denominator != 1:
         raise ModelError(f"{model.name}: its result is {last.resolution} times the picture")
     if last.origin != model.padding:
-        raise ModelError(
-            f"{model.name}: its result begins {last.origin - model.padding} pixels off the picture's"
-        )
+        off = last.origin - model.padding
+        raise ModelError(f"{model.name}: its result begins {off} pixels off the picture's")
     for count in _CHECKED:
         length = count * model.multiple
         made = model._lengths(length)[-1]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
+import functools
 import io
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -89,8 +92,22 @@ def decode(data: bytes, name: str) -> Picture:
         Image.open(io.BytesIO(data), formats=_READABLE) as image,
     ):
         _refuse_unsupported(image, data, name)
+        _silence_libtiff()
         image.load()
         return from_pil(image, name)
+
+
+@functools.cache
+def _silence_libtiff() -> None:
+    """Keeps libtiff's own lines from the terminal: what they say comes as an exception as well.
+
+    Pillow has no interface to its handlers, but its module is linked to them (on Windows it may
+    hide them, and the lines stay).
+    """
+    with contextlib.suppress(OSError, AttributeError):
+        library = ctypes.CDLL(Image.core.__file__)
+        library.TIFFSetErrorHandler(None)
+        library.TIFFSetWarningHandler(None)
 
 
 def from_pil(image: Image.Image, name: str = "the picture") -> Picture:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 import sys
+import threading
 from collections.abc import Container, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -20,7 +21,6 @@ from waifu2x.dtypes import PIXEL_DTYPES, from_unit, to_unit
 from waifu2x.errors import BackendError, ImageError, ModelError
 from waifu2x.model import Model
 from waifu2x.picture import Picture, from_pil, resize, to_pil
-from waifu2x.tiling import tiles
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -36,8 +36,8 @@ class Upscaler:
     or the path of its folder. `backend` is `auto`, or a name that `waifu2x devices` shows, and
     `device` the number of one of its devices, or several, among which the calls of several threads
     are divided. `tile` limits the output pixels worked on at once in each direction; None leaves it
-    to the backend, and the result is the same to the bit. `skipped` says why `auto` passed over
-    better backends.
+    to the backend, and the result is the same to the bit. `notes` says why `auto` passed over
+    better backends, and which model stands in for one that the set lacks.
 
     Calls may come from several threads. Use it as a context manager, or call `close`, to end its
     threads early.
@@ -76,14 +76,22 @@ class Upscaler:
         self.scale = scale
         self._tile = tile
         self._reach = max(m.offset for m in models)
-        skipped: list[str] = []
-        self.backend = open_devices(backend, devices, skipped.append)
-        self.skipped = tuple(skipped)
+        notes: list[str] = []
+        substitute = found.substitute(scale, noise)
+        if substitute:
+            notes.append(substitute)
+        self.backend = open_devices(backend, devices, notes.append)
+        self.notes = tuple(notes)
         self._closed = False
-        self._network = self.backend.compile(models, precision)
+        try:
+            self._network = self.backend.compile(models, precision)
+        except BaseException:
+            self.backend.close()
+            raise
         # Transparency is scaled but never denoised; a chain without noise serves both.
         self._alpha_network: Network | None = self._network if noise is None else None
         self._alpha_models = (found, precision)
+        self._alpha_lock = threading.Lock()
 
     def __call__(self, image: Any, *, on_progress: Progress = lambda part: None) -> Any:
         """The image enlarged and denoised, in the kind it came: a NumPy array or a PIL image.
@@ -162,27 +170,25 @@ class Upscaler:
         return from_unit(colour.to_rgb(luma, chroma), dtype)
 
     def _pictures(self, images: NDArray[Any], on_progress: Progress) -> NDArray[Any]:
-        """Pictures of one size, together where the backend can."""
-        together = getattr(self._network, "many", None)
+        """Pictures of one size, together where nothing but the network is to be done."""
         plain = _from_array(images[0]).alpha is None and images.shape[-1] == self._planes
-        if self._closed or together is None or not plain:
+        if self._closed or not plain:
             share = scaled(on_progress, 1 / len(images))
             return np.stack([self(image, on_progress=share) for image in images])
-        result: NDArray[Any] = together(np.ascontiguousarray(images), images.dtype)
-        on_progress(1.0)
-        return result
+        return self._run(self._network, np.ascontiguousarray(images), images.dtype, on_progress)
 
     def _transparency(self) -> Network:
         """The models that only scale."""
-        if self._alpha_network is None:
-            found, precision = self._alpha_models
-            try:
-                models = found.models(self.scale, None)
-                _check_planes(models, self._planes, found.folder)
-            except ModelError as error:
-                raise ModelError(f"transparency needs a scale model: {error}") from error
-            self._alpha_network = self.backend.compile(models, precision)
-        return self._alpha_network
+        with self._alpha_lock:
+            if self._alpha_network is None:
+                found, precision = self._alpha_models
+                try:
+                    models = found.models(self.scale, None)
+                    _check_planes(models, self._planes, found.folder)
+                except ModelError as error:
+                    raise ModelError(f"transparency needs a scale model: {error}") from error
+                self._alpha_network = self.backend.compile(models, precision)
+            return self._alpha_network
 
     def _alpha(self, network: Network, alpha: NDArray[Any], on_progress: Progress) -> NDArray[Any]:
         """Transparency through models that only scale, the mean of the planes."""
@@ -193,18 +199,8 @@ class Upscaler:
     def _run(
         self, network: Network, pixels: NDArray[Any], dtype: DTypeLike, on_progress: Progress
     ) -> NDArray[Any]:
-        """A whole picture, tile by tile."""
-        height, width = (size * self.scale for size in pixels.shape[:2])
-        boxes = list(tiles(height, width, self._tile))
-        if len(boxes) == 1:
-            return network(pixels, boxes[0], dtype, on_progress)
-        result = np.empty((height, width, self._planes), dtype)
-        for box in boxes:
-            share = box.height * box.width / (height * width)
-            result[box.top : box.bottom, box.left : box.right] = network(
-                pixels, box, dtype, scaled(on_progress, share)
-            )
-        return result
+        """A picture, or several of one size, through a network."""
+        return network(pixels, dtype, tile=self._tile, on_progress=on_progress)
 
 
 def upscale(

@@ -92,8 +92,8 @@ class Network(Protocol):
         stands their number, C-contiguous: uint8 and uint16 span their range, float32 spans [0, 1].
         The result has as many dimensions, in `out_dtype`, one of the same three, rounded half to
         even. Between models values are clipped to [0, 1] and stay float. `tile` is a wish: about so
-        many output pixels, a side, are worked on at once. No tile, number of pictures, of cores or of
-        devices changes a bit of the result.
+        many output pixels, a side, are worked on at once. No tile, number of pictures, of cores or
+        of devices changes a bit of the result.
 
         Raises BackendError where memory is short; on_progress may raise to stop the work.
         """
@@ -115,7 +115,8 @@ class Backend(Protocol):
         ...
 
     def measure(self, model: Model, precision: Precision, pixels: NDArray[Any]) -> Measurement:
-        """How long one picture takes and each layer of it. Raises BackendError as `compile` does."""
+        """How long one picture takes and each layer of it. Raises BackendError as `compile`
+        does."""
         ...
 
     def tune(self, model: Model, precision: Precision, pixels: NDArray[Any]) -> Iterator[Trial]:

@@ -2,23 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import DTypeLike, NDArray
 
-from waifu2x.backends import Device, Precision, Progress, pick_device
-from waifu2x.backends.chain import Chain, Window
+from waifu2x.backends import (
+    Device,
+    LayerTime,
+    Measurement,
+    Precision,
+    Progress,
+    Trial,
+    ignore,
+    pick_device,
+    scaled,
+)
 from waifu2x.dtypes import from_unit, to_unit
 from waifu2x.errors import BackendError
-from waifu2x.model import Convolution, Model
+from waifu2x.lowering import geometry, phases
+from waifu2x.lowering.lower import lower
+from waifu2x.lowering.steps import (
+    Average,
+    DenseStep,
+    MapStep,
+    Move,
+    Product,
+    Program,
+    View,
+    label,
+    reads,
+)
+from waifu2x.model import Activation, Border, Model
 from waifu2x.tiling import Box
 
-BAND_PIXELS = 1 << 16
+TILE_PIXELS = 1 << 16
 """Output pixels worked on at once: each takes up to 4 KiB, for the feature maps of two layers."""
-_BAND_ROWS = 16
-"""The fewest at once: every band computes anew the rows beyond it that its result needs."""
+_TILE_ROWS = 16
+"""The fewest at once: every tile computes anew the rows beyond it that its result needs."""
+
+Planes = NDArray[np.float64]
+"""A map, (rows, columns, planes), or part of one."""
 
 
 def create(device: int) -> NumpyBackend:
@@ -38,68 +65,312 @@ class NumpyBackend:
     name = "numpy"
     device = Device("NumPy", f"{np.__version__}, float64, for reference: slow")
 
-    def compile(self, models: Sequence[Model], precision: Precision) -> Chain[NDArray[Any]]:
+    def compile(self, models: Sequence[Model], precision: Precision) -> NumpyNetwork:
         """See Backend. float64 serves `auto` and `fp32`."""
         if precision not in ("auto", "fp32"):
             raise BackendError(
                 f"backend numpy has no precision {precision}: use auto or fp32, or another backend"
             )
-        return Chain([NumpyStage(model) for model in models])
+        return NumpyNetwork([lower(model) for model in models])
+
+    def measure(self, model: Model, precision: Precision, pixels: NDArray[Any]) -> Measurement:
+        """See Backend. There is no peak to compare with."""
+        network = self.compile([model], precision)
+        seconds: dict[int, float] = {}
+
+        def note(step: int, spent: float) -> None:
+            seconds[step] = seconds.get(step, 0.0) + spent
+
+        network.on_step = note
+        start = time.perf_counter()
+        result = network(pixels, pixels.dtype)
+        total = time.perf_counter() - start
+        layers = []
+        for number, spent in sorted(seconds.items()):
+            step = network.programs[0].steps[number]
+            work = float(model.node_multiply_adds(step.node)) * result.shape[0] * result.shape[1]
+            layers.append(LayerTime(label(step), spent, work, float("inf")))
+        return Measurement(total, tuple(layers))
+
+    def tune(self, model: Model, precision: Precision, pixels: NDArray[Any]) -> Iterator[Trial]:
+        """Nothing to tune."""
+        return iter(())
 
     def close(self) -> None:
         """Nothing to free."""
 
 
-class NumpyStage:
-    """One model in float64."""
+class NumpyNetwork:
+    """Programs in float64; see Network."""
 
-    def __init__(self, model: Model) -> None:
-        self._model = model
-        self.scale = model.scale
-        self.cost = float(model.multiply_adds)
-
-    def reads(self, box: Box) -> Box:
-        """The box and the pixels that the convolutions lose, in pixels of the input."""
-        margin = self._model.offset
-        top, left = (box.top - margin) // self.scale, (box.left - margin) // self.scale
-        bottom, right = (
-            -(-(box.bottom + margin) // self.scale),
-            -(-(box.right + margin) // self.scale),
-        )
-        return Box(top, left, bottom - top, right - left)
+    def __init__(self, programs: Sequence[Program]) -> None:
+        self.programs = tuple(programs)
+        self.on_step: Callable[[int, float], None] = lambda step, seconds: None
+        """Told the seconds of each step that has run."""
+        self.kept_bytes = float("inf")
+        """For maps that are kept between phases: where it is too small, they are computed again."""
 
     def __call__(
-        self, window: Window[NDArray[Any]], box: Box, out_dtype: DTypeLike, on_progress: Progress
+        self,
+        pixels: NDArray[Any],
+        out_dtype: DTypeLike,
+        *,
+        tile: int | None = None,
+        on_progress: Progress = ignore,
     ) -> NDArray[Any]:
-        """See Stage."""
-        # Bands are as wide as the box: a product is made for each row, and rounds by its length.
-        rows = max(_BAND_ROWS, BAND_PIXELS // box.width)
-        result = np.empty((box.height, box.width, self._model.out_planes), out_dtype)
-        for top in range(0, box.height, rows):
-            band = Box(box.top + top, box.left, min(rows, box.height - top), box.width)
-            result[top : top + rows] = from_unit(self._band(window, band), out_dtype)
-            on_progress(band.height / box.height)
-        return result
-
-    def _band(self, window: Window[NDArray[Any]], box: Box) -> NDArray[np.float64]:
-        margin = self._model.offset
-        rows = np.arange(box.top - margin, box.bottom + margin) // self.scale
-        columns = np.arange(box.left - margin, box.right + margin) // self.scale
-        rows = rows.clip(0, window.height - 1) - window.top
-        columns = columns.clip(0, window.width - 1) - window.left
-        planes = to_unit(window.pixels[np.ix_(rows, columns)], np.float64)
-        for layer in self._model.convolutions:
-            planes = convolve(planes, layer)
-        return planes
+        """See Network."""
+        if pixels.ndim == 4:
+            share = scaled(on_progress, 1 / max(1, len(pixels)))
+            return np.stack([self(p, out_dtype, tile=tile, on_progress=share) for p in pixels])
+        costs = [1 + p.model.multiply_adds * p.model.scale**2 for p in self.programs]
+        for index, program in enumerate(self.programs):
+            share = scaled(on_progress, costs[index] / sum(costs))
+            last = index == len(self.programs) - 1
+            run = _Run(program, pixels, np.float32 if not last else out_dtype, self)
+            pixels = run(tile, share)
+        return pixels
 
 
-def convolve(planes: NDArray[np.float64], layer: Convolution) -> NDArray[np.float64]:
-    """(H, W, in_planes) -> (H - 2, W - 2, out_planes): valid cross-correlation, leaky ReLU."""
-    height, width = planes.shape[0] - 2, planes.shape[1] - 2
-    result = np.zeros((height, width, layer.out_planes)) + layer.bias
-    for y in range(3):
-        for x in range(3):
-            tap = layer.weight[:, :, y, x].astype(np.float64)
-            result += planes[y : y + height, x : x + width] @ tap.T
-    activated: NDArray[np.float64] = np.maximum(result, layer.slope * result)
-    return activated
+class _Run:
+    """A program on a picture."""
+
+    def __init__(
+        self, program: Program, pixels: NDArray[Any], dtype: DTypeLike, network: NumpyNetwork
+    ) -> None:
+        self._program = program
+        self._network = network
+        self._picture = pixels
+        self._sizes = geometry.sizes(program, *pixels.shape[:2])
+        self._kept: dict[int, Planes] = {}
+        self._vectors: dict[int, Planes] = {}
+        self._result = np.empty((*self._sizes[-1], program.model.out_planes), dtype)
+
+    def __call__(self, tile: int | None, on_progress: Progress) -> NDArray[Any]:
+        program = self._program
+        rows, columns = self._sizes[program.result]
+        # Tiles are as wide as the picture: a product is made for each row, and rounds by its
+        # length.
+        down = -(-rows // max(_TILE_ROWS, TILE_PIXELS // columns if tile is None else tile))
+        plan = phases.plan(program, self._cost, self._bytes, self._network.kept_bytes)
+        total = sum(sum(map(self._cost, phase.steps)) for phase in plan)
+        for phase in plan:
+            self._phase(phase, down, scaled(on_progress, sum(map(self._cost, phase.steps)) / total))
+        return self._result
+
+    def _phase(self, phase: phases.Phase, down: int, on_progress: Progress) -> None:
+        program = self._program
+        roots = phase.roots(program)
+        for value in phase.kept:
+            planes = program.values[value].planes
+            self._kept[value] = np.zeros((*self._sizes[value], planes))
+        averages = [program.steps[number] for number in phase.averages]
+        sums = {step.vector: np.float64(0) for step in averages if isinstance(step, Average)}
+        boxes = zip(*(geometry.tiles(self._sizes[v], down, 1, 4) for v in roots), strict=True)
+        for tiles in boxes:
+            parts = {v: box for v, box in zip(roots, tiles, strict=True) if box.height}
+            maps = self._tile(phase, parts)
+            for value, box in parts.items():
+                found = maps[value].read(box)
+                if value in phase.kept:
+                    self._kept[value][box.top : box.bottom, box.left : box.right] = found
+                elif value == program.result:
+                    target = self._result[box.top : box.bottom, box.left : box.right]
+                    target[:] = from_unit(found, target.dtype)
+            for step in averages:
+                assert isinstance(step, Average)
+                if step.source.value in parts:
+                    found = maps[step.source.value].read(parts[step.source.value])
+                    sums[step.vector] = sums[step.vector] + found.sum(axis=(0, 1))
+            on_progress(1 / down)
+        for step in averages:
+            assert isinstance(step, Average)
+            size = self._sizes[step.source.value]
+            self._vectors[step.vector] = np.asarray(sums[step.vector] / (size[0] * size[1]))
+        for number in phase.dense:
+            dense = program.steps[number]
+            assert isinstance(dense, DenseStep)
+            sums_ = dense.weight.astype(np.float64) @ self._vectors[dense.source] + dense.bias
+            self._vectors[dense.vector] = activate(sums_, dense.activation)
+        self._kept = {value: kept for value, kept in self._kept.items() if value in phase.live}
+
+    def _tile(self, phase: phases.Phase, parts: Mapping[int, Box]) -> dict[int, _Map]:
+        """All maps of a phase that some parts of its roots need."""
+        program = self._program
+        work = geometry.work(program, phase.steps, parts)
+        maps: dict[int, _Map] = {}
+        last_use = {
+            view.value: number for number in work.steps for view in reads(program.steps[number])
+        }
+        for number, box in work.steps.items():
+            start = time.perf_counter()
+            step = program.steps[number]
+            assert isinstance(step, Product | Move)
+            for value in {view.value for view in reads(step)} | {step.target.value}:
+                if value not in maps:
+                    maps[value] = self._map(value, phase, work.values[value])
+            place = box
+            if isinstance(step, Product):
+                made, place = self._product(step, box, maps)
+            else:
+                made = self._move(step, box, maps)
+            if step.residual:
+                made = made + self._read(step.residual, place, maps)
+            self._store(step, made, place, maps)
+            for value in {view.value for view in reads(step)} - set(parts):
+                if last_use[value] == number:
+                    del maps[value]
+            self._network.on_step(number, time.perf_counter() - start)
+        return maps
+
+    def _map(self, value: int, phase: phases.Phase, box: Box) -> _Map:
+        """A map that the phase reads, or room for one that it makes."""
+        if value == 0:
+            return _Map(_padded(self._picture, self._program.model, box), box)
+        if value in phase.given:
+            return _Map(_beyond(self._kept[value], box), box)
+        planes = self._program.values[value].planes
+        return _Map(np.full((box.height, box.width, planes), np.nan), box)
+
+    def _product(self, step: Product, box: Box, maps: Mapping[int, _Map]) -> tuple[Planes, Box]:
+        """Its results, shuffled, before the residual, and where they lie."""
+        fold = self._program.values[step.source.value].fold
+        reach = step.taps - 1
+        read = Box(box.top, box.left, box.height + reach, box.width + reach)
+        if fold > 1:
+            value = self._program.values[step.source.value]
+            moved = Box(read.top + step.source.offset, read.left + step.source.offset, *read[2:])
+            pixels = maps[step.source.value].read(geometry.scaled(moved, fold))
+            cells = pixels.reshape(read.height, fold, read.width, fold, value.planes)
+            planes = cells.transpose(0, 2, 1, 3, 4).reshape(read.height, read.width, -1)
+        else:
+            planes = self._read(step.source, read, maps)
+        windows = sliding_window_view(planes, (step.taps, step.taps), axis=(0, 1))
+        sums = np.zeros((box.height, box.width, step.out_planes)) + step.bias
+        for y in range(step.taps):
+            for x in range(step.taps):
+                sums += windows[..., y, x] @ step.weight[:, :, y, x].astype(np.float64).T
+        made = activate(sums, step.activation) * step.factor
+        r = step.shuffle
+        cells = made.reshape(box.height, box.width, r, r, -1).transpose(0, 2, 1, 3, 4)
+        return cells.reshape(box.height * r, box.width * r, -1), geometry.scaled(box, r)
+
+    def _move(self, step: Move, box: Box, maps: Mapping[int, _Map]) -> Planes:
+        rows, columns = np.arange(box.top, box.bottom), np.arange(box.left, box.right)
+        if step.unshuffle > 1:
+            r = step.unshuffle
+            pixels = self._read(step.source, geometry.scaled(box, r), maps)
+            cells = pixels.reshape(box.height, r, box.width, r, -1).transpose(0, 2, 4, 1, 3)
+            planes = cells.reshape(box.height, box.width, -1)
+        elif step.shuffle > 1:
+            r = step.shuffle
+            cover = geometry.divided(box, r)
+            pixels = self._read(step.source, cover, maps)
+            count = pixels.shape[-1] // r**2
+            spread = pixels[np.ix_(rows // r - cover.top, columns // r - cover.left)]
+            cells = spread.reshape(box.height, box.width, count, r, r)
+            y, x = np.ix_(rows % r, columns % r)
+            planes = cells[np.arange(box.height)[:, None], np.arange(box.width), :, y, x]
+        else:
+            planes = self._read(step.source, box, maps)
+        if step.factors is not None:
+            planes = planes * self._vectors[step.factors]
+        return planes * step.factor
+
+    def _read(self, view: View, box: Box, maps: Mapping[int, _Map]) -> Planes:
+        """The pixels of a view in a box."""
+        rows = (np.arange(box.top, box.bottom) + view.offset) // view.enlarge
+        columns = (np.arange(box.left, box.right) + view.offset) // view.enlarge
+        parts = self._program.values[view.value].parts
+        start, count = sum(parts[: view.first]), sum(parts[view.first : view.first + view.parts])
+        source = maps[view.value]
+        index = np.ix_(rows - source.box.top, columns - source.box.left)
+        assert rows.min() >= source.box.top
+        assert columns.min() >= source.box.left
+        return source.planes[index][..., start : start + count]
+
+    def _store(self, step: MapStep, made: Planes, box: Box, maps: Mapping[int, _Map]) -> None:
+        value = self._program.values[step.target.value]
+        target = maps[step.target.value]
+        if value.zero_outside:
+            height, width = self._sizes[step.target.value]
+            rows, columns = np.arange(box.top, box.bottom), np.arange(box.left, box.right)
+            made = made * ((rows >= 0) & (rows < height))[:, None, None]
+            made = made * ((columns >= 0) & (columns < width))[:, None]
+        start = sum(value.parts[: step.target.part]) + step.target.plane
+        top, left = box.top - target.box.top, box.left - target.box.left
+        target.planes[
+            top : top + box.height, left : left + box.width, start : start + made.shape[-1]
+        ] = made
+
+    def _cost(self, number: int) -> float:
+        """Multiply-adds of a step for a pixel of the picture."""
+        step = self._program.steps[number]
+        if isinstance(step, Product):
+            target = self._program.values[step.target.value].resolution / step.shuffle
+            return step.weight.size * float(target) ** 2
+        if isinstance(step, Move):
+            value = self._program.values[step.target.value]
+            return value.planes * float(value.resolution) ** 2
+        return 0.0
+
+    def _bytes(self, value: int) -> float:
+        rows, columns = self._sizes[value]
+        return 8.0 * rows * columns * self._program.values[value].planes
+
+
+class _Map:
+    """Part of a map."""
+
+    def __init__(self, planes: Planes, box: Box) -> None:
+        self.planes = planes
+        self.box = box
+
+    def read(self, box: Box) -> Planes:
+        """A box of it."""
+        top, left = box.top - self.box.top, box.left - self.box.left
+        assert top >= 0
+        assert left >= 0
+        return self.planes[top : top + box.height, left : left + box.width]
+
+
+def activate(values: Planes, activation: Activation) -> Planes:
+    """An activation, over the last axis."""
+    if activation.kind == "sigmoid":
+        made: Planes = 1 / (1 + np.exp(-values))
+        return made
+    return np.where(values > 0, values, values * activation.slopes)
+
+
+def border_index(places: NDArray[np.int64], length: int, border: Border) -> NDArray[np.int64]:
+    """Which pixel of a picture stands at each place beyond or inside it; -1 for zero."""
+    if border == "zero":
+        return np.where((places >= 0) & (places < length), places, -1)
+    if border == "replicate" or length == 1:
+        return places.clip(0, length - 1)
+    period = 2 * (length - 1)
+    turned = places % period
+    return np.minimum(turned, period - turned)
+
+
+def _padded(picture: NDArray[Any], model: Model, box: Box) -> Planes:
+    """A box of the padded picture."""
+    rows = border_index(np.arange(box.top, box.bottom) - model.padding, len(picture), model.border)
+    columns = border_index(
+        np.arange(box.left, box.right) - model.padding, picture.shape[1], model.border
+    )
+    pixels = to_unit(picture[np.ix_(rows, columns)], np.float64)
+    pixels[rows < 0] = 0
+    pixels[:, columns < 0] = 0
+    return pixels
+
+
+def _beyond(kept: Planes, box: Box) -> Planes:
+    """A box of a map that is zero outside."""
+    pads = [
+        (max(0, -box.top), max(0, box.bottom - kept.shape[0])),
+        (max(0, -box.left), max(0, box.right - kept.shape[1])),
+        (0, 0),
+    ]
+    top, left = max(0, box.top), max(0, box.left)
+    inner = kept[top : max(0, box.bottom), left : max(0, box.right)]
+    return np.pad(inner, pads)

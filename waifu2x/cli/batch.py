@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from waifu2x import picture
-from waifu2x.batch import Job, Outcome, Output, Stages, make_folder, plan, run
+from waifu2x.batch import Outcome, plan, run
 from waifu2x.cli import report
 from waifu2x.cli.options import (
     check_folder,
@@ -22,6 +22,7 @@ from waifu2x.cli.options import (
     open_upscaler,
     upscale_options,
 )
+from waifu2x.pipeline import Job, Output, Stages, make_folder
 
 
 def _stages(context: Any, parameter: Any, value: str) -> tuple[int, ...]:

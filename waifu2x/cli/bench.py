@@ -16,7 +16,7 @@ import numpy as np
 
 from waifu2x import model_set, picture
 from waifu2x.backends import open_backend
-from waifu2x.cli.options import network_options
+from waifu2x.cli.options import network_options, noise_option
 from waifu2x.cli.report import tell
 
 
@@ -29,8 +29,9 @@ def _size(context: Any, parameter: Any, value: str) -> tuple[int, int]:
 
 @click.command(short_help="Measure this machine, layer by layer.")
 @network_options
+@noise_option
 @click.option(
-    "--size", callback=_size, default="960x540", show_default=True, help="Of the picture doubled."
+    "--size", callback=_size, default="960x540", show_default=True, help="Of the input picture."
 )
 @click.option(
     "--tune",
@@ -44,32 +45,28 @@ def bench(
     device: tuple[int, ...],
     precision: Any,
     model: str,
+    noise: str,
     size: tuple[int, int],
     tune: bool,
     as_json: bool,
 ) -> None:
-    """Measure this machine: each layer, the whole network, the whole program.
+    """Measure this machine: each layer, the whole network, the whole program, at twice the size.
 
     GFLOP/s count a convolution's multiply-adds by its definition, whatever the algorithm saves; the
     share is of the peak that the same unit reaches on data in its nearest cache, measured here.
     """
     width, height = size
     pixels = np.random.default_rng(0).integers(0, 256, (height, width, 3), np.uint8)
-    (network,) = model_set.find(model).models(2, None)
     if len(device) > 1:
         raise click.UsageError("Measure one --device at a time.")
+    *_, network = model_set.find(model).models(2, None if noise == "none" else int(noise))
     opened = open_backend(backend, device[0], tell)
-    measure = getattr(opened, "bench", None)
-    if measure is None:
-        raise click.UsageError(f"Backend {opened.name} is for reference and has no benchmark.")
     planes = pixels[..., : network.in_planes].copy()
     if tune:
-        if not hasattr(opened, "tune"):
-            raise click.UsageError(f"Backend {opened.name} has nothing to tune.")
         for trial in opened.tune(network, precision, planes):
             tell(f"{trial.layer:12} {trial.seconds * 1e3:8.3f} ms  {trial.way}")
-    seconds, layers = measure(network, precision, planes)
-    program = _time_program(pixels, opened.name, device[0], precision, model)
+    measured = opened.measure(network, precision, planes)
+    program = _time_program(pixels, opened.name, device[0], precision, model, noise)
     opened.close()
     rows = [
         {
@@ -81,9 +78,10 @@ def bench(
             else 0.0,
             "peak_gflops": 2 * layer.peak / 1e9,
         }
-        for layer in layers
+        for layer in measured.layers
     ]
-    gflops = 2 * network.multiply_adds * height * width * 4 / seconds / 1e9
+    made = height * width * network.scale**2
+    gflops = 2 * network.multiply_adds * made / measured.seconds / 1e9
     if as_json:
         document = {
             "backend": opened.name,
@@ -91,31 +89,38 @@ def bench(
             "detail": opened.device.detail,
             "size": [width, height],
             "layers": rows,
-            "network": {"ms": seconds * 1e3, "gflops": gflops},
+            "network": {"ms": measured.seconds * 1e3, "gflops": gflops},
             "program": {"ms": program * 1e3},
         }
         click.echo(json.dumps(document, indent=2))
         return
     click.echo(f"{opened.name}: {opened.device.name}, {opened.device.detail}")
-    click.echo(f"{width}x{height} -> {2 * width}x{2 * height}, {precision}")
+    large = f"{width * network.scale}x{height * network.scale}"
+    click.echo(f"{model}: {width}x{height} -> {large}, {precision}")
     click.echo(f"{'layer':16} {'ms':>8} {'GFLOP/s':>9} {'of peak':>8} {'peak':>7}")
     for row in rows:
         click.echo(
             f"{row['layer']:16} {row['ms']:8.1f} {row['gflops']:9.0f}"
             f" {row['share_of_peak']:8.0%} {row['peak_gflops']:7.0f}"
         )
-    click.echo(f"{'whole network':16} {seconds * 1e3:8.1f} {gflops:9.0f}")
+    click.echo(f"{'whole network':16} {measured.seconds * 1e3:8.1f} {gflops:9.0f}")
     click.echo(f"{'whole program':16} {program * 1e3:8.1f}")
 
 
 def _time_program(
-    pixels: np.ndarray[Any, Any], backend: str, device: int, precision: str, model: str
+    pixels: np.ndarray[Any, Any],
+    backend: str,
+    device: int,
+    precision: str,
+    model: str,
+    noise: str,
 ) -> float:
     """Seconds of `waifu2x upscale` on a PNG file, as a process of its own."""
     with tempfile.TemporaryDirectory() as folder:
         source, target = Path(folder) / "in.png", Path(folder) / "out.png"
         picture.write(picture.Picture(pixels), source, "png", None)
-        command = [sys.executable, "-m", "waifu2x", "upscale", "--overwrite", "-m", model]
+        command = [sys.executable, "-m", "waifu2x", "upscale", "--overwrite"]
+        command += ["-m", model, "-n", noise]
         command += ["--backend", backend, "--device", str(device)]
         command += ["--precision", precision, str(source), str(target)]
         seconds = []

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 import click
 
 from waifu2x import cache as store
+from waifu2x.cli.report import tell
 from waifu2x.errors import OutputError
 from waifu2x.files import reason
 
@@ -30,6 +31,8 @@ def info(as_json: bool = False) -> None:
     folder = store.directory()
     with _one_line("read"):
         usage = store.usage()
+    for distrusted in store.distrusted():
+        tell(f"{distrusted}: not used: others can write there: remove it, and it is made anew")
     if as_json:
         kinds = {kind.kind: {"files": kind.files, "bytes": kind.size} for kind in usage}
         where = None if folder is None else str(folder)

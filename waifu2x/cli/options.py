@@ -12,9 +12,9 @@ import click
 
 from waifu2x import model_set, picture
 from waifu2x.backends import BACKEND_NAMES, Precision
-from waifu2x.batch import Existing
 from waifu2x.cli.report import tell
 from waifu2x.errors import OutputError
+from waifu2x.pipeline import Existing
 from waifu2x.upscaler import SCALES, Upscaler
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -37,6 +37,14 @@ def _devices(context: Any, parameter: Any, value: str) -> tuple[int, ...]:
     return numbers
 
 
+noise_option = click.option(
+    "-n",
+    "--noise",
+    type=click.Choice(["none", "0", "1", "2", "3"]),
+    default="none",
+    show_default=True,
+    help="Denoise: 0 weak, for JPEG quality 85-95; 3 strong.",
+)
 _NETWORK_OPTIONS = [
     click.option(
         "-m",
@@ -71,14 +79,7 @@ _NETWORK_OPTIONS = [
     ),
 ]
 _OPTIONS = [
-    click.option(
-        "-n",
-        "--noise",
-        type=click.Choice(["none", "0", "1", "2", "3"]),
-        default="none",
-        show_default=True,
-        help="Denoise: 0 weak, for JPEG quality 85-95; 3 strong.",
-    ),
+    noise_option,
     click.option(
         "-s",
         "--scale",
@@ -150,8 +151,8 @@ def open_upscaler(
         precision=precision,
         tile=tile,
     )
-    for reason in upscaler.skipped:
-        tell(reason)
+    for note in upscaler.notes:
+        tell(note)
     return upscaler
 
 

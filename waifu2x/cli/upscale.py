@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import sys
-import time
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import click
 
 from waifu2x import picture
-from waifu2x.batch import Job, Outcome, may_write
+from waifu2x.batch import Outcome
 from waifu2x.cli import report
 from waifu2x.cli.options import (
     check_folder,
@@ -20,7 +19,8 @@ from waifu2x.cli.options import (
     open_upscaler,
     upscale_options,
 )
-from waifu2x.errors import ImageError, OutputError
+from waifu2x.pipeline import STANDARD, Job, Output, Stages, make
+from waifu2x.upscaler import Upscaler
 
 
 @click.command(short_help="Enlarge and denoise one picture.")
@@ -52,34 +52,26 @@ def upscale(
     if as_json and target == "-":
         raise click.UsageError("--json and the picture cannot share stdout.")
     job = Job(Path(source), Path(target))
-    start = time.monotonic()
-    if target != "-":
+    if job.target != STANDARD:
         check_folder(job.target.parent)
-        if not may_write(job, existing):
-            _finish(Outcome(job, "skipped", 0.0), as_json, verbose)
-            return
-    loaded = _read(source)
-    read_at = time.monotonic()
-    with open_upscaler(**options) as upscaler:
-        if verbose:
-            report.tell(describe(upscaler))
-        height, width = (size * upscaler.scale for size in loaded.pixels.shape[:2])
-        picture.check_output(extension, height, width, loaded.transparent, target)
-        ready_at = time.monotonic()
-        result = upscaler.picture(loaded)
-    done_at = time.monotonic()
-    if target == "-":
-        _write_stdout(picture.encode(result, extension, quality, "standard output"))
-    else:
-        replace = existing == "overwrite"
-        picture.write(result, job.target, extension, quality, replace=replace)
-    end = time.monotonic()
+    with ExitStack() as stack:
+
+        def opened() -> Upscaler:
+            upscaler = stack.enter_context(open_upscaler(**options))
+            if verbose:
+                report.tell(describe(upscaler))
+            return upscaler
+
+        made = make(job, Output(extension, quality, existing), opened, stages=Stages(1, 1, 1))
+    if made is None:
+        _finish(Outcome(job, "skipped", 0.0), as_json, verbose)
+        return
     if verbose:
         report.tell(
-            f"read {read_at - start:.2f} s, prepare {ready_at - read_at:.2f} s,"
-            f" compute {done_at - ready_at:.2f} s, write {end - done_at:.2f} s"
+            f"read {made.read:.2f} s, prepare {made.prepare:.2f} s,"
+            f" compute {made.compute:.2f} s, write {made.write:.2f} s"
         )
-    _finish(Outcome(job, "done", end - start, height, width), as_json, verbose)
+    _finish(Outcome(job, "done", made.seconds, made.height, made.width), as_json, verbose)
 
 
 def _extension(target: str, chosen: str | None) -> str:
@@ -95,21 +87,6 @@ def _extension(target: str, chosen: str | None) -> str:
         return "png"
     known = ", ".join(picture.EXTENSIONS)
     raise click.UsageError(f"{target}: no known extension ({known}); give one, or --format.")
-
-
-def _read(source: str) -> picture.Picture:
-    if source == "-":
-        if sys.stdin is None:
-            raise ImageError("standard input: is closed")
-        return picture.decode(sys.stdin.buffer.read(), "standard input")
-    return picture.read(Path(source))
-
-
-def _write_stdout(data: bytes) -> None:
-    if sys.stdout is None:
-        raise OutputError("standard output: is closed")
-    sys.stdout.buffer.write(data)
-    sys.stdout.buffer.flush()
 
 
 def _finish(outcome: Outcome, as_json: bool, verbose: bool) -> None:

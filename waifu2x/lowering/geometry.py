@@ -1,8 +1,8 @@
 """Which part of every value a box of the result needs: one walk backward through the steps.
 
-All boxes are in single pixels of a value, counted from its pixel (0, 0), whatever its fold. Parts that
-are computed are made up to whole units, at multiples of a unit, so that cells of any kind lie alike
-in every tile; they may reach beyond a value's size.
+All boxes are in single pixels of a value, counted from its pixel (0, 0), whatever its fold. Parts
+that are computed are made up to whole units, at multiples of a unit, so that cells of any kind lie
+alike in every tile; they may reach beyond a value's size.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from waifu2x.lowering.steps import Move, Product, Program, View, reads
 from waifu2x.model import Size
@@ -47,9 +48,9 @@ def work(
         shuffle = step.shuffle if isinstance(step, Product) else 1
         fold = program.values[step.target.value].fold
         units = (math.lcm(unit[0], fold), math.lcm(unit[1], fold))
-        box = _aligned(_divided(needed[step.target.value], shuffle), units)
+        box = _aligned(divided(needed[step.target.value], shuffle), units)
         boxes[number] = box
-        made = _scaled(box, shuffle)
+        made = scaled(box, shuffle)
         written[step.target.value] = _hull(made, written.get(step.target.value))
         wanted = [(step.source, source_box(program, number, box))]
         if step.residual:
@@ -66,15 +67,15 @@ def source_box(program: Program, number: int, box: Box) -> Box:
     if isinstance(step, Product):
         more = step.taps - 1
         grown = Box(box.top, box.left, box.height + more, box.width + more)
-        return _scaled(viewed(step.source, grown), program.values[step.source.value].fold)
+        return scaled(viewed(step.source, grown), program.values[step.source.value].fold)
     assert isinstance(step, Move)
-    return viewed(step.source, _scaled(_divided(box, step.shuffle), step.unshuffle))
+    return viewed(step.source, scaled(divided(box, step.shuffle), step.unshuffle))
 
 
 def viewed(view: View, box: Box) -> Box:
     """The pixels of a value under a box of a view of it."""
     moved = Box(box.top + view.offset, box.left + view.offset, box.height, box.width)
-    return _divided(moved, view.enlarge)
+    return divided(moved, view.enlarge)
 
 
 def sizes(program: Program, height: int, width: int) -> tuple[Size, ...]:
@@ -93,8 +94,8 @@ def tiles(size: Size, down: int, across: int, unit: int) -> Iterator[Box]:
     Boxes of the same number of two values lie at about the same part of the picture.
     """
     rows, columns = _cuts(size[0], down, unit), _cuts(size[1], across, unit)
-    for top, bottom in zip(rows, rows[1:], strict=False):
-        for left, right in zip(columns, columns[1:], strict=False):
+    for top, bottom in pairwise(rows):
+        for left, right in pairwise(columns):
             yield Box(top, left, bottom - top, right - left)
 
 
@@ -112,13 +113,14 @@ def read_by(program: Program) -> dict[int, list[int]]:
     return found
 
 
-def _divided(box: Box, by: int) -> Box:
+def divided(box: Box, by: int) -> Box:
     """The pixels of a picture `by` times smaller that a box touches."""
     top, left = box.top // by, box.left // by
     return Box(top, left, -(-box.bottom // by) - top, -(-box.right // by) - left)
 
 
-def _scaled(box: Box, by: int) -> Box:
+def scaled(box: Box, by: int) -> Box:
+    """The same pixels in a picture `by` times larger."""
     return Box(box.top * by, box.left * by, box.height * by, box.width * by)
 
 
@@ -133,6 +135,4 @@ def _hull(box: Box, other: Box | None) -> Box:
     if other is None:
         return box
     top, left = min(box.top, other.top), min(box.left, other.left)
-    return Box(
-        top, left, max(box.bottom, other.bottom) - top, max(box.right, other.right) - left
-    )
+    return Box(top, left, max(box.bottom, other.bottom) - top, max(box.right, other.right) - left)

@@ -1,9 +1,10 @@
 """What is computed between two means, and which maps are kept for later.
 
 A mean over the picture must be complete before anything that it scales can be computed. So the work
-falls into phases: each goes over the whole picture, tile by tile, adds up sums for the means that end
-it, and keeps some of its maps whole for the phases behind it. Maps that are not kept are computed
-again from the picture, or from what was kept. Without means there is one phase and nothing is kept.
+falls into phases: each goes over the whole picture, tile by tile, adds up sums for the means that
+end it, and keeps some of its maps whole for the phases behind it. Maps that are not kept are
+computed again from the picture, or from what was kept. Without means there is one phase and nothing
+is kept.
 """
 
 from __future__ import annotations
@@ -34,18 +35,23 @@ class Phase:
 
     def roots(self, program: Program) -> tuple[int, ...]:
         """The values whose tiles it divides the work by."""
-        averaged = (step.source.value for step in map(program.steps.__getitem__, self.averages)
-                    if isinstance(step, Average))
+        averaged = (
+            step.source.value
+            for step in map(program.steps.__getitem__, self.averages)
+            if isinstance(step, Average)
+        )
         last = () if self.averages else (program.result,)
         return tuple(dict.fromkeys((*self.kept, *averaged, *last)))
 
 
-def plan(program: Program, cost: Callable[[int], float], size: Callable[[int], float],
-         budget: float) -> list[Phase]:
+def plan(
+    program: Program, cost: Callable[[int], float], size: Callable[[int], float], budget: float
+) -> list[Phase]:
     """The phases of a program.
 
-    `cost` of a step and `size` of a value, if kept whole, are in any unit; at no time will kept maps
-    take more than `budget`. Where they would, those are left out that cost least to compute again.
+    `cost` of a step and `size` of a value, if kept whole, are in any unit; at no time will kept
+    maps take more than `budget`. Where they would, those are left out that cost least to compute
+    again.
     """
     depths = _depths(program)
     count = max(depths) + 1
@@ -74,6 +80,18 @@ def plan(program: Program, cost: Callable[[int], float], size: Callable[[int], f
         )
         before = after
     return phases
+
+
+def crossing(program: Program) -> frozenset[int]:
+    """The values that a later phase reads than the one that can make them first."""
+    depths = _depths(program)
+    made: dict[int, int] = {}
+    found: set[int] = set()
+    for step, depth in zip(program.steps, depths, strict=True):
+        found.update(v.value for v in reads(step) if made.get(v.value, depth) < depth)
+        if isinstance(step, Product | Move):
+            made[step.target.value] = max(made.get(step.target.value, 0), depth)
+    return frozenset(found - {0})
 
 
 def _depths(program: Program) -> list[int]:
@@ -106,9 +124,7 @@ def _writers(program: Program) -> dict[int, list[int]]:
     return found
 
 
-def _needed(
-    program: Program, wanted: set[int], kept: frozenset[int]
-) -> tuple[list[int], set[int]]:
+def _needed(program: Program, wanted: set[int], kept: frozenset[int]) -> tuple[list[int], set[int]]:
     """The steps that make some values, in order, and the kept ones (or the picture) they read."""
     writers = _writers(program)
     steps: set[int] = set()
@@ -138,15 +154,13 @@ def _choice(
     size: Callable[[int], float],
     budget: float,
 ) -> frozenset[int]:
-    """What to keep at the end of a phase: what makes all later phases cheapest, within the budget."""
+    """What to keep at the end of a phase: what makes all later phases cheapest, within the
+    budget."""
     done = {n for earlier in own[: phase + 1] for n in earlier}
     made = {0} | {_target(program.steps[n]) for n in done} - {-1}
     unfinished = {_target(s) for n, s in enumerate(program.steps) if n not in done} - {-1}
     later = {
-        view.value
-        for n, step in enumerate(program.steps)
-        if n not in done
-        for view in reads(step)
+        view.value for n, step in enumerate(program.steps) if n not in done for view in reads(step)
     }
     crossing = sorted((made - unfinished) & later - {0})
     best: tuple[float, float, frozenset[int]] | None = None

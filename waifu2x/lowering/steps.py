@@ -1,9 +1,9 @@
 """What an engine runs: products, moves and means over values, in order.
 
-A value is a map in memory of an engine's own layout. Places in it are counted from its pixel (0, 0),
-as in `waifu2x.model`; cells and blocks of any kind are anchored there, never to a tile, so that every
-tile computes the same numbers in the same order. A place beyond a value's size is computed like any
-other, from a picture that goes on as its border says, unless the value is `zero_outside`.
+A value is a map in memory of an engine's own layout. Places in it are counted from its pixel (0,
+0), as in `waifu2x.model`; cells and blocks of any kind are anchored there, never to a tile, so that
+every tile computes the same numbers in the same order. A place beyond a value's size is computed
+like any other, from a picture that goes on as its border says, unless the value is `zero_outside`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ class Value:
     """Above 1: stored with fold x fold neighbouring pixels as the planes of one, in the order
     [dy][dx][plane], for products that read it at a stride. It has one part then."""
     zero_outside: bool = False
-    """Beyond its size it holds zeros, for convolutions that are padded with them."""
+    """Beyond its size it holds zeros, for convolutions that are padded with them. The picture does
+    so by the model's border."""
 
     @property
     def planes(self) -> int:
@@ -52,9 +53,11 @@ class View:
     offset: int = 0
     """The same for rows and columns; may be negative."""
     enlarge: int = 1
-    """Only the picture is enlarged where a product reads it."""
+    """Above 1 for the source of a move, and of a product that reads the picture."""
+    first: int = 0
+    """The first of the parts that it reads."""
     parts: int = 1
-    """How many parts it reads, from the first."""
+    """How many; above 1 only for the source of a product."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +66,8 @@ class Target:
 
     value: int
     part: int = 0
+    plane: int = 0
+    """The first plane of that part; above 0 only for moves, several of which may fill a part."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,7 +75,8 @@ class Product:
     """activation(weight * source + bias) * factor + residual.
 
     A valid cross-correlation of one or nine taps, stored shuffled: the result at (y, x) of the
-    product, planes [dy][dx][plane], are the pixels (y * shuffle + dy, x * shuffle + dx) of the target.
+    product, planes [dy][dx][plane], are the pixels (y * shuffle + dy, x * shuffle + dx) of the
+    target.
     """
 
     node: int
@@ -88,8 +94,10 @@ class Product:
     """Above 1 only where the target is not folded and has one part."""
     factor: float = 1.0
     residual: View | None = None
-    """Of the target's planes and pixels. With a shuffle, it may be a folded value: if its fold equals
-    the shuffle and divides the offset, it has the planes of the product's own result."""
+    """Of the target's planes and pixels, of a value other than the picture. Its fold equals the
+    shuffle and divides its offset, so it lies in memory as the product's own result does: the pixel
+    (y + offset / shuffle, x + offset / shuffle) of the folded map, all its planes [dy][dx][plane].
+    The target is not folded."""
 
     @property
     def taps(self) -> int:
@@ -111,9 +119,9 @@ class Product:
 class Move:
     """source * factors * factor + residual, plane by plane; whatever no product does on its way.
 
-    With `shuffle`, plane c of pixel (y, x) is plane (c * shuffle + y % shuffle) * shuffle + x % shuffle
-    of the source's pixel (y // shuffle, x // shuffle); with `unshuffle`, the other way round. The
-    source is a view of single pixels, which may be enlarged.
+    With `shuffle`, plane c of pixel (y, x) is plane (c * shuffle + y % shuffle) * shuffle + x %
+    shuffle of the source's pixel (y // shuffle, x // shuffle); with `unshuffle`, the other way
+    round. The source is a view of single pixels of one part, and so is the residual, folded or not.
     """
 
     node: int
@@ -123,8 +131,9 @@ class Move:
     unshuffle: int = 1
     factor: float = 1.0
     factors: int | None = None
-    """A vector of as many elements as the target's part has planes."""
+    """A vector of as many elements as the source has planes."""
     residual: View | None = None
+    """Of the target's pixels and as many planes; of a value other than the picture."""
 
 
 @dataclass(frozen=True)
@@ -133,6 +142,7 @@ class Average:
 
     node: int
     source: View
+    """A value other than the picture, with one part and no offset."""
     vector: int
 
 
@@ -180,3 +190,17 @@ def reads(step: Step) -> tuple[View, ...]:
         case Average():
             return (step.source,)
     return ()
+
+
+def label(step: Step) -> str:
+    """A step for people: a product's planes, and its taps where they are not the usual 3x3."""
+    match step:
+        case Product():
+            taps = "" if step.taps == 3 else f"{step.taps}x{step.taps} "
+            return f"{taps}{step.in_planes} > {step.out_planes}"
+        case Move():
+            return "move" if step.factors is None else "scale"
+        case Average():
+            return "mean"
+        case DenseStep():
+            return "dense"

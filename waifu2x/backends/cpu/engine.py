@@ -6,27 +6,44 @@ import os
 import queue
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from itertools import pairwise
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from waifu2x.backends import Device, LayerTime, Precision, Progress
-from waifu2x.backends.chain import Chain, Window
+from waifu2x.backends import (
+    Device,
+    LayerTime,
+    Measurement,
+    Precision,
+    Progress,
+    Trial,
+    ignore,
+    scaled,
+)
 from waifu2x.backends.cpu import isa, layout
 from waifu2x.backends.cpu.compiled import Compiled
-from waifu2x.backends.cpu.layout import PIXEL_CODES, WINDOW
-from waifu2x.backends.cpu.pack import PackedModel
+from waifu2x.backends.cpu.layout import AVERAGE, BORDER_CODES, KEEP, LOAD, PICTURE, PIXEL_CODES
+from waifu2x.backends.cpu.pack import PackedProgram, resolution_of, step_costs
+from waifu2x.backends.cpu.strips import PhaseStrips
 from waifu2x.errors import BackendError
-from waifu2x.model import Model
+from waifu2x.lowering import geometry
+from waifu2x.lowering.lower import lower
+from waifu2x.lowering.phases import Phase, plan
+from waifu2x.lowering.steps import Average, DenseStep, Move, Product
+from waifu2x.model import Model, Size, Weighted
 from waifu2x.tiling import Box
 
 STRIP_WIDTH = 256
 STRIP_HEIGHT = 64
 STRIPS_PER_CORE = 8
+KEPT_BYTES = 1100 << 20
+"""The most memory for maps that are kept between phases."""
+_KEPT_SHARE = 4
+"""And the most of the machine's: one part of so many."""
 _run_strip = Compiled("strip", "run_strip")
 
 
@@ -39,7 +56,7 @@ class CpuBackend:
         self.device = processor()
         self._workers = Workers(isa.core_count())
 
-    def compile(self, models: Sequence[Model], precision: Precision) -> Chain[NDArray[Any]]:
+    def compile(self, models: Sequence[Model], precision: Precision) -> CpuNetwork:
         """See Backend. `auto` is bf16 where there are tiles for it, else fp32."""
         bfloats = isa.VECTOR.tiles and precision in ("auto", "bf16")
         if precision not in ("auto", "fp32") and not bfloats:
@@ -47,40 +64,55 @@ class CpuBackend:
                 f"backend cpu has no precision {precision} on this processor:"
                 " use auto or fp32, or another backend"
             )
-        packed: dict[int, CpuStage] = {}
+        _run_strip.load()
+        packed: dict[int, CpuModel] = {}
         for model in models:
             if id(model) not in packed:
-                packed[id(model)] = CpuStage(model, bfloats, self._workers)
-        return Chain([packed[id(model)] for model in models])
+                packed[id(model)] = CpuModel(model, bfloats, self._workers)
+        return CpuNetwork([packed[id(model)] for model in models])
 
-    def bench(
-        self, model: Model, precision: Precision, pixels: NDArray[Any]
-    ) -> tuple[float, list[LayerTime]]:
-        """Seconds for one picture, the best of three, and how they divide among the layers."""
+    def measure(self, model: Model, precision: Precision, pixels: NDArray[Any]) -> Measurement:
+        """See Backend: the best of three."""
         from waifu2x.backends.cpu import peak
 
-        chain = self.compile([model], precision)
-        stage = chain.stages[0]
-        assert isinstance(stage, CpuStage)
-        height, width = pixels.shape[0] * model.scale, pixels.shape[1] * model.scale
+        network = self.compile([model], precision)
+        (stage,) = network.models
         runs = []
         for _ in range(4):  # the first one warms up
-            stage.ticks[:] = 0
+            stage.ticks.clear()
             start = time.perf_counter()
-            chain(pixels, Box(0, 0, height, width), pixels.dtype, lambda part: None)
-            runs.append((time.perf_counter() - start, stage.ticks / max(1, stage.ticks.sum())))
-        seconds, shares = min(runs[1:], key=lambda run: run[0])
+            network(pixels, pixels.dtype)
+            runs.append((time.perf_counter() - start, dict(stage.ticks)))
+        seconds, ticks = min(runs[1:], key=lambda run: run[0])
+        share = seconds / max(1, sum(ticks.values()))
         peaks = {False: peak.vector_peak(self._workers.cores)}
         if isa.VECTOR.tiles:
             peaks[True] = peak.tile_peak(self._workers.cores)
-        layers = [LayerTime("pixels", seconds * shares[0], 0, peaks[False])]
-        for layer, share, on_tiles in zip(
-            model.convolutions, shares[1:], stage.on_tiles, strict=True
-        ):
-            name = f"{layer.in_planes} > {layer.out_planes}{' bf16' if on_tiles else ''}"
-            work = layer.weight.size * height * width
-            layers.append(LayerTime(name, seconds * share, work, peaks[on_tiles]))
-        return seconds, layers
+        out_pixels = pixels.shape[0] * pixels.shape[1] * model.scale**2
+        layers = []
+        for number, step in enumerate(stage.packed.program.steps):
+            if isinstance(step, Product):
+                node = model.nodes[step.node - 1]
+                assert isinstance(node, Weighted)
+                on_tiles = number in stage.packed.on_tiles
+                name = f"{node.weight.shape[1]} > {node.weight.shape[0]}"
+                if node.weight.shape[-1] != 3:
+                    name += f" {node.weight.shape[-1]}x{node.weight.shape[-1]}"
+                work = float(model.node_multiply_adds(step.node)) * out_pixels
+                layers.append(
+                    LayerTime(
+                        name + (" bf16" if on_tiles else ""),
+                        ticks.pop(number, 0) * share,
+                        work,
+                        peaks[on_tiles],
+                    )
+                )
+        rest = LayerTime("pixels", sum(ticks.values()) * share, 0, peaks[False])
+        return Measurement(seconds, (rest, *layers))
+
+    def tune(self, model: Model, precision: Precision, pixels: NDArray[Any]) -> Iterator[Trial]:
+        """See Backend: there is nothing to choose."""
+        yield from ()
 
     def close(self) -> None:
         """Ends the threads."""
@@ -133,110 +165,273 @@ class Workers:
         self._pool.shutdown(cancel_futures=True)
 
 
-class CpuStage:
+class CpuNetwork:
+    """Models one after the other: see Network."""
+
+    def __init__(self, models: Sequence[CpuModel]) -> None:
+        self.models = tuple(models)
+
+    def __call__(
+        self,
+        pixels: NDArray[Any],
+        out_dtype: DTypeLike,
+        *,
+        tile: int | None = None,
+        on_progress: Progress = ignore,
+    ) -> NDArray[Any]:
+        """See Network."""
+        stack = pixels if pixels.ndim == 4 else pixels[np.newaxis]
+        costs, area = [], 1.0
+        for model in self.models:
+            area *= model.model.scale**2
+            costs.append(area * model.model.multiply_adds)
+        for index, model in enumerate(self.models):
+            last = index == len(self.models) - 1
+            report = scaled(on_progress, costs[index] / sum(costs))
+            stack = model.run(stack, out_dtype if last else np.float32, tile, report)
+        return stack if pixels.ndim == 4 else stack[0]
+
+
+class CpuModel:
     """One model, packed for the processor."""
 
     def __init__(self, model: Model, bfloats: bool, workers: Workers) -> None:
-        self.scale = model.scale
-        self.cost = float(model.multiply_adds)
-        self._packed = PackedModel(model, bfloats)
+        self.model = model
+        self.packed = PackedProgram(lower(model))
+        self.ticks: dict[int, int] = {}
+        """Time spent on each step so far, by all threads; all that belongs to no product as -1."""
+        self._costs = step_costs(self.packed.program)
         self._workers = workers
-        self.on_tiles = self._packed.on_tiles
         self._lock = threading.Lock()
-        self.ticks = np.zeros(len(model.convolutions) + 1, np.int64)
-        """Time spent on each layer so far, the picture's conversion first, by all threads."""
+        self._plans = lru_cache(16)(self._plan)
 
-    def reads(self, box: Box) -> Box:
-        """The pixels under the first layer's cells."""
-        rows = self._packed.rows(0, box.top, box.bottom)
-        columns = self._packed.columns(0, box.left, box.right)
-        top, left = rows[0] // self.scale, columns[0] // self.scale
-        bottom, right = -(-rows[1] // self.scale), -(-columns[1] // self.scale)
-        return Box(top, left, bottom - top, right - left)
-
-    def __call__(
-        self, window: Window[NDArray[Any]], box: Box, out_dtype: DTypeLike, on_progress: Progress
+    def run(
+        self, stack: NDArray[Any], out_dtype: DTypeLike, tile: int | None, on_progress: Progress
     ) -> NDArray[Any]:
-        """See Stage."""
-        result = np.empty((box.height, box.width, self._packed.out_planes), out_dtype)
-        whole = Window(result, box.top, box.left, box.bottom, box.right)
-        stop = np.zeros(1, np.int64)
-        strips = {
-            self._workers.pool.submit(self._run, strip, window, whole, stop): strip
-            for strip in cut(box, self._workers.cores)
-        }
-        try:
-            for future in as_completed(strips):
-                future.result()
-                on_progress(strips[future].height * strips[future].width / (box.height * box.width))
-        except BaseException:
-            stop[0] = 1
-            for future in strips:
-                future.cancel()
-            raise
+        """Pictures (number, rows, columns, planes), all of one size."""
+        count, height, width, _ = stack.shape
+        model = self.model
+        shape = (count, height * model.scale, width * model.scale, model.out_planes)
+        result = np.empty(shape, out_dtype)
+        phases = self._plans(height, width)
+        together = count
+        if len(phases) > 1:
+            kept = max(
+                sum(self._map_bytes(v, phase.sizes) for v in phase.phase.live) for phase in phases
+            )
+            together = max(1, min(count, _budget() // max(kept, 1)))
+        for first in range(0, count, together):
+            part = slice(first, first + together)
+            share = len(stack[part]) / count
+            Pass(self, phases, stack[part], result[part], tile, scaled(on_progress, share)).run()
         return result
 
-    def _run(
+    def _map_bytes(self, value: int, sizes: Sequence[Size]) -> int:
+        form = self.packed.forms[value]
+        rows, columns = form.memory_size(sizes[value])
+        return rows * columns * form.pixel_floats * 4
+
+    def _plan(self, height: int, width: int) -> list[PhaseStrips]:
+        """The phases for pictures of a size."""
+        program = self.packed.program
+        sizes = geometry.sizes(program, height, width)
+        phases = plan(
+            program,
+            self._costs.__getitem__,
+            lambda value: self._map_bytes(value, sizes),
+            _budget(),
+        )
+        return [PhaseStrips(self.packed, phase, sizes) for phase in phases]
+
+    def cost(self, phase: Phase) -> float:
+        """What a phase costs, in any unit that all share."""
+        return sum(self._costs[number] for number in phase.steps)
+
+    def add_ticks(self, strips: PhaseStrips, ticks: NDArray[np.int64]) -> None:
+        """Counts the time that a strip took."""
+        steps = self.packed.program.steps
+        with self._lock:
+            for task, spent in zip(strips.tasks, ticks.tolist(), strict=True):
+                inner = task.kind < layout.READ and isinstance(steps[task.step], Product)
+                number = task.step if inner else -1
+                self.ticks[number] = self.ticks.get(number, 0) + spent
+
+
+class Pass:
+    """One run over pictures of one size: what is kept between phases, the vectors, the progress."""
+
+    def __init__(
         self,
-        strip: Box,
-        source: Window[NDArray[Any]],
-        target: Window[NDArray[Any]],
-        stop: NDArray[np.int64],
+        model: CpuModel,
+        phases: Sequence[PhaseStrips],
+        pictures: NDArray[Any],
+        results: NDArray[Any],
+        tile: int | None,
+        on_progress: Progress,
     ) -> None:
-        # The windows stay arguments here, so that no pixels are freed while compiled code runs.
-        windows = np.array([_record(source, self.scale), _record(target, 1)], WINDOW)
-        layers, floats = self._packed.layout(strip)
-        scratch = self._workers.borrow(floats)
-        bounds = np.array([strip.top, strip.bottom, strip.left, strip.right], np.int64)
+        self._model, self._phases, self._tile = model, phases, tile
+        self._pictures, self._results = np.ascontiguousarray(pictures), results
+        self._on_progress = on_progress
+        packed = model.packed
+        count = len(pictures)
+        self._vectors = np.zeros((count, max(1, packed.vector_starts[-1])), np.float32)
+        self._sums = np.zeros(self._vectors.shape, np.int64)
+        self._kept: list[dict[int, NDArray[np.float32]]] = [{} for _ in range(count)]
+        self._stop = np.zeros(1, np.int64)
+        self._lock = threading.Lock()
+
+    def run(self) -> None:
+        """All phases."""
+        total = sum(self._model.cost(strips.phase) for strips in self._phases)
+        for strips in self._phases:
+            phase = strips.phase
+            share = self._model.cost(phase) / total
+            self._keep(strips)
+            self._run_phase(strips, scaled(self._on_progress, share))
+            for vectors, sums in zip(self._vectors, self._sums, strict=True):
+                self._finish(phase, strips.sizes, vectors, sums)
+            for kept in self._kept:
+                for value in set(kept) - phase.live:
+                    del kept[value]
+
+    def _keep(self, strips: PhaseStrips) -> None:
+        """Room for what a phase keeps."""
+        for kept in self._kept:
+            for value in strips.phase.kept:
+                form = self._model.packed.forms[value]
+                rows, columns = form.memory_size(strips.sizes[value])
+                kept[value] = layout.aligned(rows * columns * form.pixel_floats)
+
+    def _run_phase(self, strips: PhaseStrips, on_progress: Progress) -> None:
+        workers = self._model._workers
+        boxes = list(self._cut(strips))
+        futures = {
+            workers.pool.submit(self._run_strip, strips, roots, picture): None
+            for roots in boxes
+            for picture in range(len(self._pictures))
+        }
+        try:
+            for future in as_completed(futures):
+                future.result()
+                on_progress(1 / len(futures))
+        except BaseException:
+            self._stop[0] = 1
+            for future in futures:
+                future.cancel()
+            raise
+
+    def _cut(self, strips: PhaseStrips) -> Iterator[dict[int, Box]]:
+        """Strips of a phase: wide enough to be worth it, enough of them to keep every core busy."""
+        program, sizes = self._model.packed.program, strips.sizes
+        roots = strips.phase.roots(program)
+        finest = resolution_of(program, [*roots, *strips.phase.given])
+        near = next(v for v in (*roots, *strips.phase.given) if program.values[v].resolution == finest)
+        height, width = sizes[near]
+        across = max(1, round(width / STRIP_WIDTH))
+        wanted = -(-STRIPS_PER_CORE * self._model._workers.cores // (across * len(self._pictures)))
+        down = max(1, min(wanted, height // STRIP_HEIGHT))
+        if self._tile is not None:
+            side = max(1, int(self._tile * finest / self._model.model.scale))
+            across, down = max(across, -(-width // side)), max(down, -(-height // side))
+        units = {value: _unit(program.values[value].fold) for value in roots}
+        divided = [geometry.tiles(sizes[v], down, across, units[v]) for v in roots]
+        for boxes in zip(*divided, strict=True):
+            found = dict(zip(roots, boxes, strict=True))
+            if any(box.height > 0 and box.width > 0 for box in boxes):
+                yield {v: b for v, b in found.items() if b.height > 0 and b.width > 0}
+
+    def _run_strip(self, strips: PhaseStrips, roots: Mapping[int, Box], picture: int) -> None:
+        strip, packed = strips.strip(roots), self._model.packed
+        tasks, kept = strip.tasks, self._kept[picture]
+        sums = np.zeros(self._sums.shape[1], np.int64)
+        for record, task in zip(tasks, strips.tasks, strict=True):
+            if task.kind in (LOAD, KEEP):
+                form = packed.forms[task.step]
+                rows, columns = form.memory_size(strips.sizes[task.step])
+                record["memory"] = kept[task.step].ctypes.data
+                record["memory_rows"], record["memory_columns"] = rows, columns
+                record["memory_floats"] = columns * form.pixel_floats
+            elif task.kind == AVERAGE:
+                step = packed.program.steps[task.step]
+                assert isinstance(step, Average)
+                record["memory"] = packed.vector_starts[step.vector]
+        pictures = np.array(
+            [
+                _picture(self._pictures[picture], self._model.model),
+                _picture(self._results[picture], None),
+            ],
+            PICTURE,
+        )
+        scratch = self._model._workers.borrow(strip.floats)
         try:
             _run_strip(
-                layers,
-                len(layers),
-                self._packed.weights,
-                self._packed.biases,
+                tasks,
+                strip.maps,
+                strip.order.turns,
+                len(strip.order.turns),
+                np.empty(layout.PLACES, np.int64),
+                packed.weights,
+                packed.constants,
+                self._vectors[picture],
                 scratch,
-                windows,
-                bounds,
-                stop,
+                sums,
+                pictures,
+                self._stop,
             )
         finally:
-            self._workers.give_back(scratch)
+            self._model._workers.give_back(scratch)
         with self._lock:
-            self.ticks += layers["ticks"]
+            self._sums[picture] += sums
+        self._model.add_ticks(strips, tasks["ticks"])
+
+    def _finish(
+        self,
+        phase: Phase,
+        sizes: Sequence[Size],
+        vectors: NDArray[np.float32],
+        sums: NDArray[np.int64],
+    ) -> None:
+        """The means and dense layers behind a phase, in float64 and one fixed order."""
+        packed = self._model.packed
+        starts = packed.vector_starts
+        for number in (*phase.averages, *phase.dense):
+            step = packed.program.steps[number]
+            if isinstance(step, Average):
+                start, planes = starts[step.vector], packed.program.vectors[step.vector]
+                height, width = sizes[step.source.value]
+                part = slice(start, start + planes)
+                vectors[part] = sums[part] / (height * width * float(1 << layout.SUM_BITS))
+            elif isinstance(step, DenseStep):
+                first = starts[step.source]
+                source = vectors[first : first + step.weight.shape[1]].astype(np.float64)
+                values = (step.weight * source).sum(axis=1) + step.bias
+                if step.activation.kind == "sigmoid":
+                    values = 1 / (1 + np.exp(-values))
+                else:
+                    values = np.where(values > 0, values, values * step.activation.slopes)
+                start = starts[step.vector]
+                vectors[start : start + len(values)] = values
 
 
-def cut(box: Box, cores: int) -> list[Box]:
-    """Strips of a box: wide enough to be worth it, enough of them to keep every core busy."""
-    across = max(1, round(box.width / STRIP_WIDTH))
-    wanted = -(-STRIPS_PER_CORE * cores // across)
-    down = max(1, min(wanted, box.height // STRIP_HEIGHT))
-    strips = []
-    for top, bottom in _parts(box.top, box.bottom, down):
-        for left, right in _parts(box.left, box.right, across):
-            strips.append(Box(top, left, bottom - top, right - left))
-    return strips
+def _unit(fold: int) -> int:
+    return int(np.lcm(layout.CELL, fold))
 
 
-def _parts(start: int, stop: int, count: int) -> list[tuple[int, int]]:
-    """A range cut into about `count` parts, at whole cells of the picture."""
-    cell = layout.CELL
-    inner = {round((start + (stop - start) * i / count) / cell) * cell for i in range(1, count)}
-    cuts = [start, *sorted(c for c in inner if start < c < stop), stop]
-    return list(pairwise(cuts))
+def _budget() -> int:
+    """Bytes for maps that are kept."""
+    try:
+        memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):
+        return KEPT_BYTES
+    return min(KEPT_BYTES, memory // _KEPT_SHARE)
 
 
-def _record(window: Window[NDArray[Any]], enlarge: int) -> tuple[int, ...]:
-    """What compiled code reads of a window."""
-    _, columns, planes = window.pixels.shape
-    assert window.pixels.flags.c_contiguous
-    return (
-        window.pixels.ctypes.data,
-        PIXEL_CODES[window.pixels.dtype],
-        window.top,
-        window.left,
-        columns,
-        planes,
-        window.height,
-        window.width,
-        enlarge,
-    )
+def _picture(pixels: NDArray[Any], model: Model | None) -> tuple[int, ...]:
+    """What compiled code reads of a picture; of the result, without a model."""
+    rows, columns, planes = pixels.shape
+    assert pixels.flags.c_contiguous
+    code = PIXEL_CODES[pixels.dtype]
+    if model is None:
+        return (pixels.ctypes.data, code, rows, columns, planes, 0, 0)
+    border = BORDER_CODES[model.border]
+    return (pixels.ctypes.data, code, rows, columns, planes, model.padding, border)

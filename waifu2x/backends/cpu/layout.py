@@ -1,15 +1,18 @@
-"""Where the feature maps of a strip lie in memory.
+"""Where the maps of a strip lie in memory, and the tables that compiled code reads.
 
-A strip of the picture goes through all layers together, four rows at a time (two on tiles). Each
-layer keeps its last eight (four) rows in a ring: row y of the picture lies in slot y & 7 (y & 3),
-so that a layer finds the rows that it reads when the layer before it has just written the last of
-them. Memory therefore grows with the width of a strip and not with its height.
+A strip of the picture goes through all steps of a phase together, a few rows at a time. Each map keeps
+its last rows in a ring: row y lies in slot y & mask, and the ring holds as many rows as its readers
+still need when the next ones are written (`schedule` finds out how many). So memory grows with the
+width of a strip and not with its height, and most of it stays in the caches.
 
-Rows and columns are counted in the coordinates of the layer's result picture: pixel (y, x) of every
-layer is the one centred on pixel (y, x) of the last. Layers compute whole cells of 4x4 pixels, and
-the cells of a layer start one pixel before those of the next. Cells are anchored to the picture
-and not to the strip: every pixel is computed from the same numbers in the same order wherever the
-strips are cut, which makes the output the same to the bit for every tile size and thread count.
+Rows and columns are counted from each map's own pixel (0, 0). Steps compute whole cells of 4x4 pixels
+at multiples of four there, and not of a strip: every pixel is computed from the same numbers in the
+same order wherever the strips are cut, which makes the output the same to the bit for every tile size
+and thread count.
+
+A map is interleaved: its planes, padded to whole vectors, are neighbours in memory, then come the
+pixels of a row. A folded map has the planes of fold x fold pixels one after another, [dy][dx][plane]:
+its rows and columns in memory are those of the folded picture.
 """
 
 from __future__ import annotations
@@ -18,13 +21,35 @@ import numpy as np
 from numpy.typing import NDArray
 
 CELL = 4
-"""Rows and columns of a Winograd cell; columns of every layer are whole cells."""
+"""Rows and columns of a Winograd cell; steps compute whole cells."""
 
-SOURCE, FEW_INPUTS, WINOGRAD, FEW_OUTPUTS, TILES, FEW_TILES = range(6)
-"""Kinds of layer; SOURCE stands before the first one and reads the picture."""
+(
+    FEW_INPUTS,
+    POINTWISE,
+    WINOGRAD,
+    FEW_OUTPUTS,
+    TILES,
+    FEW_TILES,
+    MOVE,
+    READ,
+    LOAD,
+    KEEP,
+    AVERAGE,
+    WRITE,
+) = range(12)
+"""Kinds of task. Those from READ on go between maps and the memory outside: the picture's pixels,
+maps that are kept whole, sums, the pixels of the result."""
 
 LINE_BYTES = 64
 """A cache line, and the widest vector: a load that crosses two lines costs two."""
+SUM_BITS = 20
+"""Means are sums of integers: values times 2**SUM_BITS, at most SUM_LIMIT in size, rounded."""
+SUM_LIMIT = 2.0 ** (30 - SUM_BITS)
+
+SOURCE_ROWS, TARGET_ROWS, RESIDUAL_ROWS, PLACES = 0, 8, 24, 40
+"""Where the offsets of rows stand among the places of a task, and how many places there are."""
+MOST_SHUFFLED = (RESIDUAL_ROWS - TARGET_ROWS) // CELL
+"""The largest shuffle whose rows fit there."""
 
 
 def aligned(floats: int) -> NDArray[np.float32]:
@@ -33,47 +58,93 @@ def aligned(floats: int) -> NDArray[np.float32]:
     return block[-block.ctypes.data % LINE_BYTES // 4 :][:floats]
 
 
-LAYER = np.dtype(
+def _integers(*names: str) -> list[tuple[str, type]]:
+    return [(name, np.int64) for name in names]
+
+
+MAP = np.dtype(
+    _integers(
+        "ring",  # offset in the scratch memory
+        "mask",  # rows of the ring, a power of two, less one
+        "row_floats",  # floats from one row of the ring to the next
+        "column",  # the first that it holds, in pixels of memory
+        "pixel_floats",  # memory of one pixel, with all that is folded into it
+        "planes",  # of a single pixel, padding included
+        "fold",
+        "terms",  # bf16 terms that its values are stored in; 0: as floats
+        "zero_point",  # offset among the constants of what bf16 values are stored less of
+        "rows",  # of single pixels: the size of the value, beyond which it is zero
+        "columns",
+        "is_zero_outside",
+    ),
+    align=True,
+)
+
+TASK = np.dtype(
     [
-        ("kind", np.int64),
-        ("in_planes", np.int64),  # floats of one pixel of the layer before, padding included
-        ("out_planes", np.int64),  # floats of one pixel of this layer, padding included
-        ("weight", np.int64),  # offset of the layer's first weight
-        ("bias", np.int64),  # offset of its first bias
-        ("centre", np.int64),  # offset among the biases of what bf16 values are stored less of
-        ("slope", np.float64),  # of its leaky ReLU; 1 where it has none
-        ("bfloats", np.int64),  # bf16 terms that its results are stored in; 0: as floats
-        ("pixel_floats", np.int64),  # memory of one pixel, in floats: half of out_planes a term
-        ("group", np.int64),  # Winograd: cells per group
-        ("inputs", np.int64),  # Winograd: offset of V in the scratch memory
-        ("products", np.int64),  # offset of M (Winograd), or of sums that are not results yet
-        ("rows", np.int64),  # rows that are computed at a time; the ring holds twice as many
-        ("ring", np.int64),  # offset of the ring in the scratch memory
-        ("row_floats", np.int64),  # floats from one row of the ring to the next
-        ("column", np.int64),  # first column, in the coordinates of the picture
-        ("columns", np.int64),  # a multiple of CELL
-        ("next_row", np.int64),  # the first row not computed yet
-        ("end_row", np.int64),  # the row after the last one
-        ("ticks", np.int64),  # time spent on it, in units of vector.ticks
+        *_integers(
+            "kind",
+            "source",  # numbers of maps
+            "target",
+            "residual",  # -1 for none
+            "rows",  # that are computed at a time
+            "next_row",  # the first not computed yet, and the row after the last one
+            "end_row",
+            "column",  # the first
+            "columns",
+            "depth",  # planes that a product reads of each pixel in memory, padding included
+            "planes",  # of its result, padding included
+            "group_planes",  # of one pixel after shuffling: planes = shuffle**2 * group_planes
+            "weight",  # offset of the first weight
+            "bias",  # offsets among the constants: of biases,
+            "slopes",  # of slopes
+            "source_offset",  # of the view, in pixels of the source's memory for products
+            "source_plane",  # offset of the first plane in a pixel
+            "target_plane",
+            "residual_offset",
+            "residual_plane",
+            "shuffle",
+            "unshuffle",  # of moves
+            "enlarge",
+            "plane_step",  # of moves that shuffle: which plane of the source belongs to plane p
+            "row_step",  # of row y and column x: p * plane_step + y % shuffle * row_step
+            "column_step",  # + x % shuffle * column_step
+            "padding",  # of moves: planes behind theirs that they make zero
+            "is_sigmoid",
+            "factors",  # offset in the vectors; -1 for none
+            "group",  # Winograd: cells per group; others: 1 where the quick way is right
+            "inputs",  # Winograd: offset of V in the scratch memory
+            "products",  # offset of M (Winograd), or of sums that are not results yet
+            "target_pixel",  # floats between results of neighbouring pixels of even and odd column,
+            "target_pair",  # of two columns on,
+            "target_block",  # and between the groups of a shuffle
+            "residual_pixel",
+            "residual_pair",
+            "residual_block",
+            "memory",  # address of a map that is kept whole, or offset in the sums
+            "memory_floats",  # of one row of it
+            "memory_rows",  # in pixels of memory
+            "memory_columns",
+            "ticks",  # time spent, in units of vector.ticks
+        ),
+        ("factor", np.float64),
     ],
     align=True,
 )
 
 PIXEL_CODES = {np.dtype(np.uint8): 0, np.dtype(np.uint16): 1, np.dtype(np.float32): 2}
 """How the compiled code knows the dtype of pixels."""
+BORDER_CODES = {"replicate": 0, "reflect": 1, "zero": 2}
 
-WINDOW = np.dtype(
-    [
-        ("pixels", np.int64),  # address of the first one
-        ("code", np.int64),  # their dtype
-        ("top", np.int64),  # row of the whole picture that the window's first row is
-        ("left", np.int64),
-        ("columns", np.int64),  # pixels in a row of the window
-        ("planes", np.int64),
-        ("height", np.int64),  # rows of the whole picture
-        ("width", np.int64),
-        ("enlarge", np.int64),  # factor of the nearest enlargement before the first layer
-    ],
+PICTURE = np.dtype(
+    _integers(
+        "pixels",  # address of the first one
+        "code",  # their dtype
+        "rows",
+        "columns",
+        "planes",
+        "padding",  # pixels on each side
+        "border",  # what they hold
+    ),
     align=True,
 )
-"""Pixels of a picture, or of the part of it that was handed over."""

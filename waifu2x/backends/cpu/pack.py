@@ -1,201 +1,423 @@
-"""A model in the order in which the compiled code reads it, and the memory plan of a strip."""
+"""A program as tasks, its weights in the order in which the compiled code reads them."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import replace
+from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
 
-from waifu2x.backends.cpu import isa, weights
+from waifu2x.backends.cpu import weights
+from waifu2x.backends.cpu.forms import Form, round_up
 from waifu2x.backends.cpu.layout import (
+    AVERAGE,
     CELL,
     FEW_INPUTS,
     FEW_OUTPUTS,
-    FEW_TILES,
-    LAYER,
-    SOURCE,
-    TILES,
+    KEEP,
+    LOAD,
+    MOST_SHUFFLED,
+    MOVE,
+    POINTWISE,
+    READ,
     WINOGRAD,
+    WRITE,
     aligned,
 )
-from waifu2x.backends.cpu.shapes import (
-    BLOCK,
-    COLUMNS,
-    CONFIG_FLOATS,
-    FREQUENCIES,
-    LANES,
-    MOST_OUTPUTS,
-    ROW_BLOCK,
-    STAGE_FLOATS,
-    WIDTHS,
-)
-from waifu2x.model import Model
-from waifu2x.tiling import Box
+from waifu2x.backends.cpu.shapes import CONFIG_FLOATS, LANES
+from waifu2x.backends.cpu.tasks import Reach, Task
+from waifu2x.lowering import geometry
+from waifu2x.lowering.phases import Phase
+from waifu2x.lowering.steps import Average, Move, Product, Program, View
 
-_TILE_ROWS = 2
-"""Rows at a time on tiles: the fewest, to leave the L2 cache to the weights."""
-_SPARE_PIXELS = 2 * max(ROW_BLOCK, BLOCK)
-"""At the end of each row, for tiles that run past the last column and those that read there."""
+_FEW = 4
+"""The most planes that a map may have to be stored without padding."""
+_ROWS = 4
+"""Rows at a time of tasks that could do with any number."""
 
 
-class PackedModel:
-    """Weights and biases, flat, and the table of layers that points into them."""
+class PackedProgram:
+    """Tasks of every step, and the arrays that they point into."""
 
-    def __init__(self, model: Model, bfloats: bool) -> None:
-        """`bfloats`: the layers with many planes in and out run in bf16, on tiles."""
-        self.out_planes = model.out_planes
-        self._cache_bytes = isa.l2_bytes()
-        self._layers = np.zeros(len(model.convolutions) + 1, LAYER)
-        self._rows = _TILE_ROWS if bfloats else CELL
-        self._layers["rows"] = self._rows
-        self._layers[0]["kind"] = SOURCE
-        self._layers[0]["out_planes"] = self._layers[0]["pixel_floats"] = model.in_planes
-        packed, biases = [weights.tile_config()], []
-        weight_offset, bias_offset = CONFIG_FLOATS, 0
-        # What a layer gives is stored in whole vectors, or in whole blocks of the tiles.
-        unit = BLOCK if bfloats else LANES
-        kinds = _kinds(model, unit, TILES if bfloats else WINOGRAD)
-        centres = _centres(model)
-        for index, (convolution, kind) in enumerate(zip(model.convolutions, kinds, strict=True)):
-            before, record = self._layers[index], self._layers[index + 1]
-            in_planes = int(before["out_planes"])
-            out_planes = convolution.out_planes
-            if kind not in _FEW:
-                out_planes = -(-out_planes // unit) * unit
-            weight = _padded(convolution.weight, out_planes, in_planes)
-            whole = -(-out_planes // LANES) * LANES  # they are read in whole vectors
-            bias, centre = np.zeros(whole, np.float32), np.zeros(whole, np.float32)
-            bias[: convolution.out_planes] = convolution.bias
-            if kind in _TERMS:
-                # The inputs come less their centre: its share of the result is a constant.
-                share = convolution.weight.sum(axis=(2, 3), dtype=np.float64) @ centres[index]
-                bias[: convolution.out_planes] += share
-            record["kind"] = kind
-            record["in_planes"], record["out_planes"] = in_planes, out_planes
-            record["pixel_floats"] = out_planes
-            if index + 1 < len(kinds) and kinds[index + 1] in _TERMS:
-                record["bfloats"] = _TERMS[kinds[index + 1]]
-                record["pixel_floats"] = out_planes * record["bfloats"] // 2
-                centre[: convolution.out_planes] = centres[index + 1]
-            record["slope"] = convolution.slope
-            record["weight"] = weight_offset
-            record["bias"], record["centre"] = bias_offset, bias_offset + whole
-            packed.append(_PACKERS[kind](weight))
-            biases += [bias, centre]
-            weight_offset += packed[-1].size
-            bias_offset += 2 * whole
-        self.on_tiles = [kind in _TERMS for kind in kinds]
-        self.weights = np.concatenate(packed, out=aligned(weight_offset))
-        self.biases = np.concatenate(biases, out=aligned(bias_offset))
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.readers = geometry.read_by(program)
+        self.unit = (CELL, CELL)
+        self.on_tiles: set[int] = set()
+        self.forms: list[Form] = [self._form(value) for value in range(len(program.values))]
+        """Of all maps: the program's values first, then what is only between two tasks."""
+        self.pictures: dict[int, int] = {}
+        """The maps that hold the picture, by how much it is enlarged."""
+        self._weights: list[NDArray[np.float32]] = [weights.tile_config()]
+        self._constants: list[NDArray[np.float32]] = []
+        self._sizes = [CONFIG_FLOATS, 0]
+        self.vector_starts = np.cumsum(
+            [0, *(round_up(size, LANES) for size in program.vectors)]
+        ).tolist()
+        """Where each vector begins among all of them, and how long they are together."""
+        self.tasks: dict[int, tuple[Task, ...]] = {}
+        """Of each step that writes a map, in order."""
+        for number, step in enumerate(program.steps):
+            if isinstance(step, Product):
+                self.tasks[number] = tuple(self._product(number, step))
+            elif isinstance(step, Move):
+                self.tasks[number] = (self._move(number, step),)
+        self.zero_points = [self._constant(form.zero_point) for form in self.forms]
+        self.weights = np.concatenate(self._weights, out=aligned(self._sizes[0]))
+        self.constants = np.concatenate(
+            [*self._constants, np.zeros(LANES, np.float32)], out=aligned(self._sizes[1] + LANES)
+        )
 
-    def rows(self, index: int, start: int, stop: int) -> tuple[int, int]:
-        """The rows of layer `index` behind rows start..stop of the last layer."""
-        return self._span(index, start, stop, self._rows)
+    def phase_tasks(self, phase: Phase) -> list[Task]:
+        """Everything that a strip of a phase runs."""
+        tasks = [
+            Task(LOAD, value, _ROWS, (), value, fields={"target": value})
+            for value in phase.given
+            if value
+        ]
+        own = [task for number in phase.steps for task in self.tasks[number]]
+        read = {reach.map for task in own for reach in task.reaches}
+        tasks += [
+            Task(READ, 0, _ROWS, (), map_, fields={"target": map_, "enlarge": enlarge})
+            for enlarge, map_ in self.pictures.items()
+            if map_ in read
+        ]
+        tasks += own
+        ends = [(value, KEEP, value) for value in phase.kept]
+        for number in phase.averages:
+            step = self.program.steps[number]
+            assert isinstance(step, Average)
+            ends.append((step.source.value, AVERAGE, number))
+        for value, kind, number in sorted(ends):
+            form = self.forms[value]
+            unit = form.fold if kind == AVERAGE else 1
+            fields = {
+                "source": value,
+                "planes": form.parts[0],
+                "group": int(not form.terms and form.fold == 1 and form.planes % LANES == 0),
+            }
+            tasks.append(Task(kind, number, _ROWS, (Reach(value, unit=unit),), fields=fields))
+        return tasks
 
-    def columns(self, index: int, start: int, stop: int) -> tuple[int, int]:
-        """The columns of layer `index` behind columns start..stop of the last layer."""
-        return self._span(index, start, stop, CELL)
+    # Maps.
 
-    def _span(self, index: int, start: int, stop: int, unit: int) -> tuple[int, int]:
-        """Whole units: the last layer's begin at multiples, each layer's one before the next's."""
-        first = start // unit * unit
-        last = -(-stop // unit) * unit
-        for _ in range(len(self._layers) - 1 - index):
-            first -= 1
-            last = first + -(-(last + 1 - first) // unit) * unit
-        return first, last
+    def _form(self, value: int) -> Form:
+        stored = self.program.values[value]
+        narrow = (
+            len(stored.parts) == 1
+            and stored.fold == 1
+            and stored.planes <= _FEW
+            and not any(
+                isinstance(step, Product) and step.taps == 1 and step.source.value == value
+                for step in (self.program.steps[number] for number in self.readers[value])
+            )
+        )
+        padded = stored.parts if narrow else tuple(round_up(p, LANES) for p in stored.parts)
+        return Form(stored.parts, padded, stored.fold)
 
-    def layout(self, strip: Box) -> tuple[Any, int]:
-        """The table of layers for a strip, and the floats of scratch memory that it takes."""
-        layers = self._layers.copy()
-        floats = inputs = products = 0
-        for index, layer in enumerate(layers):
-            layer["next_row"], layer["end_row"] = self.rows(index, strip.top, strip.bottom)
-            layer["column"], end = self.columns(index, strip.left, strip.right)
-            layer["columns"] = end - layer["column"]
-            pixels = int(layer["columns"]) + _SPARE_PIXELS
-            row_vectors = -(-pixels * int(layer["pixel_floats"]) // LANES)
-            layer["row_floats"] = (row_vectors + 1) * LANES
-            layer["ring"] = floats
-            floats += 2 * self._rows * int(layer["row_floats"])
-            if layer["kind"] == WINOGRAD:
-                in_planes, out_planes = int(layer["in_planes"]), int(layer["out_planes"])
-                cells = -(-int(layer["columns"]) // CELL // ROW_BLOCK) * ROW_BLOCK
-                best = group_size(in_planes, out_planes, self._cache_bytes)
-                layer["group"] = min(cells, best)
-                needed = scratch_floats(in_planes, int(layer["group"]))
-                inputs, products = max(inputs, needed[0]), max(products, needed[1])
-            elif layer["kind"] == TILES:
-                products = max(products, 2 * STAGE_FLOATS)
-            elif layer["kind"] == FEW_TILES:
-                products = max(products, self._rows * pixels * COLUMNS)
-            elif layer["bfloats"]:
-                products = max(products, pixels * int(layer["out_planes"]))
-        layers["inputs"] = floats
-        layers["products"] = floats + inputs
-        return layers, floats + inputs + products
+    def _add_map(self, form: Form) -> int:
+        self.forms.append(form)
+        return len(self.forms) - 1
 
+    def _source_map(self, view: View) -> int:
+        """The map that a view reads."""
+        if view.value:
+            return view.value
+        enlarge = view.enlarge
+        if enlarge not in self.pictures:
+            planes = self.program.model.in_planes
+            self.pictures[enlarge] = self._add_map(Form((planes,), (planes,)))
+        return self.pictures[enlarge]
 
-def group_size(in_planes: int, out_planes: int, cache_bytes: int) -> int:
-    """Cells whose V and M take at most three quarters of a cache, a multiple of ROW_BLOCK."""
-    floats = FREQUENCIES * (in_planes + min(out_planes, WIDTHS[0] * LANES))
-    return max(1, cache_bytes * 3 // 4 // (4 * floats * ROW_BLOCK)) * ROW_BLOCK
+    # Products.
 
+    def _product(self, number: int, step: Product) -> list[Task]:
+        """A product; before it, the picture with padded planes where it needs those, and behind it a
+        move where its own epilogue does not do."""
+        program, tasks = self.program, list[Task]()
+        source, view = self._source_map(step.source), step.source
+        form = self.forms[source]
+        if not view.value and step.taps == 1:
+            wide = replace(form, padded=(round_up(form.parts[0], LANES),))
+            reach = Reach(source, offset=view.offset)
+            source = self._add_map(wide)
+            tasks.append(
+                self._moving(
+                    MOVE, number, reach, form, wide, source, {"source_offset": view.offset}
+                )
+            )
+            form, view = wide, replace(view, offset=0)
+        is_result = step.target.value == program.result
+        target = self.forms[step.target.value]
+        few = len(step.bias) <= _FEW and step.taps == 3 and form.planes % LANES == 0
+        plain = (
+            not is_result
+            and step.activation.kind == "leaky"
+            and (step.factor == 1 or step.residual is not None)
+            and target.fold <= 2
+            and step.shuffle <= MOST_SHUFFLED
+        )
+        if few:
+            plain = plain and step.shuffle == 1 and step.residual is None and target.padded == target.parts
+        else:
+            plain = plain and target.planes % LANES == 0
+        if plain:
+            map_, shuffle, planes = step.target.value, step.shuffle, target.padded[step.target.part]
+        else:
+            shuffle, planes = 1, len(step.bias) if few else round_up(len(step.bias), LANES)
+            map_ = self._add_map(Form((len(step.bias),), (planes,)))
+        if step.taps == 1:
+            kind = POINTWISE
+        elif form.planes % LANES or view.parts < 1:
+            kind = FEW_INPUTS
+        else:
+            kind = FEW_OUTPUTS if few else WINOGRAD
+        tasks.append(self._sum(number, step, view, source, kind, map_, shuffle, planes, plain))
+        if not plain:
+            group = len(step.bias) // step.shuffle**2
+            fields: dict[str, int | float] = {
+                "shuffle": step.shuffle,
+                "plane_step": 1,
+                "row_step": step.shuffle * group,
+                "column_step": group,
+                "is_sigmoid": int(step.activation.kind == "sigmoid"),
+                "factor": step.factor,
+            }
+            reach = Reach(map_, down=step.shuffle)
+            tasks.append(
+                self._moving(
+                    WRITE if is_result else MOVE,
+                    number,
+                    reach,
+                    self.forms[map_],
+                    target,
+                    step.target.value,
+                    fields,
+                    step.residual,
+                    (step.target.part, 0),
+                    step.shuffle,
+                )
+            )
+        return tasks
 
-def scratch_floats(in_planes: int, group: int) -> tuple[int, int]:
-    """Floats of V and of M for a group of cells; each frequency is followed by one spare vector.
+    def _sum(
+        self,
+        number: int,
+        step: Product,
+        view: View,
+        source: int,
+        kind: int,
+        map_: int,
+        shuffle: int,
+        planes: int,
+        plain: bool,
+    ) -> Task:
+        """The task of a product itself, into a map with `planes` planes in each group."""
+        form, target = self.forms[source], self.forms[map_]
+        groups = shuffle**2
+        count = len(step.bias) // groups
+        depth = form.fold**2 * form.planes if view.parts == len(form.parts) else sum(
+            form.padded[view.first : view.first + view.parts]
+        )
+        made = (np.arange(groups)[:, np.newaxis] * planes + np.arange(count)).ravel()
+        weight = np.zeros((groups * planes, depth, step.taps, step.taps), np.float32)
+        weight[np.ix_(made, form.positions(view.first, view.parts))] = step.weight
+        # They are read in whole vectors.
+        bias = np.zeros(round_up(groups * planes, LANES), np.float32)
+        slopes = np.zeros_like(bias)
+        bias[made] = step.bias
+        slopes[made] = step.activation.slopes if step.activation.kind == "leaky" else 1
+        rows = target.fold if kind == POINTWISE else CELL
+        part = step.target.part if plain else 0
+        pixel = target.planes
+        fields: dict[str, int | float] = {
+            "source": source,
+            "target": map_,
+            "residual": -1,
+            "depth": depth,
+            "planes": groups * planes,
+            "group_planes": planes,
+            "weight": self._weight(_PACKERS[kind](weight, planes)),
+            "bias": self._constant(bias),
+            "slopes": self._constant(slopes),
+            "source_offset": view.offset,
+            "source_plane": form.start(view.first),
+            "target_plane": target.start(part),
+            "shuffle": shuffle,
+            "factor": step.factor,
+            "target_pixel": pixel * shuffle,
+            "target_pair": 2 * pixel * shuffle * target.fold,
+            "target_block": pixel,
+        }
+        reaches = [Reach(source, offset=view.offset, more=step.taps - 1)]
+        if plain and step.residual is not None:
+            added = self.forms[step.residual.value]
+            reaches.append(self._residual_reach(step.residual, shuffle))
+            fields |= {
+                "residual": step.residual.value,
+                "residual_offset": step.residual.offset,
+                "residual_plane": added.start(step.residual.first),
+                "residual_pixel": added.pixel_floats,
+                "residual_pair": 2 * added.pixel_floats,
+                "residual_block": added.planes,
+            }
+        return Task(
+            kind, number, rows, tuple(reaches), map_, (shuffle, target.fold), fields=fields
+        )
 
-    Without the spare vector the frequencies would lie a multiple of 4 KiB apart, in the same few
-    sets of the L1 cache.
-    """
-    return (
-        FREQUENCIES * (group * in_planes + LANES),
-        FREQUENCIES * (group * WIDTHS[0] * LANES + LANES),
-    )
+    def _residual_reach(self, view: View, up: int = 1) -> Reach:
+        return Reach(view.value, up=up, offset=view.offset, unit=self.forms[view.value].fold)
+
+    # Moves.
+
+    def _move(self, number: int, step: Move) -> Task:
+        view, program = step.source, self.program
+        source = self._source_map(replace(view, enlarge=1))
+        form, target = self.forms[source], self.forms[step.target.value]
+        shuffle = step.shuffle
+        is_result = step.target.value == program.result
+        fields: dict[str, int | float] = {
+            "source_offset": view.offset,
+            "source_plane": form.start(view.first),
+            "enlarge": view.enlarge,
+            "shuffle": shuffle,
+            "unshuffle": step.unshuffle,
+            "plane_step": shuffle**2,
+            "row_step": shuffle,
+            "column_step": 1,
+            "factor": step.factor,
+        }
+        if step.factors is not None:
+            fields["factors"] = self.vector_starts[step.factors]
+        reach = Reach(
+            source,
+            up=step.unshuffle,
+            down=shuffle,
+            offset=view.offset,
+            unit=view.enlarge * form.fold,
+        )
+        planes = form.parts[view.first] // shuffle**2 * step.unshuffle**2
+        kind = WRITE if is_result else MOVE
+        return self._moving(
+            kind,
+            number,
+            reach,
+            form,
+            target,
+            step.target.value,
+            fields,
+            step.residual,
+            (step.target.part, step.target.plane),
+            planes=planes,
+            part=view.first,
+        )
+
+    def _moving(
+        self,
+        kind: int,
+        number: int,
+        reach: Reach,
+        source: Form,
+        target: Form,
+        map_: int,
+        fields: dict[str, int | float],
+        residual: View | None = None,
+        place: tuple[int, int] = (0, 0),
+        scale: int = 1,
+        planes: int | None = None,
+        part: int = 0,
+    ) -> Task:
+        """A MOVE, or a WRITE: fields that are not given are those of a plain copy."""
+        if planes is None:
+            planes = target.parts[place[0]]
+        fields = {
+            "source": reach.map,
+            "target": map_,
+            "residual": -1,
+            "factors": -1,
+            "shuffle": 1,
+            "unshuffle": 1,
+            "enlarge": 1,
+            "plane_step": 1,
+            "factor": 1.0,
+            "planes": planes,
+            "target_plane": target.start(place[0]) + place[1],
+            **fields,
+        }
+        if place[1] + planes == target.parts[place[0]]:
+            fields["padding"] = target.padded[place[0]] - target.parts[place[0]]
+        reaches = [reach]
+        if residual is not None:
+            reaches.append(self._residual_reach(residual))
+            added = self.forms[residual.value]
+            fields |= {
+                "residual": residual.value,
+                "residual_offset": residual.offset,
+                "residual_plane": added.start(residual.first),
+            }
+        simple = (
+            not source.terms
+            and residual is None
+            and fields["factor"] == 1
+            and not fields.get("is_sigmoid")
+            and fields["shuffle"] == fields["unshuffle"] == 1
+        )
+        if kind == WRITE:
+            fields["group"] = int(simple and fields["factors"] == -1)
+            return Task(kind, number, _ROWS, tuple(reaches), scale=scale, fields=fields)
+        whole = (
+            not target.terms
+            and place[1] == 0
+            and planes == target.parts[place[0]] == source.parts[part]
+            and target.padded[place[0]] == source.padded[part]
+            and source.padded[part] % LANES == 0
+        )
+        if simple and whole and fields["factors"] != -1:
+            fields |= {"group": 1, "planes": target.padded[place[0]], "padding": 0}
+        rows = round_up(_ROWS, target.fold)
+        spread = (1, target.fold)
+        return Task(kind, number, rows, tuple(reaches), map_, spread, scale, fields)
+
+    # Arrays.
+
+    def _weight(self, values: NDArray[np.float32]) -> int:
+        """Where these weights begin."""
+        self._weights.append(values)
+        self._sizes[0] += values.size
+        return self._sizes[0] - values.size
+
+    def _constant(self, values: NDArray[np.floating]) -> int:
+        """Where these constants begin."""
+        self._constants.append(values.astype(np.float32))
+        self._sizes[1] += values.size
+        return self._sizes[1] - values.size
 
 
 _PACKERS = {
-    FEW_INPUTS: weights.pack_few_inputs,
+    FEW_INPUTS: weights.pack_direct,
+    POINTWISE: weights.pack_direct,
     WINOGRAD: weights.pack_winograd,
     FEW_OUTPUTS: weights.pack_few_outputs,
-    TILES: weights.pack_tiles,
-    FEW_TILES: weights.pack_few_tiles,
 }
-_FEW = (FEW_OUTPUTS, FEW_TILES)
-_TERMS = {TILES: 1, FEW_TILES: 2}
-"""Kinds that read bf16, and in how many terms."""
 
 
-def _kinds(model: Model, unit: int, many: int) -> list[int]:
-    """How each layer is computed; `many` is the kind for many planes in and out.
-
-    All but FEW_INPUTS need whole units in, and all but those of _FEW give them. The picture itself
-    comes as floats, which tiles cannot read.
-    """
-    kinds: list[int] = []
-    for layer in model.convolutions:
-        stored = layer.in_planes if not kinds or kinds[-1] in _FEW else unit
-        if stored % unit or (many == TILES and not kinds):
-            kinds.append(FEW_INPUTS)
-        elif many == TILES and layer.out_planes <= MOST_OUTPUTS:
-            kinds.append(FEW_TILES)
-        else:
-            kinds.append(FEW_OUTPUTS if layer.out_planes < LANES else many)
-    return kinds
+def step_costs(program: Program) -> list[float]:
+    """What each step costs for a pixel of the picture, in multiply-adds."""
+    costs = []
+    for step in program.steps:
+        cost = 0.0
+        if isinstance(step, Product):
+            resolution = program.values[step.target.value].resolution / step.shuffle
+            cost = float(step.weight.size * resolution**2)
+        elif isinstance(step, Move):
+            resolution = program.values[step.target.value].resolution
+            cost = float(16 * sum(program.values[step.target.value].parts) * resolution**2)
+        costs.append(cost)
+    return costs
 
 
-def _centres(model: Model) -> list[NDArray[np.float64]]:
-    """What every layer, the picture first, is everywhere when the picture is mid grey."""
-    centres = [np.full(model.in_planes, 0.5)]
-    for layer in model.convolutions:
-        values = layer.weight.sum(axis=(2, 3), dtype=np.float64) @ centres[-1] + layer.bias
-        centres.append(np.maximum(values, layer.slope * values))
-    return centres
-
-
-def _padded(weight: NDArray[np.float32], out_planes: int, in_planes: int) -> NDArray[np.float32]:
-    """Weights with zeros for the planes that only padding holds."""
-    padded = np.zeros((out_planes, in_planes, 3, 3), np.float32)
-    padded[: weight.shape[0], : weight.shape[1]] = weight
-    return padded
+def resolution_of(program: Program, values: Sequence[int]) -> Fraction:
+    """The finest resolution of some values."""
+    return max(program.values[value].resolution for value in values)

@@ -16,28 +16,29 @@ from waifu2x.backends.cpu.shapes import (
 from waifu2x.backends.winograd import transform_weights
 
 
-def pack_few_inputs(weight: NDArray[np.float32]) -> NDArray[np.float32]:
-    """(out, in, 3, 3), out padded to LANES -> flat blocks of (3 rows, 3 taps, in, block planes)."""
+def pack_direct(weight: NDArray[np.float32], group_planes: int) -> NDArray[np.float32]:
+    """(out, in, taps, taps), out padded to LANES -> flat blocks of (taps, taps, in, block planes)."""
     ordered = weight.transpose(2, 3, 1, 0)
-    blocks, first = [], 0
-    for width in block_widths(weight.shape[0]):
-        blocks.append(ordered[..., first : first + width * LANES].ravel())
-        first += width * LANES
-    return np.concatenate(blocks)
+    return _blocks(ordered, group_planes)
 
 
-def pack_few_outputs(weight: NDArray[np.float32]) -> NDArray[np.float32]:
+def pack_few_outputs(weight: NDArray[np.float32], group_planes: int) -> NDArray[np.float32]:
     """(out, in, 3, 3), in padded to LANES -> flat (out, 3 rows, 3 taps, in)."""
     return weight.transpose(0, 2, 3, 1).ravel()
 
 
-def pack_winograd(weight: NDArray[np.float32]) -> NDArray[np.float32]:
+def pack_winograd(weight: NDArray[np.float32], group_planes: int) -> NDArray[np.float32]:
     """(out, in, 3, 3), both padded to LANES -> U, flat: blocks of (36, in, planes of the block)."""
-    transformed = transform_weights(weight, CELL, CELL).transpose(0, 2, 1)
+    return _blocks(transform_weights(weight, CELL, CELL).transpose(0, 2, 1), group_planes)
+
+
+def _blocks(ordered: NDArray[np.float32], group_planes: int) -> NDArray[np.float32]:
+    """The last axis cut into groups, and those into the widths of register tiles."""
     blocks, first = [], 0
-    for width in block_widths(weight.shape[0]):
-        blocks.append(transformed[:, :, first : first + width * LANES].ravel())
-        first += width * LANES
+    for _ in range(ordered.shape[-1] // group_planes):
+        for width in block_widths(group_planes):
+            blocks.append(ordered[..., first : first + width * LANES].ravel())
+            first += width * LANES
     return np.concatenate(blocks)
 
 

@@ -14,7 +14,7 @@ from waifu2x import __version__, cache
 from waifu2x.backends.gpu import source
 from waifu2x.errors import BackendError
 
-_KIND = "kernels"
+_KIND = "cuda"
 _OPTIONS = ("-O3", "-std=c++17")
 NO_NVCC = (
     "they are compiled once, with nvcc, which is not here: install the CUDA toolkit, set CUDA_HOME"

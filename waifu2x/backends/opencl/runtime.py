@@ -17,7 +17,7 @@ from waifu2x.backends.gpu.runtime import Argument, Kernel, Limits, Macros, OutOf
 from waifu2x.backends.opencl.platforms import describe, is_gpu
 from waifu2x.errors import BackendError
 
-_KIND = "kernels"
+_KIND = "opencl"
 _OPTIONS = ("-cl-std=CL1.2",)
 _NO_MEMORY = {
     cl.status_code.MEM_OBJECT_ALLOCATION_FAILURE,

@@ -1,8 +1,11 @@
-"""3x3 convolution as the definition has it, fp32, for the layers that have few planes on one side.
+"""Convolution as the definition has it, fp32: 3x3 with few planes on one side, and 1x1.
 
 `convolve_few_inputs` (the first layer: 1 or 3 planes in) keeps a tile of pixels and output planes
 in registers; interleaved rows make the taps of one kernel row neighbours in memory, so each of the
 three rows is one product of depth 3 * in_planes.
+
+`convolve_pointwise` (1x1, also over folded maps: all that is read of a pixel are neighbours) is the
+same with one row. A span of pixels stays in the L1 or L2 cache while all weights stream by.
 
 `convolve_few_outputs` (the last layer: 1 or 3 planes out) would waste the lanes of a vector on
 outputs; its vectors run along the input planes, one accumulator for each pixel and output, and the
@@ -14,175 +17,260 @@ Bound: fp32 multiply-adds; together they hold 1.5 % of the arithmetic of vgg_7. 
 
 from __future__ import annotations
 
-import numpy as np
 from llvmlite import ir
 
 from waifu2x.backends.cpu.isa import VECTOR
 from waifu2x.backends.cpu.kernels import native
-from waifu2x.backends.cpu.kernels.memory import ring_row
+from waifu2x.backends.cpu.kernels.epilogue import Epilogue
+from waifu2x.backends.cpu.kernels.memory import locate_results, locate_source, record
 from waifu2x.backends.cpu.kernels.product import accumulate
-from waifu2x.backends.cpu.kernels.tiles import finish
 from waifu2x.backends.cpu.kernels.vector import Emitter, vector_kernel
-from waifu2x.backends.cpu.shapes import BLOCK, LANES, WIDTHS, tile_height, tile_width
+from waifu2x.backends.cpu.layout import RESIDUAL_ROWS, SOURCE_ROWS, TARGET_ROWS, TASK
+from waifu2x.backends.cpu.shapes import LANES, ROW_BLOCK, WIDTHS, tile_height, tile_width
 
 _RUN = 4 if VECTOR.registers >= 32 else 2
 """Neighbouring pixels that share the loads of a few-outputs tile."""
 _OUTPUTS = (3, 1)
 """Output planes of a few-outputs tile."""
+_SPAN_FLOATS = 16384
+"""Inputs of a span of 1x1 products that is meant to stay in a cache."""
+
+
+def _emit_rows(
+    v: Emitter,
+    width: ir.Value,
+    task: ir.Value,
+    scratch: ir.Value,
+    rows: list[ir.Value],
+    pixel: ir.Value,
+    depth: ir.Value,
+    weights: ir.Value,
+    constants: ir.Value,
+    plane: ir.Value,
+    target: ir.Value,
+    residual: ir.Value,
+    unroll: int,
+) -> None:
+    """A tile of results: neighbouring pixels of `width` vectors each, `depth` inputs from each row."""
+    for tile in v.cases(width, WIDTHS):
+        height = tile_height(tile)
+        epilogue = Epilogue(v, task, scratch, constants, plane)
+        slots = v.accumulators([epilogue.bias(n) for n in range(tile)] * height)
+        for y, row in enumerate(rows):
+            vectors = v.at(weights, v.mul(depth, y * tile * LANES))
+            accumulate(v, slots, tile, v.at(scratch, row), pixel, vectors, depth, unroll)
+        for _ in epilogue.ways():
+            for n in range(tile):
+                sums = [v.get(slots[m * tile + n]) for m in range(height)]
+                epilogue.store(sums, n, target, residual)
 
 
 def _emit_few_inputs(
     v: Emitter,
     width: ir.Value,
+    task: ir.Value,
+    places: ir.Value,
+    row: ir.Value,
+    offset: ir.Value,
+    pixel: ir.Value,
     scratch: ir.Value,
-    row_0: ir.Value,
-    row_1: ir.Value,
-    row_2: ir.Value,
-    stride: ir.Value,
     weights: ir.Value,
     block: ir.Value,
-    biases: ir.Value,
-    bias: ir.Value,
-    slope: ir.Value,
+    constants: ir.Value,
+    plane: ir.Value,
     target: ir.Value,
-    planes: ir.Value,
+    residual: ir.Value,
 ) -> None:
-    """A tile of results: neighbouring pixels, `planes` floats apart, of `width` vectors each."""
-    slopes, depth = v.splat(slope), v.mul(stride, 3)
-    for tile in v.cases(width, WIDTHS):
-        height = tile_height(tile)
-        bias_vectors = [v.load(biases, v.add(bias, n * LANES)) for n in range(tile)]
-        slots = v.accumulators(bias_vectors * height)
-        for y, row in enumerate((row_0, row_1, row_2)):
-            vectors = v.at(weights, v.add(block, v.mul(depth, y * tile * LANES)))
-            accumulate(v, slots, tile, v.at(scratch, row), stride, vectors, depth, unroll=1)
-        for m in range(height):
-            for n in range(tile):
-                place = v.add(target, v.add(v.mul(planes, m), n * LANES))
-                v.store(v.leaky(v.get(slots[m * tile + n]), slopes), scratch, place)
+    """3x3: a tile of row `row` of those that are located, its inputs `offset` floats along."""
+    rows = [v.add(v.integer(places, v.add(row, SOURCE_ROWS + y)), offset) for y in range(3)]
+    depth, vectors = v.mul(pixel, 3), v.at(weights, block)
+    _emit_rows(
+        v, width, task, scratch, rows, pixel, depth, vectors, constants, plane, target, residual, 1
+    )
+
+
+def _emit_pointwise(
+    v: Emitter,
+    width: ir.Value,
+    task: ir.Value,
+    source: ir.Value,
+    pixel: ir.Value,
+    scratch: ir.Value,
+    weights: ir.Value,
+    block: ir.Value,
+    constants: ir.Value,
+    plane: ir.Value,
+    target: ir.Value,
+    residual: ir.Value,
+) -> None:
+    """1x1: a tile of pixels, the first at `source`, `pixel` floats apart."""
+    depth, vectors = v.field(task, TASK, "depth"), v.at(weights, block)
+    _emit_rows(
+        v,
+        width,
+        task,
+        scratch,
+        [source],
+        pixel,
+        depth,
+        vectors,
+        constants,
+        plane,
+        target,
+        residual,
+        4,
+    )
 
 
 def _emit_few_outputs(
     v: Emitter,
     outputs: ir.Value,
+    task: ir.Value,
+    places: ir.Value,
+    row: ir.Value,
+    x: ir.Value,
+    pixel: ir.Value,
     scratch: ir.Value,
-    row_0: ir.Value,
-    row_1: ir.Value,
-    row_2: ir.Value,
-    depth: ir.Value,
     weights: ir.Value,
-    block: ir.Value,
-    biases: ir.Value,
-    bias: ir.Value,
-    slope: ir.Value,
-    target: ir.Value,
-    planes: ir.Value,
+    constants: ir.Value,
+    plane: ir.Value,
 ) -> None:
-    """A run of neighbouring pixels, `planes` floats apart, `outputs` results of each."""
+    """A run of neighbouring pixels of a row, `outputs` results of each."""
+    depth, planes = v.field(task, TASK, "depth"), v.field(task, TASK, "planes")
+    block = v.add(v.field(task, TASK, "weight"), v.mul(v.mul(depth, plane), 9))
+    target = v.integer(places, v.add(row, TARGET_ROWS))
+    target = v.add(v.add(target, v.mul(x, planes)), plane)
+    bias = v.add(v.field(task, TASK, "bias"), plane)
+    slope = v.add(v.field(task, TASK, "slopes"), plane)
     for count in v.cases(outputs, _OUTPUTS):
         slots = v.accumulators([v.splat(0.0)] * (_RUN * count))
-        for y, row in enumerate((row_0, row_1, row_2)):
-            with v.loop(depth, LANES) as plane:
+        for y in range(3):
+            first = v.add(v.integer(places, v.add(row, SOURCE_ROWS + y)), v.mul(pixel, x))
+            with v.loop(depth, LANES) as k:
                 pixels = [
-                    v.load(scratch, v.add(row, v.add(v.mul(depth, x), plane)))
-                    for x in range(_RUN + 2)
+                    v.load(scratch, v.add(first, v.add(v.mul(pixel, m), k)))
+                    for m in range(_RUN + 2)
                 ]
                 for tap in range(3):
                     for o in range(count):
                         kernel = v.mul(depth, (o * 3 + y) * 3 + tap)
-                        factors = v.load(weights, v.add(block, v.add(kernel, plane)))
-                        for x in range(_RUN):
-                            slot = slots[x * count + o]
-                            v.set(slot, v.fma(pixels[x + tap], factors, v.get(slot)))
-        for x in range(_RUN):
+                        factors = v.load(weights, v.add(block, v.add(kernel, k)))
+                        for m in range(_RUN):
+                            slot = slots[m * count + o]
+                            v.set(slot, v.fma(pixels[m + tap], factors, v.get(slot)))
+        for m in range(_RUN):
             for o in range(count):
-                total = v.total(v.get(slots[x * count + o]))
-                result = v.leaky(v.plus(total, v.load_float(biases, v.add(bias, o))), slope)
-                v.store_float(result, scratch, v.add(target, v.add(v.mul(planes, x), o)))
+                total = v.total(v.get(slots[m * count + o]))
+                result = v.plus(total, v.load_float(constants, v.add(bias, o)))
+                result = v.leaky(result, v.load_float(constants, v.add(slope, o)))
+                v.store_float(result, scratch, v.add(target, v.add(v.mul(planes, m), o)))
 
 
 _few_inputs = vector_kernel(_emit_few_inputs)
+_pointwise = vector_kernel(_emit_pointwise)
 _few_outputs = vector_kernel(_emit_few_outputs)
 _tile_height = native(tile_height)
 _tile_width = native(tile_width)
 
 
 @native
-def convolve_few_inputs(layer, source, scratch, weights, biases):  # type: ignore[no-untyped-def]
-    """The next `layer.rows` rows of a layer, from the rows of the layer before it."""
-    stride, planes = layer.in_planes, layer.out_planes
-    slope = np.float32(layer.slope)
-    for row in range(layer.next_row, layer.next_row + layer.rows):
-        r0 = ring_row(source, row - 1)
-        r1 = ring_row(source, row)
-        r2 = ring_row(source, row + 1)
-        home = ring_row(layer, row)
-        target = layer.products if layer.bfloats else home
-        block, plane = layer.weight, 0
-        while plane < planes:
-            width = _tile_width((planes - plane) // LANES)
+def convolve_few_inputs(task, maps, places, scratch, weights, constants):  # type: ignore[no-untyped-def]
+    """The next rows of a 3x3 product over a map whose pixels are all read."""
+    locate_source(task, record(maps, task.source), places, task.rows + 2)
+    locate_results(task, maps, places)
+    pixel = task.depth
+    for row in range(task.rows):
+        block, plane = task.weight, 0
+        while plane < task.planes:
+            group = plane // task.group_planes
+            dy, dx = group // task.shuffle, group % task.shuffle
+            inner = plane - group * task.group_planes
+            width = _tile_width((task.group_planes - inner) // LANES)
+            target = places[TARGET_ROWS + row * task.shuffle + dy] + dx * task.target_block + inner
+            residual = (
+                places[RESIDUAL_ROWS + row * task.shuffle + dy] + dx * task.residual_block + inner
+            )
             # The last tile may run past the columns, into spare room at the end of each row.
-            for x in range(0, layer.columns, _tile_height(width)):
+            for x in range(0, task.columns, _tile_height(width)):
                 _few_inputs(
                     width,
+                    task,
+                    places,
+                    row,
+                    x * pixel,
+                    pixel,
                     scratch,
-                    r0 + x * stride,
-                    r1 + x * stride,
-                    r2 + x * stride,
-                    stride,
                     weights,
                     block,
-                    biases,
-                    layer.bias + plane,
-                    slope,
-                    target + x * planes + plane,
-                    planes,
+                    constants,
+                    plane,
+                    target + x // 2 * task.target_pair,
+                    residual + x // 2 * task.residual_pair,
                 )
-            block += 9 * stride * width * LANES
+            block += 9 * pixel * width * LANES
             plane += width * LANES
-        if layer.bfloats:
-            for plane in range(0, planes, BLOCK):
-                finish(
-                    layer.columns,
-                    scratch,
-                    target + plane,
-                    planes,
-                    biases,
-                    layer.centre + plane,
-                    np.float32(1),  # the slope has been applied
-                    layer.bfloats,
-                    2 * home + plane,
-                    layer.pixel_floats,
-                )
 
 
 @native
-def convolve_few_outputs(layer, source, scratch, weights, biases):  # type: ignore[no-untyped-def]
-    """The next `layer.rows` rows of a layer, from the rows of the layer before it."""
-    depth, planes = layer.in_planes, layer.out_planes
-    slope = np.float32(layer.slope)
-    for row in range(layer.next_row, layer.next_row + layer.rows):
-        r0 = ring_row(source, row - 1)
-        r1 = ring_row(source, row)
-        r2 = ring_row(source, row + 1)
-        target = ring_row(layer, row)
-        for x in range(0, layer.columns, _RUN):
+def convolve_pointwise(task, maps, places, scratch, weights, constants):  # type: ignore[no-untyped-def]
+    """The next row of a 1x1 product."""
+    source = record(maps, task.source)
+    locate_source(task, source, places, task.rows)
+    locate_results(task, maps, places)
+    pixel = source.pixel_floats
+    span = max(1, _SPAN_FLOATS // (task.depth * ROW_BLOCK)) * ROW_BLOCK
+    for index in range(task.rows * -(-task.columns // span)):
+        row, first = index % task.rows, index // task.rows * span
+        end = min(first + span, task.columns)
+        block, plane = task.weight, 0
+        while plane < task.planes:
+            group = plane // task.group_planes
+            dy, dx = group // task.shuffle, group % task.shuffle
+            inner = plane - group * task.group_planes
+            width = _tile_width((task.group_planes - inner) // LANES)
+            target = places[TARGET_ROWS + row * task.shuffle + dy] + dx * task.target_block + inner
+            residual = (
+                places[RESIDUAL_ROWS + row * task.shuffle + dy] + dx * task.residual_block + inner
+            )
+            for x in range(first, end, _tile_height(width)):
+                _pointwise(
+                    width,
+                    task,
+                    places[SOURCE_ROWS + row] + x * pixel,
+                    pixel,
+                    scratch,
+                    weights,
+                    block,
+                    constants,
+                    plane,
+                    target + x // 2 * task.target_pair,
+                    residual + x // 2 * task.residual_pair,
+                )
+            block += task.depth * width * LANES
+            plane += width * LANES
+
+
+@native
+def convolve_few_outputs(task, maps, places, scratch, weights, constants):  # type: ignore[no-untyped-def]
+    """The next rows of a 3x3 product into a plain map of few planes."""
+    source = record(maps, task.source)
+    locate_source(task, source, places, task.rows + 2)
+    locate_results(task, maps, places)
+    for row in range(task.rows):
+        for x in range(0, task.columns, _RUN):
             plane = 0
-            while plane < planes:
-                outputs = _OUTPUTS[0] if planes - plane >= _OUTPUTS[0] else _OUTPUTS[1]
+            while plane < task.planes:
+                outputs = _OUTPUTS[0] if task.planes - plane >= _OUTPUTS[0] else _OUTPUTS[1]
                 _few_outputs(
                     outputs,
+                    task,
+                    places,
+                    row,
+                    x,
+                    source.pixel_floats,
                     scratch,
-                    r0 + x * depth,
-                    r1 + x * depth,
-                    r2 + x * depth,
-                    depth,
                     weights,
-                    layer.weight + plane * 9 * depth,
-                    biases,
-                    layer.bias + plane,
-                    slope,
-                    target + x * planes + plane,
-                    planes,
+                    constants,
+                    plane,
                 )
                 plane += outputs

@@ -10,6 +10,7 @@ from numba import types
 from numba.extending import intrinsic
 
 from waifu2x.backends.cpu.kernels import native
+from waifu2x.backends.cpu.layout import RESIDUAL_ROWS, SOURCE_ROWS, TARGET_ROWS
 
 
 @intrinsic  # type: ignore[untyped-decorator]
@@ -36,6 +37,43 @@ def pointer(typing_context: Any, address: types.Type, kind: types.Type) -> Any:
 
 
 @native
-def ring_row(layer, row):  # type: ignore[no-untyped-def]
-    """Where a row of the picture lies in the ring of a layer."""
-    return layer.ring + (row & (2 * layer.rows - 1)) * layer.row_floats
+def memory_row(map_, row):  # type: ignore[no-untyped-def]
+    """Where a row of a map lies, counted as in memory: of folded pixels."""
+    return map_.ring + (row & map_.mask) * map_.row_floats
+
+
+@native
+def pixel_row(map_, row, column):  # type: ignore[no-untyped-def]
+    """Where the pixel of a row and a column, a multiple of its fold, lies in a map of floats."""
+    fold = map_.fold
+    start = memory_row(map_, row // fold) + row % fold * fold * map_.planes
+    return start + (column // fold - map_.column) * map_.pixel_floats
+
+
+@native
+def locate_source(task, source, places, count):  # type: ignore[no-untyped-def]
+    """Writes the offsets of `count` rows that a product reads from its next row on."""
+    column = task.column + task.source_offset - source.column
+    start = column * source.pixel_floats + task.source_plane
+    for row in range(count):
+        places[SOURCE_ROWS + row] = start + memory_row(
+            source, task.next_row + task.source_offset + row
+        )
+
+
+@native
+def locate_results(task, maps, places):  # type: ignore[no-untyped-def]
+    """Writes the offsets of the rows that a product's next rows become, and of what is added."""
+    shuffle = task.shuffle
+    for row in range(task.rows * shuffle):
+        y = task.next_row * shuffle + row
+        target = record(maps, task.target)
+        places[TARGET_ROWS + row] = task.target_plane + pixel_row(
+            target, y, task.column * shuffle
+        )
+        if task.residual >= 0:
+            places[RESIDUAL_ROWS + row] = task.residual_plane + pixel_row(
+                record(maps, task.residual),
+                y + task.residual_offset,
+                task.column * shuffle + task.residual_offset,
+            )

@@ -1,8 +1,8 @@
 """The two ends of a strip: the picture's own numbers in, the picture's own numbers out.
 
-`read_rows` stands before the first layer: nearest enlargement, edge replication and integer to
-float in one pass over the rows that the next cells need. `write_rows` stands behind the last: clip
-to [0, 1], scale, round half to even, store. One compiled function serves every dtype of pixels.
+`read_rows`: nearest enlargement, the border and integer to float in one pass over the rows that the
+next steps need. `write_rows`: whatever is left to do of the last step, clip to [0, 1], scale, round
+half to even, store. One compiled function serves every dtype of pixels.
 """
 
 from __future__ import annotations
@@ -10,68 +10,85 @@ from __future__ import annotations
 import numpy as np
 
 from waifu2x.backends.cpu.kernels import native
-from waifu2x.backends.cpu.kernels.memory import pointer, ring_row
+from waifu2x.backends.cpu.kernels.memory import memory_row, pointer, record
+from waifu2x.backends.cpu.kernels.moves import combine, source_pixel
+from waifu2x.backends.cpu.kernels.values import get
 
 
 @native
-def read_rows(layer, window, scratch):  # type: ignore[no-untyped-def]
-    """The next rows of the enlarged picture as floats in [0, 1], into the ring of `layer`."""
-    bytes_ = pointer(window.pixels, np.uint8)
-    words = pointer(window.pixels, np.uint16)
-    floats = pointer(window.pixels, np.float32)
+def read_rows(task, maps, picture, scratch):  # type: ignore[no-untyped-def]
+    """The next rows of the padded and enlarged picture as floats in [0, 1]."""
+    target = record(maps, task.target)
+    bytes_ = pointer(picture.pixels, np.uint8)
+    words = pointer(picture.pixels, np.uint16)
+    floats = pointer(picture.pixels, np.float32)
     # Copies of what compiled code would read again after every store, which may have changed it.
-    code, planes, enlarge, columns = window.code, window.planes, window.enlarge, layer.columns
-    for row in range(layer.next_row, layer.next_row + layer.rows):
-        y = min(max(row // enlarge, 0), window.height - 1) - window.top
-        target = ring_row(layer, row)
-        x, column = layer.column // enlarge, 0
-        end = (x + 1) * enlarge - layer.column
+    code, planes, enlarge, columns = picture.code, picture.planes, task.enlarge, task.columns
+    for row in range(task.next_row, min(task.next_row + task.rows, task.end_row)):
+        y = _inside(row // enlarge - picture.padding, picture.rows, picture.border)
+        start = memory_row(target, row)
+        x, column = task.column // enlarge, 0
+        end = (x + 1) * enlarge - task.column
         # Each pixel of the picture is converted once and stored as often as it is seen.
         while column < columns:
-            nearest = min(max(x, 0), window.width - 1) - window.left
-            first = (y * window.columns + nearest) * planes
+            nearest = _inside(x - picture.padding, picture.columns, picture.border)
+            first = (y * picture.columns + nearest) * planes
             end = min(end, columns)
             for plane in range(planes):
-                if code == 0:
+                if y < 0 or nearest < 0:
+                    value = np.float32(0)
+                elif code == 0:
                     value = np.float32(bytes_[first + plane]) / np.float32(255)
                 elif code == 1:
                     value = np.float32(words[first + plane]) / np.float32(65535)
                 else:
                     value = floats[first + plane]
                 for copy in range(column, end):
-                    scratch[target + copy * planes + plane] = value
+                    scratch[start + copy * planes + plane] = value
             x, column, end = x + 1, end, end + enlarge
 
 
 @native
-def write_rows(layer, window, top, bottom, left, right, scratch):  # type: ignore[no-untyped-def]
-    """The part of a layer's newest rows that lies in the given rows and columns."""
-    bytes_ = pointer(window.pixels, np.uint8)
-    words = pointer(window.pixels, np.uint16)
-    floats = pointer(window.pixels, np.float32)
-    # Runs of neighbours in memory: the whole row if the layer has no planes that are only padding.
-    count, runs = window.planes, right - left
-    if layer.out_planes == count:
-        count, runs = count * runs, 1
-    for row in range(max(layer.next_row, top), min(layer.next_row + layer.rows, bottom)):
-        source = ring_row(layer, row) + (left - layer.column) * layer.out_planes
-        target = ((row - window.top) * window.columns + left - window.left) * window.planes
-        for _ in range(runs):
-            if window.code == 0:
-                for i in range(count):
-                    level = np.rint(_clip(scratch[source + i]) * np.float32(255))
-                    bytes_[target + i] = np.uint8(level)
-            elif window.code == 1:
-                for i in range(count):
-                    level = np.rint(_clip(scratch[source + i]) * np.float32(65535))
-                    words[target + i] = np.uint16(level)
-            else:
-                for i in range(count):
-                    floats[target + i] = _clip(scratch[source + i])
-            source += layer.out_planes
-            target += window.planes
+def _inside(place, size, border):  # type: ignore[no-untyped-def]
+    """Which pixel a place of the picture shows; -1 for black."""
+    if 0 <= place < size:
+        return place
+    if border == 2:
+        return -1
+    if border == 0:
+        return min(max(place, 0), size - 1)
+    period = max(2 * (size - 1), 1)
+    place %= period
+    return min(place, period - place) if size > 1 else 0
 
 
 @native
-def _clip(value):  # type: ignore[no-untyped-def]
-    return min(max(value, np.float32(0)), np.float32(1))
+def write_rows(task, maps, picture, scratch, constants, vectors):  # type: ignore[no-untyped-def]
+    """The next rows of the result."""
+    source = record(maps, task.source)
+    bytes_ = pointer(picture.pixels, np.uint8)
+    words = pointer(picture.pixels, np.uint16)
+    floats = pointer(picture.pixels, np.float32)
+    # Runs of neighbours in memory: the whole row if there is nothing to do but to store.
+    count, runs = picture.planes, task.columns
+    step, is_plain = task.plane_step, task.group
+    if is_plain and source.pixel_floats == count:
+        count, runs = count * runs, 1
+    for row in range(task.next_row, min(task.next_row + task.rows, task.end_row)):
+        target = (row * picture.columns + task.column) * picture.planes
+        for x in range(task.column, task.column + runs):
+            start, plane = source_pixel(task, source, row, x)
+            for i in range(count):
+                if is_plain:
+                    value = scratch[start + plane + i]
+                else:
+                    value = get(source, scratch, constants, start, plane + i * step)
+                    value = combine(task, maps, scratch, constants, vectors, value, row, x, i)
+                value = min(max(value, np.float32(0)), np.float32(1))
+                if picture.code == 0:
+                    bytes_[target + i] = np.uint8(np.rint(value * np.float32(255)))
+                elif picture.code == 1:
+                    words[target + i] = np.uint16(np.rint(value * np.float32(65535)))
+                else:
+                    floats[target + i] = value
+            target += picture.planes

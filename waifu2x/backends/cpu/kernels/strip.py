@@ -1,68 +1,90 @@
-"""A strip of the picture through all layers, depth first: the entry that does the work."""
+"""A strip of the picture through all tasks of a phase, depth first: the entry that does the work."""
 
 from __future__ import annotations
 
 from numba import from_dtype, types
 
 from waifu2x.backends.cpu.kernels import FLOATS, INTEGER, INTEGERS, entry
-from waifu2x.backends.cpu.kernels.direct import convolve_few_inputs, convolve_few_outputs
-from waifu2x.backends.cpu.kernels.few_tiles import convolve_few_tiles
+from waifu2x.backends.cpu.kernels.direct import (
+    convolve_few_inputs,
+    convolve_few_outputs,
+    convolve_pointwise,
+)
 from waifu2x.backends.cpu.kernels.memory import record
+from waifu2x.backends.cpu.kernels.moves import move
 from waifu2x.backends.cpu.kernels.pixels import read_rows, write_rows
-from waifu2x.backends.cpu.kernels.tiles import configure, convolve_tiles, release
+from waifu2x.backends.cpu.kernels.values import clear_outside
 from waifu2x.backends.cpu.kernels.vector import ticks
+from waifu2x.backends.cpu.kernels.whole import add_rows, keep_rows, load_rows
 from waifu2x.backends.cpu.kernels.winograd import convolve
 from waifu2x.backends.cpu.layout import (
+    AVERAGE,
     FEW_INPUTS,
-    FEW_TILES,
-    LAYER,
-    SOURCE,
-    TILES,
-    WINDOW,
+    FEW_OUTPUTS,
+    KEEP,
+    LOAD,
+    MAP,
+    MOVE,
+    PICTURE,
+    POINTWISE,
+    READ,
+    TASK,
     WINOGRAD,
 )
 
-_LAYERS = types.CPointer(from_dtype(LAYER))
-_WINDOWS = types.CPointer(from_dtype(WINDOW))
+_TASKS = types.CPointer(from_dtype(TASK))
+_MAPS = types.CPointer(from_dtype(MAP))
+_PICTURES = types.CPointer(from_dtype(PICTURE))
 
 
-@entry(_LAYERS, INTEGER, FLOATS, FLOATS, FLOATS, _WINDOWS, INTEGERS, INTEGERS)
+@entry(
+    _TASKS, _MAPS, INTEGERS, INTEGER, INTEGERS, FLOATS, FLOATS, FLOATS, FLOATS, INTEGERS, _PICTURES,
+    INTEGERS,
+)
 def run_strip(  # type: ignore[no-untyped-def]
-    layers, count, weights, biases, scratch, windows, box, stop
+    tasks, maps, order, count, places, weights, constants, vectors, scratch, sums, pictures, stop
 ):
-    """Computes rows box[0]..box[1], columns box[2]..box[3] of windows[1] from windows[0].
+    """Runs the tasks of a strip, each some rows at a time, in an order of `count` turns.
 
-    Every turn of the outer loop advances each of the `count` layers by one cell of rows, as soon as
-    the layer before it has the row below: the feature maps stay as many rows tall as their rings.
+    `places` is scratch for PLACES integers, `pictures` are the one to read and the one to write.
     Ends early when another thread sets stop[0].
     """
-    configure(weights)
-    last = record(layers, count - 1)
-    while last.next_row < last.end_row and stop[0] == 0:
-        for index in range(count):
-            layer = record(layers, index)
-            if layer.next_row >= layer.end_row:
-                continue
-            start = ticks()
-            if layer.kind == SOURCE:
-                read_rows(layer, record(windows, 0), scratch)
-            else:
-                before = record(layers, index - 1)
-                if before.next_row < layer.next_row + layer.rows + 1:
-                    break
-                if layer.kind == FEW_INPUTS:
-                    convolve_few_inputs(layer, before, scratch, weights, biases)
-                elif layer.kind == WINOGRAD:
-                    convolve(layer, before, scratch, weights, biases)
-                elif layer.kind == TILES:
-                    convolve_tiles(layer, before, scratch, weights, biases)
-                elif layer.kind == FEW_TILES:
-                    convolve_few_tiles(layer, before, scratch, weights, biases)
-                else:
-                    convolve_few_outputs(layer, before, scratch, weights, biases)
-                if index == count - 1:
-                    target = record(windows, 1)
-                    write_rows(layer, target, box[0], box[1], box[2], box[3], scratch)
-            layer.next_row += layer.rows
-            layer.ticks += ticks() - start
-    release()
+    for turn in range(count):
+        if stop[0] != 0:
+            break
+        task = record(tasks, order[turn])
+        start = ticks()
+        kind = task.kind
+        if kind == FEW_INPUTS:
+            convolve_few_inputs(task, maps, places, scratch, weights, constants)
+        elif kind == POINTWISE:
+            convolve_pointwise(task, maps, places, scratch, weights, constants)
+        elif kind == WINOGRAD:
+            convolve(task, maps, places, scratch, weights, constants)
+        elif kind == FEW_OUTPUTS:
+            convolve_few_outputs(task, maps, places, scratch, weights, constants)
+        elif kind == MOVE:
+            move(task, maps, scratch, constants, vectors)
+        elif kind == READ:
+            read_rows(task, maps, record(pictures, 0), scratch)
+        elif kind == LOAD:
+            load_rows(task, maps, scratch, constants)
+        elif kind == KEEP:
+            keep_rows(task, maps, scratch)
+        elif kind == AVERAGE:
+            add_rows(task, maps, scratch, constants, sums)
+        else:
+            write_rows(task, maps, record(pictures, 1), scratch, constants, vectors)
+        if kind < READ and record(maps, task.target).is_zero_outside:
+            shuffle = task.shuffle if kind != MOVE else 1
+            clear_outside(
+                record(maps, task.target),
+                scratch,
+                constants,
+                task.next_row * shuffle,
+                min(task.next_row + task.rows, task.end_row) * shuffle,
+                task.column * shuffle,
+                (task.column + task.columns) * shuffle,
+            )
+        task.next_row += task.rows
+        task.ticks += ticks() - start

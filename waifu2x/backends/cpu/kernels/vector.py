@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
@@ -97,6 +98,22 @@ class Emitter:
         self._builder.store(rounded, address, align=2)
         return self._builder.fpext(rounded, _LANES)
 
+    def field(self, record: ir.Value, kind: np.dtype[Any], name: str) -> ir.Value:
+        """An integer, or a double, of a record of that dtype."""
+        field, offset = kind.fields[name][:2]  # type: ignore[index]
+        bytes_ = self._builder.bitcast(record, _BYTES)
+        place = self._builder.gep(bytes_, [self.index(offset)])
+        wide = _INDEX if field == np.int64 else ir.DoubleType()
+        return self._builder.load(self._builder.bitcast(place, wide.as_pointer()))
+
+    def integer(self, pointer: ir.Value, index: int | ir.Value) -> ir.Value:
+        """One of many integers."""
+        return self._builder.load(self._builder.gep(pointer, [self.index(index)]))
+
+    def narrow(self, value: ir.Value) -> ir.Value:
+        """A double as a float."""
+        return self._builder.fptrunc(value, _FLOAT)
+
     def load_float(self, pointer: ir.Value, offset: int | ir.Value) -> ir.Value:
         """One float."""
         return self._builder.load(self.at(pointer, offset), align=4)
@@ -135,9 +152,10 @@ class Emitter:
         return self._builder.fmul(a, factor)
 
     def leaky(self, a: ir.Value, slope: ir.Value) -> ir.Value:
-        """Leaky ReLU, max(a, slope * a) for a slope in [0, 1]; both vectors, or both floats."""
+        """Leaky ReLU, any slope: a above 0, else a * slope; both vectors, or both floats."""
         scaled = self._builder.fmul(a, slope)
-        return self._builder.select(self._builder.fcmp_ordered(">", a, scaled), a, scaled)
+        zero = ir.Constant(a.type, [0.0] * VECTOR.lanes if a.type == _LANES else 0.0)
+        return self._builder.select(self._builder.fcmp_ordered(">", a, zero), a, scaled)
 
     def total(self, a: ir.Value) -> ir.Value:
         """The sum of the lanes, in an order that depends on the vector width alone."""
@@ -146,6 +164,24 @@ class Emitter:
             self._builder.module, ir.FunctionType(_FLOAT, [_FLOAT, _LANES]), name
         )
         return self._builder.call(function, [ir.Constant(_FLOAT, -0.0), a], fastmath=("reassoc",))
+
+    def add_fixed(
+        self, a: ir.Value, bits: int, limit: float, sums: ir.Value, offset: ir.Value
+    ) -> None:
+        """Adds a * 2**bits, rounded half to even, to neighbouring integers; a within +-limit."""
+        builder, lanes = self._builder, VECTOR.lanes
+        for operation, bound in (("<", limit), (">", -limit)):
+            edge = self.splat(bound)
+            a = builder.select(builder.fcmp_ordered(operation, a, edge), a, edge)
+        function = cgutils.get_or_insert_function(
+            builder.module, ir.FunctionType(_LANES, [_LANES]), f"llvm.rint.v{lanes}f32"
+        )
+        rounded = builder.call(function, [self.times(a, float(1 << bits))])
+        integers = builder.fptosi(rounded, ir.VectorType(ir.IntType(32), lanes))
+        kind = ir.VectorType(_INDEX, lanes)
+        place = builder.bitcast(builder.gep(sums, [offset]), kind.as_pointer())
+        total = builder.add(builder.load(place, align=8), builder.sext(integers, kind))
+        builder.store(total, place, align=8)
 
     def tile(self, operation: str, *operands: int | ir.Value) -> None:
         """One AMX instruction; Python ints among the operands are numbers of tile registers."""
@@ -187,6 +223,12 @@ class Emitter:
             equal = self._builder.icmp_signed("==", value, self.index(constant))
             with self._builder.if_then(equal):
                 yield constant
+
+    def at_least(self, value: ir.Value, least: int) -> ir.Value:
+        """1 if an integer is that or more, else 0."""
+        return self._builder.zext(
+            self._builder.icmp_signed(">=", value, self.index(least)), _INDEX
+        )
 
     @contextmanager
     def loop(self, count: ir.Value, step: int = 1) -> Iterator[ir.Value]:

@@ -19,14 +19,14 @@ Zen 4 (3.2 times).
 
 from __future__ import annotations
 
-import numpy as np
 from llvmlite import ir
 
 from waifu2x.backends.cpu.kernels import native
-from waifu2x.backends.cpu.kernels.memory import ring_row
+from waifu2x.backends.cpu.kernels.epilogue import Epilogue
+from waifu2x.backends.cpu.kernels.memory import locate_results, locate_source, record
 from waifu2x.backends.cpu.kernels.product import accumulate
 from waifu2x.backends.cpu.kernels.vector import Emitter, vector_kernel
-from waifu2x.backends.cpu.layout import CELL
+from waifu2x.backends.cpu.layout import CELL, RESIDUAL_ROWS, SOURCE_ROWS, TARGET_ROWS, TASK
 from waifu2x.backends.cpu.shapes import (
     FREQUENCIES,
     LANES,
@@ -69,23 +69,20 @@ def _transform_output(v: Emitter, m: list[ir.Value]) -> list[ir.Value]:
 
 def _emit_input(
     v: Emitter,
+    depth: ir.Value,
+    pixel: ir.Value,
+    places: ir.Value,
+    offset: ir.Value,
     scratch: ir.Value,
-    row_0: ir.Value,
-    row_1: ir.Value,
-    row_2: ir.Value,
-    row_3: ir.Value,
-    row_4: ir.Value,
-    row_5: ir.Value,
-    stride: ir.Value,
     inputs: ir.Value,
     spread: ir.Value,
 ) -> None:
-    """All planes of one cell: 6x6 pixels -> 36 frequencies, `spread` floats apart."""
-    rows = (row_0, row_1, row_2, row_3, row_4, row_5)
-    with v.loop(stride, LANES) as plane:
+    """`depth` planes of one cell: 6x6 pixels -> 36 frequencies, `spread` floats apart."""
+    rows = [v.add(v.integer(places, SOURCE_ROWS + y), offset) for y in range(6)]
+    with v.loop(depth, LANES) as plane:
         columns = []
         for x in range(6):
-            place = v.add(v.mul(stride, x), plane)
+            place = v.add(v.mul(pixel, x), plane)
             columns.append(_transform_input(v, [v.load(scratch, v.add(r, place)) for r in rows]))
         for y in range(6):
             for x, value in enumerate(_transform_input(v, [column[y] for column in columns])):
@@ -96,34 +93,43 @@ def _emit_input(
 def _emit_output(
     v: Emitter,
     width: ir.Value,
+    task: ir.Value,
+    places: ir.Value,
+    first: ir.Value,
+    target: ir.Value,
+    residual: ir.Value,
     scratch: ir.Value,
     products: ir.Value,
     spread: ir.Value,
-    biases: ir.Value,
-    bias: ir.Value,
-    slope: ir.Value,
-    row_0: ir.Value,
-    row_1: ir.Value,
-    row_2: ir.Value,
-    row_3: ir.Value,
-    stride: ir.Value,
+    constants: ir.Value,
+    plane: ir.Value,
 ) -> None:
-    """One cell, `width` vectors of planes: 36 products -> 4x4 results."""
-    slopes = v.splat(slope)
+    """One cell, `width` vectors of planes: 36 products -> 4x4 results.
+
+    Its rows are those at `first`, and then every `shuffle`th; `target` and `residual` are the offsets
+    of its pixels along them.
+    """
+    shuffle = v.field(task, TASK, "shuffle")
     for vectors in v.cases(width, WIDTHS):
-        for plane in range(0, vectors * LANES, LANES):
-            columns = []
-            for x in range(6):
-                place = v.add(products, v.add(v.mul(spread, x), plane))
-                step = v.mul(spread, 6)
-                column = [v.load(scratch, v.add(place, v.mul(step, y))) for y in range(6)]
-                columns.append(_transform_output(v, column))
-            bias_vector = v.load(biases, v.add(bias, plane))
-            for y, row in enumerate((row_0, row_1, row_2, row_3)):
-                results = _transform_output(v, [column[y] for column in columns])
-                for x, value in enumerate(results):
-                    place = v.add(v.add(row, plane), v.mul(stride, x))
-                    v.store(v.leaky(v.plus(value, bias_vector), slopes), scratch, place)
+        epilogue = Epilogue(v, task, scratch, constants, plane)
+        for _ in epilogue.ways():
+            for n in range(vectors):
+                columns = []
+                for x in range(6):
+                    place = v.add(products, v.add(v.mul(spread, x), n * LANES))
+                    step = v.mul(spread, 6)
+                    column = [v.load(scratch, v.add(place, v.mul(step, y))) for y in range(6)]
+                    columns.append(_transform_output(v, column))
+                bias = epilogue.bias(n)
+                for y in range(CELL):
+                    results = _transform_output(v, [column[y] for column in columns])
+                    row = v.add(first, v.mul(shuffle, y))
+                    epilogue.store(
+                        [v.plus(value, bias) for value in results],
+                        n,
+                        v.add(v.integer(places, v.add(row, TARGET_ROWS)), target),
+                        v.add(v.integer(places, v.add(row, RESIDUAL_ROWS)), residual),
+                    )
 
 
 def _emit_product(
@@ -151,58 +157,51 @@ _output_cell = vector_kernel(_emit_output)
 
 
 @native
-def convolve(layer, source, scratch, weights, biases):  # type: ignore[no-untyped-def]
-    """The next `layer.rows` rows of a layer, from the rows of the layer before it."""
-    depth, planes, group = layer.in_planes, layer.out_planes, layer.group
+def convolve(task, maps, places, scratch, weights, constants):  # type: ignore[no-untyped-def]
+    """The next rows of a 3x3 product: one of cells."""
+    source = record(maps, task.source)
+    locate_source(task, source, places, CELL + 2)
+    locate_results(task, maps, places)
+    depth, group, pixel = task.depth, task.group, source.pixel_floats
     spread = group * depth + LANES
-    row = layer.next_row
-    s0 = ring_row(source, row - 1)
-    s1 = ring_row(source, row)
-    s2 = ring_row(source, row + 1)
-    s3 = ring_row(source, row + 2)
-    s4 = ring_row(source, row + 3)
-    s5 = ring_row(source, row + 4)
-    t0 = ring_row(layer, row)
-    t1 = ring_row(layer, row + 1)
-    t2 = ring_row(layer, row + 2)
-    t3 = ring_row(layer, row + 3)
-    slope = np.float32(layer.slope)
-    cells = layer.columns // CELL
+    cells = task.columns // CELL
     for index in range(-(-cells // group)):
         first = index * group
         count = min(group, cells - first)
         for cell in range(count):
-            x = (first + cell) * CELL * depth
-            v = layer.inputs + cell * depth
-            _input_cell(scratch, s0 + x, s1 + x, s2 + x, s3 + x, s4 + x, s5 + x, depth, v, spread)
-        block, plane = layer.weight, 0
-        while plane < planes:
-            width = _tile_width((planes - plane) // LANES)
+            x = (first + cell) * CELL * pixel
+            _input_cell(
+                depth, pixel, places, x, scratch, task.inputs + cell * depth, spread
+            )
+        block, plane = task.weight, 0
+        while plane < task.planes:
+            block_group = plane // task.group_planes
+            dy, dx = block_group // task.shuffle, block_group % task.shuffle
+            inner = plane - block_group * task.group_planes
+            width = _tile_width((task.group_planes - inner) // LANES)
             block_planes = width * LANES
             product_spread = group * block_planes + LANES
             for frequency in range(FREQUENCIES):
                 u = block + frequency * depth * block_planes
                 # The last tile may run past `count` into stale cells: theirs are rows of their own.
                 for cell in range(0, count, _tile_height(width)):
-                    v = layer.inputs + frequency * spread + cell * depth
-                    m = layer.products + frequency * product_spread + cell * block_planes
+                    v = task.inputs + frequency * spread + cell * depth
+                    m = task.products + frequency * product_spread + cell * block_planes
                     product(width, scratch, v, depth, weights, u, m)
             for cell in range(count):
-                m = layer.products + cell * block_planes
-                x = (first + cell) * CELL * planes + plane
+                pair = (first + cell) * (CELL // 2)
                 _output_cell(
                     width,
+                    task,
+                    places,
+                    dy,
+                    pair * task.target_pair + dx * task.target_block + inner,
+                    pair * task.residual_pair + dx * task.residual_block + inner,
                     scratch,
-                    m,
+                    task.products + cell * block_planes,
                     product_spread,
-                    biases,
-                    layer.bias + plane,
-                    slope,
-                    t0 + x,
-                    t1 + x,
-                    t2 + x,
-                    t3 + x,
-                    planes,
+                    constants,
+                    plane,
                 )
             block += FREQUENCIES * depth * block_planes
             plane += block_planes

@@ -1,0 +1,198 @@
+"""Random networks of every kind of node, drawn by hypothesis."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+from hypothesis import reject
+from hypothesis import strategies as st
+
+from waifu2x.errors import ModelError
+from waifu2x.model import (
+    Activation,
+    Add,
+    Concatenate,
+    Convolution,
+    Crop,
+    Dense,
+    Enlarge,
+    Mean,
+    Model,
+    Multiply,
+    Node,
+    PixelShuffle,
+    PixelUnshuffle,
+    Shape,
+    TransposedConvolution,
+    fit_padding,
+    shapes_of,
+)
+
+_PLANES = (1, 3, 5, 8, 16, 24, 32, 40, 64)
+
+
+class _Builder:
+    """Nodes so far, with random weights whose results stay about as large as what they read."""
+
+    def __init__(self, in_planes: int, seed: int) -> None:
+        self.in_planes = in_planes
+        self.nodes: list[Node] = []
+        self.rng = np.random.default_rng(seed)
+
+    def add(self, node: Node) -> int:
+        self.nodes.append(node)
+        return len(self.nodes)
+
+    def shapes(self) -> tuple[Shape, ...]:
+        return shapes_of("random", self.in_planes, self.nodes)
+
+    def planes(self, value: int) -> int:
+        return self.shapes()[value].planes
+
+    def _weights(self, made: int, read: int, *sides: int, gain: float = 1.5):  # type: ignore[no-untyped-def]
+        deviation = np.sqrt(gain / (read * np.prod(sides)))
+        weight = self.rng.normal(size=(made, read, *sides)) * deviation
+        return weight.astype(np.float32), (self.rng.normal(size=made) * 0.1).astype(np.float32)
+
+    def _slopes(self, kind: str, planes: int) -> Activation:
+        slopes = {
+            "linear": np.ones(planes),
+            "leaky": np.full(planes, 0.1),
+            "relu": np.zeros(planes),
+            "slopes": self.rng.uniform(-1.3, 1.6, planes),
+            "sigmoid": np.ones(planes),
+        }[kind]
+        return Activation("sigmoid" if kind == "sigmoid" else "leaky", slopes.astype(np.float32))
+
+    def convolution(
+        self, source: int, planes: int, side: int, stride: int, padding: int, kind: str
+    ) -> int:
+        weight, bias = self._weights(planes, self.planes(source), side, side)
+        activation = self._slopes(kind, planes)
+        return self.add(Convolution(source, weight, bias, activation, stride, padding))
+
+    def transposed(
+        self, source: int, planes: int, side: int, stride: int, crop: int, kind: str
+    ) -> int:
+        gain = 1.5 * stride**2
+        weight, bias = self._weights(planes, self.planes(source), side, side, gain=gain)
+        activation = self._slopes(kind, planes)
+        return self.add(TransposedConvolution(source, weight, bias, activation, stride, crop))
+
+    def squeeze(self, source: int) -> int:
+        """Squeeze and excite."""
+        planes = self.planes(source)
+        few = max(1, planes // 4)
+        mean = self.add(Mean(source))
+        weight, bias = self._weights(few, planes)
+        less = self.add(Dense(mean, weight, bias, self._slopes("relu", few)))
+        weight, bias = self._weights(planes, few)
+        factors = self.add(Dense(less, weight, bias, self._slopes("sigmoid", planes)))
+        return self.add(Multiply(source, factors))
+
+
+@st.composite
+def random_graphs(draw: st.DrawFn) -> Model:
+    """A model of up to a dozen random nodes, all checked to make a picture of a picture."""
+    builder = _Builder(draw(st.sampled_from([1, 3])), draw(st.integers(0, 2**16)))
+    value = 0
+    kinds = st.sampled_from(["linear", "leaky", "relu", "slopes", "sigmoid"])
+    planes = st.sampled_from(_PLANES)
+    for _ in range(draw(st.integers(1, 6))):
+        value = _block(draw, builder, value, draw(planes), draw(kinds))
+    shape = builder.shapes()[value]
+    assert shape.resolution is not None
+    if shape.resolution < 1:
+        up = int(1 / shape.resolution)
+        value = builder.transposed(value, draw(planes), up, up, 0, draw(kinds))
+    if not builder.nodes or draw(st.booleans()):
+        value = builder.convolution(value, draw(st.sampled_from([1, 3])), 3, 1, 0, "linear")
+    if builder.shapes()[value].planes > 4:
+        value = builder.convolution(value, 3, 1, 1, 0, "linear")
+    origin = builder.shapes()[value].origin
+    if origin.denominator != 1:
+        resolution = builder.shapes()[value].resolution
+        assert resolution is not None
+        missing = (-origin % 1) * resolution
+        value = builder.add(Crop(value, int(missing)))
+    border = draw(st.sampled_from(["replicate", "reflect", "zero"]))
+    try:
+        return fit_padding("random", builder.in_planes, tuple(builder.nodes), border)  # type: ignore[arg-type]
+    except ModelError:
+        # Half a pixel beside the picture, say.
+        reject()
+
+
+def _block(draw: st.DrawFn, builder: _Builder, value: int, planes: int, kind: str) -> int:
+    shape = builder.shapes()[value]
+    resolution = shape.resolution
+    assert resolution is not None
+    blocks = ["valid", "same", "pointwise", "crop", "skip", "dense", "squeeze", "residual"]
+    if resolution <= 1:
+        blocks += ["up", "up4", "up5", "shuffle", "enlarge"]
+    if resolution in (1, 2):
+        blocks += ["down", "down3", "unshuffle"]
+    match draw(st.sampled_from(blocks)):
+        case "valid":
+            return builder.convolution(value, planes, 3, 1, 0, kind)
+        case "same":
+            return builder.convolution(value, planes, 3, 1, 1, kind)
+        case "pointwise":
+            return builder.convolution(value, planes, 1, 1, 0, kind)
+        case "crop":
+            return builder.add(Crop(value, draw(st.integers(0, 3))))
+        case "skip":
+            return _skip(draw, builder, value)
+        case "dense":
+            first = builder.convolution(value, planes, 3, 1, 1, kind)
+            both = builder.add(Concatenate((value, first)))
+            second = builder.convolution(both, planes, 3, 1, 1, kind)
+            return builder.add(Concatenate((value, first, second)))
+        case "squeeze":
+            return builder.squeeze(value)
+        case "residual":
+            inner = builder.convolution(value, planes, 3, 1, 1, kind)
+            inner = builder.convolution(inner, shape.planes, 3, 1, 1, "linear")
+            return builder.add(Add(inner, value, draw(st.sampled_from([1.0, 0.2]))))
+        case "up":
+            return builder.transposed(value, planes, 2, 2, 0, kind)
+        case "up4":
+            return builder.transposed(value, planes, 4, 2, draw(st.sampled_from([1, 3])), kind)
+        case "up5":
+            return builder.transposed(value, planes, 5, 3, 2, kind) if resolution == 1 else value
+        case "shuffle":
+            inner = builder.convolution(value, 4 * min(planes, 16), 3, 1, 0, kind)
+            return builder.add(PixelShuffle(inner, 2))
+        case "enlarge":
+            return builder.add(Enlarge(value, 2))
+        case "down":
+            return builder.convolution(value, planes, 2, 2, 0, kind)
+        case "down3":
+            return builder.convolution(value, planes, 4, 2, 1, kind)
+        case "unshuffle":
+            return builder.add(PixelUnshuffle(value, 2))
+    raise AssertionError
+
+
+def _skip(draw: st.DrawFn, builder: _Builder, value: int) -> int:
+    """Adds an earlier map of the same resolution, cropped to size, if there is one."""
+    shapes = builder.shapes()
+    own = shapes[value]
+    fitting = []
+    for earlier in range(value):
+        shape = shapes[earlier]
+        if shape.resolution == own.resolution and shape.planes == own.planes:
+            pixels = (own.origin - shape.origin) * (own.resolution or Fraction(1))
+            if pixels.denominator == 1 and pixels >= 0:
+                fitting.append((earlier, int(pixels)))
+    if not fitting:
+        return value
+    earlier, crop = draw(st.sampled_from(fitting))
+    other = builder.add(Crop(earlier, crop)) if crop else earlier
+    try:
+        candidate = [*builder.nodes, Add(value, other)]
+        shapes_of("random", builder.in_planes, candidate)
+    except ModelError:
+        return value
+    return builder.add(Add(value, other))

@@ -1,0 +1,134 @@
+"""Graphs to steps: what is fused, where boxes lie, what is kept between phases."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests import obvious
+from waifu2x import model_set
+from waifu2x.errors import ModelError
+from waifu2x.lowering import geometry, phases
+from waifu2x.lowering.lower import lower
+from waifu2x.lowering.steps import Average, Move, Product
+from waifu2x.model import Add, Convolution, Crop, Mean, Model, Multiply, fit_padding, leaky
+from waifu2x.tiling import Box
+
+SIDES = st.integers(1, 300)
+
+
+def convolution(source: int, read: int, made: int, side: int = 3, **more: int) -> Convolution:
+    weight = np.ones((made, read, side, side), np.float32)
+    return Convolution(source, weight, np.zeros(made, np.float32), leaky(0.1, made), **more)
+
+
+def test_vgg_7_is_nothing_but_products() -> None:
+    program = lower(obvious.random_model([3, 32, 32, 3], seed=1, scale=2))
+    assert [type(step) for step in program.steps] == [Product] * 3
+    first = program.steps[0]
+    assert isinstance(first, Product)
+    # Three layers lose three pixels of the doubled picture, which four pixels of padding cover.
+    assert (first.source.enlarge, first.source.offset) == (2, 1)
+    assert program.model.padding == 2
+
+
+def test_cunet_moves_only_what_a_mean_scales() -> None:
+    (model,) = model_set.find("cunet/art").models(2, None)
+    program = lower(model)
+    moves = [step for step in program.steps if isinstance(step, Move)]
+    assert len(moves) == 4
+    assert all(move.factors is not None and move.residual is None for move in moves)
+    products = [step for step in program.steps if isinstance(step, Product)]
+    assert len(products) == 22
+    assert [p.shuffle for p in products].count(2) == 4
+    assert sum(p.residual is not None for p in products) == 4
+    assert sum(value.fold == 2 for value in program.values) == 3
+
+
+def test_a_kernel_with_too_many_taps_is_a_sentence() -> None:
+    model = fit_padding("wide", 1, (convolution(0, 1, 1, 5),))
+    with pytest.raises(ModelError, match=r"wide: node 1: a kernel of 5 taps .* 3 at most"):
+        lower(model)
+
+
+@given(height=SIDES, width=SIDES, down=st.integers(1, 7), across=st.integers(1, 7))
+@settings(deadline=None)
+def test_tiles_cover_each_pixel_once(height: int, width: int, down: int, across: int) -> None:
+    covered = np.zeros((height, width), int)
+    for box in geometry.tiles((height, width), down, across, 4):
+        assert 0 <= box.top <= box.bottom <= height
+        assert 0 <= box.left <= box.right <= width
+        covered[box.top : box.bottom, box.left : box.right] += 1
+    assert (covered == 1).all()
+
+
+def test_a_box_needs_three_rows_more_for_each_side_of_three_layers() -> None:
+    program = lower(obvious.random_model([3, 8, 8, 3], seed=1))
+    work = geometry.work(program, range(3), {3: Box(8, 4, 4, 8)})
+    assert work.values[0] == Box(8, 4, 10, 14)
+    assert work.steps[2] == Box(8, 4, 4, 8)
+    cells = geometry.work(program, range(3), {3: Box(9, 4, 2, 8)}, (4, 4))
+    assert cells.steps[2] == Box(8, 4, 4, 8)
+    assert cells.steps[1] == Box(8, 4, 8, 12)
+    assert cells.values[0] == Box(8, 4, 14, 18)
+
+
+def kept(program: object, budget: float) -> list[tuple[int, ...]]:
+    plan = phases.plan(program, lambda step: 1.0, lambda value: 1.0, budget)  # type: ignore[arg-type]
+    return [phase.kept for phase in plan]
+
+
+def test_what_is_kept_fits_the_budget() -> None:
+    (model,) = model_set.find("cunet/art").models(2, None)
+    program = lower(model)
+    plan = phases.plan(program, lambda step: 1.0, lambda value: 1.0, float("inf"))
+    assert len(plan) == 5
+    # Everything that a later phase reads is kept, so nothing is computed twice.
+    steps = [number for phase in plan for number in phase.steps]
+    assert len(steps) == len(set(steps))
+    averages = [program.steps[number] for phase in plan for number in phase.averages]
+    assert all(isinstance(step, Average) for step in averages)
+    assert len(averages) == 4
+    for budget in (0, 1, 2, 3):
+        plan = phases.plan(program, lambda step: 1.0, lambda value: 1.0, budget)
+        for before, phase in zip([None, *plan], plan, strict=False):
+            held = set(before.live if before else ()) | set(phase.kept)
+            assert len(held) <= budget
+    assert kept(program, 0) == [()] * 5
+
+
+def test_less_memory_means_more_work() -> None:
+    (model,) = model_set.find("cunet/art").models(2, None)
+    program = lower(model)
+    counts = [
+        sum(len(p.steps) for p in phases.plan(program, lambda s: 1.0, lambda v: 1.0, budget))
+        for budget in (0, 1, 2, 4, 100)
+    ]
+    assert counts == sorted(counts, reverse=True)
+    assert counts[0] > counts[-1]
+
+
+@pytest.mark.parametrize(
+    ("nodes", "complaint"),
+    [
+        ((), "a network without nodes"),
+        ((convolution(1, 1, 1),), r"node 1 \(Convolution\): reads value 1, which is not made"),
+        ((convolution(0, 3, 1),), r"weight reads 3 planes, but its source has 1"),
+        ((convolution(0, 1, 1), Add(1, 0)), "its sources lie at different places"),
+        ((Mean(0),), "its result is None times the picture"),
+        ((Mean(0), Crop(1, 1)), "reads a vector, but expected a map"),
+        ((convolution(0, 1, 2), Mean(0), Multiply(1, 2)), "expected a vector of 2 factors"),
+        ((convolution(0, 1, 1, 2, stride=2),), "its result is 1/2 times the picture"),
+        ((Crop(0, 500),), "its result begins 500 pixels off the picture's"),
+    ],
+)
+def test_graphs_that_are_not_whole(nodes: tuple[object, ...], complaint: str) -> None:
+    with pytest.raises(ModelError, match=complaint):
+        Model("broken", 1, nodes, 0)  # type: ignore[arg-type]
+
+
+def test_padding_that_does_not_fit_the_network() -> None:
+    with pytest.raises(ModelError, match="its result begins -1 pixels off the picture's"):
+        Model("broken", 1, (convolution(0, 1, 1),), 2)

@@ -1,0 +1,63 @@
+"""What follows the sum of a product on vectors: bias, leaky ReLU, an addition, the store.
+
+Results of a run of neighbouring pixels go where the task says: in a plain map, a shuffled one or one
+folded by two, pixels of even and of odd columns each lie evenly spaced, so two strides reach all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from llvmlite import ir
+
+from waifu2x.backends.cpu.kernels.vector import Emitter
+from waifu2x.backends.cpu.layout import TASK
+from waifu2x.backends.cpu.shapes import LANES
+
+
+class Epilogue:
+    """Of one task and some vectors of planes; made once for many pixels."""
+
+    def __init__(
+        self, v: Emitter, task: ir.Value, scratch: ir.Value, constants: ir.Value, plane: ir.Value
+    ) -> None:
+        """`plane` is the first of the vectors'."""
+        self._v, self._scratch, self._constants = v, scratch, constants
+        self._bias = v.add(v.field(task, TASK, "bias"), plane)
+        self._slope = v.add(v.field(task, TASK, "slopes"), plane)
+        self._target = [v.field(task, TASK, f"target_{name}") for name in ("pixel", "pair")]
+        self._residual = [v.field(task, TASK, f"residual_{name}") for name in ("pixel", "pair")]
+        self._has_residual = v.at_least(v.field(task, TASK, "residual"), 0)
+        self._is_mixed = 0
+        self._factor = v.splat(v.narrow(v.field(task, TASK, "factor")))
+
+    def bias(self, vector: int) -> ir.Value:
+        """The biases of one vector of planes."""
+        return self._v.load(self._constants, self._v.add(self._bias, vector * LANES))
+
+    def ways(self) -> Iterator[None]:
+        """Yields twice: what is emitted then stores without and with an addition."""
+        for self._is_mixed in self._v.cases(self._has_residual, (0, 1)):
+            yield
+
+    def store(
+        self, sums: Sequence[ir.Value], vector: int, target: ir.Value, residual: ir.Value
+    ) -> None:
+        """One vector of planes of neighbouring pixels, from an even one on, with their biases.
+
+        `target` and `residual` are the offsets of the first pixel's first vector of planes.
+        """
+        v, scratch = self._v, self._scratch
+        slopes = v.load(self._constants, v.add(self._slope, vector * LANES))
+        for x, total in enumerate(sums):
+            result = v.leaky(total, slopes)
+            if self._is_mixed:
+                added = v.load(scratch, self._place(self._residual, residual, x, vector))
+                result = v.fma(result, self._factor, added)
+            v.store(result, scratch, self._place(self._target, target, x, vector))
+
+    def _place(self, strides: list[ir.Value], first: ir.Value, x: int, vector: int) -> ir.Value:
+        v = self._v
+        pixel, pair = strides
+        offset = v.add(v.mul(pair, x // 2), v.mul(pixel, x % 2))
+        return v.add(v.add(first, offset), vector * LANES)

@@ -1,0 +1,101 @@
+"""Moves: pixels from map to map with whatever no product does on its way.
+
+Value by value, so that every shuffle, fold and form of map is right. The common one, a map of many
+planes times a vector (squeeze and excite), goes by vectors of planes.
+
+Bound: memory, or rather the caches; a few percent of any network.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from llvmlite import ir
+
+from waifu2x.backends.cpu.kernels import native
+from waifu2x.backends.cpu.kernels.memory import record
+from waifu2x.backends.cpu.kernels.values import get, pixel_plane, pixel_start, put
+from waifu2x.backends.cpu.kernels.vector import Emitter, vector_kernel
+from waifu2x.backends.cpu.shapes import LANES
+
+
+def _emit_scale(
+    v: Emitter,
+    planes: ir.Value,
+    scratch: ir.Value,
+    source: ir.Value,
+    vectors: ir.Value,
+    factors: ir.Value,
+    target: ir.Value,
+) -> None:
+    """All planes of a pixel times a vector."""
+    with v.loop(planes, LANES) as plane:
+        product = v.times(
+            v.load(scratch, v.add(source, plane)), v.load(vectors, v.add(factors, plane))
+        )
+        v.store(product, scratch, v.add(target, plane))
+
+
+_scale = vector_kernel(_emit_scale)
+
+
+@native
+def source_pixel(task, source, y, x):  # type: ignore[no-untyped-def]
+    """Where a task finds result pixel (y, x): the start of its memory, and the first plane."""
+    plane, shuffle, enlarge = task.source_plane, task.shuffle, task.enlarge
+    if shuffle > 1:
+        plane += y % shuffle * task.row_step + x % shuffle * task.column_step
+        y, x = y // shuffle, x // shuffle
+    y, x = y + task.source_offset, x + task.source_offset
+    if enlarge > 1:
+        y, x = y // enlarge, x // enlarge
+    return pixel_start(source, y, x), plane + pixel_plane(source, y, x)
+
+
+@native
+def combine(task, maps, scratch, constants, vectors, value, y, x, plane):  # type: ignore[no-untyped-def]
+    """value, activated, * factors * factor + residual, at a single pixel and plane."""
+    if task.is_sigmoid:
+        value = np.float32(1 / (1 + math.exp(-value)))
+    if task.factors >= 0:
+        value *= vectors[task.factors + plane]
+    value *= np.float32(task.factor)
+    if task.residual >= 0:
+        residual = record(maps, task.residual)
+        y, x = y + task.residual_offset, x + task.residual_offset
+        first = pixel_plane(residual, y, x) + task.residual_plane
+        value += get(residual, scratch, constants, pixel_start(residual, y, x), first + plane)
+    return value
+
+
+@native
+def move(task, maps, scratch, constants, vectors):  # type: ignore[no-untyped-def]
+    """The next rows of a move."""
+    source, target = record(maps, task.source), record(maps, task.target)
+    unshuffle, step, planes = task.unshuffle, task.plane_step, task.planes
+    for y in range(task.next_row, min(task.next_row + task.rows, task.end_row)):
+        for x in range(task.column, task.column + task.columns):
+            to, first = pixel_start(target, y, x), pixel_plane(target, y, x) + task.target_plane
+            start, plane = source_pixel(task, source, y, x)
+            if task.group:
+                _scale(
+                    planes, scratch, start + plane, vectors, task.factors, to + first
+                )
+                continue
+            for p in range(planes):
+                if unshuffle == 1:
+                    value = get(source, scratch, constants, start, plane + p * step)
+                else:
+                    inner = p % unshuffle**2
+                    start, plane = source_pixel(
+                        task,
+                        source,
+                        y * unshuffle + inner // unshuffle,
+                        x * unshuffle + inner % unshuffle,
+                    )
+                    value = get(source, scratch, constants, start, plane + p // unshuffle**2)
+                value = combine(task, maps, scratch, constants, vectors, value, y, x, p)
+                put(target, scratch, constants, to, first + p, value)
+            for p in range(planes, planes + task.padding):
+                put(target, scratch, constants, to, first + p, np.float32(0))

@@ -1,0 +1,110 @@
+"""Single values of maps, whatever form they are stored in, for what is not worth vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+
+from waifu2x.backends.cpu.kernels import native
+from waifu2x.backends.cpu.kernels.memory import memory_row
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def _bfloat_at(typing_context: Any, floats: types.Type, index: types.Type) -> Any:
+    """The bf16 value of an index, counted in bf16 values, as a float."""
+
+    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, values: Sequence[Any]) -> Any:
+        halves = builder.bitcast(values[0], ir.IntType(16).as_pointer())
+        wide = builder.zext(builder.load(builder.gep(halves, [values[1]])), ir.IntType(32))
+        bits = builder.shl(wide, ir.Constant(ir.IntType(32), 16))
+        return builder.bitcast(bits, ir.FloatType())
+
+    return types.float32(floats, types.int64), codegen
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def _put_bfloat(
+    typing_context: Any, floats: types.Type, index: types.Type, value: types.Type
+) -> Any:
+    """Stores a float rounded to bf16, half to even, and gives what it stored."""
+
+    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, values: Sequence[Any]) -> Any:
+        integer = ir.IntType(32)
+        bits = builder.bitcast(values[2], integer)
+        odd = builder.and_(
+            builder.lshr(bits, ir.Constant(integer, 16)), ir.Constant(integer, 1)
+        )
+        bits = builder.add(bits, builder.add(odd, ir.Constant(integer, 0x7FFF)))
+        bits = builder.and_(bits, ir.Constant(integer, 0xFFFF0000))
+        half = builder.trunc(builder.lshr(bits, ir.Constant(integer, 16)), ir.IntType(16))
+        halves = builder.bitcast(values[0], ir.IntType(16).as_pointer())
+        builder.store(half, builder.gep(halves, [values[1]]))
+        return builder.bitcast(bits, ir.FloatType())
+
+    return types.float32(floats, types.int64, types.float32), codegen
+
+
+@native
+def pixel_start(map_, y, x):  # type: ignore[no-untyped-def]
+    """Where the memory of the pixel begins into which single pixel (y, x) is folded, in floats."""
+    fold = map_.fold
+    if fold > 1:
+        y, x = y // fold, x // fold
+    return memory_row(map_, y) + (x - map_.column) * map_.pixel_floats
+
+
+@native
+def pixel_plane(map_, y, x):  # type: ignore[no-untyped-def]
+    """The first plane of single pixel (y, x) among all that is folded into that memory."""
+    fold = map_.fold
+    if fold == 1:
+        return 0
+    return (y % fold * fold + x % fold) * map_.planes
+
+
+@native
+def get(map_, scratch, constants, start, plane):  # type: ignore[no-untyped-def]
+    """A value: `plane` counts from the start of the memory of a pixel."""
+    if map_.terms == 0:
+        return scratch[start + plane]
+    value = _bfloat_at(scratch, 2 * start + plane)
+    if map_.terms == 2:
+        value += _bfloat_at(scratch, 2 * start + map_.pixel_floats + plane)
+    return value + constants[map_.zero_point + plane % map_.planes]
+
+
+@native
+def put(map_, scratch, constants, start, plane, value):  # type: ignore[no-untyped-def]
+    """Stores a value where `get` finds it."""
+    if map_.terms == 0:
+        scratch[start + plane] = value
+        return
+    rest = value - constants[map_.zero_point + plane % map_.planes]
+    stored = _put_bfloat(scratch, 2 * start + plane, rest)
+    if map_.terms == 2:
+        _put_bfloat(scratch, 2 * start + map_.pixel_floats + plane, rest - stored)
+
+
+@native
+def clear(map_, scratch, constants, y, first, end):  # type: ignore[no-untyped-def]
+    """Makes single pixels from column `first` to `end` of a row zero."""
+    for x in range(first, end):
+        start, plane = pixel_start(map_, y, x), pixel_plane(map_, y, x)
+        for p in range(map_.planes):
+            put(map_, scratch, constants, start, plane + p, np.float32(0))
+
+
+@native
+def clear_outside(map_, scratch, constants, top, bottom, left, right):  # type: ignore[no-untyped-def]
+    """Makes what a box of a map has outside the value's size zero."""
+    for y in range(top, bottom):
+        if y < 0 or y >= map_.rows:
+            clear(map_, scratch, constants, y, left, right)
+        else:
+            clear(map_, scratch, constants, y, left, min(right, 0))
+            clear(map_, scratch, constants, y, max(left, map_.columns), right)

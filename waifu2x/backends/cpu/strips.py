@@ -1,0 +1,174 @@
+"""The tables of a strip: which part of each map it computes, where the rings lie, in which order."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from waifu2x.backends.cpu import isa
+from waifu2x.backends.cpu.forms import round_up
+from waifu2x.backends.cpu.layout import AVERAGE, CELL, KEEP, LOAD, MAP, READ, TASK, WINOGRAD, WRITE
+from waifu2x.backends.cpu.pack import PackedProgram
+from waifu2x.backends.cpu.schedule import Order, order
+from waifu2x.backends.cpu.shapes import BLOCK, FREQUENCIES, LANES, ROW_BLOCK, WIDTHS
+from waifu2x.backends.cpu.tasks import Task
+from waifu2x.lowering import geometry
+from waifu2x.lowering.phases import Phase
+from waifu2x.model import Size
+from waifu2x.tiling import Box
+
+_SPARE_PIXELS = 2 * max(ROW_BLOCK, BLOCK)
+"""At the end of each row, for tiles that run past the last column and those that read there."""
+_EMPTY = Box(0, 0, 0, 0)
+
+
+@dataclass(frozen=True, eq=False)
+class Strip:
+    """What compiled code is handed, but for addresses."""
+
+    tasks: NDArray[Any]
+    maps: NDArray[Any]
+    order: Order
+    floats: int
+    """Of scratch memory."""
+
+
+class PhaseStrips:
+    """Makes the strips of a phase of a program, for pictures of one size."""
+
+    def __init__(self, packed: PackedProgram, phase: Phase, sizes: Sequence[Size]) -> None:
+        self.packed, self.phase, self.sizes = packed, phase, sizes
+        self.tasks = packed.phase_tasks(phase)
+        self._cache_bytes = isa.l2_bytes()
+        self._tasks = np.zeros(len(self.tasks), TASK)
+        for record, task in zip(self._tasks, self.tasks, strict=True):
+            record["kind"], record["rows"] = task.kind, task.rows
+            for name, value in task.fields.items():
+                record[name] = value
+        used = {reach.map for task in self.tasks for reach in task.reaches}
+        self._used = sorted(used | {task.target for task in self.tasks if task.target >= 0})
+        self._maps = np.zeros(len(packed.forms), MAP)
+        for index in self._used:
+            record, form = self._maps[index], packed.forms[index]
+            record["pixel_floats"], record["planes"] = form.pixel_floats, form.planes
+            record["fold"], record["terms"] = form.fold, form.terms
+            record["zero_point"] = packed.zero_points[index]
+            if index < len(packed.program.values):
+                record["rows"], record["columns"] = sizes[index]
+                record["is_zero_outside"] = packed.program.values[index].zero_outside
+        self._orders: dict[tuple[tuple[int, int], ...], Order] = {}
+
+    def strip(self, roots: Mapping[int, Box]) -> Strip:
+        """The strip that makes these boxes of the phase's roots."""
+        work = geometry.work(self.packed.program, self.phase.steps, roots, self.packed.unit)
+        boxes = [self._box(task, work, roots) for task in self.tasks]
+        held = self._held(work, boxes)
+        for n, task in enumerate(self.tasks):
+            if task.kind in (READ, LOAD):
+                boxes[n] = held[task.target]
+        spans = [(box.top, box.bottom if box.width > 0 else box.top) for box in boxes]
+        found = self._order(spans)
+        tasks, maps = self._tasks.copy(), self._maps.copy()
+        tasks["next_row"], tasks["end_row"] = np.array(spans).T
+        tasks["column"] = [box.left for box in boxes]
+        tasks["columns"] = [box.width for box in boxes]
+        floats = 0
+        for index in self._used:
+            box, record = held[index], maps[index]
+            pixel = self.packed.forms[index].pixel_floats
+            row_floats = (-(-(box.width + _SPARE_PIXELS) * pixel // LANES) + 1) * LANES
+            rows = found.rings.get(index, 1)
+            record["ring"], record["mask"], record["row_floats"] = floats, rows - 1, row_floats
+            record["column"] = box.left
+            floats += rows * row_floats
+        inputs = products = 0
+        for n, task in enumerate(self.tasks):
+            if task.kind == WINOGRAD:
+                depth, planes = int(task.fields["depth"]), int(task.fields["group_planes"])
+                cells = round_up(boxes[n].width // CELL, ROW_BLOCK)
+                group = min(cells, group_size(depth, planes, self._cache_bytes))
+                tasks[n]["group"] = group
+                needed = scratch_floats(depth, group)
+                inputs, products = max(inputs, needed[0]), max(products, needed[1])
+        tasks["inputs"] = floats
+        tasks["products"] = floats + inputs
+        return Strip(tasks, maps, found, floats + inputs + products)
+
+    def _box(self, task: Task, work: geometry.Work, roots: Mapping[int, Box]) -> Box:
+        """The rows and columns that a task computes."""
+        program = self.packed.program
+        if task.kind in (READ, LOAD):
+            return _EMPTY
+        if task.kind == WRITE:
+            return roots.get(program.result, _EMPTY)
+        if task.kind == KEEP:
+            return _stored(roots.get(task.step, _EMPTY), self.packed.forms[task.step].fold)
+        if task.kind == AVERAGE:
+            return roots.get(task.reaches[0].map, _EMPTY)
+        box = work.steps.get(task.step, _EMPTY)
+        return Box(*(edge * task.scale for edge in box))
+
+    def _held(self, work: geometry.Work, boxes: Sequence[Box]) -> dict[int, Box]:
+        """The part of each map that its ring holds, in pixels of memory."""
+        held: dict[int, Box] = {}
+        for value, box in work.values.items():
+            held[value] = _stored(box, self.packed.forms[value].fold)
+        for task, box in zip(self.tasks, boxes, strict=True):
+            for reach in task.reaches:
+                if reach.map < len(self.packed.program.values) and reach.map:
+                    continue
+                if not box.height or not box.width:
+                    continue
+                top, bottom = reach.rows(box.top, box.bottom)
+                left, right = reach.rows(box.left, box.right)
+                held[reach.map] = _around(
+                    Box(top, left, bottom - top, right - left), held.get(reach.map)
+                )
+        for task, box in zip(self.tasks, boxes, strict=True):
+            # What is only between two tasks is as large as what the first of them writes.
+            if task.target >= len(self.packed.program.values) and task.kind != READ:
+                held[task.target] = _around(box, held.get(task.target))
+        return {index: held.get(index, _EMPTY) for index in self._used}
+
+    def _order(self, spans: Sequence[tuple[int, int]]) -> Order:
+        key = tuple(spans)
+        if key not in self._orders:
+            self._orders[key] = order(self.tasks, spans)
+        return self._orders[key]
+
+
+def group_size(in_planes: int, out_planes: int, cache_bytes: int) -> int:
+    """Cells whose V and M take at most three quarters of a cache, a multiple of ROW_BLOCK."""
+    floats = FREQUENCIES * (in_planes + min(out_planes, WIDTHS[0] * LANES))
+    return max(1, cache_bytes * 3 // 4 // (4 * floats * ROW_BLOCK)) * ROW_BLOCK
+
+
+def scratch_floats(in_planes: int, group: int) -> tuple[int, int]:
+    """Floats of V and of M for a group of cells; each frequency is followed by one spare vector.
+
+    Without the spare vector the frequencies would lie a multiple of 4 KiB apart, in the same few
+    sets of the L1 cache.
+    """
+    return (
+        FREQUENCIES * (group * in_planes + LANES),
+        FREQUENCIES * (group * WIDTHS[0] * LANES + LANES),
+    )
+
+
+def _stored(box: Box, fold: int) -> Box:
+    """A box of single pixels in pixels of memory."""
+    top, left = box.top // fold, box.left // fold
+    return Box(top, left, -(-box.bottom // fold) - top, -(-box.right // fold) - left)
+
+
+def _around(box: Box, other: Box | None) -> Box:
+    """The smallest box around both."""
+    if other is None:
+        return box
+    top, left = min(box.top, other.top), min(box.left, other.left)
+    bottom, right = max(box.bottom, other.bottom), max(box.right, other.right)
+    return Box(top, left, bottom - top, right - left)

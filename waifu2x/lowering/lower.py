@@ -1,0 +1,560 @@
+"""A network as a graph, made into steps: products, what their epilogues and stores take along,
+moves.
+
+Identities that keep the kinds of steps few:
+- a convolution at a stride s is a product over the source stored folded by s, with k / s taps;
+- a transposed convolution is a product with s * s times the planes, stored shuffled; taps that do
+  not exist are zero;
+- a pixel shuffle behind a product is a store, an addition behind it a residual;
+- a crop, and the enlargement of the picture, are ways to read;
+- a concatenation is a value with several parts, each written where it is made.
+Whatever fits none of these is a move of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from waifu2x.errors import ModelError
+from waifu2x.lowering import phases
+from waifu2x.lowering.steps import (
+    Average,
+    DenseStep,
+    Move,
+    Product,
+    Program,
+    Step,
+    Target,
+    Value,
+    View,
+)
+from waifu2x.model import (
+    Activation,
+    Add,
+    Concatenate,
+    Convolution,
+    Crop,
+    Dense,
+    Enlarge,
+    Mean,
+    Model,
+    Multiply,
+    Node,
+    PixelShuffle,
+    PixelUnshuffle,
+    TransposedConvolution,
+    sources,
+)
+
+_TAPS = 3
+"""The most in each direction that a product has."""
+
+
+def lower(model: Model) -> Program:
+    """The steps of a model. Raises ModelError for a convolution with too many taps."""
+    return _Lowering(model).program()
+
+
+@dataclass(frozen=True)
+class _Taps:
+    """A convolution as a product over a folded source."""
+
+    weight: NDArray[np.float32]
+    first: int
+    """The first tap's place, from the product's own."""
+    reaches: bool
+    """Whether results inside their size read places outside the source's."""
+
+
+class _Lowering:
+    """The state of one lowering. Graph values are those of the model, others those of the
+    program."""
+
+    def __init__(self, model: Model) -> None:
+        self._model = model
+        self._live = _live(model)
+        self._readers: dict[int, list[int]] = {value: [] for value in range(len(model.nodes) + 1)}
+        for value in self._live:
+            for source in sources(model.nodes[value - 1]):
+                self._readers[source].append(value)
+        self._values: list[Value] = [self._new_value(0)]
+        self._steps: list[Step] = []
+        self._vectors: list[int] = []
+        self._views: dict[int, tuple[View, ...]] = {0: (View(0),)}
+        """Where a graph value is found: the views of its parts, in single pixels."""
+        self._vector_of: dict[int, int] = {}
+        self._copies: dict[tuple[int, int, bool], int] = {}
+        self._fused = self._fusions()
+        self._folds = {value: self._fold(value) for value in self._live}
+        self._parts: dict[int, Target] = {}
+        """Graph values that are made where a concatenation wants them."""
+        self._wide: dict[tuple[int, ...], int] = {}
+        """Values with several parts, by the graph values of their parts."""
+        self._place_concatenations()
+
+    def program(self) -> Program:
+        """All steps; the result becomes the last value."""
+        last = len(self._model.nodes)
+        for value in self._live:
+            if value not in self._fused:
+                self._lower(value)
+        result = self._result(last)
+        order = [index for index in range(len(self._values)) if index != result] + [result]
+        made = _renumbered(
+            Program(self._model, tuple(self._values), tuple(self._vectors), tuple(self._steps)),
+            order,
+        )
+        # What is read in a later phase may be kept or computed again: outside, it is the same.
+        crossing = phases.crossing(made)
+        values = (
+            replace(v, zero_outside=v.zero_outside or n in crossing)
+            for n, v in enumerate(made.values)
+        )
+        return replace(made, values=tuple(values))
+
+    # What is fused with what.
+
+    def _fusions(self) -> dict[int, int]:
+        """Graph values that are never made, since the one node that reads them takes them along."""
+        fused: dict[int, int] = {}
+        for value in self._live:
+            node = self._node(value)
+            if isinstance(node, PixelShuffle):
+                source = self._node(node.source)
+                if isinstance(source, Convolution) and self._readers[node.source] == [value]:
+                    fused[node.source] = value
+            elif isinstance(node, Add):
+                for operand in sorted({node.source, node.other}, reverse=True):
+                    if self._can_add(value, node, operand):
+                        fused[operand] = value
+                        break
+        return fused
+
+    def _can_add(self, value: int, node: Add, operand: int) -> bool:
+        """Whether an operand of an addition is a sum that can take the other one as its
+        residual."""
+        kinds = Convolution | TransposedConvolution | PixelShuffle | Multiply
+        made = self._node(operand)
+        if not isinstance(made, kinds) or self._readers[operand] != [value]:
+            return False
+        if isinstance(made, PixelShuffle) and not isinstance(self._node(made.source), Convolution):
+            return False
+        return operand == node.source or node.factor == 1
+
+    def _fold(self, value: int) -> int:
+        """How a graph value is stored: folded if all products that read it do so at one stride."""
+        node = self._node(value)
+        if isinstance(node, Crop | Concatenate | Mean | Dense) or value == len(self._model.nodes):
+            return 1
+        if self._shuffle_of(value) > 1 or self._residual_of(value) is not None:
+            return 1
+        strides = set()
+        for reader, offset in self._products(value):
+            if reader is None or offset % reader.stride:
+                return 1
+            strides.add(reader.stride)
+        return strides.pop() if len(strides) == 1 else 1
+
+    def _products(self, value: int, offset: int = 0) -> list[tuple[Convolution | None, int]]:
+        """The convolutions that read a graph value and by what it is cropped for them; None for
+        what reads only plain maps."""
+        found: list[tuple[Convolution | None, int]] = []
+        for reader in self._readers[value]:
+            node = self._node(reader)
+            if isinstance(node, Crop):
+                found += self._products(reader, offset + node.pixels)
+            elif isinstance(node, Convolution):
+                found.append((node, offset))
+            elif isinstance(node, TransposedConvolution | Concatenate):
+                found.append((None, offset))
+        return found
+
+    def _shuffle_of(self, value: int) -> int:
+        """By how much the product that makes a graph value is shuffled; 1 if none does."""
+        node = self._node(value)
+        if isinstance(node, Add):
+            inner = self._taken(value)
+            return self._shuffle_of(inner) if inner else 1
+        if isinstance(node, PixelShuffle):
+            return node.factor if node.source in self._fused else 1
+        return node.stride if isinstance(node, TransposedConvolution) else 1
+
+    def _residual_of(self, value: int) -> int | None:
+        """The graph value that the step which makes a value adds."""
+        node = self._node(value)
+        inner = self._taken(value)
+        if not isinstance(node, Add):
+            return None
+        return node.other if inner in (node.source, None) else node.source
+
+    def _taken(self, value: int) -> int | None:
+        """The graph value that the node of another takes along."""
+        operands = sources(self._model.nodes[value - 1])
+        return next((v for v in operands if self._fused.get(v) == value), None)
+
+    def _place_concatenations(self) -> None:
+        """Makes the values of concatenations, the longest first: shorter ones may be their
+        starts."""
+        wanted = [v for v in self._live if isinstance(self._node(v), Concatenate)]
+        for value in sorted(wanted, key=lambda v: -len(self._flat(v))):
+            flat = self._flat(value)
+            if any(wide[: len(flat)] == flat for wide in self._wide):
+                continue
+            index = self._add_value(value, tuple(self._planes(part) for part in flat))
+            self._wide[flat] = index
+            for part, source in enumerate(flat):
+                if (
+                    source not in self._parts
+                    and self._is_made(source)
+                    and self._folds[source] == 1
+                    and source != len(self._model.nodes)
+                ):
+                    self._parts[source] = Target(index, part)
+
+    def _flat(self, value: int) -> tuple[int, ...]:
+        """The graph values of a concatenation, none of them one itself."""
+        node = self._node(value)
+        if not isinstance(node, Concatenate):
+            return (value,)
+        return tuple(part for source in node.sources for part in self._flat(source))
+
+    def _is_made(self, value: int) -> bool:
+        """Whether a step writes a graph value, rather than its being a way to read another."""
+        if value == 0 or isinstance(self._node(value), Crop | Concatenate):
+            return False
+        return not self._is_view(value)
+
+    def _is_view(self, value: int) -> bool:
+        """Whether it is the picture, enlarged."""
+        node = self._node(value)
+        if not isinstance(node, Enlarge):
+            return False
+        source = node.source
+        while source and isinstance(self._node(source), Crop):
+            source = sources(self._model.nodes[source - 1])[0]
+        return source == 0
+
+    # Nodes to steps.
+
+    def _lower(self, value: int) -> None:
+        node = self._node(value)
+        match node:
+            case Crop():
+                self._views[value] = tuple(
+                    replace(view, offset=view.offset + node.pixels)
+                    for view in self._views[node.source]
+                )
+            case Concatenate():
+                self._concatenate(value)
+            case Enlarge() if self._is_view(value):
+                (view,) = self._views[node.source]
+                offset = view.offset * node.factor
+                self._views[value] = (replace(view, offset=offset, enlarge=node.factor),)
+            case Mean():
+                self._vector_of[value] = vector = self._add_vector(self._planes(value))
+                source = self._plain(node.source)
+                self._steps.append(Average(value, source, vector))
+            case Dense():
+                source_vector = self._vector_of[node.source]
+                self._vector_of[value] = vector = self._add_vector(self._planes(value))
+                self._steps.append(
+                    DenseStep(value, source_vector, node.weight, node.bias, node.activation, vector)
+                )
+            case Add():
+                inner = self._taken(value)
+                factor = node.factor if inner in (node.source, None) else 1.0
+                self._sum(value, node.source if inner is None else inner, factor)
+            case _:
+                self._sum(value, value, 1.0)
+
+    def _sum(self, value: int, inner: int, factor: float) -> None:
+        """The step of the node that makes `inner`, whose result is `value`: with what is added."""
+        other = self._residual_of(value)
+        node = self._node(inner)
+        if other is not None and inner not in self._fused:
+            # Neither operand can take the other one along.
+            self._move(value, Move(value, self._source(inner), Target(0), factor=factor), other)
+            return
+        match node:
+            case PixelShuffle() if node.source in self._fused:
+                self._product(value, node.source, factor, node.factor, other)
+            case Convolution() | TransposedConvolution():
+                self._product(value, inner, factor, 1, other)
+            case PixelShuffle():
+                step = Move(inner, self._source(node.source), Target(0), shuffle=node.factor)
+                self._move(value, replace(step, factor=factor), other)
+            case PixelUnshuffle():
+                step = Move(inner, self._source(node.source), Target(0), unshuffle=node.factor)
+                self._move(value, step, other)
+            case Enlarge():
+                source = self._source(node.source)
+                if source.enlarge > 1:
+                    source = View(self._copied(node.source, 1, zero=False))
+                source = replace(source, offset=source.offset * node.factor, enlarge=node.factor)
+                self._move(value, Move(inner, source, Target(0)), other)
+            case Multiply():
+                source, factors = self._source(node.source), self._vector_of[node.factors]
+                step = Move(inner, source, Target(0), factor=factor, factors=factors)
+                self._move(value, step, other)
+            case _:
+                raise AssertionError(node)
+
+    def _product(
+        self, value: int, inner: int, factor: float, shuffle: int, other: int | None
+    ) -> None:
+        """A convolution of either kind, with what follows it."""
+        node = self._node(inner)
+        assert isinstance(node, Convolution | TransposedConvolution)
+        where = f"{self._model.name}: node {inner}"
+        if isinstance(node, Convolution):
+            taps, stride = _convolution_taps(node, where), node.stride
+            rows = _shuffled(len(node.bias), shuffle)
+        else:
+            taps, stride = _transposed_taps(node, where), 1
+            shuffle = node.stride
+            rows = np.tile(np.arange(len(node.bias)), shuffle**2)
+        weight = taps.weight[rows] if isinstance(node, Convolution) else taps.weight
+        activation = Activation(node.activation.kind, node.activation.slopes[rows])
+        source = self._product_source(node.source, stride, taps.reaches)
+        source = replace(source, offset=source.offset + taps.first)
+        residual = None
+        later = None
+        if other is not None:
+            view = self._source(other)
+            fits = (
+                view.value != 0
+                and self._values[view.value].fold == shuffle
+                and view.offset % shuffle == 0
+                and view.enlarge == 1
+            )
+            residual, later = (view, None) if fits else (None, view)
+        target = self._target(value) if later is None else Target(self._add_value(value))
+        self._steps.append(
+            Product(
+                node=inner,
+                source=source,
+                weight=np.ascontiguousarray(weight),
+                bias=node.bias[rows],
+                activation=activation,
+                target=target,
+                shuffle=shuffle,
+                factor=factor,
+                residual=residual,
+            )
+        )
+        if later is not None:
+            # It cannot be added on the way.
+            assert other is not None
+            self._move(value, Move(value, View(target.value), Target(0)), other)
+
+    def _move(self, value: int, step: Move, other: int | None) -> None:
+        """A move into its target, with what is added."""
+        residual = None
+        if other is not None:
+            residual = self._source(other)
+            if residual.value == 0 or residual.enlarge > 1:
+                residual = View(self._copied(other, 1, zero=False))
+        self._steps.append(replace(step, target=self._target(value), residual=residual))
+
+    def _concatenate(self, value: int) -> None:
+        flat = self._flat(value)
+        index = next(i for wide, i in self._wide.items() if wide[: len(flat)] == flat)
+        for part, source in enumerate(flat):
+            target = Target(index, part)
+            made = self._parts.get(source) == target
+            copied = any(
+                isinstance(step, Move) and step.target == target and step.node == source
+                for step in self._steps
+            )
+            if not made and not copied:
+                self._steps.append(Move(source, self._source(source), target))
+        self._views[value] = tuple(View(index, first=part) for part in range(len(flat)))
+
+    def _result(self, last: int) -> int:
+        """The value of the last node, as one that a single step writes and none reads."""
+        views = self._views[last]
+        index = views[0].value
+        if index and views == (View(index),) and not self._readers[last]:
+            stored, writers = self._values[index], 0
+            for step in self._steps:
+                writers += isinstance(step, Product | Move) and step.target.value == index
+            if stored.graph == last and len(stored.parts) == 1 and writers == 1:
+                return index
+        source = self._source(last)
+        index = self._add_value(last)
+        self._steps.append(Move(last, source, Target(index)))
+        return index
+
+    # Where values are.
+
+    def _node(self, value: int) -> Node | None:
+        """What makes a graph value; None for the picture."""
+        return self._model.nodes[value - 1] if value else None
+
+    def _planes(self, value: int) -> int:
+        return self._model.shapes[value].planes
+
+    def _source(self, value: int) -> View:
+        """A graph value as one view of one part, gathered if it has several."""
+        views = self._views[value]
+        return views[0] if len(views) == 1 else View(self._copied(value, 1, zero=False))
+
+    def _plain(self, value: int) -> View:
+        """A graph value as a whole value of the program."""
+        view = self._source(value)
+        if view == View(view.value) and view.value and len(self._values[view.value].parts) == 1:
+            return view
+        return View(self._copied(value, 1, zero=False))
+
+    def _product_source(self, value: int, stride: int, reaches: bool) -> View:
+        """What a product reads: folded by its stride, zero outside if it reaches there."""
+        views = self._views[value]
+        first = views[0]
+        stored = self._values[first.value]
+        together = all(
+            view == replace(first, first=first.first + part) for part, view in enumerate(views)
+        )
+        plain = first.value != 0 and first.offset == 0
+        black = self._model.border == "zero" and self._model.padding == 0 and first.offset == 0
+        if stored.fold == stride and first.offset % stride == 0 and together:
+            if reaches and plain:
+                self._values[first.value] = replace(stored, zero_outside=True)
+            if not reaches or plain or (first.value == 0 and black):
+                return replace(first, offset=first.offset // stride, parts=len(views))
+        return View(self._copied(value, stride, zero=reaches))
+
+    def _copied(self, value: int, fold: int, *, zero: bool) -> int:
+        """A graph value in a value of one part, by moves."""
+        key = (value, fold, zero)
+        if key not in self._copies:
+            index = self._add_value(value)
+            self._values[index] = replace(self._values[index], fold=fold, zero_outside=zero)
+            self._copies[key] = index
+            plane = 0
+            for view in self._views[value]:
+                self._steps.append(Move(value, view, Target(index, 0, plane)))
+                plane += self._values[view.value].parts[view.first]
+        return self._copies[key]
+
+    def _target(self, value: int) -> Target:
+        """Where a graph value is made; from now on it is found there."""
+        target = self._parts.get(value)
+        if target is None:
+            target = Target(self._add_value(value))
+            fold = self._folds[value]
+            self._values[target.value] = replace(self._values[target.value], fold=fold)
+        self._views[value] = (View(target.value, first=target.part),)
+        return target
+
+    def _new_value(self, value: int, parts: tuple[int, ...] = ()) -> Value:
+        shape = self._model.shapes[value]
+        assert shape.resolution is not None
+        return Value(value, parts or (shape.planes,), shape.resolution)
+
+    def _add_value(self, value: int, parts: tuple[int, ...] = ()) -> int:
+        self._values.append(self._new_value(value, parts))
+        return len(self._values) - 1
+
+    def _add_vector(self, size: int) -> int:
+        self._vectors.append(size)
+        return len(self._vectors) - 1
+
+
+def _live(model: Model) -> list[int]:
+    """The graph values that the result depends on, the picture left out, in order."""
+    live = {len(model.nodes)}
+    for value in range(len(model.nodes), 0, -1):
+        if value in live:
+            live.update(sources(model.nodes[value - 1]))
+    return sorted(live - {0})
+
+
+def _convolution_taps(node: Convolution, where: str) -> _Taps:
+    """out[y] = sum of weight[k] * in[y * stride + k - padding] over k, by folded places."""
+    side, stride = node.weight.shape[-1], node.stride
+    places = [divmod(k - node.padding, stride) for k in range(side)]
+    first = places[0][0]
+    count = _tap_count(places[-1][0] - first + 1, where)
+    made, read = node.weight.shape[:2]
+    weight = np.zeros((made, stride, stride, read, count, count), np.float32)
+    for ky, (y, dy) in enumerate(places):
+        for kx, (x, dx) in enumerate(places):
+            weight[:, dy, dx, :, y - first, x - first] = node.weight[:, :, ky, kx]
+    folded = weight.reshape(made, stride**2 * read, count, count)
+    return _Taps(folded, first, reaches=node.padding > 0)
+
+
+def _transposed_taps(node: TransposedConvolution, where: str) -> _Taps:
+    """out[y * stride + dy] by the taps of in[y + a]: weight[k], where k = dy + crop - a *
+    stride."""
+    side, stride = node.weight.shape[-1], node.stride
+    places = [
+        (k, (phase + node.crop - k) // stride, phase)
+        for phase in range(stride)
+        for k in range(side)
+        if (phase + node.crop - k) % stride == 0
+    ]
+    first = min(a for _, a, _ in places)
+    last = max(a for _, a, _ in places)
+    count = _tap_count(last - first + 1, where)
+    made, read = node.weight.shape[:2]
+    weight = np.zeros((stride, stride, made, read, count, count), np.float32)
+    for ky, y, dy in places:
+        for kx, x, dx in places:
+            weight[dy, dx, :, :, y - first, x - first] = node.weight[:, :, ky, kx]
+    # The last result of n pixels, and how far beyond the source's last pixel it reads.
+    beyond = (side - 2 * node.crop - 1) // stride + last
+    shuffled = weight.reshape(stride**2 * made, read, count, count)
+    return _Taps(shuffled, first, reaches=first < 0 or beyond > 0)
+
+
+def _tap_count(count: int, where: str) -> int:
+    if count > _TAPS:
+        raise ModelError(f"{where}: a kernel of {count} taps for each pixel; {_TAPS} at most")
+    return 1 if count == 1 else _TAPS
+
+
+def _shuffled(planes: int, factor: int) -> NDArray[np.intp]:
+    """The planes of a pixel shuffle's source, [plane][dy][dx], in the order [dy][dx][plane]."""
+    order = np.arange(planes).reshape(planes // factor**2, factor, factor)
+    return order.transpose(1, 2, 0).ravel()
+
+
+def _renumbered(program: Program, order: Sequence[int]) -> Program:
+    """The same program, its values in another order, those that no step touches left out."""
+    touched = {0, order[-1]}
+    for step in program.steps:
+        if isinstance(step, Product | Move):
+            touched |= {step.source.value, step.target.value}
+            touched |= {step.residual.value} if step.residual else set()
+        elif isinstance(step, Average):
+            touched.add(step.source.value)
+    kept = [index for index in order if index in touched]
+    place = {old: new for new, old in enumerate(kept)}
+
+    def moved(step: Step) -> Step:
+        match step:
+            case Product() | Move():
+                residual = step.residual
+                if residual:
+                    residual = replace(residual, value=place[residual.value])
+                return replace(
+                    step,
+                    source=replace(step.source, value=place[step.source.value]),
+                    target=replace(step.target, value=place[step.target.value]),
+                    residual=residual,
+                )
+            case Average():
+                return replace(step, source=replace(step.source, value=place[step.source.value]))
+        return step
+
+    return Program(
+        program.model,
+        tuple(program.values[index] for index in kept),
+        program.vectors,
+        tuple(map(moved, program.steps)),
+    )
