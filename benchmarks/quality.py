@@ -2,8 +2,8 @@
 
 python benchmarks/quality.py [--picture FILE] [BACKEND]     (needs: pip install -e ".[bench]")
 
-Truths are halved by the mean of each 2x2 pixels and enlarged again, or saved as JPEG and cleaned, or
-both; figures are means over pictures, of 8-bit RGB. --picture writes crops side by side.
+Truths are halved by the mean of each 2x2 pixels and enlarged again, or saved as JPEG and cleaned,
+or both; figures are means over pictures, of 8-bit RGB. --picture writes crops side by side.
 
 Drawings: the example of this project, and scenes of the CC0 sprites by Kenney that arcade comes
 with. Photos: those of scikit-image's wheel that are in the public domain or CC0.
@@ -82,8 +82,9 @@ def main() -> None:
             scores = []
             for pictures in truths.values():
                 found = [score(method(task.degrade(truth)), truth) for truth in pictures]
-                decibels, similarity = (statistics.mean(values) for values in zip(*found, strict=True))
-                scores.append(f"{decibels:.2f} | {similarity:.4f}")
+                decibels, similarities = zip(*found, strict=True)
+                means = statistics.mean(decibels), statistics.mean(similarities)
+                scores.append("{:.2f} | {:.4f}".format(*means))
             print(f"| {task.name} | {name} | {' | '.join(scores)} |", flush=True)
     if arguments.picture:
         draw(arguments.picture, truths, arguments.backend)
@@ -165,7 +166,8 @@ def even(pixels: Pixels) -> Pixels:
 def halved(pixels: Pixels) -> Pixels:
     height, width, planes = pixels.shape
     cells = pixels.reshape(height // 2, 2, width // 2, 2, planes)
-    return np.round(cells.mean(axis=(1, 3))).astype(np.uint8)
+    means: NDArray[np.float64] = cells.mean(axis=(1, 3))
+    return np.round(means).astype(np.uint8)
 
 
 def jpeg(pixels: Pixels, quality: int) -> Pixels:
