@@ -18,19 +18,20 @@
 #define NO_UNROLL _Pragma("unroll 1")
 
 typedef size_t Wide;
+typedef long Sum;
 
 #define SPLAT(type, x) ((type)(x))
 #define CLAMP(x, low, high) clamp(x, low, high)
 #define ROUND(x) rint(x)
+#define LEAKY(type, x, slope) ((x) > SPLAT(type, 0.0f) ? (x) : (x) * (slope))
+#define SIGMOID(type, x) (SPLAT(type, 1.0f) / (SPLAT(type, 1.0f) + exp(-(x))))
 
 #ifdef ON_CPU
-// On processors, fma() and fmax() may be calls of a library; these are an instruction each.
+// On processors, fma() may be a call of a library; this is one instruction.
 #pragma OPENCL FP_CONTRACT ON
 #define FMA(a, b, c) ((a) * (b) + (c))
-#define MAX(a, b) ((a) > (b) ? (a) : (b))
 #else
 #define FMA(a, b, c) fma(a, b, c)
-#define MAX(a, b) fmax(a, b)
 #endif
 
 #else
@@ -38,6 +39,7 @@ typedef size_t Wide;
 typedef unsigned char uchar;
 typedef unsigned short ushort;
 typedef size_t Wide;
+typedef long long Sum;
 
 #define KERNEL(group) extern "C" __global__ void __launch_bounds__(group)
 #define DEVICE __device__ __forceinline__
@@ -53,7 +55,8 @@ typedef size_t Wide;
 
 #define SPLAT(type, x) Splat<type>::of(x)
 #define FMA(a, b, c) fma_of(a, b, c)
-#define MAX(a, b) max_of(a, b)
+#define LEAKY(type, x, slope) leaky_of(x, slope)
+#define SIGMOID(type, x) sigmoid_of(x)
 #define CLAMP(x, low, high) fminf(fmaxf(x, low), high)
 #define ROUND(x) rintf(x)
 
@@ -71,11 +74,20 @@ DEVICE float4 fma_of(float4 a, float4 b, float4 c) {
                        fmaf(a.w, b.w, c.w));
 }
 
-DEVICE float max_of(float a, float b) { return fmaxf(a, b); }
-DEVICE float4 max_of(float4 a, float4 b) {
-    return make_float4(fmaxf(a.x, b.x), fmaxf(a.y, b.y), fmaxf(a.z, b.z), fmaxf(a.w, b.w));
+DEVICE float leaky_of(float x, float slope) { return x > 0.0f ? x : x * slope; }
+DEVICE float4 leaky_of(float4 x, float4 slope) {
+    return make_float4(leaky_of(x.x, slope.x), leaky_of(x.y, slope.y), leaky_of(x.z, slope.z),
+                       leaky_of(x.w, slope.w));
 }
 
+DEVICE float sigmoid_of(float x) { return 1.0f / (1.0f + expf(-x)); }
+DEVICE float4 sigmoid_of(float4 x) {
+    return make_float4(sigmoid_of(x.x), sigmoid_of(x.y), sigmoid_of(x.z), sigmoid_of(x.w));
+}
+
+DEVICE float4 operator+(float4 a, float4 b) {
+    return make_float4(a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w);
+}
 DEVICE float4 operator*(float4 a, float4 b) {
     return make_float4(a.x * b.x, a.y * b.y, a.z * b.z, a.w * b.w);
 }

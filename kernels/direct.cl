@@ -1,50 +1,46 @@
-// 3x3 convolution by its definition, fp32, with leaky ReLU; the ends of a network fused in.
+// Products by their definition, fp32: 3x3 and 1x1 convolutions of any planes, the ends of a network
+// fused in.
 //
-//     target(y, x, o) = leaky(bias(o) + sum over i, dy, dx of
-//                             weight(o, i, dy, dx) * source(y + dy, x + dx, i))
+//     target(y, x, o) = epilogue(bias(o) + sum over i, dy, dx of
+//                                weight(o, i, dy, dx) * source(y + dy, x + dx, i))
 //
 // A work-item keeps LINE pixels x VECTORS vectors of output planes in registers, and for each input
-// plane and each of three taps along the line it loads VECTORS vectors of weights and uses them for
+// plane and each of TAPS taps along the line it loads VECTORS vectors of weights and uses them for
 // LINE pixels. Work-items of a group: LANES beside each other in planes, so that they share their
 // inputs, times GROUP_X x GROUP_Y lines of pixels, which share the weights through the caches.
 //
 // Layouts
-//   maps     [planes / BLOCK][rows][columns][BLOCK]: `area` pixels from a block to the next,
-//            `pitch` from a row to the next. Rows and columns are allocated for whole groups, so
-//            nothing is checked; what lies beyond a layer's region is computed and never used.
+//   source, target, residual   see maps.h; the epilogue and the store are those of store.h
 //   weights  [groups of planes][tap across][in plane][tap along][VECTORS][LANES][WIDTH]
-//   bias     [groups of planes][VECTORS][LANES][WIDTH]
-//   pixels   [rows][columns][planes], of a whole picture or a window of it
+//   bias     [groups of planes][VECTORS][LANES][WIDTH], then as many slopes
 //
-// Macros
+// Macros, with those of store.h and, where the ends are pixels, of pixels.h and levels.h
+//   TAPS                   in each direction, 3 or 1
 //   IN_PLANES, OUT_PLANES  padded to whole LOADs and groups of planes
 //   LINE, VECTORS, WIDTH, LANES, GROUP_X, GROUP_Y  shape of the work, see above; VECTOR is the type
 //   DOWN                   1: the line of a work-item runs down a column, 0: along a row
-//   LOAD                   input planes read at once, 1 or 4; divides IN_BLOCK
-//   IN_BLOCK, OUT_BLOCK    BLOCK of the maps
-//   SLOPE                  of the leaky ReLU
-//   SOURCE_TYPE            where the source is pixels: their type, with SOURCE_UNIT, the value of
-//                          one level, SOURCE_PLANES, and ENLARGE, by which they are repeated
-//   TARGET_TYPE            where the target is pixels: their type, with TARGET_PEAK, the level of
-//                          1.0 (0 for float), and TARGET_PLANES
+//   LOAD                   input planes read at once, 1 or 4; divides BLOCK
 //
 // Bound: fp32 multiply-adds in the middle of a network, memory at its ends. Best: H200, 128 > 128
 // planes, 1920x1080: 13.9 ms, 44 TFLOP/s, 0.91 of what the multiply-add units reach.
 
-#include "dialect.h"
+#include "store.h"
+#ifdef SOURCE_TYPE
+#include "pixels.h"
+#endif
+#ifdef TARGET_TYPE
+#include "levels.h"
+#endif
 
 #define GROUP (LANES * GROUP_X * GROUP_Y)
-#define REACH (LINE + 2)
+#define REACH (LINE + TAPS - 1)
 
 #ifdef SOURCE_TYPE
 #define SOURCE SOURCE_TYPE
+#define SOURCE_ARGUMENTS PICTURE
 #else
 #define SOURCE float
-#endif
-#ifdef TARGET_TYPE
-#define TARGET TARGET_TYPE
-#else
-#define TARGET float
+#define SOURCE_ARGUMENTS MAP(const GLOBAL float *RESTRICT, source)
 #endif
 
 // Planes plane .. plane + LOAD - 1 of one pixel.
@@ -52,39 +48,41 @@ DEVICE void load(float *values, const GLOBAL SOURCE *RESTRICT source, int place,
                  int plane) {
 #ifdef SOURCE_TYPE
     UNROLL for (int i = 0; i < LOAD; i++)
-        values[i] = plane + i < SOURCE_PLANES
-                        ? (float)source[(Wide)place * SOURCE_PLANES + plane + i] * SOURCE_UNIT
-                        : 0.0f;
+        values[i] = plane + i < SOURCE_PLANES ? pixel_value(source, place, plane + i) : 0.0f;
 #elif LOAD == 4
-    const int first = (plane / IN_BLOCK * area + place) * IN_BLOCK + plane % IN_BLOCK;
+    const int first = (plane / BLOCK * area + place) * BLOCK + plane % BLOCK;
     const float4 four = *(const GLOBAL float4 *)(source + first);
     values[0] = four.x, values[1] = four.y, values[2] = four.z, values[3] = four.w;
 #else
-    values[0] = source[(plane / IN_BLOCK * area + place) * IN_BLOCK + plane % IN_BLOCK];
+    values[0] = source[(plane / BLOCK * area + place) * BLOCK + plane % BLOCK];
 #endif
 }
 
+// `row_groups` are the groups down a picture: those of all pictures follow each other.
 KERNEL(GROUP)
-direct(const GLOBAL SOURCE *RESTRICT source, const int source_pitch, const int source_area,
-#ifdef SOURCE_TYPE
-       // Place of the region's first input in the enlarged picture, whose size is height x width;
-       // place of the window's first pixel in the picture.
-       const int y_first, const int x_first, const int height, const int width, const int top,
-       const int left,
-#endif
-       const GLOBAL VECTOR *RESTRICT weights, const GLOBAL VECTOR *RESTRICT bias,
-       GLOBAL TARGET *RESTRICT target, const int target_pitch, const int target_area
-#ifdef TARGET_TYPE
-       // Place of the region's first result in the target; the part of the target to be written.
-       , const int y_shift, const int x_shift, const int y_start, const int y_stop,
-       const int x_start, const int x_stop
-#endif
-) {
+direct(SOURCE_ARGUMENTS, const GLOBAL VECTOR *RESTRICT weights, const GLOBAL VECTOR *RESTRICT bias,
+       const int row_groups, STORE_ARGUMENTS) {
     const int lane = LOCAL_ID() % LANES;
     const int line = LOCAL_ID() / LANES;
     const int planes = GROUP_ID(0);
+    const int picture = GROUP_ID(2) / row_groups, row_group = GROUP_ID(2) % row_groups;
     const int x = (GROUP_ID(1) * GROUP_X + line % GROUP_X) * (DOWN ? 1 : LINE);
-    const int y = (GROUP_ID(2) * GROUP_Y + line / GROUP_X) * (DOWN ? LINE : 1);
+    const int y = (row_group * GROUP_Y + line / GROUP_X) * (DOWN ? LINE : 1);
+
+#ifdef SOURCE_TYPE
+    source += (Wide)picture * height * width * SOURCE_PLANES;
+    const int source_area = 0;
+#else
+    FIND(source, BLOCK, picture);
+#endif
+#ifdef TARGET_TYPE
+    target += ((Wide)picture * target_area + target_first) * TARGET_PLANES;
+#else
+    FIND(target, BLOCK, picture);
+#endif
+#ifdef RESIDUAL
+    FIND(residual, BLOCK, picture);
+#endif
 
     VECTOR sums[LINE][VECTORS];
     UNROLL for (int v = 0; v < VECTORS; v++) {
@@ -92,15 +90,14 @@ direct(const GLOBAL SOURCE *RESTRICT source, const int source_pitch, const int s
         UNROLL for (int n = 0; n < LINE; n++) sums[n][v] = start;
     }
 
-    const GLOBAL VECTOR *weight = weights + planes * (9 * IN_PLANES * VECTORS * LANES) + lane;
-    NO_UNROLL for (int across = 0; across < 3; across++) {
+    const GLOBAL VECTOR *weight =
+        weights + planes * (TAPS * TAPS * IN_PLANES * VECTORS * LANES) + lane;
+    NO_UNROLL for (int across = 0; across < TAPS; across++) {
         int places[REACH];
         UNROLL for (int n = 0; n < REACH; n++) {
             const int py = y + (DOWN ? n : across), px = x + (DOWN ? across : n);
 #ifdef SOURCE_TYPE
-            const int row = min(max(y_first + py, 0), height - 1) / ENLARGE - top;
-            const int column = min(max(x_first + px, 0), width - 1) / ENLARGE - left;
-            places[n] = row * source_pitch + column;
+            places[n] = pixel_place(PIXEL_ROW(py), PIXEL_COLUMN(px), width);
 #else
             places[n] = py * source_pitch + px;
 #endif
@@ -110,41 +107,53 @@ direct(const GLOBAL SOURCE *RESTRICT source, const int source_pitch, const int s
             UNROLL for (int n = 0; n < REACH; n++)
                 load(values[n], source, places[n], source_area, plane);
             UNROLL for (int i = 0; i < LOAD; i++) {
-                UNROLL for (int along = 0; along < 3; along++) {
+                UNROLL for (int along = 0; along < TAPS; along++) {
                     UNROLL for (int v = 0; v < VECTORS; v++) {
-                        const VECTOR w = weight[((i * 3 + along) * VECTORS + v) * LANES];
+                        const VECTOR w = weight[((i * TAPS + along) * VECTORS + v) * LANES];
                         UNROLL for (int n = 0; n < LINE; n++)
                             sums[n][v] = FMA(w, SPLAT(VECTOR, values[n + along][i]), sums[n][v]);
                     }
                 }
             }
-            weight += LOAD * 3 * VECTORS * LANES;
+            weight += LOAD * TAPS * VECTORS * LANES;
         }
     }
 
-    UNROLL for (int n = 0; n < LINE; n++) {
-        const int py = y + (DOWN ? n : 0), px = x + (DOWN ? 0 : n);
-        UNROLL for (int v = 0; v < VECTORS; v++) {
-            const VECTOR value = MAX(sums[n][v], sums[n][v] * SPLAT(VECTOR, SLOPE));
-            const int plane = ((planes * VECTORS + v) * LANES + lane) * WIDTH;
+    UNROLL for (int v = 0; v < VECTORS; v++) {
+        const int plane = ((planes * VECTORS + v) * LANES + lane) * WIDTH;
+#ifndef SIGMOID_BEHIND
+        const VECTOR slope = bias[OUT_PLANES / WIDTH + plane / WIDTH];
+#endif
+        if (plane >= STORED) continue;
+        UNROLL for (int n = 0; n < LINE; n++) {
+            const int py = y + (DOWN ? n : 0), px = x + (DOWN ? 0 : n);
+            VECTOR value = ACTIVATE(VECTOR, sums[n][v], slope);
 #ifdef TARGET_TYPE
-            const int row = py + y_shift, column = px + x_shift;
-            if (row < y_start || row >= y_stop || column < x_start || column >= x_stop) continue;
-            GLOBAL TARGET *pixel = target + ((Wide)row * target_pitch + column) * TARGET_PLANES;
             const float *parts = (const float *)&value;
             UNROLL for (int i = 0; i < WIDTH; i++) {
-                const float unit = CLAMP(parts[i], 0.0f, 1.0f);
-                if (plane + i < TARGET_PLANES)
-#if TARGET_PEAK
-                    pixel[plane + i] = (TARGET)ROUND(unit * TARGET_PEAK);
+                const int own = plane + i;
+                const int row = target_y(py, own), column = target_x(px, own);
+                if (own >= STORED || !IS_INSIDE(row, column)) continue;
+                float part = parts[i];
+#ifdef RESIDUAL
+                part = SUMMED(float, part,
+                              residual[residual_place(py, px, own, residual_pitch, residual_area)]);
 #else
-                    pixel[plane + i] = unit;
+                part = SCALED(float, part);
 #endif
+                const Wide place = (Wide)((Wide)row * target_pitch + column) * TARGET_PLANES;
+                target[place + own % SUB_PLANES] = level_of(part);
             }
 #else
-            const int place = py * target_pitch + px;
-            *(GLOBAL VECTOR *)(target + (plane / OUT_BLOCK * target_area + place) * OUT_BLOCK +
-                               plane % OUT_BLOCK) = value;
+#ifdef RESIDUAL
+            const int from = residual_place(py, px, plane, residual_pitch, residual_area);
+            value = SUMMED(VECTOR, value, *(const GLOBAL VECTOR *)(residual + from));
+#else
+            value = SCALED(VECTOR, value);
+#endif
+            if (!IS_INSIDE(target_y(py, plane), target_x(px, plane))) value = SPLAT(VECTOR, 0.0f);
+            *(GLOBAL VECTOR *)(target + target_place(py, px, plane, target_pitch, target_area)) =
+                value;
 #endif
         }
     }

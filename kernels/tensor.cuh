@@ -1,11 +1,16 @@
-// What the kernels of tensor units share: the layout of feature maps, rounding, pixels.
+// What the kernels of tensor units share: the layout of maps, rounding, where results belong, and the
+// epilogue that all products end with.
 //
-// A feature map of 16-bit values is stored in groups of GROUP planes (64, or 32 for maps of few
-// planes), [term][group][row][column][plane], where TERMS = 2 keeps each value as two 16-bit terms,
-// high and low, whose sum has 22 bits. A pixel of a group is thus 128 or 64 contiguous bytes. Its
-// 16-byte pieces stand in the order that shared memory wants, so that a row of a tile is one
-// contiguous copy and no access meets a bank conflict: piece p of column x stands at p ^ phase(x).
-// It is the order in which the matrix descriptors of sm_90 read ("swizzle"), 128 or 64 bytes wide.
+// A map of 16-bit values is stored in groups of GROUP planes (64, or 32 for maps of few planes),
+// [term][group][row][column][plane], where TERMS = 2 keeps each value as two 16-bit terms, high and
+// low, whose sum has 22 bits. A pixel of a group is thus 128 or 64 contiguous bytes. Its 16-byte
+// pieces stand in the order that shared memory wants, so that a row of a tile is one contiguous copy
+// and no access meets a bank conflict: piece p of column x stands at p ^ phase(x). It is the order in
+// which the matrix descriptors of sm_90 read ("swizzle"), 128 or 64 bytes wide. Planes are padded
+// with zeros to multiples of 32, in a folded map those of each of the pixels that it has as planes.
+//
+// STACK = 1: pictures of one size are computed side by side, as if they were one. Each has a cell in
+// every map, as large as its part of that map, and what would mix two cells is not kept.
 #include <cuda_fp16.h>
 #include <stdint.h>
 
@@ -20,48 +25,83 @@ __device__ __forceinline__ uint32_t pack(float a, float b) {
     return *reinterpret_cast<const uint32_t*>(&pair);
 }
 
+__device__ __forceinline__ float2 unpack(uint32_t pair) {
+    return __half22float2(*reinterpret_cast<const __half2*>(&pair));
+}
+
 // What rounding to 16 bits lost.
 __device__ __forceinline__ float rest(float value) {
     return value - __half2float(__float2half_rn(value));
 }
 
-__device__ __forceinline__ float leaky_relu(float value, float slope) {
-    return fmaxf(value, slope * value);
-}
-
+// A map, or pixels: then `group` is of no meaning, and a cell is a picture, one after the other.
 struct Map {
-    int pitch;        // pixels from row to row
-    int group;        // from group to group, in pieces of 16 bytes
+    int pitch;          // pixels from row to row
+    int group;          // from group to group, in pieces of 16 bytes
+    int top, left;      // where the first result reads or writes, in single pixels of its cell
+    int rows, columns;  // of a cell, in pixels as they are stored
 };
 
-// STACK = 1: small pictures are computed side by side, as if they were one. Each has a cell, with its
-// margins, and the cells of what a layer makes are smaller by the two rows and columns that it loses.
-struct Cells {
-    int rows, columns;  // of a cell of what the layer reads
-    int across, count;
+// Rows and columns from the first to before the last.
+struct Range {
+    int top, left, bottom, right;
 };
 
-// Where a pixel of what a layer computes belongs.
-struct Place {
-    int pixel;   // from the start of a group
-    int column;
+// What a kernel computes.
+struct LayerExtent {
+    int rows, columns;        // results of each picture
+    int tiles_across, tiles;  // of all pictures
+    int across, count;        // pictures side by side, and all of them
+};
+
+// Arguments of products, of a first layer too.
+struct Product {
+    const void* in;
+    const uint8_t* weights;
+    const float2* follows;  // bias and slope of each plane
+    void* out;
+    const void* residual;
+    Map from, to, added;
+    LayerExtent extent;
+    Range real;             // ZERO: pixels of the target that are not zero, from the first result's
+    Range kept;             // LAST: pixels of the target that are wanted, of each picture
+    float factor;           // with a residual
+};
+
+// A result: of which cell, and where in it.
+struct Spot {
+    int row, column;
+    int down, along;
     bool kept;
 };
 
-__device__ __forceinline__ Place place(int row, int column, Map to, Cells cells) {
-    bool kept = true;
+// The result of a product that reads the pixels from (y, x) of its source on.
+__device__ __forceinline__ Spot spot(int y, int x, const Map& from, const LayerExtent& extent) {
+    Spot result = {y, x, 0, 0, true};
 #if STACK
-    const int down = row / cells.rows, along = column / cells.columns;
-    kept = row - down * cells.rows < cells.rows - 2 && column - along * cells.columns < cells.columns - 2 &&
-           along < cells.across;
-    row -= 2 * down;
-    column -= 2 * along;
+    result.down = y / from.rows;
+    result.along = x / from.columns;
+    result.row -= result.down * from.rows + from.top;
+    result.column -= result.along * from.columns + from.left;
+    result.kept = result.row >= 0 && result.column >= 0 && result.along < extent.across &&
+                  result.down * extent.across + result.along < extent.count;
 #endif
-    return {row * to.pitch + column, column, kept};
+    result.kept = result.kept && result.row < extent.rows && result.column < extent.columns;
+    return result;
+}
+
+// The product's value behind its sum.
+__device__ __forceinline__ float activate(float value, float2 follows) {
+    value += follows.x;
+#if ACTIVATION == 1
+    return 1.0f / (1.0f + expf(-value));
+#else
+    return value > 0.0f ? value : value * follows.y;
+#endif
 }
 
 // A quad of threads holds 4 pieces of 4 words, word q of each in thread q; afterwards thread q holds
-// piece q.
+// piece q. It is its own inverse.
 __device__ __forceinline__ void transpose(uint32_t (&w)[4], int q) {
     const uint32_t all = 0xffffffffu;
     uint32_t a = __shfl_xor_sync(all, q & 2 ? w[0] : w[2], 2);
@@ -72,37 +112,193 @@ __device__ __forceinline__ void transpose(uint32_t (&w)[4], int q) {
     if (q & 1) { w[0] = a; w[2] = b; } else { w[1] = a; w[3] = b; }
 }
 
-// Bias, leaky ReLU and the store of 32 planes of two pixels, 8 columns apart, from the sums as the
-// matrix units leave them in a quad of threads: sums[4 * i + 2 * half + k] of thread q is plane
-// 8 * i + 2 * q + k of the pixel at places[half], and biases[2 * i + k] belongs to it.
-template <int OUT_PLANES_EACH, int OUT_TERMS>
-__device__ __forceinline__ void store_planes(const float* sums, const float (&biases)[8], float slope, uint8_t* out,
-                                             Map to, int planes, int plane, const Place (&places)[2], int q) {
-    out += static_cast<size_t>(plane / OUT_PLANES_EACH) * to.group * 16;
-    const size_t low_terms = static_cast<size_t>(planes / OUT_PLANES_EACH) * to.group * 16;
+// Bytes from the start of a map to a piece of a pixel.
+template <int GROUP_PLANES>
+__device__ __forceinline__ size_t piece_at(const Map& map, int row, int column, int plane) {
+    const int piece = (plane % GROUP_PLANES / 8) ^ phase<GROUP_PLANES>(column);
+    return static_cast<size_t>(plane / GROUP_PLANES) * map.group * 16 +
+           static_cast<size_t>(row * map.pitch + column) * (GROUP_PLANES * 2) + piece * 16;
+}
+
+#if defined(OUT_GROUP)
+// Where 8 planes of a result are stored: SHUFFLE, FOLD and PART (the first plane of the target's part)
+// as in waifu2x/lowering/steps.py; EACH is the planes of a single pixel of the part, padded.
+__device__ __forceinline__ size_t target_at(const Spot& at, int plane, const Map& to) {
+    int row = at.row, column = at.column;
+#if SHUFFLE > 1
+    row = row * SHUFFLE + plane / EACH / SHUFFLE;
+    column = column * SHUFFLE + plane / EACH % SHUFFLE;
+    plane %= EACH;
+#endif
+    row += to.top;
+    column += to.left;
+#if FOLD > 1
+    plane += (static_cast<unsigned>(row) % FOLD * FOLD + static_cast<unsigned>(column) % FOLD) * EACH;
+    row = static_cast<unsigned>(row) / FOLD;
+    column = static_cast<unsigned>(column) / FOLD;
+#endif
+#if STACK
+    row += at.down * to.rows;
+    column += at.along * to.columns;
+#endif
+    return piece_at<OUT_GROUP>(to, row, column, PART + plane);
+}
+
+#if RESIDUAL
+// Where what is added to 8 planes of a result is stored: as the result is before it is shuffled.
+__device__ __forceinline__ size_t residual_at(const Spot& at, int plane, const Map& added) {
+    int row = at.row + added.top, column = at.column + added.left;
+#if STACK
+    row += at.down * added.rows;
+    column += at.along * added.columns;
+#endif
+    return piece_at<RESIDUAL_GROUP>(added, row, column, RESIDUAL_PART + plane);
+}
+#endif
+
+// Whether 8 planes of a result lie outside the value, where it is zero.
+__device__ __forceinline__ bool is_zero(const Spot& at, int plane, const Range& real) {
+#if ZERO
+    const int row = at.row * SHUFFLE + plane / EACH / SHUFFLE;
+    const int column = at.column * SHUFFLE + plane / EACH % SHUFFLE;
+    return row < real.top || row >= real.bottom || column < real.left || column >= real.right;
+#else
+    return false;
+#endif
+}
+
+// Bias and slope of two planes: in device memory, or in shared memory by its address. The latter are
+// loaded anew each time: the compiler would keep all of them in registers, from row to row.
+__device__ __forceinline__ float4 follows_at(const float2* follows, int plane) {
+    return __ldg(reinterpret_cast<const float4*>(follows + plane));
+}
+
+__device__ __forceinline__ float4 follows_at(uint32_t follows, int plane) {
+    float4 two;
+    asm volatile("ld.volatile.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
+        : "=f"(two.x), "=f"(two.y), "=f"(two.z), "=f"(two.w) : "r"(follows + plane * 8));
+    return two;
+}
+
+// The epilogue of two results, 8 columns apart, from (y, x) of the source on: bias, activation,
+// residual, store. The sums of COUNT planes from `plane` on stand as the matrix units leave them in a
+// quad of threads: sums[4 * i + 2 * half + k] of thread q is plane 8 * i + 2 * q + k of result `half`.
+// `follows` are those of these planes.
+template <int COUNT, class Follows>
+__device__ __forceinline__ void store_row(const float* sums, Follows follows, int plane, int y, int x, int q,
+                                          const Product& p) {
+    const Spot spots[2] = {spot(y, x, p.from, p.extent), spot(y, x + 8, p.from, p.extent)};
+    uint8_t* const out = static_cast<uint8_t*>(p.out);
+    const size_t low_terms = static_cast<size_t>(OUT_STORED / OUT_GROUP) * p.to.group * 16;
+#if RESIDUAL
+    // All loads first: they take long.
+    uint4 added[COUNT / 32][2][TERMS] = {};
+    const uint8_t* const residual = static_cast<const uint8_t*>(p.residual);
+    const size_t low_added = static_cast<size_t>(RESIDUAL_STORED / RESIDUAL_GROUP) * p.added.group * 16;
 #pragma unroll
-    for (int half = 0; half < 2; half++) {
-        uint32_t high[4], low[4];
+    for (int half = 0; half < 2; half++)
 #pragma unroll
-        for (int i = 0; i < 4; i++) {
-            const float v0 = leaky_relu(sums[i * 4 + half * 2] + biases[i * 2], slope);
-            const float v1 = leaky_relu(sums[i * 4 + half * 2 + 1] + biases[i * 2 + 1], slope);
-            high[i] = pack(v0, v1);
-            if (OUT_TERMS == 2) low[i] = pack(rest(v0), rest(v1));
-        }
-        const bool kept = places[half].kept;
-        const int piece = (plane % OUT_PLANES_EACH / 8 + q) ^ phase<OUT_PLANES_EACH>(places[half].column);
-        uint8_t* const target = out + static_cast<size_t>(places[half].pixel) * (OUT_PLANES_EACH * 2) + piece * 16;
-        transpose(high, q);
-        if (kept) *reinterpret_cast<uint4*>(target) = make_uint4(high[0], high[1], high[2], high[3]);
-        if (OUT_TERMS == 2) {
-            transpose(low, q);
-            if (kept) *reinterpret_cast<uint4*>(target + low_terms) = make_uint4(low[0], low[1], low[2], low[3]);
+        for (int block = 0; block < COUNT / 32; block++)
+            if (spots[half].kept) {
+                const uint8_t* const piece = residual + residual_at(spots[half], plane + block * 32 + q * 8, p.added);
+                added[block][half][0] = __ldg(reinterpret_cast<const uint4*>(piece));
+                if (TERMS == 2)
+                    added[block][half][TERMS - 1] = __ldg(reinterpret_cast<const uint4*>(piece + low_added));
+            }
+#endif
+#pragma unroll
+    for (int block = 0; block < COUNT / 32; block++) {
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            const bool black = is_zero(spots[half], plane + block * 32, p.real);
+            uint32_t high[4], low[4];
+#if RESIDUAL
+            uint32_t terms[TERMS][4];
+#pragma unroll
+            for (int term = 0; term < TERMS; term++) {
+                const uint4 piece = added[block][half][term];
+                terms[term][0] = piece.x;
+                terms[term][1] = piece.y;
+                terms[term][2] = piece.z;
+                terms[term][3] = piece.w;
+                transpose(terms[term], q);
+            }
+#endif
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                const float* const two = sums + block * 16 + i * 4 + half * 2;
+                const float4 own = follows_at(follows, block * 32 + i * 8 + q * 2);
+                float v0 = activate(two[0], make_float2(own.x, own.y));
+                float v1 = activate(two[1], make_float2(own.z, own.w));
+#if RESIDUAL
+                float2 more = unpack(terms[0][i]);
+                if (TERMS == 2) {
+                    const float2 small = unpack(terms[TERMS - 1][i]);
+                    more.x += small.x;
+                    more.y += small.y;
+                }
+                v0 = fmaf(v0, p.factor, more.x);
+                v1 = fmaf(v1, p.factor, more.y);
+#endif
+                if (ZERO && black) v0 = v1 = 0.0f;
+                high[i] = pack(v0, v1);
+                if (TERMS == 2) low[i] = pack(rest(v0), rest(v1));
+            }
+            uint8_t* const target = out + target_at(spots[half], plane + block * 32 + q * 8, p.to);
+            transpose(high, q);
+            if (spots[half].kept)
+                *reinterpret_cast<uint4*>(target) = make_uint4(high[0], high[1], high[2], high[3]);
+            if (TERMS == 2) {
+                transpose(low, q);
+                if (spots[half].kept)
+                    *reinterpret_cast<uint4*>(target + low_terms) = make_uint4(low[0], low[1], low[2], low[3]);
+            }
         }
     }
 }
+#endif
 
-// Pixels of a picture: PIXEL 8 and 16 are integers that span their range, 32 is float in [0, 1].
+#if defined(SIDE)
+// A product: SIDE x SIDE taps, of which it takes TAPS at a time; with LAST those of a row are columns
+// of the product. A visit is a group of input planes, with two terms in three rounds: low input times
+// high weights, high times low, high times high, since the unit cuts each sum off at 24 bits: small
+// products come first.
+#define TAPS (LAST ? SIDE : SIDE * SIDE)
+#define TILE_COLUMNS 64
+#define TILE_RESULTS (LAST ? TILE_COLUMNS - 2 : TILE_COLUMNS)
+#define TILE_READS (LAST ? TILE_COLUMNS : TILE_COLUMNS + SIDE - 1)
+#define GROUPS (IN_PLANES / GROUP)
+#define PIXEL_BYTES (GROUP * 2)
+#define A_ROWS (ROWS + SIDE - 1)
+#define B_BYTES (WIDTH * PIXEL_BYTES)
+#define VISITS (GROUPS * (TERMS == 2 ? 3 : 1))
+#define STEPS (VISITS * TAPS)
+
+// The rows and columns of results and of the source from which a tile counts.
+struct Tile {
+    int y, x;          // as `spot` takes them
+    int row, column;   // of the source
+};
+
+__device__ __forceinline__ Tile tile_at(int number, const Product& p) {
+    const int y = number / p.extent.tiles_across * ROWS, x = number % p.extent.tiles_across * TILE_RESULTS;
+#if STACK
+    return {y, x, y, x};
+#else
+    return {y, x, y + p.from.top, x + p.from.left};
+#endif
+}
+
+// Where a visit's pixels begin in a tile's source.
+__device__ __forceinline__ const uint8_t* visited(int visit, const Tile& tile, const Product& p) {
+    const int group = FIRST_GROUP + visit % GROUPS + (TERMS == 2 && visit < GROUPS ? STORED_GROUPS : 0);
+    return static_cast<const uint8_t*>(p.in) + static_cast<size_t>(group) * p.from.group * 16 +
+           (static_cast<size_t>(tile.row) * p.from.pitch + tile.column) * PIXEL_BYTES;
+}
+#endif
+
+// Pixels of a picture: PIXEL 8 and 16 are integers that span their range, 32 is float in [0, 1]. 0 is
+// a map of few planes: float, and whatever its values are.
 #if defined(PIXEL)
 #if PIXEL == 8
 typedef uint8_t pixel_t;
@@ -114,36 +310,51 @@ typedef float pixel_t;
 
 // Half to even, as rint is.
 __device__ __forceinline__ pixel_t to_pixel(float value) {
+#if PIXEL == 0
+    return value;
+#else
     value = fminf(fmaxf(value, 0.0f), 1.0f);
 #if PIXEL == 32
     return value;
 #else
     return static_cast<pixel_t>(rintf(value * static_cast<float>((1 << PIXEL) - 1)));
 #endif
+#endif
 }
+#endif
 
 #if defined(LAST) && LAST
-// One value of a tile of 62 columns, from the products of its 64 input columns with the three taps of
-// a row: partial is [row][input column][tap * PLANES + plane], padded by one to spare the banks.
-__device__ __forceinline__ void store_pixel(const float* partial, int i, const float* bias, float slope,
-                                            pixel_t* pictures, int pitch, int y, int x, int rows, int columns,
-                                            Cells cells) {
-    const int row = i / (62 * PLANES), at = i % (62 * PLANES), pixel = at / PLANES, plane = at % PLANES;
-    int picture = 0;
-    y += row;
-    x += pixel;
-#if STACK
-    const int down = y / cells.rows, along = x / cells.columns;
-    picture = down * cells.across + along;
-    y -= down * cells.rows;
-    x -= along * cells.columns;
-    if (along >= cells.across || picture >= cells.count) return;
+// Values of a row of a tile: lines of pixels of the target, each with SHUFFLE pixels of a result.
+#define LINE_VALUES (TILE_RESULTS * SHUFFLE * PLANES)
+#define ROW_VALUES (LINE_VALUES * SHUFFLE)
+#define SUMS (PLANES * SHUFFLE * SHUFFLE)
+
+// Value i of a tile whose first result reads the source from (y, x) on: partial is
+// [row][input column][tap * SUMS + sum], padded by one to spare the banks.
+__device__ __forceinline__ void store_pixel(const float* partial, int i, const float2* follows, int y, int x,
+                                            const Product& p) {
+    const int row = i / ROW_VALUES, line = i % ROW_VALUES / LINE_VALUES, at = i % LINE_VALUES;
+    const int column = at / PLANES / SHUFFLE, dx = at / PLANES % SHUFFLE, plane = at % PLANES;
+    const int sum = (line * SHUFFLE + dx) * PLANES + plane;
+    const Spot spotted = spot(y + row, x + column, p.from, p.extent);
+    if (!spotted.kept) return;
+    const int picture = spotted.down * p.extent.across + spotted.along;
+    const int out_row = spotted.row * SHUFFLE + line, out_column = spotted.column * SHUFFLE + dx;
+    const int to_row = out_row + p.to.top, to_column = out_column + p.to.left;
+    if (to_row < p.kept.top || to_row >= p.kept.bottom || to_column < p.kept.left || to_column >= p.kept.right) return;
+    const float* const terms = partial + (row * TILE_COLUMNS + column) * (WIDTH + 1) + sum;
+    float value = terms[0] + terms[WIDTH + 1 + SUMS] + terms[2 * (WIDTH + 1) + 2 * SUMS];
+    value = activate(value, follows[sum]);
+#if RESIDUAL
+    const size_t line_added = static_cast<size_t>(picture) * p.added.rows + out_row + p.added.top;
+    const size_t pixel_added = line_added * p.added.pitch + out_column + p.added.left;
+    value = fmaf(value, p.factor, __ldg(static_cast<const float*>(p.residual) + pixel_added * PLANES + plane));
 #endif
-    if (y >= rows || x >= columns) return;
-    const float* const terms = partial + (row * 64 + pixel) * (WIDTH + 1) + plane;
-    const float sum = terms[0] + terms[WIDTH + 1 + PLANES] + terms[2 * (WIDTH + 1) + 2 * PLANES];
-    pictures[((static_cast<size_t>(picture) * rows + y) * pitch + x) * PLANES + plane] =
-        to_pixel(leaky_relu(sum + bias[plane], slope));
+#if ZERO
+    if (out_row < p.real.top || out_row >= p.real.bottom || out_column < p.real.left || out_column >= p.real.right)
+        value = 0.0f;
+#endif
+    const size_t pixel = (static_cast<size_t>(picture) * p.to.rows + to_row) * p.to.pitch + to_column;
+    static_cast<pixel_t*>(p.out)[pixel * PLANES + plane] = to_pixel(value);
 }
-#endif
 #endif

@@ -1,26 +1,27 @@
-// The first 3x3 convolution, then leaky ReLU: pixels of a picture to a feature map of tensor.cuh.
+// A first 3x3 convolution and its epilogue: pixels, or a map of few planes, to a map of tensor.cuh.
 //
-// Reads the picture's own integers, enlarges it (nearest), replicates its edges. A matrix product on
-// mma m16n8k16: a row of the operand is the neighbourhood of a pixel, whose three rows are contiguous
-// values in an interleaved picture, so it is gathered from shared memory in pairs of values. A pair
-// may begin at an odd value: the pixels stand there twice, the second time one value further.
-// 8-bit pixels are exact in one 16-bit term, others take two; weights always have two.
+// Reads the picture's own integers, enlarges it (nearest), and goes on beyond its edges. A matrix
+// product on mma m16n8k16: a row of the operand is the neighbourhood of a pixel, whose three rows are
+// contiguous values in an interleaved picture, so it is gathered from shared memory in pairs of
+// values. A pair may begin at an odd value: the pixels stand there twice, the second time one value
+// further. 8-bit pixels are exact in one 16-bit term, others take two; weights always have two.
 //
-// Pointers
-//   in       pixels [picture][row][column][PLANES], PIXEL bits each, of a part of the picture or of
-//            several pictures of one size: `Source`, `Cells`
+// Arguments: `Product` in tensor.cuh, then `Source`.
+//   in       pixels [picture][row][column][PLANES], see PIXEL there; whole pictures, or of a map of few
+//            planes the part at hand
 //   weights  uint32 [term][32 output planes][k16][n8][word][lane], fragments of `mma`: value k of an
 //            output plane is [ky][kx * PLANES + plane], each ky padded to an even count, all to 16;
 //            times 256 / 255 or 65536 / 65535 for integers, which come as fractions of a power of two
-//   bias     float[OUT_PLANES]
-//   out      feature map in groups of GROUP planes
+//   follows  bias and slope of each output plane, [OUT_PLANES]
+//   out      map in groups of OUT_GROUP planes
 // Macros
-//   PLANES (up to 4), PIXEL, OUT_PLANES (a multiple of 32), GROUP, TERMS, OLD (see mma.cuh),
-//   STACK (see tensor.cuh)
+//   PLANES (up to 4), PIXEL, BORDER (0: the nearest pixel inside, 1: mirrored, 2: zero), OUT_PLANES (a
+//   multiple of 32), TERMS, OLD (see mma.cuh), and those of the store, see tensor.cuh
 // Bound: device memory, for the map it writes. Best on an H200, 1920x1080 out: 3 > 32 in 0.067 ms.
 #include "mma.cuh"
 #include "tensor.cuh"
 
+// Results of a block; tensor_steps.py reckons with them too.
 #define COLUMNS 64
 #define ROWS 8
 #define THREADS (ROWS * 32)
@@ -31,16 +32,25 @@
 #define WIDTH ((COLUMNS + 2) * PLANES + 2 & ~1)
 
 struct Source {
-    int top, left;      // of the part at hand, in the picture
-    int rows, columns;  // of that part
-    int height, width;  // of the whole picture
+    int rows, columns;  // of each picture
+    int top, left;      // of the first pixel that is read, in the enlarged picture with its padding
     int factor;         // of the enlargement
+    int padding;        // pixels before the picture's first
 };
 
-// Where a pixel of the enlarged picture stands in the part at hand. Whole blocks reach beyond what is
-// needed, and so beyond that part: any pixel will do there, as long as it is a number.
-__device__ __forceinline__ int inside(int at, int factor, int size, int start, int count) {
-    return min(min(max(at, 0) / factor, size - 1) - start, count - 1);
+// The row, or column, of a picture that stands at a place of the enlarged one; -1 for none. Whole
+// blocks reach beyond what is needed: any pixel will do there, as long as it is a number.
+__device__ __forceinline__ int inside(int at, int factor, int padding, int count) {
+    at = (at >= 0 ? at / factor : -((factor - 1 - at) / factor)) - padding;
+#if BORDER == 0
+    return min(max(at, 0), count - 1);
+#elif BORDER == 1
+    const int period = max(2 * (count - 1), 1);
+    at = abs(at) % period;
+    return at < count ? at : period - at;
+#else
+    return at >= 0 && at < count ? at : -1;
+#endif
 }
 
 // The terms of a pixel, exact for integers.
@@ -58,9 +68,7 @@ __device__ __forceinline__ void split(pixel_t pixel, __half (&terms)[IN_TERMS]) 
 
 // Two blocks at a time leave a thread the registers that it needs.
 extern "C" __global__ void __launch_bounds__(THREADS, 2)
-tensor_first(const pixel_t* __restrict__ in, const uint32_t* __restrict__ weights,
-             const float* __restrict__ bias, uint8_t* __restrict__ out, Source source, Map to,
-             int top, int left, float slope, Cells cells) {
+tensor_first(const __grid_constant__ Product p, const __grid_constant__ Source source) {
     // [term][copy][row][value]; copy 1 begins at value 1.
     __shared__ __align__(4) __half pixels[IN_TERMS][2][ROWS + 2][WIDTH];
     const int x0 = blockIdx.x * COLUMNS, y0 = blockIdx.y * ROWS;
@@ -68,18 +76,19 @@ tensor_first(const pixel_t* __restrict__ in, const uint32_t* __restrict__ weight
         const int row = i / (COLUMNS + 2), column = i % (COLUMNS + 2);
         int y = y0 + row, x = x0 + column, picture = 0;
 #if STACK
-        const int down = y / cells.rows, along = x / cells.columns;
-        picture = min(down * cells.across + along, cells.count - 1);
-        y -= down * cells.rows;
-        x -= along * cells.columns;
+        const int down = y / p.from.rows, along = x / p.from.columns;
+        picture = min(down * p.extent.across + along, p.extent.count - 1);
+        y -= down * p.from.rows;
+        x -= along * p.from.columns;
 #endif
-        y = inside(top + y, source.factor, source.height, source.top, source.rows);
-        x = inside(left + x, source.factor, source.width, source.left, source.columns);
-        const pixel_t* const pixel =
-            in + ((static_cast<size_t>(picture) * source.rows + y) * source.columns + x) * PLANES;
+        y = inside(source.top + y, source.factor, source.padding, source.rows);
+        x = inside(source.left + x, source.factor, source.padding, source.columns);
+        const bool black = BORDER == 2 && (y < 0 || x < 0);
+        const size_t line = static_cast<size_t>(picture) * source.rows + max(y, 0);
+        const pixel_t* const pixel = static_cast<const pixel_t*>(p.in) + (line * source.columns + max(x, 0)) * PLANES;
         for (int plane = 0; plane < PLANES; plane++) {
             __half terms[IN_TERMS];
-            split(pixel[plane], terms);
+            split(black ? pixel_t(0) : __ldg(pixel + plane), terms);
             const int at = column * PLANES + plane;
 #pragma unroll
             for (int term = 0; term < IN_TERMS; term++) {
@@ -97,14 +106,8 @@ tensor_first(const pixel_t* __restrict__ in, const uint32_t* __restrict__ weight
 
     const int row = threadIdx.x / 32, lane = threadIdx.x % 32, q = lane % 4;
     const int plane = blockIdx.z * 32;
-    const uint32_t* const factors = weights + blockIdx.z * DEPTH * 256 + lane;
+    const uint32_t* const factors = reinterpret_cast<const uint32_t*>(p.weights) + blockIdx.z * DEPTH * 256 + lane;
     const int second = gridDim.z * DEPTH * 256;
-    float biases[8];
-#pragma unroll
-    for (int i = 0; i < 4; i++) {
-        biases[i * 2] = __ldg(bias + plane + i * 8 + q * 2);
-        biases[i * 2 + 1] = __ldg(bias + plane + i * 8 + q * 2 + 1);
-    }
     for (int part = 0; part < COLUMNS / 16; part++) {
         const int column = part * 16 + lane / 4;
         float sums[4][4] = {};
@@ -131,7 +134,6 @@ tensor_first(const pixel_t* __restrict__ in, const uint32_t* __restrict__ weight
                 mma(sums[n], a[0], h0, h1);
             }
         }
-        const Place places[2] = {place(y0 + row, x0 + column, to, cells), place(y0 + row, x0 + column + 8, to, cells)};
-        store_planes<GROUP, TERMS>(&sums[0][0], biases, slope, out, to, OUT_PLANES, plane, places, q);
+        store_row<32>(&sums[0][0], p.follows + plane, plane, y0 + row, x0 + column, q, p);
     }
 }

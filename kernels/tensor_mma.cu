@@ -1,29 +1,24 @@
-// A 3x3 convolution, then leaky ReLU, on the matrix units of any chip from sm_75 on.
+// A product of one or nine taps and its epilogue, on the matrix units of any chip from sm_75 on.
 //
 // What tensor_wgmma.cu computes, on the same maps, weights and tiles, by `mma` on registers: a block
 // makes ROWS x 64 pixels (LAST: 62) times WIDTH output planes, a warp 32 of the pixels. Pixels of a
 // visit are copied to shared memory at once, weights tap by tap, two taps ahead of their use.
 //
-// Pointers and macros: as there, without A_STAGES, WARPGROUPS and REGISTERS; B_STAGES is 3.
+// Arguments and macros: as there, without A_STAGES, B_STAGES, WARPGROUPS and REGISTERS.
 // OLD = 1 uses nothing that sm_75 lacks: products of depth 8, and copies through registers.
 // Bound: the matrix unit. Best on an H200, 1920x1080 out, fp16: 128 > 128 345 TFLOP/s.
 #include "mma.cuh"
 #include "tensor.cuh"
 
-#define TAPS (LAST ? 3 : 9)
-#define TILE_COLUMNS (LAST ? 62 : 64)
-#define GROUPS (IN_PLANES / GROUP)
 #define PIECES (GROUP / 8)
-#define PIXEL_BYTES (GROUP * 2)
-#define COLUMNS (LAST ? 64 : 66)
-#define A_ROWS (ROWS + 2)
-#define A_BYTES (A_ROWS * COLUMNS * PIXEL_BYTES)
-#define B_BYTES (WIDTH * PIXEL_BYTES)
-#define VISITS (GROUPS * (TERMS == 2 ? 3 : 1))
-#define STEPS (VISITS * TAPS)
+#define A_BYTES (A_ROWS * TILE_READS * PIXEL_BYTES)
 #define B_STAGES 3
 #define WARPS (ROWS * 2)
 #define THREADS (WARPS * 32)
+#define LOADED_BYTES (A_BYTES + B_STAGES * B_BYTES)
+#define PARTIAL_BYTES (LAST ? ROWS * TILE_COLUMNS * (WIDTH + 1) * 4 : 0)
+static_assert(SHARED == (LOADED_BYTES > PARTIAL_BYTES ? LOADED_BYTES : PARTIAL_BYTES),
+              "tensor_shape.py reckons with other shared memory");
 
 __device__ __forceinline__ uint32_t shared_address(const void* pointer) {
     return static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
@@ -57,18 +52,16 @@ __device__ __forceinline__ void load_matrices(uint32_t (&r)[4], uint32_t address
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
-tensor_mma(const uint8_t* __restrict__ in, const uint8_t* __restrict__ weights,
-           const float* __restrict__ bias, void* __restrict__ out, Map from, Map to,
-           int tiles_across, int tiles, int tiles_deep, float slope, int rows, int columns, Cells cells) {
+tensor_mma(const __grid_constant__ Product p) {
     extern __shared__ __align__(1024) uint8_t shared[];
     uint8_t* const a_tile = shared;
     uint8_t* const b_tiles = a_tile + A_BYTES;
 
-    const int deep = blockIdx.x % tiles_deep, tile = blockIdx.x / tiles_deep;
-    const int y0 = tile / tiles_across * ROWS, x0 = tile % tiles_across * TILE_COLUMNS;
+    const int deep = blockIdx.x % DEPTH;
+    const Tile tile = tile_at(blockIdx.x / DEPTH, p);
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, q = lane % 4;
     const int row = warp / 2, part = warp % 2 * 32;
-    weights += static_cast<size_t>(deep) * STEPS * B_BYTES;
+    const uint8_t* const weights = p.weights + static_cast<size_t>(deep) * STEPS * B_BYTES;
 
     auto copy_weights = [&](int step) {
         if (step < STEPS)
@@ -81,13 +74,11 @@ tensor_mma(const uint8_t* __restrict__ in, const uint8_t* __restrict__ weights,
     float sums[2][WIDTH / 8][4] = {};
 #pragma unroll 1
     for (int visit = 0; visit < VISITS; visit++) {
-        const int group = TERMS == 2 && visit < GROUPS ? GROUPS + visit : visit % GROUPS;
-        const uint8_t* const source = in + static_cast<size_t>(group) * from.group * 16 +
-            (static_cast<size_t>(y0) * from.pitch + x0) * PIXEL_BYTES;
+        const uint8_t* const source = visited(visit, tile, p);
         __syncthreads();
-        for (int i = threadIdx.x; i < A_ROWS * COLUMNS * PIECES; i += THREADS) {
-            const int at = i / (COLUMNS * PIECES), piece = i % (COLUMNS * PIECES);
-            copy16(a_tile + i * 16, source + static_cast<size_t>(at) * from.pitch * PIXEL_BYTES + piece * 16);
+        for (int i = threadIdx.x; i < A_ROWS * TILE_READS * PIECES; i += THREADS) {
+            const int at = i / (TILE_READS * PIECES), piece = i % (TILE_READS * PIECES);
+            copy16(a_tile + i * 16, source + static_cast<size_t>(at) * p.from.pitch * PIXEL_BYTES + piece * 16);
         }
         commit();
         wait<0>();
@@ -97,7 +88,7 @@ tensor_mma(const uint8_t* __restrict__ in, const uint8_t* __restrict__ weights,
             wait<1>();
             __syncthreads();
             copy_weights(step + 2);
-            const int ky = LAST ? tap : tap / 3, kx = LAST ? 0 : tap % 3;
+            const int ky = LAST ? tap : tap / SIDE, kx = LAST ? 0 : tap % SIDE;
             const uint32_t b_start = shared_address(b_tiles + step % B_STAGES * B_BYTES);
 #pragma unroll 2
             for (int k = 0; k < GROUP / 16; k++) {
@@ -105,9 +96,9 @@ tensor_mma(const uint8_t* __restrict__ in, const uint8_t* __restrict__ weights,
 #pragma unroll
                 for (int m = 0; m < 2; m++) {
                     const int column = part + m * 16 + lane % 16 + kx;
-                    const int piece = (k * 2 + lane / 16) ^ phase<GROUP>(x0 + column);
+                    const int piece = (k * 2 + lane / 16) ^ phase<GROUP>(tile.column + column);
                     load_matrices(a[m], shared_address(a_tile) +
-                        ((row + ky) * COLUMNS + column) * PIXEL_BYTES + piece * 16);
+                        ((row + ky) * TILE_READS + column) * PIXEL_BYTES + piece * 16);
                 }
 #pragma unroll
                 for (int n = 0; n < WIDTH / 16; n++) {
@@ -126,9 +117,8 @@ tensor_mma(const uint8_t* __restrict__ in, const uint8_t* __restrict__ weights,
     }
 
 #if LAST
-    // [row of the tile][input column][tap * PLANES + plane]
+    // [row of the tile][input column][tap * SUMS + sum]
     float* const partial = reinterpret_cast<float*>(shared);
-    pixel_t* const picture = static_cast<pixel_t*>(out) + static_cast<size_t>(to.group) * PLANES;
     __syncthreads();
 #pragma unroll
     for (int m = 0; m < 2; m++)
@@ -136,25 +126,15 @@ tensor_mma(const uint8_t* __restrict__ in, const uint8_t* __restrict__ weights,
         for (int j = 0; j < WIDTH / 8; j++)
 #pragma unroll
             for (int i = 0; i < 4; i++)
-                partial[(row * 64 + part + m * 16 + lane / 4 + i / 2 * 8) * (WIDTH + 1) + j * 8 + q * 2 + i % 2] =
-                    sums[m][j][i];
+                partial[(row * TILE_COLUMNS + part + m * 16 + lane / 4 + i / 2 * 8) * (WIDTH + 1) + j * 8 + q * 2 +
+                        i % 2] = sums[m][j][i];
     __syncthreads();
-    for (int i = threadIdx.x; i < ROWS * TILE_COLUMNS * PLANES; i += THREADS)
-        store_pixel(partial, i, bias, slope, picture, to.pitch, y0, x0, rows, columns, cells);
+    for (int i = threadIdx.x; i < ROWS * ROW_VALUES; i += THREADS)
+        store_pixel(partial, i, p.follows, tile.y, tile.x, p);
 #else
 #pragma unroll
-    for (int m = 0; m < 2; m++) {
-        const int column = x0 + part + m * 16 + lane / 4;
-        const Place places[2] = {place(y0 + row, column, to, cells), place(y0 + row, column + 8, to, cells)};
-#pragma unroll
-        for (int j = 0; j < WIDTH / 8; j += 4) {
-            const int plane = deep * WIDTH + j * 8;
-            float biases[8];
-#pragma unroll
-            for (int i = 0; i < 8; i++) biases[i] = __ldg(bias + plane + i / 2 * 8 + q * 2 + i % 2);
-            store_planes<OUT_GROUP, TERMS>(&sums[m][j][0], biases, slope, static_cast<uint8_t*>(out), to,
-                tiles_deep * WIDTH, plane, places, q);
-        }
-    }
+    for (int m = 0; m < 2; m++)
+        store_row<WIDTH>(&sums[m][0][0], p.follows + deep * WIDTH, deep * WIDTH, tile.y + row,
+                         tile.x + part + m * 16 + lane / 4, q, p);
 #endif
 }

@@ -13,40 +13,43 @@
 // columns of the product, WIDTH >= 3 * PLANES, and are summed with a shift of one pixel each at the
 // end. A tile then is ROWS x 62 pixels.
 //
-// Pointers
-//   in       feature map as tensor.cuh has it, IN_PLANES planes in groups of GROUP; columns and rows
-//            up to the end of the last tile are there to be read, whatever they hold
-//   weights  [tile of output planes][visit][tap][WIDTH][GROUP]: a visit is a group of input planes.
-//            With two terms there are three rounds of visits: low input times high weights, high
-//            times low, high times high. The unit cuts each sum off at 24 bits, so the small
-//            products come first. 16-byte pieces as in a map whose columns are output planes.
-//   bias     float[tiles of output planes * WIDTH]
-//   out      feature map in groups of OUT_GROUP planes, or pixels [row][column][PLANES], of which
-//            to.group come before the tile's first; `rows` and `columns` of them in each cell
+// One tap (SIDE = 1): the same, without the rows and columns around a tile.
+//
+// Arguments: `Product` in tensor.cuh.
+//   in       map as tensor.cuh has it, in groups of GROUP planes; of its STORED_GROUPS groups the product
+//            reads IN_PLANES planes from FIRST_GROUP on. A tile reads on beyond the last row and column,
+//            whatever stands there
+//   weights  [tile of output planes][visit][tap][WIDTH][GROUP]: see VISITS there. 16-byte pieces as in
+//            a map whose columns are output planes
+//   follows  bias and slope of each output plane, [tiles of output planes * WIDTH]
+//   out      map in groups of OUT_GROUP planes, OUT_STORED in all, or (LAST) pixels [row][column][PLANES]
+//   residual with RESIDUAL = 1, as `residual_at` says; (LAST) float [row][column][PLANES]
 // Macros
-//   IN_PLANES, GROUP, WIDTH, OUT_GROUP, TERMS, WARPGROUPS, ROWS (of all of them), A_STAGES, B_STAGES,
-//   BLOCKS (on one multiprocessor at a time), REGISTERS (of a thread that multiplies), LAST (0 or 1), with it PLANES and PIXEL;
-//   STACK (see tensor.cuh)
+//   IN_PLANES, GROUP, STORED_GROUPS, FIRST_GROUP, SIDE, WIDTH, DEPTH (tiles of output planes), TERMS,
+//   WARPGROUPS, ROWS (of all of them), A_STAGES, B_STAGES, BLOCKS (on one multiprocessor at a time),
+//   REGISTERS (of a thread that multiplies), LAST (0 or 1), with it PLANES and PIXEL;
+//   SHARED, the bytes that Python reckons with;
+//   OUT_GROUP, OUT_STORED, EACH, PART, SHUFFLE, FOLD, ZERO, ACTIVATION, RESIDUAL, RESIDUAL_GROUP,
+//   RESIDUAL_STORED, RESIDUAL_PART, STACK: of the store, see tensor.cuh
 // Bound: the matrix unit for 64 planes and more out; below, shared memory, which it reads operands
-//   from at 128 bytes a clock; for LAST, device memory. Best on an H200, 1920x1080 out, fp16: 128 > 128
-//   703 TFLOP/s, 79 % of what tensor_peak.cu reaches; 64 > 64 623; 32 > 32 355; 128 > 3 0.148 ms.
+//   from at 128 bytes a clock; for LAST and for one tap, device memory. Best on an H200, 1920x1080 out,
+//   fp16: 128 > 128 703 TFLOP/s, 79 % of what tensor_peak.cu reaches; 64 > 64 623; 32 > 32 355;
+//   128 > 3 0.148 ms.
 #include "tensor.cuh"
 #include "wgmma.cuh"
 #define ROWS_EACH (ROWS / WARPGROUPS)
-#define TAPS (LAST ? 3 : 9)
-#define TILE_COLUMNS (LAST ? 62 : 64)
-#define GROUPS (IN_PLANES / GROUP)
-#define PIXEL_BYTES (GROUP * 2)
-// Rows of a tile begin at multiples of the swizzle's period of 8 pixels.
-#define PITCH 72
-#define A_ROWS (ROWS + 2)
+// Rows of a tile begin at multiples of the swizzle's period of 8 pixels. One that begins 7 pixels into
+// it ends a pixel behind its place, where the next row has none, nor has the room behind the last tile.
+#define PITCH (TILE_COLUMNS + 8)
 #define A_BYTES (A_ROWS * PITCH * PIXEL_BYTES)
-#define B_BYTES (WIDTH * PIXEL_BYTES)
-#define VISITS (GROUPS * (TERMS == 2 ? 3 : 1))
-#define STEPS (VISITS * TAPS)
 // All weights fit: they are copied once and stay.
 #define RESIDENT (B_STAGES == STEPS)
-#define LEAD 3
+#define BARRIERS (2 * A_STAGES + 2 * B_STAGES + 2)
+#define PARTIAL_FLOATS (LAST ? ROWS * TILE_COLUMNS * (WIDTH + 1) : 0)
+static_assert(SHARED == A_STAGES * A_BYTES + B_STAGES * B_BYTES + PIXEL_BYTES + WIDTH * 8 + BARRIERS * 8 +
+              PARTIAL_FLOATS * 4, "tensor_shape.py reckons with other shared memory");
+// Products by which the first warpgroup is ahead.
+#define LEAD (TAPS < 3 ? TAPS : 3)
 #define THREADS (WARPGROUPS * 128 + 128)
 // The warps that copy need few.
 #define SPARE_REGISTERS (REGISTERS > 200 ? 40 : REGISTERS > 112 ? 24 : 32)
@@ -78,9 +81,27 @@ __device__ __forceinline__ void bulk_copy(uint32_t to, const void* from, uint32_
         ::"r"(to), "l"(from), "r"(bytes), "r"(barrier) : "memory");
 }
 
+#if RESIDUAL && !LAST && !STACK
+// Asks for what will be added to a tile: to be near when it is.
+__device__ __forceinline__ void prefetch_residual(const Tile& tile, int deep, const Product& p) {
+    const int group = (RESIDUAL_PART + deep * WIDTH) / RESIDUAL_GROUP;
+    const uint8_t* const residual = static_cast<const uint8_t*>(p.residual);
+#pragma unroll 1
+    for (int i = 0; i < (WIDTH + RESIDUAL_GROUP - 1) / RESIDUAL_GROUP; i++)
+#pragma unroll 1
+        for (int row = 0; row < ROWS; row++) {
+            const size_t pixel = static_cast<size_t>(tile.y + row + p.added.top) * p.added.pitch + tile.x + p.added.left;
+            const uint8_t* const from = residual + static_cast<size_t>(group + i) * p.added.group * 16 +
+                pixel * (RESIDUAL_GROUP * 2);
+            asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;"
+                ::"l"(from), "r"(TILE_COLUMNS * RESIDUAL_GROUP * 2) : "memory");
+        }
+}
+#endif
+
 // The compiler sees results in registers as soon as a product is issued: this keeps what reads or
 // writes them on its side of a wait.
-__device__ __forceinline__ void hold(float (&sums)[ROWS_EACH][WIDTH / 2]) {
+__device__ __forceinline__ void pin_accumulators(float (&sums)[ROWS_EACH][WIDTH / 2]) {
 #pragma unroll
     for (int row = 0; row < ROWS_EACH; row++)
 #pragma unroll
@@ -89,7 +110,7 @@ __device__ __forceinline__ void hold(float (&sums)[ROWS_EACH][WIDTH / 2]) {
 
 // Where a tap's pixels begin in a tile.
 __device__ __forceinline__ uint32_t tap_offset(int tap) {
-    return (LAST ? tap * PITCH : tap / 3 * PITCH + tap % 3) * PIXEL_BYTES;
+    return (LAST ? tap * PITCH : tap / SIDE * PITCH + tap % SIDE) * PIXEL_BYTES;
 }
 
 // One tap of one group of planes, for the rows of a warpgroup.
@@ -102,14 +123,12 @@ __device__ __forceinline__ void multiply(float (&sums)[ROWS_EACH][WIDTH / 2], ui
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
-tensor_wgmma(const uint8_t* __restrict__ in, const uint8_t* __restrict__ weights,
-             const float* __restrict__ bias, void* __restrict__ out, Map from, Map to,
-             int tiles_across, int tiles, int tiles_deep, float slope, int rows, int columns, Cells cells) {
+tensor_wgmma(const __grid_constant__ Product p) {
     extern __shared__ __align__(1024) uint8_t shared[];
-    uint8_t* const a_tiles = shared;
-    uint8_t* const b_tiles = a_tiles + A_STAGES * A_BYTES;
-    float* const biases = reinterpret_cast<float*>(b_tiles + B_STAGES * B_BYTES);
-    uint64_t* const barriers = reinterpret_cast<uint64_t*>(biases + WIDTH);
+    uint8_t* const b_tiles = shared;
+    uint8_t* const a_tiles = b_tiles + B_STAGES * B_BYTES;
+    float2* const follows = reinterpret_cast<float2*>(a_tiles + A_STAGES * A_BYTES + PIXEL_BYTES);
+    uint64_t* const barriers = reinterpret_cast<uint64_t*>(follows + WIDTH);
     const uint32_t a_full = shared_address(barriers), a_empty = a_full + 8 * A_STAGES;
     const uint32_t b_full = a_empty + 8 * A_STAGES, b_empty = b_full + 8 * B_STAGES;
     const uint32_t lead = b_empty + 8 * B_STAGES;
@@ -128,33 +147,34 @@ tensor_wgmma(const uint8_t* __restrict__ in, const uint8_t* __restrict__ weights
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     }
     // One tile of output planes to a block, so that its weights and biases can stay.
-    const int deep = blockIdx.x % tiles_deep, first = blockIdx.x / tiles_deep;
-    const int stride = gridDim.x / tiles_deep;
-    for (int i = threadIdx.x; i < WIDTH; i += THREADS) biases[i] = bias[deep * WIDTH + i];
-    weights += static_cast<size_t>(deep) * STEPS * B_BYTES;
+    const int deep = blockIdx.x % DEPTH, first = blockIdx.x / DEPTH;
+    const int stride = gridDim.x / DEPTH, tiles = p.extent.tiles;
+    for (int i = threadIdx.x; i < WIDTH; i += THREADS) follows[i] = p.follows[deep * WIDTH + i];
+    const uint8_t* const weights = p.weights + static_cast<size_t>(deep) * STEPS * B_BYTES;
     __syncthreads();
 
     if (warp >= WARPGROUPS * 4) {
         asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(SPARE_REGISTERS));
         if (warp == WARPGROUPS * 4 && lane == 0) {
             int use = 0;
-            for (int tile = first; tile < tiles; tile += stride) {
-                const int y = tile / tiles_across * ROWS, x = tile % tiles_across * TILE_COLUMNS;
+            for (int number = first; number < tiles; number += stride) {
+                const Tile tile = tile_at(number, p);
                 // Swizzled pieces keep their place modulo 8 columns.
-                const int shift = x & 7;
+                const int shift = tile.column & 7;
+#if RESIDUAL && !LAST && !STACK
+                prefetch_residual(tile, deep, p);
+#endif
                 for (int visit = 0; visit < VISITS; visit++, use++) {
                     const int stage = use % A_STAGES, round = use / A_STAGES;
                     if (round > 0) barrier_wait(a_empty + 8 * stage, round - 1 & 1);
-                    const uint32_t bytes = (LAST ? 64 : 66) * PIXEL_BYTES, full = a_full + 8 * stage;
+                    const uint32_t bytes = TILE_READS * PIXEL_BYTES, full = a_full + 8 * stage;
                     barrier_expect(full, A_ROWS * bytes);
-                    const int group = TERMS == 2 && visit < GROUPS ? GROUPS + visit : visit % GROUPS;
-                    const uint8_t* source = in + static_cast<size_t>(group) * from.group * 16 +
-                        (static_cast<size_t>(y) * from.pitch + x) * PIXEL_BYTES;
+                    const uint8_t* source = visited(visit, tile, p);
                     uint32_t target = shared_address(a_tiles + stage * A_BYTES) + shift * PIXEL_BYTES;
                     #pragma unroll 1
                     for (int row = 0; row < A_ROWS; row++) {
                         bulk_copy(target, source, bytes, full);
-                        source += from.pitch * PIXEL_BYTES;
+                        source += p.from.pitch * PIXEL_BYTES;
                         target += PITCH * PIXEL_BYTES;
                     }
                 }
@@ -162,7 +182,7 @@ tensor_wgmma(const uint8_t* __restrict__ in, const uint8_t* __restrict__ weights
         }
         if (warp == WARPGROUPS * 4 + 1 && lane == 0) {
             int use = 0;
-            for (int tile = first; tile < tiles; tile += stride) {
+            for (int number = first; number < tiles; number += stride) {
                 for (int step = 0; step < STEPS; step++, use++) {
                     const int stage = use % B_STAGES, round = use / B_STAGES;
                     if (round > 0) barrier_wait(b_empty + 8 * stage, round - 1 & 1);
@@ -181,16 +201,17 @@ tensor_wgmma(const uint8_t* __restrict__ in, const uint8_t* __restrict__ weights
         [[maybe_unused]] int b_use = 0;
         bool follow = group == 0;
         float sums[ROWS_EACH][WIDTH / 2];
-        for (int tile = first; tile < tiles; tile += stride) {
+        for (int number = first; number < tiles; number += stride) {
+            const int shift = tile_at(number, p).column & 7;
             [[maybe_unused]] int busy = -1;  // the stage of weights that the last product may still read
-            hold(sums);
+            pin_accumulators(sums);
             for (int visit = 0; visit < VISITS; visit++, a_use++) {
                 const int a_stage = a_use % A_STAGES;
                 barrier_wait(a_full + 8 * a_stage, a_use / A_STAGES & 1);
                 const uint32_t a_tile = shared_address(a_tiles + a_stage * A_BYTES) +
-                    (group * ROWS_EACH * PITCH + (LAST ? tile % tiles_across * TILE_COLUMNS & 7 : 0)) * PIXEL_BYTES;
+                    (group * ROWS_EACH * PITCH + shift) * PIXEL_BYTES;
 #if RESIDENT
-                if (tile == first)
+                if (number == first)
                     for (int tap = 0; tap < TAPS; tap++) barrier_wait(b_full + 8 * (visit * TAPS + tap), 0);
                 const uint32_t b_tile = shared_address(b_tiles + visit * TAPS * B_BYTES);
                 asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
@@ -225,20 +246,19 @@ tensor_wgmma(const uint8_t* __restrict__ in, const uint8_t* __restrict__ weights
 #endif
             }
             asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
-            hold(sums);
+            pin_accumulators(sums);
             if (threadIdx.x % 128 == 0) {
                 if (!RESIDENT) barrier_arrive(b_empty + 8 * busy);
                 barrier_arrive(a_empty + 8 * ((a_use - 1) % A_STAGES));
             }
 
-            const int y = tile / tiles_across * ROWS + group * ROWS_EACH;
-            const int x = tile % tiles_across * TILE_COLUMNS;
+            const Tile tile = tile_at(number, p);
+            const int y = tile.y + group * ROWS_EACH, x = tile.x;
             const int q = lane % 4, column = warp % 4 * 16 + lane / 4;
 #if LAST
-            // [row of the tile][input column][tap * PLANES + plane]
-            float* const partial = reinterpret_cast<float*>(barriers + 2 * A_STAGES + 2 * B_STAGES + 2) +
-                group * ROWS_EACH * 64 * (WIDTH + 1);
-            pixel_t* const picture = static_cast<pixel_t*>(out) + static_cast<size_t>(to.group) * PLANES;
+            // [row of the tile][input column][tap * SUMS + sum]
+            float* const partial = reinterpret_cast<float*>(barriers + BARRIERS) +
+                group * ROWS_EACH * TILE_COLUMNS * (WIDTH + 1);
             asm volatile("bar.sync %0, 128;" ::"r"(group + 1) : "memory");
 #pragma unroll
             for (int row = 0; row < ROWS_EACH; row++)
@@ -246,24 +266,15 @@ tensor_wgmma(const uint8_t* __restrict__ in, const uint8_t* __restrict__ weights
                 for (int j = 0; j < WIDTH / 8; j++)
 #pragma unroll
                     for (int i = 0; i < 4; i++)
-                        partial[(row * 64 + column + i / 2 * 8) * (WIDTH + 1) + j * 8 + q * 2 + i % 2] =
+                        partial[(row * TILE_COLUMNS + column + i / 2 * 8) * (WIDTH + 1) + j * 8 + q * 2 + i % 2] =
                             sums[row][j * 4 + i];
             asm volatile("bar.sync %0, 128;" ::"r"(group + 1) : "memory");
-            for (int i = threadIdx.x % 128; i < ROWS_EACH * TILE_COLUMNS * PLANES; i += 128)
-                store_pixel(partial, i, biases, slope, picture, to.pitch, y, x, rows, columns, cells);
+            for (int i = threadIdx.x % 128; i < ROWS_EACH * ROW_VALUES; i += 128)
+                store_pixel(partial, i, follows, y, x, p);
 #else
 #pragma unroll
-            for (int row = 0; row < ROWS_EACH; row++) {
-                const Place places[2] = {place(y + row, x + column, to, cells), place(y + row, x + column + 8, to, cells)};
-#pragma unroll
-                for (int j = 0; j < WIDTH / 8; j += 4) {
-                    float own[8];
-#pragma unroll
-                    for (int i = 0; i < 8; i++) own[i] = biases[(j + i / 2) * 8 + q * 2 + i % 2];
-                    store_planes<OUT_GROUP, TERMS>(&sums[row][j * 4], own, slope, static_cast<uint8_t*>(out), to,
-                        tiles_deep * WIDTH, deep * WIDTH + j * 8, places, q);
-                }
-            }
+            for (int row = 0; row < ROWS_EACH; row++)
+                store_row<WIDTH>(sums[row], shared_address(follows), deep * WIDTH, y + row, x + column, q, p);
 #endif
         }
     }

@@ -37,6 +37,15 @@ __device__ __forceinline__ void wgmma(float (&d)[WIDTH / 2], uint64_t a, uint64_
         "%16, %17, p, 1, 1, 0, 0; }\n"
         : D8(0), D8(8)
         : "l"(a), "l"(b), "r"(add));
+#elif WIDTH == 48
+    asm volatile(
+        "{ .reg .pred p; setp.ne.b32 p, %26, 0;\n"
+        "wgmma.mma_async.sync.aligned.m64n48k16.f32." ELEMENT "." ELEMENT "\n"
+        "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,\n"
+        "%16,%17,%18,%19,%20,%21,%22,%23},\n"
+        "%24, %25, p, 1, 1, 0, 0; }\n"
+        : D8(0), D8(8), D8(16)
+        : "l"(a), "l"(b), "r"(add));
 #elif WIDTH == 64
     asm volatile(
         "{ .reg .pred p; setp.ne.b32 p, %34, 0;\n"

@@ -1,4 +1,4 @@
-// 3x3 convolution by Winograd's minimal filtering, fp32, with leaky ReLU: everything in one kernel.
+// 3x3 products by Winograd's minimal filtering, fp32: everything in one kernel.
 //
 // A cell of CELL_Y x CELL_X results needs (CELL_Y + 2) x (CELL_X + 2) inputs. Inputs and weights
 // are transformed to as many frequencies; there the sum over input planes is a product of matrices
@@ -6,7 +6,7 @@
 //
 //     V[f][i][cell] = transform of the inputs
 //     M[f][cell][o] = sum over i of V[f][i][cell] * U[f][i][o]     F(4x4): 36 products, not 144
-//     target        = leaky(transform of M + bias)                     F(2x2): 16 products, not 36
+//     target        = epilogue(transform of M + bias)                  F(2x2): 16 products, not 36
 //
 // A group makes CELLS cells x OUTS output planes, and M stays in its registers: a work-item has
 // CELLS_ITEM cells x OUTS_ITEM planes of FREQUENCIES_ITEM frequencies. Input planes come in chunks
@@ -19,26 +19,26 @@
 // for two.
 //
 // Layouts
-//   maps   [planes / 4][rows][columns][4]: see direct.cl, whose rules of allocation hold here
+//   source, target, residual   see maps.h, with blocks of 4; the epilogue and the store are store.h's
 //   U      [groups of planes][in plane][frequency][OUTS], one spare [frequency][OUTS] at the end
+//   bias   [out plane], then as many slopes
 //   T      [frequency down][block of the chunk][cell row][column][4], columns padded to 8n + 1
 //   V      [frequency][plane of the chunk][cell], planes and frequencies padded as below
 // The paddings spread simultaneous accesses over all banks.
 //
-// Macros
+// Macros, with those of store.h
 //   IN_PLANES, OUT_PLANES       padded to whole chunks and groups of planes
 //   CELL_Y, CELL_X              results of a cell, 2 or 4 each
 //   TILE_Y, TILE_X              cells of a group, TILE_Y a multiple of 4
 //   OUTS                        output planes of a group
 //   CELLS_ITEM, OUTS_ITEM, FREQUENCIES_ITEM   sums of a work-item, see above; multiples of 4, 4, 1
 //   DEPTH                       input planes of a chunk, a multiple of 4
-//   SLOPE                       of the leaky ReLU
 //
 // Bound: fp32 multiply-adds, then the L2 cache, from which U and the inputs come again for every
 // group. Best: H200, 128 > 128 planes, 1920x1080: F(4x4) 7.69 ms, F(2x4) 7.77 ms, 79 TFLOP/s by the
 // definition of convolution, 1.65 of what the multiply-add units reach.
 
-#include "dialect.h"
+#include "store.h"
 
 #define FREQUENCIES_Y (CELL_Y + 2)
 #define FREQUENCIES_X (CELL_X + 2)
@@ -168,9 +168,8 @@ DEVICE void transform_along(const LOCAL float *t, LOCAL float *v) {
 }
 
 KERNEL(GROUP)
-winograd(const GLOBAL float *RESTRICT source, const int source_pitch, const int source_area,
-         const GLOBAL float4 *RESTRICT weights, const GLOBAL float *RESTRICT bias,
-         GLOBAL float *RESTRICT target, const int target_pitch, const int target_area) {
+winograd(MAP(const GLOBAL float *RESTRICT, source), const GLOBAL float4 *RESTRICT weights,
+         const GLOBAL float *RESTRICT bias, const int row_groups, STORE_ARGUMENTS) {
     LOCAL_MEMORY float4 memory[LOCAL_FLOATS / 4];
     LOCAL float *v = (LOCAL float *)memory, *t = v + V_FLOATS;
 
@@ -178,13 +177,19 @@ winograd(const GLOBAL float *RESTRICT source, const int source_pitch, const int 
     const int out_lane = LOCAL_ID() / CELL_LANES % OUT_LANES;
     const int first_frequency = LOCAL_ID() / LANES * FREQUENCIES_ITEM;
     const int planes = GROUP_ID(0) * OUTS;
-    const int x_first = GROUP_ID(1) * (TILE_X * CELL_X), y_first = GROUP_ID(2) * (TILE_Y * CELL_Y);
+    const int picture = GROUP_ID(2) / row_groups, row_group = GROUP_ID(2) % row_groups;
+    const int x_first = GROUP_ID(1) * (TILE_X * CELL_X), y_first = row_group * (TILE_Y * CELL_Y);
 
     float sums[FREQUENCIES_ITEM][CELLS_ITEM][OUTS_ITEM];
     UNROLL for (int f = 0; f < FREQUENCIES_ITEM; f++)
         UNROLL for (int c = 0; c < CELLS_ITEM; c++)
             UNROLL for (int o = 0; o < OUTS_ITEM; o++) sums[f][c][o] = 0.0f;
 
+    FIND(source, BLOCK, picture);
+    FIND(target, BLOCK, picture);
+#ifdef RESIDUAL
+    FIND(residual, BLOCK, picture);
+#endif
     source += (y_first * source_pitch + x_first) * 4;
     float pixels[DOWN_STEPS][FREQUENCIES_Y];
     fetch(pixels, source, source_pitch, source_area, 0);
@@ -261,17 +266,27 @@ winograd(const GLOBAL float *RESTRICT source, const int source_pitch, const int 
                     row[j] = m[(i * FREQUENCIES_X + j) * M_FREQUENCY + item];
                 OUTPUT_X(row, columns[i]);
             }
+            if (plane >= STORED) continue;
             const float start = bias[plane];
+#ifndef SIGMOID_BEHIND
+            const float slope = bias[OUT_PLANES + plane];
+#endif
             const int y = y_first + cell % TILE_Y * CELL_Y, x = x_first + cell / TILE_Y * CELL_X;
-            GLOBAL float *place =
-                target + (plane / 4 * target_area + y * target_pitch + x) * 4 + plane % 4;
             UNROLL for (int j = 0; j < CELL_X; j++) {
                 float column[FREQUENCIES_Y], results[CELL_Y];
                 UNROLL for (int i = 0; i < FREQUENCIES_Y; i++) column[i] = columns[i][j];
                 OUTPUT_Y(column, results);
                 UNROLL for (int i = 0; i < CELL_Y; i++) {
-                    const float value = results[i] + start;
-                    place[(i * target_pitch + j) * 4] = MAX(value, value * SLOPE);
+                    const int py = y + i, px = x + j;
+                    float value = ACTIVATE(float, results[i] + start, slope);
+#ifdef RESIDUAL
+                    const int from = residual_place(py, px, plane, residual_pitch, residual_area);
+                    value = SUMMED(float, value, residual[from]);
+#else
+                    value = SCALED(float, value);
+#endif
+                    if (!IS_INSIDE(target_y(py, plane), target_x(px, plane))) value = 0.0f;
+                    target[target_place(py, px, plane, target_pitch, target_area)] = value;
                 }
             }
         }

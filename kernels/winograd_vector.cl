@@ -1,4 +1,4 @@
-// 3x3 convolution by Winograd's F(4x4, 3x3) for processors, fp32, with leaky ReLU.
+// 3x3 products by Winograd's F(4x4, 3x3) for processors, fp32.
 //
 // The mathematics is that of winograd.cl, the order of the work another: on a processor a work-item
 // is a group of its own, its vectors hold neighbouring planes, and caches take the place of local
@@ -6,27 +6,27 @@
 //
 //     V[f][cell][i]  transform of the inputs, down columns into T, then along rows
 //     M[f][cell][o]  sum over i of V[f][cell][i] * U[f][i][o], VECTORS vectors of planes at once
-//     target         leaky(transform of M + bias)
+//     target         epilogue(transform of M + bias)
 //
 // V stays in the second level cache for the whole group; the product of one frequency stays in the
 // first. It keeps LINE cells x VECTORS vectors of sums in registers.
 //
 // Layouts
-//   maps   [planes / WIDTH][rows][columns][WIDTH]: see direct.cl, whose rules of allocation hold
+//   source, target, residual   see maps.h, with blocks of WIDTH; the epilogue and the store are
+//          store.h's
 //   U      [out planes / (VECTORS * WIDTH)][frequency][in plane][VECTORS][WIDTH]
-//   bias   [out plane]
+//   bias   [out plane], then as many slopes
 //
-// Macros
+// Macros, with those of store.h
 //   IN_PLANES, OUT_PLANES  padded to whole vectors, and whole VECTORS of them
 //   WIDTH, VECTOR          floats of a vector and its type
 //   VECTORS, LINE          sums of a product, see above
 //   CELLS                  of a group, a multiple of LINE
-//   SLOPE                  of the leaky ReLU
 //
 // Bound: fp32 multiply-adds. Best: 2 cores of Zen 4 behind PoCL 3.0 (AVX2), 128 > 128 planes,
 // 400x200: 719 GFLOP/s by the definition of convolution, 3.1 of what the multiply-add units reach.
 
-#include "dialect.h"
+#include "store.h"
 
 #define FREQUENCIES 36
 #define COLUMNS (CELLS * 4 + 2)
@@ -87,8 +87,8 @@ DEVICE void multiply(const LOCAL float *v, const GLOBAL VECTOR *RESTRICT u, LOCA
         UNROLL for (int o = 0; o < VECTORS; o++) m[n * VECTORS + o] = sums[n][o];
 }
 
-// One cell, from M to one vector of planes of a map.
-DEVICE void transform_out(const LOCAL VECTOR *m, VECTOR bias, GLOBAL VECTOR *target, int pitch) {
+// One cell, from M to four by four results.
+DEVICE void transform_out(const LOCAL VECTOR *m, VECTOR results[4][4]) {
     VECTOR rows[6][4];
     UNROLL for (int i = 0; i < 6; i++) {
         VECTOR row[6];
@@ -96,24 +96,25 @@ DEVICE void transform_out(const LOCAL VECTOR *m, VECTOR bias, GLOBAL VECTOR *tar
         transform_output(row, rows[i]);
     }
     UNROLL for (int j = 0; j < 4; j++) {
-        VECTOR column[6], results[4];
+        VECTOR column[6];
         UNROLL for (int i = 0; i < 6; i++) column[i] = rows[i][j];
-        transform_output(column, results);
-        UNROLL for (int i = 0; i < 4; i++) {
-            const VECTOR value = results[i] + bias;
-            target[i * pitch + j] = MAX(value, value * SPLAT(VECTOR, SLOPE));
-        }
+        transform_output(column, results[j]);
     }
 }
 
 KERNEL(1)
-winograd_vector(const GLOBAL VECTOR *RESTRICT source, const int source_pitch, const int source_area,
-                const GLOBAL VECTOR *RESTRICT weights, const GLOBAL VECTOR *RESTRICT bias,
-                GLOBAL VECTOR *RESTRICT target, const int target_pitch, const int target_area) {
+winograd_vector(MAP(const GLOBAL VECTOR *RESTRICT, source), const GLOBAL VECTOR *RESTRICT weights,
+                const GLOBAL VECTOR *RESTRICT bias, const int row_groups, STORE_ARGUMENTS) {
     LOCAL_MEMORY VECTOR t[6 * COLUMNS];
     LOCAL_MEMORY VECTOR v[FREQUENCIES * CELLS * IN_VECTORS];
     LOCAL_MEMORY VECTOR m[FREQUENCIES * CELLS * VECTORS];
-    const int x = GROUP_ID(1) * (CELLS * 4), y = GROUP_ID(2) * 4;
+    const int picture = GROUP_ID(2) / row_groups;
+    const int x = GROUP_ID(1) * (CELLS * 4), y = GROUP_ID(2) % row_groups * 4;
+    FIND(source, BLOCK, picture);
+    FIND(target, BLOCK, picture);
+#ifdef RESIDUAL
+    FIND(residual, BLOCK, picture);
+#endif
 
     NO_UNROLL for (int block = 0; block < IN_VECTORS; block++)
         transform_in(source + block * source_area + y * source_pitch + x, source_pitch, t,
@@ -128,10 +129,33 @@ winograd_vector(const GLOBAL VECTOR *RESTRICT source, const int source_pitch, co
             u += IN_PLANES * VECTORS;
         }
         NO_UNROLL for (int cell = 0; cell < CELLS; cell++) {
-            NO_UNROLL for (int o = 0; o < VECTORS; o++)
-                transform_out(m + cell * VECTORS + o, bias[block + o],
-                              target + (block + o) * target_area + y * target_pitch + x + cell * 4,
-                              target_pitch);
+            NO_UNROLL for (int o = 0; o < VECTORS; o++) {
+                const int plane = (block + o) * WIDTH;
+                if (plane >= STORED) continue;
+                const VECTOR start = bias[block + o];
+#ifndef SIGMOID_BEHIND
+                const VECTOR slope = bias[OUT_PLANES / WIDTH + block + o];
+#endif
+                VECTOR results[4][4];
+                transform_out(m + cell * VECTORS + o, results);
+                UNROLL for (int j = 0; j < 4; j++) {
+                    UNROLL for (int i = 0; i < 4; i++) {
+                        const int py = y + i, px = x + cell * 4 + j;
+                        VECTOR value = ACTIVATE(VECTOR, results[j][i] + start, slope);
+#ifdef RESIDUAL
+                        const int from =
+                            residual_place(py, px, plane, residual_pitch, residual_area);
+                        value = SUMMED(VECTOR, value, *(const GLOBAL VECTOR *)(residual + from));
+#else
+                        value = SCALED(VECTOR, value);
+#endif
+                        if (!IS_INSIDE(target_y(py, plane), target_x(px, plane)))
+                            value = SPLAT(VECTOR, 0.0f);
+                        const int to = target_place(py, px, plane, target_pitch, target_area);
+                        *(GLOBAL VECTOR *)(target + to) = value;
+                    }
+                }
+            }
         }
     }
 }

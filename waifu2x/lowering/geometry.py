@@ -48,16 +48,16 @@ def work(
         shuffle = step.shuffle if isinstance(step, Product) else 1
         fold = program.values[step.target.value].fold
         units = (math.lcm(unit[0], fold), math.lcm(unit[1], fold))
-        box = _aligned(divided(needed[step.target.value], shuffle), units)
+        box = aligned(divided(needed[step.target.value], shuffle), units)
         boxes[number] = box
         made = scaled(box, shuffle)
-        written[step.target.value] = _hull(made, written.get(step.target.value))
+        written[step.target.value] = hull(made, written.get(step.target.value))
         wanted = [(step.source, source_box(program, number, box))]
         if step.residual:
             wanted.append((step.residual, viewed(step.residual, made)))
         for view, part in wanted:
-            needed[view.value] = _hull(part, needed.get(view.value))
-    values = {value: _hull(box, written.get(value)) for value, box in needed.items()}
+            needed[view.value] = hull(part, needed.get(view.value))
+    values = {value: hull(box, written.get(value)) for value, box in needed.items()}
     return Work(values, dict(sorted(boxes.items())))
 
 
@@ -124,13 +124,14 @@ def scaled(box: Box, by: int) -> Box:
     return Box(box.top * by, box.left * by, box.height * by, box.width * by)
 
 
-def _aligned(box: Box, unit: tuple[int, int]) -> Box:
+def aligned(box: Box, unit: tuple[int, int]) -> Box:
+    """The smallest box of whole units around it."""
     top, left = box.top // unit[0] * unit[0], box.left // unit[1] * unit[1]
     bottom, right = -(-box.bottom // unit[0]) * unit[0], -(-box.right // unit[1]) * unit[1]
     return Box(top, left, bottom - top, right - left)
 
 
-def _hull(box: Box, other: Box | None) -> Box:
+def hull(box: Box, other: Box | None) -> Box:
     """The smallest box around both."""
     if other is None:
         return box

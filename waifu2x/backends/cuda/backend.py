@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 from waifu2x.backends import Device
 from waifu2x.backends.cuda import machine, tensor
@@ -10,7 +11,7 @@ from waifu2x.backends.cuda.compiler import NO_NVCC, find_nvcc, usable
 from waifu2x.backends.cuda.runtime import CudaRuntime
 from waifu2x.backends.cuda.units import choose_units
 from waifu2x.backends.gpu.backend import GpuBackend
-from waifu2x.backends.gpu.fp32 import Fp32Road
+from waifu2x.backends.gpu.fp32 import Fp32Executor
 from waifu2x.errors import UnavailableError
 
 
@@ -21,8 +22,9 @@ def create(device: int) -> GpuBackend:
     runtime = CudaRuntime(machine.pick(device))
     units = choose_units(runtime.capability)
     if units == "fma":
-        return GpuBackend("cuda", runtime, {"auto": Fp32Road, "fp32": Fp32Road})
-    fp16, fp32 = tensor.road_makers(units)
+        plain = partial(Fp32Executor, runtime)
+        return GpuBackend("cuda", runtime, {"auto": plain, "fp32": plain})
+    fp16, fp32 = tensor.makers(runtime, units)
     return GpuBackend("cuda", runtime, {"auto": fp16, "fp32": fp32, "fp16": fp16})
 
 

@@ -31,7 +31,7 @@ class Graph:
         self._driver.cuGraphExecDestroy(self._executable)
 
 
-def record(stream: Any, queue: Callable[[], None]) -> Graph | None:
+def capture(stream: Any, queue: Callable[[], None]) -> Graph | None:
     """What `queue` queues on a stream, which does not run meanwhile; None if that cannot be."""
     driver = _driver()
     if driver is None:

@@ -1,4 +1,4 @@
-"""Memory that is taken again and again: allocating takes longer than a small network."""
+"""Memory of the machine that is taken again and again: locking pages takes longer than a network."""
 
 from __future__ import annotations
 
@@ -12,43 +12,6 @@ from numpy.typing import DTypeLike, NDArray
 
 _KEPT = 4
 """Free blocks of page-locked memory that are kept."""
-_KEPT_BYTES = 256 << 20
-"""Free memory of the device that is kept, which makes room for pictures and not for scratch."""
-
-
-class SpareMemory:
-    """Memory of the device. Its context must be current in every call."""
-
-    def __init__(self) -> None:
-        self._free: dict[int, list[Any]] = {}
-        self._bytes = 0
-
-    def take(self, size: int) -> Any:
-        """An allocation of just that many bytes. Raises pycuda's MemoryError."""
-        if self._free.get(size):
-            self._bytes -= size
-            return self._free[size].pop()
-        try:
-            return cuda.mem_alloc(size)
-        except cuda.MemoryError:
-            self.release()
-            return cuda.mem_alloc(size)
-
-    def give_back(self, memory: Any, size: int) -> None:
-        """For the next of that size, which the one queue of a runtime serves later."""
-        if self._bytes + size > _KEPT_BYTES:
-            memory.free()
-            return
-        self._free.setdefault(size, []).append(memory)
-        self._bytes += size
-
-    def release(self) -> None:
-        """Frees what nobody holds."""
-        for memories in self._free.values():
-            for memory in memories:
-                memory.free()
-        self._free.clear()
-        self._bytes = 0
 
 
 class HostMemory:

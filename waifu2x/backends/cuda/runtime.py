@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,9 +14,10 @@ import pycuda.driver as cuda
 from numpy.typing import DTypeLike, NDArray
 
 from waifu2x.backends.cuda.compiler import compiled
-from waifu2x.backends.cuda.graph import Graph, record
+from waifu2x.backends.cuda.graph import Graph, capture
 from waifu2x.backends.cuda.machine import describe
-from waifu2x.backends.cuda.memory import HostMemory, SpareMemory
+from waifu2x.backends.cuda.memory import HostMemory
+from waifu2x.backends.gpu.replay import Records
 from waifu2x.backends.gpu.runtime import Argument, Buffer, Kernel, Limits, Macros, OutOfMemoryError
 from waifu2x.errors import BackendError
 
@@ -31,14 +32,14 @@ class CudaBuffer:
     def __init__(self, runtime: CudaRuntime, size: int) -> None:
         self.size = size
         self._runtime = runtime
-        self._memory = runtime.spare.take(max(size, 1))
+        self._memory = cuda.mem_alloc(max(size, 1))
         self.address = int(self._memory)
 
     def release(self) -> None:
         """See Buffer."""
         if self.size:
             with self._runtime.current():
-                self._runtime.spare.give_back(self._memory, self.size)
+                self._memory.free()
             self.size = 0
 
 
@@ -62,13 +63,13 @@ class Launch(NamedTuple):
     """The arguments as the kernel finds them."""
 
 
-class Plan:
-    """Kernels that are queued one after the other, again and again; see `CudaRuntime.run`."""
+class Record:
+    """Launches that come again: queued one by one the first times, then as a graph."""
 
     def __init__(self, launches: Sequence[Launch]) -> None:
         self.launches = tuple(launches)
-        self.state = ""
-        """`used` once, then `recorded`, be it in vain."""
+        self.is_captured = False
+        """Be it in vain: then `graph` is None."""
         self.graph: Graph | None = None
 
 
@@ -116,9 +117,10 @@ class CudaRuntime:
                 f"{self.device.name}: cannot be opened ({error}): close other programs that use"
                 " it, or use another backend"
             ) from error
-        self.spare = SpareMemory()
         self._host = HostMemory()
         self._modules: dict[object, CudaProgram] = {}
+        self._records = Records[Record](self._forget)
+        self._recording: list[Launch] | None = None
         self._marks: list[tuple[Kernel, Any, Any]] | None = None
 
     @contextmanager
@@ -190,12 +192,16 @@ class CudaRuntime:
             for future in [pool.submit(compiled, *source, self.capability) for source in missing]:
                 future.result()
 
-    def launch(self, kernel: Any, groups: tuple[int, int, int], *arguments: Argument) -> None:
-        """See Runtime."""
+    def launch(
+        self, kernel: Any, groups: tuple[int, int, int], *arguments: Argument | bytes
+    ) -> None:
+        """See Runtime; bytes are arguments that are packed already."""
         self.queue([Launch(kernel, groups, pack_arguments(arguments))])
 
     def queue(self, launches: Sequence[Launch]) -> None:
         """Queues kernels, one after the other. May raise OutOfMemoryError."""
+        if self._recording is not None:
+            self._recording.extend(launches)
         with self.current():
             for kernel, blocks, packed in launches:
                 if self._marks is not None:
@@ -209,25 +215,30 @@ class CudaRuntime:
                     after.record(self._stream)
                     self._marks.append((kernel, before, after))
 
-    def run(self, plan: Plan) -> None:
-        """Queues a plan, from the second time on as a graph. May raise OutOfMemoryError."""
-        if plan.state == "used" and self._marks is None:
+    def replay(self, key: Hashable, queue: Callable[[], None]) -> None:
+        """See Runtime: from the second time on, what is kept is a graph."""
+        record = self._records.find(key)
+        if record is None:
+            self._recording = recording = []
+            try:
+                queue()
+            finally:
+                self._recording = None
+            self._records.keep(key, Record(recording))
+            return
+        if self._marks is None:
             with self.current():
-                plan.graph = record(self._stream, lambda: self.queue(plan.launches))
-            plan.state = "recorded"
-        if plan.graph is not None and self._marks is None:
-            with self.current():
-                if plan.graph.launch(self._stream):
+                if not record.is_captured:
+                    record.is_captured = True
+                    record.graph = capture(self._stream, lambda: self.queue(record.launches))
+                if record.graph is not None and record.graph.launch(self._stream):
                     return
-        self.queue(plan.launches)
-        plan.state = plan.state or "used"
+        self.queue(record.launches)
 
-    def forget(self, plan: Plan) -> None:
-        """Frees what it holds of a plan."""
-        if plan.graph is not None:
+    def _forget(self, record: Record) -> None:
+        if record.graph is not None:
             with self.current():
-                plan.graph.close()
-            plan.graph = None
+                record.graph.close()
 
     def synchronize(self) -> None:
         """See Runtime."""
@@ -266,8 +277,8 @@ class CudaRuntime:
         """See Runtime."""
         with self.current():
             self._stream.synchronize()
+            self._records.clear()
             self._host.release()
-            self.spare.release()
             self._modules.clear()
 
 
@@ -276,20 +287,19 @@ def _key(stem: str, macros: Macros) -> object:
     return (stem, *macros.items())
 
 
-def address_of(buffer: Buffer) -> int:
-    """Of one of ours, on the device."""
-    assert isinstance(buffer, CudaBuffer)
-    return buffer.address
-
-
-def pack_arguments(arguments: Sequence[Argument]) -> bytes:
-    """Arguments as a kernel finds them: each at a multiple of its size."""
-    form, values = "", list[float]()
+def pack_arguments(arguments: Sequence[Argument | bytes]) -> bytes:
+    """Arguments as a kernel finds them: each at a multiple of its size, bytes as they are."""
+    form, values = "", list[float | bytes]()
     for argument in arguments:
         if isinstance(argument, CudaBuffer):
             form += "P"
             values.append(argument.address)
-        elif isinstance(argument, np.generic):
+        elif isinstance(argument, np.int32 | np.float32):
             form += "f" if isinstance(argument, np.float32) else "i"
             values.append(argument.item())
+        elif isinstance(argument, bytes):
+            form += f"{len(argument)}s"
+            values.append(argument)
+        else:
+            raise TypeError(f"no argument of a kernel: {argument!r}")
     return struct.pack(form, *values)

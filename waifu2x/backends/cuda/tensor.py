@@ -1,217 +1,242 @@
-"""The road over matrix units: feature maps of 16-bit terms, see `kernels/tensor.cuh`."""
+"""The executor over matrix units: maps of 16-bit terms, see `kernels/tensor.cuh`."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
-from functools import partial
-from typing import Any
+from collections.abc import Mapping, Sequence
+from itertools import accumulate
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from waifu2x.backends.chain import Window
-from waifu2x.backends.cuda.runtime import CudaRuntime, Launch, Plan, address_of
-from waifu2x.backends.cuda.tensor_layers import (
-    VALUE_BYTES,
-    Cells,
-    FirstLayer,
-    Map,
-    ProductLayer,
-    Work,
-    allocated,
-)
-from waifu2x.backends.cuda.tensor_pack import padded
+from waifu2x.backends.cuda.arguments import Address, address_of, packed
+from waifu2x.backends.cuda.tensor_layout import batch_grid, layouts
 from waifu2x.backends.cuda.tensor_peak import product_peak
-from waifu2x.backends.cuda.tensor_shape import layer_of
+from waifu2x.backends.cuda.tensor_steps import (
+    UNIT,
+    AverageStep,
+    Launch,
+    MoveStep,
+    ProductStep,
+    Task,
+    runs,
+)
 from waifu2x.backends.cuda.units import Units
-from waifu2x.backends.gpu.fp32 import Fp32Road
-from waifu2x.backends.gpu.road import DevicePixels, DeviceWindow, Road, Stack
+from waifu2x.backends.gpu.backend import Maker
+from waifu2x.backends.gpu.executor import Batch, Executor, Place
+from waifu2x.backends.gpu.fp32 import Fp32Executor
 from waifu2x.backends.gpu.runtime import Buffer, Kernel
-from waifu2x.backends.gpu.tuning import Choose, Kept
-from waifu2x.model import Model
+from waifu2x.backends.gpu.tuning import Choose
+from waifu2x.lowering.geometry import Work
+from waifu2x.lowering.steps import Average, DenseStep, Move, Product, Program
 from waifu2x.tiling import Box
 
-_FIRST_PLANES = 4
-_LAST_PLANES = 5
-"""The most that the first and the last layer's kernels take."""
-_PLANS = 64
-"""Plans that are kept: pictures of a folder have few sizes, and a large one few tiles."""
+if TYPE_CHECKING:
+    from waifu2x.backends.cuda.runtime import CudaKernel, CudaRuntime
+
+_VECTOR_THREADS = 256
+_CLEAR, _MEAN, _DENSE, _SIGMOID = range(4)
+_MOST_TASKS = 6
 
 
-def road_makers(
-    units: Units,
-) -> tuple[Callable[..., Road], Callable[..., Road]]:
-    """What makes the roads of fp16 and fp32."""
+class VectorTask(NamedTuple):
+    """`Task` in `kernels/tensor_vectors.cu`."""
 
-    def make(terms: int) -> Callable[..., Road]:
-        def road(runtime: CudaRuntime, model: Model, choose: Choose | None = None) -> Road:
-            if _suits(model):
-                return TensorRoad(runtime, model, units, terms, choose)
-            return Fp32Road(runtime, model, choose)
-
-        return road
-
-    return make(1), make(2)
+    weight: Address = Address(0)
+    follows: Address = Address(0)
+    scale: float = 0.0
+    kind: int = _CLEAR
+    inputs: int = 0
+    outputs: int = 0
+    source: int = 0
+    target: int = 0
+    unused: int = 0
 
 
-def _suits(model: Model) -> bool:
-    """Whether it has the few planes at its ends that pictures have."""
-    return (
-        len(model.convolutions) > 1
-        and model.in_planes <= _FIRST_PLANES
-        and model.out_planes <= _LAST_PLANES
-    )
+def makers(runtime: CudaRuntime, units: Units) -> tuple[Maker, Maker]:
+    """What makes the executors of fp16 and fp32."""
+
+    def maker(terms: int) -> Maker:
+        def make(program: Program, choose: Choose) -> Executor:
+            if runs(program, layouts(program, terms)):
+                return TensorExecutor(runtime, program, units, terms, choose)
+            return Fp32Executor(runtime, program, choose)
+
+        return make
+
+    return maker(1), maker(2)
 
 
-class TensorRoad:
-    """See Road. Maps go from one of two scratch buffers to the other, all with the same pitch."""
+class TensorExecutor:
+    """See Executor."""
+
+    unit = (1, 1)
+    alignment = 256
+    map_limit = 1 << 34
 
     def __init__(
-        self,
-        runtime: CudaRuntime,
-        model: Model,
-        units: Units,
-        terms: int,
-        choose: Choose | None = None,
+        self, runtime: CudaRuntime, program: Program, units: Units, terms: int, choose: Choose
     ) -> None:
         """Raises BackendError for kernels that cannot be built, OutOfMemoryError."""
-        self._scale = model.scale
-        self._terms = terms
-        self._units = units
-        first, *rest = model.convolutions
-        self._planes = [padded(layer.out_planes) for layer in model.convolutions[:-1]]
+        self.program = program
         self._runtime = runtime
-        self._plans: dict[object, Plan] = {}
-        self._first = FirstLayer(runtime, first, terms)
-        self._rest = [
-            ProductLayer(
-                runtime,
-                layer,
-                units,
-                layer_of(layer, terms, last=index == len(rest)),
-                partial(choose or Kept(runtime.device, model), index),
-            )
-            for index, layer in enumerate(rest, start=1)
+        self._units = units
+        self._terms = terms
+        self._layouts = found = layouts(program, terms)
+        averaged = [
+            program.values[step.source.value].planes if isinstance(step, Average) else 0
+            for step in program.steps
         ]
+        *self._sum_places, self._sums_each = accumulate(averaged, initial=0)
+        *self._vector_places, self._vectors_each = accumulate(program.vectors, initial=0)
+        self._steps: dict[int, ProductStep | MoveStep] = {}
+        self._averages: dict[int, AverageStep] = {}
+        self._dense: dict[int, tuple[Buffer, Buffer]] = {}
+        self._vector_kernels: dict[int, CudaKernel] = {}
+        for number, step in enumerate(program.steps):
+            match step:
+                case Product():
+                    self._steps[number] = ProductStep(
+                        runtime, program, number, found, units, terms, choose
+                    )
+                case Move():
+                    self._steps[number] = MoveStep(
+                        runtime, program, number, found, terms, self._vector_places
+                    )
+                case Average():
+                    place = self._sum_places[number]
+                    self._averages[number] = AverageStep(runtime, program, number, found, place)
+                case DenseStep():
+                    follows = np.stack([step.bias, step.activation.slopes], axis=1)
+                    self._dense[number] = self._uploaded(step.weight), self._uploaded(follows)
 
-    def reads(self, tile: Box) -> Box:
-        """See Road."""
-        reach = len(self._rest) + 1
-        top, left = (tile.top - reach) // self._scale, (tile.left - reach) // self._scale
-        bottom = -(-(tile.bottom + reach) // self._scale)
-        right = -(-(tile.right + reach) // self._scale)
-        return Box(top, left, bottom - top, right - left)
-
-    def scratch(self, tile: Box) -> Sequence[int]:
-        """See Road."""
-        return self._bytes(self._alone(tile))
+    def map_bytes(self, value: int, box: Box, pictures: int) -> int:
+        """See Executor."""
+        return self._layouts[value].bytes(box, batch_grid(pictures))
 
     def run(
-        self, source: DeviceWindow, tile: Box, target: DeviceWindow, scratch: Sequence[Buffer]
-    ) -> None:
-        """See Road."""
-        key = (*_where(source), tile, *_where(target), *map(address_of, scratch))
-        self._queue(key, lambda: self._plan(source, self._alone(tile), tile, target, scratch))
-
-    def stack_scratch(self, stack: Stack) -> Sequence[int]:
-        """See StackingRoad."""
-        return self._bytes(self._side_by_side(stack))
-
-    def run_stack(
-        self, source: DevicePixels, target: DevicePixels, stack: Stack, scratch: Sequence[Buffer]
-    ) -> None:
-        """See StackingRoad."""
-        shape = (stack.height, stack.width, source.shape[2])
-        one = Window(DevicePixels(source.buffer, source.dtype, shape), 0, 0, *shape[:2])
-        whole_target = Window(target, 0, 0, *target.shape[:2])
-        work, corner = self._side_by_side(stack), Box(0, 0, 1, 1)
-        key = (*_where(one), *_where(whole_target), *map(address_of, scratch), stack)
-        self._queue(key, lambda: self._plan(one, work, corner, whole_target, scratch))
-
-    def _alone(self, tile: Box) -> list[Work]:
-        """What each layer computes for a tile of one picture."""
-        lost = range(2 * len(self._rest), -1, -2)
-        alone = Cells(0, 0, 0, 1)
-        return [
-            Work(tile.height + more, tile.width + more, alone, tile.height, tile.width)
-            for more in lost
-        ]
-
-    def _side_by_side(self, stack: Stack) -> list[Work]:
-        """What each layer computes for pictures in a square of cells."""
-        rows, columns = stack.height * self._scale, stack.width * self._scale
-        across = math.isqrt(stack.count - 1) + 1
-        down = -(-stack.count // across)
-        works = []
-        for margin in range(2 * len(self._rest) + 2, 0, -2):
-            cells = Cells(rows + margin, columns + margin, across, stack.count)
-            size = (down * cells.rows - 2, across * cells.columns - 2)
-            works.append(Work(*size, cells, rows, columns))
-        return works
-
-    def _bytes(self, works: Sequence[Work]) -> Sequence[int]:
-        """Of each scratch buffer."""
-        rows, pitch = allocated(works)
-        pixels = rows * pitch * VALUE_BYTES * self._terms
-        return [pixels * max(self._planes[index::2], default=0) for index in range(2)]
-
-    def _queue(self, key: object, plan: Callable[[], list[Launch]]) -> None:
-        """Queues a plan, kept: to make one takes longer than a small picture takes the device."""
-        if key not in self._plans:
-            while len(self._plans) >= _PLANS:
-                self._runtime.forget(self._plans.pop(next(iter(self._plans))))
-            self._plans[key] = Plan(plan())
-        self._runtime.run(self._plans[key])
-
-    def _plan(
         self,
-        source: DeviceWindow,
-        works: Sequence[Work],
-        tile: Box,
-        target: DeviceWindow,
-        scratch: Sequence[Buffer],
-    ) -> list[Launch]:
-        """The launches of some work, whose first result is that of `tile`."""
-        self._prepare(works, source.pixels.dtype, target.pixels.dtype)
-        rows, pitch = allocated(works)
-        reach = len(works)
-        corner = (tile.top - reach, tile.left - reach)
-        before = Map(scratch[0], rows, pitch, self._planes[0])
-        plan = [self._first.launch(source, self._scale, corner, works[0], before)]
-        for index, layer in enumerate(self._rest[:-1]):
-            after = Map(scratch[1 - index % 2], rows, pitch, self._planes[index + 1])
-            plan.append(layer.to_map(before, after, works[index + 1]))
-            before = after
-        start = (tile.top - target.top, tile.left - target.left)
-        return [*plan, self._rest[-1].to_picture(before, works[-1], target.pixels, start)]
+        batch: Batch,
+        work: Work,
+        places: Mapping[int, Place],
+        sums: Mapping[int, Box],
+        vectors: Buffer,
+    ) -> None:
+        """See Executor."""
+        pictures = batch.source.shape[0]
+        task = Task(
+            batch,
+            work.steps,
+            places,
+            batch_grid(pictures),
+            *self._vectors_at(vectors, pictures),
+            self._sums_each,
+            self._vectors_each,
+        )
+        queued: list[tuple[int, ProductStep | MoveStep | AverageStep, Launch]] = []
+        for number in work.steps:
+            queued.append((number, self._steps[number], self._steps[number].launch(task)))
+        for number, box in sums.items():
+            if box.height and box.width:
+                average = self._averages[number]
+                queued.append((number, average, average.launch(task, box)))
+        self._runtime.prepare([(launch.stem, launch.macros) for _, _, launch in queued])
+        for _, step, launch in sorted(queued, key=lambda one: one[0]):
+            step.queue(launch)
 
-    def layer(self, kernel: Kernel) -> int:
-        """See Road."""
-        layers = [self._first, *self._rest]
-        return next(i for i, layer in enumerate(layers) if kernel in layer.kernels.values())
+    def vector_bytes(self, pictures: int) -> int:
+        """See Executor."""
+        return pictures * (self._sums_each * 8 + self._vectors_each * 4)
+
+    def clear(self, vectors: Buffer, pictures: int) -> None:
+        """See Executor."""
+        if self._averages:
+            task = VectorTask(outputs=self._sums_each)
+            self._queue_tasks(min(self._averages), [task], vectors, pictures)
+
+    def finish(
+        self, dense: Sequence[int], averages: Sequence[int], batch: Batch, vectors: Buffer
+    ) -> None:
+        """See Executor."""
+        tasks = [self._mean(number, batch) for number in averages]
+        tasks += [self._dense_task(number) for number in dense]
+        owner = min((*averages, *dense))
+        for start in range(0, len(tasks), _MOST_TASKS):
+            part = tasks[start : start + _MOST_TASKS]
+            self._queue_tasks(owner, part, vectors, batch.source.shape[0])
+
+    def step(self, kernel: Kernel) -> int:
+        """See Executor."""
+        for number, step in (*self._steps.items(), *self._averages.items()):
+            if kernel in step.kernels.values():
+                return number
+        return next(number for number, own in self._vector_kernels.items() if own is kernel)
 
     def peak(self) -> float:
-        """See Road. Two terms take three products."""
+        """See Executor. Two terms take three products."""
         return product_peak(self._runtime, self._units) / (3 if self._terms == 2 else 1)
 
     def close(self) -> None:
-        """See Road."""
-        while self._plans:
-            self._runtime.forget(self._plans.popitem()[1])
-        for layer in (self._first, *self._rest):
-            layer.close()
+        """See Executor."""
+        for step in (*self._steps.values(), *self._averages.values()):
+            step.close()
+        for buffers in self._dense.values():
+            for buffer in buffers:
+                buffer.release()
 
-    def _prepare(self, works: Sequence[Work], source: np.dtype[Any], target: np.dtype[Any]) -> None:
-        """Has all kernels that the work needs compiled at once."""
-        wanted = [self._first.source(works[0], source)]
-        for layer, work in zip(self._rest, works[1:], strict=True):
-            pixels = target if layer is self._rest[-1] else None
-            wanted.append(layer.source(layer.shape(work), work, pixels))
-        self._runtime.prepare(wanted)
+    def _uploaded(self, values: np.ndarray) -> Buffer:
+        array = np.ascontiguousarray(values, np.float32)
+        buffer = self._runtime.allocate(array.nbytes)
+        self._runtime.upload(buffer, array)
+        return buffer
 
+    def _vectors_at(self, vectors: Buffer, pictures: int) -> tuple[Address, Address]:
+        """Where sums and vectors begin."""
+        return address_of(vectors), address_of(vectors, pictures * self._sums_each * 8)
 
-def _where(window: DeviceWindow) -> tuple[object, ...]:
-    """What tells windows apart: buffers come and go, at the same few addresses."""
-    pixels = window.pixels
-    place = (window.top, window.left, window.height, window.width)
-    return (address_of(pixels.buffer), pixels.dtype, pixels.shape, *place)
+    def _mean(self, number: int, batch: Batch) -> VectorTask:
+        step = self.program.steps[number]
+        assert isinstance(step, Average)
+        rows, columns = batch.sizes[step.source.value]
+        return VectorTask(
+            scale=1 / (rows * columns * UNIT),
+            kind=_MEAN,
+            outputs=self.program.vectors[step.vector],
+            source=self._sum_places[number],
+            target=self._vector_places[step.vector],
+        )
+
+    def _dense_task(self, number: int) -> VectorTask:
+        step = self.program.steps[number]
+        assert isinstance(step, DenseStep)
+        weight, follows = (address_of(buffer) for buffer in self._dense[number])
+        return VectorTask(
+            weight,
+            follows,
+            kind=_SIGMOID if step.activation.kind == "sigmoid" else _DENSE,
+            inputs=step.weight.shape[1],
+            outputs=step.weight.shape[0],
+            source=self._vector_places[step.source],
+            target=self._vector_places[step.vector],
+        )
+
+    def _queue_tasks(
+        self, owner: int, tasks: Sequence[VectorTask], vectors: Buffer, pictures: int
+    ) -> None:
+        """Queues tasks on vectors; their time is that of step `owner`."""
+        if owner not in self._vector_kernels:
+            program = self._runtime.build("tensor_vectors", {})
+            kernel = program.kernel("tensor_vectors", _VECTOR_THREADS)
+            self._vector_kernels[owner] = kernel
+        missing = [VectorTask()] * (_MOST_TASKS - len(tasks))
+        arguments = packed(
+            (
+                *self._vectors_at(vectors, pictures),
+                self._sums_each,
+                self._vectors_each,
+                len(tasks),
+                0,
+                *tasks,
+                *missing,
+            )
+        )
+        self._runtime.launch(self._vector_kernels[owner], (pictures, 1, 1), arguments)

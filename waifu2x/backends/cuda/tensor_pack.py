@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
-from waifu2x.backends.gpu.layer import padded as with_zeros
-from waifu2x.backends.gpu.road import whole
-from waifu2x.model import Convolution
+from waifu2x.model import Activation
 
+VALUE_BYTES = 2
 PIECE = 8
 """Values of a piece of 16 bytes."""
 
 
-def group_of(planes: int) -> int:
-    """Planes of a group of a map: see `kernels/tensor.cuh`."""
-    return 64 if planes % 64 == 0 else 32
-
-
-def padded(planes: int) -> int:
-    """Planes of a map, with those that are zero."""
-    return whole(planes, 32)
+def round_up(count: int, unit: int) -> int:
+    """The next multiple of `unit`."""
+    return -(-count // unit) * unit
 
 
 def split(values: NDArray[np.float32]) -> tuple[NDArray[np.float16], NDArray[np.float16]]:
@@ -39,40 +35,52 @@ def swizzled(block: NDArray[np.float16], group: int) -> NDArray[np.float16]:
     return cut[..., row[:, np.newaxis], places, :].reshape(block.shape)
 
 
-def pack_middle(layer: Convolution, width: int, terms: int) -> NDArray[np.float16]:
-    """(tiles of `width` output planes, visits, 9 taps, width, group)."""
-    inputs, outputs = padded(layer.in_planes), whole(layer.out_planes, width)
-    weight, _ = with_zeros(layer, inputs, outputs)
-    group = group_of(inputs)
+def placed(
+    values: NDArray[np.float32], axis: int, places: NDArray[np.intp], count: int
+) -> NDArray[np.float32]:
+    """Values moved along an axis to `places` of `count`; the others are zero."""
+    shape = list(values.shape)
+    shape[axis] = count
+    result = np.zeros(shape, np.float32)
+    np.moveaxis(result, axis, 0)[places] = np.moveaxis(values, axis, 0)
+    return result
+
+
+def pack_middle(
+    weight: NDArray[np.float32], width: int, group: int, terms: int
+) -> NDArray[np.float16]:
+    """(tiles of `width` output planes, visits, taps, width, group) of (out, in, side, side)."""
+    outputs, inputs = weight.shape[:2]
     # [tile][group of planes][tap][output plane][input plane]
-    order = weight.reshape(outputs // width, width, inputs // group, group, 9)
+    order = weight.reshape(outputs // width, width, inputs // group, group, -1)
     return _rounds(order.transpose(0, 2, 4, 1, 3), group, terms)
 
 
-def pack_last(layer: Convolution, width: int, terms: int) -> NDArray[np.float16]:
-    """(1, visits, 3 rows of taps, width, group): the columns of taps are columns of the product."""
-    inputs, planes = padded(layer.in_planes), layer.out_planes
-    weight = np.zeros((3, width, inputs, 1), np.float32)
+def pack_last(
+    weight: NDArray[np.float32], width: int, group: int, terms: int
+) -> NDArray[np.float16]:
+    """(1, visits, rows of taps, width, group): the columns of taps are columns of the product."""
+    outputs, inputs, side = weight.shape[:3]
+    columns = np.zeros((side, width, inputs), np.float32)
     # (out, in, ky, kx) to [ky][kx][out][in]
-    taps = layer.weight.transpose(2, 3, 0, 1).reshape(3, 3 * planes, layer.in_planes)
-    weight[:, : 3 * planes, : layer.in_planes, 0] = taps
-    group = group_of(inputs)
-    order = weight.reshape(3, width, inputs // group, group).transpose(2, 0, 1, 3)
+    taps = weight.transpose(2, 3, 0, 1).reshape(side, side * outputs, inputs)
+    columns[:, : side * outputs] = taps
+    order = columns.reshape(side, width, inputs // group, group).transpose(2, 0, 1, 3)
     return _rounds(order[np.newaxis], group, terms)
 
 
-def pack_first(layer: Convolution, unit: float) -> NDArray[np.float16]:
+def pack_first(weight: NDArray[np.float32], unit: float) -> NDArray[np.float16]:
     """(2 terms, tiles of 32 output planes, k16, n8, word, lane, 2): fragments of `mma` m16n8k16.
 
     Value k of an output plane is [ky][kx][plane], each ky padded to an even count. `unit` is what a
     pixel value of 1 is worth, see the kernel.
     """
-    inputs, outputs = layer.in_planes, padded(layer.out_planes)
-    values = whole(3 * inputs, 2)
-    depth = whole(3 * values, 16)
+    outputs, inputs = weight.shape[:2]
+    values = round_up(3 * inputs, 2)
+    depth = round_up(3 * values, 16)
     rows = np.zeros((outputs, 3, values), np.float64)
-    taps = layer.weight.transpose(0, 2, 3, 1).reshape(layer.out_planes, 3, 3 * inputs)
-    rows[: layer.out_planes, :, : 3 * inputs] = taps * np.float64(unit)
+    taps = weight.transpose(0, 2, 3, 1).reshape(outputs, 3, 3 * inputs)
+    rows[:, :, : 3 * inputs] = taps * np.float64(unit)
     flat = np.zeros((outputs, depth), np.float32)
     flat[:, : 3 * values] = rows.reshape(outputs, -1)
     # Lane l holds column l // 4 of eight, values 2 * (l % 4) and the next, word 1 those 8 further.
@@ -81,11 +89,14 @@ def pack_first(layer: Convolution, unit: float) -> NDArray[np.float16]:
     return np.ascontiguousarray(order).reshape(2, outputs // 32, depth // 16, 4, 2, 32, 2)
 
 
-def pack_bias(layer: Convolution, planes: int) -> NDArray[np.float32]:
-    """(planes,), padded with zeros."""
-    bias = np.zeros(planes, np.float32)
-    bias[: layer.out_planes] = layer.bias
-    return bias
+def pack_follows(
+    bias: NDArray[np.float32], activation: Activation, places: Sequence[int], planes: int
+) -> NDArray[np.float32]:
+    """(planes, 2): bias and slope of each, at `places`; the others stay zero."""
+    follows = np.zeros((planes, 2), np.float32)
+    follows[places, 0] = bias
+    follows[places, 1] = activation.slopes
+    return follows
 
 
 def _rounds(weight: NDArray[np.float32], group: int, terms: int) -> NDArray[np.float16]:

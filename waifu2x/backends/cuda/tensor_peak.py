@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from waifu2x.backends.cuda.runtime import CudaRuntime
+from typing import TYPE_CHECKING
+
 from waifu2x.backends.cuda.units import Units, is_old
 from waifu2x.backends.gpu.runtime import Macros
+
+if TYPE_CHECKING:
+    from waifu2x.backends.cuda.runtime import CudaRuntime
 
 _THREADS = 256
 _REPEATS = 4096

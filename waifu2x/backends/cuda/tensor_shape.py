@@ -1,66 +1,61 @@
-"""How the work of a layer on matrix units is cut: shapes that a chip can run, the usual one."""
+"""How the work of a product on matrix units is cut: shapes that a chip can run, the usual one."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 
-from waifu2x.backends.cuda.tensor_pack import group_of, padded
+from waifu2x.backends.cuda.tensor_pack import round_up
 from waifu2x.backends.cuda.units import Units, is_old
-from waifu2x.backends.gpu.road import whole
 from waifu2x.backends.gpu.runtime import Macros
-from waifu2x.model import Convolution
 
 COLUMNS = 64
-"""Of a tile; of the last layer's, two are lost to the taps of a row."""
+"""Of a tile; the last two are no results where the taps of a row are columns of the product."""
 MOST_ROWS = 8
 """Of a tile of any kernel."""
-_PITCH = 72
+MOST_SUMS = 16
+"""Output planes of a product of few, at most."""
+_PITCH = COLUMNS + 8
 _FLOAT_BYTES = 4
+_FOLLOWS_BYTES = 8
 _BARRIER_BYTES = 8
 _RESERVED_BYTES = 1 << 10
 """Shared memory that the driver takes of each block's share."""
 
 
 @dataclass(frozen=True)
-class Layer:
-    """What a kernel has to compute."""
+class Job:
+    """What a product has to compute, as far as shapes go."""
 
     inputs: int
-    """Planes of the map that it reads."""
+    """Planes that it reads, as they are stored."""
+    group: int
+    """Planes of a group of the map that it reads."""
     outputs: int
-    """Planes that it makes: of a map, or of a picture."""
+    """Planes that it makes, before they are shuffled: padded for a map."""
+    side: int
+    """Taps in each direction."""
     terms: int
     """16-bit terms of a value: 1, or 2 for fp32's precision."""
     last: bool
-    """Whether it makes a picture."""
-
-    @property
-    def group(self) -> int:
-        """Planes of a group of the map that it reads."""
-        return group_of(self.inputs)
+    """Whether it makes pixels, or a map of few planes."""
 
     @property
     def width(self) -> int:
         """Output planes of a tile."""
         if self.last:
-            return whole(3 * self.outputs, 16)
+            return round_up(self.side * self.outputs, 16)
         return next(width for width in (128, 64, 32) if self.outputs % width == 0)
 
     @property
     def taps(self) -> int:
         """Products of a group of planes."""
-        return 3 if self.last else 9
+        return self.side if self.last else self.side**2
 
     @property
     def steps(self) -> int:
         """Products of a tile, each with its own weights."""
         return self.inputs // self.group * self.taps * (3 if self.terms == 2 else 1)
-
-
-def layer_of(layer: Convolution, terms: int, last: bool) -> Layer:
-    """A convolution as a kernel sees it."""
-    outputs = layer.out_planes if last else padded(layer.out_planes)
-    return Layer(padded(layer.in_planes), outputs, terms, last)
 
 
 @dataclass(frozen=True)
@@ -81,18 +76,19 @@ class WgmmaShape:
         """Of a block: those that multiply, and four warps of which two copy."""
         return (self.warpgroups + 1) * 128
 
-    def width(self, layer: Layer) -> int:
+    def width(self, job: Job) -> int:
         """Output planes of a tile."""
-        return layer.width
+        return job.width
 
-    def shared(self, layer: Layer) -> int:
+    def shared(self, job: Job) -> int:
         """Bytes of shared memory of a block."""
-        pixel = layer.group * 2
-        pixels = self.a_stages * (self.rows + 2) * _PITCH * pixel
-        weights = self.b_stages * layer.width * pixel
+        pixel = job.group * 2
+        pixels = (self.a_stages * (self.rows + job.side - 1) * _PITCH + 1) * pixel
+        weights = self.b_stages * job.width * pixel
         barriers = (2 * self.a_stages + 2 * self.b_stages + 2) * _BARRIER_BYTES
-        partial = self.rows * COLUMNS * (layer.width + 1) if layer.last else 0
-        return pixels + weights + barriers + (layer.width + partial) * _FLOAT_BYTES
+        partial = self.rows * COLUMNS * (job.width + 1) if job.last else 0
+        follows = job.width * _FOLLOWS_BYTES
+        return pixels + weights + barriers + follows + partial * _FLOAT_BYTES
 
     def grid(self, tiles: int, deep: int, multiprocessors: int) -> int:
         """Blocks, which take one tile after the other."""
@@ -119,17 +115,17 @@ class MmaShape:
         """Of a block: two warps to a row."""
         return self.rows * 64
 
-    def width(self, layer: Layer) -> int:
+    def width(self, job: Job) -> int:
         """Output planes of a tile: more would not fit the registers."""
-        return min(layer.width, 64)
+        return min(job.width, 64)
 
-    def shared(self, layer: Layer) -> int:
+    def shared(self, job: Job) -> int:
         """Bytes of shared memory of a block."""
-        pixel = layer.group * 2
-        columns = COLUMNS if layer.last else COLUMNS + 2
-        pixels = (self.rows + 2) * columns * pixel
-        weights = 3 * self.width(layer) * pixel
-        partial = self.rows * COLUMNS * (layer.width + 1) * _FLOAT_BYTES if layer.last else 0
+        pixel = job.group * 2
+        columns = COLUMNS if job.last else COLUMNS + job.side - 1
+        pixels = (self.rows + job.side - 1) * columns * pixel
+        weights = 3 * self.width(job) * pixel
+        partial = self.rows * COLUMNS * (job.width + 1) * _FLOAT_BYTES if job.last else 0
         return max(pixels + weights, partial)
 
     def grid(self, tiles: int, deep: int, multiprocessors: int) -> int:
@@ -144,50 +140,56 @@ class MmaShape:
 Shape = WgmmaShape | MmaShape
 
 
-def macros(layer: Layer, shape: Shape) -> Macros:
-    """All that the kernel of a layer is specialised by, but for the type of pixels."""
-    planes = layer.width if layer.last else layer.outputs
-    result: dict[str, str | int] = {
-        "IN_PLANES": layer.inputs,
-        "GROUP": layer.group,
-        "WIDTH": shape.width(layer),
-        "OUT_GROUP": group_of(planes),
-        "TERMS": layer.terms,
-        "LAST": int(layer.last),
+def macros(job: Job, shape: Shape) -> Macros:
+    """What of a kernel hangs on the job and its shape alone."""
+    width = shape.width(job)
+    return {
+        "IN_PLANES": job.inputs,
+        "GROUP": job.group,
+        "SIDE": job.side,
+        "WIDTH": width,
+        "DEPTH": depth(job, shape),
+        "TERMS": job.terms,
+        "LAST": int(job.last),
+        "SHARED": shape.shared(job),
         **shape.macros(),
     }
-    if layer.last:
-        result["PLANES"] = layer.outputs
-    return result
+
+
+def depth(job: Job, shape: Shape) -> int:
+    """Tiles of output planes."""
+    return 1 if job.last else job.outputs // shape.width(job)
 
 
 def candidates(
-    layer: Layer, units: Units, capability: tuple[int, int], shared_bytes: int
+    job: Job, units: Units, capability: tuple[int, int], shared_bytes: int
 ) -> list[Shape]:
     """Shapes that fit a block's shared memory, the usual one for large pictures first."""
     shapes: list[Shape]
     if units == "wgmma":
-        shapes = list(_wgmma_shapes(layer))
+        shapes = list(_wgmma_shapes(job))
     else:
         old = is_old(capability)
         shapes = [MmaShape(rows, blocks, old) for rows, blocks in ((4, 2), (4, 1), (2, 2), (2, 1))]
     return [
         shape
         for shape in shapes
-        if (shape.shared(layer) + _RESERVED_BYTES) * shape.blocks <= shared_bytes + _RESERVED_BYTES
+        if (shape.shared(job) + _RESERVED_BYTES) * shape.blocks <= shared_bytes + _RESERVED_BYTES
     ]
 
 
-def _wgmma_shapes(layer: Layer) -> list[WgmmaShape]:
+def _wgmma_shapes(job: Job) -> list[WgmmaShape]:
     """Measured on an H200, see benchmarks/results. Weights stay in shared memory where they fit."""
-    all_of_them = layer.steps
+    all_of_them = job.steps
     order: tuple[tuple[int, int], ...]
-    if layer.last:
+    if job.last:
         order = ((8, 1), (4, 1))
-    elif layer.width == 32:
+    elif job.side == 1:
+        return list(_single_tap_shapes(job))
+    elif job.width == 32:
         order = ((4, 2), (8, 1), (4, 1))
-    elif layer.width == 64:
-        order = ((8, 1), (6, 1), (4, 1)) if layer.group == 32 else ((6, 1), (4, 1))
+    elif job.width == 64:
+        order = ((8, 1), (6, 1), (4, 1)) if job.group == 32 else ((6, 1), (4, 1))
     else:
         order = ((4, 1),)
     return [
@@ -196,6 +198,18 @@ def _wgmma_shapes(layer: Layer) -> list[WgmmaShape]:
         if stages <= all_of_them
         for rows, blocks in dict.fromkeys((*order, (2, 1)))
     ]
+
+
+def _single_tap_shapes(job: Job) -> Iterator[WgmmaShape]:
+    """Device memory is the bound: more tiles on their way, and where they fit two blocks."""
+    for rows, blocks, a_stages in ((4, 1, 4), (4, 1, 3), (4, 1, 2), (2, 2, 4), (2, 2, 2), (2, 1, 2)):
+        if blocks == 2 and job.width > 64:
+            continue
+        for stages in dict.fromkeys((job.steps, 4)):
+            if stages <= job.steps:
+                yield WgmmaShape(
+                    rows, blocks, 104 if blocks == 2 else 232, stages, a_stages=a_stages
+                )
 
 
 def ranked(

@@ -1,4 +1,4 @@
-"""A Backend on any Runtime: which roads it has, and how long their layers take."""
+"""A Backend on any Runtime: which executors it has, and how long their steps take."""
 
 from __future__ import annotations
 
@@ -9,124 +9,129 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from waifu2x.backends import LayerTime, Precision
+from waifu2x.backends import LayerTime, Measurement, Precision, Trial
 from waifu2x.backends.gpu import tuning
-from waifu2x.backends.gpu.network import GpuNetwork, GpuStage, Workspace
-from waifu2x.backends.gpu.road import Road
+from waifu2x.backends.gpu.executor import Executor
+from waifu2x.backends.gpu.network import GpuNetwork
 from waifu2x.backends.gpu.runtime import OutOfMemoryError, Runtime
+from waifu2x.backends.gpu.stage import Stage
+from waifu2x.backends.gpu.tuning import Choose
+from waifu2x.backends.gpu.workspace import Workspace
 from waifu2x.errors import BackendError
-from waifu2x.model import Model
-from waifu2x.tiling import Box
+from waifu2x.lowering.lower import lower
+from waifu2x.lowering.steps import Program
+from waifu2x.model import Convolution, Model, TransposedConvolution
 
-_BENCH_RUNS = 5
+_RUNS = 5
+
+Maker = Callable[[Program, Choose], Executor]
+"""Makes an executor; raises BackendError and OutOfMemoryError as Executor says."""
 
 
 class GpuBackend:
     """Runs models on one device."""
 
-    def __init__(
-        self,
-        name: str,
-        runtime: Runtime,
-        roads: Mapping[Precision, Callable[..., Road]],
-    ) -> None:
-        """`roads` makes the road of each precision that there is, `auto` among them.
-
-        From a Runtime, a Model and a `tuning.Choose`, which may be left out.
-        """
+    def __init__(self, name: str, runtime: Runtime, makers: Mapping[Precision, Maker]) -> None:
+        """`makers` has one for each precision that there is, `auto` among them."""
         self.name = name
         self.device = runtime.device
         self._runtime = runtime
-        self._roads = roads
+        self._makers = makers
         self._workspace = Workspace(runtime)
-        self._open: list[Road] = []
+        self._open: list[Executor] = []
 
     def compile(self, models: Sequence[Model], precision: Precision) -> GpuNetwork:
         """See Backend."""
-        self._maker(precision)
-        stages: dict[int, GpuStage] = {}
+        maker = self._maker(precision)
+        stages: dict[int, Stage] = {}
         with self._workspace.lock:
             for model in models:
                 if id(model) not in stages:
-                    stages[id(model)] = self._stage(model, precision)
+                    executor = self._executor(maker, model, tuning.Kept(self.device))
+                    self._open.append(executor)
+                    stages[id(model)] = Stage(model, executor, self._workspace)
         return GpuNetwork([stages[id(model)] for model in models], self._workspace)
 
-    def bench(
-        self, model: Model, precision: Precision, pixels: NDArray[Any]
-    ) -> tuple[float, list[LayerTime]]:
-        """Seconds for one picture by the device's clock, a median, and those of its layers."""
-        network = self.compile([model], precision)
-        road = network.stages[0].road
-        runs = [self._layer_seconds(network, pixels) for _ in range(_BENCH_RUNS + 1)]
-        # The first one warms up.
-        seconds = statistics.median(float(run.sum()) for run in runs[1:])
-        medians = np.median(runs[1:], axis=0)
-        peak = road.peak()
-        height, width = pixels.shape[0] * model.scale, pixels.shape[1] * model.scale
-        times = [
+    def measure(self, model: Model, precision: Precision, pixels: NDArray[Any]) -> Measurement:
+        """See Backend: by the device's clock, medians."""
+        executor = self._executor(self._maker(precision), model, tuning.Kept(self.device))
+        try:
+            seconds = self._step_seconds(model, executor, pixels)
+            peak = executor.peak()
+        finally:
+            executor.close()
+        found: dict[int, float] = {}
+        for step, time in zip(executor.program.steps, seconds, strict=True):
+            found[step.node] = found.get(step.node, 0.0) + time
+        pictures = int(np.prod(pixels.shape[:-3], dtype=np.int64))
+        area = pictures * pixels.shape[-3] * pixels.shape[-2] * model.scale**2
+        layers = tuple(
             LayerTime(
-                f"{layer.in_planes} > {layer.out_planes}",
-                float(time),
-                layer.weight.size * height * width,
-                peak,
+                node_name(model, node), time, float(model.node_multiply_adds(node) * area), peak
             )
-            for layer, time in zip(model.convolutions, medians, strict=True)
-        ]
-        return seconds, times
-
-    def tune(
-        self, model: Model, precision: Precision, pixels: NDArray[Any]
-    ) -> Iterator[tuning.Trial]:
-        """Measures how each layer is best cut, on a picture; later roads do as was found best.
-
-        Raises BackendError for a precision that it lacks.
-        """
-        make = self._maker(precision)
-
-        def measure(road: Road) -> list[float]:
-            network = GpuNetwork([GpuStage(model, road, self._workspace)], self._workspace)
-            return list(self._layer_seconds(network, pixels))
-
-        kept = tuning.Kept(self._runtime.device, model)
-        yield from tuning.tune(
-            kept, lambda choose: make(self._runtime, model, choose), measure, model
+            for node, time in sorted(found.items())
         )
+        return Measurement(sum(seconds), layers)
 
-    def _layer_seconds(self, network: GpuNetwork, pixels: NDArray[Any]) -> NDArray[np.float64]:
-        """Of one picture through a network of one model, by the device's clock."""
-        (stage,) = network.stages
-        height, width = pixels.shape[0] * stage.scale, pixels.shape[1] * stage.scale
-        with self._runtime.timed() as launches:
-            network(pixels, Box(0, 0, height, width), pixels.dtype, lambda part: None)
-        layers = np.zeros(stage.layers)
-        for kernel, seconds in launches:
-            layers[stage.road.layer(kernel)] += seconds
-        return layers
+    def tune(self, model: Model, precision: Precision, pixels: NDArray[Any]) -> Iterator[Trial]:
+        """See Backend."""
+        maker = self._maker(precision)
+
+        def measure(executor: Executor) -> Sequence[float]:
+            return self._step_seconds(model, executor, pixels)
+
+        def make(choose: Choose) -> Executor:
+            return self._executor(maker, model, choose)
+
+        names = [node_name(model, step.node) for step in lower(model).steps]
+        yield from tuning.tune(tuning.Kept(self.device), make, measure, names)
 
     def close(self) -> None:
-        """See Backend. Waits for a picture that is being computed."""
+        """See Backend."""
         with self._workspace.lock:
-            self._workspace.release_scratch()
+            self._workspace.release()
             while self._open:
                 self._open.pop().close()
             self._runtime.close()
 
-    def _maker(self, precision: Precision) -> Callable[..., Road]:
-        """What makes roads of a precision. Raises BackendError for one that it lacks."""
-        if precision not in self._roads:
+    def _maker(self, precision: Precision) -> Maker:
+        """What makes executors of a precision. Raises BackendError for one that it lacks."""
+        if precision not in self._makers:
             raise BackendError(
                 f"backend {self.name} has no precision {precision} on {self.device.name}:"
-                f" use {' or '.join(self._roads)}, or another backend"
+                f" use {' or '.join(self._makers)}, or another backend"
             )
-        return self._roads[precision]
+        return self._makers[precision]
 
-    def _stage(self, model: Model, precision: Precision) -> GpuStage:
+    def _executor(self, maker: Maker, model: Model, choose: Choose) -> Executor:
         try:
-            road = self._roads[precision](self._runtime, model)
+            return maker(lower(model), choose)
         except OutOfMemoryError as error:
             raise BackendError(
                 f"{self.device.name}: no memory for the weights of {model.name}:"
                 " close other programs that use this device, or use another backend"
             ) from error
-        self._open.append(road)
-        return GpuStage(model, road, self._workspace)
+
+    def _step_seconds(self, model: Model, executor: Executor, pixels: NDArray[Any]) -> list[float]:
+        """Of each step, medians of several runs of pictures; the first run warms up."""
+        network = GpuNetwork([Stage(model, executor, self._workspace)], self._workspace)
+        runs = []
+        for _ in range(_RUNS + 1):
+            with self._runtime.timed() as launches:
+                network(pixels, pixels.dtype)
+            seconds = [0.0] * len(executor.program.steps)
+            for kernel, time in launches:
+                seconds[executor.step(kernel)] += time
+            runs.append(seconds)
+        return [statistics.median(step) for step in zip(*runs[1:], strict=True)]
+
+
+def node_name(model: Model, value: int) -> str:
+    """What makes a value, for people: its planes, or its kind."""
+    node = model.nodes[value - 1]
+    if not isinstance(node, Convolution | TransposedConvolution):
+        return type(node).__name__.lower()
+    planes = f"{node.weight.shape[1]} > {node.weight.shape[0]}"
+    if isinstance(node, TransposedConvolution):
+        return f"{planes} up"
+    return planes if node.stride == 1 else f"{planes} down"

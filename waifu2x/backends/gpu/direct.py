@@ -1,4 +1,4 @@
-"""Layers that run by `kernels/direct.cl`: any number of planes, pixels or maps at either end."""
+"""Products that run by `kernels/direct.cl`: any planes, one or nine taps, pixels or maps at the ends."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from waifu2x.backends.gpu.layer import PackedLayer, padded
-from waifu2x.backends.gpu.road import Map, Source, Target, whole
-from waifu2x.backends.gpu.runtime import Kernel, Limits, Macros, Runtime
-from waifu2x.model import Convolution
+from waifu2x.backends.gpu.maps import round_up
+from waifu2x.backends.gpu.product import NARROW, Planes, spread
+from waifu2x.backends.gpu.runtime import Limits, Macros
 
-_C_TYPES = {"uint8": "uchar", "uint16": "ushort", "float32": "float"}
+_FEW = 16
+"""Planes of results that are pixels, which a work-item makes alone."""
 
 
 @dataclass(frozen=True)
@@ -29,6 +29,7 @@ class Shape:
     load: int = 4
 
     stem = "direct"
+    plane_groups = True
 
     @property
     def planes(self) -> int:
@@ -50,95 +51,55 @@ class Shape:
         """Work-items of a group."""
         return self.lanes * self.group_x * self.group_y
 
-
-def candidates(limits: Limits, out_planes: int, last: bool) -> list[Shape]:
-    """Shapes for a layer on a device, the usual one first."""
-    if limits.is_cpu:
-        # Twelve vectors of sums at most, for the sixteen or more registers that processors have.
-        width, load = limits.vector, 4 if limits.vector >= 4 else 1
-        if last and out_planes <= 4:
-            return [Shape(8, 1, load, 1, 1, 1, load=load)]
-        if out_planes > 2 * width:
-            return [Shape(3, 4, width, 1, 1, 1, load=load)]
-        return [Shape(4, 2 if width < out_planes else 1, width, 1, 1, 1, load=load)]
-    most = limits.max_group // 32
-    if last and out_planes <= 4:
-        cuts = ((4, 8), (4, 4), (8, 4), (2, 8))
-        return [Shape(line, 1, 4, 1, 32, min(rows, most), down=True) for line, rows in cuts]
-    vectors = 2 if out_planes > 32 else 1
-    return [Shape(8, vectors, 4, 8, 4, min(rows, most)) for rows in (4, 8)]
-
-
-class DirectLayer(PackedLayer):
-    """One convolution, its weights on the device."""
-
-    def __init__(
-        self, runtime: Runtime, layer: Convolution, in_block: int, out_block: int, shape: Shape
-    ) -> None:
-        """`in_block` and `out_block` are the planes of a block of the maps at its ends."""
-        super().__init__(runtime, *pack(layer, shape))
-        self._layer = layer
-        self._shape = shape
-        self.planes = whole(layer.out_planes, shape.planes)
-        self.rows, self.columns = shape.rows, shape.columns
-        self._macros: Macros = {
-            "IN_PLANES": whole(layer.in_planes, shape.load),
-            "OUT_PLANES": self.planes,
-            "LINE": shape.line,
-            "VECTORS": shape.vectors,
-            "WIDTH": shape.width,
-            "VECTOR": "float" if shape.width == 1 else f"float{shape.width}",
-            "LANES": shape.lanes,
-            "GROUP_X": shape.group_x,
-            "GROUP_Y": shape.group_y,
-            "DOWN": int(shape.down),
-            "LOAD": shape.load,
-            "IN_BLOCK": in_block,
-            "OUT_BLOCK": out_block,
-            "SLOPE": f"{layer.slope!r}f",
+    def macros(self, planes: Planes) -> Macros:
+        """See product.Shape."""
+        return {
+            "TAPS": planes.taps,
+            "IN_PLANES": round_up(planes.in_count, self.load),
+            "OUT_PLANES": round_up(planes.out_count, self.planes),
+            "LINE": self.line,
+            "VECTORS": self.vectors,
+            "WIDTH": self.width,
+            "VECTOR": "float" if self.width == 1 else f"float{self.width}",
+            "LANES": self.lanes,
+            "GROUP_X": self.group_x,
+            "GROUP_Y": self.group_y,
+            "DOWN": int(self.down),
+            "LOAD": self.load,
         }
 
-    def kernel(self, ends: Macros) -> Kernel:
-        """The kernel for what is at its ends: see `ends_of`."""
-        key = tuple(ends.items())
-        if key not in self._kernels:
-            program = self._runtime.build("direct", {**self._macros, **ends})
-            self._kernels[key] = program.kernel("direct", self._shape.group)
-        return self._kernels[key]
-
-    def launch(self, source: Map | Source, target: Map | Target, rows: int, columns: int) -> None:
-        """Queues the work on so many rows and columns."""
-        groups = (
-            self.planes // self._shape.planes,
-            -(-columns // self.columns),
-            -(-rows // self.rows),
-        )
-        self._queue(self.kernel(ends_of(source, target)), groups, source, target)
+    def pack(self, planes: Planes, weight: NDArray[np.float32]) -> NDArray[np.float32]:
+        """See product.Shape."""
+        inputs = round_up(planes.in_count, self.load)
+        full = spread(planes, weight, inputs, round_up(planes.out_count, self.planes))
+        # The taps along the line of a work-item go innermost.
+        order = (0, 3, 1, 2) if self.down else (0, 2, 1, 3)
+        taps = full.transpose(order).reshape(-1, self.planes, planes.taps, inputs, planes.taps)
+        return np.ascontiguousarray(taps.transpose(0, 2, 3, 4, 1))
 
 
-def ends_of(source: Map | Source, target: Map | Target) -> Macros:
-    """The macros for pixels in the place of maps."""
-    macros: dict[str, str | int] = {}
-    if isinstance(source, Source):
-        dtype = source.window.pixels.dtype
-        unit = 1.0 if dtype == np.float32 else float(np.float32(1 / np.iinfo(dtype).max))
-        macros["SOURCE_TYPE"] = _C_TYPES[dtype.name]
-        macros["SOURCE_UNIT"] = f"{unit!r}f"
-        macros["SOURCE_PLANES"] = source.window.pixels.shape[2]
-        macros["ENLARGE"] = source.scale
-    if isinstance(target, Target):
-        dtype = target.window.pixels.dtype
-        macros["TARGET_TYPE"] = _C_TYPES[dtype.name]
-        macros["TARGET_PEAK"] = 0 if dtype == np.float32 else np.iinfo(dtype).max
-        macros["TARGET_PLANES"] = target.window.pixels.shape[2]
-    return macros
-
-
-def pack(layer: Convolution, shape: Shape) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Weights and bias in the order in which the kernel reads them, padded with zeros."""
-    inputs, outputs = whole(layer.in_planes, shape.load), whole(layer.out_planes, shape.planes)
-    weight, bias = padded(layer, inputs, outputs)
-    # The taps along the line of a work-item go innermost.
-    order = (0, 3, 1, 2) if shape.down else (0, 2, 1, 3)
-    taps = weight.transpose(order).reshape(-1, shape.planes, 3, inputs, 3)
-    return np.ascontiguousarray(taps.transpose(0, 2, 3, 4, 1)), bias
+def candidates(limits: Limits, planes: Planes) -> list[Shape]:
+    """Shapes for a product on a device, the usual one first."""
+    count = planes.out_count
+    if limits.is_cpu:
+        # Twelve vectors of sums at most, for the sixteen or more registers that processors have.
+        width, load = limits.vector, NARROW if limits.vector >= NARROW else 1
+        if count <= NARROW and (planes.to_pixels or planes.is_narrow):
+            return [Shape(8, 1, load, 1, 1, 1, load=load)]
+        if planes.is_narrow and not planes.to_pixels:
+            return [Shape(3, 4, load, 1, 1, 1, load=load)]
+        if count > 2 * width:
+            return [Shape(3, 4, width, 1, 1, 1, load=load)]
+        return [Shape(4, 2 if width < count else 1, width, 1, 1, 1, load=load)]
+    most = limits.max_group // 32
+    if planes.to_pixels and count <= NARROW:
+        cuts = ((4, 8), (4, 4), (8, 4), (2, 8))
+        return [Shape(line, 1, 4, 1, 32, min(rows, most), down=True) for line, rows in cuts]
+    if planes.to_pixels and count <= _FEW:
+        vectors = -(-count // 4)
+        cuts = ((4, 4), (4, 8), (2, 8), (8, 4))
+        return [Shape(line, vectors, 4, 1, 32, min(rows, most), down=True) for line, rows in cuts]
+    if count <= _FEW:
+        return [Shape(8, 1, 4, 4, 8, min(rows, most)) for rows in (4, 8)]
+    vectors = 2 if count > 32 else 1
+    return [Shape(8, vectors, 4, 8, 4, min(rows, most)) for rows in (4, 8)]

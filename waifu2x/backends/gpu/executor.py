@@ -40,7 +40,12 @@ class Place:
 
 @dataclass(frozen=True)
 class Batch:
-    """Pictures, and the part of them that a pass computes."""
+    """Pictures, and the part of them that a pass computes.
+
+    There are several only where each pass computes the whole of every map: then a map in memory has
+    all pictures in it, in whatever form the executor gives them. Their rows, and those of the results,
+    are together fewer than 65,536.
+    """
 
     source: DevicePixels
     target: DevicePixels
@@ -54,13 +59,19 @@ class Batch:
 
 
 class Executor(Protocol):
-    """A program on a device. The form of maps in memory is its own."""
+    """A program on a device. The form of maps in memory is its own.
+
+    Whatever can be built and uploaded without pixels is, when it is made; that raises BackendError for
+    kernels that cannot be built, and OutOfMemoryError.
+    """
 
     program: Program
     unit: tuple[int, int]
     """Rows and columns to which `geometry.work` aligns steps for it."""
     alignment: int
     """Of the places of maps, in bytes."""
+    map_limit: int
+    """Bytes that a map may take: what its kernels can count."""
 
     def map_bytes(self, value: int, box: Box, pictures: int) -> int:
         """Memory that a map takes, with what whole groups of work-items write and read beyond it."""
@@ -78,7 +89,11 @@ class Executor(Protocol):
 
         `places` has every value of `work` that is neither the picture nor the result. `sums` says, by
         the numbers of Average steps, over which box of its source each adds to its sums in `vectors`;
-        boxes of all passes together are each value's whole size. May raise OutOfMemoryError.
+        boxes of all passes together are each value's whole size, and some may be empty.
+
+        It is called again for the same work on the same memory only where that was not kept: it, and
+        `clear` and `finish`, queue kernels and nothing else, and depend on nothing but their arguments.
+        May raise OutOfMemoryError, and BackendError for a kernel that can only be built now.
         """
         ...
 
@@ -87,11 +102,12 @@ class Executor(Protocol):
         ...
 
     def clear(self, vectors: Buffer, pictures: int) -> None:
-        """Queues that all sums are zero."""
+        """Queues that all sums are zero: once for a batch, before its first pass."""
         ...
 
-    def finish(self, dense: Sequence[int], averages: Sequence[int], batch: Batch,
-               vectors: Buffer) -> None:
+    def finish(
+        self, dense: Sequence[int], averages: Sequence[int], batch: Batch, vectors: Buffer
+    ) -> None:
         """Queues the means of those Average steps, whose sums are complete, then those dense steps."""
         ...
 

@@ -1,122 +1,185 @@
-"""The fp32 road, on the multiply-add units of any device."""
+"""The fp32 executor, on the multiply-add units of any device."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+
+import numpy as np
 
 from waifu2x.backends.gpu import direct, winograd, winograd_vector
-from waifu2x.backends.gpu.direct import DirectLayer
-from waifu2x.backends.gpu.peak import multiply_add_peak
-from waifu2x.backends.gpu.road import (
-    DeviceWindow,
-    Layer,
-    Map,
-    Region,
-    Source,
-    Target,
-    reads,
-    regions,
-    whole,
+from waifu2x.backends.gpu.executor import Batch, DevicePixels, Place
+from waifu2x.backends.gpu.maps import (
+    ALIGNMENT,
+    MAP_LIMIT,
+    Maps,
+    Margin,
+    block_of,
+    form_of,
 )
+from waifu2x.backends.gpu.means import AverageStep, DenseLayer, Sums, vector_form
+from waifu2x.backends.gpu.moves import MoveStep
+from waifu2x.backends.gpu.peak import multiply_add_peak
+from waifu2x.backends.gpu.product import CELL, Planes, ProductStep, Shape, planes_of
 from waifu2x.backends.gpu.runtime import Buffer, Kernel, Limits, Runtime
-from waifu2x.backends.gpu.tuning import Choose, Kept
-from waifu2x.backends.gpu.winograd import WinogradLayer
-from waifu2x.backends.gpu.winograd_vector import VectorWinogradLayer
-from waifu2x.model import Convolution, Model
+from waifu2x.backends.gpu.tuning import Choose
+from waifu2x.lowering.geometry import Work
+from waifu2x.lowering.steps import Average, DenseStep, Move, Product, Program, reads
 from waifu2x.tiling import Box
 
-_FLOAT_BYTES = 4
-
-Shape = direct.Shape | winograd.Shape | winograd_vector.Shape
+_Own = ProductStep | MoveStep | AverageStep | DenseLayer
 
 
-class Fp32Road:
-    """See Road. Each layer's maps go from one of two scratch buffers to the other."""
+class Fp32Executor:
+    """See Executor. Maps are floats, in the layout of `kernels/maps.h`."""
 
-    def __init__(self, runtime: Runtime, model: Model, choose: Choose | None = None) -> None:
-        """Raises BackendError for kernels that cannot be built, OutOfMemoryError."""
+    unit = (CELL, CELL)
+    alignment = ALIGNMENT
+    map_limit = MAP_LIMIT
+
+    def __init__(self, runtime: Runtime, program: Program, choose: Choose) -> None:
+        """Raises BackendError, OutOfMemoryError."""
+        self.program = program
         self._runtime = runtime
-        self._scale = model.scale
-        choose = choose or Kept(runtime.device, model)
-        self._layers: list[Layer] = []
-        for index, layer in enumerate(model.convolutions):
-            shape = choose(index, candidates(runtime.limits, model, index))
-            self._layers.append(_make(runtime, layer, shape))
+        self._block = block_of(runtime.limits)
+        self._form = vector_form(program, self._block)
+        self._steps: list[_Own] = []
+        self._prepare(choose)
+        self._margins = self._find_margins()
+        self._sums = Sums(runtime, self._form, self._block) if self._form.sums else None
 
-    def reads(self, tile: Box) -> Box:
-        """See Road."""
-        return reads(tile, len(self._layers), self._scale)
-
-    def scratch(self, tile: Box) -> Sequence[int]:
-        """See Road."""
-        sizes = [0, 0]
-        for index, (rows, columns) in enumerate(self._allocated(tile)):
-            size = rows * columns * self._layers[index].planes * _FLOAT_BYTES
-            sizes[index % 2] = max(sizes[index % 2], size)
-        return sizes
+    def map_bytes(self, value: int, box: Box, pictures: int) -> int:
+        """See Executor."""
+        stored = self.program.values[value]
+        form = form_of(stored, box, self._margins[value], self._block)
+        return form.step * ALIGNMENT * pictures
 
     def run(
-        self, source: DeviceWindow, tile: Box, target: DeviceWindow, scratch: Sequence[Buffer]
+        self,
+        batch: Batch,
+        work: Work,
+        places: Mapping[int, Place],
+        sums: Mapping[int, Box],
+        vectors: Buffer,
     ) -> None:
-        """See Road."""
-        spans = regions(tile, len(self._layers))
-        maps = [
-            Map(scratch[index % 2], rows, columns)
-            for index, (rows, columns) in enumerate(self._allocated(tile))
-        ]
-        inputs: list[Map | Source] = [Source(source, spans[0], self._scale), *maps]
-        outputs: list[Map | Target] = [*maps, Target(target, spans[-1], tile)]
-        for layer, before, after, span in zip(self._layers, inputs, outputs, spans, strict=True):
-            layer.launch(before, after, span.rows, span.columns)
+        """See Executor."""
+        maps = Maps(self.program.values, self._margins, places, self._block)
+        pictures = batch.source.shape[0]
+        for number in sorted({*work.steps, *sums}):
+            own = self._steps[number]
+            match own:
+                case ProductStep():
+                    own.launch(batch, work.steps[number], maps)
+                case MoveStep():
+                    first = self._factors(number)
+                    step = self._form.size // 4
+                    own.launch(batch, work.steps[number], maps, vectors, first, step)
+                case AverageStep():
+                    source = self.program.steps[number]
+                    box = sums[number]
+                    if box.height and box.width and isinstance(source, Average):
+                        own.sum(maps[source.source.value], box, vectors, pictures)
 
-    def layer(self, kernel: Kernel) -> int:
-        """See Road."""
-        return next(i for i, layer in enumerate(self._layers) if layer.owns(kernel))
+    def vector_bytes(self, pictures: int) -> int:
+        """See Executor."""
+        return self._form.size * pictures
+
+    def clear(self, vectors: Buffer, pictures: int) -> None:
+        """See Executor."""
+        if self._sums is not None:
+            self._sums.clear(vectors, pictures)
+
+    def finish(
+        self, dense: Sequence[int], averages: Sequence[int], batch: Batch, vectors: Buffer
+    ) -> None:
+        """See Executor."""
+        pictures = batch.source.shape[0]
+        for number in sorted((*averages, *dense)):
+            own, step = self._steps[number], self.program.steps[number]
+            if isinstance(own, AverageStep) and isinstance(step, Average):
+                rows, columns = batch.sizes[step.source.value]
+                own.mean(rows * columns, vectors, pictures)
+            elif isinstance(own, DenseLayer):
+                own.launch(batch, vectors)
+
+    def step(self, kernel: Kernel) -> int:
+        """See Executor. What clears the sums is counted as the first mean's."""
+        if self._sums is not None and kernel is self._sums.kernel:
+            return min(self._form.sums)
+        return next(number for number, own in enumerate(self._steps) if own.owns(kernel))
 
     def peak(self) -> float:
-        """See Road."""
+        """See Executor."""
         return multiply_add_peak(self._runtime)
 
     def close(self) -> None:
-        """See Road."""
-        for layer in self._layers:
-            layer.close()
+        """See Executor."""
+        for own in self._steps:
+            own.close()
 
-    def _allocated(self, tile: Box) -> list[tuple[int, int]]:
-        """Rows and columns of the maps of all layers but the last.
+    def _prepare(self, choose: Choose) -> None:
+        """Makes all steps; kernels of pixels for bytes, which most pictures have."""
+        levels = DevicePixels(_NoBuffer(), np.dtype(np.uint8), (0, 0, 0, 0))
+        try:
+            for number, step in enumerate(self.program.steps):
+                self._steps.append(self._make(number, step, choose))
+            made = [own for own in self._steps if isinstance(own, ProductStep | MoveStep)]
+            self._runtime.prepare([own.source(levels, levels) for own in made])
+            for own in made:
+                own.kernel(levels, levels)
+        except BaseException:
+            self.close()
+            raise
 
-        Enough for the whole groups that write them and for those that read them, with the two rows
-        and columns that a convolution loses.
-        """
-        spans = regions(tile, len(self._layers))
-        sizes = []
-        for index in range(len(self._layers) - 1):
-            written = _whole_groups(self._layers[index], spans[index])
-            read = _whole_groups(self._layers[index + 1], spans[index + 1])
-            sizes.append((max(written[0], read[0] + 2), max(written[1], read[1] + 2)))
-        return sizes
+    def _make(
+        self, number: int, step: Product | Move | Average | DenseStep, choose: Choose
+    ) -> _Own:
+        runtime, program = self._runtime, self.program
+        match step:
+            case Product():
+                planes = planes_of(program, step, self._block)
+                found = candidates(runtime.limits, planes)
+                shape = choose(number, found, f"fp32 {planes!r}")
+                return ProductStep(runtime, program, step, planes, shape)
+            case Move():
+                return MoveStep(runtime, program, number, self._block)
+            case Average():
+                return AverageStep(runtime, program, number, self._form, self._block)
+            case DenseStep():
+                return DenseLayer(runtime, step, self._form)
+
+    def _find_margins(self) -> list[Margin]:
+        """Of each value: what the groups of products that write and read it reach beyond."""
+        margins = [Margin()] * len(self.program.values)
+        for step, own in zip(self.program.steps, self._steps, strict=True):
+            if not isinstance(step, Product) or not isinstance(own, ProductStep):
+                continue
+            margin, target = own.margin, step.target.value
+            by, fold = step.shuffle, self.program.values[target].fold
+            written = Margin(-(-margin.rows * by // fold), -(-margin.columns * by // fold))
+            margins[target] = margins[target].hull(written)
+            for view in reads(step):
+                margins[view.value] = margins[view.value].hull(margin)
+        return margins
+
+    def _factors(self, number: int) -> int:
+        """The first float of a move's factors."""
+        step = self.program.steps[number]
+        if isinstance(step, Move) and step.factors is not None:
+            return self._form.vectors[step.factors]
+        return 0
 
 
-def candidates(limits: Limits, model: Model, index: int) -> list[Shape]:
-    """Ways to cut a layer on a device, the usual one first. Any of them is right."""
-    layer, last = model.convolutions[index], index == len(model.convolutions) - 1
-    shapes: list[Shape] = []
-    if index > 0 and not last:
-        shapes += (winograd_vector if limits.is_cpu else winograd).candidates(limits, layer)
-    return shapes or list(direct.candidates(limits, layer.out_planes, last))
+class _NoBuffer:
+    """See Buffer: pixels of which only the dtype is asked."""
+
+    size = 0
+
+    def release(self) -> None:
+        """Nothing."""
 
 
-def _make(runtime: Runtime, layer: Convolution, shape: Shape) -> Layer:
-    match shape:
-        case winograd.Shape():
-            return WinogradLayer(runtime, layer, shape)
-        case winograd_vector.Shape():
-            return VectorWinogradLayer(runtime, layer, shape)
-        case direct.Shape():
-            limits = runtime.limits
-            block = limits.vector if limits.is_cpu else winograd.MAP_BLOCK
-            return DirectLayer(runtime, layer, block, block, shape)
-
-
-def _whole_groups(layer: Layer, span: Region) -> tuple[int, int]:
-    return whole(span.rows, layer.rows), whole(span.columns, layer.columns)
+def candidates(limits: Limits, planes: Planes) -> list[Shape]:
+    """Ways to cut a product on a device, the usual one first. Any of them is right."""
+    transformed = winograd_vector if limits.is_cpu else winograd
+    shapes: list[Shape] = [*transformed.candidates(limits, planes)]
+    return shapes or [*direct.candidates(limits, planes)]

@@ -1,243 +1,134 @@
-"""Networks on a device: the picture goes up once, all models run there, the result comes down once.
-
-A model's work is cut into tiles whose feature maps fit the memory that is free. The library's word
-on that is only an estimate: where memory runs out all the same, tiles are halved and tried again.
-"""
+"""Networks on a device: pictures go up once, all models run there, results come down once."""
 
 from __future__ import annotations
 
-import math
-import operator
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from waifu2x.backends import Progress
-from waifu2x.backends.chain import Chain, Window
-from waifu2x.backends.gpu.road import (
-    CELL,
-    DevicePixels,
-    DeviceWindow,
-    Road,
-    Stack,
-    StackingRoad,
-    whole,
-)
-from waifu2x.backends.gpu.runtime import Buffer, OutOfMemoryError, Runtime
+from waifu2x.backends import Progress, ignore, scaled
+from waifu2x.backends.gpu.executor import DevicePixels
+from waifu2x.backends.gpu.runtime import OutOfMemoryError
+from waifu2x.backends.gpu.stage import Run, Shape, Stage, TooManyError
+from waifu2x.backends.gpu.workspace import Taken, Workspace
 from waifu2x.errors import BackendError
-from waifu2x.model import Model
-from waifu2x.tiling import Box
 
-_FREE_SHARE = 0.9
-"""Of the memory that is free: the library needs some of it for itself."""
-_CPU_SCRATCH_BYTES = 32 << 20
-"""On a processor, feature maps are to stay in its caches."""
-_LARGEST_BUFFER = (1 << 32) - 1
-"""Bytes; kernels count the elements of maps in 32 bits."""
-_SMALLEST_TILE = 64
-
-
-class Workspace:
-    """A device's memory for one picture at a time, and the lock that sees to that."""
-
-    def __init__(self, runtime: Runtime) -> None:
-        self.runtime = runtime
-        self.lock = threading.Lock()
-        self._pictures: list[Buffer] = []
-        self._scratch: list[Buffer] = []
-        limits = runtime.limits
-        self._most_scratch = _CPU_SCRATCH_BYTES if limits.is_cpu else _LARGEST_BUFFER * 4
-        self._largest_buffer = min(limits.max_buffer, _LARGEST_BUFFER)
-
-    def picture(self, shape: tuple[int, int, int], dtype: DTypeLike) -> DevicePixels:
-        """An uninitialised picture, until `release_pictures`. Raises BackendError."""
-        size = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
-        try:
-            try:
-                buffer = self.runtime.allocate(size)
-            except OutOfMemoryError:
-                self.release_scratch()
-                buffer = self.runtime.allocate(size)
-        except OutOfMemoryError as error:
-            raise BackendError(
-                f"{self.runtime.device.name}: no memory for a picture of {shape[1]}x{shape[0]}"
-                " pixels: use --tile with a smaller number, or another backend"
-            ) from error
-        self._pictures.append(buffer)
-        return DevicePixels(buffer, np.dtype(dtype), shape)
-
-    def release_pictures(self) -> None:
-        """Frees all pictures."""
-        while self._pictures:
-            self._pictures.pop().release()
-
-    def fits(self, sizes: Sequence[int]) -> bool:
-        """Whether scratch buffers of so many bytes should be possible."""
-        owned = sum(buffer.size for buffer in self._scratch)
-        free = int(self.runtime.free_memory() * _FREE_SHARE) + owned
-        return max(sizes) <= self._largest_buffer and sum(sizes) <= min(free, self._most_scratch)
-
-    def scratch(self, sizes: Sequence[int]) -> Sequence[Buffer]:
-        """Buffers of at least so many bytes, kept for the next time. Raises OutOfMemoryError."""
-        owned = [buffer.size for buffer in self._scratch]
-        if len(owned) < len(sizes) or any(map(operator.lt, owned, sizes)):
-            self.release_scratch()
-            for size in sizes:
-                self._scratch.append(self.runtime.allocate(max(size, 1)))
-        return self._scratch
-
-    def release_scratch(self) -> None:
-        """Frees the scratch buffers."""
-        while self._scratch:
-            self._scratch.pop().release()
-
-    def forbid(self, size: int) -> None:
-        """Remembers that so many bytes of scratch were too many."""
-        self.release_scratch()
-        self._most_scratch = min(self._most_scratch, size - 1)
-
-
-class GpuStage:
-    """A model on a road; see Stage."""
-
-    def __init__(self, model: Model, road: Road, workspace: Workspace) -> None:
-        self.scale = model.scale
-        self.cost = float(model.multiply_adds)
-        self.road = road
-        self.planes = model.out_planes
-        self.layers = len(model.convolutions)
-        self._workspace = workspace
-
-    def reads(self, box: Box) -> Box:
-        """See Stage."""
-        return self.road.reads(box)
-
-    def __call__(
-        self, window: DeviceWindow, box: Box, out_dtype: DTypeLike, on_progress: Progress
-    ) -> DevicePixels:
-        """See Stage."""
-        workspace = self._workspace
-        result = workspace.picture((box.height, box.width, self.planes), out_dtype)
-        target = Window(result, box.top, box.left, box.bottom, box.right)
-        waiting = [box]
-        while waiting:
-            tile = waiting.pop()
-            sizes = self.road.scratch(tile)
-            if not workspace.fits(sizes):
-                waiting += self._halves(tile)
-                continue
-            try:
-                self.road.run(window, tile, target, workspace.scratch(sizes))
-                workspace.runtime.synchronize()
-            except OutOfMemoryError:
-                workspace.forbid(sum(sizes))
-                waiting += self._halves(tile)
-                continue
-            on_progress(tile.height * tile.width / (box.height * box.width))
-        return result
-
-    def _halves(self, tile: Box) -> list[Box]:
-        """A tile in two, cut between cells across its longer side; the upper or left one last."""
-        top, left, height, width = tile
-        if max(height, width) <= _SMALLEST_TILE:
-            raise BackendError(
-                f"{self._workspace.runtime.device.name}: no memory for a tile of {width}x{height}"
-                " pixels: close other programs that use this device, or use another backend"
-            )
-        if height >= width:
-            part = whole(top + height // 2, CELL) - top
-            return [Box(top + part, left, height - part, width), Box(top, left, part, width)]
-        part = whole(left + width // 2, CELL) - left
-        return [Box(top, left + part, height, width - part), Box(top, left, height, part)]
+_MOST_ROWS = 65_535
+"""Of all pictures of a batch: see Batch."""
 
 
 class GpuNetwork:
     """Stages on a device; see Network. Calls from several threads take turns."""
 
-    def __init__(self, stages: Sequence[GpuStage], workspace: Workspace) -> None:
-        self.stages = tuple(stages)
-        self._chain = Chain(stages)
+    def __init__(self, stages: Sequence[Stage], workspace: Workspace) -> None:
+        self._stages = tuple(stages)
         self._workspace = workspace
+        self._runtime = workspace.runtime
 
     def __call__(
-        self, pixels: NDArray[Any], box: Box, out_dtype: DTypeLike, on_progress: Progress
+        self,
+        pixels: NDArray[Any],
+        out_dtype: DTypeLike,
+        *,
+        tile: int | None = None,
+        on_progress: Progress = ignore,
     ) -> NDArray[Any]:
-        """See Network. Raises BackendError where the device has not enough memory."""
-        workspace = self._workspace
-        height, width, planes = pixels.shape
-        with workspace.lock:
-            try:
-                source = workspace.picture((height, width, planes), pixels.dtype)
-                workspace.runtime.upload(source.buffer, pixels)
-                target = self._chain(source, box, out_dtype, on_progress)
-                result = workspace.runtime.host_array(target.shape, target.dtype)
-                workspace.runtime.download(target.buffer, result)
-            finally:
-                workspace.release_pictures()
-        return result
-
-    def many(self, pictures: NDArray[Any], out_dtype: DTypeLike) -> NDArray[Any]:
-        """Whole pictures of one size: (count, height, width, planes) in and out, as `__call__`.
-
-        The same bits as one by one, and sooner where the road can compute them together.
-        """
-        count, height, width, planes = pictures.shape
-        stage, workspace = self.stages[0], self._workspace
-        stack = Stack(count, height, width)
-        if count == 1 or len(self.stages) > 1 or not isinstance(stage.road, StackingRoad):
-            return np.stack([self._whole(picture, out_dtype) for picture in pictures])
-        rows, columns = height * stage.scale, width * stage.scale
-        with workspace.lock:
-            sizes = stage.road.stack_scratch(stack)
-            if workspace.fits(sizes):
-                try:
-                    source = workspace.picture((count * height, width, planes), pictures.dtype)
-                    workspace.runtime.upload(source.buffer, np.ascontiguousarray(pictures))
-                    shape = (count * rows, columns, stage.planes)
-                    target = workspace.picture(shape, out_dtype)
-                    stage.road.run_stack(source, target, stack, workspace.scratch(sizes))
-                    result = workspace.runtime.host_array(target.shape, target.dtype)
-                    workspace.runtime.download(target.buffer, result)
-                    return result.reshape(count, rows, columns, stage.planes)
-                except OutOfMemoryError:
-                    workspace.forbid(sum(sizes))
-                finally:
-                    workspace.release_pictures()
-        halves = pictures[: count // 2], pictures[count // 2 :]
-        return np.concatenate([self.many(half, out_dtype) for half in halves])
-
-    def _whole(self, picture: NDArray[Any], out_dtype: DTypeLike) -> NDArray[Any]:
-        scale = int(np.prod([stage.scale for stage in self.stages]))
-        box = Box(0, 0, picture.shape[0] * scale, picture.shape[1] * scale)
-        return self(np.ascontiguousarray(picture), box, out_dtype, lambda part: None)
+        """See Network."""
+        pictures = pixels[np.newaxis] if pixels.ndim == 3 else pixels
+        with self._workspace.lock:
+            results = self._stack(pictures, np.dtype(out_dtype), tile, on_progress)
+        return results[0] if pixels.ndim == 3 else results
 
     @contextmanager
-    def resident(self, pixels: NDArray[Any], out_dtype: DTypeLike) -> Iterator[Callable[[], None]]:
-        """For measurements: what a call queues for pixels that are on the device already.
+    def on_device(self, pixels: NDArray[Any], out_dtype: DTypeLike) -> Iterator[Callable[[], None]]:
+        """For measurements: what queues all work on pixels that are on the device already.
 
-        For one model; a whole picture that is one tile, or several as `many` takes them.
+        Pixels as of a call, which must fit the memory undivided; results stay where they are. Raises
+        BackendError.
         """
-        (stage,), workspace = self.stages, self._workspace
-        *count, height, width, planes = pixels.shape
-        rows, columns = height * stage.scale, width * stage.scale
-        stack, box = Stack(math.prod(count), height, width), Box(0, 0, rows, columns)
-        road = stage.road
-        with workspace.lock:
+        pictures = pixels[np.newaxis] if pixels.ndim == 3 else pixels
+        dtypes = [*[np.dtype(np.float32)] * (len(self._stages) - 1), np.dtype(out_dtype)]
+        with self._workspace.lock, self._workspace.taken() as taken:
+            source = self._uploaded(pictures, taken)
+            work = []
+            for stage, dtype in zip(self._stages, dtypes, strict=True):
+                run = Run(stage, source, dtype, None, ignore)
+                source = run.to_device(taken)
+                work.append(run.bound(source, taken))
+
+            def queue() -> None:
+                for bound in work:
+                    bound.queue()
+
+            yield queue
+            self._runtime.synchronize()
+
+    def _stack(
+        self, pictures: NDArray[Any], dtype: np.dtype[Any], tile: int | None, on_progress: Progress
+    ) -> NDArray[Any]:
+        """Pictures of one size: all at once if they fit so, else in two halves."""
+        count = len(pictures)
+        if count <= 1 or (tile is None and self._tallest(pictures.shape) <= _MOST_ROWS):
             try:
-                source = workspace.picture((stack.count * height, width, planes), pixels.dtype)
-                target = workspace.picture((stack.count * rows, columns, stage.planes), out_dtype)
-                workspace.runtime.upload(source.buffer, pixels)
-                if count and isinstance(road, StackingRoad):
-                    scratch = workspace.scratch(road.stack_scratch(stack))
-                    yield partial(road.run_stack, source, target, stack, scratch)
-                else:
-                    scratch = workspace.scratch(road.scratch(box))
-                    windows = Window(source, 0, 0, height, width), Window(target, *box)
-                    yield partial(road.run, windows[0], box, windows[1], scratch)
-            finally:
-                workspace.release_pictures()
+                return self._batch(pictures, dtype, tile, on_progress)
+            except TooManyError:
+                self._workspace.release()
+        halves = pictures[: count // 2], pictures[count // 2 :]
+        return np.concatenate(
+            [
+                self._stack(half, dtype, tile, scaled(on_progress, len(half) / count))
+                for half in halves
+            ]
+        )
+
+    def _tallest(self, shape: tuple[int, ...]) -> int:
+        """Rows of all pictures together, with their padding, where they are most."""
+        count, height = shape[:2]
+        rows = 0
+        for stage in self._stages:
+            model = stage.model
+            rows = max(rows, count * (height + 2 * model.padding + model.multiple) * model.scale)
+            height *= model.scale
+        return rows
+
+    def _batch(
+        self, pictures: NDArray[Any], dtype: np.dtype[Any], tile: int | None, on_progress: Progress
+    ) -> NDArray[Any]:
+        """Pictures through all models. Raises TooManyError if several do not fit undivided."""
+        shares = self._shares()
+        with self._workspace.taken() as taken:
+            source = self._uploaded(pictures, taken)
+            for stage, share in zip(self._stages[:-1], shares, strict=False):
+                dtype_between = np.dtype(np.float32)
+                run = Run(stage, source, dtype_between, tile, scaled(on_progress, share))
+                made = run.to_device(taken)
+                taken.drop(source.buffer)
+                source = made
+            last = Run(self._stages[-1], source, dtype, tile, scaled(on_progress, shares[-1]))
+            return last.to_host()
+
+    def _shares(self) -> list[float]:
+        """Of the stages in the work."""
+        costs, scale = [], 1
+        for stage in self._stages:
+            scale *= stage.model.scale
+            costs.append(max(stage.model.multiply_adds, 1) * scale**2)
+        return [cost / sum(costs) for cost in costs]
+
+    def _uploaded(self, pictures: NDArray[Any], taken: Taken) -> DevicePixels:
+        count, height, width, planes = pictures.shape
+        shape: Shape = (count, height, width, planes)
+        try:
+            source = DevicePixels(taken.buffer(pictures.nbytes), pictures.dtype, shape)
+            self._runtime.upload(source.buffer, pictures)
+        except OutOfMemoryError as error:
+            if count > 1:
+                raise TooManyError from error
+            raise BackendError(
+                f"{self._runtime.device.name}: no memory for a picture of {width}x{height} pixels:"
+                " close other programs that use this device, or use another backend"
+            ) from error
+        return source

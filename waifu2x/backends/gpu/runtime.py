@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -97,8 +97,21 @@ class Runtime(Protocol):
         """A file of `kernels/`, compiled, or from the cache. Raises BackendError."""
         ...
 
+    def prepare(self, wanted: Sequence[tuple[str, Macros]]) -> None:
+        """Compiles what `build` will be asked for, at the same time where that is faster."""
+        ...
+
     def launch(self, kernel: Kernel, groups: tuple[int, int, int], *arguments: Argument) -> None:
         """Queues a kernel on so many groups. May raise OutOfMemoryError."""
+        ...
+
+    def replay(self, key: Hashable, queue: Callable[[], None]) -> None:
+        """Queues what `queue` does, which launches kernels and does nothing else.
+
+        When the same key comes again, `queue` need not be called: what it launched was kept. So the
+        key holds all that it depends on, buffers themselves among it. Few keys are kept, those that
+        were used last. May raise what `launch` does.
+        """
         ...
 
     def synchronize(self) -> None:

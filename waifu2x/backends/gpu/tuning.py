@@ -1,27 +1,24 @@
-"""Which of several ways to cut a layer's work is fastest on a device: measured once, and kept.
+"""Which of several ways to cut a step's work is fastest on a device: measured once, and kept.
 
-A road asks its `Choose` for each layer. `Kept` answers with what was measured on this device
+An executor asks its `Choose` for each step. `Kept` answers with what was measured on this device
 before, else with the usual way; `tune` tries one candidate after the other and keeps the best.
 """
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from waifu2x import __version__, cache
-from waifu2x.backends import Device
+from waifu2x.backends import Device, Trial
 from waifu2x.backends.gpu import source
-from waifu2x.backends.gpu.road import Road
+from waifu2x.backends.gpu.executor import Executor
 from waifu2x.backends.gpu.runtime import OutOfMemoryError
 from waifu2x.errors import BackendError
-from waifu2x.model import Model
 
 _KIND = "tuning"
-_RUNS = 5
 
 
 class Candidate(Protocol):
@@ -37,67 +34,46 @@ Way = TypeVar("Way", bound=Candidate)
 
 
 class Choose(Protocol):
-    """What a road asks how to cut a layer."""
+    """What an executor asks how to cut a step."""
 
-    def __call__(self, layer: int, candidates: Sequence[Way], work: str = "") -> Way:
-        """One of the candidates for a layer by its number; the usual one comes first.
+    def __call__(self, step: int, candidates: Sequence[Way], work: str) -> Way:
+        """One of the candidates for a step by its number; the usual one comes first.
 
-        `work` tells apart what a road does differently for layers of the same planes: a precision,
-        a class of sizes.
+        `work` tells apart what must not share an answer: planes, taps, a precision, a class of sizes.
         """
         ...
-
-
-@dataclass(frozen=True)
-class Trial:
-    """One candidate, measured."""
-
-    layer: str
-    """Its planes, for people."""
-    way: str
-    seconds: float
-    """Of the layer, a median."""
 
 
 class Kept:
     """See Choose: the best of an earlier `tune`, else the usual one."""
 
-    def __init__(self, device: Device, model: Model) -> None:
+    def __init__(self, device: Device) -> None:
         self._device = device
-        self._model = model
 
-    def __call__(self, layer: int, candidates: Sequence[Way], work: str = "") -> Way:
+    def __call__(self, step: int, candidates: Sequence[Way], work: str) -> Way:
         """See Choose."""
         if len(candidates) > 1:
-            best = cache.load(_KIND, self.key(layer, candidates, work))
+            best = cache.load(_KIND, self.key(candidates, work))
             for candidate in candidates:
                 if best == repr(candidate).encode():
                     return candidate
         return candidates[0]
 
-    def keep(self, layer: int, candidates: Sequence[Way], work: str, best: Way) -> None:
+    def keep(self, candidates: Sequence[Way], work: str, best: Way) -> None:
         """Remembers the best of the candidates."""
-        cache.store(_KIND, self.key(layer, candidates, work), repr(best).encode())
+        cache.store(_KIND, self.key(candidates, work), repr(best).encode())
 
-    def key(self, layer: int, candidates: Sequence[Candidate], work: str) -> str:
+    def key(self, candidates: Sequence[Candidate], work: str) -> str:
         """Of the cache's entry: all that the best one depends on."""
-        convolution = self._model.convolutions[layer]
         texts = [source.of(stem) for stem in sorted({way.stem for way in candidates})]
-        return cache.digest(
-            __version__,
-            self._device.name,
-            self._device.detail,
-            f"{convolution.in_planes} > {convolution.out_planes}",
-            work,
-            *texts,
-        )
+        return cache.digest(__version__, self._device.name, self._device.detail, work, *texts)
 
 
 @dataclass(frozen=True)
 class _Asked:
-    """What a road asked for."""
+    """What an executor asked for."""
 
-    layer: int
+    step: int
     candidates: Sequence[Candidate]
     work: str
 
@@ -109,46 +85,42 @@ class _Fixed:
         self._kept = kept
         self._key = key
         self._way = way
-        self.asked: dict[str, list[_Asked]] = {}
-        """By the keys of the cache: layers that are alike are measured once."""
+        self.asked: dict[str, _Asked] = {}
+        """By the keys of the cache: steps that are alike are measured once."""
 
-    def __call__(self, layer: int, candidates: Sequence[Way], work: str = "") -> Way:
+    def __call__(self, step: int, candidates: Sequence[Way], work: str) -> Way:
         """See Choose."""
-        key = self._kept.key(layer, candidates, work)
-        self.asked.setdefault(key, []).append(_Asked(layer, candidates, work))
+        key = self._kept.key(candidates, work)
+        self.asked.setdefault(key, _Asked(step, candidates, work))
         if key == self._key:
             return next(way for way in candidates if way == self._way)
-        return self._kept(layer, candidates, work)
+        return self._kept(step, candidates, work)
 
 
 def tune(
     kept: Kept,
-    make: Callable[[Choose], Road],
-    measure: Callable[[Road], Sequence[float]],
-    model: Model,
+    make: Callable[[Choose], Executor],
+    measure: Callable[[Executor], Sequence[float]],
+    names: Sequence[str],
 ) -> Iterator[Trial]:
-    """Measures every candidate of every layer of a road, and keeps the best ones for later roads.
+    """Measures every candidate of every step, and keeps the best ones for later executors.
 
-    `measure` runs the road once and says the seconds of each of its layers. A candidate that the
-    device refuses is passed over. Ways are compared inside the whole network, where caches and
-    memory are as warm as they will be.
+    `measure` says the seconds of each step, whose names for people are `names`. A candidate that the
+    device refuses is passed over. Ways are compared inside the whole network, where caches and memory
+    are as warm as they will be.
     """
     survey = _Fixed(kept)
     _time(survey, make, measure)
-    for key, questions in survey.asked.items():
-        question = questions[0]
+    for key, question in survey.asked.items():
         times: list[tuple[float, Candidate]] = []
         for way in question.candidates if len(question.candidates) > 1 else ():
             with suppress(BackendError, OutOfMemoryError):
-                seconds = _time(_Fixed(kept, key, way), make, measure)
-                times.append((seconds[question.layer], way))
-                layer = model.convolutions[question.layer]
-                yield Trial(
-                    f"{layer.in_planes} > {layer.out_planes}", _words(way), seconds[question.layer]
-                )
+                seconds = _time(_Fixed(kept, key, way), make, measure)[question.step]
+                times.append((seconds, way))
+                yield Trial(names[question.step], _words(way), seconds)
         if times:
             best = min(times, key=lambda time: time[0])[1]
-            kept.keep(question.layer, question.candidates, question.work, best)
+            kept.keep(question.candidates, question.work, best)
 
 
 def _words(way: Candidate) -> str:
@@ -157,12 +129,12 @@ def _words(way: Candidate) -> str:
 
 
 def _time(
-    choose: Choose, make: Callable[[Choose], Road], measure: Callable[[Road], Sequence[float]]
-) -> list[float]:
-    """Seconds of each layer, medians; the first run warms up."""
-    road = make(choose)
+    choose: Choose,
+    make: Callable[[Choose], Executor],
+    measure: Callable[[Executor], Sequence[float]],
+) -> Sequence[float]:
+    executor = make(choose)
     try:
-        runs = [measure(road) for _ in range(_RUNS + 1)][1:]
+        return measure(executor)
     finally:
-        road.close()
-    return [statistics.median(layer) for layer in zip(*runs, strict=True)]
+        executor.close()

@@ -1,4 +1,4 @@
-"""Layers that run by `kernels/winograd.cl`: many planes in, many planes out, maps at both ends."""
+"""Products that run by `kernels/winograd.cl`: nine taps, many planes in and out, maps at both ends."""
 
 from __future__ import annotations
 
@@ -7,14 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from waifu2x.backends.gpu.layer import PackedLayer, padded
-from waifu2x.backends.gpu.road import Map, whole
-from waifu2x.backends.gpu.runtime import Limits, Runtime
+from waifu2x.backends.gpu.maps import round_up
+from waifu2x.backends.gpu.product import Planes, spread
+from waifu2x.backends.gpu.runtime import Limits, Macros
 from waifu2x.backends.winograd import transform_weights
-from waifu2x.model import Convolution
-
-MAP_BLOCK = 4
-"""Planes of a block of the maps."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +28,12 @@ class Shape:
     depth: int
 
     stem = "winograd"
+    plane_groups = True
+
+    @property
+    def planes(self) -> int:
+        """Output planes of a group."""
+        return self.outs
 
     @property
     def frequencies(self) -> int:
@@ -64,6 +66,31 @@ class Shape:
         v = self.frequencies * (self.depth * (cells // 16 * 16 + 8) + 16)
         return 4 * max(t + v, self.frequencies * cells * 8)
 
+    def macros(self, planes: Planes) -> Macros:
+        """See product.Shape."""
+        return {
+            "IN_PLANES": round_up(planes.in_count, self.depth),
+            "OUT_PLANES": round_up(planes.out_count, self.outs),
+            "CELL_Y": self.cell_y,
+            "CELL_X": self.cell_x,
+            "TILE_Y": self.tile_y,
+            "TILE_X": self.tile_x,
+            "OUTS": self.outs,
+            "CELLS_ITEM": self.cells_item,
+            "OUTS_ITEM": self.outs_item,
+            "FREQUENCIES_ITEM": self.frequencies_item,
+            "DEPTH": self.depth,
+        }
+
+    def pack(self, planes: Planes, weight: NDArray[np.float32]) -> NDArray[np.float32]:
+        """See product.Shape: U."""
+        inputs = round_up(planes.in_count, self.depth)
+        full = spread(planes, weight, inputs, round_up(planes.out_count, self.outs))
+        transformed = transform_weights(full, self.cell_y, self.cell_x)
+        grouped = transformed.reshape(self.frequencies, -1, self.outs, inputs)
+        spare = np.zeros(self.frequencies * self.outs, np.float32)
+        return np.concatenate([grouped.transpose(1, 3, 0, 2).ravel(), spare])
+
 
 _SHAPES = (
     Shape(2, 4, 4, 4, 64, 8, 8, 1, 4),
@@ -80,64 +107,18 @@ how many there are, so it is taken only where `tuning` found it faster. The last
 with groups of 256 work-items at most."""
 
 
-def candidates(limits: Limits, layer: Convolution) -> list[Shape]:
-    """Shapes for a layer in the middle of a network, the usual one first; none if it is too small.
+def candidates(limits: Limits, planes: Planes) -> list[Shape]:
+    """Shapes for a product, the usual one first; none for one that it is not made for.
 
     Padding may not cost more than half of the work.
     """
+    if planes.taps != 3 or planes.from_pixels or planes.to_pixels:
+        return []
     return [
         shape
         for shape in _SHAPES
-        if layer.in_planes >= 2 * shape.depth
-        and whole(layer.out_planes, shape.outs) < 2 * layer.out_planes
+        if planes.in_count >= 2 * shape.depth
+        and round_up(planes.out_count, shape.outs) < 2 * planes.out_count
         and limits.max_group >= shape.group
         and limits.local_bytes >= shape.local_bytes
     ]
-
-
-class WinogradLayer(PackedLayer):
-    """One convolution, its transformed weights on the device."""
-
-    def __init__(self, runtime: Runtime, layer: Convolution, shape: Shape) -> None:
-        """Raises BackendError, OutOfMemoryError."""
-        self._shape = shape
-        self.planes = whole(layer.out_planes, shape.outs)
-        self.rows, self.columns = shape.rows, shape.columns
-        program = runtime.build(
-            "winograd",
-            {
-                "IN_PLANES": whole(layer.in_planes, shape.depth),
-                "OUT_PLANES": self.planes,
-                "CELL_Y": shape.cell_y,
-                "CELL_X": shape.cell_x,
-                "TILE_Y": shape.tile_y,
-                "TILE_X": shape.tile_x,
-                "OUTS": shape.outs,
-                "CELLS_ITEM": shape.cells_item,
-                "OUTS_ITEM": shape.outs_item,
-                "FREQUENCIES_ITEM": shape.frequencies_item,
-                "DEPTH": shape.depth,
-                "SLOPE": f"{layer.slope!r}f",
-            },
-        )
-        super().__init__(runtime, *pack(layer, shape))
-        self._kernel = self._kernels[()] = program.kernel("winograd", shape.group)
-
-    def launch(self, source: Map, target: Map, rows: int, columns: int) -> None:
-        """See Layer."""
-        groups = (
-            self.planes // self._shape.outs,
-            -(-columns // self.columns),
-            -(-rows // self.rows),
-        )
-        self._queue(self._kernel, groups, source, target)
-
-
-def pack(layer: Convolution, shape: Shape) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """U and bias in the order in which the kernel reads them, padded with zeros."""
-    inputs, outputs = whole(layer.in_planes, shape.depth), whole(layer.out_planes, shape.outs)
-    weight, bias = padded(layer, inputs, outputs)
-    transformed = transform_weights(weight, shape.cell_y, shape.cell_x)
-    grouped = transformed.reshape(shape.frequencies, -1, shape.outs, inputs).transpose(1, 3, 0, 2)
-    spare = np.zeros(shape.frequencies * shape.outs, np.float32)
-    return np.concatenate([grouped.ravel(), spare]), bias

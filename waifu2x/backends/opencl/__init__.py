@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from waifu2x.backends import Device
 from waifu2x.backends.gpu.backend import GpuBackend
-from waifu2x.backends.gpu.fp32 import Fp32Road
+from waifu2x.backends.gpu.fp32 import Fp32Executor
 from waifu2x.backends.opencl import platforms
 from waifu2x.backends.opencl.runtime import OpenClRuntime
 
@@ -12,7 +14,8 @@ from waifu2x.backends.opencl.runtime import OpenClRuntime
 def create(device: int) -> GpuBackend:
     """The backend on a device by its number among `devices()`."""
     runtime = OpenClRuntime(platforms.pick(device))
-    return GpuBackend("opencl", runtime, {"auto": Fp32Road, "fp32": Fp32Road})
+    fp32 = partial(Fp32Executor, runtime)
+    return GpuBackend("opencl", runtime, {"auto": fp32, "fp32": fp32})
 
 
 def devices() -> list[Device]:

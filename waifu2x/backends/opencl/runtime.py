@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyopencl as cl
@@ -13,6 +13,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from waifu2x import __version__, cache
 from waifu2x.backends.gpu import source
+from waifu2x.backends.gpu.replay import Records
 from waifu2x.backends.gpu.runtime import Argument, Kernel, Limits, Macros, OutOfMemoryError
 from waifu2x.backends.opencl.platforms import describe, is_gpu
 from waifu2x.errors import BackendError
@@ -66,6 +67,14 @@ class OpenClProgram:
         return OpenClKernel(name, group, cl.Kernel(self._handle, name))
 
 
+class _Launch(NamedTuple):
+    """A kernel with its arguments."""
+
+    kernel: OpenClKernel
+    size: tuple[int, int, int]
+    handles: list[Any]
+
+
 class OpenClRuntime:
     """See Runtime."""
 
@@ -86,6 +95,9 @@ class OpenClRuntime:
         """Of the device and its compiler: what else a program depends on."""
         self.allocated = 0
         """Bytes, by us."""
+        self._programs: dict[str, OpenClProgram] = {}
+        self._records = Records[list[_Launch]]()
+        self._recording: list[_Launch] | None = None
         self._launches: list[tuple[Kernel, Any]] | None = None
         self.limits = Limits(
             is_cpu=not is_gpu(device),
@@ -127,11 +139,20 @@ class OpenClRuntime:
         if self.limits.is_cpu:
             options.append("-DON_CPU")
         key = cache.digest(__version__, cl.VERSION_TEXT, *self.identity, *options, text)
+        if key not in self._programs:
+            self._programs[key] = OpenClProgram(self._program(stem, text, options, key))
+        return self._programs[key]
+
+    def prepare(self, wanted: Sequence[tuple[str, Macros]]) -> None:
+        """See Runtime: drivers compile one program after the other."""
+
+    def _program(self, stem: str, text: str, options: list[str], key: str) -> cl.Program:
+        """From the cache, or compiled. Raises BackendError."""
         binary = cache.load(_KIND, key)
         if binary is not None:
-            program = self._from_binary(binary)
-            if program is not None:
-                return OpenClProgram(program)
+            kept = self._from_binary(binary)
+            if kept is not None:
+                return kept
         source.announce_compiling(self.device.name)
         # pyopencl's own class would keep a second cache.
         handle = cl._cl._Program(self.context, text)
@@ -145,19 +166,37 @@ class OpenClRuntime:
         program = cl.Program(handle)
         (binary,) = program.get_info(cl.program_info.BINARIES)
         cache.store(_KIND, key, binary)
-        return OpenClProgram(program)
+        return program
 
     def launch(self, kernel: Any, groups: tuple[int, int, int], *arguments: Argument) -> None:
         """See Runtime."""
         size = (groups[0] * kernel.group, groups[1], groups[2])
         handles = [a.handle if isinstance(a, OpenClBuffer) else a for a in arguments]
+        self._queue_launch(_Launch(kernel, size, handles))
+
+    def replay(self, key: Hashable, queue: Callable[[], None]) -> None:
+        """See Runtime: what is kept are the launches, ready to be queued."""
+        record = self._records.find(key)
+        if record is not None:
+            for launch in record:
+                self._queue_launch(launch)
+            return
+        self._recording = recording = []
+        try:
+            queue()
+        finally:
+            self._recording = None
+        self._records.keep(key, recording)
+
+    def _queue_launch(self, launch: _Launch) -> None:
+        handle, group = launch.kernel.handle, launch.kernel.group
         with _memory_errors():
-            kernel.handle.set_args(*handles)
-            event = cl.enqueue_nd_range_kernel(
-                self._queue, kernel.handle, size, (kernel.group, 1, 1)
-            )
+            handle.set_args(*launch.handles)
+            event = cl.enqueue_nd_range_kernel(self._queue, handle, launch.size, (group, 1, 1))
+        if self._recording is not None:
+            self._recording.append(launch)
         if self._launches is not None:
-            self._launches.append((kernel, event))
+            self._launches.append((launch.kernel, event))
 
     def synchronize(self) -> None:
         """See Runtime."""
@@ -184,6 +223,8 @@ class OpenClRuntime:
     def close(self) -> None:
         """See Runtime. What pyopencl holds goes with the last reference to it."""
         self._queue.finish()
+        self._records.clear()
+        self._programs.clear()
 
     def _from_binary(self, binary: bytes) -> cl.Program | None:
         """A program from the cache; None if the driver does not take it, for whatever reason."""

@@ -1,0 +1,33 @@
+// Fully connected layers, fp32: activation(weight * source + bias), on vectors.
+//
+// A work-item makes one result, input after input.
+//
+// Layouts
+//   vectors   [picture][...], `step` from a picture to the next; source and target are parts of them
+//   weight    [in][out]
+//   bias      [out], then as many slopes
+//
+// Macros
+//   GROUP           work-items of a group
+//   INPUTS, OUTPUTS
+//   SIGMOID_BEHIND  defined: the activation is a sigmoid; else x > 0 ? x : x * slope
+//
+// Bound: latency.
+
+#include "dialect.h"
+
+KERNEL(GROUP)
+dense(GLOBAL float *vectors, const int source, const int target, const int step,
+      const GLOBAL float *RESTRICT weight, const GLOBAL float *RESTRICT bias) {
+    const int output = GROUP_ID(0) * GROUP + LOCAL_ID();
+    if (output >= OUTPUTS) return;
+    vectors += GROUP_ID(2) * step;
+    float value = bias[output];
+    NO_UNROLL for (int input = 0; input < INPUTS; input++)
+        value = FMA(weight[input * OUTPUTS + output], vectors[source + input], value);
+#ifdef SIGMOID_BEHIND
+    vectors[target + output] = SIGMOID(float, value);
+#else
+    vectors[target + output] = LEAKY(float, value, bias[OUTPUTS + output]);
+#endif
+}

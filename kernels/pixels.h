@@ -1,0 +1,33 @@
+// A picture as the source of a kernel: its own integers, beyond its edges what its border says. It
+// stands behind maps.h.
+//
+// Macros
+//   SOURCE_TYPE    of a level
+//   SOURCE_UNIT    the value of one level
+//   SOURCE_PLANES  of a pixel
+//   ENLARGE        by which pixels are repeated
+//   BORDER_REFLECT, BORDER_ZERO   one is defined unless the border is replicated
+
+// The picture, its size, the place (row, column) of the pixel at which the kernel's coordinates begin,
+// and how many of its ENLARGE repetitions lie before that.
+#define PICTURE                                                                                    \
+    const GLOBAL SOURCE_TYPE *RESTRICT source, const int height, const int width,                  \
+        const int y_first, const int x_first, const int y_rest, const int x_rest
+
+#define PIXEL_ROW(y) inside(y_first + (y_rest + (y)) / ENLARGE, height)
+#define PIXEL_COLUMN(x) inside(x_first + (x_rest + (x)) / ENLARGE, width)
+
+// The number of a pixel in its picture, -1 for none.
+DEVICE int pixel_place(int row, int column, int width) {
+#ifdef BORDER_ZERO
+    if (row < 0 || column < 0) return -1;
+#endif
+    return row * width + column;
+}
+
+DEVICE float pixel_value(const GLOBAL SOURCE_TYPE *RESTRICT source, int place, int plane) {
+#ifdef BORDER_ZERO
+    if (place < 0) return 0.0f;
+#endif
+    return (float)source[(Wide)place * SOURCE_PLANES + plane] * SOURCE_UNIT;
+}

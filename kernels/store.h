@@ -1,0 +1,77 @@
+// What follows a product's sums, for the kernels of products: activation, factor, residual, store.
+//
+//     value = activation(sum) * FACTOR + residual
+//
+// A product's planes come in the order [dy][dx][plane], where dy and dx are below SHUFFLE, SUB_PLANES
+// of each: those that the target has, padded where it is a map.
+//
+// Macros
+//   SIGMOID_BEHIND   defined: the activation is a sigmoid; else x > 0 ? x : x * slope
+//   FACTOR           if it is not 1
+//   RESIDUAL         defined: there is one, a map of the product's own pixels and planes
+//   BLOCK            of maps
+//   SUB_PLANES, SUB_BLOCKS   planes of one pixel of the target, as of the product, and their blocks
+//   STORED           planes of the product that are written
+//   SHUFFLE, FOLD    of the store; one of them is 1
+//   ZERO_OUTSIDE     defined: the target holds zeros outside `y_start`, `y_stop`, `x_start`, `x_stop`
+
+#include "maps.h"
+
+#ifdef SIGMOID_BEHIND
+#define ACTIVATE(type, x, slope) SIGMOID(type, x)
+#else
+#define ACTIVATE(type, x, slope) LEAKY(type, x, slope)
+#endif
+
+#ifdef TARGET_TYPE
+#define TARGET TARGET_TYPE
+#else
+#define TARGET float
+#endif
+
+#ifdef RESIDUAL
+#define RESIDUAL_ARGUMENTS , MAP(const GLOBAL float *RESTRICT, residual)
+#else
+#define RESIDUAL_ARGUMENTS
+#endif
+#if defined(ZERO_OUTSIDE) || defined(TARGET_TYPE)
+// Pixels of the target, from the first that the product makes.
+#define BOUNDS , const int y_start, const int y_stop, const int x_start, const int x_stop
+#define IS_INSIDE(y, x) ((y) >= y_start && (y) < y_stop && (x) >= x_start && (x) < x_stop)
+#else
+#define BOUNDS
+#define IS_INSIDE(y, x) 1
+#endif
+#define STORE_ARGUMENTS MAP(GLOBAL TARGET *RESTRICT, target) RESIDUAL_ARGUMENTS BOUNDS
+
+#ifdef FACTOR
+#define SCALED(type, x) ((x) * SPLAT(type, FACTOR))
+#define SUMMED(type, x, residual) FMA(x, SPLAT(type, FACTOR), residual)
+#else
+#define SCALED(type, x) (x)
+#define SUMMED(type, x, residual) ((x) + (residual))
+#endif
+
+// The target's pixel behind a pixel and a plane of the product.
+DEVICE int target_y(int y, int plane) { return y * SHUFFLE + plane / SUB_PLANES / SHUFFLE; }
+DEVICE int target_x(int x, int plane) { return x * SHUFFLE + plane / SUB_PLANES % SHUFFLE; }
+
+// The place of a plane in a target that is a map.
+DEVICE int target_place(int y, int x, int plane, int pitch, int area) {
+#if FOLD > 1
+    const int block = (y % FOLD * FOLD + x % FOLD) * SUB_BLOCKS + plane / BLOCK;
+    return (block * area + y / FOLD * pitch + x / FOLD) * BLOCK + plane % BLOCK;
+#else
+    const int own = SHUFFLE > 1 ? plane % SUB_PLANES : plane;
+    const int place = target_y(y, SHUFFLE > 1 ? plane : 0) * pitch +
+                      target_x(x, SHUFFLE > 1 ? plane : 0);
+    return (own / BLOCK * area + place) * BLOCK + own % BLOCK;
+#endif
+}
+
+// The place of a plane in the residual.
+DEVICE int residual_place(int y, int x, int plane, int pitch, int area) {
+    const int own = SHUFFLE > 1 ? plane % SUB_PLANES : plane;
+    const int block = (SHUFFLE > 1 ? plane / SUB_PLANES * SUB_BLOCKS : 0) + own / BLOCK;
+    return (block * area + y * pitch + x) * BLOCK + own % BLOCK;
+}

@@ -1,0 +1,75 @@
+// Sums of each plane of a map of tensor.cuh over a part of it, for means over whole pictures.
+//
+// Values become integers, multiples of 1 / UNIT, and those are added: in whatever order and in however
+// many parts, the sum is the same to the bit.
+//
+// Arguments: `Average` below.
+//   in    map of STORED planes in groups of GROUP
+//   sums  int64 [picture][each], of which this adds to the first PLANES
+// Macros
+//   GROUP, STORED (planes), FOLD, EACH (planes of a single pixel, padded), PLANES (those that are not
+//   padding), TERMS, UNIT (a power of two; values up to 2^31 / UNIT in size are summed as they are)
+// Bound: device memory, for the map it reads.
+#define STACK 1
+#include "tensor.cuh"
+
+#define THREADS 256
+#define PIECES (GROUP / 8)
+#define LANES (THREADS / PIECES)
+
+struct Average {
+    const uint8_t* in;
+    unsigned long long* sums;
+    Map from;     // top and left: of no meaning
+    Range part;   // single pixels of a cell
+    int each;
+    int across;   // pictures side by side
+    int lines;    // stored rows of a block
+};
+
+// Blocks: (parts of rows, groups, pictures).
+extern "C" __global__ void __launch_bounds__(THREADS)
+tensor_average(const __grid_constant__ Average p) {
+    __shared__ long long shared[LANES][GROUP];
+    const int piece = threadIdx.x % PIECES, lane = threadIdx.x / PIECES;
+    const int plane = blockIdx.y * GROUP + piece * 8;
+    // The single pixels that these 8 planes belong to.
+    const int dy = plane / EACH / FOLD, dx = plane / EACH % FOLD;
+    const int top = p.part.top / FOLD + blockIdx.x * p.lines;
+    const int bottom = min(top + p.lines, (p.part.bottom + FOLD - 1) / FOLD);
+    const int left = p.part.left / FOLD, right = (p.part.right + FOLD - 1) / FOLD;
+    const int down = blockIdx.z / p.across * p.from.rows, along = blockIdx.z % p.across * p.from.columns;
+    long long sums[8] = {};
+    for (int row = top; row < bottom; row++) {
+        if (row * FOLD + dy < p.part.top || row * FOLD + dy >= p.part.bottom) continue;
+#pragma unroll 4
+        for (int column = left + lane; column < right; column += LANES) {
+            const bool inside = column * FOLD + dx >= p.part.left && column * FOLD + dx < p.part.right;
+            const uint8_t* const from = p.in + piece_at<GROUP>(p.from, down + row, along + column, plane);
+            uint4 words[TERMS];
+#pragma unroll
+            for (int term = 0; term < TERMS; term++)
+                words[term] = __ldg(reinterpret_cast<const uint4*>(
+                    from + static_cast<size_t>(term * (STORED / GROUP)) * p.from.group * 16));
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                float2 two = unpack((&words[0].x)[i]);
+                if (TERMS == 2) {
+                    const float2 low = unpack((&words[TERMS - 1].x)[i]);
+                    two.x += low.x;
+                    two.y += low.y;
+                }
+                sums[i * 2] += inside ? __float2int_rn(two.x * UNIT) : 0;
+                sums[i * 2 + 1] += inside ? __float2int_rn(two.y * UNIT) : 0;
+            }
+        }
+    }
+#pragma unroll
+    for (int i = 0; i < 8; i++) shared[lane][piece * 8 + i] = sums[i];
+    __syncthreads();
+    if (threadIdx.x >= GROUP) return;
+    long long sum = 0;
+    for (int i = 0; i < LANES; i++) sum += shared[i][threadIdx.x];
+    const int own = (blockIdx.y * GROUP + threadIdx.x) % EACH;
+    if (own < PLANES) atomicAdd(p.sums + static_cast<size_t>(blockIdx.z) * p.each + own, static_cast<unsigned long long>(sum));
+}

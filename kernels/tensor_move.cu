@@ -1,0 +1,116 @@
+// Whatever no product does on its way: maps of tensor.cuh cropped, enlarged, scaled plane by plane.
+//
+// out[y][x][c] = in[(y + top) / ENLARGE][(x + left) / ENLARGE][c] * factors[c] * factor + residual[..][c]
+//
+// Arguments: `Move` below. in, out, residual: maps in groups of GROUP, OUT_GROUP, RESIDUAL_GROUP planes;
+// factors: float [picture][factors_each], of which PLANES.
+// Macros
+//   PLANES (that move), MOVED (the same, padded to 8), GROUP, STORED, IN_EACH, IN_FOLD, IN_PART (first
+//   plane), ENLARGE, FACTORS (0 or 1), TERMS, RESIDUAL and with it RESIDUAL_GROUP, RESIDUAL_STORED,
+//   RESIDUAL_EACH, RESIDUAL_FOLD, RESIDUAL_PART; and those of the store, see tensor.cuh
+// Bound: device memory.
+#define STACK 1
+#define SHUFFLE 1
+#define ACTIVATION 0
+#include "tensor.cuh"
+
+#define THREADS 256
+// Threads of a warp share the pieces of a few pixels of a group.
+#define PIECES (MOVED % 64 == 0 ? 8 : MOVED % 32 == 0 ? 4 : 1)
+#define EACH_COLUMNS (THREADS / PIECES)
+#define REPEATS 4
+
+struct Move {
+    const uint8_t* in;
+    uint8_t* out;
+    const uint8_t* residual;
+    const float* factors;
+    Map from, to, added;
+    LayerExtent extent;
+    Range real;
+    int factors_each;
+    float factor;
+};
+
+// Bytes to 8 planes of a single pixel of a cell.
+template <int GROUP_PLANES, int FOLDED, int PLANES_EACH>
+__device__ __forceinline__ size_t single_at(const Map& map, int row, int column, int plane, int down, int along) {
+    if (FOLDED > 1) {
+        plane += (static_cast<unsigned>(row) % FOLDED * FOLDED + static_cast<unsigned>(column) % FOLDED) * PLANES_EACH;
+        row = static_cast<unsigned>(row) / FOLDED;
+        column = static_cast<unsigned>(column) / FOLDED;
+    }
+    return piece_at<GROUP_PLANES>(map, row + down * map.rows, column + along * map.columns, plane);
+}
+
+// Adds a piece of a map to 8 values, which are zero at first.
+template <int STORED_PLANES, int GROUP_PLANES>
+__device__ __forceinline__ void add(float (&values)[8], const uint8_t* from, const Map& map) {
+#pragma unroll
+    for (int term = TERMS - 1; term >= 0; term--) {
+        const size_t low = static_cast<size_t>(term * (STORED_PLANES / GROUP_PLANES)) * map.group * 16;
+        const uint4 words = __ldg(reinterpret_cast<const uint4*>(from + low));
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            const float2 two = unpack((&words.x)[i]);
+            values[i * 2] += two.x;
+            values[i * 2 + 1] += two.y;
+        }
+    }
+}
+
+// Blocks: (parts of columns, rows, pictures * parts of planes).
+extern "C" __global__ void __launch_bounds__(THREADS)
+tensor_move(const __grid_constant__ Move p) {
+    const int picture = blockIdx.z / (MOVED / (PIECES * 8));
+    const int plane = (blockIdx.z % (MOVED / (PIECES * 8)) * PIECES + threadIdx.x % PIECES) * 8;
+    const int down = picture / p.extent.across, along = picture % p.extent.across;
+    const int y = blockIdx.y, x0 = blockIdx.x * EACH_COLUMNS * REPEATS + threadIdx.x / PIECES;
+    float factors[8];
+#pragma unroll
+    for (int i = 0; i < 8; i++) {
+        factors[i] = p.factor;
+#if FACTORS
+        factors[i] *= plane + i < PLANES ? __ldg(p.factors + static_cast<size_t>(picture) * p.factors_each + plane + i) : 0.0f;
+#endif
+    }
+    float values[REPEATS][8] = {};
+#pragma unroll
+    for (int i = 0; i < REPEATS; i++) {
+        const int x = x0 + i * EACH_COLUMNS;
+        if (x >= p.extent.columns) continue;
+        const int row = (y + p.from.top) / ENLARGE, column = (x + p.from.left) / ENLARGE;
+        add<STORED, GROUP>(values[i],
+            p.in + single_at<GROUP, IN_FOLD, IN_EACH>(p.from, row, column, IN_PART + plane, down, along), p.from);
+    }
+#pragma unroll
+    for (int i = 0; i < REPEATS; i++) {
+        const int x = x0 + i * EACH_COLUMNS;
+        if (x >= p.extent.columns) continue;
+        float more[8] = {};
+#if RESIDUAL
+        add<RESIDUAL_STORED, RESIDUAL_GROUP>(more, p.residual +
+            single_at<RESIDUAL_GROUP, RESIDUAL_FOLD, RESIDUAL_EACH>(p.added, y + p.added.top, x + p.added.left,
+                RESIDUAL_PART + plane, down, along), p.added);
+#endif
+        const bool black = ZERO && (y < p.real.top || y >= p.real.bottom || x < p.real.left || x >= p.real.right);
+        uint32_t high[4], low[4];
+#pragma unroll
+        for (int pair = 0; pair < 4; pair++) {
+            float two[2];
+#pragma unroll
+            for (int k = 0; k < 2; k++) {
+                two[k] = fmaf(values[i][pair * 2 + k], factors[pair * 2 + k], more[pair * 2 + k]);
+                if (black) two[k] = 0.0f;
+            }
+            high[pair] = pack(two[0], two[1]);
+            if (TERMS == 2) low[pair] = pack(rest(two[0]), rest(two[1]));
+        }
+        uint8_t* const target = p.out +
+            single_at<OUT_GROUP, FOLD, EACH>(p.to, y + p.to.top, x + p.to.left, PART + plane, down, along);
+        *reinterpret_cast<uint4*>(target) = make_uint4(high[0], high[1], high[2], high[3]);
+        if (TERMS == 2)
+            *reinterpret_cast<uint4*>(target + static_cast<size_t>(OUT_STORED / OUT_GROUP) * p.to.group * 16) =
+                make_uint4(low[0], low[1], low[2], low[3]);
+    }
+}

@@ -1,0 +1,54 @@
+"""Arguments of kernels as structs of C: named tuples here with the fields that the kernel has there."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import Any, Protocol, cast
+
+import numpy as np
+
+from waifu2x.backends.gpu.runtime import Buffer
+
+
+class Address(int):
+    """Of something on the device: a pointer."""
+
+
+class _Addressed(Protocol):
+    address: int
+
+
+def address_of(buffer: Buffer, offset: int = 0) -> Address:
+    """Of a byte of one of this backend's buffers."""
+    return Address(cast(_Addressed, buffer).address + offset)
+
+
+def packed(fields: tuple[object, ...]) -> bytes:
+    """A struct of these fields; tuples among them are structs of 4-byte fields, or aligned to 8.
+
+    int is int, np.float32 float, float double. Raises TypeError for anything else.
+    """
+    form, values = "", list[Any]()
+    for field in _flat(fields):
+        match field:
+            case Address():
+                form += "P"
+            case int():
+                form += "i"
+            case np.float32():
+                form += "f"
+            case float():
+                form += "d"
+            case _:
+                raise TypeError(f"a kernel's argument of type {type(field).__name__}")
+        values.append(field)
+    return struct.pack(form + ("0P" if "P" in form else ""), *values)
+
+
+def _flat(fields: tuple[object, ...]) -> Iterator[object]:
+    for field in fields:
+        if isinstance(field, tuple):
+            yield from _flat(field)
+        else:
+            yield field

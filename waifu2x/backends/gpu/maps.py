@@ -1,0 +1,190 @@
+"""Where the fp32 executor's maps lie, as `kernels/maps.h` says, and how kernels are told."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from waifu2x.backends.gpu.executor import Batch, DevicePixels, Place
+from waifu2x.backends.gpu.runtime import Argument, Limits, Macros
+from waifu2x.lowering.steps import Value, View
+from waifu2x.model import Model
+from waifu2x.tiling import Box
+
+FLOAT_BYTES = 4
+UNIT = 64
+"""Floats; places and steps of maps are counted in it."""
+ALIGNMENT = UNIT * FLOAT_BYTES
+MAP_LIMIT = (1 << 31) * FLOAT_BYTES - ALIGNMENT
+"""Bytes: kernels count the floats of a picture's map in 31 bits."""
+_GPU_BLOCK = 4
+
+_C_TYPES = {"uint8": "uchar", "uint16": "ushort", "float32": "float"}
+
+
+def block_of(limits: Limits) -> int:
+    """Planes of a block of maps."""
+    return limits.vector if limits.is_cpu else _GPU_BLOCK
+
+
+def round_up(count: int, unit: int) -> int:
+    """The next multiple of `unit`."""
+    return -(-count // unit) * unit
+
+
+def blocks_of(value: Value, block: int) -> list[int]:
+    """Blocks of each part of a value; of a folded one, those of one of its pixels each."""
+    count = value.fold**2
+    return [-(-planes // block) for planes in value.parts * count]
+
+
+def places_of(value: Value, first: int, parts: int, block: int) -> list[int]:
+    """Where the planes of some parts of a value are stored, from the first one's."""
+    found: list[int] = []
+    start = 0
+    pixels = value.fold**2
+    for planes in value.parts[first : first + parts] * pixels:
+        found += range(start, start + planes)
+        start += round_up(planes, block)
+    return found
+
+
+@dataclass(frozen=True)
+class Margin:
+    """Stored pixels beyond a map's own that whole groups of work-items write and read."""
+
+    rows: int = 0
+    columns: int = 0
+
+    def hull(self, other: Margin) -> Margin:
+        """Enough for both."""
+        return Margin(max(self.rows, other.rows), max(self.columns, other.columns))
+
+
+@dataclass(frozen=True)
+class Form:
+    """How much memory a part of a value takes."""
+
+    pitch: int
+    area: int
+    step: int
+    """UNITs from a picture to the next."""
+
+
+def form_of(value: Value, box: Box, margin: Margin, block: int) -> Form:
+    """Of the pixels in a box."""
+    rows = -(-box.height // value.fold) + margin.rows
+    pitch = -(-box.width // value.fold) + margin.columns
+    floats = sum(blocks_of(value, block)) * rows * pitch * block
+    return Form(pitch, rows * pitch, -(-floats // UNIT))
+
+
+@dataclass(frozen=True)
+class Map:
+    """A map in memory."""
+
+    place: Place
+    value: Value
+    form: Form
+    block: int
+
+    def arguments(self, y: int, x: int, part: int = 0) -> tuple[Argument, ...]:
+        """MAP of a kernel whose coordinates begin at a stored pixel of a part of the value."""
+        fold, box = self.value.fold, self.place.box
+        blocks = sum(blocks_of(self.value, self.block)[:part])
+        first = (y - box.top // fold) * self.form.pitch + x - box.left // fold
+        numbers = (
+            self.place.offset // ALIGNMENT,
+            self.form.step,
+            first + blocks * self.form.area,
+            self.form.pitch,
+            self.form.area,
+        )
+        return (self.place.buffer, *map(np.int32, numbers))
+
+    @property
+    def corner(self) -> tuple[int, int]:
+        """Its first pixel in the value."""
+        return self.place.box.top, self.place.box.left
+
+    @property
+    def start(self) -> tuple[Argument, ...]:
+        """MAP of a kernel whose coordinates begin where it does; see `part_start` for a part."""
+        return self.part_start(0)
+
+    def part_start(self, part: int) -> tuple[Argument, ...]:
+        """The same for one part."""
+        box, fold = self.place.box, self.value.fold
+        return self.arguments(box.top // fold, box.left // fold, part)
+
+
+class Maps:
+    """All maps of a pass."""
+
+    def __init__(
+        self,
+        values: Sequence[Value],
+        margins: Sequence[Margin],
+        places: Mapping[int, Place],
+        block: int,
+    ) -> None:
+        self._values = values
+        self._margins = margins
+        self._places = places
+        self._block = block
+
+    def __getitem__(self, value: int) -> Map:
+        place, stored = self._places[value], self._values[value]
+        form = form_of(stored, place.box, self._margins[value], self._block)
+        return Map(place, stored, form, self._block)
+
+
+def picture_arguments(
+    batch: Batch, model: Model, view: View, top: int, left: int
+) -> tuple[Argument, ...]:
+    """PICTURE of a kernel whose coordinates begin at a pixel of a view of the picture."""
+    _, height, width, _ = batch.source.shape
+    y, y_rest = divmod(top + view.offset, view.enlarge)
+    x, x_rest = divmod(left + view.offset, view.enlarge)
+    places = (height, width, y - model.padding, x - model.padding, y_rest, x_rest)
+    return (batch.source.buffer, *map(np.int32, places))
+
+
+def result_arguments(batch: Batch, top: int, left: int) -> tuple[Argument, ...]:
+    """MAP of a kernel whose coordinates begin at a pixel of the result."""
+    _, rows, columns, _ = batch.target.shape
+    box = batch.target_box
+    first = (top - box.top) * columns + left - box.left
+    return (batch.target.buffer, *map(np.int32, (0, 0, first, columns, rows * columns)))
+
+
+def bounds(box: Box, top: int, left: int) -> tuple[Argument, ...]:
+    """Of a kernel whose coordinates begin at (top, left): what lies in a box."""
+    edges = (box.top - top, box.bottom - top, box.left - left, box.right - left)
+    return tuple(map(np.int32, edges))
+
+
+def source_macros(pixels: DevicePixels, model: Model, view: View) -> Macros:
+    """Those of `pixels.h`."""
+    unit = 1.0
+    if pixels.dtype != np.float32:
+        unit = float(np.float32(1 / np.iinfo(pixels.dtype).max))
+    return {
+        "SOURCE_TYPE": _C_TYPES[pixels.dtype.name],
+        "SOURCE_UNIT": f"{unit!r}f",
+        "SOURCE_PLANES": model.in_planes,
+        "ENLARGE": view.enlarge,
+        **({} if model.border == "replicate" else {f"BORDER_{model.border.upper()}": 1}),
+    }
+
+
+def target_macros(pixels: DevicePixels, model: Model) -> Macros:
+    """Those of `levels.h`."""
+    peak = 0 if pixels.dtype == np.float32 else int(np.iinfo(pixels.dtype).max)
+    return {
+        "TARGET_TYPE": _C_TYPES[pixels.dtype.name],
+        "TARGET_PEAK": peak,
+        "TARGET_PLANES": model.out_planes,
+    }

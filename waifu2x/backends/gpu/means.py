@@ -1,0 +1,195 @@
+"""Means and fully connected layers of the fp32 executor, by `kernels/mean.cl` and `dense.cl`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from waifu2x.backends.gpu.executor import Batch
+from waifu2x.backends.gpu.maps import Map, blocks_of
+from waifu2x.backends.gpu.runtime import Buffer, Kernel, Limits, Macros, Runtime
+from waifu2x.lowering.steps import Average, DenseStep, Program, Value
+from waifu2x.tiling import Box
+
+_CHUNKS = 64
+_GROUP = 64
+_ALIGNMENT = 32
+"""Floats: each vector begins at a multiple of it."""
+_SUM_BYTES = 8
+_ONE = 1 << 24
+"""What counts as 1 in sums: see the kernel."""
+
+
+@dataclass(frozen=True)
+class VectorForm:
+    """Where the vectors, the sums and what they are made of lie, for one picture."""
+
+    vectors: tuple[int, ...]
+    """The first float of each."""
+    sums: dict[int, int]
+    """By the numbers of Average steps: the first 64-bit integer of the sums."""
+    partial: int
+    """The first 64-bit integer of partial sums."""
+    sum_count: int
+    """64-bit integers of all sums of a picture, which lie before everything else."""
+    size: int
+    """Bytes of a picture."""
+
+
+def vector_form(program: Program, block: int) -> VectorForm:
+    """Of a program."""
+    sums: dict[int, int] = {}
+    count = partial = 0
+    for number, step in enumerate(program.steps):
+        if isinstance(step, Average):
+            sums[number] = count
+            count += program.vectors[step.vector]
+            partial = max(partial, _blocks(program.values[step.source.value], block))
+    at = count * _SUM_BYTES // 4
+    vectors = []
+    for length in program.vectors:
+        at = -(-at // _ALIGNMENT) * _ALIGNMENT
+        vectors.append(at)
+        at += length
+    first = -(-at // _ALIGNMENT) * _ALIGNMENT * 4 // _SUM_BYTES
+    size = (first + partial * block * _CHUNKS) * _SUM_BYTES
+    return VectorForm(tuple(vectors), sums, first, count, -(-size // 256) * 256)
+
+
+class Sums:
+    """The kernel that clears all sums."""
+
+    def __init__(self, runtime: Runtime, form: VectorForm, block: int) -> None:
+        """Raises BackendError."""
+        self._runtime = runtime
+        self._form = form
+        macros = _macros(runtime.limits, block, blocks=1, planes=1, fold=1)
+        group = int(macros["GROUP"])
+        self._group = group
+        self.kernel: Kernel = runtime.build("mean", macros).kernel("clear", group)
+
+    def clear(self, vectors: Buffer, pictures: int) -> None:
+        """Queues it. Sums lie before partial ones, which need no clearing."""
+        count = self._form.size // _SUM_BYTES * (pictures - 1) + self._form.sum_count
+        groups = (-(-count // self._group), 1, 1)
+        self._runtime.launch(self.kernel, groups, vectors, np.int32(count))
+
+
+class AverageStep:
+    """A mean."""
+
+    def __init__(
+        self, runtime: Runtime, program: Program, number: int, form: VectorForm, block: int
+    ) -> None:
+        """Raises BackendError."""
+        step = program.steps[number]
+        assert isinstance(step, Average)
+        value = program.values[step.source.value]
+        self._runtime = runtime
+        self._form = form
+        self._first = form.sums[number]
+        self._vector = form.vectors[step.vector]
+        self._blocks = _blocks(value, block)
+        self._planes = program.vectors[step.vector]
+        macros = _macros(runtime.limits, block, self._blocks, self._planes, value.fold)
+        self._group = int(macros["GROUP"])
+        built = runtime.build("mean", macros)
+        self._sum, self._add, self._mean = (
+            built.kernel(name, self._group) for name in ("sum", "add", "mean")
+        )
+
+    def owns(self, kernel: Kernel) -> bool:
+        """Whether it launches a kernel."""
+        return any(own is kernel for own in (self._sum, self._add, self._mean))
+
+    def sum(self, source: Map, box: Box, vectors: Buffer, pictures: int) -> None:
+        """Queues that the pixels of a box are added to the sums."""
+        step = self._form.size // _SUM_BYTES
+        top, left = source.corner
+        places = (box.top - top, box.left - left, box.height, box.width)
+        self._runtime.launch(
+            self._sum,
+            (_CHUNKS, self._blocks, pictures),
+            *source.start,
+            *map(np.int32, places),
+            vectors,
+            np.int32(self._form.partial),
+            np.int32(step),
+        )
+        self._runtime.launch(
+            self._add,
+            (-(-self._planes // self._group), 1, pictures),
+            vectors,
+            *map(np.int32, (self._first, self._form.partial, step)),
+        )
+
+    def mean(self, pixels: int, vectors: Buffer, pictures: int) -> None:
+        """Queues the mean of so many pixels."""
+        self._runtime.launch(
+            self._mean,
+            (-(-self._planes // self._group), 1, pictures),
+            vectors,
+            *map(np.int32, (self._first, self._form.size // _SUM_BYTES)),
+            vectors,
+            *map(np.int32, (self._vector, self._form.size // 4)),
+            np.float32(1 / (pixels * _ONE)),
+        )
+
+    def close(self) -> None:
+        """Nothing to free."""
+
+
+class DenseLayer:
+    """A fully connected layer, its weights on the device."""
+
+    def __init__(self, runtime: Runtime, step: DenseStep, form: VectorForm) -> None:
+        """Raises BackendError, OutOfMemoryError."""
+        self._runtime = runtime
+        self._places = (form.vectors[step.source], form.vectors[step.vector], form.size // 4)
+        outputs, inputs = step.weight.shape
+        self._outputs = outputs
+        macros: dict[str, str | int] = {"GROUP": _GROUP, "INPUTS": inputs, "OUTPUTS": outputs}
+        if step.activation.kind == "sigmoid":
+            macros["SIGMOID_BEHIND"] = 1
+        self._kernel = runtime.build("dense", macros).kernel("dense", _GROUP)
+        weight = np.ascontiguousarray(step.weight.T, np.float32)
+        ends = np.stack([step.bias, step.activation.slopes]).astype(np.float32)
+        self._weight, self._bias = runtime.allocate(weight.nbytes), runtime.allocate(ends.nbytes)
+        runtime.upload(self._weight, weight)
+        runtime.upload(self._bias, ends)
+
+    def owns(self, kernel: Kernel) -> bool:
+        """Whether it launches a kernel."""
+        return kernel is self._kernel
+
+    def launch(self, batch: Batch, vectors: Buffer) -> None:
+        """Queues it."""
+        self._runtime.launch(
+            self._kernel,
+            (-(-self._outputs // _GROUP), 1, batch.source.shape[0]),
+            vectors,
+            *map(np.int32, self._places),
+            self._weight,
+            self._bias,
+        )
+
+    def close(self) -> None:
+        """Frees the weights."""
+        self._weight.release()
+        self._bias.release()
+
+
+def _macros(limits: Limits, block: int, blocks: int, planes: int, fold: int) -> Macros:
+    return {
+        "GROUP": 1 if limits.is_cpu else min(_GROUP, limits.max_group),
+        "BLOCK": block,
+        "BLOCKS": blocks,
+        "PLANES": planes,
+        "FOLD": fold,
+        "CHUNKS": _CHUNKS,
+    }
+
+
+def _blocks(value: Value, block: int) -> int:
+    return blocks_of(value, block)[0]

@@ -1,0 +1,153 @@
+"""Moves of the fp32 executor, by `kernels/move.cl`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from waifu2x.backends.gpu.executor import Batch, DevicePixels
+from waifu2x.backends.gpu.maps import (
+    Maps,
+    blocks_of,
+    bounds,
+    result_arguments,
+    round_up,
+    source_macros,
+    target_macros,
+)
+from waifu2x.backends.gpu.runtime import Argument, Buffer, Kernel, Macros, Runtime
+from waifu2x.lowering.steps import Move, Program
+from waifu2x.tiling import Box
+
+_GROUP = 64
+
+
+class MoveStep:
+    """A move."""
+
+    def __init__(self, runtime: Runtime, program: Program, number: int, block: int) -> None:
+        step = program.steps[number]
+        assert isinstance(step, Move)
+        self._runtime = runtime
+        self._program = program
+        self._step = step
+        self._block = block
+        self._kernels: dict[object, Kernel] = {}
+        values, target = program.values, program.values[step.target.value]
+        source = values[step.source.value]
+        self._from_pixels = step.source.value == 0
+        self._to_pixels = step.target.value == program.result
+        read = source.parts[step.source.first]
+        self._planes = read // step.shuffle**2 * step.unshuffle**2
+        part = target.parts[step.target.part]
+        end = step.target.plane + self._planes
+        # Whoever ends a part makes its last block up with zeros.
+        filled = round_up(part, block) if end == part and not self._to_pixels else end
+        macros: dict[str, str | int] = {
+            "GROUP": _GROUP,
+            "BLOCK": block,
+            "VECTOR": "float" if block == 1 else f"float{block}",
+            "PLANES": self._planes,
+            "TARGET_PLANE": step.target.plane,
+            "PART_PLANES": filled - step.target.plane,
+            "SHUFFLE": step.shuffle,
+            "UNSHUFFLE": step.unshuffle,
+            "ENLARGE": step.source.enlarge,
+            "SOURCE_FOLD": source.fold,
+            "SOURCE_BLOCKS": blocks_of(source, block)[0],
+            "TARGET_FOLD": target.fold,
+            "TARGET_BLOCKS": blocks_of(target, block)[0],
+        }
+        self._blocks = -(-(filled - step.target.plane) // block)
+        if step.factor != 1:
+            macros["FACTOR"] = f"{float(np.float32(step.factor))!r}f"
+        if step.factors is not None:
+            macros["FACTORS"] = 1
+        if step.residual is not None:
+            residual = values[step.residual.value]
+            macros["RESIDUAL"] = 1
+            macros["RESIDUAL_FOLD"] = residual.fold
+            macros["RESIDUAL_BLOCKS"] = blocks_of(residual, block)[0]
+        if target.zero_outside and not self._to_pixels:
+            macros["ZERO_OUTSIDE"] = 1
+        self._macros: Macros = macros
+
+    def source(self, source: DevicePixels, target: DevicePixels) -> tuple[str, Macros]:
+        """What has to be built for pixels of some dtypes, where it reads or writes any."""
+        macros = dict(self._macros)
+        model = self._program.model
+        if self._from_pixels:
+            macros |= source_macros(source, model, self._step.source)
+        if self._to_pixels:
+            macros |= target_macros(target, model)
+        return "move", macros
+
+    def kernel(self, source: DevicePixels, target: DevicePixels) -> Kernel:
+        """The kernel for pixels of some dtypes. Raises BackendError."""
+        key = (
+            source.dtype if self._from_pixels else None,
+            target.dtype if self._to_pixels else None,
+        )
+        if key not in self._kernels:
+            program = self._runtime.build(*self.source(source, target))
+            self._kernels[key] = program.kernel("move", _GROUP)
+        return self._kernels[key]
+
+    def owns(self, kernel: Kernel) -> bool:
+        """Whether it launches a kernel."""
+        return any(own is kernel for own in self._kernels.values())
+
+    def launch(
+        self, batch: Batch, box: Box, maps: Maps, vectors: Buffer, first: int, step: int
+    ) -> None:
+        """Queues the results in a box; the factors lie in `vectors` at `first`, in floats."""
+        groups = (-(-box.width // _GROUP), self._blocks, box.height * batch.source.shape[0])
+        factors: Sequence[Argument] = ()
+        if self._step.factors is not None:
+            factors = (vectors, np.int32(first), np.int32(step))
+        self._runtime.launch(
+            self.kernel(batch.source, batch.target),
+            groups,
+            *self._source_arguments(batch, maps),
+            np.int32(self._step.source.offset),
+            *self._target_arguments(batch, maps),
+            *map(np.int32, (box.top, box.left, box.height, box.width)),
+            *self._bounds(batch),
+            *factors,
+            *self._residual_arguments(maps),
+        )
+
+    def close(self) -> None:
+        """Nothing to free."""
+
+    def _source_arguments(self, batch: Batch, maps: Maps) -> Sequence[Argument]:
+        view = self._step.source
+        if self._from_pixels:
+            _, height, width, _ = batch.source.shape
+            sizes = (height, width, self._program.model.padding)
+            return (batch.source.buffer, *map(np.int32, sizes))
+        source = maps[view.value]
+        return (*source.part_start(view.first), *map(np.int32, source.corner))
+
+    def _target_arguments(self, batch: Batch, maps: Maps) -> Sequence[Argument]:
+        target = self._step.target
+        if self._to_pixels:
+            box = batch.target_box
+            return (*result_arguments(batch, box.top, box.left), *map(np.int32, box[:2]))
+        made = maps[target.value]
+        return (*made.part_start(target.part), *map(np.int32, made.corner))
+
+    def _bounds(self, batch: Batch) -> Sequence[Argument]:
+        if self._to_pixels:
+            return bounds(batch.tile, 0, 0)
+        return bounds(Box(0, 0, *batch.sizes[self._step.target.value]), 0, 0)
+
+    def _residual_arguments(self, maps: Maps) -> Sequence[Argument]:
+        view = self._step.residual
+        if view is None:
+            return ()
+        residual = maps[view.value]
+        top, left = residual.corner
+        corner = (top - view.offset, left - view.offset)
+        return (*residual.part_start(view.first), *map(np.int32, corner))

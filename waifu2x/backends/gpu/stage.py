@@ -1,0 +1,283 @@
+"""One model on pictures that are on the device: pass after pass, in as much memory as there is."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from waifu2x.backends import Progress
+from waifu2x.backends.gpu import schedule
+from waifu2x.backends.gpu.executor import Batch, DevicePixels, Executor, Place
+from waifu2x.backends.gpu.runtime import Buffer, OutOfMemoryError
+from waifu2x.backends.gpu.schedule import NoRoomError, Pass, Room, Schedule, step_cost
+from waifu2x.backends.gpu.workspace import Taken, Workspace
+from waifu2x.errors import BackendError
+from waifu2x.model import Model
+from waifu2x.tiling import Box
+
+_KEPT_SCHEDULES = 16
+_MOST_REPLAYED = 16
+"""Passes of one picture, each of which the runtime then keeps: more would push each other out."""
+_FEWEST_BAND_ROWS = 64
+_NO_TILE = Box(0, 0, 0, 0)
+
+Shape = tuple[int, int, int, int]
+"""Of pictures: as of DevicePixels."""
+
+
+class TooManyError(Exception):
+    """Several pictures do not fit the memory together."""
+
+
+class Stage:
+    """A model and its executor."""
+
+    def __init__(self, model: Model, executor: Executor, workspace: Workspace) -> None:
+        self.model = model
+        self.executor = executor
+        self.workspace = workspace
+        self._schedules: OrderedDict[object, Schedule] = OrderedDict()
+
+    def result_shape(self, shape: Shape) -> Shape:
+        """Of the pictures that it makes of some."""
+        pictures, height, width, _ = shape
+        scale = self.model.scale
+        return pictures, height * scale, width * scale, self.model.out_planes
+
+    def schedule(self, shape: Shape, tile: int | None, bands: int, most: int) -> Schedule:
+        """How to work on pictures of a shape in at most so many bytes. Raises NoRoomError.
+
+        It is kept for the next pictures of that shape unless memory may have had a say in it.
+        """
+        key = (shape, tile, bands)
+        found = self._schedules.get(key)
+        if found is not None and found.scratch + found.kept <= most:
+            self._schedules.move_to_end(key)
+            return found
+        pictures, height, width, _ = shape
+        room = Room(most, self.workspace.scratch_limit)
+        found = schedule.find(self.executor, (height, width), pictures, room, tile, bands)
+        if found.is_single or 4 * (found.scratch + found.kept) <= most:
+            while len(self._schedules) >= _KEPT_SCHEDULES:
+                self._schedules.popitem(last=False)
+            self._schedules[key] = found
+        return found
+
+
+class Run:
+    """A stage's work on some pictures."""
+
+    def __init__(
+        self,
+        stage: Stage,
+        source: DevicePixels,
+        dtype: np.dtype[Any],
+        tile: int | None,
+        on_progress: Progress,
+    ) -> None:
+        self._stage = stage
+        self._source = source
+        self._dtype = dtype
+        self._tile = tile
+        self._on_progress = on_progress
+        self._reported = 0.0
+        self._workspace = stage.workspace
+        self._runtime = stage.workspace.runtime
+        self._shape = stage.result_shape(source.shape)
+
+    def to_device(self, taken: Taken) -> DevicePixels:
+        """The results, in a buffer of `taken`. Raises BackendError, TooManyError."""
+        try:
+            target = self._target(taken, self._shape)
+        except OutOfMemoryError as error:
+            raise self._failure(error) from error
+        try:
+            self._all(target)
+        except NoRoomError as error:
+            raise self._failure(error) from error
+        return target
+
+    def to_host(self) -> NDArray[Any]:
+        """The results, fetched in bands if they do not fit. Raises BackendError, TooManyError."""
+        rows = self._shape[1]
+        bands = 1
+        while True:
+            try:
+                return self._fetched(bands)
+            except (NoRoomError, OutOfMemoryError) as error:
+                self._workspace.release()
+                bands *= 2
+                if self._shape[0] > 1 or rows // bands < _FEWEST_BAND_ROWS:
+                    raise self._failure(error) from error
+
+    def bound(self, target: DevicePixels, taken: Taken) -> Bound:
+        """For measurements: the work, ready to be queued. Raises NoRoomError, OutOfMemoryError."""
+        return self._bound(target, taken, self._schedule(1, self._workspace.free()))
+
+    def _fetched(self, bands: int) -> NDArray[Any]:
+        """The results in at least so many bands. Raises NoRoomError, OutOfMemoryError."""
+        _, rows, columns, planes = self._shape
+        result = self._runtime.host_array(self._shape, self._dtype)
+        with self._workspace.taken() as taken:
+            if bands == 1:
+                target = self._target(taken, self._shape)
+                self._all(target)
+                self._runtime.download(target.buffer, result)
+                return result
+            # Tiles are cut at multiples of some pixels.
+            most = min(-(-rows // bands) + _FEWEST_BAND_ROWS, rows)
+            target = self._target(taken, (1, most, columns, planes))
+            self._all(target, bands, result)
+            return result
+
+    def _target(self, taken: Taken, shape: Shape) -> DevicePixels:
+        size = int(np.prod(shape, dtype=np.int64)) * self._dtype.itemsize
+        return DevicePixels(taken.buffer(size), self._dtype, shape)
+
+    def _all(
+        self, target: DevicePixels, bands: int = 1, result: NDArray[Any] | None = None
+    ) -> None:
+        """Every pass; with a `result`, `target` holds one band after the other, to be fetched.
+
+        Where memory runs out, it is done again in less. Raises NoRoomError.
+        """
+        most = self._workspace.free()
+        while True:
+            found = self._schedule(bands, most)
+            with self._workspace.taken() as taken:
+                try:
+                    self._bound(target, taken, found).run(self._report, result)
+                    return
+                except OutOfMemoryError:
+                    pass
+            self._workspace.release()
+            most = min(most, found.scratch + found.kept) // 2
+
+    def _schedule(self, bands: int, most: int) -> Schedule:
+        most -= self._stage.executor.vector_bytes(self._source.shape[0])
+        return self._stage.schedule(self._source.shape, self._tile, bands, most)
+
+    def _bound(self, target: DevicePixels, taken: Taken, found: Schedule) -> Bound:
+        scratch = taken.buffer(found.scratch)
+        kept = taken.buffer(found.kept) if found.kept else scratch
+        vectors = taken.buffer(self._stage.executor.vector_bytes(found.pictures))
+        return Bound(self._stage, self._source, target, found, (scratch, kept), vectors)
+
+    def _report(self, part: float) -> None:
+        """Told which part of a try is done: what an earlier try has reported is not told again."""
+        if part > self._reported:
+            part, self._reported = part - self._reported, part
+            self._on_progress(part)
+
+    def _failure(self, error: Exception) -> Exception:
+        pictures, rows, columns, _ = self._shape
+        if pictures > 1:
+            return TooManyError()
+        name = self._runtime.device.name
+        if isinstance(error, NoRoomError):
+            return BackendError(
+                f"{name}: no memory for even a small tile of the network's maps: close other programs"
+                " that use this device, or use another backend"
+            )
+        return BackendError(
+            f"{name}: no memory for a picture of {columns}x{rows} pixels: close other programs that"
+            " use this device, or use another backend"
+        )
+
+
+class Bound:
+    """A schedule on memory that it has."""
+
+    def __init__(
+        self,
+        stage: Stage,
+        source: DevicePixels,
+        target: DevicePixels,
+        found: Schedule,
+        maps: tuple[Buffer, Buffer],
+        vectors: Buffer,
+    ) -> None:
+        """`maps` are the memory of tiles and that of the maps that are kept."""
+        self._executor = stage.executor
+        self._runtime = stage.workspace.runtime
+        self._schedule = found
+        self._source = source
+        self._target = target
+        self._maps = maps
+        self._vectors = vectors
+        self._key = (found, source, target, *maps, vectors)
+
+    def queue(self) -> None:
+        """Queues everything, for results that `target` has room for."""
+        if self._schedule.is_single:
+            self._runtime.replay(self._key, self._queue_single)
+            return
+        self.run(lambda part: None, None)
+
+    def run(self, report: Progress, result: NDArray[Any] | None) -> None:
+        """Every pass, and waits for it. With a `result`, each row of tiles is fetched into it."""
+        if result is None and self._schedule.is_single:
+            self.queue()
+            self._runtime.synchronize()
+            report(1.0)
+            return
+        found, executor = self._schedule, self._executor
+        count = sum(len(row) for rows in found.passes for row in rows)
+        done = 0.0
+        executor.clear(self._vectors, found.pictures)
+        for number, rows in enumerate(found.passes):
+            for row in rows:
+                band = self._band(row[0]) if result is not None else self._target
+                for one in row:
+                    self._pass(one, band, replayed=count <= _MOST_REPLAYED)
+                    self._runtime.synchronize()
+                    done += sum(
+                        step_cost(executor.program, step, box)
+                        for step, box in one.work.steps.items()
+                    )
+                    report(min(done / found.cost, 1.0))
+                if result is not None and number == len(found.passes) - 1:
+                    top, height = row[0].tile.top, row[0].tile.height
+                    self._runtime.download(band.buffer, result[0, top : top + height])
+            self._finish(number)
+        report(1.0)
+
+    def _queue_single(self) -> None:
+        self._executor.clear(self._vectors, self._schedule.pictures)
+        for number, ((one,),) in enumerate(self._schedule.passes):
+            self._queue(one, self._target)
+            self._finish(number)
+
+    def _pass(self, one: Pass, target: DevicePixels, replayed: bool) -> None:
+        if replayed:
+            self._runtime.replay((self._key, id(one), target), lambda: self._queue(one, target))
+        else:
+            self._queue(one, target)
+
+    def _queue(self, one: Pass, target: DevicePixels) -> None:
+        places: Mapping[int, Place] = {
+            value: Place(self._maps[spot.is_kept], spot.offset, spot.box)
+            for value, spot in one.spots.items()
+        }
+        self._executor.run(self._batch(one.tile, target), one.work, places, one.sums, self._vectors)
+
+    def _finish(self, number: int) -> None:
+        phase = self._schedule.phases[number]
+        if phase.averages or phase.dense:
+            batch = self._batch(_NO_TILE, self._target)
+            self._executor.finish(phase.dense, phase.averages, batch, self._vectors)
+
+    def _batch(self, tile: Box, target: DevicePixels) -> Batch:
+        _, rows, columns, _ = target.shape
+        top = tile.top if rows < self._schedule.sizes[-1][0] else 0
+        box = Box(top, 0, rows, columns)
+        return Batch(self._source, target, box, tile, self._schedule.sizes)
+
+    def _band(self, one: Pass) -> DevicePixels:
+        pictures, _, columns, planes = self._target.shape
+        return replace(self._target, shape=(pictures, one.tile.height, columns, planes))
