@@ -1,11 +1,10 @@
 """Our CPU engine against other libraries: same weights, same picture, one process.
 
-python benchmarks/bench_cpu.py [--rounds 5] [--size 480x270] ...
+python benchmarks/bench_cpu.py [-m cunet/art] [-n 1] [--rounds 5] [--size 480x270] ...
 
 Every contender's result is compared with a float64 run before it is timed. Rounds go through all
 contenders in turn, so that drift of the machine's speed meets them alike; medians are shown. Ours
-reads 8-bit pixels, enlarges, pads and writes 8-bit pixels in the time; the others are handed padded
-floats. Needs the extra `bench`.
+reads 8-bit pixels, pads and writes 8-bit pixels in the time; the others are handed padded floats. Needs the extra `bench`.
 """
 
 from __future__ import annotations
@@ -16,22 +15,20 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from benchmarks.peers import PEERS
+from benchmarks.peers import PEERS, padded
 from benchmarks.program import make_picture
 from tests import obvious
 from waifu2x import model_set
 from waifu2x.backends import Precision, open_backend
 from waifu2x.backends.cpu.isa import VECTOR, core_count, processor_name
-from waifu2x.errors import BackendError
 from waifu2x.model import Model
-from waifu2x.tiling import Box
 
 CHECKED = (96, 160)
 """Height and width of the picture that results are compared on."""
@@ -40,30 +37,29 @@ Contender = Callable[[NDArray[np.uint8], type], NDArray[Any]]
 
 
 def ours(model: Model) -> dict[str, Contender]:
-    """Each precision of the `cpu` backend."""
+    """The precisions of the `cpu` backend."""
     backend = open_backend("cpu")
     contenders: dict[str, Contender] = {}
-    for precision in get_args(Precision):
-        try:
-            network = backend.compile([model], precision)
-        except BackendError:
-            continue
+    # Without tiles `auto` is fp32.
+    precisions: tuple[Precision, ...] = ("auto", "fp32") if VECTOR.tiles else ("fp32",)
+    for precision in precisions:
+        network = backend.compile([model], precision)
 
         def run(pixels: NDArray[np.uint8], dtype: type, network: Any = network) -> NDArray[Any]:
-            box = Box(0, 0, pixels.shape[0] * 2, pixels.shape[1] * 2)
-            result: NDArray[Any] = network(pixels, box, dtype, lambda part: None)
+            result: NDArray[Any] = network(pixels, dtype)
             return result
 
         contenders[f"waifu2x-kernels {precision}"] = run
     return contenders
 
 
-def others(model: Model) -> dict[str, Contender]:
+def others(model: Model, chosen: list[str] | None) -> dict[str, Contender]:
     """The peers that are installed; padding and conversion are cached, not timed."""
     contenders: dict[str, Contender] = {}
-    margin = model.offset
     prepared: dict[int, NDArray[np.float32]] = {}
     for name, build in PEERS.items():
+        if chosen and not any(part in name for part in chosen):
+            continue
         try:
             peer = build(model)
         except ImportError as error:
@@ -72,12 +68,9 @@ def others(model: Model) -> dict[str, Contender]:
 
         def run(pixels: NDArray[np.uint8], dtype: type, peer: Any = peer) -> NDArray[Any]:
             if id(pixels) not in prepared:
-                large = pixels.repeat(2, 0).repeat(2, 1).astype(np.float32) / np.float32(255)
-                edges = ((margin, margin), (margin, margin), (0, 0))
-                planes = np.pad(large, edges, mode="edge").transpose(2, 0, 1)[np.newaxis]
-                prepared[id(pixels)] = np.ascontiguousarray(planes)
+                prepared[id(pixels)] = padded(model, pixels)
             result: NDArray[Any] = peer(prepared[id(pixels)])[0].transpose(1, 2, 0)
-            return result
+            return result[: pixels.shape[0] * model.scale, : pixels.shape[1] * model.scale]
 
         contenders[name] = run
     return contenders
@@ -87,9 +80,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--size", action="append", help="of the input, like 480x270")
+    parser.add_argument("-m", "--model", default="vgg_7/art")
+    parser.add_argument("-n", "--noise", type=int, help="level; none without")
+    parser.add_argument("-s", "--scale", type=int, default=2)
+    parser.add_argument("--peer", action="append", help="only peers with this in their names")
     arguments = parser.parse_args()
-    (model,) = model_set.find("vgg_7/art").models(2, None)
-    contenders = ours(model) | others(model)
+    (model,) = model_set.find(arguments.model).models(arguments.scale, arguments.noise)
+    contenders = ours(model) | others(model, arguments.peer)
 
     small = np.asarray(make_picture(*CHECKED[::-1]))
     exact = obvious.run([model], small)
@@ -113,8 +110,9 @@ def main() -> None:
         medians = {name: statistics.median(values) for name, values in seconds.items()}
         peers = [median for name, median in medians.items() if name in PEERS and "bf16" not in name]
         fastest = min(peers, default=float("nan"))
-        flops = 2 * model.multiply_adds * width * height * 4
-        print(f"\n{size} -> {width * 2}x{height * 2}, {arguments.rounds} rounds")
+        flops = 2 * model.multiply_adds * width * height * model.scale**2
+        result = f"{width * model.scale}x{height * model.scale}"
+        print(f"\n{arguments.model}, {size} -> {result}, {arguments.rounds} rounds")
         print(f"{'':24} {'ms':>8} {'GFLOP/s':>8} {'dB':>7}  speed against the fastest fp32 peer")
         for name, median in medians.items():
             print(

@@ -1,7 +1,8 @@
 """The same network in other libraries, as a caller of theirs would set it up.
 
-Each peer takes the enlarged and padded picture as float32 (1, planes, height, width) and gives the
-float32 result: conversions of pixels are not counted against it. All use as many threads as ours.
+Each peer takes the padded picture as float32 (1, planes, height, width) and gives the float32 result:
+conversions of pixels are not counted against it. All use as many threads as ours. ncnn runs the very
+files that the network was read from, where they are ncnn's, and the others a graph in ONNX.
 """
 
 from __future__ import annotations
@@ -16,9 +17,33 @@ import numpy as np
 from numpy.typing import NDArray
 
 from waifu2x.backends.cpu.isa import core_count
-from waifu2x.model import Model
+from waifu2x.model import (
+    Activation,
+    Add,
+    Concatenate,
+    Convolution,
+    Crop,
+    Dense,
+    Enlarge,
+    Mean,
+    Model,
+    Multiply,
+    PixelShuffle,
+    PixelUnshuffle,
+    TransposedConvolution,
+    sources,
+)
 
 Peer = Callable[[NDArray[np.float32]], NDArray[np.float32]]
+
+
+def padded(model: Model, pixels: NDArray[np.uint8]) -> NDArray[np.float32]:
+    """The network's value 0 for a picture (H, W, planes): what peers take."""
+    more = [-size % model.multiple for size in pixels.shape[:2]]
+    pads = [(model.padding, model.padding + extra) for extra in more]
+    modes: dict[str, Any] = {"replicate": "edge", "reflect": "reflect", "zero": "constant"}
+    planes = np.pad(pixels, [*pads, (0, 0)], mode=modes[model.border]).transpose(2, 0, 1)
+    return np.ascontiguousarray(planes[np.newaxis], np.float32) / np.float32(255)
 
 
 def onnx_model(model: Model) -> bytes:
@@ -26,26 +51,94 @@ def onnx_model(model: Model) -> bytes:
     import onnx
     from onnx import TensorProto, helper, numpy_helper
 
-    nodes, tensors, name = [], [], "in"
-    for index, layer in enumerate(model.convolutions):
-        tensors += [
-            numpy_helper.from_array(layer.weight, f"w{index}"),
-            numpy_helper.from_array(layer.bias, f"b{index}"),
-        ]
-        last = index == len(model.convolutions) - 1
-        result = "out" if last else f"c{index}"
-        nodes.append(helper.make_node("Conv", [name, f"w{index}", f"b{index}"], [result]))
-        name = result
-        if not last:
-            nodes.append(helper.make_node("LeakyRelu", [name], [f"r{index}"], alpha=layer.slope))
-            name = f"r{index}"
-    shape = [1, model.in_planes, None, None]
+    nodes: list[Any] = []
+    tensors: dict[str, NDArray[Any]] = {}
+
+    def add(kind: str, inputs: list[str], result: str, **attributes: Any) -> str:
+        nodes.append(helper.make_node(kind, inputs, [result], **attributes))
+        return result
+
+    def constant(name: str, value: Any, dtype: type = np.float32) -> str:
+        tensors[name] = np.asarray(value, dtype)
+        return name
+
+    def activate(source: str, activation: Activation, result: str, *, flat: bool = False) -> None:
+        slopes = activation.slopes
+        if activation.kind == "sigmoid":
+            add("Sigmoid", [source], result)
+        elif activation.is_linear:
+            add("Identity", [source], result)
+        elif (slopes == slopes[0]).all():
+            add("LeakyRelu", [source], result, alpha=float(slopes[0]))
+        else:
+            shape = (1, -1) if flat else (-1, 1, 1)
+            add("PRelu", [source, constant(f"{result}s", slopes.reshape(shape))], result)
+
+    for value, node in enumerate(model.nodes, 1):
+        result = f"v{value}"
+        inputs = [f"v{source}" for source in sources(node)]
+        match node:
+            case Convolution():
+                arrays = [constant(f"w{value}", node.weight), constant(f"b{value}", node.bias)]
+                pads, strides = [node.padding] * 4, [node.stride] * 2
+                add("Conv", [*inputs, *arrays], f"c{value}", pads=pads, strides=strides)
+                activate(f"c{value}", node.activation, result)
+            case TransposedConvolution():
+                weight = constant(f"w{value}", node.weight.transpose(1, 0, 2, 3))
+                arrays = [weight, constant(f"b{value}", node.bias)]
+                pads, strides = [node.crop] * 4, [node.stride] * 2
+                add("ConvTranspose", [*inputs, *arrays], f"c{value}", pads=pads, strides=strides)
+                activate(f"c{value}", node.activation, result)
+            case Enlarge():
+                scales = constant(f"f{value}", [1, 1, node.factor, node.factor])
+                modes = {"mode": "nearest", "nearest_mode": "floor"}
+                modes["coordinate_transformation_mode"] = "asymmetric"
+                add("Resize", [inputs[0], "", scales], result, **modes)
+            case PixelShuffle():
+                add("DepthToSpace", inputs, result, blocksize=node.factor, mode="CRD")
+            case PixelUnshuffle():
+                # SpaceToDepth has the planes [dy][dx][plane]; ours are [plane][dy][dx].
+                planes = model.shapes[node.source].planes
+                add("SpaceToDepth", inputs, f"d{value}", blocksize=node.factor)
+                order = np.arange(planes * node.factor**2).reshape(-1, planes).T.ravel()
+                add("Gather", [f"d{value}", constant(f"o{value}", order, np.int64)], result, axis=1)
+            case Crop():
+                edges = [constant(f"{n}{value}", v, np.int64) for n, v in (
+                    ("first", [node.pixels] * 2),
+                    ("last", [-node.pixels or np.iinfo(np.int64).max] * 2),
+                    ("axes", [2, 3]),
+                )]
+                add("Slice", [*inputs, *edges], result)
+            case Add():
+                source = inputs[0]
+                if node.factor != 1:
+                    factor = constant(f"f{value}", node.factor)
+                    source = add("Mul", [source, factor], f"m{value}")
+                add("Add", [source, inputs[1]], result)
+            case Concatenate():
+                add("Concat", inputs, result, axis=1)
+            case Mean():
+                add("GlobalAveragePool", inputs, f"g{value}")
+                add("Flatten", [f"g{value}"], result)
+            case Dense():
+                arrays = [constant(f"w{value}", node.weight.T), constant(f"b{value}", node.bias)]
+                add("Gemm", [*inputs, *arrays], f"c{value}")
+                activate(f"c{value}", node.activation, result, flat=True)
+            case Multiply():
+                shape = constant(f"r{value}", [1, -1, 1, 1], np.int64)
+                add("Reshape", [inputs[1], shape], f"x{value}")
+                add("Mul", [inputs[0], f"x{value}"], result)
+    out = f"v{len(model.nodes)}"
+
+    def info(name: str, planes: int) -> Any:
+        return helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, planes, None, None])
+
     graph = helper.make_graph(
         nodes,
         "waifu2x",
-        [helper.make_tensor_value_info("in", TensorProto.FLOAT, shape)],
-        [helper.make_tensor_value_info("out", TensorProto.FLOAT, shape)],
-        tensors,
+        [info("v0", model.in_planes)],
+        [info(out, model.out_planes)],
+        [numpy_helper.from_array(array, name) for name, array in tensors.items()],
     )
     built = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
     onnx.checker.check_model(built)
@@ -64,7 +157,7 @@ def onnxruntime_fp32(model: Model) -> Peer:
     )
 
     def run(planes: NDArray[np.float32]) -> NDArray[np.float32]:
-        result: NDArray[np.float32] = session.run(None, {"in": planes})[0]
+        result: NDArray[np.float32] = session.run(None, {"v0": planes})[0]
         return result
 
     return run
@@ -102,36 +195,58 @@ def ncnn_fp32(model: Model) -> Peer:
     """ncnn, fp32 with Winograd: its default without the 16-bit options."""
     import ncnn
 
-    count = len(model.convolutions)
-    lines = ["7767517", f"{count + 1} {count + 1}", "Input in 0 1 in"]
-    blob, name = b"", "in"
-    for index, layer in enumerate(model.convolutions):
-        result = "out" if index == count - 1 else f"c{index}"
-        leaky = "" if index == count - 1 else f" 9=2 -23310=1,{layer.slope}"
-        lines.append(
-            f"Convolution conv{index} 1 1 {name} {result} 0={layer.out_planes} 1=3 5=1"
-            f" 6={layer.weight.size}{leaky}"
-        )
-        blob += struct.pack("<I", 0) + layer.weight.tobytes() + layer.bias.tobytes()
-        name = result
     net = ncnn.Net()
     net.opt.num_threads = core_count()
     net.opt.use_fp16_packed = net.opt.use_fp16_storage = net.opt.use_fp16_arithmetic = False
     net.opt.use_bf16_storage = False
     with tempfile.TemporaryDirectory() as folder:
-        param, weights = Path(folder) / "net.param", Path(folder) / "net.bin"
-        param.write_text("\n".join(lines) + "\n")
-        weights.write_bytes(blob)
-        if net.load_param(str(param)) or net.load_model(str(weights)):
+        param = Path(model.name)
+        if param.suffix != ".param":
+            param = Path(folder) / "net.param"
+            _write_ncnn(model, param)
+        if net.load_param(str(param)) or net.load_model(str(param.with_suffix(".bin"))):
             raise RuntimeError("ncnn does not take the network")
+        words = [line.split() for line in param.read_text().splitlines()[2:]]
+    first = next(line[4] for line in words if line[0] == "Input")
+    last = words[-1][3 + int(words[-1][2]) + 1]
 
     def run(planes: NDArray[np.float32]) -> NDArray[np.float32]:
         extractor = net.create_extractor()
-        extractor.input("in", ncnn.Mat(planes[0]))
-        _, result = extractor.extract("out")
+        extractor.input(first, ncnn.Mat(planes[0]))
+        _, result = extractor.extract(last)
         return np.array(result)[np.newaxis]
 
     return run
+
+
+def _write_ncnn(model: Model, param: Path) -> None:
+    """A chain of valid convolutions, the picture perhaps enlarged before it, as ncnn's two files.
+
+    Raises ImportError for any other network: those come in files of ncnn's own.
+    """
+    lines, blob = ["Input in 0 1 v0"], b""
+    for value, node in enumerate(model.nodes, 1):
+        ends = f"n{value} 1 1 v{value - 1} v{value}"
+        match node:
+            case Enlarge():
+                lines.append(f"Interp {ends} 0=1 1={node.factor}.0 2={node.factor}.0")
+            case Crop():
+                inner = f"2,{node.pixels},{node.pixels}"
+                outer = f"2,{-node.pixels},{-node.pixels}"
+                lines.append(f"Crop {ends} -23309={inner} -23310={outer} -23311=2,1,2")
+            case Convolution(stride=1) if node.activation.kind == "leaky":
+                leaky = "" if node.activation.is_linear else (
+                    f" 9=2 -23310=1,{node.activation.slopes[0]}"
+                )
+                lines.append(
+                    f"Convolution {ends} 0={len(node.bias)} 1={node.weight.shape[-1]}"
+                    f" 4={node.padding} 5=1 6={node.weight.size}{leaky}"
+                )
+                blob += struct.pack("<I", 0) + node.weight.tobytes() + node.bias.tobytes()
+            case _:
+                raise ImportError("its files for ncnn are not here")
+    param.write_text("\n".join(["7767517", f"{len(lines)} {len(lines)}", *lines]) + "\n")
+    param.with_suffix(".bin").write_bytes(blob)
 
 
 PEERS: dict[str, Callable[[Model], Peer]] = {

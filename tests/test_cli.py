@@ -439,10 +439,37 @@ def test_bench(run: Run, precision: str) -> None:
 
 def test_models(run: Run) -> None:
     assert "vgg_7/art" in run("models", "list").stdout
-    (row,) = json.loads(run("models", "list", "--json").stdout)
-    assert row["noise_levels"] == [0, 1, 2, 3]
-    result = run("models", "info", "vgg_7/art")
-    assert result.stdout.count("planes 3 > 32 > 32 > 64 > 64 > 128 > 128 > 3") == 5
+    rows = json.loads(run("models", "list", "--json").stdout)
+    assert [row["name"] for row in rows] == [
+        "vgg_7/art",
+        "upconv_7/art",
+        "upconv_7/photo",
+        "cunet/art",
+    ]
+    for row in rows:
+        assert row["noise_levels"] == [0, 1, 2, 3]
+        assert row["licence"] == "MIT"
+        assert row["install"] is None
+        assert row["best_at"] in run("models", "list").stdout
+    chain = (
+        "3x3 3 > 32, 3x3 32 > 32, 3x3 32 > 64, 3x3 64 > 64, 3x3 64 > 128, 3x3 128 > 128, 3x3 128"
+    )
+    assert run("models", "info", "vgg_7/art").stdout.count(chain) == 5
+    text = run("models", "info", "cunet").stdout
+    for layer in ("2x2/2 64 > 64", "transposed 4x4/2 64 > 3", "dense 128 > 16"):
+        assert text.count(layer) >= 5
+    documents = json.loads(run("models", "info", "--json", "upconv_7").stdout)
+    assert [(each["scale"], each["padding"], each["multiple"]) for each in documents] == [
+        (2, 7, 1)
+    ] * 5
+    assert documents[0]["layers"][-1] == {
+        "kind": "transposed convolution",
+        "in_planes": 256,
+        "out_planes": 3,
+        "taps": 4,
+        "stride": 2,
+    }
+    assert_one_line_error(run("models", "info", "gone.param"), "gone.param: cannot read the model")
     assert_one_line_error(run("models", "info", "gone.json"), "gone.json: cannot read the model")
 
 

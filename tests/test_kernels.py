@@ -18,17 +18,30 @@ import pytest
 
 from waifu2x import model_set
 from waifu2x.backends import Device
-from waifu2x.backends.chain import Window
 from waifu2x.backends.cuda import compiler
 from waifu2x.backends.gpu import peak, source
-from waifu2x.backends.gpu.fp32 import Fp32Road
-from waifu2x.backends.gpu.road import DevicePixels
+from waifu2x.backends.gpu.fp32 import Fp32Executor
 from waifu2x.backends.gpu.runtime import Limits, Macros
-from waifu2x.tiling import Box
+from waifu2x.lowering.lower import lower
+from waifu2x.model import (
+    Activation,
+    Add,
+    Convolution,
+    Crop,
+    Enlarge,
+    Model,
+    PixelShuffle,
+    PixelUnshuffle,
+    fit_padding,
+    leaky,
+)
 
 CHIPS = [75, 80, 90, 120]
-CHAINED = {"IN_PLANES", "OUT_PLANES"}
-"""Macros that only say how often a loop runs."""
+CHIPS_IN_FULL = 90
+"""For this one everything is compiled, for the others what is closest to the limits."""
+COUNTS = {"IN_PLANES", "OUT_PLANES", "SUB_PLANES", "SUB_BLOCKS", "STORED", "PLANES", "PART_PLANES"}
+COUNTS |= {"SOURCE_BLOCKS", "TARGET_BLOCKS", "BLOCKS", "INPUTS", "OUTPUTS"}
+"""Macros that only say how many planes there are."""
 
 
 class Build(NamedTuple):
@@ -58,12 +71,15 @@ class Recorder:
         self.usual = True
 
     def build(self, stem: str, macros: Macros) -> Any:
-        key = stem, tuple(item for item in macros.items() if item[0] not in CHAINED)
+        key = stem, tuple(item for item in macros.items() if item[0] not in COUNTS)
         self.builds.setdefault(key, Build(stem, tuple(macros.items()), self.usual))
         return SimpleNamespace(kernel=lambda name, group: None)
 
     def allocate(self, size: int) -> Any:
         return SimpleNamespace(size=size, release=lambda: None)
+
+    def prepare(self, wanted: Any) -> None:
+        pass
 
     def upload(self, buffer: Any, array: Any) -> None:
         pass
@@ -76,30 +92,52 @@ class Recorder:
 
 
 class Choice:
-    """See Choose: the nth candidate of each layer."""
+    """See Choose: the nth candidate of each step."""
 
     def __init__(self, index: int) -> None:
         self._index = index
         self.more = False
 
-    def __call__(self, layer: int, candidates: Sequence[Any], work: str = "") -> Any:
+    def __call__(self, step: int, candidates: Sequence[Any], work: str) -> Any:
         self.more |= len(candidates) > self._index + 1
         return candidates[min(self._index, len(candidates) - 1)]
 
 
+def everything() -> Model:
+    """A network with what those of the field do not have."""
+
+    def convolution(source: int, read: int, made: int, kind: str = "leaky") -> Convolution:
+        weight, bias = np.ones((made, read, 3, 3), np.float32), np.zeros(made, np.float32)
+        activation = Activation("sigmoid", bias) if kind == "sigmoid" else leaky(0.1, made)
+        return Convolution(source, weight, bias, activation)
+
+    nodes = (
+        convolution(0, 3, 32, "sigmoid"),
+        convolution(1, 32, 64, "sigmoid"),
+        convolution(2, 64, 64),
+        Crop(2, 1),
+        Add(3, 4, 0.2),
+        PixelShuffle(5, 2),
+        PixelUnshuffle(6, 2),
+        Enlarge(7, 2),
+        convolution(8, 64, 12),
+        convolution(9, 12, 24),
+    )
+    return fit_padding("everything", 3, nodes, "reflect")
+
+
 def builds() -> list[Build]:
-    """What the road of fp32 compiles for a GPU, for pixels of every type."""
+    """What the fp32 executor compiles for a GPU, for pixels of bytes."""
     recorder: Any = Recorder()
     with pytest.raises(InterruptedError):
         peak.multiply_add_peak(recorder)
-    (model,) = model_set.find("vgg_7/art").models(2, None)
+    names = [("vgg_7/art", 2, None), ("upconv_7/art", 2, None), ("cunet/art", 2, None)]
+    models = [model_set.find(name).models(scale, noise)[0] for name, scale, noise in names]
+    programs = [lower(model) for model in (*models, everything())]
     choice = Choice(0)
     while True:
-        road = Fp32Road(recorder, model, choice)
-        for dtype in ("uint8", "uint16", "float32"):
-            pixels = DevicePixels(recorder.allocate(0), np.dtype(dtype), (99, 99, 3))
-            window, tile = Window(pixels, 0, 0, 99, 99), Box(0, 0, 50, 50)
-            road.run(window, tile, window, [recorder.allocate(0)] * 2)
+        for program in programs:
+            Fp32Executor(recorder, program, choice)
         if not choice.more:
             return list(recorder.builds.values())
         choice = Choice(choice._index + 1)
@@ -123,7 +161,10 @@ def test_every_kernel_compiles_and_the_usual_ones_fit_the_registers(
     if options[:1] != ["-cubin"]:
         pytest.skip(f"this nvcc makes no code for sm_{chip}")
     wanted = builds()
-    assert {"direct", "winograd", "peak"} == {build.stem for build in wanted}
+    stems = {"direct", "winograd", "peak", "move", "mean", "dense"}
+    assert stems == {build.stem for build in wanted}
+    if chip != CHIPS_IN_FULL:
+        wanted = [build for build in wanted if build.usual and build.stem in ("winograd", "direct")]
 
     def report(number: int) -> str:
         stem, macros, _ = wanted[number]
@@ -140,7 +181,7 @@ def test_every_kernel_compiles_and_the_usual_ones_fit_the_registers(
         reports = list(pool.map(report, range(len(wanted))))
     for build, text in zip(wanted, reports, strict=True):
         figures = re.findall(r"(\d+) bytes (?:stack frame|spill stores|spill loads)", text)
-        assert len(figures) == 3, text
+        assert figures and len(figures) % 3 == 0, text
         # ptxas may trade a register for room for one more group. The tuner may choose what spills
         # a little more, where that is faster all the same.
         assert sum(map(int, figures)) <= (16 if build.usual else 256), (build, text)

@@ -518,6 +518,26 @@ def test_damaged_layer(tmp_path: Path, damage: Callable[[Document], None], messa
     assert_holds(read_model(write_json(path, healthy)), random_layers())
 
 
+@pytest.mark.parametrize("architecture", ["upconv_7", "upcunet"])
+def test_cut_off_anywhere(architecture: str) -> None:
+    content = dump(Weights(architecture, ARCHITECTURES[architecture][0]))
+    for position in range(0, len(content) - 2, len(content) // 60):
+        with pytest.raises(ModelError, match=r"^m: not valid JSON, or cut off: "):
+            parse(content[:position], "m")
+
+
+def test_long_values_are_shortened() -> None:
+    entries = document(random_layers())
+    entries[0]["kW"] = [0] * 100_000
+    entries[0]["model_config"]["arch_name"] = "x" * 100_000
+    for _ in range(2):
+        with pytest.raises(ModelError) as caught:
+            parse(json.dumps(entries).encode(), "m")
+        assert len(str(caught.value)) < 200
+        del entries[0]["kW"]
+        entries[0]["kW"] = 3
+
+
 def test_a_file_that_unpacks_to_too_much(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("waifu2x.readers.limits.MAX_BYTES", 1 << 20)
     path = tmp_path / "model.json.gz"

@@ -19,6 +19,7 @@ import waifu2x
 from tests import obvious
 from waifu2x import model_set
 from waifu2x.backends import Backend, Device
+from waifu2x.model import Model
 from waifu2x.readers.architectures import Layer
 from waifu2x.readers.waifu2x_json import Weights, dump
 from waifu2x.upscaler import Upscaler
@@ -29,11 +30,14 @@ def y_models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A model set of one plane: a scale model and one noise level."""
     folder = tmp_path_factory.mktemp("vgg_7_y")
     for seed, name in ((1, "scale2.0x_model.json"), (2, "noise1_model.json")):
-        model = obvious.random_model([1, 16, 16, 1], seed)
-        layers = [Layer("convolution", n.weight, n.bias) for _, n in model.weighted]
-        # Near the identity, as real models are: the centre tap of the last layer's sum stays 1.
-        (folder / name).write_bytes(dump(Weights("vgg_3", layers)))
+        (folder / name).write_bytes(written(obvious.random_model([1, 16, 16, 1], seed)))
     return folder
+
+
+def written(model: Model) -> bytes:
+    """A stack of convolutions as waifu2x JSON."""
+    layers = [Layer("convolution", node.weight, node.bias) for _, node in model.weighted]
+    return dump(Weights(f"vgg_{len(layers)}", layers))
 
 
 upscale = partial(waifu2x.upscale, precision="fp32")
@@ -206,8 +210,8 @@ def test_a_scale_model_of_other_planes_does_not_serve_transparency(
 ) -> None:
     data = (y_models / "scale2.0x_model.json").read_bytes()
     (tmp_path / "scale2.0x_model.json").write_bytes(data)
-    layers = [(c.weight, c.bias) for c in obvious.random_model([3, 8, 3], 3).convolutions]
-    (tmp_path / "noise1_scale2.0x_model.json").write_bytes(dump(Weights("vgg_3", layers)))
+    data = written(obvious.random_model([3, 8, 3], 3))
+    (tmp_path / "noise1_scale2.0x_model.json").write_bytes(data)
     image = np.dstack([drawn[40:60, 50:80], drawn[80:100, 50:80, 0]])
     with (
         Upscaler(2, 1, model=str(tmp_path)) as upscaler,

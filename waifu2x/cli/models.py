@@ -14,7 +14,17 @@ from waifu2x.model import Convolution, Dense, Model, Weighted
 from waifu2x.model_import import import_models
 from waifu2x.readers import SUFFIXES, read_model
 
-_COLUMNS = ("name", "noise", "scale", "quality", "speed", "best at", "licence", "where")
+_COLUMNS = (
+    "name",
+    "noise",
+    "scale",
+    "drawings",
+    "photos",
+    "speed",
+    "best at",
+    "licence",
+    "where",
+)
 
 
 @click.group(short_help="List, show and import models.")
@@ -27,8 +37,8 @@ def models() -> None:
 def list_models(as_json: bool) -> None:
     """The model sets that `-m` accepts by name, and what each is best at.
 
-    Quality is the PSNR of pictures enlarged twice and speed the output megapixels a second on the
-    CPU, both as measured by the project's benchmarks.
+    Measured by the project's benchmarks: the PSNR of drawings and of photos enlarged twice, and the
+    output megapixels a second on a CPU.
     """
     rows = [_row(each) for each in model_set.available()]
     known = {row["name"] for row in rows}
@@ -52,7 +62,8 @@ def _row(found: model_set.ModelSet) -> dict[str, Any]:
         "noise_levels": found.noise_levels,
         "scales": found.scales,
         "best_at": entry.best_at if entry else None,
-        "quality_db": entry.quality if entry else None,
+        "drawings_db": entry.drawings if entry else None,
+        "photos_db": entry.photos if entry else None,
         "megapixels_per_second": entry.speed if entry else None,
         "licence": entry.licence if entry else None,
         "folder": str(found.folder),
@@ -67,18 +78,22 @@ def _absent(entry: catalogue.Entry) -> dict[str, Any]:
 
 
 def _cells(row: dict[str, Any]) -> tuple[str, ...]:
-    quality, speed = row["quality_db"], row["megapixels_per_second"]
     where = "comes with waifu2x" if catalogue.entry(row["name"]) else row["folder"]
     return (
         row["name"],
         ", ".join(map(str, row["noise_levels"])) or "-",
         ", ".join(f"{scale}x" for scale in row["scales"]) or "-",
-        f"{quality:.2f} dB" if quality else "-",
-        f"{speed:.2f} MP/s" if speed else "-",
+        _figure(row["drawings_db"], "dB"),
+        _figure(row["photos_db"], "dB"),
+        _figure(row["megapixels_per_second"], "MP/s"),
         row["best_at"] or "-",
         row["licence"] or "-",
         f"not installed: {row['install']}" if row["install"] else where,
     )
+
+
+def _figure(value: float | None, unit: str) -> str:
+    return "-" if value is None else f"{value:.2f} {unit}"
 
 
 @models.command()

@@ -8,6 +8,7 @@ layers are the architecture's, and the file's are held against them.
 from __future__ import annotations
 
 import re
+import reprlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -62,8 +63,8 @@ def build(name: str, architecture: str, layers: Sequence[Layer]) -> Model:
     network = None if stack else _NETWORKS.get(architecture)
     if not stack and not network:
         raise ModelError(
-            f"{name}: layer 1: model_config: architecture {architecture!r} is not supported:"
-            f" only vgg_7, {', '.join(_NETWORKS)}"
+            f"{name}: layer 1: model_config: architecture {reprlib.repr(architecture)}"
+            f" is not supported: only vgg_7, {', '.join(_NETWORKS)}"
         )
     count, make = network or (int(stack[1]) if stack else 0, _vgg)
     if len(layers) != count:

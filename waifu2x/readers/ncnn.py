@@ -43,6 +43,7 @@ from waifu2x.readers.limits import read_file
 
 _MAGIC = "7767517"
 _MAX_LAYERS = 10_000
+_MAX_WORD = 256
 _MAX_TEXT = 4 << 20
 _FLOAT32 = 0
 _FLOAT16 = 0x01306B47
@@ -158,6 +159,8 @@ def _parse_lines(text: bytes, name: str) -> list[_Line]:
 
 
 def _parse_line(words: list[str], where: str) -> _Line:
+    if max(map(len, words)) > _MAX_WORD:
+        raise ModelError(f"{where}: a name or number of more than {_MAX_WORD} characters")
     if len(words) < 4 or not all(re.fullmatch(r"\d{1,4}", each, re.ASCII) for each in words[2:4]):
         raise ModelError(f"{where}: expected kind, name and the numbers of blobs in and out")
     where = f"{where} ({words[0]} {words[1]})"
@@ -167,8 +170,8 @@ def _parse_line(words: list[str], where: str) -> _Line:
         raise ModelError(f"{where}: expected the names of {inputs + outputs} blobs")
     values: dict[int, _Number | list[_Number]] = {}
     for pair in words[4 + inputs + outputs :]:
-        key, _, value = pair.partition("=")
-        if not re.fullmatch(r"-?\d{1,5}", key, re.ASCII):
+        key, equals, value = pair.partition("=")
+        if not equals or not re.fullmatch(r"-?\d{1,5}", key, re.ASCII):
             raise ModelError(f"{where}: {pair!r} is not a key=value pair")
         number = int(key)
         parsed: _Number | list[_Number]
@@ -313,11 +316,16 @@ class _Graph:
                         f"{where}: crops {sizes[cropped][0]} pixels to {sizes[reference][0]}:"
                         " only as much on each side is supported"
                     )
+        made = model.out_planes
+        if made != planes:
+            raise ModelError(f"{name}: makes {made} planes of {planes}: a picture must stay one")
         return model
 
     def _append(
         self, node: Node, planes: int | None, line: _Line, *, is_vector: bool = False
     ) -> int:
+        if len(self._nodes) == _MAX_LAYERS:
+            raise ModelError(f"{line.where}: more than {_MAX_LAYERS} nodes")
         self._nodes.append(node)
         self._values.append(_Value(planes, is_vector, line.where))
         return len(self._nodes)
@@ -422,12 +430,10 @@ class _Graph:
                 f" {made * planes * side * side} for {planes} planes in, {made} out"
                 f" and {side}x{side} taps"
             )
-        activation = _activation(line, made)
         weight = self._weights.tagged(count, line.where).reshape(made, planes, side, side)
-        bias = (
-            self._weights.plain(made, line.where) if has_bias else np.zeros(made, dtype=np.float32)
-        )
-        return weight, bias, activation
+        bias = self._weights.plain(made, line.where) if has_bias else np.zeros(made, np.float32)
+        # Only now, as the weights that are there say that so many planes are no invention.
+        return weight, bias, _activation(line, made)
 
     def pooling(self, line: _Line) -> int:
         source = self._map(line)

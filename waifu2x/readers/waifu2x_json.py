@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 import json
+import reprlib
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -123,7 +124,7 @@ def _layer(entry: dict[str, Any], where: str) -> Layer:
     class_name = entry.get("class_name", _CONVOLUTION)
     kind = _CLASSES.get(class_name) if isinstance(class_name, str) else None
     if kind is None:
-        raise ModelError(f"{where}: class_name {class_name!r} is not supported")
+        raise ModelError(f"{where}: class_name {reprlib.repr(class_name)} is not supported")
     linear = class_name == _LINEAR
     weight = _numbers(entry, "weight", 2 if linear else 4, where)
     bias = _numbers(entry, "bias", 1, where)
@@ -144,7 +145,9 @@ def _layer(entry: dict[str, Any], where: str) -> Layer:
     }
     for field, value in expected.items():
         if entry.get(field, value) != value:
-            raise ModelError(f"{where}: {field} is {entry[field]!r}, but expected {value}")
+            raise ModelError(
+                f"{where}: {field} is {reprlib.repr(entry[field])}, but expected {value}"
+            )
     stride, padding = (_both(entry, field, where) for field in ("d", "pad"))
     return Layer(kind, weight, bias, stride, padding)
 
@@ -154,9 +157,9 @@ def _both(entry: dict[str, Any], field: str, where: str) -> int | None:
     wide, high = f"{field}W", f"{field}H"
     value = entry.get(wide, entry.get(high))
     if value is not None and type(value) is not int:
-        raise ModelError(f"{where}: {wide} is {value!r}, but expected a whole number")
+        raise ModelError(f"{where}: {wide} is {reprlib.repr(value)}, but expected a whole number")
     if entry.get(high, value) != value:
-        raise ModelError(f"{where}: {high} is {entry[high]!r}, but {wide} is {value}")
+        raise ModelError(f"{where}: {high} is {reprlib.repr(entry[high])}, but {wide} is {value}")
     return value
 
 
@@ -191,7 +194,9 @@ def _config(model: Model) -> dict[str, int]:
 def _check_config(config: dict[str, Any], model: Model, where: str) -> None:
     for field, value in _config(model).items():
         if config.get(field, value) != value:
-            raise ModelError(f"{where}: {field} is {config[field]!r}, but expected {value}")
+            raise ModelError(
+                f"{where}: {field} is {reprlib.repr(config[field])}, but expected {value}"
+            )
     if config.get("gcn"):
         raise ModelError(f"{where}: gcn (contrast made even before the network) is not supported")
 
@@ -205,7 +210,7 @@ def _shortest(values: NDArray[np.float32]) -> Any:
 def _kind(value: Any) -> str:
     if isinstance(value, dict | list | str):
         return {dict: "an object", list: "a list", str: "a string"}[type(value)]
-    return repr(value)
+    return reprlib.repr(value)
 
 
 def _to_binary(weights: Weights) -> bytes:

@@ -183,8 +183,8 @@ class CpuNetwork:
         stack = pixels if pixels.ndim == 4 else pixels[np.newaxis]
         costs, area = [], 1.0
         for model in self.models:
+            costs.append(area * model.cost)
             area *= model.model.scale**2
-            costs.append(area * model.model.multiply_adds)
         for index, model in enumerate(self.models):
             last = index == len(self.models) - 1
             report = scaled(on_progress, costs[index] / sum(costs))
@@ -201,6 +201,8 @@ class CpuModel:
         self.ticks: dict[int, int] = {}
         """Time spent on each step so far, by all threads; all that belongs to no product as -1."""
         self._costs = step_costs(self.packed.program)
+        self.cost = sum(self._costs)
+        """Of a pixel of its picture, in multiply-adds."""
         self._workers = workers
         self._lock = threading.Lock()
         self._plans = lru_cache(16)(self._plan)
@@ -243,8 +245,8 @@ class CpuModel:
         )
         return [PhaseStrips(self.packed, phase, sizes) for phase in phases]
 
-    def cost(self, phase: Phase) -> float:
-        """What a phase costs, in any unit that all share."""
+    def phase_cost(self, phase: Phase) -> float:
+        """The same for the steps of a phase."""
         return sum(self._costs[number] for number in phase.steps)
 
     def add_ticks(self, strips: PhaseStrips, ticks: NDArray[np.int64]) -> None:
@@ -282,10 +284,10 @@ class Pass:
 
     def run(self) -> None:
         """All phases."""
-        total = sum(self._model.cost(strips.phase) for strips in self._phases)
+        total = sum(self._model.phase_cost(strips.phase) for strips in self._phases)
         for strips in self._phases:
             phase = strips.phase
-            share = self._model.cost(phase) / total
+            share = self._model.phase_cost(phase) / total
             self._keep(strips)
             self._run_phase(strips, scaled(self._on_progress, share))
             for vectors, sums in zip(self._vectors, self._sums, strict=True):

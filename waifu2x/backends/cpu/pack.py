@@ -98,7 +98,7 @@ class PackedProgram:
                 "planes": form.parts[0],
                 "group": int(not form.terms and form.fold == 1 and form.planes % LANES == 0),
             }
-            tasks.append(Task(kind, number, _ROWS, (Reach(value, unit=unit),), fields=fields))
+            tasks.append(Task(kind, number, _ROWS, (Reach(value, unit=unit, parts=len(form.parts)),), fields=fields))
         return tasks
 
     # Maps.
@@ -251,7 +251,15 @@ class PackedProgram:
             "target_pair": 2 * pixel * shuffle * target.fold,
             "target_block": pixel,
         }
-        reaches = [Reach(source, offset=view.offset, more=step.taps - 1)]
+        reaches = [
+            Reach(
+                source,
+                offset=view.offset,
+                more=step.taps - 1,
+                first=view.first,
+                parts=view.parts,
+            )
+        ]
         if plain and step.residual is not None:
             added = self.forms[step.residual.value]
             reaches.append(self._residual_reach(step.residual, shuffle))
@@ -264,11 +272,12 @@ class PackedProgram:
                 "residual_block": added.planes,
             }
         return Task(
-            kind, number, rows, tuple(reaches), map_, (shuffle, target.fold), fields=fields
+            kind, number, rows, tuple(reaches), map_, part, (shuffle, target.fold), fields=fields
         )
 
     def _residual_reach(self, view: View, up: int = 1) -> Reach:
-        return Reach(view.value, up=up, offset=view.offset, unit=self.forms[view.value].fold)
+        unit = self.forms[view.value].fold
+        return Reach(view.value, up=up, offset=view.offset, unit=unit, first=view.first)
 
     # Moves.
 
@@ -297,6 +306,7 @@ class PackedProgram:
             down=shuffle,
             offset=view.offset,
             unit=view.enlarge * form.fold,
+            first=view.first,
         )
         planes = form.parts[view.first] // shuffle**2 * step.unshuffle**2
         kind = WRITE if is_result else MOVE
@@ -362,7 +372,8 @@ class PackedProgram:
             and residual is None
             and fields["factor"] == 1
             and not fields.get("is_sigmoid")
-            and fields["shuffle"] == fields["unshuffle"] == 1
+            and fields["shuffle"] == fields["unshuffle"] == fields["enlarge"] == 1
+            and source.fold == 1
         )
         if kind == WRITE:
             fields["group"] = int(simple and fields["factors"] == -1)
@@ -378,7 +389,7 @@ class PackedProgram:
             fields |= {"group": 1, "planes": target.padded[place[0]], "padding": 0}
         rows = round_up(_ROWS, target.fold)
         spread = (1, target.fold)
-        return Task(kind, number, rows, tuple(reaches), map_, spread, scale, fields)
+        return Task(kind, number, rows, tuple(reaches), map_, place[0], spread, scale, fields)
 
     # Arrays.
 

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from waifu2x.backends.cpu.tasks import Task
+from waifu2x.backends.cpu.layout import LOAD
+from waifu2x.backends.cpu.tasks import Reach, Task
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,11 @@ def order(tasks: Sequence[Task], spans: Sequence[tuple[int, int]]) -> Order:
         up, down = tasks[task].spread
         return done[task] * up // down
 
+    def wanted(reach: Reach) -> list[int]:
+        """The tasks that write what another one reads."""
+        parts = range(reach.first, reach.first + reach.parts)
+        return [w for w in writers[reach.map] if tasks[w].part in parts or tasks[w].kind == LOAD]
+
     def lowest(map_: int, default: int) -> int:
         """The first row of a map that a reader still needs."""
         rows = default
@@ -60,7 +66,7 @@ def order(tasks: Sequence[Task], spans: Sequence[tuple[int, int]]) -> Order:
         end = min(first + task.rows, spans[n][1])
         for reach in task.reaches:
             stop = reach.rows(first, end)[1]
-            for writer in writers[reach.map]:
+            for writer in wanted(reach):
                 while done[writer] < spans[writer][1] and made(writer) < stop:
                     run(writer)
         if done[n] > first:
@@ -82,7 +88,7 @@ def order(tasks: Sequence[Task], spans: Sequence[tuple[int, int]]) -> Order:
         reach = tasks[n].reaches[r]
         while done[n] < spans[n][1]:
             stop = reach.rows(done[n], min(done[n] + tasks[n].rows, spans[n][1]))[1]
-            if any(done[w] < spans[w][1] and made(w) < stop for w in writers[reach.map]):
+            if any(done[w] < spans[w][1] and made(w) < stop for w in wanted(reach)):
                 return
             if len(tasks[n].reaches) > 1:
                 return

@@ -19,6 +19,9 @@ class Reach:
     offset: int = 0
     more: int = 0
     unit: int = 1
+    first: int = 0
+    """The first of the map's parts that it reads, and how many: others may be made later."""
+    parts: int = 1
 
     def rows(self, first: int, end: int) -> tuple[int, int]:
         """For rows `first` to `end` of the task."""
@@ -39,6 +42,8 @@ class Task:
     reaches: tuple[Reach, ...]
     target: int = -1
     """The map that it writes; -1 for none."""
+    part: int = 0
+    """Of the target."""
     spread: tuple[int, int] = (1, 1)
     """Row y of it makes rows y * spread[0] / spread[1] of the target's memory."""
     scale: int = 1

@@ -1,0 +1,231 @@
+"""How good each model is: PSNR and SSIM against pictures whose truth is known, as a Markdown table.
+
+python benchmarks/quality.py [--picture FILE] [BACKEND]     (needs: pip install -e ".[bench]")
+
+Truths are halved by the mean of each 2x2 pixels and enlarged again, or saved as JPEG and cleaned,
+or both; figures are means over pictures, of 8-bit RGB. --picture writes crops side by side.
+
+Drawings: the example of this project, and scenes of the CC0 sprites by Kenney that arcade comes
+with. Photos: those of scikit-image's wheel that are in the public domain or CC0.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import io
+import statistics
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, ImageDraw, ImageFont
+from skimage.metrics import structural_similarity
+
+import waifu2x
+from waifu2x.catalogue import ENTRIES
+
+Pixels = NDArray[np.uint8]
+Method = Callable[[Pixels], Pixels]
+
+EXAMPLES = Path(__file__).parent.parent / "examples"
+JPEG_QUALITY = {0: 90, 1: 75, 2: 50, 3: 30}
+"""For each noise level, amid the range that it was trained for."""
+PHOTOS = ("astronaut", "chelsea", "coffee")
+CAST = "animated_characters"
+SCENES = (
+    (
+        f"{CAST}/female_adventurer/femaleAdventurer_idle",
+        f"{CAST}/male_person/malePerson_walk3",
+        f"{CAST}/robot/robot_idle",
+        f"{CAST}/zombie/zombie_walk0",
+        "enemies/bee",
+        "items/flagGreen1",
+        "tiles/grassLeft",
+        "tiles/grassMid",
+        "tiles/grassRight",
+        "tiles/boxCrate",
+        "tiles/bush",
+        "tiles/cactus",
+    ),
+    (
+        f"{CAST}/female_person/femalePerson_jump",
+        f"{CAST}/male_adventurer/maleAdventurer_walk1",
+        "alien/alienBlue_front",
+        "enemies/frog",
+        "enemies/ladybug",
+        "items/keyYellow",
+        "tiles/brickBrown",
+        "tiles/dirtCliff_left",
+        "tiles/snow",
+        "tiles/signRight",
+        "items/gemRed",
+        "items/star",
+    ),
+)
+"""Sprites of 128x128 at most, six in a row."""
+SKY = (168, 214, 240)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--picture", type=Path, help="write crops side by side to this file")
+    parser.add_argument("backend", nargs="?", default="cpu")
+    arguments = parser.parse_args()
+    truths = {"drawings": list(drawings()), "photos": list(photos())}
+    print("| task | method | drawings PSNR | SSIM | photos PSNR | SSIM |")
+    print("|---|---|--:|--:|--:|--:|")
+    for task in tasks():
+        for name, method in methods(task, arguments.backend):
+            scores = []
+            for pictures in truths.values():
+                found = [score(method(task.degrade(truth)), truth) for truth in pictures]
+                decibels, similarities = zip(*found, strict=True)
+                means = statistics.mean(decibels), statistics.mean(similarities)
+                scores.append("{:.2f} | {:.4f}".format(*means))
+            print(f"| {task.name} | {name} | {' | '.join(scores)} |", flush=True)
+    if arguments.picture:
+        draw(arguments.picture, truths, arguments.backend)
+
+
+@dataclass(frozen=True)
+class Task:
+    """What is done to a truth, and asked of the methods."""
+
+    scale: int
+    noise: int | None
+
+    @property
+    def name(self) -> str:
+        parts = ["2x"] if self.scale == 2 else []
+        if self.noise is not None:
+            parts.append(f"noise {self.noise} (JPEG {JPEG_QUALITY[self.noise]})")
+        return ", ".join(parts)
+
+    def degrade(self, truth: Pixels) -> Pixels:
+        """What a method is given."""
+        pixels = halved(truth) if self.scale == 2 else truth
+        return pixels if self.noise is None else jpeg(pixels, JPEG_QUALITY[self.noise])
+
+
+def tasks() -> Iterator[Task]:
+    """Enlarging, cleaning, and both."""
+    yield Task(2, None)
+    for scale in (1, 2):
+        for noise in JPEG_QUALITY:
+            yield Task(scale, noise)
+
+
+def methods(task: Task, backend: str) -> Iterator[tuple[str, Method]]:
+    """What competes: doing nothing, or Lanczos, and every set of models."""
+    yield ("Lanczos", lanczos) if task.scale == 2 else ("as it is", lambda pixels: pixels)
+    for entry in ENTRIES:
+        with waifu2x.Upscaler(
+            task.scale, task.noise, model=entry.name, backend=backend
+        ) as upscaler:
+            yield entry.name, upscaler
+
+
+def drawings() -> Iterator[Pixels]:
+    """Flat fills and lines."""
+    yield even(np.asarray(Image.open(EXAMPLES / "drawn.png").convert("RGB")))
+    folder = package("arcade") / "resources" / "assets" / "images"
+    for names in SCENES:
+        scene = Image.new("RGB", (6 * 128, 2 * 128), SKY)
+        for index, name in enumerate(names):
+            sprite = Image.open(folder / f"{name}.png").convert("RGBA")
+            x, y = index % 6 * 128, index // 6 * 128
+            place = (x + (128 - sprite.width) // 2, y + 128 - sprite.height)
+            scene.paste(sprite, place, sprite)
+        yield np.asarray(scene)
+
+
+def photos() -> Iterator[Pixels]:
+    """Continuous tones."""
+    for name in PHOTOS:
+        path = package("skimage") / "data" / f"{name}.png"
+        yield even(np.asarray(Image.open(path).convert("RGB")))
+
+
+def package(name: str) -> Path:
+    """A package's folder, without running it."""
+    spec = importlib.util.find_spec(name)
+    if spec is None or not spec.submodule_search_locations:
+        raise SystemExit(f'{name} is missing: pip install -e ".[bench]"')
+    return Path(spec.submodule_search_locations[0])
+
+
+def even(pixels: Pixels) -> Pixels:
+    """A picture that can be halved."""
+    height, width = (size - size % 2 for size in pixels.shape[:2])
+    return pixels[:height, :width]
+
+
+def halved(pixels: Pixels) -> Pixels:
+    height, width, planes = pixels.shape
+    cells = pixels.reshape(height // 2, 2, width // 2, 2, planes)
+    means: NDArray[np.float64] = cells.mean(axis=(1, 3))
+    return np.round(means).astype(np.uint8)
+
+
+def jpeg(pixels: Pixels, quality: int) -> Pixels:
+    stream = io.BytesIO()
+    Image.fromarray(pixels).save(stream, "JPEG", quality=quality)
+    return np.asarray(Image.open(stream))
+
+
+def lanczos(pixels: Pixels) -> Pixels:
+    height, width = pixels.shape[:2]
+    larger = Image.fromarray(pixels).resize((2 * width, 2 * height), Image.Resampling.LANCZOS)
+    return np.asarray(larger)
+
+
+def score(pixels: Pixels, truth: Pixels) -> tuple[float, float]:
+    """PSNR in dB and SSIM."""
+    error = np.mean((pixels.astype(float) - truth) ** 2)
+    similarity = structural_similarity(
+        pixels,
+        truth,
+        channel_axis=-1,
+        gaussian_weights=True,
+        sigma=1.5,
+        use_sample_covariance=False,
+    )
+    return float(10 * np.log10(255**2 / error)), float(similarity)
+
+
+SIDE = 96
+CROPS = (
+    (Task(2, None), "drawings", 0, (76, 72)),
+    (Task(2, None), "drawings", 1, (16, 24)),
+    (Task(2, 2), "drawings", 2, (20, 20)),
+    (Task(2, None), "photos", 1, (128, 68)),
+)
+"""Task, truths, which of them, and column and row of the crop."""
+
+
+def draw(path: Path, truths: dict[str, list[Pixels]], backend: str) -> None:
+    """Crops of SIDE pixels, twice as large, a row for each task and a column for each method."""
+    rows = []
+    for task, kind, number, (left, top) in CROPS:
+        truth = truths[kind][number]
+        results = {"truth": truth}
+        results |= {name: method(task.degrade(truth)) for name, method in methods(task, backend)}
+        cut = np.s_[top : top + SIDE, left : left + SIDE]
+        rows.append((task.name, {name: pixels[cut] for name, pixels in results.items()}))
+    width, head = 2 * SIDE + 4, 20
+    sheet = Image.new("RGB", (width * len(rows[0][1]), (width + head) * len(rows)), "white")
+    pen, font = ImageDraw.Draw(sheet), ImageFont.load_default(13)
+    for y, (task_name, crops) in enumerate(rows):
+        for x, (name, pixels) in enumerate(crops.items()):
+            label = f"{name}: {task_name}" if name == "truth" else name
+            pen.text((x * width + 4, y * (width + head) + 2), label, "black", font)
+            crop = Image.fromarray(pixels).resize((2 * SIDE, 2 * SIDE), Image.Resampling.NEAREST)
+            sheet.paste(crop, (x * width + 2, y * (width + head) + head))
+    sheet.save(path, optimize=True)
+
+
+if __name__ == "__main__":
+    main()
