@@ -17,7 +17,6 @@ from waifu2x import backends, cache
 from waifu2x.backends import Device, open_backend
 from waifu2x.cli import cli
 from waifu2x.errors import UnavailableError
-from waifu2x.tiling import Box
 
 pytest.importorskip("pyopencl")
 
@@ -110,7 +109,7 @@ def test_a_network_from_the_cache_compiles_nothing(
         source.announce_compiling.cache_clear()
         backend = opencl.create(0)
         network = backend.compile([model], "fp32")
-        results.append(network(pixels, Box(0, 0, 9, 9), np.float32, lambda part: None))
+        results.append(network(pixels, np.float32))
         backend.close()
     assert not [record for record in caplog.records if "compiling" in record.message]
     np.testing.assert_array_equal(results[0], results[1])

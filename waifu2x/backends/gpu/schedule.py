@@ -228,13 +228,16 @@ class _Frame:
         self._program = program = executor.program
         self._roots: list[dict[int, Box]] = [{} for _ in planned]
         """Of each phase: the values that it makes for others, whole."""
+        # A value may be kept, dropped, computed again and kept once more: each time by itself.
+        spans: dict[tuple[int, int], Span] = {}
+        boxes: dict[tuple[int, int], Box] = {}
         wanted: dict[int, Box] = {}
         held: dict[int, Box] = {}
         last: dict[int, int] = {}
-        first: dict[int, int] = {}
         for index in range(len(planned) - 1, -1, -1):
             phase = planned[index]
-            roots = {value: wanted[value] for value in phase.kept if value in wanted}
+            roots = {value: wanted.pop(value) for value in phase.kept if value in wanted}
+            ending = tuple(roots)
             for number in phase.averages:
                 value = _averaged(program, number)
                 whole = Box(0, 0, *cutter.sizes[value])
@@ -243,23 +246,21 @@ class _Frame:
                 roots[program.result] = Box(0, 0, *cutter.sizes[program.result])
             self._roots[index] = roots
             made = geometry.work(program, phase.steps, roots, executor.unit)
-            for value in set(phase.given) - {0}:
-                if value in made.values:
-                    fold = program.values[value].fold
-                    box = geometry.aligned(made.values[value], (fold, fold))
-                    wanted[value] = geometry.hull(box, wanted.get(value))
-                    last.setdefault(value, index)
-            for value in phase.kept:
-                first[value] = index
-            for value in (*phase.kept, *phase.given):
-                if value in made.values:
-                    held[value] = geometry.hull(made.values[value], held.get(value))
-        spans = {
-            value: Span(first[value], last[value], self._bytes(value, held[value]))
-            for value in last
-        }
+            for value in set(phase.given) & made.values.keys() - {0}:
+                fold = program.values[value].fold
+                box = geometry.aligned(made.values[value], (fold, fold))
+                wanted[value] = geometry.hull(box, wanted.get(value))
+                held[value] = geometry.hull(box, held.get(value))
+                last.setdefault(value, index)
+            for value in ending:
+                boxes[value, index] = box = geometry.hull(made.values[value], held.pop(value))
+                spans[value, index] = Span(index, last.pop(value), self._bytes(value, box))
         offsets, self.kept_bytes = liveness.places(spans, executor.alignment)
-        self._kept = {value: Spot(True, offsets[value], held[value]) for value in offsets}
+        self._kept: list[dict[int, Spot]] = [{} for _ in planned]
+        """Of each phase: where the kept maps lie that it writes or reads."""
+        for (value, first), offset in offsets.items():
+            for index in range(first, spans[value, first].last + 1):
+                self._kept[index][value] = Spot(True, offset, boxes[value, first])
         self.is_countable = all(span.size <= executor.map_limit for span in spans.values())
         """Whether all maps are within what kernels can count."""
 
@@ -308,10 +309,11 @@ class _Frame:
         if not roots:
             return None
         work = geometry.work(program, phase.steps, roots, executor.unit)
+        kept = self._kept[number]
         spans = {}
         times = {*work.steps, *(n for n, box in sums.items() if box.height and box.width)}
         for value, box in work.values.items():
-            if value in (0, program.result) or value in self._kept:
+            if value in (0, program.result) or value in kept:
                 continue
             used = [n for n in self._cutter.readers[value] if n in times]
             used += [n for n in work.steps if _target(program, n) == value]
@@ -320,7 +322,7 @@ class _Frame:
             spans[value] = Span(min(used), max(used), size)
         offsets, size = liveness.places(spans, executor.alignment)
         spots = {value: Spot(False, offsets[value], work.values[value]) for value in offsets}
-        spots |= {value: spot for value, spot in self._kept.items() if value in work.values}
+        spots |= {value: spot for value, spot in kept.items() if value in work.values}
         tile = roots.get(program.result, Box(0, 0, 0, 0))
         return Pass(work, spots, sums, tile), size
 
