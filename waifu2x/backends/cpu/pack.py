@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
-from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,6 +41,8 @@ class PackedProgram:
 
     def __init__(self, program: Program) -> None:
         self.program = program
+        self.costs = _costs(program)
+        """Of each step for a pixel of the picture, in multiply-adds."""
         self.readers = geometry.read_by(program)
         self.unit = (CELL, CELL)
         self.on_tiles: set[int] = set()
@@ -414,7 +414,7 @@ _PACKERS = {
 }
 
 
-def step_costs(program: Program) -> list[float]:
+def _costs(program: Program) -> list[float]:
     """What each step costs for a pixel of the picture, in multiply-adds."""
     costs = []
     for step in program.steps:
@@ -424,11 +424,6 @@ def step_costs(program: Program) -> list[float]:
             cost = float(step.weight.size * resolution**2)
         elif isinstance(step, Move):
             resolution = program.values[step.target.value].resolution
-            cost = float(16 * sum(program.values[step.target.value].parts) * resolution**2)
+            cost = float(16 * program.values[step.target.value].planes * resolution**2)
         costs.append(cost)
     return costs
-
-
-def resolution_of(program: Program, values: Sequence[int]) -> Fraction:
-    """The finest resolution of some values."""
-    return max(program.values[value].resolution for value in values)

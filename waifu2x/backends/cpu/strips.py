@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -18,11 +19,17 @@ from waifu2x.backends.cpu.shapes import BLOCK, FREQUENCIES, LANES, ROW_BLOCK, WI
 from waifu2x.backends.cpu.tasks import Task
 from waifu2x.lowering import geometry
 from waifu2x.lowering.phases import Phase
+from waifu2x.lowering.steps import Move, Product
 from waifu2x.model import Size
 from waifu2x.tiling import Box
 
 _SPARE_PIXELS = 2 * max(ROW_BLOCK, BLOCK)
 """At the end of each row, for tiles that run past the last column and those that read there."""
+_STRIP_WIDTH = 256
+"""Pixels: about what lets the rings of a strip stay in the caches."""
+_MOST_DOWN = 64
+_UNEVEN = 0.1
+"""The part of a core's last strip for which the others are taken to wait."""
 _EMPTY = Box(0, 0, 0, 0)
 
 
@@ -60,7 +67,54 @@ class PhaseStrips:
             if index < len(packed.program.values):
                 record["rows"], record["columns"] = sizes[index]
                 record["is_zero_outside"] = packed.program.values[index].zero_outside
+        self._scale: tuple[Fraction, float] | None = None
         self._orders: dict[tuple[tuple[int, int], ...], Order] = {}
+
+    def division(self, pictures: int, cores: int) -> tuple[int, int]:
+        """Into how many strips, down and across, each picture is best divided.
+
+        Edges that are computed twice speak for few strips, cores that wait at the end for many.
+        """
+        if self._scale is None:
+            self._scale = self._measure()
+        finest, halo = self._scale
+        height, width = (float(side * finest) for side in self.sizes[0])
+        least = max(1, round(width / _STRIP_WIDTH))
+        best: tuple[float, int, int] | None = None
+        for across in {least, 2 * least, 4 * least}:
+            for down in range(1, max(1, min(_MOST_DOWN, int(height) // 8)) + 1):
+                count = pictures * down * across
+                turns = -(-count // cores)
+                waste = turns * cores / count * (1 + _UNEVEN / turns)
+                waste *= (1 + halo * down / height) * (1 + halo * across / width)
+                if best is None or waste < best[0]:
+                    best = (waste, down, across)
+        assert best is not None
+        return best[1:]
+
+    def _measure(self) -> tuple[Fraction, float]:
+        """The resolution at which most of the work is done, and how many rows, there, are computed
+        around a strip on the average."""
+        program, costs = self.packed.program, self.packed.costs
+        side = 256
+        roots = {}
+        for value in self.phase.roots(program):
+            edge = round(side * program.values[value].resolution)
+            roots[value] = Box(0, 0, edge, edge)
+        work = geometry.work(program, self.phase.steps, roots, self.packed.unit)
+        spent: dict[Fraction, float] = {}
+        grown = total = 0.0
+        for number, box in work.steps.items():
+            step = program.steps[number]
+            assert isinstance(step, Product | Move)
+            resolution = program.values[step.target.value].resolution
+            if isinstance(step, Product):
+                resolution /= step.shuffle
+            spent[resolution] = spent.get(resolution, 0) + costs[number]
+            grown += costs[number] * (float(box.height / resolution) - side)
+            total += costs[number]
+        finest = max(spent, key=lambda resolution: spent[resolution], default=Fraction(1))
+        return finest, float(finest) * grown / max(total, 1.0)
 
     def strip(self, roots: Mapping[int, Box]) -> Strip:
         """The strip that makes these boxes of the phase's roots."""

@@ -99,12 +99,21 @@ class Emitter:
         return self._builder.fpext(rounded, _LANES)
 
     def field(self, record: ir.Value, kind: np.dtype[Any], name: str) -> ir.Value:
-        """An integer, or a double, of a record of that dtype."""
+        """An integer, or a double, of a record of that dtype: one that no compiled code changes."""
         field, offset = kind.fields[name][:2]  # type: ignore[index]
         bytes_ = self._builder.bitcast(record, _BYTES)
         place = self._builder.gep(bytes_, [self.index(offset)])
         wide = _INDEX if field == np.int64 else ir.DoubleType()
-        return self._builder.load(self._builder.bitcast(place, wide.as_pointer()))
+        return self._constant(self._builder.load(self._builder.bitcast(place, wide.as_pointer())))
+
+    def load_constant(self, pointer: ir.Value, offset: int | ir.Value) -> ir.Value:
+        """A vector of neighbouring floats that no compiled code changes."""
+        return self._constant(self.load(pointer, offset))
+
+    def _constant(self, loaded: ir.Value) -> ir.Value:
+        """Tells LLVM that a load may move out of loops, past any store."""
+        loaded.set_metadata("invariant.load", self._builder.module.add_metadata([]))
+        return loaded
 
     def integer(self, pointer: ir.Value, index: int | ir.Value) -> ir.Value:
         """One of many integers."""
