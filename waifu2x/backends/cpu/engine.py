@@ -194,7 +194,7 @@ class CpuModel:
 
     def __init__(self, model: Model, bfloats: bool, workers: Workers) -> None:
         self.model = model
-        self.packed = PackedProgram(lower(model))
+        self.packed = PackedProgram(lower(model), bfloats)
         self.ticks: dict[int, int] = {}
         """Time spent on each step so far, by all threads; all that belongs to no product as -1."""
         self._costs = self.packed.costs

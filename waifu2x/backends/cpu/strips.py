@@ -12,10 +12,30 @@ from numpy.typing import NDArray
 
 from waifu2x.backends.cpu import isa
 from waifu2x.backends.cpu.forms import round_up
-from waifu2x.backends.cpu.layout import AVERAGE, CELL, KEEP, LOAD, MAP, READ, TASK, WINOGRAD, WRITE
+from waifu2x.backends.cpu.layout import (
+    AVERAGE,
+    CELL,
+    FEW_TILES,
+    KEEP,
+    LOAD,
+    MAP,
+    READ,
+    TASK,
+    TILES,
+    WINOGRAD,
+    WRITE,
+)
 from waifu2x.backends.cpu.pack import PackedProgram
 from waifu2x.backends.cpu.schedule import Order, order
-from waifu2x.backends.cpu.shapes import BLOCK, FREQUENCIES, LANES, ROW_BLOCK, WIDTHS
+from waifu2x.backends.cpu.shapes import (
+    BLOCK,
+    COLUMNS,
+    FREQUENCIES,
+    LANES,
+    ROW_BLOCK,
+    STAGE_FLOATS,
+    WIDTHS,
+)
 from waifu2x.backends.cpu.tasks import Task
 from waifu2x.lowering import geometry
 from waifu2x.lowering.phases import Phase
@@ -63,7 +83,7 @@ class PhaseStrips:
             record, form = self._maps[index], packed.forms[index]
             record["pixel_floats"], record["planes"] = form.pixel_floats, form.planes
             record["fold"], record["terms"] = form.fold, form.terms
-            record["zero_point"] = packed.zero_points[index]
+            record["zero_point"] = form.zero_offset
             if index < len(packed.program.values):
                 record["rows"], record["columns"] = sizes[index]
                 record["is_zero_outside"] = packed.program.values[index].zero_outside
@@ -148,6 +168,11 @@ class PhaseStrips:
                 tasks[n]["group"] = group
                 needed = scratch_floats(depth, group)
                 inputs, products = max(inputs, needed[0]), max(products, needed[1])
+            elif task.kind == TILES:
+                products = max(products, 2 * STAGE_FLOATS)
+            elif task.kind == FEW_TILES:
+                pixels = boxes[n].width + _SPARE_PIXELS
+                products = max(products, task.rows * pixels * COLUMNS)
         tasks["inputs"] = floats
         tasks["products"] = floats + inputs
         return Strip(tasks, maps, found, floats + inputs + products)
