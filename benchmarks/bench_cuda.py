@@ -1,6 +1,6 @@
 """Our CUDA engine against PyTorch: same weights, same picture, one process.
 
-python benchmarks/bench_cuda.py [--rounds 7] [--size 960x540] [--small]
+python benchmarks/bench_cuda.py [-m vgg_7/art] [--rounds 7] [--size 960x540] [--small]
 
 Every contender's result is compared with a float64 run before it is timed. Times are of the work on
 a picture that is on the device already, by its events around several runs; rounds go through all
@@ -34,7 +34,6 @@ from tests import obvious
 from waifu2x import model_set
 from waifu2x.backends import open_backend
 from waifu2x.backends.cuda.units import UNITS_VARIABLE
-from waifu2x.tiling import Box
 
 CHECKED = (96, 160)
 """Height and width of the picture that results are compared on."""
@@ -57,8 +56,7 @@ class Ours:
         self.name = f"waifu2x-kernels {precision}{f' by {units}' if units else ''}"
 
     def __call__(self, pixels: Any, dtype: Any) -> Any:
-        height, width = pixels.shape[:2]
-        return self.network(pixels, Box(0, 0, 2 * height, 2 * width), dtype, lambda part: None)
+        return self.network(pixels, dtype)
 
     def host_to_host(self, pixels: Any) -> float:
         """Seconds from an array of 8-bit pixels to an array of 8-bit pixels."""
@@ -80,12 +78,13 @@ class Ours:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("-m", "--model", default="vgg_7/art", help="a name, or a folder of models")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--size", default="960x540")
     parser.add_argument("--small", action="store_true")
     arguments = parser.parse_args()
     torch.zeros(1).cuda()
-    (model,) = model_set.find("vgg_7/art").models(2, None)
+    (model,) = model_set.find(arguments.model).models(2, None)
     ours = [Ours(units, precision, model) for units, precision in MODES]
     peers = {name: build(model) for name, build in torch_peers.PEERS.items()}
     print(ours[0].backend.device.name, torch.__version__, f"cuDNN {torch.backends.cudnn.version()}")
@@ -110,7 +109,7 @@ def main() -> None:
     with ExitStack() as stack:
         timers: dict[str, Callable[[], float]] = {}
         for one in ours:
-            work = stack.enter_context(one.network.resident(pixels, np.uint8))
+            work = stack.enter_context(one.network.on_device(pixels, np.uint8))
             timers[one.name] = lambda one=one, work=work: one.seconds(work, 10)  # type: ignore[misc]
         for name, (run, prepare) in peers.items():
             tensor = prepare(padded)
@@ -130,14 +129,13 @@ def main() -> None:
             f" {median / medians[BEST_PEER]:8.3f} {medians[FIRST_PEER] / median:10.2f}x {host}"
         )
     for one, precision in zip(ours, (mode[1] for mode in MODES), strict=True):
-        bench: Any = one.backend
-        seconds, layers = bench.bench(model, precision, pixels)
-        print(f"\n{one.name}: {seconds * 1e3:.3f} ms in its kernels")
-        print(f"{'layer':12} {'ms':>7} {'TFLOP/s':>8} {'of peak':>8}")
-        for layer in layers:
-            rate = layer.multiply_adds / layer.seconds
+        found = one.backend.measure(model, precision, pixels)
+        print(f"\n{one.name}: {found.seconds * 1e3:.3f} ms in its kernels")
+        print(f"{'layer':14} {'ms':>7} {'TFLOP/s':>8} {'of peak':>8}")
+        for layer in found.layers:
+            rate = layer.multiply_adds / max(layer.seconds, 1e-9)
             print(
-                f"{layer.name:12} {layer.seconds * 1e3:7.3f} {2 * rate / 1e12:8.0f}"
+                f"{layer.name:14} {layer.seconds * 1e3:7.3f} {2 * rate / 1e12:8.0f}"
                 f" {rate / layer.peak:8.0%}"
             )
 
@@ -151,7 +149,7 @@ def small_pictures(one: Ours, peer: torch_peers.Peer, model: Any, rounds: int) -
         if count > 1:
             pixels = np.stack([pixels] * count)
         replay = torch_peers.graph_of(run, prepare(torch_peers.prepared(pixels, model)))
-        with one.network.resident(pixels, np.uint8) as work:
+        with one.network.on_device(pixels, np.uint8) as work:
             medians = measure(
                 {
                     "ours": lambda work=work: one.seconds(work, 100),  # type: ignore[misc]

@@ -13,23 +13,108 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from waifu2x.model import Model
+from waifu2x.model import (
+    Activation,
+    Add,
+    Concatenate,
+    Convolution,
+    Crop,
+    Dense,
+    Enlarge,
+    Mean,
+    Model,
+    Multiply,
+    PixelShuffle,
+    PixelUnshuffle,
+    TransposedConvolution,
+)
 
 Peer = tuple[Callable[[Any], Any], Any]
 """A function of a tensor, and what turns the float32 picture into its tensor."""
 
 
-def network(model: Model) -> torch.nn.Sequential:
-    """The layers of a model, fp32, on the device."""
-    layers: list[torch.nn.Module] = []
-    for layer in model.convolutions:
-        convolution = torch.nn.Conv2d(layer.in_planes, layer.out_planes, 3)
-        convolution.weight.data = torch.from_numpy(layer.weight.copy())
-        convolution.bias.data = torch.from_numpy(layer.bias.copy())
-        layers.append(convolution)
-        if layer.slope != 1:
-            layers.append(torch.nn.LeakyReLU(layer.slope))
-    return torch.nn.Sequential(*layers).cuda().eval()
+class Graph(torch.nn.Module):
+    """A model's nodes as PyTorch has them, one after the other, but for the first ones: see `lead`."""
+
+    def __init__(self, model: Model) -> None:
+        super().__init__()
+        self.nodes = model.nodes
+        self.lead = lead(model)
+        self.parts = torch.nn.ModuleDict()
+        for value, node in enumerate(model.nodes, 1):
+            match node:
+                case Convolution():
+                    made, read, side, _ = node.weight.shape
+                    layer: Any = torch.nn.Conv2d(read, made, side, node.stride, node.padding)
+                    weight = node.weight
+                case TransposedConvolution():
+                    made, read, side, _ = node.weight.shape
+                    layer = torch.nn.ConvTranspose2d(read, made, side, node.stride, node.crop)
+                    weight = node.weight.transpose(1, 0, 2, 3)
+                case Dense():
+                    layer, weight = torch.nn.Linear(*node.weight.shape[::-1]), node.weight
+                case _:
+                    continue
+            layer.weight.data = torch.from_numpy(weight.copy())
+            layer.bias.data = torch.from_numpy(node.bias.copy())
+            self.parts[str(value)] = torch.nn.Sequential(layer, _activation(node.activation))
+
+    def forward(self, picture: Any) -> Any:
+        """Of a picture (n, planes, height, width) as `prepared` has it."""
+        found = [picture] * (self.lead + 1)
+        for value, node in enumerate(self.nodes[self.lead :], self.lead + 1):
+            match node:
+                case Convolution() | TransposedConvolution() | Dense():
+                    found.append(self.parts[str(value)](found[node.source]))
+                case Enlarge():
+                    large = torch.nn.functional.interpolate(
+                        found[node.source], scale_factor=node.factor, mode="nearest"
+                    )
+                    found.append(large)
+                case PixelShuffle():
+                    found.append(torch.pixel_shuffle(found[node.source], node.factor))
+                case PixelUnshuffle():
+                    found.append(torch.pixel_unshuffle(found[node.source], node.factor))
+                case Crop():
+                    inner = slice(node.pixels, -node.pixels or None)
+                    found.append(found[node.source][:, :, inner, inner])
+                case Add():
+                    scaled = found[node.source]
+                    scaled = scaled * node.factor if node.factor != 1 else scaled
+                    found.append(scaled + found[node.other])
+                case Concatenate():
+                    found.append(torch.cat([found[source] for source in node.sources], 1))
+                case Mean():
+                    found.append(found[node.source].mean((2, 3)))
+                case Multiply():
+                    found.append(found[node.source] * found[node.factors][:, :, None, None])
+        return found[-1]
+
+
+def lead(model: Model) -> int:
+    """The nodes at the start that only enlarge and crop the picture."""
+    for count, node in enumerate(model.nodes):
+        if not isinstance(node, Enlarge | Crop) or node.source != count:
+            return count
+    return len(model.nodes)
+
+
+def _activation(activation: Activation) -> torch.nn.Module:
+    slopes = activation.slopes
+    if activation.kind == "sigmoid":
+        return torch.nn.Sigmoid()
+    if activation.is_linear:
+        return torch.nn.Identity()
+    if (slopes == slopes[0]).all():
+        return torch.nn.ReLU() if slopes[0] == 0 else torch.nn.LeakyReLU(float(slopes[0]))
+    layer = torch.nn.PReLU(len(slopes))
+    layer.weight.data = torch.from_numpy(slopes.copy())
+    return layer
+
+
+def network(model: Model) -> torch.nn.Module:
+    """A model, fp32, on the device."""
+    return Graph(model).cuda().eval()
 
 
 def cudnn_fp32(model: Model) -> Peer:
@@ -75,11 +160,20 @@ PEERS: dict[str, Callable[[Model], Peer]] = {
 
 
 def prepared(pixels: NDArray[np.uint8], model: Model) -> Any:
-    """A picture, or several of one size (n, height, width, planes), enlarged and padded."""
+    """A picture, or several of one size (n, height, width, planes), padded as the model says, then
+    enlarged and cropped by its first nodes."""
     pictures = pixels[np.newaxis] if pixels.ndim == 3 else pixels
-    planes = torch.from_numpy(pictures.copy()).cuda().float().permute(0, 3, 1, 2) / 255
-    large = planes.repeat_interleave(model.scale, 2).repeat_interleave(model.scale, 3)
-    return torch.nn.functional.pad(large, (model.offset,) * 4, mode="replicate")
+    more = [-size % model.multiple + model.padding for size in pictures.shape[1:3]]
+    pads = [(0, 0), (model.padding, more[0]), (model.padding, more[1]), (0, 0)]
+    mode = {"replicate": "edge", "reflect": "reflect", "zero": "constant"}[model.border]
+    padded = np.pad(pictures, pads, mode=mode)  # type: ignore[call-overload]
+    planes = torch.from_numpy(padded).cuda().float().permute(0, 3, 1, 2) / 255
+    for node in model.nodes[: lead(model)]:
+        if isinstance(node, Enlarge):
+            planes = planes.repeat_interleave(node.factor, 2).repeat_interleave(node.factor, 3)
+        elif isinstance(node, Crop):
+            planes = planes[:, :, node.pixels : -node.pixels, node.pixels : -node.pixels]
+    return planes.contiguous()
 
 
 def graph_of(run: Callable[[Any], Any], planes: Any) -> Callable[[], None]:

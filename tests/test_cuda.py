@@ -1,38 +1,50 @@
 """What of the CUDA backend can be told without a device: sources, weights, choices, the compiler.
 
-What its kernels compute is the contract's matter, in test_backends.py, where there is a device.
+What its kernels compute is the contract's matter, in test_backends.py, where there is a device, and
+step by step that of tensor_maps.py.
 """
 
 from __future__ import annotations
 
 import os
 import stat
+import struct
 import subprocess
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tests import obvious
+from tests.tensor_maps import unpacked
 from waifu2x import model_set
-from waifu2x.backends.cuda import compiler, tensor_pack
+from waifu2x.backends import Device
+from waifu2x.backends.cuda import compiler, tensor_pack, tensor_steps
+from waifu2x.backends.cuda.arguments import Address, packed
+from waifu2x.backends.cuda.tensor import TensorExecutor
+from waifu2x.backends.cuda.tensor_layout import MapLayout, batch_grid, layouts
 from waifu2x.backends.cuda.tensor_shape import (
     COLUMNS,
+    Job,
     MmaShape,
     WgmmaShape,
     candidates,
-    layer_of,
-    macros,
     ranked,
 )
+from waifu2x.backends.cuda.tensor_steps import ProductArguments
 from waifu2x.backends.cuda.units import Units, available_units, choose_units
-from waifu2x.backends.gpu import source
-from waifu2x.backends.gpu.runtime import Macros
+from waifu2x.backends.gpu import schedule, source
+from waifu2x.backends.gpu.executor import Batch, DevicePixels, Place
+from waifu2x.backends.gpu.runtime import Limits, Macros
+from waifu2x.backends.gpu.tuning import Way
 from waifu2x.errors import BackendError
-from waifu2x.model import Convolution
+from waifu2x.lowering.lower import lower
+from waifu2x.model import Activation, Convolution, Crop, Model, PixelShuffle, fit_padding, leaky
 from waifu2x.resources import shipped_kernels
+from waifu2x.tiling import Box
 
 CHIPS = {
     (7, 5): 64 << 10,
@@ -46,41 +58,105 @@ CHIPS = {
 """Compute capability, and the shared memory that a block may have (CUDA C++ Programming Guide)."""
 
 
+FULLY = ((7, 5), (8, 0), (9, 0))
+"""Chips whose kernels differ; for the others those that need most registers will do."""
+
+
+class Recorded:
+    """A runtime that only notes which kernels it is asked for."""
+
+    def __init__(self, capability: tuple[int, int]) -> None:
+        self.capability = capability
+        self.shared_bytes = CHIPS[capability]
+        self.device = Device("recorded", "")
+        self.limits = Limits(False, 132, 1024, 48 << 10, 32, 1 << 40)
+        self.wanted: dict[object, tuple[str, Macros]] = {}
+        self.launched = 0
+        self._end = 1 << 20
+
+    def free_memory(self) -> int:
+        return 1 << 40
+
+    def allocate(self, size: int) -> Any:
+        self._end += size + 256
+
+        class Memory:
+            address = self._end
+
+            def release(self) -> None: ...
+
+        memory = Memory()
+        memory.size = size  # type: ignore[attr-defined]
+        return memory
+
+    def upload(self, buffer: Any, array: NDArray[Any]) -> None:
+        assert buffer.size >= array.nbytes
+
+    def prepare(self, wanted: Sequence[tuple[str, Macros]]) -> None:
+        for stem, macros in wanted:
+            self.wanted[(stem, *macros.items())] = (stem, macros)
+
+    def build(self, stem: str, macros: Macros) -> Any:
+        self.prepare([(stem, macros)])
+
+        class Program:
+            def kernel(self, name: str, group: int, shared: int = 0) -> Any:
+                return object()
+
+        return Program()
+
+    def launch(self, kernel: Any, groups: tuple[int, int, int], *arguments: bytes) -> None:
+        assert all(size > 0 for size in groups)
+        self.launched += 1
+
+
+def usual(step: int, candidates: Sequence[Way], work: str) -> Way:
+    """See tuning.Choose."""
+    return candidates[0]
+
+
+def record(
+    runtime: Any, model: Model, units: Units, terms: int, size: tuple[int, int], pictures: int = 1
+) -> None:
+    """Whatever an executor does for pictures of a size."""
+    executor = TensorExecutor(runtime, lower(model), units, terms, usual)
+    found = schedule.find(executor, size, pictures, schedule.Room(1 << 37, 1 << 37))
+    dtype, (height, width) = np.dtype(np.uint8), (size[0] * model.scale, size[1] * model.scale)
+    before = DevicePixels(runtime.allocate(1), dtype, (pictures, *size, model.in_planes))
+    after = DevicePixels(runtime.allocate(1), dtype, (pictures, height, width, model.out_planes))
+    buffers = runtime.allocate(found.scratch), runtime.allocate(found.kept)
+    vectors = runtime.allocate(executor.vector_bytes(pictures))
+    executor.clear(vectors, pictures)
+    for phase, ((one,),) in zip(found.phases, found.passes, strict=True):
+        places = {
+            value: Place(buffers[spot.is_kept], spot.offset, spot.box)
+            for value, spot in one.spots.items()
+        }
+        batch = Batch(before, after, Box(0, 0, height, width), one.tile, found.sizes)
+        executor.run(batch, one.work, places, one.sums, vectors)
+        if phase.averages or phase.dense:
+            executor.finish(phase.dense, phase.averages, batch, vectors)
+
+
+def shipped(name: str) -> Model:
+    """The doubling model of a set."""
+    (model,) = model_set.find(name).models(2, None)
+    return model
+
+
 def kernels_of_chip(capability: tuple[int, int]) -> list[tuple[str, Macros]]:
-    """Every kernel and macro set that the shipped models use on a chip."""
-    (model,) = model_set.find("vgg_7/art").models(2, None)
-    layers = model.convolutions
-    wanted: list[tuple[str, Macros]] = []
-    for units in available_units(capability):
-        if units == "fma":
-            continue
-        for terms in (1, 2):
-            for index, convolution in enumerate(layers[1:], start=1):
-                layer = layer_of(convolution, terms, index == len(layers) - 1)
-                for shape in candidates(layer, units, capability, CHIPS[capability]):
-                    chosen = {**macros(layer, shape), "STACK": 0}
-                    if layer.last:
-                        chosen["PIXEL"] = 8
-                    wanted.append((shape.stem, chosen))
-    for terms in (1, 2):
-        for bits in (8, 16, 32) if terms == 1 else (8,):
-            first = tensor_pack.padded(layers[0].out_planes)
-            wanted.append(
-                (
-                    "tensor_first",
-                    {
-                        "PLANES": 3,
-                        "PIXEL": bits,
-                        "OUT_PLANES": first,
-                        "GROUP": tensor_pack.group_of(first),
-                        "TERMS": terms,
-                        "OLD": int(capability < (8, 0)),
-                        "STACK": int(bits == 8),
-                    },
-                )
-            )
-    unique = {(stem, tuple(chosen.items())): (stem, chosen) for stem, chosen in wanted}
-    return list(unique.values())
+    """Every kernel and macro set that the known models use on a chip, for large pictures and small."""
+    runtime = Recorded(capability)
+    fully = capability in FULLY
+    for name in ("vgg_7/art", "upconv_7/art", "cunet/art"):
+        for units in available_units(capability)[: -1 if fully else 1]:
+            for terms in (1, 2) if fully else (2,):
+                record(runtime, shipped(name), units, terms, (540, 960))
+                if units == "wgmma":
+                    record(runtime, shipped(name), units, terms, (64, 64))
+    if fully:
+        record(runtime, shipped("vgg_7/art"), available_units(capability)[0], 1, (64, 64), 5)
+    return list(runtime.wanted.values())
 
 
 @pytest.mark.parametrize("capability", CHIPS, ids=lambda capability: f"sm_{capability}")
@@ -113,52 +189,54 @@ def value_at(block: NDArray[np.float16], row: int, plane: int, group: int) -> np
     return np.float16(block[row, ((plane // 8) ^ phase) * 8 + plane % 8])
 
 
-@pytest.mark.parametrize(("inputs", "outputs"), [(32, 32), (64, 128), (20, 9), (200, 144)])
-def test_weights_are_where_products_read_them(inputs: int, outputs: int) -> None:
-    (layer,) = obvious.random_model([inputs, outputs], seed=1).convolutions
-    shape = layer_of(layer, 2, last=False)
-    group, width = shape.group, shape.width
-    packed = tensor_pack.pack_middle(layer, width, 2)
-    groups = shape.inputs // group
-    assert packed.shape == (shape.outputs // width, 3 * groups, 9, width, group)
+@pytest.mark.parametrize(("inputs", "outputs", "side"), [(32, 32, 3), (64, 128, 3), (256, 64, 1)])
+def test_weights_are_where_products_read_them(inputs: int, outputs: int, side: int) -> None:
     rng = np.random.default_rng(2)
+    weight = rng.normal(size=(outputs, inputs, side, side)).astype(np.float32)
+    job = Job(inputs, 64 if inputs % 64 == 0 else 32, outputs, side, 2, last=False)
+    group, width, groups = job.group, job.width, inputs // job.group
+    found = tensor_pack.pack_middle(weight, width, group, 2)
+    assert found.shape == (outputs // width, 3 * groups, side**2, width, group)
     for _ in range(500):
-        o, i = int(rng.integers(shape.outputs)), int(rng.integers(shape.inputs))
-        ky, kx = rng.integers(3, size=2)
-        real = o < outputs and i < inputs
-        weight = layer.weight[o, i, ky, kx] if real else np.float32(0)
+        o, i = int(rng.integers(outputs)), int(rng.integers(inputs))
+        ky, kx = rng.integers(side, size=2)
         terms = [
             value_at(
-                packed[o // width, visit * groups + i // group, ky * 3 + kx],
+                found[o // width, visit * groups + i // group, ky * side + kx],
                 o % width,
                 i % group,
                 group,
             )
             for visit in range(3)
         ]
-        assert terms[0] == terms[2] == np.float16(weight)
-        assert abs(float(terms[0]) + float(terms[1]) - float(weight)) <= 2e-7 * abs(weight) + 3e-8
+        exact = weight[o, i, ky, kx]
+        assert terms[0] == terms[2] == np.float16(exact)
+        assert abs(float(terms[0]) + float(terms[1]) - float(exact)) <= 2e-7 * abs(exact) + 3e-8
 
 
-def test_weights_of_the_last_layer_are_columns() -> None:
-    (layer,) = obvious.random_model([128, 3], seed=3).convolutions
-    packed = tensor_pack.pack_last(layer, 16, 1)
-    assert packed.shape == (1, 2, 3, 16, 64)
-    for o in range(3):
+@pytest.mark.parametrize("outputs", [3, 12])
+def test_weights_of_few_planes_are_columns(outputs: int) -> None:
+    rng = np.random.default_rng(3)
+    weight = rng.normal(size=(outputs, 128, 3, 3)).astype(np.float32)
+    width = Job(128, 64, outputs, 3, 1, last=True).width
+    found = tensor_pack.pack_last(weight, width, 64, 1)
+    assert found.shape == (1, 2, 3, width, 64)
+    for o in range(outputs):
         for i in (0, 63, 64, 127):
             for ky in range(3):
                 for kx in range(3):
-                    found = value_at(packed[0, i // 64, ky], kx * 3 + o, i % 64, 64)
-                    assert found == np.float16(layer.weight[o, i, ky, kx])
-    assert all(value_at(packed[0, 0, 0], row, 5, 64) == 0 for row in range(9, 16))
+                    value = value_at(found[0, i // 64, ky], kx * outputs + o, i % 64, 64)
+                    assert value == np.float16(weight[o, i, ky, kx])
+    assert all(value_at(found[0, 0, 0], row, 5, 64) == 0 for row in range(3 * outputs, width))
 
 
-@pytest.mark.parametrize(("inputs", "outputs"), [(3, 32), (1, 20), (4, 70)])
-def test_weights_of_the_first_layer_are_fragments(inputs: int, outputs: int) -> None:
-    (layer,) = obvious.random_model([inputs, outputs], seed=4).convolutions
-    packed = tensor_pack.pack_first(layer, 256 / 255)
+@pytest.mark.parametrize("inputs", [3, 1, 4])
+def test_weights_of_the_first_layer_are_fragments(inputs: int) -> None:
+    rng = np.random.default_rng(4)
+    weight = rng.normal(size=(64, inputs, 3, 3)).astype(np.float32)
+    found = tensor_pack.pack_first(weight, 256 / 255)
     values = (3 * inputs + 1) // 2 * 2
-    for o in range(outputs):
+    for o in range(64):
         for ky in range(3):
             for kx in range(3):
                 for plane in range(inputs):
@@ -167,24 +245,89 @@ def test_weights_of_the_first_layer_are_fragments(inputs: int, outputs: int) -> 
                     k16, inside = divmod(k, 16)
                     word, pair = divmod(inside, 8)
                     lane, half = o % 8 * 4 + pair // 2, pair % 2
-                    high, low = packed[:, o // 32, k16, o % 32 // 8, word, lane, half].astype(float)
-                    expected = float(layer.weight[o, plane, ky, kx]) * 256 / 255
+                    high, low = found[:, o // 32, k16, o % 32 // 8, word, lane, half].astype(float)
+                    expected = float(weight[o, plane, ky, kx]) * 256 / 255
                     assert abs(high + low - expected) <= 2e-7 * abs(expected) + 3e-8
 
 
-def layer(inputs: int, outputs: int) -> Convolution:
+def test_planes_of_folded_values_and_of_parts_are_padded_each() -> None:
+    folded = MapLayout((32,), 2, 64, 1)
+    assert folded.stored == 128
+    assert folded.planes(0, (20,)).tolist() == [
+        32 * pixel + plane for pixel in range(4) for plane in range(20)
+    ]
+    parts = MapLayout((32, 64, 32), 1, 32, 1)
+    assert parts.planes(1, (40, 3)).tolist() == [*range(40), 64, 65, 66]
+
+
+@pytest.mark.parametrize(("fold", "planes", "count"), [(1, 64, 1), (2, 64, 3), (1, 32, 2), (2, 32, 5)])
+def test_maps_are_unpacked_as_kernels_store_them(fold: int, planes: int, count: int) -> None:
+    """`piece_at` and `target_at` of kernels/tensor.cuh, once more."""
+    layout = MapLayout((planes,), fold, 64 if planes * fold**2 % 64 == 0 else 32, 1)
+    box, grid = Box(0, 0, 6, 10), batch_grid(count)
+    to = layout.arguments(box, grid, 0, 0)
+    raw = np.zeros(layout.bytes(box, grid), np.uint8)
+    values = raw.view(np.float16)
+    exact = np.random.default_rng(5).normal(size=(count, 6, 10, planes)).astype(np.float16)
+    for (picture, y, x, c), value in np.ndenumerate(exact):
+        plane = c + (y % fold * fold + x % fold) * planes
+        row = y // fold + picture // grid.across * to.rows
+        column = x // fold + picture % grid.across * to.columns
+        phase = column & 7 if layout.group == 64 else column >> 1 & 3
+        place = plane // layout.group * to.group * 16 + (plane % layout.group // 8 ^ phase) * 16
+        place += (row * to.pitch + column) * layout.group * 2 + plane % 8 * 2
+        values[place // 2] = value
+    assert np.array_equal(unpacked(raw, layout, box, count), exact)
+
+
+def test_arguments_are_structs_of_c() -> None:
+    fields = (Address(1 << 40), (1, 2, 3), np.float32(0.5), Address(5), 2.5, 7)
+    assert packed(fields) == struct.pack("PiiifPdi4x", 1 << 40, 1, 2, 3, 0.5, 5, 2.5, 7)
+    with pytest.raises(TypeError, match="type str"):
+        packed((Address(1), "x"))
+    assert len(ProductArguments._fields) == 12
+
+
+def test_programs_that_matrix_units_run() -> None:
+    for name in ("vgg_7/art", "upconv_7/art", "cunet/art"):
+        program = lower(shipped(name))
+        assert tensor_steps.runs(program, layouts(program, 1))
+        for pictures in (1, 3):
+            runtime: Any = Recorded((9, 0))
+            record(runtime, shipped(name), "wgmma", 2, (36, 40), pictures)
+            assert runtime.launched >= len(program.steps) - 8
+    # One plane in and out at once, and a shuffle that no product takes along, are for other units.
+    one = conv(0, 3, 3)
+    shuffled = (conv(0, 3, 64), conv(1, 64, 64), PixelShuffle(2, 2), PixelShuffle(2, 2))
+    for nodes in ((one,), (*shuffled, conv(4, 4, 3), Crop(5, 3))):
+        program = lower(fit_padding("other", 3, nodes))
+        assert not tensor_steps.runs(program, layouts(program, 1))
+
+
+def conv(source: int, inputs: int, outputs: int) -> Convolution:
     weight = np.zeros((outputs, inputs, 3, 3), np.float32)
-    return Convolution(weight, np.zeros(outputs, np.float32), 0.1)
+    return Convolution(source, weight, np.zeros(outputs, np.float32), leaky(0.1, outputs))
+
+
+def test_slopes_stand_beside_biases() -> None:
+    bias = np.array([1, 2], np.float32)
+    follows = tensor_pack.pack_follows(
+        bias, Activation("leaky", np.array([3, -4], np.float32)), [1, 32], 64
+    )
+    assert follows[1].tolist() == [1, 3] and follows[32].tolist() == [2, -4]
+    assert not follows[[0, *range(2, 32), *range(33, 64)]].any()
 
 
 @pytest.mark.parametrize("capability", CHIPS)
 @pytest.mark.parametrize("terms", [1, 2])
-@pytest.mark.parametrize("planes", [(32, 32), (64, 64), (128, 128), (128, 3), (224, 160)])
-def test_every_chip_has_a_shape_for_every_layer(
-    capability: tuple[int, int], terms: int, planes: tuple[int, int]
+@pytest.mark.parametrize(
+    "planes", [(32, 32, 3), (64, 64, 3), (128, 256, 3), (256, 12, 3), (128, 3, 3), (512, 128, 1), (128, 512, 1)]
+)
+def test_every_chip_has_a_shape_for_every_product(
+    capability: tuple[int, int], terms: int, planes: tuple[int, int, int]
 ) -> None:
-    last = planes[1] == 3
-    job = layer_of(layer(*planes), terms, last)
+    inputs, outputs, side = planes
+    job = Job(inputs, 64 if inputs % 64 == 0 else 32, outputs, side, terms, last=outputs < 32)
     for units in available_units(capability)[:-1]:
         shapes = candidates(job, units, capability, CHIPS[capability])
         assert shapes
@@ -301,4 +444,4 @@ def test_a_compiler_that_fails_is_a_sentence(fake_nvcc: Path) -> None:
 def test_sources_hold_what_they_include() -> None:
     text = source.read("tensor_wgmma.cu")
     assert '#include "' not in text
-    assert "store_planes" in text
+    assert "store_row" in text

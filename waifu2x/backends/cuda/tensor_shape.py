@@ -183,10 +183,16 @@ def _wgmma_shapes(job: Job) -> list[WgmmaShape]:
     all_of_them = job.steps
     order: tuple[tuple[int, int], ...]
     if job.last:
-        order = ((8, 1), (4, 1))
-    elif job.side == 1:
+        # Rows are read again by the tile below: more of them matter more than weights that stay.
+        return [
+            WgmmaShape(rows, 1, 232, stages)
+            for rows in (8, 4, 2)
+            for stages in dict.fromkeys((all_of_them, 4, 6))
+            if stages <= all_of_them
+        ]
+    if job.side == 1:
         return list(_single_tap_shapes(job))
-    elif job.width == 32:
+    if job.width == 32:
         order = ((4, 2), (8, 1), (4, 1))
     elif job.width == 64:
         order = ((8, 1), (6, 1), (4, 1)) if job.group == 32 else ((6, 1), (4, 1))

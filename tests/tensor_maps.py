@@ -1,0 +1,186 @@
+"""Every map of the executor over matrix units against the definition: which step goes wrong, and where.
+
+python tests/tensor_maps.py [--quick]
+
+Needs a device. Each value of a program gets memory of its own, so that all can be looked at when the
+last step is done; a map is compared with the graph's value, in float64, as far as it is computed.
+Prints the signal to noise ratio of each value, in dB of the value's own size, and says PASS or FAIL.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from tests import obvious
+from waifu2x.backends.cuda.tensor import TensorExecutor
+from waifu2x.backends.cuda.tensor_layout import FewLayout, MapLayout, batch_grid
+from waifu2x.backends.cuda.tensor_pack import PIECE
+from waifu2x.backends.gpu.executor import Batch, DevicePixels, Place
+from waifu2x.backends.gpu.runtime import Buffer, Runtime
+from waifu2x.lowering import geometry, phases
+from waifu2x.lowering.lower import lower
+from waifu2x.lowering.steps import Average, Program
+from waifu2x.model import Model
+from waifu2x.tiling import Box
+
+LEAST = {1: 45.0, 2: 95.0}
+"""dB of every value, by the number of terms."""
+
+
+def unpacked(
+    raw: NDArray[np.uint8], layout: MapLayout | FewLayout, box: Box, pictures: int
+) -> NDArray[np.float64]:
+    """(pictures, rows, columns, planes) of a map's memory: single pixels, padding left in."""
+    if isinstance(layout, FewLayout):
+        shape = (pictures, box.height, box.width, layout.planes)
+        return raw.view(np.float32)[: int(np.prod(shape))].reshape(shape).astype(np.float64)
+    grid = batch_grid(pictures)
+    arguments = layout.arguments(box, grid, 0, 0)
+    pitch, rows = arguments.pitch, grid.down * arguments.rows
+    groups, group, terms = layout.stored // layout.group, layout.group, layout.terms
+    shape = (terms, groups, rows, pitch, group // PIECE, PIECE)
+    terms_of = raw.view(np.float16)[: int(np.prod(shape))].reshape(shape).astype(np.float64)
+    column = np.arange(pitch)
+    phase = column % 8 if group == 64 else column // 2 % 4
+    piece = np.arange(group // PIECE) ^ phase[:, np.newaxis]
+    straight = terms_of[:, :, :, column[:, np.newaxis], piece].sum(0)
+    planes = straight.transpose(1, 2, 0, 3, 4).reshape(rows, pitch, layout.stored)
+    cells = planes[:, : grid.across * arguments.columns].reshape(
+        grid.down, arguments.rows, grid.across, arguments.columns, layout.stored
+    )
+    each = cells.transpose(0, 2, 1, 3, 4).reshape(
+        -1, arguments.rows, arguments.columns, layout.stored
+    )[:pictures]
+    fold = layout.fold
+    single = each.reshape(pictures, arguments.rows, arguments.columns, fold, fold, -1)
+    return single.transpose(0, 1, 3, 2, 4, 5).reshape(
+        pictures, arguments.rows * fold, arguments.columns * fold, -1
+    )
+
+
+class Bench:
+    """A program whose maps all stay."""
+
+    def __init__(self, runtime: Runtime, executor: Any, pixels: NDArray[Any]) -> None:
+        """Runs it on (pictures, rows, columns, planes) of pixels."""
+        self.program: Program = executor.program
+        self._runtime = runtime
+        self._executor = executor
+        program, model = self.program, self.program.model
+        self.pictures, height, width, _ = pixels.shape
+        sizes = geometry.sizes(program, height, width)
+        rows, columns = sizes[program.result]
+        source = DevicePixels(runtime.allocate(pixels.nbytes), pixels.dtype, pixels.shape)  # type: ignore[arg-type]
+        runtime.upload(source.buffer, np.ascontiguousarray(pixels))
+        shape = (self.pictures, rows, columns, model.out_planes)
+        target = DevicePixels(
+            runtime.allocate(int(np.prod(shape)) * 4), np.dtype(np.float32), shape
+        )
+        whole = Box(0, 0, rows, columns)
+        everything = range(len(program.steps))
+        roots = {program.result: whole}
+        for step in program.steps:
+            if isinstance(step, Average):
+                roots[step.source.value] = Box(0, 0, *sizes[step.source.value])
+        work = geometry.work(program, everything, roots, executor.unit)
+        self.places: dict[int, Place] = {}
+        for value, box in work.values.items():
+            if value not in (0, program.result):
+                size = executor.map_bytes(value, box, self.pictures)
+                buffer = runtime.allocate(size)
+                # What nobody writes must reach no result: NaN.
+                runtime.upload(buffer, np.full(size, 0xFF, np.uint8))
+                self.places[value] = Place(buffer, 0, box)
+        vectors = runtime.allocate(executor.vector_bytes(self.pictures) + 8)
+        executor.clear(vectors, self.pictures)
+        batch = Batch(source, target, whole, whole, sizes)
+        for phase in phases.plan(program, lambda step: 1.0, lambda value: 1.0, float("inf")):
+            steps = {number: work.steps[number] for number in phase.steps}
+            sums = {}
+            for number in phase.averages:
+                step = program.steps[number]
+                assert isinstance(step, Average)
+                sums[number] = Box(0, 0, *sizes[step.source.value])
+            part = geometry.Work(work.values, steps)
+            executor.run(batch, part, self.places, sums, vectors)
+            if phase.averages or phase.dense:
+                executor.finish(phase.dense, phase.averages, batch, vectors)
+        result = np.empty(shape, np.float32)
+        runtime.download(target.buffer, result)
+        self.result = result
+        self._buffers: list[Buffer] = [source.buffer, target.buffer, vectors]
+
+    def values(self) -> Iterator[tuple[int, Box, NDArray[np.float64]]]:
+        """Of every map in memory, with the box that it is of."""
+        for value, place in sorted(self.places.items()):
+            layout = self._executor._layouts[value]
+            raw = np.empty(place.buffer.size // 2 * 2, np.uint8)
+            self._runtime.download(place.buffer, raw)
+            planes = unpacked(raw, layout, place.box, self.pictures)
+            yield value, place.box, planes
+
+    def close(self) -> None:
+        """Frees the maps."""
+        for buffer in (*self._buffers, *(place.buffer for place in self.places.values())):
+            buffer.release()
+
+
+def decibels(found: NDArray[Any], exact: NDArray[np.float64]) -> float:
+    """Of a value's own size; NaN is nothing."""
+    error = np.mean((found - exact) ** 2)
+    return float(10 * np.log10(np.mean(exact**2) / max(error, 1e-30)))
+
+
+def check(
+    runtime: Any, model: Model, units: Any, terms: int, pixels: NDArray[Any], choose: Any
+) -> list[str]:
+    """A line for each value that is wrong."""
+    executor = TensorExecutor(runtime, lower(model), units, terms, choose)
+    bench = Bench(runtime, executor, pixels)
+    peak = 1.0 if pixels.dtype.kind == "f" else float(np.iinfo(pixels.dtype).max)
+    exact = [obvious.values(model, picture / peak) for picture in pixels]
+    lines, worst = [], np.inf
+    for value, box, found in bench.values():
+        stored = bench.program.values[value]
+        for picture, values in enumerate(exact):
+            whole = values[stored.graph]
+            rows, columns = whole.shape[:2]
+            here = Box(
+                max(box.top, 0), max(box.left, 0), min(box.bottom, rows), min(box.right, columns)
+            )
+            part = whole[here.top : here.height, here.left : here.width]
+            top, left = here.top - box.top, here.left - box.left
+            own = found[picture, top : top + part.shape[0], left : left + part.shape[1]]
+            layout = executor._layouts[value]
+            starts = [layout.start(n) for n in range(len(stored.parts))] if isinstance(layout, MapLayout) else [0]
+            planes = np.concatenate(
+                [own[..., s : s + n] for s, n in zip(starts, stored.parts, strict=True)], axis=-1
+            )
+            figure = decibels(planes, part) if planes.shape == part.shape else float("nan")
+            worst = min(worst, figure) if figure == figure else float("nan")
+            if not figure > LEAST[terms]:
+                bad = ~(np.abs(planes - part) < 0.05 * np.abs(part).max()) if planes.shape == part.shape else np.ones((1, 1, 1), bool)
+                where = np.argwhere(bad)[:1].tolist()
+                by = [n for n, s in enumerate(bench.program.steps) if getattr(getattr(s, "target", None), "value", None) == value]
+                lines.append(f"  value {value} of step {by}, picture {picture}: {figure:.1f} dB, {bad.mean():.3f} of it bad, first {where}")
+    for picture, values in enumerate(exact):
+        height, width = bench.result.shape[1:3]
+        figure = obvious.psnr(bench.result[picture], values[-1][:height, :width].clip(0, 1))
+        worst = min(worst, figure) if figure == figure else float("nan")
+        if not figure > LEAST[terms]:
+            lines.append(f"  result, picture {picture}: {figure:.1f} dB")
+    print(f"{model.name[-24:]:24} {units:5} terms {terms} {pixels.shape} {pixels.dtype}: worst {worst:.1f} dB,"
+          f" result {figure:.1f} dB {'FAIL' if lines else 'PASS'}", flush=True)
+    for line in lines[:8]:
+        print(line, flush=True)
+    bench.close()
+    executor.close()
+    return lines
