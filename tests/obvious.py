@@ -8,7 +8,6 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from waifu2x import model as graph
@@ -56,10 +55,14 @@ def _made(node: graph.Node, found: list[NDArray[np.float64]]) -> NDArray[np.floa
             pad = (node.padding, node.padding)
             side = node.weight.shape[-1]
             source = np.pad(found[node.source], [pad, pad, (0, 0)])
-            windows = sliding_window_view(source, (side, side), axis=(0, 1))
-            windows = windows[:: node.stride, :: node.stride]
-            weight = node.weight.astype(np.float64)
-            sums = np.tensordot(windows, weight, axes=([2, 3, 4], [1, 2, 3])) + node.bias
+            rows, columns = ((size - side) // node.stride + 1 for size in source.shape[:2])
+            sums = np.zeros((rows, columns, node.weight.shape[0])) + node.bias
+            for y in range(side):
+                for x in range(side):
+                    taken = source[y :: node.stride, x :: node.stride][:rows, :columns]
+                    flat = taken.reshape(rows * columns, -1)
+                    tap = node.weight[:, :, y, x].astype(np.float64)
+                    sums += (flat @ tap.T).reshape(rows, columns, -1)
             return activate(sums, node.activation)
         case graph.TransposedConvolution():
             source, side, stride = found[node.source], node.weight.shape[-1], node.stride

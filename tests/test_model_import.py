@@ -538,6 +538,26 @@ def test_a_network_of_ncnn(tmp_path: Path) -> None:
         import_models(source, tmp_path / "models", "my/own")
 
 
+def test_one_model_in_two_formats(tmp_path: Path) -> None:
+    """The one imported last is the one that is read."""
+    text, weights = tmp_path / "noise1_model.param", tmp_path / "noise1_model.json"
+    text.write_bytes(PARAM)
+    text.with_suffix(".bin").write_bytes(BIN)
+    weights.write_bytes(waifu2x_json(chainer_arrays()))
+    root = tmp_path / "models"
+    import_models(weights, root, "my")
+    with pytest.raises(OutputError, match=r"noise1_model\.json: exists already: use --overwrite"):
+        import_models(text, root, "my")
+    import_models(text, root, "my", overwrite=True)
+    assert files(root) == ["my/noise1_model.bin", "my/noise1_model.param"]
+    import_models(weights, root, "my", overwrite=True)
+    assert files(root) == ["my/noise1_model.bin", "my/noise1_model.json"]
+    members = {f"my/set/{path.name}": path.read_bytes() for path in tmp_path.glob("noise1*")}
+    results = import_models(archive(tmp_path / "models.zip", members), tmp_path / "others", None)
+    assert [result.path is None for result in results] == [False, True]
+    assert "another file of the archive goes to" in results[1].reason
+
+
 def test_damaged_networks_of_ncnn(tmp_path: Path) -> None:
     members = {
         "a/b/noise0_model.param": PARAM,

@@ -365,6 +365,14 @@ def test_families(
     assert model_set.find("single").folder == imported / "single"
     make_set(tmp_path / "cunet", SEPARATE)  # not installed here
     assert model_set.find("cunet").folder == Path("cunet")
+    make_set(imported / "cunet" / "art", SEPARATE)
+    assert model_set.find("cunet").folder == imported / "cunet" / "art"
+    assert [each.name for each in model_set.available()] == [
+        "vgg_7/art",
+        "cunet/art",
+        "mine/art",
+        "single",
+    ]
 
 
 @pytest.mark.parametrize("name", ["cunet", "cunet/art", "upconv_7/photo", "./upconv_7/"])

@@ -529,7 +529,7 @@ def test_large_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path.with_suffix(".bin").write_bytes(bytes(1001))
     with pytest.raises(ModelError, match=r"m\.bin: larger than the 0 MiB that a model may take"):
         read_model(path)
-    monkeypatch.setattr("waifu2x.readers.ncnn._MAX_TEXT", 10)
+    monkeypatch.setattr("waifu2x.readers.ncnn_files._MAX_TEXT", 10)
     with pytest.raises(ModelError, match=r"m: larger than the 0 MiB that a \.param may take"):
         ncnn.parse(PLAIN.text, b"", "m")
 
@@ -547,7 +547,7 @@ def test_every_cut_and_flip_of_a_real_network() -> None:
 
 
 def test_short_lines_of_many_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("waifu2x.readers.ncnn._MAX_LAYERS", 6)
+    monkeypatch.setattr("waifu2x.readers.ncnn.MAX_LAYERS", 6)
     files = same().add(f"Eltwise e 9 1 {'a ' * 9}b", **{"0": 1})
     with pytest.raises(ModelError, match=r"line 5 \(Eltwise e\): more than 6 nodes"):
         files.parse()

@@ -90,7 +90,7 @@ def import_models(
                 raise ModelError(
                     f"{member}: the {set_name} of waifu2x itself would hide it: give {instead}"
                 )
-            if path in contents:
+            if any(path.with_suffix("") == other.with_suffix("") for other in contents):
                 raise ModelError(f"{member}: another file of the archive goes to {path} too")
             contents |= _files(each, path)
         except ModelError as error:
@@ -133,16 +133,27 @@ def _nothing(source: Path, only: str | None, results: list[Imported]) -> str:
 def _write(contents: dict[Path, bytes], overwrite: bool) -> None:
     """Writes all files, or none if one exists already."""
     for path in contents:
-        with contextlib.suppress(OSError):  # absent, or writing says what is wrong
-            path.lstat()
-            if not overwrite:
-                raise OutputError(_EXISTS.format(path))
+        for each in (path, *_rivals(path)):
+            with contextlib.suppress(OSError):  # absent, or writing says what is wrong
+                each.lstat()
+                if not overwrite:
+                    raise OutputError(_EXISTS.format(each))
     for path, content in contents.items():
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             write_atomically(path, content)
+            for rival in _rivals(path):
+                rival.unlink(missing_ok=True)
         except OSError as error:
             raise OutputError(f"{path}: cannot write the model: {reason(error)}") from error
+
+
+def _rivals(path: Path) -> list[Path]:
+    """The same model in other formats, which would be read in the place of this file."""
+    if path.suffix == ".bin":
+        return []
+    stem = path.with_suffix("").name
+    return [path.with_name(stem + suffix) for suffix in SUFFIXES if suffix != path.suffix]
 
 
 def _is_archive(source: Path) -> bool:

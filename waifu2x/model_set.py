@@ -130,7 +130,7 @@ def find(name: str) -> ModelSet:
             if found:
                 return found
         for each in names:
-            if name != "." and catalogue.entry(each) and not folder.is_dir():
+            if catalogue.entry(each) and not folder.is_dir():
                 raise ModelError(f"{name}: not installed: pip install {catalogue.PACKAGE}")
     return _of_path(name)
 
@@ -161,7 +161,7 @@ def available() -> list[ModelSet]:
     if root:
         for folder in sorted(_folders_with_models(root)):
             name = folder.relative_to(root).as_posix()
-            if name not in found:
+            if not found.get(name):
                 sets.append(ModelSet(name, folder, _files(folder)))
     return sets
 
@@ -172,14 +172,14 @@ def _of_catalogue(name: str) -> ModelSet | None:
     folder = entry.folder if entry else None
     if entry is None or folder is None:
         return None
-    files: dict[Role, Path] = {}
-    with contextlib.suppress(ModelError):
-        for path in _listed(folder):
-            packaged = catalogue.packaged(path.name)
-            if packaged and packaged[0] == name:
-                files[packaged[1]] = path
+    try:
         if entry.prefix is None:
             files = _files(folder)
+        else:
+            packaged = {path: catalogue.packaged(path.name) for path in _listed(folder)}
+            files = {of[1]: path for path, of in packaged.items() if of and of[0] == name}
+    except ModelError:  # a folder that cannot be read is as good as none
+        return None
     return ModelSet(name, folder, files) if files else None
 
 

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import DTypeLike, NDArray
 
 from waifu2x.backends import (
@@ -244,11 +243,12 @@ class _Run:
             planes = cells.transpose(0, 2, 1, 3, 4).reshape(read.height, read.width, -1)
         else:
             planes = self._read(step.source, read, maps)
-        windows = sliding_window_view(planes, (step.taps, step.taps), axis=(0, 1))
         sums = np.zeros((box.height, box.width, step.out_planes)) + step.bias
         for y in range(step.taps):
             for x in range(step.taps):
-                sums += windows[..., y, x] @ step.weight[:, :, y, x].astype(np.float64).T
+                # Contiguous, since NumPy hands nothing else to BLAS.
+                taken = np.ascontiguousarray(planes[y : y + box.height, x : x + box.width])
+                sums += taken @ step.weight[:, :, y, x].astype(np.float64).T
         made = activate(sums, step.activation) * step.factor
         r = step.shuffle
         cells = made.reshape(box.height, box.width, r, r, -1).transpose(0, 2, 1, 3, 4)

@@ -1,15 +1,11 @@
 """ncnn's networks: a .param file, which is the graph as text, and the .bin file of its weights.
 
-One line of text is one layer: kind, name, numbers of blobs in and out, their names, and key=value
-pairs whose meaning depends on the kind. The weights follow one another in the order of the lines.
 Text and weights are held against each other, and nothing is allocated before that. What a Model
 cannot express is refused by name.
 """
 
 from __future__ import annotations
 
-import math
-import re
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -40,21 +36,10 @@ from waifu2x.model import (
     sources,
 )
 from waifu2x.readers.limits import read_file
+from waifu2x.readers.ncnn_files import MAX_LAYERS, Line, Number, Weights, parse_lines
 
-_MAGIC = "7767517"
-_MAX_LAYERS = 10_000
-_MAX_WORD = 256
-_MAX_TEXT = 4 << 20
-_FLOAT32 = 0
-_FLOAT16 = 0x01306B47
-_OTHER_TAGS = {0x000D4B38: "int8", 0x0002C056: "scaled float32"}
-_NUMBER = re.compile(r"[+-]?(\d+|(\d+\.\d*|\.\d+|\d+)([eE][+-]?\d+)?)", re.ASCII)
-_ARRAY = -23300
-"""Key k of an array is written as -23300 - k."""
 _REST = -233
 """In sizes: whatever there is. In Scale: the factors are a blob."""
-
-_Number = int | float
 
 
 def read_model(path: Path) -> Model:
@@ -74,180 +59,11 @@ def weights_path(path: Path) -> Path:
 
 def parse(text: bytes, weights: bytes, name: str) -> Model:
     """The network in the contents of both files; `name` stands for the .param file in messages."""
-    lines = _parse_lines(text, name)
-    graph = _Graph(lines, _Weights(weights))
+    lines = parse_lines(text, name)
+    graph = _Graph(lines, Weights(weights))
     for line in lines:
         graph.add(line)
     return graph.finish(name)
-
-
-@dataclass
-class _Line:
-    """One layer, as text."""
-
-    where: str
-    """For messages: file, line, kind and name."""
-    kind: str
-    inputs: tuple[str, ...]
-    outputs: tuple[str, ...]
-    values: dict[int, _Number | list[_Number]]
-    """By key; what a reader asks for is taken out, and what is left at the end is refused."""
-
-    def number(self, key: int, word: str, default: _Number | None = None) -> _Number:
-        """A value that must be there, or has a default."""
-        value = self.values.pop(key, default)
-        if value is None:
-            raise ModelError(f"{self.where}: key {key} ({word}) is missing")
-        if isinstance(value, list):
-            raise ModelError(f"{self.where}: key {key} ({word}) is a list, but expected a number")
-        return value
-
-    def whole(self, key: int, word: str, default: int | None = None, least: int = 0) -> int:
-        """A whole number of at least `least`."""
-        value = self.number(key, word, default)
-        if not isinstance(value, int) or value < least:
-            raise ModelError(
-                f"{self.where}: key {key} ({word}) is {value}, but expected at least {least}"
-            )
-        return value
-
-    def array(self, key: int, word: str) -> list[_Number]:
-        """A list, empty if it is absent."""
-        value = self.values.pop(key, [])
-        if not isinstance(value, list):
-            raise ModelError(f"{self.where}: key {key} ({word}) is a number, but expected a list")
-        return value
-
-    def expect(self, key: int, word: str, *allowed: _Number, default: _Number = 0) -> None:
-        """Refuses whatever else a key says."""
-        value = self.values.pop(key, default)
-        if value not in allowed:
-            raise ModelError(f"{self.where}: key {key} ({word}) is {value}: not supported")
-
-    def finish(self) -> None:
-        """Refuses the keys that no one asked for: they may change the result."""
-        for key, value in self.values.items():
-            raise ModelError(f"{self.where}: key {key} is {value}: not supported")
-
-
-def _parse_lines(text: bytes, name: str) -> list[_Line]:
-    if len(text) > _MAX_TEXT:
-        raise ModelError(f"{name}: larger than the {_MAX_TEXT >> 20} MiB that a .param may take")
-    try:
-        rows = text.decode("ascii").split("\n")
-    except UnicodeDecodeError as error:
-        raise ModelError(f"{name}: not a .param file of ncnn in text form") from error
-    if rows[0].strip() != _MAGIC:
-        raise ModelError(f"{name}: line 1: expected {_MAGIC}, as .param files of ncnn begin")
-    counts = rows[1].split() if len(rows) > 1 else []
-    if len(counts) != 2 or not all(re.fullmatch(r"\d{1,9}", each, re.ASCII) for each in counts):
-        raise ModelError(f"{name}: line 2: expected the numbers of layers and of blobs")
-    layers, blobs = map(int, counts)
-    if not 1 <= layers <= _MAX_LAYERS:
-        raise ModelError(f"{name}: line 2: {layers} layers, but expected 1 to {_MAX_LAYERS}")
-    lines = [
-        _parse_line(row.split(), f"{name}: line {number}")
-        for number, row in enumerate(rows[2:], 3)
-        if row.strip()
-    ]
-    if len(lines) != layers:
-        raise ModelError(f"{name}: line 2: says {layers} layers, but {len(lines)} follow")
-    made = [blob for line in lines for blob in line.outputs]
-    if len(made) != blobs:
-        raise ModelError(f"{name}: line 2: says {blobs} blobs, but the layers make {len(made)}")
-    return lines
-
-
-def _parse_line(words: list[str], where: str) -> _Line:
-    if max(map(len, words)) > _MAX_WORD:
-        raise ModelError(f"{where}: a name or number of more than {_MAX_WORD} characters")
-    if len(words) < 4 or not all(re.fullmatch(r"\d{1,4}", each, re.ASCII) for each in words[2:4]):
-        raise ModelError(f"{where}: expected kind, name and the numbers of blobs in and out")
-    where = f"{where} ({words[0]} {words[1]})"
-    inputs, outputs = map(int, words[2:4])
-    names = words[4 : 4 + inputs + outputs]
-    if len(names) < inputs + outputs or any("=" in blob for blob in names):
-        raise ModelError(f"{where}: expected the names of {inputs + outputs} blobs")
-    values: dict[int, _Number | list[_Number]] = {}
-    for pair in words[4 + inputs + outputs :]:
-        key, equals, value = pair.partition("=")
-        if not equals or not re.fullmatch(r"-?\d{1,5}", key, re.ASCII):
-            raise ModelError(f"{where}: {pair!r} is not a key=value pair")
-        number = int(key)
-        parsed: _Number | list[_Number]
-        if number <= _ARRAY:
-            number, parsed = _ARRAY - number, _parse_list(value, f"{where}: key {number}")
-        else:
-            parsed = _parse_number(value, f"{where}: key {number}")
-        if number in values:
-            raise ModelError(f"{where}: key {number} appears twice")
-        values[number] = parsed
-    return _Line(where, words[0], tuple(names[:inputs]), tuple(names[inputs:]), values)
-
-
-def _parse_list(text: str, where: str) -> list[_Number]:
-    count, *rest = text.split(",")
-    if count != str(len(rest)):
-        raise ModelError(f"{where} says {count} numbers, but {len(rest)} follow")
-    return [_parse_number(each, where) for each in rest]
-
-
-def _parse_number(text: str, where: str) -> _Number:
-    if len(text) > 30 or not _NUMBER.fullmatch(text):
-        raise ModelError(f"{where} is {text[:30]!r}, but expected a number")
-    value = float(text)
-    if not math.isfinite(value):
-        raise ModelError(f"{where} is {text}, which is not finite")
-    return int(text) if re.fullmatch(r"[+-]?\d+", text, re.ASCII) else value
-
-
-class _Weights:
-    """The .bin file, read from its beginning to its end."""
-
-    def __init__(self, raw: bytes) -> None:
-        self._raw = raw
-        self._position = 0
-
-    @property
-    def left(self) -> int:
-        """Bytes that nobody read."""
-        return len(self._raw) - self._position
-
-    def tagged(self, count: int, where: str) -> NDArray[np.float32]:
-        """Weights, in the precision that the number before them says."""
-        tag = int(self._take(1, "<u4", where)[0])
-        if tag == _FLOAT16:
-            weights = self._take(count, "<f2", where)
-            self._take(-count % 2, "<f2", where)
-        elif tag == _FLOAT32:
-            weights = self._take(count, "<f4", where)
-        else:
-            word = _OTHER_TAGS.get(tag, f"tag {tag:#010x}")
-            raise ModelError(
-                f"{where}: its weights in the .bin file are {word}: only fp32 and fp16 can be read"
-            )
-        return _finite(weights, where)
-
-    def plain(self, count: int, where: str) -> NDArray[np.float32]:
-        """Biases or slopes."""
-        return _finite(self._take(count, "<f4", where), where)
-
-    def _take(self, count: int, dtype: str, where: str) -> NDArray[np.generic]:
-        size = count * np.dtype(dtype).itemsize
-        if size > self.left:
-            raise ModelError(
-                f"{where}: needs {size} bytes of the .bin file, but {self.left} are left in it"
-            )
-        values = np.frombuffer(self._raw, dtype, count, self._position)
-        self._position += size
-        return values
-
-
-def _finite(values: NDArray[np.generic], where: str) -> NDArray[np.float32]:
-    numbers = values.astype(np.float32)
-    if not np.isfinite(numbers).all():
-        raise ModelError(f"{where}: its weights in the .bin file hold a value that is not finite")
-    return numbers
 
 
 @dataclass(frozen=True)
@@ -264,7 +80,7 @@ class _Value:
 class _Graph:
     """The nodes so far."""
 
-    def __init__(self, lines: list[_Line], weights: _Weights) -> None:
+    def __init__(self, lines: list[Line], weights: Weights) -> None:
         self._weights = weights
         self._nodes: list[Node] = []
         self._values: list[_Value] = []
@@ -275,7 +91,7 @@ class _Graph:
         self._crops: list[tuple[int, int, str]] = []
         """Values cropped, values whose size they are cropped to, and lines."""
 
-    def add(self, line: _Line) -> None:
+    def add(self, line: Line) -> None:
         """One layer more."""
         handle = _KINDS.get(line.kind)
         if handle is None:
@@ -322,15 +138,15 @@ class _Graph:
         return model
 
     def _append(
-        self, node: Node, planes: int | None, line: _Line, *, is_vector: bool = False
+        self, node: Node, planes: int | None, line: Line, *, is_vector: bool = False
     ) -> int:
-        if len(self._nodes) == _MAX_LAYERS:
-            raise ModelError(f"{line.where}: more than {_MAX_LAYERS} nodes")
+        if len(self._nodes) == MAX_LAYERS:
+            raise ModelError(f"{line.where}: more than {MAX_LAYERS} nodes")
         self._nodes.append(node)
         self._values.append(_Value(planes, is_vector, line.where))
         return len(self._nodes)
 
-    def _read(self, line: _Line, count: int) -> tuple[int, ...]:
+    def _read(self, line: Line, count: int) -> tuple[int, ...]:
         """The values that a layer of one result reads."""
         if len(line.inputs) != count or len(line.outputs) != 1:
             raise ModelError(
@@ -339,14 +155,14 @@ class _Graph:
             )
         return tuple(self._blobs[blob] for blob in line.inputs)
 
-    def _map(self, line: _Line) -> int:
+    def _map(self, line: Line) -> int:
         """The one map that a layer reads."""
         (source,) = self._read(line, 1)
         if self._values[source].is_vector:
             raise ModelError(f"{line.where}: reads a vector, but expected a map")
         return source
 
-    def _planes(self, source: int, line: _Line) -> int:
+    def _planes(self, source: int, line: Line) -> int:
         planes = self._values[source].planes
         if planes is None:
             raise ModelError(f"{line.where}: the Input does not say its planes: key 2 is missing")
@@ -354,7 +170,7 @@ class _Graph:
 
     # Each kind of layer: takes its keys, and gives the value that it makes.
 
-    def input(self, line: _Line) -> int:
+    def input(self, line: Line) -> int:
         if line.inputs or len(line.outputs) != 1:
             raise ModelError(f"{line.where}: expected no blob in and 1 out")
         line.values.pop(0, None)  # the size that the network was converted with
@@ -363,7 +179,7 @@ class _Graph:
         self._values.append(_Value(planes or None, False, line.where))
         return 0
 
-    def split(self, line: _Line) -> int:
+    def split(self, line: Line) -> int:
         if len(line.inputs) != 1 or not line.outputs:
             raise ModelError(f"{line.where}: expected 1 blob in and some out")
         source = self._blobs[line.inputs[0]]
@@ -371,7 +187,7 @@ class _Graph:
             self._shared.add(source)
         return source
 
-    def convolution(self, line: _Line) -> int:
+    def convolution(self, line: Line) -> int:
         (source,) = self._read(line, 1)
         made, side = line.whole(0, "planes", least=1), _side(line)
         stride, padding = _pair(line, 3, 13, "stride", 1, least=1), _padding(line)
@@ -387,7 +203,7 @@ class _Graph:
         node = Convolution(source, weight, bias, activation, stride, padding)
         return self._append(node, made, line)
 
-    def deconvolution(self, line: _Line) -> int:
+    def deconvolution(self, line: Line) -> int:
         source = self._map(line)
         made, side = line.whole(0, "planes", least=1), _side(line)
         stride, crop = _pair(line, 3, 13, "stride", 1, least=1), _padding(line)
@@ -401,7 +217,7 @@ class _Graph:
         node = TransposedConvolution(source, weight, bias, activation, stride, crop)
         return self._append(node, made, line)
 
-    def inner_product(self, line: _Line) -> int:
+    def inner_product(self, line: Line) -> int:
         (source,) = self._read(line, 1)
         if not self._values[source].is_vector:
             raise ModelError(f"{line.where}: reads a map: only behind a global mean is supported")
@@ -412,7 +228,7 @@ class _Graph:
         return self._append(node, made, line, is_vector=True)
 
     def _weighted(
-        self, line: _Line, source: int, made: int, side: int, count_key: int
+        self, line: Line, source: int, made: int, side: int, count_key: int
     ) -> tuple[NDArray[np.float32], NDArray[np.float32], Activation]:
         """Weights (out_planes, in_planes, kH, kW), biases and activation of a layer."""
         bias_key = 1 if line.kind == "InnerProduct" else 5
@@ -435,7 +251,7 @@ class _Graph:
         # Only now, as the weights that are there say that so many planes are no invention.
         return weight, bias, _activation(line, made)
 
-    def pooling(self, line: _Line) -> int:
+    def pooling(self, line: Line) -> int:
         source = self._map(line)
         line.expect(0, "kind of pooling", 1)
         line.expect(4, "global", 1)
@@ -443,13 +259,13 @@ class _Graph:
             line.values.pop(key, None)  # of no meaning to a global mean
         return self._append(Mean(source), self._planes(source, line), line, is_vector=True)
 
-    def scale(self, line: _Line) -> int:
+    def scale(self, line: Line) -> int:
         first, second = self._read(line, 2)
         line.expect(0, "number of factors", _REST)
         line.expect(1, "bias", 0)
         return self._multiply(first, second, line)
 
-    def _multiply(self, source: int, factors: int, line: _Line) -> int:
+    def _multiply(self, source: int, factors: int, line: Line) -> int:
         if self._values[source].is_vector or not self._values[factors].is_vector:
             raise ModelError(f"{line.where}: multiplies other than a map by a vector")
         if self._planes(source, line) != self._planes(factors, line):
@@ -459,7 +275,7 @@ class _Graph:
             )
         return self._append(Multiply(source, factors), self._values[source].planes, line)
 
-    def binary_operation(self, line: _Line) -> int:
+    def binary_operation(self, line: Line) -> int:
         operation = line.whole(0, "operation", 0)
         line.expect(1, "with a number", 0)
         first, second = self._read(line, 2)
@@ -471,7 +287,7 @@ class _Graph:
             raise ModelError(f"{line.where}: key 0 (operation) is {operation}: not supported")
         return self._add(first, second, 1.0, line)
 
-    def elementwise(self, line: _Line) -> int:
+    def elementwise(self, line: Line) -> int:
         line.expect(0, "operation", 1)
         factors = line.array(1, "coefficients")
         values = self._read(line, max(len(line.inputs), 2))
@@ -489,26 +305,26 @@ class _Graph:
             values, factors = values[::-1], factors[::-1]
         return self._add(values[0], values[1], float(factors[0]), line)
 
-    def _add(self, first: int, second: int, factor: float, line: _Line) -> int:
+    def _add(self, first: int, second: int, factor: float, line: Line) -> int:
         self._alike([first, second], line)
         node = Add(first, second, factor)
         return self._append(node, self._values[first].planes, line)
 
-    def _alike(self, values: list[int], line: _Line) -> None:
+    def _alike(self, values: list[int], line: Line) -> None:
         if any(self._values[value].is_vector for value in values):
             raise ModelError(f"{line.where}: reads a vector, but expected maps")
         planes = [self._planes(value, line) for value in values]
         if line.kind != "Concat" and len(set(planes)) > 1:
             raise ModelError(f"{line.where}: its blobs have {planes[0]} and {planes[1]} planes")
 
-    def concatenate(self, line: _Line) -> int:
+    def concatenate(self, line: Line) -> int:
         line.expect(0, "axis", 0)
         values = self._read(line, max(len(line.inputs), 1))
         self._alike(list(values), line)
         planes = sum(self._planes(value, line) for value in values)
         return self._append(Concatenate(values), planes, line)
 
-    def crop(self, line: _Line) -> int:
+    def crop(self, line: Line) -> int:
         """To the size of a second blob, by offsets on each side, or from a start to an end."""
         if len(line.inputs) == 2:
             source, reference = self._read(line, 2)
@@ -542,12 +358,12 @@ class _Graph:
             self._crops.append((value, reference, line.where))
         return value
 
-    def _equal(self, line: _Line, *pixels: _Number) -> int:
+    def _equal(self, line: Line, *pixels: Number) -> int:
         if not isinstance(pixels[0], int) or pixels[0] < 0 or len(set(pixels)) > 1:
             raise ModelError(f"{line.where}: only as many pixels on each side can be cropped")
         return pixels[0]
 
-    def shuffle(self, line: _Line) -> int:
+    def shuffle(self, line: Line) -> int:
         source = self._map(line)
         factor = line.whole(0, "factor", 1, least=1)
         line.expect(1, "order of planes", 0)
@@ -556,14 +372,14 @@ class _Graph:
             raise ModelError(f"{line.where}: {planes} planes are not a multiple of {factor**2}")
         return self._append(PixelShuffle(source, factor), planes // factor**2, line)
 
-    def unshuffle(self, line: _Line) -> int:
+    def unshuffle(self, line: Line) -> int:
         source = self._map(line)
         factor = line.whole(0, "factor", 1, least=1)
         line.expect(1, "order of planes", 0)
         planes = self._planes(source, line) * factor**2
         return self._append(PixelUnshuffle(source, factor), planes, line)
 
-    def interpolate(self, line: _Line) -> int:
+    def interpolate(self, line: Line) -> int:
         source = self._map(line)
         line.expect(0, "kind of interpolation", 1)
         high, wide = line.number(1, "factor", 1), line.number(2, "factor", 1)
@@ -577,12 +393,12 @@ class _Graph:
 
     # Activations of their own line are folded into the layer before.
 
-    def rectify(self, line: _Line) -> int:
+    def rectify(self, line: Line) -> int:
         value, node = self._before(line)
         slope = float(line.number(0, "slope", 0))
         return self._fold(value, node, leaky(slope, len(node.bias)))
 
-    def rectify_planes(self, line: _Line) -> int:
+    def rectify_planes(self, line: Line) -> int:
         value, node = self._before(line)
         count = line.whole(0, "number of slopes", least=1)
         if count not in (1, len(node.bias)):
@@ -592,11 +408,11 @@ class _Graph:
         slopes = np.broadcast_to(self._weights.plain(count, line.where), (len(node.bias),)).copy()
         return self._fold(value, node, Activation("leaky", slopes))
 
-    def sigmoid(self, line: _Line) -> int:
+    def sigmoid(self, line: Line) -> int:
         value, node = self._before(line)
         return self._fold(value, node, replace(leaky(1.0, len(node.bias)), kind="sigmoid"))
 
-    def _before(self, line: _Line) -> tuple[int, Weighted]:
+    def _before(self, line: Line) -> tuple[int, Weighted]:
         """The layer that an activation belongs to."""
         (source,) = self._read(line, 1)
         node = self._nodes[source - 1] if source else None
@@ -611,7 +427,7 @@ class _Graph:
         return value
 
 
-def _side(line: _Line) -> int:
+def _side(line: Line) -> int:
     """Taps in each direction."""
     side = _pair(line, 1, 11, "taps", None, least=1)
     if _pair(line, 2, 12, "dilation", 1) != 1:
@@ -620,7 +436,7 @@ def _side(line: _Line) -> int:
 
 
 def _pair(
-    line: _Line, first: int, second: int, word: str, default: int | None, least: int = 0
+    line: Line, first: int, second: int, word: str, default: int | None, least: int = 0
 ) -> int:
     """A number for columns, which serves for rows too unless those have their own."""
     value = line.whole(first, word, default, least)
@@ -628,14 +444,14 @@ def _pair(
     return value
 
 
-def _padding(line: _Line) -> int:
+def _padding(line: Line) -> int:
     value = line.whole(4, "padding", 0)
     for key in (14, 15, 16):
         line.expect(key, "padding of another side", value, default=value)
     return value
 
 
-def _activation(line: _Line, planes: int) -> Activation:
+def _activation(line: Line, planes: int) -> Activation:
     kind, parameters = line.whole(9, "activation", 0), line.array(10, "activation")
     if kind == 0:
         return leaky(1.0, planes)
@@ -648,7 +464,7 @@ def _activation(line: _Line, planes: int) -> Activation:
     raise ModelError(f"{line.where}: key 9 (activation) is {kind}: not supported")
 
 
-_KINDS: dict[str, Callable[[_Graph, _Line], int]] = {
+_KINDS: dict[str, Callable[[_Graph, Line], int]] = {
     "Input": _Graph.input,
     "Split": _Graph.split,
     "Convolution": _Graph.convolution,
