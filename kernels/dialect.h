@@ -23,15 +23,18 @@ typedef long Sum;
 #define SPLAT(type, x) ((type)(x))
 #define CLAMP(x, low, high) clamp(x, low, high)
 #define ROUND(x) rint(x)
+#define STORE(type, place, value) *(GLOBAL type *)(place) = (value)
 #define LEAKY(type, x, slope) ((x) > SPLAT(type, 0.0f) ? (x) : (x) * (slope))
 #define SIGMOID(type, x) (SPLAT(type, 1.0f) / (SPLAT(type, 1.0f) + exp(-(x))))
 
 #ifdef ON_CPU
-// On processors, fma() may be a call of a library; this is one instruction.
+// On processors, fma() and fmax() may be calls of a library; these are an instruction each.
 #pragma OPENCL FP_CONTRACT ON
 #define FMA(a, b, c) ((a) * (b) + (c))
+#define MAX(a, b) ((a) > (b) ? (a) : (b))
 #else
 #define FMA(a, b, c) fma(a, b, c)
+#define MAX(a, b) fmax(a, b)
 #endif
 
 #else
@@ -55,6 +58,8 @@ typedef long long Sum;
 
 #define SPLAT(type, x) Splat<type>::of(x)
 #define FMA(a, b, c) fma_of(a, b, c)
+#define MAX(a, b) max_of(a, b)
+#define STORE(type, place, value) store_of((type *)(place), value)
 #define LEAKY(type, x, slope) leaky_of(x, slope)
 #define SIGMOID(type, x) sigmoid_of(x)
 #define CLAMP(x, low, high) fminf(fmaxf(x, low), high)
@@ -73,6 +78,15 @@ DEVICE float4 fma_of(float4 a, float4 b, float4 c) {
     return make_float4(fmaf(a.x, b.x, c.x), fmaf(a.y, b.y, c.y), fmaf(a.z, b.z, c.z),
                        fmaf(a.w, b.w, c.w));
 }
+
+DEVICE float max_of(float a, float b) { return fmaxf(a, b); }
+DEVICE float4 max_of(float4 a, float4 b) {
+    return make_float4(fmaxf(a.x, b.x), fmaxf(a.y, b.y), fmaxf(a.z, b.z), fmaxf(a.w, b.w));
+}
+
+// nvcc takes plain stores of vectors apart.
+DEVICE void store_of(float *place, float value) { *place = value; }
+DEVICE void store_of(float4 *place, float4 value) { __stwb(place, value); }
 
 DEVICE float leaky_of(float x, float slope) { return x > 0.0f ? x : x * slope; }
 DEVICE float4 leaky_of(float4 x, float4 slope) {

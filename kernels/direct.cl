@@ -121,10 +121,8 @@ direct(SOURCE_ARGUMENTS, const GLOBAL VECTOR *RESTRICT weights, const GLOBAL VEC
 
     UNROLL for (int v = 0; v < VECTORS; v++) {
         const int plane = ((planes * VECTORS + v) * LANES + lane) * WIDTH;
-#ifndef SIGMOID_BEHIND
-        const VECTOR slope = bias[OUT_PLANES / WIDTH + plane / WIDTH];
-#endif
-        if (plane >= STORED) continue;
+        const VECTOR slope = SLOPE_AT(VECTOR, bias + OUT_PLANES / WIDTH, plane / WIDTH);
+        if (HAS_SPARE && plane >= STORED) continue;
         UNROLL for (int n = 0; n < LINE; n++) {
             const int py = y + (DOWN ? n : 0), px = x + (DOWN ? 0 : n);
             VECTOR value = ACTIVATE(VECTOR, sums[n][v], slope);
@@ -152,8 +150,7 @@ direct(SOURCE_ARGUMENTS, const GLOBAL VECTOR *RESTRICT weights, const GLOBAL VEC
             value = SCALED(VECTOR, value);
 #endif
             if (!IS_INSIDE(target_y(py, plane), target_x(px, plane))) value = SPLAT(VECTOR, 0.0f);
-            *(GLOBAL VECTOR *)(target + target_place(py, px, plane, target_pitch, target_area)) =
-                value;
+            STORE(VECTOR, target + target_place(py, px, plane, target_pitch, target_area), value);
 #endif
         }
     }

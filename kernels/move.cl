@@ -119,7 +119,7 @@ move(
 #endif
     const int to = place_of(y - y_begin, x - x_begin, TARGET_PLANE + first, TARGET_FOLD,
                             TARGET_BLOCKS, target_pitch, target_area);
-    *(GLOBAL VECTOR *)(target + to) = value;
+    STORE(VECTOR, target + to, value);
 #else
     NO_UNROLL for (int plane = first; plane < first + BLOCK && plane < PART_PLANES; plane++) {
         float value = 0.0f;

@@ -7,6 +7,8 @@
 //
 // Macros
 //   SIGMOID_BEHIND   defined: the activation is a sigmoid; else x > 0 ? x : x * slope
+//   SLOPE            if it is the same for all planes; else slopes stand behind the biases
+//   SLOPES_TO_ONE    defined: no slope exceeds 1, so that x or x * slope is the larger one
 //   FACTOR           if it is not 1
 //   RESIDUAL         defined: there is one, a map of the product's own pixels and planes
 //   BLOCK            of maps
@@ -19,9 +21,18 @@
 
 #ifdef SIGMOID_BEHIND
 #define ACTIVATE(type, x, slope) SIGMOID(type, x)
+#elif defined(SLOPES_TO_ONE)
+#define ACTIVATE(type, x, slope) MAX(x, (x) * (slope))
 #else
 #define ACTIVATE(type, x, slope) LEAKY(type, x, slope)
 #endif
+#ifdef SLOPE
+#define SLOPE_AT(type, slopes, place) SPLAT(type, SLOPE)
+#else
+#define SLOPE_AT(type, slopes, place) (slopes)[place]
+#endif
+// Whether planes beyond those that are written can come.
+#define HAS_SPARE (STORED < OUT_PLANES)
 
 #ifdef TARGET_TYPE
 #define TARGET TARGET_TYPE

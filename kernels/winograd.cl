@@ -40,6 +40,14 @@
 
 #include "store.h"
 
+// A result of a cell in the target and the residual, from the places of the cell's first.
+#if FOLD == 1
+#define TARGET_OF(i, j) place[((i) * target_pitch + (j)) * (SHUFFLE * BLOCK)]
+#else
+#define TARGET_OF(i, j) target[target_place(y + (i), x + (j), plane, target_pitch, target_area)]
+#endif
+#define RESIDUAL_OF(i, j) other[((i) * residual_pitch + (j)) * BLOCK]
+
 #define FREQUENCIES_Y (CELL_Y + 2)
 #define FREQUENCIES_X (CELL_X + 2)
 #define FREQUENCIES (FREQUENCIES_Y * FREQUENCIES_X)
@@ -266,27 +274,29 @@ winograd(MAP(const GLOBAL float *RESTRICT, source), const GLOBAL float4 *RESTRIC
                     row[j] = m[(i * FREQUENCIES_X + j) * M_FREQUENCY + item];
                 OUTPUT_X(row, columns[i]);
             }
-            if (plane >= STORED) continue;
-            const float start = bias[plane];
-#ifndef SIGMOID_BEHIND
-            const float slope = bias[OUT_PLANES + plane];
-#endif
+            if (HAS_SPARE && plane >= STORED) continue;
+            const float start = bias[plane], slope = SLOPE_AT(float, bias + OUT_PLANES, plane);
             const int y = y_first + cell % TILE_Y * CELL_Y, x = x_first + cell / TILE_Y * CELL_X;
+#if FOLD == 1
+            GLOBAL float *place = target + target_place(y, x, plane, target_pitch, target_area);
+#endif
+#ifdef RESIDUAL
+            const GLOBAL float *other =
+                residual + residual_place(y, x, plane, residual_pitch, residual_area);
+#endif
             UNROLL for (int j = 0; j < CELL_X; j++) {
                 float column[FREQUENCIES_Y], results[CELL_Y];
                 UNROLL for (int i = 0; i < FREQUENCIES_Y; i++) column[i] = columns[i][j];
                 OUTPUT_Y(column, results);
                 UNROLL for (int i = 0; i < CELL_Y; i++) {
-                    const int py = y + i, px = x + j;
                     float value = ACTIVATE(float, results[i] + start, slope);
 #ifdef RESIDUAL
-                    const int from = residual_place(py, px, plane, residual_pitch, residual_area);
-                    value = SUMMED(float, value, residual[from]);
+                    value = SUMMED(float, value, RESIDUAL_OF(i, j));
 #else
                     value = SCALED(float, value);
 #endif
-                    if (!IS_INSIDE(target_y(py, plane), target_x(px, plane))) value = 0.0f;
-                    target[target_place(py, px, plane, target_pitch, target_area)] = value;
+                    if (!IS_INSIDE(target_y(y + i, plane), target_x(x + j, plane))) value = 0.0f;
+                    TARGET_OF(i, j) = value;
                 }
             }
         }

@@ -131,11 +131,9 @@ winograd_vector(MAP(const GLOBAL VECTOR *RESTRICT, source), const GLOBAL VECTOR 
         NO_UNROLL for (int cell = 0; cell < CELLS; cell++) {
             NO_UNROLL for (int o = 0; o < VECTORS; o++) {
                 const int plane = (block + o) * WIDTH;
-                if (plane >= STORED) continue;
+                if (HAS_SPARE && plane >= STORED) continue;
                 const VECTOR start = bias[block + o];
-#ifndef SIGMOID_BEHIND
-                const VECTOR slope = bias[OUT_PLANES / WIDTH + block + o];
-#endif
+                const VECTOR slope = SLOPE_AT(VECTOR, bias + OUT_PLANES / WIDTH, block + o);
                 VECTOR results[4][4];
                 transform_out(m + cell * VECTORS + o, results);
                 UNROLL for (int j = 0; j < 4; j++) {
@@ -152,7 +150,7 @@ winograd_vector(MAP(const GLOBAL VECTOR *RESTRICT, source), const GLOBAL VECTOR 
                         if (!IS_INSIDE(target_y(py, plane), target_x(px, plane)))
                             value = SPLAT(VECTOR, 0.0f);
                         const int to = target_place(py, px, plane, target_pitch, target_area);
-                        *(GLOBAL VECTOR *)(target + to) = value;
+                        STORE(VECTOR, target + to, value);
                     }
                 }
             }

@@ -86,6 +86,12 @@ class GpuBackend:
         names = [node_name(model, step.node) for step in lower(model).steps]
         yield from tuning.tune(tuning.Kept(self.device), make, measure, names)
 
+    def in_kernels(self, work: Callable[[], object]) -> float:
+        """For measurements: seconds of the kernels that some work queues, by the device's clock."""
+        with self._runtime.timed() as launches:
+            work()
+        return sum(seconds for _, seconds in launches)
+
     def close(self) -> None:
         """See Backend."""
         with self._workspace.lock:

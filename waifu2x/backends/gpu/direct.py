@@ -102,4 +102,8 @@ def candidates(limits: Limits, planes: Planes) -> list[Shape]:
     if count <= _FEW:
         return [Shape(8, 1, 4, 4, 8, min(rows, most)) for rows in (4, 8)]
     vectors = 2 if count > 32 else 1
+    if planes.taps == 1:
+        # Fewer products for each load: what is best depends on the caches.
+        cuts = ((4, vectors, 4), (4, 2 * vectors, 4), (4, vectors, 8), (8, vectors, 4))
+        return [Shape(line, v, 4, 8, 4, min(rows, most)) for line, v, rows in cuts]
     return [Shape(8, vectors, 4, 8, 4, min(rows, most)) for rows in (4, 8)]

@@ -225,8 +225,14 @@ class ProductStep:
             "SHUFFLE": step.shuffle,
             "FOLD": target.fold,
         }
+        slopes = step.activation.slopes
         if step.activation.kind == "sigmoid":
             macros["SIGMOID_BEHIND"] = 1
+            macros["SLOPE"] = "0.0f"
+        elif (slopes == slopes[0]).all():
+            macros["SLOPE"] = f"{float(slopes[0])!r}f"
+        if step.activation.kind == "leaky" and (slopes <= 1).all():
+            macros["SLOPES_TO_ONE"] = 1
         if step.factor != 1:
             macros["FACTOR"] = f"{float(np.float32(step.factor))!r}f"
         if step.residual is not None:

@@ -12,12 +12,9 @@ from numpy.typing import NDArray
 
 from waifu2x import backends
 from waifu2x.backends import Device
-from waifu2x.backends.spread import Spread, open_devices
+from waifu2x.backends.device_pool import DevicePool, open_devices
 from waifu2x.errors import UnavailableError
-from waifu2x.tiling import Box
 from waifu2x.upscaler import Upscaler
-
-BOX = Box(0, 0, 1, 1)
 
 
 class FakeBackend:
@@ -32,43 +29,73 @@ class FakeBackend:
         self.closed = False
 
     def compile(self, models: Any, precision: Any) -> Any:
-        def network(pixels: Any, box: Any, dtype: Any, on_progress: Any) -> NDArray[Any]:
+        def network(
+            pixels: Any, dtype: Any, *, tile: Any = None, on_progress: Any = None
+        ) -> NDArray[Any]:
             self.meeting.wait(10)
             if pixels.max() > 9:
                 raise RuntimeError("too bright")
-            return np.full((1, 1, 1), self.number, dtype)
+            on_progress(1.0)
+            return np.full((*pixels.shape[:-3], 1, 1, 1), self.number, dtype)
 
         return network
+
+    def measure(self, model: Any, precision: Any, pixels: Any) -> Any:
+        return self.number
+
+    def tune(self, model: Any, precision: Any, pixels: Any) -> Any:
+        yield self.number
 
     def close(self) -> None:
         self.closed = True
 
 
-def spread(count: int) -> tuple[Spread, list[FakeBackend]]:
+def pool_of(count: int) -> tuple[DevicePool, list[FakeBackend]]:
     meeting = threading.Barrier(count)
     fakes = [FakeBackend(number, meeting) for number in range(count)]
-    return Spread(fakes), fakes
+    return DevicePool(fakes), fakes
 
 
 def test_simultaneous_calls_use_different_devices() -> None:
-    backend, fakes = spread(3)
+    backend, fakes = pool_of(3)
     network = backend.compile([], "auto")
     pixels = np.zeros((1, 1, 1), np.uint8)
     with ThreadPoolExecutor(3) as pool:
         # The barrier opens only if three devices are at work at once.
-        calls = [pool.submit(network, pixels, BOX, np.uint8, print) for _ in range(12)]
+        calls = [pool.submit(network, pixels, np.uint8) for _ in range(12)]
     results = [int(call.result()[0, 0, 0]) for call in calls]
     assert sorted(results) == sorted([0, 1, 2] * 4)
     backend.close()
     assert all(fake.closed for fake in fakes)
 
 
+def test_a_stack_is_divided_among_the_devices_in_order() -> None:
+    backend, _ = pool_of(3)
+    network = backend.compile([], "auto")
+    parts: list[float] = []
+    result = network(np.zeros((7, 1, 1, 1), np.uint8), np.uint8, on_progress=parts.append)
+    assert result.shape == (7, 1, 1, 1)
+    numbers = result.ravel().tolist()
+    # Each picture once, those of a device side by side.
+    assert sorted(map(numbers.count, {0, 1, 2})) == [2, 2, 3]
+    assert sum(a != b for a, b in zip(numbers, numbers[1:], strict=False)) == 2
+    assert sum(parts) == pytest.approx(1.0)
+
+
+def test_measuring_and_tuning_reach_the_devices() -> None:
+    backend, _ = pool_of(3)
+    pixels = np.zeros((1, 1, 1), np.uint8)
+    model: Any = None
+    assert backend.measure(model, "auto", pixels) == 0
+    assert list(backend.tune(model, "auto", pixels)) == [0, 1, 2]
+
+
 def test_a_device_is_free_again_after_an_error() -> None:
-    backend, _ = spread(1)
+    backend, _ = pool_of(1)
     network = backend.compile([], "auto")
     with pytest.raises(RuntimeError, match="too bright"):
-        network(np.full((1, 1, 1), 200, np.uint8), BOX, np.uint8, print)
-    assert network(np.zeros((1, 1, 1), np.uint8), BOX, np.uint8, print)[0, 0, 0] == 0
+        network(np.full((1, 1, 1), 200, np.uint8), np.uint8)
+    assert network(np.zeros((1, 1, 1), np.uint8), np.uint8)[0, 0, 0] == 0
 
 
 def test_a_missing_second_device_closes_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,7 +106,7 @@ def test_a_missing_second_device_closes_the_first(monkeypatch: pytest.MonkeyPatc
             raise UnavailableError(f"backend {name} has no device {device}")
         return first
 
-    monkeypatch.setattr("waifu2x.backends.spread.open_backend", fake_open)
+    monkeypatch.setattr("waifu2x.backends.device_pool.open_backend", fake_open)
     with pytest.raises(UnavailableError, match="backend fake has no device 7"):
         open_devices("auto", [0, 7], print)
     assert first.closed
@@ -91,6 +118,6 @@ def test_device_numbers_that_make_no_sense(device: Any) -> None:
         Upscaler(backend="numpy", device=device)
 
 
-def test_one_device_is_no_spread() -> None:
+def test_one_device_is_no_pool() -> None:
     backend = open_devices("numpy", [0], print)
     assert isinstance(backend, type(backends.open_backend("numpy")))
