@@ -61,4 +61,7 @@ def _write(
 def _activated(sums: NDArray[np.float64], activation: Activation) -> NDArray[np.float64]:
     if activation.kind == "sigmoid":
         return 1 / (1 + np.exp(-sums))
-    return np.where(sums > 0, sums, sums * activation.slopes)
+    # The decimals that were meant, 0.1 and not the float32 next to it: so zero points of networks
+    # have been since before slopes were arrays.
+    slopes = activation.slopes.astype(str).astype(np.float64)
+    return np.where(sums > 0, sums, sums * slopes)
