@@ -1,13 +1,14 @@
 """Our CUDA engine against PyTorch: same weights, same picture, one process.
 
-python benchmarks/bench_cuda.py [-m vgg_7/art] [--rounds 7] [--size 960x540] [--small]
+python benchmarks/bench_cuda.py [-m vgg_7/art] [--rounds 7] [--size 960x540] [--quick] [--small ...]
 
 Every contender's result is compared with a float64 run before it is timed. Times are of the work on
 a picture that is on the device already, by its events around several runs; rounds go through all
 contenders in turn, and medians are shown. Ours reads 8-bit pixels, enlarges, pads and writes 8-bit
 pixels in that time; the others are handed padded tensors. The column "host" adds both transfers and
-all that the program does for a picture in memory. --small compares small pictures, the peer
-replayed as a CUDA graph. Needs PyTorch with CUDA.
+all that the program does for a picture in memory. --small compares small pictures, such as 1x64
+and 64x64 (their number and side), the peer replayed as a CUDA graph. --quick leaves out the units
+that the device would not choose. Needs PyTorch with CUDA.
 """
 
 from __future__ import annotations
@@ -81,15 +82,18 @@ def main() -> None:
     parser.add_argument("-m", "--model", default="vgg_7/art", help="a name, or a folder of models")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--size", default="960x540")
-    parser.add_argument("--small", action="store_true")
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--small", nargs="*", metavar="COUNTxSIDE")
     arguments = parser.parse_args()
     torch.zeros(1).cuda()
     (model,) = model_set.find(arguments.model).models(2, None)
-    ours = [Ours(units, precision, model) for units, precision in MODES]
+    modes = [mode for mode in MODES if not (arguments.quick and mode[0])]
+    ours = [Ours(units, precision, model) for units, precision in modes]
     peers = {name: build(model) for name, build in torch_peers.PEERS.items()}
     print(ours[0].backend.device.name, torch.__version__, f"cuDNN {torch.backends.cudnn.version()}")
-    if arguments.small:
-        small_pictures(ours[0], peers[BEST_PEER], model, arguments.rounds)
+    if arguments.small is not None:
+        sizes = arguments.small or ["1x64", "1x128", "1x256", "64x64"]
+        small_pictures(ours[0], peers[BEST_PEER], model, arguments.rounds, sizes)
         return
 
     small = np.asarray(make_picture(*CHECKED[::-1]))
@@ -128,7 +132,7 @@ def main() -> None:
             f"{name:28} {median * 1e3:8.3f} {flops / median / 1e12:8.0f} {quality[name]:6.1f}"
             f" {median / medians[BEST_PEER]:8.3f} {medians[FIRST_PEER] / median:10.2f}x {host}"
         )
-    for one, precision in zip(ours, (mode[1] for mode in MODES), strict=True):
+    for one, precision in zip(ours, (mode[1] for mode in modes), strict=True):
         found = one.backend.measure(model, precision, pixels)
         print(f"\n{one.name}: {found.seconds * 1e3:.3f} ms in its kernels")
         print(f"{'layer':14} {'ms':>7} {'TFLOP/s':>8} {'of peak':>8}")
@@ -140,11 +144,13 @@ def main() -> None:
             )
 
 
-def small_pictures(one: Ours, peer: torch_peers.Peer, model: Any, rounds: int) -> None:
+def small_pictures(
+    one: Ours, peer: torch_peers.Peer, model: Any, rounds: int, sizes: list[str]
+) -> None:
     """Pictures that leave most of a chip idle."""
     run, prepare = peer
     print(f"{'input':>12} {'ours ms':>9} {'peer ms':>9} {'ratio':>6}")
-    for count, side in ((1, 64), (1, 128), (1, 256), (64, 64)):
+    for count, side in (map(int, size.split("x")) for size in sizes):
         pixels = np.asarray(make_picture(side, side))
         if count > 1:
             pixels = np.stack([pixels] * count)

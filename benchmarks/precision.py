@@ -1,18 +1,21 @@
-"""How exact each mode of each backend is: all shipped models on the two example pictures.
+"""How exact each mode of each backend is: all models of the catalogue on parts of two pictures.
 
-python benchmarks/precision.py [BACKEND ...]
+python benchmarks/precision.py [--set NAME ...] [BACKEND ...]
 
 PSNR (values in [0, 1]) of float results and differences of 8-bit results, against a float64 run by
-the definition that the tests use.
+the definition that the tests use; for each model set, the worst of its models.
 """
 
 from __future__ import annotations
 
+import argparse
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import get_args
 
 import numpy as np
+from numpy.typing import NDArray
 from PIL import Image
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
@@ -20,44 +23,61 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 from tests import obvious
 from waifu2x import model_set
 from waifu2x.backends import BACKEND_NAMES, Precision, open_backend
+from waifu2x.catalogue import ENTRIES
 from waifu2x.errors import BackendError
-from waifu2x.tiling import Box
+from waifu2x.model import Model
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
+PARTS = {"drawn.png": (20, 40), "photo.jpg": (10, 60)}
+"""Top and left of what is taken of each picture."""
+HEIGHT, WIDTH = 110, 150
+
+Case = tuple[str, list[Model], NDArray[np.uint8], NDArray[np.float64]]
+"""What it is, the models, the picture and the exact result."""
+
+
+def cases(name: str) -> Iterator[Case]:
+    """Every model of a set on every picture."""
+    for example, (top, left) in PARTS.items():
+        pixels = np.asarray(Image.open(EXAMPLES / example).convert("RGB"))
+        pixels = np.ascontiguousarray(pixels[top : top + HEIGHT, left : left + WIDTH])
+        found = model_set.find(name)
+        for noise, doubles in found.files:
+            models = found.models(2 if doubles else 1, noise)
+            label = f"{example} {'2x' if doubles else '1x'} noise {noise}"
+            yield label, models, pixels, obvious.run(models, pixels)
 
 
 def main() -> None:
-    cases = []
-    for name in ("drawn.png", "photo.jpg"):
-        pixels = np.asarray(Image.open(EXAMPLES / name).convert("RGB"))
-        for noise in (None, 0, 1, 2, 3):
-            models = model_set.find("vgg_7/art").models(1 if noise is not None else 2, noise)
-            cases.append((name, noise, models, pixels, obvious.run(models, pixels)))
-    print(
-        "backend  precision  worst PSNR  on                    8-bit: largest, share that differs"
-    )
-    for backend_name in sys.argv[1:] or BACKEND_NAMES:
-        backend = open_backend(backend_name)
-        for precision in get_args(Precision):
-            rows = []
-            for name, noise, models, pixels, exact in cases:
-                try:
-                    network = backend.compile(models, precision)
-                except BackendError:
-                    break
-                box = Box(0, 0, *exact.shape[:2])
-                values = network(pixels, box, np.float32, lambda part: None)
-                levels = network(pixels, box, np.uint8, lambda part: None)
-                off = abs(levels.astype(int) - obvious.to_levels(exact, np.uint8))
-                label = f"{name} {'2x' if noise is None else f'noise {noise}'}"
-                rows.append((obvious.psnr(values, exact), label, off.max(), np.mean(off > 0)))
-            if rows:
-                worst, label, _, _ = min(rows)
-                largest, share = max(row[2] for row in rows), max(row[3] for row in rows)
-                print(
-                    f"{backend_name:8} {precision:10} {worst:7.1f} dB  {label:20}"
-                    f"  {largest} level, {share:.1e}"
-                )
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--set", action="append", help="all sets of the catalogue without it")
+    parser.add_argument("backends", nargs="*")
+    arguments = parser.parse_args()
+    names = arguments.set or [entry.name for entry in ENTRIES]
+    opened = [open_backend(name) for name in arguments.backends or BACKEND_NAMES]
+    print("set             backend precision    worst  on                     8-bit: off by, share")
+    for name in names:
+        wanted = list(cases(name))
+        for backend in opened:
+            for precision in get_args(Precision):
+                rows = []
+                for label, models, pixels, exact in wanted:
+                    try:
+                        network = backend.compile(models, precision)
+                    except BackendError:
+                        break
+                    values, levels = network(pixels, np.float32), network(pixels, np.uint8)
+                    off = abs(levels.astype(int) - obvious.to_levels(exact, np.uint8))
+                    rows.append((obvious.psnr(values, exact), label, off.max(), np.mean(off > 0)))
+                if rows:
+                    worst, label, _, _ = min(rows)
+                    largest, share = max(row[2] for row in rows), max(row[3] for row in rows)
+                    print(
+                        f"{name:15} {backend.name:7} {precision:9} {worst:6.1f} dB  {label:22}"
+                        f" {largest}, {share:.1e}",
+                        flush=True,
+                    )
+    for backend in opened:
         backend.close()
 
 

@@ -34,7 +34,7 @@ Peer = tuple[Callable[[Any], Any], Any]
 
 
 class Graph(torch.nn.Module):
-    """A model's nodes as PyTorch has them, one after the other, but for the first ones: see `lead`."""
+    """A model's nodes as PyTorch has them, one after the other, but for those of `lead`."""
 
     def __init__(self, model: Model) -> None:
         super().__init__()

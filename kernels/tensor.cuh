@@ -51,7 +51,7 @@ struct Range {
 struct LayerExtent {
     int rows, columns;        // results of each picture
     int tiles_across, tiles;  // of all pictures
-    int across, count;        // pictures side by side, and all of them
+    int across, pictures;     // side by side, and all of them
 };
 
 // Arguments of products, of a first layer too.
@@ -84,7 +84,7 @@ __device__ __forceinline__ Spot spot(int y, int x, const Map& from, const LayerE
     result.row -= result.down * from.rows + from.top;
     result.column -= result.along * from.columns + from.left;
     result.kept = result.row >= 0 && result.column >= 0 && result.along < extent.across &&
-                  result.down * extent.across + result.along < extent.count;
+                  result.down * extent.across + result.along < extent.pictures;
 #endif
     result.kept = result.kept && result.row < extent.rows && result.column < extent.columns;
     return result;
@@ -167,16 +167,24 @@ __device__ __forceinline__ bool is_zero(const Spot& at, int plane, const Range& 
 #endif
 }
 
-// Bias and slope of two planes: in device memory, or in shared memory by its address. The latter are
-// loaded anew each time: the compiler would keep all of them in registers, from row to row.
-__device__ __forceinline__ float4 follows_at(const float2* follows, int plane) {
-    return __ldg(reinterpret_cast<const float4*>(follows + plane));
+// Bias and slope of planes 8 * eight + 2 * q and the next: from registers, from device memory, or from
+// shared memory by its address. The last are loaded anew each time: the compiler would keep them all.
+struct OwnFollows {
+    float4 two[4];
+};
+
+__device__ __forceinline__ float4 follows_at(const OwnFollows& follows, int eight, int q) {
+    return follows.two[eight];
 }
 
-__device__ __forceinline__ float4 follows_at(uint32_t follows, int plane) {
+__device__ __forceinline__ float4 follows_at(const float2* follows, int eight, int q) {
+    return __ldg(reinterpret_cast<const float4*>(follows + eight * 8 + q * 2));
+}
+
+__device__ __forceinline__ float4 follows_at(uint32_t follows, int eight, int q) {
     float4 two;
     asm volatile("ld.volatile.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
-        : "=f"(two.x), "=f"(two.y), "=f"(two.z), "=f"(two.w) : "r"(follows + plane * 8));
+        : "=f"(two.x), "=f"(two.y), "=f"(two.z), "=f"(two.w) : "r"(follows + eight * 64 + q * 16));
     return two;
 }
 
@@ -185,7 +193,7 @@ __device__ __forceinline__ float4 follows_at(uint32_t follows, int plane) {
 // quad of threads: sums[4 * i + 2 * half + k] of thread q is plane 8 * i + 2 * q + k of result `half`.
 // `follows` are those of these planes.
 template <int COUNT, class Follows>
-__device__ __forceinline__ void store_row(const float* sums, Follows follows, int plane, int y, int x, int q,
+__device__ __forceinline__ void store_row(const float* sums, const Follows& follows, int plane, int y, int x, int q,
                                           const Product& p) {
     const Spot spots[2] = {spot(y, x, p.from, p.extent), spot(y, x + 8, p.from, p.extent)};
     uint8_t* const out = static_cast<uint8_t*>(p.out);
@@ -227,7 +235,7 @@ __device__ __forceinline__ void store_row(const float* sums, Follows follows, in
 #pragma unroll
             for (int i = 0; i < 4; i++) {
                 const float* const two = sums + block * 16 + i * 4 + half * 2;
-                const float4 own = follows_at(follows, block * 32 + i * 8 + q * 2);
+                const float4 own = follows_at(follows, block * 4 + i, q);
                 float v0 = activate(two[0], make_float2(own.x, own.y));
                 float v1 = activate(two[1], make_float2(own.z, own.w));
 #if RESIDUAL

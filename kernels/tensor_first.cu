@@ -15,7 +15,7 @@
 //   follows  bias and slope of each output plane, [OUT_PLANES]
 //   out      map in groups of OUT_GROUP planes
 // Macros
-//   PLANES (up to 4), PIXEL, BORDER (0: the nearest pixel inside, 1: mirrored, 2: zero), OUT_PLANES (a
+//   PLANES (up to 4), PIXEL, ENLARGE (by how much the picture is), BORDER (0: the nearest pixel inside, 1: mirrored, 2: zero), OUT_PLANES (a
 //   multiple of 32), TERMS, OLD (see mma.cuh), and those of the store, see tensor.cuh
 // Bound: device memory, for the map it writes. Best on an H200, 1920x1080 out: 3 > 32 in 0.067 ms.
 #include "mma.cuh"
@@ -34,14 +34,14 @@
 struct Source {
     int rows, columns;  // of each picture
     int top, left;      // of the first pixel that is read, in the enlarged picture with its padding
-    int factor;         // of the enlargement
     int padding;        // pixels before the picture's first
 };
 
 // The row, or column, of a picture that stands at a place of the enlarged one; -1 for none. Whole
 // blocks reach beyond what is needed: any pixel will do there, as long as it is a number.
-__device__ __forceinline__ int inside(int at, int factor, int padding, int count) {
-    at = (at >= 0 ? at / factor : -((factor - 1 - at) / factor)) - padding;
+__device__ __forceinline__ int inside(int at, int padding, int count) {
+    // Rounded down, of negative places too.
+    at = (at + (ENLARGE << 16)) / ENLARGE - (1 << 16) - padding;
 #if BORDER == 0
     return min(max(at, 0), count - 1);
 #elif BORDER == 1
@@ -77,12 +77,12 @@ tensor_first(const __grid_constant__ Product p, const __grid_constant__ Source s
         int y = y0 + row, x = x0 + column, picture = 0;
 #if STACK
         const int down = y / p.from.rows, along = x / p.from.columns;
-        picture = min(down * p.extent.across + along, p.extent.count - 1);
+        picture = min(down * p.extent.across + along, p.extent.pictures - 1);
         y -= down * p.from.rows;
         x -= along * p.from.columns;
 #endif
-        y = inside(source.top + y, source.factor, source.padding, source.rows);
-        x = inside(source.left + x, source.factor, source.padding, source.columns);
+        y = inside(source.top + y, source.padding, source.rows);
+        x = inside(source.left + x, source.padding, source.columns);
         const bool black = BORDER == 2 && (y < 0 || x < 0);
         const size_t line = static_cast<size_t>(picture) * source.rows + max(y, 0);
         const pixel_t* const pixel = static_cast<const pixel_t*>(p.in) + (line * source.columns + max(x, 0)) * PLANES;
@@ -108,6 +108,9 @@ tensor_first(const __grid_constant__ Product p, const __grid_constant__ Source s
     const int plane = blockIdx.z * 32;
     const uint32_t* const factors = reinterpret_cast<const uint32_t*>(p.weights) + blockIdx.z * DEPTH * 256 + lane;
     const int second = gridDim.z * DEPTH * 256;
+    OwnFollows follows;
+#pragma unroll
+    for (int i = 0; i < 4; i++) follows.two[i] = follows_at(p.follows + plane, i, q);
     for (int part = 0; part < COLUMNS / 16; part++) {
         const int column = part * 16 + lane / 4;
         float sums[4][4] = {};
@@ -134,6 +137,6 @@ tensor_first(const __grid_constant__ Product p, const __grid_constant__ Source s
                 mma(sums[n], a[0], h0, h1);
             }
         }
-        store_row<32>(&sums[0][0], p.follows + plane, plane, y0 + row, x0 + column, q, p);
+        store_row<32>(&sums[0][0], follows, plane, y0 + row, x0 + column, q, p);
     }
 }

@@ -269,6 +269,8 @@ tensor_wgmma(const __grid_constant__ Product p) {
                         partial[(row * TILE_COLUMNS + column + i / 2 * 8) * (WIDTH + 1) + j * 8 + q * 2 + i % 2] =
                             sums[row][j * 4 + i];
             asm volatile("bar.sync %0, 128;" ::"r"(group + 1) : "memory");
+            // Some at once: a residual takes long to load.
+#pragma unroll 3
             for (int i = threadIdx.x % 128; i < ROWS_EACH * ROW_VALUES; i += 128)
                 store_pixel(partial, i, follows, y, x, p);
 #else

@@ -1,10 +1,11 @@
-"""Every map of the executor over matrix units against the definition: which step goes wrong, and where.
+"""Every map of the executor over matrix units against the definition: which step goes wrong, where.
 
-python tests/tensor_maps.py [--quick]
+python tests/tensor_maps.py [MODEL ...]
 
-Needs a device. Each value of a program gets memory of its own, so that all can be looked at when the
-last step is done; a map is compared with the graph's value, in float64, as far as it is computed.
-Prints the signal to noise ratio of each value, in dB of the value's own size, and says PASS or FAIL.
+Needs a device. Each value of a program gets memory of its own, so that all can be looked at when
+the last step is done; a map is compared with the graph's value, in float64, as far as it is
+computed. Prints the worst signal to noise ratio, in dB of a value's own size, and every value that
+is wrong.
 """
 
 from __future__ import annotations
@@ -20,14 +21,18 @@ from numpy.typing import NDArray
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from tests import obvious
+from waifu2x import model_set
+from waifu2x.backends import open_backend
 from waifu2x.backends.cuda.tensor import TensorExecutor
 from waifu2x.backends.cuda.tensor_layout import FewLayout, MapLayout, batch_grid
 from waifu2x.backends.cuda.tensor_pack import PIECE
+from waifu2x.backends.cuda.units import available_units
 from waifu2x.backends.gpu.executor import Batch, DevicePixels, Place
 from waifu2x.backends.gpu.runtime import Buffer, Runtime
+from waifu2x.backends.gpu.tuning import Kept
 from waifu2x.lowering import geometry, phases
 from waifu2x.lowering.lower import lower
-from waifu2x.lowering.steps import Average, Program
+from waifu2x.lowering.steps import Average, Move, Product, Program
 from waifu2x.model import Model
 from waifu2x.tiling import Box
 
@@ -78,7 +83,7 @@ class Bench:
         self.pictures, height, width, _ = pixels.shape
         sizes = geometry.sizes(program, height, width)
         rows, columns = sizes[program.result]
-        source = DevicePixels(runtime.allocate(pixels.nbytes), pixels.dtype, pixels.shape)  # type: ignore[arg-type]
+        source = DevicePixels(runtime.allocate(pixels.nbytes), pixels.dtype, pixels.shape)
         runtime.upload(source.buffer, np.ascontiguousarray(pixels))
         shape = (self.pictures, rows, columns, model.out_planes)
         target = DevicePixels(
@@ -147,40 +152,76 @@ def check(
     bench = Bench(runtime, executor, pixels)
     peak = 1.0 if pixels.dtype.kind == "f" else float(np.iinfo(pixels.dtype).max)
     exact = [obvious.values(model, picture / peak) for picture in pixels]
-    lines, worst = [], np.inf
+    figures, lines = [], []
     for value, box, found in bench.values():
-        stored = bench.program.values[value]
+        layout, stored = executor._layouts[value], bench.program.values[value]
         for picture, values in enumerate(exact):
             whole = values[stored.graph]
-            rows, columns = whole.shape[:2]
-            here = Box(
-                max(box.top, 0), max(box.left, 0), min(box.bottom, rows), min(box.right, columns)
-            )
-            part = whole[here.top : here.height, here.left : here.width]
-            top, left = here.top - box.top, here.left - box.left
-            own = found[picture, top : top + part.shape[0], left : left + part.shape[1]]
-            layout = executor._layouts[value]
-            starts = [layout.start(n) for n in range(len(stored.parts))] if isinstance(layout, MapLayout) else [0]
-            planes = np.concatenate(
-                [own[..., s : s + n] for s, n in zip(starts, stored.parts, strict=True)], axis=-1
-            )
-            figure = decibels(planes, part) if planes.shape == part.shape else float("nan")
-            worst = min(worst, figure) if figure == figure else float("nan")
-            if not figure > LEAST[terms]:
-                bad = ~(np.abs(planes - part) < 0.05 * np.abs(part).max()) if planes.shape == part.shape else np.ones((1, 1, 1), bool)
-                where = np.argwhere(bad)[:1].tolist()
-                by = [n for n, s in enumerate(bench.program.steps) if getattr(getattr(s, "target", None), "value", None) == value]
-                lines.append(f"  value {value} of step {by}, picture {picture}: {figure:.1f} dB, {bad.mean():.3f} of it bad, first {where}")
+            top, left = max(box.top, 0), max(box.left, 0)
+            part = whole[top : box.bottom, left : box.right]
+            rows, columns = part.shape[:2]
+            own = found[picture, top - box.top :, left - box.left :][:rows, :columns]
+            planes = _without_padding(own, layout, stored.parts)
+            figures.append(decibels(planes, part))
+            if not figures[-1] > LEAST[terms]:
+                bad = ~(abs(planes - part) < 0.05 * abs(part).max())
+                lines.append(
+                    f"  value {value}, made by {_makers(bench.program, value)}, picture {picture}:"
+                    f" {figures[-1]:.1f} dB, {bad.mean():.3f} bad, from {np.argwhere(bad)[:1].tolist()}"
+                )
     for picture, values in enumerate(exact):
         height, width = bench.result.shape[1:3]
-        figure = obvious.psnr(bench.result[picture], values[-1][:height, :width].clip(0, 1))
-        worst = min(worst, figure) if figure == figure else float("nan")
-        if not figure > LEAST[terms]:
-            lines.append(f"  result, picture {picture}: {figure:.1f} dB")
-    print(f"{model.name[-24:]:24} {units:5} terms {terms} {pixels.shape} {pixels.dtype}: worst {worst:.1f} dB,"
-          f" result {figure:.1f} dB {'FAIL' if lines else 'PASS'}", flush=True)
-    for line in lines[:8]:
-        print(line, flush=True)
+        shown = values[-1][:height, :width].clip(0, 1)
+        figures.append(obvious.psnr(bench.result[picture], shown))
+        if not figures[-1] > LEAST[terms]:
+            lines.append(f"  result, picture {picture}: {figures[-1]:.1f} dB")
+    print(
+        f"{model.name[-24:]:24} {units:5} terms {terms} {pixels.shape} {pixels.dtype}:"
+        f" worst {np.min(figures):.1f} dB, result {figures[-1]:.1f} {'FAIL' if lines else 'PASS'}",
+        *lines[:8],
+        sep="\n",
+        flush=True,
+    )
     bench.close()
     executor.close()
     return lines
+
+
+def _without_padding(
+    planes: NDArray[np.float64], layout: MapLayout | FewLayout, parts: tuple[int, ...]
+) -> NDArray[np.float64]:
+    if isinstance(layout, FewLayout):
+        return planes
+    starts = [layout.start(part) for part in range(len(parts))]
+    return np.concatenate(
+        [planes[..., start : start + n] for start, n in zip(starts, parts, strict=True)], axis=-1
+    )
+
+
+def _makers(program: Program, value: int) -> list[int]:
+    """The steps that write a value."""
+    return [
+        number
+        for number, step in enumerate(program.steps)
+        if isinstance(step, Product | Move) and step.target.value == value
+    ]
+
+
+def main(names: list[str]) -> None:
+    """Checks models on one picture and on three side by side."""
+    backend: Any = open_backend("cuda")
+    failed = 0
+    for name in names:
+        (model,) = model_set.find(name).models(2, None)
+        for count, side in ((1, 52), (3, 36)):
+            rng = np.random.default_rng(count)
+            pixels = rng.integers(0, 256, (count, side, side + 18, model.in_planes), np.uint8)
+            for units in available_units(backend._runtime.capability)[:-1]:
+                for terms in (1, 2):
+                    choose = Kept(backend.device)
+                    failed += bool(check(backend._runtime, model, units, terms, pixels, choose))
+    sys.exit(failed)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:] or ["vgg_7/art", "upconv_7/art", "cunet/art"])

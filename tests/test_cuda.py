@@ -145,7 +145,7 @@ def shipped(name: str) -> Model:
 
 
 def kernels_of_chip(capability: tuple[int, int]) -> list[tuple[str, Macros]]:
-    """Every kernel and macro set that the known models use on a chip, for large pictures and small."""
+    """Every kernel and macro set of the known models on a chip, for large pictures and small."""
     runtime = Recorded(capability)
     fully = capability in FULLY
     for name in ("vgg_7/art", "upconv_7/art", "cunet/art"):
@@ -260,7 +260,9 @@ def test_planes_of_folded_values_and_of_parts_are_padded_each() -> None:
     assert parts.planes(1, (40, 3)).tolist() == [*range(40), 64, 65, 66]
 
 
-@pytest.mark.parametrize(("fold", "planes", "count"), [(1, 64, 1), (2, 64, 3), (1, 32, 2), (2, 32, 5)])
+@pytest.mark.parametrize(
+    ("fold", "planes", "count"), [(1, 64, 1), (2, 64, 3), (1, 32, 2), (2, 32, 5)]
+)
 def test_maps_are_unpacked_as_kernels_store_them(fold: int, planes: int, count: int) -> None:
     """`piece_at` and `target_at` of kernels/tensor.cuh, once more."""
     layout = MapLayout((planes,), fold, 64 if planes * fold**2 % 64 == 0 else 32, 1)
@@ -298,7 +300,7 @@ def test_programs_that_matrix_units_run() -> None:
             assert runtime.launched >= len(program.steps) - 8
     # One plane in and out at once, and a shuffle that no product takes along, are for other units.
     one = conv(0, 3, 3)
-    shuffled = (conv(0, 3, 64), conv(1, 64, 64), PixelShuffle(2, 2), PixelShuffle(2, 2))
+    shuffled = (conv(0, 3, 64), conv(1, 64, 64), PixelShuffle(2, 2), PixelShuffle(3, 2))
     for nodes in ((one,), (*shuffled, conv(4, 4, 3), Crop(5, 3))):
         program = lower(fit_padding("other", 3, nodes))
         assert not tensor_steps.runs(program, layouts(program, 1))
@@ -314,14 +316,24 @@ def test_slopes_stand_beside_biases() -> None:
     follows = tensor_pack.pack_follows(
         bias, Activation("leaky", np.array([3, -4], np.float32)), [1, 32], 64
     )
-    assert follows[1].tolist() == [1, 3] and follows[32].tolist() == [2, -4]
+    assert follows[1].tolist() == [1, 3]
+    assert follows[32].tolist() == [2, -4]
     assert not follows[[0, *range(2, 32), *range(33, 64)]].any()
 
 
 @pytest.mark.parametrize("capability", CHIPS)
 @pytest.mark.parametrize("terms", [1, 2])
 @pytest.mark.parametrize(
-    "planes", [(32, 32, 3), (64, 64, 3), (128, 256, 3), (256, 12, 3), (128, 3, 3), (512, 128, 1), (128, 512, 1)]
+    "planes",
+    [
+        (32, 32, 3),
+        (64, 64, 3),
+        (128, 256, 3),
+        (256, 12, 3),
+        (128, 3, 3),
+        (512, 128, 1),
+        (128, 512, 1),
+    ],
 )
 def test_every_chip_has_a_shape_for_every_product(
     capability: tuple[int, int], terms: int, planes: tuple[int, int, int]

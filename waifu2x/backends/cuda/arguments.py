@@ -1,4 +1,4 @@
-"""Arguments of kernels as structs of C: named tuples here with the fields that the kernel has there."""
+"""Arguments of kernels as structs of C: named tuples here, with the fields of the struct there."""
 
 from __future__ import annotations
 
@@ -15,6 +15,10 @@ class Address(int):
     """Of something on the device: a pointer."""
 
 
+_CODES: tuple[tuple[type, str], ...] = ((Address, "P"), (int, "i"), (np.float32, "f"), (float, "d"))
+"""Of module struct; an address is an int too."""
+
+
 class _Addressed(Protocol):
     address: int
 
@@ -29,21 +33,14 @@ def packed(fields: tuple[object, ...]) -> bytes:
 
     int is int, np.float32 float, float double. Raises TypeError for anything else.
     """
-    form, values = "", list[Any]()
+    codes, values = "", list[Any]()
     for field in _flat(fields):
-        match field:
-            case Address():
-                form += "P"
-            case int():
-                form += "i"
-            case np.float32():
-                form += "f"
-            case float():
-                form += "d"
-            case _:
-                raise TypeError(f"a kernel's argument of type {type(field).__name__}")
+        kind = next((code for form, code in _CODES if isinstance(field, form)), None)
+        if kind is None:
+            raise TypeError(f"a kernel's argument of type {type(field).__name__}")
+        codes += kind
         values.append(field)
-    return struct.pack(form + ("0P" if "P" in form else ""), *values)
+    return struct.pack(codes + ("0P" if "P" in codes else ""), *values)
 
 
 def _flat(fields: tuple[object, ...]) -> Iterator[object]:

@@ -18,7 +18,7 @@ from waifu2x.backends.cuda.graph import Graph, capture
 from waifu2x.backends.cuda.machine import describe
 from waifu2x.backends.cuda.memory import HostMemory
 from waifu2x.backends.gpu.replay import Records
-from waifu2x.backends.gpu.runtime import Argument, Buffer, Kernel, Limits, Macros, OutOfMemoryError
+from waifu2x.backends.gpu.runtime import Argument, Kernel, Limits, Macros, OutOfMemoryError
 from waifu2x.errors import BackendError
 
 _ATTRIBUTE = cuda.device_attribute

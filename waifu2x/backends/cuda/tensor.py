@@ -7,6 +7,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from waifu2x.backends.cuda.arguments import Address, address_of, packed
 from waifu2x.backends.cuda.tensor_layout import batch_grid, layouts
@@ -183,7 +184,7 @@ class TensorExecutor:
             for buffer in buffers:
                 buffer.release()
 
-    def _uploaded(self, values: np.ndarray) -> Buffer:
+    def _uploaded(self, values: NDArray[np.float32]) -> Buffer:
         array = np.ascontiguousarray(values, np.float32)
         buffer = self._runtime.allocate(array.nbytes)
         self._runtime.upload(buffer, array)

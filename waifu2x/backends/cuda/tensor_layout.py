@@ -1,7 +1,7 @@
-"""How values lie in memory for matrix units: maps of 16-bit terms, and maps of few planes, as floats.
+"""How values lie in memory for matrix units: maps of 16-bit terms, and maps of few planes as floats.
 
-See `kernels/tensor.cuh`. Pictures of a batch stand side by side in a map, each in a cell as large as
-the map's box; in a map of few planes one after the other.
+See `kernels/tensor.cuh`. Pictures of a batch stand side by side in a map, each in a cell as large
+as the map's box; in a map of few planes one after the other.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ class BatchGrid(NamedTuple):
 
     across: int
     down: int
-    count: int
+    pictures: int
 
 
-def batch_grid(count: int) -> BatchGrid:
+def batch_grid(pictures: int) -> BatchGrid:
     """About as many pictures down as across."""
-    across = math.isqrt(count - 1) + 1
-    return BatchGrid(across, -(-count // across), count)
+    across = math.isqrt(pictures - 1) + 1
+    return BatchGrid(across, -(-pictures // across), pictures)
 
 
 class MapArguments(NamedTuple):
@@ -95,7 +95,8 @@ class MapLayout:
             [start + np.arange(count) for start, count in zip(starts, planes, strict=True)]
         )
         pixels = np.arange(self.fold**2)[:, np.newaxis] * sum(self.parts)
-        return (pixels + single).ravel()
+        places: NDArray[np.intp] = (pixels + single).ravel()
+        return places
 
     def _cell(self, box: Box) -> tuple[int, int]:
         return box.height // self.fold, box.width // self.fold
@@ -114,7 +115,7 @@ class FewLayout:
 
     def bytes(self, box: Box, grid: BatchGrid) -> int:
         """Memory for the pixels in a box."""
-        return grid.count * box.height * box.width * self.planes * _FLOAT_BYTES
+        return grid.pictures * box.height * box.width * self.planes * _FLOAT_BYTES
 
 
 def layouts(program: Program, terms: int) -> tuple[MapLayout | FewLayout, ...]:

@@ -90,7 +90,10 @@ def pack_first(weight: NDArray[np.float32], unit: float) -> NDArray[np.float16]:
 
 
 def pack_follows(
-    bias: NDArray[np.float32], activation: Activation, places: Sequence[int], planes: int
+    bias: NDArray[np.float32],
+    activation: Activation,
+    places: Sequence[int] | NDArray[np.intp],
+    planes: int,
 ) -> NDArray[np.float32]:
     """(planes, 2): bias and slope of each, at `places`; the others stay zero."""
     follows = np.zeros((planes, 2), np.float32)

@@ -208,7 +208,14 @@ def _wgmma_shapes(job: Job) -> list[WgmmaShape]:
 
 def _single_tap_shapes(job: Job) -> Iterator[WgmmaShape]:
     """Device memory is the bound: more tiles on their way, and where they fit two blocks."""
-    for rows, blocks, a_stages in ((4, 1, 4), (4, 1, 3), (4, 1, 2), (2, 2, 4), (2, 2, 2), (2, 1, 2)):
+    for rows, blocks, a_stages in (
+        (4, 1, 4),
+        (4, 1, 3),
+        (4, 1, 2),
+        (2, 2, 4),
+        (2, 2, 2),
+        (2, 1, 2),
+    ):
         if blocks == 2 and job.width > 64:
             continue
         for stages in dict.fromkeys((job.steps, 4)):

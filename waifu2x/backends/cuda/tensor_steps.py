@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from waifu2x.backends.cuda.arguments import Address, address_of, packed
 from waifu2x.backends.cuda.tensor_layout import (
@@ -56,7 +57,7 @@ _AVERAGE_THREADS = 256
 _AVERAGE_BLOCKS = 8
 """Of a sum, for each multiprocessor."""
 _PIXEL_UNITS = {8: 256 / 255, 16: 65536 / 65535, 32: 1.0, 0: 1.0}
-"""What a pixel value of 1 is worth, by the macro PIXEL: integers come as fractions of a power of two."""
+"""What a pixel of 1 is worth, by the macro PIXEL: integers come as fractions of a power of two."""
 _BORDERS = {"replicate": 0, "reflect": 1, "zero": 2}
 
 
@@ -77,7 +78,7 @@ class LayerExtent(NamedTuple):
     tiles_across: int
     tiles: int
     across: int
-    count: int
+    pictures: int
 
 
 class ProductArguments(NamedTuple):
@@ -104,7 +105,6 @@ class SourceArguments(NamedTuple):
     columns: int
     top: int
     left: int
-    factor: int
     padding: int
 
 
@@ -187,7 +187,7 @@ class _Step:
             self.kernels[key] = program.kernel(launch.stem, launch.threads, launch.shared)
         self._runtime.launch(self.kernels[key], launch.blocks, launch.arguments())
 
-    def _uploaded(self, key: object, make: Callable[[], np.ndarray]) -> Address:
+    def _uploaded(self, key: object, make: Callable[[], NDArray[Any]]) -> Address:
         if key not in self._buffers:
             array = np.ascontiguousarray(make())
             buffer = self._runtime.allocate(array.nbytes)
@@ -268,13 +268,14 @@ class ProductStep(_Step):
         return self._each * self._step.shuffle**2
 
     @cached_property
-    def _output_places(self) -> np.ndarray:
+    def _output_places(self) -> NDArray[np.intp]:
         """Where the planes of the result stand among the padded ones."""
         pixels = self._step.shuffle**2
         if self._map_target is None:
             return np.arange(self._step.out_planes)
         planes = np.arange(self._step.out_planes // pixels)
-        return (np.arange(pixels)[:, np.newaxis] * self._each + planes).ravel()
+        places: NDArray[np.intp] = np.arange(pixels)[:, np.newaxis] * self._each + planes
+        return places.ravel()
 
     # A first one.
 
@@ -283,16 +284,16 @@ class ProductStep(_Step):
         box = self._computed(task)
         bits, geometry = pixels
         rows, columns = box.height, box.width
-        across, down, count = task.grid
-        extent = LayerExtent(rows, columns, 0, 0, across, count)
+        across, down, pictures = task.grid
+        extent = LayerExtent(rows, columns, 0, 0, across, pictures)
         cell = MapArguments(rows=rows + 2, columns=columns + 2)
-        stack = count > 1
-        if stack:
+        if pictures > 1:
             rows, columns = down * cell.rows - 2, across * cell.columns - 2
         is_picture = step.source.value == 0
         chosen: Macros = {
             "PLANES": step.in_planes,
             "PIXEL": bits,
+            "ENLARGE": step.source.enlarge,
             "BORDER": _BORDERS[self._program.model.border] if is_picture else 0,
             "OUT_PLANES": self._outputs,
             "TERMS": self._terms,
@@ -301,14 +302,12 @@ class ProductStep(_Step):
         }
 
         def arguments() -> bytes:
-            def weights() -> np.ndarray:
+            def weights() -> NDArray[Any]:
                 weight = placed(step.weight, 0, self._output_places, self._outputs)
                 return pack_first(weight, _PIXEL_UNITS[bits])
 
             source = task.batch.source
-            address = address_of(source.buffer) if is_picture else task.address(
-                step.source.value
-            )
+            address = address_of(source.buffer) if is_picture else task.address(step.source.value)
             product = ProductArguments(
                 address,
                 self._uploaded(bits, weights),
@@ -329,33 +328,30 @@ class ProductStep(_Step):
             source = task.batch.source
             size = source.shape[1:3]
             bits = 8 * source.dtype.itemsize
-            return bits, SourceArguments(
-                *size, top, left, view.enlarge, self._program.model.padding
-            )
+            return bits, SourceArguments(*size, top, left, self._program.model.padding)
         held = task.places[view.value].box
-        return 0, SourceArguments(
-            held.height, held.width, top - held.top, left - held.left, 1, 0
-        )
+        return 0, SourceArguments(held.height, held.width, top - held.top, left - held.left, 0)
 
     # Any other.
 
     def _product(self, task: Task) -> Launch:
         step, job, source = self._step, self._job, self._source
-        assert job is not None and isinstance(source, MapLayout)
+        assert job is not None
+        assert isinstance(source, MapLayout)
         held = task.places[step.source.value].box
         box = self._computed(task)
         top = box.top + step.source.offset - held.top // source.fold
         left = box.left + step.source.offset - held.left // source.fold
         read = source.arguments(held, task.grid, top, left)
         rows, columns = box.height, box.width
-        across, down, count = task.grid
-        if count > 1:
+        across, down, pictures = task.grid
+        if pictures > 1:
             rows = down * read.rows - (job.side - 1)
             columns = across * read.columns - (job.side - 1)
         shape = self._shape((rows, columns))
         tiles_across = -(-columns // (COLUMNS - 2 if job.last else COLUMNS))
         tiles = tiles_across * -(-rows // shape.rows)
-        extent = LayerExtent(box.height, box.width, tiles_across, tiles, across, count)
+        extent = LayerExtent(box.height, box.width, tiles_across, tiles, across, pictures)
         width = shape.width(job)
         chosen: Macros = {
             **macros(job, shape),
@@ -390,9 +386,7 @@ class ProductStep(_Step):
             1,
             1,
         )
-        return Launch(
-            shape.stem, chosen, shape.threads, shape.shared(job), blocks, arguments
-        )
+        return Launch(shape.stem, chosen, shape.threads, shape.shared(job), blocks, arguments)
 
     def _shape(self, size: Size) -> Shape:
         """How work of so many rows and columns is cut."""
@@ -406,10 +400,11 @@ class ProductStep(_Step):
         return self._shapes[size]
 
     @cached_property
-    def _weight(self) -> np.ndarray:
+    def _weight(self) -> NDArray[Any]:
         """(outputs, inputs, side, side), padded as maps are."""
         step, job, source = self._step, self._job, self._source
-        assert job is not None and isinstance(source, MapLayout)
+        assert job is not None
+        assert isinstance(source, MapLayout)
         view = step.source
         planes = self._program.values[view.value].parts[view.first : view.first + view.parts]
         weight = placed(step.weight, 0, self._output_places, job.outputs)
@@ -447,7 +442,7 @@ class ProductStep(_Step):
             "ZERO": int(self._reaches_out(step.target.value, self._made(box), task)),
             "ACTIVATION": int(step.activation.kind == "sigmoid"),
             "RESIDUAL": int(step.residual is not None),
-            "STACK": int(task.grid.count > 1),
+            "STACK": int(task.grid.pictures > 1),
         }
         if target:
             result["OUT_GROUP"] = target.group
@@ -542,7 +537,8 @@ class MoveStep(_Step):
         """The launch for what a task computes of it."""
         step, box = self._step, task.boxes[self._number]
         source, target = self._layouts[step.source.value], self._layouts[step.target.value]
-        assert isinstance(source, MapLayout) and isinstance(target, MapLayout)
+        assert isinstance(source, MapLayout)
+        assert isinstance(target, MapLayout)
         held = task.places[step.target.value].box
         planes, moved = moved_planes(self._program, step)
         chosen: dict[str, str | int] = {
@@ -584,7 +580,7 @@ class MoveStep(_Step):
             self._seen(task, step.source),
             target.arguments(held, task.grid, box.top - held.top, box.left - held.left),
             added,
-            LayerExtent(box.height, box.width, 0, 0, task.grid.across, task.grid.count),
+            LayerExtent(box.height, box.width, 0, 0, task.grid.across, task.grid.pictures),
             Range(-box.top, -box.left, rows - box.top, columns - box.left),
             task.vectors_each,
             np.float32(step.factor),
@@ -592,7 +588,7 @@ class MoveStep(_Step):
         pieces = next(n for n in (8, 4, 1) if moved % (PIECE * n) == 0)
         columns_each = _MOVE_THREADS // pieces * _MOVE_REPEATS
         parts = moved // (PIECE * pieces)
-        blocks = (-(-box.width // columns_each), box.height, parts * task.grid.count)
+        blocks = (-(-box.width // columns_each), box.height, parts * task.grid.pictures)
         return Launch("tensor_move", chosen, _MOVE_THREADS, 0, blocks, lambda: packed(arguments))
 
     def _seen(self, task: Task, view: View) -> MapArguments:
@@ -643,7 +639,7 @@ class AverageStep(_Step):
         groups = layout.stored // layout.group
         first, last = part.top // layout.fold, -(-part.bottom // layout.fold)
         wanted = _AVERAGE_BLOCKS * self._runtime.limits.compute_units
-        lines = max(1, (last - first) * groups * grid.count // wanted)
+        lines = max(1, (last - first) * groups * grid.pictures // wanted)
         arguments = AverageArguments(
             task.address(self._value),
             Address(task.sums + 8 * self._sums_place),
@@ -653,7 +649,7 @@ class AverageStep(_Step):
             grid.across,
             lines,
         )
-        blocks = (-(-(last - first) // lines), groups, grid.count)
+        blocks = (-(-(last - first) // lines), groups, grid.pictures)
         return Launch(
             "tensor_average", chosen, _AVERAGE_THREADS, 0, blocks, lambda: packed(arguments)
         )
