@@ -207,7 +207,7 @@ def test_maps_are_computed_again_where_they_cannot_be_kept(
     executor = Fp32Executor(runtime, lower(cunet), Kept(runtime.device))
     size, counts, needs = (300, 300), [], []
     for total in (1 << 40, 200 * MEGABYTE, 100 * MEGABYTE, 50 * MEGABYTE):
-        found = schedule.find(executor, size, 1, Room(total, total))
+        found = schedule.find(executor, size, 1, Room(total, total, total))
         assert found.scratch + found.kept <= total
         counts.append(sum(len(phase.steps) for phase in found.phases))
         needs.append(found.scratch + found.kept)
@@ -215,7 +215,7 @@ def test_maps_are_computed_again_where_they_cannot_be_kept(
     assert counts[0] == sum(1 for step in executor.program.steps if hasattr(step, "target"))
     assert counts[-1] > counts[0]
     with pytest.raises(NoRoomError):
-        schedule.find(executor, size, 1, Room(MEGABYTE, MEGABYTE))
+        schedule.find(executor, size, 1, Room(MEGABYTE, MEGABYTE, MEGABYTE))
 
 
 @pytest.mark.usefixtures("large_tiles")
@@ -259,7 +259,7 @@ def test_stacks_are_halved_where_they_do_not_fit(opencl_device: Any) -> None:
     ("planes", "total", "sentence"),
     [
         (128, 900_000, "no memory for even a small tile"),
-        (16, 30_000, "no memory for a picture of"),
+        (16, 60_000, "no memory for a picture of"),
         (128, 10_000, "no memory for the weights of random"),
     ],
 )
@@ -273,9 +273,7 @@ def test_no_memory_at_all_is_a_sentence(
     assert "another backend" in str(caught.value)
 
 
-@given(
-    st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9), st.integers(1, 1000)), max_size=12)
-)
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9), st.integers(1, 1000)), max_size=12))
 def test_what_is_needed_at_the_same_time_does_not_overlap(
     ends: list[tuple[int, int, int]],
 ) -> None:
@@ -309,9 +307,7 @@ def test_records_that_were_used_last_are_kept() -> None:
     assert len(gone) == 65
 
 
-def test_what_comes_again_is_replayed(
-    opencl_device: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_comes_again_is_replayed(opencl_device: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     model = obvious.random_model([3, 16, 3], seed=2, scale=2)
     runs: list[int] = []
     plain = Fp32Executor.run

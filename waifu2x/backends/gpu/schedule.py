@@ -19,6 +19,12 @@ _SMALLEST_TILE = 64
 """Output pixels a side, below which tiles are mostly margin."""
 
 
+_MOST_TILE_ROWS = 1 << 15
+"""Libraries count groups of work-items in 16 bits."""
+_ESTIMATED = 0.97
+"""Of the room for kept maps: they reach a few pixels beyond their sizes."""
+
+
 class NoRoomError(Exception):
     """Not even the smallest tile fits the memory."""
 
@@ -30,6 +36,8 @@ class Room:
     total: int
     scratch: int
     """Of it, for the maps of a tile: a wish where no tile is small enough."""
+    buffer: int
+    """What a single buffer can have."""
 
 
 @dataclass(frozen=True)
@@ -90,8 +98,8 @@ def find(
     """The fewest tiles that fit, for pictures of that size.
 
     `tile` is a wish for their side, in pixels of the result; they stand in at least `bands` rows.
-    Several pictures are not divided. Where maps are kept from phase to phase, more tiles may leave room
-    for more of them: then what costs least is taken. Raises NoRoomError.
+    Several pictures are not divided. Where maps are kept from phase to phase, more tiles may leave
+    room for more of them: then what costs least is taken. Raises NoRoomError.
     """
     program = executor.program
     sizes = geometry.sizes(program, *size)
@@ -99,7 +107,7 @@ def find(
     best: Schedule | None = None
     for down, across in _grids(height, width, tile, bands) if pictures == 1 else [(1, 1)]:
         last = down * across > 1 and max(height / down, width / across) <= _SMALLEST_TILE
-        wish = room.total if last else min(room.scratch, room.total)
+        wish = min(room.total if last else room.scratch, room.total, room.buffer)
         cutter = _Cutter(executor, sizes, pictures, down, across)
         found = cutter.schedule(replace(room, scratch=wish))
         if found is not None and (best is None or found.cost < best.cost):
@@ -115,7 +123,7 @@ def find(
 
 def _grids(height: int, width: int, tile: int | None, bands: int) -> Iterator[tuple[int, int]]:
     """Numbers of tiles down and across, doubled one after the other."""
-    down = max(bands, -(-height // tile) if tile else 1)
+    down = max(bands, -(-height // _MOST_TILE_ROWS), -(-height // tile) if tile else 1)
     across = -(-width // tile) if tile else 1
     while True:
         yield down, across
@@ -143,20 +151,23 @@ class _Cutter:
 
     def schedule(self, room: Room) -> Schedule | None:
         """The passes that cost least, if any fit the room."""
-        everything = self._plan(math.inf)
-        whole = _Frame(self, everything)
+        whole = _Frame(self, self._plan(math.inf))
         scratch = self._typical_scratch(whole)
         if scratch > room.scratch:
             return None
         if whole.kept_bytes + scratch > room.total:
-            less = self._plan(room.total - scratch)
-            whole = _Frame(self, less)
-            if self._typical_scratch(whole) + whole.kept_bytes > room.total:
+            # What is computed again takes room of its own; with nothing kept it takes the most.
+            again = self._typical_scratch(_Frame(self, self._plan(0)))
+            for taken in (scratch, (scratch + again) // 2, again):
+                whole = _Frame(self, self._plan((room.total - taken) * _ESTIMATED))
+                if self._typical_scratch(whole) + whole.kept_bytes <= room.total:
+                    break
+            else:
                 return None
         found = whole.schedule()
         if found.scratch > room.scratch or found.scratch + found.kept > room.total:
             return None
-        if found.kept > self._executor.map_limit or not whole.is_countable:
+        if found.kept > room.buffer or not whole.is_countable:
             return None
         return found
 
