@@ -197,9 +197,3 @@ def test_bench_tunes_and_measures(opencl_device: Any, own_cache: Path) -> None:
     assert len(json.loads(result.stdout)["layers"]) == 7
     assert "128 > 128" in result.stderr
     assert cache.usage()[1].kind == "tuning"
-
-
-def test_a_backend_without_choices_cannot_be_tuned() -> None:
-    result = CliRunner().invoke(cli, ["bench", "--tune", "--backend", "cpu", "--size", "9x9"])
-    assert result.exit_code == 2
-    assert "Backend cpu has nothing to tune." in result.stderr

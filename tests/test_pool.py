@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from waifu2x import backends
 from waifu2x.backends import Device
-from waifu2x.backends.device_pool import DevicePool, open_devices
+from waifu2x.backends.pool import DevicePool, open_devices
 from waifu2x.errors import UnavailableError
 from waifu2x.upscaler import Upscaler
 
@@ -108,7 +108,7 @@ def test_a_missing_second_device_closes_the_first(monkeypatch: pytest.MonkeyPatc
             raise UnavailableError(f"backend {name} has no device {device}")
         return first
 
-    monkeypatch.setattr("waifu2x.backends.device_pool.open_backend", fake_open)
+    monkeypatch.setattr("waifu2x.backends.pool.open_backend", fake_open)
     with pytest.raises(UnavailableError, match="backend fake has no device 7"):
         open_devices("auto", [0, 7], print)
     assert first.closed
