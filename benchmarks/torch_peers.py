@@ -148,7 +148,7 @@ def cudnn_fp16(model: Model) -> Peer:
 def compiled_fp16(model: Model) -> Peer:
     """The best of torch.compile's tuner in fp16, planes innermost."""
     built, prepare = cudnn_fp16(model)
-    return torch.compile(built, mode="max-autotune-no-cudagraphs"), prepare
+    return torch.compile(built, mode="max-autotune-no-cudagraphs", dynamic=False), prepare
 
 
 PEERS: dict[str, Callable[[Model], Peer]] = {
@@ -174,6 +174,16 @@ def prepared(pixels: NDArray[np.uint8], model: Model) -> Any:
         elif isinstance(node, Crop):
             planes = planes[:, :, node.pixels : -node.pixels, node.pixels : -node.pixels]
     return planes.contiguous()
+
+
+def result(peer: Peer, pixels: NDArray[np.uint8], model: Model) -> NDArray[np.float32]:
+    """What a peer makes of a picture, (rows, columns, planes), clipped to [0, 1]."""
+    run, prepare = peer
+    with torch.inference_mode():
+        planes = run(prepare(prepared(pixels, model)))[0].float().clamp(0, 1)
+    height, width = pixels.shape[0] * model.scale, pixels.shape[1] * model.scale
+    values: NDArray[np.float32] = planes.permute(1, 2, 0)[:height, :width].cpu().numpy()
+    return values
 
 
 def graph_of(run: Callable[[Any], Any], planes: Any) -> Callable[[], None]:

@@ -58,7 +58,7 @@ struct LayerExtent {
 struct Product {
     const void* in;
     const uint8_t* weights;
-    const float2* follows;  // bias and slope of each plane
+    const float* follows;   // biases of all planes; with ACTIVATION 2 slopes, too
     void* out;
     const void* residual;
     Map from, to, added;
@@ -66,6 +66,7 @@ struct Product {
     Range real;             // ZERO: pixels of the target that are not zero, from the first result's
     Range kept;             // LAST: pixels of the target that are wanted, of each picture
     float factor;           // with a residual
+    float slope;            // of all planes, with ACTIVATION 0
 };
 
 // A result: of which cell, and where in it.
@@ -90,13 +91,15 @@ __device__ __forceinline__ Spot spot(int y, int x, const Map& from, const LayerE
     return result;
 }
 
-// The product's value behind its sum.
-__device__ __forceinline__ float activate(float value, float2 follows) {
-    value += follows.x;
-#if ACTIVATION == 1
+// What follows a sum and its bias. ACTIVATION 0: x or x * slope, the larger one; 1: sigmoid; 2: x if it
+// is above 0, else x * slope, of each plane its own.
+__device__ __forceinline__ float activate(float value, float slope) {
+#if ACTIVATION == 0
+    return fmaxf(value, slope * value);
+#elif ACTIVATION == 1
     return 1.0f / (1.0f + expf(-value));
 #else
-    return value > 0.0f ? value : value * follows.y;
+    return value > 0.0f ? value : value * slope;
 #endif
 }
 
@@ -167,34 +170,26 @@ __device__ __forceinline__ bool is_zero(const Spot& at, int plane, const Range& 
 #endif
 }
 
-// Bias and slope of planes 8 * eight + 2 * q and the next: from registers, from device memory, or from
-// shared memory by its address. The last are loaded anew each time: the compiler would keep them all.
+// Biases, or slopes, of planes 8 * eight + 2 * q and the next: from memory of any kind, or registers.
 struct OwnFollows {
-    float4 two[4];
+    float2 two[4];
 };
 
-__device__ __forceinline__ float4 follows_at(const OwnFollows& follows, int eight, int q) {
+__device__ __forceinline__ float2 follows_at(const OwnFollows& follows, int eight, int q) {
     return follows.two[eight];
 }
 
-__device__ __forceinline__ float4 follows_at(const float2* follows, int eight, int q) {
-    return __ldg(reinterpret_cast<const float4*>(follows + eight * 8 + q * 2));
-}
-
-__device__ __forceinline__ float4 follows_at(uint32_t follows, int eight, int q) {
-    float4 two;
-    asm volatile("ld.volatile.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
-        : "=f"(two.x), "=f"(two.y), "=f"(two.z), "=f"(two.w) : "r"(follows + eight * 64 + q * 16));
-    return two;
+__device__ __forceinline__ float2 follows_at(const float* follows, int eight, int q) {
+    return *reinterpret_cast<const float2*>(follows + eight * 8 + q * 2);
 }
 
 // The epilogue of two results, 8 columns apart, from (y, x) of the source on: bias, activation,
 // residual, store. The sums of COUNT planes from `plane` on stand as the matrix units leave them in a
 // quad of threads: sums[4 * i + 2 * half + k] of thread q is plane 8 * i + 2 * q + k of result `half`.
-// `follows` are those of these planes.
+// `biases` are those of these planes, and so are `slopes`, with ACTIVATION 2.
 template <int COUNT, class Follows>
-__device__ __forceinline__ void store_row(const float* sums, const Follows& follows, int plane, int y, int x, int q,
-                                          const Product& p) {
+__device__ __forceinline__ void store_row(const float* sums, const Follows& biases, const Follows& slopes, int plane,
+                                          int y, int x, int q, const Product& p) {
     const Spot spots[2] = {spot(y, x, p.from, p.extent), spot(y, x + 8, p.from, p.extent)};
     uint8_t* const out = static_cast<uint8_t*>(p.out);
     const size_t low_terms = static_cast<size_t>(OUT_STORED / OUT_GROUP) * p.to.group * 16;
@@ -216,6 +211,9 @@ __device__ __forceinline__ void store_row(const float* sums, const Follows& foll
 #endif
 #pragma unroll
     for (int block = 0; block < COUNT / 32; block++) {
+        float2 bias[4];
+#pragma unroll
+        for (int i = 0; i < 4; i++) bias[i] = follows_at(biases, block * 4 + i, q);
 #pragma unroll
         for (int half = 0; half < 2; half++) {
             const bool black = is_zero(spots[half], plane + block * 32, p.real);
@@ -235,9 +233,10 @@ __device__ __forceinline__ void store_row(const float* sums, const Follows& foll
 #pragma unroll
             for (int i = 0; i < 4; i++) {
                 const float* const two = sums + block * 16 + i * 4 + half * 2;
-                const float4 own = follows_at(follows, block * 4 + i, q);
-                float v0 = activate(two[0], make_float2(own.x, own.y));
-                float v1 = activate(two[1], make_float2(own.z, own.w));
+                const float2 slope =
+                    ACTIVATION == 2 ? follows_at(slopes, block * 4 + i, q) : make_float2(p.slope, p.slope);
+                float v0 = activate(two[0] + bias[i].x, slope.x);
+                float v1 = activate(two[1] + bias[i].y, slope.y);
 #if RESIDUAL
                 float2 more = unpack(terms[0][i]);
                 if (TERMS == 2) {
@@ -339,8 +338,8 @@ __device__ __forceinline__ pixel_t to_pixel(float value) {
 
 // Value i of a tile whose first result reads the source from (y, x) on: partial is
 // [row][input column][tap * SUMS + sum], padded by one to spare the banks.
-__device__ __forceinline__ void store_pixel(const float* partial, int i, const float2* follows, int y, int x,
-                                            const Product& p) {
+__device__ __forceinline__ void store_pixel(const float* partial, int i, const float* biases,
+                                            const float* slopes, int y, int x, const Product& p) {
     const int row = i / ROW_VALUES, line = i % ROW_VALUES / LINE_VALUES, at = i % LINE_VALUES;
     const int column = at / PLANES / SHUFFLE, dx = at / PLANES % SHUFFLE, plane = at % PLANES;
     const int sum = (line * SHUFFLE + dx) * PLANES + plane;
@@ -352,7 +351,7 @@ __device__ __forceinline__ void store_pixel(const float* partial, int i, const f
     if (to_row < p.kept.top || to_row >= p.kept.bottom || to_column < p.kept.left || to_column >= p.kept.right) return;
     const float* const terms = partial + (row * TILE_COLUMNS + column) * (WIDTH + 1) + sum;
     float value = terms[0] + terms[WIDTH + 1 + SUMS] + terms[2 * (WIDTH + 1) + 2 * SUMS];
-    value = activate(value, follows[sum]);
+    value = activate(value + biases[sum], ACTIVATION == 2 ? slopes[sum] : p.slope);
 #if RESIDUAL
     const size_t line_added = static_cast<size_t>(picture) * p.added.rows + out_row + p.added.top;
     const size_t pixel_added = line_added * p.added.pitch + out_column + p.added.left;

@@ -12,7 +12,7 @@
 //   weights  uint32 [term][32 output planes][k16][n8][word][lane], fragments of `mma`: value k of an
 //            output plane is [ky][kx * PLANES + plane], each ky padded to an even count, all to 16;
 //            times 256 / 255 or 65536 / 65535 for integers, which come as fractions of a power of two
-//   follows  bias and slope of each output plane, [OUT_PLANES]
+//   follows  biases, then slopes of all output planes, [2][OUT_PLANES]
 //   out      map in groups of OUT_GROUP planes
 // Macros
 //   PLANES (up to 4), PIXEL, ENLARGE (by how much the picture is), BORDER (0: the nearest pixel inside, 1: mirrored, 2: zero), OUT_PLANES (a
@@ -108,9 +108,12 @@ tensor_first(const __grid_constant__ Product p, const __grid_constant__ Source s
     const int plane = blockIdx.z * 32;
     const uint32_t* const factors = reinterpret_cast<const uint32_t*>(p.weights) + blockIdx.z * DEPTH * 256 + lane;
     const int second = gridDim.z * DEPTH * 256;
-    OwnFollows follows;
+    OwnFollows biases, slopes;
 #pragma unroll
-    for (int i = 0; i < 4; i++) follows.two[i] = follows_at(p.follows + plane, i, q);
+    for (int i = 0; i < 4; i++) {
+        biases.two[i] = follows_at(p.follows + plane, i, q);
+        if (ACTIVATION == 2) slopes.two[i] = follows_at(p.follows + OUT_PLANES + plane, i, q);
+    }
     for (int part = 0; part < COLUMNS / 16; part++) {
         const int column = part * 16 + lane / 4;
         float sums[4][4] = {};
@@ -137,6 +140,6 @@ tensor_first(const __grid_constant__ Product p, const __grid_constant__ Source s
                 mma(sums[n], a[0], h0, h1);
             }
         }
-        store_row<32>(&sums[0][0], follows, plane, y0 + row, x0 + column, q, p);
+        store_row<32>(&sums[0][0], biases, slopes, plane, y0 + row, x0 + column, q, p);
     }
 }

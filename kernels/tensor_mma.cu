@@ -130,11 +130,11 @@ tensor_mma(const __grid_constant__ Product p) {
                         i % 2] = sums[m][j][i];
     __syncthreads();
     for (int i = threadIdx.x; i < ROWS * ROW_VALUES; i += THREADS)
-        store_pixel(partial, i, p.follows, tile.y, tile.x, p);
+        store_pixel(partial, i, p.follows, p.follows + WIDTH, tile.y, tile.x, p);
 #else
 #pragma unroll
     for (int m = 0; m < 2; m++)
-        store_row<WIDTH>(&sums[m][0][0], p.follows + deep * WIDTH, deep * WIDTH, tile.y + row,
-                         tile.x + part + m * 16 + lane / 4, q, p);
+        store_row<WIDTH>(&sums[m][0][0], p.follows + deep * WIDTH, p.follows + (DEPTH + deep) * WIDTH, deep * WIDTH,
+                         tile.y + row, tile.x + part + m * 16 + lane / 4, q, p);
 #endif
 }

@@ -21,7 +21,7 @@
 //            whatever stands there
 //   weights  [tile of output planes][visit][tap][WIDTH][GROUP]: see VISITS there. 16-byte pieces as in
 //            a map whose columns are output planes
-//   follows  bias and slope of each output plane, [tiles of output planes * WIDTH]
+//   follows  biases, then slopes of all output planes, [2][DEPTH * WIDTH]
 //   out      map in groups of OUT_GROUP planes, OUT_STORED in all, or (LAST) pixels [row][column][PLANES]
 //   residual with RESIDUAL = 1, as `residual_at` says; (LAST) float [row][column][PLANES]
 // Macros
@@ -127,8 +127,9 @@ tensor_wgmma(const __grid_constant__ Product p) {
     extern __shared__ __align__(1024) uint8_t shared[];
     uint8_t* const b_tiles = shared;
     uint8_t* const a_tiles = b_tiles + B_STAGES * B_BYTES;
-    float2* const follows = reinterpret_cast<float2*>(a_tiles + A_STAGES * A_BYTES + PIXEL_BYTES);
-    uint64_t* const barriers = reinterpret_cast<uint64_t*>(follows + WIDTH);
+    float* const biases = reinterpret_cast<float*>(a_tiles + A_STAGES * A_BYTES + PIXEL_BYTES);
+    float* const slopes = biases + WIDTH;
+    uint64_t* const barriers = reinterpret_cast<uint64_t*>(slopes + WIDTH);
     const uint32_t a_full = shared_address(barriers), a_empty = a_full + 8 * A_STAGES;
     const uint32_t b_full = a_empty + 8 * A_STAGES, b_empty = b_full + 8 * B_STAGES;
     const uint32_t lead = b_empty + 8 * B_STAGES;
@@ -149,7 +150,10 @@ tensor_wgmma(const __grid_constant__ Product p) {
     // One tile of output planes to a block, so that its weights and biases can stay.
     const int deep = blockIdx.x % DEPTH, first = blockIdx.x / DEPTH;
     const int stride = gridDim.x / DEPTH, tiles = p.extent.tiles;
-    for (int i = threadIdx.x; i < WIDTH; i += THREADS) follows[i] = p.follows[deep * WIDTH + i];
+    for (int i = threadIdx.x; i < WIDTH; i += THREADS) {
+        biases[i] = p.follows[deep * WIDTH + i];
+        if (ACTIVATION == 2) slopes[i] = p.follows[(DEPTH + deep) * WIDTH + i];
+    }
     const uint8_t* const weights = p.weights + static_cast<size_t>(deep) * STEPS * B_BYTES;
     __syncthreads();
 
@@ -272,11 +276,11 @@ tensor_wgmma(const __grid_constant__ Product p) {
             // Some at once: a residual takes long to load.
 #pragma unroll 3
             for (int i = threadIdx.x % 128; i < ROWS_EACH * ROW_VALUES; i += 128)
-                store_pixel(partial, i, follows, y, x, p);
+                store_pixel(partial, i, biases, slopes, y, x, p);
 #else
 #pragma unroll
             for (int row = 0; row < ROWS_EACH; row++)
-                store_row<WIDTH>(sums[row], shared_address(follows), deep * WIDTH, y + row, x + column, q, p);
+                store_row<WIDTH>(sums[row], biases, slopes, deep * WIDTH, y + row, x + column, q, p);
 #endif
         }
     }

@@ -95,10 +95,10 @@ def pack_follows(
     places: Sequence[int] | NDArray[np.intp],
     planes: int,
 ) -> NDArray[np.float32]:
-    """(planes, 2): bias and slope of each, at `places`; the others stay zero."""
-    follows = np.zeros((planes, 2), np.float32)
-    follows[places, 0] = bias
-    follows[places, 1] = activation.slopes
+    """(2, planes): biases and slopes, at `places`; the others stay zero."""
+    follows = np.zeros((2, planes), np.float32)
+    follows[0, places] = bias
+    follows[1, places] = activation.slopes
     return follows
 
 

@@ -68,6 +68,8 @@ class WgmmaShape:
     b_stages: int
     warpgroups: int = 2
     a_stages: int = 2
+    most_width: int = 128
+    """Output planes of a tile, at most."""
 
     stem = "tensor_wgmma"
 
@@ -78,16 +80,16 @@ class WgmmaShape:
 
     def width(self, job: Job) -> int:
         """Output planes of a tile."""
-        return job.width
+        return min(job.width, self.most_width)
 
     def shared(self, job: Job) -> int:
         """Bytes of shared memory of a block."""
         pixel = job.group * 2
         pixels = (self.a_stages * (self.rows + job.side - 1) * _PITCH + 1) * pixel
-        weights = self.b_stages * job.width * pixel
+        weights = self.b_stages * self.width(job) * pixel
         barriers = (2 * self.a_stages + 2 * self.b_stages + 2) * _BARRIER_BYTES
         partial = self.rows * COLUMNS * (job.width + 1) if job.last else 0
-        follows = job.width * _FOLLOWS_BYTES
+        follows = self.width(job) * _FOLLOWS_BYTES
         return pixels + weights + barriers + follows + partial * _FLOAT_BYTES
 
     def grid(self, tiles: int, deep: int, multiprocessors: int) -> int:
@@ -96,7 +98,9 @@ class WgmmaShape:
 
     def macros(self) -> dict[str, str | int]:
         """Those of this shape."""
-        return {name.upper(): value for name, value in asdict(self).items()}
+        own = {name.upper(): value for name, value in asdict(self).items()}
+        del own["MOST_WIDTH"]
+        return own
 
 
 @dataclass(frozen=True)
@@ -185,10 +189,11 @@ def _wgmma_shapes(job: Job) -> list[WgmmaShape]:
     if job.last:
         # Rows are read again by the tile below: more of them matter more than weights that stay.
         return [
-            WgmmaShape(rows, 1, 232, stages)
-            for rows in (8, 4, 2)
+            WgmmaShape(rows, blocks, 104 if blocks == 2 else 232, stages, a_stages=a_stages)
+            for rows, blocks, a_stages in ((8, 1, 2), (4, 1, 2), (4, 2, 1), (2, 2, 2), (2, 1, 2))
             for stages in dict.fromkeys((all_of_them, 4, 6))
-            if stages <= all_of_them
+            # A tile's next visit is copied before the last one is done with.
+            if stages <= all_of_them and (a_stages > 1 or job.steps == job.taps)
         ]
     if job.side == 1:
         return list(_single_tap_shapes(job))
@@ -208,20 +213,19 @@ def _wgmma_shapes(job: Job) -> list[WgmmaShape]:
 
 def _single_tap_shapes(job: Job) -> Iterator[WgmmaShape]:
     """Device memory is the bound: more tiles on their way, and where they fit two blocks."""
-    for rows, blocks, a_stages in (
-        (4, 1, 4),
-        (4, 1, 3),
-        (4, 1, 2),
-        (2, 2, 4),
-        (2, 2, 2),
-        (2, 1, 2),
+    usual = 2 if job.outputs > job.inputs else 4
+    for rows, blocks, a_stages, width in (
+        (2, 2, usual, 64),
+        (2, 1, usual, 128),
+        (2, 2, 6 - usual, 64),
+        (4, 1, 4, 128),
+        (4, 1, 2, 128),
     ):
-        if blocks == 2 and job.width > 64:
-            continue
+        registers = 104 if blocks == 2 else 232
         for stages in dict.fromkeys((job.steps, 4)):
             if stages <= job.steps:
                 yield WgmmaShape(
-                    rows, blocks, 104 if blocks == 2 else 232, stages, a_stages=a_stages
+                    rows, blocks, registers, stages, a_stages=a_stages, most_width=width
                 )
 
 

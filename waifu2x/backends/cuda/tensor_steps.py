@@ -41,7 +41,7 @@ from waifu2x.backends.gpu.executor import Batch, Place
 from waifu2x.backends.gpu.runtime import Buffer, Macros
 from waifu2x.backends.gpu.tuning import Choose
 from waifu2x.lowering.steps import Average, Move, Product, Program, View
-from waifu2x.model import Size
+from waifu2x.model import Activation, Size
 from waifu2x.tiling import Box
 
 if TYPE_CHECKING:
@@ -96,6 +96,7 @@ class ProductArguments(NamedTuple):
     real: Range
     kept: Range
     factor: np.float32
+    slope: np.float32
 
 
 class SourceArguments(NamedTuple):
@@ -440,7 +441,7 @@ class ProductStep(_Step):
         result: dict[str, str | int] = {
             "SHUFFLE": step.shuffle,
             "ZERO": int(self._reaches_out(step.target.value, self._made(box), task)),
-            "ACTIVATION": int(step.activation.kind == "sigmoid"),
+            "ACTIVATION": _activation(step.activation),
             "RESIDUAL": int(step.residual is not None),
             "STACK": int(task.grid.pictures > 1),
         }
@@ -500,7 +501,8 @@ class ProductStep(_Step):
                 added = layout.arguments(held, grid, top, left)
             else:
                 added = MapArguments(held.width, 0, top, left, held.height, held.width)
-        return residual, read, write, added, extent, real, kept, np.float32(step.factor)
+        slope = np.float32(step.activation.slopes[0])
+        return residual, read, write, added, extent, real, kept, np.float32(step.factor), slope
 
     def _pixels_written(self, task: Task) -> tuple[Box, Box, Size]:
         """The box of each picture that there is memory for, what of it is wanted, its rows and
@@ -653,6 +655,14 @@ class AverageStep(_Step):
         return Launch(
             "tensor_average", chosen, _AVERAGE_THREADS, 0, blocks, lambda: packed(arguments)
         )
+
+
+def _activation(activation: Activation) -> int:
+    """The macro ACTIVATION."""
+    slopes = activation.slopes
+    if activation.kind == "sigmoid":
+        return 1
+    return 0 if (slopes == slopes[0]).all() and 0 <= slopes[0] <= 1 else 2
 
 
 def moved_planes(program: Program, step: Move) -> tuple[int, int]:
