@@ -246,7 +246,7 @@ class PackedProgram:
         """How a product is computed."""
         few = step.taps == 3 and len(step.bias) <= _FEW
         if source.terms:
-            return FEW_TILES if few else TILES
+            return FEW_TILES if few and self._is_sensitive(step) else TILES
         if step.taps == 1:
             return POINTWISE
         if self._bfloats or source.planes % LANES:
