@@ -231,6 +231,9 @@ def _single_tap_shapes(job: Job) -> Iterator[WgmmaShape]:
         (4, 1, 4, 128),
         (4, 1, 2, 128),
     ):
+        if blocks == 2 and job.terms == 2:
+            # Two terms of what is added want more registers than two blocks leave.
+            continue
         registers = 104 if blocks == 2 else 232
         for stages in dict.fromkeys((job.steps, 4)):
             if stages <= job.steps:
