@@ -5,7 +5,7 @@
 // Arguments: `Move` below. in, out, residual: maps in groups of GROUP, OUT_GROUP, RESIDUAL_GROUP planes;
 // factors: float [picture][factors_each], of which PLANES.
 // Macros
-//   PLANES (that move), MOVED (the same, padded to 8), GROUP, STORED, IN_EACH, IN_FOLD, IN_PART (first
+//   PLANES (that move), MOVED (the same with the padding of the target's part, which is written too), GROUP, STORED, IN_EACH, IN_FOLD, IN_PART (first
 //   plane), ENLARGE, FACTORS (0 or 1), TERMS, RESIDUAL and with it RESIDUAL_GROUP, RESIDUAL_STORED,
 //   RESIDUAL_EACH, RESIDUAL_FOLD, RESIDUAL_PART; and those of the store, see tensor.cuh
 // Bound: device memory.
@@ -78,7 +78,8 @@ tensor_move(const __grid_constant__ Move p) {
 #pragma unroll
     for (int i = 0; i < REPEATS; i++) {
         const int x = x0 + i * EACH_COLUMNS;
-        if (x >= p.extent.columns) continue;
+        // Behind the last plane there is only padding: zeros.
+        if (x >= p.extent.columns || plane >= PLANES) continue;
         const int row = (y + p.from.top) / ENLARGE, column = (x + p.from.left) / ENLARGE;
         add<STORED, GROUP>(values[i],
             p.in + single_at<GROUP, IN_FOLD, IN_EACH>(p.from, row, column, IN_PART + plane, down, along), p.from);
@@ -89,7 +90,7 @@ tensor_move(const __grid_constant__ Move p) {
         if (x >= p.extent.columns) continue;
         float more[8] = {};
 #if RESIDUAL
-        add<RESIDUAL_STORED, RESIDUAL_GROUP>(more, p.residual +
+        if (plane < PLANES) add<RESIDUAL_STORED, RESIDUAL_GROUP>(more, p.residual +
             single_at<RESIDUAL_GROUP, RESIDUAL_FOLD, RESIDUAL_EACH>(p.added, y + p.added.top, x + p.added.left,
                 RESIDUAL_PART + plane, down, along), p.added);
 #endif

@@ -36,7 +36,7 @@ from waifu2x.lowering.steps import Average, Move, Product, Program
 from waifu2x.model import Model
 from waifu2x.tiling import Box
 
-LEAST = {1: 45.0, 2: 95.0}
+LEAST = {1: 20.0, 2: 75.0}
 """dB of every value, by the number of terms."""
 
 

@@ -349,11 +349,16 @@ def test_every_chip_has_a_shape_for_every_product(
 
 
 def test_small_pictures_get_more_blocks() -> None:
+    job = Job(64, 64, 64, 3, 1, last=False)
     large, small = MmaShape(4, 2, False), MmaShape(2, 2, False)
-    assert ranked([large, small], 1080, 1920, 132) == ([large, small], "large")
-    assert ranked([large, small], 60, 60, 132) == ([small, large], "small")
+    assert ranked(job, [large, small], 1080, 1920, 132) == ([large, small], "large")
+    assert ranked(job, [large, small], 60, 60, 132) == ([small, large], "small")
     # As many rows for the busiest multiprocessor: the order stays.
-    assert ranked([large, small], 264, 2 * COLUMNS, 132) == ([large, small], "small")
+    assert ranked(job, [large, small], 264, 2 * COLUMNS, 132) == ([large, small], "small")
+    # Few tiles of many planes are divided by planes, too.
+    deep = Job(256, 64, 128, 3, 1, last=False)
+    best = ranked(deep, candidates(deep, "wgmma", (9, 0), CHIPS[9, 0]), 40, 40, 132)[0][0]
+    assert best.width(deep) == 32
 
 
 def test_units_of_chips(monkeypatch: pytest.MonkeyPatch) -> None:

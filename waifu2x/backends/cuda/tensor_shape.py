@@ -203,12 +203,21 @@ def _wgmma_shapes(job: Job) -> list[WgmmaShape]:
         order = ((8, 1), (6, 1), (4, 1)) if job.group == 32 else ((6, 1), (4, 1))
     else:
         order = ((4, 1),)
-    return [
+    shapes = [
         WgmmaShape(rows, blocks, 104 if blocks == 2 else 232, stages)
         for stages in dict.fromkeys((all_of_them, 4, 6, 9))
         if stages <= all_of_them
         for rows, blocks in dict.fromkeys((*order, (2, 1)))
     ]
+    # For small pictures: more blocks, each with fewer planes.
+    narrow = [
+        WgmmaShape(2, 1, 232, stages, most_width=width)
+        for width in (64, 32)
+        if width < job.width
+        for stages in dict.fromkeys((all_of_them, 9))
+        if stages <= all_of_them
+    ]
+    return shapes + narrow
 
 
 def _single_tap_shapes(job: Job) -> Iterator[WgmmaShape]:
@@ -218,9 +227,13 @@ def _single_tap_shapes(job: Job) -> Iterator[WgmmaShape]:
         (2, 2, usual, 64),
         (2, 1, usual, 128),
         (2, 2, 6 - usual, 64),
+        (2, 2, usual, 32),
         (4, 1, 4, 128),
         (4, 1, 2, 128),
     ):
+        if blocks == 2 and job.terms == 2:
+            # Two terms of what is added want more registers than two blocks leave.
+            continue
         registers = 104 if blocks == 2 else 232
         for stages in dict.fromkeys((job.steps, 4)):
             if stages <= job.steps:
@@ -230,7 +243,7 @@ def _single_tap_shapes(job: Job) -> Iterator[WgmmaShape]:
 
 
 def ranked(
-    shapes: list[Shape], rows: int, columns: int, multiprocessors: int
+    job: Job, shapes: list[Shape], rows: int, columns: int, multiprocessors: int
 ) -> tuple[list[Shape], str]:
     """The usual shape first, and the class of sizes in which a measured one may be better.
 
@@ -238,11 +251,16 @@ def ranked(
     """
     across = -(-columns // COLUMNS)
 
-    def rounds(shape: Shape) -> int:
-        """Rows that the busiest multiprocessor computes."""
-        tiles = across * -(-rows // shape.rows)
+    def rounds(shape: Shape, each: int) -> int:
+        """Rows that the busiest multiprocessor computes, of so many planes each time."""
+        tiles = across * -(-rows // shape.rows) * each
         return -(-tiles // multiprocessors) * shape.rows
 
-    if rounds(shapes[0]) > 2 * MOST_ROWS:
+    def clocks(shape: Shape) -> int:
+        """Of the busiest multiprocessor, about: products, or what they read of shared memory."""
+        width = shape.width(job)
+        return rounds(shape, depth(job, shape)) * max(width // 2, 16 + width // 4)
+
+    if rounds(shapes[0], 1) > 2 * MOST_ROWS:
         return shapes, "large"
-    return sorted(shapes, key=rounds), "small"
+    return sorted(shapes, key=clocks), "small"

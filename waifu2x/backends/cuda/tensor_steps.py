@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from waifu2x.backends.cuda.arguments import Address, address_of, packed
 from waifu2x.backends.cuda.tensor_layout import (
+    PLANE_UNIT,
     BatchGrid,
     FewLayout,
     MapArguments,
@@ -395,7 +396,7 @@ class ProductStep(_Step):
             job = self._job
             assert job is not None
             best_first, size_class = ranked(
-                self._candidates, *size, self._runtime.limits.compute_units
+                job, self._candidates, *size, self._runtime.limits.compute_units
             )
             self._shapes[size] = self._choose(self._number, best_first, f"{job} {size_class}")
         return self._shapes[size]
@@ -573,7 +574,9 @@ class MoveStep(_Step):
             chosen["RESIDUAL_FOLD"] = layout.fold
             chosen["RESIDUAL_PART"] = layout.start(step.residual.first)
         rows, columns = task.batch.sizes[step.target.value]
-        factors = Address(task.vectors + 4 * self._vector_places[step.factors or 0])
+        factors = Address(0)
+        if step.factors is not None:
+            factors = Address(task.vectors + 4 * self._vector_places[step.factors])
         arguments = MoveArguments(
             task.address(step.source.value),
             task.address(step.target.value),
@@ -666,10 +669,13 @@ def _activation(activation: Activation) -> int:
 
 
 def moved_planes(program: Program, step: Move) -> tuple[int, int]:
-    """Planes that a move moves, without and with the padding that moves along."""
+    """Planes that a move moves, and those that it writes: whoever writes a part's last plane writes
+    the zeros behind it, too."""
     planes = program.values[step.source.value].parts[step.source.first]
-    whole = program.values[step.target.value].parts[step.target.part] == planes
-    return planes, round_up(planes, 32 if whole else PIECE)
+    whole = program.values[step.target.value].parts[step.target.part]
+    if step.target.plane + planes < whole:
+        return planes, planes
+    return planes, round_up(whole, PLANE_UNIT) - step.target.plane
 
 
 def runs(program: Program, layouts: Sequence[MapLayout | FewLayout]) -> bool:
@@ -699,13 +705,13 @@ def runs(program: Program, layouts: Sequence[MapLayout | FewLayout]) -> bool:
 
     def is_move(step: Move) -> bool:
         views = [step.source, *([step.residual] if step.residual else [])]
-        planes, moved = moved_planes(program, step)
+        _, moved = moved_planes(program, step)
         return (
             step.shuffle == step.unshuffle == 1
             and all(is_map(view.value) for view in views)
             and is_map(step.target.value)
             and step.target.plane % PIECE == 0
-            and (planes % PIECE == 0 or moved % 32 == 0)
+            and moved % PIECE == 0
         )
 
     for step in program.steps:
