@@ -329,6 +329,7 @@ def test_a_missing_library_names_the_remedy(monkeypatch: pytest.MonkeyPatch, nam
         open_backend("cpu")
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("isa", ["amx", "avx512", "avx2", "portable"])
 def test_contract_on_every_instruction_set(isa: str) -> None:
     """The suite once more on `cpu`, with narrower vectors than this processor has."""
@@ -351,6 +352,7 @@ def test_contract_on_every_instruction_set(isa: str) -> None:
     assert done.returncode == 0, done.stdout[-3000:]
 
 
+@pytest.mark.matrix
 def test_tiles_where_there_are_none() -> None:
     """What `auto` computes on AMX, with its instructions emulated."""
     from waifu2x.backends.cpu.isa import available_isas

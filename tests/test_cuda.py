@@ -159,6 +159,7 @@ def kernels_of_chip(capability: tuple[int, int]) -> list[tuple[str, Macros]]:
     return list(runtime.wanted.values())
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("capability", CHIPS, ids=lambda capability: f"sm_{capability}")
 def test_kernels_compile_without_spills(capability: tuple[int, int], tmp_path: Path) -> None:
     nvcc = compiler.find_nvcc()

@@ -153,6 +153,7 @@ def nvcc() -> str:
     return path
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("chip", CHIPS)
 def test_every_kernel_compiles_and_the_usual_ones_fit_the_registers(
     nvcc: str, chip: int, tmp_path: Path
