@@ -36,6 +36,8 @@ _FEW = 4
 """The most planes that a map may have to be stored without padding."""
 _TILE_ROWS = 2
 """Rows at a time on tiles: the fewest, to leave the L2 cache to the weights."""
+_LEAST_BFLOATS = 16
+"""The fewest planes of a map in bf16: with fewer, rounding errors do not even out."""
 _ROWS = 4
 """Rows at a time of tasks that could do with any number."""
 
@@ -136,7 +138,7 @@ class PackedProgram:
         whatever loses too much by that."""
         form = self.forms[value]
         products = self._products(value)
-        if not value or not products or form.padded == form.parts and form.planes % BLOCK:
+        if not value or not products or self.program.values[value].planes < _LEAST_BFLOATS:
             return form
         others = len(self.readers[value]) > len(products) or any(
             product.residual and product.residual.value == value for product in products
@@ -249,7 +251,7 @@ class PackedProgram:
             return FEW_TILES if few and self._is_sensitive(step) else TILES
         if step.taps == 1:
             return POINTWISE
-        if self._bfloats or source.planes % LANES:
+        if source.planes % LANES:
             return FEW_INPUTS
         return FEW_OUTPUTS if few else WINOGRAD
 
@@ -286,7 +288,9 @@ class PackedProgram:
             ]
             bias[made] += step.weight.sum(axis=(2, 3), dtype=np.float64) @ points
         slopes[made] = step.activation.slopes if step.activation.kind == "leaky" else 1
-        rows = target.fold if kind == POINTWISE else self._rows
+        rows = {POINTWISE: target.fold, WINOGRAD: CELL}.get(kind, self._rows)
+        if kind == WINOGRAD:
+            self.unit = (CELL, CELL)
         part = step.target.part if plain else 0
         pixel, pair, block = target.strides(shuffle)
         fields: dict[str, int | float] = {
