@@ -36,7 +36,7 @@ _FEW = 4
 """The most planes that a map may have to be stored without padding."""
 _TILE_ROWS = 2
 """Rows at a time on tiles: the fewest, to leave the L2 cache to the weights."""
-_LEAST_BFLOATS = 16
+_LEAST_BFLOATS = 32
 """The fewest planes of a map in bf16: with fewer, rounding errors do not even out."""
 _ROWS = 4
 """Rows at a time of tasks that could do with any number."""
@@ -111,7 +111,15 @@ class PackedProgram:
                 "planes": form.parts[0],
                 "group": int(not form.terms and form.fold == 1 and form.planes % LANES == 0),
             }
-            tasks.append(Task(kind, number, _ROWS, (Reach(value, unit=unit, parts=len(form.parts)),), fields=fields))
+            tasks.append(
+                Task(
+                    kind,
+                    number,
+                    _ROWS,
+                    (Reach(value, unit=unit, parts=len(form.parts)),),
+                    fields=fields,
+                )
+            )
         return tasks
 
     # Maps.
@@ -153,8 +161,8 @@ class PackedProgram:
         )
 
     def _is_sensitive(self, step: Product) -> bool:
-        """Whether nothing evens out the rounding of what a product reads: it makes pixels, or what is
-        as good as pixels."""
+        """Whether nothing evens out the rounding of what a product reads: it makes pixels, or what
+        is as good as pixels."""
         target = self.forms[step.target.value]
         return step.target.value == self.program.result or target.planes <= _FEW
 
@@ -175,8 +183,8 @@ class PackedProgram:
     # Products.
 
     def _product(self, number: int, step: Product) -> list[Task]:
-        """A product; before it, the picture with padded planes where it needs those, and behind it a
-        move where its own epilogue does not do."""
+        """A product; before it, the picture with padded planes where it needs those, and behind it
+        a move where its own epilogue does not do."""
         program, tasks = self.program, list[Task]()
         source, view = self._source_map(step.source), step.source
         form = self.forms[source]
@@ -271,8 +279,10 @@ class PackedProgram:
         form, target = self.forms[source], self.forms[map_]
         groups = shuffle**2
         count = len(step.bias) // groups
-        depth = form.fold**2 * form.planes if view.parts == len(form.parts) else sum(
-            form.padded[view.first : view.first + view.parts]
+        depth = (
+            form.fold**2 * form.planes
+            if view.parts == len(form.parts)
+            else sum(form.padded[view.first : view.first + view.parts])
         )
         made = (np.arange(groups)[:, np.newaxis] * planes + np.arange(count)).ravel()
         weight = np.zeros((groups * planes, depth, step.taps, step.taps), np.float32)
