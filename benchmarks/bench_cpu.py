@@ -4,7 +4,8 @@ python benchmarks/bench_cpu.py [-m cunet/art] [-n 1] [--rounds 5] [--size 480x27
 
 Every contender's result is compared with a float64 run before it is timed. Rounds go through all
 contenders in turn, so that drift of the machine's speed meets them alike; medians are shown. Ours
-reads 8-bit pixels, pads and writes 8-bit pixels in the time; the others are handed padded floats. Needs the extra `bench`.
+reads 8-bit pixels, pads and writes 8-bit pixels in the time; the others are handed padded floats.
+Needs the extra `bench`.
 """
 
 from __future__ import annotations

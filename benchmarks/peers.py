@@ -1,8 +1,9 @@
 """The same network in other libraries, as a caller of theirs would set it up.
 
-Each peer takes the padded picture as float32 (1, planes, height, width) and gives the float32 result:
-conversions of pixels are not counted against it. All use as many threads as ours. ncnn runs the very
-files that the network was read from, where they are ncnn's, and the others a graph in ONNX.
+Each peer takes the padded picture as float32 (1, planes, height, width) and gives the float32
+result: conversions of pixels are not counted against it. All use as many threads as ours. ncnn
+runs the very files that the network was read from, where they are ncnn's, and the others a graph
+in ONNX.
 """
 
 from __future__ import annotations
@@ -103,11 +104,14 @@ def onnx_model(model: Model) -> bytes:
                 order = np.arange(planes * node.factor**2).reshape(-1, planes).T.ravel()
                 add("Gather", [f"d{value}", constant(f"o{value}", order, np.int64)], result, axis=1)
             case Crop():
-                edges = [constant(f"{n}{value}", v, np.int64) for n, v in (
-                    ("first", [node.pixels] * 2),
-                    ("last", [-node.pixels or np.iinfo(np.int64).max] * 2),
-                    ("axes", [2, 3]),
-                )]
+                edges = [
+                    constant(f"{n}{value}", v, np.int64)
+                    for n, v in (
+                        ("first", [node.pixels] * 2),
+                        ("last", [-node.pixels or np.iinfo(np.int64).max] * 2),
+                        ("axes", [2, 3]),
+                    )
+                ]
                 add("Slice", [*inputs, *edges], result)
             case Add():
                 source = inputs[0]
@@ -235,8 +239,10 @@ def _write_ncnn(model: Model, param: Path) -> None:
                 outer = f"2,{-node.pixels},{-node.pixels}"
                 lines.append(f"Crop {ends} -23309={inner} -23310={outer} -23311=2,1,2")
             case Convolution(stride=1) if node.activation.kind == "leaky":
-                leaky = "" if node.activation.is_linear else (
-                    f" 9=2 -23310=1,{node.activation.slopes[0]}"
+                leaky = (
+                    ""
+                    if node.activation.is_linear
+                    else (f" 9=2 -23310=1,{node.activation.slopes[0]}")
                 )
                 lines.append(
                     f"Convolution {ends} 0={len(node.bias)} 1={node.weight.shape[-1]}"

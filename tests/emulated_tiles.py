@@ -97,4 +97,4 @@ def _store_bfloats(
     return builder.bitcast(builder.shl(rounded, every(16)), _FLOATS)
 
 
-vector.Emitter.store_bfloats = _store_bfloats  # type: ignore[method-assign]
+vector.Emitter.store_bfloats = _store_bfloats  # type: ignore[assignment, method-assign]

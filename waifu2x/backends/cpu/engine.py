@@ -33,7 +33,7 @@ from waifu2x.errors import BackendError
 from waifu2x.lowering import geometry
 from waifu2x.lowering.lower import lower
 from waifu2x.lowering.phases import Phase, plan
-from waifu2x.lowering.steps import Average, DenseStep, Move, Product
+from waifu2x.lowering.steps import Average, DenseStep, Product
 from waifu2x.model import Model, Size, Weighted
 from waifu2x.tiling import Box
 
@@ -287,8 +287,8 @@ class Pass:
             share = self._model.phase_cost(phase) / total
             self._keep(strips)
             self._run_phase(strips, scaled(self._on_progress, share))
-            for vectors, sums in zip(self._vectors, self._sums, strict=True):
-                self._finish(phase, strips.sizes, vectors, sums)
+            for picture in range(len(self._pictures)):
+                self._finish(phase, strips.sizes, self._vectors[picture], self._sums[picture])
             for kept in self._kept:
                 for value in set(kept) - phase.live:
                     del kept[value]
@@ -338,7 +338,7 @@ class Pass:
     def _run_strip(self, strips: PhaseStrips, roots: Mapping[int, Box], picture: int) -> None:
         strip, packed = strips.strip(roots), self._model.packed
         tasks, kept = strip.tasks, self._kept[picture]
-        sums = np.zeros(self._sums.shape[1], np.int64)
+        sums = np.zeros_like(self._sums[0])
         for record, task in zip(tasks, strips.tasks, strict=True):
             if task.kind in (LOAD, KEEP):
                 form = packed.forms[task.step]

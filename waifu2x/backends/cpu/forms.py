@@ -65,7 +65,8 @@ class Form:
             ]
         )
         folded = np.arange(self.fold**2)[:, np.newaxis] * self.planes + single
-        return folded.ravel()
+        positions: NDArray[np.intp] = folded.ravel()
+        return positions
 
     def memory_size(self, size: Size) -> Size:
         """Rows and columns in memory of a map of a size."""

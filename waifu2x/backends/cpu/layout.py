@@ -1,18 +1,18 @@
 """Where the maps of a strip lie in memory, and the tables that compiled code reads.
 
-A strip of the picture goes through all steps of a phase together, a few rows at a time. Each map keeps
-its last rows in a ring: row y lies in slot y & mask, and the ring holds as many rows as its readers
-still need when the next ones are written (`schedule` finds out how many). So memory grows with the
-width of a strip and not with its height, and most of it stays in the caches.
+A strip of the picture goes through all steps of a phase together, a few rows at a time. Each map
+keeps its last rows in a ring: row y lies in slot y & mask, and the ring holds as many rows as its
+readers still need when the next ones are written (`schedule` finds out how many). So memory grows
+with the width of a strip and not with its height, and most of it stays in the caches.
 
-Rows and columns are counted from each map's own pixel (0, 0). Steps compute whole cells of 4x4 pixels
-at multiples of four there, and not of a strip: every pixel is computed from the same numbers in the
-same order wherever the strips are cut, which makes the output the same to the bit for every tile size
-and thread count.
+Rows and columns are counted from each map's own pixel (0, 0). Steps compute whole cells of 4x4
+pixels at multiples of four there, and not of a strip: every pixel is computed from the same
+numbers in the same order wherever the strips are cut, which makes the output the same to the bit
+for every tile size and thread count.
 
 A map is interleaved: its planes, padded to whole vectors, are neighbours in memory, then come the
-pixels of a row. A folded map has the planes of fold x fold pixels one after another, [dy][dx][plane]:
-its rows and columns in memory are those of the folded picture.
+pixels of a row. A folded map has the planes of fold x fold pixels one after another,
+[dy][dx][plane]: its rows and columns in memory are those of the folded picture.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ SUM_BITS = 20
 SUM_LIMIT = 2.0 ** (30 - SUM_BITS)
 
 SOURCE_ROWS, TARGET_ROWS, RESIDUAL_ROWS, PLACES, LATE_PLACES = 0, 8, 24, 48, 8
-"""Where the offsets of rows stand among the places of a task, how many places there are, and how many
-of them, the last ones, describe a block on tiles that is not finished."""
+"""Where the offsets of rows stand among the places of a task, how many places there are, and how
+many of them, the last ones, describe a block on tiles that is not finished."""
 MOST_SHUFFLED = 16 // CELL
 """The largest shuffle whose rows fit there."""
 
@@ -119,7 +119,7 @@ TASK = np.dtype(
             "target_pixel",  # floats between results of neighbouring pixels of even and odd column,
             "target_pair",  # of two columns on,
             "target_block",  # and between the groups of a shuffle
-            "residual_pixel",  # the same of what is added; all six count bf16 values where maps hold those
+            "residual_pixel",  # the same of what is added; all six count values of their maps
             "residual_pair",
             "residual_block",
             "taps",

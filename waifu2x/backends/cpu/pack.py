@@ -36,6 +36,8 @@ _FEW = 4
 """The most planes that a map may have to be stored without padding."""
 _TILE_ROWS = 2
 """Rows at a time on tiles: the fewest, to leave the L2 cache to the weights."""
+_LEAST_BFLOATS = 32
+"""The fewest planes of a map in bf16: with fewer, rounding errors do not even out."""
 _ROWS = 4
 """Rows at a time of tasks that could do with any number."""
 
@@ -109,7 +111,15 @@ class PackedProgram:
                 "planes": form.parts[0],
                 "group": int(not form.terms and form.fold == 1 and form.planes % LANES == 0),
             }
-            tasks.append(Task(kind, number, _ROWS, (Reach(value, unit=unit, parts=len(form.parts)),), fields=fields))
+            tasks.append(
+                Task(
+                    kind,
+                    number,
+                    _ROWS,
+                    (Reach(value, unit=unit, parts=len(form.parts)),),
+                    fields=fields,
+                )
+            )
         return tasks
 
     # Maps.
@@ -136,7 +146,7 @@ class PackedProgram:
         whatever loses too much by that."""
         form = self.forms[value]
         products = self._products(value)
-        if not value or not products or form.padded == form.parts and form.planes % BLOCK:
+        if not value or not products or self.program.values[value].planes < _LEAST_BFLOATS:
             return form
         others = len(self.readers[value]) > len(products) or any(
             product.residual and product.residual.value == value for product in products
@@ -151,8 +161,8 @@ class PackedProgram:
         )
 
     def _is_sensitive(self, step: Product) -> bool:
-        """Whether nothing evens out the rounding of what a product reads: it makes pixels, or what is
-        as good as pixels."""
+        """Whether nothing evens out the rounding of what a product reads: it makes pixels, or what
+        is as good as pixels."""
         target = self.forms[step.target.value]
         return step.target.value == self.program.result or target.planes <= _FEW
 
@@ -173,8 +183,8 @@ class PackedProgram:
     # Products.
 
     def _product(self, number: int, step: Product) -> list[Task]:
-        """A product; before it, the picture with padded planes where it needs those, and behind it a
-        move where its own epilogue does not do."""
+        """A product; before it, the picture with padded planes where it needs those, and behind it
+        a move where its own epilogue does not do."""
         program, tasks = self.program, list[Task]()
         source, view = self._source_map(step.source), step.source
         form = self.forms[source]
@@ -249,7 +259,7 @@ class PackedProgram:
             return FEW_TILES if few and self._is_sensitive(step) else TILES
         if step.taps == 1:
             return POINTWISE
-        if self._bfloats or source.planes % LANES:
+        if source.planes % LANES:
             return FEW_INPUTS
         return FEW_OUTPUTS if few else WINOGRAD
 
@@ -269,8 +279,10 @@ class PackedProgram:
         form, target = self.forms[source], self.forms[map_]
         groups = shuffle**2
         count = len(step.bias) // groups
-        depth = form.fold**2 * form.planes if view.parts == len(form.parts) else sum(
-            form.padded[view.first : view.first + view.parts]
+        depth = (
+            form.fold**2 * form.planes
+            if view.parts == len(form.parts)
+            else sum(form.padded[view.first : view.first + view.parts])
         )
         made = (np.arange(groups)[:, np.newaxis] * planes + np.arange(count)).ravel()
         weight = np.zeros((groups * planes, depth, step.taps, step.taps), np.float32)
@@ -286,7 +298,9 @@ class PackedProgram:
             ]
             bias[made] += step.weight.sum(axis=(2, 3), dtype=np.float64) @ points
         slopes[made] = step.activation.slopes if step.activation.kind == "leaky" else 1
-        rows = target.fold if kind == POINTWISE else self._rows
+        rows = {POINTWISE: target.fold, WINOGRAD: CELL}.get(kind, self._rows)
+        if kind == WINOGRAD:
+            self.unit = (CELL, CELL)
         part = step.target.part if plain else 0
         pixel, pair, block = target.strides(shuffle)
         fields: dict[str, int | float] = {

@@ -38,9 +38,7 @@ def tile_peak(cores: int) -> float:
     return _measure(_tile_loop, 9 * STEPS * BLOCK**3, cores, task, places)
 
 
-def _measure(
-    function: Compiled, multiply_adds: int, cores: int, *arguments: NDArray[Any]
-) -> float:
+def _measure(function: Compiled, multiply_adds: int, cores: int, *arguments: NDArray[Any]) -> float:
     def run(repeats: int) -> float:
         scratch, weights = aligned(8192), aligned(16384)
         scratch[:], weights[:] = 0, 0

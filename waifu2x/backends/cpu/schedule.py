@@ -1,8 +1,8 @@
 """In which order the tasks of a strip run, and how many rows the rings must hold for it.
 
-Each row is made as late as can be: a task runs when another one needs rows that it has not made yet,
-so maps stay in the caches from writer to reader. What reads without being read (rows to keep, to add
-up, to write) runs as soon as it can.
+Each row is made as late as can be: a task runs when another one needs rows that it has not made
+yet, so maps stay in the caches from writer to reader. What reads without being read (rows to keep,
+to add up, to write) runs as soon as it can.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""The tables of a strip: which part of each map it computes, where the rings lie, in which order."""
+"""The tables of a strip: which part of each map it computes, where the rings lie, in which
+order."""
 
 from __future__ import annotations
 

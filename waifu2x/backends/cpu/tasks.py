@@ -1,4 +1,5 @@
-"""A program's steps as the tasks that compiled code runs, with what does not depend on a picture."""
+"""A program's steps as the tasks that compiled code runs, with what does not depend on a
+picture."""
 
 from __future__ import annotations
 
@@ -10,7 +11,8 @@ from dataclasses import dataclass, field
 class Reach:
     """Which rows of a map's memory a task reads for its rows y0 to y1:
 
-    from floor((y0 * up // down + offset) / unit) to ceil((ceil(y1 * up / down) + more + offset) / unit).
+    from floor((y0 * up // down + offset) / unit) to ceil((ceil(y1 * up / down) + more + offset) /
+    unit).
     """
 
     map: int

@@ -17,7 +17,8 @@ from waifu2x.backends.winograd import transform_weights
 
 
 def pack_direct(weight: NDArray[np.float32], group_planes: int) -> NDArray[np.float32]:
-    """(out, in, taps, taps), out padded to LANES -> flat blocks of (taps, taps, in, block planes)."""
+    """(out, in, taps, taps), out padded to LANES -> flat blocks of (taps, taps, in, block
+    planes)."""
     ordered = weight.transpose(2, 3, 1, 0)
     return _blocks(ordered, group_planes)
 

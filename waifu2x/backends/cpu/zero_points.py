@@ -47,7 +47,10 @@ def find(program: Program) -> list[NDArray[np.float64]]:
 
 
 def _write(
-    program: Program, values: list[NDArray[np.float64]], step: Product | Move, made: NDArray[np.float64]
+    program: Program,
+    values: list[NDArray[np.float64]],
+    step: Product | Move,
+    made: NDArray[np.float64],
 ) -> None:
     if step.residual is not None:
         parts = program.values[step.residual.value].parts

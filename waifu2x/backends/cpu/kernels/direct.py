@@ -51,7 +51,8 @@ def _emit_rows(
     residual: ir.Value,
     unroll: int,
 ) -> None:
-    """A tile of results: neighbouring pixels of `width` vectors each, `depth` inputs from each row."""
+    """A tile of results: neighbouring pixels of `width` vectors each, `depth` inputs from each
+    row."""
     for tile in v.cases(width, WIDTHS):
         height = tile_height(tile)
         epilogue = Epilogue(v, task, scratch, constants, plane)

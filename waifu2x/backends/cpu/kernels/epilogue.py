@@ -1,7 +1,8 @@
 """What follows the sum of a product on vectors: bias, leaky ReLU, an addition, the store.
 
-Results of a run of neighbouring pixels go where the task says: in a plain map, a shuffled one or one
-folded by two, pixels of even and of odd columns each lie evenly spaced, so two strides reach all.
+Results of a run of neighbouring pixels go where the task says: in a plain map, a shuffled one or
+one folded by two, pixels of even and of odd columns each lie evenly spaced, so two strides reach
+all.
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ class Epilogue:
 
     def ways(self) -> Iterator[None]:
         """Yields twice: what is emitted then stores without and with an addition."""
-        for self._is_mixed in self._v.cases(self._has_residual, (0, 1)):
+        for way in self._v.cases(self._has_residual, (0, 1)):
+            self._is_mixed = way
             yield
 
     def store(

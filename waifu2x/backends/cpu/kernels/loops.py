@@ -30,7 +30,5 @@ def tile_loop(repeats, tasks, places, scratch, weights):  # type: ignore[no-unty
     configure(weights)
     task, late = record(tasks, 0), advance(places, PLACES - LATE_PLACES)
     for _ in range(repeats):
-        product_block(
-            2, 3, task, 16, places, 0, 0, scratch, weights, 16, weights, 0, 4096, late
-        )
+        product_block(2, 3, task, 16, places, 0, 0, scratch, weights, 16, weights, 0, 4096, late)
     release()

@@ -81,9 +81,7 @@ def locate_results(task, maps, places):  # type: ignore[no-untyped-def]
     for row in range(task.rows * shuffle):
         y = task.next_row * shuffle + row
         target = record(maps, task.target)
-        places[TARGET_ROWS + row] = task.target_plane + pixel_row(
-            target, y, task.column * shuffle
-        )
+        places[TARGET_ROWS + row] = task.target_plane + pixel_row(target, y, task.column * shuffle)
         if task.residual >= 0:
             places[RESIDUAL_ROWS + row] = task.residual_plane + pixel_row(
                 record(maps, task.residual),

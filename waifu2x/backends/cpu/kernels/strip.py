@@ -1,4 +1,5 @@
-"""A strip of the picture through all tasks of a phase, depth first: the entry that does the work."""
+"""A strip of the picture through all tasks of a phase, depth first: the entry that does the
+work."""
 
 from __future__ import annotations
 
@@ -42,7 +43,17 @@ _PICTURES = types.CPointer(from_dtype(PICTURE))
 
 
 @entry(
-    _TASKS, _MAPS, INTEGERS, INTEGER, INTEGERS, FLOATS, FLOATS, FLOATS, FLOATS, INTEGERS, _PICTURES,
+    _TASKS,
+    _MAPS,
+    INTEGERS,
+    INTEGER,
+    INTEGERS,
+    FLOATS,
+    FLOATS,
+    FLOATS,
+    FLOATS,
+    INTEGERS,
+    _PICTURES,
     INTEGERS,
 )
 def run_strip(  # type: ignore[no-untyped-def]

@@ -2,12 +2,13 @@
 
 A tile register holds 16 rows of 64 bytes. `tdpbf16ps` multiplies a tile of 16 pixels x 32 planes by
 a tile of 32 planes x 16 outputs. Rows of the feature map are interleaved, so 16 neighbouring pixels
-load straight from it with the pixel's size as the stride, and a tap further along is a pixel further
-along: no im2col. Two tiles of pixels times two of outputs share their loads, four tiles hold the
-sums, which start as the biases.
+load straight from it with the pixel's size as the stride, and a tap further along is a pixel
+further along: no im2col. Two tiles of pixels times two of outputs share their loads, four tiles
+hold the sums, which start as the biases.
 
     pixels   bf16 (row, column, terms, planes), less the map's zero point
-    weights  bf16 (block of 32 outputs, taps, taps, in_planes / 32, 2 tiles, 16 pairs, 16 outputs, 2)
+    weights  bf16 (block of 32 outputs, taps, taps, in_planes / 32, 2 tiles, 16 pairs, 16 outputs,
+    2)
 
 Two things make plain bf16 keep 60 dB. Weights are rounded with error feedback: the taps of a kernel
 in order of falling size, each handing its rounding error to the next, so that the kernel's sum, all

@@ -36,9 +36,7 @@ def _put_bfloat(
     def codegen(context: Any, builder: ir.IRBuilder, sig: Any, values: Sequence[Any]) -> Any:
         integer = ir.IntType(32)
         bits = builder.bitcast(values[2], integer)
-        odd = builder.and_(
-            builder.lshr(bits, ir.Constant(integer, 16)), ir.Constant(integer, 1)
-        )
+        odd = builder.and_(builder.lshr(bits, ir.Constant(integer, 16)), ir.Constant(integer, 1))
         bits = builder.add(bits, builder.add(odd, ir.Constant(integer, 0x7FFF)))
         bits = builder.and_(bits, ir.Constant(integer, 0xFFFF0000))
         half = builder.trunc(builder.lshr(bits, ir.Constant(integer, 16)), ir.IntType(16))

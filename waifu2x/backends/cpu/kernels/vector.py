@@ -286,9 +286,7 @@ class Emitter:
 
     def at_least(self, value: ir.Value, least: int) -> ir.Value:
         """1 if an integer is that or more, else 0."""
-        return self._builder.zext(
-            self._builder.icmp_signed(">=", value, self.index(least)), _INDEX
-        )
+        return self._builder.zext(self._builder.icmp_signed(">=", value, self.index(least)), _INDEX)
 
     @contextmanager
     def loop(self, count: ir.Value, step: int = 1) -> Iterator[ir.Value]:

@@ -106,8 +106,8 @@ def _emit_output(
 ) -> None:
     """One cell, `width` vectors of planes: 36 products -> 4x4 results.
 
-    Its rows are those at `first`, and then every `shuffle`th; `target` and `residual` are the offsets
-    of its pixels along them.
+    Its rows are those at `first`, and then every `shuffle`th; `target` and `residual` are the
+    offsets of its pixels along them.
     """
     shuffle = v.field(task, TASK, "shuffle")
     for vectors in v.cases(width, WIDTHS):
@@ -170,9 +170,7 @@ def convolve(task, maps, places, scratch, weights, constants):  # type: ignore[n
         count = min(group, cells - first)
         for cell in range(count):
             x = (first + cell) * CELL * pixel
-            _input_cell(
-                depth, pixel, places, x, scratch, task.inputs + cell * depth, spread
-            )
+            _input_cell(depth, pixel, places, x, scratch, task.inputs + cell * depth, spread)
         block, plane = task.weight, 0
         while plane < task.planes:
             block_group = plane // task.group_planes
