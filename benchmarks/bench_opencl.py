@@ -3,12 +3,12 @@
 python benchmarks/bench_opencl.py [-m vgg_7/art] [--backend opencl] [--device N] [--rounds 7]
     [--size 960x540] [--tune]
 
---backend cuda measures the same executor through nvcc, with WAIFU2X_CUDA_UNITS=fma. Every contender's
-result is compared with a float64 run before it is timed. Ours is the time in its kernels, from 8-bit
-pixels to 8-bit pixels, by the device's events; the column "host" is what a call takes, with both
-transfers. cuDNN is handed padded tensors and timed by its own events; the engine for processors is
-timed by the clock. Rounds go through all contenders in turn, and medians are shown. --tune first lets
-the tuner choose and keep the shapes of steps.
+--backend cuda measures the same executor through nvcc, with WAIFU2X_CUDA_UNITS=fma. Every
+contender's result is compared with a float64 run before it is timed. Ours is the time in its
+kernels, from 8-bit pixels to 8-bit pixels, by the device's events; the column "host" is what a
+call takes, with both transfers. cuDNN is handed padded tensors and timed by its own events; the
+engine for processors is timed by the clock. Rounds go through all contenders in turn, and medians
+are shown. --tune first lets the tuner choose and keep the shapes of steps.
 """
 
 from __future__ import annotations

@@ -4,23 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from tests import obvious
-from waifu2x import cache
-from waifu2x.backends.gpu import direct, tuning, winograd, winograd_vector
+from waifu2x import cache, model_set
+from waifu2x.backends import Device, Trial
+from waifu2x.backends.gpu import direct, schedule, tuning, winograd, winograd_vector, workspace
 from waifu2x.backends.gpu.backend import GpuBackend
-from waifu2x.backends.gpu.fp32 import Fp32Road, Shape, candidates
+from waifu2x.backends.gpu.fp32 import Fp32Executor, candidates
+from waifu2x.backends.gpu.maps import block_of
+from waifu2x.backends.gpu.product import Planes, Shape, planes_of
+from waifu2x.backends.gpu.replay import Records
 from waifu2x.backends.gpu.runtime import OutOfMemoryError, Runtime
-from waifu2x.backends.gpu.tuning import Choose
+from waifu2x.backends.gpu.schedule import NoRoomError, Room
+from waifu2x.backends.gpu.tuning import Choose, Kept
 from waifu2x.errors import BackendError
+from waifu2x.lowering import liveness
+from waifu2x.lowering.liveness import Span
+from waifu2x.lowering.lower import lower
+from waifu2x.lowering.steps import Product
 from waifu2x.model import Model
-from waifu2x.tiling import Box
 
 pytest.importorskip("pyopencl")
 
@@ -34,23 +45,38 @@ def pixels_of(height: int, width: int) -> NDArray[np.uint8]:
     return np.random.default_rng(0).integers(0, 256, (height, width, 3), np.uint8)
 
 
-def run(runtime: Runtime, model: Model, pixels: Any, choose: Choose | None = None) -> NDArray[Any]:
-    """A whole picture, float32."""
-    backend = GpuBackend("opencl", runtime, {"fp32": lambda *of: Fp32Road(of[0], of[1], choose)})
-    height, width = pixels.shape[0] * model.scale, pixels.shape[1] * model.scale
-    network = backend.compile([model], "fp32")
-    return network(pixels, Box(0, 0, height, width), np.float32, lambda part: None)
+def backend_of(runtime: Runtime, choose: Choose | None = None) -> GpuBackend:
+    """The fp32 executor on a runtime, its steps cut as one says."""
+    make = partial(Fp32Executor, runtime)
+    return GpuBackend(
+        "opencl", runtime, {"fp32": lambda program, kept: make(program, choose or kept)}
+    )
+
+
+def run(
+    runtime: Runtime, model: Model, pixels: Any, choose: Choose | None = None, **more: Any
+) -> NDArray[Any]:
+    """Pictures, float32."""
+    return backend_of(runtime, choose).compile([model], "fp32")(pixels, np.float32, **more)
+
+
+def planes_in(model: Model, number: int, runtime_limits: Any) -> Planes:
+    """Of a step that is a product."""
+    program = lower(model)
+    step = program.steps[number]
+    assert isinstance(step, Product)
+    return planes_of(program, step, block_of(runtime_limits))
 
 
 class Always:
-    """See Choose: one shape for one layer."""
+    """See Choose: one shape for one step."""
 
-    def __init__(self, shape: Shape, layer: int) -> None:
+    def __init__(self, shape: Shape, step: int) -> None:
         self._shape = shape
-        self._layer = layer
+        self._step = step
 
-    def __call__(self, layer: int, candidates: Sequence[Any], work: str = "") -> Any:
-        return self._shape if layer == self._layer else candidates[0]
+    def __call__(self, step: int, candidates: Sequence[Any], work: str) -> Any:
+        return self._shape if step == self._step else candidates[0]
 
 
 ON_GPU = [*winograd._SHAPES, direct.Shape(8, 1, 4, 8, 4, 4), direct.Shape(8, 2, 4, 8, 4, 8)]
@@ -82,9 +108,10 @@ def test_every_shape_for_processors_is_right(
 ) -> None:
     runtime = OpenClRuntime(opencl_device)
     model = obvious.random_model([3, 20, 33, 3], seed=1)
-    if runtime.limits.local_bytes < shape.local_bytes(model.convolutions[1]):
+    limits = replace(runtime.limits, is_cpu=True, vector=shape.width)
+    if runtime.limits.local_bytes < shape.local_bytes(planes_in(model, 1, limits)):
         pytest.skip("this device's groups have less local memory")
-    runtime.limits = replace(runtime.limits, is_cpu=True, vector=shape.width)
+    runtime.limits = limits
     pixels = pixels_of(23, 61)
     result = run(runtime, model, pixels, Always(shape, 1))
     assert obvious.psnr(result, obvious.run([model], pixels)) >= 100
@@ -103,13 +130,14 @@ def test_candidates_keep_to_the_limits(
         vector=8 if is_cpu else 32,
     )
     model = obvious.random_model([3, 32, 64, 128, 3], seed=1)
-    for layer in range(4):
-        found = candidates(limits, model, layer)
+    for number in range(4):
+        planes = planes_in(model, number, limits)
+        found = candidates(limits, planes)
         assert found
         for shape in found:
             match shape:
                 case winograd_vector.Shape():
-                    assert shape.local_bytes(model.convolutions[layer]) <= local_bytes
+                    assert shape.local_bytes(planes) <= local_bytes
                 case winograd.Shape():
                     assert shape.local_bytes <= local_bytes
                     assert shape.group <= max_group
@@ -118,52 +146,189 @@ def test_candidates_keep_to_the_limits(
 
 
 class TightRuntime(OpenClRuntime):
-    """A device that promises much memory and refuses large buffers."""
+    """A device with so much memory, which may promise more, and refuse what it once would give."""
 
-    def __init__(self, device: Any, largest: int) -> None:
+    def __init__(self, device: Any, total: int, promised: int | None = None) -> None:
         super().__init__(device)
-        self._largest = largest
+        self._total = total
+        self._promised = promised
         self.refused = 0
-        # Processors keep tiles small of themselves.
-        self.limits = replace(self.limits, max_buffer=1 << 40)
+        self.most = 0
 
     def free_memory(self) -> int:
-        return 1 << 40
+        return self._total - self.allocated if self._promised is None else self._promised
 
     def allocate(self, size: int) -> OpenClBuffer:
-        if size > self._largest:
+        if self.allocated + size > self._total:
             self.refused += 1
             raise OutOfMemoryError("refused")
-        return super().allocate(size)
+        buffer = super().allocate(size)
+        self.most = max(self.most, self.allocated)
+        return buffer
 
 
-def test_tiles_are_halved_until_they_fit_and_nothing_changes(opencl_device: Any) -> None:
-    model = obvious.random_model([3, 16, 24, 3], seed=2, scale=2)
-    pixels = pixels_of(70, 110)
+@pytest.fixture
+def large_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Processors keep tiles small of themselves."""
+    monkeypatch.setattr(workspace, "_CPU_SCRATCH_BYTES", 1 << 40)
+
+
+@pytest.fixture(scope="module")
+def cunet() -> Model:
+    """A network with means."""
+    (model,) = model_set.find("cunet/art").models(2, None)
+    return model
+
+
+@pytest.mark.parametrize("is_honest", [True, False])
+@pytest.mark.parametrize("name", ["chain", "cunet"])
+@pytest.mark.usefixtures("large_tiles")
+def test_less_memory_gives_the_same_bits(
+    opencl_device: Any, cunet: Model, name: str, is_honest: bool
+) -> None:
+    chain = obvious.random_model([3, 16, 24, 3], seed=2, scale=2)
+    model, pixels = (cunet if name == "cunet" else chain), pixels_of(150, 110)
     whole = TightRuntime(opencl_device, 1 << 40)
     expected = run(whole, model, pixels)
     assert not whole.refused
-    tight = TightRuntime(opencl_device, 3 * MEGABYTE // 2)
+    weights = whole.most // 4 if name == "chain" else 30 * MEGABYTE
+    for total in (whole.most * 2 // 3, weights + (whole.most - weights) // 3):
+        tight = TightRuntime(opencl_device, total, None if is_honest else 1 << 40)
+        np.testing.assert_array_equal(run(tight, model, pixels), expected)
+        assert tight.most <= total
+        assert is_honest or tight.refused
+
+
+@pytest.mark.usefixtures("large_tiles")
+def test_maps_are_computed_again_where_they_cannot_be_kept(
+    opencl_device: Any, cunet: Model
+) -> None:
+    runtime = TightRuntime(opencl_device, 1 << 40)
+    executor = Fp32Executor(runtime, lower(cunet), Kept(runtime.device))
+    size, counts, needs = (300, 300), [], []
+    for total in (1 << 40, 200 * MEGABYTE, 100 * MEGABYTE, 50 * MEGABYTE):
+        found = schedule.find(executor, size, 1, Room(total, total, total))
+        assert found.scratch + found.kept <= total
+        counts.append(sum(len(phase.steps) for phase in found.phases))
+        needs.append(found.scratch + found.kept)
+    assert counts == sorted(counts)
+    assert counts[0] == sum(1 for step in executor.program.steps if hasattr(step, "target"))
+    assert counts[-1] > counts[0]
+    with pytest.raises(NoRoomError):
+        schedule.find(executor, size, 1, Room(MEGABYTE, MEGABYTE, MEGABYTE))
+
+
+@pytest.mark.usefixtures("large_tiles")
+def test_a_passing_shortage_leaves_no_trace(opencl_device: Any) -> None:
+    model, pixels = obvious.random_model([3, 16, 24, 3], seed=2, scale=2), pixels_of(150, 110)
+    runtime = TightRuntime(opencl_device, 1 << 40)
+    backend = backend_of(runtime)
+    network = backend.compile([model], "fp32")
+    expected = network(pixels, np.float32)
+    most = runtime.most
+    backend._workspace.release()
+    runtime._total, runtime.most = most // 2, 0
+    np.testing.assert_array_equal(network(pixels, np.float32), expected)
+    assert runtime.most <= most // 2
+    backend._workspace.release()
+    runtime._total = 1 << 40
+    np.testing.assert_array_equal(network(pixels, np.float32), expected)
+    assert runtime.most == most
+
+
+@pytest.mark.usefixtures("large_tiles")
+def test_results_come_in_bands_where_they_do_not_fit(opencl_device: Any) -> None:
+    model, pixels = obvious.random_model([3, 16, 3], seed=2, scale=2), pixels_of(600, 200)
+    expected = run(OpenClRuntime(opencl_device), model, pixels)
+    size = expected.nbytes
+    tight = TightRuntime(opencl_device, pixels.nbytes + size * 3 // 4)
     np.testing.assert_array_equal(run(tight, model, pixels), expected)
-    assert tight.refused > 1
+
+
+@pytest.mark.usefixtures("large_tiles")
+def test_stacks_are_halved_where_they_do_not_fit(opencl_device: Any) -> None:
+    model = obvious.random_model([3, 16, 24, 3], seed=2, scale=2)
+    stack = np.stack([pixels_of(60, 50), pixels_of(60, 50)[::-1], pixels_of(60, 50)[:, ::-1]])
+    whole = TightRuntime(opencl_device, 1 << 40)
+    expected = run(whole, model, stack)
+    tight = TightRuntime(opencl_device, whole.most * 2 // 3)
+    np.testing.assert_array_equal(run(tight, model, stack), expected)
 
 
 @pytest.mark.parametrize(
-    ("planes", "largest", "sentence"),
+    ("planes", "total", "sentence"),
     [
-        (128, 600_000, "no memory for a tile of"),
-        (16, 300_000, "no memory for a picture of 220x140 pixels"),
-        (128, 100_000, "no memory for the weights of random"),
+        (128, 900_000, "no memory for even a small tile"),
+        (16, 60_000, "no memory for a picture of"),
+        (128, 10_000, "no memory for the weights of random"),
     ],
 )
 def test_no_memory_at_all_is_a_sentence(
-    opencl_device: Any, planes: int, largest: int, sentence: str
+    opencl_device: Any, planes: int, total: int, sentence: str
 ) -> None:
     model = obvious.random_model([3, 16, planes, 3], seed=2, scale=2)
     with pytest.raises(BackendError, match=sentence) as caught:
-        run(TightRuntime(opencl_device, largest), model, pixels_of(70, 110))
+        run(TightRuntime(opencl_device, total), model, pixels_of(70, 110))
     assert "\n" not in str(caught.value)
     assert "another backend" in str(caught.value)
+
+
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9), st.integers(1, 1000)), max_size=12))
+def test_what_is_needed_at_the_same_time_does_not_overlap(
+    ends: list[tuple[int, int, int]],
+) -> None:
+    spans = {i: Span(min(a, b), max(a, b), size) for i, (a, b, size) in enumerate(ends)}
+    offsets, total = liveness.places(spans, 64)
+    for a, span in spans.items():
+        assert offsets[a] % 64 == 0
+        assert offsets[a] + span.size <= total
+        for b, other in spans.items():
+            if a < b and span.meets(other):
+                first, second = sorted((a, b), key=offsets.__getitem__)
+                assert offsets[first] + spans[first].size <= offsets[second]
+
+
+def test_a_chain_takes_its_two_largest_neighbours() -> None:
+    sizes = [64, 640, 1280, 1280, 2560, 2560, 64]
+    spans = {i: Span(i, i + 1, size) for i, size in enumerate(sizes)}
+    assert liveness.places(spans, 64)[1] == 2560 * 2
+
+
+def test_records_that_were_used_last_are_kept() -> None:
+    gone: list[int] = []
+    records = Records[int](gone.append)
+    for number in range(64):
+        records.keep(number, number)
+    assert records.find(0) == 0
+    records.keep(64, 64)
+    assert gone == [1]
+    assert records.find(1) is None
+    records.clear()
+    assert len(gone) == 65
+
+
+def test_what_comes_again_is_replayed(opencl_device: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = obvious.random_model([3, 16, 3], seed=2, scale=2)
+    runs: list[int] = []
+    plain = Fp32Executor.run
+
+    def counted(self: Any, *arguments: Any) -> None:
+        runs.append(1)
+        plain(self, *arguments)
+
+    monkeypatch.setattr(Fp32Executor, "run", counted)
+    network = backend_of(OpenClRuntime(opencl_device)).compile([model], "fp32")
+    pixels = pixels_of(20, 30)
+    first = network(pixels, np.float32)
+    np.testing.assert_array_equal(network(pixels, np.float32), first)
+    assert len(runs) == 1
+    # Other pixels of the same shape, another dtype, another shape.
+    other = network(255 - pixels, np.float32)
+    assert len(runs) == 1
+    assert obvious.psnr(other, obvious.run([model], 255 - pixels)) >= 100
+    network(pixels, np.uint8)
+    network(pixels[1:], np.float32)
+    assert len(runs) == 3
 
 
 @pytest.fixture
@@ -174,39 +339,37 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 class Ways:
-    """A road's question, and its answers."""
+    """An executor's question, and its answers."""
 
-    def __init__(self, kept: tuning.Kept, names: str) -> None:
+    def __init__(self, kept: Kept, names: str) -> None:
         self.kept = kept
         self.candidates = [direct.Shape(line, 1, 4, 8, 4, 4) for line in range(len(names))]
 
     def best(self) -> int:
-        return self.kept(0, self.candidates).line
+        return self.kept(0, self.candidates, "work").line
 
 
 @pytest.fixture
-def ways(own_cache: Path, opencl_device: Any) -> Ways:
-    """Four candidates for one layer."""
-    model = obvious.random_model([3, 16, 3], seed=3)
-    return Ways(tuning.Kept(OpenClRuntime(opencl_device).device, model), "abcd")
+def ways(own_cache: Path) -> Ways:
+    """Four candidates for one step."""
+    return Ways(Kept(Device("device", "driver 1")), "abcd")
 
 
-class FakeRoad:
-    """A road whose layer takes as long as its candidate says."""
+class FakeExecutor:
+    """An executor whose step takes as long as its candidate says."""
 
     def __init__(self, choose: Choose, ways: Ways, slow: Callable[[int], float]) -> None:
-        self.seconds = [slow(choose(0, ways.candidates).line), 1.0]
+        self.seconds = [slow(choose(0, ways.candidates, "work").line), 1.0]
 
     def close(self) -> None:
         pass
 
 
-def tune(ways: Ways, slow: Callable[[int], float]) -> Iterator[tuning.Trial]:
-    """All trials of such a road."""
-    make: Any = lambda choose: FakeRoad(choose, ways, slow)  # noqa: E731
-    measure: Any = lambda road: road.seconds  # noqa: E731
-    model = obvious.random_model([3, 16, 3], seed=3)
-    yield from tuning.tune(ways.kept, make, measure, model)
+def tune(ways: Ways, slow: Callable[[int], float]) -> Iterator[Trial]:
+    """All trials of such an executor."""
+    make: Any = lambda choose: FakeExecutor(choose, ways, slow)  # noqa: E731
+    measure: Any = lambda executor: executor.seconds  # noqa: E731
+    yield from tuning.tune(ways.kept, make, measure, ["3 > 16", "16 > 3"])
 
 
 def test_the_best_way_is_kept(ways: Ways) -> None:
@@ -232,10 +395,9 @@ def test_a_way_that_the_device_refuses_is_passed_over(ways: Ways) -> None:
 
 def test_what_is_kept_is_of_one_device_and_its_driver(ways: Ways) -> None:
     list(tune(ways, lambda line: abs(line - 2) + 1.0))
-    other = replace(ways.kept._device, detail="driver 2")
-    model = obvious.random_model([3, 16, 3], seed=3)
-    assert tuning.Kept(other, model)(0, ways.candidates).line == 0
-    assert tuning.Kept(ways.kept._device, model)(0, ways.candidates, "other work").line == 0
+    assert Kept(Device("device", "driver 2"))(0, ways.candidates, "work").line == 0
+    assert Kept(Device("device", "driver 1"))(0, ways.candidates, "other work").line == 0
+    assert Kept(Device("device", "driver 1"))(7, ways.candidates, "work").line == 2
 
 
 def test_a_damaged_or_foreign_entry_means_the_usual_way(ways: Ways, own_cache: Path) -> None:
@@ -253,10 +415,25 @@ def test_a_network_is_tuned_as_a_whole(own_cache: Path, opencl_device: Any) -> N
     backend = opencl.create(0)
     model = obvious.random_model([3, 16, 16, 3], seed=4)
     pixels = pixels_of(24, 24)
-    choices = [len(candidates(backend._runtime.limits, model, layer)) for layer in range(3)]
+    limits = backend._runtime.limits
+    choices = [len(candidates(limits, planes_in(model, step, limits))) for step in range(3)]
     trials = list(backend.tune(model, "fp32", pixels))
     assert len(trials) == sum(count for count in choices if count > 1)
-    network = backend.compile([model], "fp32")
-    result = network(pixels, Box(0, 0, 24, 24), np.float32, lambda part: None)
+    result = backend.compile([model], "fp32")(pixels, np.float32)
     assert obvious.psnr(result, obvious.run([model], pixels)) >= 100
+    backend.close()
+
+
+def test_every_step_is_measured(opencl_device: Any, cunet: Model) -> None:
+    from waifu2x.backends import opencl
+
+    backend = opencl.create(0)
+    measured = backend.measure(cunet, "fp32", pixels_of(24, 24))
+    names = [layer.name for layer in measured.layers]
+    assert names.count("mean") == 4
+    assert names.count("dense") == 8
+    assert "64 > 3 up" in names
+    assert "256 > 128" in names
+    assert all(layer.seconds > 0 for layer in measured.layers)
+    assert sum(layer.seconds for layer in measured.layers) == pytest.approx(measured.seconds)
     backend.close()

@@ -181,7 +181,8 @@ def test_every_kernel_compiles_and_the_usual_ones_fit_the_registers(
         reports = list(pool.map(report, range(len(wanted))))
     for build, text in zip(wanted, reports, strict=True):
         figures = re.findall(r"(\d+) bytes (?:stack frame|spill stores|spill loads)", text)
-        assert figures and len(figures) % 3 == 0, text
+        assert figures, text
+        assert len(figures) % 3 == 0, text
         # ptxas may trade a register for room for one more group. The tuner may choose what spills
         # a little more, where that is faster all the same.
         assert sum(map(int, figures)) <= (16 if build.usual else 256), (build, text)

@@ -17,7 +17,6 @@ from waifu2x import backends, cache
 from waifu2x.backends import Device, open_backend
 from waifu2x.cli import cli
 from waifu2x.errors import UnavailableError
-from waifu2x.tiling import Box
 
 pytest.importorskip("pyopencl")
 
@@ -110,7 +109,7 @@ def test_a_network_from_the_cache_compiles_nothing(
         source.announce_compiling.cache_clear()
         backend = opencl.create(0)
         network = backend.compile([model], "fp32")
-        results.append(network(pixels, Box(0, 0, 9, 9), np.float32, lambda part: None))
+        results.append(network(pixels, np.float32))
         backend.close()
     assert not [record for record in caplog.records if "compiling" in record.message]
     np.testing.assert_array_equal(results[0], results[1])
@@ -198,9 +197,3 @@ def test_bench_tunes_and_measures(opencl_device: Any, own_cache: Path) -> None:
     assert len(json.loads(result.stdout)["layers"]) == 7
     assert "128 > 128" in result.stderr
     assert cache.usage()[1].kind == "tuning"
-
-
-def test_a_backend_without_choices_cannot_be_tuned() -> None:
-    result = CliRunner().invoke(cli, ["bench", "--tune", "--backend", "cpu", "--size", "9x9"])
-    assert result.exit_code == 2
-    assert "Backend cpu has nothing to tune." in result.stderr

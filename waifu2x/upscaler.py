@@ -16,7 +16,7 @@ from numpy.typing import DTypeLike, NDArray
 from waifu2x import alpha as transparency
 from waifu2x import colour, model_set
 from waifu2x.backends import Network, Precision, Progress, scaled
-from waifu2x.backends.device_pool import open_devices
+from waifu2x.backends.pool import open_devices
 from waifu2x.dtypes import PIXEL_DTYPES, from_unit, to_unit
 from waifu2x.errors import BackendError, ImageError, ModelError
 from waifu2x.model import Model

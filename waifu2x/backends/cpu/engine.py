@@ -27,7 +27,7 @@ from waifu2x.backends import (
 from waifu2x.backends.cpu import isa, layout
 from waifu2x.backends.cpu.compiled import Compiled
 from waifu2x.backends.cpu.layout import AVERAGE, BORDER_CODES, KEEP, LOAD, PICTURE, PIXEL_CODES
-from waifu2x.backends.cpu.pack import PackedProgram, resolution_of, step_costs
+from waifu2x.backends.cpu.pack import PackedProgram
 from waifu2x.backends.cpu.strips import PhaseStrips
 from waifu2x.errors import BackendError
 from waifu2x.lowering import geometry
@@ -37,9 +37,6 @@ from waifu2x.lowering.steps import Average, DenseStep, Move, Product
 from waifu2x.model import Model, Size, Weighted
 from waifu2x.tiling import Box
 
-STRIP_WIDTH = 256
-STRIP_HEIGHT = 64
-STRIPS_PER_CORE = 8
 KEPT_BYTES = 1100 << 20
 """The most memory for maps that are kept between phases."""
 _KEPT_SHARE = 4
@@ -197,10 +194,10 @@ class CpuModel:
 
     def __init__(self, model: Model, bfloats: bool, workers: Workers) -> None:
         self.model = model
-        self.packed = PackedProgram(lower(model))
+        self.packed = PackedProgram(lower(model), bfloats)
         self.ticks: dict[int, int] = {}
         """Time spent on each step so far, by all threads; all that belongs to no product as -1."""
-        self._costs = step_costs(self.packed.program)
+        self._costs = self.packed.costs
         self.cost = sum(self._costs)
         """Of a pixel of its picture, in multiply-adds."""
         self._workers = workers
@@ -323,18 +320,14 @@ class Pass:
             raise
 
     def _cut(self, strips: PhaseStrips) -> Iterator[dict[int, Box]]:
-        """Strips of a phase: wide enough to be worth it, enough of them to keep every core busy."""
+        """Strips of a phase, the boxes of its roots."""
         program, sizes = self._model.packed.program, strips.sizes
         roots = strips.phase.roots(program)
-        finest = resolution_of(program, [*roots, *strips.phase.given])
-        near = next(v for v in (*roots, *strips.phase.given) if program.values[v].resolution == finest)
-        height, width = sizes[near]
-        across = max(1, round(width / STRIP_WIDTH))
-        wanted = -(-STRIPS_PER_CORE * self._model._workers.cores // (across * len(self._pictures)))
-        down = max(1, min(wanted, height // STRIP_HEIGHT))
+        down, across = strips.division(len(self._pictures), self._model._workers.cores)
         if self._tile is not None:
-            side = max(1, int(self._tile * finest / self._model.model.scale))
-            across, down = max(across, -(-width // side)), max(down, -(-height // side))
+            scale = self._model.model.scale
+            height, width = (side * scale for side in self._pictures.shape[1:3])
+            down, across = max(down, -(-height // self._tile)), max(across, -(-width // self._tile))
         units = {value: _unit(program.values[value].fold) for value in roots}
         divided = [geometry.tiles(sizes[v], down, across, units[v]) for v in roots]
         for boxes in zip(*divided, strict=True):

@@ -22,7 +22,9 @@ class Form:
     terms: int = 0
     """bf16 terms that values are stored in, less their zero point; 0: as floats."""
     zero_point: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
-    """(planes,) without padding; of meaning only where there are terms."""
+    """(planes,), padding included; of meaning only where there are terms."""
+    zero_offset: int = 0
+    """Where that stands among the constants."""
 
     @property
     def planes(self) -> int:
@@ -32,8 +34,22 @@ class Form:
     @property
     def pixel_floats(self) -> int:
         """Memory of a pixel with all that is folded into it."""
-        values = self.fold**2 * self.planes
-        return values * self.terms // 2 if self.terms else values
+        return self.values * self.terms // 2 if self.terms else self.values
+
+    @property
+    def values(self) -> int:
+        """Of a pixel in memory, in one term."""
+        return self.fold**2 * self.planes
+
+    def strides(self, shuffle: int) -> tuple[int, int, int]:
+        """How far results of a shuffle lie apart, in values: of neighbouring pixels from an even
+        one on, of the ones after, and of the pixels that the shuffle makes of one."""
+        pixel = self.values * max(1, self.terms)
+        if self.fold == 1:
+            return pixel * shuffle, 2 * pixel * shuffle, pixel
+        if self.fold == shuffle:
+            return pixel, 2 * pixel, self.planes
+        return self.planes, pixel, 0  # folded by two
 
     def start(self, part: int) -> int:
         """The first plane of a part."""

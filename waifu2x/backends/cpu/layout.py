@@ -46,9 +46,10 @@ SUM_BITS = 20
 """Means are sums of integers: values times 2**SUM_BITS, at most SUM_LIMIT in size, rounded."""
 SUM_LIMIT = 2.0 ** (30 - SUM_BITS)
 
-SOURCE_ROWS, TARGET_ROWS, RESIDUAL_ROWS, PLACES = 0, 8, 24, 40
-"""Where the offsets of rows stand among the places of a task, and how many places there are."""
-MOST_SHUFFLED = (RESIDUAL_ROWS - TARGET_ROWS) // CELL
+SOURCE_ROWS, TARGET_ROWS, RESIDUAL_ROWS, PLACES, LATE_PLACES = 0, 8, 24, 48, 8
+"""Where the offsets of rows stand among the places of a task, how many places there are, and how many
+of them, the last ones, describe a block on tiles that is not finished."""
+MOST_SHUFFLED = 16 // CELL
 """The largest shuffle whose rows fit there."""
 
 
@@ -118,9 +119,18 @@ TASK = np.dtype(
             "target_pixel",  # floats between results of neighbouring pixels of even and odd column,
             "target_pair",  # of two columns on,
             "target_block",  # and between the groups of a shuffle
-            "residual_pixel",
+            "residual_pixel",  # the same of what is added; all six count bf16 values where maps hold those
             "residual_pair",
             "residual_block",
+            "taps",
+            "steps",  # tiles: of 32 planes, for each tap
+            "source_terms",  # tiles: terms of the source that they read
+            "target_terms",  # as of the maps,
+            "target_rest",  # values from a first term to a second,
+            "target_zero",  # and where the zero point stands
+            "residual_terms",
+            "residual_rest",
+            "residual_zero",
             "memory",  # address of a map that is kept whole, or offset in the sums
             "memory_floats",  # of one row of it
             "memory_rows",  # in pixels of memory

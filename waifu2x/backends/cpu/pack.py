@@ -2,31 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
-from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
 
-from waifu2x.backends.cpu import weights
+from waifu2x.backends.cpu import weights, zero_points
 from waifu2x.backends.cpu.forms import Form, round_up
 from waifu2x.backends.cpu.layout import (
     AVERAGE,
     CELL,
     FEW_INPUTS,
     FEW_OUTPUTS,
+    FEW_TILES,
     KEEP,
     LOAD,
     MOST_SHUFFLED,
     MOVE,
     POINTWISE,
     READ,
+    TILES,
     WINOGRAD,
     WRITE,
     aligned,
 )
-from waifu2x.backends.cpu.shapes import CONFIG_FLOATS, LANES
+from waifu2x.backends.cpu.shapes import BLOCK, CONFIG_FLOATS, LANES
 from waifu2x.backends.cpu.tasks import Reach, Task
 from waifu2x.lowering import geometry
 from waifu2x.lowering.phases import Phase
@@ -34,6 +34,8 @@ from waifu2x.lowering.steps import Average, Move, Product, Program, View
 
 _FEW = 4
 """The most planes that a map may have to be stored without padding."""
+_TILE_ROWS = 2
+"""Rows at a time on tiles: the fewest, to leave the L2 cache to the weights."""
 _ROWS = 4
 """Rows at a time of tasks that could do with any number."""
 
@@ -41,18 +43,28 @@ _ROWS = 4
 class PackedProgram:
     """Tasks of every step, and the arrays that they point into."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, bfloats: bool) -> None:
+        """`bfloats`: products of maps with many planes run in bf16, on tiles."""
         self.program = program
+        self._bfloats = bfloats
+        self._block = BLOCK if bfloats else LANES
+        self._rows = _TILE_ROWS if bfloats else CELL
+        self.costs = _costs(program)
+        """Of each step for a pixel of the picture, in multiply-adds."""
         self.readers = geometry.read_by(program)
-        self.unit = (CELL, CELL)
+        self.unit = (self._rows, CELL)
         self.on_tiles: set[int] = set()
-        self.forms: list[Form] = [self._form(value) for value in range(len(program.values))]
-        """Of all maps: the program's values first, then what is only between two tasks."""
-        self.pictures: dict[int, int] = {}
-        """The maps that hold the picture, by how much it is enlarged."""
+        """The steps that run in bf16."""
         self._weights: list[NDArray[np.float32]] = [weights.tile_config()]
         self._constants: list[NDArray[np.float32]] = []
         self._sizes = [CONFIG_FLOATS, 0]
+        zero_points_of = zero_points.find(program) if bfloats else []
+        self.forms = [self._form(value) for value in range(len(program.values))]
+        """Of all maps: the program's values first, then what is only between two tasks."""
+        for value, points in enumerate(zero_points_of):
+            self.forms[value] = self._stored(value, points)
+        self.pictures: dict[int, int] = {}
+        """The maps that hold the picture, by how much it is enlarged."""
         self.vector_starts = np.cumsum(
             [0, *(round_up(size, LANES) for size in program.vectors)]
         ).tolist()
@@ -64,7 +76,6 @@ class PackedProgram:
                 self.tasks[number] = tuple(self._product(number, step))
             elif isinstance(step, Move):
                 self.tasks[number] = (self._move(number, step),)
-        self.zero_points = [self._constant(form.zero_point) for form in self.forms]
         self.weights = np.concatenate(self._weights, out=aligned(self._sizes[0]))
         self.constants = np.concatenate(
             [*self._constants, np.zeros(LANES, np.float32)], out=aligned(self._sizes[1] + LANES)
@@ -104,18 +115,46 @@ class PackedProgram:
     # Maps.
 
     def _form(self, value: int) -> Form:
+        """In floats."""
         stored = self.program.values[value]
         narrow = (
             len(stored.parts) == 1
             and stored.fold == 1
             and stored.planes <= _FEW
-            and not any(
-                isinstance(step, Product) and step.taps == 1 and step.source.value == value
-                for step in (self.program.steps[number] for number in self.readers[value])
-            )
+            and not any(product.taps == 1 for product in self._products(value))
         )
-        padded = stored.parts if narrow else tuple(round_up(p, LANES) for p in stored.parts)
+        padded = tuple(p if narrow else round_up(p, self._block) for p in stored.parts)
         return Form(stored.parts, padded, stored.fold)
+
+    def _products(self, value: int) -> list[Product]:
+        """Those whose source is a value."""
+        steps = [self.program.steps[number] for number in self.readers[value]]
+        return [s for s in steps if isinstance(s, Product) and s.source.value == value]
+
+    def _stored(self, value: int, points: NDArray[np.float64]) -> Form:
+        """As bf16 if products read it on tiles: in one term if nothing else does, and in two for
+        whatever loses too much by that."""
+        form = self.forms[value]
+        products = self._products(value)
+        if not value or not products or form.padded == form.parts and form.planes % BLOCK:
+            return form
+        others = len(self.readers[value]) > len(products) or any(
+            product.residual and product.residual.value == value for product in products
+        )
+        two = others or any(self._is_sensitive(product) for product in products)
+        padded = np.zeros(form.planes)
+        for part, count in enumerate(form.parts):
+            first = sum(form.parts[:part])
+            padded[form.start(part) : form.start(part) + count] = points[first : first + count]
+        return replace(
+            form, terms=2 if two else 1, zero_point=padded, zero_offset=self._constant(padded)
+        )
+
+    def _is_sensitive(self, step: Product) -> bool:
+        """Whether nothing evens out the rounding of what a product reads: it makes pixels, or what is
+        as good as pixels."""
+        target = self.forms[step.target.value]
+        return step.target.value == self.program.result or target.planes <= _FEW
 
     def _add_map(self, form: Form) -> int:
         self.forms.append(form)
@@ -140,7 +179,7 @@ class PackedProgram:
         source, view = self._source_map(step.source), step.source
         form = self.forms[source]
         if not view.value and step.taps == 1:
-            wide = replace(form, padded=(round_up(form.parts[0], LANES),))
+            wide = replace(form, padded=(round_up(form.parts[0], self._block),))
             reach = Reach(source, offset=view.offset)
             source = self._add_map(wide)
             tasks.append(
@@ -151,7 +190,8 @@ class PackedProgram:
             form, view = wide, replace(view, offset=0)
         is_result = step.target.value == program.result
         target = self.forms[step.target.value]
-        few = len(step.bias) <= _FEW and step.taps == 3 and form.planes % LANES == 0
+        kind = self._kind(step, form)
+        few = kind in (FEW_OUTPUTS, FEW_TILES)
         plain = (
             not is_result
             and step.activation.kind == "leaky"
@@ -160,20 +200,20 @@ class PackedProgram:
             and step.shuffle <= MOST_SHUFFLED
         )
         if few:
-            plain = plain and step.shuffle == 1 and step.residual is None and target.padded == target.parts
+            fits = target.padded == target.parts and step.shuffle == 1 and step.residual is None
         else:
-            plain = plain and target.planes % LANES == 0
+            fits = target.planes % self._block == 0
+            if kind != TILES:
+                added = [self.forms[step.residual.value]] if step.residual else []
+                fits = fits and not any(form.terms for form in (target, *added))
+        plain = plain and fits
+        if kind in (TILES, FEW_TILES):
+            self.on_tiles.add(number)
         if plain:
             map_, shuffle, planes = step.target.value, step.shuffle, target.padded[step.target.part]
         else:
-            shuffle, planes = 1, len(step.bias) if few else round_up(len(step.bias), LANES)
+            shuffle, planes = 1, len(step.bias) if few else round_up(len(step.bias), self._block)
             map_ = self._add_map(Form((len(step.bias),), (planes,)))
-        if step.taps == 1:
-            kind = POINTWISE
-        elif form.planes % LANES or view.parts < 1:
-            kind = FEW_INPUTS
-        else:
-            kind = FEW_OUTPUTS if few else WINOGRAD
         tasks.append(self._sum(number, step, view, source, kind, map_, shuffle, planes, plain))
         if not plain:
             group = len(step.bias) // step.shuffle**2
@@ -202,6 +242,17 @@ class PackedProgram:
             )
         return tasks
 
+    def _kind(self, step: Product, source: Form) -> int:
+        """How a product is computed."""
+        few = step.taps == 3 and len(step.bias) <= _FEW
+        if source.terms:
+            return FEW_TILES if few and self._is_sensitive(step) else TILES
+        if step.taps == 1:
+            return POINTWISE
+        if self._bfloats or source.planes % LANES:
+            return FEW_INPUTS
+        return FEW_OUTPUTS if few else WINOGRAD
+
     def _sum(
         self,
         number: int,
@@ -228,10 +279,16 @@ class PackedProgram:
         bias = np.zeros(round_up(groups * planes, LANES), np.float32)
         slopes = np.zeros_like(bias)
         bias[made] = step.bias
+        if form.terms:
+            # The inputs come less their zero point: its share of the result is a constant.
+            points = np.tile(form.zero_point, form.fold**2)[
+                form.start(view.first) + form.positions(view.first, view.parts)
+            ]
+            bias[made] += step.weight.sum(axis=(2, 3), dtype=np.float64) @ points
         slopes[made] = step.activation.slopes if step.activation.kind == "leaky" else 1
-        rows = target.fold if kind == POINTWISE else CELL
+        rows = target.fold if kind == POINTWISE else self._rows
         part = step.target.part if plain else 0
-        pixel = target.planes
+        pixel, pair, block = target.strides(shuffle)
         fields: dict[str, int | float] = {
             "source": source,
             "target": map_,
@@ -243,13 +300,19 @@ class PackedProgram:
             "bias": self._constant(bias),
             "slopes": self._constant(slopes),
             "source_offset": view.offset,
-            "source_plane": form.start(view.first),
+            "source_plane": form.start(view.first) // (2 if form.terms else 1),
             "target_plane": target.start(part),
             "shuffle": shuffle,
             "factor": step.factor,
-            "target_pixel": pixel * shuffle,
-            "target_pair": 2 * pixel * shuffle * target.fold,
-            "target_block": pixel,
+            "target_pixel": pixel,
+            "target_pair": pair,
+            "target_block": block,
+            "taps": step.taps,
+            "steps": depth // BLOCK,
+            "source_terms": form.terms if self._is_sensitive(step) else 1,
+            "target_terms": target.terms,
+            "target_rest": target.values,
+            "target_zero": target.zero_offset + (target.start(part) if target.terms else 0),
         }
         reaches = [
             Reach(
@@ -263,14 +326,20 @@ class PackedProgram:
         if plain and step.residual is not None:
             added = self.forms[step.residual.value]
             reaches.append(self._residual_reach(step.residual, shuffle))
+            pixel, pair, block = added.strides(shuffle)
             fields |= {
                 "residual": step.residual.value,
                 "residual_offset": step.residual.offset,
                 "residual_plane": added.start(step.residual.first),
-                "residual_pixel": added.pixel_floats,
-                "residual_pair": 2 * added.pixel_floats,
-                "residual_block": added.planes,
+                "residual_pixel": pixel,
+                "residual_pair": pair,
+                "residual_block": block,
+                "residual_terms": added.terms,
+                "residual_rest": added.values,
+                "residual_zero": added.zero_offset,
             }
+            if added.terms:
+                fields["residual_zero"] = added.zero_offset + added.start(step.residual.first)
         return Task(
             kind, number, rows, tuple(reaches), map_, part, (shuffle, target.fold), fields=fields
         )
@@ -373,20 +442,26 @@ class PackedProgram:
             and fields["factor"] == 1
             and not fields.get("is_sigmoid")
             and fields["shuffle"] == fields["unshuffle"] == fields["enlarge"] == 1
-            and source.fold == 1
         )
         if kind == WRITE:
             fields["group"] = int(simple and fields["factors"] == -1)
             return Task(kind, number, _ROWS, tuple(reaches), scale=scale, fields=fields)
         whole = (
-            not target.terms
-            and place[1] == 0
+            place[1] == 0
             and planes == target.parts[place[0]] == source.parts[part]
             and target.padded[place[0]] == source.padded[part]
             and source.padded[part] % LANES == 0
         )
-        if simple and whole and fields["factors"] != -1:
-            fields |= {"group": 1, "planes": target.padded[place[0]], "padding": 0}
+        if simple and whole:
+            start = target.start(place[0]) if target.terms else 0
+            fields |= {
+                "group": 1,
+                "planes": target.padded[place[0]],
+                "padding": 0,
+                "target_terms": target.terms,
+                "target_rest": target.values,
+                "target_zero": target.zero_offset + start,
+            }
         rows = round_up(_ROWS, target.fold)
         spread = (1, target.fold)
         return Task(kind, number, rows, tuple(reaches), map_, place[0], spread, scale, fields)
@@ -411,10 +486,12 @@ _PACKERS = {
     POINTWISE: weights.pack_direct,
     WINOGRAD: weights.pack_winograd,
     FEW_OUTPUTS: weights.pack_few_outputs,
+    TILES: weights.pack_tiles,
+    FEW_TILES: weights.pack_few_tiles,
 }
 
 
-def step_costs(program: Program) -> list[float]:
+def _costs(program: Program) -> list[float]:
     """What each step costs for a pixel of the picture, in multiply-adds."""
     costs = []
     for step in program.steps:
@@ -424,11 +501,6 @@ def step_costs(program: Program) -> list[float]:
             cost = float(step.weight.size * resolution**2)
         elif isinstance(step, Move):
             resolution = program.values[step.target.value].resolution
-            cost = float(16 * sum(program.values[step.target.value].parts) * resolution**2)
+            cost = float(16 * program.values[step.target.value].planes * resolution**2)
         costs.append(cost)
     return costs
-
-
-def resolution_of(program: Program, values: Sequence[int]) -> Fraction:
-    """The finest resolution of some values."""
-    return max(program.values[value].resolution for value in values)

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import time
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from waifu2x.backends.cpu.compiled import Compiled
-from waifu2x.backends.cpu.layout import aligned
+from waifu2x.backends.cpu.layout import PLACES, TASK, aligned
 from waifu2x.backends.cpu.shapes import BLOCK, CONFIG_FLOATS, LANES, WIDTHS, tile_height
 from waifu2x.backends.cpu.weights import tile_config
 
 DEPTH = 64
 """Input planes of the vector loop."""
-STEPS = 6
-"""Steps of the tile loop, in each of three rows."""
+STEPS = 2
+"""Steps of the tile loop, in each of nine taps."""
 _MILLISECONDS = 50
 _vector_loop = Compiled("loops", "vector_loop")
 _tile_loop = Compiled("loops", "tile_loop")
@@ -26,16 +30,24 @@ def vector_peak(cores: int) -> float:
 
 def tile_peak(cores: int) -> float:
     """Multiply-adds a second of bf16 tiles on that many threads."""
-    return _measure(_tile_loop, 3 * STEPS * BLOCK**3, cores)
+    task = np.zeros(1, TASK)
+    task["steps"], task["source_terms"], task["residual"] = STEPS, 1, -1
+    task["group_planes"] = BLOCK
+    # Pixels lie 32 values apart; three rows of some steps each at the start of the memory.
+    places = np.zeros(PLACES, np.int64)
+    return _measure(_tile_loop, 9 * STEPS * BLOCK**3, cores, task, places)
 
 
-def _measure(function: Compiled, multiply_adds: int, cores: int) -> float:
+def _measure(
+    function: Compiled, multiply_adds: int, cores: int, *arguments: NDArray[Any]
+) -> float:
     def run(repeats: int) -> float:
         scratch, weights = aligned(8192), aligned(16384)
         scratch[:], weights[:] = 0, 0
         weights[:CONFIG_FLOATS] = tile_config()
+        own = [argument.copy() for argument in arguments]
         start = time.perf_counter()
-        function(repeats, scratch, weights)
+        function(repeats, *own, scratch, weights)
         return time.perf_counter() - start
 
     run(1)

@@ -19,6 +19,8 @@ ROW_BLOCK = 12
 FREQUENCIES = 36
 """Winograd: products for each cell of 4x4 results."""
 
+TERMS = (0, 1, 2) if VECTOR.tiles else (0,)
+"""In how many bf16 terms maps may be stored; 0 stands for floats."""
 BLOCK = 32
 """AMX: input planes of a step, and output planes and pixels of a block."""
 CONFIG_FLOATS = 16

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -11,18 +12,44 @@ from numpy.typing import NDArray
 
 from waifu2x.backends.cpu import isa
 from waifu2x.backends.cpu.forms import round_up
-from waifu2x.backends.cpu.layout import AVERAGE, CELL, KEEP, LOAD, MAP, READ, TASK, WINOGRAD, WRITE
+from waifu2x.backends.cpu.layout import (
+    AVERAGE,
+    CELL,
+    FEW_TILES,
+    KEEP,
+    LOAD,
+    MAP,
+    READ,
+    TASK,
+    TILES,
+    WINOGRAD,
+    WRITE,
+)
 from waifu2x.backends.cpu.pack import PackedProgram
 from waifu2x.backends.cpu.schedule import Order, order
-from waifu2x.backends.cpu.shapes import BLOCK, FREQUENCIES, LANES, ROW_BLOCK, WIDTHS
+from waifu2x.backends.cpu.shapes import (
+    BLOCK,
+    COLUMNS,
+    FREQUENCIES,
+    LANES,
+    ROW_BLOCK,
+    STAGE_FLOATS,
+    WIDTHS,
+)
 from waifu2x.backends.cpu.tasks import Task
 from waifu2x.lowering import geometry
 from waifu2x.lowering.phases import Phase
+from waifu2x.lowering.steps import Move, Product
 from waifu2x.model import Size
 from waifu2x.tiling import Box
 
 _SPARE_PIXELS = 2 * max(ROW_BLOCK, BLOCK)
 """At the end of each row, for tiles that run past the last column and those that read there."""
+_STRIP_WIDTH = 256
+"""Pixels: about what lets the rings of a strip stay in the caches."""
+_MOST_DOWN = 64
+_UNEVEN = 0.1
+"""The part of a core's last strip for which the others are taken to wait."""
 _EMPTY = Box(0, 0, 0, 0)
 
 
@@ -56,11 +83,58 @@ class PhaseStrips:
             record, form = self._maps[index], packed.forms[index]
             record["pixel_floats"], record["planes"] = form.pixel_floats, form.planes
             record["fold"], record["terms"] = form.fold, form.terms
-            record["zero_point"] = packed.zero_points[index]
+            record["zero_point"] = form.zero_offset
             if index < len(packed.program.values):
                 record["rows"], record["columns"] = sizes[index]
                 record["is_zero_outside"] = packed.program.values[index].zero_outside
+        self._scale: tuple[Fraction, float] | None = None
         self._orders: dict[tuple[tuple[int, int], ...], Order] = {}
+
+    def division(self, pictures: int, cores: int) -> tuple[int, int]:
+        """Into how many strips, down and across, each picture is best divided.
+
+        Edges that are computed twice speak for few strips, cores that wait at the end for many.
+        """
+        if self._scale is None:
+            self._scale = self._measure()
+        finest, halo = self._scale
+        height, width = (float(side * finest) for side in self.sizes[0])
+        least = max(1, round(width / _STRIP_WIDTH))
+        best: tuple[float, int, int] | None = None
+        for across in {least, 2 * least, 4 * least}:
+            for down in range(1, max(1, min(_MOST_DOWN, int(height) // 8)) + 1):
+                count = pictures * down * across
+                turns = -(-count // cores)
+                waste = turns * cores / count * (1 + _UNEVEN / turns)
+                waste *= (1 + halo * down / height) * (1 + halo * across / width)
+                if best is None or waste < best[0]:
+                    best = (waste, down, across)
+        assert best is not None
+        return best[1:]
+
+    def _measure(self) -> tuple[Fraction, float]:
+        """The resolution at which most of the work is done, and how many rows, there, are computed
+        around a strip on the average."""
+        program, costs = self.packed.program, self.packed.costs
+        side = 256
+        roots = {}
+        for value in self.phase.roots(program):
+            edge = round(side * program.values[value].resolution)
+            roots[value] = Box(0, 0, edge, edge)
+        work = geometry.work(program, self.phase.steps, roots, self.packed.unit)
+        spent: dict[Fraction, float] = {}
+        grown = total = 0.0
+        for number, box in work.steps.items():
+            step = program.steps[number]
+            assert isinstance(step, Product | Move)
+            resolution = program.values[step.target.value].resolution
+            if isinstance(step, Product):
+                resolution /= step.shuffle
+            spent[resolution] = spent.get(resolution, 0) + costs[number]
+            grown += costs[number] * (float(box.height / resolution) - side)
+            total += costs[number]
+        finest = max(spent, key=lambda resolution: spent[resolution], default=Fraction(1))
+        return finest, float(finest) * grown / max(total, 1.0)
 
     def strip(self, roots: Mapping[int, Box]) -> Strip:
         """The strip that makes these boxes of the phase's roots."""
@@ -94,6 +168,11 @@ class PhaseStrips:
                 tasks[n]["group"] = group
                 needed = scratch_floats(depth, group)
                 inputs, products = max(inputs, needed[0]), max(products, needed[1])
+            elif task.kind == TILES:
+                products = max(products, 2 * STAGE_FLOATS)
+            elif task.kind == FEW_TILES:
+                pixels = boxes[n].width + _SPARE_PIXELS
+                products = max(products, task.rows * pixels * COLUMNS)
         tasks["inputs"] = floats
         tasks["products"] = floats + inputs
         return Strip(tasks, maps, found, floats + inputs + products)

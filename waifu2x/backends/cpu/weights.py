@@ -59,8 +59,8 @@ def round_bfloats(values: NDArray[np.float64]) -> NDArray[np.float32]:
 
 
 def round_weights(weight: NDArray[np.float32]) -> NDArray[np.float32]:
-    """(out, in, 3, 3) rounded to bf16 with error feedback over the taps of each kernel."""
-    kernels = weight.reshape(-1, 9).astype(np.float64)
+    """(out, in, taps, taps) rounded to bf16 with error feedback over the taps of each kernel."""
+    kernels = weight.reshape(-1, weight.shape[2] * weight.shape[3]).astype(np.float64)
     order = np.argsort(-abs(kernels), axis=1, kind="stable")
     rounded = np.zeros_like(kernels)
     error = np.zeros(len(kernels))
@@ -73,23 +73,23 @@ def round_weights(weight: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def bfloat_bits(weight: NDArray[np.float32]) -> NDArray[np.uint16]:
-    """(out, in, 3, 3) rounded with error feedback, as the bits of bf16."""
+    """(out, in, taps, taps) rounded with error feedback, as the bits of bf16."""
     return (round_weights(weight).view(np.uint32) >> 16).astype(np.uint16)
 
 
-def pack_tiles(weight: NDArray[np.float32]) -> NDArray[np.float32]:
-    """(out, in, 3, 3), both multiples of BLOCK -> its header's order, as float32 memory."""
-    out_planes, in_planes = weight.shape[:2]
+def pack_tiles(weight: NDArray[np.float32], group_planes: int) -> NDArray[np.float32]:
+    """(out, in, taps, taps), both multiples of BLOCK -> its header's order, as float32 memory."""
+    out_planes, in_planes, taps, _ = weight.shape
     bits = bfloat_bits(weight)
     # (out, ky, kx, in) -> (out block, tile, output, ky, step, pair, 2)
     ordered = bits.transpose(0, 2, 3, 1).reshape(
-        out_planes // BLOCK, 2, 16, 3, 3 * in_planes // BLOCK, 16, 2
+        out_planes // BLOCK, 2, 16, taps, taps * in_planes // BLOCK, 16, 2
     )
     packed = np.ascontiguousarray(ordered.transpose(0, 3, 4, 1, 5, 2, 6))
     return packed.reshape(-1).view(np.float32)
 
 
-def pack_few_tiles(weight: NDArray[np.float32]) -> NDArray[np.float32]:
+def pack_few_tiles(weight: NDArray[np.float32], group_planes: int) -> NDArray[np.float32]:
     """(out, in, 3, 3), in a multiple of BLOCK -> its header's order, as float32 memory."""
     out_planes, in_planes = weight.shape[:2]
     columns = np.zeros((3, in_planes, COLUMNS), np.uint16)

@@ -1,4 +1,4 @@
-"""Memory of the machine that is taken again and again: locking pages takes longer than a network."""
+"""Memory of the machine, taken again and again: locking pages takes longer than a network."""
 
 from __future__ import annotations
 

@@ -219,7 +219,8 @@ class CudaRuntime:
         """See Runtime: from the second time on, what is kept is a graph."""
         record = self._records.find(key)
         if record is None:
-            self._recording = recording = []
+            recording: list[Launch] = []
+            self._recording = recording
             try:
                 queue()
             finally:

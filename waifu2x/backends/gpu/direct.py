@@ -1,4 +1,4 @@
-"""Products that run by `kernels/direct.cl`: any planes, one or nine taps, pixels or maps at the ends."""
+"""Products that run by `kernels/direct.cl`: any planes and taps, pixels or maps at the ends."""
 
 from __future__ import annotations
 
@@ -104,6 +104,6 @@ def candidates(limits: Limits, planes: Planes) -> list[Shape]:
     vectors = 2 if count > 32 else 1
     if planes.taps == 1:
         # Fewer products for each load: what is best depends on the caches.
-        cuts = ((4, vectors, 4), (4, 2 * vectors, 4), (4, vectors, 8), (8, vectors, 4))
-        return [Shape(line, v, 4, 8, 4, min(rows, most)) for line, v, rows in cuts]
+        ways = ((4, vectors, 4), (4, 2 * vectors, 4), (4, vectors, 8), (8, vectors, 4))
+        return [Shape(line, v, 4, 8, 4, min(rows, most)) for line, v, rows in ways]
     return [Shape(8, vectors, 4, 8, 4, min(rows, most)) for rows in (4, 8)]

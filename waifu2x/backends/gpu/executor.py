@@ -43,8 +43,8 @@ class Batch:
     """Pictures, and the part of them that a pass computes.
 
     There are several only where each pass computes the whole of every map: then a map in memory has
-    all pictures in it, in whatever form the executor gives them. Their rows, and those of the results,
-    are together fewer than 65,536.
+    all pictures in it, in whatever form the executor gives them. Their rows, and those of the
+    results, are together fewer than 65,536.
     """
 
     source: DevicePixels
@@ -61,8 +61,8 @@ class Batch:
 class Executor(Protocol):
     """A program on a device. The form of maps in memory is its own.
 
-    Whatever can be built and uploaded without pixels is, when it is made; that raises BackendError for
-    kernels that cannot be built, and OutOfMemoryError.
+    Whatever can be built and uploaded without pixels is, when it is made; that raises BackendError
+    for kernels that cannot be built, and OutOfMemoryError.
     """
 
     program: Program
@@ -74,7 +74,8 @@ class Executor(Protocol):
     """Bytes that a map may take: what its kernels can count."""
 
     def map_bytes(self, value: int, box: Box, pictures: int) -> int:
-        """Memory that a map takes, with what whole groups of work-items write and read beyond it."""
+        """Memory that a map takes, with what whole groups of work-items write and read beyond
+        it."""
         ...
 
     def run(
@@ -87,13 +88,14 @@ class Executor(Protocol):
     ) -> None:
         """Queues the steps of `work` on one tile.
 
-        `places` has every value of `work` that is neither the picture nor the result. `sums` says, by
-        the numbers of Average steps, over which box of its source each adds to its sums in `vectors`;
-        boxes of all passes together are each value's whole size, and some may be empty.
+        `places` has every value of `work` that is neither the picture nor the result. `sums` says,
+        by the numbers of Average steps, over which box of its source each adds to its sums in
+        `vectors`; boxes of all passes together are each value's whole size, and some may be empty.
 
-        It is called again for the same work on the same memory only where that was not kept: it, and
-        `clear` and `finish`, queue kernels and nothing else, and depend on nothing but their arguments.
-        May raise OutOfMemoryError, and BackendError for a kernel that can only be built now.
+        It is called again for the same work on the same memory only where that was not kept: it,
+        and `clear` and `finish`, queue kernels and nothing else, and depend on nothing but their
+        arguments. May raise OutOfMemoryError, and BackendError for a kernel that can only be built
+        now.
         """
         ...
 
@@ -108,7 +110,8 @@ class Executor(Protocol):
     def finish(
         self, dense: Sequence[int], averages: Sequence[int], batch: Batch, vectors: Buffer
     ) -> None:
-        """Queues the means of those Average steps, whose sums are complete, then those dense steps."""
+        """Queues the means of those Average steps, whose sums are complete, then those dense
+        steps."""
         ...
 
     def step(self, kernel: Kernel) -> int:

@@ -46,8 +46,8 @@ class GpuNetwork:
     def on_device(self, pixels: NDArray[Any], out_dtype: DTypeLike) -> Iterator[Callable[[], None]]:
         """For measurements: what queues all work on pixels that are on the device already.
 
-        Pixels as of a call, which must fit the memory undivided; results stay where they are. Raises
-        BackendError.
+        Pixels as of a call, which must fit the memory undivided; results stay where they are.
+        Raises BackendError.
         """
         pictures = pixels[np.newaxis] if pixels.ndim == 3 else pixels
         dtypes = [*[np.dtype(np.float32)] * (len(self._stages) - 1), np.dtype(out_dtype)]

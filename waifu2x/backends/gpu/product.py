@@ -270,4 +270,3 @@ class ProductStep:
         if self._target.zero_outside:
             return bounds(Box(0, 0, *batch.sizes[step.target.value]), top, left)
         return ()
-

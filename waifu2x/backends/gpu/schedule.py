@@ -19,6 +19,12 @@ _SMALLEST_TILE = 64
 """Output pixels a side, below which tiles are mostly margin."""
 
 
+_MOST_TILE_ROWS = 1 << 15
+"""Libraries count groups of work-items in 16 bits."""
+_ESTIMATED = 0.97
+"""Of the room for kept maps: they reach a few pixels beyond their sizes."""
+
+
 class NoRoomError(Exception):
     """Not even the smallest tile fits the memory."""
 
@@ -30,6 +36,8 @@ class Room:
     total: int
     scratch: int
     """Of it, for the maps of a tile: a wish where no tile is small enough."""
+    buffer: int
+    """What a single buffer can have."""
 
 
 @dataclass(frozen=True)
@@ -90,8 +98,8 @@ def find(
     """The fewest tiles that fit, for pictures of that size.
 
     `tile` is a wish for their side, in pixels of the result; they stand in at least `bands` rows.
-    Several pictures are not divided. Where maps are kept from phase to phase, more tiles may leave room
-    for more of them: then what costs least is taken. Raises NoRoomError.
+    Several pictures are not divided. Where maps are kept from phase to phase, more tiles may leave
+    room for more of them: then what costs least is taken. Raises NoRoomError.
     """
     program = executor.program
     sizes = geometry.sizes(program, *size)
@@ -99,7 +107,7 @@ def find(
     best: Schedule | None = None
     for down, across in _grids(height, width, tile, bands) if pictures == 1 else [(1, 1)]:
         last = down * across > 1 and max(height / down, width / across) <= _SMALLEST_TILE
-        wish = room.total if last else min(room.scratch, room.total)
+        wish = min(room.total if last else room.scratch, room.total, room.buffer)
         cutter = _Cutter(executor, sizes, pictures, down, across)
         found = cutter.schedule(replace(room, scratch=wish))
         if found is not None and (best is None or found.cost < best.cost):
@@ -115,7 +123,7 @@ def find(
 
 def _grids(height: int, width: int, tile: int | None, bands: int) -> Iterator[tuple[int, int]]:
     """Numbers of tiles down and across, doubled one after the other."""
-    down = max(bands, -(-height // tile) if tile else 1)
+    down = max(bands, -(-height // _MOST_TILE_ROWS), -(-height // tile) if tile else 1)
     across = -(-width // tile) if tile else 1
     while True:
         yield down, across
@@ -143,20 +151,23 @@ class _Cutter:
 
     def schedule(self, room: Room) -> Schedule | None:
         """The passes that cost least, if any fit the room."""
-        everything = self._plan(math.inf)
-        whole = _Frame(self, everything)
+        whole = _Frame(self, self._plan(math.inf))
         scratch = self._typical_scratch(whole)
         if scratch > room.scratch:
             return None
         if whole.kept_bytes + scratch > room.total:
-            less = self._plan(room.total - scratch)
-            whole = _Frame(self, less)
-            if self._typical_scratch(whole) + whole.kept_bytes > room.total:
+            # What is computed again takes room of its own; with nothing kept it takes the most.
+            again = self._typical_scratch(_Frame(self, self._plan(0)))
+            for taken in (scratch, (scratch + again) // 2, again):
+                whole = _Frame(self, self._plan((room.total - taken) * _ESTIMATED))
+                if self._typical_scratch(whole) + whole.kept_bytes <= room.total:
+                    break
+            else:
                 return None
         found = whole.schedule()
         if found.scratch > room.scratch or found.scratch + found.kept > room.total:
             return None
-        if found.kept > self._executor.map_limit or not whole.is_countable:
+        if found.kept > room.buffer or not whole.is_countable:
             return None
         return found
 
@@ -228,13 +239,16 @@ class _Frame:
         self._program = program = executor.program
         self._roots: list[dict[int, Box]] = [{} for _ in planned]
         """Of each phase: the values that it makes for others, whole."""
+        # A value may be kept, dropped, computed again and kept once more: each time by itself.
+        spans: dict[tuple[int, int], Span] = {}
+        boxes: dict[tuple[int, int], Box] = {}
         wanted: dict[int, Box] = {}
         held: dict[int, Box] = {}
         last: dict[int, int] = {}
-        first: dict[int, int] = {}
         for index in range(len(planned) - 1, -1, -1):
             phase = planned[index]
-            roots = {value: wanted[value] for value in phase.kept if value in wanted}
+            roots = {value: wanted.pop(value) for value in phase.kept if value in wanted}
+            ending = tuple(roots)
             for number in phase.averages:
                 value = _averaged(program, number)
                 whole = Box(0, 0, *cutter.sizes[value])
@@ -243,23 +257,21 @@ class _Frame:
                 roots[program.result] = Box(0, 0, *cutter.sizes[program.result])
             self._roots[index] = roots
             made = geometry.work(program, phase.steps, roots, executor.unit)
-            for value in set(phase.given) - {0}:
-                if value in made.values:
-                    fold = program.values[value].fold
-                    box = geometry.aligned(made.values[value], (fold, fold))
-                    wanted[value] = geometry.hull(box, wanted.get(value))
-                    last.setdefault(value, index)
-            for value in phase.kept:
-                first[value] = index
-            for value in (*phase.kept, *phase.given):
-                if value in made.values:
-                    held[value] = geometry.hull(made.values[value], held.get(value))
-        spans = {
-            value: Span(first[value], last[value], self._bytes(value, held[value]))
-            for value in last
-        }
+            for value in set(phase.given) & made.values.keys() - {0}:
+                fold = program.values[value].fold
+                box = geometry.aligned(made.values[value], (fold, fold))
+                wanted[value] = geometry.hull(box, wanted.get(value))
+                held[value] = geometry.hull(box, held.get(value))
+                last.setdefault(value, index)
+            for value in ending:
+                boxes[value, index] = box = geometry.hull(made.values[value], held.pop(value))
+                spans[value, index] = Span(index, last.pop(value), self._bytes(value, box))
         offsets, self.kept_bytes = liveness.places(spans, executor.alignment)
-        self._kept = {value: Spot(True, offsets[value], held[value]) for value in offsets}
+        self._kept: list[dict[int, Spot]] = [{} for _ in planned]
+        """Of each phase: where the kept maps lie that it writes or reads."""
+        for (value, first), offset in offsets.items():
+            for index in range(first, spans[value, first].last + 1):
+                self._kept[index][value] = Spot(True, offset, boxes[value, first])
         self.is_countable = all(span.size <= executor.map_limit for span in spans.values())
         """Whether all maps are within what kernels can count."""
 
@@ -308,10 +320,11 @@ class _Frame:
         if not roots:
             return None
         work = geometry.work(program, phase.steps, roots, executor.unit)
+        kept = self._kept[number]
         spans = {}
         times = {*work.steps, *(n for n, box in sums.items() if box.height and box.width)}
         for value, box in work.values.items():
-            if value in (0, program.result) or value in self._kept:
+            if value in (0, program.result) or value in kept:
                 continue
             used = [n for n in self._cutter.readers[value] if n in times]
             used += [n for n in work.steps if _target(program, n) == value]
@@ -320,7 +333,7 @@ class _Frame:
             spans[value] = Span(min(used), max(used), size)
         offsets, size = liveness.places(spans, executor.alignment)
         spots = {value: Spot(False, offsets[value], work.values[value]) for value in offsets}
-        spots |= {value: spot for value, spot in self._kept.items() if value in work.values}
+        spots |= {value: spot for value, spot in kept.items() if value in work.values}
         tile = roots.get(program.result, Box(0, 0, 0, 0))
         return Pass(work, spots, sums, tile), size
 

@@ -60,7 +60,7 @@ class Stage:
             self._schedules.move_to_end(key)
             return found
         pictures, height, width, _ = shape
-        room = Room(most, self.workspace.scratch_limit)
+        room = Room(most, self.workspace.scratch_limit, self.workspace.runtime.limits.max_buffer)
         found = schedule.find(self.executor, (height, width), pictures, room, tile, bands)
         if found.is_single or 4 * (found.scratch + found.kept) <= most:
             while len(self._schedules) >= _KEPT_SCHEDULES:
@@ -181,8 +181,8 @@ class Run:
         name = self._runtime.device.name
         if isinstance(error, NoRoomError):
             return BackendError(
-                f"{name}: no memory for even a small tile of the network's maps: close other programs"
-                " that use this device, or use another backend"
+                f"{name}: no memory for even a small tile of the network's maps: close other"
+                " programs that use this device, or use another backend"
             )
         return BackendError(
             f"{name}: no memory for a picture of {columns}x{rows} pixels: close other programs that"

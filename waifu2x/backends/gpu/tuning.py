@@ -39,7 +39,8 @@ class Choose(Protocol):
     def __call__(self, step: int, candidates: Sequence[Way], work: str) -> Way:
         """One of the candidates for a step by its number; the usual one comes first.
 
-        `work` tells apart what must not share an answer: planes, taps, a precision, a class of sizes.
+        `work` tells apart what must not share an answer: planes, taps, a precision, a class of
+        sizes.
         """
         ...
 
@@ -105,9 +106,9 @@ def tune(
 ) -> Iterator[Trial]:
     """Measures every candidate of every step, and keeps the best ones for later executors.
 
-    `measure` says the seconds of each step, whose names for people are `names`. A candidate that the
-    device refuses is passed over. Ways are compared inside the whole network, where caches and memory
-    are as warm as they will be.
+    `measure` says the seconds of each step, whose names for people are `names`. A candidate that
+    the device refuses is passed over. Ways are compared inside the whole network, where caches and
+    memory are as warm as they will be.
     """
     survey = _Fixed(kept)
     _time(survey, make, measure)

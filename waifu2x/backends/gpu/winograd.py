@@ -1,4 +1,4 @@
-"""Products that run by `kernels/winograd.cl`: nine taps, many planes in and out, maps at both ends."""
+"""Products that run by `kernels/winograd.cl`: nine taps, many planes, maps at both ends."""
 
 from __future__ import annotations
 

@@ -49,16 +49,17 @@ class Workspace:
 
     def take(self, size: int) -> Buffer:
         """A buffer of at least that many bytes, uninitialised. Raises OutOfMemoryError."""
+        size = max(size, 1)
         for index in range(len(self._spare) - 1, -1, -1):
             if size <= self._spare[index].size <= size + size // 8:
                 return self._spare.pop(index)
         try:
-            return self.runtime.allocate(max(size, 1))
+            return self.runtime.allocate(size)
         except OutOfMemoryError:
             if not self._spare:
                 raise
             self.release()
-            return self.runtime.allocate(max(size, 1))
+            return self.runtime.allocate(size)
 
     def give_back(self, buffer: Buffer) -> None:
         """For the next that takes as much: the one queue of a runtime serves it later."""

@@ -181,7 +181,8 @@ class OpenClRuntime:
             for launch in record:
                 self._queue_launch(launch)
             return
-        self._recording = recording = []
+        recording: list[_Launch] = []
+        self._recording = recording
         try:
             queue()
         finally:

@@ -33,7 +33,7 @@ class Epilogue:
 
     def bias(self, vector: int) -> ir.Value:
         """The biases of one vector of planes."""
-        return self._v.load(self._constants, self._v.add(self._bias, vector * LANES))
+        return self._v.load_constant(self._constants, self._v.add(self._bias, vector * LANES))
 
     def ways(self) -> Iterator[None]:
         """Yields twice: what is emitted then stores without and with an addition."""
@@ -48,7 +48,7 @@ class Epilogue:
         `target` and `residual` are the offsets of the first pixel's first vector of planes.
         """
         v, scratch = self._v, self._scratch
-        slopes = v.load(self._constants, v.add(self._slope, vector * LANES))
+        slopes = v.load_constant(self._constants, v.add(self._slope, vector * LANES))
         for x, total in enumerate(sums):
             result = v.leaky(total, slopes)
             if self._is_mixed:

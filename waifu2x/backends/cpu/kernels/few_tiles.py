@@ -4,15 +4,15 @@ A tile of weights has room for 16 outputs, and this layer has 3. So the columns 
 outputs under each of the three taps of a kernel row, 9 of 16, and a pixel is read once for all
 three. What comes out belongs to three neighbouring results; it is added up in a second pass:
 
-    P[x, kx * outs + o] = sum over ky and in of pixel[y + ky - 1, x] * w[o, in, ky, kx]
-    result[x, o] = P[x - 1, o] + P[x, outs + o] + P[x + 1, 2 * outs + o] + bias[o]
+    P[x, kx * outs + o] = sum over ky and in of pixel[y + ky, x] * w[o, in, ky, kx]
+    result[x, o] = P[x, o] + P[x + 1, outs + o] + P[x + 2, 2 * outs + o] + bias[o]
 
 Two rows of results are made together: each of the four rows of pixels behind them is read once.
 Nothing behind this layer evens out a rounding error, so pixels come as two bf16 terms, the value
 rounded and what is left of it; both are multiplied with the same tile of weights, which are rounded
 with error feedback as in `tiles`. Against a last layer in fp32 that costs 0.2 dB at most.
 
-    pixels   bf16 (row, column, 2 terms, in_planes), less the layer's centre
+    pixels   bf16 (row, column, 2 terms, in_planes), less the map's zero point
     weights  bf16 (3 rows, in_planes / 32, 16 pairs, 16 columns, 2)
 
 Bound: the tile unit, 24 products of 16 cycles for 16 results; a third of them read their pixels,
@@ -21,40 +21,42 @@ from L2, alone.
 
 from __future__ import annotations
 
-import numpy as np
 from llvmlite import ir
 
 from waifu2x.backends.cpu.isa import VECTOR
 from waifu2x.backends.cpu.kernels import native
-from waifu2x.backends.cpu.kernels.memory import ring_row
+from waifu2x.backends.cpu.kernels.memory import locate_results, locate_source, record
 from waifu2x.backends.cpu.kernels.vector import Emitter, vector_kernel
+from waifu2x.backends.cpu.layout import SOURCE_ROWS, TARGET_ROWS, TASK
 from waifu2x.backends.cpu.shapes import BLOCK, COLUMNS, TILE_FLOATS
 
 
 def _emit_sums(
     v: Emitter,
     height: ir.Value,
+    task: ir.Value,
+    pixel: ir.Value,
+    places: ir.Value,
+    offset: ir.Value,
     scratch: ir.Value,
-    row_0: ir.Value,
-    row_1: ir.Value,
-    row_2: ir.Value,
-    row_3: ir.Value,
-    pixel_floats: ir.Value,
-    steps: ir.Value,
     weights: ir.Value,
-    block: ir.Value,
     sums_0: ir.Value,
     sums_1: ir.Value,
 ) -> None:
-    """P of `height` (1 or 2) tiles of pixels in two rows, to (pixel, COLUMNS) floats each."""
+    """P of `height` (1 or 2) tiles of pixels in two rows, to (pixel, COLUMNS) floats each.
+
+    Inputs lie `offset` floats along the located rows, pixels `pixel` floats apart.
+    """
     if not VECTOR.tiles:
         return
-    stride, term_floats = v.mul(pixel_floats, 4), v.mul(steps, BLOCK // 2)
+    stride, term_floats = v.mul(pixel, 4), v.half(pixel)
+    steps, block = v.field(task, TASK, "steps"), v.field(task, TASK, "weight")
     for pixels in v.cases(height, (2, 1)):
         sums = [[y * 2 + m for m in range(pixels)] for y in range(2)]
         for tile in sums[0] + sums[1]:
             v.tile("tilezero", tile)
-        for r, row in enumerate((row_0, row_1, row_2, row_3)):
+        for r in range(4):
+            row = v.add(v.integer(places, SOURCE_ROWS + r), offset)
             results = [y for y in range(2) if 0 <= r - y < 3]
             with v.loop(steps) as step:
                 for y in results:
@@ -63,7 +65,7 @@ def _emit_sums(
                 for term in range(2):
                     first = v.add(row, v.add(v.mul(step, BLOCK // 2), v.mul(term_floats, term)))
                     for m in range(pixels):
-                        place = v.add(first, v.mul(pixel_floats, m * COLUMNS))
+                        place = v.add(first, v.mul(pixel, m * COLUMNS))
                         v.tile("tileloadd64", 4 + m, v.at(scratch, place), stride)
                         for y in results:
                             v.tile("tdpbf16ps", sums[y][m], 4 + m, 6 + y)
@@ -76,20 +78,20 @@ def _emit_sums(
 def _emit_results(
     v: Emitter,
     count: ir.Value,
+    task: ir.Value,
     scratch: ir.Value,
     sums: ir.Value,
-    outputs: ir.Value,
-    biases: ir.Value,
-    bias: ir.Value,
-    slope: ir.Value,
+    constants: ir.Value,
     target: ir.Value,
 ) -> None:
-    """Results of `count` pixels from their P: the first `outputs` lanes of each sum.
+    """Results of `count` pixels from their P: the first `planes` lanes of each sum.
 
     The other lanes are stored as well, where the results of the next pixels overwrite them, or in
     the spare room at the end of the row.
     """
-    slopes, bias_vector = v.splat(slope), v.load(biases, bias)
+    outputs = v.field(task, TASK, "planes")
+    slopes = v.load(constants, v.field(task, TASK, "slopes"))
+    bias_vector = v.load(constants, v.field(task, TASK, "bias"))
     with v.loop(count) as x:
         left = v.add(sums, v.mul(x, COLUMNS))
         middle = v.add(left, v.add(outputs, COLUMNS))
@@ -104,42 +106,34 @@ _results = vector_kernel(_emit_results)
 
 
 @native
-def convolve_few_tiles(layer, source, scratch, weights, biases):  # type: ignore[no-untyped-def]
-    """The next two rows of a layer, from the rows of the layer before it."""
-    row, pixel = layer.next_row, source.pixel_floats
-    s0 = ring_row(source, row - 1)
-    s1 = ring_row(source, row)
-    s2 = ring_row(source, row + 1)
-    s3 = ring_row(source, row + 2)
-    steps = layer.in_planes // BLOCK
-    # Sums are needed one pixel beyond the results on both sides; the last tile may run past them.
-    tiles = -(-(layer.columns + 2) // COLUMNS)
+def convolve_few_tiles(task, maps, places, scratch, weights, constants):  # type: ignore[no-untyped-def]
+    """The next two rows of a product into a plain map of few planes."""
+    source = record(maps, task.source)
+    locate_source(task, source, places, 4)
+    locate_results(task, maps, places)
+    pixel = source.pixel_floats
+    # Sums are needed two pixels beyond the results; the last tile may run past them.
+    tiles = -(-(task.columns + 2) // COLUMNS)
     row_sums = tiles * TILE_FLOATS
     for tile in range(0, tiles, 2):
-        p = tile * COLUMNS * pixel
-        sums = layer.products + tile * TILE_FLOATS
+        sums = task.products + tile * TILE_FLOATS
         _sums(
             min(2, tiles - tile),
-            scratch,
-            s0 + p,
-            s1 + p,
-            s2 + p,
-            s3 + p,
+            task,
             pixel,
-            steps,
+            places,
+            tile * COLUMNS * pixel,
+            scratch,
             weights,
-            layer.weight,
             sums,
             sums + row_sums,
         )
     for y in range(2):
         _results(
-            layer.columns,
+            task.columns,
+            task,
             scratch,
-            layer.products + y * row_sums,
-            layer.out_planes,
-            biases,
-            layer.bias,
-            np.float32(layer.slope),
-            ring_row(layer, row + y),
+            task.products + y * row_sums,
+            constants,
+            places[TARGET_ROWS + y],
         )

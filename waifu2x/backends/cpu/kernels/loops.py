@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-import numpy as np
+from numba import from_dtype, types
 
-from waifu2x.backends.cpu.kernels import FLOATS, INTEGER, entry
+from waifu2x.backends.cpu.kernels import FLOATS, INTEGER, INTEGERS, entry
+from waifu2x.backends.cpu.kernels.memory import advance, record
 from waifu2x.backends.cpu.kernels.tiles import configure, product_block, release
 from waifu2x.backends.cpu.kernels.winograd import product
-from waifu2x.backends.cpu.peak import DEPTH, STEPS
+from waifu2x.backends.cpu.layout import LATE_PLACES, PLACES, TASK
+from waifu2x.backends.cpu.peak import DEPTH
 from waifu2x.backends.cpu.shapes import WIDTHS, tile_height
 
+_TASKS = types.CPointer(from_dtype(TASK))
 _WIDTH = WIDTHS[0]
 _HEIGHT = tile_height(_WIDTH)
 
@@ -21,31 +24,13 @@ def vector_loop(repeats, scratch, weights):  # type: ignore[no-untyped-def]
         product(_WIDTH, scratch, 0, DEPTH, weights, 0, DEPTH * _HEIGHT)
 
 
-@entry(INTEGER, FLOATS, FLOATS)
-def tile_loop(repeats, scratch, weights):  # type: ignore[no-untyped-def]
-    """Blocks on AMX tiles."""
+@entry(INTEGER, _TASKS, INTEGERS, FLOATS, FLOATS)
+def tile_loop(repeats, tasks, places, scratch, weights):  # type: ignore[no-untyped-def]
+    """Blocks on AMX tiles: all rows and planes at the same place."""
     configure(weights)
+    task, late = record(tasks, 0), advance(places, PLACES - LATE_PLACES)
     for _ in range(repeats):
         product_block(
-            2,
-            scratch,
-            0,
-            512,
-            1024,
-            16,
-            STEPS,
-            weights,
-            16,
-            weights,
-            0,
-            4096,
-            0,
-            0,
-            4096,
-            0,
-            np.float32(1),
-            1,
-            0,
-            16,
+            2, 3, task, 16, places, 0, 0, scratch, weights, 16, weights, 0, 4096, late
         )
     release()

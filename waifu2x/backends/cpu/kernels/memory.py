@@ -36,6 +36,16 @@ def pointer(typing_context: Any, address: types.Type, kind: types.Type) -> Any:
     return signature, codegen
 
 
+@intrinsic  # type: ignore[untyped-decorator]
+def advance(typing_context: Any, numbers: types.Type, count: types.Type) -> Any:
+    """A pointer moved on by some numbers."""
+
+    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, values: Sequence[Any]) -> Any:
+        return builder.gep(values[0], [values[1]])
+
+    return numbers(numbers, types.int64), codegen
+
+
 @native
 def memory_row(map_, row):  # type: ignore[no-untyped-def]
     """Where a row of a map lies, counted as in memory: of folded pixels."""
@@ -44,10 +54,13 @@ def memory_row(map_, row):  # type: ignore[no-untyped-def]
 
 @native
 def pixel_row(map_, row, column):  # type: ignore[no-untyped-def]
-    """Where the pixel of a row and a column, a multiple of its fold, lies in a map of floats."""
+    """Where the pixel of a row and a column, a multiple of its fold, lies: in values of the map,
+    floats or bf16."""
     fold = map_.fold
-    start = memory_row(map_, row // fold) + row % fold * fold * map_.planes
-    return start + (column // fold - map_.column) * map_.pixel_floats
+    start = memory_row(map_, row // fold) + (column // fold - map_.column) * map_.pixel_floats
+    if map_.terms:
+        start *= 2
+    return start + row % fold * fold * map_.planes
 
 
 @native

@@ -17,27 +17,38 @@ from waifu2x.backends.cpu.kernels import native
 from waifu2x.backends.cpu.kernels.memory import record
 from waifu2x.backends.cpu.kernels.values import get, pixel_plane, pixel_start, put
 from waifu2x.backends.cpu.kernels.vector import Emitter, vector_kernel
-from waifu2x.backends.cpu.shapes import LANES
+from waifu2x.backends.cpu.layout import TASK
+from waifu2x.backends.cpu.shapes import LANES, TERMS
 
 
-def _emit_scale(
+def _emit_planes(
     v: Emitter,
-    planes: ir.Value,
+    task: ir.Value,
     scratch: ir.Value,
     source: ir.Value,
+    constants: ir.Value,
     vectors: ir.Value,
-    factors: ir.Value,
     target: ir.Value,
 ) -> None:
-    """All planes of a pixel times a vector."""
-    with v.loop(planes, LANES) as plane:
-        product = v.times(
-            v.load(scratch, v.add(source, plane)), v.load(vectors, v.add(factors, plane))
-        )
-        v.store(product, scratch, v.add(target, plane))
+    """All planes of a pixel, from floats, perhaps times a vector, to a map of any form.
+
+    `target` is in values of that map.
+    """
+    factors = v.field(task, TASK, "factors")
+    zero, rest = v.field(task, TASK, "target_zero"), v.field(task, TASK, "target_rest")
+    planes = v.field(task, TASK, "planes")
+    for scales in v.cases(v.at_least(factors, 0), (0, 1)):
+        for terms in v.cases(v.field(task, TASK, "target_terms"), TERMS):
+            with v.loop(planes, LANES) as plane:
+                value = v.load(scratch, v.add(source, plane))
+                if scales:
+                    value = v.times(value, v.load(vectors, v.add(factors, plane)))
+                if terms:
+                    value = v.minus(value, v.load(constants, v.add(zero, plane)))
+                v.store_terms(value, scratch, v.add(target, plane), terms, rest)
 
 
-_scale = vector_kernel(_emit_scale)
+_planes = vector_kernel(_emit_planes)
 
 
 @native
@@ -79,9 +90,9 @@ def move(task, maps, scratch, constants, vectors):  # type: ignore[no-untyped-de
             to, first = pixel_start(target, y, x), pixel_plane(target, y, x) + task.target_plane
             start, plane = source_pixel(task, source, y, x)
             if task.group:
-                _scale(
-                    planes, scratch, start + plane, vectors, task.factors, to + first
-                )
+                if target.terms:
+                    to *= 2
+                _planes(task, scratch, start + plane, constants, vectors, to + first)
                 continue
             for p in range(planes):
                 if unshuffle == 1:

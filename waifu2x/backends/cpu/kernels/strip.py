@@ -10,9 +10,11 @@ from waifu2x.backends.cpu.kernels.direct import (
     convolve_few_outputs,
     convolve_pointwise,
 )
+from waifu2x.backends.cpu.kernels.few_tiles import convolve_few_tiles
 from waifu2x.backends.cpu.kernels.memory import record
 from waifu2x.backends.cpu.kernels.moves import move
 from waifu2x.backends.cpu.kernels.pixels import read_rows, write_rows
+from waifu2x.backends.cpu.kernels.tiles import configure, convolve_tiles, release
 from waifu2x.backends.cpu.kernels.values import clear_outside
 from waifu2x.backends.cpu.kernels.vector import ticks
 from waifu2x.backends.cpu.kernels.whole import add_rows, keep_rows, load_rows
@@ -21,6 +23,7 @@ from waifu2x.backends.cpu.layout import (
     AVERAGE,
     FEW_INPUTS,
     FEW_OUTPUTS,
+    FEW_TILES,
     KEEP,
     LOAD,
     MAP,
@@ -29,6 +32,7 @@ from waifu2x.backends.cpu.layout import (
     POINTWISE,
     READ,
     TASK,
+    TILES,
     WINOGRAD,
 )
 
@@ -49,6 +53,7 @@ def run_strip(  # type: ignore[no-untyped-def]
     `places` is scratch for PLACES integers, `pictures` are the one to read and the one to write.
     Ends early when another thread sets stop[0].
     """
+    configure(weights)
     for turn in range(count):
         if stop[0] != 0:
             break
@@ -63,6 +68,14 @@ def run_strip(  # type: ignore[no-untyped-def]
             convolve(task, maps, places, scratch, weights, constants)
         elif kind == FEW_OUTPUTS:
             convolve_few_outputs(task, maps, places, scratch, weights, constants)
+        elif kind == TILES:
+            # The number of taps is a constant in each call, so that LLVM unrolls their loops.
+            if task.taps == 3:
+                convolve_tiles(task, maps, places, scratch, weights, constants, 3)
+            else:
+                convolve_tiles(task, maps, places, scratch, weights, constants, 1)
+        elif kind == FEW_TILES:
+            convolve_few_tiles(task, maps, places, scratch, weights, constants)
         elif kind == MOVE:
             move(task, maps, scratch, constants, vectors)
         elif kind == READ:
@@ -88,3 +101,4 @@ def run_strip(  # type: ignore[no-untyped-def]
             )
         task.next_row += task.rows
         task.ticks += ticks() - start
+    release()

@@ -99,12 +99,21 @@ class Emitter:
         return self._builder.fpext(rounded, _LANES)
 
     def field(self, record: ir.Value, kind: np.dtype[Any], name: str) -> ir.Value:
-        """An integer, or a double, of a record of that dtype."""
+        """An integer, or a double, of a record of that dtype: one that no compiled code changes."""
         field, offset = kind.fields[name][:2]  # type: ignore[index]
         bytes_ = self._builder.bitcast(record, _BYTES)
         place = self._builder.gep(bytes_, [self.index(offset)])
         wide = _INDEX if field == np.int64 else ir.DoubleType()
-        return self._builder.load(self._builder.bitcast(place, wide.as_pointer()))
+        return self._constant(self._builder.load(self._builder.bitcast(place, wide.as_pointer())))
+
+    def load_constant(self, pointer: ir.Value, offset: int | ir.Value) -> ir.Value:
+        """A vector of neighbouring floats that no compiled code changes."""
+        return self._constant(self.load(pointer, offset))
+
+    def _constant(self, loaded: ir.Value) -> ir.Value:
+        """Tells LLVM that a load may move out of loops, past any store."""
+        loaded.set_metadata("invariant.load", self._builder.module.add_metadata([]))
+        return loaded
 
     def integer(self, pointer: ir.Value, index: int | ir.Value) -> ir.Value:
         """One of many integers."""
@@ -113,6 +122,57 @@ class Emitter:
     def narrow(self, value: ir.Value) -> ir.Value:
         """A double as a float."""
         return self._builder.fptrunc(value, _FLOAT)
+
+    def load_terms(
+        self, pointer: ir.Value, offset: ir.Value, terms: int, rest: ir.Value
+    ) -> ir.Value:
+        """A vector of values in a number of bf16 terms, `rest` apart, or of floats for 0.
+
+        The offset counts values of that form.
+        """
+        if not terms:
+            return self.load(pointer, offset)
+        first = self._load_bfloats(pointer, offset)
+        if terms == 1:
+            return first
+        return self.plus(first, self._load_bfloats(pointer, self.add(offset, rest)))
+
+    def store_terms(
+        self, vector: ir.Value, pointer: ir.Value, offset: ir.Value, terms: int, rest: ir.Value
+    ) -> None:
+        """Stores what `load_terms` loads; a second term is what the first leaves."""
+        if not terms:
+            self.store(vector, pointer, offset)
+            return
+        rounded = self.store_bfloats(vector, pointer, offset)
+        if terms == 2:
+            self.store_bfloats(self.minus(vector, rounded), pointer, self.add(offset, rest))
+
+    def pixel(self, strides: Sequence[ir.Value], x: ir.Value) -> ir.Value:
+        """How far pixel x lies behind an even one, by the strides to the next and the one after."""
+        builder = self._builder
+        odd = builder.and_(x, self.index(1))
+        pair = builder.lshr(x, self.index(1))
+        return self.add(self.mul(strides[0], odd), self.mul(strides[1], pair))
+
+    def half(self, value: ir.Value) -> ir.Value:
+        """An even offset divided by two."""
+        return self._builder.lshr(value, self.index(1))
+
+    def remainder(self, value: ir.Value, by: ir.Value) -> ir.Value:
+        """Of two offsets."""
+        return self._builder.urem(value, by)
+
+    def _load_bfloats(self, pointer: ir.Value, offset: ir.Value) -> ir.Value:
+        integers = ir.VectorType(ir.IntType(32), VECTOR.lanes)
+        halves = ir.VectorType(ir.IntType(16), VECTOR.lanes)
+        place = self._builder.gep(
+            self._builder.bitcast(pointer, ir.IntType(16).as_pointer()), [offset]
+        )
+        loaded = self._builder.load(self._builder.bitcast(place, halves.as_pointer()), align=2)
+        wide = self._builder.zext(loaded, integers)
+        bits = self._builder.shl(wide, ir.Constant(integers, [16] * VECTOR.lanes))
+        return self._builder.bitcast(bits, _LANES)
 
     def load_float(self, pointer: ir.Value, offset: int | ir.Value) -> ir.Value:
         """One float."""

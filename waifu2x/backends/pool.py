@@ -88,7 +88,7 @@ class PooledNetwork:
         tile: int | None = None,
         on_progress: Progress = ignore,
     ) -> NDArray[Any]:
-        """See Network. Of a stack, each device gets a part; `on_progress` is told by one at a time."""
+        """See Network. Each device gets a part of a stack, and one at a time tells of progress."""
         parts = min(self._count, len(pixels)) if pixels.ndim == 4 else 1
         if parts <= 1:
             return self._on_one(pixels, out_dtype, tile, on_progress)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 
 from waifu2x import backends
 from waifu2x.backends import Device
-from waifu2x.backends.device_pool import DevicePool, open_devices
+from waifu2x.backends.pool import DevicePool, open_devices
 from waifu2x.errors import UnavailableError
 from waifu2x.upscaler import Upscaler
 
@@ -78,7 +79,7 @@ def test_a_stack_is_divided_among_the_devices_in_order() -> None:
     numbers = result.ravel().tolist()
     # Each picture once, those of a device side by side.
     assert sorted(map(numbers.count, {0, 1, 2})) == [2, 2, 3]
-    assert sum(a != b for a, b in zip(numbers, numbers[1:], strict=False)) == 2
+    assert sum(a != b for a, b in pairwise(numbers)) == 2
     assert sum(parts) == pytest.approx(1.0)
 
 
@@ -86,8 +87,9 @@ def test_measuring_and_tuning_reach_the_devices() -> None:
     backend, _ = pool_of(3)
     pixels = np.zeros((1, 1, 1), np.uint8)
     model: Any = None
-    assert backend.measure(model, "auto", pixels) == 0
-    assert list(backend.tune(model, "auto", pixels)) == [0, 1, 2]
+    measured: Any = backend.measure(model, "auto", pixels)
+    trials: Any = list(backend.tune(model, "auto", pixels))
+    assert (measured, trials) == (0, [0, 1, 2])
 
 
 def test_a_device_is_free_again_after_an_error() -> None:
@@ -106,7 +108,7 @@ def test_a_missing_second_device_closes_the_first(monkeypatch: pytest.MonkeyPatc
             raise UnavailableError(f"backend {name} has no device {device}")
         return first
 
-    monkeypatch.setattr("waifu2x.backends.device_pool.open_backend", fake_open)
+    monkeypatch.setattr("waifu2x.backends.pool.open_backend", fake_open)
     with pytest.raises(UnavailableError, match="backend fake has no device 7"):
         open_devices("auto", [0, 7], print)
     assert first.closed
