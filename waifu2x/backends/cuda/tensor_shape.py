@@ -19,9 +19,11 @@ _PITCH = COLUMNS + 8
 _FLOAT_BYTES = 4
 _FOLLOWS_BYTES = 8
 _BARRIER_BYTES = 8
-_NARROW_COST = 1.4
 _RESERVED_BYTES = 1 << 10
 """Shared memory that the driver takes of each block's share."""
+_NARROW_COST = 1.4
+"""Of a tile of fewer planes, with two terms: their weights do not stay in shared memory, and more
+blocks read them more often."""
 
 
 @dataclass(frozen=True)
@@ -261,7 +263,6 @@ def ranked(
         """Of the busiest multiprocessor, about: products, or what they read of shared memory."""
         width = shape.width(job)
         found = rounds(shape, depth(job, shape)) * max(width // 2, 16 + width // 4)
-        # The weights of two terms do not stay in shared memory: more blocks read them more often.
         return found * _NARROW_COST if job.terms == 2 and width < job.width else found
 
     if rounds(shapes[0], 1) > 2 * MOST_ROWS:
