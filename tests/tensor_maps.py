@@ -10,6 +10,7 @@ is wrong.
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -51,8 +52,8 @@ def unpacked(
     arguments = layout.arguments(box, grid, 0, 0)
     pitch, rows = arguments.pitch, grid.down * arguments.rows
     groups, group, terms = layout.stored // layout.group, layout.group, layout.terms
-    shape = (terms, groups, rows, pitch, group // PIECE, PIECE)
-    terms_of = raw.view(np.float16)[: int(np.prod(shape))].reshape(shape).astype(np.float64)
+    stored = (terms, groups, rows, pitch, group // PIECE, PIECE)
+    terms_of = raw.view(np.float16)[: math.prod(stored)].reshape(stored).astype(np.float64)
     column = np.arange(pitch)
     phase = column % 8 if group == 64 else column // 2 % 4
     piece = np.arange(group // PIECE) ^ phase[:, np.newaxis]
@@ -66,9 +67,10 @@ def unpacked(
     )[:pictures]
     fold = layout.fold
     single = each.reshape(pictures, arguments.rows, arguments.columns, fold, fold, -1)
-    return single.transpose(0, 1, 3, 2, 4, 5).reshape(
+    planes_of: NDArray[np.float64] = single.transpose(0, 1, 3, 2, 4, 5).reshape(
         pictures, arguments.rows * fold, arguments.columns * fold, -1
     )
+    return planes_of
 
 
 class Bench:
@@ -140,8 +142,8 @@ class Bench:
 
 def decibels(found: NDArray[Any], exact: NDArray[np.float64]) -> float:
     """Of a value's own size; NaN is nothing."""
-    error = np.mean((found - exact) ** 2)
-    return float(10 * np.log10(np.mean(exact**2) / max(error, 1e-30)))
+    error = float(np.mean((found - exact) ** 2))
+    return float(10 * np.log10(float(np.mean(exact**2)) / (error or 1e-30)))
 
 
 def check(
@@ -150,8 +152,8 @@ def check(
     """A line for each value that is wrong."""
     executor = TensorExecutor(runtime, lower(model), units, terms, choose)
     bench = Bench(runtime, executor, pixels)
-    peak = 1.0 if pixels.dtype.kind == "f" else float(np.iinfo(pixels.dtype).max)
-    exact = [obvious.values(model, picture / peak) for picture in pixels]
+    peak: float = 1.0 if pixels.dtype.kind == "f" else float(np.iinfo(pixels.dtype).max)
+    exact = [obvious.values(model, picture.astype(np.float64) / peak) for picture in pixels]
     figures, lines = [], []
     for value, box, found in bench.values():
         layout, stored = executor._layouts[value], bench.program.values[value]
@@ -166,8 +168,8 @@ def check(
             if not figures[-1] > LEAST[terms]:
                 bad = ~(abs(planes - part) < 0.05 * abs(part).max())
                 lines.append(
-                    f"  value {value}, made by {_makers(bench.program, value)}, picture {picture}:"
-                    f" {figures[-1]:.1f} dB, {bad.mean():.3f} bad, from {np.argwhere(bad)[:1].tolist()}"
+                    f"  value {value} by steps {_makers(bench.program, value)}, picture {picture}:"
+                    f" {figures[-1]:.1f} dB, {bad.mean():.3f} bad, from {np.argwhere(bad)[:1]}"
                 )
     for picture, values in enumerate(exact):
         height, width = bench.result.shape[1:3]
@@ -214,8 +216,8 @@ def main(names: list[str]) -> None:
     for name in names:
         (model,) = model_set.find(name).models(2, None)
         for count, side in ((1, 52), (3, 36)):
-            rng = np.random.default_rng(count)
-            pixels = rng.integers(0, 256, (count, side, side + 18, model.in_planes), np.uint8)
+            shape = (count, side, side + 18, model.in_planes)
+            pixels = np.random.default_rng(count).integers(0, 256, shape, np.uint8)
             for units in available_units(backend._runtime.capability)[:-1]:
                 for terms in (1, 2):
                     choose = Kept(backend.device)

@@ -1,4 +1,4 @@
-"""How values lie in memory for matrix units: maps of 16-bit terms, and maps of few planes as floats.
+"""How values lie in memory for matrix units: maps of 16-bit terms, maps of few planes as floats.
 
 See `kernels/tensor.cuh`. Pictures of a batch stand side by side in a map, each in a cell as large
 as the map's box; in a map of few planes one after the other.

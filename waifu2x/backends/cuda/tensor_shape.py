@@ -21,6 +21,9 @@ _FOLLOWS_BYTES = 8
 _BARRIER_BYTES = 8
 _RESERVED_BYTES = 1 << 10
 """Shared memory that the driver takes of each block's share."""
+_NARROW_COST = 1.4
+"""Of a tile of fewer planes, with two terms: their weights do not stay in shared memory, and more
+blocks read them more often."""
 
 
 @dataclass(frozen=True)
@@ -256,10 +259,11 @@ def ranked(
         tiles = across * -(-rows // shape.rows) * each
         return -(-tiles // multiprocessors) * shape.rows
 
-    def clocks(shape: Shape) -> int:
+    def clocks(shape: Shape) -> float:
         """Of the busiest multiprocessor, about: products, or what they read of shared memory."""
         width = shape.width(job)
-        return rounds(shape, depth(job, shape)) * max(width // 2, 16 + width // 4)
+        found = rounds(shape, depth(job, shape)) * max(width // 2, 16 + width // 4)
+        return found * _NARROW_COST if job.terms == 2 and width < job.width else found
 
     if rounds(shapes[0], 1) > 2 * MOST_ROWS:
         return shapes, "large"

@@ -1,4 +1,4 @@
-"""Which units of a chip multiply: the road to take."""
+"""Which units of a chip multiply: the executor to take."""
 
 from __future__ import annotations
 
