@@ -34,21 +34,27 @@ from benchmarks.program import make_picture
 from benchmarks.rounds import measure
 from tests import obvious
 from waifu2x import model_set
-from waifu2x.backends import open_backend
+from waifu2x.backends import Precision, open_backend
 from waifu2x.backends.cuda.units import UNITS_VARIABLE
 
 CHECKED = (96, 160)
 """Height and width of the picture that results are compared on."""
 FIRST_PEER = "cuDNN fp32"
 BEST_PEER = "torch.compile fp16"
-MODES = (("", "fp16"), ("", "fp32"), ("mma", "fp16"), ("mma", "fp32"), ("fma", "fp32"))
+MODES: tuple[tuple[str, Precision], ...] = (
+    ("", "fp16"),
+    ("", "fp32"),
+    ("mma", "fp16"),
+    ("mma", "fp32"),
+    ("fma", "fp32"),
+)
 """Units, or what the device chooses, and precision."""
 
 
 class Ours:
     """A precision of our engine."""
 
-    def __init__(self, units: str, precision: Any, model: Any) -> None:
+    def __init__(self, units: str, precision: Precision, model: Any) -> None:
         os.environ.pop(UNITS_VARIABLE, None)
         if units:
             os.environ[UNITS_VARIABLE] = units

@@ -33,7 +33,7 @@ Peer = tuple[Callable[[Any], Any], Any]
 """A function of a tensor, and what turns the float32 picture into its tensor."""
 
 
-class Graph(torch.nn.Module):
+class Graph(torch.nn.Module):  # type: ignore[misc]
     """A model's nodes as PyTorch has them, one after the other, but for those of `lead`."""
 
     def __init__(self, model: Model) -> None:

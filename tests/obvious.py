@@ -56,7 +56,7 @@ def _made(node: graph.Node, found: list[NDArray[np.float64]]) -> NDArray[np.floa
             side = node.weight.shape[-1]
             source = np.pad(found[node.source], [pad, pad, (0, 0)])
             rows, columns = ((size - side) // node.stride + 1 for size in source.shape[:2])
-            sums = np.zeros((rows, columns, node.weight.shape[0])) + node.bias
+            sums = np.zeros((rows, columns, node.weight.shape[0])) + node.bias.astype(np.float64)
             for y in range(side):
                 for x in range(side):
                     taken = source[y :: node.stride, x :: node.stride][:rows, :columns]
@@ -67,7 +67,7 @@ def _made(node: graph.Node, found: list[NDArray[np.float64]]) -> NDArray[np.floa
         case graph.TransposedConvolution():
             source, side, stride = found[node.source], node.weight.shape[-1], node.stride
             rows, columns = ((size - 1) * stride + side for size in source.shape[:2])
-            sums = np.zeros((rows, columns, node.weight.shape[0])) + node.bias
+            sums = np.zeros((rows, columns, node.weight.shape[0])) + node.bias.astype(np.float64)
             for y in range(side):
                 for x in range(side):
                     tap = source @ node.weight[:, :, y, x].astype(np.float64).T

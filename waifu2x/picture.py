@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import ExifTags, Image, TiffImagePlugin, UnidentifiedImageError
+from PIL import ExifTags, Image, TiffImagePlugin, UnidentifiedImageError, _imaging
 
 from waifu2x.errors import ImageError, OutputError
 from waifu2x.files import reason, write_atomically
@@ -105,7 +105,7 @@ def _silence_libtiff() -> None:
     hide them, and the lines stay).
     """
     with contextlib.suppress(OSError, AttributeError):
-        library = ctypes.CDLL(Image.core.__file__)
+        library = ctypes.CDLL(_imaging.__file__)
         library.TIFFSetErrorHandler(None)
         library.TIFFSetWarningHandler(None)
 
