@@ -20,6 +20,8 @@ from PIL import Image
 
 import waifu2x
 from waifu2x.cli import cli
+from waifu2x.readers.architectures import Layer
+from waifu2x.readers.waifu2x_json import Weights, dump
 
 Run = Callable[..., Result]
 
@@ -379,7 +381,11 @@ def test_closed_streams(run: Run) -> None:
 def test_other_signals_leave_no_half_file(run: Run, number: signal.Signals) -> None:
     pixels = np.random.default_rng(0).integers(0, 256, (400, 400, 3), np.uint8)
     Image.fromarray(pixels).save("large.png")
-    process = program("upscale", "-s", "8", "-f", "bmp", "large.png", "b.bmp")
+    # A network of one layer: it is the writing that the signal is to meet.
+    layer = Layer("convolution", np.ones((3, 3, 3, 3), np.float32), np.zeros(3, np.float32))
+    Path("tiny").mkdir()
+    Path("tiny/scale2.0x_model.json").write_bytes(dump(Weights("vgg_1", [layer])))
+    process = program("upscale", "-m", "./tiny", "-s", "8", "-f", "bmp", "large.png", "b.bmp")
     deadline = time.monotonic() + 120
     while not leftovers(Path()):
         assert process.poll() is None, "finished before the signal"
