@@ -51,15 +51,15 @@ class Epilogue:
         """
         v, scratch = self._v, self._scratch
         slopes = v.load_constant(self._constants, v.add(self._slope, vector * LANES))
+        to = v.fix(scratch, v.add(target, vector * LANES))
+        other = v.fix(scratch, v.add(residual, vector * LANES)) if self._is_mixed else None
         for x, total in enumerate(sums):
             result = v.leaky(total, slopes)
-            if self._is_mixed:
-                added = v.load(scratch, self._place(self._residual, residual, x, vector))
+            if other is not None:
+                added = v.load(other, self._offset(self._residual, x))
                 result = v.fma(result, self._factor, added)
-            v.store(result, scratch, self._place(self._target, target, x, vector))
+            v.store(result, to, self._offset(self._target, x))
 
-    def _place(self, strides: list[ir.Value], first: ir.Value, x: int, vector: int) -> ir.Value:
-        v = self._v
+    def _offset(self, strides: list[ir.Value], x: int) -> ir.Value:
         pixel, pair = strides
-        offset = v.add(v.mul(pair, x // 2), v.mul(pixel, x % 2))
-        return v.add(v.add(first, offset), vector * LANES)
+        return self._v.add(self._v.mul(pair, x // 2), self._v.mul(pixel, x % 2))

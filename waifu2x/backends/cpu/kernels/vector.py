@@ -70,6 +70,23 @@ class Emitter:
         """The pointer moved by `offset` floats."""
         return self._builder.gep(pointer, [self.index(offset)])
 
+    def fix(self, pointer: ir.Value, offset: int | ir.Value = 0) -> ir.Value:
+        """The pointer moved by `offset` floats, as a number of its own to LLVM: else it takes sums
+        of offsets apart, computes what it can of each outside of loops, and spills them all."""
+        place = self.at(pointer, offset)
+        asm = ir.InlineAsm(ir.FunctionType(place.type, [place.type]), "", "=r,0")
+        return self._builder.call(asm, [place])
+
+    def shelf(self, vectors: int) -> tuple[ir.Value, ir.Value]:
+        """Memory for some vectors, as a pointer to write with and one to read with later.
+
+        Where registers do not hold what lies between two steps, this beats what LLVM spills: it
+        cannot see that both are the same, so it leaves each step in the order of its loads.
+        """
+        slot = cgutils.alloca_once(self._builder, _LANES, size=vectors)
+        to = self.fix(self._builder.bitcast(slot, _FLOAT.as_pointer()))
+        return to, self.fix(to)
+
     def load(self, pointer: ir.Value, offset: int | ir.Value = 0) -> ir.Value:
         """A vector of neighbouring floats."""
         address = self._builder.bitcast(self.at(pointer, offset), _LANES.as_pointer())

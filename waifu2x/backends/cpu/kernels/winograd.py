@@ -80,14 +80,15 @@ def _emit_input(
     """`depth` planes of one cell: 6x6 pixels -> 36 frequencies, `spread` floats apart."""
     rows = [v.add(v.integer(places, SOURCE_ROWS + y), offset) for y in range(6)]
     with v.loop(depth, LANES) as plane:
+        starts = [v.fix(scratch, v.add(row, plane)) for row in rows]
         columns = []
         for x in range(6):
-            place = v.add(v.mul(pixel, x), plane)
-            columns.append(_transform_input(v, [v.load(scratch, v.add(r, place)) for r in rows]))
+            columns.append(_transform_input(v, [v.load(s, v.mul(pixel, x)) for s in starts]))
+        target = v.at(scratch, v.add(inputs, plane))
         for y in range(6):
+            target = v.fix(target, v.mul(spread, 6 if y else 0))
             for x, value in enumerate(_transform_input(v, [column[y] for column in columns])):
-                place = v.add(v.mul(spread, y * 6 + x), v.add(inputs, plane))
-                v.store(value, scratch, place)
+                v.store(value, target, v.mul(spread, x))
 
 
 def _emit_output(
@@ -114,15 +115,16 @@ def _emit_output(
         epilogue = Epilogue(v, task, scratch, constants, plane)
         for _ in epilogue.ways():
             for n in range(vectors):
-                columns = []
+                to, shelf = v.shelf(6 * CELL)
                 for x in range(6):
-                    place = v.add(products, v.add(v.mul(spread, x), n * LANES))
-                    step = v.mul(spread, 6)
-                    column = [v.load(scratch, v.add(place, v.mul(step, y))) for y in range(6)]
-                    columns.append(_transform_output(v, column))
+                    top = v.fix(scratch, v.add(products, v.add(v.mul(spread, x), n * LANES)))
+                    column = [v.load(top, v.mul(spread, 6 * y)) for y in range(6)]
+                    for y, value in enumerate(_transform_output(v, column)):
+                        v.store(value, to, (y * 6 + x) * LANES)
                 bias = epilogue.bias(n)
                 for y in range(CELL):
-                    results = _transform_output(v, [column[y] for column in columns])
+                    across = [v.load(shelf, (y * 6 + x) * LANES) for x in range(6)]
+                    results = _transform_output(v, across)
                     row = v.add(first, v.mul(shuffle, y))
                     epilogue.store(
                         [v.plus(value, bias) for value in results],
