@@ -6,7 +6,7 @@
 // of each: those that the target has, padded where it is a map.
 //
 // Macros
-//   SIGMOID_BEHIND   defined: the activation is a sigmoid; else x > 0 ? x : x * slope
+//   ACTIVATION       the code of an activation without slopes, see dialect.h; else x > 0 ? x : x * slope
 //   SLOPE            if it is the same for all planes; else slopes stand behind the biases
 //   SLOPES_TO_ONE    defined: no slope exceeds 1, so that x or x * slope is the larger one
 //   FACTOR           if it is not 1
@@ -19,8 +19,8 @@
 
 #include "maps.h"
 
-#ifdef SIGMOID_BEHIND
-#define ACTIVATE(type, x, slope) SIGMOID(type, x)
+#ifdef ACTIVATION
+#define ACTIVATE(type, x, slope) CURVE(type, x)
 #elif defined(SLOPES_TO_ONE)
 #define ACTIVATE(type, x, slope) MAX(x, (x) * (slope))
 #else

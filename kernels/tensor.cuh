@@ -14,6 +14,8 @@
 #include <cuda_fp16.h>
 #include <stdint.h>
 
+#include "activation.cuh"
+
 template <int PLANES_EACH>
 __device__ __forceinline__ int phase(int column) {
     return PLANES_EACH == 64 ? column & 7 : column >> 1 & 3;
@@ -58,7 +60,7 @@ struct LayerExtent {
 struct Product {
     const void* in;
     const uint8_t* weights;
-    const float* follows;   // biases of all planes; with ACTIVATION 2 slopes, too
+    const float* follows;   // biases of all planes; with ACTIVATION 1 slopes, too
     void* out;
     const void* residual;
     Map from, to, added;
@@ -91,15 +93,13 @@ __device__ __forceinline__ Spot spot(int y, int x, const Map& from, const LayerE
     return result;
 }
 
-// What follows a sum and its bias. ACTIVATION 0: x or x * slope, the larger one; 1: sigmoid; 2: x if it
-// is above 0, else x * slope, of each plane its own.
+// What follows a sum and its bias. ACTIVATION 0: x or x * slope, the larger one; else one more than the
+// code of activation.cuh: 1 has slopes of each plane's own.
 __device__ __forceinline__ float activate(float value, float slope) {
 #if ACTIVATION == 0
     return fmaxf(value, slope * value);
-#elif ACTIVATION == 1
-    return 1.0f / (1.0f + expf(-value));
 #else
-    return value > 0.0f ? value : value * slope;
+    return activation_of(ACTIVATION - 1, value, slope);
 #endif
 }
 
@@ -186,7 +186,7 @@ __device__ __forceinline__ float2 follows_at(const float* follows, int eight, in
 // The epilogue of two results, 8 columns apart, from (y, x) of the source on: bias, activation,
 // residual, store. The sums of COUNT planes from `plane` on stand as the matrix units leave them in a
 // quad of threads: sums[4 * i + 2 * half + k] of thread q is plane 8 * i + 2 * q + k of result `half`.
-// `biases` are those of these planes, and so are `slopes`, with ACTIVATION 2.
+// `biases` are those of these planes, and so are `slopes`, with ACTIVATION 1.
 template <int COUNT, class Follows>
 __device__ __forceinline__ void store_row(const float* sums, const Follows& biases, const Follows& slopes, int plane,
                                           int y, int x, int q, const Product& p) {
@@ -234,7 +234,7 @@ __device__ __forceinline__ void store_row(const float* sums, const Follows& bias
             for (int i = 0; i < 4; i++) {
                 const float* const two = sums + block * 16 + i * 4 + half * 2;
                 const float2 slope =
-                    ACTIVATION == 2 ? follows_at(slopes, block * 4 + i, q) : make_float2(p.slope, p.slope);
+                    ACTIVATION == 1 ? follows_at(slopes, block * 4 + i, q) : make_float2(p.slope, p.slope);
                 float v0 = activate(two[0] + bias[i].x, slope.x);
                 float v1 = activate(two[1] + bias[i].y, slope.y);
 #if RESIDUAL
@@ -351,7 +351,7 @@ __device__ __forceinline__ void store_pixel(const float* partial, int i, const f
     if (to_row < p.kept.top || to_row >= p.kept.bottom || to_column < p.kept.left || to_column >= p.kept.right) return;
     const float* const terms = partial + (row * TILE_COLUMNS + column) * (WIDTH + 1) + sum;
     float value = terms[0] + terms[WIDTH + 1 + SUMS] + terms[2 * (WIDTH + 1) + 2 * SUMS];
-    value = activate(value + biases[sum], ACTIVATION == 2 ? slopes[sum] : p.slope);
+    value = activate(value + biases[sum], ACTIVATION == 1 ? slopes[sum] : p.slope);
 #if RESIDUAL
     const size_t line_added = static_cast<size_t>(picture) * p.added.rows + out_row + p.added.top;
     const size_t pixel_added = line_added * p.added.pitch + out_column + p.added.left;

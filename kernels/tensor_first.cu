@@ -112,7 +112,7 @@ tensor_first(const __grid_constant__ Product p, const __grid_constant__ Source s
 #pragma unroll
     for (int i = 0; i < 4; i++) {
         biases.two[i] = follows_at(p.follows + plane, i, q);
-        if (ACTIVATION == 2) slopes.two[i] = follows_at(p.follows + OUT_PLANES + plane, i, q);
+        if (ACTIVATION == 1) slopes.two[i] = follows_at(p.follows + OUT_PLANES + plane, i, q);
     }
     for (int part = 0; part < COLUMNS / 16; part++) {
         const int column = part * 16 + lane / 4;

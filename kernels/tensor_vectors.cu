@@ -3,19 +3,21 @@
 // A launch does a few things one after the other, each into the vectors of the picture:
 //   CLEAR  sums[target ..] = 0
 //   MEAN   vectors[target + i] = sums[source + i] * scale
-//   DENSE, SIGMOID  vectors[target + o] = act(bias[o] + sum over i of weight[o][i] * vectors[source + i])
+//   DENSE  vectors[target + o] = act(bias[o] + sum over i of weight[o][i] * vectors[source + i])
 // A warp makes an output of DENSE, its lanes every 32nd product, in one order whatever the device.
 //
 // Arguments: `Vectors` below. All of one picture stand together: sums are int64, vectors float, and
 // places are counted from the picture's first, in elements of their kind. weight: float [outputs][inputs];
 // follows: bias and slope of each output.
 // Bound: the time of a launch.
+#include "activation.cuh"
+
 #define THREADS 256
 #define MOST 6
 #define CLEAR 0
 #define MEAN 1
+// And more by the code of the activation.
 #define DENSE 2
-#define SIGMOID 3
 
 struct Task {
     const float* weight;
@@ -53,8 +55,7 @@ tensor_vectors(const __grid_constant__ Vectors p) {
                 for (int step = 16; step > 0; step /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, step);
                 const float2 follows = task.follows[output];
                 sum += follows.x;
-                if (task.kind == SIGMOID) sum = 1.0f / (1.0f + expf(-sum));
-                else sum = sum > 0.0f ? sum : sum * follows.y;
+                sum = activation_of(task.kind - DENSE, sum, follows.y);
                 if (lane == 0) vectors[task.target + output] = sum;
             }
         }

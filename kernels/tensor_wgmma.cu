@@ -152,7 +152,7 @@ tensor_wgmma(const __grid_constant__ Product p) {
     const int stride = gridDim.x / DEPTH, tiles = p.extent.tiles;
     for (int i = threadIdx.x; i < WIDTH; i += THREADS) {
         biases[i] = p.follows[deep * WIDTH + i];
-        if (ACTIVATION == 2) slopes[i] = p.follows[(DEPTH + deep) * WIDTH + i];
+        if (ACTIVATION == 1) slopes[i] = p.follows[(DEPTH + deep) * WIDTH + i];
     }
     const uint8_t* const weights = p.weights + static_cast<size_t>(deep) * STEPS * B_BYTES;
     __syncthreads();

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from typing import get_args
 
 import numpy as np
 from hypothesis import reject
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from waifu2x.errors import ModelError
 from waifu2x.model import (
     Activation,
+    ActivationKind,
     Add,
     Concatenate,
     Convolution,
@@ -61,9 +63,9 @@ class _Builder:
             "leaky": np.full(planes, 0.1),
             "relu": np.zeros(planes),
             "slopes": self.rng.uniform(-1.3, 1.6, planes),
-            "sigmoid": np.ones(planes),
-        }[kind]
-        return Activation("sigmoid" if kind == "sigmoid" else "leaky", slopes.astype(np.float32))
+        }.get(kind, np.ones(planes))
+        own = kind if kind in get_args(ActivationKind) else "leaky"
+        return Activation(own, slopes.astype(np.float32))  # type: ignore[arg-type]
 
     def convolution(
         self, source: int, planes: int, side: int, stride: int, padding: int, kind: str
@@ -97,7 +99,7 @@ def random_graphs(draw: st.DrawFn) -> Model:
     """A model of up to a dozen random nodes, all checked to make a picture of a picture."""
     builder = _Builder(draw(st.sampled_from([1, 3])), draw(st.integers(0, 2**16)))
     value = 0
-    kinds = st.sampled_from(["linear", "leaky", "relu", "slopes", "sigmoid"])
+    kinds = st.sampled_from(["linear", "leaky", "relu", "slopes", "sigmoid", "silu"])
     planes = st.sampled_from(_PLANES)
     for _ in range(draw(st.integers(1, 6))):
         value = _block(draw, builder, value, draw(planes), draw(kinds))

@@ -108,6 +108,8 @@ def activate(values: NDArray[np.float64], activation: Activation) -> NDArray[np.
     """An activation over the last axis."""
     if activation.kind == "sigmoid":
         return 1 / (1 + np.exp(-values))
+    if activation.kind == "silu":
+        return np.asarray(values / (1 + np.exp(-values)))
     return np.where(values > 0, values, values * activation.slopes)
 
 

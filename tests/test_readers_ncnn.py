@@ -176,6 +176,7 @@ GRAPHS = {
         same().convolution("a", "b", (4, 2)).add("ReLU p 1 1 b c", **{"0": "1.000000e-01"}), "c", 2
     ),
     "sigmoid": last(same().convolution("a", "b", (4, 2)).add("Sigmoid p 1 1 b c"), "c", 2),
+    "swish": last(same().convolution("a", "b", (4, 2)).add("Swish p 1 1 b c"), "c", 2),
     "cropped": last(
         same()
         .add("Split s 1 2 a a0 a1")

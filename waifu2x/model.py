@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,14 +28,32 @@ Size = tuple[int, int]
 """Rows and columns."""
 
 
+ActivationKind = Literal["leaky", "sigmoid", "silu"]
+
+
 @dataclass(frozen=True, eq=False)
 class Activation:
-    """What follows a sum, plane by plane."""
+    """What follows a sum x, plane by plane.
 
-    kind: Literal["leaky", "sigmoid"]
+    leaky: x if it is above 0, else x * slope. sigmoid: 1 / (1 + exp(-x)). silu: x * sigmoid(x).
+    """
+
+    kind: ActivationKind
     slopes: NDArray[np.float32]
-    """(planes,) of `leaky`: x above 0 stays, below it is x * slope. 1 leaves all as it is, 0 is
-    ReLU; a slope may exceed 1 or be negative. Of no meaning to others."""
+    """(planes,) of `leaky`: 1 leaves x as it is, 0 is ReLU; it may exceed 1 or be negative. Of no
+    meaning to others."""
+
+    @property
+    def code(self) -> int:
+        """How kernels know its kind."""
+        return get_args(ActivationKind).index(self.kind)
+
+    def __call__(self, sums: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Of sums whose last axis is the planes."""
+        if self.kind == "leaky":
+            return np.where(sums > 0, sums, sums * self.slopes)
+        gate: NDArray[np.float64] = 1 / (1 + np.exp(-sums))
+        return gate if self.kind == "sigmoid" else sums * gate
 
     @property
     def is_linear(self) -> bool:

@@ -35,7 +35,7 @@ from waifu2x.lowering.steps import (
     label,
     reads,
 )
-from waifu2x.model import Activation, Border, Model
+from waifu2x.model import Border, Model
 from waifu2x.tiling import Box
 
 TILE_PIXELS = 1 << 16
@@ -189,7 +189,7 @@ class _Run:
             dense = program.steps[number]
             assert isinstance(dense, DenseStep)
             sums_ = dense.weight.astype(np.float64) @ self._vectors[dense.source] + dense.bias
-            self._vectors[dense.vector] = activate(sums_, dense.activation)
+            self._vectors[dense.vector] = dense.activation(sums_)
         self._kept = {value: kept for value, kept in self._kept.items() if value in phase.live}
 
     def _tile(self, phase: phases.Phase, parts: Mapping[int, Box]) -> dict[int, _Map]:
@@ -249,7 +249,7 @@ class _Run:
                 # Contiguous, since NumPy hands nothing else to BLAS.
                 taken = np.ascontiguousarray(planes[y : y + box.height, x : x + box.width])
                 sums += taken @ step.weight[:, :, y, x].astype(np.float64).T
-        made = activate(sums, step.activation) * step.factor
+        made = step.activation(sums) * step.factor
         r = step.shuffle
         cells = made.reshape(box.height, box.width, r, r, -1).transpose(0, 2, 1, 3, 4)
         return cells.reshape(box.height * r, box.width * r, -1), geometry.scaled(box, r)
@@ -331,14 +331,6 @@ class _Map:
         assert top >= 0
         assert left >= 0
         return self.planes[top : top + box.height, left : left + box.width]
-
-
-def activate(values: Planes, activation: Activation) -> Planes:
-    """An activation, over the last axis."""
-    if activation.kind == "sigmoid":
-        made: Planes = 1 / (1 + np.exp(-values))
-        return made
-    return np.where(values > 0, values, values * activation.slopes)
 
 
 def border_index(places: NDArray[np.int64], length: int, border: Border) -> NDArray[np.int64]:

@@ -412,6 +412,10 @@ class _Graph:
         value, node = self._before(line)
         return self._fold(value, node, replace(leaky(1.0, len(node.bias)), kind="sigmoid"))
 
+    def swish(self, line: Line) -> int:
+        value, node = self._before(line)
+        return self._fold(value, node, replace(leaky(1.0, len(node.bias)), kind="silu"))
+
     def _before(self, line: Line) -> tuple[int, Weighted]:
         """The layer that an activation belongs to."""
         (source,) = self._read(line, 1)
@@ -482,4 +486,5 @@ _KINDS: dict[str, Callable[[_Graph, Line], int]] = {
     "ReLU": _Graph.rectify,
     "PReLU": _Graph.rectify_planes,
     "Sigmoid": _Graph.sigmoid,
+    "Swish": _Graph.swish,
 }

@@ -400,10 +400,7 @@ class Pass:
                 first = starts[step.source]
                 source = vectors[first : first + step.weight.shape[1]].astype(np.float64)
                 values = (step.weight * source).sum(axis=1) + step.bias
-                if step.activation.kind == "sigmoid":
-                    values = 1 / (1 + np.exp(-values))
-                else:
-                    values = np.where(values > 0, values, values * step.activation.slopes)
+                values = step.activation(values)
                 start = starts[step.vector]
                 vectors[start : start + len(values)] = values
 

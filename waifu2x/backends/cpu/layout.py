@@ -111,7 +111,7 @@ TASK = np.dtype(
             "row_step",  # of row y and column x: p * plane_step + y % shuffle * row_step
             "column_step",  # + x % shuffle * column_step
             "padding",  # of moves: planes behind theirs that they make zero
-            "is_sigmoid",
+            "activation",
             "factors",  # offset in the vectors; -1 for none
             "group",  # Winograd: cells per group; others: 1 where the quick way is right
             "inputs",  # Winograd: offset of V in the scratch memory

@@ -232,7 +232,7 @@ class PackedProgram:
                 "plane_step": 1,
                 "row_step": step.shuffle * group,
                 "column_step": group,
-                "is_sigmoid": int(step.activation.kind == "sigmoid"),
+                "activation": step.activation.code,
                 "factor": step.factor,
             }
             reach = Reach(map_, down=step.shuffle)
@@ -454,7 +454,7 @@ class PackedProgram:
             not source.terms
             and residual is None
             and fields["factor"] == 1
-            and not fields.get("is_sigmoid")
+            and not fields.get("activation")
             and fields["shuffle"] == fields["unshuffle"] == fields["enlarge"] == 1
         )
         if kind == WRITE:

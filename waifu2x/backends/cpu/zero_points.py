@@ -62,8 +62,8 @@ def _write(
 
 
 def _activated(sums: NDArray[np.float64], activation: Activation) -> NDArray[np.float64]:
-    if activation.kind == "sigmoid":
-        return 1 / (1 + np.exp(-sums))
+    if activation.kind != "leaky":
+        return activation(sums)
     # The decimals that were meant, 0.1 and not the float32 next to it: so zero points of networks
     # have been since before slopes were arrays.
     slopes = activation.slopes.astype(str).astype(np.float64)

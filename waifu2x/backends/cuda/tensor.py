@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from waifu2x.backends.cuda.runtime import CudaKernel, CudaRuntime
 
 _VECTOR_THREADS = 256
-_CLEAR, _MEAN, _DENSE, _SIGMOID = range(4)
+_CLEAR, _MEAN, _DENSE = range(3)
 _MOST_TASKS = 6
 
 
@@ -213,7 +213,7 @@ class TensorExecutor:
         return VectorTask(
             weight,
             follows,
-            kind=_SIGMOID if step.activation.kind == "sigmoid" else _DENSE,
+            kind=_DENSE + step.activation.code,
             inputs=step.weight.shape[1],
             outputs=step.weight.shape[0],
             source=self._vector_places[step.source],

@@ -663,9 +663,8 @@ class AverageStep(_Step):
 def _activation(activation: Activation) -> int:
     """The macro ACTIVATION."""
     slopes = activation.slopes
-    if activation.kind == "sigmoid":
-        return 1
-    return 0 if (slopes == slopes[0]).all() and 0 <= slopes[0] <= 1 else 2
+    is_common = activation.kind == "leaky" and bool((slopes == slopes[0]).all())
+    return 0 if is_common and 0 <= slopes[0] <= 1 else 1 + activation.code
 
 
 def moved_planes(program: Program, step: Move) -> tuple[int, int]:

@@ -150,8 +150,8 @@ class DenseLayer:
         outputs, inputs = step.weight.shape
         self._outputs = outputs
         macros: dict[str, str | int] = {"GROUP": _GROUP, "INPUTS": inputs, "OUTPUTS": outputs}
-        if step.activation.kind == "sigmoid":
-            macros["SIGMOID_BEHIND"] = 1
+        if step.activation.kind != "leaky":
+            macros["ACTIVATION"] = step.activation.code
         self._kernel = runtime.build("dense", macros).kernel("dense", _GROUP)
         weight = np.ascontiguousarray(step.weight.T, np.float32)
         ends = np.stack([step.bias, step.activation.slopes]).astype(np.float32)

@@ -226,8 +226,8 @@ class ProductStep:
             "FOLD": target.fold,
         }
         slopes = step.activation.slopes
-        if step.activation.kind == "sigmoid":
-            macros["SIGMOID_BEHIND"] = 1
+        if step.activation.kind != "leaky":
+            macros["ACTIVATION"] = step.activation.code
             macros["SLOPE"] = "0.0f"
         elif (slopes == slopes[0]).all():
             macros["SLOPE"] = f"{float(slopes[0])!r}f"

@@ -67,8 +67,9 @@ def source_pixel(task, source, y, x):  # type: ignore[no-untyped-def]
 @native
 def combine(task, maps, scratch, constants, vectors, value, y, x, plane):  # type: ignore[no-untyped-def]
     """value, activated, * factors * factor + residual, at a single pixel and plane."""
-    if task.is_sigmoid:
-        value = np.float32(1 / (1 + math.exp(-value)))
+    if task.activation:  # the code of one without slopes, which products apply
+        gate = np.float32(1 / (1 + math.exp(-value)))
+        value = gate if task.activation == 1 else value * gate
     if task.factors >= 0:
         value *= vectors[task.factors + plane]
     value *= np.float32(task.factor)
