@@ -186,6 +186,8 @@ class PhaseStrips:
             elif task.kind == FEW_TILES:
                 pixels = boxes[n].width + _SPARE_PIXELS
                 products = max(products, task.rows * pixels * COLUMNS)
+            elif task.kind == WRITE:
+                products = max(products, boxes[n].width * int(task.fields["planes"]))
         tasks["inputs"] = floats
         tasks["products"] = floats + inputs
         return Strip(tasks, maps, found, floats + inputs + products)
