@@ -527,9 +527,7 @@ def test_damaged_and_warm_caches(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_
                 path.write_bytes(content)
         process = program("upscale", "--overwrite", "a.png", f"{state}.png")
         assert process.communicate() == ("", "" if state == "warm" else COMPILING)
-        entries[state] = {
-            path: path.stat().st_ino for path in (tmp_path / "kept/numba").iterdir()
-        }
+        entries[state] = {path: path.stat().st_ino for path in (tmp_path / "kept/numba").iterdir()}
     assert entries["warm"] == entries["cold"]
     assert set(entries["damaged"]) == set(entries["cold"])
     assert len({Path(f"{state}.png").read_bytes() for state in entries}) == 1

@@ -26,6 +26,7 @@ from waifu2x.backends import (
 )
 from waifu2x.backends.cpu import isa, layout
 from waifu2x.backends.cpu.compiled import Compiled
+from waifu2x.backends.cpu.forms import round_up
 from waifu2x.backends.cpu.layout import AVERAGE, BORDER_CODES, KEEP, LOAD, PICTURE, PIXEL_CODES
 from waifu2x.backends.cpu.pack import PackedProgram
 from waifu2x.backends.cpu.strips import PhaseStrips
@@ -41,6 +42,8 @@ KEPT_BYTES = 1100 << 20
 """The most memory for maps that are kept between phases."""
 _KEPT_SHARE = 4
 """And the most of the machine's: one part of so many."""
+_SPARE_BYTES = 256 << 20
+"""The most memory for such maps that waits for the next call: its pages are there already."""
 _run_strip = Compiled("strip", "run_strip")
 
 
@@ -134,6 +137,7 @@ class Workers:
         self._pool = ThreadPoolExecutor(cores, thread_name_prefix="waifu2x-cpu")
         self._process = os.getpid()
         self._spare: queue.SimpleQueue[NDArray[np.float32]] = queue.SimpleQueue()
+        self._spare_maps: queue.SimpleQueue[NDArray[np.float32]] = queue.SimpleQueue()
 
     @property
     def pool(self) -> ThreadPoolExecutor:
@@ -145,17 +149,20 @@ class Workers:
 
     def borrow(self, floats: int) -> NDArray[np.float32]:
         """At least that many floats of uninitialised scratch memory, on a cache line."""
-        try:
-            memory = self._spare.get_nowait()
-        except queue.Empty:
-            memory = np.empty(0, np.float32)
-        if memory.size < floats:
-            memory = layout.aligned(floats)
-        return memory
+        return _large_enough(self._spare, floats)
 
     def give_back(self, memory: NDArray[np.float32]) -> None:
         """For the next strip."""
         self._spare.put(memory)
+
+    def borrow_maps(self, floats: int) -> NDArray[np.float32]:
+        """The same for maps that are kept between phases."""
+        return _large_enough(self._spare_maps, floats)
+
+    def give_back_maps(self, memory: NDArray[np.float32]) -> None:
+        """For the next call, if it is not too much to hold on to."""
+        if memory.nbytes <= _SPARE_BYTES:
+            self._spare_maps.put(memory)
 
     def close(self) -> None:
         """Ends the threads, after the strip that each is busy with."""
@@ -213,17 +220,35 @@ class CpuModel:
         shape = (count, height * model.scale, width * model.scale, model.out_planes)
         result = np.empty(shape, out_dtype)
         phases = self._plans(height, width)
-        together = count
-        if len(phases) > 1:
-            kept = max(
-                sum(self._map_bytes(v, phase.sizes) for v in phase.phase.live) for phase in phases
-            )
-            together = max(1, min(count, _budget() // max(kept, 1)))
+        starts, floats = self._places(phases)
+        together = max(1, min(count, _budget() // max(4 * floats, 1)))
+        maps = self._workers.borrow_maps(together * floats)
+        kept = maps[: together * floats].reshape(together, floats)
         for first in range(0, count, together):
             part = slice(first, first + together)
             share = len(stack[part]) / count
-            Pass(self, phases, stack[part], result[part], tile, scaled(on_progress, share)).run()
+            report = scaled(on_progress, share)
+            Pass(self, phases, stack[part], result[part], kept, starts, tile, report).run()
+        self._workers.give_back_maps(maps)
         return result
+
+    def _places(self, phases: Sequence[PhaseStrips]) -> tuple[dict[int, int], int]:
+        """Where each map that is kept begins, in floats, and how many they take together: those
+        that are never needed at the same time share memory."""
+        held: dict[int, tuple[int, int]] = {}
+        starts, total = {}, 0
+        for strips in phases:
+            for value in strips.phase.kept:
+                floats = round_up(self._map_bytes(value, strips.sizes), layout.LINE_BYTES) // 4
+                start = 0
+                for first, end in sorted(held.values()):
+                    if first - start >= floats:
+                        break
+                    start = end
+                starts[value], held[value] = start, (start, start + floats)
+                total = max(total, start + floats)
+            held = {value: place for value, place in held.items() if value in strips.phase.live}
+        return starts, total
 
     def _map_bytes(self, value: int, sizes: Sequence[Size]) -> int:
         form = self.packed.forms[value]
@@ -265,9 +290,13 @@ class Pass:
         phases: Sequence[PhaseStrips],
         pictures: NDArray[Any],
         results: NDArray[Any],
+        kept: NDArray[np.float32],
+        starts: Mapping[int, int],
         tile: int | None,
         on_progress: Progress,
     ) -> None:
+        """`kept` is memory for the maps of each picture, which begin at `starts`."""
+        self._kept, self._starts = kept, starts
         self._model, self._phases, self._tile = model, phases, tile
         self._pictures, self._results = np.ascontiguousarray(pictures), results
         self._on_progress = on_progress
@@ -275,7 +304,6 @@ class Pass:
         count = len(pictures)
         self._vectors = np.zeros((count, max(1, packed.vector_starts[-1])), np.float32)
         self._sums = np.zeros(self._vectors.shape, np.int64)
-        self._kept: list[dict[int, NDArray[np.float32]]] = [{} for _ in range(count)]
         self._stop = np.zeros(1, np.int64)
         self._lock = threading.Lock()
 
@@ -285,21 +313,9 @@ class Pass:
         for strips in self._phases:
             phase = strips.phase
             share = self._model.phase_cost(phase) / total
-            self._keep(strips)
             self._run_phase(strips, scaled(self._on_progress, share))
             for picture in range(len(self._pictures)):
                 self._finish(phase, strips.sizes, self._vectors[picture], self._sums[picture])
-            for kept in self._kept:
-                for value in set(kept) - phase.live:
-                    del kept[value]
-
-    def _keep(self, strips: PhaseStrips) -> None:
-        """Room for what a phase keeps."""
-        for kept in self._kept:
-            for value in strips.phase.kept:
-                form = self._model.packed.forms[value]
-                rows, columns = form.memory_size(strips.sizes[value])
-                kept[value] = layout.aligned(rows * columns * form.pixel_floats)
 
     def _run_phase(self, strips: PhaseStrips, on_progress: Progress) -> None:
         workers = self._model._workers
@@ -343,7 +359,7 @@ class Pass:
             if task.kind in (LOAD, KEEP):
                 form = packed.forms[task.step]
                 rows, columns = form.memory_size(strips.sizes[task.step])
-                record["memory"] = kept[task.step].ctypes.data
+                record["memory"] = kept[self._starts[task.step] :].ctypes.data
                 record["memory_rows"], record["memory_columns"] = rows, columns
                 record["memory_floats"] = columns * form.pixel_floats
             elif task.kind == AVERAGE:
@@ -403,6 +419,16 @@ class Pass:
                 values = step.activation(values)
                 start = starts[step.vector]
                 vectors[start : start + len(values)] = values
+
+
+def _large_enough(
+    spare: queue.SimpleQueue[NDArray[np.float32]], floats: int
+) -> NDArray[np.float32]:
+    try:
+        memory = spare.get_nowait()
+    except queue.Empty:
+        memory = np.empty(0, np.float32)
+    return memory if memory.size >= floats else layout.aligned(floats)
 
 
 def _unit(fold: int) -> int:

@@ -78,15 +78,27 @@ def _request_tiles() -> bool:
 
 def l2_bytes() -> int:
     """Size of the L2 cache of one core; 512 KiB where the system does not say."""
+    return _cache(2)[0] or 512 * 1024
+
+
+def l3_bytes() -> int:
+    """A processor's share of the L3 cache; 2 MiB where the system does not say."""
+    size, sharing = _cache(3)
+    return size // sharing or 2048 * 1024
+
+
+def _cache(level: int) -> tuple[int, int]:
+    """The size of a cache and how many processors share it; (0, 1) if that is not known."""
     for folder in sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*")):
         try:
-            level = (folder / "level").read_text().strip()
+            found = int((folder / "level").read_text())
             size = re.fullmatch(r"(\d+)K", (folder / "size").read_text().strip())
-        except OSError:
+            sharing = int((folder / "shared_cpu_map").read_text().replace(",", ""), 16)
+        except (OSError, ValueError):
             continue
-        if level == "2" and size:
-            return int(size[1]) * 1024
-    return 512 * 1024
+        if found == level and size:
+            return int(size[1]) * 1024, max(1, sharing.bit_count())
+    return 0, 1
 
 
 def core_count() -> int:

@@ -40,6 +40,10 @@ CELL = 4
 """Kinds of task. Those from READ on go between maps and the memory outside: the picture's pixels,
 maps that are kept whole, sums, the pixels of the result."""
 
+BY_VALUES, BY_PLANES, BY_FLOATS = range(3)
+"""How moves, sums and pixels to write are read: value by value, which is right for all, by vectors
+of planes, or by floats that lie evenly spaced."""
+
 LINE_BYTES = 64
 """A cache line, and the widest vector: a load that crosses two lines costs two."""
 SUM_BITS = 20
@@ -113,7 +117,7 @@ TASK = np.dtype(
             "padding",  # of moves: planes behind theirs that they make zero
             "activation",
             "factors",  # offset in the vectors; -1 for none
-            "group",  # Winograd: cells per group; others: 1 where the quick way is right
+            "group",  # Winograd: cells per group; moves and the like: one of the ways below
             "inputs",  # Winograd: offset of V in the scratch memory
             "products",  # offset of M (Winograd), or of sums that are not results yet
             "target_pixel",  # floats between results of neighbouring pixels of even and odd column,

@@ -11,6 +11,9 @@ from waifu2x.backends.cpu import weights, zero_points
 from waifu2x.backends.cpu.forms import Form, round_up
 from waifu2x.backends.cpu.layout import (
     AVERAGE,
+    BY_FLOATS,
+    BY_PLANES,
+    BY_VALUES,
     CELL,
     FEW_INPUTS,
     FEW_OUTPUTS,
@@ -109,7 +112,9 @@ class PackedProgram:
             fields = {
                 "source": value,
                 "planes": form.parts[0],
-                "group": int(not form.terms and form.fold == 1 and form.planes % LANES == 0),
+                "group": BY_PLANES
+                if not form.terms and form.fold == 1 and form.planes % LANES == 0
+                else BY_VALUES,
             }
             tasks.append(
                 Task(
@@ -450,15 +455,16 @@ class PackedProgram:
                 "residual_offset": residual.offset,
                 "residual_plane": added.start(residual.first),
             }
-        simple = (
-            not source.terms
-            and residual is None
-            and fields["factor"] == 1
-            and not fields.get("activation")
-            and fields["shuffle"] == fields["unshuffle"] == fields["enlarge"] == 1
-        )
+        fields["group"] = BY_VALUES
+        added_forms = [self.forms[residual.value]] if residual else []
+        even = fields["unshuffle"] == fields["enlarge"] == 1 and not fields.get("activation")
+        even = even and not any(form.terms or form.fold > 1 for form in (source, *added_forms))
+        plain = even and residual is None and fields["factor"] == fields["shuffle"] == 1
         if kind == WRITE:
-            fields["group"] = int(simple and fields["factors"] == -1)
+            if plain and fields["factors"] == -1 and source.planes == planes:
+                fields["group"] = BY_PLANES
+            elif even and fields["factors"] == -1:
+                fields["group"] = BY_FLOATS
             return Task(kind, number, _ROWS, tuple(reaches), scale=scale, fields=fields)
         whole = (
             place[1] == 0
@@ -466,16 +472,27 @@ class PackedProgram:
             and target.padded[place[0]] == source.padded[part]
             and source.padded[part] % LANES == 0
         )
-        if simple and whole:
+        if plain and whole and target.fold <= 2:
             start = target.start(place[0]) if target.terms else 0
+            pixel, pair, _ = target.strides(1)
             fields |= {
-                "group": 1,
+                "group": BY_PLANES,
                 "planes": target.padded[place[0]],
                 "padding": 0,
+                "target_pixel": pixel,
+                "target_pair": pair,
                 "target_terms": target.terms,
                 "target_rest": target.values,
                 "target_zero": target.zero_offset + start,
             }
+        elif (
+            even
+            and fields["factors"] == -1
+            and not fields.get("padding")
+            and not target.terms
+            and target.fold == 1
+        ):
+            fields["group"] = BY_FLOATS
         rows = round_up(_ROWS, target.fold)
         spread = (1, target.fold)
         return Task(kind, number, rows, tuple(reaches), map_, place[0], spread, scale, fields)

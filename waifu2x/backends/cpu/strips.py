@@ -3,6 +3,7 @@ order."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -36,6 +37,7 @@ from waifu2x.backends.cpu.shapes import (
     ROW_BLOCK,
     STAGE_FLOATS,
     WIDTHS,
+    tile_height,
 )
 from waifu2x.backends.cpu.tasks import Task
 from waifu2x.lowering import geometry
@@ -46,8 +48,8 @@ from waifu2x.tiling import Box
 
 _SPARE_PIXELS = 2 * max(ROW_BLOCK, BLOCK)
 """At the end of each row, for tiles that run past the last column and those that read there."""
-_STRIP_WIDTH = 256
-"""Pixels: about what lets the rings of a strip stay in the caches."""
+_TILES_WIDTH = 256
+"""Pixels: about what lets the rings of a strip on tiles stay in the L2 cache, beside weights."""
 _MOST_DOWN = 64
 _UNEVEN = 0.1
 """The part of a core's last strip for which the others are taken to wait."""
@@ -88,34 +90,41 @@ class PhaseStrips:
             if index < len(packed.program.values):
                 record["rows"], record["columns"] = sizes[index]
                 record["is_zero_outside"] = packed.program.values[index].zero_outside
-        self._scale: tuple[Fraction, float] | None = None
+        self._scale: tuple[Fraction, float, float] | None = None
         self._orders: dict[tuple[tuple[int, int], ...], Order] = {}
 
     def division(self, pictures: int, cores: int) -> tuple[int, int]:
         """Into how many strips, down and across, each picture is best divided.
 
-        Edges that are computed twice speak for few strips, cores that wait at the end for many.
+        Edges that are computed twice, and cells that only fill up register tiles, speak for few
+        strips, cores that wait at the end for many.
         """
         if self._scale is None:
             self._scale = self._measure()
-        finest, halo = self._scale
+        finest, halo, most = self._scale
         height, width = (float(side * finest) for side in self.sizes[0])
-        least = max(1, round(width / _STRIP_WIDTH))
+        least = max(1, round(width / most))
+        unit = CELL if self.packed.on_tiles else CELL * tile_height(WIDTHS[0])
         best: tuple[float, int, int] | None = None
-        for across in {least, 2 * least, 4 * least}:
+        for across in range(least, 4 * least + 1):
+            computed = round_up(math.ceil(width / across + halo), unit) * across
             for down in range(1, max(1, min(_MOST_DOWN, int(height) // 8)) + 1):
                 count = pictures * down * across
                 turns = -(-count // cores)
-                waste = turns * cores / count * (1 + _UNEVEN / turns)
-                waste *= (1 + halo * down / height) * (1 + halo * across / width)
+                waste = turns * cores / count * (1 + _UNEVEN * (1 - 1 / cores) / turns)
+                waste *= (1 + halo * down / height) * computed / width
                 if best is None or waste < best[0]:
                     best = (waste, down, across)
         assert best is not None
         return best[1:]
 
-    def _measure(self) -> tuple[Fraction, float]:
-        """The resolution at which most of the work is done, and how many rows, there, are computed
-        around a strip on the average."""
+    def _measure(self) -> tuple[Fraction, float, float]:
+        """The resolution at which most of the work is done, how many rows, there, are computed
+        around a strip on the average, and how wide a strip should be at most.
+
+        Wide ones have less around them; their rings, which no L2 cache holds anyway, should stay in
+        a core's share of the L3 cache.
+        """
         program, costs = self.packed.program, self.packed.costs
         side = 256
         roots = {}
@@ -135,7 +144,10 @@ class PhaseStrips:
             grown += costs[number] * (float(box.height / resolution) - side)
             total += costs[number]
         finest = max(spent, key=lambda resolution: spent[resolution], default=Fraction(1))
-        return finest, float(finest) * grown / max(total, 1.0)
+        most = float(_TILES_WIDTH)
+        if not self.packed.on_tiles:
+            most = isa.l3_bytes() * side * float(finest) / (4 * self.strip(roots).floats)
+        return finest, float(finest) * grown / max(total, 1.0), most
 
     def strip(self, roots: Mapping[int, Box]) -> Strip:
         """The strip that makes these boxes of the phase's roots."""
@@ -174,6 +186,8 @@ class PhaseStrips:
             elif task.kind == FEW_TILES:
                 pixels = boxes[n].width + _SPARE_PIXELS
                 products = max(products, task.rows * pixels * COLUMNS)
+            elif task.kind == WRITE:
+                products = max(products, boxes[n].width * int(task.fields["planes"]))
         tasks["inputs"] = floats
         tasks["products"] = floats + inputs
         return Strip(tasks, maps, found, floats + inputs + products)

@@ -60,10 +60,9 @@ def _emit_rows(
         for y, row in enumerate(rows):
             vectors = v.at(weights, v.mul(depth, y * tile * LANES))
             accumulate(v, slots, tile, v.at(scratch, row), pixel, vectors, depth, unroll)
-        for _ in epilogue.ways():
-            for n in range(tile):
-                sums = [v.get(slots[m * tile + n]) for m in range(height)]
-                epilogue.store(sums, n, target, residual)
+        for n in range(tile):
+            sums = [v.get(slots[m * tile + n]) for m in range(height)]
+            epilogue.store(sums, n, target, residual)
 
 
 def _emit_few_inputs(

@@ -7,7 +7,7 @@ all.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from llvmlite import ir
 
@@ -29,18 +29,11 @@ class Epilogue:
         self._target = [v.field(task, TASK, f"target_{name}") for name in ("pixel", "pair")]
         self._residual = [v.field(task, TASK, f"residual_{name}") for name in ("pixel", "pair")]
         self._has_residual = v.at_least(v.field(task, TASK, "residual"), 0)
-        self._is_mixed = 0
         self._factor = v.splat(v.narrow(v.field(task, TASK, "factor")))
 
     def bias(self, vector: int) -> ir.Value:
         """The biases of one vector of planes."""
         return self._v.load_constant(self._constants, self._v.add(self._bias, vector * LANES))
-
-    def ways(self) -> Iterator[None]:
-        """Yields twice: what is emitted then stores without and with an addition."""
-        for way in self._v.cases(self._has_residual, (0, 1)):
-            self._is_mixed = way
-            yield
 
     def store(
         self, sums: Sequence[ir.Value], vector: int, target: ir.Value, residual: ir.Value
@@ -51,14 +44,15 @@ class Epilogue:
         """
         v, scratch = self._v, self._scratch
         slopes = v.load_constant(self._constants, v.add(self._slope, vector * LANES))
-        to = v.fix(scratch, v.add(target, vector * LANES))
-        other = v.fix(scratch, v.add(residual, vector * LANES)) if self._is_mixed else None
-        for x, total in enumerate(sums):
-            result = v.leaky(total, slopes)
-            if other is not None:
+        results = v.accumulators([v.leaky(total, slopes) for total in sums])
+        for _ in v.cases(self._has_residual, (1,)):
+            other = v.fix(scratch, v.add(residual, vector * LANES))
+            for x, result in enumerate(results):
                 added = v.load(other, self._offset(self._residual, x))
-                result = v.fma(result, self._factor, added)
-            v.store(result, to, self._offset(self._target, x))
+                v.set(result, v.fma(v.get(result), self._factor, added))
+        to = v.fix(scratch, v.add(target, vector * LANES))
+        for x, result in enumerate(results):
+            v.store(v.get(result), to, self._offset(self._target, x))
 
     def _offset(self, strides: list[ir.Value], x: int) -> ir.Value:
         pixel, pair = strides

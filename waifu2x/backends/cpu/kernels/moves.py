@@ -1,7 +1,8 @@
 """Moves: pixels from map to map with whatever no product does on its way.
 
-Value by value, so that every shuffle, fold and form of map is right. The common one, a map of many
-planes times a vector (squeeze and excite), goes by vectors of planes.
+Value by value, so that every shuffle, fold and form of map is right. The common ones go by rows:
+a map of many planes times a vector (squeeze and excite), by vectors of planes, and pixels from and
+to maps of floats, shuffled and with an addition.
 
 Bound: memory, or rather the caches; a few percent of any network.
 """
@@ -14,38 +15,46 @@ import numpy as np
 from llvmlite import ir
 
 from waifu2x.backends.cpu.kernels import native
-from waifu2x.backends.cpu.kernels.memory import record
+from waifu2x.backends.cpu.kernels.memory import pixel_row, record
 from waifu2x.backends.cpu.kernels.values import get, pixel_plane, pixel_start, put
 from waifu2x.backends.cpu.kernels.vector import Emitter, vector_kernel
-from waifu2x.backends.cpu.layout import TASK
+from waifu2x.backends.cpu.layout import BY_FLOATS, BY_PLANES, TASK
 from waifu2x.backends.cpu.shapes import LANES, TERMS
 
 
 def _emit_planes(
     v: Emitter,
+    columns: ir.Value,
     task: ir.Value,
     scratch: ir.Value,
     source: ir.Value,
+    pixel: ir.Value,
     constants: ir.Value,
     vectors: ir.Value,
     target: ir.Value,
+    target_pixel: ir.Value,
+    target_pair: ir.Value,
 ) -> None:
-    """All planes of a pixel, from floats, perhaps times a vector, to a map of any form.
+    """All planes of a row, from floats, perhaps times a vector, to a map of any form.
 
-    `target` is in values of that map.
+    Pixels of the source are `pixel` floats apart. `target` is in values of that map; the strides
+    are to the pixel after an even one and to the one after that.
     """
     factors = v.field(task, TASK, "factors")
     zero, rest = v.field(task, TASK, "target_zero"), v.field(task, TASK, "target_rest")
     planes = v.field(task, TASK, "planes")
     for scales in v.cases(v.at_least(factors, 0), (0, 1)):
         for terms in v.cases(v.field(task, TASK, "target_terms"), TERMS):
-            with v.loop(planes, LANES) as plane:
-                value = v.load(scratch, v.add(source, plane))
-                if scales:
-                    value = v.times(value, v.load(vectors, v.add(factors, plane)))
-                if terms:
-                    value = v.minus(value, v.load(constants, v.add(zero, plane)))
-                v.store_terms(value, scratch, v.add(target, plane), terms, rest)
+            with v.loop(columns) as x:
+                start = v.add(source, v.mul(pixel, x))
+                to = v.add(target, v.pixel((target_pixel, target_pair), x))
+                with v.loop(planes, LANES) as plane:
+                    value = v.load(scratch, v.add(start, plane))
+                    if scales:
+                        value = v.times(value, v.load(vectors, v.add(factors, plane)))
+                    if terms:
+                        value = v.minus(value, v.load(constants, v.add(zero, plane)))
+                    v.store_terms(value, scratch, v.add(to, plane), terms, rest)
 
 
 _planes = vector_kernel(_emit_planes)
@@ -82,19 +91,63 @@ def combine(task, maps, scratch, constants, vectors, value, y, x, plane):  # typ
 
 
 @native
+def move_floats(task, maps, scratch, y, to, pixel):  # type: ignore[no-untyped-def]
+    """Row y of a move, between maps of floats that are not folded, to pixels `pixel` floats apart.
+
+    All that compiled code would read again after every store is copied first.
+    """
+    source, shuffle, planes = record(maps, task.source), task.shuffle, task.planes
+    step, column_step, source_pixel_floats = task.plane_step, task.column_step, source.pixel_floats
+    factor, has_residual, added, added_pixel = np.float32(task.factor), task.residual >= 0, 0, 0
+    x = task.column // shuffle + task.source_offset
+    start = pixel_start(source, y // shuffle + task.source_offset, x)
+    start += task.source_plane + y % shuffle * task.row_step
+    if has_residual:
+        residual = record(maps, task.residual)
+        added_pixel = residual.pixel_floats
+        x = task.column + task.residual_offset
+        added = pixel_start(residual, y + task.residual_offset, x) + task.residual_plane
+    inner = task.column % shuffle
+    for _ in range(task.columns):
+        first = start + inner * column_step
+        for p in range(planes):
+            value = scratch[first + p * step] * factor
+            if has_residual:
+                value += scratch[added + p]
+            scratch[to + p] = value
+        to, added, inner = to + pixel, added + added_pixel, inner + 1
+        if inner == shuffle:
+            start, inner = start + source_pixel_floats, 0
+
+
+@native
 def move(task, maps, scratch, constants, vectors):  # type: ignore[no-untyped-def]
     """The next rows of a move."""
     source, target = record(maps, task.source), record(maps, task.target)
     unshuffle, step, planes = task.unshuffle, task.plane_step, task.planes
     for y in range(task.next_row, min(task.next_row + task.rows, task.end_row)):
+        if task.group == BY_FLOATS:
+            to = pixel_start(target, y, task.column) + task.target_plane
+            move_floats(task, maps, scratch, y, to, target.pixel_floats)
+            continue
+        if task.group == BY_PLANES:
+            start, plane = source_pixel(task, source, y, task.column)
+            _planes(
+                task.columns,
+                task,
+                scratch,
+                start + plane,
+                source.pixel_floats,
+                constants,
+                vectors,
+                pixel_row(target, y, task.column) + task.target_plane,
+                task.target_pixel,
+                task.target_pair,
+            )
+            continue
         for x in range(task.column, task.column + task.columns):
             to, first = pixel_start(target, y, x), pixel_plane(target, y, x) + task.target_plane
             start, plane = source_pixel(task, source, y, x)
-            if task.group:
-                if target.terms:
-                    to *= 2
-                _planes(task, scratch, start + plane, constants, vectors, to + first)
-                continue
             for p in range(planes):
                 if unshuffle == 1:
                     value = get(source, scratch, constants, start, plane + p * step)

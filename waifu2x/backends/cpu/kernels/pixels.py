@@ -11,8 +11,9 @@ import numpy as np
 
 from waifu2x.backends.cpu.kernels import native
 from waifu2x.backends.cpu.kernels.memory import memory_row, pointer, record
-from waifu2x.backends.cpu.kernels.moves import combine, source_pixel
+from waifu2x.backends.cpu.kernels.moves import combine, move_floats, source_pixel
 from waifu2x.backends.cpu.kernels.values import get
+from waifu2x.backends.cpu.layout import BY_FLOATS, BY_PLANES
 
 
 @native
@@ -69,26 +70,36 @@ def write_rows(task, maps, picture, scratch, constants, vectors):  # type: ignor
     bytes_ = pointer(picture.pixels, np.uint8)
     words = pointer(picture.pixels, np.uint16)
     floats = pointer(picture.pixels, np.float32)
-    # Runs of neighbours in memory: the whole row if there is nothing to do but to store.
-    count, runs = picture.planes, task.columns
-    step, is_plain = task.plane_step, task.group
-    if is_plain and source.pixel_floats == count:
-        count, runs = count * runs, 1
+    count, code, planes = task.columns * picture.planes, picture.code, picture.planes
     for row in range(task.next_row, min(task.next_row + task.rows, task.end_row)):
-        target = (row * picture.columns + task.column) * picture.planes
-        for x in range(task.column, task.column + runs):
-            start, plane = source_pixel(task, source, row, x)
+        # The row's values, neighbours in memory.
+        first = task.products
+        if task.group == BY_FLOATS:
+            move_floats(task, maps, scratch, row, first, planes)
+        elif task.group == BY_PLANES:
+            first, plane = source_pixel(task, source, row, task.column)
+            first += plane
+        else:
+            for x in range(task.columns):
+                start, plane = source_pixel(task, source, row, task.column + x)
+                for p in range(planes):
+                    value = get(source, scratch, constants, start, plane + p * task.plane_step)
+                    scratch[first + x * planes + p] = combine(
+                        task, maps, scratch, constants, vectors, value, row, task.column + x, p
+                    )
+        target = (row * picture.columns + task.column) * planes
+        if code == 0:
             for i in range(count):
-                if is_plain:
-                    value = scratch[start + plane + i]
-                else:
-                    value = get(source, scratch, constants, start, plane + i * step)
-                    value = combine(task, maps, scratch, constants, vectors, value, row, x, i)
-                value = min(max(value, np.float32(0)), np.float32(1))
-                if picture.code == 0:
-                    bytes_[target + i] = np.uint8(np.rint(value * np.float32(255)))
-                elif picture.code == 1:
-                    words[target + i] = np.uint16(np.rint(value * np.float32(65535)))
-                else:
-                    floats[target + i] = value
-            target += picture.planes
+                bytes_[target + i] = np.uint8(np.rint(_clip(scratch[first + i]) * np.float32(255)))
+        elif code == 1:
+            for i in range(count):
+                level = np.rint(_clip(scratch[first + i]) * np.float32(65535))
+                words[target + i] = np.uint16(level)
+        else:
+            for i in range(count):
+                floats[target + i] = _clip(scratch[first + i])
+
+
+@native
+def _clip(value):  # type: ignore[no-untyped-def]
+    return min(max(value, np.float32(0)), np.float32(1))

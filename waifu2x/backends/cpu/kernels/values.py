@@ -91,6 +91,11 @@ def put(map_, scratch, constants, start, plane, value):  # type: ignore[no-untyp
 @native
 def clear(map_, scratch, constants, y, first, end):  # type: ignore[no-untyped-def]
     """Makes single pixels from column `first` to `end` of a row zero."""
+    if map_.fold == 1 and map_.terms == 0:
+        start = pixel_start(map_, y, first)
+        for i in range((end - first) * map_.pixel_floats):
+            scratch[start + i] = np.float32(0)
+        return
     for x in range(first, end):
         start, plane = pixel_start(map_, y, x), pixel_plane(map_, y, x)
         for p in range(map_.planes):

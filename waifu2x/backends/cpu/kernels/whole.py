@@ -9,7 +9,7 @@ from waifu2x.backends.cpu.kernels import native
 from waifu2x.backends.cpu.kernels.memory import memory_row, pointer, record
 from waifu2x.backends.cpu.kernels.values import clear, get, pixel_plane, pixel_start
 from waifu2x.backends.cpu.kernels.vector import Emitter, vector_kernel
-from waifu2x.backends.cpu.layout import SUM_BITS, SUM_LIMIT
+from waifu2x.backends.cpu.layout import BY_PLANES, SUM_BITS, SUM_LIMIT
 from waifu2x.backends.cpu.shapes import LANES
 
 
@@ -72,7 +72,7 @@ def add_rows(task, maps, scratch, constants, sums):  # type: ignore[no-untyped-d
     """Adds the next rows to the sums of a mean."""
     source = record(maps, task.source)
     for y in range(task.next_row, min(task.next_row + task.rows, task.end_row)):
-        if task.group:
+        if task.group == BY_PLANES:
             start = pixel_start(source, y, task.column)
             _sum(
                 task.columns,

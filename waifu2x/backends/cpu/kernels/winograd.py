@@ -113,25 +113,24 @@ def _emit_output(
     shuffle = v.field(task, TASK, "shuffle")
     for vectors in v.cases(width, WIDTHS):
         epilogue = Epilogue(v, task, scratch, constants, plane)
-        for _ in epilogue.ways():
-            for n in range(vectors):
-                to, shelf = v.shelf(6 * CELL)
-                for x in range(6):
-                    top = v.fix(scratch, v.add(products, v.add(v.mul(spread, x), n * LANES)))
-                    column = [v.load(top, v.mul(spread, 6 * y)) for y in range(6)]
-                    for y, value in enumerate(_transform_output(v, column)):
-                        v.store(value, to, (y * 6 + x) * LANES)
-                bias = epilogue.bias(n)
-                for y in range(CELL):
-                    across = [v.load(shelf, (y * 6 + x) * LANES) for x in range(6)]
-                    results = _transform_output(v, across)
-                    row = v.add(first, v.mul(shuffle, y))
-                    epilogue.store(
-                        [v.plus(value, bias) for value in results],
-                        n,
-                        v.add(v.integer(places, v.add(row, TARGET_ROWS)), target),
-                        v.add(v.integer(places, v.add(row, RESIDUAL_ROWS)), residual),
-                    )
+        for n in range(vectors):
+            to, shelf = v.shelf(6 * CELL)
+            for x in range(6):
+                top = v.fix(scratch, v.add(products, v.add(v.mul(spread, x), n * LANES)))
+                column = [v.load(top, v.mul(spread, 6 * y)) for y in range(6)]
+                for y, value in enumerate(_transform_output(v, column)):
+                    v.store(value, to, (y * 6 + x) * LANES)
+            bias = epilogue.bias(n)
+            for y in range(CELL):
+                across = [v.load(shelf, (y * 6 + x) * LANES) for x in range(6)]
+                results = _transform_output(v, across)
+                row = v.add(first, v.mul(shuffle, y))
+                epilogue.store(
+                    [v.plus(value, bias) for value in results],
+                    n,
+                    v.add(v.integer(places, v.add(row, TARGET_ROWS)), target),
+                    v.add(v.integer(places, v.add(row, RESIDUAL_ROWS)), residual),
+                )
 
 
 def _emit_product(
