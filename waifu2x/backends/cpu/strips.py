@@ -102,7 +102,11 @@ class PhaseStrips:
         if self._scale is None:
             self._scale = self._measure()
         finest, halo, most = self._scale
-        height, width = (float(side * finest) for side in self.sizes[0])
+        values, roots = self.packed.program.values, self.phase.roots(self.packed.program)
+        height, width = (
+            max(float(self.sizes[v][side] * finest / values[v].resolution) for v in roots)
+            for side in range(2)
+        )
         least = max(1, round(width / most))
         unit = CELL if self.packed.on_tiles else CELL * tile_height(WIDTHS[0])
         best: tuple[float, int, int] | None = None
