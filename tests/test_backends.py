@@ -364,7 +364,7 @@ def test_tiles_where_there_are_none() -> None:
         pytest.skip("the real ones are tested")
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "tests.emulated_tiles", __file__]
     done = subprocess.run(
-        [*command, "-k", "cpu and (auto or to_the_level) and not in_tiles"],
+        [*command, "-k", "cpu and (auto or to_the_level) and not in_tiles and not any_graph"],
         cwd=Path(__file__).parent.parent,
         capture_output=True,
         text=True,
