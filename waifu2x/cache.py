@@ -90,14 +90,6 @@ def store(kind: str, key: str, content: bytes) -> None:
             _shrink(keep=folder / key)
 
 
-def drop(kind: str, key: str) -> None:
-    """Removes an entry that turned out to be of no use, if there is one."""
-    folder = _folder(kind)
-    if folder is not None:
-        with contextlib.suppress(OSError):
-            (folder / key).unlink()
-
-
 def distrusted() -> list[Path]:
     """Folders of entries that are not used, since others could have put something there."""
     folders = [folder for kind in KINDS if (folder := _folder(kind)) is not None]
