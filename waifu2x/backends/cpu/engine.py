@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import queue
 import threading
@@ -28,7 +29,7 @@ from waifu2x.backends.cpu import isa, layout
 from waifu2x.backends.cpu.compiled import Compiled
 from waifu2x.backends.cpu.forms import round_up
 from waifu2x.backends.cpu.layout import AVERAGE, BORDER_CODES, KEEP, LOAD, PICTURE, PIXEL_CODES
-from waifu2x.backends.cpu.pack import PackedProgram
+from waifu2x.backends.cpu.pack import Arithmetic, PackedProgram
 from waifu2x.backends.cpu.strips import PhaseStrips
 from waifu2x.errors import BackendError
 from waifu2x.lowering import geometry
@@ -57,18 +58,19 @@ class CpuBackend:
         self._workers = Workers(isa.core_count())
 
     def compile(self, models: Sequence[Model], precision: Precision) -> CpuNetwork:
-        """See Backend. `auto` is bf16 where there are tiles for it, else fp32."""
-        bfloats = isa.VECTOR.tiles and precision in ("auto", "bf16")
-        if precision not in ("auto", "fp32") and not bfloats:
+        """See Backend. `auto` is the fastest there is: bf16 on tiles, int16, fp32."""
+        offered = arithmetics()
+        chosen = offered[0] if precision == "auto" else precision
+        if chosen not in offered:
             raise BackendError(
                 f"backend cpu has no precision {precision} on this processor:"
-                " use auto or fp32, or another backend"
+                f" use auto or {' or '.join(offered)}, or another backend"
             )
         _run_strip.load()
         packed: dict[int, CpuModel] = {}
         for model in models:
             if id(model) not in packed:
-                packed[id(model)] = CpuModel(model, bfloats, self._workers)
+                packed[id(model)] = CpuModel(model, chosen, self._workers)
         return CpuNetwork([packed[id(model)] for model in models])
 
     def measure(self, model: Model, precision: Precision, pixels: NDArray[Any]) -> Measurement:
@@ -117,6 +119,16 @@ class CpuBackend:
     def close(self) -> None:
         """Ends the threads."""
         self._workers.close()
+
+
+def arithmetics() -> list[Arithmetic]:
+    """What this processor computes products in, fastest first."""
+    found: list[Arithmetic] = ["fp32"]
+    if isa.VECTOR.integers:
+        found.insert(0, "int16")
+    if isa.VECTOR.tiles:
+        found.insert(0, "bf16")
+    return found
 
 
 def processor() -> Device:
@@ -199,9 +211,9 @@ class CpuNetwork:
 class CpuModel:
     """One model, packed for the processor."""
 
-    def __init__(self, model: Model, bfloats: bool, workers: Workers) -> None:
+    def __init__(self, model: Model, arithmetic: Arithmetic, workers: Workers) -> None:
         self.model = model
-        self.packed = PackedProgram(lower(model), bfloats)
+        self.packed = PackedProgram(lower(model), arithmetic)
         self.ticks: dict[int, int] = {}
         """Time spent on each step so far, by all threads; all that belongs to no product as -1."""
         self._costs = self.packed.costs
@@ -344,7 +356,8 @@ class Pass:
             scale = self._model.model.scale
             height, width = (side * scale for side in self._pictures.shape[1:3])
             down, across = max(down, -(-height // self._tile)), max(across, -(-width // self._tile))
-        units = {value: _unit(program.values[value].fold) for value in roots}
+        unit = self._model.packed.unit[1]
+        units = {value: math.lcm(unit, program.values[value].fold) for value in roots}
         divided = [geometry.tiles(sizes[v], down, across, units[v]) for v in roots]
         for boxes in zip(*divided, strict=True):
             found = dict(zip(roots, boxes, strict=True))
@@ -429,10 +442,6 @@ def _large_enough(
     except queue.Empty:
         memory = np.empty(0, np.float32)
     return memory if memory.size >= floats else layout.aligned(floats)
-
-
-def _unit(fold: int) -> int:
-    return int(np.lcm(layout.CELL, fold))
 
 
 def _budget() -> int:

@@ -27,14 +27,16 @@ class VectorUnit:
     """float32 values in one vector."""
     registers: int
     """Vectors that the instruction set can name."""
+    integers: bool = False
+    """Whether it multiplies 16-bit integers faster than floats."""
     tiles: bool = False
     """Whether there are AMX tile registers for bf16 products beside the vectors."""
 
 
 _UNITS = {
-    "amx": VectorUnit("amx", 16, 32, tiles=True),
-    "avx512": VectorUnit("avx512", 16, 32),
-    "avx2": VectorUnit("avx2", 8, 16),
+    "amx": VectorUnit("amx", 16, 32, integers=True, tiles=True),
+    "avx512": VectorUnit("avx512", 16, 32, integers=True),
+    "avx2": VectorUnit("avx2", 8, 16, integers=True),
     # Four lanes fit SSE, NEON, VSX and WebAssembly alike; sixteen registers are the fewest of them.
     "portable": VectorUnit("portable", 4, 16),
 }
@@ -46,7 +48,7 @@ def available_isas() -> list[str]:
     available = ["portable"]
     if features.get("avx2") and features.get("fma"):
         available.insert(0, "avx2")
-        if features.get("avx512f"):
+        if features.get("avx512f") and features.get("avx512bw"):
             available.insert(0, "avx512")
             needed = ("amx-tile", "amx-bf16", "avx512bf16")
             if all(features.get(feature) for feature in needed) and _request_tiles():

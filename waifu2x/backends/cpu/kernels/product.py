@@ -1,4 +1,4 @@
-"""The inner product on vector registers that the convolutions are made of."""
+"""The inner products on vector registers that the convolutions are made of."""
 
 from __future__ import annotations
 
@@ -34,3 +34,26 @@ def accumulate(
                 for n in range(width):
                     slot = slots[m * width + n]
                     v.set(slot, v.fma(value, vectors[n], v.get(slot)))
+
+
+def accumulate_pairs(
+    v: Emitter,
+    slots: list[ir.Value],
+    width: int,
+    pixels: ir.Value,
+    weights: ir.Value,
+    depth: ir.Value,
+    unroll: int,
+) -> None:
+    """The same in pairs of 16-bit integers, with 32-bit sums: pixels (height, depth) of pairs."""
+    height = len(slots) // width
+    with v.loop(depth, unroll) as first:
+        for step in range(unroll):
+            k = v.add(first, step)
+            row = v.mul(k, width * LANES)
+            vectors = [v.load_integers(weights, v.add(row, n * LANES)) for n in range(width)]
+            for m in range(height):
+                value = v.load_pair(pixels, v.add(v.mul(depth, m), k))
+                for n in range(width):
+                    slot = slots[m * width + n]
+                    v.set(slot, v.dot(value, vectors[n], v.get(slot)))
