@@ -20,6 +20,8 @@ FREQUENCIES = 36
 """Winograd: products for each cell of 4x4 results."""
 INTEGER_FREQUENCIES = 64
 """Winograd in integers: products for each cell of 6x6 results."""
+FLAT = 27
+"""Winograd in integers: the frequency at the points 1 and 1, the only one that a flat area has."""
 INTEGER_BLOCK = 16
 """Winograd in integers: what input planes are a multiple of; half as many pairs fill a vector of
 eight lanes."""

@@ -193,7 +193,8 @@ class PhaseStrips:
                 cells = round_up(boxes[n].width // INTEGER_CELL, ROW_BLOCK)
                 group = min(cells, integer_group_size(depth, self._cache_bytes))
                 tasks[n]["group"] = group
-                inputs = max(inputs, INTEGER_FREQUENCIES * (group * depth // 2 + LANES))
+                pairs = INTEGER_FREQUENCIES * (group * depth // 2 + LANES)
+                inputs = max(inputs, pairs + group * depth)
                 block = group * WIDTHS[0] * LANES + LANES
                 products = max(products, INTEGER_FREQUENCIES * block)
                 stage = max(stage, INTEGER_FREQUENCIES * depth + group * LANES)

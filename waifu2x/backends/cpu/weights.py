@@ -9,6 +9,7 @@ from waifu2x.backends.cpu.layout import CELL, INTEGER_CELL
 from waifu2x.backends.cpu.shapes import (
     BLOCK,
     COLUMNS,
+    FLAT,
     INTEGER_BLOCK,
     LANES,
     MOST_INPUT,
@@ -48,6 +49,7 @@ def pack_integers(weight: NDArray[np.float32], group_planes: int) -> NDArray[np.
     exact = transform_exactly(weight, INTEGER_CELL, INTEGER_CELL).transpose(0, 2, 1)
     exact /= np.outer(_BALANCE, _BALANCE).reshape(-1, 1, 1)
     integers, scales = round_integers(exact)
+    scales[FLAT] = 0
     # Inputs are packed as the instruction has it: in each INTEGER_BLOCK, lanes by fours.
     order = np.arange(in_planes).reshape(-1, INTEGER_BLOCK // LANES, LANES // 4, 4)
     order = order.transpose(0, 2, 1, 3).reshape(-1)
@@ -58,7 +60,12 @@ def pack_integers(weight: NDArray[np.float32], group_planes: int) -> NDArray[np.
             part = slice(first, first + width * LANES)
             by_vector = scales[:, part].reshape(len(scales), width, LANES).swapaxes(0, 1)
             blocks.append(by_vector.ravel())
-            blocks.append(np.ascontiguousarray(pairs[:, :, part]).reshape(-1).view(np.float32))
+            for frequency, weights in enumerate(pairs):
+                if frequency == FLAT:
+                    blocks.append(exact[FLAT, :, part].astype(np.float32).ravel())
+                else:
+                    own = np.ascontiguousarray(weights[:, part])
+                    blocks.append(own.reshape(-1).view(np.float32))
             first += width * LANES
     return np.concatenate(blocks)
 

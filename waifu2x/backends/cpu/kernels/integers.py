@@ -33,8 +33,10 @@ from waifu2x.backends.cpu.kernels.epilogue import Epilogue
 from waifu2x.backends.cpu.kernels.memory import locate_results, locate_source, record
 from waifu2x.backends.cpu.kernels.product import accumulate_pairs
 from waifu2x.backends.cpu.kernels.vector import Emitter, vector_kernel
+from waifu2x.backends.cpu.kernels.winograd import product
 from waifu2x.backends.cpu.layout import INTEGER_CELL, RESIDUAL_ROWS, SOURCE_ROWS, TARGET_ROWS, TASK
 from waifu2x.backends.cpu.shapes import (
+    FLAT,
     INTEGER_BLOCK,
     INTEGER_FREQUENCIES,
     LANES,
@@ -94,10 +96,11 @@ def _emit_input(
     stage: ir.Value,
     inputs: ir.Value,
     spread: ir.Value,
+    flat: ir.Value,
     scale: ir.Value,
 ) -> None:
     """`depth` planes of one cell: 8x8 pixels -> 64 frequencies, `spread` pairs apart, by way of
-    `stage`; what 1 stands for goes to the vector at `scale`."""
+    `stage`; FLAT in floats, at `flat`. What 1 stands for goes to the vector at `scale`."""
     if not VECTOR.integers:
         return
     rows = [v.add(v.integer(places, SOURCE_ROWS + y), offset) for y in range(_SIDE)]
@@ -116,6 +119,14 @@ def _emit_input(
             columns = [v.load(across, x * _SIDE * LANES) for x in range(_SIDE)]
             for x, value in enumerate(_transform_input(v, columns)):
                 v.store(value, target, v.add(place, x * LANES))
+                if x != FLAT % _SIDE:
+                    v.set(most, v.larger(v.magnitude(value), v.get(most)))
+        for y in range(_SIDE):
+            place = y * _SIDE + FLAT % _SIDE
+            value = v.load(target, place * LANES)
+            if place == FLAT:
+                v.store(value, scratch, v.add(flat, plane))
+            else:
                 v.set(most, v.larger(v.magnitude(value), v.get(most)))
     largest = v.most(v.get(most))
     v.store(v.times(largest, 1 / MOST_INPUT), scratch, scale)
@@ -193,7 +204,9 @@ def _emit_output(
         place = v.mul(x, INTEGER_CELL * LANES)
         for y, value in enumerate(_transform_output(v, column)):
             v.store(value, to, v.add(place, y * LANES))
-    bias, cell = epilogue.bias(0), v.load(scratch, scale)
+    # FLAT is as much of every result.
+    flat = v.load(scratch, v.add(products, v.mul(spread, FLAT)))
+    bias, cell = v.plus(epilogue.bias(0), flat), v.load(scratch, scale)
     with v.loop(v.index(INTEGER_CELL)) as y:
         across = v.at(shelf, v.mul(y, LANES))
         rows = [v.load(across, x * INTEGER_CELL * LANES) for x in range(_SIDE)]
@@ -220,6 +233,7 @@ def convolve_integers(task, maps, places, scratch, weights, constants):  # type:
     pairs, group, pixel = task.depth // 2, task.group, source.pixel_floats
     spread = group * pairs + LANES
     cells = task.columns // INTEGER_CELL
+    flat = task.inputs + INTEGER_FREQUENCIES * spread
     scales = task.stage + INTEGER_FREQUENCIES * task.depth
     for index in range(-(-cells // group)):
         first = index * group
@@ -234,6 +248,7 @@ def convolve_integers(task, maps, places, scratch, weights, constants):  # type:
                 task.stage,
                 task.inputs + cell * pairs,
                 spread,
+                flat + cell * task.depth,
                 scales + cell * LANES,
             )
         block, plane = task.weight, 0
@@ -248,10 +263,14 @@ def convolve_integers(task, maps, places, scratch, weights, constants):  # type:
             for frequency in range(INTEGER_FREQUENCIES):
                 # The last tile may run past `count` into stale cells: theirs are rows of their own.
                 for cell in range(0, count, _tile_height(width)):
-                    v = task.inputs + frequency * spread + cell * pairs
                     m = task.products + frequency * product_spread + cell * block_planes
-                    integer_product(width, scratch, v, pairs, weights, u, m)
-                u += pairs * block_planes
+                    if frequency == FLAT:
+                        v = flat + cell * task.depth
+                        product(width, scratch, v, task.depth, weights, u, m)
+                    else:
+                        v = task.inputs + frequency * spread + cell * pairs
+                        integer_product(width, scratch, v, pairs, weights, u, m)
+                u += (task.depth if frequency == FLAT else pairs) * block_planes
             for cell in range(count):
                 pair = (first + cell) * (INTEGER_CELL // 2)
                 for n in range(0, block_planes, LANES):
@@ -270,5 +289,5 @@ def convolve_integers(task, maps, places, scratch, weights, constants):  # type:
                         constants,
                         plane + n,
                     )
-            block = u
+            block = u  # the next one begins where this ends
             plane += block_planes
