@@ -25,6 +25,9 @@ FLAT = 27
 INTEGER_BLOCK = 16
 """Winograd in integers: what input planes are a multiple of; half as many pairs fill a vector of
 eight lanes."""
+PART_PAIRS = 32
+"""Winograd in integers: pairs of input planes, the sums of whose products are exact in 32 bits; the
+sums of such parts are added as floats."""
 MOST_INPUT = (1 << 14) - 1
 """Winograd in integers: the largest transformed input of a cell."""
 

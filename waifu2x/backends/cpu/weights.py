@@ -13,6 +13,7 @@ from waifu2x.backends.cpu.shapes import (
     INTEGER_BLOCK,
     LANES,
     MOST_INPUT,
+    PART_PAIRS,
     TILE_ROWS,
     block_widths,
 )
@@ -71,15 +72,16 @@ def pack_integers(weight: NDArray[np.float32], group_planes: int) -> NDArray[np.
 
 
 def round_integers(exact: NDArray[np.float64]) -> tuple[NDArray[np.int16], NDArray[np.float32]]:
-    """(frequencies, in, out) as 16-bit integers, as fine as lets the sum of their products with
-    inputs of at most MOST_INPUT fit into 32 bits, and the (frequencies, out) values of a sum of 1.
+    """(frequencies, in, out) as 16-bit integers, as fine as lets the sums of their products with
+    inputs of at most MOST_INPUT fit into 32 bits, part by part, and the (frequencies, out) values
+    of a sum of 1.
     """
     sizes = abs(exact)
-    # Rounding adds at most a half to each.
-    room = _MOST_SUM / MOST_INPUT - exact.shape[1] / 2
+    parts = np.add.reduceat(sizes, range(0, exact.shape[1], 2 * PART_PAIRS), axis=1)
+    room = _MOST_SUM / MOST_INPUT - PART_PAIRS  # rounding adds at most a half to each
     fineness = np.minimum(
         _MOST_WEIGHT / np.maximum(sizes.max(axis=1), 1e-30),
-        room / np.maximum(sizes.sum(axis=1), 1e-30),
+        room / np.maximum(parts.max(axis=1), 1e-30),
     )
     integers = np.rint(exact * fineness[:, np.newaxis]).astype(np.int16)
     return integers, (1 / fineness).astype(np.float32)

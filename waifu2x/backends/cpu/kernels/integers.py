@@ -41,6 +41,7 @@ from waifu2x.backends.cpu.shapes import (
     INTEGER_FREQUENCIES,
     LANES,
     MOST_INPUT,
+    PART_PAIRS,
     WIDTHS,
     tile_height,
     tile_width,
@@ -158,12 +159,22 @@ def _emit_product(
     """A tile of M = V U: (height, depth) pairs times (depth, width vectors)."""
     if not VECTOR.integers:
         return
-    pixels, vectors = v.at(scratch, inputs), v.at(weights, block)
+    to = v.at(scratch, products)
     for tile in v.cases(width, WIDTHS):
         slots = v.accumulators([v.no_integers()] * (tile_height(tile) * tile))
-        accumulate_pairs(v, slots, tile, pixels, vectors, depth, unroll=4)
-        for n, slot in enumerate(slots):
-            v.store_integers(v.get(slot), scratch, v.add(products, n * LANES))
+        with v.loop(depth, PART_PAIRS) as first:
+            for slot in slots:
+                v.set(slot, v.no_integers())
+            pixels = v.at(scratch, v.add(inputs, first))
+            vectors = v.at(weights, v.add(block, v.mul(first, tile * LANES)))
+            part = v.smaller(v.add(depth, v.mul(first, -1)), v.index(PART_PAIRS))
+            accumulate_pairs(v, slots, tile, pixels, depth, vectors, part, unroll=4)
+            for adds in v.cases(v.at_least(first, 1), (0, 1)):
+                for n, slot in enumerate(slots):
+                    total = v.floats(v.get(slot))
+                    if adds:
+                        total = v.plus(total, v.load(to, n * LANES))
+                    v.store(total, to, n * LANES)
 
 
 def _emit_output(
@@ -198,7 +209,7 @@ def _emit_output(
     with v.loop(v.index(_SIDE)) as x:
         along, by = v.mul(spread, x), v.at(factors, v.mul(x, LANES))
         column = [
-            v.times(v.floats(v.load_integers(top, along)), v.load(by, y * _SIDE * LANES))
+            v.times(v.load(top, along), v.load(by, y * _SIDE * LANES))
             for y, top in enumerate(tops)
         ]
         place = v.mul(x, INTEGER_CELL * LANES)

@@ -41,11 +41,13 @@ def accumulate_pairs(
     slots: list[ir.Value],
     width: int,
     pixels: ir.Value,
+    pixel_stride: ir.Value,
     weights: ir.Value,
     depth: ir.Value,
     unroll: int,
 ) -> None:
-    """The same in pairs of 16-bit integers, with 32-bit sums: pixels (height, depth) of pairs."""
+    """The same in pairs of 16-bit integers, which are what depth and stride count, with 32-bit
+    sums."""
     height = len(slots) // width
     with v.loop(depth, unroll) as first:
         for step in range(unroll):
@@ -53,7 +55,7 @@ def accumulate_pairs(
             row = v.mul(k, width * LANES)
             vectors = [v.load_integers(weights, v.add(row, n * LANES)) for n in range(width)]
             for m in range(height):
-                value = v.load_pair(pixels, v.add(v.mul(depth, m), k))
+                value = v.load_pair(pixels, v.add(v.mul(pixel_stride, m), k))
                 for n in range(width):
                     slot = slots[m * width + n]
                     v.set(slot, v.dot(value, vectors[n], v.get(slot)))

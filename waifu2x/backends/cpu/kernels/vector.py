@@ -278,13 +278,6 @@ class Emitter:
         address = self._builder.bitcast(self.at(pointer, offset), _INTEGERS.as_pointer())
         return self._builder.load(address, align=4)
 
-    def store_integers(
-        self, vector: ir.Value, pointer: ir.Value, offset: int | ir.Value = 0
-    ) -> None:
-        """Stores what `load_integers` loads."""
-        address = self._builder.bitcast(self.at(pointer, offset), _INTEGERS.as_pointer())
-        self._builder.store(vector, address, align=4)
-
     def load_pair(self, pointer: ir.Value, offset: int | ir.Value) -> ir.Value:
         """One pair of 16-bit integers, in every lane."""
         place = self._builder.bitcast(self.at(pointer, offset), _INTEGER.as_pointer())
