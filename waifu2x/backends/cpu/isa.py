@@ -68,6 +68,17 @@ def detect_vector_unit() -> VectorUnit:
     return _UNITS[forced]
 
 
+def dot_instruction(lanes: int) -> str:
+    """The instruction that adds products of pairs of 16-bit integers to 32-bit sums in one, if
+    this processor has it; else nothing."""
+    features = llvmlite.binding.get_host_cpu_features()
+    if features.get("avx512vnni") and (lanes == 16 or features.get("avx512vl")):
+        return "vpdpwssd"
+    if features.get("avxvnni") and lanes == 8:
+        return "{vex} vpdpwssd"
+    return ""
+
+
 @cache
 def _request_tiles() -> bool:
     """Asks Linux for the tile registers, which a process gets on request only."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import llvmlite.binding
 from numba import njit, types
 
 native = njit(error_model="numpy")
@@ -33,6 +34,7 @@ class Entry:
         0. (What `numba.cfunc` makes has no such pointers, but drags in Python's and Numba's symbols
         to report errors with.)
         """
+        llvmlite.binding.initialize_native_asmparser()  # for inline assembly
         options = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True, "error_model": "numpy"}
         dispatcher = njit(self._signature, **options)(self._function)
         result = dispatcher.overloads[self._signature.args]

@@ -168,7 +168,7 @@ def _emit_product(
             pixels = v.at(scratch, v.add(inputs, first))
             vectors = v.at(weights, v.add(block, v.mul(first, tile * LANES)))
             part = v.smaller(v.add(depth, v.mul(first, -1)), v.index(PART_PAIRS))
-            accumulate_pairs(v, slots, tile, pixels, depth, vectors, part, unroll=4)
+            accumulate_pairs(v, slots, tile, pixels, depth, vectors, part)
             for adds in v.cases(v.at_least(first, 1), (0, 1)):
                 for n, slot in enumerate(slots):
                     total = v.floats(v.get(slot))

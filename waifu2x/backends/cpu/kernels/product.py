@@ -44,18 +44,18 @@ def accumulate_pairs(
     pixel_stride: ir.Value,
     weights: ir.Value,
     depth: ir.Value,
-    unroll: int,
 ) -> None:
     """The same in pairs of 16-bit integers, which are what depth and stride count, with 32-bit
-    sums."""
+    sums.
+
+    It is not unrolled: LLVM would load the pixels of all steps first, and spill them.
+    """
     height = len(slots) // width
-    with v.loop(depth, unroll) as first:
-        for step in range(unroll):
-            k = v.add(first, step)
-            row = v.mul(k, width * LANES)
-            vectors = [v.load_integers(weights, v.add(row, n * LANES)) for n in range(width)]
-            for m in range(height):
-                value = v.load_pair(pixels, v.add(v.mul(pixel_stride, m), k))
-                for n in range(width):
-                    slot = slots[m * width + n]
-                    v.set(slot, v.dot(value, vectors[n], v.get(slot)))
+    with v.loop(depth) as k:
+        row = v.mul(k, width * LANES)
+        vectors = [v.load_integers(weights, v.add(row, n * LANES)) for n in range(width)]
+        for m in range(height):
+            value = v.load_pair(pixels, v.add(v.mul(pixel_stride, m), k))
+            for n in range(width):
+                slot = slots[m * width + n]
+                v.set(slot, v.dot(value, vectors[n], v.get(slot)))

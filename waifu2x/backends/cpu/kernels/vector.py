@@ -20,7 +20,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from waifu2x.backends.cpu.isa import VECTOR
+from waifu2x.backends.cpu.isa import VECTOR, dot_instruction
 
 _INDEX = ir.IntType(64)
 _FLOAT = ir.FloatType()
@@ -28,6 +28,7 @@ _LANES = ir.VectorType(_FLOAT, VECTOR.lanes)
 _INTEGER = ir.IntType(32)
 _INTEGERS = ir.VectorType(_INTEGER, VECTOR.lanes)
 _PAIRS = ir.VectorType(ir.IntType(16), 2 * VECTOR.lanes)
+_DOT = dot_instruction(VECTOR.lanes)
 _TILE = ir.IntType(8)
 _BYTES = ir.IntType(8).as_pointer()
 
@@ -308,9 +309,13 @@ class Emitter:
     def dot(self, a: ir.Value, b: ir.Value, c: ir.Value) -> ir.Value:
         """c plus the sums of products of pairs of 16-bit integers, lane by lane.
 
-        LLVM makes one instruction of both where the processor has it. It cannot see through the
-        result: else it would add in another order, out of more registers than there are.
+        LLVM cannot see through the result: else it would add in another order, out of more
+        registers than there are, and take one instruction apart into two.
         """
+        if _DOT:
+            kind = ir.FunctionType(_INTEGERS, [_INTEGERS] * 3)
+            asm = ir.InlineAsm(kind, f"{_DOT} $3, $2, $0", "=v,0,v,v")
+            return self._builder.call(asm, [c, a, b])
         name = "llvm.x86.avx2.pmadd.wd" if VECTOR.lanes == 8 else "llvm.x86.avx512.pmaddw.d.512"
         function = cgutils.get_or_insert_function(
             self._builder.module, ir.FunctionType(_INTEGERS, [_PAIRS, _PAIRS]), name
