@@ -87,29 +87,34 @@ class CpuBackend:
             runs.append((time.perf_counter() - start, dict(stage.ticks)))
         seconds, ticks = min(runs[1:], key=lambda run: run[0])
         share = seconds / max(1, sum(ticks.values()))
-        peaks = {False: peak.vector_peak(self._workers.cores)}
-        if isa.VECTOR.tiles:
-            peaks[True] = peak.tile_peak(self._workers.cores)
+        cores = self._workers.cores
+        on_vectors = peak.vector_peak(cores)
+        in_integers = peak.integer_peak(cores) if stage.packed.in_integers else 0.0
+        on_tiles = peak.tile_peak(cores) if stage.packed.on_tiles else 0.0
         out_pixels = pixels.shape[0] * pixels.shape[1] * model.scale**2
         layers = []
         for number, step in enumerate(stage.packed.program.steps):
             if isinstance(step, Product):
                 node = model.nodes[step.node - 1]
                 assert isinstance(node, Weighted)
-                on_tiles = number in stage.packed.on_tiles
+                unit, reached = "", on_vectors
+                if number in stage.packed.in_integers:
+                    unit, reached = " int16", in_integers
+                elif number in stage.packed.on_tiles:
+                    unit, reached = " bf16", on_tiles
                 name = f"{node.weight.shape[1]} > {node.weight.shape[0]}"
                 if node.weight.shape[-1] != 3:
                     name += f" {node.weight.shape[-1]}x{node.weight.shape[-1]}"
                 work = float(model.node_multiply_adds(step.node)) * out_pixels
                 layers.append(
                     LayerTime(
-                        name + (" bf16" if on_tiles else ""),
+                        name + unit,
                         ticks.pop(number, 0) * share,
                         work,
-                        peaks[on_tiles],
+                        reached,
                     )
                 )
-        rest = LayerTime("pixels", sum(ticks.values()) * share, 0, peaks[False])
+        rest = LayerTime("pixels", sum(ticks.values()) * share, 0, on_vectors)
         return Measurement(seconds, (rest, *layers))
 
     def tune(self, model: Model, precision: Precision, pixels: NDArray[Any]) -> Iterator[Trial]:

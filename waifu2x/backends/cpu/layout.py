@@ -6,9 +6,9 @@ readers still need when the next ones are written (`schedule` finds out how many
 with the width of a strip and not with its height, and most of it stays in the caches.
 
 Rows and columns are counted from each map's own pixel (0, 0). Steps compute whole cells of 4x4
-(or 6x6) pixels at multiples of four (six) there, and not of a strip: every pixel is computed from the same
-numbers in the same order wherever the strips are cut, which makes the output the same to the bit
-for every tile size and thread count.
+pixels (6x6 in integers) at multiples of their size there, and not of a strip: every pixel is
+computed from the same numbers in the same order wherever the strips are cut, which makes the output
+the same to the bit for every tile size and thread count.
 
 A map is interleaved: its planes, padded to whole vectors, are neighbours in memory, then come the
 pixels of a row. A folded map has the planes of fold x fold pixels one after another,

@@ -67,6 +67,8 @@ class PackedProgram:
         """Rows and columns that steps compute whole multiples of."""
         self.on_tiles: set[int] = set()
         """The steps that run in bf16."""
+        self.in_integers: set[int] = set()
+        """And in 16-bit integers."""
         self._weights: list[NDArray[np.float32]] = [weights.tile_config()]
         self._constants: list[NDArray[np.float32]] = []
         self._sizes = [CONFIG_FLOATS, 0]
@@ -231,6 +233,8 @@ class PackedProgram:
         plain = plain and fits
         if kind in (TILES, FEW_TILES):
             self.on_tiles.add(number)
+        if kind == INTEGER_WINOGRAD:
+            self.in_integers.add(number)
         if plain:
             map_, shuffle, planes = step.target.value, step.shuffle, target.padded[step.target.part]
         else:

@@ -52,8 +52,8 @@ def pack_integers(weight: NDArray[np.float32], group_planes: int) -> NDArray[np.
     integers, scales = round_integers(exact)
     scales[FLAT] = 0
     # Inputs are packed as the instruction has it: in each INTEGER_BLOCK, lanes by fours.
-    order = np.arange(in_planes).reshape(-1, INTEGER_BLOCK // LANES, LANES // 4, 4)
-    order = order.transpose(0, 2, 1, 3).reshape(-1)
+    planes = np.arange(in_planes).reshape(-1, INTEGER_BLOCK // LANES, LANES // 4, 4)
+    order = planes.transpose(0, 2, 1, 3).reshape(-1)
     pairs = integers[:, order].reshape(len(integers), in_planes // 2, 2, -1).swapaxes(2, 3)
     blocks, first = [], 0
     for _ in range(integers.shape[-1] // group_planes):

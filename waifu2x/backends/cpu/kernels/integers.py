@@ -209,8 +209,7 @@ def _emit_output(
     with v.loop(v.index(_SIDE)) as x:
         along, by = v.mul(spread, x), v.at(factors, v.mul(x, LANES))
         column = [
-            v.times(v.load(top, along), v.load(by, y * _SIDE * LANES))
-            for y, top in enumerate(tops)
+            v.times(v.load(top, along), v.load(by, y * _SIDE * LANES)) for y, top in enumerate(tops)
         ]
         place = v.mul(x, INTEGER_CELL * LANES)
         for y, value in enumerate(_transform_output(v, column)):

@@ -287,7 +287,9 @@ class Emitter:
         first = self._builder.insert_element(undefined, pair, ir.Constant(_INTEGER, 0))
         return self._builder.shuffle_vector(first, undefined, self.no_integers())
 
-    def store_shorts(self, vectors: Sequence[ir.Value], pointer: ir.Value, offset: ir.Value) -> None:
+    def store_shorts(
+        self, vectors: Sequence[ir.Value], pointer: ir.Value, offset: ir.Value
+    ) -> None:
         """Stores 16 integers of 32 bits, in vectors of 16 or 8 lanes, as 16-bit ones.
 
         Of two vectors, the first four lanes of each come before their last four: as the
