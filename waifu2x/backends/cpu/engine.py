@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import queue
 import threading
@@ -361,8 +360,7 @@ class Pass:
             scale = self._model.model.scale
             height, width = (side * scale for side in self._pictures.shape[1:3])
             down, across = max(down, -(-height // self._tile)), max(across, -(-width // self._tile))
-        unit = self._model.packed.unit[1]
-        units = {value: math.lcm(unit, program.values[value].fold) for value in roots}
+        units = {value: self._model.packed.cut(value) for value in roots}
         divided = [geometry.tiles(sizes[v], down, across, units[v]) for v in roots]
         for boxes in zip(*divided, strict=True):
             found = dict(zip(roots, boxes, strict=True))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Literal
 
@@ -135,6 +136,17 @@ class PackedProgram:
                 )
             )
         return tasks
+
+    def cut(self, value: int) -> int:
+        """At multiples of how many rows and columns a value may be cut so that no cell of the step
+        that makes it is computed twice."""
+        units = [self.program.values[value].fold]
+        for step in self.program.steps:
+            if isinstance(step, Product) and step.target.value == value:
+                units.append(self.unit[1] * step.shuffle)
+            elif isinstance(step, Move) and step.target.value == value:
+                units.append(self.unit[1])
+        return math.lcm(*units)
 
     # Maps.
 

@@ -56,6 +56,8 @@ _TILES_WIDTH = 256
 _MOST_DOWN = 64
 _UNEVEN = 0.1
 """The part of a core's last strip for which the others are taken to wait."""
+_LEAST_BLOCKS = 3
+"""Of ROW_BLOCK cells in integers, for each reading of all weights."""
 _EMPTY = Box(0, 0, 0, 0)
 
 
@@ -111,7 +113,9 @@ class PhaseStrips:
             for side in range(2)
         )
         least = max(1, round(width / most))
-        unit = self.packed.unit[1] * (1 if self.packed.on_tiles else tile_height(WIDTHS[0]))
+        unit = self.packed.unit[1]
+        if not self.packed.on_tiles:
+            unit *= tile_height(WIDTHS[0]) // (2 if self.packed.in_integers else 1)
         best: tuple[float, int, int] | None = None
         for across in range(least, 4 * least + 1):
             computed = round_up(math.ceil(width / across + halo), unit) * across
@@ -260,9 +264,10 @@ def group_size(in_planes: int, out_planes: int, cache_bytes: int) -> int:
 
 
 def integer_group_size(in_planes: int, cache_bytes: int) -> int:
-    """The same for cells in integers."""
+    """The same for cells in integers, but no fewer than lets weights come from beyond the L2
+    cache as fast as they are used."""
     floats = INTEGER_FREQUENCIES * (in_planes // 2 + WIDTHS[0] * LANES)
-    return max(1, cache_bytes * 3 // 4 // (4 * floats * ROW_BLOCK)) * ROW_BLOCK
+    return max(_LEAST_BLOCKS, cache_bytes * 3 // 4 // (4 * floats * ROW_BLOCK)) * ROW_BLOCK
 
 
 def scratch_floats(in_planes: int, group: int) -> tuple[int, int]:

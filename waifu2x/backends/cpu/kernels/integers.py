@@ -149,6 +149,7 @@ def _emit_input(
 def _emit_product(
     v: Emitter,
     width: ir.Value,
+    height: ir.Value,
     scratch: ir.Value,
     inputs: ir.Value,
     depth: ir.Value,
@@ -160,8 +161,13 @@ def _emit_product(
     if not VECTOR.integers:
         return
     to = v.at(scratch, products)
-    for tile in v.cases(width, WIDTHS):
-        slots = v.accumulators([v.no_integers()] * (tile_height(tile) * tile))
+    shapes = (
+        (tile, cells)
+        for tile in v.cases(width, WIDTHS)
+        for cells in v.cases(height, (tile_height(tile), tile_height(tile) // 2))
+    )
+    for tile, cells in shapes:
+        slots = v.accumulators([v.no_integers()] * (cells * tile))
         with v.loop(depth, PART_PAIRS) as first:
             for slot in slots:
                 v.set(slot, v.no_integers())
@@ -267,19 +273,22 @@ def convolve_integers(task, maps, places, scratch, weights, constants):  # type:
             dy, dx = block_group // task.shuffle, block_group % task.shuffle
             inner = plane - block_group * task.group_planes
             width = _tile_width((task.group_planes - inner) // LANES)
+            height = _tile_height(width)
+            half = height // 2
             block_planes = width * LANES
             product_spread = group * block_planes + LANES
             u = block + INTEGER_FREQUENCIES * block_planes
             for frequency in range(INTEGER_FREQUENCIES):
                 # The last tile may run past `count` into stale cells: theirs are rows of their own.
-                for cell in range(0, count, _tile_height(width)):
+                for cell in range(0, count, height):
                     m = task.products + frequency * product_spread + cell * block_planes
                     if frequency == FLAT:
                         v = flat + cell * task.depth
                         product(width, scratch, v, task.depth, weights, u, m)
                     else:
                         v = task.inputs + frequency * spread + cell * pairs
-                        integer_product(width, scratch, v, pairs, weights, u, m)
+                        high = half if count - cell <= half else height
+                        integer_product(width, high, scratch, v, pairs, weights, u, m)
                 u += (task.depth if frequency == FLAT else pairs) * block_planes
             for cell in range(count):
                 pair = (first + cell) * (INTEGER_CELL // 2)
