@@ -37,6 +37,7 @@ from waifu2x.backends.cpu.shapes import (
     FREQUENCIES,
     INTEGER_FREQUENCIES,
     LANES,
+    PART_PAIRS,
     ROW_BLOCK,
     STAGE_FLOATS,
     WIDTHS,
@@ -201,7 +202,9 @@ class PhaseStrips:
                 inputs = max(inputs, pairs + group * depth)
                 block = group * WIDTHS[0] * LANES + LANES
                 products = max(products, INTEGER_FREQUENCIES * block)
-                stage = max(stage, INTEGER_FREQUENCIES * depth + group * LANES)
+                part = 2 * PART_PAIRS
+                scales = -(-depth // part) * group * LANES
+                stage = max(stage, INTEGER_FREQUENCIES * part + scales)
             elif task.kind == TILES:
                 products = max(products, 2 * STAGE_FLOATS)
             elif task.kind == FEW_TILES:

@@ -1,16 +1,21 @@
 """3x3 convolution by Winograd's F(6x6, 3x3) in 16-bit integers: 64 products where the definition
 has 324.
 
-The order of work is that of `winograd`, over cells of 6x6 results. A cell's transformed inputs,
-floats at first, become integers of at most MOST_INPUT by one scale for all of its planes and
-frequencies; weights have one for each frequency and output plane, as fine as still lets no sum of
-products leave 32 bits. So sums are exact, and the same in any order on any instruction set.
+The order of work is that of `winograd`, over cells of 6x6 results. Transformed inputs, floats at
+first, become integers of at most MOST_INPUT by one scale for each cell and part, which is 64
+planes; weights have one for each frequency and output plane, as fine as still lets no part's sum of
+products leave 32 bits. So these sums are exact, the same in any order on any instruction set. They
+are added as floats.
 
-    V[f][cell][in]  int16, of a group of cells
+    V[f][cell][in]  int16, of a group of cells; FLAT, [cell][in], in floats
     U[block]        float32 scales, vector by vector of planes: (vectors, 64, LANES),
-                    int16 (64, in / 2, planes of the block, 2)
-    M[f][cell][planes of the block]  int32 = V[f] U[block][f]
-    result = (transform of M * scales) * scale of the cell + bias, leaky ReLU
+                    int16 (64, in / 2, planes of the block, 2); FLAT (in, planes) in floats
+    M[f][cell][planes of the block]  float32 = sum over parts of V[f] U[block][f] * cell's scale
+    result = transform of M * scales, plus bias, leaky ReLU
+
+FLAT is the one frequency that a flat area has, where it is a thousand times as large as any other
+could be: in floats it costs a hundredth of the time, flat areas are exact, and the scales of all
+others follow from edges. It adds the same to every result of a cell.
 
 What a cell becomes depends on its own inputs alone, so any tile gives the same bits; and float
 operations are the same ones in the same order for any number of lanes.
@@ -99,51 +104,60 @@ def _emit_input(
     spread: ir.Value,
     flat: ir.Value,
     scale: ir.Value,
+    scale_step: ir.Value,
 ) -> None:
     """`depth` planes of one cell: 8x8 pixels -> 64 frequencies, `spread` pairs apart, by way of
-    `stage`; FLAT in floats, at `flat`. What 1 stands for goes to the vector at `scale`."""
+    `stage`; FLAT in floats, at `flat`. What 1 stands for goes to a vector for each part, the first
+    at `scale`, `scale_step` apart."""
     if not VECTOR.integers:
         return
     rows = [v.add(v.integer(places, SOURCE_ROWS + y), offset) for y in range(_SIDE)]
-    (most,) = v.accumulators([v.splat(_LEAST)])
-    vector = INTEGER_FREQUENCIES * LANES
-    with v.loop(depth, LANES) as plane:
-        starts = [v.fix(scratch, v.add(row, plane)) for row in rows]
-        to, shelf = v.shelf(INTEGER_FREQUENCIES)
-        with v.loop(v.index(_SIDE)) as x:
-            along, place = v.mul(pixel, x), v.mul(x, _SIDE * LANES)
-            for y, value in enumerate(_transform_input(v, [v.load(s, along) for s in starts])):
-                v.store(value, to, v.add(place, y * LANES))
-        target = v.fix(scratch, v.add(stage, v.mul(plane, INTEGER_FREQUENCIES)))
-        with v.loop(v.index(_SIDE)) as y:
-            across, place = v.at(shelf, v.mul(y, LANES)), v.mul(y, _SIDE * LANES)
-            columns = [v.load(across, x * _SIDE * LANES) for x in range(_SIDE)]
-            for x, value in enumerate(_transform_input(v, columns)):
-                v.store(value, target, v.add(place, x * LANES))
-                if x != FLAT % _SIDE:
+    vector, side = INTEGER_FREQUENCIES * LANES, v.times_of(_SIDE)
+    (place_of_scale,) = v.accumulators([scale])
+    with v.loop(depth, 2 * PART_PAIRS) as begin:
+        count = v.smaller(v.add(depth, v.mul(begin, -1)), v.index(2 * PART_PAIRS))
+        (most,) = v.accumulators([v.splat(_LEAST)])
+        v.set(most, v.splat(_LEAST))
+        with v.loop(count, LANES) as inner:
+            plane = v.add(begin, inner)
+            starts = [v.fix(scratch, v.add(row, plane)) for row in rows]
+            to, shelf = v.shelf(INTEGER_FREQUENCIES)
+            with v.loop(side) as x:
+                along, place = v.mul(pixel, x), v.mul(x, _SIDE * LANES)
+                column = [v.load(start, along) for start in starts]
+                for y, value in enumerate(_transform_input(v, column)):
+                    v.store(value, to, v.add(place, y * LANES))
+            target = v.fix(scratch, v.add(stage, v.mul(inner, INTEGER_FREQUENCIES)))
+            with v.loop(side) as y:
+                across, place = v.at(shelf, v.mul(y, LANES)), v.mul(y, _SIDE * LANES)
+                columns = [v.load(across, x * _SIDE * LANES) for x in range(_SIDE)]
+                for x, value in enumerate(_transform_input(v, columns)):
+                    v.store(value, target, v.add(place, x * LANES))
+                    if x != FLAT % _SIDE:
+                        v.set(most, v.larger(v.magnitude(value), v.get(most)))
+            for y in range(_SIDE):
+                frequency = y * _SIDE + FLAT % _SIDE
+                value = v.load(target, frequency * LANES)
+                if frequency == FLAT:
+                    v.store(value, scratch, v.add(flat, plane))
+                else:
                     v.set(most, v.larger(v.magnitude(value), v.get(most)))
-        for y in range(_SIDE):
-            place = y * _SIDE + FLAT % _SIDE
-            value = v.load(target, place * LANES)
-            if place == FLAT:
-                v.store(value, scratch, v.add(flat, plane))
-            else:
-                v.set(most, v.larger(v.magnitude(value), v.get(most)))
-    largest = v.most(v.get(most))
-    v.store(v.times(largest, 1 / MOST_INPUT), scratch, scale)
-    fineness = v.divided(v.splat(float(MOST_INPUT)), largest)
-    with v.loop(depth, INTEGER_BLOCK) as plane:
-        source = v.fix(scratch, v.add(stage, v.mul(plane, INTEGER_FREQUENCIES)))
-        target = v.fix(scratch, v.add(inputs, v.half(plane)))
-        with v.loop(v.index(INTEGER_FREQUENCIES), 4) as first:
-            for n in range(4):
-                frequency = v.add(first, n)
-                place = v.mul(frequency, LANES)
-                values = [
-                    v.integers(v.times(v.load(source, v.add(place, m * vector)), fineness))
-                    for m in range(INTEGER_BLOCK // LANES)
-                ]
-                v.store_shorts(values, target, v.mul(frequency, spread))
+        largest = v.most(v.get(most))
+        v.store(v.times(largest, 1 / MOST_INPUT), scratch, v.get(place_of_scale))
+        v.set(place_of_scale, v.add(v.get(place_of_scale), scale_step))
+        fineness = v.divided(v.splat(float(MOST_INPUT)), largest)
+        with v.loop(count, INTEGER_BLOCK) as inner:
+            source = v.fix(scratch, v.add(stage, v.mul(inner, INTEGER_FREQUENCIES)))
+            target = v.fix(scratch, v.add(inputs, v.half(v.add(begin, inner))))
+            with v.loop(v.index(INTEGER_FREQUENCIES), 4) as first:
+                for n in range(4):
+                    frequency = v.add(first, n)
+                    place = v.mul(frequency, LANES)
+                    values = [
+                        v.integers(v.times(v.load(source, v.add(place, m * vector)), fineness))
+                        for m in range(INTEGER_BLOCK // LANES)
+                    ]
+                    v.store_shorts(values, target, v.mul(frequency, spread))
 
 
 def _emit_product(
@@ -156,8 +170,13 @@ def _emit_product(
     weights: ir.Value,
     block: ir.Value,
     products: ir.Value,
+    scale: ir.Value,
+    scale_step: ir.Value,
 ) -> None:
-    """A tile of M = V U: (height, depth) pairs times (depth, width vectors)."""
+    """A tile of M = V U: (height, depth) pairs times (depth, width vectors), part by part.
+
+    The scales of its cells lie side by side, those of parts `scale_step` apart.
+    """
     if not VECTOR.integers:
         return
     to = v.at(scratch, products)
@@ -168,6 +187,8 @@ def _emit_product(
     )
     for tile, cells in shapes:
         slots = v.accumulators([v.no_integers()] * (cells * tile))
+        (place,) = v.accumulators([scale])
+        v.set(place, scale)
         with v.loop(depth, PART_PAIRS) as first:
             for slot in slots:
                 v.set(slot, v.no_integers())
@@ -175,11 +196,16 @@ def _emit_product(
             vectors = v.at(weights, v.add(block, v.mul(first, tile * LANES)))
             part = v.smaller(v.add(depth, v.mul(first, -1)), v.index(PART_PAIRS))
             accumulate_pairs(v, slots, tile, pixels, depth, vectors, part)
+            own = v.at(scratch, v.get(place))
+            scales = [v.load(own, m * LANES) for m in range(cells)]
+            v.set(place, v.add(v.get(place), scale_step))
             for adds in v.cases(v.at_least(first, 1), (0, 1)):
                 for n, slot in enumerate(slots):
-                    total = v.floats(v.get(slot))
+                    total, unit = v.floats(v.get(slot)), scales[n // tile]
                     if adds:
-                        total = v.plus(total, v.load(to, n * LANES))
+                        total = v.fma(total, unit, v.load(to, n * LANES))
+                    else:
+                        total = v.times(total, unit)
                     v.store(total, to, n * LANES)
 
 
@@ -195,7 +221,6 @@ def _emit_output(
     spread: ir.Value,
     weights: ir.Value,
     scales: ir.Value,
-    scale: ir.Value,
     constants: ir.Value,
     plane: ir.Value,
 ) -> None:
@@ -211,8 +236,8 @@ def _emit_output(
     to, shelf = v.shelf(_SIDE * INTEGER_CELL)
     down = v.mul(spread, _SIDE)
     tops = [v.fix(scratch, v.add(products, v.mul(down, y))) for y in range(_SIDE)]
-    factors = v.fix(weights, scales)
-    with v.loop(v.index(_SIDE)) as x:
+    factors, side = v.fix(weights, scales), v.times_of(_SIDE)
+    with v.loop(side) as x:
         along, by = v.mul(spread, x), v.at(factors, v.mul(x, LANES))
         column = [
             v.times(v.load(top, along), v.load(by, y * _SIDE * LANES)) for y, top in enumerate(tops)
@@ -222,13 +247,13 @@ def _emit_output(
             v.store(value, to, v.add(place, y * LANES))
     # FLAT is as much of every result.
     flat = v.load(scratch, v.add(products, v.mul(spread, FLAT)))
-    bias, cell = v.plus(epilogue.bias(0), flat), v.load(scratch, scale)
-    with v.loop(v.index(INTEGER_CELL)) as y:
+    bias = v.plus(epilogue.bias(0), flat)
+    with v.loop(v.times_of(INTEGER_CELL)) as y:
         across = v.at(shelf, v.mul(y, LANES))
         rows = [v.load(across, x * INTEGER_CELL * LANES) for x in range(_SIDE)]
         row = v.add(first, v.mul(shuffle, y))
         epilogue.store(
-            [v.fma(value, cell, bias) for value in _transform_output(v, rows)],
+            [v.plus(value, bias) for value in _transform_output(v, rows)],
             0,
             v.add(v.integer(places, v.add(row, TARGET_ROWS)), target),
             v.add(v.integer(places, v.add(row, RESIDUAL_ROWS)), residual),
@@ -250,7 +275,7 @@ def convolve_integers(task, maps, places, scratch, weights, constants):  # type:
     spread = group * pairs + LANES
     cells = task.columns // INTEGER_CELL
     flat = task.inputs + INTEGER_FREQUENCIES * spread
-    scales = task.stage + INTEGER_FREQUENCIES * task.depth
+    scales, scale_step = task.stage + INTEGER_FREQUENCIES * 2 * PART_PAIRS, group * LANES
     for index in range(-(-cells // group)):
         first = index * group
         count = min(group, cells - first)
@@ -266,6 +291,7 @@ def convolve_integers(task, maps, places, scratch, weights, constants):  # type:
                 spread,
                 flat + cell * task.depth,
                 scales + cell * LANES,
+                scale_step,
             )
         block, plane = task.weight, 0
         while plane < task.planes:
@@ -288,7 +314,10 @@ def convolve_integers(task, maps, places, scratch, weights, constants):  # type:
                     else:
                         v = task.inputs + frequency * spread + cell * pairs
                         high = half if count - cell <= half else height
-                        integer_product(width, high, scratch, v, pairs, weights, u, m)
+                        scale = scales + cell * LANES
+                        integer_product(
+                            width, high, scratch, v, pairs, weights, u, m, scale, scale_step
+                        )
                 u += (task.depth if frequency == FLAT else pairs) * block_planes
             for cell in range(count):
                 pair = (first + cell) * (INTEGER_CELL // 2)
@@ -304,7 +333,6 @@ def convolve_integers(task, maps, places, scratch, weights, constants):  # type:
                         product_spread,
                         weights,
                         block + INTEGER_FREQUENCIES * n,
-                        scales + cell * LANES,
                         constants,
                         plane + n,
                     )

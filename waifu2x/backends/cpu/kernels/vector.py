@@ -81,6 +81,11 @@ class Emitter:
         asm = ir.InlineAsm(ir.FunctionType(place.type, [place.type]), "", "=r,0")
         return self._builder.call(asm, [place])
 
+    def times_of(self, count: int) -> ir.Value:
+        """The count of a loop that LLVM shall not unroll, since it cannot know it."""
+        asm = ir.InlineAsm(ir.FunctionType(_INDEX, [_INDEX]), "", "=r,0")
+        return self._builder.call(asm, [self.index(count)])
+
     def shelf(self, vectors: int) -> tuple[ir.Value, ir.Value]:
         """Memory for some vectors, as a pointer to write with and one to read with later.
 
