@@ -8,7 +8,6 @@ For the same reason nothing here raises.
 from __future__ import annotations
 
 from collections.abc import Callable
-
 from typing import Any
 
 from numba import njit, types
