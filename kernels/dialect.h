@@ -18,6 +18,7 @@
 #define NO_UNROLL _Pragma("unroll 1")
 
 typedef size_t Wide;
+typedef long Place;
 typedef long Sum;
 
 #define SPLAT(type, x) ((type)(x))
@@ -42,6 +43,7 @@ typedef long Sum;
 typedef unsigned char uchar;
 typedef unsigned short ushort;
 typedef size_t Wide;
+typedef long long Place;
 typedef long long Sum;
 
 #define KERNEL(group) extern "C" __global__ void __launch_bounds__(group)

@@ -17,10 +17,8 @@ from waifu2x.tiling import Box
 
 _SMALLEST_TILE = 64
 """Output pixels a side, below which tiles are mostly margin."""
-
-
-_MOST_TILE_ROWS = 1 << 15
-"""Libraries count groups of work-items in 16 bits."""
+_LARGEST_TILE = 1 << 15
+"""Output pixels a side: libraries count groups of work-items in 16 bits."""
 _ESTIMATED = 0.97
 """Of the room for kept maps: they reach a few pixels beyond their sizes."""
 
@@ -123,8 +121,8 @@ def find(
 
 def _grids(height: int, width: int, tile: int | None, bands: int) -> Iterator[tuple[int, int]]:
     """Numbers of tiles down and across, doubled one after the other."""
-    down = max(bands, -(-height // _MOST_TILE_ROWS), -(-height // tile) if tile else 1)
-    across = -(-width // tile) if tile else 1
+    side = min(tile or _LARGEST_TILE, _LARGEST_TILE)
+    down, across = max(bands, -(-height // side)), -(-width // side)
     while True:
         yield down, across
         if max(height / down, width / across) <= _SMALLEST_TILE:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from waifu2x.backends import Progress
+from waifu2x.backends import Device, Progress
 from waifu2x.backends.gpu import schedule
 from waifu2x.backends.gpu.executor import Batch, DevicePixels, Executor, Place
 from waifu2x.backends.gpu.runtime import Buffer, OutOfMemoryError
@@ -175,19 +175,23 @@ class Run:
             self._on_progress(part)
 
     def _failure(self, error: Exception) -> Exception:
-        pictures, rows, columns, _ = self._shape
-        if pictures > 1:
-            return TooManyError()
-        name = self._runtime.device.name
-        if isinstance(error, NoRoomError):
+        if self._shape[0] == 1 and isinstance(error, NoRoomError):
             return BackendError(
-                f"{name}: no memory for even a small tile of the network's maps: close other"
-                " programs that use this device, or use another backend"
+                f"{self._runtime.device.name}: no memory for even a small tile of the network's"
+                " maps: close other programs that use this device, or use another backend"
             )
-        return BackendError(
-            f"{name}: no memory for a picture of {columns}x{rows} pixels: close other programs that"
-            " use this device, or use another backend"
-        )
+        return no_room(self._runtime.device, self._shape)
+
+
+def no_room(device: Device, shape: Shape) -> Exception:
+    """What to raise where there is no memory for pictures."""
+    pictures, rows, columns, _ = shape
+    if pictures > 1:
+        return TooManyError()
+    return BackendError(
+        f"{device.name}: no memory for a picture of {columns}x{rows} pixels: close other programs"
+        " that use this device, or use another backend"
+    )
 
 
 class Bound:
