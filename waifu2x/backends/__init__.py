@@ -127,7 +127,10 @@ class Backend(Protocol):
         ...
 
     def close(self) -> None:
-        """Frees what it holds; waits for pictures that are being computed."""
+        """Frees what it holds, when the pictures that are being computed are done.
+
+        Calls of its networks that come later, or wait for their turn, raise BackendError.
+        """
         ...
 
 

@@ -82,7 +82,7 @@ class TensorExecutor:
         self._runtime = runtime
         self._units = units
         self._terms = terms
-        self._layouts = found = layouts(program, terms)
+        self._layouts = layouts(program, terms)
         averaged = [
             program.values[step.source.value].planes if isinstance(step, Average) else 0
             for step in program.steps
@@ -93,15 +93,23 @@ class TensorExecutor:
         self._averages: dict[int, AverageStep] = {}
         self._dense: dict[int, tuple[Buffer, Buffer]] = {}
         self._vector_kernels: dict[int, CudaKernel] = {}
+        try:
+            self._make_steps(choose)
+        except BaseException:
+            self.close()
+            raise
+
+    def _make_steps(self, choose: Choose) -> None:
+        runtime, program, found = self._runtime, self.program, self._layouts
         for number, step in enumerate(program.steps):
             match step:
                 case Product():
                     self._steps[number] = ProductStep(
-                        runtime, program, number, found, units, terms, choose
+                        runtime, program, number, found, self._units, self._terms, choose
                     )
                 case Move():
                     self._steps[number] = MoveStep(
-                        runtime, program, number, found, terms, self._vector_places
+                        runtime, program, number, found, self._terms, self._vector_places
                     )
                 case Average():
                     place = self._sum_places[number]

@@ -40,7 +40,7 @@ class GpuNetwork:
     ) -> NDArray[Any]:
         """See Network."""
         pictures = pixels[np.newaxis] if pixels.ndim == 3 else pixels
-        with self._workspace.lock:
+        with self._workspace.working():
             results = self._stack(pictures, np.dtype(out_dtype), tile, on_progress)
         return results[0] if pixels.ndim == 3 else results
 
@@ -53,7 +53,7 @@ class GpuNetwork:
         """
         pictures = pixels[np.newaxis] if pixels.ndim == 3 else pixels
         dtypes = [*[np.dtype(np.float32)] * (len(self._stages) - 1), np.dtype(out_dtype)]
-        with self._workspace.lock, self._workspace.taken() as taken:
+        with self._workspace.working(), self._workspace.taken() as taken:
             source = self._uploaded(pictures, taken)
             work = []
             for stage, dtype in zip(self._stages, dtypes, strict=True):
