@@ -21,8 +21,6 @@ from waifu2x.model import Model
 from waifu2x.tiling import Box
 
 _KEPT_SCHEDULES = 16
-_MOST_REPLAYED = 16
-"""Passes of one picture, each of which the runtime then keeps: more would push each other out."""
 _FEWEST_BAND_ROWS = 64
 _NO_TILE = Box(0, 0, 0, 0)
 
@@ -224,21 +222,24 @@ class Bound:
         self.run(lambda part: None, None)
 
     def run(self, report: Progress, result: NDArray[Any] | None) -> None:
-        """Every pass, and waits for it. With a `result`, each row of tiles is fetched into it."""
+        """Every pass, and waits for it. With a `result`, each row of tiles is fetched into it.
+
+        Several tiles are not replayed: as large as the memory allows, their kernels take far longer
+        than launching them, and records of their buffers would keep those of small pictures out.
+        """
         if result is None and self._schedule.is_single:
             self.queue()
             self._runtime.synchronize()
             report(1.0)
             return
         found, executor = self._schedule, self._executor
-        count = sum(len(row) for rows in found.passes for row in rows)
         done = 0.0
         executor.clear(self._vectors, found.pictures)
         for number, rows in enumerate(found.passes):
             for row in rows:
                 band = self._band(row[0]) if result is not None else self._target
                 for one in row:
-                    self._pass(one, band, replayed=count <= _MOST_REPLAYED)
+                    self._queue(one, band)
                     self._runtime.synchronize()
                     done += sum(
                         step_cost(executor.program, step, box)
@@ -256,12 +257,6 @@ class Bound:
         for number, ((one,),) in enumerate(self._schedule.passes):
             self._queue(one, self._target)
             self._finish(number)
-
-    def _pass(self, one: Pass, target: DevicePixels, replayed: bool) -> None:
-        if replayed:
-            self._runtime.replay((self._key, id(one), target), lambda: self._queue(one, target))
-        else:
-            self._queue(one, target)
 
     def _queue(self, one: Pass, target: DevicePixels) -> None:
         places: Mapping[int, Place] = {
