@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from waifu2x.backends.cuda import value_range
 from waifu2x.backends.cuda.arguments import Address, address_of, packed
 from waifu2x.backends.cuda.tensor_layout import batch_grid, layouts
 from waifu2x.backends.cuda.tensor_peak import product_peak
@@ -34,6 +36,7 @@ from waifu2x.tiling import Box
 if TYPE_CHECKING:
     from waifu2x.backends.cuda.runtime import CudaKernel, CudaRuntime
 
+_LOG = logging.getLogger(__name__)
 _VECTOR_THREADS = 256
 _CLEAR, _MEAN, _DENSE = range(3)
 _MOST_TASKS = 6
@@ -54,13 +57,25 @@ class VectorTask(NamedTuple):
 
 
 def makers(runtime: CudaRuntime, units: Units) -> tuple[Maker, Maker]:
-    """What makes the executors of fp16 and fp32."""
+    """What makes the executors of fp16 and fp32.
+
+    Programs that matrix units cannot run, or not within the range of 16 bits, take others.
+    """
 
     def maker(terms: int) -> Maker:
         def make(program: Program, choose: Choose) -> Executor:
-            if runs(program, layouts(program, terms)):
-                return TensorExecutor(runtime, program, units, terms, choose)
-            return Fp32Executor(runtime, program, choose)
+            if not runs(program, layouts(program, terms)):
+                return Fp32Executor(runtime, program, choose)
+            largest = value_range.largest(program)
+            if not largest <= value_range.MOST:
+                _LOG.warning(
+                    "%s: has values of %.2g, for which 16 bits have no room: computed in 32 bits,"
+                    " which takes longer",
+                    program.model.name,
+                    largest,
+                )
+                return Fp32Executor(runtime, program, choose)
+            return TensorExecutor(runtime, program, units, terms, choose)
 
         return make
 
