@@ -3,6 +3,9 @@
 // Groups are one-dimensional, and as large as KERNEL says. Every multiply-add is written as one, so
 // that a value is rounded alike wherever it is computed.
 
+// What is reckoned on the host as well must be the same there.
+#define STATIC_ASSERT(name, condition) typedef char name[(condition) ? 1 : -1]
+
 #ifdef __OPENCL_VERSION__
 
 #define KERNEL(group) __kernel __attribute__((reqd_work_group_size(group, 1, 1))) void

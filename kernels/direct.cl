@@ -17,6 +17,7 @@
 // Macros, with those of store.h and, where the ends are pixels, of pixels.h and levels.h
 //   TAPS                   in each direction, 3 or 1
 //   IN_PLANES, OUT_PLANES  padded to whole LOADs and groups of planes
+//   GROUP                  work-items of a group
 //   LINE, VECTORS, WIDTH, LANES, GROUP_X, GROUP_Y  shape of the work, see above; VECTOR is the type
 //   DOWN                   1: the line of a work-item runs down a column, 0: along a row
 //   LOAD                   input planes read at once, 1 or 4; divides BLOCK
@@ -32,7 +33,7 @@
 #include "levels.h"
 #endif
 
-#define GROUP (LANES * GROUP_X * GROUP_Y)
+STATIC_ASSERT(group_is_of_lanes_and_lines, GROUP == LANES * GROUP_X * GROUP_Y);
 #define REACH (LINE + TAPS - 1)
 
 #ifdef SOURCE_TYPE

@@ -266,13 +266,14 @@ __device__ __forceinline__ void store_row(const float* sums, const Follows& bias
 #endif
 
 #if defined(SIDE)
+// A tile has TILE_COLUMNS columns, TILE_RESULTS of them with results.
+//
 // A product: SIDE x SIDE taps, of which it takes TAPS at a time; with LAST those of a row are columns
 // of the product. A visit is a group of input planes, with two terms in three rounds: low input times
 // high weights, high times low, high times high, since the unit cuts each sum off at 24 bits: small
 // products come first.
 #define TAPS (LAST ? SIDE : SIDE * SIDE)
-#define TILE_COLUMNS 64
-#define TILE_RESULTS (LAST ? TILE_COLUMNS - 2 : TILE_COLUMNS)
+static_assert(TILE_RESULTS == (LAST ? TILE_COLUMNS - (SIDE - 1) : TILE_COLUMNS), "results of a tile");
 #define TILE_READS (LAST ? TILE_COLUMNS : TILE_COLUMNS + SIDE - 1)
 #define GROUPS (IN_PLANES / GROUP)
 #define PIXEL_BYTES (GROUP * 2)

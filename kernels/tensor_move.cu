@@ -5,8 +5,9 @@
 // Arguments: `Move` below. in, out, residual: maps in groups of GROUP, OUT_GROUP, RESIDUAL_GROUP planes;
 // factors: float [picture][factors_each], of which PLANES.
 // Macros
-//   PLANES (that move), MOVED (the same with the padding of the target's part, which is written too), GROUP, STORED, IN_EACH, IN_FOLD, IN_PART (first
-//   plane), ENLARGE, FACTORS (0 or 1), TERMS, RESIDUAL and with it RESIDUAL_GROUP, RESIDUAL_STORED,
+//   THREADS, PIECES (of a group, which neighbouring threads share: they divide MOVED), REPEATS (pixels
+//   of a thread), PLANES (that move), MOVED (the same with the padding of the target's part, which is
+//   written too), GROUP, STORED, IN_EACH, IN_FOLD, IN_PART (first plane), ENLARGE, FACTORS (0 or 1), TERMS, RESIDUAL and with it RESIDUAL_GROUP, RESIDUAL_STORED,
 //   RESIDUAL_EACH, RESIDUAL_FOLD, RESIDUAL_PART; and those of the store, see tensor.cuh
 // Bound: device memory.
 #define STACK 1
@@ -14,11 +15,7 @@
 #define ACTIVATION 0
 #include "tensor.cuh"
 
-#define THREADS 256
-// Threads of a warp share the pieces of a few pixels of a group.
-#define PIECES (MOVED % 64 == 0 ? 8 : MOVED % 32 == 0 ? 4 : 1)
 #define EACH_COLUMNS (THREADS / PIECES)
-#define REPEATS 4
 
 struct Move {
     const uint8_t* in;

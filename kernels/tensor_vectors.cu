@@ -9,11 +9,10 @@
 // Arguments: `Vectors` below. All of one picture stand together: sums are int64, vectors float, and
 // places are counted from the picture's first, in elements of their kind. weight: float [outputs][inputs];
 // follows: bias and slope of each output.
+// Macros: THREADS, MOST (tasks of a launch).
 // Bound: the time of a launch.
 #include "activation.cuh"
 
-#define THREADS 256
-#define MOST 6
 #define CLEAR 0
 #define MEAN 1
 // And more by the code of the activation.

@@ -248,7 +248,8 @@ class TensorExecutor:
     ) -> None:
         """Queues tasks on vectors; their time is that of step `owner`."""
         if owner not in self._vector_kernels:
-            program = self._runtime.build("tensor_vectors", {})
+            macros = {"THREADS": _VECTOR_THREADS, "MOST": _MOST_TASKS}
+            program = self._runtime.build("tensor_vectors", macros)
             kernel = program.kernel("tensor_vectors", _VECTOR_THREADS)
             self._vector_kernels[owner] = kernel
         missing = [VectorTask()] * (_MOST_TASKS - len(tasks))

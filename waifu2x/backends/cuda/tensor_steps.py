@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 UNIT = 1 << 16
 """Of the integers that are summed for means."""
 _FIRST_ROWS = 8
-_FIRST_THREADS = 256
+_WARP = 32
 _MOVE_THREADS = 256
 _MOVE_REPEATS = 4
 _AVERAGE_THREADS = 256
@@ -293,6 +293,8 @@ class ProductStep(_Step):
             rows, columns = down * cell.rows - 2, across * cell.columns - 2
         is_picture = step.source.value == 0
         chosen: Macros = {
+            "COLUMNS": COLUMNS,
+            "ROWS": _FIRST_ROWS,
             "PLANES": step.in_planes,
             "PIXEL": bits,
             "ENLARGE": step.source.enlarge,
@@ -320,7 +322,7 @@ class ProductStep(_Step):
             return packed(product) + packed(geometry)
 
         blocks = (-(-columns // COLUMNS), -(-rows // _FIRST_ROWS), self._outputs // 32)
-        return Launch("tensor_first", chosen, _FIRST_THREADS, 0, blocks, arguments)
+        return Launch("tensor_first", chosen, _FIRST_ROWS * _WARP, 0, blocks, arguments)
 
     def _pixels_read(self, task: Task) -> tuple[int, SourceArguments]:
         """The macro PIXEL, and where a first one reads."""
@@ -351,7 +353,7 @@ class ProductStep(_Step):
             rows = down * read.rows - (job.side - 1)
             columns = across * read.columns - (job.side - 1)
         shape = self._shape((rows, columns))
-        tiles_across = -(-columns // (COLUMNS - 2 if job.last else COLUMNS))
+        tiles_across = -(-columns // job.results)
         tiles = tiles_across * -(-rows // shape.rows)
         extent = LayerExtent(box.height, box.width, tiles_across, tiles, across, pictures)
         width = shape.width(job)
@@ -544,7 +546,11 @@ class MoveStep(_Step):
         assert isinstance(target, MapLayout)
         held = task.places[step.target.value].box
         planes, moved = moved_planes(self._program, step)
+        pieces = next(n for n in (8, 4, 1) if moved % (PIECE * n) == 0)
         chosen: dict[str, str | int] = {
+            "THREADS": _MOVE_THREADS,
+            "PIECES": pieces,
+            "REPEATS": _MOVE_REPEATS,
             "PLANES": planes,
             "MOVED": moved,
             "GROUP": source.group,
@@ -590,7 +596,6 @@ class MoveStep(_Step):
             task.vectors_each,
             np.float32(step.factor),
         )
-        pieces = next(n for n in (8, 4, 1) if moved % (PIECE * n) == 0)
         columns_each = _MOVE_THREADS // pieces * _MOVE_REPEATS
         parts = moved // (PIECE * pieces)
         blocks = (-(-box.width // columns_each), box.height, parts * task.grid.pictures)
@@ -630,6 +635,7 @@ class AverageStep(_Step):
         """The launch for the sums of a box."""
         layout, held, grid = self._layout, task.places[self._value].box, task.grid
         chosen: Macros = {
+            "THREADS": _AVERAGE_THREADS,
             "GROUP": layout.group,
             "STORED": layout.stored,
             "FOLD": layout.fold,

@@ -62,6 +62,7 @@ class Shape:
             "WIDTH": self.width,
             "VECTOR": "float" if self.width == 1 else f"float{self.width}",
             "LANES": self.lanes,
+            "GROUP": self.group,
             "GROUP_X": self.group_x,
             "GROUP_Y": self.group_y,
             "DOWN": int(self.down),
