@@ -48,9 +48,13 @@ class FakeDriver:
         """No page can be locked."""
         self.total = 1 << 34
         self.used = 0
+        self.end = 1 << 20
+        """The address behind all that was allocated so far."""
         self.refused: set[bytes] = set()
         """Code that is none."""
         self.launched = 0
+        self.cleared: dict[int, int] = {}
+        """Bytes that were set to zero, by where they begin."""
         self.failing_launch = 0
         """The number of the launch that breaks the device; 0 for none."""
         self.capturing = False
@@ -151,9 +155,11 @@ class FakeDriver:
                     raise DriverMemoryError("out of memory")
                 driver.used += size
                 self.size = size
+                self.address = driver.end
+                driver.end += size
 
             def __int__(self) -> int:
-                return 1 << 20
+                return self.address
 
             def free(self) -> None:
                 driver.check()
@@ -192,6 +198,12 @@ class FakeDriver:
             driver.check()
             return driver.total - driver.used, driver.total
 
+        def memset(address: int, value: int, size: int, stream: Any) -> None:
+            driver.check()
+            assert value == 0
+            assert size < 1 << 32
+            driver.cleared[address] = size
+
         class Attributes:
             MAX_SHARED_MEMORY_PER_BLOCK_OPTIN = 48 << 10
             MULTIPROCESSOR_COUNT = 100
@@ -209,6 +221,7 @@ class FakeDriver:
         found.get_driver_version = lambda: 13000
         found.mem_alloc = Memory
         found.mem_get_info = mem_get_info
+        found.memset_d8_async = memset
         found.module_from_buffer = module_from_buffer
         found.pagelocked_empty = pagelocked_empty
         found.memcpy_htod_async = found.memcpy_dtoh_async = copy

@@ -118,6 +118,17 @@ def test_buffers_come_back_to_the_driver(driver: FakeDriver, backend: Any, netwo
     assert not driver.used
 
 
+def test_memory_is_written_before_anybody_reads_it(driver: FakeDriver, backend: Any) -> None:
+    driver.total = 1 << 40
+    for size in (1, 4097, (1 << 31) + 5, 5 << 31):
+        driver.cleared.clear()
+        address = backend._runtime.allocate(size).address
+        for start, length in sorted(driver.cleared.items()):
+            assert start == address
+            address += length
+        assert sum(driver.cleared.values()) == size
+
+
 # Code in the cache.
 
 
