@@ -32,7 +32,7 @@ __device__ __forceinline__ float2 unpack(uint32_t pair) {
 }
 
 // What rounding to 16 bits lost.
-__device__ __forceinline__ float rest(float value) {
+__device__ __forceinline__ float low_term(float value) {
     return value - __half2float(__float2half_rn(value));
 }
 
@@ -249,7 +249,7 @@ __device__ __forceinline__ void store_row(const float* sums, const Follows& bias
 #endif
                 if (ZERO && black) v0 = v1 = 0.0f;
                 high[i] = pack(v0, v1);
-                if (TERMS == 2) low[i] = pack(rest(v0), rest(v1));
+                if (TERMS == 2) low[i] = pack(low_term(v0), low_term(v1));
             }
             uint8_t* const target = out + target_at(spots[half], plane + block * 32 + q * 8, p.to);
             transpose(high, q);

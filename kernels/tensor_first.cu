@@ -60,7 +60,7 @@ __device__ __forceinline__ void split(pixel_t pixel, __half (&terms)[IN_TERMS]) 
     terms[1] = __float2half_rn((pixel & 255) * (1.0f / 65536));
 #else
     terms[0] = __float2half_rn(pixel);
-    terms[1] = __float2half_rn(rest(pixel));
+    terms[1] = __float2half_rn(low_term(pixel));
 #endif
 }
 

@@ -102,7 +102,7 @@ tensor_move(const __grid_constant__ Move p) {
                 if (black) two[k] = 0.0f;
             }
             high[pair] = pack(two[0], two[1]);
-            if (TERMS == 2) low[pair] = pack(rest(two[0]), rest(two[1]));
+            if (TERMS == 2) low[pair] = pack(low_term(two[0]), low_term(two[1]));
         }
         uint8_t* const target = p.out +
             single_at<OUT_GROUP, FOLD, EACH>(p.to, y + p.to.top, x + p.to.left, PART + plane, down, along);

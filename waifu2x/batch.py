@@ -147,20 +147,20 @@ class _StoppedError(Exception):
 
 def _target_names(sources: Sequence[Path], extension: str) -> dict[Path, Path]:
     """A name for each source: its stem with the new type, or its whole name where that clashes."""
-    whole: set[Path] = set()
+    with_type: set[Path] = set()
     while True:
         names = {
             source: source.with_name(
-                f"{source.name if source in whole else source.stem}.{extension}"
+                f"{source.name if source in with_type else source.stem}.{extension}"
             )
             for source in sources
         }
         # Case does not tell files apart everywhere.
         counts = Counter(str(name).lower() for name in names.values())
         clashing = {source for source in sources if counts[str(names[source]).lower()] > 1}
-        if clashing <= whole:
+        if clashing <= with_type:
             return names
-        whole |= clashing
+        with_type |= clashing
 
 
 def _walk(folder: Path, recursive: bool, excluded: Path) -> Iterator[tuple[Path, OSError | None]]:

@@ -52,11 +52,11 @@ def directory() -> Path | None:
 
 def digest(*parts: bytes | str) -> str:
     """A key from everything that decides the content of an entry."""
-    whole = hashlib.sha256()
+    hashed = hashlib.sha256()
     for part in parts:
         data = part.encode() if isinstance(part, str) else part
-        whole.update(len(data).to_bytes(8, "little") + data)
-    return whole.hexdigest()[:40]
+        hashed.update(len(data).to_bytes(8, "little") + data)
+    return hashed.hexdigest()[:40]
 
 
 def load(kind: str, key: str) -> bytes | None:

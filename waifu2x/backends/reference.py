@@ -269,8 +269,8 @@ class _Run:
             cover = geometry.divided(box, r)
             pixels = self._read(step.source, cover, maps)
             count = pixels.shape[-1] // r**2
-            spread = pixels[np.ix_(rows // r - cover.top, columns // r - cover.left)]
-            cells = spread.reshape(box.height, box.width, count, r, r)
+            repeated = pixels[np.ix_(rows // r - cover.top, columns // r - cover.left)]
+            cells = repeated.reshape(box.height, box.width, count, r, r)
             y, x = np.ix_(rows % r, columns % r)
             planes = cells[np.arange(box.height)[:, None], np.arange(box.width), :, y, x]
         else:

@@ -677,10 +677,10 @@ def moved_planes(program: Program, step: Move) -> tuple[int, int]:
     """Planes that a move moves, and those that it writes: whoever writes a part's last plane writes
     the zeros behind it, too."""
     planes = program.values[step.source.value].parts[step.source.first]
-    whole = program.values[step.target.value].parts[step.target.part]
-    if step.target.plane + planes < whole:
+    part_planes = program.values[step.target.value].parts[step.target.part]
+    if step.target.plane + planes < part_planes:
         return planes, planes
-    return planes, round_up(whole, PLANE_UNIT) - step.target.plane
+    return planes, round_up(part_planes, PLANE_UNIT) - step.target.plane
 
 
 def runs(program: Program, layouts: Sequence[MapLayout | FewLayout]) -> bool:

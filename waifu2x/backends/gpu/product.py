@@ -126,7 +126,7 @@ def planes_of(program: Program, step: Product, block: int) -> Planes:
     )
 
 
-def spread(
+def padded_weight(
     planes: Planes, weight: NDArray[np.float32], inputs: int, outputs: int
 ) -> NDArray[np.float32]:
     """A weight (outputs, inputs, taps, taps), with zeros for planes that are not."""

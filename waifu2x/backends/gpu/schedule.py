@@ -149,23 +149,23 @@ class _Cutter:
 
     def schedule(self, room: Room) -> Schedule | None:
         """The passes that cost least, if any fit the room."""
-        whole = _Frame(self, self._plan(math.inf))
-        scratch = self._typical_scratch(whole)
+        frame = _Frame(self, self._plan(math.inf))
+        scratch = self._typical_scratch(frame)
         if scratch > room.scratch:
             return None
-        if whole.kept_bytes + scratch > room.total:
+        if frame.kept_bytes + scratch > room.total:
             # What is computed again takes room of its own; with nothing kept it takes the most.
             again = self._typical_scratch(_Frame(self, self._plan(0)))
             for taken in (scratch, (scratch + again) // 2, again):
-                whole = _Frame(self, self._plan((room.total - taken) * _ESTIMATED))
-                if self._typical_scratch(whole) + whole.kept_bytes <= room.total:
+                frame = _Frame(self, self._plan((room.total - taken) * _ESTIMATED))
+                if self._typical_scratch(frame) + frame.kept_bytes <= room.total:
                     break
             else:
                 return None
-        found = whole.schedule()
+        found = frame.schedule()
         if found.scratch > room.scratch or found.scratch + found.kept > room.total:
             return None
-        if found.kept > room.buffer or not whole.is_countable:
+        if found.kept > room.buffer or not frame.is_countable:
             return None
         return found
 
@@ -249,8 +249,8 @@ class _Frame:
             ending = tuple(roots)
             for number in phase.averages:
                 value = _averaged(program, number)
-                whole = Box(0, 0, *cutter.sizes[value])
-                roots[value] = geometry.hull(whole, roots.get(value))
+                extent = Box(0, 0, *cutter.sizes[value])
+                roots[value] = geometry.hull(extent, roots.get(value))
             if index == len(planned) - 1:
                 roots[program.result] = Box(0, 0, *cutter.sizes[program.result])
             self._roots[index] = roots
@@ -339,10 +339,10 @@ class _Frame:
         """A value's part in a tile; the parts of all tiles are the extent, or the value's size."""
         down, across = self._cutter.grid
         size = self._cutter.sizes[value]
-        whole = Box(0, 0, *size)
+        everything = Box(0, 0, *size)
         tiles = list(geometry.tiles(size, down, across, self._unit(value)))
         box = tiles[row * across + column]
-        if extent is None or extent == whole:
+        if extent is None or extent == everything:
             return box
         top = extent.top if row == 0 else max(box.top, extent.top)
         bottom = extent.bottom if row == down - 1 else min(box.bottom, extent.bottom)

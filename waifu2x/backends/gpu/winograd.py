@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from waifu2x.backends.gpu.maps import FLOAT_BYTES, round_up
-from waifu2x.backends.gpu.product import Planes, spread
+from waifu2x.backends.gpu.product import Planes, padded_weight
 from waifu2x.backends.gpu.runtime import Limits, Macros
 from waifu2x.backends.winograd import transform_weights
 
@@ -87,7 +87,7 @@ class Shape:
     def pack(self, planes: Planes, weight: NDArray[np.float32]) -> NDArray[np.float32]:
         """See product.Shape: U."""
         inputs = round_up(planes.in_count, self.depth)
-        full = spread(planes, weight, inputs, round_up(planes.out_count, self.outs))
+        full = padded_weight(planes, weight, inputs, round_up(planes.out_count, self.outs))
         transformed = transform_weights(full, self.cell_y, self.cell_x)
         grouped = transformed.reshape(self.frequencies, -1, self.outs, inputs)
         spare = np.zeros(self.frequencies * self.outs, np.float32)

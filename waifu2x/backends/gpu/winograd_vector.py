@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from waifu2x.backends.gpu.maps import FLOAT_BYTES, round_up
-from waifu2x.backends.gpu.product import Planes, spread
+from waifu2x.backends.gpu.product import Planes, padded_weight
 from waifu2x.backends.gpu.runtime import Limits, Macros
 from waifu2x.backends.winograd import transform_weights
 
@@ -66,7 +66,7 @@ class Shape:
     def pack(self, planes: Planes, weight: NDArray[np.float32]) -> NDArray[np.float32]:
         """See product.Shape: U."""
         inputs = round_up(planes.in_count, self.width)
-        full = spread(planes, weight, inputs, round_up(planes.out_count, self.planes))
+        full = padded_weight(planes, weight, inputs, round_up(planes.out_count, self.planes))
         transformed = transform_weights(full, _CELL, _CELL)
         grouped = transformed.reshape(_FREQUENCIES, -1, self.planes, inputs)
         return np.ascontiguousarray(grouped.transpose(1, 0, 3, 2))
