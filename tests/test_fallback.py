@@ -203,9 +203,9 @@ def test_the_other_devices_of_a_pool_go_on(caplog: pytest.LogCaptureFixture) -> 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder with five small pictures."""
+    """A folder with twelve small pictures."""
     (tmp_path / "in").mkdir()
-    for number in range(5):
+    for number in range(12):
         Image.fromarray(PIXELS).save(tmp_path / "in" / f"{number}.png")
     return tmp_path
 
@@ -214,11 +214,11 @@ def test_a_batch_goes_on_with_the_next_backend(
     opened: Callable[..., list[Faulty]], folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
-    opened(cuda=2, cpu=9)
+    opened(cuda=2, cpu=99)
     done = CliRunner().invoke(cli, ["batch", str(folder / "in"), str(folder / "out")])
     assert done.exit_code == 0, done.output
-    assert "5 done" in done.stderr
-    assert len(list((folder / "out").iterdir())) == 5
+    assert "12 done" in done.stderr
+    assert len(list((folder / "out").iterdir())) == 12
     assert [record.message for record in caplog.records] == [
         "Device of cuda: stopped; going on with backend cpu"
     ]
@@ -227,16 +227,18 @@ def test_a_batch_goes_on_with_the_next_backend(
 def test_a_batch_on_a_backend_that_was_asked_for_ends_with_a_list(
     opened: Callable[..., list[Faulty]], folder: Path
 ) -> None:
-    device, other = opened(cuda=2, cpu=9)
+    device, other = opened(cuda=2, cpu=99)
     arguments = ["batch", str(folder / "in"), str(folder / "out"), "--backend", "cuda"]
     done = CliRunner().invoke(cli, arguments)
     assert done.exit_code == 1
-    assert "2 done, 0 skipped, 3 failed" in done.stderr
-    listed = done.stderr[done.stderr.index("3 failed") :].splitlines()[1:]
-    assert len(listed) == 3
-    assert sum("Device of cuda: stopped" in line for line in listed) == 1
-    assert sum("not begun, since the device had stopped working" in line for line in listed) == 2
-    assert device.tries == 3
+    assert "2 done, 0 skipped, 10 failed" in done.stderr
+    listed = done.stderr[done.stderr.index("10 failed") :].splitlines()[1:]
+    stopped = [line for line in listed if "Device of cuda: stopped" in line]
+    rest = [line for line in listed if "not begun, since the device had stopped" in line]
+    assert len(stopped) + len(rest) == 10
+    # Up to four pictures were under way.
+    assert 1 <= len(stopped) <= 4
+    assert device.tries == 2 + len(stopped)
     assert not other.tries
     assert len(list((folder / "out").iterdir())) == 2
 

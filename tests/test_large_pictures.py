@@ -78,7 +78,7 @@ class Corner:
         }
         sizes = geometry.sizes(program, *self._size)
         batch = Batch(source, target, Box(0, 0, height, width), tile, sizes)
-        executor.run(batch, work, places, {}, runtime.allocate(256))
+        executor.run(batch, work, places, {}, runtime.allocate(256), None)
         found = np.empty((side, width), np.uint8)
         start = (height - side) * width
         cl.enqueue_copy(queue, found, target.buffer.handle, src_offset=start)  # type: ignore[attr-defined]

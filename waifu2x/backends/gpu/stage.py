@@ -17,12 +17,12 @@ from waifu2x.backends.gpu.runtime import Buffer, OutOfMemoryError
 from waifu2x.backends.gpu.schedule import NoRoomError, Pass, Room, Schedule, step_cost
 from waifu2x.backends.gpu.workspace import Taken, Workspace
 from waifu2x.errors import BackendError
+from waifu2x.lowering.phases import Phase
 from waifu2x.model import Model
 from waifu2x.tiling import Box
 
 _KEPT_SCHEDULES = 16
 _FEWEST_BAND_ROWS = 64
-_NO_TILE = Box(0, 0, 0, 0)
 
 Shape = tuple[int, int, int, int]
 """Of pictures: as of DevicePixels."""
@@ -239,7 +239,8 @@ class Bound:
             for row in rows:
                 band = self._band(row[0]) if result is not None else self._target
                 for one in row:
-                    self._queue(one, band)
+                    ends = self._schedule.phases[number] if one is rows[-1][-1] else None
+                    self._queue(one, band, ends)
                     self._runtime.synchronize()
                     done += sum(
                         step_cost(executor.program, step, box)
@@ -249,27 +250,20 @@ class Bound:
                 if result is not None and number == len(found.passes) - 1:
                     top, height = row[0].tile.top, row[0].tile.height
                     self._runtime.download(band.buffer, result[0, top : top + height])
-            self._finish(number)
         report(1.0)
 
     def _queue_single(self) -> None:
         self._executor.clear(self._vectors, self._schedule.pictures)
-        for number, ((one,),) in enumerate(self._schedule.passes):
-            self._queue(one, self._target)
-            self._finish(number)
+        for phase, ((one,),) in zip(self._schedule.phases, self._schedule.passes, strict=True):
+            self._queue(one, self._target, phase)
 
-    def _queue(self, one: Pass, target: DevicePixels) -> None:
+    def _queue(self, one: Pass, target: DevicePixels, ends: Phase | None) -> None:
         places: Mapping[int, Place] = {
             value: Place(self._maps[spot.is_kept], spot.offset, spot.box)
             for value, spot in one.spots.items()
         }
-        self._executor.run(self._batch(one.tile, target), one.work, places, one.sums, self._vectors)
-
-    def _finish(self, number: int) -> None:
-        phase = self._schedule.phases[number]
-        if phase.averages or phase.dense:
-            batch = self._batch(_NO_TILE, self._target)
-            self._executor.finish(phase.dense, phase.averages, batch, self._vectors)
+        batch = self._batch(one.tile, target)
+        self._executor.run(batch, one.work, places, one.sums, self._vectors, ends)
 
     def _batch(self, tile: Box, target: DevicePixels) -> Batch:
         _, rows, columns, _ = target.shape
