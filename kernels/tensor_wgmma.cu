@@ -28,7 +28,8 @@
 //   IN_PLANES, GROUP, STORED_GROUPS, FIRST_GROUP, SIDE, WIDTH, DEPTH (tiles of output planes), TERMS,
 //   WARPGROUPS, ROWS (of all of them), A_STAGES, B_STAGES, BLOCKS (on one multiprocessor at a time),
 //   REGISTERS (of a thread that multiplies), LAST (0 or 1), with it PLANES and PIXEL;
-//   THREADS, TILE_COLUMNS, TILE_RESULTS (see tensor.cuh), SHARED (bytes of a block);
+//   THREADS, SHARED (bytes of a block), TILE_COLUMNS, TILE_RESULTS, ROWS_BEYOND, COLUMNS_BEYOND (see
+//   tensor.cuh);
 //   OUT_GROUP, OUT_STORED, EACH, PART, SHUFFLE, FOLD, ZERO, ACTIVATION, RESIDUAL, RESIDUAL_GROUP,
 //   RESIDUAL_STORED, RESIDUAL_PART, STACK: of the store, see tensor.cuh
 // Bound: the matrix unit for 64 planes and more out; below, shared memory, which it reads operands

@@ -13,7 +13,9 @@ from numpy.typing import NDArray
 from waifu2x.backends.cuda import tensor_vectors
 from waifu2x.backends.cuda.arguments import Address, address_of, packed
 from waifu2x.backends.cuda.tensor_layout import (
+    COLUMNS_BEYOND,
     PLANE_UNIT,
+    ROWS_BEYOND,
     BatchGrid,
     FewLayout,
     MapArguments,
@@ -357,6 +359,8 @@ class ProductStep(_Step):
         width = shape.width(job)
         chosen: Macros = {
             **macros(job, shape),
+            "ROWS_BEYOND": ROWS_BEYOND,
+            "COLUMNS_BEYOND": COLUMNS_BEYOND,
             "STORED_GROUPS": source.stored // source.group,
             "FIRST_GROUP": source.start(step.source.first) // source.group,
             **self._store_macros(task, box),
