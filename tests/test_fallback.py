@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.util
 import logging
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -254,3 +257,39 @@ def test_one_picture_goes_on_with_the_next_backend(
     done = CliRunner().invoke(cli, again)
     assert done.exit_code == 1
     assert done.stderr == "Error: Device of cuda: stopped\n"
+
+
+BROKEN = """
+import numpy as np
+from waifu2x.upscaler import Upscaler
+
+picture = np.random.default_rng(0).integers(0, 256, (16, 16, 3), np.uint8)
+with Upscaler(2, model="vgg_7") as upscaler:
+    if upscaler.backend.name != "cuda":
+        raise SystemExit(77)
+    first = upscaler(picture).astype(int)
+    runtime = upscaler.backend.current._runtime
+    macros = {"VECTOR": "float4", "WIDTH": 4, "GROUP": 1, "CHAINS": 2, "REPEATS": 8}
+    nowhere = runtime.allocate(16)
+    nowhere.address = 64
+    runtime.launch(runtime.build("peak", macros).kernel("peak", 1), (1, 1, 1), nowhere, np.float32(1))
+    second = upscaler(picture).astype(int)
+    assert abs(first - second).max() <= 1
+    assert upscaler.backend.name != "cuda"
+print("done")
+"""
+
+
+def test_a_real_device_that_breaks_is_left_in_one_line() -> None:
+    """In a process of its own: nothing can be computed with CUDA in this one after that."""
+    if importlib.util.find_spec("pycuda") is None:
+        pytest.skip("pycuda is not here")
+    done = subprocess.run(
+        [sys.executable, "-c", BROKEN], capture_output=True, text=True, check=False
+    )
+    if done.returncode == 77:
+        pytest.skip("there is no CUDA device")
+    assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr
+    (line,) = done.stderr.splitlines()
+    assert "its driver stopped the work" in line
+    assert "going on with backend" in line
