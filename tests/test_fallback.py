@@ -272,7 +272,8 @@ with Upscaler(2, model="vgg_7") as upscaler:
     macros = {"VECTOR": "float4", "WIDTH": 4, "GROUP": 1, "CHAINS": 2, "REPEATS": 8}
     nowhere = runtime.allocate(16)
     nowhere.address = 64
-    runtime.launch(runtime.build("peak", macros).kernel("peak", 1), (1, 1, 1), nowhere, np.float32(1))
+    kernel = runtime.build("peak", macros).kernel("peak", 1)
+    runtime.launch(kernel, (1, 1, 1), nowhere, np.float32(1))
     second = upscaler(picture).astype(int)
     assert abs(first - second).max() <= 1
     assert upscaler.backend.name != "cuda"
