@@ -329,11 +329,15 @@ class CudaRuntime:
 
     def close(self) -> None:
         """See Runtime."""
+        if self._stream is None:
+            return
         with suppress(DeviceError, OutOfMemoryError), self.current():
             self._stream.synchronize()
             self._records.clear()
             self._host.release()
             self._modules.clear()
+            # Freed here: whoever frees the runtime later has another context.
+            self._stream = None
         if self._is_broken:
             for piece in (self._context, self._stream, self._host, self._modules):
                 _abandon(piece)
