@@ -17,6 +17,7 @@ from waifu2x.backends import open_backend
 from waifu2x.backends.cpu import isa, weights
 from waifu2x.backends.cpu.shapes import INTEGER_BLOCK, LANES, MOST_INPUT, PART_PAIRS
 from waifu2x.errors import BackendError
+from waifu2x.model import Concatenate, Convolution, PixelShuffle, fit_padding, leaky
 
 integers = pytest.mark.skipif(not isa.VECTOR.integers, reason="this processor has none")
 
@@ -61,6 +62,38 @@ def test_flat_pictures_are_as_exact_as_in_floats(level: int) -> None:
     result = backend.compile(models, "int16")(pixels, np.float32)
     backend.close()
     assert obvious.psnr(result, obvious.run(models, pixels)) >= 110
+
+
+@integers
+def test_rows_outside_one_part_of_a_map_leave_the_others_alone() -> None:
+    """A map of three parts that is zero outside: its writers are up to a ring of rows apart."""
+    rng = np.random.default_rng(2)
+
+    def convolution(source: int, read: int, made: int, side: int, **rest: int) -> Convolution:
+        weight = rng.normal(size=(made, read, side, side)) / side / np.sqrt(read)
+        return Convolution(
+            source, weight.astype(np.float32), np.zeros(made, np.float32), leaky(1, made), **rest
+        )
+
+    nodes = (
+        convolution(0, 1, 1, 3),
+        convolution(1, 1, 1, 3, padding=1),
+        Concatenate((1, 2)),
+        convolution(3, 2, 1, 3, padding=1),
+        Concatenate((1, 2, 4)),
+        convolution(5, 3, 1, 4, stride=2, padding=1),
+        convolution(6, 1, 4, 3),
+        PixelShuffle(7, 2),
+        convolution(8, 1, 1, 3),
+    )
+    model = fit_padding("parts", 1, nodes, "replicate")
+    pixels = rng.integers(0, 256, (6, 1, 1), np.uint8)
+    backend = open_backend("cpu")
+    result = backend.compile([model], "int16")(pixels, np.float32)
+    backend.close()
+    expected = obvious.run([model], pixels)
+    assert ((expected > 0) & (expected < 1)).mean() > 0.4  # or the test would show little
+    assert obvious.psnr(result, expected) >= 60
 
 
 def test_a_processor_without_them_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
