@@ -124,8 +124,6 @@ def test_pictures_with_transparency_keep_it(run: Run) -> None:
     result = load("u.png")
     assert (result.mode, result.size) == ("RGBA", (12, 10))
     assert np.ptp(np.asarray(result)[..., 3]) == 0
-    assert_one_line_error(run("upscale", "t.png", "u.jpg"), "u.jpg: JPEG has no transparency")
-    assert not Path("u.jpg").exists()
 
 
 def break_file(kind: str) -> str:
@@ -138,11 +136,6 @@ def break_file(kind: str) -> str:
         Path("bad.png").mkdir()
     elif kind == "cut off":
         Path("bad.png").write_bytes(Path("a.png").read_bytes()[:-60])
-    elif kind == "animated":
-        frames = [Image.new("RGB", (4, 4), colour) for colour in ("red", "blue")]
-        frames[0].save("bad.png", save_all=True, append_images=frames[1:])
-    elif kind == "16 bit":
-        Image.fromarray(np.zeros((4, 4), np.uint16)).save("bad.png")
     return "bad.png"
 
 
@@ -150,12 +143,10 @@ def break_file(kind: str) -> str:
     ("kind", "message"),
     [
         ("missing", "bad.png: cannot read: no such file"),
-        ("text", "bad.png: not a PNG, JPEG, WebP, BMP or TIFF picture"),
+        ("text", "bad.png: not a picture of a known format (PNG, JPEG, "),
         ("empty", "bad.png: the file is empty"),
         ("folder", "bad.png: cannot read: is a directory"),
         ("cut off", "bad.png: damaged or cut off"),
-        ("animated", "bad.png: has 2 frames"),
-        ("16 bit", "bad.png: has more than 8 bits"),
     ],
 )
 def test_bad_pictures(run: Run, kind: str, message: str) -> None:
@@ -300,7 +291,7 @@ def test_batch(run: Run) -> None:
     assert made == ["sub/y.png", "x.png", "z.png"]
     assert "3 done, 0 skipped, 1 failed" in result.stderr
     # Failures are listed once more at the end.
-    assert result.stderr.splitlines()[-1].startswith("failed   in/broken.png: not a PNG")
+    assert result.stderr.splitlines()[-1].startswith("failed   in/broken.png: not a picture")
     Path("in/broken.png").unlink()
     result = run("batch", "-r", "--skip-existing", "--json", "in", "out/deep")
     assert result.exit_code == 0
@@ -327,7 +318,7 @@ def test_wrong_batches(run: Run, arguments: list[str]) -> None:
 def test_batch_of_nothing(run: Run) -> None:
     Path("in/sub").mkdir(parents=True)
     Image.new("RGB", (3, 3)).save("in/sub/b.png")
-    Path("in/notes.gif").touch()
+    Path("in/notes.txt").touch()
     result = run("batch", "in", "out")
     assert (result.exit_code, result.stderr) == (
         0,
@@ -339,7 +330,7 @@ def test_batch_of_nothing(run: Run) -> None:
 def test_names_with_line_ends_stay_one_line(run: Run) -> None:
     Path("new\nline\x1b[31m.png").write_text("hello")
     assert_one_line_error(
-        run("upscale", "new\nline\x1b[31m.png", "b.png"), r"new\nline\x1b[31m.png: not a PNG"
+        run("upscale", "new\nline\x1b[31m.png", "b.png"), r"new\nline\x1b[31m.png: not a picture"
     )
 
 

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from waifu2x import picture
 from waifu2x.backends import Progress
 from waifu2x.errors import Waifu2xError
 from waifu2x.files import reason
-from waifu2x.pipeline import Identity, Job, Output, Stages, identities, make
+from waifu2x.pictures import formats
+from waifu2x.pipeline import Identity, Job, Note, Output, Stages, identities, make
 from waifu2x.upscaler import Upscaler
 
 
@@ -56,7 +56,7 @@ def plan(folder: Path, target: Path, extension: str, recursive: bool) -> Plan:
         if error is not None:
             message = f"{path}: cannot read the folder: {reason(error)}"
             unreadable.append(Outcome(Job(path, target), "failed", 0.0, error=message))
-        elif path.suffix[1:].lower() in picture.EXTENSIONS:
+        elif path.suffix[1:].lower() in formats.READABLE:
             sources.append(path.relative_to(folder))
         else:
             passed_over += 1
@@ -72,12 +72,19 @@ def run_one(
     on_progress: Progress,
     stages: Stages,
     sources: frozenset[Identity],
+    on_note: Note = lambda job, note: None,
 ) -> Outcome:
     """How one picture ends: `pipeline.make`, with errors as a failed outcome."""
     start = time.monotonic()
     try:
         made = make(
-            job, output, lambda: upscaler, stages=stages, on_progress=on_progress, sources=sources
+            job,
+            output,
+            lambda: upscaler,
+            stages=stages,
+            on_progress=on_progress,
+            on_note=on_note,
+            sources=sources,
         )
     except Waifu2xError as error:
         message = str(error)
@@ -98,6 +105,7 @@ def run(
     output: Output,
     stages: Stages,
     on_progress: Callable[[Job, float], None],
+    on_note: Note = lambda job, note: None,
 ) -> Generator[Outcome]:
     """The outcome of each job, as it ends; one picture's failure does not concern the others.
 
@@ -113,7 +121,7 @@ def run(
                 raise _StoppedError
             on_progress(job, part)
 
-        return run_one(job, upscaler, output, report, stages, sources)
+        return run_one(job, upscaler, output, report, stages, sources, on_note)
 
     pool = ThreadPoolExecutor(stages.pictures, thread_name_prefix="waifu2x-batch")
     try:

@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import io
+import os
 import stat
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
-from waifu2x import picture
-from waifu2x.backends import Progress, ignore
+from waifu2x.backends import Progress, ignore, scaled
 from waifu2x.errors import ImageError, OutputError
 from waifu2x.files import reason
+from waifu2x.pictures import formats
+from waifu2x.pictures.adapt import Wishes, adapt, check_size, finish
+from waifu2x.pictures.limits import MAX_PIXELS
+from waifu2x.pictures.picture import Frames, Picture
+from waifu2x.pictures.profiles import in_srgb_tone
+from waifu2x.pictures.read import decode, read
+from waifu2x.pictures.write import EXISTS, encode, write
 from waifu2x.upscaler import Upscaler
 
 Existing = Literal["fail", "overwrite", "skip"]
@@ -34,6 +44,10 @@ class Job:
     target: Path
 
 
+Note = Callable[[Job, str], None]
+"""What is told of a job in words."""
+
+
 @dataclass(frozen=True)
 class Output:
     """How results are written."""
@@ -41,6 +55,9 @@ class Output:
     extension: str
     quality: int | None
     existing: Existing
+    wishes: Wishes = field(default_factory=Wishes)
+    copy_times: bool = False
+    """Whether a result gets the dates of its source."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +66,7 @@ class Made:
 
     height: int
     width: int
+    """Of the first picture, where there are several."""
     read: float
     prepare: float
     """Until the upscaler is there and the output's format is known to hold the result."""
@@ -62,9 +80,10 @@ class Made:
 
 
 class Stages:
-    """How many pictures may be loaded, processed and saved at a time."""
+    """How many files may be loaded, processed and saved at a time, and how large one may be."""
 
-    def __init__(self, load: int, process: int, save: int) -> None:
+    def __init__(self, load: int, process: int, save: int, max_pixels: int = MAX_PIXELS) -> None:
+        self.max_pixels = max_pixels
         self.pictures = load + process + save
         self.load = threading.BoundedSemaphore(load)
         self.process = threading.BoundedSemaphore(process)
@@ -78,33 +97,67 @@ def make(
     *,
     stages: Stages,
     on_progress: Progress = ignore,
+    on_note: Note = lambda job, note: None,
     sources: frozenset[Identity] = frozenset(),
 ) -> Made | None:
-    """Reads, enlarges and writes one picture; None if it is there already and may stay.
+    """Reads, enlarges and writes one file; None if it is there already and may stay.
 
-    `upscaler` is called when the picture has been read. Nothing in `sources` is ever replaced.
+    `upscaler` is called when the file has been read; `on_note` before the work, with a line about
+    what the output does not keep, if there is anything. Nothing in `sources` is ever replaced.
     Raises Waifu2xError, OSError, MemoryError.
     """
     if not may_write(job, output.existing, sources):
         return None
     start = time.monotonic()
     with stages.load:
-        source = _read(job.source)
+        source = _read(job.source, stages.max_pixels)
     read_at = time.monotonic()
     network = upscaler()
-    height, width = (size * network.scale for size in source.pixels.shape[:2])
     name = _name(job.target, "standard output")
-    picture.check_output(output.extension, height, width, source.transparent, name)
+    form = formats.of(output.extension)
+    source, notes = adapt(source, form, output.wishes)
+    for one in source.pictures:
+        height, width = (size * network.scale for size in one.pixels.shape[:2])
+        check_size(form, height, width, name)
+    if notes:
+        on_note(job, "; ".join(notes))
     with stages.process:
         ready_at = time.monotonic()
-        result = network.picture(source, on_progress)
+        result = _enlarged(source, network, on_progress)
     done_at = time.monotonic()
     with stages.save:
-        _write(result, job.target, output)
+        pictures = tuple(finish(one, form, output.wishes) for one in result.pictures)
+        _write(replace(result, pictures=pictures), job, output)
     end = time.monotonic()
+    height, width = pictures[0].pixels.shape[:2]
     return Made(
         height, width, read_at - start, ready_at - read_at, done_at - ready_at, end - done_at
     )
+
+
+def _enlarged(source: Frames, network: Upscaler, on_progress: Progress) -> Frames:
+    """Every picture enlarged; those of an animation that repeat, once."""
+    share = scaled(on_progress, 1 / len(source.pictures))
+    done: dict[bytes, Picture] = {}
+    results = []
+    for picture in source.pictures:
+        digest = _digest(picture) if source.animated else b""
+        found = done.get(digest)
+        if found is None:
+            found = in_srgb_tone(picture, partial(network.picture, on_progress=share))
+            if source.animated:
+                done[digest] = found
+        else:
+            share(1.0)
+        results.append(found)
+    return replace(source, pictures=tuple(results))
+
+
+def _digest(picture: Picture) -> bytes:
+    digest = hashlib.blake2b(picture.pixels.data, digest_size=16)
+    if picture.alpha is not None:
+        digest.update(picture.alpha.data)
+    return digest.digest()
 
 
 def may_write(job: Job, existing: Existing, sources: frozenset[Identity] = frozenset()) -> bool:
@@ -128,7 +181,7 @@ def may_write(job: Job, existing: Existing, sources: frozenset[Identity] = froze
     if identity in sources or identity in identities([job]):
         raise OutputError(f"{job.target}: is an input itself: choose another output")
     if existing == "fail":
-        raise OutputError(picture.EXISTS.format(job.target))
+        raise OutputError(EXISTS.format(job.target))
     return existing == "overwrite"
 
 
@@ -154,22 +207,26 @@ def _name(path: Path, standard: str) -> str:
     return standard if path == STANDARD else str(path)
 
 
-def _read(source: Path) -> picture.Picture:
+def _read(source: Path, max_pixels: int) -> Frames:
     if source != STANDARD:
-        return picture.read(source)
+        return read(source, max_pixels)
     if sys.stdin is None:
         raise ImageError("standard input: is closed")
-    return picture.decode(sys.stdin.buffer.read(), "standard input")
+    return decode(sys.stdin.buffer.read(), "standard input", max_pixels)
 
 
-def _write(result: picture.Picture, target: Path, output: Output) -> None:
-    if target != STANDARD:
-        make_folder(target.parent)
-        replace = output.existing == "overwrite"
-        picture.write(result, target, output.extension, output.quality, replace=replace)
+def _write(result: Frames, job: Job, output: Output) -> None:
+    if job.target != STANDARD:
+        make_folder(job.target.parent)
+        overwrite = output.existing == "overwrite"
+        write(result, job.target, output.extension, output.quality, replace=overwrite)
+        if output.copy_times and job.source != STANDARD:
+            status = job.source.stat()
+            os.utime(job.target, ns=(status.st_atime_ns, status.st_mtime_ns))
         return
-    data = picture.encode(result, output.extension, output.quality, "standard output")
     if sys.stdout is None:
         raise OutputError("standard output: is closed")
-    sys.stdout.buffer.write(data)
+    content = io.BytesIO()  # a pipe cannot be sought
+    encode(result, output.extension, output.quality, "standard output", content)
+    sys.stdout.buffer.write(content.getbuffer())
     sys.stdout.buffer.flush()

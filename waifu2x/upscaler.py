@@ -6,6 +6,8 @@ import operator
 import sys
 import threading
 from collections.abc import Container, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -20,7 +22,9 @@ from waifu2x.backends.pool import open_devices
 from waifu2x.dtypes import PIXEL_DTYPES, from_unit, to_unit
 from waifu2x.errors import BackendError, ImageError, ModelError
 from waifu2x.model import Model
-from waifu2x.picture import Picture, from_pil, resize, to_pil
+from waifu2x.pictures.picture import Picture
+from waifu2x.pictures.pillow import from_pil, resize, to_pil
+from waifu2x.pictures.profiles import in_srgb_tone
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -135,7 +139,7 @@ class Upscaler:
                 if network is None
                 else self._alpha(network, alpha, scaled(on_progress, 1.0 - share))
             )
-        return Picture(result, alpha, picture.icc_profile)
+        return replace(picture, pixels=result, alpha=alpha)
 
     def close(self) -> None:
         """Frees the device. The upscaler cannot be used after that."""
@@ -154,7 +158,7 @@ class Upscaler:
         self.close()
 
     def _pil(self, image: Image, on_progress: Progress) -> Image:
-        return to_pil(self.picture(from_pil(image), on_progress))
+        return to_pil(in_srgb_tone(from_pil(image), partial(self.picture, on_progress=on_progress)))
 
     def _colours(self, pixels: NDArray[Any], on_progress: Progress) -> NDArray[Any]:
         """Grey or RGB through a network of one or three planes."""

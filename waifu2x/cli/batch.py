@@ -7,22 +7,23 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import click
 
-from waifu2x import picture
 from waifu2x.batch import Outcome, plan, run
 from waifu2x.cli import report
 from waifu2x.cli.options import (
+    OUTPUT_NAMES,
     check_folder,
-    check_quality,
     describe,
-    existing_policy,
     open_upscaler,
+    output_of,
     upscale_options,
 )
-from waifu2x.pipeline import Job, Output, Stages, make_folder
+from waifu2x.pictures import formats
+from waifu2x.pipeline import Job, Note, Stages, make_folder
 
 
 def _stages(context: Any, parameter: Any, value: str) -> tuple[int, ...]:
@@ -39,7 +40,7 @@ def _stages(context: Any, parameter: Any, value: str) -> tuple[int, ...]:
     "-f",
     "--format",
     "extension",
-    type=click.Choice(picture.EXTENSIONS),
+    type=click.Choice(formats.WRITABLE),
     default="png",
     show_default=True,
     help="Of the outputs.",
@@ -61,9 +62,7 @@ def batch(
     recursive: bool,
     extension: str,
     jobs: tuple[int, int, int],
-    quality: int | None,
-    overwrite: bool,
-    skip_existing: bool,
+    max_pixels: int,
     verbose: bool,
     as_json: bool,
     **options: Any,
@@ -72,8 +71,7 @@ def batch(
 
     A bad picture does not stop the others: failures are listed at the end, and the exit code is 1.
     """
-    check_quality(quality, extension)
-    output = Output(extension, quality, existing_policy(overwrite, skip_existing))
+    output = output_of(extension, **{name: options.pop(name) for name in OUTPUT_NAMES})
     if not folder.is_dir():
         raise click.UsageError(f"{folder}: not a folder; for one picture use `waifu2x upscale`.")
     if target.exists() and target.samefile(folder):
@@ -88,13 +86,13 @@ def batch(
     make_folder(target)
     check_folder(target)
     load, process, save = jobs
-    stages = Stages(load, max(process, len(options["device"])), save)
+    stages = Stages(load, max(process, len(options["device"])), save, max_pixels)
     with open_upscaler(**options) as upscaler:
         if verbose:
             report.tell(describe(upscaler))
         with (
             _display(len(pictures)) as (on_progress, on_outcome),
-            closing(run(pictures, upscaler, output, stages, on_progress)) as outcomes,
+            closing(run(pictures, upscaler, output, stages, on_progress, _told_once())) as outcomes,
         ):
             for outcome in outcomes:
                 counts[outcome.status] += 1
@@ -110,6 +108,20 @@ def batch(
         report.tell(report.text_line(outcome))
     if failed:
         sys.exit(1)
+
+
+def _told_once() -> Note:
+    """What tells a note with the first file that it is about: a folder's are mostly the same."""
+    told, lock = set[str](), Lock()
+
+    def tell(job: Job, note: str) -> None:
+        with lock:
+            known = note in told
+            told.add(note)
+        if not known:
+            report.tell(f"{job.source}: {note} (told once)")
+
+    return tell
 
 
 _Display = tuple[Callable[[Job, float], None], Callable[[Outcome], None]]

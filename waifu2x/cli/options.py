@@ -10,11 +10,14 @@ from typing import Any, TypeVar, get_args
 
 import click
 
-from waifu2x import model_set, picture
+from waifu2x import model_set
 from waifu2x.backends import BACKEND_NAMES, Precision
 from waifu2x.cli.report import tell
 from waifu2x.errors import OutputError
-from waifu2x.pipeline import Existing
+from waifu2x.pictures import formats
+from waifu2x.pictures.adapt import Depth, Wishes
+from waifu2x.pictures.limits import MAX_PIXELS
+from waifu2x.pipeline import Existing, Output
 from waifu2x.upscaler import SCALES, Upscaler
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -35,6 +38,16 @@ def _devices(context: Any, parameter: Any, value: str) -> tuple[int, ...]:
     if len(set(numbers)) < len(numbers):
         raise click.BadParameter(f"{value!r} names a device twice.")
     return numbers
+
+
+def _colour(context: Any, parameter: Any, value: str) -> tuple[int, int, int]:
+    from PIL import ImageColor
+
+    try:
+        red, green, blue = ImageColor.getrgb(value)[:3]
+    except ValueError as error:
+        raise click.BadParameter(f"{value!r}: expected a name like black, or #rrggbb.") from error
+    return red, green, blue
 
 
 noise_option = click.option(
@@ -102,7 +115,32 @@ _OPTIONS = [
         "-q",
         "--quality",
         type=click.IntRange(1, 100),
-        help="Of jpg (default 95) and webp (default: lossless).",
+        help="Of jpg (default 95), avif and heic (90), webp, jxl and jp2 (default: lossless).",
+    ),
+    click.option(
+        "--depth",
+        type=click.Choice(get_args(Depth)),
+        default="auto",
+        show_default=True,
+        help="Bits a sample; auto: as many as the input has, where the format holds them.",
+    ),
+    click.option(
+        "--background",
+        callback=_colour,
+        default="white",
+        show_default=True,
+        metavar="COLOUR",
+        help="Under transparent pixels, where the format has none: a name or #rrggbb.",
+    ),
+    click.option("--strip", is_flag=True, help="Keep no metadata; colours keep their meaning."),
+    click.option("--copy-times", is_flag=True, help="Give outputs the dates of their inputs."),
+    click.option(
+        "--max-pixels",
+        type=click.IntRange(1),
+        default=MAX_PIXELS,
+        show_default=True,
+        metavar="N",
+        help="Refuse files that hold more, all their frames together.",
     ),
     click.option("--overwrite", is_flag=True, help="Replace outputs that exist."),
     click.option("--skip-existing", is_flag=True, help="Leave outputs that exist as they are."),
@@ -156,11 +194,37 @@ def open_upscaler(
     return upscaler
 
 
-def existing_policy(overwrite: bool, skip_existing: bool) -> Existing:
-    """What to do about outputs that exist."""
+OUTPUT_NAMES = (
+    "quality", "depth", "background", "strip", "copy_times", "overwrite", "skip_existing"
+)  # fmt: skip
+"""The options that `output_of` takes."""
+
+
+def output_of(
+    extension: str,
+    *,
+    quality: int | None,
+    depth: Depth,
+    background: tuple[int, int, int],
+    strip: bool,
+    copy_times: bool,
+    overwrite: bool,
+    skip_existing: bool,
+) -> Output:
+    """How results are written; a usage error for what contradicts itself or the format."""
+    form = formats.of(extension)
+    if quality is not None and not form.quality:
+        lossy = ", ".join(formats.LOSSY)
+        raise click.UsageError(f"--quality is for {lossy}; {extension} is lossless.")
+    if depth != "auto" and int(depth) not in form.depths:
+        raise click.UsageError(
+            f"{form.name} does not hold {depth} bits a sample: choose png or tiff."
+        )
     if overwrite and skip_existing:
         raise click.UsageError("--overwrite and --skip-existing exclude each other.")
-    return "overwrite" if overwrite else "skip" if skip_existing else "fail"
+    existing: Existing = "overwrite" if overwrite else "skip" if skip_existing else "fail"
+    wishes = Wishes(depth, background, strip)
+    return Output(extension, quality, existing, wishes, copy_times)
 
 
 def check_folder(folder: Path) -> None:
@@ -169,12 +233,6 @@ def check_folder(folder: Path) -> None:
         raise OutputError(f"{folder}: no such folder: make it first")
     if not os.access(folder, os.W_OK):
         raise OutputError(f"{folder}: cannot write to this folder: permission denied")
-
-
-def check_quality(quality: int | None, extension: str) -> None:
-    """A usage error for a quality that the format does not have."""
-    if quality is not None and extension not in picture.LOSSY:
-        raise click.UsageError(f"--quality is for jpg and webp; {extension} is lossless.")
 
 
 def describe(upscaler: Upscaler) -> str:

@@ -8,18 +8,18 @@ from typing import Any
 
 import click
 
-from waifu2x import picture
 from waifu2x.batch import Outcome
 from waifu2x.cli import report
 from waifu2x.cli.options import (
+    OUTPUT_NAMES,
     check_folder,
-    check_quality,
     describe,
-    existing_policy,
     open_upscaler,
+    output_of,
     upscale_options,
 )
-from waifu2x.pipeline import STANDARD, Job, Output, Stages, make
+from waifu2x.pictures import formats
+from waifu2x.pipeline import STANDARD, Job, Stages, make
 from waifu2x.upscaler import Upscaler
 
 
@@ -30,7 +30,7 @@ from waifu2x.upscaler import Upscaler
     "-f",
     "--format",
     "extension",
-    type=click.Choice(picture.EXTENSIONS),
+    type=click.Choice(formats.WRITABLE),
     help="Of the output; otherwise its file name decides, and png on stdout.",
 )
 @upscale_options
@@ -38,17 +38,14 @@ def upscale(
     source: str,
     target: str,
     extension: str | None,
-    quality: int | None,
-    overwrite: bool,
-    skip_existing: bool,
+    max_pixels: int,
     verbose: bool,
     as_json: bool,
     **options: Any,
 ) -> None:
     """Enlarge and denoise the picture INPUT into the new file OUTPUT; "-" is stdin or stdout."""
     extension = _extension(target, extension)
-    check_quality(quality, extension)
-    existing = existing_policy(overwrite, skip_existing)
+    output = output_of(extension, **{name: options.pop(name) for name in OUTPUT_NAMES})
     if as_json and target == "-":
         raise click.UsageError("--json and the picture cannot share stdout.")
     job = Job(Path(source), Path(target))
@@ -62,7 +59,13 @@ def upscale(
                 report.tell(describe(upscaler))
             return upscaler
 
-        made = make(job, Output(extension, quality, existing), opened, stages=Stages(1, 1, 1))
+        made = make(
+            job,
+            output,
+            opened,
+            stages=Stages(1, 1, 1, max_pixels),
+            on_note=lambda job, note: report.tell(f"{source}: {note}"),
+        )
     if made is None:
         _finish(Outcome(job, "skipped", 0.0), as_json, verbose)
         return
@@ -77,15 +80,15 @@ def upscale(
 def _extension(target: str, chosen: str | None) -> str:
     """The format of the output: the option, or the file name, which must not contradict it."""
     suffix = Path(target).suffix[1:].lower() if target != "-" else ""
-    if suffix in picture.EXTENSIONS:
-        if chosen and not picture.same_format(chosen, suffix):
+    if suffix in formats.WRITABLE:
+        if chosen and not formats.same(chosen, suffix):
             raise click.UsageError(f"--format {chosen} contradicts the file name {target}.")
         return suffix
     if chosen:
         return chosen
     if target == "-":
         return "png"
-    known = ", ".join(picture.EXTENSIONS)
+    known = ", ".join(formats.WRITABLE)
     raise click.UsageError(f"{target}: no known extension ({known}); give one, or --format.")
 
 
