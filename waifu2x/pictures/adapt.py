@@ -121,13 +121,8 @@ def _in_colours(picture: Picture, form: Format, wishes: Wishes) -> tuple[Picture
         notes.append(f"{form.name} cannot say that the picture is HDR")
     profile = profiles.profile_of(colours, planes)
     if profile and "profile" not in form.keeps:
-        if picture.pixels.dtype == np.uint8:
-            from waifu2x.pictures.pillow import to_srgb
-
-            picture = to_srgb(picture, profile)
-            notes.append(f"{form.name} holds no colour profile: converted to sRGB")
-        else:
-            notes.append(f"{form.name} holds no colour profile")
+        picture = profiles.to_srgb(replace(picture, colours=Colours(profile)))
+        notes.append(f"{form.name} holds no colour profile: converted to sRGB")
         profile = None
     return replace(picture, colours=Colours(profile)), notes
 

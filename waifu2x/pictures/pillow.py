@@ -129,24 +129,6 @@ def _to_rgb(image: Image.Image, profile: bytes | None) -> tuple[Image.Image, tup
     return converted, (f"{image.mode} is converted to sRGB",)
 
 
-def to_srgb(picture: Picture, profile: bytes) -> Picture:
-    """An 8-bit picture whose numbers mean what a profile says, as sRGB."""
-    from PIL import ImageCms
-
-    bare = replace(picture, alpha=None, colours=Colours())
-    try:
-        converted = ImageCms.profileToProfile(
-            to_pil(bare), io.BytesIO(profile), ImageCms.createProfile("sRGB"), outputMode="RGB"
-        )
-    except (ImageCms.PyCMSError, OSError):
-        return replace(picture, colours=Colours())
-    assert converted is not None  # only where it works in place
-    pixels = np.asarray(converted)
-    if picture.pixels.shape[-1] == 1:
-        pixels = pixels[..., :1]  # grey stays grey
-    return replace(picture, pixels=np.ascontiguousarray(pixels), colours=Colours())
-
-
 def to_pil(picture: Picture) -> Image.Image:
     """A Picture of 8 bits, or a grey one of 16, as a PIL image."""
     pixels = picture.pixels

@@ -100,6 +100,30 @@ def in_srgb_tone(picture: Picture, work: Callable[[Picture], Picture]) -> Pictur
     return replace(result, pixels=from_unit(result.pixels, picture.pixels.dtype))
 
 
+def to_srgb(picture: Picture) -> Picture:
+    """A picture whose numbers mean what its profile says, as sRGB: what lies outside is cut off."""
+    bare = replace(picture, colours=Colours())
+    dtype, planes = picture.pixels.dtype, picture.pixels.shape[-1]
+    if planes == 1:
+        found = tone(picture.colours, 1)
+        if found is None:
+            return bare
+        return replace(bare, pixels=from_unit(found.forth(bare).pixels, dtype))
+    import imagecodecs
+
+    try:
+        converted = imagecodecs.cms_transform(
+            picture.pixels,
+            picture.colours.icc_profile,
+            imagecodecs.cms_profile("srgb"),
+            colorspace="rgb",
+            outcolorspace="rgb",
+        )
+    except imagecodecs.CmsError:
+        return bare
+    return replace(bare, pixels=np.ascontiguousarray(converted))
+
+
 def tone(colours: Colours, planes: int) -> Tone | None:
     """How networks are to see a picture of these colours; None if as it is."""
     curves = _curves(colours, planes)
