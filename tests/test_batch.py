@@ -137,7 +137,7 @@ def test_one_failure_does_not_concern_the_others(tmp_path: Path) -> None:
             )
         }
     assert [outcomes[job].status for job in jobs] == ["done", "failed", "failed", "done"]
-    assert "1.png: not a PNG" in outcomes[jobs[1]].error
+    assert "1.png: not a picture" in outcomes[jobs[1]].error
     assert "2.png: cannot read: no such file" in outcomes[jobs[2]].error
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["0.png", "3.png"]
 

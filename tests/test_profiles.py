@@ -51,11 +51,16 @@ def profile(colours: Colours) -> bytes:
 
 def lab(pixels: NDArray[Any], icc_profile: bytes) -> NDArray[np.float64]:
     """By littleCMS, in float."""
-    unit, spaces = (
-        pixels / np.iinfo(pixels.dtype).max,
-        {"colorspace": "rgb", "outcolorspace": "lab"},
+    return np.asarray(
+        imagecodecs.cms_transform(
+            pixels / np.iinfo(pixels.dtype).max,
+            icc_profile,
+            LAB,
+            colorspace="rgb",
+            outcolorspace="lab",
+            outdtype="f8",
+        )
     )
-    return np.asarray(imagecodecs.cms_transform(unit, icc_profile, LAB, outdtype="f8", **spaces))
 
 
 def delta_e(one: NDArray[np.float64], other: NDArray[np.float64]) -> NDArray[np.float64]:

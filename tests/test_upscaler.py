@@ -239,7 +239,7 @@ def test_what_lies_under_transparent_pixels_does_not_show() -> None:
         (np.zeros((0, 4, 3), np.uint8), "Expected at least one pixel"),
         (np.zeros((4, 4, 3), np.float64), "Expected uint8, uint16 or float32, but got float64"),
         ([[1, 2], [3, 4]], "Expected a NumPy array or a PIL image, but got list"),
-        (Image.new("CMYK", (4, 4)), "CMYK pictures are not supported"),
+        (Image.new("F", (4, 4)), "F pictures are not supported"),
     ],
 )
 def test_images_that_cannot_be_handled(image: Any, message: str) -> None:

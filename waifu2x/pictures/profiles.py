@@ -109,6 +109,8 @@ def to_srgb(picture: Picture) -> Picture:
         if found is None:
             return bare
         return replace(bare, pixels=from_unit(found.forth(bare).pixels, dtype))
+    if picture.colours.icc_profile is None:
+        return bare
     import imagecodecs
 
     try:

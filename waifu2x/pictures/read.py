@@ -6,6 +6,7 @@ import contextlib
 import ctypes
 import functools
 import io
+import logging
 from dataclasses import replace
 from pathlib import Path
 
@@ -74,11 +75,13 @@ def decode(data: bytes, name: str, max_pixels: int = MAX_PIXELS) -> Frames:
 
 @functools.cache
 def _prepare() -> None:
-    """Makes Pillow leave limits and words to us."""
+    """Makes decoders leave limits and words to us: what they log comes as an exception as well."""
+    for name in ("PIL", "tifffile", "imagecodecs"):
+        logging.getLogger(name).setLevel(logging.CRITICAL + 1)
     # It would refuse what we may be told to read; `max_pixels` is checked before decoding.
     Image.MAX_IMAGE_PIXELS = None
-    # What libtiff says on the terminal comes as an exception as well. Pillow has no interface to
-    # its handlers, but its module is linked to them (on Windows it may hide them: the lines stay).
+    # Pillow has no interface to libtiff's handlers, but its module is linked to them (on Windows
+    # it may hide them, and the lines stay).
     with contextlib.suppress(OSError, AttributeError):
         library = ctypes.CDLL(_imaging.__file__)
         library.TIFFSetErrorHandler(None)

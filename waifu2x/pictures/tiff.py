@@ -130,6 +130,8 @@ def _page(page: tifffile.TiffPage, data: bytes, name: str) -> tuple[Picture, set
             f"{name}: {kind} pictures of more than 8 bits are not supported: convert to RGB first"
         )
     samples = page.asarray()
+    if not samples.size:
+        raise ImageError(f"{name}: damaged or cut off: it has no samples")
     if samples.ndim == 2:
         samples = samples[..., np.newaxis]
     elif int(page.planarconfig) == 2:
