@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from waifu2x import archive
 from waifu2x.backends import Progress
 from waifu2x.errors import Waifu2xError
 from waifu2x.files import reason
@@ -56,7 +57,7 @@ def plan(folder: Path, target: Path, extension: str, recursive: bool) -> Plan:
         if error is not None:
             message = f"{path}: cannot read the folder: {reason(error)}"
             unreadable.append(Outcome(Job(path, target), "failed", 0.0, error=message))
-        elif path.suffix[1:].lower() in formats.READABLE:
+        elif path.suffix[1:].lower() in (*formats.READABLE, *archive.EXTENSIONS):
             sources.append(path.relative_to(folder))
         else:
             passed_over += 1
@@ -74,10 +75,12 @@ def run_one(
     sources: frozenset[Identity],
     on_note: Note = lambda job, note: None,
 ) -> Outcome:
-    """How one picture ends: `pipeline.make`, with errors as a failed outcome."""
+    """How one file ends: `pipeline.make` or `make_archive`, with errors as a failed outcome."""
     start = time.monotonic()
     try:
-        made = make(
+        archived = job.source.suffix[1:].lower() in archive.EXTENSIONS
+        work = archive.make_archive if archived else make
+        made = work(
             job,
             output,
             lambda: upscaler,
@@ -143,7 +146,7 @@ def _target_names(sources: Sequence[Path], extension: str) -> dict[Path, Path]:
     while True:
         names = {
             source: source.with_name(
-                f"{source.name if source in whole else source.stem}.{extension}"
+                f"{source.name if source in whole else source.stem}.{_type(source, extension)}"
             )
             for source in sources
         }
@@ -153,6 +156,12 @@ def _target_names(sources: Sequence[Path], extension: str) -> dict[Path, Path]:
         if clashing <= whole:
             return names
         whole |= clashing
+
+
+def _type(source: Path, extension: str) -> str:
+    """Of a source's target: an archive stays one, with pictures of the new type in it."""
+    suffix = source.suffix[1:].lower()
+    return suffix if suffix in archive.EXTENSIONS else extension
 
 
 def _walk(folder: Path, recursive: bool, excluded: Path) -> Iterator[tuple[Path, OSError | None]]:

@@ -113,7 +113,28 @@ def make(
         source = _read(job.source, stages.max_pixels)
     read_at = time.monotonic()
     network = upscaler()
-    name = _name(job.target, "standard output")
+    source = prepared(source, network, output, _name(job.target, "standard output"), job, on_note)
+    with stages.process:
+        ready_at = time.monotonic()
+        result = enlarged(source, network, on_progress)
+    done_at = time.monotonic()
+    with stages.save:
+        result = finished(result, output)
+        _write(result, job, output)
+    end = time.monotonic()
+    height, width = result.pictures[0].pixels.shape[:2]
+    return Made(
+        height, width, read_at - start, ready_at - read_at, done_at - ready_at, end - done_at
+    )
+
+
+def prepared(
+    source: Frames, network: Upscaler, output: Output, name: str, job: Job, on_note: Note
+) -> Frames:
+    """What is to be enlarged of a file; `name` is the output's. Raises OutputError if it is no use.
+
+    Tells what the output will not keep.
+    """
     form = formats.of(output.extension)
     source, notes = adapt(source, form, output.wishes)
     for one in source.pictures:
@@ -121,21 +142,17 @@ def make(
         check_size(form, height, width, name)
     if notes:
         on_note(job, "; ".join(notes))
-    with stages.process:
-        ready_at = time.monotonic()
-        result = _enlarged(source, network, on_progress)
-    done_at = time.monotonic()
-    with stages.save:
-        pictures = tuple(finish(one, form, output.wishes) for one in result.pictures)
-        _write(replace(result, pictures=pictures), job, output)
-    end = time.monotonic()
-    height, width = pictures[0].pixels.shape[:2]
-    return Made(
-        height, width, read_at - start, ready_at - read_at, done_at - ready_at, end - done_at
-    )
+    return source
 
 
-def _enlarged(source: Frames, network: Upscaler, on_progress: Progress) -> Frames:
+def finished(result: Frames, output: Output) -> Frames:
+    """Results as they are written."""
+    form = formats.of(output.extension)
+    pictures = (finish(picture, form, output.wishes) for picture in result.pictures)
+    return replace(result, pictures=tuple(pictures))
+
+
+def enlarged(source: Frames, network: Upscaler, on_progress: Progress) -> Frames:
     """Every picture enlarged; those of an animation that repeat, once."""
     share = scaled(on_progress, 1 / len(source.pictures))
     done: dict[bytes, Picture] = {}
@@ -203,6 +220,13 @@ def make_folder(folder: Path) -> None:
         raise OutputError(f"{folder}: cannot make the folder: {reason(error)}") from error
 
 
+def copy_times(job: Job, output: Output) -> None:
+    """Gives a result the dates of its source, if that is wished for."""
+    if output.copy_times and job.source != STANDARD:
+        status = job.source.stat()
+        os.utime(job.target, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+
 def _name(path: Path, standard: str) -> str:
     return standard if path == STANDARD else str(path)
 
@@ -220,9 +244,7 @@ def _write(result: Frames, job: Job, output: Output) -> None:
         make_folder(job.target.parent)
         overwrite = output.existing == "overwrite"
         write(result, job.target, output.extension, output.quality, replace=overwrite)
-        if output.copy_times and job.source != STANDARD:
-            status = job.source.stat()
-            os.utime(job.target, ns=(status.st_atime_ns, status.st_mtime_ns))
+        copy_times(job, output)
         return
     if sys.stdout is None:
         raise OutputError("standard output: is closed")
