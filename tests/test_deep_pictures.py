@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import struct
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +62,20 @@ def test_png_without_isal(monkeypatch: pytest.MonkeyPatch) -> None:
     expected = imagecodecs.png_decode(encode(picture, "png"))
     monkeypatch.setitem(__import__("sys").modules, "isal", None)
     assert (imagecodecs.png_decode(encode(picture, "png")) == expected).all()
+
+
+@pytest.mark.parametrize("alpha", [False, True])
+def test_large_png_is_written_in_little_memory(alpha: bool) -> None:
+    """120 megapixels that take no room, since they are one row."""
+    row = noise(1, 12_000, 3)
+    pixels = np.broadcast_to(row, (10_000, 12_000, 3))
+    opacity = np.broadcast_to(row[..., 0], pixels.shape[:2]) if alpha else None
+    tracemalloc.start()
+    size = sum(map(len, png.encode(Frames((Picture(pixels, opacity),)), [])))
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert size > row.size
+    assert peak < 16 << 20
 
 
 @pytest.mark.parametrize("dtype", [*DTYPES, np.float32])

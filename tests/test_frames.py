@@ -287,7 +287,7 @@ def test_a_sprite_shows_no_halo(background: int) -> None:
     inside = (y - 14) ** 2 + (x - 14) ** 2 < 81
     colours = np.where(inside[..., np.newaxis], [230, 120, 40], [90, 0, 250]).astype(np.uint8)
     alpha = np.where(inside, 255, 0).astype(np.uint8)
-    with Upscaler(2) as upscaler:
+    with Upscaler(2, model="vgg_7") as upscaler:
         sprite = upscaler.picture(Picture(colours, alpha))
         flat = np.where(inside[..., np.newaxis], colours, background).astype(np.uint8)
         opaque = upscaler.picture(Picture(flat)).pixels.astype(int)

@@ -178,7 +178,7 @@ def test_wide_gamuts_stay(
 def test_wide_photos_enlarged_look_as_before(photo: NDArray[np.uint8], colours: Colours) -> None:
     pixels = np.ascontiguousarray(photo[:64, :64])
     icc_profile = profile(colours)
-    with Upscaler(2) as upscaler:
+    with Upscaler(2, model="vgg_7") as upscaler:
         picture = Picture(pixels, None, Colours(icc_profile))
         result = profiles.in_srgb_tone(picture, upscaler.picture)
 
@@ -194,7 +194,7 @@ def test_pil_images_in_other_tones() -> None:
     pixels = ramp(3)[::3, ::3]
     image = Image.fromarray(pixels)
     image.info["icc_profile"] = linear
-    with Upscaler(2, backend="numpy") as upscaler:
+    with Upscaler(2, model="vgg_7", backend="numpy") as upscaler:
         result = np.asarray(upscaler(image)).astype(int)
         plain = np.asarray(upscaler(Image.fromarray(pixels))).astype(int)
     assert abs(result - plain).max() > 5  # shadows are seen as such
