@@ -163,6 +163,8 @@ def absurd() -> Iterator[Odd]:
     for extension in ("gif", "bmp", "tga", "webp", "avif", "jp2", "qoi", "jxl", "heic", "psd"):
         yield f"empty.{extension}", b""
         yield f"zeros.{extension}", bytes(5000)
+    vast = 3 << 1 | (2**30 - 1) << 3 | 1 << 33  # 2**30 rows, as many columns
+    yield "vast.jxl", b"\xff\x0a" + vast.to_bytes(20, "little")
     yield "text.png", b"This is not a picture\n" * 9
 
 

@@ -14,7 +14,7 @@ from PIL import Image, ImageCms, JpegImagePlugin
 
 from tests.contents import decode, encode, encoded, noise, opened, ramp
 from waifu2x.errors import ImageError, OutputError
-from waifu2x.pictures import formats, pillow
+from waifu2x.pictures import formats, jxl, pillow
 from waifu2x.pictures.adapt import check_size
 from waifu2x.pictures.picture import Colours, Frames, Picture
 from waifu2x.pictures.read import decode as decode_all
@@ -92,9 +92,12 @@ def test_icc_profile_is_kept(extension: str) -> None:
     assert back.colours.icc_profile == PROFILE
 
 
-@pytest.mark.parametrize("mode", ["L", "LA", "RGB", "RGBA"])
+@pytest.mark.parametrize("mode", ["L", "LA", "RGB", "RGBA", "I;16"])
 def test_pil_round_trip(mode: str) -> None:
-    image = Image.fromarray(np.squeeze(noise(5, 6, len(mode)), axis=-1 if mode == "L" else ()))
+    if mode == "I;16":
+        image = Image.fromarray(noise(5, 6, dtype=np.uint16))
+    else:
+        image = Image.fromarray(np.squeeze(noise(5, 6, len(mode)), axis=-1 if mode == "L" else ()))
     assert image.mode == mode
     if mode.startswith("RGB"):
         image.info["icc_profile"] = PROFILE
@@ -282,6 +285,17 @@ def test_too_many_pixels() -> None:
             decode_all(data, "p", most)
         assert str(caught.value) == f"p: {what} pixels are more than --max-pixels {most} allows"
         decode_all(data, "p", most + 2000)
+
+
+@pytest.mark.parametrize(
+    "size", [(1, 1), (8, 8), (64, 256), (40, 30), (57, 600), (9000, 2), (3, 40_000), (320, 180)]
+)
+def test_a_jpeg_xl_is_refused_before_it_is_decoded(size: tuple[int, int]) -> None:
+    width, height = size
+    data = encode(Picture(np.zeros((height, width, 1), np.uint8)), "jxl")
+    assert jxl.size(data) == size
+    with pytest.raises(ImageError, match=f"p: {width}x{height} pixels are more than"):
+        decode(data, "p", width * height - 1)
 
 
 @pytest.mark.parametrize("extension", ["png", "jpg", "webp", "bmp", "tiff"])

@@ -15,23 +15,25 @@ from waifu2x.pictures.picture import Chunk, Metadata
 
 _XMP_KEYWORD = b"XML:com.adobe.xmp\0"
 _XMP_ORIENTATION = (
-    re.compile(rb"""(\btiff:Orientation\s*=\s*["'])\s*([1-8])\s*(["'])"""),
-    re.compile(rb"(<tiff:Orientation\s*>)\s*([1-8])\s*(</tiff:Orientation\s*>)"),
+    rb"""(\btiff:Orientation\s*=\s*["'])\s*([1-8])\s*(["'])""",
+    rb"(<tiff:Orientation\s*>)\s*([1-8])\s*(</tiff:Orientation\s*>)",
 )
+"""Patterns: as an attribute, and as an element. Few files need them, so `re` compiles them then."""
 _XMP_SIZES = tuple(
-    (side, re.compile(pattern % (name, end)))
+    (side, pattern.replace(b"NAME", name))
     for side, names in enumerate(
-        [
+        (
             (b"exif:PixelYDimension", b"tiff:ImageLength"),
             (b"exif:PixelXDimension", b"tiff:ImageWidth"),
-        ]
+        )
     )
     for name in names
-    for pattern, end in (
-        (rb"""(\b%s\s*=\s*["'])\s*\d+\s*(["'])%s""", b""),
-        (rb"(<%s\s*>)\s*\d+\s*(</%s\s*>)", name),
+    for pattern in (
+        rb"""(\bNAME\s*=\s*["'])\s*\d+\s*(["'])""",
+        rb"(<NAME\s*>)\s*\d+\s*(</NAME\s*>)",
     )
 )
+"""0 for height, 1 for width, and a pattern."""
 _LARGEST_TEXT = 1 << 24
 """Bytes of a compressed text that are unpacked."""
 _LONGEST = 65_000
@@ -68,7 +70,7 @@ def upright(metadata: Metadata) -> tuple[Metadata, int]:
         return metadata, 1
     xmp = metadata.xmp
     for pattern in _XMP_ORIENTATION:
-        xmp = xmp and pattern.sub(rb"\g<1>1\3", xmp)
+        xmp = xmp and re.sub(pattern, rb"\g<1>1\3", xmp)
     block = metadata.exif and exif.upright(metadata.exif)
     dpi = metadata.dpi and metadata.dpi[::-1] if asked >= 5 else metadata.dpi
     return replace(metadata, exif=block, xmp=xmp, dpi=dpi), asked
@@ -94,7 +96,7 @@ def sized(metadata: Metadata, height: int, width: int) -> Metadata:
     block = metadata.exif and exif.sized(metadata.exif, height, width)
     xmp = metadata.xmp
     for side, pattern in _XMP_SIZES:
-        xmp = xmp and pattern.sub(rb"\g<1>%d\2" % (height, width)[side], xmp)
+        xmp = xmp and re.sub(pattern, rb"\g<1>%d\2" % (height, width)[side], xmp)
     return replace(metadata, exif=block, xmp=xmp)
 
 
@@ -230,7 +232,7 @@ def _text(kind: bytes, body: bytes) -> bytes | None:
 
 def _xmp_orientation(xmp: bytes) -> int:
     for pattern in _XMP_ORIENTATION:
-        found = pattern.search(xmp)
+        found = re.search(pattern, xmp)
         if found:
             return int(found[2])
     return 1

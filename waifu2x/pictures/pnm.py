@@ -12,18 +12,18 @@ from waifu2x.pictures.limits import check_pixels
 from waifu2x.pictures.picture import Frames, Picture
 
 _GAP = rb"(?:\s|#[^\n]*\n)+"
-_HEADER = re.compile(rb"P6" + 3 * (_GAP + rb"(\d{1,9})") + rb"(?:\s|#[^\n]*\n)")
+_HEADER = rb"P6" + 3 * (_GAP + rb"(\d{1,9})") + rb"(?:\s|#[^\n]*\n)"
 
 
 def is_deep(data: bytes) -> bool:
     """Whether a file is a colour one of 16 bits, of which Pillow reads 8."""
-    header = _HEADER.match(data)
+    header = re.match(_HEADER, data) if data.startswith(b"P6") else None
     return header is not None and 255 < int(header[3]) < 65536
 
 
 def read(data: bytes, name: str, max_pixels: int) -> Frames:
     """The picture of such a file. Raises ImageError."""
-    header = _HEADER.match(data)
+    header = re.match(_HEADER, data)
     assert header is not None
     width, height, most = (int(number) for number in header.groups())
     check_pixels(name, (width, height), 1, width * height, max_pixels)

@@ -15,7 +15,7 @@ from PIL import Image, _imaging
 
 from waifu2x.errors import ImageError
 from waifu2x.files import reason
-from waifu2x.pictures import exif, formats, metadata, png, pnm, profiles
+from waifu2x.pictures import exif, formats, jxl, metadata, png, pnm, profiles
 from waifu2x.pictures.limits import MAX_PIXELS, check_pixels
 from waifu2x.pictures.picture import Colours, Frames, Metadata, Picture
 from waifu2x.pictures.pillow import in_words, plain
@@ -68,6 +68,9 @@ def decode(data: bytes, name: str, max_pixels: int = MAX_PIXELS) -> Frames:
                 formats.plug_in(plugin)
             except ImageError as error:
                 raise ImageError(f"{name}: {error}") from error
+            if plugin.pillow == "JXL":
+                width, height = jxl.size(data)
+                check_pixels(name, (width, height), 1, width * height, max_pixels)
             opened = (plugin.pillow,)
         with Image.open(io.BytesIO(data), formats=opened) as image:
             return _frames(image, data, name, max_pixels)
