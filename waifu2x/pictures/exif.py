@@ -8,8 +8,9 @@ TIFF 6.0, section 2; BigTIFF has offsets of 8 bytes; EXIF 2.32, section 4.5.
 from __future__ import annotations
 
 import struct
-from collections.abc import Container
-from dataclasses import dataclass, field
+from collections.abc import Container, Mapping
+from types import MappingProxyType
+from typing import NamedTuple
 
 ORIENTATION = 0x0112
 _WIDTH, _HEIGHT = 0x0100, 0x0101
@@ -31,26 +32,23 @@ RESOLUTION = {282, 283, 296}
 """Tags that EXIF has as well."""
 
 
-@dataclass(frozen=True)
-class Entry:
+class Entry(NamedTuple):
     """A tagged value, in the byte order of its file."""
 
     tag: int
     kind: int
-    count: int
+    number: int
     value: bytes
 
 
-@dataclass(frozen=True)
-class Directory:
+class Directory(NamedTuple):
     """Entries and the directories below them."""
 
     entries: tuple[Entry, ...]
-    children: dict[int, Directory] = field(default_factory=dict)
+    children: Mapping[int, Directory] = MappingProxyType({})
 
 
-@dataclass(frozen=True)
-class Layout:
+class Layout(NamedTuple):
     """How a TIFF structure is written down."""
 
     order: str
@@ -58,7 +56,7 @@ class Layout:
     big: bool = False
 
     @property
-    def count(self) -> str:
+    def number(self) -> str:
         """Format of a directory's number of entries."""
         return self.order + ("Q" if self.big else "H")
 
@@ -88,10 +86,10 @@ def directories(data: bytes) -> list[int]:
     try:
         at = _first(data, form)
         while at and at not in found:
-            (count,) = struct.unpack_from(form.count, data, at)
+            (count,) = struct.unpack_from(form.number, data, at)
             found.append(at)
             size = struct.calcsize(form.entry) + struct.calcsize(form.offset)
-            link = at + struct.calcsize(form.count) + count * size
+            link = at + struct.calcsize(form.number) + count * size
             (at,) = struct.unpack_from(form.offset, data, link)
     except struct.error:
         pass  # as many as there are
@@ -109,7 +107,7 @@ def numbers(data: bytes, at: int, tag: int) -> tuple[int, ...]:
     for entry in _directory(data, form, at).entries:
         if entry.tag == tag and entry.kind in (1, _SHORT, _LONG):
             code = {1: "B", _SHORT: "H", _LONG: "I"}[entry.kind]
-            return struct.unpack(f"{form.order}{entry.count}{code}", entry.value)
+            return struct.unpack(f"{form.order}{entry.number}{code}", entry.value)
     return ()
 
 
@@ -135,7 +133,7 @@ def packed(directory: Directory, form: Layout, at: int, after: int = 0) -> bytes
         key=lambda entry: entry.tag,
     )
     room = struct.calcsize(form.offset)
-    table = struct.pack(form.count, len(entries))
+    table = struct.pack(form.number, len(entries))
     end = at + len(table) + len(entries) * (struct.calcsize(form.entry) + room) + room
     tail = b""
     for entry in entries:
@@ -150,7 +148,7 @@ def packed(directory: Directory, form: Layout, at: int, after: int = 0) -> bytes
             start = end + len(tail)
             tail += value
             value = struct.pack(form.offset, start)
-        table += struct.pack(form.entry, entry.tag, kind, entry.count) + value.ljust(room, b"\0")
+        table += struct.pack(form.entry, entry.tag, kind, entry.number) + value.ljust(room, b"\0")
     return table + struct.pack(form.offset, after) + tail
 
 
@@ -215,8 +213,8 @@ def _first(data: bytes, form: Layout) -> int:
 
 def _entries(data: bytes, form: Layout, at: int) -> list[tuple[int, int, int, int]]:
     """Where the value or its offset is, tag, type and count of each entry of a directory."""
-    (count,) = struct.unpack_from(form.count, data, at)
-    at += struct.calcsize(form.count)
+    (count,) = struct.unpack_from(form.number, data, at)
+    at += struct.calcsize(form.number)
     head = struct.calcsize(form.entry)
     size = head + struct.calcsize(form.offset)
     if at + count * size > len(data):
@@ -266,8 +264,8 @@ def _put(data: bytearray, form: Layout, at: int, kind: int, value: int) -> None:
 
 def _drop_thumbnail(data: bytearray, form: Layout, first: int) -> None:
     """Unlinks the second directory, which is the thumbnail's, and blanks the thumbnail."""
-    (count,) = struct.unpack_from(form.count, data, first)
-    link = first + struct.calcsize(form.count) + 12 * count
+    (count,) = struct.unpack_from(form.number, data, first)
+    link = first + struct.calcsize(form.number) + 12 * count
     (second,) = struct.unpack_from(form.offset, data, link)
     if form.big or not second:
         return

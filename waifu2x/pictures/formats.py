@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from importlib import import_module
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from waifu2x.errors import ImageError
 
@@ -16,8 +15,7 @@ _MODERN: frozenset[Kind] = frozenset(("profile", "EXIF", "XMP"))
 _NOTHING: frozenset[Kind] = frozenset()
 
 
-@dataclass(frozen=True)
-class Format:
+class Format(NamedTuple):
     """A format of picture files."""
 
     name: str

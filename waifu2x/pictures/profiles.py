@@ -12,8 +12,8 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,8 +57,7 @@ def srgb_light(values: NDArray[Any]) -> NDArray[Any]:
     return np.where(values <= 0.04045, values / 12.92, ((values + 0.055) / 1.055) ** 2.4)
 
 
-@dataclass(frozen=True, eq=False)
-class Tone:
+class Tone(NamedTuple):
     """Monotonic ways from the values of each plane to what networks know, and back."""
 
     tables: tuple[NDArray[np.float64], ...]
