@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 from PIL import Image, ImageCms, JpegImagePlugin
 
 from tests.contents import decode, encode, encoded, noise, opened, ramp
+from waifu2x import memory
 from waifu2x.errors import ImageError, OutputError
 from waifu2x.pictures import formats, jxl, pillow
-from waifu2x.pictures.adapt import check_size
+from waifu2x.pictures.adapt import check_results
 from waifu2x.pictures.picture import Colours, Frames, Picture
 from waifu2x.pictures.read import decode as decode_all
 from waifu2x.pictures.read import read
@@ -351,11 +352,11 @@ def test_largest_sides(extension: str, largest: int) -> None:
     form = formats.of(extension)
     for height, width in ((1, largest + 1), (largest + 1, 1)):
         with pytest.raises(OutputError, match=f"at most {largest} pixels a side.*png or tiff"):
-            check_size(form, height, width, "p")
+            check_results(form, [(height, width, 3)], 1, "p")
         with pytest.raises(OutputError, match="p: cannot encode as"):
             encode(Picture(np.zeros((height, width, 3), np.uint8)), extension)
     # What the check lets through can be written.
-    check_size(form, 1, largest, "p")
+    check_results(form, [(1, largest, 3)], 1, "p")
     widest = Picture(np.zeros((1, largest, 3), np.uint8))
     assert decode(encode(widest, extension)).pixels.shape == (1, largest, 3)
 
@@ -422,3 +423,49 @@ def test_libtiff_does_not_write_to_the_terminal(capfd: pytest.CaptureFixture[str
             refused += 1
     assert refused > 0
     assert capfd.readouterr().err == ""
+
+
+def test_a_format_that_counts_bytes_in_32_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "available", lambda: 1 << 40)
+    check_results(formats.of("bmp"), [(30_000, 40_000, 3)], 1, "p")
+    with pytest.raises(OutputError, match=r"^p: BMP holds at most 4 GiB, .*: choose png or tiff$"):
+        check_results(formats.of("bmp"), [(48_000, 48_000, 3)], 1, "p")
+    for extension in ("png", "tif"):
+        check_results(formats.of(extension), [(48_000, 48_000, 3)], 1, "p")
+
+
+def test_results_larger_than_the_memory_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    large, png = (48_000, 48_000, 3), formats.of("png")
+    monkeypatch.setattr(memory, "available", lambda: 7 << 30)
+    check_results(png, [large], 1, "p")
+    for form, shapes, itemsize, size in (
+        (png, [large], 2, "12.9"),
+        (png, [large, large], 1, "12.9"),
+        (formats.of("tga"), [large], 1, "15.0"),  # Pillow's own copy has four bytes to a pixel
+        (formats.of("tif"), [(48_000, 48_000, 4)], 1, "17.2"),
+    ):
+        with pytest.raises(
+            OutputError, match=f"^p: the .* of 48000x48000 pixels takes? {size} GiB"
+        ):
+            check_results(form, shapes, itemsize, "p")
+    monkeypatch.setattr(memory, "available", lambda: None)
+    check_results(png, [large, large], 2, "p")
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        ({}, None),
+        ({"machine": "MemTotal:  9 kB\nMemAvailable:    7 kB\nSwapFree: 2 kB\n"}, 9 << 10),
+        ({"machine": "MemAvailable: 7 kB\n", "max": "5000\n", "stat": "anon 1000\nfile 9\n"}, 4000),
+        ({"machine": "MemAvailable: 7 kB\n", "max": "max\n", "stat": "anon 1000\n"}, 7 << 10),
+    ],
+)
+def test_free_memory_is_what_machine_and_container_leave(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: dict[str, str], expected: int | None
+) -> None:
+    for name, content in files.items():
+        (tmp_path / f"memory.{name}").write_text(content)
+    monkeypatch.setattr(memory, "_MACHINE", tmp_path / "memory.machine")
+    monkeypatch.setattr(memory, "_GROUPS", (tmp_path / "memory.max",))
+    assert memory.available() == expected

@@ -20,7 +20,7 @@ from waifu2x.backends import Progress, ignore, scaled
 from waifu2x.errors import ImageError, OutputError
 from waifu2x.files import reason
 from waifu2x.pictures import formats
-from waifu2x.pictures.adapt import Wishes, adapt, check_size, finish
+from waifu2x.pictures.adapt import Wishes, adapt, check_results, finish
 from waifu2x.pictures.limits import MAX_PIXELS
 from waifu2x.pictures.picture import Frames, Picture
 from waifu2x.pictures.profiles import in_srgb_tone
@@ -137,12 +137,17 @@ def prepared(
     """
     form = formats.of(output.extension)
     source, notes = adapt(source, form, output.wishes)
-    for one in source.pictures:
-        height, width = (size * network.scale for size in one.pixels.shape[:2])
-        check_size(form, height, width, name)
+    shapes = [_result_shape(picture, network) for picture in source.pictures]
+    check_results(form, shapes, source.pictures[0].pixels.dtype.itemsize, name)
     if notes:
         on_note(job, "; ".join(notes))
     return source
+
+
+def _result_shape(picture: Picture, network: Upscaler) -> tuple[int, int, int]:
+    """Rows, columns and planes of what becomes of a picture, transparency among them."""
+    height, width, planes = picture.pixels.shape
+    return height * network.scale, width * network.scale, planes + (picture.alpha is not None)
 
 
 def finished(result: Frames, output: Output) -> Frames:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from waifu2x import memory
 from waifu2x.dtypes import from_unit, to_unit
 from waifu2x.errors import OutputError
 from waifu2x.pictures import metadata, profiles
@@ -68,12 +70,41 @@ def finish(picture: Picture, form: Format, wishes: Wishes) -> Picture:
     )
 
 
-def check_size(form: Format, height: int, width: int, name: str) -> None:
-    """Raises OutputError if the format cannot hold a picture so large."""
-    if max(height, width) > form.largest:
+def check_results(
+    form: Format, shapes: Sequence[tuple[int, int, int]], itemsize: int, name: str
+) -> None:
+    """Raises OutputError if the format cannot hold results of those shapes, or memory cannot.
+
+    Better before the work. Shapes are rows, columns and planes, transparency among them; `itemsize`
+    is of a sample in bytes.
+    """
+    needed = 0
+    for height, width, planes in shapes:
+        size = f"{width}x{height}"
+        if max(height, width) > form.largest:
+            raise OutputError(
+                f"{name}: {form.name} holds at most {form.largest} pixels a side,"
+                f" but the result is {size}: choose png or tiff"
+            )
+        if height * width * planes > form.most_bytes:
+            raise OutputError(
+                f"{name}: {form.name} holds at most {form.most_bytes / 2**30:.0f} GiB,"
+                f" but the result is {size}: choose png or tiff"
+            )
+        copied = planes * itemsize if planes in (2, 4) else 0  # samples and alpha, side by side
+        if form.name in ("PNG", "PNM"):
+            copied = 0  # written by bands
+        elif form.name != "TIFF":
+            copied = 4 if planes > 1 else 1  # Pillow's own
+        needed += height * width * (planes * itemsize + copied)
+    free = memory.available()
+    if free is not None and needed > free:
+        height, width, _ = shapes[0]
+        one, count = len(shapes) == 1, len(shapes)
+        subject, takes = ("result", "takes") if one else (f"{count} results", "take")
         raise OutputError(
-            f"{name}: {form.name} holds at most {form.largest} pixels a side,"
-            f" but the result is {width}x{height}: choose png or tiff"
+            f"{name}: the {subject} of {width}x{height} pixels {takes} {needed / 2**30:.1f} GiB of"
+            f" memory, but {free / 2**30:.1f} GiB are free: use a smaller scale"
         )
 
 

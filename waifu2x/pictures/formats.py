@@ -32,6 +32,8 @@ class Format(NamedTuple):
     frames: Literal["animation", "pages"] | None = None
     largest: int = 2**31 - 1
     """Pixels a side."""
+    most_bytes: int = 2**62
+    """Of the samples of a picture."""
     colours: int | None = None
     """Of a palette."""
     plugin: tuple[str, str] | None = None
@@ -56,7 +58,7 @@ FORMATS = (
     Format(
         "TIFF", "TIFF", ("tif", "tiff"), _ALL - {"comment"}, (8, 16, 32), True, frames="pages"
     ),
-    Format("BMP", "BMP", ("bmp", "dib"), frozenset(("resolution",))),
+    Format("BMP", "BMP", ("bmp", "dib"), frozenset(("resolution",)), most_bytes=2**32 - 2**24),
     Format("PNM", "PPM", ("ppm", "pgm", "pnm"), depths=(8, 16)),
     Format("TGA", "TGA", ("tga",), alpha=True, largest=65535),
     Format(
