@@ -186,17 +186,6 @@ def to_pil(picture: Picture) -> Image.Image:
     return image
 
 
-def resize(planes: NDArray[np.float32], height: int, width: int) -> NDArray[np.float32]:
-    """(H, W, C) float planes at another size, by bicubic interpolation (a = -0.5)."""
-    resized = [
-        np.asarray(
-            Image.fromarray(planes[..., c]).resize((width, height), Image.Resampling.BICUBIC)
-        )
-        for c in range(planes.shape[-1])
-    ]
-    return np.stack(resized, axis=-1)
-
-
 def same_format(one: str, other: str) -> bool:
     """Whether two extensions mean one format."""
     return _WRITABLE[one] == _WRITABLE[other]
