@@ -39,9 +39,7 @@ def run(models: Sequence[Model], pixels: NDArray[Any]) -> NDArray[np.float64]:
     return planes
 
 
-def run_turned(
-    models: Sequence[Model], pixels: NDArray[Any], turns: int
-) -> NDArray[np.float64]:
+def run_turned(models: Sequence[Model], pixels: NDArray[Any], turns: int) -> NDArray[np.float64]:
     """`run`, where each model's result is the mean over the picture turned in so many ways."""
     ways: list[tuple[Callable[..., Any], Callable[..., Any]]] = []
     for mirror in (lambda a: a, np.fliplr):
