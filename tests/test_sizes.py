@@ -59,7 +59,7 @@ def test_one_side(height: int, width: int, wanted: int, kind: str) -> None:
 @given(height=SIDES, width=SIDES, wanted=st.tuples(SIDES, SIDES))
 def test_both_sides(height: int, width: int, wanted: tuple[int, int]) -> None:
     down, across = Fraction(wanted[1], height), Fraction(wanted[0], width)
-    sizes = {"width": wanted[0], "height": wanted[1]}
+    sizes: dict[str, Any] = {"width": wanted[0], "height": wanted[1]}
     if min(down, across) <= 32:
         inside = request(**sizes).plan(height, width)
         check(inside, height, width, min(down, across))

@@ -366,10 +366,11 @@ def test_large_pictures_stay_as_they_are(drawn: NDArray[np.uint8]) -> None:
 def test_a_sprite_of_any_size_laid_over_a_ground(ground: int, dtype: type) -> None:
     """It is what the picture laid over that ground becomes, away from the edge."""
     levels = np.iinfo(dtype).max // 255
-    sprite = np.zeros((40, 44, 4), dtype)
+    sprite: NDArray[Any] = np.zeros((40, 44, 4), dtype)
     sprite[..., 1] = 255 * levels  # a colour that nobody sees
     sprite[10:28, 12:30] = np.array([200, 40, 40, 255]) * levels
-    flat = np.where(sprite[..., 3:] > 0, sprite[..., :3], ground * levels).astype(dtype)
+    seen = sprite[..., 3:] > 0
+    flat: NDArray[Any] = np.where(seen, sprite[..., :3], ground * levels).astype(dtype)
     for scale in (1.5, 0.75):
         result = upscale(sprite, scale).astype(float) / levels
         expected = upscale(flat, scale).astype(float) / levels

@@ -191,6 +191,11 @@ def same_format(one: str, other: str) -> bool:
     return _WRITABLE[one] == _WRITABLE[other]
 
 
+def holds_alpha(extension: str) -> bool:
+    """Whether a format has transparency."""
+    return _WRITABLE[extension] not in _WITHOUT_ALPHA
+
+
 def check_output(extension: str, height: int, width: int, alpha: bool, name: str) -> None:
     """Raises OutputError if the format cannot hold such a picture: better before the work."""
     form = _WRITABLE[extension]
@@ -199,7 +204,7 @@ def check_output(extension: str, height: int, width: int, alpha: bool, name: str
             f"{name}: {form} holds at most {_LARGEST[form]} pixels a side,"
             f" but the result is {width}x{height}: choose png or tiff"
         )
-    if alpha and form in _WITHOUT_ALPHA:
+    if alpha and not holds_alpha(extension):
         raise OutputError(
             f"{name}: {form} has no transparency, but the picture has: choose png, webp or tiff"
         )

@@ -32,6 +32,11 @@ class Part:
     width: Fraction
     height: Fraction
 
+    @classmethod
+    def of(cls, height: int, width: int) -> Part:
+        """All of a picture of that size."""
+        return cls(Fraction(0), Fraction(0), Fraction(width), Fraction(height))
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -94,7 +99,7 @@ class Request:
         """For a picture of that size. Raises ImageError where it would grow more than 32 times."""
         down, across = self._factors(height, width)
         rows, columns = _rounded(height * down), _rounded(width * across)
-        part = Part(Fraction(0), Fraction(0), Fraction(width), Fraction(height))
+        part = Part.of(height, width)
         if self.fit == "cover":
             assert self.width is not None
             assert self.height is not None
