@@ -112,13 +112,13 @@ def worst_boxes(comparison: Comparison, side: int, count: int) -> list[Box]:
     # Of two by two cells, which make a square.
     padded = np.pad(errors, ((0, 1), (0, 1)))
     sums = padded[:-1, :-1] + padded[1:, :-1] + padded[:-1, 1:] + padded[1:, 1:]
+    tops = np.arange(0, height, step).clip(max=height - side)
+    lefts = np.arange(0, width, step).clip(max=width - side)
     boxes: list[Box] = []
     while len(boxes) < count and sums.max() > 0:
         y, x = np.unravel_index(int(sums.argmax()), sums.shape)
-        boxes.append(
-            Box(min(int(y) * step, height - side), min(int(x) * step, width - side), side, side)
-        )
-        sums[max(0, y - 2) : y + 3, max(0, x - 2) : x + 3] = 0
+        boxes.append(Box(int(tops[y]), int(lefts[x]), side, side))
+        sums[np.ix_(abs(tops - tops[y]) < side, abs(lefts - lefts[x]) < side)] = 0
     return boxes
 
 
