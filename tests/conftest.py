@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+
+# Before NumPy: tests run side by side, and each product is small.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,8 +23,12 @@ EXAMPLES = Path(__file__).parent.parent / "examples"
 
 @pytest.fixture(scope="session", autouse=True)
 def cache_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """One cache for the whole run, away from the user's: kernels compile once."""
-    folder = Path(os.environ.get("WAIFU2X_TEST_CACHE", tmp_path_factory.mktemp("cache")))
+    """One cache for the whole run, away from the user's: kernels compile once, in whichever of
+    the processes that share the tests."""
+    root = tmp_path_factory.getbasetemp()
+    shared = (root.parent if "PYTEST_XDIST_WORKER" in os.environ else root) / "cache"
+    folder = Path(os.environ.get("WAIFU2X_TEST_CACHE", shared))
+    folder.mkdir(mode=0o700, exist_ok=True)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("WAIFU2X_CACHE_DIR", str(folder))
         yield folder

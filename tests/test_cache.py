@@ -18,6 +18,8 @@ from click.testing import CliRunner
 from waifu2x import cache
 from waifu2x.cli import cli
 from waifu2x.files import write_atomically
+from waifu2x.readers.architectures import Layer
+from waifu2x.readers.waifu2x_json import Weights, dump
 
 KEY, OTHER = cache.digest("one"), cache.digest("two")
 DIGEST = 32
@@ -299,12 +301,15 @@ def test_compiled_code_without_a_home_directory(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_numba_is_imported_to_compile_and_not_again(tmp_path: Path) -> None:
-    code = """
+    layer = Layer("convolution", np.ones((3, 3, 3, 3), np.float32), np.zeros(3, np.float32))
+    (tmp_path / "scale2.0x_model.json").write_bytes(dump(Weights("vgg_1", [layer])))
+    code = f"""
 import sys, numpy, waifu2x
-waifu2x.upscale(numpy.zeros((8, 8, 3), numpy.uint8), backend="cpu")
+pixels = numpy.zeros((8, 8, 3), numpy.uint8)
+waifu2x.upscale(pixels, backend="cpu", model={str(tmp_path)!r})
 print("numba" in sys.modules)
 """
-    environment = os.environ | {"WAIFU2X_CACHE_DIR": str(tmp_path)}
+    environment = os.environ | {"WAIFU2X_CACHE_DIR": str(tmp_path / "cache")}
 
     def start() -> subprocess.Popen[str]:
         command = [sys.executable, "-c", code]
@@ -314,4 +319,4 @@ print("numba" in sys.modules)
     for count, imported in ((2, "True\n"), (1, "False\n")):
         processes = [start() for _ in range(count)]
         assert [process.communicate()[0] for process in processes] == [imported] * count
-    assert len(list((tmp_path / "numba").iterdir())) == 1
+    assert len(list((tmp_path / "cache/numba").iterdir())) == 1

@@ -191,7 +191,8 @@ def test_auto_takes_opencl_for_a_gpu_only(
 
 def test_bench_tunes_and_measures(opencl_device: Any, own_cache: Path) -> None:
     result = CliRunner().invoke(
-        cli, ["bench", "--tune", "--json", "--backend", "opencl", "--size", "9x9"]
+        cli,
+        ["bench", "-m", "vgg_7", "--tune", "--json", "--backend", "opencl", "--size", "9x9"],
     )
     assert result.exit_code == 0, result.output
     assert len(json.loads(result.stdout)["layers"]) == 7
