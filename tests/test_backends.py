@@ -275,7 +275,7 @@ def test_pictures_together_equal_each_alone(
     np.testing.assert_array_equal(together, np.stack(alone))
 
 
-@pytest.mark.parametrize("precision", PROMISED_DB)
+@in_every_mode
 @pytest.mark.parametrize("turns", [2, 4, 8])
 def test_the_mean_over_turned_pictures(backend: Backend, turns: int, precision: Precision) -> None:
     double = obvious.random_model([3, 16, 3], seed=13, scale=2)

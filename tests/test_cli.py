@@ -93,26 +93,26 @@ def test_upscale(run: Run, arguments: list[str], size: tuple[int, int]) -> None:
         (["--width", "20", "--height", "20", "--fit", "cover"], (20, 20)),
         (["--width", "20", "--height", "20", "--fit", "exact"], (20, 20)),
         (["--longer-side", "30"], (30, 20)),
-        (["--shorter-side", "10", "-n", "1"], (15, 10)),
+        (["--shorter-side", "10"], (15, 10)),
         (["--min-size", "20"], (30, 20)),
         (["--min-size", "20x4"], (20, 13)),
-        (["--tta", "2", "-n", "1"], (24, 16)),
+        (["--tta", "2"], (24, 16)),
     ],
 )
 def test_any_size(run: Run, arguments: list[str], size: tuple[int, int]) -> None:
-    result = run("upscale", "--json", *arguments, "a.png", "b.png")
+    result = run("upscale", "-m", tiny(), "--json", *arguments, "a.png", "b.png")
     assert result.exit_code == 0, result.output
     row = json.loads(result.stdout)
     assert (row["width"], row["height"]) == load("b.png").size == size
 
 
 def test_tta_with_and_without_its_number(run: Run) -> None:
-    expected = waifu2x.upscale(np.asarray(load("a.png")), tta=8)
+    expected = waifu2x.upscale(np.asarray(load("a.png")), tta=8, model=tiny())
     for number, options in enumerate((["-x"], ["--tta"], ["-x", "8"], ["-x8"], ["--tta=8"])):
-        assert run("upscale", *options, "a.png", f"{number}.png").exit_code == 0
+        assert run("upscale", "-m", tiny(), *options, "a.png", f"{number}.png").exit_code == 0
         np.testing.assert_array_equal(np.asarray(load(f"{number}.png")), expected)
-    assert run("upscale", "a.png", "b.png", "-x").exit_code == 0
-    assert run("upscale", "--overwrite", "--", "a.png", "b.png").exit_code == 0
+    assert run("upscale", "-m", tiny(), "a.png", "b.png", "-x").exit_code == 0
+    assert run("upscale", "-m", tiny(), "--overwrite", "--", "a.png", "b.png").exit_code == 0
     assert (np.asarray(load("b.png")) != expected).any()
 
 
@@ -136,7 +136,7 @@ def test_sizes_that_make_no_sense(run: Run, arguments: list[str], message: str) 
 
 
 def test_a_picture_that_would_grow_too_much(run: Run) -> None:
-    result = run("upscale", "--width", "400", "a.png", "b.png")
+    result = run("upscale", "-m", tiny(), "--width", "400", "a.png", "b.png")
     assert_one_line_error(result, "a.png: a picture of 12x8 would grow 33.33 times: ask for at")
     assert not Path("b.png").exists()
 
@@ -146,7 +146,7 @@ def test_large_pictures_keep_their_files(run: Run) -> None:
     load("a.png").save("in/small.png")
     load("a.png").resize((30, 10)).save("in/large.png", compress_level=9)
     load("a.png").resize((30, 10)).save("in/other.jpg")
-    result = run("batch", "--only-smaller-than", "30", "--json", "in", "out")
+    result = run("batch", "-m", tiny(), "--only-smaller-than", "30", "--json", "in", "out")
     assert result.exit_code == 0
     assert "2 done, 1 copied, 0 skipped, 0 failed" in result.stderr
     rows = {Path(row["output"]).name: row for row in map(json.loads, result.stdout.splitlines())}
@@ -162,9 +162,11 @@ def test_large_pictures_keep_their_files(run: Run) -> None:
     np.testing.assert_array_equal(
         np.asarray(load("out/other.png")), np.asarray(load("in/other.jpg"))
     )
-    result = run("upscale", "--min-size", "5", "in/large.png", "out/large.png")
+    result = run("upscale", "-m", tiny(), "--min-size", "5", "in/large.png", "out/large.png")
     assert_one_line_error(result, "out/large.png: exists already")
-    result = run("upscale", "--min-size", "5", "--overwrite", "in/large.png", "out/small.png")
+    result = run(
+        "upscale", "-m", tiny(), "--min-size", "5", "--overwrite", "in/large.png", "out/small.png"
+    )
     assert "copied   in/large.png -> out/small.png (30x10, as it is)" in result.stderr
     assert Path("out/small.png").read_bytes() == Path("in/large.png").read_bytes()
 
@@ -173,7 +175,7 @@ def test_batch_says_what_its_seconds_went_into(run: Run) -> None:
     Path("in").mkdir()
     for name in ("x", "y"):
         load("a.png").save(f"in/{name}.png")
-    result = run("batch", "-v", "-s", "1.5", "in", "out")
+    result = run("batch", "-m", tiny(), "-v", "-s", "1.5", "in", "out")
     line = r"all pictures: read .* s, prepare .* s, network .* s, resize .* s, write .* s"
     assert re.search(line, result.stderr)
 
@@ -370,7 +372,8 @@ def program(*arguments: str, preexec: Callable[[], None] | None = None) -> subpr
 
 def tiny() -> str:
     """A model set of one layer."""
-    layer = Layer("convolution", np.ones((3, 3, 3, 3), np.float32), np.zeros(3, np.float32))
+    weight = np.random.default_rng(0).normal(0, 0.2, (3, 3, 3, 3)).astype(np.float32)
+    layer = Layer("convolution", weight, np.full(3, 0.5, np.float32))
     Path("tiny").mkdir(exist_ok=True)
     Path("tiny/scale2.0x_model.json").write_bytes(dump(Weights("vgg_1", [layer])))
     return "./tiny"

@@ -333,7 +333,7 @@ def test_a_cover_is_the_middle(drawn: NDArray[np.uint8]) -> None:
 
 def test_several_pictures_of_any_size_equal_each_alone() -> None:
     pictures = np.random.default_rng(8).integers(0, 256, (3, 9, 8, 3), np.uint8)
-    with Upscaler(shorter_side=13) as upscaler:
+    with Upscaler(shorter_side=13, model="vgg_7") as upscaler:
         together = upscaler(pictures)
         alone = np.stack([upscaler(picture) for picture in pictures])
     assert together.shape == (3, 15, 13, 3)
@@ -341,7 +341,7 @@ def test_several_pictures_of_any_size_equal_each_alone() -> None:
 
 
 def test_one_upscaler_for_pictures_that_need_other_networks(drawn: NDArray[np.uint8]) -> None:
-    with Upscaler(longer_side=40, precision="fp32") as upscaler:
+    with Upscaler(longer_side=40, model="vgg_7") as upscaler:
         for side in (8, 20, 39, 40, 41, 60):
             pixels = drawn[40 : 40 + side, 50:55]
             parts: list[float] = []
@@ -353,10 +353,10 @@ def test_one_upscaler_for_pictures_that_need_other_networks(drawn: NDArray[np.ui
 
 
 def test_large_pictures_stay_as_they_are(drawn: NDArray[np.uint8]) -> None:
-    with Upscaler(noise=1, only_smaller_than=30) as upscaler:
+    with Upscaler(noise=1, only_smaller_than=30, model="vgg_7") as upscaler:
         assert upscaler(drawn[:20, :29]).shape == (40, 58, 3)
         np.testing.assert_array_equal(upscaler(drawn[:20, :30]), drawn[:20, :30])
-    with Upscaler(min_size=(20, 20)) as upscaler:
+    with Upscaler(min_size=(20, 20), model="vgg_7") as upscaler:
         np.testing.assert_array_equal(upscaler(drawn[:20, :30]), drawn[:20, :30])
         assert upscaler(drawn[:19, :30]).shape == (20, 32, 3)
 

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 from PIL import Image
 
-from waifu2x.dtypes import from_unit
+from waifu2x.dtypes import from_unit, to_unit
 from waifu2x.sizes import Part
 
 _BAND_FLOATS = 1 << 22
@@ -37,9 +37,9 @@ def bicubic(planes: _Planes, height: int, width: int) -> _Planes:
 
 
 def lanczos(
-    planes: _Planes, part: Part, factor: int, height: int, width: int, dtype: DTypeLike
+    planes: NDArray[Any], part: Part, factor: int, height: int, width: int, dtype: DTypeLike
 ) -> NDArray[Any]:
-    """(H, W, C) in [0, 1] at another size, (height, width, C) in `dtype`, by Lanczos (a = 3).
+    """(H, W, C) pixels at another size, (height, width, C) in `dtype`, by Lanczos (a = 3).
 
     The result shows `part` of a picture that was enlarged by `factor` before; it is clipped and
     rounded once.
@@ -52,15 +52,15 @@ def lanczos(
 
 
 def lanczos_with_alpha(
-    planes: _Planes,
-    alpha: _Planes,
+    planes: NDArray[Any],
+    alpha: NDArray[Any],
     part: Part,
     factor: int,
     height: int,
     width: int,
     dtype: DTypeLike,
 ) -> tuple[NDArray[Any], NDArray[Any]]:
-    """`lanczos` of a picture and its transparency, (H, W) in [0, 1].
+    """`lanczos` of a picture and its transparency, (H, W).
 
     Colours weigh as much as they are opaque: the result laid over any ground is what the picture
     laid over it would give. Where nothing is seen, they are what lies there.
@@ -112,7 +112,7 @@ class _Resize:
             yield first, min(first + rows, self._height)
 
     def __call__(
-        self, planes: _Planes, first: int, end: int, weight: _Planes | None = None
+        self, planes: NDArray[Any], first: int, end: int, weight: NDArray[Any] | None = None
     ) -> _Planes:
         """Rows `first` to `end` of the result, (end - first, width, C), not clipped.
 
@@ -122,9 +122,10 @@ class _Resize:
         bottom = self._bottom if end == self._height else self._top + end * self._step
         beyond = math.ceil(_REACH[self._kind] * max(1.0, self._step)) + 1
         start = max(0, math.floor(top) - beyond)
-        source = planes[start : math.ceil(bottom) + beyond]
+        rows = slice(start, math.ceil(bottom) + beyond)
+        source = to_unit(planes[rows], np.float32)
         if weight is not None:
-            source = source * weight[start : math.ceil(bottom) + beyond]
+            source *= to_unit(weight[rows], np.float32)
         box = (self._left, top - start, self._right, min(bottom - start, len(source)))
         size = (self._width, end - first)
         resized = [

@@ -233,11 +233,10 @@ class Upscaler:
         dtype: DTypeLike,
         on_progress: Progress,
     ) -> tuple[NDArray[Any], NDArray[Any] | None]:
-        """Pixels and transparency, as networks enlarge them, in `dtype`."""
+        """Pixels and transparency, by networks in `dtype`, or as they are if there are none."""
         pixels, alpha = np.ascontiguousarray(picture.pixels), picture.alpha
         if chain is None:
-            unit = None if alpha is None else to_unit(alpha, np.float32)
-            return to_unit(pixels, np.float32), unit
+            return pixels, alpha
         uneven = alpha is not None and np.ptp(alpha) > 0
         # Found before the work on the colours, as there may be none.
         opacity = self._transparency(plan.doublings, chain) if uneven and plan.doublings else None
@@ -250,8 +249,7 @@ class Upscaler:
             return result, None
         if opacity is not None:
             return result, self._alpha(opacity, alpha, dtype, scaled(on_progress, 1.0 - share))
-        alpha = alpha.repeat(plan.factor, 0).repeat(plan.factor, 1)
-        return result, alpha if alpha.dtype == dtype else to_unit(alpha, np.float32)
+        return result, alpha.repeat(plan.factor, 0).repeat(plan.factor, 1)
 
     def _colours(
         self, chain: _Chain, pixels: NDArray[Any], dtype: DTypeLike, on_progress: Progress
@@ -349,7 +347,7 @@ def upscale(
 
 
 def _resized(
-    pixels: NDArray[np.float32], alpha: NDArray[np.float32] | None, plan: Plan, dtype: DTypeLike
+    pixels: NDArray[Any], alpha: NDArray[Any] | None, plan: Plan, dtype: DTypeLike
 ) -> tuple[NDArray[Any], NDArray[Any] | None]:
     """A picture as networks made it, at the size of the plan."""
     assert plan.part is not None
@@ -357,7 +355,7 @@ def _resized(
     if alpha is not None and np.ptp(alpha) > 0:
         return resample.lanczos_with_alpha(pixels, alpha, plan.part, plan.factor, *size, dtype)
     result = resample.lanczos(pixels, plan.part, plan.factor, *size, dtype)
-    return result, None if alpha is None else np.full(size, from_unit(alpha[0, 0], dtype))
+    return result, None if alpha is None else np.full(size, alpha[0, 0])
 
 
 def _whole(value: Any, allowed: Container[int], expected: str) -> int:
