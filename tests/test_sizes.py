@@ -23,12 +23,15 @@ def nearest(size: Fraction) -> int:
     return max(1, whole + (2 * (size - whole) >= 1))
 
 
+def doubled(scale: Fraction) -> int:
+    """The power of two that is at least a scale."""
+    return next(power for power in (1, 2, 4, 8, 16, 32) if power >= scale)
+
+
 def check(plan: Plan, height: int, width: int, factor: Fraction) -> None:
     """A plan that keeps the proportions."""
     assert (plan.height, plan.width) == (nearest(height * factor), nearest(width * factor))
-    # Networks make it as large as asked for, and not twice as large as that.
-    assert 2**plan.doublings >= factor
-    assert plan.doublings == 0 or 2 ** (plan.doublings - 1) < factor
+    assert plan.factor == doubled(factor)
     exact = (plan.height, plan.width) == (height * plan.factor, width * plan.factor)
     assert (plan.part is None) == exact
     if plan.part is not None:
@@ -37,7 +40,7 @@ def check(plan: Plan, height: int, width: int, factor: Fraction) -> None:
 
 @given(height=SIDES, width=SIDES, scale=st.fractions(Fraction(1, 100), 32))
 def test_scales(height: int, width: int, scale: Fraction) -> None:
-    check(request(scale).plan(height, width), height, width, scale)
+    check(request(scale).plan(height, width, doubled), height, width, scale)
 
 
 @given(height=SIDES, width=SIDES, wanted=SIDES, kind=st.sampled_from(["width", "height"]))
@@ -46,14 +49,14 @@ def test_one_side(height: int, width: int, wanted: int, kind: str) -> None:
     sides: dict[str, Any] = {kind: wanted}
     if wanted > 32 * own:
         with pytest.raises(ImageError, match=r"would grow .* times: ask for at most 32 times"):
-            request(**sides).plan(height, width)
+            request(**sides).plan(height, width, doubled)
         return
-    plan = request(**sides).plan(height, width)
+    plan = request(**sides).plan(height, width, doubled)
     check(plan, height, width, Fraction(wanted, own))
     assert (plan.width if kind == "width" else plan.height) == wanted
     longer = "longer_side" if own == max(height, width) else "shorter_side"
     other: dict[str, Any] = {longer: wanted}
-    assert request(**other).plan(height, width) == plan
+    assert request(**other).plan(height, width, doubled) == plan
 
 
 @given(height=SIDES, width=SIDES, wanted=st.tuples(SIDES, SIDES))
@@ -61,20 +64,19 @@ def test_both_sides(height: int, width: int, wanted: tuple[int, int]) -> None:
     down, across = Fraction(wanted[1], height), Fraction(wanted[0], width)
     sizes: dict[str, Any] = {"width": wanted[0], "height": wanted[1]}
     if min(down, across) <= 32:
-        inside = request(**sizes).plan(height, width)
+        inside = request(**sizes).plan(height, width, doubled)
         check(inside, height, width, min(down, across))
         assert inside.width <= wanted[0]
         assert inside.height <= wanted[1]
     if max(down, across) > 32:
         with pytest.raises(ImageError):
-            request(**sizes, fit="exact").plan(height, width)
+            request(**sizes, fit="exact").plan(height, width, doubled)
         return
-    exact = request(**sizes, fit="exact").plan(height, width)
-    cover = request(**sizes, fit="cover").plan(height, width)
+    exact = request(**sizes, fit="exact").plan(height, width, doubled)
+    cover = request(**sizes, fit="cover").plan(height, width, doubled)
     for plan in (exact, cover):
         assert (plan.width, plan.height) == wanted
-        assert 2**plan.doublings >= max(down, across)
-        assert plan.doublings == 0 or 2 ** (plan.doublings - 1) < max(down, across)
+        assert plan.factor == doubled(max(down, across))
     if cover.part is not None:
         part = cover.part
         # What is shown has the result's proportions, and all of one side; the middle of the rest.
@@ -89,7 +91,7 @@ def test_both_sides(height: int, width: int, wanted: tuple[int, int]) -> None:
 def test_min_size(height: int, width: int, least: tuple[int, int]) -> None:
     factor = max(Fraction(1), Fraction(least[0], width), Fraction(least[1], height))
     if factor <= 32:
-        plan = request(min_size=least).plan(height, width)
+        plan = request(min_size=least).plan(height, width, doubled)
         check(plan, height, width, factor)
         assert plan.width >= least[0]
         assert plan.height >= least[1]
@@ -135,7 +137,14 @@ def test_sizes_that_make_no_sense(arguments: dict[str, Any], message: str) -> No
         request(**arguments)
 
 
+def test_networks_may_enlarge_by_any_whole_number() -> None:
+    assert request(3).plan(5, 7, lambda scale: 3) == Plan(3, 15, 21, None)
+    plan = request("5/2").plan(5, 7, lambda scale: 3)
+    assert (plan.factor, plan.height, plan.width) == (3, 13, 18)
+    assert plan.part is not None
+
+
 def test_nothing_is_a_scale_of_two() -> None:
-    assert request().plan(5, 7) == Plan(1, 10, 14, None)
+    assert request().plan(5, 7, doubled) == Plan(2, 10, 14, None)
     assert request(only_smaller_than=7).leaves(5, 7)
     assert not request(only_smaller_than=8).leaves(5, 7)

@@ -1,4 +1,4 @@
-"""Which size a result is to have, and what makes it that large: doublings, then a resize.
+"""Which size a result is to have, and what makes it that large: networks, then a resize.
 
 All of it is exact: sizes are rounded once, from fractions, to the nearest whole pixel, halves up,
 and are never 0.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import operator
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Literal, get_args
@@ -42,19 +43,14 @@ class Part:
 class Plan:
     """How a picture becomes as large as it is to be."""
 
-    doublings: int
-    """How often networks double it: until it is at least as large as asked for, both ways."""
+    factor: int
+    """By how much networks enlarge it: at least as much as is asked for, both ways."""
     height: int
     width: int
     """Of the result."""
     part: Part | None
     """What the result shows, in pixels of the source; None if all that the networks make is the
     result, without any resize."""
-
-    @property
-    def factor(self) -> int:
-        """By how much networks enlarge it."""
-        return 1 << self.doublings
 
 
 @dataclass(frozen=True)
@@ -95,8 +91,9 @@ class Request:
         """Whether a picture of that size is to stay as it is, whatever else is asked for."""
         return self.only_smaller_than is not None and max(height, width) >= self.only_smaller_than
 
-    def plan(self, height: int, width: int) -> Plan:
-        """For a picture of that size. Raises ImageError where it would grow more than 32 times."""
+    def plan(self, height: int, width: int, enlargement: Callable[[Fraction], int]) -> Plan:
+        """For a picture of that size, with networks that enlarge by `enlargement` of a scale: at
+        least by that. Raises ImageError where the picture would grow more than 32 times."""
         down, across = self._factors(height, width)
         rows, columns = _rounded(height * down), _rounded(width * across)
         part = Part.of(height, width)
@@ -112,10 +109,10 @@ class Request:
                 f"a picture of {width}x{height} would grow {float(most):.4g} times:"
                 f" ask for at most {MOST} times"
             )
-        doublings = max(0, math.ceil(most) - 1).bit_length()
+        factor = enlargement(most)
         whole = part.width == width and part.height == height
-        same = whole and (rows, columns) == (height << doublings, width << doublings)
-        return Plan(doublings, rows, columns, None if same else part)
+        same = whole and (rows, columns) == (height * factor, width * factor)
+        return Plan(factor, rows, columns, None if same else part)
 
     def _factors(self, height: int, width: int) -> tuple[Fraction, Fraction]:
         """By how much it grows, down and across."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import operator
 import sys
 import threading
 from collections.abc import Container, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -25,8 +27,6 @@ from waifu2x.sizes import Fit, Plan
 from waifu2x.stopwatch import Stopwatch
 
 if TYPE_CHECKING:
-    from fractions import Fraction
-
     from PIL.Image import Image
 
 _RESIZE_SHARE = 0.05
@@ -118,21 +118,21 @@ class Upscaler:
         self._set = model_set.find(model)
         self._chains: dict[tuple[int, int | None], _Chain] = {}
         self._chain_lock = threading.Lock()
-        # Sizes other than a scale tell only with a picture how often it is to be doubled.
-        scale_alone = self._request.scale is not None
-        doublings = self._request.plan(1, 1).doublings if scale_alone else 1
-        if doublings or noise is not None:
-            self._models(doublings, noise)
+        # Sizes other than a scale tell only with a picture which networks it goes through.
+        fixed = self._request.scale
+        factor = self._enlargement(Fraction(2) if fixed is None else fixed)
+        if factor > 1 or noise is not None:
+            self._models(factor, noise)
         notes: list[str] = []
-        substitute = self._set.substitute(1 << doublings if scale_alone else 1, noise)
+        substitute = self._set.substitute(1 if fixed is None else factor, noise)
         if substitute:
             notes.append(substitute)
         self.backend = open_devices(backend, devices, notes.append)
         self.notes = tuple(notes)
         self._closed = False
         try:
-            if scale_alone:
-                self._chain(doublings, noise)
+            if fixed is not None:
+                self._chain(factor, noise)
         except BaseException:
             self.backend.close()
             raise
@@ -172,10 +172,10 @@ class Upscaler:
         if self.leaves(height, width):
             on_progress(1.0)
             return picture
-        plan = self._request.plan(height, width)
+        plan = self._plan(height, width)
         spent = stopwatch or Stopwatch()
         with spent("prepare"):
-            chain = self._chain(plan.doublings, self._noise)
+            chain = self._chain(plan.factor, self._noise)
         # What is resized stays float until then.
         dtype = picture.pixels.dtype
         between = dtype if plan.part is None else np.dtype(np.float32)
@@ -196,15 +196,15 @@ class Upscaler:
         """
         if self._request.leaves(height, width):
             return height, width
-        plan = self._request.plan(height, width)
+        plan = self._plan(height, width)
         return plan.height, plan.width
 
     def leaves(self, height: int, width: int) -> bool:
         """Whether a picture of that size comes back as it is. Raises ImageError as above."""
         if self._request.leaves(height, width):
             return True
-        plan = self._request.plan(height, width)
-        return self._noise is None and plan.part is None and not plan.doublings
+        plan = self._plan(height, width)
+        return self._noise is None and plan.part is None and plan.factor == 1
 
     def close(self) -> None:
         """Frees the device. The upscaler cannot be used after that."""
@@ -239,7 +239,7 @@ class Upscaler:
             return pixels, alpha
         uneven = alpha is not None and np.ptp(alpha) > 0
         # Found before the work on the colours, as there may be none.
-        opacity = self._transparency(plan.doublings, chain) if uneven and plan.doublings else None
+        opacity = self._transparency(plan.factor, chain) if uneven and plan.factor > 1 else None
         share = 1.0 if opacity is None else 0.5
         if alpha is not None and not alpha.all():
             bled = transparency.bleed(to_unit(pixels, np.float32), alpha, chain.reach)
@@ -271,33 +271,40 @@ class Upscaler:
         _, height, width, planes = images.shape
         plain = _from_array(images[0]).alpha is None and not self._closed
         if plain and not self.leaves(height, width):
-            plan = self._request.plan(height, width)
-            chain = self._chain(plan.doublings, self._noise)
+            plan = self._plan(height, width)
+            chain = self._chain(plan.factor, self._noise)
             if chain and plan.part is None and chain.planes == planes:
                 images = np.ascontiguousarray(images)
                 return self._run(chain, images, images.dtype, on_progress)
         share = scaled(on_progress, 1 / len(images))
         return np.stack([self(image, on_progress=share) for image in images])
 
-    def _chain(self, doublings: int, noise: int | None) -> _Chain | None:
-        """What doubles so often and denoises; None if that is nothing.
+    def _plan(self, height: int, width: int) -> Plan:
+        return self._request.plan(height, width, self._enlargement)
+
+    def _enlargement(self, scale: Fraction) -> int:
+        """By how much networks enlarge for a scale."""
+        return math.prod(self._set.factors(scale))
+
+    def _chain(self, factor: int, noise: int | None) -> _Chain | None:
+        """What enlarges so much and denoises; None if that is nothing.
 
         Raises ModelError, BackendError.
         """
-        if not doublings and noise is None:
+        if factor == 1 and noise is None:
             return None
         with self._chain_lock:
-            key = doublings, noise
+            key = factor, noise
             if key not in self._chains:
-                models = self._models(doublings, noise)
+                models = self._models(factor, noise)
                 network = self.backend.compile(models, self._precision)
                 reach = max(model.offset for model in models)
                 self._chains[key] = _Chain(network, models[0].in_planes, reach)
             return self._chains[key]
 
-    def _models(self, doublings: int, noise: int | None) -> list[Model]:
+    def _models(self, factor: int, noise: int | None) -> list[Model]:
         """Those of a chain. Raises ModelError."""
-        models = self._set.models(1 << doublings, noise)
+        models = self._set.models(factor, noise)
         planes = models[0].in_planes
         if planes not in (1, 3) or any(model.in_planes != planes for model in models):
             raise ModelError(
@@ -305,10 +312,10 @@ class Upscaler:
             )
         return models
 
-    def _transparency(self, doublings: int, colours: _Chain) -> _Chain:
+    def _transparency(self, factor: int, colours: _Chain) -> _Chain:
         """The models that only scale: transparency is never denoised. Raises ModelError."""
         try:
-            found = self._chain(doublings, None)
+            found = self._chain(factor, None)
             assert found is not None
             if found.planes != colours.planes:
                 raise ModelError(
