@@ -3,36 +3,28 @@
 // Values become integers, multiples of 1 / UNIT, and those are added: in whatever order and in however
 // many parts, the sum is the same to the bit.
 //
-// The launch that completes the sums of a phase goes on with `then`: the block of a picture that is done
-// last computes its means and dense layers, which saves small pictures a launch.
-//
 // Arguments: `Average` below.
-//   in     map of STORED planes in groups of GROUP
-//   sums   int64 [picture][each], of which this adds to the first PLANES
-//   done   int64 [picture][each]: blocks that are done, zero before and after
-//   then   tasks of vectors.cuh; none if count is 0
+//   in    map of STORED planes in groups of GROUP
+//   sums  int64 [picture][each], of which this adds to the first PLANES
 // Macros
 //   GROUP, STORED (planes), FOLD, EACH (planes of a single pixel, padded), PLANES (those that are not
 //   padding), TERMS, UNIT (a power of two; values up to 2^31 / UNIT in size are summed as they are)
 // Bound: device memory, for the map it reads.
 #define STACK 1
 #include "tensor.cuh"
-#include "vectors.cuh"
 
-#define THREADS VECTOR_THREADS
+#define THREADS 256
 #define PIECES (GROUP / 8)
 #define LANES (THREADS / PIECES)
 
 struct Average {
     const uint8_t* in;
     unsigned long long* sums;
-    unsigned long long* done;
     Map from;     // top and left: of no meaning
     Range part;   // single pixels of a cell
     int each;
     int across;   // pictures side by side
     int lines;    // stored rows of a block
-    Tasks then;
 };
 
 // Blocks: (parts of rows, groups, pictures).
@@ -75,23 +67,9 @@ tensor_average(const __grid_constant__ Average p) {
 #pragma unroll
     for (int i = 0; i < 8; i++) shared[lane][piece * 8 + i] = sums[i];
     __syncthreads();
-    if (threadIdx.x < GROUP) {
-        long long sum = 0;
-        for (int i = 0; i < LANES; i++) sum += shared[i][threadIdx.x];
-        const int own = (blockIdx.y * GROUP + threadIdx.x) % EACH;
-        if (own < PLANES)
-            atomicAdd(p.sums + static_cast<size_t>(blockIdx.z) * p.each + own, static_cast<unsigned long long>(sum));
-    }
-    if (p.then.count == 0) return;
-    __shared__ bool last;
-    __threadfence();
-    __syncthreads();
-    if (threadIdx.x == 0) {
-        unsigned long long* const done = p.done + static_cast<size_t>(blockIdx.z) * p.each;
-        last = atomicAdd(done, 1ull) == gridDim.x * gridDim.y - 1;
-        if (last) *done = 0;
-        __threadfence();
-    }
-    __syncthreads();
-    if (last) run_tasks(p.then, blockIdx.z);
+    if (threadIdx.x >= GROUP) return;
+    long long sum = 0;
+    for (int i = 0; i < LANES; i++) sum += shared[i][threadIdx.x];
+    const int own = (blockIdx.y * GROUP + threadIdx.x) % EACH;
+    if (own < PLANES) atomicAdd(p.sums + static_cast<size_t>(blockIdx.z) * p.each + own, static_cast<unsigned long long>(sum));
 }

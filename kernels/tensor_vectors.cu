@@ -1,11 +1,71 @@
-// Tasks of vectors.cuh by themselves, a block to each picture: sums set to zero before the first pass, and
-// means and dense layers that no launch of tensor_average.cu ends with.
+// Means and dense layers: what is computed of the sums of tensor_average.cu, a block to each picture.
 //
-// Arguments: `Tasks` of vectors.cuh.
+// A launch does a few things one after the other, each into the vectors of the picture:
+//   CLEAR  sums[target ..] = 0
+//   MEAN   vectors[target + i] = sums[source + i] * scale
+//   DENSE  vectors[target + o] = act(bias[o] + sum over i of weight[o][i] * vectors[source + i])
+// A power of two of lanes makes an output of DENSE, in one order whatever the device.
+//
+// Arguments: `Vectors` below. All of one picture stand together: sums are int64, vectors float, and
+// places are counted from the picture's first, in elements of their kind. weight: float [outputs][inputs];
+// follows: bias and slope of each output.
 // Bound: the time of a launch.
-#include "vectors.cuh"
+#include "activation.cuh"
 
-extern "C" __global__ void __launch_bounds__(VECTOR_THREADS)
-tensor_vectors(const __grid_constant__ Tasks p) {
-    run_tasks(p, blockIdx.x);
+#define THREADS 256
+#define MOST 6
+#define CLEAR 0
+#define MEAN 1
+// And more by the code of the activation.
+#define DENSE 2
+
+struct Task {
+    const float* weight;
+    const float2* follows;
+    double scale;
+    int kind, inputs, outputs, source, target, unused;
+};
+
+struct Vectors {
+    long long* sums;
+    float* vectors;
+    int sums_each, vectors_each;
+    int count, unused;
+    Task tasks[MOST];
+};
+
+extern "C" __global__ void __launch_bounds__(THREADS)
+tensor_vectors(const __grid_constant__ Vectors p) {
+    long long* const sums = p.sums + static_cast<size_t>(blockIdx.x) * p.sums_each;
+    float* const vectors = p.vectors + static_cast<size_t>(blockIdx.x) * p.vectors_each;
+    for (int number = 0; number < p.count; number++) {
+        const Task& task = p.tasks[number];
+        if (task.kind == CLEAR || task.kind == MEAN) {
+            for (int i = threadIdx.x; i < task.outputs; i += THREADS) {
+                if (task.kind == CLEAR) sums[task.target + i] = 0;
+                else vectors[task.target + i] = static_cast<float>(sums[task.source + i] * task.scale);
+            }
+        } else {
+            // A few lanes for each output, so that all loads are under way at once.
+            int lanes = 1;
+            while (lanes < 32 && lanes * 4 < task.inputs) lanes *= 2;
+            const int lane = threadIdx.x % lanes;
+#pragma unroll 2
+            for (int first = 0; first < task.outputs; first += THREADS / lanes) {
+                const int output = first + threadIdx.x / lanes;
+                const bool inside = output < task.outputs;
+                float sum = 0.0f;
+#pragma unroll 4
+                for (int i = lane; i < task.inputs; i += lanes)
+                    sum = fmaf(inside ? __ldg(task.weight + output * task.inputs + i) : 0.0f,
+                               vectors[task.source + i], sum);
+                for (int step = lanes / 2; step > 0; step /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, step);
+                const float2 follows = inside ? __ldg(task.follows + output) : float2();
+                sum = activation_of(task.kind - DENSE, sum + follows.x, follows.y);
+                if (inside && lane == 0) vectors[task.target + output] = sum;
+            }
+        }
+        // Also what this block wrote to memory, for the next thing it does.
+        __syncthreads();
+    }
 }

@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from tests import obvious
-from tests.conftest import EXAMPLES
+from tests.conftest import EXAMPLES, MISSING, PRESENT
 from tests.graphs import halving_model, random_graphs
 from waifu2x import model_set
-from waifu2x.backends import Backend, Precision, open_backend
+from waifu2x.backends import BACKEND_NAMES, Backend, Precision, open_backend
 from waifu2x.dtypes import from_unit
 from waifu2x.errors import BackendError, UnavailableError
 from waifu2x.model import Model
@@ -51,17 +51,16 @@ NETWORKS_OF_THE_FIELD = [
     ("cunet/art", 1, 3),
 ]
 
+MODES: list[tuple[str, Precision]] = [
+    ("cuda", "fp32"),
+    ("cuda", "fp16"),
+    ("opencl", "fp32"),
+    ("cpu", "fp32"),
+    ("cpu", "auto"),
+    ("numpy", "fp32"),
+]
 in_every_mode = pytest.mark.parametrize(
-    ("backend", "precision"),
-    [
-        ("cuda", "fp32"),
-        ("cuda", "fp16"),
-        ("opencl", "fp32"),
-        ("cpu", "fp32"),
-        ("cpu", "auto"),
-        ("numpy", "fp32"),
-    ],
-    indirect=["backend"],
+    ("backend", "precision"), [mode for mode in MODES if mode[0] in PRESENT], indirect=["backend"]
 )
 """What is computed differently: elsewhere `auto` is another word for one of these."""
 
@@ -116,6 +115,14 @@ def run(
     assert result.shape == (*pixels.shape[:-3], height, width, models[-1].out_planes)
     assert result.dtype == out_dtype
     return result
+
+
+@pytest.mark.parametrize("name", BACKEND_NAMES)
+def test_backend_is_here(name: str) -> None:
+    """One that this machine lacks is skipped in all tests, unless it is required."""
+    if name in MISSING:
+        assert name not in os.environ.get("WAIFU2X_REQUIRE", "").split(","), MISSING[name]
+        pytest.skip(MISSING[name])
 
 
 @in_every_mode

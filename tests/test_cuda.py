@@ -133,7 +133,9 @@ def record(
             for value, spot in one.spots.items()
         }
         batch = Batch(before, after, Box(0, 0, height, width), one.tile, found.sizes)
-        executor.run(batch, one.work, places, one.sums, vectors, phase)
+        executor.run(batch, one.work, places, one.sums, vectors)
+        if phase.averages or phase.dense:
+            executor.finish(phase.dense, phase.averages, batch, vectors)
 
 
 def shipped(name: str) -> Model:

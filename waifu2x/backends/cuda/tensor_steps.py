@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from waifu2x.backends.cuda import tensor_vectors
 from waifu2x.backends.cuda.arguments import Address, address_of, packed
 from waifu2x.backends.cuda.tensor_layout import (
     PLANE_UNIT,
@@ -38,7 +37,6 @@ from waifu2x.backends.cuda.tensor_shape import (
     macros,
     ranked,
 )
-from waifu2x.backends.cuda.tensor_vectors import Tasks, VectorPlaces
 from waifu2x.backends.cuda.units import Units, is_old
 from waifu2x.backends.gpu.executor import Batch, Place
 from waifu2x.backends.gpu.runtime import Buffer, Macros
@@ -50,10 +48,13 @@ from waifu2x.tiling import Box
 if TYPE_CHECKING:
     from waifu2x.backends.cuda.runtime import CudaKernel, CudaRuntime
 
+UNIT = 1 << 16
+"""Of the integers that are summed for means."""
 _FIRST_ROWS = 8
 _FIRST_THREADS = 256
 _MOVE_THREADS = 256
 _MOVE_REPEATS = 4
+_AVERAGE_THREADS = 256
 _AVERAGE_BLOCKS = 8
 """Of a sum, for each multiprocessor."""
 _PIXEL_UNITS = {8: 256 / 255, 16: 65536 / 65535, 32: 1.0, 0: 1.0}
@@ -130,13 +131,11 @@ class AverageArguments(NamedTuple):
 
     source: Address
     sums: Address
-    done: Address
     source_map: MapArguments
     part: Range
     each: int
     across: int
     lines: int
-    then: Tasks
 
 
 @dataclass(frozen=True)
@@ -148,7 +147,10 @@ class Task:
     """What is computed, by the numbers of steps."""
     places: Mapping[int, Place]
     grid: BatchGrid
-    vectors: VectorPlaces
+    sums: Address
+    vectors: Address
+    sums_each: int
+    vectors_each: int
 
     def address(self, value: int) -> Address:
         """Of a map."""
@@ -574,7 +576,7 @@ class MoveStep(_Step):
         rows, columns = task.batch.sizes[step.target.value]
         factors = Address(0)
         if step.factors is not None:
-            factors = Address(task.vectors.vectors + 4 * self._vector_places[step.factors])
+            factors = Address(task.vectors + 4 * self._vector_places[step.factors])
         arguments = MoveArguments(
             task.address(step.source.value),
             task.address(step.target.value),
@@ -585,7 +587,7 @@ class MoveStep(_Step):
             added,
             LayerExtent(box.height, box.width, 0, 0, task.grid.across, task.grid.pictures),
             Range(-box.top, -box.left, rows - box.top, columns - box.left),
-            task.vectors.vectors_each,
+            task.vectors_each,
             np.float32(step.factor),
         )
         pieces = next(n for n in (8, 4, 1) if moved % (PIECE * n) == 0)
@@ -624,8 +626,8 @@ class AverageStep(_Step):
         self._layout = layout
         self._sums_place = sums_place
 
-    def launch(self, task: Task, box: Box, then: Tasks) -> Launch:
-        """The launch for the sums of a box, which then does something with them."""
+    def launch(self, task: Task, box: Box) -> Launch:
+        """The launch for the sums of a box."""
         layout, held, grid = self._layout, task.places[self._value].box, task.grid
         chosen: Macros = {
             "GROUP": layout.group,
@@ -634,7 +636,7 @@ class AverageStep(_Step):
             "EACH": layout.parts[0],
             "PLANES": self._program.values[self._value].planes,
             "TERMS": layout.terms,
-            "UNIT": tensor_vectors.UNIT,
+            "UNIT": UNIT,
         }
         part = Range(
             box.top - held.top, box.left - held.left, box.bottom - held.top, box.right - held.left
@@ -645,18 +647,16 @@ class AverageStep(_Step):
         lines = max(1, (last - first) * groups * grid.pictures // wanted)
         arguments = AverageArguments(
             task.address(self._value),
-            Address(task.vectors.sums + 8 * self._sums_place),
-            task.vectors.done,
+            Address(task.sums + 8 * self._sums_place),
             layout.arguments(held, grid, 0, 0),
             part,
-            task.vectors.sums_each,
+            task.sums_each,
             grid.across,
             lines,
-            then,
         )
         blocks = (-(-(last - first) // lines), groups, grid.pictures)
         return Launch(
-            "tensor_average", chosen, tensor_vectors.THREADS, 0, blocks, lambda: packed(arguments)
+            "tensor_average", chosen, _AVERAGE_THREADS, 0, blocks, lambda: packed(arguments)
         )
 
 

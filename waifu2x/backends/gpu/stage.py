@@ -17,7 +17,6 @@ from waifu2x.backends.gpu.runtime import Buffer, OutOfMemoryError
 from waifu2x.backends.gpu.schedule import NoRoomError, Pass, Room, Schedule, step_cost
 from waifu2x.backends.gpu.workspace import Taken, Workspace
 from waifu2x.errors import BackendError
-from waifu2x.lowering.phases import Phase
 from waifu2x.model import Model
 from waifu2x.tiling import Box
 
@@ -25,6 +24,7 @@ _KEPT_SCHEDULES = 16
 _MOST_REPLAYED = 16
 """Passes of one picture, each of which the runtime then keeps: more would push each other out."""
 _FEWEST_BAND_ROWS = 64
+_NO_TILE = Box(0, 0, 0, 0)
 
 Shape = tuple[int, int, int, int]
 """Of pictures: as of DevicePixels."""
@@ -234,8 +234,7 @@ class Bound:
             for row in rows:
                 band = self._band(row[0]) if result is not None else self._target
                 for one in row:
-                    ends = self._schedule.phases[number] if one is rows[-1][-1] else None
-                    self._pass(one, band, ends, replayed=count <= _MOST_REPLAYED)
+                    self._pass(one, band, replayed=count <= _MOST_REPLAYED)
                     self._runtime.synchronize()
                     done += sum(
                         step_cost(executor.program, step, box)
@@ -245,27 +244,33 @@ class Bound:
                 if result is not None and number == len(found.passes) - 1:
                     top, height = row[0].tile.top, row[0].tile.height
                     self._runtime.download(band.buffer, result[0, top : top + height])
+            self._finish(number)
         report(1.0)
 
     def _queue_single(self) -> None:
         self._executor.clear(self._vectors, self._schedule.pictures)
-        for phase, ((one,),) in zip(self._schedule.phases, self._schedule.passes, strict=True):
-            self._queue(one, self._target, phase)
+        for number, ((one,),) in enumerate(self._schedule.passes):
+            self._queue(one, self._target)
+            self._finish(number)
 
-    def _pass(self, one: Pass, target: DevicePixels, ends: Phase | None, replayed: bool) -> None:
+    def _pass(self, one: Pass, target: DevicePixels, replayed: bool) -> None:
         if replayed:
-            key = (self._key, id(one), target)
-            self._runtime.replay(key, lambda: self._queue(one, target, ends))
+            self._runtime.replay((self._key, id(one), target), lambda: self._queue(one, target))
         else:
-            self._queue(one, target, ends)
+            self._queue(one, target)
 
-    def _queue(self, one: Pass, target: DevicePixels, ends: Phase | None) -> None:
+    def _queue(self, one: Pass, target: DevicePixels) -> None:
         places: Mapping[int, Place] = {
             value: Place(self._maps[spot.is_kept], spot.offset, spot.box)
             for value, spot in one.spots.items()
         }
-        batch = self._batch(one.tile, target)
-        self._executor.run(batch, one.work, places, one.sums, self._vectors, ends)
+        self._executor.run(self._batch(one.tile, target), one.work, places, one.sums, self._vectors)
+
+    def _finish(self, number: int) -> None:
+        phase = self._schedule.phases[number]
+        if phase.averages or phase.dense:
+            batch = self._batch(_NO_TILE, self._target)
+            self._executor.finish(phase.dense, phase.averages, batch, self._vectors)
 
     def _batch(self, tile: Box, target: DevicePixels) -> Batch:
         _, rows, columns, _ = target.shape
