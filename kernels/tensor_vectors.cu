@@ -6,14 +6,14 @@
 //   DENSE  vectors[target + o] = act(bias[o] + sum over i of weight[o][i] * vectors[source + i])
 // A power of two of lanes makes an output of DENSE, in one order whatever the device.
 //
-// Arguments: `Vectors` below. All of one picture stand together: sums are int64, vectors float, and
-// places are counted from the picture's first, in elements of their kind. weight: float [outputs][inputs];
+// Arguments: `Tasks` below. All of one picture stand together: sums are int64, vectors float, and places
+// are counted from the picture's first, in elements of their kind. weight: float [outputs][inputs];
 // follows: bias and slope of each output.
-// Bound: the time of a launch.
+// Macros: THREADS, MOST_TASKS (of a launch).
+// Bound: the time of a launch. (One that tensor_average.cu's last block goes on with instead, to save the
+// launch, took 2 us more for cunet's four means.)
 #include "activation.cuh"
 
-#define THREADS 256
-#define MOST 6
 #define CLEAR 0
 #define MEAN 1
 // And more by the code of the activation.
@@ -26,16 +26,16 @@ struct Task {
     int kind, inputs, outputs, source, target, unused;
 };
 
-struct Vectors {
+struct Tasks {
     long long* sums;
     float* vectors;
     int sums_each, vectors_each;
     int count, unused;
-    Task tasks[MOST];
+    Task tasks[MOST_TASKS];
 };
 
 extern "C" __global__ void __launch_bounds__(THREADS)
-tensor_vectors(const __grid_constant__ Vectors p) {
+tensor_vectors(const __grid_constant__ Tasks p) {
     long long* const sums = p.sums + static_cast<size_t>(blockIdx.x) * p.sums_each;
     float* const vectors = p.vectors + static_cast<size_t>(blockIdx.x) * p.vectors_each;
     for (int number = 0; number < p.count; number++) {

@@ -7,6 +7,8 @@ import importlib
 import os
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any
 
@@ -339,6 +341,33 @@ def test_an_error_in_the_progress_report_ends_the_work(backend: Backend) -> None
     # And the next picture is as good as any.
     result = network(pixels, np.float32)
     assert obvious.psnr(result, obvious.run([model], pixels)) >= FP32_DB
+
+
+def test_closing_waits_for_pictures_and_ends_all_others(backend: Backend) -> None:
+    if backend.name == "numpy":
+        pytest.skip("it has nothing to close")
+    own = open_backend(backend.name)
+    network = own.compile([obvious.random_model([3, 8, 3], seed=1)], "auto")
+    pixels = picture(9, 9, 3)
+    expected = network(pixels, np.uint8)
+    begun, closing = threading.Event(), threading.Event()
+
+    def report(part: float) -> None:
+        begun.set()
+        closing.wait(20)
+
+    with ThreadPoolExecutor(2) as pool:
+        result = pool.submit(network, pixels, np.uint8, on_progress=report)
+        assert begun.wait(20)
+        closed = pool.submit(own.close)
+        assert not wait([closed], 0.1).done
+        closing.set()
+        np.testing.assert_array_equal(result.result(20), expected)
+        closed.result(20)
+    for _ in range(2):
+        with pytest.raises(BackendError, match="closed: open a new one"):
+            network(pixels, np.uint8)
+        own.close()
 
 
 def test_auto_is_one_of_the_other_precisions(backend: Backend) -> None:

@@ -169,7 +169,7 @@ def test_usage_and_clear(folder: Path) -> None:
 
 
 def test_an_entry_that_could_not_be_cleared_is_not_made() -> None:
-    with pytest.raises(ValueError, match="cuda, numba, opencl, tuning, weights"):
+    with pytest.raises(ValueError, match="cuda, numba, opencl, ranges, tuning, weights"):
         cache.store("thumbnails", KEY, b"")
 
 
@@ -298,6 +298,36 @@ def test_compiled_code_without_a_home_directory(monkeypatch: pytest.MonkeyPatch)
     scratch, weights = np.ones(inputs + results, np.float32), np.ones(8192, np.float32)
     Compiled("loops", "vector_loop")(1, scratch, weights)
     np.testing.assert_array_equal(scratch, np.repeat([1, DEPTH], [inputs, results]))
+
+
+def test_machine_code_that_does_not_load_is_compiled_again(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from waifu2x.backends.cpu.compiled import Compiled
+
+    made = Compiled("loops", "vector_loop")._compiled()
+    built: list[bytes] = []
+
+    def counted(self: Compiled) -> bytes:
+        built.append(made)
+        return made
+
+    def run() -> Compiled:
+        loop = Compiled("loops", "vector_loop")
+        loop(0, np.zeros(1, np.float32), np.zeros(1, np.float32))
+        return loop
+
+    monkeypatch.setattr(Compiled, "_compiled", counted)
+    key = run()._key()
+    run()
+    assert len(built) == 1
+    for damaged in (b"", b"symbol\0" + b"no code " * 9, b"no_such" + made, made[: len(made) // 2]):
+        cache.store("numba", key, damaged)
+        built.clear()
+        run()
+        run()
+        assert len(built) == 1
+        assert cache.load("numba", key) == made
 
 
 def test_numba_is_imported_to_compile_and_not_again(tmp_path: Path) -> None:

@@ -96,7 +96,8 @@ def make(
             _copy(job, output)
         return Made(height, width, spent, copied=True)
     name = _name(job.target, "standard output")
-    picture.check_output(output.extension, height, width, source.transparent, name)
+    planes = source.pixels.shape[-1] + (source.alpha is not None)
+    picture.check_output(output.extension, (height, width, planes), source.transparent, name)
     on_size(height, width)
     with stages.process:
         result = network.picture(source, on_progress, spent)

@@ -100,11 +100,11 @@ class Upscaler:
             only_smaller_than=only_smaller_than,
         )
         if noise is not None:
-            noise = _whole(noise, range(4), "a noise level from 0 to 3 or None")
+            noise = _integer(noise, range(4), "a noise level from 0 to 3 or None")
         if tile is not None:
-            tile = _whole(tile, range(1, sys.maxsize), "a tile of at least 1 pixel or None")
+            tile = _integer(tile, range(1, sys.maxsize), "a tile of at least 1 pixel or None")
         devices = [
-            _whole(number, range(sys.maxsize), "a device number from 0 up")
+            _integer(number, range(sys.maxsize), "a device number from 0 up")
             for number in (device if isinstance(device, Sequence) else [device])
         ]
         if not devices or len(set(devices)) < len(devices):
@@ -112,7 +112,7 @@ class Upscaler:
         if self._request.scale == 1 and noise is None:
             raise ValueError("Nothing to do: expected a scale above 1, a noise level, or both")
         self._noise = noise
-        self._turns = _whole(tta, (1, 2, 4, 8), "a tta of 1, 2, 4 or 8")
+        self._turns = _integer(tta, (1, 2, 4, 8), "a tta of 1, 2, 4 or 8")
         self._tile = tile
         self._precision = precision
         self._set = model_set.find(model)
@@ -365,7 +365,7 @@ def _resized(
     return result, None if alpha is None else np.full(size, alpha[0, 0])
 
 
-def _whole(value: Any, allowed: Container[int], expected: str) -> int:
+def _integer(value: Any, allowed: Container[int], expected: str) -> int:
     """An argument as an int: NumPy's integers are welcome, 2.0 and True are mistakes."""
     try:
         number = None if isinstance(value, bool) else operator.index(value)

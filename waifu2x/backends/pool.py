@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import queue
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -23,11 +24,28 @@ from waifu2x.backends import (
     open_backend,
     scaled,
 )
+from waifu2x.backends.fallback import FallbackBackend, Furthest
+from waifu2x.errors import DeviceError
 from waifu2x.model import Model
+
+_LOG = logging.getLogger(__name__)
 
 
 def open_devices(name: str, devices: Sequence[int], on_skip: Callable[[str], None]) -> Backend:
-    """The backend of that name on the devices of those numbers; see `open_backend`."""
+    """The backend of that name on the devices of those numbers; see `open_backend`.
+
+    `auto` goes on with the first device of the next backend where these stop working.
+    """
+    if name == "auto":
+
+        def open_next(failed: str) -> Backend:
+            return open_backend("auto", 0, on_skip, after=failed)
+
+        return FallbackBackend(_open(name, devices, on_skip), open_next)
+    return _open(name, devices, on_skip)
+
+
+def _open(name: str, devices: Sequence[int], on_skip: Callable[[str], None]) -> Backend:
     opened: list[Backend] = []
     try:
         for device in devices:
@@ -72,11 +90,16 @@ class DevicePool:
 
 
 class PooledNetwork:
-    """See Network. A call takes the device that has been idle longest, or waits for one."""
+    """See Network. A call takes the device that has been idle longest, or waits for one.
+
+    A device that stops working is not taken again; the others compute its picture, too.
+    """
 
     def __init__(self, networks: Sequence[Network]) -> None:
         self._count = len(networks)
-        self._idle: queue.SimpleQueue[Network] = queue.SimpleQueue()
+        self._lock = threading.Lock()
+        self._idle: queue.SimpleQueue[Network | DeviceError] = queue.SimpleQueue()
+        """Or why the last device stopped working."""
         for network in networks:
             self._idle.put(network)
 
@@ -92,11 +115,12 @@ class PooledNetwork:
         """See Network. Each device gets a part of a stack, and one at a time tells of progress."""
 
         def on_one(stack: NDArray[Any], report: Progress) -> NDArray[Any]:
-            network = self._idle.get()
-            try:
-                return network(stack, out_dtype, tile=tile, turns=turns, on_progress=report)
-            finally:
-                self._idle.put(network)
+            told = Furthest(report)
+            return self._on_one(
+                lambda network: network(
+                    stack, out_dtype, tile=tile, turns=turns, on_progress=told.attempt()
+                )
+            )
 
         parts = min(self._count, len(pixels)) if pixels.ndim == 4 else 1
         if parts <= 1:
@@ -113,3 +137,30 @@ class PooledNetwork:
 
         with ThreadPoolExecutor(parts, thread_name_prefix="waifu2x-device") as pool:
             return np.concatenate(list(pool.map(compute, np.array_split(pixels, parts))))
+
+    def _on_one(self, work: Callable[[Network], NDArray[Any]]) -> NDArray[Any]:
+        """What some work makes on a device that does not stop working."""
+        while True:
+            idle = self._idle.get()
+            if isinstance(idle, DeviceError):
+                self._idle.put(idle)
+                raise DeviceError(str(idle)) from idle
+            try:
+                result = work(idle)
+            except DeviceError as error:
+                self._drop(error)
+            except BaseException:
+                self._idle.put(idle)
+                raise
+            else:
+                self._idle.put(idle)
+                return result
+
+    def _drop(self, error: DeviceError) -> None:
+        """Counts a device that has stopped working; who waits for the last one is told."""
+        with self._lock:
+            self._count -= 1
+            if self._count:
+                _LOG.warning("%s; going on with the other devices", error)
+            else:
+                self._idle.put(error)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,14 +14,14 @@ from numpy.typing import DTypeLike, NDArray
 from waifu2x.backends import Progress, ignore, scaled
 from waifu2x.backends.gpu.executor import DevicePixels
 from waifu2x.backends.gpu.runtime import OutOfMemoryError, Runtime
-from waifu2x.backends.gpu.stage import Run, Shape, Stage, TooManyError
+from waifu2x.backends.gpu.stage import Run, Shape, Stage, TooManyError, no_room
 from waifu2x.backends.gpu.turning import Turning, turned_shape
 from waifu2x.backends.gpu.workspace import Taken, Workspace
 from waifu2x.backends.turns import AS_IT_IS, TURNS, Turn, levels, upright
-from waifu2x.errors import BackendError
 
-_MOST_ROWS = 65_535
-"""Of all pictures of a batch: see Batch."""
+_FLOAT_BYTES = 4
+_LONGEST = 65_535
+"""Rows of all pictures of a batch, see Batch, and columns of each."""
 
 
 class Way(NamedTuple):
@@ -50,7 +52,7 @@ class GpuNetwork:
         """See Network."""
         pictures = pixels[np.newaxis] if pixels.ndim == 3 else pixels
         way = Way(tile, turns)
-        with self._workspace.lock:
+        with self._workspace.working():
             results = self._stack(pictures, np.dtype(out_dtype), way, on_progress)
         return results[0] if pixels.ndim == 3 else results
 
@@ -63,7 +65,7 @@ class GpuNetwork:
         """
         pictures = pixels[np.newaxis] if pixels.ndim == 3 else pixels
         dtypes = [*[np.dtype(np.float32)] * (len(self._stages) - 1), np.dtype(out_dtype)]
-        with self._workspace.lock, self._workspace.taken() as taken:
+        with self._workspace.working(), self._workspace.taken() as taken:
             source = self._uploaded(pictures, taken)
             work = []
             for stage, dtype in zip(self._stages, dtypes, strict=True):
@@ -83,7 +85,7 @@ class GpuNetwork:
     ) -> NDArray[Any]:
         """Pictures of one size: all at once if they fit so, else in two halves."""
         count = len(pictures)
-        if count <= 1 or (way.tile is None and self._tallest(pictures.shape) <= _MOST_ROWS):
+        if count <= 1 or (way.tile is None and self._longest(pictures.shape) <= _LONGEST):
             try:
                 return self._batch(pictures, dtype, way, on_progress)
             except TooManyError:
@@ -96,15 +98,16 @@ class GpuNetwork:
             ]
         )
 
-    def _tallest(self, shape: tuple[int, ...]) -> int:
-        """Rows of all pictures together, with their padding, where they are most."""
+    def _longest(self, shape: tuple[int, ...]) -> int:
+        """Rows of all pictures together, with padding, where they are most, however turned."""
         count, height, width = shape[:3]
-        side, rows = max(height, width), 0  # they may be turned
+        side = longest = max(height, width)
         for stage in self._stages:
             model = stage.model
-            rows = max(rows, count * (side + 2 * model.padding + model.multiple) * model.scale)
+            margin = 2 * model.padding + model.multiple
+            longest = max(longest, count * (side + margin) * model.scale)
             side *= model.scale
-        return rows
+        return longest
 
     def _batch(
         self, pictures: NDArray[Any], dtype: np.dtype[Any], way: Way, on_progress: Progress
@@ -112,6 +115,7 @@ class GpuNetwork:
         """Pictures through all models. Raises TooManyError if several do not fit undivided."""
         reports = [scaled(on_progress, share) for share in self._shares()]
         between = np.dtype(np.float32)
+        self._check_room(pictures)
         with self._workspace.taken() as taken:
             source = self._uploaded(pictures, taken)
             for stage, report in zip(self._stages[:-1], reports, strict=False):
@@ -204,6 +208,20 @@ class GpuNetwork:
                 taken.drop(buffer)
         return True
 
+    def _check_room(self, pictures: NDArray[Any]) -> None:
+        """Whether there is memory for what models hand to each other, which is never divided.
+
+        Better known before the work. Raises BackendError, TooManyError.
+        """
+        shapes: list[Shape] = [_shape(pictures)]
+        for stage in self._stages[:-1]:
+            shapes.append(stage.result_shape(shapes[-1]))
+        sizes = [pictures.nbytes, *(math.prod(shape) * _FLOAT_BYTES for shape in shapes[1:])]
+        together = max(map(sum, pairwise(sizes)), default=sizes[0])
+        most = self._workspace.free()
+        if together > most or max(sizes) > self._runtime.limits.max_buffer:
+            raise no_room(self._runtime.device, shapes[-1])
+
     def _shares(self) -> list[float]:
         """Of the stages in the work."""
         costs, scale = [], 1
@@ -213,18 +231,21 @@ class GpuNetwork:
         return [cost / sum(costs) for cost in costs]
 
     def _uploaded(self, pictures: NDArray[Any], taken: Taken) -> DevicePixels:
-        count, height, width, planes = pictures.shape
-        shape: Shape = (count, height, width, planes)
+        shape = _shape(pictures)
         with _words_for_memory(self._runtime, shape):
             source = _pixels(taken, pictures.dtype, shape)
             self._runtime.upload(source.buffer, pictures)
         return source
 
 
+def _shape(pictures: NDArray[Any]) -> Shape:
+    count, height, width, planes = pictures.shape
+    return count, height, width, planes
+
+
 def _pixels(taken: Taken, dtype: np.dtype[Any], shape: Shape) -> DevicePixels:
     """Room for pictures. May raise OutOfMemoryError."""
-    size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
-    return DevicePixels(taken.buffer(size), dtype, shape)
+    return DevicePixels(taken.buffer(math.prod(shape) * dtype.itemsize), dtype, shape)
 
 
 @contextmanager
@@ -233,9 +254,4 @@ def _words_for_memory(runtime: Runtime, shape: Shape) -> Iterator[None]:
     try:
         yield
     except OutOfMemoryError as error:
-        if shape[0] > 1:
-            raise TooManyError from error
-        raise BackendError(
-            f"{runtime.device.name}: no memory for a picture of {shape[2]}x{shape[1]} pixels:"
-            " close other programs that use this device, or use another backend"
-        ) from error
+        raise no_room(runtime.device, shape) from error
