@@ -45,7 +45,13 @@ class Faulty:
         return self._compute
 
     def _compute(
-        self, pixels: NDArray[Any], dtype: Any, *, tile: Any = None, on_progress: Any = ignore
+        self,
+        pixels: NDArray[Any],
+        dtype: Any,
+        *,
+        tile: Any = None,
+        turns: Any = 1,
+        on_progress: Any = ignore,
     ) -> NDArray[Any]:
         if self.closed:
             raise BackendError("closed")

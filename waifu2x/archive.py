@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import time
 import zipfile
 import zlib
 from collections.abc import Callable
@@ -28,7 +27,9 @@ from waifu2x.pipeline import (
     make_folder,
     may_write,
     prepared,
+    result_sizes,
 )
+from waifu2x.stopwatch import Stopwatch
 from waifu2x.upscaler import Upscaler
 
 EXTENSIONS = ("cbz", "zip")
@@ -53,8 +54,9 @@ def make_archive(
     """
     if not may_write(job, output.existing, sources):
         return None
-    start = time.monotonic()
-    network = upscaler()
+    spent = Stopwatch()
+    with spent("prepare"):
+        network = upscaler()
     make_folder(job.target.parent)
     height = width = 0
     try:
@@ -72,13 +74,14 @@ def make_archive(
                 if name is None:
                     _add(target, member, member.filename, content, zipfile.ZIP_DEFLATED)
                     continue
-                with stages.load:
+                with stages.load, spent("read"):
                     shown = f"{job.source}: {member.filename}"
                     frames = decode(content, shown, stages.max_pixels)
-                frames = prepared(frames, network, output, shown, job, on_note)
+                sizes = result_sizes(network, frames, shown)
+                frames = prepared(frames, sizes, output, shown, job, on_note)
                 with stages.process:
-                    frames = enlarged(frames, network, share)
-                with stages.save:
+                    frames = enlarged(frames, network, share, spent)
+                with stages.save, spent("write"):
                     result = io.BytesIO()
                     frames = finished(frames, output)
                     encode(frames, output.extension, output.quality, shown, result)
@@ -94,7 +97,7 @@ def make_archive(
         place = job.source if error.filename == job.source else job.target
         raise OutputError(f"{place}: {reason(error)}") from error
     copy_times(job, output)
-    return Made(height, width, 0.0, 0.0, time.monotonic() - start, 0.0)
+    return Made(height, width, spent)
 
 
 def _names(members: list[zipfile.ZipInfo], extension: str) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""One picture from file to file: read, enlarged, written, each stage with its seconds."""
+"""One picture from file to file: read, enlarged, written, each with its seconds."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ import os
 import stat
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -18,7 +17,7 @@ from typing import Literal
 
 from waifu2x.backends import Progress, ignore, scaled
 from waifu2x.errors import ImageError, OutputError
-from waifu2x.files import reason
+from waifu2x.files import reason, write_atomically
 from waifu2x.pictures import formats
 from waifu2x.pictures.adapt import Wishes, adapt, check_results, finish
 from waifu2x.pictures.limits import MAX_PIXELS
@@ -26,6 +25,7 @@ from waifu2x.pictures.picture import Frames, Picture
 from waifu2x.pictures.profiles import in_srgb_tone
 from waifu2x.pictures.read import decode, read
 from waifu2x.pictures.write import EXISTS, encode, write
+from waifu2x.stopwatch import Stopwatch
 from waifu2x.upscaler import Upscaler
 
 Existing = Literal["fail", "overwrite", "skip"]
@@ -62,21 +62,16 @@ class Output:
 
 @dataclass(frozen=True)
 class Made:
-    """A picture that was made, and the seconds of each stage."""
+    """A picture that was made, and what it took."""
 
     height: int
     width: int
     """Of the first picture, where there are several."""
-    read: float
-    prepare: float
-    """Until the upscaler is there and the output's format is known to hold the result."""
-    compute: float
-    write: float
-
-    @property
-    def seconds(self) -> float:
-        """Of all stages."""
-        return self.read + self.prepare + self.compute + self.write
+    spent: Stopwatch
+    """Seconds of `read`, of `prepare`, until the upscaler is there and the output's format is known
+    to hold the result, of what the upscaler tells, and of `write`."""
+    copied: bool = False
+    """Whether it stays as it is, and so does its file."""
 
 
 class Stages:
@@ -96,58 +91,70 @@ def make(
     upscaler: Callable[[], Upscaler],
     *,
     stages: Stages,
+    on_size: Callable[[int, int], None] = lambda height, width: None,
     on_progress: Progress = ignore,
     on_note: Note = lambda job, note: None,
     sources: frozenset[Identity] = frozenset(),
 ) -> Made | None:
     """Reads, enlarges and writes one file; None if it is there already and may stay.
 
-    `upscaler` is called when the file has been read; `on_note` before the work, with a line about
-    what the output does not keep, if there is anything. Nothing in `sources` is ever replaced.
+    `upscaler` is called when the file has been read; then, before the work, `on_size` with the
+    rows of all results together and the columns of the first, and `on_note` with a line about what
+    the output does not keep, if there is anything. Nothing in `sources` is ever replaced.
     Raises Waifu2xError, OSError, MemoryError.
     """
     if not may_write(job, output.existing, sources):
         return None
-    start = time.monotonic()
-    with stages.load:
+    spent = Stopwatch()
+    with stages.load, spent("read"):
         source = _read(job.source, stages.max_pixels)
-    read_at = time.monotonic()
-    network = upscaler()
-    source = prepared(source, network, output, _name(job.target, "standard output"), job, on_note)
+    with spent("prepare"):
+        network = upscaler()
+        sizes = result_sizes(network, source, _name(job.source, "standard input"))
+        (height, width), name = sizes[0], _name(job.target, "standard output")
+        if _stays(source, network) and _is_file_of(job, output):
+            with stages.save, spent("write"):
+                _copy(job, output)
+            return Made(height, width, spent, copied=True)
+        source = prepared(source, sizes, output, name, job, on_note)
+    on_size(sum(rows for rows, _ in sizes[: len(source.pictures)]), width)
     with stages.process:
-        ready_at = time.monotonic()
-        result = enlarged(source, network, on_progress)
-    done_at = time.monotonic()
-    with stages.save:
-        result = finished(result, output)
-        _write(result, job, output)
-    end = time.monotonic()
-    height, width = result.pictures[0].pixels.shape[:2]
-    return Made(
-        height, width, read_at - start, ready_at - read_at, done_at - ready_at, end - done_at
-    )
+        result = enlarged(source, network, on_progress, spent)
+    with stages.save, spent("write"):
+        _write(finished(result, output), job, output)
+    return Made(height, width, spent)
+
+
+def result_sizes(network: Upscaler, source: Frames, name: str) -> list[tuple[int, int]]:
+    """Rows and columns of the result of each picture of a file, which errors name."""
+    try:
+        return [network.result_size(*picture.pixels.shape[:2]) for picture in source.pictures]
+    except ImageError as error:
+        raise ImageError(f"{name}: {error}") from error
 
 
 def prepared(
-    source: Frames, network: Upscaler, output: Output, name: str, job: Job, on_note: Note
+    source: Frames,
+    sizes: Sequence[tuple[int, int]],
+    output: Output,
+    name: str,
+    job: Job,
+    on_note: Note,
 ) -> Frames:
-    """What is to be enlarged of a file; `name` is the output's. Raises OutputError if it is no use.
+    """What is to be enlarged of a file, to these sizes; `name` is the output's.
 
-    Tells what the output will not keep.
+    Tells what the output will not keep. Raises OutputError if it cannot hold the result.
     """
     form = formats.of(output.extension)
     source, notes = adapt(source, form, output.wishes)
-    shapes = [_result_shape(picture, network) for picture in source.pictures]
+    shapes = [
+        (*size, picture.pixels.shape[-1] + (picture.alpha is not None))
+        for size, picture in zip(sizes, source.pictures, strict=False)
+    ]
     check_results(form, shapes, source.pictures[0].pixels.dtype.itemsize, name)
     if notes:
         on_note(job, "; ".join(notes))
     return source
-
-
-def _result_shape(picture: Picture, network: Upscaler) -> tuple[int, int, int]:
-    """Rows, columns and planes of what becomes of a picture, transparency among them."""
-    height, width, planes = picture.pixels.shape
-    return height * network.scale, width * network.scale, planes + (picture.alpha is not None)
 
 
 def finished(result: Frames, output: Output) -> Frames:
@@ -157,7 +164,7 @@ def finished(result: Frames, output: Output) -> Frames:
     return replace(result, pictures=tuple(pictures))
 
 
-def enlarged(source: Frames, network: Upscaler, on_progress: Progress) -> Frames:
+def enlarged(source: Frames, network: Upscaler, on_progress: Progress, spent: Stopwatch) -> Frames:
     """Every picture enlarged; those of an animation that repeat, once."""
     share = scaled(on_progress, 1 / len(source.pictures))
     done: dict[bytes, Picture] = {}
@@ -166,7 +173,8 @@ def enlarged(source: Frames, network: Upscaler, on_progress: Progress) -> Frames
         digest = _digest(picture) if source.animated else b""
         found = done.get(digest)
         if found is None:
-            found = in_srgb_tone(picture, partial(network.picture, on_progress=share))
+            work = partial(network.picture, on_progress=share, stopwatch=spent)
+            found = in_srgb_tone(picture, work)
             if source.animated:
                 done[digest] = found
         else:
@@ -230,6 +238,35 @@ def copy_times(job: Job, output: Output) -> None:
     if output.copy_times and job.source != STANDARD:
         status = job.source.stat()
         os.utime(job.target, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+
+def _stays(source: Frames, network: Upscaler) -> bool:
+    """Whether every picture of a file comes back as it is."""
+    return all(network.leaves(*picture.pixels.shape[:2]) for picture in source.pictures)
+
+
+def _is_file_of(job: Job, output: Output) -> bool:
+    """Whether a job is from file to file, and the source is, by its name, what is asked for."""
+    suffix = job.source.suffix[1:].lower()
+    known = suffix in formats.WRITABLE and formats.same(suffix, output.extension)
+    plain = output.wishes == Wishes(background=output.wishes.background)
+    return known and plain and STANDARD not in (job.source, job.target)
+
+
+def _copy(job: Job, output: Output) -> None:
+    """The source's file as the target's, to the byte."""
+    try:
+        data = job.source.read_bytes()
+    except OSError as error:
+        raise ImageError(f"{job.source}: cannot read: {reason(error)}") from error
+    make_folder(job.target.parent)
+    try:
+        write_atomically(job.target, data, replace=output.existing == "overwrite")
+    except FileExistsError as error:
+        raise OutputError(EXISTS.format(job.target)) from error
+    except OSError as error:
+        raise OutputError(f"{job.target}: cannot write: {reason(error)}") from error
+    copy_times(job, output)
 
 
 def _name(path: Path, standard: str) -> str:

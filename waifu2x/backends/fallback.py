@@ -119,6 +119,7 @@ class FallbackNetwork:
         out_dtype: DTypeLike,
         *,
         tile: int | None = None,
+        turns: int = 1,
         on_progress: Progress = ignore,
     ) -> NDArray[Any]:
         """See Network."""
@@ -126,7 +127,8 @@ class FallbackNetwork:
         while True:
             backend, network = self.prepare()
             try:
-                return network(pixels, out_dtype, tile=tile, on_progress=told.attempt())
+                report = told.attempt()
+                return network(pixels, out_dtype, tile=tile, turns=turns, on_progress=report)
             except BackendError as error:
                 self._backend.replace(backend, error)
 

@@ -8,22 +8,24 @@ from typing import Any
 
 import click
 
-from waifu2x.batch import Outcome
+from waifu2x.batch import Outcome, outcome_of
 from waifu2x.cli import report
 from waifu2x.cli.options import (
     OUTPUT_NAMES,
+    CommandWithTta,
     check_folder,
     describe,
     open_upscaler,
     output_of,
     upscale_options,
 )
+from waifu2x.cli.progress import one_picture
 from waifu2x.pictures import formats
 from waifu2x.pipeline import STANDARD, Job, Stages, make
 from waifu2x.upscaler import Upscaler
 
 
-@click.command(short_help="Enlarge and denoise one picture.")
+@click.command(cls=CommandWithTta, short_help="Enlarge and denoise one picture.")
 @click.argument("source", metavar="INPUT")
 @click.argument("target", metavar="OUTPUT")
 @click.option(
@@ -59,22 +61,17 @@ def upscale(
                 report.tell(describe(upscaler))
             return upscaler
 
-        made = make(
-            job,
-            output,
-            opened,
-            stages=Stages(1, 1, 1, max_pixels),
-            on_note=lambda job, note: report.tell(f"{source}: {note}"),
-        )
-    if made is None:
-        _finish(Outcome(job, "skipped", 0.0), as_json, verbose)
-        return
-    if verbose:
-        report.tell(
-            f"read {made.read:.2f} s, prepare {made.prepare:.2f} s,"
-            f" compute {made.compute:.2f} s, write {made.write:.2f} s"
-        )
-    _finish(Outcome(job, "done", made.seconds, made.height, made.width), as_json, verbose)
+        with one_picture() as (on_size, on_progress):
+            made = make(
+                job,
+                output,
+                opened,
+                stages=Stages(1, 1, 1, max_pixels),
+                on_size=on_size,
+                on_progress=on_progress,
+                on_note=lambda job, note: report.tell(f"{source}: {note}"),
+            )
+    _finish(outcome_of(job, made), as_json, verbose)
 
 
 def _extension(target: str, chosen: str | None) -> str:
@@ -95,5 +92,7 @@ def _extension(target: str, chosen: str | None) -> str:
 def _finish(outcome: Outcome, as_json: bool, verbose: bool) -> None:
     if as_json:
         click.echo(report.json_line(outcome))
-    elif verbose or outcome.status == "skipped":
+    if verbose and outcome.spent:
+        report.tell(report.stages_line(outcome.spent))
+    if not as_json and (verbose or outcome.status in ("skipped", "copied")):
         report.tell(report.text_line(outcome))

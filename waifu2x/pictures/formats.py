@@ -110,6 +110,11 @@ def same(one: str, other: str) -> bool:
     return of(one) is of(other)
 
 
+def name_of(pillow: str) -> str:
+    """What a format is called, by Pillow's word for it."""
+    return next((form.name for form in FORMATS if form.pillow == pillow), pillow)
+
+
 def sniffed(data: bytes) -> Format | None:
     """The format of a file's first bytes, where it is one that takes a plugin."""
     if data[:2] == b"\xff\x0a" or data[4:12] == b"JXL \r\n\x87\n":

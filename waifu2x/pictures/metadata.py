@@ -34,6 +34,13 @@ _XMP_SIZES = tuple(
     )
 )
 """0 for height, 1 for width, and a pattern."""
+_FIELDS: tuple[tuple[Kind, str], ...] = (
+    ("EXIF", "exif"),
+    ("XMP", "xmp"),
+    ("IPTC", "iptc"),
+    ("resolution", "dpi"),
+    ("comment", "comment"),
+)
 _LARGEST_TEXT = 1 << 24
 """Bytes of a compressed text that are unpacked."""
 _LONGEST = 65_000
@@ -100,18 +107,17 @@ def sized(metadata: Metadata, height: int, width: int) -> Metadata:
     return replace(metadata, exif=block, xmp=xmp)
 
 
+def kinds(metadata: Metadata) -> set[Kind]:
+    """What is said at all."""
+    text = any(kind in (b"tEXt", b"zTXt", b"iTXt") for kind, _ in metadata.chunks)
+    said: set[Kind] = {kind for kind, name in _FIELDS if getattr(metadata, name)}
+    return said | {"text"} if text else said
+
+
 def fitted(metadata: Metadata, form: Format) -> tuple[Metadata, set[Kind]]:
     """What of it a format holds, and the kinds that it does not."""
-    text = any(kind in (b"tEXt", b"zTXt", b"iTXt") for kind, _ in metadata.chunks)
-    lost: set[Kind] = {"text"} if text and "text" not in form.keeps else set()
-    fields: tuple[tuple[Kind, str], ...] = (
-        ("EXIF", "exif"),
-        ("XMP", "xmp"),
-        ("IPTC", "iptc"),
-        ("resolution", "dpi"),
-        ("comment", "comment"),
-    )
-    for kind, name in fields:
+    lost = kinds(metadata) & {"text"} - form.keeps
+    for kind, name in _FIELDS:
         value = getattr(metadata, name)
         # In a JPEG, each is one segment.
         long = form.name == "JPEG" and kind != "resolution" and len(value or b"") > _LONGEST

@@ -68,6 +68,8 @@ class Frames:
     """Milliseconds that each picture of an animation is shown; empty for all else."""
     loop: int = 0
     """How many times an animation is shown; 0 is without end."""
+    format: str = ""
+    """Of the file, by its name among `formats`."""
     notes: tuple[str, ...] = ()
     """What of the file could not be had, each a clause."""
 

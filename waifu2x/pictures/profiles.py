@@ -9,6 +9,7 @@ ICC.1:2022, sections 7, 8 and 10; PNG, third edition, 11.3.2; ITU-T H.273 for cI
 
 from __future__ import annotations
 
+import io
 import math
 import struct
 from collections.abc import Callable
@@ -212,6 +213,16 @@ def fits(profile: bytes, planes: int) -> bool:
     """Whether a profile is whole and about pictures of so many planes (1, 3, or 4 for CMYK)."""
     space = {1: b"GRAY", 3: b"RGB ", 4: b"CMYK"}[planes]
     return profile[36:40] == b"acsp" and profile[16:20] == space and bool(_tags(profile))
+
+
+def name_of(profile: bytes) -> str:
+    """What a profile calls itself."""
+    from PIL import ImageCms
+
+    try:
+        return str(ImageCms.getProfileDescription(io.BytesIO(profile))).strip() or "unnamed"
+    except (ImageCms.PyCMSError, OSError):
+        return "unnamed"
 
 
 def _tags(profile: bytes) -> dict[bytes, bytes]:

@@ -59,9 +59,9 @@ def decode(data: bytes, name: str, max_pixels: int = MAX_PIXELS) -> Frames:
         if data.startswith((b"II", b"MM")) and _deep_tiff(data):
             from waifu2x.pictures import tiff
 
-            return tiff.read(data, name, max_pixels)
+            return replace(tiff.read(data, name, max_pixels), format="TIFF")
         if pnm.is_deep(data):
-            return pnm.read(data, name, max_pixels)
+            return replace(pnm.read(data, name, max_pixels), format="PNM")
         opened, plugin = _OPENED, formats.sniffed(data)
         if plugin:
             try:
@@ -73,7 +73,8 @@ def decode(data: bytes, name: str, max_pixels: int = MAX_PIXELS) -> Frames:
                 check_pixels(name, (width, height), 1, width * height, max_pixels)
             opened = (plugin.pillow,)
         with Image.open(io.BytesIO(data), formats=opened) as image:
-            return _frames(image, data, name, max_pixels)
+            frames = _frames(image, data, name, max_pixels)
+            return replace(frames, format=formats.name_of(str(image.format)))
 
 
 @functools.cache
@@ -133,7 +134,7 @@ def _frames(image: Image.Image, data: bytes, name: str, max_pixels: int) -> Fram
         durations = []
     # A GIF without the word for it is shown once.
     loop = int(image.info.get("loop", _LOOP_ONCE if image.format == "GIF" else 0))
-    return Frames(tuple(pictures), tuple(durations), loop, tuple(sorted(notes)))
+    return Frames(tuple(pictures), tuple(durations), loop, notes=tuple(sorted(notes)))
 
 
 def _one(image: Image.Image, name: str) -> tuple[Picture, set[str]]:
