@@ -113,7 +113,7 @@ def _write_pillow(
     content = io.BytesIO()
     try:
         images[0].save(content, form.pillow, **options)
-    except (OSError, ValueError, RuntimeError) as error:
+    except (OSError, ValueError, RuntimeError, KeyError) as error:
         reason = " ".join(str(error).split())
         raise OutputError(f"{name}: cannot encode as {form.name}: {reason}") from error
     file.write(content.getbuffer())
