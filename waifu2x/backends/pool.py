@@ -136,7 +136,7 @@ class PooledNetwork:
             idle = self._idle.get()
             if isinstance(idle, DeviceError):
                 self._idle.put(idle)
-                raise DeviceError(str(idle)) from idle
+                raise DeviceError(idle.fault, idle.remedy) from idle
             try:
                 result = idle(pixels, out_dtype, tile=tile, on_progress=told.attempt())
             except DeviceError as error:
@@ -153,6 +153,6 @@ class PooledNetwork:
         with self._lock:
             self._count -= 1
             if self._count:
-                _LOG.warning("%s; going on with the other devices", error)
+                _LOG.warning("%s: going on with the other devices", error.fault)
             else:
                 self._idle.put(error)

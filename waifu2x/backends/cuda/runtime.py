@@ -121,8 +121,8 @@ class CudaRuntime:
                 self._context.pop()
         except cuda.Error as error:
             raise DeviceError(
-                f"{self.device.name}: cannot be opened ({error}): close other programs that use"
-                " it, or use another backend"
+                f"{self.device.name}: cannot be opened ({error})",
+                "close other programs that use it, or use another backend",
             ) from error
         self._host = HostMemory()
         self._modules: dict[object, CudaProgram] = {}
@@ -147,8 +147,8 @@ class CudaRuntime:
         except cuda.Error as error:
             self._is_broken = self._is_broken or not self._answers()
             raise DeviceError(
-                f"{self.device.name}: its driver stopped the work ({error}): start the program"
-                " again, or use another backend"
+                f"{self.device.name}: its driver stopped the work ({error})",
+                "start the program again, or use another backend",
             ) from error
 
     def free(self, memory: Any) -> None:
