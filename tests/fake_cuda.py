@@ -44,6 +44,8 @@ class FakeDriver:
     def __init__(self) -> None:
         self.broken = ""
         """Every call fails so, as after an illegal access."""
+        self.locked = 0
+        """Bytes in pages that were locked."""
         self.locked_out = False
         """No page can be locked."""
         self.total = 1 << 34
@@ -189,6 +191,7 @@ class FakeDriver:
         def pagelocked_empty(size: int, dtype: Any) -> Any:
             if driver.locked_out:
                 raise DriverMemoryError("out of memory")
+            driver.locked += size
             return np.empty(size, dtype)
 
         def copy(*arguments: Any) -> None:

@@ -92,6 +92,13 @@ def test_pages_that_cannot_be_locked_are_ordinary_ones(
     assert network(PIXELS, np.uint8).shape == (40, 60, 3)
 
 
+def test_large_arrays_are_not_locked(driver: FakeDriver, backend: Any) -> None:
+    assert backend._runtime.host_array((1 << 15, 1 << 16), np.uint8).nbytes == 1 << 31
+    assert not driver.locked
+    backend._runtime.host_array((1 << 10, 1 << 10), np.uint8)
+    assert driver.locked == 1 << 20
+
+
 def test_memory_that_runs_out_while_copying_is_a_sentence(
     driver: FakeDriver,
     network: Any,

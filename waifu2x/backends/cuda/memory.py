@@ -12,6 +12,8 @@ from numpy.typing import DTypeLike, NDArray
 
 _KEPT = 4
 """Free blocks of page-locked memory that are kept."""
+_MOST_BYTES = 1 << 30
+"""Of a block: nobody else can have locked pages, and locking more takes as long as it saves."""
 
 
 class HostMemory:
@@ -28,8 +30,10 @@ class HostMemory:
         """Where the garbage collector may put a block at any time, in any thread."""
 
     def array(self, shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
-        """An uninitialised array; an ordinary one if no more pages can be locked."""
+        """An uninitialised array; an ordinary one if it is large, or no more pages can be locked."""
         size = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
+        if size > _MOST_BYTES:
+            return np.empty(shape, dtype)
         block = self._take(size)
         if block is None:
             try:
