@@ -30,7 +30,7 @@ class HostMemory:
         """Where the garbage collector may put a block at any time, in any thread."""
 
     def array(self, shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
-        """An uninitialised array; an ordinary one if it is large, or no more pages can be locked."""
+        """An uninitialised array; an ordinary one if it is large or no more pages can be locked."""
         size = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
         if size > _MOST_BYTES:
             return np.empty(shape, dtype)
