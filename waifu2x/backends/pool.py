@@ -144,7 +144,7 @@ class PooledNetwork:
             idle = self._idle.get()
             if isinstance(idle, DeviceError):
                 self._idle.put(idle)
-                raise DeviceError(str(idle)) from idle
+                raise DeviceError(idle.fault, idle.remedy) from idle
             try:
                 result = work(idle)
             except DeviceError as error:
@@ -161,6 +161,6 @@ class PooledNetwork:
         with self._lock:
             self._count -= 1
             if self._count:
-                _LOG.warning("%s; going on with the other devices", error)
+                _LOG.warning("%s: going on with the other devices", error.fault)
             else:
                 self._idle.put(error)
