@@ -72,6 +72,15 @@ def test_animations_come_back(extension: str, loop: int, alpha: bool) -> None:
             assert (shown[..., 3] == picture.alpha).all()
 
 
+def test_an_animated_avif() -> None:
+    """Which loses something of its pictures, and shows them without end."""
+    pictures = [np.full((16, 24, 3), level, np.uint8) for level in (10, 120, 240)]
+    back = decode(encode(animation(pictures), "avif"), "p")
+    assert (back.durations, back.loop) == (DURATIONS, 0)
+    for frame, pixels in zip(back.pictures, pictures, strict=True):
+        assert abs(frame.pixels.astype(int) - pixels).max() <= 3
+
+
 def test_apng_is_what_libpng_with_animations_reads() -> None:
     pictures = frames_of(3)
     read = np.asarray(imagecodecs.apng_decode(encode(animation(pictures), "png")))
