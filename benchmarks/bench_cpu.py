@@ -41,8 +41,8 @@ def ours(model: Model) -> dict[str, Contender]:
     """The precisions of the `cpu` backend."""
     backend = open_backend("cpu")
     contenders: dict[str, Contender] = {}
-    # Without tiles `auto` is fp32.
-    precisions: tuple[Precision, ...] = ("auto", "fp32") if VECTOR.tiles else ("fp32",)
+    # On portable vectors `auto` is fp32.
+    precisions: tuple[Precision, ...] = ("auto", "fp32") if VECTOR.integers else ("fp32",)
     for precision in precisions:
         network = backend.compile([model], precision)
 

@@ -19,7 +19,7 @@ from waifu2x.model import Model
 
 _Found = TypeVar("_Found")
 
-Precision = Literal["auto", "fp32", "fp16", "bf16"]
+Precision = Literal["auto", "fp32", "fp16", "bf16", "int16"]
 """By result: `fp32` keeps 100 dB against float64; `auto` is the fastest mode that keeps 60 dB."""
 
 Progress = Callable[[float], None]

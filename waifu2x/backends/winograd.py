@@ -3,7 +3,7 @@
 The transforms interpolate at 0, ±3/4, ±3/2 and infinity for four results, and at 0, ±1 and infinity
 for two. Those points cost the same arithmetic as the usual 0, ±1, ±2 and lose 3 to 5 dB less to
 rounding (Barabasz et al. 2020, "Error analysis and improving the accuracy of Winograd convolution
-for deep neural networks", explain why).
+for deep neural networks", explain why). For six results it is 0, ±1/2, ±1, ±2 and infinity.
 """
 
 from __future__ import annotations
@@ -16,17 +16,23 @@ from numpy.typing import NDArray
 POINTS = {
     2: (Fraction(0), Fraction(1), Fraction(-1)),
     4: (Fraction(0), Fraction(3, 4), Fraction(-3, 4), Fraction(3, 2), Fraction(-3, 2)),
+    6: tuple(map(Fraction, ("0", "1/2", "-1/2", "1", "-1", "2", "-2"))),
 }
 """Of the interpolation, in order, by the results of a cell; infinity comes last."""
 
 
 def transform_weights(weight: NDArray[np.float32], cell_y: int, cell_x: int) -> NDArray[np.float32]:
-    """(out, in, 3, 3) -> (frequencies, out, in): G w G^T in float64, rounded once to float32."""
+    """(out, in, 3, 3) -> (frequencies, out, in), rounded once to float32."""
+    rounded: NDArray[np.float32] = transform_exactly(weight, cell_y, cell_x).astype(np.float32)
+    return rounded
+
+
+def transform_exactly(weight: NDArray[np.float32], cell_y: int, cell_x: int) -> NDArray[np.float64]:
+    """(out, in, 3, 3) -> (frequencies, out, in): G w G^T in float64."""
     down, along = _matrix(cell_y), _matrix(cell_x)
     wide = weight.astype(np.float64)
     transformed = np.einsum("ay,oiyx,bx->aboi", down, wide, along, optimize=True)
-    rounded: NDArray[np.float32] = transformed.astype(np.float32)
-    return rounded.reshape(-1, *weight.shape[:2])
+    return np.asarray(transformed.reshape(-1, *weight.shape[:2]))
 
 
 def _matrix(cell: int) -> NDArray[np.float64]:

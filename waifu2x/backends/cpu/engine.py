@@ -29,7 +29,7 @@ from waifu2x.backends.cpu import isa, layout
 from waifu2x.backends.cpu.compiled import Compiled
 from waifu2x.backends.cpu.forms import round_up
 from waifu2x.backends.cpu.layout import AVERAGE, BORDER_CODES, KEEP, LOAD, PICTURE, PIXEL_CODES
-from waifu2x.backends.cpu.pack import PackedProgram
+from waifu2x.backends.cpu.pack import Arithmetic, PackedProgram
 from waifu2x.backends.cpu.strips import PhaseStrips
 from waifu2x.backends.turns import mean
 from waifu2x.errors import BackendError
@@ -59,18 +59,19 @@ class CpuBackend:
         self._workers = Workers(isa.core_count())
 
     def compile(self, models: Sequence[Model], precision: Precision) -> CpuNetwork:
-        """See Backend. `auto` is bf16 where there are tiles for it, else fp32."""
-        bfloats = isa.VECTOR.tiles and precision in ("auto", "bf16")
-        if precision not in ("auto", "fp32") and not bfloats:
+        """See Backend. `auto` is the fastest there is: bf16 on tiles, int16, fp32."""
+        offered = arithmetics()
+        chosen = offered[0] if precision == "auto" else precision
+        if chosen not in offered:
             raise BackendError(
                 f"backend cpu has no precision {precision} on this processor:"
-                " use auto or fp32, or another backend"
+                f" use auto or {' or '.join(offered)}, or another backend"
             )
         _run_strip.load()
         packed: dict[int, CpuModel] = {}
         for model in models:
             if id(model) not in packed:
-                packed[id(model)] = CpuModel(model, bfloats, self._workers)
+                packed[id(model)] = CpuModel(model, chosen, self._workers)
         return CpuNetwork([packed[id(model)] for model in models], self._workers)
 
     def measure(self, model: Model, precision: Precision, pixels: NDArray[Any]) -> Measurement:
@@ -87,29 +88,34 @@ class CpuBackend:
             runs.append((time.perf_counter() - start, dict(stage.ticks)))
         seconds, ticks = min(runs[1:], key=lambda run: run[0])
         share = seconds / max(1, sum(ticks.values()))
-        peaks = {False: peak.vector_peak(self._workers.cores)}
-        if isa.VECTOR.tiles:
-            peaks[True] = peak.tile_peak(self._workers.cores)
+        cores = self._workers.cores
+        on_vectors = peak.vector_peak(cores)
+        in_integers = peak.integer_peak(cores) if stage.packed.in_integers else 0.0
+        on_tiles = peak.tile_peak(cores) if stage.packed.on_tiles else 0.0
         out_pixels = pixels.shape[0] * pixels.shape[1] * model.scale**2
         layers = []
         for number, step in enumerate(stage.packed.program.steps):
             if isinstance(step, Product):
                 node = model.nodes[step.node - 1]
                 assert isinstance(node, Weighted)
-                on_tiles = number in stage.packed.on_tiles
+                unit, reached = "", on_vectors
+                if number in stage.packed.in_integers:
+                    unit, reached = " int16", in_integers
+                elif number in stage.packed.on_tiles:
+                    unit, reached = " bf16", on_tiles
                 name = f"{node.weight.shape[1]} > {node.weight.shape[0]}"
                 if node.weight.shape[-1] != 3:
                     name += f" {node.weight.shape[-1]}x{node.weight.shape[-1]}"
                 work = float(model.node_multiply_adds(step.node)) * out_pixels
                 layers.append(
                     LayerTime(
-                        name + (" bf16" if on_tiles else ""),
+                        name + unit,
                         ticks.pop(number, 0) * share,
                         work,
-                        peaks[on_tiles],
+                        reached,
                     )
                 )
-        rest = LayerTime("pixels", sum(ticks.values()) * share, 0, peaks[False])
+        rest = LayerTime("pixels", sum(ticks.values()) * share, 0, on_vectors)
         return Measurement(seconds, (rest, *layers))
 
     def tune(self, model: Model, precision: Precision, pixels: NDArray[Any]) -> Iterator[Trial]:
@@ -119,6 +125,16 @@ class CpuBackend:
     def close(self) -> None:
         """Ends the threads."""
         self._workers.close()
+
+
+def arithmetics() -> list[Arithmetic]:
+    """What this processor computes products in, fastest first."""
+    found: list[Arithmetic] = ["fp32"]
+    if isa.VECTOR.integers:
+        found.insert(0, "int16")
+    if isa.VECTOR.tiles:
+        found.insert(0, "bf16")
+    return found
 
 
 def processor() -> Device:
@@ -226,9 +242,9 @@ class CpuNetwork:
 class CpuModel:
     """One model, packed for the processor."""
 
-    def __init__(self, model: Model, bfloats: bool, workers: Workers) -> None:
+    def __init__(self, model: Model, arithmetic: Arithmetic, workers: Workers) -> None:
         self.model = model
-        self.packed = PackedProgram(lower(model), bfloats)
+        self.packed = PackedProgram(lower(model), arithmetic)
         self.ticks: dict[int, int] = {}
         """Time spent on each step so far, by all threads; all that belongs to no product as -1."""
         self._costs = self.packed.costs
@@ -371,7 +387,7 @@ class Pass:
             scale = self._model.model.scale
             height, width = (side * scale for side in self._pictures.shape[1:3])
             down, across = max(down, -(-height // self._tile)), max(across, -(-width // self._tile))
-        units = {value: _unit(program.values[value].fold) for value in roots}
+        units = {value: self._model.packed.cut(value) for value in roots}
         divided = [geometry.tiles(sizes[v], down, across, units[v]) for v in roots]
         for boxes in zip(*divided, strict=True):
             found = dict(zip(roots, boxes, strict=True))
@@ -456,10 +472,6 @@ def _large_enough(
     except queue.Empty:
         memory = np.empty(0, np.float32)
     return memory if memory.size >= floats else layout.aligned(floats)
-
-
-def _unit(fold: int) -> int:
-    return int(np.lcm(layout.CELL, fold))
 
 
 def _budget() -> int:

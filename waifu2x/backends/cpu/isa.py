@@ -27,14 +27,16 @@ class VectorUnit:
     """float32 values in one vector."""
     registers: int
     """Vectors that the instruction set can name."""
+    integers: bool = False
+    """Whether it multiplies 16-bit integers faster than floats."""
     tiles: bool = False
     """Whether there are AMX tile registers for bf16 products beside the vectors."""
 
 
 _UNITS = {
-    "amx": VectorUnit("amx", 16, 32, tiles=True),
-    "avx512": VectorUnit("avx512", 16, 32),
-    "avx2": VectorUnit("avx2", 8, 16),
+    "amx": VectorUnit("amx", 16, 32, integers=True, tiles=True),
+    "avx512": VectorUnit("avx512", 16, 32, integers=True),
+    "avx2": VectorUnit("avx2", 8, 16, integers=True),
     # Four lanes fit SSE, NEON, VSX and WebAssembly alike; sixteen registers are the fewest of them.
     "portable": VectorUnit("portable", 4, 16),
 }
@@ -46,7 +48,7 @@ def available_isas() -> list[str]:
     available = ["portable"]
     if features.get("avx2") and features.get("fma"):
         available.insert(0, "avx2")
-        if features.get("avx512f"):
+        if features.get("avx512f") and features.get("avx512bw"):
             available.insert(0, "avx512")
             needed = ("amx-tile", "amx-bf16", "avx512bf16")
             if all(features.get(feature) for feature in needed) and _request_tiles():
@@ -64,6 +66,17 @@ def detect_vector_unit() -> VectorUnit:
     if forced not in available:
         raise BackendError(f"{ISA_VARIABLE}={forced}: this processor has {', '.join(available)}")
     return _UNITS[forced]
+
+
+def dot_instruction(lanes: int) -> str:
+    """The instruction that adds products of pairs of 16-bit integers to 32-bit sums in one, if
+    this processor has it; else nothing."""
+    features = llvmlite.binding.get_host_cpu_features()
+    if features.get("avx512vnni") and (lanes == 16 or features.get("avx512vl")):
+        return "vpdpwssd"
+    if features.get("avxvnni") and lanes == 8:
+        return "{vex} vpdpwssd"
+    return ""
 
 
 @cache

@@ -6,9 +6,9 @@ readers still need when the next ones are written (`schedule` finds out how many
 with the width of a strip and not with its height, and most of it stays in the caches.
 
 Rows and columns are counted from each map's own pixel (0, 0). Steps compute whole cells of 4x4
-pixels at multiples of four there, and not of a strip: every pixel is computed from the same
-numbers in the same order wherever the strips are cut, which makes the output the same to the bit
-for every tile size and thread count.
+pixels (6x6 in integers) at multiples of their size there, and not of a strip: every pixel is
+computed from the same numbers in the same order wherever the strips are cut, which makes the output
+the same to the bit for every tile size and thread count.
 
 A map is interleaved: its planes, padded to whole vectors, are neighbours in memory, then come the
 pixels of a row. A folded map has the planes of fold x fold pixels one after another,
@@ -21,12 +21,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 CELL = 4
-"""Rows and columns of a Winograd cell; steps compute whole cells."""
+"""Rows and columns of a Winograd cell in fp32; steps compute whole cells."""
+INTEGER_CELL = 6
+"""The same in integers."""
 
 (
     FEW_INPUTS,
     POINTWISE,
     WINOGRAD,
+    INTEGER_WINOGRAD,
     FEW_OUTPUTS,
     TILES,
     FEW_TILES,
@@ -36,7 +39,7 @@ CELL = 4
     KEEP,
     AVERAGE,
     WRITE,
-) = range(12)
+) = range(13)
 """Kinds of task. Those from READ on go between maps and the memory outside: the picture's pixels,
 maps that are kept whole, sums, the pixels of the result."""
 
@@ -50,11 +53,14 @@ SUM_BITS = 20
 """Means are sums of integers: values times 2**SUM_BITS, at most SUM_LIMIT in size, rounded."""
 SUM_LIMIT = 2.0 ** (30 - SUM_BITS)
 
-SOURCE_ROWS, TARGET_ROWS, RESIDUAL_ROWS, PLACES, LATE_PLACES = 0, 8, 24, 48, 8
+MOST_SHUFFLED = 4
+"""The largest shuffle whose rows fit among the places of a task."""
+SOURCE_ROWS, TARGET_ROWS = 0, INTEGER_CELL + 2
+RESIDUAL_ROWS = TARGET_ROWS + INTEGER_CELL * MOST_SHUFFLED
+LATE_PLACES = 8
+PLACES = RESIDUAL_ROWS + INTEGER_CELL * MOST_SHUFFLED + LATE_PLACES
 """Where the offsets of rows stand among the places of a task, how many places there are, and how
 many of them, the last ones, describe a block on tiles that is not finished."""
-MOST_SHUFFLED = 16 // CELL
-"""The largest shuffle whose rows fit there."""
 
 
 def aligned(floats: int) -> NDArray[np.float32]:
@@ -119,6 +125,7 @@ TASK = np.dtype(
             "factors",  # offset in the vectors; -1 for none
             "group",  # Winograd: cells per group; moves and the like: one of the ways below
             "inputs",  # Winograd: offset of V in the scratch memory
+            "stage",  # in integers: of what is not integers yet
             "products",  # offset of M (Winograd), or of sums that are not results yet
             "target_pixel",  # floats between results of neighbouring pixels of even and odd column,
             "target_pair",  # of two columns on,

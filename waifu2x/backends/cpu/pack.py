@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +20,8 @@ from waifu2x.backends.cpu.layout import (
     FEW_INPUTS,
     FEW_OUTPUTS,
     FEW_TILES,
+    INTEGER_CELL,
+    INTEGER_WINOGRAD,
     KEEP,
     LOAD,
     MOST_SHUFFLED,
@@ -29,7 +33,7 @@ from waifu2x.backends.cpu.layout import (
     WRITE,
     aligned,
 )
-from waifu2x.backends.cpu.shapes import BLOCK, CONFIG_FLOATS, LANES
+from waifu2x.backends.cpu.shapes import BLOCK, CONFIG_FLOATS, INTEGER_BLOCK, LANES
 from waifu2x.backends.cpu.tasks import Reach, Task
 from waifu2x.lowering import geometry
 from waifu2x.lowering.phases import Phase
@@ -44,22 +48,28 @@ _LEAST_BFLOATS = 32
 _ROWS = 4
 """Rows at a time of tasks that could do with any number."""
 
+Arithmetic = Literal["fp32", "int16", "bf16"]
+"""Of products of maps with many planes: on vectors, in floats or in integers, or on tiles."""
+
 
 class PackedProgram:
     """Tasks of every step, and the arrays that they point into."""
 
-    def __init__(self, program: Program, bfloats: bool) -> None:
-        """`bfloats`: products of maps with many planes run in bf16, on tiles."""
+    def __init__(self, program: Program, arithmetic: Arithmetic) -> None:
         self.program = program
-        self._bfloats = bfloats
-        self._block = BLOCK if bfloats else LANES
-        self._rows = _TILE_ROWS if bfloats else CELL
+        self._arithmetic = arithmetic
+        bfloats = arithmetic == "bf16"
+        self._block = {"fp32": LANES, "int16": INTEGER_BLOCK, "bf16": BLOCK}[arithmetic]
+        self._rows = {"fp32": CELL, "int16": INTEGER_CELL, "bf16": _TILE_ROWS}[arithmetic]
         self.costs = _costs(program)
         """Of each step for a pixel of the picture, in multiply-adds."""
         self.readers = geometry.read_by(program)
-        self.unit = (self._rows, CELL)
+        self.unit = (self._rows, INTEGER_CELL if arithmetic == "int16" else CELL)
+        """Rows and columns that steps compute whole multiples of."""
         self.on_tiles: set[int] = set()
         """The steps that run in bf16."""
+        self.in_integers: set[int] = set()
+        """And in 16-bit integers."""
         self._weights: list[NDArray[np.float32]] = [weights.tile_config()]
         self._constants: list[NDArray[np.float32]] = []
         self._sizes = [CONFIG_FLOATS, 0]
@@ -126,6 +136,17 @@ class PackedProgram:
                 )
             )
         return tasks
+
+    def cut(self, value: int) -> int:
+        """At multiples of how many rows and columns a value may be cut so that no cell of the step
+        that makes it is computed twice."""
+        units = [self.program.values[value].fold]
+        for step in self.program.steps:
+            if isinstance(step, Product) and step.target.value == value:
+                units.append(self.unit[1] * step.shuffle)
+            elif isinstance(step, Move) and step.target.value == value:
+                units.append(self.unit[1])
+        return math.lcm(*units)
 
     # Maps.
 
@@ -224,10 +245,13 @@ class PackedProgram:
         plain = plain and fits
         if kind in (TILES, FEW_TILES):
             self.on_tiles.add(number)
+        if kind == INTEGER_WINOGRAD:
+            self.in_integers.add(number)
         if plain:
             map_, shuffle, planes = step.target.value, step.shuffle, target.padded[step.target.part]
         else:
-            shuffle, planes = 1, len(step.bias) if few else round_up(len(step.bias), self._block)
+            block = LANES if kind == INTEGER_WINOGRAD else self._block
+            shuffle, planes = 1, len(step.bias) if few else round_up(len(step.bias), block)
             map_ = self._add_map(Form((len(step.bias),), (planes,)))
         tasks.append(self._sum(number, step, view, source, kind, map_, shuffle, planes, plain))
         if not plain:
@@ -264,6 +288,9 @@ class PackedProgram:
             return FEW_TILES if few and self._is_sensitive(step) else TILES
         if step.taps == 1:
             return POINTWISE
+        if self._arithmetic == "int16":
+            inner = step.source.value and source.planes % INTEGER_BLOCK == 0
+            return INTEGER_WINOGRAD if inner else FEW_INPUTS
         if source.planes % LANES:
             return FEW_INPUTS
         return FEW_OUTPUTS if few else WINOGRAD
@@ -516,6 +543,7 @@ _PACKERS = {
     FEW_INPUTS: weights.pack_direct,
     POINTWISE: weights.pack_direct,
     WINOGRAD: weights.pack_winograd,
+    INTEGER_WINOGRAD: weights.pack_integers,
     FEW_OUTPUTS: weights.pack_few_outputs,
     TILES: weights.pack_tiles,
     FEW_TILES: weights.pack_few_tiles,

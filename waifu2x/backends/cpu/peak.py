@@ -20,12 +20,18 @@ STEPS = 2
 """Steps of the tile loop, in each of nine taps."""
 _MILLISECONDS = 50
 _vector_loop = Compiled("loops", "vector_loop")
+_integer_loop = Compiled("loops", "integer_loop")
 _tile_loop = Compiled("loops", "tile_loop")
 
 
 def vector_peak(cores: int) -> float:
     """Multiply-adds a second of fp32 vector code on that many threads."""
     return _measure(_vector_loop, DEPTH * tile_height(WIDTHS[0]) * WIDTHS[0] * LANES, cores)
+
+
+def integer_peak(cores: int) -> float:
+    """Multiply-adds a second of 16-bit integers on that many threads."""
+    return _measure(_integer_loop, DEPTH * tile_height(WIDTHS[0]) * WIDTHS[0] * LANES, cores)
 
 
 def tile_peak(cores: int) -> float:

@@ -53,8 +53,12 @@ def order(tasks: Sequence[Task], spans: Sequence[tuple[int, int]]) -> Order:
         return [w for w in writers[reach.map] if tasks[w].part in parts or tasks[w].kind == LOAD]
 
     def lowest(map_: int, default: int) -> int:
-        """The first row of a map that a reader still needs."""
+        """The first row of a map that a reader still needs, or that a writer of another part has
+        yet to write: what is outside becomes zero in all parts, whoever comes to it."""
         rows = default
+        for writer in writers[map_]:
+            if done[writer] < spans[writer][1]:
+                rows = min(rows, made(writer))
         for n, r in readers.get(map_, ()):
             if done[n] < spans[n][1]:
                 first = done[n]

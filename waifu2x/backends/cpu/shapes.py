@@ -18,6 +18,18 @@ ROW_BLOCK = 12
 
 FREQUENCIES = 36
 """Winograd: products for each cell of 4x4 results."""
+INTEGER_FREQUENCIES = 64
+"""Winograd in integers: products for each cell of 6x6 results."""
+FLAT = 27
+"""Winograd in integers: the frequency at the points 1 and 1, the only one that a flat area has."""
+INTEGER_BLOCK = 16
+"""Winograd in integers: what input planes are a multiple of; half as many pairs fill a vector of
+eight lanes."""
+PART_PAIRS = 32
+"""Winograd in integers: pairs of input planes, the sums of whose products are exact in 32 bits; the
+sums of such parts are added as floats."""
+MOST_INPUT = (1 << 14) - 1
+"""Winograd in integers: the largest transformed input of a cell."""
 
 TERMS = (0, 1, 2) if VECTOR.tiles else (0,)
 """In how many bf16 terms maps may be stored; 0 stands for floats."""

@@ -18,6 +18,8 @@ from waifu2x.backends.cpu.layout import (
     AVERAGE,
     CELL,
     FEW_TILES,
+    INTEGER_CELL,
+    INTEGER_WINOGRAD,
     KEEP,
     LOAD,
     MAP,
@@ -33,7 +35,9 @@ from waifu2x.backends.cpu.shapes import (
     BLOCK,
     COLUMNS,
     FREQUENCIES,
+    INTEGER_FREQUENCIES,
     LANES,
+    PART_PAIRS,
     ROW_BLOCK,
     STAGE_FLOATS,
     WIDTHS,
@@ -53,6 +57,8 @@ _TILES_WIDTH = 256
 _MOST_DOWN = 64
 _UNEVEN = 0.1
 """The part of a core's last strip for which the others are taken to wait."""
+_LEAST_BLOCKS = 3
+"""Of ROW_BLOCK cells in integers, for each reading of all weights."""
 _EMPTY = Box(0, 0, 0, 0)
 
 
@@ -108,7 +114,9 @@ class PhaseStrips:
             for side in range(2)
         )
         least = max(1, round(width / most))
-        unit = CELL if self.packed.on_tiles else CELL * tile_height(WIDTHS[0])
+        unit = self.packed.unit[1]
+        if not self.packed.on_tiles:
+            unit *= tile_height(WIDTHS[0]) // (2 if self.packed.in_integers else 1)
         best: tuple[float, int, int] | None = None
         for across in range(least, 4 * least + 1):
             computed = round_up(math.ceil(width / across + halo), unit) * across
@@ -176,7 +184,7 @@ class PhaseStrips:
             record["ring"], record["mask"], record["row_floats"] = floats, rows - 1, row_floats
             record["column"] = box.left
             floats += rows * row_floats
-        inputs = products = 0
+        inputs = products = stage = 0
         for n, task in enumerate(self.tasks):
             if task.kind == WINOGRAD:
                 depth, planes = int(task.fields["depth"]), int(task.fields["group_planes"])
@@ -185,6 +193,18 @@ class PhaseStrips:
                 tasks[n]["group"] = group
                 needed = scratch_floats(depth, group)
                 inputs, products = max(inputs, needed[0]), max(products, needed[1])
+            elif task.kind == INTEGER_WINOGRAD:
+                depth = int(task.fields["depth"])
+                cells = round_up(boxes[n].width // INTEGER_CELL, ROW_BLOCK)
+                group = min(cells, integer_group_size(depth, self._cache_bytes))
+                tasks[n]["group"] = group
+                pairs = INTEGER_FREQUENCIES * (group * depth // 2 + LANES)
+                inputs = max(inputs, pairs + group * depth)
+                block = group * WIDTHS[0] * LANES + LANES
+                products = max(products, INTEGER_FREQUENCIES * block)
+                part = 2 * PART_PAIRS
+                scales = -(-depth // part) * group * LANES
+                stage = max(stage, INTEGER_FREQUENCIES * part + scales)
             elif task.kind == TILES:
                 products = max(products, 2 * STAGE_FLOATS)
             elif task.kind == FEW_TILES:
@@ -194,7 +214,8 @@ class PhaseStrips:
                 products = max(products, boxes[n].width * int(task.fields["planes"]))
         tasks["inputs"] = floats
         tasks["products"] = floats + inputs
-        return Strip(tasks, maps, found, floats + inputs + products)
+        tasks["stage"] = floats + inputs + products
+        return Strip(tasks, maps, found, floats + inputs + products + stage)
 
     def _box(self, task: Task, work: geometry.Work, roots: Mapping[int, Box]) -> Box:
         """The rows and columns that a task computes."""
@@ -243,6 +264,13 @@ def group_size(in_planes: int, out_planes: int, cache_bytes: int) -> int:
     """Cells whose V and M take at most three quarters of a cache, a multiple of ROW_BLOCK."""
     floats = FREQUENCIES * (in_planes + min(out_planes, WIDTHS[0] * LANES))
     return max(1, cache_bytes * 3 // 4 // (4 * floats * ROW_BLOCK)) * ROW_BLOCK
+
+
+def integer_group_size(in_planes: int, cache_bytes: int) -> int:
+    """The same for cells in integers, but no fewer than lets weights come from beyond the L2
+    cache as fast as they are used."""
+    floats = INTEGER_FREQUENCIES * (in_planes // 2 + WIDTHS[0] * LANES)
+    return max(_LEAST_BLOCKS, cache_bytes * 3 // 4 // (4 * floats * ROW_BLOCK)) * ROW_BLOCK
 
 
 def scratch_floats(in_planes: int, group: int) -> tuple[int, int]:

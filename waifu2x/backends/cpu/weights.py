@@ -5,15 +5,25 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from waifu2x.backends.cpu.layout import CELL
+from waifu2x.backends.cpu.layout import CELL, INTEGER_CELL
 from waifu2x.backends.cpu.shapes import (
     BLOCK,
     COLUMNS,
+    FLAT,
+    INTEGER_BLOCK,
     LANES,
+    MOST_INPUT,
+    PART_PAIRS,
     TILE_ROWS,
     block_widths,
 )
-from waifu2x.backends.winograd import transform_weights
+from waifu2x.backends.winograd import transform_exactly, transform_weights
+
+_BALANCE = np.array([1, 1, 1, 1, 1, 2, 2, 1])
+"""By how much transformed inputs of each frequency are enlarged, in each direction: so they are
+about as large as those of the others, and lose no more to rounding."""
+_MOST_WEIGHT = (1 << 15) - 1
+_MOST_SUM = (1 << 31) - 1
 
 
 def pack_direct(weight: NDArray[np.float32], group_planes: int) -> NDArray[np.float32]:
@@ -31,6 +41,50 @@ def pack_few_outputs(weight: NDArray[np.float32], group_planes: int) -> NDArray[
 def pack_winograd(weight: NDArray[np.float32], group_planes: int) -> NDArray[np.float32]:
     """(out, in, 3, 3), both padded to LANES -> U, flat: blocks of (36, in, planes of the block)."""
     return _blocks(transform_weights(weight, CELL, CELL).transpose(0, 2, 1), group_planes)
+
+
+def pack_integers(weight: NDArray[np.float32], group_planes: int) -> NDArray[np.float32]:
+    """(out, in, 3, 3), in padded to INTEGER_BLOCK, out to LANES -> its header's order, as float32
+    memory."""
+    in_planes = weight.shape[1]
+    exact = transform_exactly(weight, INTEGER_CELL, INTEGER_CELL).transpose(0, 2, 1)
+    exact /= np.outer(_BALANCE, _BALANCE).reshape(-1, 1, 1)
+    integers, scales = round_integers(exact)
+    scales[FLAT] = 0
+    # Inputs are packed as the instruction has it: in each INTEGER_BLOCK, lanes by fours.
+    planes = np.arange(in_planes).reshape(-1, INTEGER_BLOCK // LANES, LANES // 4, 4)
+    order = planes.transpose(0, 2, 1, 3).reshape(-1)
+    pairs = integers[:, order].reshape(len(integers), in_planes // 2, 2, -1).swapaxes(2, 3)
+    blocks, first = [], 0
+    for _ in range(integers.shape[-1] // group_planes):
+        for width in block_widths(group_planes):
+            part = slice(first, first + width * LANES)
+            by_vector = scales[:, part].reshape(len(scales), width, LANES).swapaxes(0, 1)
+            blocks.append(by_vector.ravel())
+            for frequency, weights in enumerate(pairs):
+                if frequency == FLAT:
+                    blocks.append(exact[FLAT, :, part].astype(np.float32).ravel())
+                else:
+                    own = np.ascontiguousarray(weights[:, part])
+                    blocks.append(own.reshape(-1).view(np.float32))
+            first += width * LANES
+    return np.concatenate(blocks)
+
+
+def round_integers(exact: NDArray[np.float64]) -> tuple[NDArray[np.int16], NDArray[np.float32]]:
+    """(frequencies, in, out) as 16-bit integers, as fine as lets the sums of their products with
+    inputs of at most MOST_INPUT fit into 32 bits, part by part, and the (frequencies, out) values
+    of a sum of 1.
+    """
+    sizes = abs(exact)
+    parts = np.add.reduceat(sizes, range(0, exact.shape[1], 2 * PART_PAIRS), axis=1)
+    room = _MOST_SUM / MOST_INPUT - PART_PAIRS  # rounding adds at most a half to each
+    fineness = np.minimum(
+        _MOST_WEIGHT / np.maximum(sizes.max(axis=1), 1e-30),
+        room / np.maximum(parts.max(axis=1), 1e-30),
+    )
+    integers = np.rint(exact * fineness[:, np.newaxis]).astype(np.int16)
+    return integers, (1 / fineness).astype(np.float32)
 
 
 def _blocks(ordered: NDArray[np.float32], group_planes: int) -> NDArray[np.float32]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import llvmlite.binding
 from numba import njit, types
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import CompilerBase, DefaultPassBuilder
@@ -84,6 +85,7 @@ class Entry:
         0. (What `numba.cfunc` makes has no such pointers, but drags in Python's and Numba's symbols
         to report errors with.)
         """
+        llvmlite.binding.initialize_native_asmparser()  # for inline assembly
         dispatcher = njit(self._signature, **_OPTIONS)(self._function)
         result = dispatcher.overloads[self._signature.args]
         return result.fndesc.llvm_func_name, result.library._get_compiled_object()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from numba import from_dtype, types
 
 from waifu2x.backends.cpu.kernels import FLOATS, INTEGER, INTEGERS, entry
+from waifu2x.backends.cpu.kernels.integers import integer_product
 from waifu2x.backends.cpu.kernels.memory import advance, record
 from waifu2x.backends.cpu.kernels.tiles import configure, product_block, release
 from waifu2x.backends.cpu.kernels.winograd import product
@@ -23,6 +24,13 @@ def vector_loop(repeats, scratch, weights):  # type: ignore[no-untyped-def]
     inputs, block, products = 0, 0, DEPTH * _HEIGHT
     for _ in range(repeats):
         product(_WIDTH, scratch, inputs, DEPTH, weights, block, products)
+
+
+@entry(INTEGER, FLOATS, FLOATS)
+def integer_loop(repeats, scratch, weights):  # type: ignore[no-untyped-def]
+    """The same in 16-bit integers."""
+    for _ in range(repeats):
+        integer_product(_WIDTH, _HEIGHT, scratch, 0, DEPTH // 2, weights, 0, DEPTH * _HEIGHT, 0, 0)
 
 
 @entry(INTEGER, _TASKS, INTEGERS, FLOATS, FLOATS)

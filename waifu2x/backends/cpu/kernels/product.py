@@ -1,4 +1,4 @@
-"""The inner product on vector registers that the convolutions are made of."""
+"""The inner products on vector registers that the convolutions are made of."""
 
 from __future__ import annotations
 
@@ -34,3 +34,28 @@ def accumulate(
                 for n in range(width):
                     slot = slots[m * width + n]
                     v.set(slot, v.fma(value, vectors[n], v.get(slot)))
+
+
+def accumulate_pairs(
+    v: Emitter,
+    slots: list[ir.Value],
+    width: int,
+    pixels: ir.Value,
+    pixel_stride: ir.Value,
+    weights: ir.Value,
+    depth: ir.Value,
+) -> None:
+    """The same in pairs of 16-bit integers, which are what depth and stride count, with 32-bit
+    sums.
+
+    It is not unrolled: LLVM would load the pixels of all steps first, and spill them.
+    """
+    height = len(slots) // width
+    with v.loop(depth) as k:
+        row = v.mul(k, width * LANES)
+        vectors = [v.load_integers(weights, v.add(row, n * LANES)) for n in range(width)]
+        for m in range(height):
+            value = v.load_pair(pixels, v.add(v.mul(pixel_stride, m), k))
+            for n in range(width):
+                slot = slots[m * width + n]
+                v.set(slot, v.dot(value, vectors[n], v.get(slot)))

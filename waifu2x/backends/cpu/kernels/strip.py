@@ -12,6 +12,7 @@ from waifu2x.backends.cpu.kernels.direct import (
     convolve_pointwise,
 )
 from waifu2x.backends.cpu.kernels.few_tiles import convolve_few_tiles
+from waifu2x.backends.cpu.kernels.integers import convolve_integers
 from waifu2x.backends.cpu.kernels.memory import record
 from waifu2x.backends.cpu.kernels.moves import move
 from waifu2x.backends.cpu.kernels.pixels import read_rows, write_rows
@@ -25,6 +26,7 @@ from waifu2x.backends.cpu.layout import (
     FEW_INPUTS,
     FEW_OUTPUTS,
     FEW_TILES,
+    INTEGER_WINOGRAD,
     KEEP,
     LOAD,
     MAP,
@@ -77,6 +79,8 @@ def run_strip(  # type: ignore[no-untyped-def]
             convolve_pointwise(task, maps, places, scratch, weights, constants)
         elif kind == WINOGRAD:
             convolve(task, maps, places, scratch, weights, constants)
+        elif kind == INTEGER_WINOGRAD:
+            convolve_integers(task, maps, places, scratch, weights, constants)
         elif kind == FEW_OUTPUTS:
             convolve_few_outputs(task, maps, places, scratch, weights, constants)
         elif kind == TILES:

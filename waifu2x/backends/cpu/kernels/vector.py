@@ -20,11 +20,15 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from waifu2x.backends.cpu.isa import VECTOR
+from waifu2x.backends.cpu.isa import VECTOR, dot_instruction
 
 _INDEX = ir.IntType(64)
 _FLOAT = ir.FloatType()
 _LANES = ir.VectorType(_FLOAT, VECTOR.lanes)
+_INTEGER = ir.IntType(32)
+_INTEGERS = ir.VectorType(_INTEGER, VECTOR.lanes)
+_PAIRS = ir.VectorType(ir.IntType(16), 2 * VECTOR.lanes)
+_DOT = dot_instruction(VECTOR.lanes)
 _TILE = ir.IntType(8)
 _BYTES = ir.IntType(8).as_pointer()
 
@@ -76,6 +80,11 @@ class Emitter:
         place = self.at(pointer, offset)
         asm = ir.InlineAsm(ir.FunctionType(place.type, [place.type]), "", "=r,0")
         return self._builder.call(asm, [place])
+
+    def times_of(self, count: int) -> ir.Value:
+        """The count of a loop that LLVM shall not unroll, since it cannot know it."""
+        asm = ir.InlineAsm(ir.FunctionType(_INDEX, [_INDEX]), "", "=r,0")
+        return self._builder.call(asm, [self.index(count)])
 
     def shelf(self, vectors: int) -> tuple[ir.Value, ir.Value]:
         """Memory for some vectors, as a pointer to write with and one to read with later.
@@ -227,6 +236,110 @@ class Emitter:
         """`a * b`."""
         factor = self.splat(b) if isinstance(b, (int, float)) else b
         return self._builder.fmul(a, factor)
+
+    def divided(self, a: ir.Value, b: ir.Value) -> ir.Value:
+        """`a / b`."""
+        return self._builder.fdiv(a, b)
+
+    def larger(self, a: ir.Value, b: ir.Value) -> ir.Value:
+        """The larger of both in each lane."""
+        return self._builder.select(self._builder.fcmp_ordered(">", a, b), a, b)
+
+    def magnitude(self, a: ir.Value) -> ir.Value:
+        """`|a|`."""
+        return self._call("llvm.fabs", _LANES, a)
+
+    def most(self, a: ir.Value) -> ir.Value:
+        """The largest of the lanes, in every lane."""
+        lanes = VECTOR.lanes
+        step = lanes // 2
+        while step:
+            mask = [(lane + step) % lanes for lane in range(lanes)]
+            turned = ir.Constant(ir.VectorType(_INTEGER, lanes), mask)
+            a = self.larger(a, self._builder.shuffle_vector(a, a, turned))
+            step //= 2
+        return a
+
+    def integers(self, a: ir.Value) -> ir.Value:
+        """A vector of floats as 32-bit integers, rounded half to even."""
+        lanes = VECTOR.lanes
+        function = cgutils.get_or_insert_function(
+            self._builder.module,
+            ir.FunctionType(_INTEGERS, [_LANES]),
+            f"llvm.lrint.v{lanes}i32.v{lanes}f32",
+        )
+        return self._builder.call(function, [a])
+
+    def floats(self, a: ir.Value) -> ir.Value:
+        """32-bit integers as floats, rounded half to even."""
+        return self._builder.sitofp(a, _LANES)
+
+    def no_integers(self) -> ir.Value:
+        """A vector of 32-bit zeros."""
+        return ir.Constant(_INTEGERS, [0] * VECTOR.lanes)
+
+    def load_integers(self, pointer: ir.Value, offset: int | ir.Value = 0) -> ir.Value:
+        """A vector of neighbouring 32-bit integers, or pairs of 16-bit ones; the offset counts
+        them."""
+        address = self._builder.bitcast(self.at(pointer, offset), _INTEGERS.as_pointer())
+        return self._builder.load(address, align=4)
+
+    def load_pair(self, pointer: ir.Value, offset: int | ir.Value) -> ir.Value:
+        """One pair of 16-bit integers, in every lane."""
+        place = self._builder.bitcast(self.at(pointer, offset), _INTEGER.as_pointer())
+        undefined = ir.Constant(_INTEGERS, ir.Undefined)
+        pair = self._builder.load(place, align=4)
+        first = self._builder.insert_element(undefined, pair, ir.Constant(_INTEGER, 0))
+        return self._builder.shuffle_vector(first, undefined, self.no_integers())
+
+    def store_shorts(
+        self, vectors: Sequence[ir.Value], pointer: ir.Value, offset: ir.Value
+    ) -> None:
+        """Stores 16 integers of 32 bits, in vectors of 16 or 8 lanes, as 16-bit ones.
+
+        Of two vectors, the first four lanes of each come before their last four: as the
+        instruction has it.
+        """
+        shorts = ir.VectorType(ir.IntType(16), 16)
+        address = self._builder.bitcast(self.at(pointer, offset), shorts.as_pointer())
+        if len(vectors) == 1:
+            packed = self._builder.trunc(vectors[0], shorts)
+        else:
+            function = cgutils.get_or_insert_function(
+                self._builder.module,
+                ir.FunctionType(shorts, [_INTEGERS, _INTEGERS]),
+                "llvm.x86.avx2.packssdw",
+            )
+            packed = self._builder.call(function, list(vectors))
+        self._builder.store(packed, address, align=4)
+
+    def dot(self, a: ir.Value, b: ir.Value, c: ir.Value) -> ir.Value:
+        """c plus the sums of products of pairs of 16-bit integers, lane by lane.
+
+        LLVM cannot see through the result: else it would add in another order, out of more
+        registers than there are, and take one instruction apart into two.
+        """
+        if _DOT:
+            kind = ir.FunctionType(_INTEGERS, [_INTEGERS] * 3)
+            asm = ir.InlineAsm(kind, f"{_DOT} $3, $2, $0", "=v,0,v,v")
+            return self._builder.call(asm, [c, a, b])
+        name = "llvm.x86.avx2.pmadd.wd" if VECTOR.lanes == 8 else "llvm.x86.avx512.pmaddw.d.512"
+        function = cgutils.get_or_insert_function(
+            self._builder.module, ir.FunctionType(_INTEGERS, [_PAIRS, _PAIRS]), name
+        )
+        pairs = [self._builder.bitcast(value, _PAIRS) for value in (a, b)]
+        total = self._builder.add(c, self._builder.call(function, pairs))
+        asm = ir.InlineAsm(ir.FunctionType(_INTEGERS, [_INTEGERS]), "", "=v,0")
+        return self._builder.call(asm, [total])
+
+    def _call(self, name: str, kind: ir.Type, *values: ir.Value) -> ir.Value:
+        """An intrinsic of vectors that are all of a kind."""
+        function = cgutils.get_or_insert_function(
+            self._builder.module,
+            ir.FunctionType(kind, [kind] * len(values)),
+            f"{name}.v{VECTOR.lanes}f32",
+        )
+        return self._builder.call(function, list(values))
 
     def leaky(self, a: ir.Value, slope: ir.Value) -> ir.Value:
         """Leaky ReLU, any slope: a above 0, else a * slope; both vectors, or both floats."""

@@ -1,0 +1,143 @@
+"""Products in 16-bit integers on the `cpu` backend: what the contract suite does not see."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from tests import obvious
+from waifu2x import model_set
+from waifu2x.backends import open_backend
+from waifu2x.backends.cpu import isa, weights
+from waifu2x.backends.cpu.shapes import INTEGER_BLOCK, LANES, MOST_INPUT, PART_PAIRS
+from waifu2x.errors import BackendError
+from waifu2x.model import Concatenate, Convolution, PixelShuffle, fit_padding, leaky
+
+integers = pytest.mark.skipif(not isa.VECTOR.integers, reason="this processor has none")
+
+
+@pytest.mark.parametrize("depth", [16, 64, 80, 272])
+def test_no_sum_of_a_part_leaves_32_bits(depth: int) -> None:
+    rng = np.random.default_rng(depth)
+    exact = rng.normal(size=(64, depth, 8)) * np.exp(3 * rng.normal(size=(64, depth, 8)))
+    exact[:, :, 0] = 0.25  # all alike: the sum decides, not the largest
+    exact[:, :, 1] = 0
+    rounded, scales = weights.round_integers(exact)
+    for first in range(0, depth, 2 * PART_PAIRS):
+        part = abs(rounded[:, first : first + 2 * PART_PAIRS].astype(np.int64))
+        assert (part.sum(axis=1) * MOST_INPUT).max() < 2**31
+    error = abs(rounded * scales[:, np.newaxis].astype(np.float64) - exact)
+    assert (error <= 0.505 * scales[:, np.newaxis]).all()
+    assert abs(rounded[:, :, 0]).min() > 1000  # and no bit is given away
+
+
+@integers
+def test_weights_are_packed_as_inputs_are() -> None:
+    """Pairs of planes that the instruction packs together: lanes by fours, one vector after the
+    other."""
+    weight = np.zeros((LANES, 32, 3, 3), np.float32)
+    weight[0, :, 2, 2] = np.arange(32) + 1  # all of it in the last frequency
+    packed = weights.pack_integers(weight, LANES)
+    pairs = packed[-16 * LANES :].view(np.int16).reshape(16, LANES, 2)[:, 0].ravel()
+    order = np.argsort(np.argsort(pairs)).reshape(-1, INTEGER_BLOCK)
+    expected = list(range(16))
+    if LANES == 8:
+        expected = [0, 1, 2, 3, 8, 9, 10, 11, 4, 5, 6, 7, 12, 13, 14, 15]
+    assert order.tolist() == [expected, [16 + plane for plane in expected]]
+
+
+@integers
+@pytest.mark.parametrize("level", [0, 77, 255])
+def test_flat_pictures_are_as_exact_as_in_floats(level: int) -> None:
+    """The cells of a flat area lose nothing to rounding, so it stays flat and right."""
+    models = model_set.find("vgg_7/art").models(2, None)
+    pixels = np.full((13, 17, 3), level, np.uint8)
+    backend = open_backend("cpu")
+    result = backend.compile(models, "int16")(pixels, np.float32)
+    backend.close()
+    assert obvious.psnr(result, obvious.run(models, pixels)) >= 110
+
+
+@integers
+def test_rows_outside_one_part_of_a_map_leave_the_others_alone() -> None:
+    """A map of three parts that is zero outside: its writers are up to a ring of rows apart."""
+    rng = np.random.default_rng(2)
+
+    def convolution(source: int, read: int, made: int, side: int, **rest: int) -> Convolution:
+        weight = rng.normal(size=(made, read, side, side)) / side / np.sqrt(read)
+        return Convolution(
+            source, weight.astype(np.float32), np.zeros(made, np.float32), leaky(1, made), **rest
+        )
+
+    nodes = (
+        convolution(0, 1, 1, 3),
+        convolution(1, 1, 1, 3, padding=1),
+        Concatenate((1, 2)),
+        convolution(3, 2, 1, 3, padding=1),
+        Concatenate((1, 2, 4)),
+        convolution(5, 3, 1, 4, stride=2, padding=1),
+        convolution(6, 1, 4, 3),
+        PixelShuffle(7, 2),
+        convolution(8, 1, 1, 3),
+    )
+    model = fit_padding("parts", 1, nodes, "replicate")
+    pixels = rng.integers(0, 256, (6, 1, 1), np.uint8)
+    backend = open_backend("cpu")
+    result = backend.compile([model], "int16")(pixels, np.float32)
+    backend.close()
+    expected = obvious.run([model], pixels)
+    assert ((expected > 0) & (expected < 1)).mean() > 0.4  # or the test would show little
+    assert obvious.psnr(result, expected) >= 60
+
+
+def test_a_processor_without_them_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(isa, "VECTOR", isa._UNITS["portable"])
+    backend = open_backend("cpu")
+    with pytest.raises(BackendError, match="no precision int16 on this processor: use auto or fp"):
+        backend.compile(model_set.find("vgg_7/art").models(2, None), "int16")
+    backend.close()
+
+
+_RUN = """
+import sys
+sys.path.insert(0, {root!r})
+import {first}
+import numpy as np
+from tests.test_integers import sample
+np.save({path!r}, sample())
+"""
+
+
+def sample() -> NDArray[Any]:
+    """Results that show any difference: all kinds of products, edges, several rows of cells."""
+    backend = open_backend("cpu")
+    rng = np.random.default_rng(5)
+    pixels = rng.integers(0, 256, (23, 37, 3), np.uint8)
+    model = obvious.random_model([3, 32, 80, 24, 3], seed=3, scale=2)
+    results = [backend.compile([model], "int16")(pixels, np.float32)]
+    for name in ("upconv_7/art", "cunet/art"):
+        found = model_set.find(name).models(2, None)
+        results.append(backend.compile(found, "int16")(pixels, np.float32))
+    backend.close()
+    return np.stack(results)
+
+
+@integers
+@pytest.mark.matrix
+def test_the_same_bits_on_every_instruction_set(tmp_path: Path) -> None:
+    """This processor's against those of vectors of 16 lanes, emulated where there are none."""
+    path = tmp_path / "other.npy"
+    first = "tests.emulated_tiles"
+    if "avx512" in isa.available_isas():
+        first = "os; os.environ['WAIFU2X_CPU_ISA'] = 'avx2' if {} == 16 else 'avx512'"
+        first = first.format(LANES)
+    code = _RUN.format(root=str(Path(__file__).parent.parent), first=first, path=str(path))
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    np.testing.assert_array_equal(np.load(path), sample())

@@ -1,0 +1,340 @@
+"""3x3 convolution by Winograd's F(6x6, 3x3) in 16-bit integers: 64 products where the definition
+has 324.
+
+The order of work is that of `winograd`, over cells of 6x6 results. Transformed inputs, floats at
+first, become integers of at most MOST_INPUT by one scale for each cell and part, which is 64
+planes; weights have one for each frequency and output plane, as fine as still lets no part's sum of
+products leave 32 bits. So these sums are exact, the same in any order on any instruction set. They
+are added as floats.
+
+    V[f][cell][in]  int16, of a group of cells; FLAT, [cell][in], in floats
+    U[block]        float32 scales, vector by vector of planes: (vectors, 64, LANES),
+                    int16 (64, in / 2, planes of the block, 2); FLAT (in, planes) in floats
+    M[f][cell][planes of the block]  float32 = sum over parts of V[f] U[block][f] * cell's scale
+    result = transform of M * scales, plus bias, leaky ReLU
+
+FLAT is the one frequency that a flat area has, where it is a thousand times as large as any other
+could be: in floats it costs a hundredth of the time, flat areas are exact, and the scales of all
+others follow from edges. It adds the same to every result of a cell.
+
+What a cell becomes depends on its own inputs alone, so any tile gives the same bits; and float
+operations are the same ones in the same order for any number of lanes.
+
+Inputs are packed into integers 16 planes at a time; their order there is the instruction's, and
+that of the weights follows it. Transforms go through memory between their columns and their rows:
+64 values fit no register file.
+
+Bound: products of pairs. One instruction for 2 * LANES multiply-adds where there is VNNI, twice
+FMA's rate; without it two, 1.6 times FMA's rate on Zen 3 and Zen 4.
+"""
+
+from __future__ import annotations
+
+from llvmlite import ir
+
+from waifu2x.backends.cpu.isa import VECTOR
+from waifu2x.backends.cpu.kernels import native
+from waifu2x.backends.cpu.kernels.epilogue import Epilogue
+from waifu2x.backends.cpu.kernels.memory import locate_results, locate_source, record
+from waifu2x.backends.cpu.kernels.product import accumulate_pairs
+from waifu2x.backends.cpu.kernels.vector import Emitter, vector_kernel
+from waifu2x.backends.cpu.kernels.winograd import product
+from waifu2x.backends.cpu.layout import INTEGER_CELL, RESIDUAL_ROWS, SOURCE_ROWS, TARGET_ROWS, TASK
+from waifu2x.backends.cpu.shapes import (
+    FLAT,
+    INTEGER_BLOCK,
+    INTEGER_FREQUENCIES,
+    LANES,
+    MOST_INPUT,
+    PART_PAIRS,
+    WIDTHS,
+    tile_height,
+    tile_width,
+)
+
+_tile_height = native(tile_height)
+_tile_width = native(tile_width)
+_SIDE = INTEGER_CELL + 2
+_LEAST = 1e-30
+"""The smallest scale: of cells that are zero."""
+
+
+def _transform_input(v: Emitter, d: list[ir.Value]) -> list[ir.Value]:
+    """Eight neighbouring inputs -> eight frequencies (B^T d, those at ±2 doubled)."""
+    even_a, odd_a = (v.fma(d[n], 4.0, v.fma(d[n + 2], -5.0, d[n + 4])) for n in (2, 1))
+    even_b, odd_b = (v.fma(d[n + 2], -4.25, v.plus(d[n], d[n + 4])) for n in (2, 1))
+    even_c = v.fma(d[6], 2.0, v.fma(d[4], -2.5, v.times(d[2], 0.5)))
+    odd_c = v.fma(d[5], 4.0, v.fma(d[3], -5.0, d[1]))
+    return [
+        v.fma(v.minus(d[4], d[2]), -5.25, v.minus(d[6], d[0])),
+        v.fma(odd_a, 0.5, even_a),
+        v.fma(odd_a, -0.5, even_a),
+        v.plus(even_b, odd_b),
+        v.minus(even_b, odd_b),
+        v.plus(even_c, odd_c),
+        v.minus(even_c, odd_c),
+        v.fma(v.minus(d[5], d[3]), -5.25, v.minus(d[7], d[1])),
+    ]
+
+
+def _transform_output(v: Emitter, m: list[ir.Value]) -> list[ir.Value]:
+    """Eight frequencies -> six neighbouring results (A^T m)."""
+    (sum_a, off_a), (sum_b, off_b), (sum_c, off_c) = (
+        (v.plus(m[n], m[n + 1]), v.minus(m[n], m[n + 1])) for n in (1, 3, 5)
+    )
+    return [
+        v.plus(v.plus(m[0], sum_a), v.plus(sum_b, sum_c)),
+        v.fma(off_c, 2.0, v.fma(off_a, 0.5, off_b)),
+        v.fma(sum_c, 4.0, v.fma(sum_a, 0.25, sum_b)),
+        v.fma(off_c, 8.0, v.fma(off_a, 0.125, off_b)),
+        v.fma(sum_c, 16.0, v.fma(sum_a, 0.0625, sum_b)),
+        v.fma(off_c, 32.0, v.fma(off_a, 0.03125, v.plus(off_b, m[7]))),
+    ]
+
+
+def _emit_input(
+    v: Emitter,
+    depth: ir.Value,
+    pixel: ir.Value,
+    places: ir.Value,
+    offset: ir.Value,
+    scratch: ir.Value,
+    stage: ir.Value,
+    inputs: ir.Value,
+    spread: ir.Value,
+    flat: ir.Value,
+    scale: ir.Value,
+    scale_step: ir.Value,
+) -> None:
+    """`depth` planes of one cell: 8x8 pixels -> 64 frequencies, `spread` pairs apart, by way of
+    `stage`; FLAT in floats, at `flat`. What 1 stands for goes to a vector for each part, the first
+    at `scale`, `scale_step` apart."""
+    if not VECTOR.integers:
+        return
+    rows = [v.add(v.integer(places, SOURCE_ROWS + y), offset) for y in range(_SIDE)]
+    vector, side = INTEGER_FREQUENCIES * LANES, v.times_of(_SIDE)
+    (place_of_scale,) = v.accumulators([scale])
+    with v.loop(depth, 2 * PART_PAIRS) as begin:
+        count = v.smaller(v.add(depth, v.mul(begin, -1)), v.index(2 * PART_PAIRS))
+        (most,) = v.accumulators([v.splat(_LEAST)])
+        v.set(most, v.splat(_LEAST))
+        with v.loop(count, LANES) as inner:
+            plane = v.add(begin, inner)
+            starts = [v.fix(scratch, v.add(row, plane)) for row in rows]
+            to, shelf = v.shelf(INTEGER_FREQUENCIES)
+            with v.loop(side) as x:
+                along, place = v.mul(pixel, x), v.mul(x, _SIDE * LANES)
+                column = [v.load(start, along) for start in starts]
+                for y, value in enumerate(_transform_input(v, column)):
+                    v.store(value, to, v.add(place, y * LANES))
+            target = v.fix(scratch, v.add(stage, v.mul(inner, INTEGER_FREQUENCIES)))
+            with v.loop(side) as y:
+                across, place = v.at(shelf, v.mul(y, LANES)), v.mul(y, _SIDE * LANES)
+                columns = [v.load(across, x * _SIDE * LANES) for x in range(_SIDE)]
+                for x, value in enumerate(_transform_input(v, columns)):
+                    v.store(value, target, v.add(place, x * LANES))
+                    if x != FLAT % _SIDE:
+                        v.set(most, v.larger(v.magnitude(value), v.get(most)))
+            for y in range(_SIDE):
+                frequency = y * _SIDE + FLAT % _SIDE
+                value = v.load(target, frequency * LANES)
+                if frequency == FLAT:
+                    v.store(value, scratch, v.add(flat, plane))
+                else:
+                    v.set(most, v.larger(v.magnitude(value), v.get(most)))
+        largest = v.most(v.get(most))
+        v.store(v.times(largest, 1 / MOST_INPUT), scratch, v.get(place_of_scale))
+        v.set(place_of_scale, v.add(v.get(place_of_scale), scale_step))
+        fineness = v.divided(v.splat(float(MOST_INPUT)), largest)
+        with v.loop(count, INTEGER_BLOCK) as inner:
+            source = v.fix(scratch, v.add(stage, v.mul(inner, INTEGER_FREQUENCIES)))
+            target = v.fix(scratch, v.add(inputs, v.half(v.add(begin, inner))))
+            with v.loop(v.index(INTEGER_FREQUENCIES), 4) as first:
+                for n in range(4):
+                    frequency = v.add(first, n)
+                    place = v.mul(frequency, LANES)
+                    values = [
+                        v.integers(v.times(v.load(source, v.add(place, m * vector)), fineness))
+                        for m in range(INTEGER_BLOCK // LANES)
+                    ]
+                    v.store_shorts(values, target, v.mul(frequency, spread))
+
+
+def _emit_product(
+    v: Emitter,
+    width: ir.Value,
+    height: ir.Value,
+    scratch: ir.Value,
+    inputs: ir.Value,
+    depth: ir.Value,
+    weights: ir.Value,
+    block: ir.Value,
+    products: ir.Value,
+    scale: ir.Value,
+    scale_step: ir.Value,
+) -> None:
+    """A tile of M = V U: (height, depth) pairs times (depth, width vectors), part by part.
+
+    The scales of its cells lie side by side, those of parts `scale_step` apart.
+    """
+    if not VECTOR.integers:
+        return
+    to = v.at(scratch, products)
+    shapes = (
+        (tile, cells)
+        for tile in v.cases(width, WIDTHS)
+        for cells in v.cases(height, (tile_height(tile), tile_height(tile) // 2))
+    )
+    for tile, cells in shapes:
+        slots = v.accumulators([v.no_integers()] * (cells * tile))
+        (place,) = v.accumulators([scale])
+        v.set(place, scale)
+        with v.loop(depth, PART_PAIRS) as first:
+            for slot in slots:
+                v.set(slot, v.no_integers())
+            pixels = v.at(scratch, v.add(inputs, first))
+            vectors = v.at(weights, v.add(block, v.mul(first, tile * LANES)))
+            part = v.smaller(v.add(depth, v.mul(first, -1)), v.index(PART_PAIRS))
+            accumulate_pairs(v, slots, tile, pixels, depth, vectors, part)
+            own = v.at(scratch, v.get(place))
+            scales = [v.load(own, m * LANES) for m in range(cells)]
+            v.set(place, v.add(v.get(place), scale_step))
+            for adds in v.cases(v.at_least(first, 1), (0, 1)):
+                for n, slot in enumerate(slots):
+                    total, unit = v.floats(v.get(slot)), scales[n // tile]
+                    if adds:
+                        total = v.fma(total, unit, v.load(to, n * LANES))
+                    else:
+                        total = v.times(total, unit)
+                    v.store(total, to, n * LANES)
+
+
+def _emit_output(
+    v: Emitter,
+    task: ir.Value,
+    places: ir.Value,
+    first: ir.Value,
+    target: ir.Value,
+    residual: ir.Value,
+    scratch: ir.Value,
+    products: ir.Value,
+    spread: ir.Value,
+    weights: ir.Value,
+    scales: ir.Value,
+    constants: ir.Value,
+    plane: ir.Value,
+) -> None:
+    """One cell, one vector of planes: 64 sums of products, `spread` apart -> 6x6 results.
+
+    Its rows are those at `first`, and then every `shuffle`th; `target` and `residual` are the
+    offsets of its pixels along them.
+    """
+    if not VECTOR.integers:
+        return
+    shuffle = v.field(task, TASK, "shuffle")
+    epilogue = Epilogue(v, task, scratch, constants, plane)
+    to, shelf = v.shelf(_SIDE * INTEGER_CELL)
+    down = v.mul(spread, _SIDE)
+    tops = [v.fix(scratch, v.add(products, v.mul(down, y))) for y in range(_SIDE)]
+    factors, side = v.fix(weights, scales), v.times_of(_SIDE)
+    with v.loop(side) as x:
+        along, by = v.mul(spread, x), v.at(factors, v.mul(x, LANES))
+        column = [
+            v.times(v.load(top, along), v.load(by, y * _SIDE * LANES)) for y, top in enumerate(tops)
+        ]
+        place = v.mul(x, INTEGER_CELL * LANES)
+        for y, value in enumerate(_transform_output(v, column)):
+            v.store(value, to, v.add(place, y * LANES))
+    # FLAT is as much of every result.
+    flat = v.load(scratch, v.add(products, v.mul(spread, FLAT)))
+    bias = v.plus(epilogue.bias(0), flat)
+    with v.loop(v.times_of(INTEGER_CELL)) as y:
+        across = v.at(shelf, v.mul(y, LANES))
+        rows = [v.load(across, x * INTEGER_CELL * LANES) for x in range(_SIDE)]
+        row = v.add(first, v.mul(shuffle, y))
+        epilogue.store(
+            [v.plus(value, bias) for value in _transform_output(v, rows)],
+            0,
+            v.add(v.integer(places, v.add(row, TARGET_ROWS)), target),
+            v.add(v.integer(places, v.add(row, RESIDUAL_ROWS)), residual),
+        )
+
+
+_input_cell = vector_kernel(_emit_input)
+integer_product = vector_kernel(_emit_product)
+_output_cell = vector_kernel(_emit_output)
+
+
+@native
+def convolve_integers(task, maps, places, scratch, weights, constants):  # type: ignore[no-untyped-def]
+    """The next rows of a 3x3 product: one of cells."""
+    source = record(maps, task.source)
+    locate_source(task, source, places, INTEGER_CELL + 2)
+    locate_results(task, maps, places)
+    pairs, group, pixel = task.depth // 2, task.group, source.pixel_floats
+    spread = group * pairs + LANES
+    cells = task.columns // INTEGER_CELL
+    flat = task.inputs + INTEGER_FREQUENCIES * spread
+    scales, scale_step = task.stage + INTEGER_FREQUENCIES * 2 * PART_PAIRS, group * LANES
+    for index in range(-(-cells // group)):
+        first = index * group
+        count = min(group, cells - first)
+        for cell in range(count):
+            _input_cell(
+                task.depth,
+                pixel,
+                places,
+                (first + cell) * INTEGER_CELL * pixel,
+                scratch,
+                task.stage,
+                task.inputs + cell * pairs,
+                spread,
+                flat + cell * task.depth,
+                scales + cell * LANES,
+                scale_step,
+            )
+        block, plane = task.weight, 0
+        while plane < task.planes:
+            block_group = plane // task.group_planes
+            dy, dx = block_group // task.shuffle, block_group % task.shuffle
+            inner = plane - block_group * task.group_planes
+            width = _tile_width((task.group_planes - inner) // LANES)
+            height = _tile_height(width)
+            half = height // 2
+            block_planes = width * LANES
+            product_spread = group * block_planes + LANES
+            u = block + INTEGER_FREQUENCIES * block_planes
+            for frequency in range(INTEGER_FREQUENCIES):
+                # The last tile may run past `count` into stale cells: theirs are rows of their own.
+                for cell in range(0, count, height):
+                    m = task.products + frequency * product_spread + cell * block_planes
+                    if frequency == FLAT:
+                        v = flat + cell * task.depth
+                        product(width, scratch, v, task.depth, weights, u, m)
+                    else:
+                        v = task.inputs + frequency * spread + cell * pairs
+                        high = half if count - cell <= half else height
+                        scale = scales + cell * LANES
+                        integer_product(
+                            width, high, scratch, v, pairs, weights, u, m, scale, scale_step
+                        )
+                u += (task.depth if frequency == FLAT else pairs) * block_planes
+            for cell in range(count):
+                pair = (first + cell) * (INTEGER_CELL // 2)
+                for n in range(0, block_planes, LANES):
+                    _output_cell(
+                        task,
+                        places,
+                        dy,
+                        pair * task.target_pair + dx * task.target_block + inner + n,
+                        pair * task.residual_pair + dx * task.residual_block + inner + n,
+                        scratch,
+                        task.products + cell * block_planes + n,
+                        product_spread,
+                        weights,
+                        block + INTEGER_FREQUENCIES * n,
+                        constants,
+                        plane + n,
+                    )
+            block = u  # the next one begins where this ends
+            plane += block_planes
