@@ -74,7 +74,7 @@ def test_plan_passes_over_the_output_folder(tmp_path: Path) -> None:
 
 
 def test_plan_says_what_it_leaves_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    touch(tmp_path / "in", "a.png", "b.gif", "sub/c.png", "locked/d.png")
+    touch(tmp_path / "in", "a.png", "b.txt", "sub/c.png", "locked/d.png")
     (tmp_path / "in/link").symlink_to(tmp_path / "in/sub")
     real = Path.iterdir
 
@@ -86,7 +86,7 @@ def test_plan_says_what_it_leaves_out(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(Path, "iterdir", iterdir)
     planned = batch.plan(tmp_path / "in", tmp_path / "out", "png", True)
     assert [job.source.name for job in planned.jobs] == ["a.png", "c.png"]
-    assert planned.passed_over == 2  # the .gif and the link
+    assert planned.passed_over == 2  # the .txt and the link
     (unreadable,) = planned.unreadable
     assert unreadable.error.endswith("locked: cannot read the folder: permission denied")
 
@@ -137,7 +137,7 @@ def test_one_failure_does_not_concern_the_others(tmp_path: Path) -> None:
             )
         }
     assert [outcomes[job].status for job in jobs] == ["done", "failed", "failed", "done"]
-    assert "1.png: not a PNG" in outcomes[jobs[1]].error
+    assert "1.png: not a picture" in outcomes[jobs[1]].error
     assert "2.png: cannot read: no such file" in outcomes[jobs[2]].error
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["0.png", "3.png"]
 

@@ -5,17 +5,18 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from waifu2x import picture
+from waifu2x import archive
 from waifu2x.backends import Progress
 from waifu2x.errors import BackendError, DeviceError, Waifu2xError
 from waifu2x.files import reason
-from waifu2x.pipeline import Identity, Job, Output, Stages, identities, make
+from waifu2x.pictures import formats
+from waifu2x.pipeline import Identity, Job, Made, Note, Output, Stages, identities, make
 from waifu2x.upscaler import Upscaler
 
 
@@ -24,11 +25,14 @@ class Outcome:
     """How a job ended."""
 
     job: Job
-    status: Literal["done", "skipped", "failed"]
+    status: Literal["done", "copied", "skipped", "failed"]
+    """`copied`: it was to stay as it is, and so did its file."""
     seconds: float
     height: int = 0
     width: int = 0
     error: str = ""
+    spent: Mapping[str, float] = field(default_factory=dict)
+    """The seconds of each stage of what is done."""
     device_failed: bool = False
     """Nothing more can be computed."""
 
@@ -58,13 +62,22 @@ def plan(folder: Path, target: Path, extension: str, recursive: bool) -> Plan:
         if error is not None:
             message = f"{path}: cannot read the folder: {reason(error)}"
             unreadable.append(Outcome(Job(path, target), "failed", 0.0, error=message))
-        elif path.suffix[1:].lower() in picture.EXTENSIONS:
+        elif path.suffix[1:].lower() in (*formats.READABLE, *archive.EXTENSIONS):
             sources.append(path.relative_to(folder))
         else:
             passed_over += 1
     names = _target_names(sorted(sources), extension)
     jobs = [Job(folder / source, target / name) for source, name in names.items()]
     return Plan(jobs, unreadable, passed_over)
+
+
+def outcome_of(job: Job, made: Made | None) -> Outcome:
+    """What `pipeline.make` gives, as an outcome."""
+    if made is None:
+        return Outcome(job, "skipped", 0.0)
+    spent = made.spent
+    status: Literal["done", "copied"] = "copied" if made.copied else "done"
+    return Outcome(job, status, spent.total, made.height, made.width, spent=spent.seconds)
 
 
 def run_one(
@@ -74,13 +87,22 @@ def run_one(
     on_progress: Progress,
     stages: Stages,
     sources: frozenset[Identity],
+    on_note: Note = lambda job, note: None,
 ) -> Outcome:
-    """How one picture ends: `pipeline.make`, with errors as a failed outcome."""
+    """How one file ends: `pipeline.make` or `make_archive`, with errors as a failed outcome."""
     start = time.monotonic()
     device_failed = False
     try:
-        made = make(
-            job, output, lambda: upscaler, stages=stages, on_progress=on_progress, sources=sources
+        archived = job.source.suffix[1:].lower() in archive.EXTENSIONS
+        work = archive.make_archive if archived else make
+        made = work(
+            job,
+            output,
+            lambda: upscaler,
+            stages=stages,
+            on_progress=on_progress,
+            on_note=on_note,
+            sources=sources,
         )
     except BackendError as error:
         message = f"{job.source}: {error}"
@@ -92,9 +114,7 @@ def run_one(
     except MemoryError:
         message = f"{job.source}: not enough memory for the result: use a smaller scale"
     else:
-        if made is None:
-            return Outcome(job, "skipped", 0.0)
-        return Outcome(job, "done", made.seconds, made.height, made.width)
+        return outcome_of(job, made)
     seconds = time.monotonic() - start
     return Outcome(job, "failed", seconds, error=message, device_failed=device_failed)
 
@@ -105,6 +125,7 @@ def run(
     output: Output,
     stages: Stages,
     on_progress: Callable[[Job, float], None],
+    on_note: Note = lambda job, note: None,
 ) -> Generator[Outcome]:
     """The outcome of each job, as it ends; one picture's failure does not concern the others.
 
@@ -126,7 +147,7 @@ def run(
         if device_failed.is_set():
             message = f"{job.source}: not begun, since the device had stopped working"
             return Outcome(job, "failed", 0.0, error=message)
-        outcome = run_one(job, upscaler, output, report, stages, sources)
+        outcome = run_one(job, upscaler, output, report, stages, sources, on_note)
         if outcome.device_failed:
             device_failed.set()
         return outcome
@@ -151,7 +172,7 @@ def _target_names(sources: Sequence[Path], extension: str) -> dict[Path, Path]:
     while True:
         names = {
             source: source.with_name(
-                f"{source.name if source in with_type else source.stem}.{extension}"
+                f"{source.name if source in with_type else source.stem}.{_type(source, extension)}"
             )
             for source in sources
         }
@@ -161,6 +182,12 @@ def _target_names(sources: Sequence[Path], extension: str) -> dict[Path, Path]:
         if clashing <= with_type:
             return names
         with_type |= clashing
+
+
+def _type(source: Path, extension: str) -> str:
+    """Of a source's target: an archive stays one, with pictures of the new type in it."""
+    suffix = source.suffix[1:].lower()
+    return suffix if suffix in archive.EXTENSIONS else extension
 
 
 def _walk(folder: Path, recursive: bool, excluded: Path) -> Iterator[tuple[Path, OSError | None]]:

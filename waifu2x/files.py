@@ -7,11 +7,20 @@ import errno
 import os
 import secrets
 import stat
+from collections.abc import Iterator
 from pathlib import Path
+from typing import IO
 
 
 def write_atomically(path: Path, data: bytes, *, replace: bool = True) -> None:
-    """Writes a temporary file beside `path`, then gives it the name `path`.
+    """Writes a file at once; see `writing`."""
+    with writing(path, replace=replace) as file:
+        file.write(data)
+
+
+@contextlib.contextmanager
+def writing(path: Path, *, replace: bool = True) -> Iterator[IO[bytes]]:
+    """A temporary file beside `path`, to write, read and seek, which then gets the name `path`.
 
     If that fails or is interrupted, whatever stood at `path` still does, and the temporary file is
     gone. Follows symbolic links, and keeps the mode of a file that it replaces. Raises OSError, and
@@ -23,12 +32,12 @@ def write_atomically(path: Path, data: bytes, *, replace: bool = True) -> None:
         raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path)) from error
     temporary = target.with_name(f".waifu2x-{secrets.token_hex(6)}.part")
     # Not tempfile: its files are private to the user, and results should have the usual mode.
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _O_BINARY, 0o666)
+    opened = temporary.open("x+b")
     try:
-        with os.fdopen(descriptor, "wb") as file:
+        with opened as file:
             if replace and target.exists():
                 temporary.chmod(stat.S_IMODE(target.stat().st_mode))
-            file.write(data)
+            yield file
             file.flush()
             # A crash after the rename must not leave an empty file where a picture was.
             os.fsync(file.fileno())
@@ -55,9 +64,6 @@ def _rename_to_new(temporary: Path, target: Path) -> None:
         temporary.replace(target)
     else:
         temporary.unlink()
-
-
-_O_BINARY = getattr(os, "O_BINARY", 0)
 
 
 def reason(error: OSError) -> str:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import re
 import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
 
 from waifu2x import catalogue
@@ -43,12 +45,17 @@ class ModelSet:
         """By how much its models enlarge: 1, 2 or both."""
         return sorted({2 if scale else 1 for _, scale in self.files})
 
+    def factors(self, scale: Fraction | int) -> tuple[int, ...]:
+        """By how much each model of a chain enlarges that makes a picture at least so much larger:
+        empty for a scale of 1 and below."""
+        return (2,) * max(0, math.ceil(scale) - 1).bit_length()
+
     def models(self, scale: int, noise: int | None) -> list[Model]:
         """The models to run one after the other: noise is removed once, by the first.
 
         `scale` is a power of two. Raises ModelError if a model is missing or unreadable.
         """
-        doublings = scale.bit_length() - 1
+        doublings = len(self.factors(scale))
         if noise is not None and not doublings:
             return [self._denoiser(noise)]
         roles: list[Role] = [(None, True)] * doublings

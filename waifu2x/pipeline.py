@@ -1,21 +1,31 @@
-"""One picture from file to file: read, enlarged, written, each stage with its seconds."""
+"""One picture from file to file: read, enlarged, written, each with its seconds."""
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import io
+import os
 import stat
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
-from waifu2x import picture
-from waifu2x.backends import Progress, ignore
+from waifu2x.backends import Progress, ignore, scaled
 from waifu2x.errors import ImageError, OutputError
-from waifu2x.files import reason
+from waifu2x.files import reason, write_atomically
+from waifu2x.pictures import formats
+from waifu2x.pictures.adapt import Wishes, adapt, check_results, finish
+from waifu2x.pictures.limits import MAX_PIXELS
+from waifu2x.pictures.picture import Frames, Picture
+from waifu2x.pictures.profiles import in_srgb_tone
+from waifu2x.pictures.read import decode, read
+from waifu2x.pictures.write import EXISTS, encode, write
+from waifu2x.stopwatch import Stopwatch
 from waifu2x.upscaler import Upscaler
 
 Existing = Literal["fail", "overwrite", "skip"]
@@ -34,6 +44,10 @@ class Job:
     target: Path
 
 
+Note = Callable[[Job, str], None]
+"""What is told of a job in words."""
+
+
 @dataclass(frozen=True)
 class Output:
     """How results are written."""
@@ -41,30 +55,30 @@ class Output:
     extension: str
     quality: int | None
     existing: Existing
+    wishes: Wishes = field(default_factory=Wishes)
+    copy_times: bool = False
+    """Whether a result gets the dates of its source."""
 
 
 @dataclass(frozen=True)
 class Made:
-    """A picture that was made, and the seconds of each stage."""
+    """A picture that was made, and what it took."""
 
     height: int
     width: int
-    read: float
-    prepare: float
-    """Until the upscaler is there and the output's format is known to hold the result."""
-    compute: float
-    write: float
-
-    @property
-    def seconds(self) -> float:
-        """Of all stages."""
-        return self.read + self.prepare + self.compute + self.write
+    """Of the first picture, where there are several."""
+    spent: Stopwatch
+    """Seconds of `read`, of `prepare`, until the upscaler is there and the output's format is known
+    to hold the result, of what the upscaler tells, and of `write`."""
+    copied: bool = False
+    """Whether it stays as it is, and so does its file."""
 
 
 class Stages:
-    """How many pictures may be loaded, processed and saved at a time."""
+    """How many files may be loaded, processed and saved at a time, and how large one may be."""
 
-    def __init__(self, load: int, process: int, save: int) -> None:
+    def __init__(self, load: int, process: int, save: int, max_pixels: int = MAX_PIXELS) -> None:
+        self.max_pixels = max_pixels
         self.pictures = load + process + save
         self.load = threading.BoundedSemaphore(load)
         self.process = threading.BoundedSemaphore(process)
@@ -77,35 +91,103 @@ def make(
     upscaler: Callable[[], Upscaler],
     *,
     stages: Stages,
+    on_size: Callable[[int, int], None] = lambda height, width: None,
     on_progress: Progress = ignore,
+    on_note: Note = lambda job, note: None,
     sources: frozenset[Identity] = frozenset(),
 ) -> Made | None:
-    """Reads, enlarges and writes one picture; None if it is there already and may stay.
+    """Reads, enlarges and writes one file; None if it is there already and may stay.
 
-    `upscaler` is called when the picture has been read. Nothing in `sources` is ever replaced.
+    `upscaler` is called when the file has been read; then, before the work, `on_size` with the
+    rows of all results together and the columns of the first, and `on_note` with a line about what
+    the output does not keep, if there is anything. Nothing in `sources` is ever replaced.
     Raises Waifu2xError, OSError, MemoryError.
     """
     if not may_write(job, output.existing, sources):
         return None
-    start = time.monotonic()
-    with stages.load:
-        source = _read(job.source)
-    read_at = time.monotonic()
-    network = upscaler()
-    height, width = (size * network.scale for size in source.pixels.shape[:2])
-    name = _name(job.target, "standard output")
-    planes = source.pixels.shape[-1] + (source.alpha is not None)
-    picture.check_output(output.extension, (height, width, planes), source.transparent, name)
+    spent = Stopwatch()
+    with stages.load, spent("read"):
+        source = _read(job.source, stages.max_pixels)
+    with spent("prepare"):
+        network = upscaler()
+        sizes = result_sizes(network, source, _name(job.source, "standard input"))
+        (height, width), name = sizes[0], _name(job.target, "standard output")
+        if _stays(source, network) and _is_file_of(job, output):
+            with stages.save, spent("write"):
+                _copy(job, output)
+            return Made(height, width, spent, copied=True)
+        source = prepared(source, sizes, output, name, job, on_note)
+    on_size(sum(rows for rows, _ in sizes[: len(source.pictures)]), width)
     with stages.process:
-        ready_at = time.monotonic()
-        result = network.picture(source, on_progress)
-    done_at = time.monotonic()
-    with stages.save:
-        _write(result, job.target, output)
-    end = time.monotonic()
-    return Made(
-        height, width, read_at - start, ready_at - read_at, done_at - ready_at, end - done_at
-    )
+        result = enlarged(source, network, on_progress, spent)
+    with stages.save, spent("write"):
+        _write(finished(result, output), job, output)
+    return Made(height, width, spent)
+
+
+def result_sizes(network: Upscaler, source: Frames, name: str) -> list[tuple[int, int]]:
+    """Rows and columns of the result of each picture of a file, which errors name."""
+    try:
+        return [network.result_size(*picture.pixels.shape[:2]) for picture in source.pictures]
+    except ImageError as error:
+        raise ImageError(f"{name}: {error}") from error
+
+
+def prepared(
+    source: Frames,
+    sizes: Sequence[tuple[int, int]],
+    output: Output,
+    name: str,
+    job: Job,
+    on_note: Note,
+) -> Frames:
+    """What is to be enlarged of a file, to these sizes; `name` is the output's.
+
+    Tells what the output will not keep. Raises OutputError if it cannot hold the result.
+    """
+    form = formats.of(output.extension)
+    source, notes = adapt(source, form, output.wishes)
+    shapes = [
+        (*size, picture.pixels.shape[-1] + (picture.alpha is not None))
+        for size, picture in zip(sizes, source.pictures, strict=False)
+    ]
+    check_results(form, shapes, source.pictures[0].pixels.dtype.itemsize, name)
+    if notes:
+        on_note(job, "; ".join(notes))
+    return source
+
+
+def finished(result: Frames, output: Output) -> Frames:
+    """Results as they are written."""
+    form = formats.of(output.extension)
+    pictures = (finish(picture, form, output.wishes) for picture in result.pictures)
+    return replace(result, pictures=tuple(pictures))
+
+
+def enlarged(source: Frames, network: Upscaler, on_progress: Progress, spent: Stopwatch) -> Frames:
+    """Every picture enlarged; those of an animation that repeat, once."""
+    share = scaled(on_progress, 1 / len(source.pictures))
+    done: dict[bytes, Picture] = {}
+    results = []
+    for picture in source.pictures:
+        digest = _digest(picture) if source.animated else b""
+        found = done.get(digest)
+        if found is None:
+            work = partial(network.picture, on_progress=share, stopwatch=spent)
+            found = in_srgb_tone(picture, work)
+            if source.animated:
+                done[digest] = found
+        else:
+            share(1.0)
+        results.append(found)
+    return replace(source, pictures=tuple(results))
+
+
+def _digest(picture: Picture) -> bytes:
+    digest = hashlib.blake2b(picture.pixels.data, digest_size=16)
+    if picture.alpha is not None:
+        digest.update(picture.alpha.data)
+    return digest.digest()
 
 
 def may_write(job: Job, existing: Existing, sources: frozenset[Identity] = frozenset()) -> bool:
@@ -129,7 +211,7 @@ def may_write(job: Job, existing: Existing, sources: frozenset[Identity] = froze
     if identity in sources or identity in identities([job]):
         raise OutputError(f"{job.target}: is an input itself: choose another output")
     if existing == "fail":
-        raise OutputError(picture.EXISTS.format(job.target))
+        raise OutputError(EXISTS.format(job.target))
     return existing == "overwrite"
 
 
@@ -151,26 +233,64 @@ def make_folder(folder: Path) -> None:
         raise OutputError(f"{folder}: cannot make the folder: {reason(error)}") from error
 
 
+def copy_times(job: Job, output: Output) -> None:
+    """Gives a result the dates of its source, if that is wished for."""
+    if output.copy_times and job.source != STANDARD:
+        status = job.source.stat()
+        os.utime(job.target, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+
+def _stays(source: Frames, network: Upscaler) -> bool:
+    """Whether every picture of a file comes back as it is."""
+    return all(network.leaves(*picture.pixels.shape[:2]) for picture in source.pictures)
+
+
+def _is_file_of(job: Job, output: Output) -> bool:
+    """Whether a job is from file to file, and the source is, by its name, what is asked for."""
+    suffix = job.source.suffix[1:].lower()
+    known = suffix in formats.WRITABLE and formats.same(suffix, output.extension)
+    plain = output.wishes == Wishes(background=output.wishes.background)
+    return known and plain and STANDARD not in (job.source, job.target)
+
+
+def _copy(job: Job, output: Output) -> None:
+    """The source's file as the target's, to the byte."""
+    try:
+        data = job.source.read_bytes()
+    except OSError as error:
+        raise ImageError(f"{job.source}: cannot read: {reason(error)}") from error
+    make_folder(job.target.parent)
+    try:
+        write_atomically(job.target, data, replace=output.existing == "overwrite")
+    except FileExistsError as error:
+        raise OutputError(EXISTS.format(job.target)) from error
+    except OSError as error:
+        raise OutputError(f"{job.target}: cannot write: {reason(error)}") from error
+    copy_times(job, output)
+
+
 def _name(path: Path, standard: str) -> str:
     return standard if path == STANDARD else str(path)
 
 
-def _read(source: Path) -> picture.Picture:
+def _read(source: Path, max_pixels: int) -> Frames:
     if source != STANDARD:
-        return picture.read(source)
+        return read(source, max_pixels)
     if sys.stdin is None:
         raise ImageError("standard input: is closed")
-    return picture.decode(sys.stdin.buffer.read(), "standard input")
+    return decode(sys.stdin.buffer.read(), "standard input", max_pixels)
 
 
-def _write(result: picture.Picture, target: Path, output: Output) -> None:
-    if target != STANDARD:
-        make_folder(target.parent)
-        replace = output.existing == "overwrite"
-        picture.write(result, target, output.extension, output.quality, replace=replace)
+def _write(result: Frames, job: Job, output: Output) -> None:
+    if job.target != STANDARD:
+        make_folder(job.target.parent)
+        overwrite = output.existing == "overwrite"
+        write(result, job.target, output.extension, output.quality, replace=overwrite)
+        copy_times(job, output)
         return
-    data = picture.encode(result, output.extension, output.quality, "standard output")
     if sys.stdout is None:
         raise OutputError("standard output: is closed")
-    sys.stdout.buffer.write(data)
+    content = io.BytesIO()  # a pipe cannot be sought
+    encode(result, output.extension, output.quality, "standard output", content)
+    sys.stdout.buffer.write(content.getbuffer())
     sys.stdout.buffer.flush()

@@ -5,19 +5,58 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Sequence
+from fractions import Fraction
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
 import click
 
-from waifu2x import model_set, picture
+from waifu2x import model_set
 from waifu2x.backends import BACKEND_NAMES, Precision
 from waifu2x.cli.report import tell
 from waifu2x.errors import OutputError
-from waifu2x.pipeline import Existing
-from waifu2x.upscaler import SCALES, Upscaler
+from waifu2x.pictures import formats
+from waifu2x.pictures.adapt import Depth, Wishes
+from waifu2x.pictures.limits import MAX_PIXELS
+from waifu2x.pipeline import Existing, Output
+from waifu2x.sizes import Fit, scale_of
+from waifu2x.upscaler import Upscaler
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
+
+
+class CommandWithTta(click.Command):
+    """A command whose --tta may stand without its number."""
+
+    def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
+        """See click. The number is made plain: what follows may be the name of a file."""
+        end = args.index("--") if "--" in args else len(args)
+        for at in range(end):
+            if args[at] in ("-x", "--tta") and args[at + 1 : at + 2] not in _TTA_LEVELS:
+                args[at] = "--tta=8"
+        return super().parse_args(context, args)
+
+
+_TTA_LEVELS = [["1"], ["2"], ["4"], ["8"]]
+_MOST_PIXELS = 1_000_000
+
+
+def _scale(context: Any, parameter: Any, value: str | None) -> Fraction | None:
+    try:
+        return None if value is None else scale_of(value)
+    except ValueError as error:
+        raise click.BadParameter(
+            f"{value!r}: expected a number above 0, at most 32, such as 2, 1.5 or 4/3."
+        ) from error
+
+
+def _two_sizes(context: Any, parameter: Any, value: str | None) -> tuple[int, int] | None:
+    if value is None:
+        return None
+    match = re.fullmatch(r"([1-9]\d{0,5})(?:x([1-9]\d{0,5}))?", value, re.ASCII)
+    if not match:
+        raise click.BadParameter(f"{value!r}: expected pixels, like 2000, or 3840x2160.")
+    return int(match[1]), int(match[2] or match[1])
 
 
 def _tile_size(context: Any, parameter: Any, value: str) -> int | None:
@@ -35,6 +74,16 @@ def _devices(context: Any, parameter: Any, value: str) -> tuple[int, ...]:
     if len(set(numbers)) < len(numbers):
         raise click.BadParameter(f"{value!r} names a device twice.")
     return numbers
+
+
+def _colour(context: Any, parameter: Any, value: str) -> tuple[int, int, int]:
+    from PIL import ImageColor
+
+    try:
+        red, green, blue = ImageColor.getrgb(value)[:3]
+    except ValueError as error:
+        raise click.BadParameter(f"{value!r}: expected a name like black, or #rrggbb.") from error
+    return red, green, blue
 
 
 noise_option = click.option(
@@ -78,17 +127,52 @@ _NETWORK_OPTIONS = [
         help="auto: the fastest whose error nobody can see.",
     ),
 ]
+
+
+def _size_option(name: str, text: str) -> Callable[[_Command], _Command]:
+    return click.option(name, type=click.IntRange(1, _MOST_PIXELS), metavar="PX", help=text)
+
+
 _OPTIONS = [
     noise_option,
     click.option(
         "-s",
         "--scale",
-        type=click.Choice([str(scale) for scale in SCALES]),
-        default="2",
-        show_default=True,
-        help="Enlarge this many times; 1 only denoises.",
+        callback=_scale,
+        metavar="NUMBER",
+        help="Enlarge this many times, up to 32, fractions too; 1 only denoises.  [default: 2]",
+    ),
+    _size_option("--width", "Of the result; alone, it keeps the proportions."),
+    _size_option("--height", "Of the result; alone, it keeps the proportions."),
+    click.option(
+        "--fit",
+        type=click.Choice(get_args(Fit)),
+        help="With both: inside, the largest that fits (the default); cover, just so large, what is"
+        " over cut off; exact, just so large, proportions or not.",
+    ),
+    _size_option("--longer-side", "Of the result."),
+    _size_option("--shorter-side", "Of the result."),
+    click.option(
+        "--min-size",
+        callback=_two_sizes,
+        metavar="PX|WxH",
+        help="The result has at least so many pixels each way, and is never reduced.",
+    ),
+    _size_option(
+        "--only-smaller-than",
+        "Pictures whose longer side has as many pixels stay as they are; so does their file, if its"
+        " format does.",
     ),
     *_NETWORK_OPTIONS,
+    click.option(
+        "-x",
+        "--tta",
+        type=click.Choice(["1", "2", "4", "8"]),
+        default="1",
+        metavar="[2|4|8]",
+        help="The mean of so many results, of the picture turned and mirrored: a little better, so"
+        " many times the work. Without a number it is 8.",
+    ),
     click.option(
         "-t",
         "--tile",
@@ -102,7 +186,32 @@ _OPTIONS = [
         "-q",
         "--quality",
         type=click.IntRange(1, 100),
-        help="Of jpg (default 95) and webp (default: lossless).",
+        help="Of jpg (default 95), avif and heic (90), webp, jxl and jp2 (default: lossless).",
+    ),
+    click.option(
+        "--depth",
+        type=click.Choice(get_args(Depth)),
+        default="auto",
+        show_default=True,
+        help="Bits a sample; auto: as many as the input has, where the format holds them.",
+    ),
+    click.option(
+        "--background",
+        callback=_colour,
+        default="white",
+        show_default=True,
+        metavar="COLOUR",
+        help="Under transparent pixels, where the format has none: a name or #rrggbb.",
+    ),
+    click.option("--strip", is_flag=True, help="Keep no metadata; colours keep their meaning."),
+    click.option("--copy-times", is_flag=True, help="Give outputs the dates of their inputs."),
+    click.option(
+        "--max-pixels",
+        type=click.IntRange(1),
+        default=MAX_PIXELS,
+        show_default=True,
+        metavar="N",
+        help="Refuse files that hold more, all their frames together.",
     ),
     click.option("--overwrite", is_flag=True, help="Replace outputs that exist."),
     click.option("--skip-existing", is_flag=True, help="Leave outputs that exist as they are."),
@@ -131,36 +240,81 @@ def _with(command: _Command, options: Sequence[Callable[[_Command], _Command]]) 
 
 def open_upscaler(
     noise: str,
-    scale: str,
-    model: str,
-    backend: str,
-    device: tuple[int, ...],
-    precision: Any,
-    tile: int | None,
+    scale: Fraction | None,
+    width: int | None,
+    height: int | None,
+    fit: Fit | None,
+    longer_side: int | None,
+    shorter_side: int | None,
+    min_size: tuple[int, int] | None,
+    only_smaller_than: int | None,
+    tta: str,
+    **others: Any,
 ) -> Upscaler:
-    """An upscaler from the options; with nothing to do, a usage error."""
-    if noise == "none" and scale == "1":
+    """An upscaler from the options; a usage error for nothing to do, and for more than one size."""
+    sizes = {
+        "--scale": scale,
+        "--width and --height": width or height,
+        "--longer-side": longer_side,
+        "--shorter-side": shorter_side,
+        "--min-size": min_size,
+    }
+    given = [name for name, value in sizes.items() if value is not None]
+    if len(given) > 1:
+        raise click.UsageError(f"Give one size: {' or '.join(given)}.")
+    if fit is not None and None in (width, height):
+        raise click.UsageError("--fit needs --width and --height.")
+    if noise == "none" and scale == 1:
         raise click.UsageError("Nothing to do: give --noise, a --scale above 1, or both.")
-    level = None if noise == "none" else int(noise)
     upscaler = Upscaler(
-        int(scale),
-        level,
-        model=model,
-        backend=backend,
-        device=device,
-        precision=precision,
-        tile=tile,
+        scale,
+        None if noise == "none" else int(noise),
+        width=width,
+        height=height,
+        fit=fit or "inside",
+        longer_side=longer_side,
+        shorter_side=shorter_side,
+        min_size=min_size,
+        only_smaller_than=only_smaller_than,
+        tta=int(tta),
+        **others,
     )
     for note in upscaler.notes:
         tell(note)
     return upscaler
 
 
-def existing_policy(overwrite: bool, skip_existing: bool) -> Existing:
-    """What to do about outputs that exist."""
+OUTPUT_NAMES = (
+    "quality", "depth", "background", "strip", "copy_times", "overwrite", "skip_existing"
+)  # fmt: skip
+"""The options that `output_of` takes."""
+
+
+def output_of(
+    extension: str,
+    *,
+    quality: int | None,
+    depth: Depth,
+    background: tuple[int, int, int],
+    strip: bool,
+    copy_times: bool,
+    overwrite: bool,
+    skip_existing: bool,
+) -> Output:
+    """How results are written; a usage error for what contradicts itself or the format."""
+    form = formats.of(extension)
+    if quality is not None and not form.quality:
+        lossy = ", ".join(formats.LOSSY)
+        raise click.UsageError(f"--quality is for {lossy}; {extension} is lossless.")
+    if depth != "auto" and int(depth) not in form.depths:
+        raise click.UsageError(
+            f"{form.name} does not hold {depth} bits a sample: choose png or tiff."
+        )
     if overwrite and skip_existing:
         raise click.UsageError("--overwrite and --skip-existing exclude each other.")
-    return "overwrite" if overwrite else "skip" if skip_existing else "fail"
+    existing: Existing = "overwrite" if overwrite else "skip" if skip_existing else "fail"
+    wishes = Wishes(depth, background, strip)
+    return Output(extension, quality, existing, wishes, copy_times)
 
 
 def check_folder(folder: Path) -> None:
@@ -169,12 +323,6 @@ def check_folder(folder: Path) -> None:
         raise OutputError(f"{folder}: no such folder: make it first")
     if not os.access(folder, os.W_OK):
         raise OutputError(f"{folder}: cannot write to this folder: permission denied")
-
-
-def check_quality(quality: int | None, extension: str) -> None:
-    """A usage error for a quality that the format does not have."""
-    if quality is not None and extension not in picture.LOSSY:
-        raise click.UsageError(f"--quality is for jpg and webp; {extension} is lossless.")
 
 
 def describe(upscaler: Upscaler) -> str:

@@ -8,29 +8,31 @@ from typing import Any
 
 import click
 
-from waifu2x import picture
-from waifu2x.batch import Outcome
+from waifu2x.batch import Outcome, outcome_of
 from waifu2x.cli import report
 from waifu2x.cli.options import (
+    OUTPUT_NAMES,
+    CommandWithTta,
     check_folder,
-    check_quality,
     describe,
-    existing_policy,
     open_upscaler,
+    output_of,
     upscale_options,
 )
-from waifu2x.pipeline import STANDARD, Job, Output, Stages, make
+from waifu2x.cli.progress import one_picture
+from waifu2x.pictures import formats
+from waifu2x.pipeline import STANDARD, Job, Stages, make
 from waifu2x.upscaler import Upscaler
 
 
-@click.command(short_help="Enlarge and denoise one picture.")
+@click.command(cls=CommandWithTta, short_help="Enlarge and denoise one picture.")
 @click.argument("source", metavar="INPUT")
 @click.argument("target", metavar="OUTPUT")
 @click.option(
     "-f",
     "--format",
     "extension",
-    type=click.Choice(picture.EXTENSIONS),
+    type=click.Choice(formats.WRITABLE),
     help="Of the output; otherwise its file name decides, and png on stdout.",
 )
 @upscale_options
@@ -38,17 +40,14 @@ def upscale(
     source: str,
     target: str,
     extension: str | None,
-    quality: int | None,
-    overwrite: bool,
-    skip_existing: bool,
+    max_pixels: int,
     verbose: bool,
     as_json: bool,
     **options: Any,
 ) -> None:
     """Enlarge and denoise the picture INPUT into the new file OUTPUT; "-" is stdin or stdout."""
     extension = _extension(target, extension)
-    check_quality(quality, extension)
-    existing = existing_policy(overwrite, skip_existing)
+    output = output_of(extension, **{name: options.pop(name) for name in OUTPUT_NAMES})
     if as_json and target == "-":
         raise click.UsageError("--json and the picture cannot share stdout.")
     job = Job(Path(source), Path(target))
@@ -62,35 +61,38 @@ def upscale(
                 report.tell(describe(upscaler))
             return upscaler
 
-        made = make(job, Output(extension, quality, existing), opened, stages=Stages(1, 1, 1))
-    if made is None:
-        _finish(Outcome(job, "skipped", 0.0), as_json, verbose)
-        return
-    if verbose:
-        report.tell(
-            f"read {made.read:.2f} s, prepare {made.prepare:.2f} s,"
-            f" compute {made.compute:.2f} s, write {made.write:.2f} s"
-        )
-    _finish(Outcome(job, "done", made.seconds, made.height, made.width), as_json, verbose)
+        with one_picture() as (on_size, on_progress):
+            made = make(
+                job,
+                output,
+                opened,
+                stages=Stages(1, 1, 1, max_pixels),
+                on_size=on_size,
+                on_progress=on_progress,
+                on_note=lambda job, note: report.tell(f"{source}: {note}"),
+            )
+    _finish(outcome_of(job, made), as_json, verbose)
 
 
 def _extension(target: str, chosen: str | None) -> str:
     """The format of the output: the option, or the file name, which must not contradict it."""
     suffix = Path(target).suffix[1:].lower() if target != "-" else ""
-    if suffix in picture.EXTENSIONS:
-        if chosen and not picture.same_format(chosen, suffix):
+    if suffix in formats.WRITABLE:
+        if chosen and not formats.same(chosen, suffix):
             raise click.UsageError(f"--format {chosen} contradicts the file name {target}.")
         return suffix
     if chosen:
         return chosen
     if target == "-":
         return "png"
-    known = ", ".join(picture.EXTENSIONS)
+    known = ", ".join(formats.WRITABLE)
     raise click.UsageError(f"{target}: no known extension ({known}); give one, or --format.")
 
 
 def _finish(outcome: Outcome, as_json: bool, verbose: bool) -> None:
     if as_json:
         click.echo(report.json_line(outcome))
-    elif verbose or outcome.status == "skipped":
+    if verbose and outcome.spent:
+        report.tell(report.stages_line(outcome.spent))
+    if not as_json and (verbose or outcome.status in ("skipped", "copied")):
         report.tell(report.text_line(outcome))

@@ -1,0 +1,97 @@
+"""CBZ and ZIP archives of pictures, through `batch`."""
+
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+
+from tests.contents import decode, encode, identity_models, noise
+from waifu2x.cli import cli
+from waifu2x.pictures.picture import Picture
+
+DATE = (2001, 2, 3, 4, 5, 6)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    identity_models(tmp_path / "identity")
+    Path("in").mkdir()
+    return tmp_path
+
+
+def page(seed: int, extension: str = "png") -> bytes:
+    return encode(Picture(noise(5, 7, 3, seed=seed)), extension)
+
+
+def archived(path: str, files: dict[str, bytes]) -> None:
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in files.items():
+            archive.writestr(zipfile.ZipInfo(name, DATE), content)
+
+
+def batch(*arguments: str) -> Result:
+    command = ["batch", "-m", "identity", "--backend", "numpy", *arguments, "in", "out"]
+    return CliRunner().invoke(cli, command)
+
+
+def test_a_comic(folder: Path) -> None:
+    files = {
+        "ComicInfo.xml": b"<ComicInfo/>",
+        "ch1/02.bmp": page(2, "bmp"),
+        "ch1/01.png": page(1),
+        "ch1/01.jpg": page(3, "jpg"),
+        "__MACOSX/._01.png": b"not a picture",
+    }
+    archived("in/book.cbz", files)
+    Path("in/single.png").write_bytes(page(9))
+    result = batch("-f", "png")
+    assert result.exit_code == 0, result.output
+    assert sorted(path.name for path in Path("out").iterdir()) == ["book.cbz", "single.png"]
+    with zipfile.ZipFile("out/book.cbz") as book:
+        assert book.namelist() == [
+            "ComicInfo.xml",
+            "ch1/02.png",
+            "ch1/01.png.png",
+            "ch1/01.jpg.png",
+            "__MACOSX/._01.png",
+        ]
+        assert {member.date_time for member in book.infolist()} == {DATE}
+        assert book.read("ComicInfo.xml") == b"<ComicInfo/>"
+        for name, seed in (("ch1/02.png", 2), ("ch1/01.png.png", 1)):
+            expected = noise(5, 7, 3, seed=seed).repeat(2, 0).repeat(2, 1)
+            assert np.array_equal(decode(book.read(name)).pixels, expected)
+    assert "2 skipped" in batch("--skip-existing").stderr
+
+
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        ({"a.png": page(1), "b.png": page(2)[:60]}, "in/a.zip: b.png: damaged or cut off"),
+        ({"notes.txt": b"hello"}, "in/a.zip: no pictures in this archive"),
+        (None, "in/a.zip: not an archive, or damaged"),
+    ],
+)
+def test_bad_archives(folder: Path, files: dict[str, bytes] | None, message: str) -> None:
+    if files is None:
+        Path("in/a.zip").write_bytes(b"PK\x03\x04 and then nothing of use")
+    else:
+        archived("in/a.zip", files)
+    result = batch()
+    assert result.exit_code == 1
+    assert message in result.stderr.splitlines()[-1]
+    assert list(Path("out").iterdir()) == []
+
+
+def test_an_archive_whose_bytes_are_wrong(folder: Path) -> None:
+    archived("in/a.zip", {"a.png": page(1)})
+    content = bytearray(Path("in/a.zip").read_bytes())
+    content[60] ^= 0xFF
+    Path("in/a.zip").write_bytes(content)
+    result = batch()
+    assert result.exit_code == 1
+    assert "in/a.zip: a.png: damaged: Bad CRC-32" in result.stderr.splitlines()[-1]

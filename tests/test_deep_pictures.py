@@ -1,0 +1,256 @@
+"""More than 8 bits a sample: PNG, TIFF and PNM, read by others and by us, through the program."""
+
+from __future__ import annotations
+
+import io
+import struct
+import tracemalloc
+from pathlib import Path
+from typing import Any
+
+import imagecodecs
+import numpy as np
+import pytest
+import tifffile
+from click.testing import CliRunner
+from numpy.typing import NDArray
+from PIL import Image
+
+from tests.contents import decode, encode, encoded, identity_models, noise
+from waifu2x.cli import cli
+from waifu2x.errors import ImageError
+from waifu2x.pictures import png
+from waifu2x.pictures.adapt import Wishes, adapt
+from waifu2x.pictures.formats import of
+from waifu2x.pictures.picture import Frames, Picture
+from waifu2x.pictures.read import decode as decode_all
+
+DTYPES = (np.uint8, np.uint16)
+SIZES = ((1, 1), (7, 12), (700, 501))
+"""The last has several bands, the last of them not full."""
+
+
+def drawn(planes: int, alpha: bool, size: tuple[int, int], dtype: Any) -> Picture:
+    opacity = noise(*size, seed=1, dtype=dtype) if alpha else None
+    return Picture(noise(*size, planes, dtype=dtype), opacity)
+
+
+def samples(picture: Picture) -> NDArray[Any]:
+    """(H, W, planes), alpha last."""
+    if picture.alpha is None:
+        return picture.pixels
+    return np.concatenate([picture.pixels, picture.alpha[..., np.newaxis]], axis=-1)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("planes", [1, 3])
+@pytest.mark.parametrize("alpha", [False, True])
+@pytest.mark.parametrize("size", SIZES)
+def test_png_is_what_libpng_reads(
+    dtype: Any, planes: int, alpha: bool, size: tuple[int, int]
+) -> None:
+    picture = drawn(planes, alpha, size, dtype)
+    data = encode(picture, "png")
+    read = np.atleast_3d(imagecodecs.png_decode(data))
+    assert read.dtype == dtype
+    assert (read == samples(picture)).all()
+    assert (samples(decode(data)) == samples(picture)).all()
+
+
+def test_png_without_isal(monkeypatch: pytest.MonkeyPatch) -> None:
+    picture = drawn(3, True, (70, 50), np.uint8)
+    expected = imagecodecs.png_decode(encode(picture, "png"))
+    monkeypatch.setitem(__import__("sys").modules, "isal", None)
+    assert (imagecodecs.png_decode(encode(picture, "png")) == expected).all()
+
+
+@pytest.mark.parametrize("alpha", [False, True])
+def test_large_png_is_written_in_little_memory(alpha: bool) -> None:
+    """120 megapixels that take no room, since they are one row."""
+    row = noise(1, 12_000, 3)
+    pixels = np.broadcast_to(row, (10_000, 12_000, 3))
+    opacity = np.broadcast_to(row[..., 0], pixels.shape[:2]) if alpha else None
+    tracemalloc.start()
+    size = sum(map(len, png.encode(Frames((Picture(pixels, opacity),)), [])))
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert size > row.size
+    assert peak < 16 << 20
+
+
+@pytest.mark.parametrize("dtype", [*DTYPES, np.float32])
+@pytest.mark.parametrize("planes", [1, 3])
+@pytest.mark.parametrize("alpha", [False, True])
+def test_tiff_is_what_libtiff_reads(dtype: Any, planes: int, alpha: bool) -> None:
+    picture = drawn(planes, alpha, (70, 51), np.uint16)
+    if dtype == np.float32:
+        opacity = None if picture.alpha is None else (picture.alpha / 65535).astype(dtype)
+        picture = Picture((picture.pixels / 65535).astype(dtype), opacity)
+    elif dtype == np.uint8:
+        picture = drawn(planes, alpha, (70, 51), dtype)
+    data = encode(picture, "tif")
+    read = np.atleast_3d(imagecodecs.tiff_decode(data))
+    assert read.dtype == dtype
+    assert (read == samples(picture)).all()
+    back = decode(data)
+    assert back.pixels.dtype == dtype
+    assert (samples(back) == samples(picture)).all()
+
+
+@pytest.mark.parametrize("planes", [1, 3])
+def test_pnm_of_sixteen_bits(planes: int) -> None:
+    picture = drawn(planes, False, (7, 12), np.uint16)
+    data = encode(picture, "ppm")
+    assert (decode(data).pixels == picture.pixels).all()
+    if planes == 1:
+        with Image.open(io.BytesIO(data)) as image:
+            assert (np.asarray(image) == picture.pixels[..., 0]).all()
+
+
+@pytest.mark.parametrize("planes", [1, 3])
+def test_transparent_colour_of_sixteen_bits(planes: int) -> None:
+    pixels = noise(5, 6, planes, dtype=np.uint16)
+    key = struct.pack(f">{planes}H", *map(int, pixels[2, 3]))
+    data = b"".join(png.encode(Frames((Picture(pixels),)), [(b"tRNS", key)]))
+    back = decode(data)
+    assert (back.pixels == pixels).all()
+    assert back.alpha is not None
+    assert (back.alpha == np.where((pixels == pixels[2, 3]).all(-1), 0, 65535)).all()
+
+
+TIFFS: dict[str, dict[str, Any]] = {
+    "big-endian": {"byteorder": ">"},
+    "bigtiff": {"bigtiff": True},
+    "tiles": {"tile": (16, 32)},
+    "planes-apart": {"planarconfig": "separate"},
+    "lzw": {"compression": "lzw", "predictor": True},
+    "zstd": {"compression": "zstd"},
+}
+
+
+@pytest.mark.parametrize("kind", TIFFS)
+def test_kinds_of_tiff(kind: str) -> None:
+    pixels = noise(40, 50, 3, dtype=np.uint16)
+    stream = io.BytesIO()
+    options = dict(TIFFS[kind])
+    apart = options.get("planarconfig") == "separate"
+    stored = np.moveaxis(pixels, -1, 0) if apart else pixels
+    tifffile.imwrite(stream, stored, photometric="rgb", metadata=None, **options)
+    assert (decode(stream.getvalue()).pixels == pixels).all()
+
+
+def test_tiff_whose_zero_is_white() -> None:
+    pixels = noise(4, 5, dtype=np.uint16)
+    stream = io.BytesIO()
+    tifffile.imwrite(stream, pixels, photometric="miniswhite")
+    assert (decode(stream.getvalue()).pixels[..., 0] == 65535 - pixels).all()
+
+
+def test_premultiplied_tiff() -> None:
+    colour = np.full((4, 5, 3), 40_000, np.uint16)
+    alpha = np.linspace(0, 65535, 20).astype(np.uint16).reshape(4, 5)
+    stored = np.rint(colour * (alpha[..., np.newaxis] / 65535)).astype(np.uint16)
+    stream = io.BytesIO()
+    whole = np.concatenate([stored, alpha[..., np.newaxis]], -1)
+    tifffile.imwrite(stream, whole, photometric="rgb", extrasamples=["assocalpha"])
+    back = decode(stream.getvalue())
+    assert back.alpha is not None
+    assert (back.alpha == alpha).all()
+    shown = alpha > 3000  # of what has less, few levels are left
+    assert abs(back.pixels[shown].astype(int) - 40_000).max() < 15
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ([0.0, 2.5], "float samples from 0 to 2.5"),
+        ([0.0, np.nan], "float samples from nan to nan"),
+        ([0.0, np.inf], "float samples from 0 to inf"),
+    ],
+)
+def test_floats_that_are_no_picture(values: list[float], message: str) -> None:
+    stream = io.BytesIO()
+    tifffile.imwrite(stream, np.array([values], np.float32))
+    with pytest.raises(ImageError, match=f"p: {message}, expected 0 to 1: scale them first"):
+        decode(stream.getvalue())
+
+
+def test_floats_slightly_outside_are_cut_off_and_that_is_said() -> None:
+    stream = io.BytesIO()
+    tifffile.imwrite(stream, np.array([[-0.01, 0.5, 1.02]], np.float32))
+    frames = decode_all(stream.getvalue(), "p")
+    assert frames.pictures[0].pixels.ravel().tolist() == [0.0, 0.5, 1.0]
+    assert frames.notes == ("float samples outside 0 to 1 are cut off",)
+
+
+# Through the program.
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    identity_models(tmp_path / "identity")
+    return tmp_path
+
+
+def upscale(*arguments: str) -> str:
+    """Messages of the program with networks that repeat pixels."""
+    command = ["upscale", "-m", "identity", "--backend", "numpy", *arguments]
+    result = CliRunner().invoke(cli, command, catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.stderr
+
+
+@pytest.mark.parametrize("extension", ["png", "tif"])
+@pytest.mark.parametrize("planes", [1, 3])
+def test_a_gradient_keeps_its_levels(folder: Path, extension: str, planes: int) -> None:
+    levels = np.linspace(0, 65535, 60_000).astype(np.uint16).reshape(200, 300, 1)
+    pixels = np.concatenate([levels, levels[::-1], levels[:, ::-1]][:planes], axis=-1)
+    Path(f"a.{extension}").write_bytes(encode(Picture(pixels), extension))
+    assert upscale(f"a.{extension}", f"b.{extension}") == ""
+    content = Path(f"b.{extension}").read_bytes()
+    decoded = (imagecodecs.png_decode if extension == "png" else imagecodecs.tiff_decode)(content)
+    result = np.atleast_3d(decoded)
+    assert len(np.unique(result[..., 0])) > 50_000
+    assert (result == pixels.repeat(2, 0).repeat(2, 1)).all()
+
+
+def test_depth(folder: Path) -> None:
+    pixels = noise(6, 5, 3, dtype=np.uint16)
+    Path("a.png").write_bytes(encode(Picture(pixels), "png"))
+    large = pixels.repeat(2, 0).repeat(2, 1)
+    assert upscale("--depth", "8", "a.png", "b.png") == ""
+    assert (decode(Path("b.png").read_bytes()).pixels == np.rint(large / 257)).all()
+    assert upscale("a.png", "b.bmp") == "a.png: BMP holds 8 bits a sample, not 16\n"
+    assert (decode(Path("b.bmp").read_bytes()).pixels == np.rint(large / 257)).all()
+    assert upscale("--depth", "16", "b.bmp", "c.tif") == ""
+    eight = np.rint(large / 257).astype(np.uint16)
+    assert (
+        decode(Path("c.tif").read_bytes()).pixels == 257 * eight.repeat(2, 0).repeat(2, 1)
+    ).all()
+    result = CliRunner().invoke(cli, ["upscale", "--depth", "16", "a.png", "b.jpg"])
+    assert result.exit_code == 2
+    assert "JPEG does not hold 16 bits a sample: choose png or tiff" in result.stderr
+
+
+def test_depth_of_floats() -> None:
+    picture = Picture(np.full((3, 4, 3), 0.5, np.float32))
+    for extension, wishes, bits in (
+        ("tif", Wishes(), 32),
+        ("png", Wishes(), 16),
+        ("jpg", Wishes(), 8),
+        ("tif", Wishes(depth="8"), 8),
+    ):
+        back = decode(encode(picture, extension, wishes=wishes))
+        assert 8 * back.pixels.dtype.itemsize == bits
+    _, notes = adapt(Frames((picture,)), of("png"), Wishes())
+    assert notes == ["PNG holds 16 bits a sample, not 32"]
+
+
+@pytest.mark.parametrize("form", ["JPEG", "PNG", "TIFF"])
+def test_grey_stays_grey(folder: Path, form: str) -> None:
+    extension = {"JPEG": "jpg", "PNG": "png", "TIFF": "tif"}[form]
+    Path(f"a.{extension}").write_bytes(encoded(Image.fromarray(noise(8, 9)), form))
+    assert upscale(f"a.{extension}", f"b.{extension}") == ""
+    with Image.open(f"b.{extension}") as image:
+        assert (image.mode, image.size) == ("L", (18, 16))

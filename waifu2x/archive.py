@@ -1,0 +1,139 @@
+"""Pictures in a CBZ or ZIP archive, enlarged into another."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+import zlib
+from collections.abc import Callable
+from pathlib import PurePosixPath
+
+from waifu2x.backends import Progress, ignore, scaled
+from waifu2x.errors import ImageError, OutputError
+from waifu2x.files import reason, writing
+from waifu2x.pictures import formats
+from waifu2x.pictures.read import decode
+from waifu2x.pictures.write import EXISTS, encode
+from waifu2x.pipeline import (
+    Identity,
+    Job,
+    Made,
+    Note,
+    Output,
+    Stages,
+    copy_times,
+    enlarged,
+    finished,
+    make_folder,
+    may_write,
+    prepared,
+    result_sizes,
+)
+from waifu2x.stopwatch import Stopwatch
+from waifu2x.upscaler import Upscaler
+
+EXTENSIONS = ("cbz", "zip")
+_LARGEST = 1 << 30
+"""Bytes of a file in an archive that are unpacked."""
+
+
+def make_archive(
+    job: Job,
+    output: Output,
+    upscaler: Callable[[], Upscaler],
+    *,
+    stages: Stages,
+    on_progress: Progress = ignore,
+    on_note: Note = lambda job, note: None,
+    sources: frozenset[Identity] = frozenset(),
+) -> Made | None:
+    """An archive whose pictures are enlarged, one after the other, under their names.
+
+    Other files are copied, order and dates stay. One picture that cannot be read fails the whole,
+    and nothing is written. Arguments and errors are those of `pipeline.make`.
+    """
+    if not may_write(job, output.existing, sources):
+        return None
+    spent = Stopwatch()
+    with spent("prepare"):
+        network = upscaler()
+    make_folder(job.target.parent)
+    height = width = 0
+    try:
+        with (
+            zipfile.ZipFile(job.source) as source,
+            writing(job.target, replace=output.existing == "overwrite") as file,
+            zipfile.ZipFile(file, "w") as target,
+        ):
+            members = [member for member in source.infolist() if not member.is_dir()]
+            names = _names(members, output.extension)
+            share = scaled(on_progress, 1 / max(1, len(names)))
+            for member in members:
+                content = _unpacked(source, member, job)
+                name = names.get(member.filename)
+                if name is None:
+                    _add(target, member, member.filename, content, zipfile.ZIP_DEFLATED)
+                    continue
+                with stages.load, spent("read"):
+                    shown = f"{job.source}: {member.filename}"
+                    frames = decode(content, shown, stages.max_pixels)
+                sizes = result_sizes(network, frames, shown)
+                frames = prepared(frames, sizes, output, shown, job, on_note)
+                with stages.process:
+                    frames = enlarged(frames, network, share, spent)
+                with stages.save, spent("write"):
+                    result = io.BytesIO()
+                    frames = finished(frames, output)
+                    encode(frames, output.extension, output.quality, shown, result)
+                    _add(target, member, name, result.getvalue(), zipfile.ZIP_STORED)
+                height, width = frames.pictures[0].pixels.shape[:2]
+            if not names:
+                raise ImageError(f"{job.source}: no pictures in this archive")
+    except zipfile.BadZipFile as error:
+        raise ImageError(f"{job.source}: not an archive, or damaged: {error}") from error
+    except FileExistsError as error:
+        raise OutputError(EXISTS.format(job.target)) from error
+    except OSError as error:
+        place = job.source if error.filename == job.source else job.target
+        raise OutputError(f"{place}: {reason(error)}") from error
+    copy_times(job, output)
+    return Made(height, width, spent)
+
+
+def _names(members: list[zipfile.ZipInfo], extension: str) -> dict[str, str]:
+    """What pictures are called in the new archive, by their names in the old."""
+    pictures = [member.filename for member in members if _is_picture(member.filename)]
+    names = {name: f"{name.rpartition('.')[0]}.{extension}" for name in pictures}
+    taken = [*names.values(), *(m.filename for m in members if m.filename not in names)]
+    # Where two would have one name, both keep their type in it.
+    return {
+        name: new if taken.count(new) == 1 else f"{name}.{extension}" for name, new in names.items()
+    }
+
+
+def _is_picture(name: str) -> bool:
+    """By its name; what macOS puts into archives besides is none."""
+    path = PurePosixPath(name)
+    hidden = path.name.startswith(".") or "__MACOSX" in path.parts
+    return not hidden and path.suffix[1:].lower() in formats.READABLE
+
+
+def _unpacked(source: zipfile.ZipFile, member: zipfile.ZipInfo, job: Job) -> bytes:
+    name = f"{job.source}: {member.filename}"
+    if member.file_size > _LARGEST:
+        raise ImageError(f"{name}: more than {_LARGEST >> 20} MiB: unpack the archive first")
+    try:
+        return source.read(member)
+    except (zipfile.BadZipFile, zlib.error, EOFError) as error:
+        raise ImageError(f"{name}: damaged: {error}") from error
+    except (RuntimeError, NotImplementedError) as error:  # encrypted, or packed in a rare way
+        raise ImageError(f"{name}: cannot be unpacked: {error}") from error
+
+
+def _add(
+    target: zipfile.ZipFile, member: zipfile.ZipInfo, name: str, content: bytes, method: int
+) -> None:
+    """A file with the date and the rights of what it is made of."""
+    added = zipfile.ZipInfo(name, member.date_time)
+    added.external_attr, added.compress_type = member.external_attr, method
+    target.writestr(added, content)

@@ -1,0 +1,144 @@
+"""Which formats there are, and what each can hold: a table, and the questions that it answers."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Literal, NamedTuple
+
+from waifu2x.errors import ImageError
+
+Kind = Literal["profile", "EXIF", "XMP", "IPTC", "resolution", "comment", "text"]
+"""What a file may say besides its pixels."""
+
+_ALL: frozenset[Kind] = frozenset(("profile", "EXIF", "XMP", "IPTC", "resolution", "comment"))
+_MODERN: frozenset[Kind] = frozenset(("profile", "EXIF", "XMP"))
+_NOTHING: frozenset[Kind] = frozenset()
+
+
+class Format(NamedTuple):
+    """A format of picture files."""
+
+    name: str
+    pillow: str
+    """What Pillow calls it."""
+    extensions: tuple[str, ...]
+    keeps: frozenset[Kind] = _NOTHING
+    depths: tuple[int, ...] = (8,)
+    """Bits a sample that can be written; 32 is float. None: it is only read."""
+    alpha: bool = False
+    grey: bool = True
+    quality: bool = False
+    """Whether it can be lossy."""
+    frames: Literal["animation", "pages"] | None = None
+    largest: int = 2**31 - 1
+    """Pixels a side."""
+    most_bytes: int = 2**62
+    """Of the samples of a picture."""
+    colours: int | None = None
+    """Of a palette."""
+    plugin: tuple[str, str] | None = None
+    """Of Pillow: its module, and what pip calls it."""
+
+    @property
+    def writable(self) -> bool:
+        """Whether results can have it."""
+        return bool(self.depths)
+
+
+FORMATS = (
+    Format(
+        "PNG", "PNG", ("png", "apng"), _ALL - {"comment"} | {"text"}, (8, 16), True,
+        frames="animation",
+    ),
+    Format("JPEG", "JPEG", ("jpg", "jpeg", "jpe", "jfif"), _ALL, quality=True, largest=65500),
+    Format(
+        "WebP", "WEBP", ("webp",), _MODERN, alpha=True, grey=False, quality=True,
+        frames="animation", largest=16383,
+    ),
+    Format(
+        "TIFF", "TIFF", ("tif", "tiff"), _ALL - {"comment"}, (8, 16, 32), True, frames="pages"
+    ),
+    Format("BMP", "BMP", ("bmp", "dib"), frozenset(("resolution",)), most_bytes=2**32 - 2**24),
+    Format("PNM", "PPM", ("ppm", "pgm", "pnm"), depths=(8, 16)),
+    Format("TGA", "TGA", ("tga",), alpha=True, largest=65535),
+    Format(
+        "GIF", "GIF", ("gif",), frozenset(("comment",)), alpha=True, frames="animation",
+        largest=65535, colours=256,
+    ),
+    Format(
+        "AVIF", "AVIF", ("avif",), _MODERN, alpha=True, grey=False, quality=True,
+        frames="animation", largest=65535,
+    ),
+    Format("JPEG 2000", "JPEG2000", ("jp2",), alpha=True, quality=True),
+    Format("QOI", "QOI", ("qoi",), alpha=True, grey=False),
+    Format(
+        "JPEG XL", "JXL", ("jxl",), _MODERN, alpha=True, quality=True,
+        plugin=("pillow_jxl", "pillow-jxl-plugin"),
+    ),
+    Format(
+        "HEIF", "HEIF", ("heic", "heif", "hif"), _MODERN, alpha=True, quality=True,
+        largest=16384, plugin=("pillow_heif", "pillow-heif"),
+    ),
+    Format("JPEG", "JPEG", ("mpo",), depths=()),
+    Format("JPEG 2000", "JPEG2000", ("j2k", "jpx"), depths=()),
+    Format("PSD", "PSD", ("psd",), depths=()),
+    Format("ICO", "ICO", ("ico",), depths=()),
+    Format("PCX", "PCX", ("pcx",), depths=()),
+    Format("DDS", "DDS", ("dds",), depths=()),
+    Format("SGI", "SGI", ("sgi", "rgb"), depths=()),
+)  # fmt: skip
+"""In the order in which they are shown."""
+
+_BY_EXTENSION = {extension: form for form in FORMATS for extension in form.extensions}
+READABLE = tuple(_BY_EXTENSION)
+"""File name extensions of pictures, without the dot."""
+WRITABLE = tuple(extension for extension, form in _BY_EXTENSION.items() if form.writable)
+"""Those that results can have."""
+LOSSY = tuple(extension for extension, form in _BY_EXTENSION.items() if form.quality)
+"""Those whose format has a quality."""
+NAMES = ", ".join(dict.fromkeys(form.name for form in FORMATS))
+"""For messages."""
+
+
+def of(extension: str) -> Format:
+    """The format that an extension means."""
+    return _BY_EXTENSION[extension]
+
+
+def same(one: str, other: str) -> bool:
+    """Whether two extensions mean one format."""
+    return of(one) is of(other)
+
+
+def name_of(pillow: str) -> str:
+    """What a format is called, by Pillow's word for it."""
+    return next((form.name for form in FORMATS if form.pillow == pillow), pillow)
+
+
+def sniffed(data: bytes) -> Format | None:
+    """The format of a file's first bytes, where it is one that takes a plugin."""
+    if data[:2] == b"\xff\x0a" or data[4:12] == b"JXL \r\n\x87\n":
+        return of("jxl")
+    if data[4:8] == b"ftyp" and data[8:12] in (
+        b"heic",
+        b"heix",
+        b"hevc",
+        b"hevx",
+        b"mif1",
+        b"msf1",
+    ):
+        return of("heic")
+    return None
+
+
+def plug_in(form: Format) -> None:
+    """Lets Pillow know of a format that takes a plugin. Raises ImageError if it is not there."""
+    if form.plugin is None:
+        return
+    module, package = form.plugin
+    try:
+        loaded = import_module(module)
+    except ImportError as error:
+        raise ImageError(f"{form.name} needs a plugin: pip install {package}") from error
+    if module == "pillow_heif":
+        loaded.register_heif_opener()

@@ -1,0 +1,79 @@
+"""A picture in memory, and all that its file said of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Chunk = tuple[bytes, bytes]
+"""Kind and content of a PNG chunk."""
+
+
+@dataclass(frozen=True)
+class Metadata:
+    """What a file says besides its pixels. No format keeps all of it; `formats` has the table."""
+
+    exif: bytes | None = None
+    """A TIFF structure, from its byte order mark on."""
+    xmp: bytes | None = None
+    iptc: bytes | None = None
+    """IIM records."""
+    dpi: tuple[float, float] | None = None
+    """Pixels an inch, across and down."""
+    comment: bytes | None = None
+    """Of a JPEG or a GIF."""
+    chunks: tuple[Chunk, ...] = ()
+    """PNG's own: text, time, and others that may be copied to another picture."""
+
+
+@dataclass(frozen=True)
+class Colours:
+    """What the numbers of a picture mean as colours; nothing said is sRGB."""
+
+    icc_profile: bytes | None = None
+    chunks: tuple[Chunk, ...] = ()
+    """PNG's words for it, where there is no profile: cICP, gAMA, cHRM, sRGB."""
+
+
+@dataclass(frozen=True, eq=False)
+class Picture:
+    """A picture in memory."""
+
+    pixels: NDArray[Any]
+    """(height, width, 1 or 3): grey or RGB; uint8, uint16 over their range, float32 in [0, 1]."""
+    alpha: NDArray[Any] | None = None
+    """(height, width), in the dtype of the pixels; None for a picture without transparency."""
+    colours: Colours = field(default_factory=Colours)
+    metadata: Metadata = field(default_factory=Metadata)
+
+    @property
+    def transparent(self) -> bool:
+        """Whether any pixel lets through what lies behind: many an alpha plane is all opaque."""
+        if self.alpha is None:
+            return False
+        opaque = np.iinfo(self.alpha.dtype).max if self.alpha.dtype.kind == "u" else 1.0
+        return bool(self.alpha.min() < opaque)
+
+
+@dataclass(frozen=True, eq=False)
+class Frames:
+    """The pictures of a file: one, the pages of a document, or an animation."""
+
+    pictures: tuple[Picture, ...]
+    """At least one. Those of an animation have one size, planes and dtype."""
+    durations: tuple[float, ...] = ()
+    """Milliseconds that each picture of an animation is shown; empty for all else."""
+    loop: int = 0
+    """How many times an animation is shown; 0 is without end."""
+    format: str = ""
+    """Of the file, by its name among `formats`."""
+    notes: tuple[str, ...] = ()
+    """What of the file could not be had, each a clause."""
+
+    @property
+    def animated(self) -> bool:
+        """Whether the pictures follow each other in time."""
+        return bool(self.durations)

@@ -1,0 +1,33 @@
+"""Pictures brought upright, as EXIF's orientation asks for."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from waifu2x.pictures.picture import Picture
+
+
+def turned(picture: Picture, orientation: int) -> Picture:
+    """A picture stored with an orientation, 1 to 8, as it is meant to be seen."""
+    if not 2 <= orientation <= 8:
+        return picture
+    alpha = picture.alpha
+    return replace(
+        picture,
+        pixels=_turned(picture.pixels, orientation),
+        alpha=None if alpha is None else _turned(alpha, orientation),
+    )
+
+
+def _turned(plane: NDArray[Any], orientation: int) -> NDArray[Any]:
+    if orientation in (3, 4, 6, 7):
+        plane = plane[::-1]
+    if orientation in (2, 3, 7, 8):
+        plane = plane[:, ::-1]
+    if orientation >= 5:
+        plane = plane.swapaxes(0, 1)
+    return np.ascontiguousarray(plane)
