@@ -19,12 +19,14 @@ from waifu2x.model import (
     Crop,
     Dense,
     Enlarge,
+    Gate,
     Mean,
     Model,
     Multiply,
     Node,
     PixelShuffle,
     PixelUnshuffle,
+    Resize,
     Shape,
     TransposedConvolution,
     fit_padding,
@@ -130,11 +132,14 @@ def _block(draw: st.DrawFn, builder: _Builder, value: int, planes: int, kind: st
     shape = builder.shapes()[value]
     resolution = shape.resolution
     assert resolution is not None
-    blocks = ["valid", "same", "pointwise", "crop", "skip", "dense", "squeeze", "residual"]
+    blocks = ["valid", "same", "pointwise", "crop", "skip", "dense", "squeeze"]
+    blocks += ["residual", "gate"]
     if resolution <= 1:
         blocks += ["up", "up4", "up5", "shuffle", "enlarge"]
     if resolution in (1, 2):
         blocks += ["down", "down3", "unshuffle"]
+    if resolution == 2:
+        blocks.append("resize")
     match draw(st.sampled_from(blocks)):
         case "valid":
             return builder.convolution(value, planes, 3, 1, 0, kind)
@@ -157,6 +162,11 @@ def _block(draw: st.DrawFn, builder: _Builder, value: int, planes: int, kind: st
             inner = builder.convolution(value, planes, 3, 1, 1, kind)
             inner = builder.convolution(inner, shape.planes, 3, 1, 1, "linear")
             return builder.add(Add(inner, value, draw(st.sampled_from([1.0, 0.2]))))
+        case "gate":
+            inner = builder.convolution(value, shape.planes, 3, 1, 1, "linear")
+            return builder.add(Gate(inner, value))
+        case "resize":
+            return builder.add(Resize(value, draw(st.sampled_from([1, 2])), 2))
         case "up":
             return builder.transposed(value, planes, 2, 2, 0, kind)
         case "up4":

@@ -34,6 +34,7 @@ from waifu2x.errors import BackendError
 from waifu2x.lowering import geometry
 from waifu2x.lowering.lower import lower
 from waifu2x.lowering.phases import Phase, plan
+from waifu2x.lowering.segments import segmented
 from waifu2x.lowering.steps import Average, DenseStep, Product
 from waifu2x.model import Model, Size, Weighted
 from waifu2x.tiling import Box
@@ -90,15 +91,16 @@ class CpuBackend:
             peaks[True] = peak.tile_peak(self._workers.cores)
         out_pixels = pixels.shape[0] * pixels.shape[1] * model.scale**2
         layers = []
+        lowered = stage.packed.program.model
         for number, step in enumerate(stage.packed.program.steps):
             if isinstance(step, Product):
-                node = model.nodes[step.node - 1]
+                node = lowered.nodes[step.node - 1]
                 assert isinstance(node, Weighted)
                 on_tiles = number in stage.packed.on_tiles
                 name = f"{node.weight.shape[1]} > {node.weight.shape[0]}"
                 if node.weight.shape[-1] != 3:
                     name += f" {node.weight.shape[-1]}x{node.weight.shape[-1]}"
-                work = float(model.node_multiply_adds(step.node)) * out_pixels
+                work = float(lowered.node_multiply_adds(step.node)) * out_pixels
                 layers.append(
                     LayerTime(
                         name + (" bf16" if on_tiles else ""),
@@ -201,7 +203,7 @@ class CpuModel:
 
     def __init__(self, model: Model, bfloats: bool, workers: Workers) -> None:
         self.model = model
-        self.packed = PackedProgram(lower(model), bfloats)
+        self.packed = PackedProgram(segmented(lower(model)), bfloats)
         self.ticks: dict[int, int] = {}
         """Time spent on each step so far, by all threads; all that belongs to no product as -1."""
         self._costs = self.packed.costs

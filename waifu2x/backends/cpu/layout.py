@@ -117,6 +117,9 @@ TASK = np.dtype(
             "padding",  # of moves: planes behind theirs that they make zero
             "activation",
             "factors",  # offset in the vectors; -1 for none
+            "gate",  # of moves: 1 for (value + residual) * (sigmoid(value) - 1/2)
+            "up",  # of moves that resize, else 0; `enlarge` is down then,
+            "cubic",  # and the taps stand at this offset among the constants
             "group",  # Winograd: cells per group; moves and the like: one of the ways below
             "inputs",  # Winograd: offset of V in the scratch memory
             "products",  # offset of M (Winograd), or of sums that are not results yet

@@ -34,6 +34,7 @@ from waifu2x.backends.cpu.tasks import Reach, Task
 from waifu2x.lowering import geometry
 from waifu2x.lowering.phases import Phase
 from waifu2x.lowering.steps import Average, Move, Product, Program, View
+from waifu2x.model import cubic_taps
 
 _FEW = 4
 """The most planes that a map may have to be stored without padding."""
@@ -396,6 +397,13 @@ class PackedProgram:
             unit=view.enlarge * form.fold,
             first=view.first,
         )
+        if step.gate:
+            fields["gate"] = 1
+        if step.resize != (1, 1):
+            up, down = step.resize
+            taps = cubic_taps(up, down).ravel()
+            fields |= {"up": up, "enlarge": down, "cubic": self._constant(taps)}
+            reach = Reach(source, up=down, down=up, offset=-1, more=3, first=view.first)
         planes = form.parts[view.first] // shuffle**2 * step.unshuffle**2
         kind = WRITE if is_result else MOVE
         return self._moving(
@@ -457,7 +465,8 @@ class PackedProgram:
             }
         fields["group"] = BY_VALUES
         added_forms = [self.forms[residual.value]] if residual else []
-        even = fields["unshuffle"] == fields["enlarge"] == 1 and not fields.get("activation")
+        even = fields["unshuffle"] == fields["enlarge"] == 1
+        even = even and not any(fields.get(name) for name in ("activation", "gate", "up"))
         even = even and not any(form.terms or form.fold > 1 for form in (source, *added_forms))
         plain = even and residual is None and fields["factor"] == fields["shuffle"] == 1
         if kind == WRITE:

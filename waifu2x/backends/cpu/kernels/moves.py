@@ -75,7 +75,8 @@ def source_pixel(task, source, y, x):  # type: ignore[no-untyped-def]
 
 @native
 def combine(task, maps, scratch, constants, vectors, value, y, x, plane):  # type: ignore[no-untyped-def]
-    """value, activated, * factors * factor + residual, at a single pixel and plane."""
+    """value, activated, * factors * factor + residual, or gated by it, at a pixel and plane."""
+    own = value
     if task.activation:  # the code of one without slopes, which products apply
         gate = np.float32(1 / (1 + math.exp(-value)))
         value = gate if task.activation == 1 else value * gate
@@ -87,7 +88,25 @@ def combine(task, maps, scratch, constants, vectors, value, y, x, plane):  # typ
         y, x = y + task.residual_offset, x + task.residual_offset
         first = pixel_plane(residual, y, x) + task.residual_plane
         value += get(residual, scratch, constants, pixel_start(residual, y, x), first + plane)
+    if task.gate:
+        value *= np.float32(1 / (1 + math.exp(-own)) - 0.5)
     return value
+
+
+@native
+def resized(task, source, scratch, constants, y, x, plane):  # type: ignore[no-untyped-def]
+    """A plane of a pixel by bicubic interpolation of the source."""
+    up, down, total = task.up, task.enlarge, np.float32(0)
+    top = ((2 * y + 1) * down - up) // (2 * up) - 1
+    left = ((2 * x + 1) * down - up) // (2 * up) - 1
+    for i in range(4):
+        row, across = min(max(top + i, 0), source.rows - 1), np.float32(0)
+        for k in range(4):
+            column = min(max(left + k, 0), source.columns - 1)
+            value = get(source, scratch, constants, pixel_start(source, row, column), plane)
+            across += value * constants[task.cubic + x % up * 4 + k]
+        total += across * constants[task.cubic + y % up * 4 + i]
+    return total
 
 
 @native
@@ -144,6 +163,16 @@ def move(task, maps, scratch, constants, vectors):  # type: ignore[no-untyped-de
                 task.target_pixel,
                 task.target_pair,
             )
+            continue
+        if task.up:
+            for x in range(task.column, task.column + task.columns):
+                to, first = pixel_start(target, y, x), pixel_plane(target, y, x)
+                first += task.target_plane
+                for p in range(planes + task.padding):
+                    value = np.float32(0)
+                    if p < planes:
+                        value = resized(task, source, scratch, constants, y, x, p)
+                    put(target, scratch, constants, to, first + p, value)
             continue
         for x in range(task.column, task.column + task.columns):
             to, first = pixel_start(target, y, x), pixel_plane(target, y, x) + task.target_plane
