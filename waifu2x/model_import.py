@@ -225,14 +225,17 @@ def _names(member: str) -> tuple[str, str]:
     noise = int(match["noise"][-1]) if match["noise"] else None
     return (
         f"{_ARCHITECTURES.get(folder, folder or 'vgg_7')}/{style}",
-        _file_name((noise, bool(match["scale"])), ".json"),
+        _file_name((noise, 2 if match["scale"] else 1), ".json"),
     )
 
 
 def _file_name(of_file: Role, suffix: str) -> str:
     """The name under which a model is found again."""
     noise, scale = of_file
-    parts = [*([] if noise is None else [f"noise{noise}"]), *(["scale2.0x"] if scale else [])]
+    parts = [
+        *([] if noise is None else [f"noise{noise}"]),
+        *([f"scale{scale}.0x"] if scale > 1 else []),
+    ]
     return f"{'_'.join(parts)}_model{suffix}"
 
 

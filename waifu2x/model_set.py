@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
+import math
 import os
 import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,7 +22,8 @@ from waifu2x.rescale import doubled, halved
 from waifu2x.resources import user_models
 
 DEFAULT = "vgg_7/art"
-_STEM = re.compile(r"(noise(?P<noise>[0-3]))?_?(?P<scale>scale2(\.0)?x)?_model")
+_STEM = re.compile(r"(noise(?P<noise>[0-3]))?_?(scale(?P<scale>[2348])(\.0)?x)?_model")
+_MOST_PASSES = 6
 
 
 @dataclass(frozen=True)
@@ -39,38 +42,72 @@ class ModelSet:
 
     @property
     def scales(self) -> list[int]:
-        """By how much its models enlarge: 1, 2 or both."""
-        return sorted({2 if scale else 1 for _, scale in self.files})
+        """By how much its models enlarge, 1 among them where one does not."""
+        return sorted({scale for _, scale in self.files})
 
-    def models(self, scale: int, noise: int | None) -> list[Model]:
+    def factors(self, scale: float, noise: int | None) -> tuple[int, ...]:
+        """By how much each model of a chain enlarges, to make a picture at least so much larger.
+
+        The smallest enlargement that there is, in the fewest passes; what is above `scale` is to be
+        reduced. Empty for a scale of 1. Raises ModelError if no chain of the set enlarges so much.
+        """
+        scales = [each for each in self.scales if each > 1]
+        best: tuple[int, int, tuple[int, ...]] | None = None
+        for count in range(_MOST_PASSES + 1):
+            for factors in itertools.combinations_with_replacement(scales, count):
+                made = math.prod(factors)
+                if made < scale or not self._can(factors, noise):
+                    continue
+                if best is None or (made, count) < best[:2]:
+                    best = made, count, factors
+        if best is None:
+            lacks = noise is not None and noise not in self.noise_levels
+            raise ModelError(f"{self.folder}: {self._missing((noise, 1) if lacks else (None, 2))}")
+        return best[2]
+
+    def models(self, scale: float, noise: int | None) -> list[Model]:
         """The models to run one after the other: noise is removed once, by the first.
 
-        `scale` is a power of two. Raises ModelError if a model is missing or unreadable.
+        They enlarge by the product of `factors(scale, noise)`. Raises ModelError if a model is
+        missing or unreadable.
         """
-        doublings = scale.bit_length() - 1
-        if noise is not None and not doublings:
+        factors = list(self.factors(scale, noise))
+        if noise is not None and not factors:
             return [self._denoiser(noise)]
-        roles: list[Role] = [(None, True)] * doublings
+        roles: list[Role] = [(None, factor) for factor in factors]
+        if not roles and (None, 1) in self.files:
+            roles = [(None, 1)]
         if noise is not None:
-            if (noise, True) in self.files:
-                roles[0] = (noise, True)
-            else:
-                roles.insert(0, (noise, False))
+            joint = next((factor for factor in factors if (noise, factor) in self.files), None)
+            if joint is not None:
+                roles.remove((None, joint))
+            roles.insert(0, (noise, joint or 1))
         read: dict[Role, Model] = {}
         for role in roles:
             if role not in read:
                 read[role] = self._read(role)
         return [read[role] for role in roles]
 
-    def substitute(self, scale: int, noise: int | None) -> str | None:
+    def _can(self, factors: Sequence[int], noise: int | None) -> bool:
+        """Whether the set has what a chain of such factors takes."""
+        plain = list(factors)
+        if noise is not None and factors:
+            joint = next((factor for factor in factors if (noise, factor) in self.files), None)
+            if joint is not None:
+                plain.remove(joint)
+            elif (noise, 1) not in self.files:
+                return False
+        return all((None, factor) in self.files for factor in plain)
+
+    def substitute(self, scale: float, noise: int | None) -> str | None:
         """What `models` gives in the place of a model that the set lacks; None if it lacks none."""
-        if scale > 1 or noise is None or (noise, False) in self.files:
+        if scale > 1 or noise is None or (noise, 1) in self.files:
             return None
         lacks = f"{self.name} has no model that removes noise level {noise} without enlarging"
         other = self._other_denoiser(noise)
         if other:
             return f"{lacks}: uses that of {other.name}"
-        if (noise, True) in self.files:
+        if (noise, 2) in self.files:
             return f"{lacks}: uses one that doubles, and halves its result"
         return None
 
@@ -78,28 +115,28 @@ class ModelSet:
         """What removes noise and does not enlarge."""
         other = self._other_denoiser(noise)
         if other:
-            return other._read((noise, False))
-        if (noise, False) not in self.files and (noise, True) in self.files:
-            return halved(self._read((noise, True)))
-        return self._read((noise, False))
+            return other._read((noise, 1))
+        if (noise, 1) not in self.files and (noise, 2) in self.files:
+            return halved(self._read((noise, 2)))
+        return self._read((noise, 1))
 
     def _other_denoiser(self, noise: int) -> ModelSet | None:
         """The set that stands in where this one cannot remove noise alone, as upstream does."""
         known = catalogue.entry(self.name)
-        if not known or not known.denoiser or (noise, False) in self.files:
+        if not known or not known.denoiser or (noise, 1) in self.files:
             return None
         other = _of_catalogue(known.denoiser) if known.folder == self.folder else None
-        return other if other and (noise, False) in other.files else None
+        return other if other and (noise, 1) in other.files else None
 
     def _read(self, role: Role) -> Model:
         if role not in self.files:
             raise ModelError(f"{self.folder}: {self._missing(role)}")
         path = self.files[role]
         model = read_model(path)
-        expected = 2 if role[1] else 1
+        expected = role[1]
         if model.scale == expected:
             return model
-        if model.scale == 1:
+        if (model.scale, expected) == (1, 2):
             return doubled(model)
         raise ModelError(f"{path}: enlarges {model.scale} times, but its name says {expected}")
 
@@ -124,14 +161,15 @@ def find(name: str) -> ModelSet:
         spelt = folder.as_posix()
         names = [spelt]
         if len(folder.parts) == 1:
-            names.append(f"{spelt}/{catalogue.USUAL_STYLE}")
+            names.append(catalogue.usual(spelt) or f"{spelt}/{catalogue.USUAL_STYLE}")
         for each in names:
             found = _of_catalogue(each) or _of_user(each)
             if found:
                 return found
         for each in names:
-            if catalogue.entry(each) and not folder.is_dir():
-                raise ModelError(f"{name}: not installed: pip install {catalogue.PACKAGE}")
+            absent = catalogue.entry(each)
+            if absent and not folder.is_dir():
+                raise ModelError(f"{name}: not installed: {absent.install}")
     return _of_path(name)
 
 
@@ -142,7 +180,7 @@ def role(file_name: str) -> Role | None:
     match = _STEM.fullmatch(file_name.removesuffix(suffix)) if suffix else None
     if not match or not (match["noise"] or match["scale"]):
         return None
-    return int(match["noise"]) if match["noise"] else None, bool(match["scale"])
+    return int(match["noise"]) if match["noise"] else None, int(match["scale"] or 1)
 
 
 def is_shipped(name: str) -> bool:
@@ -173,7 +211,7 @@ def _of_catalogue(name: str) -> ModelSet | None:
     if entry is None or folder is None:
         return None
     try:
-        if entry.prefix is None:
+        if entry.package is None:
             files = _files(folder)
         else:
             packaged = {path: catalogue.packaged(path.name) for path in _listed(folder)}

