@@ -180,8 +180,9 @@ def test_nothing_to_find(roots: tuple[Path, Path], tmp_path: Path) -> None:
     make_set(roots[1] / "vgg_7" / "mine", SEPARATE)
     with pytest.raises(ModelError, match=r"the models here: vgg_7/art, vgg_7/mine$"):
         model_set.find("vgg_7/photo")
-    file = roots[0] / "vgg_7" / "art" / "noise3_model.json"
-    with pytest.raises(ModelError, match="is a file; give the folder"):
+    file = tmp_path / "README.md"
+    file.write_text("no model")
+    with pytest.raises(ModelError, match=r"README\.md: not a model file: expected \.json"):
         model_set.find(str(file))
     with pytest.raises(ModelError, match="no model files here"):
         model_set.find(str(tmp_path))

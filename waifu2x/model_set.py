@@ -9,7 +9,7 @@ import os
 import re
 import stat
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from waifu2x import catalogue
@@ -34,6 +34,8 @@ class ModelSet:
     folder: Path
     files: dict[Role, Path]
     """Model files by what they do."""
+    read: dict[Path, Model] = field(default_factory=dict, compare=False, repr=False)
+    """Models that had to be read to know what they do."""
 
     @property
     def noise_levels(self) -> list[int]:
@@ -132,7 +134,7 @@ class ModelSet:
         if role not in self.files:
             raise ModelError(f"{self.folder}: {self._missing(role)}")
         path = self.files[role]
-        model = read_model(path)
+        model = self.read.get(path) or read_model(path)
         expected = role[1]
         if model.scale == expected:
             return model
@@ -149,7 +151,7 @@ class ModelSet:
 
 
 def find(name: str) -> ModelSet:
-    """A model set by its name, its family's name or the path of its folder.
+    """A model set by its name, its family's name, the path of its folder or of a single file.
 
     Names are of sets that come with waifu2x or were imported; a family alone, such as `cunet`,
     means its usual style. Raises ModelError if there is none.
@@ -242,12 +244,25 @@ def _of_path(name: str) -> ModelSet:
         ) from error
     except OSError as error:
         raise ModelError(f"{name}: cannot read the folder: {reason(error)}") from error
+    if stat.S_ISREG(mode) and name.lower().endswith(SUFFIXES):
+        return _of_file(folder)
     if not stat.S_ISDIR(mode):
-        raise ModelError(f"{name}: is a file; give the folder that holds it")
+        raise ModelError(f"{name}: not a model file: expected {', '.join(SUFFIXES)}, or a folder")
     files = _files(folder)
     if not files:
         raise ModelError(f"{name}: no model files here: expected names like scale2.0x_model.json")
     return ModelSet(name, folder, files)
+
+
+def _of_file(path: Path) -> ModelSet:
+    """The set of one file, whatever its name: what does not enlarge counts as noise level 0."""
+    model = read_model(path)
+    return ModelSet(str(path), path.parent, {role_of(model): path}, {path: model})
+
+
+def role_of(model: Model) -> Role:
+    """What a network does whose name does not tell."""
+    return (0, 1) if model.scale == 1 else (None, model.scale)
 
 
 def _files(folder: Path) -> dict[Role, Path]:
