@@ -3,6 +3,9 @@
 // Groups are one-dimensional, and as large as KERNEL says. Every multiply-add is written as one, so
 // that a value is rounded alike wherever it is computed.
 
+// What is reckoned on the host as well must be the same there.
+#define STATIC_ASSERT(name, condition) typedef char name[(condition) ? 1 : -1]
+
 #ifdef __OPENCL_VERSION__
 
 #define KERNEL(group) __kernel __attribute__((reqd_work_group_size(group, 1, 1))) void
@@ -18,6 +21,7 @@
 #define NO_UNROLL _Pragma("unroll 1")
 
 typedef size_t Wide;
+typedef long Place;
 typedef long Sum;
 
 #define SPLAT(type, x) ((type)(x))
@@ -42,6 +46,7 @@ typedef long Sum;
 typedef unsigned char uchar;
 typedef unsigned short ushort;
 typedef size_t Wide;
+typedef long long Place;
 typedef long long Sum;
 
 #define KERNEL(group) extern "C" __global__ void __launch_bounds__(group)

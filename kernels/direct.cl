@@ -17,6 +17,7 @@
 // Macros, with those of store.h and, where the ends are pixels, of pixels.h and levels.h
 //   TAPS                   in each direction, 3 or 1
 //   IN_PLANES, OUT_PLANES  padded to whole LOADs and groups of planes
+//   GROUP                  work-items of a group
 //   LINE, VECTORS, WIDTH, LANES, GROUP_X, GROUP_Y  shape of the work, see above; VECTOR is the type
 //   DOWN                   1: the line of a work-item runs down a column, 0: along a row
 //   LOAD                   input planes read at once, 1 or 4; divides BLOCK
@@ -32,19 +33,21 @@
 #include "levels.h"
 #endif
 
-#define GROUP (LANES * GROUP_X * GROUP_Y)
+STATIC_ASSERT(group_is_of_lanes_and_lines, GROUP == LANES * GROUP_X * GROUP_Y);
 #define REACH (LINE + TAPS - 1)
 
 #ifdef SOURCE_TYPE
 #define SOURCE SOURCE_TYPE
+#define SOURCE_PLACE Place
 #define SOURCE_ARGUMENTS PICTURE
 #else
 #define SOURCE float
+#define SOURCE_PLACE int
 #define SOURCE_ARGUMENTS MAP(const GLOBAL float *RESTRICT, source)
 #endif
 
 // Planes plane .. plane + LOAD - 1 of one pixel.
-DEVICE void load(float *values, const GLOBAL SOURCE *RESTRICT source, int place, int area,
+DEVICE void load(float *values, const GLOBAL SOURCE *RESTRICT source, SOURCE_PLACE place, int area,
                  int plane) {
 #ifdef SOURCE_TYPE
     UNROLL for (int i = 0; i < LOAD; i++)
@@ -76,7 +79,7 @@ direct(SOURCE_ARGUMENTS, const GLOBAL VECTOR *RESTRICT weights, const GLOBAL VEC
     FIND(source, BLOCK, picture);
 #endif
 #ifdef TARGET_TYPE
-    target += ((Wide)picture * target_area + target_first) * TARGET_PLANES;
+    FIND_PIXELS(picture);
 #else
     FIND(target, BLOCK, picture);
 #endif
@@ -93,7 +96,7 @@ direct(SOURCE_ARGUMENTS, const GLOBAL VECTOR *RESTRICT weights, const GLOBAL VEC
     const GLOBAL VECTOR *weight =
         weights + planes * (TAPS * TAPS * IN_PLANES * VECTORS * LANES) + lane;
     NO_UNROLL for (int across = 0; across < TAPS; across++) {
-        int places[REACH];
+        SOURCE_PLACE places[REACH];
         UNROLL for (int n = 0; n < REACH; n++) {
             const int py = y + (DOWN ? n : across), px = x + (DOWN ? across : n);
 #ifdef SOURCE_TYPE
@@ -139,7 +142,7 @@ direct(SOURCE_ARGUMENTS, const GLOBAL VECTOR *RESTRICT weights, const GLOBAL VEC
 #else
                 part = SCALED(float, part);
 #endif
-                const Wide place = (Wide)((Wide)row * target_pitch + column) * TARGET_PLANES;
+                const Place place = ((Place)row * target_pitch + column) * TARGET_PLANES;
                 target[place + own % SUB_PLANES] = level_of(part);
             }
 #else

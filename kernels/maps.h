@@ -11,12 +11,14 @@
 
 #include "dialect.h"
 
+// Macros
+//   UNIT   floats; places and steps of maps are counted in it
+//
 // A map among the arguments of a kernel: `base` and `step`, from a picture to the next, are counted in
-// UNITs of floats, `first` is the pixel at which the kernel's coordinates begin.
+// UNITs, `first` is the pixel at which the kernel's coordinates begin.
 #define MAP(type, name)                                                                            \
     type name, const int name##_base, const int name##_step, const int name##_first,               \
         const int name##_pitch, const int name##_area
-#define UNIT 64
 
 // Moves a map's pointer to the pixel at which coordinates begin.
 #define FIND(name, block, picture)                                                                 \

@@ -20,6 +20,7 @@
 //   PLANES          of the value
 //   FOLD            of the map
 //   CHUNKS          see above
+//   ONE             what counts as 1: a power of two, 2^24 at most
 //
 // Values beyond ±32768 count as that, so that 2^24 pixels cannot overflow a sum.
 //
@@ -27,7 +28,6 @@
 
 #include "maps.h"
 
-#define ONE 16777216.0f
 #define MOST (32768.0f * ONE)
 
 // The first of a group's work-items has the sum of all.

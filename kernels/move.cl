@@ -33,9 +33,9 @@
 #endif
 #ifdef TARGET_TYPE
 #include "levels.h"
-#define TARGET TARGET_TYPE
+#define TARGET_ARGUMENTS PIXELS
 #else
-#define TARGET float
+#define TARGET_ARGUMENTS MAP(GLOBAL float *RESTRICT, target)
 #endif
 
 // Planes stay in their vectors.
@@ -82,7 +82,7 @@ move(
 #ifdef UP
     const int source_rows, const int source_columns,
 #endif
-    const int shift, MAP(GLOBAL TARGET *RESTRICT, target), const int y_begin, const int x_begin,
+    const int shift, TARGET_ARGUMENTS, const int y_begin, const int x_begin,
     const int y_target, const int x_target, const int rows, const int columns,
     const int y_start, const int y_stop, const int x_start, const int x_stop
 #ifdef FACTORS
@@ -105,7 +105,7 @@ move(
     FIND(source, BLOCK, picture);
 #endif
 #ifdef TARGET_TYPE
-    target += ((Wide)picture * target_area + target_first) * TARGET_PLANES;
+    FIND_PIXELS(picture);
 #else
     FIND(target, BLOCK, picture);
 #endif
@@ -162,7 +162,7 @@ move(
             const int row = floor_divide(y_view + shift, ENLARGE);
             const int column = floor_divide(x_view + shift, ENLARGE);
 #ifdef SOURCE_TYPE
-            const int place =
+            const Place place =
                 pixel_place(inside(row - padding, height), inside(column - padding, width), width);
             value = pixel_value(source, place, own);
 #elif defined(UP)
@@ -198,7 +198,7 @@ move(
         }
 #ifdef TARGET_TYPE
         if (!is_inside || plane >= PLANES) continue;
-        const Wide place = (Wide)(y - y_begin) * target_pitch + (x - x_begin);
+        const Place place = (Place)(y - y_begin) * target_pitch + (x - x_begin);
         target[place * TARGET_PLANES + plane] = level_of(value);
 #else
 #ifdef ZERO_OUTSIDE

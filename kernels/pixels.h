@@ -17,17 +17,17 @@
 #define PIXEL_ROW(y) inside(y_first + (y_rest + (y)) / ENLARGE, height)
 #define PIXEL_COLUMN(x) inside(x_first + (x_rest + (x)) / ENLARGE, width)
 
-// The number of a pixel in its picture, -1 for none.
-DEVICE int pixel_place(int row, int column, int width) {
+// The number of a pixel in its picture, which may have more than 2^31 of them; -1 for none.
+DEVICE Place pixel_place(int row, int column, int width) {
 #ifdef BORDER_ZERO
     if (row < 0 || column < 0) return -1;
 #endif
-    return row * width + column;
+    return (Place)row * width + column;
 }
 
-DEVICE float pixel_value(const GLOBAL SOURCE_TYPE *RESTRICT source, int place, int plane) {
+DEVICE float pixel_value(const GLOBAL SOURCE_TYPE *RESTRICT source, Place place, int plane) {
 #ifdef BORDER_ZERO
     if (place < 0) return 0.0f;
 #endif
-    return (float)source[(Wide)place * SOURCE_PLANES + plane] * SOURCE_UNIT;
+    return (float)source[place * SOURCE_PLANES + plane] * SOURCE_UNIT;
 }

@@ -32,7 +32,7 @@ __device__ __forceinline__ float2 unpack(uint32_t pair) {
 }
 
 // What rounding to 16 bits lost.
-__device__ __forceinline__ float rest(float value) {
+__device__ __forceinline__ float low_term(float value) {
     return value - __half2float(__float2half_rn(value));
 }
 
@@ -249,7 +249,7 @@ __device__ __forceinline__ void store_row(const float* sums, const Follows& bias
 #endif
                 if (ZERO && black) v0 = v1 = 0.0f;
                 high[i] = pack(v0, v1);
-                if (TERMS == 2) low[i] = pack(rest(v0), rest(v1));
+                if (TERMS == 2) low[i] = pack(low_term(v0), low_term(v1));
             }
             uint8_t* const target = out + target_at(spots[half], plane + block * 32 + q * 8, p.to);
             transpose(high, q);
@@ -266,13 +266,16 @@ __device__ __forceinline__ void store_row(const float* sums, const Follows& bias
 #endif
 
 #if defined(SIDE)
+// A tile has TILE_COLUMNS columns, TILE_RESULTS of them with results.
+//
 // A product: SIDE x SIDE taps, of which it takes TAPS at a time; with LAST those of a row are columns
 // of the product. A visit is a group of input planes, with two terms in three rounds: low input times
 // high weights, high times low, high times high, since the unit cuts each sum off at 24 bits: small
 // products come first.
 #define TAPS (LAST ? SIDE : SIDE * SIDE)
-#define TILE_COLUMNS 64
-#define TILE_RESULTS (LAST ? TILE_COLUMNS - 2 : TILE_COLUMNS)
+// The last tile ends behind the last row and column that are wanted, and reads as far.
+static_assert(ROWS - 1 <= ROWS_BEYOND && TILE_COLUMNS - 1 <= COLUMNS_BEYOND, "room behind a map");
+static_assert(TILE_RESULTS == (LAST ? TILE_COLUMNS - (SIDE - 1) : TILE_COLUMNS), "results of a tile");
 #define TILE_READS (LAST ? TILE_COLUMNS : TILE_COLUMNS + SIDE - 1)
 #define GROUPS (IN_PLANES / GROUP)
 #define PIXEL_BYTES (GROUP * 2)

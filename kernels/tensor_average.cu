@@ -7,13 +7,12 @@
 //   in    map of STORED planes in groups of GROUP
 //   sums  int64 [picture][each], of which this adds to the first PLANES
 // Macros
-//   GROUP, STORED (planes), FOLD, EACH (planes of a single pixel, padded), PLANES (those that are not
+//   THREADS, GROUP, STORED (planes), FOLD, EACH (planes of a single pixel, padded), PLANES (those that are not
 //   padding), TERMS, UNIT (a power of two; values up to 2^31 / UNIT in size are summed as they are)
 // Bound: device memory, for the map it reads.
 #define STACK 1
 #include "tensor.cuh"
 
-#define THREADS 256
 #define PIECES (GROUP / 8)
 #define LANES (THREADS / PIECES)
 

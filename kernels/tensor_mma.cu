@@ -13,8 +13,7 @@
 #define PIECES (GROUP / 8)
 #define A_BYTES (A_ROWS * TILE_READS * PIXEL_BYTES)
 #define B_STAGES 3
-#define WARPS (ROWS * 2)
-#define THREADS (WARPS * 32)
+static_assert(THREADS == ROWS * 2 * 32 && TILE_COLUMNS == 64, "two warps make a row, 32 columns each");
 #define LOADED_BYTES (A_BYTES + B_STAGES * B_BYTES)
 #define PARTIAL_BYTES (LAST ? ROWS * TILE_COLUMNS * (WIDTH + 1) * 4 : 0)
 static_assert(SHARED == (LOADED_BYTES > PARTIAL_BYTES ? LOADED_BYTES : PARTIAL_BYTES),

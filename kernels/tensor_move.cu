@@ -6,8 +6,10 @@
 // Arguments: `Move` below. in, out, residual: maps in groups of GROUP, OUT_GROUP, RESIDUAL_GROUP planes;
 // factors: float [picture][factors_each], of which PLANES.
 // Macros
-//   PLANES (that move), MOVED (the same with the padding of the target's part, which is written too), GROUP, STORED, IN_EACH, IN_FOLD, IN_PART (first
-//   plane), ENLARGE, FACTORS (0 or 1), GATE (0 or 1), TERMS, RESIDUAL and with it RESIDUAL_GROUP, RESIDUAL_STORED,
+//   THREADS, PIECES (of a group, which neighbouring threads share: they divide MOVED), REPEATS (pixels
+//   of a thread), PLANES (that move), MOVED (the same with the padding of the target's part, which is
+//   written too), GROUP, STORED, IN_EACH, IN_FOLD, IN_PART (first plane), ENLARGE,
+//   FACTORS (0 or 1), GATE (0 or 1), TERMS, RESIDUAL and with it RESIDUAL_GROUP, RESIDUAL_STORED,
 //   RESIDUAL_EACH, RESIDUAL_FOLD, RESIDUAL_PART; and those of the store, see tensor.cuh
 // Bound: device memory.
 #define STACK 1
@@ -15,11 +17,7 @@
 #define ACTIVATION 0
 #include "tensor.cuh"
 
-#define THREADS 256
-// Threads of a warp share the pieces of a few pixels of a group.
-#define PIECES (MOVED % 64 == 0 ? 8 : MOVED % 32 == 0 ? 4 : 1)
 #define EACH_COLUMNS (THREADS / PIECES)
-#define REPEATS 4
 
 struct Move {
     const uint8_t* in;
@@ -110,7 +108,7 @@ tensor_move(const __grid_constant__ Move p) {
                 if (black) two[k] = 0.0f;
             }
             high[pair] = pack(two[0], two[1]);
-            if (TERMS == 2) low[pair] = pack(rest(two[0]), rest(two[1]));
+            if (TERMS == 2) low[pair] = pack(low_term(two[0]), low_term(two[1]));
         }
         uint8_t* const target = p.out +
             single_at<OUT_GROUP, FOLD, EACH>(p.to, y + p.to.top, x + p.to.left, PART + plane, down, along);

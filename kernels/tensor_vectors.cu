@@ -4,16 +4,16 @@
 //   CLEAR  sums[target ..] = 0
 //   MEAN   vectors[target + i] = sums[source + i] * scale
 //   DENSE  vectors[target + o] = act(bias[o] + sum over i of weight[o][i] * vectors[source + i])
-// A warp makes an output of DENSE, its lanes every 32nd product, in one order whatever the device.
+// A power of two of lanes makes an output of DENSE, in one order whatever the device.
 //
-// Arguments: `Vectors` below. All of one picture stand together: sums are int64, vectors float, and
-// places are counted from the picture's first, in elements of their kind. weight: float [outputs][inputs];
+// Arguments: `Tasks` below. All of one picture stand together: sums are int64, vectors float, and places
+// are counted from the picture's first, in elements of their kind. weight: float [outputs][inputs];
 // follows: bias and slope of each output.
-// Bound: the time of a launch.
+// Macros: THREADS, MOST_TASKS (of a launch).
+// Bound: the time of a launch. (One that tensor_average.cu's last block goes on with instead, to save the
+// launch, took 2 us more for cunet's four means.)
 #include "activation.cuh"
 
-#define THREADS 256
-#define MOST 6
 #define CLEAR 0
 #define MEAN 1
 // And more by the code of the activation.
@@ -26,16 +26,16 @@ struct Task {
     int kind, inputs, outputs, source, target, unused;
 };
 
-struct Vectors {
+struct Tasks {
     long long* sums;
     float* vectors;
     int sums_each, vectors_each;
     int count, unused;
-    Task tasks[MOST];
+    Task tasks[MOST_TASKS];
 };
 
 extern "C" __global__ void __launch_bounds__(THREADS)
-tensor_vectors(const __grid_constant__ Vectors p) {
+tensor_vectors(const __grid_constant__ Tasks p) {
     long long* const sums = p.sums + static_cast<size_t>(blockIdx.x) * p.sums_each;
     float* const vectors = p.vectors + static_cast<size_t>(blockIdx.x) * p.vectors_each;
     for (int number = 0; number < p.count; number++) {
@@ -46,17 +46,23 @@ tensor_vectors(const __grid_constant__ Vectors p) {
                 else vectors[task.target + i] = static_cast<float>(sums[task.source + i] * task.scale);
             }
         } else {
-            const int lane = threadIdx.x % 32;
-            for (int output = threadIdx.x / 32; output < task.outputs; output += THREADS / 32) {
+            // A few lanes for each output, so that all loads are under way at once.
+            int lanes = 1;
+            while (lanes < 32 && lanes * 4 < task.inputs) lanes *= 2;
+            const int lane = threadIdx.x % lanes;
+#pragma unroll 2
+            for (int first = 0; first < task.outputs; first += THREADS / lanes) {
+                const int output = first + threadIdx.x / lanes;
+                const bool inside = output < task.outputs;
                 float sum = 0.0f;
-                for (int i = lane; i < task.inputs; i += 32)
-                    sum = fmaf(task.weight[output * task.inputs + i], vectors[task.source + i], sum);
-#pragma unroll
-                for (int step = 16; step > 0; step /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, step);
-                const float2 follows = task.follows[output];
-                sum += follows.x;
-                sum = activation_of(task.kind - DENSE, sum, follows.y);
-                if (lane == 0) vectors[task.target + output] = sum;
+#pragma unroll 4
+                for (int i = lane; i < task.inputs; i += lanes)
+                    sum = fmaf(inside ? __ldg(task.weight + output * task.inputs + i) : 0.0f,
+                               vectors[task.source + i], sum);
+                for (int step = lanes / 2; step > 0; step /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, step);
+                const float2 follows = inside ? __ldg(task.follows + output) : float2();
+                sum = activation_of(task.kind - DENSE, sum + follows.x, follows.y);
+                if (inside && lane == 0) vectors[task.target + output] = sum;
             }
         }
         // Also what this block wrote to memory, for the next thing it does.

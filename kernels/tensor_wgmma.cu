@@ -28,7 +28,8 @@
 //   IN_PLANES, GROUP, STORED_GROUPS, FIRST_GROUP, SIDE, WIDTH, DEPTH (tiles of output planes), TERMS,
 //   WARPGROUPS, ROWS (of all of them), A_STAGES, B_STAGES, BLOCKS (on one multiprocessor at a time),
 //   REGISTERS (of a thread that multiplies), LAST (0 or 1), with it PLANES and PIXEL;
-//   SHARED, the bytes that Python reckons with;
+//   THREADS, SHARED (bytes of a block), TILE_COLUMNS, TILE_RESULTS, ROWS_BEYOND, COLUMNS_BEYOND (see
+//   tensor.cuh);
 //   OUT_GROUP, OUT_STORED, EACH, PART, SHUFFLE, FOLD, ZERO, ACTIVATION, RESIDUAL, RESIDUAL_GROUP,
 //   RESIDUAL_STORED, RESIDUAL_PART, STACK: of the store, see tensor.cuh
 // Bound: the matrix unit for 64 planes and more out; below, shared memory, which it reads operands
@@ -50,7 +51,8 @@ static_assert(SHARED == A_STAGES * A_BYTES + B_STAGES * B_BYTES + PIXEL_BYTES + 
               PARTIAL_FLOATS * 4, "tensor_shape.py reckons with other shared memory");
 // Products by which the first warpgroup is ahead.
 #define LEAD (TAPS < 3 ? TAPS : 3)
-#define THREADS (WARPGROUPS * 128 + 128)
+static_assert(THREADS == WARPGROUPS * 128 + 128, "one warpgroup more than multiply");
+static_assert(TILE_COLUMNS == 64, "rows of the product of a warpgroup");
 // The warps that copy need few.
 #define SPARE_REGISTERS (REGISTERS > 200 ? 40 : REGISTERS > 112 ? 24 : 32)
 

@@ -33,6 +33,7 @@
 //   OUTS                        output planes of a group
 //   CELLS_ITEM, OUTS_ITEM, FREQUENCIES_ITEM   sums of a work-item, see above; multiples of 4, 4, 1
 //   DEPTH                       input planes of a chunk, a multiple of 4
+//   GROUP, LOCAL_FLOATS         work-items of a group, and their local memory: T and V, or M
 //
 // Bound: fp32 multiply-adds, then the L2 cache, from which U and the inputs come again for every
 // group. Best: H200, 128 > 128 planes, 1920x1080: F(4x4) 7.69 ms, F(2x4) 7.77 ms, 79 TFLOP/s by the
@@ -55,7 +56,7 @@
 #define CELL_LANES (CELLS / CELLS_ITEM)
 #define OUT_LANES (OUTS / OUTS_ITEM)
 #define LANES (CELL_LANES * OUT_LANES)
-#define GROUP (LANES * FREQUENCIES / FREQUENCIES_ITEM)
+STATIC_ASSERT(group_is_of_lanes_and_frequencies, GROUP == LANES * FREQUENCIES / FREQUENCIES_ITEM);
 
 #define COLUMNS (TILE_X * CELL_X + 2)
 #define BLOCKS (DEPTH / 4)
@@ -74,7 +75,8 @@
 #define SLICE 8
 #define M_FREQUENCY (CELLS * SLICE)
 #define M_FLOATS (FREQUENCIES * M_FREQUENCY)
-#define LOCAL_FLOATS (V_FLOATS + T_FLOATS > M_FLOATS ? V_FLOATS + T_FLOATS : M_FLOATS)
+STATIC_ASSERT(local_memory_holds_t_and_v_or_m,
+              LOCAL_FLOATS == (V_FLOATS + T_FLOATS > M_FLOATS ? V_FLOATS + T_FLOATS : M_FLOATS));
 
 // B^T d of four results: 12 operations.
 DEVICE void input_4(const float *d, float *v) {

@@ -22,6 +22,7 @@
 //   WIDTH, VECTOR          floats of a vector and its type
 //   VECTORS, LINE          sums of a product, see above
 //   CELLS                  of a group, a multiple of LINE
+//   LOCAL_FLOATS           of local memory: T, V and M
 //
 // Bound: fp32 multiply-adds. Best: 2 cores of Zen 4 behind PoCL 3.0 (AVX2), 128 > 128 planes,
 // 400x200: 719 GFLOP/s by the definition of convolution, 3.1 of what the multiply-add units reach.
@@ -31,6 +32,8 @@
 #define FREQUENCIES 36
 #define COLUMNS (CELLS * 4 + 2)
 #define IN_VECTORS (IN_PLANES / WIDTH)
+STATIC_ASSERT(local_memory_holds_t_v_and_m,
+              LOCAL_FLOATS == (6 * COLUMNS + FREQUENCIES * CELLS * (IN_VECTORS + VECTORS)) * WIDTH);
 
 // B^T d: see input_4 of winograd.cl.
 DEVICE void transform_input(const VECTOR *d, LOCAL VECTOR *v, int step) {

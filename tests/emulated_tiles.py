@@ -1,6 +1,6 @@
 """AMX tiles emulated in plain vector instructions: a pytest plugin for machines without them.
 
-With `-p tests.emulated_tiles`, the `cpu` backend takes its road through tiles, and each tile
+With `-p tests.emulated_tiles`, the `cpu` backend runs its kernels for tiles, and each tile
 instruction that it emits becomes loads, stores and multiply-adds with the same meaning. Slower by
 some twenty times; what it shows is that packing, addresses and rounding are right.
 """
@@ -58,9 +58,9 @@ def _tile(self: vector.Emitter, operation: str, *operands: int | ir.Value) -> No
             pairs = builder.load(row_of(left, row))
             for pair in range(_PAIRS):
                 mask = ir.Constant(ir.VectorType(_INT, _COLUMNS), [pair] * _COLUMNS)
-                spread = builder.shuffle_vector(pairs, pairs, mask)
+                repeated = builder.shuffle_vector(pairs, pairs, mask)
                 factors = halves(builder.load(row_of(right, pair)))
-                for value, factor in zip(halves(spread), factors, strict=True):
+                for value, factor in zip(halves(repeated), factors, strict=True):
                     total = self.fma(value, factor, total)
             builder.store(builder.bitcast(total, _INTS), row_of(sums, row))
         else:

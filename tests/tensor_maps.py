@@ -117,9 +117,7 @@ class Bench:
                 assert isinstance(step, Average)
                 sums[number] = Box(0, 0, *sizes[step.source.value])
             part = geometry.Work(work.values, steps)
-            executor.run(batch, part, self.places, sums, vectors)
-            if phase.averages or phase.dense:
-                executor.finish(phase.dense, phase.averages, batch, vectors)
+            executor.run(batch, part, self.places, sums, vectors, phase)
         result = np.empty(shape, np.float32)
         runtime.download(target.buffer, result)
         self.result = result

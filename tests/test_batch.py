@@ -115,7 +115,7 @@ def test_run_makes_what_single_calls_make(tmp_path: Path, stages: tuple[int, int
     def add(job: Job, part: float) -> None:
         parts[job] += part
 
-    with Upscaler(scale=2) as upscaler:
+    with Upscaler(scale=2, model="vgg_7") as upscaler:
         outcomes = list(batch.run(jobs, upscaler, output, Stages(*stages), add))
         assert {outcome.job for outcome in outcomes} == set(jobs)
         assert all(outcome.status == "done" for outcome in outcomes)
@@ -129,7 +129,7 @@ def test_one_failure_does_not_concern_the_others(tmp_path: Path) -> None:
     jobs = make_pictures(tmp_path / "in", 4)
     jobs[1].source.write_bytes(b"not a picture")
     jobs[2].source.unlink()
-    with Upscaler(scale=2) as upscaler:
+    with Upscaler(scale=2, model="vgg_7") as upscaler:
         outcomes = {
             outcome.job: outcome
             for outcome in batch.run(
@@ -148,7 +148,7 @@ def test_existing_outputs(tmp_path: Path) -> None:
 
     def run(existing: pipeline.Existing) -> Outcome:
         job.target.write_bytes(b"precious")
-        with Upscaler(scale=2) as upscaler:
+        with Upscaler(scale=2, model="vgg_7") as upscaler:
             return batch.run_one(job, upscaler, Output("png", None, existing), ignore, ONE, NONE)
 
     failed = run("fail")
@@ -164,7 +164,7 @@ def test_the_input_is_never_overwritten(tmp_path: Path) -> None:
     before = job.source.read_bytes()
     link = tmp_path / "link.png"
     link.symlink_to(job.source)
-    with Upscaler(scale=2) as upscaler:
+    with Upscaler(scale=2, model="vgg_7") as upscaler:
         for target in (job.source, link):
             outcome = batch.run_one(
                 Job(job.source, target),
@@ -188,7 +188,7 @@ def test_no_picture_of_a_batch_is_overwritten(tmp_path: Path) -> None:
     jobs = batch.plan(tmp_path / "p", tmp_path, "png", True).jobs
     assert any(job.target == inner for job in jobs)
     overwrite = Output("png", None, "overwrite")
-    with Upscaler(scale=2) as upscaler:
+    with Upscaler(scale=2, model="vgg_7") as upscaler:
         outcomes = list(
             batch.run(jobs, upscaler, overwrite, Stages(1, 1, 1), lambda job, part: None)
         )
@@ -203,7 +203,7 @@ def test_a_file_that_appears_during_the_work_is_kept(tmp_path: Path) -> None:
     def intrude(part: float) -> None:
         job.target.write_bytes(b"precious")
 
-    with Upscaler(scale=2) as upscaler:
+    with Upscaler(scale=2, model="vgg_7") as upscaler:
         outcome = batch.run_one(job, upscaler, Output("png", None, "fail"), intrude, ONE, NONE)
     assert "exists already" in outcome.error
     assert [path.read_bytes() for path in job.target.parent.iterdir()] == [b"precious"]
@@ -213,7 +213,7 @@ def test_only_plain_files_are_replaced(tmp_path: Path) -> None:
     (job,) = make_pictures(tmp_path / "in", 1)
     job.target.parent.mkdir()
     os.mkfifo(job.target)
-    with Upscaler(scale=2) as upscaler:
+    with Upscaler(scale=2, model="vgg_7") as upscaler:
         overwrite = Output("png", None, "overwrite")
         outcome = batch.run_one(job, upscaler, overwrite, ignore, ONE, NONE)
     assert "is not a plain file" in outcome.error
@@ -223,7 +223,7 @@ def test_only_plain_files_are_replaced(tmp_path: Path) -> None:
 def test_a_name_that_is_too_long_fails_alone(tmp_path: Path) -> None:
     jobs = make_pictures(tmp_path / "in", 2)
     jobs[0] = Job(jobs[0].source, jobs[0].target.with_name("m" * 300 + ".png"))
-    with Upscaler(scale=2) as upscaler:
+    with Upscaler(scale=2, model="vgg_7") as upscaler:
         outcomes = list(
             batch.run(
                 jobs, upscaler, Output("png", None, "fail"), Stages(1, 1, 1), lambda job, part: None
@@ -234,7 +234,7 @@ def test_a_name_that_is_too_long_fails_alone(tmp_path: Path) -> None:
 
 def test_closing_the_iterator_stops_the_work(tmp_path: Path) -> None:
     jobs = make_pictures(tmp_path / "in", 12, size=64)
-    with Upscaler(scale=2) as upscaler:
+    with Upscaler(scale=2, model="vgg_7") as upscaler:
         outcomes = batch.run(
             jobs, upscaler, Output("png", None, "fail"), Stages(1, 1, 1), lambda job, part: None
         )

@@ -18,6 +18,8 @@ from click.testing import CliRunner
 from waifu2x import cache
 from waifu2x.cli import cli
 from waifu2x.files import write_atomically
+from waifu2x.readers.architectures import Layer
+from waifu2x.readers.waifu2x_json import Weights, dump
 
 KEY, OTHER = cache.digest("one"), cache.digest("two")
 DIGEST = 32
@@ -167,7 +169,7 @@ def test_usage_and_clear(folder: Path) -> None:
 
 
 def test_an_entry_that_could_not_be_cleared_is_not_made() -> None:
-    with pytest.raises(ValueError, match="cuda, numba, opencl, tuning, weights"):
+    with pytest.raises(ValueError, match="cuda, numba, opencl, ranges, tuning, weights"):
         cache.store("thumbnails", KEY, b"")
 
 
@@ -298,13 +300,46 @@ def test_compiled_code_without_a_home_directory(monkeypatch: pytest.MonkeyPatch)
     np.testing.assert_array_equal(scratch, np.repeat([1, DEPTH], [inputs, results]))
 
 
+def test_machine_code_that_does_not_load_is_compiled_again(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from waifu2x.backends.cpu.compiled import Compiled
+
+    made = Compiled("loops", "vector_loop")._compiled()
+    built: list[bytes] = []
+
+    def counted(self: Compiled) -> bytes:
+        built.append(made)
+        return made
+
+    def run() -> Compiled:
+        loop = Compiled("loops", "vector_loop")
+        loop(0, np.zeros(1, np.float32), np.zeros(1, np.float32))
+        return loop
+
+    monkeypatch.setattr(Compiled, "_compiled", counted)
+    key = run()._key()
+    run()
+    assert len(built) == 1
+    for damaged in (b"", b"symbol\0" + b"no code " * 9, b"no_such" + made, made[: len(made) // 2]):
+        cache.store("numba", key, damaged)
+        built.clear()
+        run()
+        run()
+        assert len(built) == 1
+        assert cache.load("numba", key) == made
+
+
 def test_numba_is_imported_to_compile_and_not_again(tmp_path: Path) -> None:
-    code = """
+    layer = Layer("convolution", np.ones((3, 3, 3, 3), np.float32), np.zeros(3, np.float32))
+    (tmp_path / "scale2.0x_model.json").write_bytes(dump(Weights("vgg_1", [layer])))
+    code = f"""
 import sys, numpy, waifu2x
-waifu2x.upscale(numpy.zeros((8, 8, 3), numpy.uint8), backend="cpu")
+pixels = numpy.zeros((8, 8, 3), numpy.uint8)
+waifu2x.upscale(pixels, backend="cpu", model={str(tmp_path)!r})
 print("numba" in sys.modules)
 """
-    environment = os.environ | {"WAIFU2X_CACHE_DIR": str(tmp_path)}
+    environment = os.environ | {"WAIFU2X_CACHE_DIR": str(tmp_path / "cache")}
 
     def start() -> subprocess.Popen[str]:
         command = [sys.executable, "-c", code]
@@ -314,4 +349,4 @@ print("numba" in sys.modules)
     for count, imported in ((2, "True\n"), (1, "False\n")):
         processes = [start() for _ in range(count)]
         assert [process.communicate()[0] for process in processes] == [imported] * count
-    assert len(list((tmp_path / "numba").iterdir())) == 1
+    assert len(list((tmp_path / "cache/numba").iterdir())) == 1

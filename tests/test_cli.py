@@ -247,6 +247,14 @@ def program(*arguments: str, preexec: Callable[[], None] | None = None) -> subpr
     )
 
 
+def tiny() -> str:
+    """A model set of one layer."""
+    layer = Layer("convolution", np.ones((3, 3, 3, 3), np.float32), np.zeros(3, np.float32))
+    Path("tiny").mkdir(exist_ok=True)
+    Path("tiny/scale2.0x_model.json").write_bytes(dump(Weights("vgg_1", [layer])))
+    return "./tiny"
+
+
 def test_a_full_disk_loses_nothing(run: Run) -> None:
     """A limit on file sizes stands for the disk: writing fails half way."""
 
@@ -381,11 +389,8 @@ def test_closed_streams(run: Run) -> None:
 def test_other_signals_leave_no_half_file(run: Run, number: signal.Signals) -> None:
     pixels = np.random.default_rng(0).integers(0, 256, (400, 400, 3), np.uint8)
     Image.fromarray(pixels).save("large.png")
-    # A network of one layer: it is the writing that the signal is to meet.
-    layer = Layer("convolution", np.ones((3, 3, 3, 3), np.float32), np.zeros(3, np.float32))
-    Path("tiny").mkdir()
-    Path("tiny/scale2.0x_model.json").write_bytes(dump(Weights("vgg_1", [layer])))
-    process = program("upscale", "-m", "./tiny", "-s", "8", "-f", "bmp", "large.png", "b.bmp")
+    # It is the writing that the signal is to meet.
+    process = program("upscale", "-m", tiny(), "-s", "8", "-f", "bmp", "large.png", "b.bmp")
     deadline = time.monotonic() + 120
     while not leftovers(Path()):
         assert process.poll() is None, "finished before the signal"
@@ -429,7 +434,7 @@ def test_devices(run: Run) -> None:
 
 @pytest.mark.parametrize("precision", ["auto", "fp32"])
 def test_bench(run: Run, precision: str) -> None:
-    result = run("bench", "--json", "--size", "40x30", "--precision", precision)
+    result = run("bench", "-m", "vgg_7", "--json", "--size", "40x30", "--precision", precision)
     document = json.loads(result.stdout)
     names = [row["layer"].removesuffix(" bf16") for row in document["layers"]]
     planes = ["3 > 32", "32 > 32", "32 > 64", "64 > 64", "64 > 128", "128 > 128", "128 > 3"]
@@ -438,7 +443,7 @@ def test_bench(run: Run, precision: str) -> None:
     total = sum(row["ms"] for row in document["layers"])
     assert total == pytest.approx(document["network"]["ms"]) or total == 0
     assert document["program"]["ms"] > document["network"]["ms"]
-    assert "whole program" in run("bench", "--size", "40x30").stdout
+    assert "whole program" in run("bench", "-m", tiny(), "--size", "40x30").stdout
     reference = run("bench", "--backend", "numpy", "--size", "20x20", "-m", "cunet", "-n", "1")
     assert "cunet: 20x20 -> 40x40" in reference.stdout
     assert "1x1 64 > 256" in reference.stdout
@@ -508,9 +513,9 @@ def test_a_cache_that_cannot_be_written_changes_nothing(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Path("file").touch()
-    expected = waifu2x.upscale(np.asarray(load("a.png")))
+    expected = waifu2x.upscale(np.asarray(load("a.png")), model=tiny())
     monkeypatch.setenv("WAIFU2X_CACHE_DIR", "file")
-    process = program("upscale", "a.png", "b.png")
+    process = program("upscale", "-m", tiny(), "a.png", "b.png")
     assert process.communicate() == ("", COMPILING)
     np.testing.assert_array_equal(np.asarray(load("b.png")), expected)
 
@@ -525,7 +530,7 @@ def test_damaged_and_warm_caches(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_
                 content = bytearray(path.read_bytes())
                 content[len(content) // 2] ^= 255
                 path.write_bytes(content)
-        process = program("upscale", "--overwrite", "a.png", f"{state}.png")
+        process = program("upscale", "-m", tiny(), "--overwrite", "a.png", f"{state}.png")
         assert process.communicate() == ("", "" if state == "warm" else COMPILING)
         entries[state] = {path: path.stat().st_ino for path in (tmp_path / "kept/numba").iterdir()}
     assert entries["warm"] == entries["cold"]

@@ -12,6 +12,7 @@ import struct
 import subprocess
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +20,13 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from tests import obvious
 from tests.tensor_maps import unpacked
 from waifu2x import model_set
 from waifu2x.backends import Device
-from waifu2x.backends.cuda import compiler, tensor_pack, tensor_steps
+from waifu2x.backends.cuda import compiler, tensor_pack, tensor_steps, value_range
 from waifu2x.backends.cuda.arguments import Address, packed
-from waifu2x.backends.cuda.tensor import TensorExecutor
+from waifu2x.backends.cuda.tensor import TensorExecutor, makers
 from waifu2x.backends.cuda.tensor_layout import MapLayout, batch_grid, layouts
 from waifu2x.backends.cuda.tensor_shape import (
     COLUMNS,
@@ -133,9 +135,7 @@ def record(
             for value, spot in one.spots.items()
         }
         batch = Batch(before, after, Box(0, 0, height, width), one.tile, found.sizes)
-        executor.run(batch, one.work, places, one.sums, vectors)
-        if phase.averages or phase.dense:
-            executor.finish(phase.dense, phase.averages, batch, vectors)
+        executor.run(batch, one.work, places, one.sums, vectors, phase)
 
 
 def shipped(name: str) -> Model:
@@ -305,6 +305,49 @@ def test_programs_that_matrix_units_run() -> None:
     for nodes in ((one,), (*shuffled, conv(4, 4, 3), Crop(5, 3))):
         program = lower(fit_padding("other", 3, nodes))
         assert not tensor_steps.runs(program, layouts(program, 1))
+
+
+def amplified(by: float) -> Model:
+    """A small network whose maps are so many times as large as its pixels, its result is not."""
+    model = obvious.random_model([3, 32, 32, 3], seed=6)
+    first, *rest, last = model.nodes
+    assert isinstance(first, Convolution)
+    assert isinstance(last, Convolution)
+    scale = np.float32(by)
+    first = replace(first, weight=first.weight * scale, bias=first.bias * scale)
+    (middle,) = rest
+    assert isinstance(middle, Convolution)
+    middle = replace(middle, bias=middle.bias * scale)
+    return replace(model, nodes=(first, middle, replace(last, weight=last.weight / scale)))
+
+
+def test_networks_beyond_the_range_of_16_bits_are_computed_in_32(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("WAIFU2X_CACHE_DIR", str(tmp_path))
+    runtime: Any = Recorded((9, 0))
+    for by, tensor_units in ((1.0, True), (1e3, True), (1e4, False), (1e30, False)):
+        caplog.clear()
+        for make in makers(runtime, "wgmma"):
+            executor = make(lower(amplified(by)), usual)
+            assert isinstance(executor, TensorExecutor) is tensor_units
+        messages = [record.message for record in caplog.records]
+        assert len(messages) == (0 if tensor_units else 2)
+        assert all("for which 16 bits have no room: computed in 32 bits" in m for m in messages)
+
+
+def test_the_largest_value_is_found_once_and_kept(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("WAIFU2X_CACHE_DIR", str(tmp_path))
+    model = amplified(300.0)
+    found = value_range.largest(lower(model))
+    pictures = value_range._pictures(3)
+    values = [v for picture in pictures for v in obvious.values(model, picture / 255)[1:]]
+    assert found == pytest.approx(max(np.abs(value).max() for value in values), rel=1e-6)
+    monkeypatch.setattr(value_range, "_measured", lambda program: 7.0)
+    assert value_range.largest(lower(model)) == found
+    assert value_range.largest(lower(amplified(300.5))) == 7.0
 
 
 def conv(source: int, inputs: int, outputs: int) -> Convolution:

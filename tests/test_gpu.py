@@ -331,6 +331,35 @@ def test_what_comes_again_is_replayed(opencl_device: Any, monkeypatch: pytest.Mo
     assert len(runs) == 3
 
 
+def test_tiles_leave_no_records(opencl_device: Any) -> None:
+    runtime = OpenClRuntime(opencl_device)
+    network = backend_of(runtime).compile([obvious.random_model([3, 16, 3], seed=2)], "fp32")
+    pixels = pixels_of(70, 90)
+    tiled = network(pixels, np.float32, tile=40)
+    assert not runtime._records._kept
+    np.testing.assert_array_equal(network(pixels, np.float32), tiled)
+    assert len(runtime._records._kept) == 1
+
+
+def test_spare_memory_is_bounded_and_the_oldest_goes_first(opencl_device: Any) -> None:
+    runtime = TightRuntime(opencl_device, 64 * MEGABYTE)
+    memory = workspace.Workspace(runtime)
+    for size in range(1, 20):
+        with memory.taken() as taken:
+            taken.buffer(size * MEGABYTE)
+        assert runtime.allocated <= 32 * MEGABYTE
+        assert memory.free() <= 64 * MEGABYTE
+    # What was taken last is still there, and serves whoever takes almost as much.
+    before = runtime.allocated
+    with memory.taken() as taken:
+        assert taken.buffer(18 * MEGABYTE).size == 19 * MEGABYTE
+    assert runtime.allocated == before
+    # What nobody holds makes room for what does not fit beside it.
+    with memory.taken() as taken:
+        assert taken.buffer(60 * MEGABYTE).size == 60 * MEGABYTE
+    assert runtime.allocated == 0
+
+
 @pytest.fixture
 def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A cache of its own."""

@@ -146,11 +146,17 @@ def test_other_names_of_the_scale_model(tmp_path: Path) -> None:
 
 
 def test_shipped_set() -> None:
-    found = model_set.find(model_set.DEFAULT)
+    found = model_set.find("vgg_7")
     assert found.name == "vgg_7/art"
     assert found.noise_levels == [0, 1, 2, 3]
     assert described(found.models(4, 2)) == [("noise2", 1), SCALE, SCALE]
     assert "vgg_7/art" in [each.name for each in model_set.available()]
+
+
+def test_the_default_is_the_best_of_the_measured_ones() -> None:
+    best = max(catalogue.ENTRIES, key=lambda entry: entry.drawings or 0)
+    assert best.name == model_set.DEFAULT
+    assert set(model_set.find(model_set.DEFAULT).noise_levels) == {0, 1, 2, 3}
 
 
 def test_find_by_name_and_by_folder(

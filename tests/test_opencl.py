@@ -16,7 +16,7 @@ from tests import obvious
 from waifu2x import backends, cache
 from waifu2x.backends import Device, open_backend
 from waifu2x.cli import cli
-from waifu2x.errors import UnavailableError
+from waifu2x.errors import DeviceError, UnavailableError
 
 pytest.importorskip("pyopencl")
 
@@ -115,6 +115,22 @@ def test_a_network_from_the_cache_compiles_nothing(
     np.testing.assert_array_equal(results[0], results[1])
 
 
+def test_what_the_driver_refuses_is_an_error_of_the_device(builder: Builder) -> None:
+    assert builder.compiles()
+    runtime = OpenClRuntime(builder._device)
+    kernel = runtime.build("peak", {**MACROS, "REPEATS": 8}).kernel("peak", 1)
+    target = runtime.allocate(16)
+    kernel.group = 7
+    with pytest.raises(
+        DeviceError, match=r": its driver stopped the work \(.*\): start the"
+    ) as caught:
+        runtime.launch(kernel, (1, 1, 1), target, np.float32(1))
+    assert "\n" not in str(caught.value)
+    target.release()
+    target.release()
+    runtime.close()
+
+
 def device(kind: int, name: str, shared: bool = False, available: bool = True) -> Any:
     """A device as far as choosing among devices goes."""
     return SimpleNamespace(
@@ -191,7 +207,8 @@ def test_auto_takes_opencl_for_a_gpu_only(
 
 def test_bench_tunes_and_measures(opencl_device: Any, own_cache: Path) -> None:
     result = CliRunner().invoke(
-        cli, ["bench", "--tune", "--json", "--backend", "opencl", "--size", "9x9"]
+        cli,
+        ["bench", "-m", "vgg_7", "--tune", "--json", "--backend", "opencl", "--size", "9x9"],
     )
     assert result.exit_code == 0, result.output
     assert len(json.loads(result.stdout)["layers"]) == 7

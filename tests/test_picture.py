@@ -14,7 +14,7 @@ import pytest
 from numpy.typing import NDArray
 from PIL import Image, ImageCms, JpegImagePlugin
 
-from waifu2x import picture
+from waifu2x import memory, picture
 from waifu2x.errors import ImageError, OutputError
 from waifu2x.picture import EXTENSIONS, LOSSY, Picture
 
@@ -341,8 +341,8 @@ def test_cut_off_anywhere(extension: str) -> None:
 @pytest.mark.parametrize("extension", ["jpg", "jpeg", "bmp"])
 def test_no_alpha_in_jpeg_and_bmp(extension: str) -> None:
     with pytest.raises(OutputError, match=r"p: \w+ has no transparency, .* png, webp or tiff"):
-        picture.check_output(extension, 9, 9, True, "p")
-    picture.check_output(extension, 9, 9, False, "p")
+        picture.check_output(extension, (9, 9, 4), True, "p")
+    picture.check_output(extension, (9, 9, 3), False, "p")
 
 
 def test_jpeg_refuses_to_encode_alpha() -> None:
@@ -381,7 +381,7 @@ def test_no_memory_for_the_file(monkeypatch: pytest.MonkeyPatch, extension: str)
 
 @pytest.mark.parametrize("extension", WITH_ALPHA)
 def test_alpha_elsewhere(extension: str) -> None:
-    picture.check_output(extension, 9, 9, True, "p")
+    picture.check_output(extension, (9, 9, 4), True, "p")
 
 
 @pytest.mark.parametrize(
@@ -390,11 +390,11 @@ def test_alpha_elsewhere(extension: str) -> None:
 def test_largest_sides(extension: str, largest: int) -> None:
     for height, width in ((1, largest + 1), (largest + 1, 1)):
         with pytest.raises(OutputError, match=f"at most {largest} pixels a side.*png or tiff"):
-            picture.check_output(extension, height, width, False, "p")
+            picture.check_output(extension, (height, width, 3), False, "p")
         with pytest.raises(OutputError, match="p: cannot encode as"):
             picture.encode(Picture(np.zeros((height, width, 3), np.uint8)), extension, None, "p")
     # What the check lets through can be written.
-    picture.check_output(extension, 1, largest, False, "p")
+    picture.check_output(extension, (1, largest, 3), False, "p")
     widest = Picture(np.zeros((1, largest, 3), np.uint8))
     data = picture.encode(widest, extension, None, "p")
     assert picture.decode(data, "p").pixels.shape == (1, largest, 3)
@@ -463,3 +463,42 @@ def test_libtiff_does_not_write_to_the_terminal(capfd: pytest.CaptureFixture[str
             refused += 1
     assert refused > 0
     assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize("extension", ["bmp", "tif", "tiff"])
+def test_formats_that_count_bytes_in_32_bits(
+    monkeypatch: pytest.MonkeyPatch, extension: str
+) -> None:
+    monkeypatch.setattr(memory, "available", lambda: 1 << 40)
+    picture.check_output(extension, (30_000, 40_000, 3), False, "p")
+    with pytest.raises(OutputError, match=r"^p: \w+ holds at most 4 GiB, .*: choose png$"):
+        picture.check_output(extension, (48_000, 48_000, 3), False, "p")
+    picture.check_output("png", (48_000, 48_000, 3), False, "p")
+
+
+def test_results_larger_than_the_memory_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "available", lambda: 15 << 30)
+    with pytest.raises(OutputError, match=r"^p: the result of 48000x48000 pixels takes 15\.0 GiB"):
+        picture.check_output("png", (48_000, 48_000, 3), False, "p")
+    picture.check_output("png", (48_000, 48_000, 1), False, "p")
+    monkeypatch.setattr(memory, "available", lambda: None)
+    picture.check_output("png", (48_000, 48_000, 3), False, "p")
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        ({}, None),
+        ({"machine": "MemTotal:  9 kB\nMemAvailable:    7 kB\nSwapFree: 2 kB\n"}, 9 << 10),
+        ({"machine": "MemAvailable: 7 kB\n", "max": "5000\n", "stat": "anon 1000\nfile 9\n"}, 4000),
+        ({"machine": "MemAvailable: 7 kB\n", "max": "max\n", "stat": "anon 1000\n"}, 7 << 10),
+    ],
+)
+def test_free_memory_is_what_machine_and_container_leave(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: dict[str, str], expected: int | None
+) -> None:
+    for name, content in files.items():
+        (tmp_path / f"memory.{name}").write_text(content)
+    monkeypatch.setattr(memory, "_MACHINE", tmp_path / "memory.machine")
+    monkeypatch.setattr(memory, "_GROUPS", (tmp_path / "memory.max",))
+    assert memory.available() == expected

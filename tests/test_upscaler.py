@@ -40,7 +40,7 @@ def written(model: Model) -> bytes:
     return dump(Weights(f"vgg_{len(layers)}", layers))
 
 
-upscale = partial(waifu2x.upscale, precision="fp32")
+upscale = partial(waifu2x.upscale, model="vgg_7", precision="fp32")
 """Exact enough to be compared level by level."""
 
 
@@ -71,7 +71,7 @@ def test_passes(drawn: NDArray[np.uint8], scale: int, noise: int | None) -> None
 
 def test_array_kinds_come_back_as_they_went(drawn: NDArray[np.uint8]) -> None:
     pixels = drawn[40:60, 50:80]
-    with Upscaler(scale=2) as upscaler:
+    with Upscaler(scale=2, model="vgg_7") as upscaler:
         for planes in (1, 2, 3, 4):
             image = np.concatenate([pixels, pixels[..., :1]], axis=-1)[..., :planes]
             assert upscaler(image).shape == (40, 60, planes)
@@ -112,7 +112,7 @@ def test_pil_image_comes_back_upright(drawn: NDArray[np.uint8]) -> None:
 def test_pil_image_of_a_damaged_file(drawn: NDArray[np.uint8]) -> None:
     stream = io.BytesIO()
     Image.fromarray(drawn).save(stream, "PNG")
-    with Upscaler() as upscaler:
+    with Upscaler(model="vgg_7") as upscaler:
         with (
             Image.open(io.BytesIO(stream.getvalue()[:-3000])) as cut_off,
             pytest.raises(waifu2x.ImageError, match="the picture: damaged, cut off, or"),
@@ -243,7 +243,7 @@ def test_what_lies_under_transparent_pixels_does_not_show() -> None:
     ],
 )
 def test_images_that_cannot_be_handled(image: Any, message: str) -> None:
-    with Upscaler() as upscaler, pytest.raises(waifu2x.ImageError, match=message):
+    with Upscaler(model="vgg_7") as upscaler, pytest.raises(waifu2x.ImageError, match=message):
         upscaler(image)
 
 
@@ -280,7 +280,7 @@ def test_integers_of_numpy_are_integers(drawn: NDArray[np.uint8]) -> None:
 
 
 def test_a_closed_upscaler_says_so(drawn: NDArray[np.uint8]) -> None:
-    with Upscaler() as upscaler:
+    with Upscaler(model="vgg_7") as upscaler:
         upscaler(drawn[40:60, 50:80])
     upscaler.close()
     with pytest.raises(waifu2x.BackendError, match="this upscaler is closed: make a new one"):
@@ -294,10 +294,10 @@ def test_skipped_backends_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
         return real_import(module)
 
     real_import = importlib.import_module
-    with Upscaler(backend="numpy") as upscaler:
+    with Upscaler(backend="numpy", model="vgg_7") as upscaler:
         assert upscaler.notes == ()
     monkeypatch.setattr(importlib, "import_module", without_numba)
-    with Upscaler() as upscaler:
+    with Upscaler(model="vgg_7") as upscaler:
         assert upscaler.backend.name == "numpy"
         (reason,) = upscaler.notes
     assert reason == "backend cpu needs the package numba: run `pip install waifu2x-kernels`"
@@ -305,7 +305,7 @@ def test_skipped_backends_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_threads_may_share_an_upscaler(drawn: NDArray[np.uint8]) -> None:
     pieces = [np.ascontiguousarray(drawn[y : y + 30, 20:70]) for y in range(0, 60, 10)]
-    with Upscaler(scale=2) as upscaler, ThreadPoolExecutor(4) as pool:
+    with Upscaler(scale=2, model="vgg_7") as upscaler, ThreadPoolExecutor(4) as pool:
         together = list(pool.map(upscaler, pieces))
         for piece, result in zip(pieces, together, strict=True):
             np.testing.assert_array_equal(result, upscaler(piece))
@@ -316,7 +316,7 @@ def test_several_pictures_equal_each_alone(backend: Backend, planes: int) -> Non
     shape = (5, 14, 9, planes)
     pictures = np.random.default_rng(planes).integers(0, 256, shape, np.uint8)
     parts: list[float] = []
-    with Upscaler(backend=backend.name, noise=1) as upscaler:
+    with Upscaler(backend=backend.name, noise=1, model="vgg_7") as upscaler:
         together = upscaler(pictures, on_progress=parts.append)
         alone = [upscaler(picture) for picture in pictures]
     np.testing.assert_array_equal(together, np.stack(alone))
@@ -352,7 +352,7 @@ def test_a_backend_that_cannot_compile_is_closed(monkeypatch: pytest.MonkeyPatch
     opened = CountingBackend(failing=True)
     monkeypatch.setattr("waifu2x.upscaler.open_devices", lambda *_: opened)
     with pytest.raises(waifu2x.BackendError, match="no kernels"):
-        Upscaler()
+        Upscaler(model="vgg_7")
     assert opened.closed == 1
 
 
@@ -360,6 +360,6 @@ def test_transparency_is_compiled_once_for_all_threads(monkeypatch: pytest.Monke
     opened = CountingBackend(failing=False)
     monkeypatch.setattr("waifu2x.upscaler.open_devices", lambda *_: opened)
     sprite = np.random.default_rng(0).integers(0, 256, (8, 8, 4), np.uint8)
-    with Upscaler(noise=1) as upscaler, ThreadPoolExecutor(4) as pool:
+    with Upscaler(noise=1, model="vgg_7") as upscaler, ThreadPoolExecutor(4) as pool:
         list(pool.map(upscaler, [sprite] * 4))
     assert opened.compiled == 2  # colours, and transparency

@@ -13,7 +13,7 @@ from typing import Literal
 
 from waifu2x import picture
 from waifu2x.backends import Progress
-from waifu2x.errors import Waifu2xError
+from waifu2x.errors import BackendError, DeviceError, Waifu2xError
 from waifu2x.files import reason
 from waifu2x.pipeline import Identity, Job, Output, Stages, identities, make
 from waifu2x.upscaler import Upscaler
@@ -29,6 +29,8 @@ class Outcome:
     height: int = 0
     width: int = 0
     error: str = ""
+    device_failed: bool = False
+    """Nothing more can be computed."""
 
 
 @dataclass(frozen=True)
@@ -75,10 +77,14 @@ def run_one(
 ) -> Outcome:
     """How one picture ends: `pipeline.make`, with errors as a failed outcome."""
     start = time.monotonic()
+    device_failed = False
     try:
         made = make(
             job, output, lambda: upscaler, stages=stages, on_progress=on_progress, sources=sources
         )
+    except BackendError as error:
+        message = f"{job.source}: {error}"
+        device_failed = isinstance(error, DeviceError)
     except Waifu2xError as error:
         message = str(error)
     except OSError as error:
@@ -89,7 +95,8 @@ def run_one(
         if made is None:
             return Outcome(job, "skipped", 0.0)
         return Outcome(job, "done", made.seconds, made.height, made.width)
-    return Outcome(job, "failed", time.monotonic() - start, error=message)
+    seconds = time.monotonic() - start
+    return Outcome(job, "failed", seconds, error=message, device_failed=device_failed)
 
 
 def run(
@@ -101,10 +108,13 @@ def run(
 ) -> Generator[Outcome]:
     """The outcome of each job, as it ends; one picture's failure does not concern the others.
 
+    But where a device has stopped working, and no other is there, the rest fail untouched.
+
     At most `stages.pictures` pictures are in memory. Closing the iterator, or an interrupt, stops
     the work: finished files stay, unfinished ones leave nothing.
     """
     stopped = threading.Event()
+    device_failed = threading.Event()
     sources = identities(jobs)
 
     def work(job: Job) -> Outcome:
@@ -113,7 +123,13 @@ def run(
                 raise _StoppedError
             on_progress(job, part)
 
-        return run_one(job, upscaler, output, report, stages, sources)
+        if device_failed.is_set():
+            message = f"{job.source}: not begun, since the device had stopped working"
+            return Outcome(job, "failed", 0.0, error=message)
+        outcome = run_one(job, upscaler, output, report, stages, sources)
+        if outcome.device_failed:
+            device_failed.set()
+        return outcome
 
     pool = ThreadPoolExecutor(stages.pictures, thread_name_prefix="waifu2x-batch")
     try:
@@ -131,20 +147,20 @@ class _StoppedError(Exception):
 
 def _target_names(sources: Sequence[Path], extension: str) -> dict[Path, Path]:
     """A name for each source: its stem with the new type, or its whole name where that clashes."""
-    whole: set[Path] = set()
+    with_type: set[Path] = set()
     while True:
         names = {
             source: source.with_name(
-                f"{source.name if source in whole else source.stem}.{extension}"
+                f"{source.name if source in with_type else source.stem}.{extension}"
             )
             for source in sources
         }
         # Case does not tell files apart everywhere.
         counts = Counter(str(name).lower() for name in names.values())
         clashing = {source for source in sources if counts[str(names[source]).lower()] > 1}
-        if clashing <= whole:
+        if clashing <= with_type:
             return names
-        whole |= clashing
+        with_type |= clashing
 
 
 def _walk(folder: Path, recursive: bool, excluded: Path) -> Iterator[tuple[Path, OSError | None]]:

@@ -26,7 +26,7 @@ from waifu2x.files import write_atomically
 from waifu2x.resources import of_user
 
 DIRECTORY_VARIABLE = "WAIFU2X_CACHE_DIR"
-KINDS = ("cuda", "numba", "opencl", "tuning", "weights")
+KINDS = ("cuda", "numba", "opencl", "ranges", "tuning", "weights")
 MOST_BYTES = 1 << 30
 """Of all entries together."""
 _DIGEST_BYTES = 32
@@ -52,11 +52,11 @@ def directory() -> Path | None:
 
 def digest(*parts: bytes | str) -> str:
     """A key from everything that decides the content of an entry."""
-    whole = hashlib.sha256()
+    hashed = hashlib.sha256()
     for part in parts:
         data = part.encode() if isinstance(part, str) else part
-        whole.update(len(data).to_bytes(8, "little") + data)
-    return whole.hexdigest()[:40]
+        hashed.update(len(data).to_bytes(8, "little") + data)
+    return hashed.hexdigest()[:40]
 
 
 def load(kind: str, key: str) -> bytes | None:

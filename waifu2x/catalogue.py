@@ -72,7 +72,8 @@ class Entry:
     photos: float | None = None
     """The same of photos; Lanczos reaches 31.57."""
     speed: float | None = None
-    """Output megapixels a second when the CPU enlarges twice; None: not measured yet."""
+    """Output megapixels a second, enlarging twice in fp32 on two cores of a Xeon of 2023
+    (benchmarks/results/2026-11-21-cpu.md)."""
 
     @property
     def folder(self) -> Path | None:
@@ -104,6 +105,7 @@ ENTRIES = (
         licence="MIT",
         drawings=35.82,
         photos=32.77,
+        speed=1.4,
     ),
     Entry(
         "upconv_7/art",
@@ -111,6 +113,7 @@ ENTRIES = (
         licence="MIT",
         drawings=36.56,
         photos=33.22,
+        speed=3.3,
         package=WAIFU2X,
         pattern=_waifu2x("ANIME"),
         denoiser="vgg_7/art",
@@ -121,6 +124,7 @@ ENTRIES = (
         licence="MIT",
         drawings=34.60,
         photos=33.20,
+        speed=3.3,
         package=WAIFU2X,
         pattern=_waifu2x("PHOTO"),
     ),
@@ -130,6 +134,7 @@ ENTRIES = (
         licence="MIT",
         drawings=38.43,
         photos=33.55,
+        speed=1.2,
         package=WAIFU2X,
         pattern=_waifu2x("CUNET"),
     ),

@@ -4,7 +4,8 @@ Waifu2xError
 ├── ModelError     a model file or folder
 ├── ImageError     a picture that cannot be read or handled
 ├── BackendError   a backend or device that is missing or cannot do what was asked
-│   └── UnavailableError   its library or device is not here: `auto` goes on to the next
+│   ├── UnavailableError   its library or device is not here: `auto` goes on to the next
+│   └── DeviceError        its device has stopped working: so does `auto`, in the middle of a batch
 └── OutputError    a result that cannot be written
 """
 
@@ -29,6 +30,10 @@ class BackendError(Waifu2xError):
 
 class UnavailableError(BackendError):
     """A backend's library or device is not here, which is no fault: `auto` takes the next one."""
+
+
+class DeviceError(BackendError):
+    """A device has stopped working, or cannot be opened: nothing runs on it in this process."""
 
 
 class OutputError(Waifu2xError):

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import ExifTags, Image, TiffImagePlugin, UnidentifiedImageError, _imaging
 
+from waifu2x import memory
 from waifu2x.errors import ImageError, OutputError
 from waifu2x.files import reason, write_atomically
 
@@ -35,6 +36,8 @@ LOSSY = ("jpg", "jpeg", "webp")
 """Extensions whose format has a quality."""
 EXISTS = "{}: exists already: use --overwrite or --skip-existing"
 _LARGEST = {"JPEG": 65500, "WEBP": 16383, "PNG": 2**31 - 1, "BMP": 2**31 - 1, "TIFF": 2**31 - 1}
+_MOST_BYTES = 2**32 - 2**24
+"""Of the samples in a BMP or TIFF, whose places in the file have 32 bits; deflate may add some."""
 _WITHOUT_ALPHA = ("JPEG", "BMP")
 _TURNS = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
@@ -202,17 +205,32 @@ def same_format(one: str, other: str) -> bool:
     return _WRITABLE[one] == _WRITABLE[other]
 
 
-def check_output(extension: str, height: int, width: int, alpha: bool, name: str) -> None:
-    """Raises OutputError if the format cannot hold such a picture: better before the work."""
+def check_output(extension: str, shape: tuple[int, int, int], transparent: bool, name: str) -> None:
+    """Raises OutputError if the format cannot hold such a picture, or memory cannot.
+
+    Better before the work. `shape` is rows, columns and planes, transparency among them.
+    """
     form = _WRITABLE[extension]
+    height, width, planes = shape
     if max(height, width) > _LARGEST[form]:
         raise OutputError(
             f"{name}: {form} holds at most {_LARGEST[form]} pixels a side,"
             f" but the result is {width}x{height}: choose png or tiff"
         )
-    if alpha and form in _WITHOUT_ALPHA:
+    if form in ("BMP", "TIFF") and height * width * planes > _MOST_BYTES:
+        raise OutputError(
+            f"{name}: {form} holds at most 4 GiB, but the result is {width}x{height}: choose png"
+        )
+    if transparent and form in _WITHOUT_ALPHA:
         raise OutputError(
             f"{name}: {form} has no transparency, but the picture has: choose png, webp or tiff"
+        )
+    # Pillow's own copy of more than one plane has four bytes to a pixel.
+    needed, free = height * width * (planes + 4 if planes > 1 else 1), memory.available()
+    if free is not None and needed > free:
+        raise OutputError(
+            f"{name}: the result of {width}x{height} pixels takes {needed / 2**30:.1f} GiB of"
+            f" memory, but {free / 2**30:.1f} GiB are free: use a smaller scale"
         )
 
 

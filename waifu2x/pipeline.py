@@ -94,7 +94,8 @@ def make(
     network = upscaler()
     height, width = (size * network.scale for size in source.pixels.shape[:2])
     name = _name(job.target, "standard output")
-    picture.check_output(output.extension, height, width, source.transparent, name)
+    planes = source.pixels.shape[-1] + (source.alpha is not None)
+    picture.check_output(output.extension, (height, width, planes), source.transparent, name)
     with stages.process:
         ready_at = time.monotonic()
         result = network.picture(source, on_progress)

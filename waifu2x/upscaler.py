@@ -56,13 +56,13 @@ class Upscaler:
         precision: Precision = "auto",
         tile: int | None = None,
     ) -> None:
-        scale = _whole(scale, SCALES, "a scale of 1, 2, 4, 8, 16 or 32")
+        scale = _integer(scale, SCALES, "a scale of 1, 2, 4, 8, 16 or 32")
         if noise is not None:
-            noise = _whole(noise, range(4), "a noise level from 0 to 3 or None")
+            noise = _integer(noise, range(4), "a noise level from 0 to 3 or None")
         if tile is not None:
-            tile = _whole(tile, range(1, sys.maxsize), "a tile of at least 1 pixel or None")
+            tile = _integer(tile, range(1, sys.maxsize), "a tile of at least 1 pixel or None")
         devices = [
-            _whole(number, range(sys.maxsize), "a device number from 0 up")
+            _integer(number, range(sys.maxsize), "a device number from 0 up")
             for number in (device if isinstance(device, Sequence) else [device])
         ]
         if not devices or len(set(devices)) < len(devices):
@@ -227,7 +227,7 @@ def upscale(
         return upscaler(image)
 
 
-def _whole(value: Any, allowed: Container[int], expected: str) -> int:
+def _integer(value: Any, allowed: Container[int], expected: str) -> int:
     """An argument as an int: NumPy's integers are welcome, 2.0 and True are mistakes."""
     try:
         number = None if isinstance(value, bool) else operator.index(value)

@@ -14,7 +14,7 @@ from typing import Any, Literal, Protocol, TypeVar
 
 from numpy.typing import DTypeLike, NDArray
 
-from waifu2x.errors import BackendError, UnavailableError
+from waifu2x.errors import BackendError, DeviceError, UnavailableError
 from waifu2x.model import Model
 
 _Found = TypeVar("_Found")
@@ -127,7 +127,10 @@ class Backend(Protocol):
         ...
 
     def close(self) -> None:
-        """Frees what it holds; waits for pictures that are being computed."""
+        """Frees what it holds, when the pictures that are being computed are done.
+
+        Calls of its networks that come later, or wait for their turn, raise BackendError.
+        """
         ...
 
 
@@ -172,26 +175,29 @@ def open_backend(
     name: str = "auto",
     device: int = 0,
     on_skip: Callable[[str], None] = lambda reason: None,
+    *,
+    after: str = "",
 ) -> Backend:
     """The backend of that name on the device of that number, as `list_devices` counts them.
 
     `auto` is the best backend whose library and device are here; one made for GPUs counts only if
     it has one, since on processors `cpu` is faster. `on_skip` is told why it passes over a better
-    one. Raises BackendError with the reason, and the remedy where there is one; UnavailableError if
-    something is not here.
+    one; with `after`, only those behind the backend of that name count. Raises BackendError with
+    the reason, and the remedy where there is one; UnavailableError if something is not here,
+    DeviceError if a device does not work.
     """
     if name != "auto":
         backend: Backend = _load(_entry(name)).create(device)
         return backend
     reasons = []
-    for entry in _BACKENDS:
+    for entry in _BACKENDS[BACKEND_NAMES.index(after) + 1 if after else 0 :]:
         try:
             module = _load(entry)
             if entry.extra and not module.devices()[0].is_gpu:
                 continue
             best: Backend = module.create(device)
         # Any other BackendError is a wrong setting, which another backend would only hide.
-        except UnavailableError as error:
+        except (UnavailableError, DeviceError) as error:
             reasons.append(str(error))
             if not (entry.extra and isinstance(error.__cause__, ImportError)):
                 on_skip(str(error))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import queue
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -23,11 +24,28 @@ from waifu2x.backends import (
     open_backend,
     scaled,
 )
+from waifu2x.backends.fallback import FallbackBackend, Furthest
+from waifu2x.errors import DeviceError
 from waifu2x.model import Model
+
+_LOG = logging.getLogger(__name__)
 
 
 def open_devices(name: str, devices: Sequence[int], on_skip: Callable[[str], None]) -> Backend:
-    """The backend of that name on the devices of those numbers; see `open_backend`."""
+    """The backend of that name on the devices of those numbers; see `open_backend`.
+
+    `auto` goes on with the first device of the next backend where these stop working.
+    """
+    if name == "auto":
+
+        def open_next(failed: str) -> Backend:
+            return open_backend("auto", 0, on_skip, after=failed)
+
+        return FallbackBackend(_open(name, devices, on_skip), open_next)
+    return _open(name, devices, on_skip)
+
+
+def _open(name: str, devices: Sequence[int], on_skip: Callable[[str], None]) -> Backend:
     opened: list[Backend] = []
     try:
         for device in devices:
@@ -72,11 +90,16 @@ class DevicePool:
 
 
 class PooledNetwork:
-    """See Network. A call takes the device that has been idle longest, or waits for one."""
+    """See Network. A call takes the device that has been idle longest, or waits for one.
+
+    A device that stops working is not taken again; the others compute its picture, too.
+    """
 
     def __init__(self, networks: Sequence[Network]) -> None:
         self._count = len(networks)
-        self._idle: queue.SimpleQueue[Network] = queue.SimpleQueue()
+        self._lock = threading.Lock()
+        self._idle: queue.SimpleQueue[Network | DeviceError] = queue.SimpleQueue()
+        """Or why the last device stopped working."""
         for network in networks:
             self._idle.put(network)
 
@@ -108,8 +131,28 @@ class PooledNetwork:
     def _on_one(
         self, pixels: NDArray[Any], out_dtype: DTypeLike, tile: int | None, on_progress: Progress
     ) -> NDArray[Any]:
-        network = self._idle.get()
-        try:
-            return network(pixels, out_dtype, tile=tile, on_progress=on_progress)
-        finally:
-            self._idle.put(network)
+        told = Furthest(on_progress)
+        while True:
+            idle = self._idle.get()
+            if isinstance(idle, DeviceError):
+                self._idle.put(idle)
+                raise DeviceError(str(idle)) from idle
+            try:
+                result = idle(pixels, out_dtype, tile=tile, on_progress=told.attempt())
+            except DeviceError as error:
+                self._drop(error)
+            except BaseException:
+                self._idle.put(idle)
+                raise
+            else:
+                self._idle.put(idle)
+                return result
+
+    def _drop(self, error: DeviceError) -> None:
+        """Counts a device that has stopped working; who waits for the last one is told."""
+        with self._lock:
+            self._count -= 1
+            if self._count:
+                _LOG.warning("%s; going on with the other devices", error)
+            else:
+                self._idle.put(error)

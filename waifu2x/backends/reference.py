@@ -108,6 +108,8 @@ class NumpyNetwork:
         self.programs = tuple(programs)
         self.on_step: Callable[[int, float], None] = lambda step, seconds: None
         """Told the seconds of each step that has run."""
+        self.on_made: Callable[[Planes], None] = lambda made: None
+        """Told the values that each step has made, of maps and before the result is clipped."""
         self.kept_bytes = float("inf")
         """For maps that are kept between phases: where it is too small, they are computed again."""
 
@@ -220,6 +222,7 @@ class _Run:
                 made = (made + self._read(step.residual, place, maps)) * gate
             elif step.residual:
                 made = made + self._read(step.residual, place, maps)
+            self._network.on_made(made)
             self._store(step, made, place, maps)
             for value in {view.value for view in reads(step)} - set(parts):
                 if last_use[value] == number:
@@ -274,8 +277,8 @@ class _Run:
             cover = geometry.divided(box, r)
             pixels = self._read(step.source, cover, maps)
             count = pixels.shape[-1] // r**2
-            spread = pixels[np.ix_(rows // r - cover.top, columns // r - cover.left)]
-            cells = spread.reshape(box.height, box.width, count, r, r)
+            repeated = pixels[np.ix_(rows // r - cover.top, columns // r - cover.left)]
+            cells = repeated.reshape(box.height, box.width, count, r, r)
             y, x = np.ix_(rows % r, columns % r)
             planes = cells[np.arange(box.height)[:, None], np.arange(box.width), :, y, x]
         else:

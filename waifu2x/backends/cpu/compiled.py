@@ -7,6 +7,7 @@ it there never imports Numba, which would take as long as a small picture does.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import importlib
 import logging
@@ -65,16 +66,22 @@ class Compiled:
             if self._function is None:
                 key = self._key()
                 stored = cache.load(_KIND, key)
-                if stored is None:
-                    _LOG.info("compiling for this processor, once: a few seconds")
-                    kernels = importlib.import_module(
-                        f"waifu2x.backends.cpu.kernels.{self._module}"
-                    )
-                    symbol, code = getattr(kernels, self._name).build()
-                    stored = symbol.encode() + b"\0" + code
+                if stored is not None:
+                    # RuntimeError is what LLVM says of code that it cannot load.
+                    with contextlib.suppress(RuntimeError):
+                        self._function = self._link(stored)
+                if self._function is None:
+                    stored = self._compiled()
                     cache.store(_KIND, key, stored)
-                self._function = self._link(stored)
+                    self._function = self._link(stored)
         return self._function
+
+    def _compiled(self) -> bytes:
+        """The name of its symbol and its object code."""
+        _LOG.info("compiling for this processor, once: a few seconds")
+        kernels = importlib.import_module(f"waifu2x.backends.cpu.kernels.{self._module}")
+        symbol, code = getattr(kernels, self._name).build()
+        return bytes(symbol.encode() + b"\0" + code)
 
     def _link(self, stored: bytes) -> Callable[..., int]:
         symbol, _, code = stored.partition(b"\0")

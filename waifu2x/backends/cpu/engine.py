@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
 
@@ -70,7 +71,7 @@ class CpuBackend:
         for model in models:
             if id(model) not in packed:
                 packed[id(model)] = CpuModel(model, bfloats, self._workers)
-        return CpuNetwork([packed[id(model)] for model in models])
+        return CpuNetwork([packed[id(model)] for model in models], self._workers)
 
     def measure(self, model: Model, precision: Precision, pixels: NDArray[Any]) -> Measurement:
         """See Backend: the best of three."""
@@ -138,6 +139,9 @@ class Workers:
         self.cores = cores
         self._pool = ThreadPoolExecutor(cores, thread_name_prefix="waifu2x-cpu")
         self._process = os.getpid()
+        self._changed = threading.Condition()
+        self._calls = 0
+        self._is_closed = False
         self._spare: queue.SimpleQueue[NDArray[np.float32]] = queue.SimpleQueue()
         self._spare_maps: queue.SimpleQueue[NDArray[np.float32]] = queue.SimpleQueue()
 
@@ -148,6 +152,20 @@ class Workers:
             self._pool = ThreadPoolExecutor(self.cores, thread_name_prefix="waifu2x-cpu")
             self._process = os.getpid()
         return self._pool
+
+    @contextmanager
+    def working(self) -> Iterator[None]:
+        """A call of a network, for whose end `close` waits. Raises BackendError after that."""
+        with self._changed:
+            if self._is_closed:
+                raise BackendError("backend cpu: this backend is closed: open a new one")
+            self._calls += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._calls -= 1
+                self._changed.notify_all()
 
     def borrow(self, floats: int) -> NDArray[np.float32]:
         """At least that many floats of uninitialised scratch memory, on a cache line."""
@@ -167,15 +185,19 @@ class Workers:
             self._spare_maps.put(memory)
 
     def close(self) -> None:
-        """Ends the threads, after the strip that each is busy with."""
-        self._pool.shutdown(cancel_futures=True)
+        """Ends the threads, after the calls that are under way."""
+        with self._changed:
+            self._is_closed = True
+            self._changed.wait_for(lambda: not self._calls)
+        self._pool.shutdown()
 
 
 class CpuNetwork:
     """Models one after the other: see Network."""
 
-    def __init__(self, models: Sequence[CpuModel]) -> None:
+    def __init__(self, models: Sequence[CpuModel], workers: Workers) -> None:
         self.models = tuple(models)
+        self._workers = workers
 
     def __call__(
         self,
@@ -191,10 +213,11 @@ class CpuNetwork:
         for model in self.models:
             costs.append(area * model.cost)
             area *= model.model.scale**2
-        for index, model in enumerate(self.models):
-            last = index == len(self.models) - 1
-            report = scaled(on_progress, costs[index] / sum(costs))
-            stack = model.run(stack, out_dtype if last else np.float32, tile, report)
+        with self._workers.working():
+            for index, model in enumerate(self.models):
+                last = index == len(self.models) - 1
+                report = scaled(on_progress, costs[index] / sum(costs))
+                stack = model.run(stack, out_dtype if last else np.float32, tile, report)
         return stack if pixels.ndim == 4 else stack[0]
 
 

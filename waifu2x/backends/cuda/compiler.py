@@ -22,18 +22,25 @@ NO_NVCC = (
 )
 
 
-def compiled(stem: str, macros: Mapping[str, str | int], capability: tuple[int, int]) -> bytes:
+def compiled(
+    stem: str,
+    macros: Mapping[str, str | int],
+    capability: tuple[int, int],
+    *,
+    afresh: bool = False,
+) -> bytes:
     """A file of `kernels/` for a chip: a cubin, or PTX where nvcc is older than the chip.
 
     The key has no compiler in it: a warm start must find its entries where there is none, and any
-    compiler's code computes the same. Raises BackendError.
+    compiler's code computes the same; with `afresh` it is compiled whatever is there. Raises
+    BackendError.
     """
     name = f"{stem}.cu" if source.exists(f"{stem}.cu") else f"{stem}.cl"
     text = source.read(name)
     definitions = [f"-D{macro}={value}" for macro, value in macros.items()]
     chip = f"{capability[0]}.{capability[1]}"
     key = cache.digest(__version__, "cuda", chip, *_OPTIONS, *definitions, text)
-    found = cache.load(_KIND, key)
+    found = None if afresh else cache.load(_KIND, key)
     if found is None:
         source.announce_compiling(f"sm_{capability[0]}{capability[1]}")
         found = _compile(name, text, definitions, capability)

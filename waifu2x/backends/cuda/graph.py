@@ -41,15 +41,18 @@ def capture(stream: Any, queue: Callable[[], None]) -> Graph | None:
         return None
     graph, executable = ctypes.c_void_p(), ctypes.c_void_p()
     try:
-        queue()
+        try:
+            queue()
+        finally:
+            # Whatever happened, the stream is to run again what is queued on it.
+            failed = driver.cuStreamEndCapture(handle, ctypes.byref(graph))
+        failed = failed or driver.cuGraphInstantiateWithFlags(
+            ctypes.byref(executable), graph, ctypes.c_ulonglong(0)
+        )
     finally:
-        failed = driver.cuStreamEndCapture(handle, ctypes.byref(graph))
-    if failed:
-        return None
-    failed = driver.cuGraphInstantiateWithFlags(
-        ctypes.byref(executable), graph, ctypes.c_ulonglong(0)
-    )
-    driver.cuGraphDestroy(graph)
+        # A capture that has failed leaves none.
+        if graph:
+            driver.cuGraphDestroy(graph)
     return None if failed else Graph(driver, executable)
 
 

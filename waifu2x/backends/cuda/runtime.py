@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
 import struct
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,9 +21,11 @@ from waifu2x.backends.cuda.machine import describe
 from waifu2x.backends.cuda.memory import HostMemory
 from waifu2x.backends.gpu.replay import Records
 from waifu2x.backends.gpu.runtime import Argument, Kernel, Limits, Macros, OutOfMemoryError
-from waifu2x.errors import BackendError
+from waifu2x.errors import BackendError, DeviceError
 
 _ATTRIBUTE = cuda.device_attribute
+_MOST_CLEARED = 1 << 31
+"""Bytes at a time: the library may count them in 32 bits."""
 _STATIC_SHARED_BYTES = 48 << 10
 """Of a block, without asking."""
 
@@ -38,8 +42,7 @@ class CudaBuffer:
     def release(self) -> None:
         """See Buffer."""
         if self.size:
-            with self._runtime.current():
-                self._memory.free()
+            self._runtime.free(self._memory)
             self.size = 0
 
 
@@ -94,7 +97,7 @@ class CudaRuntime:
     """See Runtime."""
 
     def __init__(self, device: cuda.Device) -> None:
-        """Raises BackendError for a device that cannot be opened."""
+        """Raises DeviceError for one that cannot be opened."""
         self.device = describe(device)
         self.capability: tuple[int, int] = device.compute_capability()
         """As in sm_90: (9, 0)."""
@@ -108,12 +111,16 @@ class CudaRuntime:
             vector=device.get_attribute(_ATTRIBUTE.WARP_SIZE),
             max_buffer=device.total_memory(),
         )
+        self._is_broken = False
         try:
             self._context = device.retain_primary_context()
-            with self.current():
+            self._context.push()
+            try:
                 self._stream = cuda.Stream()
+            finally:
+                self._context.pop()
         except cuda.Error as error:
-            raise BackendError(
+            raise DeviceError(
                 f"{self.device.name}: cannot be opened ({error}): close other programs that use"
                 " it, or use another backend"
             ) from error
@@ -125,19 +132,44 @@ class CudaRuntime:
 
     @contextmanager
     def current(self) -> Iterator[None]:
-        """Makes this device the thread's own for a while, and turns its errors into ours."""
-        self._context.push()
+        """Makes this device the thread's own for a while, and turns its errors into ours.
+
+        Raises OutOfMemoryError, DeviceError.
+        """
         try:
-            yield
+            self._context.push()
+            try:
+                yield
+            finally:
+                self._context.pop()
         except cuda.MemoryError as error:
             raise OutOfMemoryError(str(error)) from error
-        except (cuda.LaunchError, cuda.RuntimeError) as error:
-            raise BackendError(
-                f"{self.device.name}: its driver stopped the work ({error}): try again, or use"
-                " another backend"
+        except cuda.Error as error:
+            self._is_broken = self._is_broken or not self._answers()
+            raise DeviceError(
+                f"{self.device.name}: its driver stopped the work ({error}): start the program"
+                " again, or use another backend"
             ) from error
-        finally:
-            self._context.pop()
+
+    def free(self, memory: Any) -> None:
+        """Frees what was allocated."""
+        if self._is_broken:
+            _abandon(memory)
+            return
+        with suppress(DeviceError), self.current():
+            memory.free()
+
+    def _answers(self) -> bool:
+        """Whether the context still works: after an illegal access, say, every call fails."""
+        try:
+            self._context.push()
+            try:
+                cuda.Context.synchronize()
+            finally:
+                self._context.pop()
+        except cuda.Error:
+            return False
+        return True
 
     def free_memory(self) -> int:
         """See Runtime."""
@@ -145,9 +177,17 @@ class CudaRuntime:
             return int(cuda.mem_get_info()[0])
 
     def allocate(self, size: int) -> CudaBuffer:
-        """See Runtime."""
+        """See Runtime: all zeros, though nobody counts on it.
+
+        Tiles read on beyond what has been written, to no effect (see `kernels/tensor.cuh`); so that
+        even this is never memory that nobody has written, it is once, when it is allocated.
+        """
         with self.current():
-            return CudaBuffer(self, size)
+            buffer = CudaBuffer(self, size)
+            for start in range(0, size, _MOST_CLEARED):
+                part = min(size - start, _MOST_CLEARED)
+                cuda.memset_d8_async(buffer.address + start, 0, part, self._stream)
+        return buffer
 
     def host_array(self, shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
         """See Runtime: page-locked."""
@@ -173,17 +213,24 @@ class CudaRuntime:
         """See Runtime."""
         key = _key(stem, macros)
         if key not in self._modules:
-            code = compiled(stem, macros, self.capability)
-            try:
-                with self.current():
-                    module = cuda.module_from_buffer(code)
-            except cuda.Error as error:
-                raise BackendError(
-                    f"{self.device.name}: its driver does not take the code of {stem} ({error}):"
-                    " update the driver, or use another backend"
-                ) from error
+            with self.current():
+                try:
+                    module = cuda.module_from_buffer(compiled(stem, macros, self.capability))
+                except (cuda.LogicError, cuda.RuntimeError):
+                    module = self._rebuilt(stem, macros)
             self._modules[key] = CudaProgram(self, module)
         return self._modules[key]
+
+    def _rebuilt(self, stem: str, macros: Macros) -> Any:
+        """The module of a file whose code in the cache the driver does not take."""
+        code = compiled(stem, macros, self.capability, afresh=True)
+        try:
+            return cuda.module_from_buffer(code)
+        except (cuda.LogicError, cuda.RuntimeError) as error:
+            raise BackendError(
+                f"{self.device.name}: its driver does not take the code of {stem} ({error}):"
+                " update the driver, or use another backend"
+            ) from error
 
     def prepare(self, wanted: Sequence[tuple[str, Macros]]) -> None:
         """Compiles what `build` will be asked for, all at once: nvcc runs on one core."""
@@ -203,17 +250,20 @@ class CudaRuntime:
         if self._recording is not None:
             self._recording.extend(launches)
         with self.current():
-            for kernel, blocks, packed in launches:
-                if self._marks is not None:
-                    before, after = cuda.Event(), cuda.Event()
-                    before.record(self._stream)
-                # What pycuda's prepared calls do, with arguments that are packed already.
-                kernel.function._launch_kernel(
-                    blocks, (kernel.group, 1, 1), packed, kernel.shared, self._stream
-                )
-                if self._marks is not None:
-                    after.record(self._stream)
-                    self._marks.append((kernel, before, after))
+            self._queue_all(launches)
+
+    def _queue_all(self, launches: Sequence[Launch]) -> None:
+        for kernel, blocks, packed in launches:
+            if self._marks is not None:
+                before, after = cuda.Event(), cuda.Event()
+                before.record(self._stream)
+            # What pycuda's prepared calls do, with arguments that are packed already.
+            kernel.function._launch_kernel(
+                blocks, (kernel.group, 1, 1), packed, kernel.shared, self._stream
+            )
+            if self._marks is not None:
+                after.record(self._stream)
+                self._marks.append((kernel, before, after))
 
     def replay(self, key: Hashable, queue: Callable[[], None]) -> None:
         """See Runtime: from the second time on, what is kept is a graph."""
@@ -231,7 +281,10 @@ class CudaRuntime:
             with self.current():
                 if not record.is_captured:
                     record.is_captured = True
-                    record.graph = capture(self._stream, lambda: self.queue(record.launches))
+                    # What cannot be captured can still be queued, or says why not.
+                    with suppress(cuda.Error):
+                        queue_all = partial(self._queue_all, record.launches)
+                        record.graph = capture(self._stream, queue_all)
                 if record.graph is not None and record.graph.launch(self._stream):
                     return
         self.queue(record.launches)
@@ -276,11 +329,26 @@ class CudaRuntime:
 
     def close(self) -> None:
         """See Runtime."""
-        with self.current():
+        if self._stream is None:
+            return
+        with suppress(DeviceError, OutOfMemoryError), self.current():
             self._stream.synchronize()
             self._records.clear()
             self._host.release()
             self._modules.clear()
+            # Freed here: whoever frees the runtime later has another context.
+            self._stream = None
+        if self._is_broken:
+            for piece in (self._context, self._stream, self._host, self._modules):
+                _abandon(piece)
+
+
+def _abandon(piece: object) -> None:
+    """Keeps a piece of a broken context from ever being freed.
+
+    It is gone with the context; pycuda would say on the terminal, of each, that it cannot be freed.
+    """
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(piece))
 
 
 def _key(stem: str, macros: Macros) -> object:

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from itertools import accumulate
-from typing import TYPE_CHECKING, NamedTuple
+import logging
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
-import numpy as np
-from numpy.typing import NDArray
-
-from waifu2x.backends.cuda.arguments import Address, address_of, packed
+from waifu2x.backends.cuda import value_range
 from waifu2x.backends.cuda.tensor_layout import batch_grid, layouts
 from waifu2x.backends.cuda.tensor_peak import product_peak
 from waifu2x.backends.cuda.tensor_steps import (
-    UNIT,
     AverageStep,
     Launch,
     MoveStep,
@@ -21,6 +17,7 @@ from waifu2x.backends.cuda.tensor_steps import (
     Task,
     runs,
 )
+from waifu2x.backends.cuda.tensor_vectors import Vectors
 from waifu2x.backends.cuda.units import Units
 from waifu2x.backends.gpu.backend import Maker
 from waifu2x.backends.gpu.executor import Batch, Executor, Place
@@ -28,39 +25,36 @@ from waifu2x.backends.gpu.fp32 import Fp32Executor
 from waifu2x.backends.gpu.runtime import Buffer, Kernel
 from waifu2x.backends.gpu.tuning import Choose
 from waifu2x.lowering.geometry import Work
+from waifu2x.lowering.phases import Phase
 from waifu2x.lowering.steps import Average, DenseStep, Move, Product, Program
 from waifu2x.tiling import Box
 
 if TYPE_CHECKING:
-    from waifu2x.backends.cuda.runtime import CudaKernel, CudaRuntime
+    from waifu2x.backends.cuda.runtime import CudaRuntime
 
-_VECTOR_THREADS = 256
-_CLEAR, _MEAN, _DENSE = range(3)
-_MOST_TASKS = 6
-
-
-class VectorTask(NamedTuple):
-    """`Task` in `kernels/tensor_vectors.cu`."""
-
-    weight: Address = Address(0)
-    follows: Address = Address(0)
-    scale: float = 0.0
-    kind: int = _CLEAR
-    inputs: int = 0
-    outputs: int = 0
-    source: int = 0
-    target: int = 0
-    unused: int = 0
+_LOG = logging.getLogger(__name__)
 
 
 def makers(runtime: CudaRuntime, units: Units) -> tuple[Maker, Maker]:
-    """What makes the executors of fp16 and fp32."""
+    """What makes the executors of fp16 and fp32.
+
+    Programs that matrix units cannot run, or not within the range of 16 bits, take others.
+    """
 
     def maker(terms: int) -> Maker:
         def make(program: Program, choose: Choose) -> Executor:
-            if runs(program, layouts(program, terms)):
-                return TensorExecutor(runtime, program, units, terms, choose)
-            return Fp32Executor(runtime, program, choose)
+            if not runs(program, layouts(program, terms)):
+                return Fp32Executor(runtime, program, choose)
+            largest = value_range.largest(program)
+            if not largest <= value_range.MOST:
+                _LOG.warning(
+                    "%s: has values of %.2g, for which 16 bits have no room: computed in 32 bits,"
+                    " which takes longer",
+                    program.model.name,
+                    largest,
+                )
+                return Fp32Executor(runtime, program, choose)
+            return TensorExecutor(runtime, program, units, terms, choose)
 
         return make
 
@@ -83,16 +77,9 @@ class TensorExecutor:
         self._units = units
         self._terms = terms
         self._layouts = found = layouts(program, terms)
-        averaged = [
-            program.values[step.source.value].planes if isinstance(step, Average) else 0
-            for step in program.steps
-        ]
-        *self._sum_places, self._sums_each = accumulate(averaged, initial=0)
-        *self._vector_places, self._vectors_each = accumulate(program.vectors, initial=0)
+        self._vectors = Vectors(runtime, program)
         self._steps: dict[int, ProductStep | MoveStep] = {}
         self._averages: dict[int, AverageStep] = {}
-        self._dense: dict[int, tuple[Buffer, Buffer]] = {}
-        self._vector_kernels: dict[int, CudaKernel] = {}
         for number, step in enumerate(program.steps):
             match step:
                 case Product():
@@ -101,14 +88,13 @@ class TensorExecutor:
                     )
                 case Move():
                     self._steps[number] = MoveStep(
-                        runtime, program, number, found, terms, self._vector_places
+                        runtime, program, number, found, terms, self._vectors.vector_places
                     )
                 case Average():
-                    place = self._sum_places[number]
+                    place = self._vectors.sum_places[number]
                     self._averages[number] = AverageStep(runtime, program, number, found, place)
                 case DenseStep():
-                    follows = np.stack([step.bias, step.activation.slopes], axis=1)
-                    self._dense[number] = self._uploaded(step.weight), self._uploaded(follows)
+                    pass
 
     def map_bytes(self, value: int, box: Box, pictures: int) -> int:
         """See Executor."""
@@ -121,18 +107,12 @@ class TensorExecutor:
         places: Mapping[int, Place],
         sums: Mapping[int, Box],
         vectors: Buffer,
+        ends: Phase | None,
     ) -> None:
         """See Executor."""
         pictures = batch.source.shape[0]
-        task = Task(
-            batch,
-            work.steps,
-            places,
-            batch_grid(pictures),
-            *self._vectors_at(vectors, pictures),
-            self._sums_each,
-            self._vectors_each,
-        )
+        at = self._vectors.places(vectors, pictures)
+        task = Task(batch, work.steps, places, batch_grid(pictures), at)
         queued: list[tuple[int, ProductStep | MoveStep | AverageStep, Launch]] = []
         for number in work.steps:
             queued.append((number, self._steps[number], self._steps[number].launch(task)))
@@ -143,34 +123,23 @@ class TensorExecutor:
         self._runtime.prepare([(launch.stem, launch.macros) for _, _, launch in queued])
         for _, step, launch in sorted(queued, key=lambda one: one[0]):
             step.queue(launch)
+        if ends is not None:
+            self._vectors.finish(ends, at, batch.sizes, pictures)
 
     def vector_bytes(self, pictures: int) -> int:
         """See Executor."""
-        return pictures * (self._sums_each * 8 + self._vectors_each * 4)
+        return self._vectors.bytes(pictures)
 
     def clear(self, vectors: Buffer, pictures: int) -> None:
         """See Executor."""
-        if self._averages:
-            task = VectorTask(outputs=self._sums_each)
-            self._queue_tasks(min(self._averages), [task], vectors, pictures)
-
-    def finish(
-        self, dense: Sequence[int], averages: Sequence[int], batch: Batch, vectors: Buffer
-    ) -> None:
-        """See Executor."""
-        tasks = [self._mean(number, batch) for number in averages]
-        tasks += [self._dense_task(number) for number in dense]
-        owner = min((*averages, *dense))
-        for start in range(0, len(tasks), _MOST_TASKS):
-            part = tasks[start : start + _MOST_TASKS]
-            self._queue_tasks(owner, part, vectors, batch.source.shape[0])
+        self._vectors.clear(self._vectors.places(vectors, pictures), pictures)
 
     def step(self, kernel: Kernel) -> int:
-        """See Executor."""
-        for number, step in (*self._steps.items(), *self._averages.items()):
-            if kernel in step.kernels.values():
-                return number
-        return next(number for number, own in self._vector_kernels.items() if own is kernel)
+        """See Executor. What is done with sums and vectors alone is counted as the first mean's."""
+        if self._vectors.owns(kernel):
+            return min(self._averages)
+        own = (*self._steps.items(), *self._averages.items())
+        return next(number for number, step in own if kernel in step.kernels.values())
 
     def peak(self) -> float:
         """See Executor. Two terms take three products."""
@@ -180,64 +149,4 @@ class TensorExecutor:
         """See Executor."""
         for step in (*self._steps.values(), *self._averages.values()):
             step.close()
-        for buffers in self._dense.values():
-            for buffer in buffers:
-                buffer.release()
-
-    def _uploaded(self, values: NDArray[np.float32]) -> Buffer:
-        array = np.ascontiguousarray(values, np.float32)
-        buffer = self._runtime.allocate(array.nbytes)
-        self._runtime.upload(buffer, array)
-        return buffer
-
-    def _vectors_at(self, vectors: Buffer, pictures: int) -> tuple[Address, Address]:
-        """Where sums and vectors begin."""
-        return address_of(vectors), address_of(vectors, pictures * self._sums_each * 8)
-
-    def _mean(self, number: int, batch: Batch) -> VectorTask:
-        step = self.program.steps[number]
-        assert isinstance(step, Average)
-        rows, columns = batch.sizes[step.source.value]
-        return VectorTask(
-            scale=1 / (rows * columns * UNIT),
-            kind=_MEAN,
-            outputs=self.program.vectors[step.vector],
-            source=self._sum_places[number],
-            target=self._vector_places[step.vector],
-        )
-
-    def _dense_task(self, number: int) -> VectorTask:
-        step = self.program.steps[number]
-        assert isinstance(step, DenseStep)
-        weight, follows = (address_of(buffer) for buffer in self._dense[number])
-        return VectorTask(
-            weight,
-            follows,
-            kind=_DENSE + step.activation.code,
-            inputs=step.weight.shape[1],
-            outputs=step.weight.shape[0],
-            source=self._vector_places[step.source],
-            target=self._vector_places[step.vector],
-        )
-
-    def _queue_tasks(
-        self, owner: int, tasks: Sequence[VectorTask], vectors: Buffer, pictures: int
-    ) -> None:
-        """Queues tasks on vectors; their time is that of step `owner`."""
-        if owner not in self._vector_kernels:
-            program = self._runtime.build("tensor_vectors", {})
-            kernel = program.kernel("tensor_vectors", _VECTOR_THREADS)
-            self._vector_kernels[owner] = kernel
-        missing = [VectorTask()] * (_MOST_TASKS - len(tasks))
-        arguments = packed(
-            (
-                *self._vectors_at(vectors, pictures),
-                self._sums_each,
-                self._vectors_each,
-                len(tasks),
-                0,
-                *tasks,
-                *missing,
-            )
-        )
-        self._runtime.launch(self._vector_kernels[owner], (pictures, 1, 1), arguments)
+        self._vectors.close()

@@ -23,8 +23,9 @@ PLANE_UNIT = 32
 """Planes of a part are padded to a multiple of it."""
 _PHASES = 8
 """Columns of a period of the order of pieces: rows begin alike."""
-_ROWS_BEYOND, _COLUMNS_BEYOND = 8, 80
-"""What a tile reads beyond the last row and the last pixel."""
+ROWS_BEYOND, COLUMNS_BEYOND = 8, 80
+"""Rows and then pixels behind a map, which tiles may read; kernels assert that they do not go
+further."""
 _FLOAT_BYTES = 4
 
 
@@ -76,7 +77,7 @@ class MapLayout:
     def bytes(self, box: Box, grid: BatchGrid) -> int:
         """Memory for the pixels in a box."""
         rows, pitch = self._extent(box, grid)
-        beyond = _ROWS_BEYOND * pitch + _COLUMNS_BEYOND
+        beyond = ROWS_BEYOND * pitch + COLUMNS_BEYOND
         return (rows * pitch * self.stored + beyond * self.group) * VALUE_BYTES * self.terms
 
     def arguments(self, box: Box, grid: BatchGrid, top: int, left: int) -> MapArguments:

@@ -10,7 +10,7 @@ from waifu2x.backends.cuda.units import Units, is_old
 from waifu2x.backends.gpu.runtime import Macros
 
 COLUMNS = 64
-"""Of a tile; the last two are no results where the taps of a row are columns of the product."""
+"""Of a tile."""
 MOST_ROWS = 8
 """Of a tile of any kernel."""
 MOST_SUMS = 16
@@ -49,6 +49,12 @@ class Job:
         if self.last:
             return round_up(self.side * self.outputs, 16)
         return next(width for width in (128, 64, 32) if self.outputs % width == 0)
+
+    @property
+    def results(self) -> int:
+        """Columns of a tile that are results: not all where the taps of a row are columns of the
+        product."""
+        return COLUMNS - (self.side - 1) if self.last else COLUMNS
 
     @property
     def taps(self) -> int:
@@ -158,6 +164,9 @@ def macros(job: Job, shape: Shape) -> Macros:
         "DEPTH": depth(job, shape),
         "TERMS": job.terms,
         "LAST": int(job.last),
+        "TILE_COLUMNS": COLUMNS,
+        "TILE_RESULTS": job.results,
+        "THREADS": shape.threads,
         "SHARED": shape.shared(job),
         **shape.macros(),
     }

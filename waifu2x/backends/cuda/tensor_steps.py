@@ -10,9 +10,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from waifu2x.backends.cuda import tensor_vectors
 from waifu2x.backends.cuda.arguments import Address, address_of, packed
 from waifu2x.backends.cuda.tensor_layout import (
+    COLUMNS_BEYOND,
     PLANE_UNIT,
+    ROWS_BEYOND,
     BatchGrid,
     FewLayout,
     MapArguments,
@@ -37,6 +40,7 @@ from waifu2x.backends.cuda.tensor_shape import (
     macros,
     ranked,
 )
+from waifu2x.backends.cuda.tensor_vectors import VectorPlaces
 from waifu2x.backends.cuda.units import Units, is_old
 from waifu2x.backends.gpu.executor import Batch, Place
 from waifu2x.backends.gpu.runtime import Buffer, Macros
@@ -48,13 +52,10 @@ from waifu2x.tiling import Box
 if TYPE_CHECKING:
     from waifu2x.backends.cuda.runtime import CudaKernel, CudaRuntime
 
-UNIT = 1 << 16
-"""Of the integers that are summed for means."""
 _FIRST_ROWS = 8
-_FIRST_THREADS = 256
+_WARP = 32
 _MOVE_THREADS = 256
 _MOVE_REPEATS = 4
-_AVERAGE_THREADS = 256
 _AVERAGE_BLOCKS = 8
 """Of a sum, for each multiprocessor."""
 _PIXEL_UNITS = {8: 256 / 255, 16: 65536 / 65535, 32: 1.0, 0: 1.0}
@@ -147,10 +148,7 @@ class Task:
     """What is computed, by the numbers of steps."""
     places: Mapping[int, Place]
     grid: BatchGrid
-    sums: Address
-    vectors: Address
-    sums_each: int
-    vectors_each: int
+    vectors: VectorPlaces
 
     def address(self, value: int) -> Address:
         """Of a map."""
@@ -293,6 +291,8 @@ class ProductStep(_Step):
             rows, columns = down * cell.rows - 2, across * cell.columns - 2
         is_picture = step.source.value == 0
         chosen: Macros = {
+            "COLUMNS": COLUMNS,
+            "ROWS": _FIRST_ROWS,
             "PLANES": step.in_planes,
             "PIXEL": bits,
             "ENLARGE": step.source.enlarge,
@@ -320,7 +320,7 @@ class ProductStep(_Step):
             return packed(product) + packed(geometry)
 
         blocks = (-(-columns // COLUMNS), -(-rows // _FIRST_ROWS), self._outputs // 32)
-        return Launch("tensor_first", chosen, _FIRST_THREADS, 0, blocks, arguments)
+        return Launch("tensor_first", chosen, _FIRST_ROWS * _WARP, 0, blocks, arguments)
 
     def _pixels_read(self, task: Task) -> tuple[int, SourceArguments]:
         """The macro PIXEL, and where a first one reads."""
@@ -351,12 +351,14 @@ class ProductStep(_Step):
             rows = down * read.rows - (job.side - 1)
             columns = across * read.columns - (job.side - 1)
         shape = self._shape((rows, columns))
-        tiles_across = -(-columns // (COLUMNS - 2 if job.last else COLUMNS))
+        tiles_across = -(-columns // job.results)
         tiles = tiles_across * -(-rows // shape.rows)
         extent = LayerExtent(box.height, box.width, tiles_across, tiles, across, pictures)
         width = shape.width(job)
         chosen: Macros = {
             **macros(job, shape),
+            "ROWS_BEYOND": ROWS_BEYOND,
+            "COLUMNS_BEYOND": COLUMNS_BEYOND,
             "STORED_GROUPS": source.stored // source.group,
             "FIRST_GROUP": source.start(step.source.first) // source.group,
             **self._store_macros(task, box),
@@ -544,7 +546,11 @@ class MoveStep(_Step):
         assert isinstance(target, MapLayout)
         held = task.places[step.target.value].box
         planes, moved = moved_planes(self._program, step)
+        pieces = next(n for n in (8, 4, 1) if moved % (PIECE * n) == 0)
         chosen: dict[str, str | int] = {
+            "THREADS": _MOVE_THREADS,
+            "PIECES": pieces,
+            "REPEATS": _MOVE_REPEATS,
             "PLANES": planes,
             "MOVED": moved,
             "GROUP": source.group,
@@ -577,7 +583,7 @@ class MoveStep(_Step):
         rows, columns = task.batch.sizes[step.target.value]
         factors = Address(0)
         if step.factors is not None:
-            factors = Address(task.vectors + 4 * self._vector_places[step.factors])
+            factors = Address(task.vectors.vectors + 4 * self._vector_places[step.factors])
         arguments = MoveArguments(
             task.address(step.source.value),
             task.address(step.target.value),
@@ -588,10 +594,9 @@ class MoveStep(_Step):
             added,
             LayerExtent(box.height, box.width, 0, 0, task.grid.across, task.grid.pictures),
             Range(-box.top, -box.left, rows - box.top, columns - box.left),
-            task.vectors_each,
+            task.vectors.vectors_each,
             np.float32(step.factor),
         )
-        pieces = next(n for n in (8, 4, 1) if moved % (PIECE * n) == 0)
         columns_each = _MOVE_THREADS // pieces * _MOVE_REPEATS
         parts = moved // (PIECE * pieces)
         blocks = (-(-box.width // columns_each), box.height, parts * task.grid.pictures)
@@ -631,13 +636,14 @@ class AverageStep(_Step):
         """The launch for the sums of a box."""
         layout, held, grid = self._layout, task.places[self._value].box, task.grid
         chosen: Macros = {
+            "THREADS": tensor_vectors.THREADS,
             "GROUP": layout.group,
             "STORED": layout.stored,
             "FOLD": layout.fold,
             "EACH": layout.parts[0],
             "PLANES": self._program.values[self._value].planes,
             "TERMS": layout.terms,
-            "UNIT": UNIT,
+            "UNIT": tensor_vectors.UNIT,
         }
         part = Range(
             box.top - held.top, box.left - held.left, box.bottom - held.top, box.right - held.left
@@ -648,16 +654,16 @@ class AverageStep(_Step):
         lines = max(1, (last - first) * groups * grid.pictures // wanted)
         arguments = AverageArguments(
             task.address(self._value),
-            Address(task.sums + 8 * self._sums_place),
+            Address(task.vectors.sums + 8 * self._sums_place),
             layout.arguments(held, grid, 0, 0),
             part,
-            task.sums_each,
+            task.vectors.sums_each,
             grid.across,
             lines,
         )
         blocks = (-(-(last - first) // lines), groups, grid.pictures)
         return Launch(
-            "tensor_average", chosen, _AVERAGE_THREADS, 0, blocks, lambda: packed(arguments)
+            "tensor_average", chosen, tensor_vectors.THREADS, 0, blocks, lambda: packed(arguments)
         )
 
 
@@ -672,10 +678,10 @@ def moved_planes(program: Program, step: Move) -> tuple[int, int]:
     """Planes that a move moves, and those that it writes: whoever writes a part's last plane writes
     the zeros behind it, too."""
     planes = program.values[step.source.value].parts[step.source.first]
-    whole = program.values[step.target.value].parts[step.target.part]
-    if step.target.plane + planes < whole:
+    part_planes = program.values[step.target.value].parts[step.target.part]
+    if step.target.plane + planes < part_planes:
         return planes, planes
-    return planes, round_up(whole, PLANE_UNIT) - step.target.plane
+    return planes, round_up(part_planes, PLANE_UNIT) - step.target.plane
 
 
 def runs(program: Program, layouts: Sequence[MapLayout | FewLayout]) -> bool:

@@ -44,7 +44,7 @@ class GpuBackend:
         """See Backend."""
         maker = self._maker(precision)
         stages: dict[int, Stage] = {}
-        with self._workspace.lock:
+        with self._workspace.working():
             for model in models:
                 if id(model) not in stages:
                     executor = self._executor(maker, model, tuning.Kept(self.device))
@@ -95,11 +95,7 @@ class GpuBackend:
 
     def close(self) -> None:
         """See Backend."""
-        with self._workspace.lock:
-            self._workspace.release()
-            while self._open:
-                self._open.pop().close()
-            self._runtime.close()
+        self._workspace.close(*self._open)
 
     def _maker(self, precision: Precision) -> Maker:
         """What makes executors of a precision. Raises BackendError for one that it lacks."""

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from waifu2x.backends.gpu.maps import round_up
-from waifu2x.backends.gpu.product import NARROW, Planes, spread
+from waifu2x.backends.gpu.product import NARROW, Planes, padded_weight
 from waifu2x.backends.gpu.runtime import Limits, Macros
 
 _FEW = 16
@@ -62,6 +62,7 @@ class Shape:
             "WIDTH": self.width,
             "VECTOR": "float" if self.width == 1 else f"float{self.width}",
             "LANES": self.lanes,
+            "GROUP": self.group,
             "GROUP_X": self.group_x,
             "GROUP_Y": self.group_y,
             "DOWN": int(self.down),
@@ -71,7 +72,7 @@ class Shape:
     def pack(self, planes: Planes, weight: NDArray[np.float32]) -> NDArray[np.float32]:
         """See product.Shape."""
         inputs = round_up(planes.in_count, self.load)
-        full = spread(planes, weight, inputs, round_up(planes.out_count, self.planes))
+        full = padded_weight(planes, weight, inputs, round_up(planes.out_count, self.planes))
         # The taps along the line of a work-item go innermost.
         order = (0, 3, 1, 2) if self.down else (0, 2, 1, 3)
         taps = full.transpose(order).reshape(-1, self.planes, planes.taps, inputs, planes.taps)

@@ -10,6 +10,7 @@ import numpy as np
 
 from waifu2x.backends.gpu.runtime import Buffer, Kernel
 from waifu2x.lowering.geometry import Work
+from waifu2x.lowering.phases import Phase
 from waifu2x.lowering.steps import Program
 from waifu2x.model import Size
 from waifu2x.tiling import Box
@@ -85,17 +86,19 @@ class Executor(Protocol):
         places: Mapping[int, Place],
         sums: Mapping[int, Box],
         vectors: Buffer,
+        ends: Phase | None,
     ) -> None:
         """Queues the steps of `work` on one tile.
 
         `places` has every value of `work` that is neither the picture nor the result. `sums` says,
         by the numbers of Average steps, over which box of its source each adds to its sums in
         `vectors`; boxes of all passes together are each value's whole size, and some may be empty.
+        `ends` is the phase whose last pass this is: its sums are complete then, and its means and
+        dense layers follow.
 
-        It is called again for the same work on the same memory only where that was not kept: it,
-        and `clear` and `finish`, queue kernels and nothing else, and depend on nothing but their
-        arguments. May raise OutOfMemoryError, and BackendError for a kernel that can only be built
-        now.
+        It is called again for the same work on the same memory only where that was not kept: it
+        and `clear` queue kernels and nothing else, and depend on nothing but their arguments. May
+        raise OutOfMemoryError, and BackendError for a kernel that can only be built now.
         """
         ...
 
@@ -105,13 +108,6 @@ class Executor(Protocol):
 
     def clear(self, vectors: Buffer, pictures: int) -> None:
         """Queues that all sums are zero: once for a batch, before its first pass."""
-        ...
-
-    def finish(
-        self, dense: Sequence[int], averages: Sequence[int], batch: Batch, vectors: Buffer
-    ) -> None:
-        """Queues the means of those Average steps, whose sums are complete, then those dense
-        steps."""
         ...
 
     def step(self, kernel: Kernel) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from waifu2x.backends.gpu.product import CELL, Planes, ProductStep, Shape, plane
 from waifu2x.backends.gpu.runtime import Buffer, Kernel, Limits, Runtime
 from waifu2x.backends.gpu.tuning import Choose
 from waifu2x.lowering.geometry import Work
+from waifu2x.lowering.phases import Phase
 from waifu2x.lowering.steps import Average, DenseStep, Move, Product, Program, reads
 from waifu2x.tiling import Box
 
@@ -60,6 +61,7 @@ class Fp32Executor:
         places: Mapping[int, Place],
         sums: Mapping[int, Box],
         vectors: Buffer,
+        ends: Phase | None,
     ) -> None:
         """See Executor."""
         maps = Maps(self.program.values, self._margins, places, self._block)
@@ -78,6 +80,8 @@ class Fp32Executor:
                     box = sums[number]
                     if box.height and box.width and isinstance(source, Average):
                         own.sum(maps[source.source.value], box, vectors, pictures)
+        if ends is not None:
+            self._finish(ends, batch, vectors)
 
     def vector_bytes(self, pictures: int) -> int:
         """See Executor."""
@@ -87,19 +91,6 @@ class Fp32Executor:
         """See Executor."""
         if self._sums is not None:
             self._sums.clear(vectors, pictures)
-
-    def finish(
-        self, dense: Sequence[int], averages: Sequence[int], batch: Batch, vectors: Buffer
-    ) -> None:
-        """See Executor."""
-        pictures = batch.source.shape[0]
-        for number in sorted((*averages, *dense)):
-            own, step = self._steps[number], self.program.steps[number]
-            if isinstance(own, AverageStep) and isinstance(step, Average):
-                rows, columns = batch.sizes[step.source.value]
-                own.mean(rows * columns, vectors, pictures)
-            elif isinstance(own, DenseLayer):
-                own.launch(batch, vectors)
 
     def step(self, kernel: Kernel) -> int:
         """See Executor. What clears the sums is counted as the first mean's."""
@@ -115,6 +106,17 @@ class Fp32Executor:
         """See Executor."""
         for own in self._steps:
             own.close()
+
+    def _finish(self, phase: Phase, batch: Batch, vectors: Buffer) -> None:
+        """Queues the means whose sums are complete, then the dense layers of them."""
+        pictures = batch.source.shape[0]
+        for number in (*phase.averages, *phase.dense):
+            own, step = self._steps[number], self.program.steps[number]
+            if isinstance(own, AverageStep) and isinstance(step, Average):
+                rows, columns = batch.sizes[step.source.value]
+                own.mean(rows * columns, vectors, pictures)
+            elif isinstance(own, DenseLayer):
+                own.launch(batch, vectors)
 
     def _prepare(self, choose: Choose) -> None:
         """Makes all steps; kernels of pixels for bytes, which most pictures have."""

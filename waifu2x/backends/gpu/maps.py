@@ -153,11 +153,11 @@ def picture_arguments(
 
 
 def result_arguments(batch: Batch, top: int, left: int) -> tuple[Argument, ...]:
-    """MAP of a kernel whose coordinates begin at a pixel of the result."""
+    """PIXELS of a kernel whose coordinates begin at a pixel of the result."""
     _, rows, columns, _ = batch.target.shape
     box = batch.target_box
-    first = (top - box.top) * columns + left - box.left
-    return (batch.target.buffer, *map(np.int32, (0, 0, first, columns, rows * columns)))
+    places = (rows, columns, top - box.top, left - box.left)
+    return (batch.target.buffer, *map(np.int32, places))
 
 
 def bounds(box: Box, top: int, left: int) -> tuple[Argument, ...]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from waifu2x.backends.gpu.executor import Batch
-from waifu2x.backends.gpu.maps import Map, blocks_of
+from waifu2x.backends.gpu.maps import UNIT, Map, blocks_of
 from waifu2x.backends.gpu.runtime import Buffer, Kernel, Limits, Macros, Runtime
 from waifu2x.lowering.steps import Average, DenseStep, Program, Value
 from waifu2x.tiling import Box
@@ -188,6 +188,8 @@ def _macros(limits: Limits, block: int, blocks: int, planes: int, fold: int) -> 
         "PLANES": planes,
         "FOLD": fold,
         "CHUNKS": _CHUNKS,
+        "UNIT": UNIT,
+        "ONE": f"{float(_ONE)}f",
     }
 
 

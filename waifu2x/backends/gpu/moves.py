@@ -8,6 +8,7 @@ import numpy as np
 
 from waifu2x.backends.gpu.executor import Batch, DevicePixels
 from waifu2x.backends.gpu.maps import (
+    UNIT,
     Maps,
     blocks_of,
     bounds,
@@ -46,6 +47,7 @@ class MoveStep:
         filled = round_up(part, block) if end == part and not self._to_pixels else end
         macros: dict[str, str | int] = {
             "GROUP": _GROUP,
+            "UNIT": UNIT,
             "BLOCK": block,
             "VECTOR": "float" if block == 1 else f"float{block}",
             "PLANES": self._planes,

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -12,12 +14,12 @@ from numpy.typing import DTypeLike, NDArray
 from waifu2x.backends import Progress, ignore, scaled
 from waifu2x.backends.gpu.executor import DevicePixels
 from waifu2x.backends.gpu.runtime import OutOfMemoryError
-from waifu2x.backends.gpu.stage import Run, Shape, Stage, TooManyError
+from waifu2x.backends.gpu.stage import Run, Shape, Stage, TooManyError, no_room
 from waifu2x.backends.gpu.workspace import Taken, Workspace
-from waifu2x.errors import BackendError
 
-_MOST_ROWS = 65_535
-"""Of all pictures of a batch: see Batch."""
+_FLOAT_BYTES = 4
+_LONGEST = 65_535
+"""Rows of all pictures of a batch, see Batch, and columns of each."""
 
 
 class GpuNetwork:
@@ -38,7 +40,7 @@ class GpuNetwork:
     ) -> NDArray[Any]:
         """See Network."""
         pictures = pixels[np.newaxis] if pixels.ndim == 3 else pixels
-        with self._workspace.lock:
+        with self._workspace.working():
             results = self._stack(pictures, np.dtype(out_dtype), tile, on_progress)
         return results[0] if pixels.ndim == 3 else results
 
@@ -51,7 +53,7 @@ class GpuNetwork:
         """
         pictures = pixels[np.newaxis] if pixels.ndim == 3 else pixels
         dtypes = [*[np.dtype(np.float32)] * (len(self._stages) - 1), np.dtype(out_dtype)]
-        with self._workspace.lock, self._workspace.taken() as taken:
+        with self._workspace.working(), self._workspace.taken() as taken:
             source = self._uploaded(pictures, taken)
             work = []
             for stage, dtype in zip(self._stages, dtypes, strict=True):
@@ -71,7 +73,7 @@ class GpuNetwork:
     ) -> NDArray[Any]:
         """Pictures of one size: all at once if they fit so, else in two halves."""
         count = len(pictures)
-        if count <= 1 or (tile is None and self._tallest(pictures.shape) <= _MOST_ROWS):
+        if count <= 1 or (tile is None and self._longest(pictures.shape) <= _LONGEST):
             try:
                 return self._batch(pictures, dtype, tile, on_progress)
             except TooManyError:
@@ -84,21 +86,23 @@ class GpuNetwork:
             ]
         )
 
-    def _tallest(self, shape: tuple[int, ...]) -> int:
-        """Rows of all pictures together, with their padding, where they are most."""
-        count, height = shape[:2]
-        rows = 0
+    def _longest(self, shape: tuple[int, ...]) -> int:
+        """Rows of all pictures together or columns of one, with padding, where they are most."""
+        count, height, width = shape[:3]
+        longest = 0
         for stage in self._stages:
             model = stage.model
-            rows = max(rows, count * (height + 2 * model.padding + model.multiple) * model.scale)
-            height *= model.scale
-        return rows
+            margin = 2 * model.padding + model.multiple
+            longest = max(longest, max(count * (height + margin), width + margin) * model.scale)
+            height, width = height * model.scale, width * model.scale
+        return longest
 
     def _batch(
         self, pictures: NDArray[Any], dtype: np.dtype[Any], tile: int | None, on_progress: Progress
     ) -> NDArray[Any]:
         """Pictures through all models. Raises TooManyError if several do not fit undivided."""
         shares = self._shares()
+        self._check_room(pictures)
         with self._workspace.taken() as taken:
             source = self._uploaded(pictures, taken)
             for stage, share in zip(self._stages[:-1], shares, strict=False):
@@ -110,6 +114,20 @@ class GpuNetwork:
             last = Run(self._stages[-1], source, dtype, tile, scaled(on_progress, shares[-1]))
             return last.to_host()
 
+    def _check_room(self, pictures: NDArray[Any]) -> None:
+        """Whether there is memory for what models hand to each other, which is never divided.
+
+        Better known before the work. Raises BackendError, TooManyError.
+        """
+        shapes: list[Shape] = [_shape(pictures)]
+        for stage in self._stages[:-1]:
+            shapes.append(stage.result_shape(shapes[-1]))
+        sizes = [pictures.nbytes, *(math.prod(shape) * _FLOAT_BYTES for shape in shapes[1:])]
+        together = max(map(sum, pairwise(sizes)), default=sizes[0])
+        most = self._workspace.free()
+        if together > most or max(sizes) > self._runtime.limits.max_buffer:
+            raise no_room(self._runtime.device, shapes[-1])
+
     def _shares(self) -> list[float]:
         """Of the stages in the work."""
         costs, scale = [], 1
@@ -119,16 +137,15 @@ class GpuNetwork:
         return [cost / sum(costs) for cost in costs]
 
     def _uploaded(self, pictures: NDArray[Any], taken: Taken) -> DevicePixels:
-        count, height, width, planes = pictures.shape
-        shape: Shape = (count, height, width, planes)
+        shape = _shape(pictures)
         try:
             source = DevicePixels(taken.buffer(pictures.nbytes), pictures.dtype, shape)
             self._runtime.upload(source.buffer, pictures)
         except OutOfMemoryError as error:
-            if count > 1:
-                raise TooManyError from error
-            raise BackendError(
-                f"{self._runtime.device.name}: no memory for a picture of {width}x{height} pixels:"
-                " close other programs that use this device, or use another backend"
-            ) from error
+            raise no_room(self._runtime.device, shape) from error
         return source
+
+
+def _shape(pictures: NDArray[Any]) -> Shape:
+    count, height, width, planes = pictures.shape
+    return count, height, width, planes

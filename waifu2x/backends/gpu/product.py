@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from waifu2x.backends.gpu.executor import Batch, DevicePixels
 from waifu2x.backends.gpu.maps import (
+    UNIT,
     Maps,
     Margin,
     bounds,
@@ -125,7 +126,7 @@ def planes_of(program: Program, step: Product, block: int) -> Planes:
     )
 
 
-def spread(
+def padded_weight(
     planes: Planes, weight: NDArray[np.float32], inputs: int, outputs: int
 ) -> NDArray[np.float32]:
     """A weight (outputs, inputs, taps, taps), with zeros for planes that are not."""
@@ -218,6 +219,7 @@ class ProductStep:
         own = step.out_planes // step.shuffle**2
         vector = NARROW if planes.is_narrow and planes.block > NARROW else planes.block
         macros: dict[str, str | int] = {
+            "UNIT": UNIT,
             "BLOCK": planes.block,
             "SUB_PLANES": planes.sub_planes if step.shuffle > 1 else self._width,
             "SUB_BLOCKS": -(-own // planes.block),

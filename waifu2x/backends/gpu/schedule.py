@@ -17,10 +17,8 @@ from waifu2x.tiling import Box
 
 _SMALLEST_TILE = 64
 """Output pixels a side, below which tiles are mostly margin."""
-
-
-_MOST_TILE_ROWS = 1 << 15
-"""Libraries count groups of work-items in 16 bits."""
+_LARGEST_TILE = 1 << 15
+"""Output pixels a side: libraries count groups of work-items in 16 bits."""
 _ESTIMATED = 0.97
 """Of the room for kept maps: they reach a few pixels beyond their sizes."""
 
@@ -123,8 +121,8 @@ def find(
 
 def _grids(height: int, width: int, tile: int | None, bands: int) -> Iterator[tuple[int, int]]:
     """Numbers of tiles down and across, doubled one after the other."""
-    down = max(bands, -(-height // _MOST_TILE_ROWS), -(-height // tile) if tile else 1)
-    across = -(-width // tile) if tile else 1
+    side = min(tile or _LARGEST_TILE, _LARGEST_TILE)
+    down, across = max(bands, -(-height // side)), -(-width // side)
     while True:
         yield down, across
         if max(height / down, width / across) <= _SMALLEST_TILE:
@@ -151,23 +149,23 @@ class _Cutter:
 
     def schedule(self, room: Room) -> Schedule | None:
         """The passes that cost least, if any fit the room."""
-        whole = _Frame(self, self._plan(math.inf))
-        scratch = self._typical_scratch(whole)
+        frame = _Frame(self, self._plan(math.inf))
+        scratch = self._typical_scratch(frame)
         if scratch > room.scratch:
             return None
-        if whole.kept_bytes + scratch > room.total:
+        if frame.kept_bytes + scratch > room.total:
             # What is computed again takes room of its own; with nothing kept it takes the most.
             again = self._typical_scratch(_Frame(self, self._plan(0)))
             for taken in (scratch, (scratch + again) // 2, again):
-                whole = _Frame(self, self._plan((room.total - taken) * _ESTIMATED))
-                if self._typical_scratch(whole) + whole.kept_bytes <= room.total:
+                frame = _Frame(self, self._plan((room.total - taken) * _ESTIMATED))
+                if self._typical_scratch(frame) + frame.kept_bytes <= room.total:
                     break
             else:
                 return None
-        found = whole.schedule()
+        found = frame.schedule()
         if found.scratch > room.scratch or found.scratch + found.kept > room.total:
             return None
-        if found.kept > room.buffer or not whole.is_countable:
+        if found.kept > room.buffer or not frame.is_countable:
             return None
         return found
 
@@ -251,8 +249,8 @@ class _Frame:
             ending = tuple(roots)
             for number in phase.averages:
                 value = _averaged(program, number)
-                whole = Box(0, 0, *cutter.sizes[value])
-                roots[value] = geometry.hull(whole, roots.get(value))
+                extent = Box(0, 0, *cutter.sizes[value])
+                roots[value] = geometry.hull(extent, roots.get(value))
             if index == len(planned) - 1:
                 roots[program.result] = Box(0, 0, *cutter.sizes[program.result])
             self._roots[index] = roots
@@ -341,10 +339,10 @@ class _Frame:
         """A value's part in a tile; the parts of all tiles are the extent, or the value's size."""
         down, across = self._cutter.grid
         size = self._cutter.sizes[value]
-        whole = Box(0, 0, *size)
+        everything = Box(0, 0, *size)
         tiles = list(geometry.tiles(size, down, across, self._unit(value)))
         box = tiles[row * across + column]
-        if extent is None or extent == whole:
+        if extent is None or extent == everything:
             return box
         top = extent.top if row == 0 else max(box.top, extent.top)
         bottom = extent.bottom if row == down - 1 else min(box.bottom, extent.bottom)

@@ -23,9 +23,18 @@ def exists(name: str) -> bool:
 
 
 def read(name: str) -> str:
-    """A file of `kernels/`, with the files of that folder that it includes in their places."""
-    text = (shipped_kernels() / name).read_text(encoding="utf-8")
-    return _INCLUDE.sub(lambda match: read(match[1]), text)
+    """A file of `kernels/`, with the files of that folder that it includes in their places, each
+    once."""
+    seen: set[str] = set()
+
+    def included(name: str) -> str:
+        if name in seen:
+            return ""
+        seen.add(name)
+        text = (shipped_kernels() / name).read_text(encoding="utf-8")
+        return _INCLUDE.sub(lambda match: included(match[1]), text)
+
+    return included(name)
 
 
 def of(stem: str) -> str:

@@ -10,21 +10,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from waifu2x.backends import Progress
+from waifu2x.backends import Device, Progress
 from waifu2x.backends.gpu import schedule
 from waifu2x.backends.gpu.executor import Batch, DevicePixels, Executor, Place
 from waifu2x.backends.gpu.runtime import Buffer, OutOfMemoryError
 from waifu2x.backends.gpu.schedule import NoRoomError, Pass, Room, Schedule, step_cost
 from waifu2x.backends.gpu.workspace import Taken, Workspace
 from waifu2x.errors import BackendError
+from waifu2x.lowering.phases import Phase
 from waifu2x.model import Model
 from waifu2x.tiling import Box
 
 _KEPT_SCHEDULES = 16
-_MOST_REPLAYED = 16
-"""Passes of one picture, each of which the runtime then keeps: more would push each other out."""
 _FEWEST_BAND_ROWS = 64
-_NO_TILE = Box(0, 0, 0, 0)
 
 Shape = tuple[int, int, int, int]
 """Of pictures: as of DevicePixels."""
@@ -175,19 +173,23 @@ class Run:
             self._on_progress(part)
 
     def _failure(self, error: Exception) -> Exception:
-        pictures, rows, columns, _ = self._shape
-        if pictures > 1:
-            return TooManyError()
-        name = self._runtime.device.name
-        if isinstance(error, NoRoomError):
+        if self._shape[0] == 1 and isinstance(error, NoRoomError):
             return BackendError(
-                f"{name}: no memory for even a small tile of the network's maps: close other"
-                " programs that use this device, or use another backend"
+                f"{self._runtime.device.name}: no memory for even a small tile of the network's"
+                " maps: close other programs that use this device, or use another backend"
             )
-        return BackendError(
-            f"{name}: no memory for a picture of {columns}x{rows} pixels: close other programs that"
-            " use this device, or use another backend"
-        )
+        return no_room(self._runtime.device, self._shape)
+
+
+def no_room(device: Device, shape: Shape) -> Exception:
+    """What to raise where there is no memory for pictures."""
+    pictures, rows, columns, _ = shape
+    if pictures > 1:
+        return TooManyError()
+    return BackendError(
+        f"{device.name}: no memory for a picture of {columns}x{rows} pixels: close other programs"
+        " that use this device, or use another backend"
+    )
 
 
 class Bound:
@@ -220,21 +222,25 @@ class Bound:
         self.run(lambda part: None, None)
 
     def run(self, report: Progress, result: NDArray[Any] | None) -> None:
-        """Every pass, and waits for it. With a `result`, each row of tiles is fetched into it."""
+        """Every pass, and waits for it. With a `result`, each row of tiles is fetched into it.
+
+        Several tiles are not replayed: as large as the memory allows, their kernels take far longer
+        than launching them, and records of their buffers would keep those of small pictures out.
+        """
         if result is None and self._schedule.is_single:
             self.queue()
             self._runtime.synchronize()
             report(1.0)
             return
         found, executor = self._schedule, self._executor
-        count = sum(len(row) for rows in found.passes for row in rows)
         done = 0.0
         executor.clear(self._vectors, found.pictures)
         for number, rows in enumerate(found.passes):
             for row in rows:
                 band = self._band(row[0]) if result is not None else self._target
                 for one in row:
-                    self._pass(one, band, replayed=count <= _MOST_REPLAYED)
+                    ends = self._schedule.phases[number] if one is rows[-1][-1] else None
+                    self._queue(one, band, ends)
                     self._runtime.synchronize()
                     done += sum(
                         step_cost(executor.program, step, box)
@@ -244,33 +250,20 @@ class Bound:
                 if result is not None and number == len(found.passes) - 1:
                     top, height = row[0].tile.top, row[0].tile.height
                     self._runtime.download(band.buffer, result[0, top : top + height])
-            self._finish(number)
         report(1.0)
 
     def _queue_single(self) -> None:
         self._executor.clear(self._vectors, self._schedule.pictures)
-        for number, ((one,),) in enumerate(self._schedule.passes):
-            self._queue(one, self._target)
-            self._finish(number)
+        for phase, ((one,),) in zip(self._schedule.phases, self._schedule.passes, strict=True):
+            self._queue(one, self._target, phase)
 
-    def _pass(self, one: Pass, target: DevicePixels, replayed: bool) -> None:
-        if replayed:
-            self._runtime.replay((self._key, id(one), target), lambda: self._queue(one, target))
-        else:
-            self._queue(one, target)
-
-    def _queue(self, one: Pass, target: DevicePixels) -> None:
+    def _queue(self, one: Pass, target: DevicePixels, ends: Phase | None) -> None:
         places: Mapping[int, Place] = {
             value: Place(self._maps[spot.is_kept], spot.offset, spot.box)
             for value, spot in one.spots.items()
         }
-        self._executor.run(self._batch(one.tile, target), one.work, places, one.sums, self._vectors)
-
-    def _finish(self, number: int) -> None:
-        phase = self._schedule.phases[number]
-        if phase.averages or phase.dense:
-            batch = self._batch(_NO_TILE, self._target)
-            self._executor.finish(phase.dense, phase.averages, batch, self._vectors)
+        batch = self._batch(one.tile, target)
+        self._executor.run(batch, one.work, places, one.sums, self._vectors, ends)
 
     def _batch(self, tile: Box, target: DevicePixels) -> Batch:
         _, rows, columns, _ = target.shape

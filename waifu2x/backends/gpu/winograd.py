@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from waifu2x.backends.gpu.maps import round_up
-from waifu2x.backends.gpu.product import Planes, spread
+from waifu2x.backends.gpu.maps import FLOAT_BYTES, round_up
+from waifu2x.backends.gpu.product import Planes, padded_weight
 from waifu2x.backends.gpu.runtime import Limits, Macros
 from waifu2x.backends.winograd import transform_weights
 
@@ -64,7 +64,7 @@ class Shape:
         row = (columns // 8 * 8 + (9 if columns % 8 > 1 else 1)) * 4
         t = (self.cell_y + 2) * self.depth // 4 * self.tile_y * row
         v = self.frequencies * (self.depth * (cells // 16 * 16 + 8) + 16)
-        return 4 * max(t + v, self.frequencies * cells * 8)
+        return FLOAT_BYTES * max(t + v, self.frequencies * cells * 8)
 
     def macros(self, planes: Planes) -> Macros:
         """See product.Shape."""
@@ -80,12 +80,14 @@ class Shape:
             "OUTS_ITEM": self.outs_item,
             "FREQUENCIES_ITEM": self.frequencies_item,
             "DEPTH": self.depth,
+            "GROUP": self.group,
+            "LOCAL_FLOATS": self.local_bytes // FLOAT_BYTES,
         }
 
     def pack(self, planes: Planes, weight: NDArray[np.float32]) -> NDArray[np.float32]:
         """See product.Shape: U."""
         inputs = round_up(planes.in_count, self.depth)
-        full = spread(planes, weight, inputs, round_up(planes.out_count, self.outs))
+        full = padded_weight(planes, weight, inputs, round_up(planes.out_count, self.outs))
         transformed = transform_weights(full, self.cell_y, self.cell_x)
         grouped = transformed.reshape(self.frequencies, -1, self.outs, inputs)
         spare = np.zeros(self.frequencies * self.outs, np.float32)

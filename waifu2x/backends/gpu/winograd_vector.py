@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from waifu2x.backends.gpu.maps import round_up
-from waifu2x.backends.gpu.product import Planes, spread
+from waifu2x.backends.gpu.maps import FLOAT_BYTES, round_up
+from waifu2x.backends.gpu.product import Planes, padded_weight
 from waifu2x.backends.gpu.runtime import Limits, Macros
 from waifu2x.backends.winograd import transform_weights
 
@@ -44,7 +44,11 @@ class Shape:
         """Local memory of a group."""
         columns = 6 * (self.cells * _CELL + 2)
         vectors = _FREQUENCIES * self.cells * -(-planes.in_count // self.width)
-        return 4 * self.width * (columns + vectors + _FREQUENCIES * self.cells * self.vectors)
+        return (
+            FLOAT_BYTES
+            * self.width
+            * (columns + vectors + _FREQUENCIES * self.cells * self.vectors)
+        )
 
     def macros(self, planes: Planes) -> Macros:
         """See product.Shape."""
@@ -56,12 +60,13 @@ class Shape:
             "VECTORS": self.vectors,
             "LINE": self.line,
             "CELLS": self.cells,
+            "LOCAL_FLOATS": self.local_bytes(planes) // FLOAT_BYTES,
         }
 
     def pack(self, planes: Planes, weight: NDArray[np.float32]) -> NDArray[np.float32]:
         """See product.Shape: U."""
         inputs = round_up(planes.in_count, self.width)
-        full = spread(planes, weight, inputs, round_up(planes.out_count, self.planes))
+        full = padded_weight(planes, weight, inputs, round_up(planes.out_count, self.planes))
         transformed = transform_weights(full, _CELL, _CELL)
         grouped = transformed.reshape(_FREQUENCIES, -1, self.planes, inputs)
         return np.ascontiguousarray(grouped.transpose(1, 0, 3, 2))

@@ -10,7 +10,9 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from waifu2x.backends.gpu.executor import Executor
 from waifu2x.backends.gpu.runtime import Buffer, OutOfMemoryError, Runtime
+from waifu2x.errors import BackendError
 
 _FREE_SHARE = 0.9
 """Of the memory that is free: the library needs some of it for itself."""
@@ -21,11 +23,12 @@ _CPU_SCRATCH_BYTES = 32 << 20
 
 
 class Workspace:
-    """Buffers that are taken and given back; `lock` is held by whoever does so."""
+    """Buffers that are taken and given back, by one thread at a time: see `working`."""
 
     def __init__(self, runtime: Runtime) -> None:
         self.runtime = runtime
-        self.lock = threading.Lock()
+        self._lock = threading.Lock()
+        self._is_closed = False
         self.scratch_limit = (
             _CPU_SCRATCH_BYTES if runtime.limits.is_cpu else runtime.limits.max_buffer
         )
@@ -37,6 +40,27 @@ class Workspace:
         """Bytes that can be taken, as far as the library tells."""
         spare = sum(buffer.size for buffer in self._spare)
         return int(self.runtime.free_memory() * _FREE_SHARE) + spare
+
+    @contextmanager
+    def working(self) -> Iterator[None]:
+        """Waits until nobody else works. Raises BackendError if it was closed meanwhile."""
+        with self._lock:
+            if self._is_closed:
+                raise BackendError(
+                    f"{self.runtime.device.name}: this backend is closed: open a new one"
+                )
+            yield
+
+    def close(self, *executors: Executor) -> None:
+        """Frees everything, when whoever works has ended: executors, then the runtime."""
+        with self._lock:
+            if self._is_closed:
+                return
+            self._is_closed = True
+            self.release()
+            for executor in executors:
+                executor.close()
+            self.runtime.close()
 
     @contextmanager
     def taken(self) -> Iterator[Taken]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -16,7 +16,7 @@ from waifu2x.backends.gpu import source
 from waifu2x.backends.gpu.replay import Records
 from waifu2x.backends.gpu.runtime import Argument, Kernel, Limits, Macros, OutOfMemoryError
 from waifu2x.backends.opencl.platforms import describe, is_gpu
-from waifu2x.errors import BackendError
+from waifu2x.errors import BackendError, DeviceError
 
 _KIND = "opencl"
 _OPTIONS = ("-cl-std=CL1.2",)
@@ -42,7 +42,8 @@ class OpenClBuffer:
     def release(self) -> None:
         """See Buffer."""
         if self.size:
-            self.handle.release()
+            with suppress(DeviceError, OutOfMemoryError), self._runtime.errors():
+                self.handle.release()
             self._runtime.allocated -= self.size
             self.size = 0
 
@@ -59,12 +60,14 @@ class OpenClKernel:
 class OpenClProgram:
     """See Program."""
 
-    def __init__(self, handle: cl.Program) -> None:
+    def __init__(self, runtime: OpenClRuntime, handle: cl.Program) -> None:
+        self._runtime = runtime
         self._handle = handle
 
     def kernel(self, name: str, group: int) -> OpenClKernel:
         """See Program."""
-        return OpenClKernel(name, group, cl.Kernel(self._handle, name))
+        with self._runtime.errors():
+            return OpenClKernel(name, group, cl.Kernel(self._handle, name))
 
 
 class _Launch(NamedTuple):
@@ -79,14 +82,14 @@ class OpenClRuntime:
     """See Runtime."""
 
     def __init__(self, device: cl.Device) -> None:
-        """Raises BackendError for a device that cannot be opened."""
+        """Raises DeviceError for one that cannot be opened."""
         self.device = describe(device)
         self._device = device
         try:
             self.context = cl.Context([device])
             self._queue = cl.CommandQueue(self.context)
         except cl.Error as error:
-            raise BackendError(
+            raise DeviceError(
                 f"{self.device.name}: cannot be opened ({_first_line(error)}):"
                 " restart its driver, or use another backend"
             ) from error
@@ -108,6 +111,19 @@ class OpenClRuntime:
             max_buffer=device.max_mem_alloc_size,
         )
 
+    @contextmanager
+    def errors(self) -> Iterator[None]:
+        """Turns the library's errors into OutOfMemoryError, where they say so, and DeviceError."""
+        try:
+            yield
+        except cl.Error as error:
+            if error.code in _NO_MEMORY:
+                raise OutOfMemoryError(str(error)) from error
+            raise DeviceError(
+                f"{self.device.name}: its driver stopped the work ({_first_line(error)}): start the"
+                " program again, or use another backend"
+            ) from error
+
     def free_memory(self) -> int:
         """See Runtime. OpenCL knows how much there is, not how much is free."""
         parts = _SHARED_MEMORY_PART if self._device.host_unified_memory else 1
@@ -115,7 +131,7 @@ class OpenClRuntime:
 
     def allocate(self, size: int) -> OpenClBuffer:
         """See Runtime."""
-        with _memory_errors():
+        with self.errors():
             return OpenClBuffer(self, size)
 
     def host_array(self, shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
@@ -124,12 +140,12 @@ class OpenClRuntime:
 
     def upload(self, buffer: Any, array: NDArray[Any]) -> None:
         """See Runtime."""
-        with _memory_errors():
+        with self.errors():
             cl.enqueue_copy(self._queue, buffer.handle, array, is_blocking=True)
 
     def download(self, buffer: Any, array: NDArray[Any]) -> None:
         """See Runtime."""
-        with _memory_errors():
+        with self.errors():
             cl.enqueue_copy(self._queue, array, buffer.handle, is_blocking=True)
 
     def build(self, stem: str, macros: Macros) -> OpenClProgram:
@@ -140,7 +156,7 @@ class OpenClRuntime:
             options.append("-DON_CPU")
         key = cache.digest(__version__, cl.VERSION_TEXT, *self.identity, *options, text)
         if key not in self._programs:
-            self._programs[key] = OpenClProgram(self._program(stem, text, options, key))
+            self._programs[key] = OpenClProgram(self, self._program(stem, text, options, key))
         return self._programs[key]
 
     def prepare(self, wanted: Sequence[tuple[str, Macros]]) -> None:
@@ -191,7 +207,7 @@ class OpenClRuntime:
 
     def _queue_launch(self, launch: _Launch) -> None:
         handle, group = launch.kernel.handle, launch.kernel.group
-        with _memory_errors():
+        with self.errors():
             handle.set_args(*launch.handles)
             event = cl.enqueue_nd_range_kernel(self._queue, handle, launch.size, (group, 1, 1))
         if self._recording is not None:
@@ -201,7 +217,7 @@ class OpenClRuntime:
 
     def synchronize(self) -> None:
         """See Runtime."""
-        with _memory_errors():
+        with self.errors():
             self._queue.finish()
 
     @contextmanager
@@ -223,7 +239,8 @@ class OpenClRuntime:
 
     def close(self) -> None:
         """See Runtime. What pyopencl holds goes with the last reference to it."""
-        self._queue.finish()
+        with suppress(DeviceError, OutOfMemoryError):
+            self.synchronize()
         self._records.clear()
         self._programs.clear()
 
@@ -233,17 +250,6 @@ class OpenClRuntime:
             return cl.Program(self.context, [self._device], [binary]).build()
         except cl.Error:
             return None
-
-
-@contextmanager
-def _memory_errors() -> Iterator[None]:
-    """OutOfMemoryError for the errors by which OpenCL says so."""
-    try:
-        yield
-    except cl.Error as error:
-        if error.code in _NO_MEMORY:
-            raise OutOfMemoryError(str(error)) from error
-        raise
 
 
 def _in_step(device: cl.Device) -> int:

@@ -8,10 +8,61 @@ For the same reason nothing here raises.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from numba import njit, types
+from numba.core.codegen import JITCodeLibrary
+from numba.core.compiler import CompilerBase, DefaultPassBuilder
+from numba.core.compiler_machinery import FunctionPass, register_pass
+from numba.core.untyped_passes import IRProcessing
 
-native = njit(error_model="numpy")
+
+class _PartLibrary(JITCodeLibrary):  # type: ignore[misc]
+    """Code that is only ever linked into an entry: it is optimized there, with what calls it, and
+    never becomes machine code by itself. (Numba does both for every function, three times the
+    work.)"""
+
+    def _optimize_final_module(self) -> None:
+        pass
+
+    def _finalize_final_module(self) -> None:
+        self._finalized = True
+
+    @property
+    def codegen(self) -> _PartLibrary:
+        """What is asked to `set_env`, and for nothing else."""
+        return self
+
+    def set_env(self, name: str, environment: object) -> None:
+        """Nothing: code that is not in memory yet has no variables."""
+
+
+@register_pass(mutates_CFG=False, analysis_only=True)
+class _AsPart(FunctionPass):  # type: ignore[misc]
+    _name = "as_part"
+
+    def __init__(self) -> None:
+        super().__init__()
+
+    def run_pass(self, state: Any) -> bool:
+        """Takes the place of the library that lowering would make."""
+        codegen = state.targetctx.codegen()
+        state.library = _PartLibrary(codegen, state.func_id.func_qualname)
+        return False
+
+
+class _PartCompiler(CompilerBase):  # type: ignore[misc]
+    def define_pipelines(self) -> list[Any]:
+        """Numba's own passes, and one."""
+        passes = DefaultPassBuilder.define_nopython_pipeline(self.state)
+        passes.add_pass_after(_AsPart, IRProcessing)
+        passes.finalize()
+        return [passes]
+
+
+_OPTIONS = {"error_model": "numpy", "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+
+native = njit(pipeline_class=_PartCompiler, **_OPTIONS)
 """Makes a function part of entries. The error model is that of C: a division does not raise."""
 
 INTEGER = types.int64
@@ -33,8 +84,7 @@ class Entry:
         0. (What `numba.cfunc` makes has no such pointers, but drags in Python's and Numba's symbols
         to report errors with.)
         """
-        options = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True, "error_model": "numpy"}
-        dispatcher = njit(self._signature, **options)(self._function)
+        dispatcher = njit(self._signature, **_OPTIONS)(self._function)
         result = dispatcher.overloads[self._signature.args]
         return result.fndesc.llvm_func_name, result.library._get_compiled_object()
 

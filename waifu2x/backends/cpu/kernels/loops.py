@@ -20,8 +20,9 @@ _HEIGHT = tile_height(_WIDTH)
 @entry(INTEGER, FLOATS, FLOATS)
 def vector_loop(repeats, scratch, weights):  # type: ignore[no-untyped-def]
     """Register tiles on vectors."""
+    inputs, block, products = 0, 0, DEPTH * _HEIGHT
     for _ in range(repeats):
-        product(_WIDTH, scratch, 0, DEPTH, weights, 0, DEPTH * _HEIGHT)
+        product(_WIDTH, scratch, inputs, DEPTH, weights, block, products)
 
 
 @entry(INTEGER, _TASKS, INTEGERS, FLOATS, FLOATS)
@@ -29,6 +30,23 @@ def tile_loop(repeats, tasks, places, scratch, weights):  # type: ignore[no-unty
     """Blocks on AMX tiles: all rows and planes at the same place."""
     configure(weights)
     task, late = record(tasks, 0), advance(places, PLACES - LATE_PLACES)
+    height, taps, pixel, row, offset, plane = 2, 3, 16, 0, 0, 0
+    block, constants, stage = 16, weights, 4096
     for _ in range(repeats):
-        product_block(2, 3, task, 16, places, 0, 0, scratch, weights, 16, weights, 0, 4096, late)
+        product_block(
+            height,
+            taps,
+            task,
+            pixel,
+            places,
+            row,
+            offset,
+            scratch,
+            weights,
+            block,
+            constants,
+            plane,
+            stage,
+            late,
+        )
     release()

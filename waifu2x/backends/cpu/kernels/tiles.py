@@ -118,13 +118,15 @@ def _emit_block(
                 v.tile("tilestored64", sums[m][n], place, v.index(BLOCK * 4))
 
 
-_LATE = ("count", "per step", "stage", "plane", "target", "residual")
-"""What describes a block whose sums are not results yet."""
+_PIXELS, _EACH_STEP, _STAGE, _PLANE, _TARGET, _RESIDUAL = range(6)
+"""What describes a block whose sums are not results yet, by its place in `late`."""
 
 
 def _late(v: Emitter, late: ir.Value) -> tuple[ir.Value, ir.Value, ir.Value, list[ir.Value]]:
     """Its pixels, those to finish in each step, its sums, and what else a _Finisher wants."""
-    count, per_step, stage, *rest = (v.integer(late, n) for n in range(len(_LATE)))
+    count, per_step, stage, *rest = (
+        v.integer(late, n) for n in (_PIXELS, _EACH_STEP, _STAGE, _PLANE, _TARGET, _RESIDUAL)
+    )
     return count, per_step, stage, rest
 
 
@@ -215,8 +217,8 @@ def convolve_tiles(task, maps, places, scratch, weights, constants, taps):  # ty
     # Results are finished one block late, while the tile unit is busy with the next one.
     stage, late_stage = task.products, task.products + STAGE_FLOATS
     late = advance(places, PLACES - LATE_PLACES)
-    late[0] = late[1] = late[3] = late[4] = late[5] = 0
-    late[2] = late_stage
+    late[_PIXELS] = late[_EACH_STEP] = late[_PLANE] = late[_TARGET] = late[_RESIDUAL] = 0
+    late[_STAGE] = late_stage
     blocks = task.planes // BLOCK
     spans = -(-task.columns // BLOCK)
     # One loop over rows, spans of pixels and blocks of planes, so that "late" crosses all ends.
@@ -245,18 +247,18 @@ def convolve_tiles(task, maps, places, scratch, weights, constants, taps):  # ty
             late,
         )
         stage, late_stage = late_stage, stage
-        late[0] = height * TILE_ROWS
-        late[1] = -(-late[0] // steps)
-        late[2] = late_stage
-        late[3] = plane
+        late[_PIXELS] = height * TILE_ROWS
+        late[_EACH_STEP] = -(-late[_PIXELS] // steps)
+        late[_STAGE] = late_stage
+        late[_PLANE] = plane
         inner = plane - group * task.group_planes
-        late[4] = (
+        late[_TARGET] = (
             places[TARGET_ROWS + row * shuffle + dy]
             + x // 2 * task.target_pair
             + dx * task.target_block
             + inner
         )
-        late[5] = (
+        late[_RESIDUAL] = (
             places[RESIDUAL_ROWS + row * shuffle + dy]
             + x // 2 * task.residual_pair
             + dx * task.residual_block

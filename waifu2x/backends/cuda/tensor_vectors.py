@@ -1,0 +1,156 @@
+"""Means and dense layers of the tensor executor: tasks of `kernels/tensor_vectors.cu`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import accumulate
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from waifu2x.backends.cuda.arguments import Address, address_of, packed
+from waifu2x.backends.gpu.runtime import Buffer, Macros
+from waifu2x.lowering.phases import Phase
+from waifu2x.lowering.steps import Average, DenseStep, Program
+from waifu2x.model import Size
+
+if TYPE_CHECKING:
+    from waifu2x.backends.cuda.runtime import CudaKernel, CudaRuntime
+
+UNIT = 1 << 16
+"""Of the integers that are summed for means."""
+THREADS = 256
+_MOST_TASKS = 6
+_MACROS: Macros = {"THREADS": THREADS, "MOST_TASKS": _MOST_TASKS}
+_CLEAR, _MEAN, _DENSE = range(3)
+
+
+class VectorTask(NamedTuple):
+    """`Task` in `kernels/tensor_vectors.cu`."""
+
+    weight: Address = Address(0)
+    follows: Address = Address(0)
+    scale: float = 0.0
+    kind: int = _CLEAR
+    inputs: int = 0
+    outputs: int = 0
+    source: int = 0
+    target: int = 0
+    unused: int = 0
+
+
+class VectorPlaces(NamedTuple):
+    """Where the sums and vectors of a batch lie, and how many of each a picture has."""
+
+    sums: Address
+    vectors: Address
+    sums_each: int
+    vectors_each: int
+
+
+class Tasks(NamedTuple):
+    """`Tasks` in `kernels/tensor_vectors.cu`."""
+
+    places: VectorPlaces
+    number: int
+    unused: int
+    tasks: tuple[VectorTask, ...]
+
+
+class Vectors:
+    """The vectors and sums of a program, and what is computed of them."""
+
+    def __init__(self, runtime: CudaRuntime, program: Program) -> None:
+        """Raises OutOfMemoryError."""
+        self._runtime = runtime
+        self._program = program
+        averaged = [
+            program.values[step.source.value].planes if isinstance(step, Average) else 0
+            for step in program.steps
+        ]
+        *self.sum_places, self._sums_each = accumulate(averaged, initial=0)
+        *self.vector_places, self._vectors_each = accumulate(program.vectors, initial=0)
+        self._buffers: list[Buffer] = []
+        self._kernel: CudaKernel | None = None
+        self._weights: dict[int, tuple[Buffer, Buffer]] = {}
+        try:
+            for number, step in enumerate(program.steps):
+                if isinstance(step, DenseStep):
+                    follows = np.stack([step.bias, step.activation.slopes], axis=1)
+                    self._weights[number] = self._uploaded(step.weight), self._uploaded(follows)
+        except BaseException:
+            self.close()
+            raise
+
+    def bytes(self, pictures: int) -> int:
+        """Memory for all vectors and sums."""
+        return pictures * (self._sums_each * 8 + self._vectors_each * 4)
+
+    def places(self, vectors: Buffer, pictures: int) -> VectorPlaces:
+        """In that memory."""
+        ends = address_of(vectors, pictures * self._sums_each * 8)
+        return VectorPlaces(address_of(vectors), ends, self._sums_each, self._vectors_each)
+
+    def clear(self, places: VectorPlaces, pictures: int) -> None:
+        """Queues that all sums are zero."""
+        if self._sums_each:
+            self._queue([VectorTask(outputs=self._sums_each)], places, pictures)
+
+    def finish(
+        self, phase: Phase, places: VectorPlaces, sizes: Sequence[Size], pictures: int
+    ) -> None:
+        """Queues the means and the dense layers that follow a phase."""
+        tasks = [self._mean(number, sizes) for number in phase.averages]
+        tasks += [self._dense(number) for number in phase.dense]
+        for start in range(0, len(tasks), _MOST_TASKS):
+            self._queue(tasks[start : start + _MOST_TASKS], places, pictures)
+
+    def owns(self, kernel: object) -> bool:
+        """Whether it launches a kernel."""
+        return kernel is self._kernel
+
+    def close(self) -> None:
+        """Frees the weights."""
+        for buffer in self._buffers:
+            buffer.release()
+
+    def _uploaded(self, values: NDArray[np.float32]) -> Buffer:
+        array = np.ascontiguousarray(values, np.float32)
+        self._buffers.append(self._runtime.allocate(array.nbytes))
+        self._runtime.upload(self._buffers[-1], array)
+        return self._buffers[-1]
+
+    def _queue(self, tasks: Sequence[VectorTask], places: VectorPlaces, pictures: int) -> None:
+        if self._kernel is None:
+            program = self._runtime.build("tensor_vectors", _MACROS)
+            self._kernel = program.kernel("tensor_vectors", THREADS)
+        missing = [VectorTask()] * (_MOST_TASKS - len(tasks))
+        arguments = packed(Tasks(places, len(tasks), 0, (*tasks, *missing)))
+        self._runtime.launch(self._kernel, (pictures, 1, 1), arguments)
+
+    def _mean(self, number: int, sizes: Sequence[Size]) -> VectorTask:
+        step = self._program.steps[number]
+        assert isinstance(step, Average)
+        rows, columns = sizes[step.source.value]
+        return VectorTask(
+            scale=1 / (rows * columns * UNIT),
+            kind=_MEAN,
+            outputs=self._program.vectors[step.vector],
+            source=self.sum_places[number],
+            target=self.vector_places[step.vector],
+        )
+
+    def _dense(self, number: int) -> VectorTask:
+        step = self._program.steps[number]
+        assert isinstance(step, DenseStep)
+        weight, follows = (address_of(buffer) for buffer in self._weights[number])
+        return VectorTask(
+            weight,
+            follows,
+            kind=_DENSE + step.activation.code,
+            inputs=step.weight.shape[1],
+            outputs=step.weight.shape[0],
+            source=self.vector_places[step.source],
+            target=self.vector_places[step.vector],
+        )

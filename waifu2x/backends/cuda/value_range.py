@@ -1,0 +1,86 @@
+"""How large a network's values get: 16-bit floats end at 65504, and two of them at the same.
+
+What can be proved of it from the weights alone is far too large for any deep network. So a few
+small pictures, the worst that come to mind, go through the float64 reference once (cunet takes a
+second or two, the others less); the answer is kept.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from waifu2x import cache
+from waifu2x.backends.reference import NumpyNetwork
+from waifu2x.lowering.steps import Product, Program
+from waifu2x.model import Activation
+
+MOST = 65504 / 8
+"""The largest value that is trusted to 16 bits: other pictures may make larger ones."""
+_KIND = "ranges"
+_FORMAT = "1"
+_SIDE = 8
+"""Of the pictures that are not flat; around them networks see what the border says."""
+
+
+def largest(program: Program) -> float:
+    """The largest size of any value or weight, found by trying, or in the cache."""
+    key = cache.digest(_FORMAT, *_content(program))
+    kept = cache.load(_KIND, key)
+    if kept is not None and len(kept) == 8:
+        (value,) = struct.unpack("<d", kept)
+        return float(value)
+    found = _measured(program)
+    cache.store(_KIND, key, struct.pack("<d", found))
+    return found
+
+
+def _measured(program: Program) -> float:
+    sizes = [0.0]
+
+    def note(made: NDArray[Any]) -> None:
+        sizes.append(float(np.abs(made).max(initial=0.0)))
+
+    for step in program.steps:
+        if isinstance(step, Product):
+            note(step.weight)
+    network = NumpyNetwork([program])
+    network.on_made = note
+    for picture in _pictures(program.model.in_planes):
+        network(picture, np.float32)
+    return float(np.max(sizes))  # not a number, if any is none
+
+
+def _pictures(planes: int) -> list[NDArray[np.uint8]]:
+    """Black, white, noise of black and white, and edges of all directions."""
+    shape = (_SIDE, _SIDE, planes)
+    rows, columns = np.ogrid[:_SIDE, :_SIDE]
+    edges = (rows // 3 + columns // 3) % 2 ^ (rows + columns > _SIDE)
+    noise = np.random.default_rng(0).integers(0, 2, shape)
+    black = np.zeros((1, 1, planes))
+    found = [black, black + 1, noise, edges[..., np.newaxis].repeat(planes, -1)]
+    return [(picture * 255).astype(np.uint8) for picture in found]
+
+
+def _content(program: Program) -> list[bytes | str]:
+    """All that decides what a program computes."""
+    parts: list[bytes | str] = [repr(program.values), program.model.border]
+    for step in program.steps:
+        parts.append(type(step).__name__)
+        for field in fields(step):
+            parts += _parts(getattr(step, field.name))
+    return parts
+
+
+def _parts(value: Any) -> list[bytes | str]:
+    match value:
+        case np.ndarray():
+            return [repr(value.shape), value.tobytes()]
+        case Activation():
+            return [value.kind, value.slopes.tobytes()]
+        case _:
+            return [repr(value)]

@@ -1,0 +1,152 @@
+"""What `auto` opens: the best backend, and the next one when its device stops working."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from numpy.typing import DTypeLike, NDArray
+
+from waifu2x.backends import (
+    Backend,
+    Device,
+    Measurement,
+    Network,
+    Precision,
+    Progress,
+    Trial,
+    ignore,
+)
+from waifu2x.errors import BackendError, DeviceError
+from waifu2x.model import Model
+
+_LOG = logging.getLogger(__name__)
+
+
+class FallbackBackend:
+    """See Backend. A picture on which a device stops working is computed again by the next one."""
+
+    def __init__(self, opened: Backend, open_next: Callable[[str], Backend]) -> None:
+        """`open_next` opens the best backend of those behind one, by its name; it raises
+        BackendError if there is none."""
+        self.current = opened
+        """The backend that is used now."""
+        self.name = opened.name
+        self.device: Device = opened.device
+        self._open_next = open_next
+        self._lock = threading.Lock()
+        self._closed = False
+        self._stopped: DeviceError | None = None
+
+    def compile(self, models: Sequence[Model], precision: Precision) -> Network:
+        """See Backend."""
+        network = FallbackNetwork(self, models, precision)
+        network.prepare()
+        return network
+
+    def measure(self, model: Model, precision: Precision, pixels: NDArray[Any]) -> Measurement:
+        """See Backend."""
+        return self.current.measure(model, precision, pixels)
+
+    def tune(self, model: Model, precision: Precision, pixels: NDArray[Any]) -> Iterator[Trial]:
+        """See Backend."""
+        return self.current.tune(model, precision, pixels)
+
+    def close(self) -> None:
+        """See Backend."""
+        with self._lock:
+            self._closed = True
+            self.current.close()
+
+    def replace(self, failed: Backend, error: BackendError, *, compiling: bool = False) -> None:
+        """Takes the next backend if the device of one has stopped working, and says so.
+
+        Where another thread has done so, there is nothing to do. One that takes the place of
+        another must be able to run the networks, too. Raises the error if it is another one, and
+        that of the last device if there is no other backend.
+        """
+        with self._lock:
+            if self.current is not failed:
+                return
+            stopped = error
+            if isinstance(error, DeviceError):
+                self._stopped = error
+            elif compiling and self._stopped is not None:
+                stopped = self._stopped
+            else:
+                raise error
+            if self._closed:
+                raise error
+            try:
+                opened = self._open_next(failed.name)
+            except BackendError:
+                raise stopped from None
+            _LOG.warning("%s; going on with backend %s", error, opened.name)
+            self.current, self.name, self.device = opened, opened.name, opened.device
+        # Its other pictures wait for their turn there: they learn that it is closed, and come back.
+        failed.close()
+
+
+class FallbackNetwork:
+    """See Network."""
+
+    def __init__(
+        self, backend: FallbackBackend, models: Sequence[Model], precision: Precision
+    ) -> None:
+        self._backend = backend
+        self._models = tuple(models)
+        self._precision: Precision = precision
+        self._lock = threading.Lock()
+        self._compiled: tuple[Backend, Network] | None = None
+
+    def prepare(self) -> tuple[Backend, Network]:
+        """The backend that is used now and the network on it. Raises BackendError."""
+        with self._lock:
+            while True:
+                backend = self._backend.current
+                if self._compiled is not None and self._compiled[0] is backend:
+                    return self._compiled
+                try:
+                    self._compiled = backend, backend.compile(self._models, self._precision)
+                except BackendError as error:
+                    self._backend.replace(backend, error, compiling=True)
+
+    def __call__(
+        self,
+        pixels: NDArray[Any],
+        out_dtype: DTypeLike,
+        *,
+        tile: int | None = None,
+        on_progress: Progress = ignore,
+    ) -> NDArray[Any]:
+        """See Network."""
+        told = Furthest(on_progress)
+        while True:
+            backend, network = self.prepare()
+            try:
+                return network(pixels, out_dtype, tile=tile, on_progress=told.attempt())
+            except BackendError as error:
+                self._backend.replace(backend, error)
+
+
+class Furthest:
+    """Progress of work that may begin again: what has been told once is not told again."""
+
+    def __init__(self, on_progress: Progress) -> None:
+        self._on_progress = on_progress
+        self._told = 0.0
+
+    def attempt(self) -> Progress:
+        """The progress of the next attempt."""
+        done = 0.0
+
+        def report(part: float) -> None:
+            nonlocal done
+            done += part
+            if done > self._told:
+                part, self._told = done - self._told, done
+                self._on_progress(part)
+
+        return report
