@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests import obvious
+from tests.graphs import residual_in_residual
 from waifu2x import model_set
 from waifu2x.backends.reference import NumpyNetwork
 from waifu2x.errors import ModelError
@@ -18,14 +19,12 @@ from waifu2x.lowering.lower import lower
 from waifu2x.lowering.steps import Average, Move, Product
 from waifu2x.model import (
     Add,
-    Concatenate,
     Convolution,
     Crop,
     Enlarge,
     Mean,
     Model,
     Multiply,
-    Node,
     PixelShuffle,
     fit_padding,
     leaky,
@@ -124,36 +123,6 @@ def test_less_memory_means_more_work() -> None:
     ]
     assert counts == sorted(counts, reverse=True)
     assert counts[0] > counts[-1]
-
-
-def residual_in_residual(blocks: int, planes: int = 8, growth: int = 4) -> Model:
-    """Dense blocks of two convolutions, three of them in each residual block, as in ESRGAN."""
-    rng = np.random.default_rng(blocks)
-    nodes: list[Node] = []
-
-    def same(source: int, read: int, made: int, slope: float) -> int:
-        weight = rng.normal(size=(made, read, 3, 3)) * np.sqrt(0.5 / (9 * read))
-        bias = rng.normal(size=made) * 0.1
-        arrays = weight.astype(np.float32), bias.astype(np.float32)
-        nodes.append(Convolution(source, *arrays, leaky(slope, made), padding=1))
-        return len(nodes)
-
-    def add(node: Node) -> int:
-        nodes.append(node)
-        return len(nodes)
-
-    first = value = same(0, 3, planes, 1.0)
-    for _ in range(blocks):
-        outer = value
-        for _ in range(3):
-            grown = same(value, planes, growth, 0.2)
-            wide = add(Concatenate((value, grown)))
-            value = add(Add(same(wide, planes + growth, planes, 1.0), value, 0.2))
-        value = add(Add(value, outer, 0.2))
-    value = add(Add(same(value, planes, planes, 1.0), first))
-    value = same(add(Enlarge(value, 2)), planes, planes, 0.2)
-    same(value, planes, 3, 1.0)
-    return fit_padding("deep", 3, tuple(nodes))
 
 
 @pytest.mark.parametrize("count", [1, 2, 7])

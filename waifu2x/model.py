@@ -24,6 +24,9 @@ Border = Literal["replicate", "reflect", "zero"]
 """Pixels beyond the picture's edges: the nearest one inside; the picture mirrored at the middle of
 its last pixel, again and again; or 0."""
 
+MOST_OFFSET = 64
+"""Of deep networks: see Model.offset."""
+
 Size = tuple[int, int]
 """Rows and columns."""
 
@@ -304,8 +307,15 @@ class Model:
 
     @property
     def offset(self) -> int:
-        """Output pixels that it would lose on each side without padding."""
-        return self.padding * self.scale
+        """Output pixels at each side in which what lies beyond the picture shows: those that it
+        would lose without padding, of the picture or of its layers. What is further than
+        MOST_OFFSET shows no more."""
+        paddings = [
+            node.padding * self.scale / resolution
+            for node, shape in zip(self.nodes, self.shapes[1:], strict=True)
+            if isinstance(node, Convolution) and (resolution := shape.resolution)
+        ]
+        return self.padding * self.scale + min(MOST_OFFSET, math.ceil(sum(paddings)))
 
     @property
     def weighted(self) -> tuple[tuple[int, Weighted], ...]:

@@ -10,6 +10,7 @@ import re
 import stat
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from pathlib import Path
 
 from waifu2x import catalogue
@@ -48,7 +49,7 @@ class ModelSet:
         """By how much its models enlarge, 1 among them where one does not."""
         return sorted({scale for _, scale in self.files})
 
-    def factors(self, scale: float, noise: int | None) -> tuple[int, ...]:
+    def factors(self, scale: Fraction | float, noise: int | None = None) -> tuple[int, ...]:
         """By how much each model of a chain enlarges, to make a picture at least so much larger.
 
         The smallest enlargement that there is, in the fewest passes; what is above `scale` is to be
@@ -68,7 +69,7 @@ class ModelSet:
             raise ModelError(f"{self.folder}: {self._missing((noise, 1) if lacks else (None, 2))}")
         return best[2]
 
-    def models(self, scale: float, noise: int | None) -> list[Model]:
+    def models(self, scale: Fraction | float, noise: int | None) -> list[Model]:
         """The models to run one after the other: noise is removed once, by the first.
 
         They enlarge by the product of `factors(scale, noise)`. Raises ModelError if a model is
@@ -102,7 +103,7 @@ class ModelSet:
                 return False
         return all((None, factor) in self.files for factor in plain)
 
-    def substitute(self, scale: float, noise: int | None) -> str | None:
+    def substitute(self, scale: Fraction | float, noise: int | None) -> str | None:
         """What `models` gives in the place of a model that the set lacks; None if it lacks none."""
         if scale > 1 or noise is None or (noise, 1) in self.files:
             return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 import sys
 import threading
@@ -71,6 +72,9 @@ class Upscaler:
             raise ValueError("Nothing to do: expected a scale above 1, a noise level, or both")
         found = model_set.find(model)
         models = found.models(scale, noise)
+        made = math.prod(each.scale for each in models)
+        if made != scale:
+            raise ModelError(f"{found.name}: enlarges {made} times or more, not {scale} times")
         self._planes = models[0].in_planes
         _check_planes(models, self._planes, found.folder)
         self.scale = scale
