@@ -276,7 +276,10 @@ class _Lowering:
                 step = Move(value, self._source(node.source), Target(0), gate=True)
                 self._move(value, step, node.other)
             case Resize():
-                step = Move(value, self._plain(node.source), Target(0))
+                whole = self._plain(node.source)
+                if self._values[whole.value].fold > 1:
+                    whole = View(self._copied(node.source, 1, zero=False))
+                step = Move(value, whole, Target(0))
                 self._move(value, replace(step, resize=(node.up, node.down)), None)
             case Add():
                 inner = self._taken(value)

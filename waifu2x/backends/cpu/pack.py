@@ -59,6 +59,10 @@ class PackedProgram:
         """Of each step for a pixel of the picture, in multiply-adds."""
         self.readers = geometry.read_by(program)
         self.unit = (self._rows, CELL)
+        moves = [step for step in program.steps if isinstance(step, Move)]
+        resizes = [step for step in moves if step.resize != (1, 1)]
+        self._resized = {value for s in resizes for value in (s.source.value, s.target.value)}
+        """Values that stay floats: rows of those are resized."""
         self.on_tiles: set[int] = set()
         """The steps that run in bf16."""
         self._weights: list[NDArray[np.float32]] = [weights.tile_config()]
@@ -152,7 +156,12 @@ class PackedProgram:
         whatever loses too much by that."""
         form = self.forms[value]
         products = self._products(value)
-        if not value or not products or self.program.values[value].planes < _LEAST_BFLOATS:
+        if (
+            value in self._resized
+            or not value
+            or not products
+            or self.program.values[value].planes < _LEAST_BFLOATS
+        ):
             return form
         others = len(self.readers[value]) > len(products) or any(
             product.residual and product.residual.value == value for product in products

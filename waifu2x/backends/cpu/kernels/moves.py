@@ -15,7 +15,7 @@ import numpy as np
 from llvmlite import ir
 
 from waifu2x.backends.cpu.kernels import native
-from waifu2x.backends.cpu.kernels.memory import pixel_row, record
+from waifu2x.backends.cpu.kernels.memory import memory_row, pixel_row, record
 from waifu2x.backends.cpu.kernels.values import get, pixel_plane, pixel_start, put
 from waifu2x.backends.cpu.kernels.vector import Emitter, vector_kernel
 from waifu2x.backends.cpu.layout import BY_FLOATS, BY_PLANES, TASK
@@ -94,19 +94,33 @@ def combine(task, maps, scratch, constants, vectors, value, y, x, plane):  # typ
 
 
 @native
-def resized(task, source, scratch, constants, y, x, plane):  # type: ignore[no-untyped-def]
-    """A plane of a pixel by bicubic interpolation of the source."""
-    up, down, total = task.up, task.enlarge, np.float32(0)
+def resize_row(task, source, scratch, constants, y, to, pixel, planes):  # type: ignore[no-untyped-def]
+    """Row y of a bicubic interpolation of a map of floats that is not folded, to pixels `pixel`
+    floats apart."""
+    up, down, step = task.up, task.enlarge, source.pixel_floats
     top = ((2 * y + 1) * down - up) // (2 * up) - 1
-    left = ((2 * x + 1) * down - up) // (2 * up) - 1
-    for i in range(4):
-        row, across = min(max(top + i, 0), source.rows - 1), np.float32(0)
-        for k in range(4):
-            column = min(max(left + k, 0), source.columns - 1)
-            value = get(source, scratch, constants, pixel_start(source, row, column), plane)
-            across += value * constants[task.cubic + x % up * 4 + k]
-        total += across * constants[task.cubic + y % up * 4 + i]
-    return total
+    last, end = source.rows - 1, source.columns - 1
+    start = -source.column * step
+    row0 = start + memory_row(source, min(max(top, 0), last))
+    row1 = start + memory_row(source, min(max(top + 1, 0), last))
+    row2 = start + memory_row(source, min(max(top + 2, 0), last))
+    row3 = start + memory_row(source, min(max(top + 3, 0), last))
+    taps = task.cubic + y % up * 4
+    y0, y1, y2, y3 = constants[taps], constants[taps + 1], constants[taps + 2], constants[taps + 3]
+    for x in range(task.column, task.column + task.columns):
+        left = ((2 * x + 1) * down - up) // (2 * up) - 1
+        taps = task.cubic + x % up * 4
+        for p in range(planes):
+            total = np.float32(0)
+            for k in range(4):
+                place = min(max(left + k, 0), end) * step + p
+                value = scratch[row0 + place] * y0 + scratch[row1 + place] * y1
+                value += scratch[row2 + place] * y2 + scratch[row3 + place] * y3
+                total += value * constants[taps + k]
+            scratch[to + p] = total
+        for p in range(planes, planes + task.padding):
+            scratch[to + p] = np.float32(0)
+        to += pixel
 
 
 @native
@@ -165,14 +179,8 @@ def move(task, maps, scratch, constants, vectors):  # type: ignore[no-untyped-de
             )
             continue
         if task.up:
-            for x in range(task.column, task.column + task.columns):
-                to, first = pixel_start(target, y, x), pixel_plane(target, y, x)
-                first += task.target_plane
-                for p in range(planes + task.padding):
-                    value = np.float32(0)
-                    if p < planes:
-                        value = resized(task, source, scratch, constants, y, x, p)
-                    put(target, scratch, constants, to, first + p, value)
+            to = pixel_start(target, y, task.column) + task.target_plane
+            resize_row(task, source, scratch, constants, y, to, target.pixel_floats, planes)
             continue
         for x in range(task.column, task.column + task.columns):
             to, first = pixel_start(target, y, x), pixel_plane(target, y, x) + task.target_plane
