@@ -40,9 +40,9 @@ CELL = 4
 """Kinds of task. Those from READ on go between maps and the memory outside: the picture's pixels,
 maps that are kept whole, sums, the pixels of the result."""
 
-BY_VALUES, BY_PLANES, BY_FLOATS = range(3)
+BY_VALUES, BY_PLANES, BY_FLOATS, BY_CURVES = range(4)
 """How moves, sums and pixels to write are read: value by value, which is right for all, by vectors
-of planes, or by floats that lie evenly spaced."""
+of planes, by floats that lie evenly spaced, or by vectors of planes through a SiLU or a gate."""
 
 LINE_BYTES = 64
 """A cache line, and the widest vector: a load that crosses two lines costs two."""

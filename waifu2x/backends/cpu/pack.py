@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +12,7 @@ from waifu2x.backends.cpu import weights, zero_points
 from waifu2x.backends.cpu.forms import Form, round_up
 from waifu2x.backends.cpu.layout import (
     AVERAGE,
+    BY_CURVES,
     BY_FLOATS,
     BY_PLANES,
     BY_VALUES,
@@ -34,7 +36,7 @@ from waifu2x.backends.cpu.tasks import Reach, Task
 from waifu2x.lowering import geometry
 from waifu2x.lowering.phases import Phase
 from waifu2x.lowering.steps import Average, Move, Product, Program, View
-from waifu2x.model import cubic_taps
+from waifu2x.model import ActivationKind, cubic_taps
 
 _FEW = 4
 """The most planes that a map may have to be stored without padding."""
@@ -42,6 +44,7 @@ _TILE_ROWS = 2
 """Rows at a time on tiles: the fewest, to leave the L2 cache to the weights."""
 _LEAST_BFLOATS = 32
 """The fewest planes of a map in bf16: with fewer, rounding errors do not even out."""
+_SILU = get_args(ActivationKind).index("silu")
 _ROWS = 4
 """Rows at a time of tasks that could do with any number."""
 
@@ -464,9 +467,11 @@ class PackedProgram:
         if place[1] + planes == target.parts[place[0]]:
             fields["padding"] = target.padded[place[0]] - target.parts[place[0]]
         reaches = [reach]
+        added_planes = 0
         if residual is not None:
             reaches.append(self._residual_reach(residual))
             added = self.forms[residual.value]
+            added_planes = added.padded[residual.first]
             fields |= {
                 "residual": residual.value,
                 "residual_offset": residual.offset,
@@ -475,6 +480,15 @@ class PackedProgram:
         fields["group"] = BY_VALUES
         added_forms = [self.forms[residual.value]] if residual else []
         even = fields["unshuffle"] == fields["enlarge"] == 1
+        maps = (source, target, *added_forms)
+        curved = (
+            even
+            and fields["shuffle"] == fields["factor"] == 1
+            and not any(form.terms or form.fold > 1 for form in maps)
+            and (
+                bool(fields.get("gate")) or (fields.get("activation") == _SILU and residual is None)
+            )
+        )
         even = even and not any(fields.get(name) for name in ("activation", "gate", "up"))
         even = even and not any(form.terms or form.fold > 1 for form in (source, *added_forms))
         plain = even and residual is None and fields["factor"] == fields["shuffle"] == 1
@@ -503,6 +517,8 @@ class PackedProgram:
                 "target_rest": target.values,
                 "target_zero": target.zero_offset + start,
             }
+        elif curved and whole and added_planes in (0, source.padded[part]):
+            fields |= {"group": BY_CURVES, "planes": target.padded[place[0]], "padding": 0}
         elif (
             even
             and fields["factors"] == -1

@@ -1,8 +1,8 @@
 """Moves: pixels from map to map with whatever no product does on its way.
 
 Value by value, so that every shuffle, fold and form of map is right. The common ones go by rows:
-a map of many planes times a vector (squeeze and excite), by vectors of planes, and pixels from and
-to maps of floats, shuffled and with an addition.
+a map of many planes times a vector (squeeze and excite), or through a SiLU or a gate, by vectors of
+planes, and pixels from and to maps of floats, shuffled and with an addition.
 
 Bound: memory, or rather the caches; a few percent of any network.
 """
@@ -18,7 +18,7 @@ from waifu2x.backends.cpu.kernels import native
 from waifu2x.backends.cpu.kernels.memory import memory_row, pixel_row, record
 from waifu2x.backends.cpu.kernels.values import get, pixel_plane, pixel_start, put
 from waifu2x.backends.cpu.kernels.vector import Emitter, vector_kernel
-from waifu2x.backends.cpu.layout import BY_FLOATS, BY_PLANES, TASK
+from waifu2x.backends.cpu.layout import BY_CURVES, BY_FLOATS, BY_PLANES, TASK
 from waifu2x.backends.cpu.shapes import LANES, TERMS
 
 
@@ -57,7 +57,36 @@ def _emit_planes(
                     v.store_terms(value, scratch, v.add(to, plane), terms, rest)
 
 
+def _emit_curves(
+    v: Emitter,
+    columns: ir.Value,
+    task: ir.Value,
+    scratch: ir.Value,
+    source: ir.Value,
+    pixel: ir.Value,
+    target: ir.Value,
+    target_pixel: ir.Value,
+    residual: ir.Value,
+    residual_pixel: ir.Value,
+) -> None:
+    """All planes of a row through a SiLU, or a gate; maps of floats, pixels so far apart."""
+    planes = v.field(task, TASK, "planes")
+    for gate in v.cases(v.field(task, TASK, "gate"), (0, 1)):
+        with v.loop(columns) as x:
+            start = v.add(source, v.mul(pixel, x))
+            to = v.add(target, v.mul(target_pixel, x))
+            other = v.add(residual, v.mul(residual_pixel, x))
+            with v.loop(planes, LANES) as plane:
+                value = v.load(scratch, v.add(start, plane))
+                factor = v.sigmoid(value)
+                if gate:
+                    value = v.plus(value, v.load(scratch, v.add(other, plane)))
+                    factor = v.minus(factor, v.splat(0.5))
+                v.store(v.times(value, factor), scratch, v.add(to, plane))
+
+
 _planes = vector_kernel(_emit_planes)
+_curves = vector_kernel(_emit_curves)
 
 
 @native
@@ -162,6 +191,25 @@ def move(task, maps, scratch, constants, vectors):  # type: ignore[no-untyped-de
         if task.group == BY_FLOATS:
             to = pixel_start(target, y, task.column) + task.target_plane
             move_floats(task, maps, scratch, y, to, target.pixel_floats)
+            continue
+        if task.group == BY_CURVES:
+            start, plane = source_pixel(task, source, y, task.column)
+            added, added_pixel = 0, 0
+            if task.gate:
+                other, x = record(maps, task.residual), task.column + task.residual_offset
+                added = pixel_start(other, y + task.residual_offset, x) + task.residual_plane
+                added_pixel = other.pixel_floats
+            _curves(
+                task.columns,
+                task,
+                scratch,
+                start + plane,
+                source.pixel_floats,
+                pixel_start(target, y, task.column) + task.target_plane,
+                target.pixel_floats,
+                added,
+                added_pixel,
+            )
             continue
         if task.group == BY_PLANES:
             start, plane = source_pixel(task, source, y, task.column)
