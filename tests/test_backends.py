@@ -22,7 +22,7 @@ from PIL import Image
 from tests import obvious
 from tests.conftest import EXAMPLES, MISSING, PRESENT
 from tests.graphs import random_graphs, residual_in_residual
-from waifu2x import model_set
+from waifu2x import catalogue, model_set
 from waifu2x.backends import BACKEND_NAMES, Backend, Precision, open_backend
 from waifu2x.errors import BackendError, UnavailableError
 from waifu2x.model import Model
@@ -50,6 +50,9 @@ NETWORKS_OF_THE_FIELD = [
     ("upconv_7/photo", 2, 1),
     ("cunet/art", 2, None),
     ("cunet/art", 1, 3),
+    # With the extras that bring them.
+    ("cugan/se", 3, None),
+    ("realesrgan/animevideo", 2, None),
 ]
 
 MODES: list[tuple[str, Precision]] = [
@@ -200,6 +203,9 @@ def test_networks_of_the_field(
     shape: tuple[int, int],
     precision: Precision,
 ) -> None:
+    known = catalogue.entry(name)
+    if known is None or known.folder is None:
+        pytest.skip(f"not installed: {name}")
     models = model_set.find(name).models(scale, noise)
     box = Box(30, 40, *shape)
     pixels = crop("photo.jpg", box)
