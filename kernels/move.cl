@@ -39,9 +39,12 @@
 #endif
 
 // Planes stay in their vectors.
+#ifdef UP
+#define WHOLE_VECTORS 0
+#else
 #define WHOLE_VECTORS                                                                              \
-    (SHUFFLE == 1 && UNSHUFFLE == 1 && TARGET_PLANE % BLOCK == 0 && PART_PLANES % BLOCK == 0 &&    \
-     !defined(UP))
+    (SHUFFLE == 1 && UNSHUFFLE == 1 && TARGET_PLANE % BLOCK == 0 && PART_PLANES % BLOCK == 0)
+#endif
 
 #ifdef GATE
 #define ADD(type, x, residual) (((x) + (residual)) * (SIGMOID(type, x) + SPLAT(type, -0.5f)))

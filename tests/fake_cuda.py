@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import sys
+import weakref
 from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
@@ -44,6 +45,12 @@ class FakeDriver:
     def __init__(self) -> None:
         self.broken = ""
         """Every call fails so, as after an illegal access."""
+        self.locked = 0
+        """Bytes in pages that were locked."""
+        self.depth = 0
+        """Contexts that are current."""
+        self.freed_outside = 0
+        """Modules and pages that were freed where no context was current."""
         self.locked_out = False
         """No page can be locked."""
         self.total = 1 << 34
@@ -107,11 +114,16 @@ class FakeDriver:
         """pycuda.driver."""
         driver = self
 
+        def freed() -> None:
+            driver.freed_outside += not driver.depth
+
         class Context:
-            def push(self) -> None: ...
+            def push(self) -> None:
+                driver.depth += 1
 
             @staticmethod
-            def pop() -> None: ...
+            def pop() -> None:
+                driver.depth -= 1
 
             @staticmethod
             def synchronize() -> None:
@@ -166,6 +178,9 @@ class FakeDriver:
                 driver.used -= self.size
 
         class Function:
+            code: object
+            """A function keeps its module alive."""
+
             def set_attribute(self, attribute: int, value: int) -> None: ...
 
             def _launch_kernel(self, *arguments: Any) -> None:
@@ -178,7 +193,12 @@ class FakeDriver:
 
         class Code:
             def get_function(self, name: str) -> Function:
-                return Function()
+                function = Function()
+                function.code = self
+                return function
+
+            def __del__(self) -> None:
+                freed()
 
         def module_from_buffer(code: bytes) -> Code:
             driver.check()
@@ -189,7 +209,10 @@ class FakeDriver:
         def pagelocked_empty(size: int, dtype: Any) -> Any:
             if driver.locked_out:
                 raise DriverMemoryError("out of memory")
-            return np.empty(size, dtype)
+            driver.locked += size
+            pages = np.empty(size, dtype)
+            weakref.finalize(pages, freed)
+            return pages
 
         def copy(*arguments: Any) -> None:
             driver.check()

@@ -97,6 +97,16 @@ class _Builder:
         return self.add(Multiply(source, factors))
 
 
+def halving_model(seed: int) -> Model:
+    """A small U-net: a map halved, scaled by means over it, and doubled again."""
+    builder = _Builder(3, seed)
+    value = builder.convolution(0, 8, 3, 1, 0, "leaky")
+    value = builder.squeeze(builder.convolution(value, 8, 2, 2, 0, "leaky"))
+    value = builder.transposed(value, 8, 2, 2, 0, "leaky")
+    builder.convolution(value, 3, 3, 1, 0, "linear")
+    return fit_padding("halving", 3, tuple(builder.nodes))
+
+
 @st.composite
 def random_graphs(draw: st.DrawFn) -> Model:
     """A model of up to a dozen random nodes, all checked to make a picture of a picture."""

@@ -29,6 +29,8 @@ SCALE = 16
 SQUARE, LONG = (3000, 3000), (33, 90_000)
 SOURCE_SIDE = 256
 """Of the corner that is computed alone; what networks see beyond it reaches far less."""
+CELLS = 16
+"""Where it begins is a multiple of it: cells of Winograd's transforms lie alike in both."""
 SIDE = 1024
 """Of the part of its result that is compared."""
 
@@ -44,14 +46,14 @@ def main() -> None:
     rows, columns = np.ogrid[:height, :width]
     waves = np.sin(rows / 37) + np.sin(columns / 61)
     picture = (picture // 8 + 100 + 40 * waves[..., np.newaxis]).astype(np.uint8)
-    side = min(SOURCE_SIDE, height), min(SOURCE_SIDE, width)
+    top, left = (max(0, size - SOURCE_SIDE) // CELLS * CELLS for size in (height, width))
     if not names:
         sys.exit(__doc__)
     failed = False
     with tempfile.TemporaryDirectory() as folder:
         paths = [Path(folder) / name for name in ("whole.png", "corner.png")]
         Image.fromarray(picture).save(paths[0])
-        Image.fromarray(picture[-side[0] :, -side[1] :]).save(paths[1])
+        Image.fromarray(picture[top:, left:]).save(paths[1])
         for name in names:
             found = []
             for path in paths:
@@ -59,8 +61,7 @@ def main() -> None:
                 target = path.with_name(f"{name}-{path.name}")
                 enlarge(path, target, name, options)
                 seconds = time.monotonic() - start
-                rows_kept = min(SIDE, side[0] * SCALE)
-                found.append(last_pixels(target, rows_kept))
+                found.append(last_pixels(target, min(SIDE, (height - top) * SCALE)))
                 target.unlink()
                 print(f"{name}: {path.stem}, {seconds:.0f} s", flush=True)
             same = np.array_equal(found[0], found[1])

@@ -3,7 +3,8 @@ clever."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -35,6 +36,23 @@ def run(models: Sequence[Model], pixels: NDArray[Any]) -> NDArray[np.float64]:
         height, width = planes.shape[:2]
         result = values(model, planes)[-1]
         planes = result[: height * model.scale, : width * model.scale].clip(0.0, 1.0)
+    return planes
+
+
+def run_turned(models: Sequence[Model], pixels: NDArray[Any], turns: int) -> NDArray[np.float64]:
+    """`run`, where each model's result is the mean over the picture turned in so many ways."""
+    ways: list[tuple[Callable[..., Any], Callable[..., Any]]] = []
+    for mirror in (lambda a: a, np.fliplr):
+        for quarters in range(4):
+            forth = partial(lambda a, m, q: np.rot90(m(a), q), m=mirror, q=quarters)
+            back = partial(lambda a, m, q: m(np.rot90(a, -q)), m=mirror, q=quarters)
+            ways.append((forth, back))
+    if turns == 2:
+        ways = [ways[0], (lambda a: a.transpose(1, 0, 2),) * 2]
+    planes = run([], pixels)
+    for model in models:
+        made = [back(run([model], forth(planes))) for forth, back in ways[:turns]]
+        planes = np.mean(made, axis=0)
     return planes
 
 

@@ -21,9 +21,10 @@ from PIL import Image
 
 from tests import obvious
 from tests.conftest import EXAMPLES, MISSING, PRESENT
-from tests.graphs import random_graphs, residual_in_residual
+from tests.graphs import halving_model, random_graphs, residual_in_residual
 from waifu2x import catalogue, model_set
 from waifu2x.backends import BACKEND_NAMES, Backend, Precision, open_backend
+from waifu2x.dtypes import from_unit
 from waifu2x.errors import BackendError, UnavailableError
 from waifu2x.model import Model
 from waifu2x.tiling import Box
@@ -105,6 +106,7 @@ def run(
     out_dtype: type = np.float32,
     tile: int | None = None,
     precision: Precision = "fp32",
+    turns: int = 1,
 ) -> NDArray[Any]:
     """Whole pictures. A precision that the backend lacks skips the test."""
     try:
@@ -113,7 +115,7 @@ def run(
         assert precision == "fp16"
         pytest.skip(str(error))
     scale = int(np.prod([model.scale for model in models]))
-    result = network(pixels, out_dtype, tile=tile)
+    result = network(pixels, out_dtype, tile=tile, turns=turns)
     height, width = (size * scale for size in pixels.shape[-3:-1])
     assert result.shape == (*pixels.shape[:-3], height, width, models[-1].out_planes)
     assert result.dtype == out_dtype
@@ -288,11 +290,45 @@ def test_pictures_together_equal_each_alone(
     np.testing.assert_array_equal(together, np.stack(alone))
 
 
-def test_progress_adds_up_to_one(backend: Backend) -> None:
+@in_every_mode
+@pytest.mark.parametrize("turns", [2, 4, 8])
+def test_the_mean_over_turned_pictures(backend: Backend, turns: int, precision: Precision) -> None:
+    double = obvious.random_model([3, 16, 3], seed=13, scale=2)
+    models = [obvious.random_model([3, 16, 3], seed=14), double]
+    pixels = picture(11, 17, 3)
+    result = run(backend, models, pixels, turns=turns, precision=precision)
+    expected = obvious.run_turned(models, pixels, turns)
+    assert obvious.psnr(result, expected) >= PROMISED_DB[precision]
+    assert obvious.psnr(obvious.run(models, pixels), expected) < 40  # or it would show nothing
+    stack = np.stack([pixels, pixels[::-1]])
+    together = run(backend, models, stack, tile=9, turns=turns, precision=precision)
+    np.testing.assert_array_equal(together[0], result)
+
+
+def test_the_mean_over_turned_pictures_of_sizes_that_a_network_rounds_up(backend: Backend) -> None:
+    """Maps are halved: a picture of odd size is one pixel more, on another side when turned."""
+    model = halving_model(seed=5)
+    assert model.multiple == 2
+    pixels = picture(7, 5, 3)
+    result = run(backend, [model], pixels, turns=8)
+    assert obvious.psnr(result, obvious.run_turned([model], pixels, 8)) >= FP32_DB
+
+
+@pytest.mark.parametrize("out_dtype", [np.uint8, np.uint16])
+def test_a_mean_is_rounded_once(backend: Backend, out_dtype: type) -> None:
+    model = obvious.random_model([3, 16, 3], seed=14)
+    pixels = picture(11, 17, 3)
+    result = run(backend, [model], pixels, out_dtype, turns=8)
+    mean = run(backend, [model], pixels, np.float32, turns=8)
+    np.testing.assert_array_equal(result, from_unit(mean, out_dtype))
+
+
+@pytest.mark.parametrize("turns", [1, 4])
+def test_progress_adds_up_to_one(backend: Backend, turns: int) -> None:
     double = obvious.random_model([3, 16, 3], seed=6, scale=2)
     parts: list[float] = []
     network = backend.compile([double, double], "auto")
-    network(picture(70, 90, 3), np.uint8, tile=100, on_progress=parts.append)
+    network(picture(70, 90, 3), np.uint8, tile=100, turns=turns, on_progress=parts.append)
     assert sum(parts) == pytest.approx(1.0)
 
 

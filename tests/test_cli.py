@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import resource
 import signal
 import subprocess
@@ -19,7 +20,7 @@ from click.testing import CliRunner, Result
 from PIL import Image
 
 import waifu2x
-from waifu2x.cli import cli
+from waifu2x.cli import cli, progress
 from waifu2x.readers.architectures import Layer
 from waifu2x.readers.waifu2x_json import Weights, dump
 
@@ -80,6 +81,128 @@ def test_upscale(run: Run, arguments: list[str], size: tuple[int, int]) -> None:
     assert not leftovers(Path())
 
 
+@pytest.mark.parametrize(
+    ("arguments", "size"),
+    [
+        (["-s", "1.5"], (18, 12)),
+        (["-s", "4/3"], (16, 11)),  # 10.67 rows
+        (["--scale", "0.5"], (6, 4)),
+        (["--width", "20"], (20, 13)),
+        (["--height", "20"], (30, 20)),
+        (["--width", "20", "--height", "20"], (20, 13)),
+        (["--width", "20", "--height", "20", "--fit", "cover"], (20, 20)),
+        (["--width", "20", "--height", "20", "--fit", "exact"], (20, 20)),
+        (["--longer-side", "30"], (30, 20)),
+        (["--shorter-side", "10"], (15, 10)),
+        (["--min-size", "20"], (30, 20)),
+        (["--min-size", "20x4"], (20, 13)),
+        (["--tta", "2"], (24, 16)),
+    ],
+)
+def test_any_size(run: Run, arguments: list[str], size: tuple[int, int]) -> None:
+    result = run("upscale", "-m", tiny(), "--json", *arguments, "a.png", "b.png")
+    assert result.exit_code == 0, result.output
+    row = json.loads(result.stdout)
+    assert (row["width"], row["height"]) == load("b.png").size == size
+
+
+def test_tta_with_and_without_its_number(run: Run) -> None:
+    expected = waifu2x.upscale(np.asarray(load("a.png")), tta=8, model=tiny())
+    for number, options in enumerate((["-x"], ["--tta"], ["-x", "8"], ["-x8"], ["--tta=8"])):
+        assert run("upscale", "-m", tiny(), *options, "a.png", f"{number}.png").exit_code == 0
+        np.testing.assert_array_equal(np.asarray(load(f"{number}.png")), expected)
+    assert run("upscale", "-m", tiny(), "a.png", "b.png", "-x").exit_code == 0
+    assert run("upscale", "-m", tiny(), "--overwrite", "--", "a.png", "b.png").exit_code == 0
+    assert (np.asarray(load("b.png")) != expected).any()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["-s", "1e3"], "expected a number above 0, at most 32, such as 2, 1.5 or 4/3"),
+        (["-s", "x"], "expected a number"),
+        (["-s", "2", "--width", "20"], "Give one size: --scale or --width and --height."),
+        (["--longer-side", "2", "--min-size", "20"], "Give one size: --longer-side or --min-size."),
+        (["--fit", "cover", "--width", "9"], "--fit needs --width and --height."),
+        (["--min-size", "20x"], "expected pixels, like 2000, or 3840x2160."),
+        (["--width", "0"], "0 is not in the range"),
+        (["-x", "3"], "'3' is not one of '1', '2', '4', '8'"),
+    ],
+)
+def test_sizes_that_make_no_sense(run: Run, arguments: list[str], message: str) -> None:
+    if arguments == ["-x", "3"]:
+        arguments = ["-x3"]  # or it would be the name of a file
+    assert_one_line_error(run("upscale", *arguments, "a.png", "b.png"), message, 2)
+
+
+def test_a_picture_that_would_grow_too_much(run: Run) -> None:
+    result = run("upscale", "-m", tiny(), "--width", "400", "a.png", "b.png")
+    assert_one_line_error(result, "a.png: a picture of 12x8 would grow 33.33 times: ask for at")
+    assert not Path("b.png").exists()
+
+
+def test_large_pictures_keep_their_files(run: Run) -> None:
+    Path("in").mkdir()
+    load("a.png").save("in/small.png")
+    load("a.png").resize((30, 10)).save("in/large.png", compress_level=9)
+    load("a.png").resize((30, 10)).save("in/other.jpg")
+    result = run("batch", "-m", tiny(), "--only-smaller-than", "30", "--json", "in", "out")
+    assert result.exit_code == 0
+    assert "2 done, 1 copied, 0 skipped, 0 failed" in result.stderr
+    rows = {Path(row["output"]).name: row for row in map(json.loads, result.stdout.splitlines())}
+    assert {name: row["status"] for name, row in rows.items()} == {
+        "small.png": "done",
+        "large.png": "copied",
+        "other.png": "done",
+    }
+    assert (rows["large.png"]["width"], rows["large.png"]["height"]) == (30, 10)
+    assert Path("out/large.png").read_bytes() == Path("in/large.png").read_bytes()
+    assert load("out/small.png").size == (24, 16)
+    # Another format takes the same pixels.
+    np.testing.assert_array_equal(
+        np.asarray(load("out/other.png")), np.asarray(load("in/other.jpg"))
+    )
+    result = run("upscale", "-m", tiny(), "--min-size", "5", "in/large.png", "out/large.png")
+    assert_one_line_error(result, "out/large.png: exists already")
+    result = run(
+        "upscale", "-m", tiny(), "--min-size", "5", "--overwrite", "in/large.png", "out/small.png"
+    )
+    assert "copied   in/large.png -> out/small.png (30x10, as it is)" in result.stderr
+    assert Path("out/small.png").read_bytes() == Path("in/large.png").read_bytes()
+
+
+def test_batch_says_what_its_seconds_went_into(run: Run) -> None:
+    Path("in").mkdir()
+    for name in ("x", "y"):
+        load("a.png").save(f"in/{name}.png")
+    result = run("batch", "-m", tiny(), "-v", "-s", "1.5", "in", "out")
+    line = r"all pictures: read .* s, prepare .* s, network .* s, resize .* s, write .* s"
+    assert re.search(line, result.stderr)
+
+
+def test_progress_of_one_picture(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With rate and time left, after a second, on a terminal only."""
+    now = 100.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    with progress.one_picture() as (on_size, on_progress):
+        on_progress(0.5)
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    with progress.one_picture() as (on_size, on_progress):
+        on_size(1000, 2000)
+        now += 0.5
+        on_progress(0.25)
+        assert "rich.progress" not in sys.modules or capsys.readouterr().err == ""
+        now += 1.5
+        on_progress(0.25)
+        now += 2
+        on_progress(0.3)
+    shown = capsys.readouterr().err
+    assert "80 %  0.40 Mpixel/s  0:00:01 left" in shown
+
+
 def test_upscale_is_what_python_gets(run: Run) -> None:
     run("upscale", "-n", "1", "a.png", "b.png")
     expected = waifu2x.upscale(np.asarray(load("a.png")), noise=1)
@@ -115,7 +238,7 @@ def test_json_and_verbose(run: Run) -> None:
     row = json.loads(result.stdout)
     assert (row["status"], row["width"], row["height"]) == ("done", 24, 16)
     assert "cpu: " in result.stderr
-    assert "compute" in result.stderr
+    assert re.search(r"read .* s, prepare .* s, network .* s, write .* s", result.stderr)
 
 
 def test_pictures_with_transparency_keep_it(run: Run) -> None:
@@ -172,7 +295,7 @@ def test_bad_pictures(run: Run, kind: str, message: str) -> None:
         (["a.png", "a.png", "--overwrite"], "a.png: is an input itself"),
         (["a.png", "there.png"], "there.png: exists already: use --overwrite"),
         (["-m", "nothing", "a.png", "b.png"], "nothing: no such model"),
-        (["-m", "a.png", "a.png", "b.png"], "a.png: is a file; give the folder"),
+        (["-m", "a.png", "a.png", "b.png"], "a.png: not a model file: expected"),
         (["-m", "folder.png", "a.png", "b.png"], "folder.png: no model files here"),
         (["--precision", "fp16", "a.png", "b.png"], "has no precision fp16"),
         (["-s", "32", "wide.png", "b.jpg"], "JPEG holds at most 65500 pixels a side"),
@@ -194,7 +317,7 @@ def test_what_cannot_be_done(run: Run, arguments: list[str], message: str) -> No
         ["a.png"],
         ["a.png", "b.xyz"],
         ["a.png", "b"],
-        ["-s", "3", "a.png", "b.png"],
+        ["-s", "33", "a.png", "b.png"],
         ["-s", "1", "a.png", "b.png"],
         ["-n", "4", "a.png", "b.png"],
         ["-t", "8", "a.png", "b.png"],
@@ -249,7 +372,8 @@ def program(*arguments: str, preexec: Callable[[], None] | None = None) -> subpr
 
 def tiny() -> str:
     """A model set of one layer."""
-    layer = Layer("convolution", np.ones((3, 3, 3, 3), np.float32), np.zeros(3, np.float32))
+    weight = np.random.default_rng(0).normal(0, 0.2, (3, 3, 3, 3)).astype(np.float32)
+    layer = Layer("convolution", weight, np.full(3, 0.5, np.float32))
     Path("tiny").mkdir(exist_ok=True)
     Path("tiny/scale2.0x_model.json").write_bytes(dump(Weights("vgg_1", [layer])))
     return "./tiny"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -90,6 +91,36 @@ def test_pages_that_cannot_be_locked_are_ordinary_ones(
 ) -> None:
     driver.locked_out = True
     assert network(PIXELS, np.uint8).shape == (40, 60, 3)
+
+
+def test_large_arrays_are_not_locked(driver: FakeDriver, backend: Any) -> None:
+    assert backend._runtime.host_array((1 << 15, 1 << 16), np.uint8).nbytes == 1 << 31
+    assert not driver.locked
+    backend._runtime.host_array((1 << 10, 1 << 10), np.uint8)
+    assert driver.locked == 1 << 20
+
+
+def test_all_that_a_context_has_is_freed_in_it(
+    driver: FakeDriver, compiled: list[str], network: Any, backend: Any
+) -> None:
+    """Pages of results that outlive their backend too: by the next one."""
+    result = network(PIXELS, np.uint8)
+    before = driver.locked
+    assert before
+    backend.close()
+    backend.close()
+    del result
+    assert driver.freed_outside == 0
+    module = importlib.import_module("waifu2x.backends.cuda.backend")
+    memory = importlib.import_module("waifu2x.backends.cuda.memory")
+    assert len(memory._ORPHANS) == 1
+    other = module.create(0)
+    other._runtime.host_array((5, 5), np.uint8)
+    assert not memory._ORPHANS
+    other.close()
+    del network, other
+    gc.collect()
+    assert driver.freed_outside == 0
 
 
 def test_memory_that_runs_out_while_copying_is_a_sentence(

@@ -45,7 +45,13 @@ class Faulty:
         return self._compute
 
     def _compute(
-        self, pixels: NDArray[Any], dtype: Any, *, tile: Any = None, on_progress: Any = ignore
+        self,
+        pixels: NDArray[Any],
+        dtype: Any,
+        *,
+        tile: Any = None,
+        turns: Any = 1,
+        on_progress: Any = ignore,
     ) -> NDArray[Any]:
         if self.closed:
             raise BackendError("closed")
@@ -102,8 +108,8 @@ def test_the_next_backend_computes_the_picture_again(
     assert (backend.name, backend.device) == ("third", third.device)
     assert (first.closed, second.closed, third.closed) == (True, True, False)
     assert [record.message for record in caplog.records] == [
-        "Device of first: stopped; going on with backend second",
-        "Device of second: stopped; going on with backend third",
+        "Device of first: stopped: going on with backend second",
+        "Device of second: stopped: going on with backend third",
     ]
     backend.close()
     assert third.closed
@@ -174,7 +180,7 @@ def test_auto_passes_over_a_device_that_cannot_be_opened(
     told: list[str] = []
     chosen: Any = open_backend("auto", on_skip=told.append)
     assert chosen is second
-    assert told == ["Device of first: cannot be opened"]
+    assert told == ["Device of first: cannot be opened: use another backend"]
     with pytest.raises(DeviceError):
         open_backend("first")
 
@@ -223,7 +229,7 @@ def test_a_batch_goes_on_with_the_next_backend(
     assert "12 done" in done.stderr
     assert len(list((folder / "out").iterdir())) == 12
     assert [record.message for record in caplog.records] == [
-        "Device of cuda: stopped; going on with backend cpu"
+        "Device of cuda: stopped: going on with backend cpu"
     ]
 
 
@@ -256,7 +262,7 @@ def test_one_picture_goes_on_with_the_next_backend(
     again = ["upscale", "--overwrite", source, target, "--backend", "cuda"]
     done = CliRunner().invoke(cli, again)
     assert done.exit_code == 1
-    assert done.stderr == "Error: Device of cuda: stopped\n"
+    assert done.stderr == "Error: Device of cuda: stopped: use another backend\n"
 
 
 BROKEN = """

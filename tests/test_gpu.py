@@ -246,6 +246,24 @@ def test_results_come_in_bands_where_they_do_not_fit(opencl_device: Any) -> None
 
 
 @pytest.mark.usefixtures("large_tiles")
+def test_means_over_turned_pictures_are_made_where_there_is_room(opencl_device: Any) -> None:
+    model, pixels = obvious.random_model([3, 16, 3], seed=2, scale=2), pixels_of(600, 200)
+    whole = TightRuntime(opencl_device, 1 << 40)
+    expected = run(whole, model, pixels, turns=4)
+    for share in (0.75, 2.5):  # no room for a result, and none for three
+        tight = TightRuntime(opencl_device, 2 * pixels.nbytes + int(expected.nbytes * share))
+        parts: list[float] = []
+        result = run(tight, model, pixels, turns=4, on_progress=parts.append)
+        np.testing.assert_array_equal(result, expected)
+        assert tight.refused
+        assert sum(parts) == pytest.approx(1.0)
+    stack = np.stack([pixels[:60], pixels[60:120], pixels[120:180]])
+    expected = run(whole, model, stack, turns=2)
+    tight = TightRuntime(opencl_device, expected.nbytes * 2)
+    np.testing.assert_array_equal(run(tight, model, stack, turns=2), expected)
+
+
+@pytest.mark.usefixtures("large_tiles")
 def test_stacks_are_halved_where_they_do_not_fit(opencl_device: Any) -> None:
     model = obvious.random_model([3, 16, 24, 3], seed=2, scale=2)
     stack = np.stack([pixels_of(60, 50), pixels_of(60, 50)[::-1], pixels_of(60, 50)[:, ::-1]])

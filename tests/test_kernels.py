@@ -20,8 +20,11 @@ from waifu2x import model_set
 from waifu2x.backends import Device
 from waifu2x.backends.cuda import compiler
 from waifu2x.backends.gpu import peak, source
+from waifu2x.backends.gpu.executor import DevicePixels
 from waifu2x.backends.gpu.fp32 import Fp32Executor
 from waifu2x.backends.gpu.runtime import Limits, Macros
+from waifu2x.backends.gpu.turning import Turning
+from waifu2x.backends.turns import TURNS
 from waifu2x.lowering.lower import lower
 from waifu2x.model import (
     Activation,
@@ -127,13 +130,20 @@ def everything() -> Model:
 
 
 def builds() -> list[Build]:
-    """What the fp32 executor compiles for a GPU, for pixels of bytes."""
+    """What the fp32 executor compiles for a GPU, for pixels of bytes; and what turns pictures."""
     recorder: Any = Recorder()
     with pytest.raises(InterruptedError):
         peak.multiply_add_peak(recorder)
     names = [("vgg_7/art", 2, None), ("upconv_7/art", 2, None), ("cunet/art", 2, None)]
     models = [model_set.find(name).models(scale, noise)[0] for name, scale, noise in names]
     programs = [lower(model) for model in (*models, everything())]
+    turning = Turning(recorder)
+    for dtype in map(np.dtype, (np.uint8, np.uint16, np.float32)):
+        pixels = DevicePixels(recorder.allocate(0), dtype, (1, 5, 7, 3))
+        total = DevicePixels(recorder.allocate(0), np.dtype(np.float32), pixels.shape)
+        turning.turn(pixels, TURNS[2][1], pixels)
+        turning.add(total, TURNS[2][1], total, first=True)
+        turning.finish(total, 2, pixels)
     choice = Choice(0)
     while True:
         for program in programs:
@@ -162,7 +172,7 @@ def test_every_kernel_compiles_and_the_usual_ones_fit_the_registers(
     if options[:1] != ["-cubin"]:
         pytest.skip(f"this nvcc makes no code for sm_{chip}")
     wanted = builds()
-    stems = {"direct", "winograd", "peak", "move", "mean", "dense"}
+    stems = {"direct", "winograd", "peak", "move", "mean", "dense", "turn"}
     assert stems == {build.stem for build in wanted}
     if chip != CHIPS_IN_FULL:
         wanted = [build for build in wanted if build.usual and build.stem in ("winograd", "direct")]

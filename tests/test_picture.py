@@ -417,37 +417,6 @@ def test_same_format() -> None:
             assert picture.same_format(one, other) == together
 
 
-# Resizing.
-
-
-def cubic(distance: float) -> float:
-    """Keys' kernel with a = -0.5."""
-    d, a = abs(distance), -0.5
-    if d < 1:
-        return (a + 2) * d**3 - (a + 3) * d**2 + 1
-    return a * (d**3 - 5 * d**2 + 8 * d - 4) if d < 2 else 0.0
-
-
-def resample(size: int, wanted: int) -> NDArray[np.float64]:
-    """(wanted, size): the share of each sample in each new one; those outside do not count."""
-    shares = np.zeros((wanted, size))
-    for new in range(wanted):
-        centre = (new + 0.5) * size / wanted - 0.5
-        shares[new] = [cubic(old - centre) for old in range(size)]
-    shares /= shares.sum(axis=1, keepdims=True)
-    return shares
-
-
-@pytest.mark.parametrize("size", [(10, 14), (20, 28), (5, 7), (13, 9)])
-@pytest.mark.parametrize("planes", [1, 2])
-def test_resize_is_bicubic(size: tuple[int, int], planes: int) -> None:
-    source = np.random.default_rng(4).random((5, 7, planes), np.float32)
-    result = picture.resize(source, *size)
-    assert result.dtype == np.float32
-    expected = np.einsum("yh,xw,hwc->yxc", resample(5, size[0]), resample(7, size[1]), source)
-    np.testing.assert_allclose(result, expected, atol=1e-5)
-
-
 def test_libtiff_does_not_write_to_the_terminal(capfd: pytest.CaptureFixture[str]) -> None:
     pixels = np.random.default_rng(0).integers(0, 256, (64, 64, 3), np.uint8)
     stream = io.BytesIO()

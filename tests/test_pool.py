@@ -31,7 +31,7 @@ class FakeBackend:
 
     def compile(self, models: Any, precision: Any) -> Any:
         def network(
-            pixels: Any, dtype: Any, *, tile: Any = None, on_progress: Any = None
+            pixels: Any, dtype: Any, *, tile: Any = None, turns: Any = 1, on_progress: Any = None
         ) -> NDArray[Any]:
             self.meeting.wait(10)
             if pixels.max() > 9:

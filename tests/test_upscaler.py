@@ -250,7 +250,7 @@ def test_images_that_cannot_be_handled(image: Any, message: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"scale": 3}, "Expected a scale of 1, 2, 4, 8, 16 or 32, but got 3"),
+        ({"scale": 33}, "Expected a scale above 0, at most 32, but got 33"),
         ({"noise": 4}, "Expected a noise level"),
         ({"scale": 1}, "Nothing to do"),
         ({"tile": 0}, "Expected a tile of at least 1 pixel or None, but got 0"),
@@ -258,12 +258,12 @@ def test_images_that_cannot_be_handled(image: Any, message: str) -> None:
         ({"tile": 16.5}, "Expected a tile .* but got 16.5"),
         ({"tile": "auto"}, "Expected a tile .* but got 'auto'"),
         ({"tile": True}, "Expected a tile .* but got True"),
-        ({"scale": 2.0}, "Expected a scale of .* but got 2.0"),
-        ({"scale": "2"}, "Expected a scale of .* but got '2'"),
-        ({"scale": None}, "Expected a scale of .* but got None"),
-        ({"scale": True, "noise": 1}, "Expected a scale of .* but got True"),
-        ({"scale": np.True_, "noise": 1}, "Expected a scale of .* but got np.True_"),
-        ({"scale": np.array([2, 4])}, "Expected a scale of .* but got array"),
+        ({"scale": 0.0}, "Expected a scale above 0, at most 32, but got 0.0"),
+        ({"scale": True, "noise": 1}, "Expected a scale .* but got True"),
+        ({"scale": np.True_, "noise": 1}, "Expected a scale .* but got np.True_"),
+        ({"scale": np.array([2, 4])}, "Expected a scale .* but got array"),
+        ({"scale": 2, "width": 3}, "Expected one of scale, width and height"),
+        ({"tta": 3}, "Expected a tta of 1, 2, 4 or 8, but got 3"),
         ({"noise": 1.0}, "Expected a noise level .* but got 1.0"),
         ({"noise": False}, "Expected a noise level .* but got False"),
     ],
@@ -277,6 +277,127 @@ def test_integers_of_numpy_are_integers(drawn: NDArray[np.uint8]) -> None:
     pixels = drawn[40:60, 50:80]
     result = upscale(pixels, np.int64(2), np.uint8(1), tile=np.int32(32))  # type: ignore[arg-type]
     np.testing.assert_array_equal(result, upscale(pixels, 2, 1, tile=32))
+
+
+def resized(values: NDArray[np.float64], height: int, width: int) -> NDArray[np.float64]:
+    """Planes at another size, by Pillow."""
+    planes = [
+        np.asarray(
+            Image.fromarray(values[..., plane].astype(np.float32)).resize(
+                (width, height), Image.Resampling.LANCZOS
+            )
+        )
+        for plane in range(values.shape[-1])
+    ]
+    return np.stack(planes, axis=-1).astype(np.float64).clip(0, 1)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "doublings", "size"),
+    [
+        ({"scale": 1.5}, 1, (27, 36)),
+        ({"width": 50}, 2, (38, 50)),
+        ({"longer_side": 24, "noise": 1}, 0, (18, 24)),
+        ({"longer_side": 25, "noise": 1}, 1, (19, 25)),
+        ({"width": 30, "height": 60, "fit": "exact"}, 2, (60, 30)),
+        ({"scale": 0.5}, 0, (9, 12)),
+    ],
+)
+def test_any_size(
+    drawn: NDArray[np.uint8], sizes: Any, doublings: int, size: tuple[int, int]
+) -> None:
+    """Doubled until it is as large as asked for, then reduced, in float, and rounded once."""
+    pixels = np.ascontiguousarray(drawn[60:78, 50:74])
+    result = upscale(pixels, **sizes)
+    assert result.shape == (*size, 3)
+    models = []
+    if doublings or "noise" in sizes:
+        models = model_set.find("vgg_7/art").models(1 << doublings, sizes.get("noise"))
+    values = obvious.run(models, pixels)
+    same = values.shape[:2] == size
+    assert_levels(result, values if same else resized(values, *size))
+
+
+def test_no_tile_changes_a_result_of_any_size(drawn: NDArray[np.uint8]) -> None:
+    pixels = drawn[40:90, 50:109]
+    whole = upscale(pixels, 1.7, tta=2)
+    np.testing.assert_array_equal(upscale(pixels, 1.7, tta=2, tile=37), whole)
+
+
+def test_a_cover_is_the_middle(drawn: NDArray[np.uint8]) -> None:
+    pixels = np.ascontiguousarray(drawn[60:80, 50:90])
+    result = upscale(pixels, width=40, height=40, fit="cover")
+    # The result is as high as the doubled picture: what is over is cut off, at whole pixels here.
+    np.testing.assert_array_equal(result, upscale(pixels, 2)[:, 20:60])
+
+
+def test_several_pictures_of_any_size_equal_each_alone() -> None:
+    pictures = np.random.default_rng(8).integers(0, 256, (3, 9, 8, 3), np.uint8)
+    with Upscaler(shorter_side=13, model="vgg_7") as upscaler:
+        together = upscaler(pictures)
+        alone = np.stack([upscaler(picture) for picture in pictures])
+    assert together.shape == (3, 15, 13, 3)
+    np.testing.assert_array_equal(together, alone)
+
+
+def test_one_upscaler_for_pictures_that_need_other_networks(drawn: NDArray[np.uint8]) -> None:
+    with Upscaler(longer_side=40, model="vgg_7") as upscaler:
+        for side in (8, 20, 39, 40, 41, 60):
+            pixels = drawn[40 : 40 + side, 50:55]
+            parts: list[float] = []
+            result = upscaler(pixels, on_progress=parts.append)
+            assert max(result.shape[:2]) == 40
+            assert sum(parts) == pytest.approx(1.0)
+        with pytest.raises(waifu2x.ImageError, match="of 1x1 would grow 40 times: ask for at most"):
+            upscaler(drawn[:1, :1])
+
+
+def test_large_pictures_stay_as_they_are(drawn: NDArray[np.uint8]) -> None:
+    with Upscaler(noise=1, only_smaller_than=30, model="vgg_7") as upscaler:
+        assert upscaler(drawn[:20, :29]).shape == (40, 58, 3)
+        np.testing.assert_array_equal(upscaler(drawn[:20, :30]), drawn[:20, :30])
+    with Upscaler(min_size=(20, 20), model="vgg_7") as upscaler:
+        np.testing.assert_array_equal(upscaler(drawn[:20, :30]), drawn[:20, :30])
+        assert upscaler(drawn[:19, :30]).shape == (20, 32, 3)
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16])
+@pytest.mark.parametrize("ground", [0, 255])
+def test_a_sprite_of_any_size_laid_over_a_ground(ground: int, dtype: type) -> None:
+    """It is what the picture laid over that ground becomes, away from the edge."""
+    levels = np.iinfo(dtype).max // 255
+    sprite: NDArray[Any] = np.zeros((40, 44, 4), dtype)
+    sprite[..., 1] = 255 * levels  # a colour that nobody sees
+    sprite[10:28, 12:30] = np.array([200, 40, 40, 255]) * levels
+    seen = sprite[..., 3:] > 0
+    flat: NDArray[Any] = np.where(seen, sprite[..., :3], ground * levels).astype(dtype)
+    for scale in (1.5, 0.75):
+        result = upscale(sprite, scale).astype(float) / levels
+        expected = upscale(flat, scale).astype(float) / levels
+        opacity = result[..., 3:] / 255
+        laid = result[..., :3] * opacity + ground * (1 - opacity)
+        edge = np.ones(result.shape[:2], bool)
+        edge[: int(6 * scale)] = edge[-int(8 * scale) :] = False
+        edge[:, : int(8 * scale)] = edge[:, -int(10 * scale) :] = False
+        edge[int(14 * scale) : int(24 * scale), int(16 * scale) : int(26 * scale)] = False
+        assert 0.2 < edge.mean() < 0.8
+        assert abs(laid - expected)[~edge].max() <= 2
+    assert not opacity.all()
+
+
+@pytest.mark.parametrize("turns", [2, 8])
+def test_turned_pictures(drawn: NDArray[np.uint8], y_models: Path, turns: int) -> None:
+    grey = np.ascontiguousarray(drawn[60:77, 50:73, :1])
+    models = model_set.find(str(y_models)).models(2, 1)
+    result = upscale(grey, 2, 1, model=str(y_models), tta=turns)
+    assert_levels(result, obvious.run_turned(models, grey, turns))
+
+
+def test_a_one_plane_model_at_any_size(drawn: NDArray[np.uint8], y_models: Path) -> None:
+    pixels = drawn[40:70, 50:90]
+    doubled = upscale(pixels.astype(np.float32) / 255, 2, model=str(y_models))
+    result = upscale(pixels, 1.5, model=str(y_models))
+    assert_levels(result, resized(doubled, 45, 60))
 
 
 def test_a_closed_upscaler_says_so(drawn: NDArray[np.uint8]) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
@@ -15,7 +15,7 @@ from waifu2x import picture
 from waifu2x.backends import Progress
 from waifu2x.errors import BackendError, DeviceError, Waifu2xError
 from waifu2x.files import reason
-from waifu2x.pipeline import Identity, Job, Output, Stages, identities, make
+from waifu2x.pipeline import Identity, Job, Made, Output, Stages, identities, make
 from waifu2x.upscaler import Upscaler
 
 
@@ -24,11 +24,14 @@ class Outcome:
     """How a job ended."""
 
     job: Job
-    status: Literal["done", "skipped", "failed"]
+    status: Literal["done", "copied", "skipped", "failed"]
+    """`copied`: it was to stay as it is, and so did its file."""
     seconds: float
     height: int = 0
     width: int = 0
     error: str = ""
+    spent: Mapping[str, float] = field(default_factory=dict)
+    """The seconds of each stage of what is done."""
     device_failed: bool = False
     """Nothing more can be computed."""
 
@@ -67,6 +70,15 @@ def plan(folder: Path, target: Path, extension: str, recursive: bool) -> Plan:
     return Plan(jobs, unreadable, passed_over)
 
 
+def outcome_of(job: Job, made: Made | None) -> Outcome:
+    """What `pipeline.make` gives, as an outcome."""
+    if made is None:
+        return Outcome(job, "skipped", 0.0)
+    spent = made.spent
+    status: Literal["done", "copied"] = "copied" if made.copied else "done"
+    return Outcome(job, status, spent.total, made.height, made.width, spent=spent.seconds)
+
+
 def run_one(
     job: Job,
     upscaler: Upscaler,
@@ -92,9 +104,7 @@ def run_one(
     except MemoryError:
         message = f"{job.source}: not enough memory for the result: use a smaller scale"
     else:
-        if made is None:
-            return Outcome(job, "skipped", 0.0)
-        return Outcome(job, "done", made.seconds, made.height, made.width)
+        return outcome_of(job, made)
     seconds = time.monotonic() - start
     return Outcome(job, "failed", seconds, error=message, device_failed=device_failed)
 

@@ -35,6 +35,12 @@ class UnavailableError(BackendError):
 class DeviceError(BackendError):
     """A device has stopped working, or cannot be opened: nothing runs on it in this process."""
 
+    def __init__(self, fault: str, remedy: str = "use another backend") -> None:
+        """Its message is what is wrong, and what to do."""
+        super().__init__(f"{fault}: {remedy}")
+        self.fault = fault
+        self.remedy = remedy
+
 
 class OutputError(Waifu2xError):
     """A result cannot be written where it should go."""

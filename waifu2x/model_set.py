@@ -34,6 +34,7 @@ class ModelSet:
 
     name: str
     folder: Path
+    """Where its files are; of a single file, that itself."""
     files: dict[Role, Path]
     """Model files by what they do."""
     read: dict[Path, Model] = field(default_factory=dict, compare=False, repr=False)
@@ -259,7 +260,7 @@ def _of_path(name: str) -> ModelSet:
 def _of_file(path: Path) -> ModelSet:
     """The set of one file, whatever its name: what does not enlarge counts as noise level 0."""
     model = read_model(path)
-    return ModelSet(str(path), path.parent, {role_of(model): path}, {path: model})
+    return ModelSet(str(path), path, {role_of(model): path}, {path: model})
 
 
 def role_of(model: Model) -> Role:

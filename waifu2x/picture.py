@@ -189,20 +189,14 @@ def to_pil(picture: Picture) -> Image.Image:
     return image
 
 
-def resize(planes: NDArray[np.float32], height: int, width: int) -> NDArray[np.float32]:
-    """(H, W, C) float planes at another size, by bicubic interpolation (a = -0.5)."""
-    resized = [
-        np.asarray(
-            Image.fromarray(planes[..., c]).resize((width, height), Image.Resampling.BICUBIC)
-        )
-        for c in range(planes.shape[-1])
-    ]
-    return np.stack(resized, axis=-1)
-
-
 def same_format(one: str, other: str) -> bool:
     """Whether two extensions mean one format."""
     return _WRITABLE[one] == _WRITABLE[other]
+
+
+def holds_alpha(extension: str) -> bool:
+    """Whether a format has transparency."""
+    return _WRITABLE[extension] not in _WITHOUT_ALPHA
 
 
 def check_output(extension: str, shape: tuple[int, int, int], transparent: bool, name: str) -> None:
@@ -221,7 +215,7 @@ def check_output(extension: str, shape: tuple[int, int, int], transparent: bool,
         raise OutputError(
             f"{name}: {form} holds at most 4 GiB, but the result is {width}x{height}: choose png"
         )
-    if transparent and form in _WITHOUT_ALPHA:
+    if transparent and not holds_alpha(extension):
         raise OutputError(
             f"{name}: {form} has no transparency, but the picture has: choose png, webp or tiff"
         )

@@ -1,4 +1,4 @@
-"""One picture from file to file: read, enlarged, written, each stage with its seconds."""
+"""One picture from file to file: read, enlarged, written, each with its seconds."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import contextlib
 import stat
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +14,8 @@ from typing import Literal
 from waifu2x import picture
 from waifu2x.backends import Progress, ignore
 from waifu2x.errors import ImageError, OutputError
-from waifu2x.files import reason
+from waifu2x.files import reason, write_atomically
+from waifu2x.stopwatch import Stopwatch
 from waifu2x.upscaler import Upscaler
 
 Existing = Literal["fail", "overwrite", "skip"]
@@ -45,20 +45,15 @@ class Output:
 
 @dataclass(frozen=True)
 class Made:
-    """A picture that was made, and the seconds of each stage."""
+    """A picture that was made, and what it took."""
 
     height: int
     width: int
-    read: float
-    prepare: float
-    """Until the upscaler is there and the output's format is known to hold the result."""
-    compute: float
-    write: float
-
-    @property
-    def seconds(self) -> float:
-        """Of all stages."""
-        return self.read + self.prepare + self.compute + self.write
+    spent: Stopwatch
+    """Seconds of `read`, of `prepare`, until the upscaler is there and the output's format is known
+    to hold the result, of what the upscaler tells, and of `write`."""
+    copied: bool = False
+    """Whether it stays as it is, and so does its file."""
 
 
 class Stages:
@@ -77,35 +72,38 @@ def make(
     upscaler: Callable[[], Upscaler],
     *,
     stages: Stages,
+    on_size: Callable[[int, int], None] = lambda height, width: None,
     on_progress: Progress = ignore,
     sources: frozenset[Identity] = frozenset(),
 ) -> Made | None:
     """Reads, enlarges and writes one picture; None if it is there already and may stay.
 
-    `upscaler` is called when the picture has been read. Nothing in `sources` is ever replaced.
-    Raises Waifu2xError, OSError, MemoryError.
+    `upscaler` is called when the picture has been read, `on_size` with the size of the result
+    before the work. Nothing in `sources` is ever replaced. Raises Waifu2xError, OSError,
+    MemoryError.
     """
     if not may_write(job, output.existing, sources):
         return None
-    start = time.monotonic()
-    with stages.load:
+    spent = Stopwatch()
+    with stages.load, spent("read"):
         source = _read(job.source)
-    read_at = time.monotonic()
-    network = upscaler()
-    height, width = (size * network.scale for size in source.pixels.shape[:2])
+    with spent("prepare"):
+        network = upscaler()
+        size = source.pixels.shape[0], source.pixels.shape[1]
+        height, width = _result_size(network, size, _name(job.source, "standard input"))
+    if network.leaves(*size) and _is_file_of(job, output.extension):
+        with stages.save, spent("write"):
+            _copy(job, output)
+        return Made(height, width, spent, copied=True)
     name = _name(job.target, "standard output")
     planes = source.pixels.shape[-1] + (source.alpha is not None)
     picture.check_output(output.extension, (height, width, planes), source.transparent, name)
+    on_size(height, width)
     with stages.process:
-        ready_at = time.monotonic()
-        result = network.picture(source, on_progress)
-    done_at = time.monotonic()
-    with stages.save:
+        result = network.picture(source, on_progress, spent)
+    with stages.save, spent("write"):
         _write(result, job.target, output)
-    end = time.monotonic()
-    return Made(
-        height, width, read_at - start, ready_at - read_at, done_at - ready_at, end - done_at
-    )
+    return Made(height, width, spent)
 
 
 def may_write(job: Job, existing: Existing, sources: frozenset[Identity] = frozenset()) -> bool:
@@ -149,6 +147,36 @@ def make_folder(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise OutputError(f"{folder}: cannot make the folder: {reason(error)}") from error
+
+
+def _result_size(network: Upscaler, size: tuple[int, int], name: str) -> tuple[int, int]:
+    """Of a picture of that size; errors name it."""
+    try:
+        return network.result_size(*size)
+    except ImageError as error:
+        raise ImageError(f"{name}: {error}") from error
+
+
+def _is_file_of(job: Job, extension: str) -> bool:
+    """Whether a job is from file to file, and the source is of that format by its name."""
+    suffix = job.source.suffix[1:].lower()
+    known = suffix in picture.EXTENSIONS and picture.same_format(suffix, extension)
+    return known and STANDARD not in (job.source, job.target)
+
+
+def _copy(job: Job, output: Output) -> None:
+    """The source's file as the target's, to the byte."""
+    try:
+        data = job.source.read_bytes()
+    except OSError as error:
+        raise ImageError(f"{job.source}: cannot read: {reason(error)}") from error
+    make_folder(job.target.parent)
+    try:
+        write_atomically(job.target, data, replace=output.existing == "overwrite")
+    except FileExistsError as error:
+        raise OutputError(picture.EXISTS.format(job.target)) from error
+    except OSError as error:
+        raise OutputError(f"{job.target}: cannot write: {reason(error)}") from error
 
 
 def _name(path: Path, standard: str) -> str:

@@ -84,6 +84,7 @@ class Network(Protocol):
         out_dtype: DTypeLike,
         *,
         tile: int | None = None,
+        turns: int = 1,
         on_progress: Progress = ignore,
     ) -> NDArray[Any]:
         """Whole pictures through all models.
@@ -92,8 +93,9 @@ class Network(Protocol):
         stands their number, C-contiguous: uint8 and uint16 span their range, float32 spans [0, 1].
         The result has as many dimensions, in `out_dtype`, one of the same three, rounded half to
         even. Between models values are clipped to [0, 1] and stay float. `tile` is a wish: about so
-        many output pixels, a side, are worked on at once. No tile, number of pictures, of cores or
-        of devices changes a bit of the result.
+        many output pixels, a side, are worked on at once. With `turns`, 2, 4 or 8, each model runs
+        on the picture turned in so many ways, and the mean counts: see `turns.TURNS`. No tile,
+        number of pictures, of cores or of devices changes a bit of the result.
 
         Raises BackendError where memory is short; on_progress may raise to stop the work.
         """

@@ -70,20 +70,18 @@ class FallbackBackend:
         with self._lock:
             if self.current is not failed:
                 return
-            stopped = error
             if isinstance(error, DeviceError):
                 self._stopped = error
-            elif compiling and self._stopped is not None:
-                stopped = self._stopped
-            else:
+            if self._closed or self._stopped is None:
                 raise error
-            if self._closed:
+            if not (compiling or error is self._stopped):
                 raise error
             try:
                 opened = self._open_next(failed.name)
             except BackendError:
-                raise stopped from None
-            _LOG.warning("%s; going on with backend %s", error, opened.name)
+                raise self._stopped from None
+            fault = self._stopped.fault if error is self._stopped else str(error)
+            _LOG.warning("%s: going on with backend %s", fault, opened.name)
             self.current, self.name, self.device = opened, opened.name, opened.device
         # Its other pictures wait for their turn there: they learn that it is closed, and come back.
         failed.close()
@@ -119,6 +117,7 @@ class FallbackNetwork:
         out_dtype: DTypeLike,
         *,
         tile: int | None = None,
+        turns: int = 1,
         on_progress: Progress = ignore,
     ) -> NDArray[Any]:
         """See Network."""
@@ -126,7 +125,8 @@ class FallbackNetwork:
         while True:
             backend, network = self.prepare()
             try:
-                return network(pixels, out_dtype, tile=tile, on_progress=told.attempt())
+                report = told.attempt()
+                return network(pixels, out_dtype, tile=tile, turns=turns, on_progress=report)
             except BackendError as error:
                 self._backend.replace(backend, error)
 

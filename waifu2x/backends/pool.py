@@ -109,12 +109,22 @@ class PooledNetwork:
         out_dtype: DTypeLike,
         *,
         tile: int | None = None,
+        turns: int = 1,
         on_progress: Progress = ignore,
     ) -> NDArray[Any]:
         """See Network. Each device gets a part of a stack, and one at a time tells of progress."""
+
+        def on_one(stack: NDArray[Any], report: Progress) -> NDArray[Any]:
+            told = Furthest(report)
+            return self._on_one(
+                lambda network: network(
+                    stack, out_dtype, tile=tile, turns=turns, on_progress=told.attempt()
+                )
+            )
+
         parts = min(self._count, len(pixels)) if pixels.ndim == 4 else 1
         if parts <= 1:
-            return self._on_one(pixels, out_dtype, tile, on_progress)
+            return on_one(pixels, on_progress)
         lock = threading.Lock()
 
         def told(part: float) -> None:
@@ -123,22 +133,20 @@ class PooledNetwork:
 
         def compute(stack: NDArray[Any]) -> NDArray[Any]:
             share = scaled(told, len(stack) / len(pixels))
-            return self._on_one(stack, out_dtype, tile, share)
+            return on_one(stack, share)
 
         with ThreadPoolExecutor(parts, thread_name_prefix="waifu2x-device") as pool:
             return np.concatenate(list(pool.map(compute, np.array_split(pixels, parts))))
 
-    def _on_one(
-        self, pixels: NDArray[Any], out_dtype: DTypeLike, tile: int | None, on_progress: Progress
-    ) -> NDArray[Any]:
-        told = Furthest(on_progress)
+    def _on_one(self, work: Callable[[Network], NDArray[Any]]) -> NDArray[Any]:
+        """What some work makes on a device that does not stop working."""
         while True:
             idle = self._idle.get()
             if isinstance(idle, DeviceError):
                 self._idle.put(idle)
-                raise DeviceError(str(idle)) from idle
+                raise DeviceError(idle.fault, idle.remedy) from idle
             try:
-                result = idle(pixels, out_dtype, tile=tile, on_progress=told.attempt())
+                result = work(idle)
             except DeviceError as error:
                 self._drop(error)
             except BaseException:
@@ -153,6 +161,6 @@ class PooledNetwork:
         with self._lock:
             self._count -= 1
             if self._count:
-                _LOG.warning("%s; going on with the other devices", error)
+                _LOG.warning("%s: going on with the other devices", error.fault)
             else:
                 self._idle.put(error)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from waifu2x.backends import (
     pick_device,
     scaled,
 )
+from waifu2x.backends.turns import mean
 from waifu2x.dtypes import from_unit, to_unit
 from waifu2x.errors import BackendError
 from waifu2x.lowering import geometry, phases
@@ -119,19 +121,33 @@ class NumpyNetwork:
         out_dtype: DTypeLike,
         *,
         tile: int | None = None,
+        turns: int = 1,
         on_progress: Progress = ignore,
     ) -> NDArray[Any]:
         """See Network."""
         if pixels.ndim == 4:
             share = scaled(on_progress, 1 / max(1, len(pixels)))
-            return np.stack([self(p, out_dtype, tile=tile, on_progress=share) for p in pixels])
+            one = partial(self, out_dtype=out_dtype, tile=tile, turns=turns, on_progress=share)
+            return np.stack([one(picture) for picture in pixels])
         costs = [1 + p.model.multiply_adds * p.model.scale**2 for p in self.programs]
         for index, program in enumerate(self.programs):
             share = scaled(on_progress, costs[index] / sum(costs))
             last = index == len(self.programs) - 1
-            run = _Run(program, pixels, np.float32 if not last else out_dtype, self)
-            pixels = run(tile, share)
+            dtype = out_dtype if last else np.float32
+            run = partial(self._run, program, tile)
+            pixels = mean(run, pixels[np.newaxis], dtype, turns, share)[0]
         return pixels
+
+    def _run(
+        self,
+        program: Program,
+        tile: int | None,
+        stack: NDArray[Any],
+        dtype: DTypeLike,
+        on_progress: Progress,
+    ) -> NDArray[Any]:
+        """A stack of one picture through a program."""
+        return _Run(program, stack[0], dtype, self)(tile, on_progress)[np.newaxis]
 
 
 class _Run:

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from collections import Counter
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import click
 
 from waifu2x import picture
-from waifu2x.batch import Outcome, plan, run
+from waifu2x.batch import plan, run
 from waifu2x.cli import report
 from waifu2x.cli.options import (
+    CommandWithTta,
     check_folder,
     check_quality,
     describe,
@@ -22,7 +23,8 @@ from waifu2x.cli.options import (
     open_upscaler,
     upscale_options,
 )
-from waifu2x.pipeline import Job, Output, Stages, make_folder
+from waifu2x.cli.progress import many_pictures
+from waifu2x.pipeline import Output, Stages, make_folder
 
 
 def _stages(context: Any, parameter: Any, value: str) -> tuple[int, ...]:
@@ -31,7 +33,7 @@ def _stages(context: Any, parameter: Any, value: str) -> tuple[int, ...]:
     return tuple(map(int, value.split(":")))
 
 
-@click.command(short_help="Enlarge and denoise the pictures of a folder.")
+@click.command(cls=CommandWithTta, short_help="Enlarge and denoise the pictures of a folder.")
 @click.argument("folder", metavar="INPUT_DIR", type=click.Path(path_type=Path))
 @click.argument("target", metavar="OUTPUT_DIR", type=click.Path(path_type=Path))
 @click.option("-r", "--recursive", is_flag=True, help="Folders in it too; the tree is kept.")
@@ -80,7 +82,8 @@ def batch(
         raise click.UsageError("OUTPUT_DIR must be another folder than INPUT_DIR.")
     planned = plan(folder, target, extension, recursive)
     pictures, failed = planned.jobs, planned.unreadable
-    counts = {"done": 0, "skipped": 0, "failed": len(failed)}
+    counts = Counter(failed=len(failed))
+    spent: Counter[str] = Counter()
     if not pictures and not failed:
         hint = "" if recursive else "; for folders in it give --recursive"
         report.tell(f"{folder}: no pictures here{hint}")
@@ -93,75 +96,24 @@ def batch(
         if verbose:
             report.tell(describe(upscaler))
         with (
-            _display(len(pictures)) as (on_progress, on_outcome),
+            many_pictures(len(pictures)) as (on_progress, on_outcome),
             closing(run(pictures, upscaler, output, stages, on_progress)) as outcomes,
         ):
             for outcome in outcomes:
                 counts[outcome.status] += 1
+                spent.update(outcome.spent)
                 if outcome.status == "failed":
                     failed.append(outcome)
                 on_outcome(outcome)
                 if as_json:
                     click.echo(report.json_line(outcome))
-    summary = ", ".join(f"{count} {status}" for status, count in counts.items())
+    if verbose and spent:
+        report.tell(f"all pictures: {report.stages_line(spent)}")
+    statuses = ["done", *(["copied"] if counts["copied"] else []), "skipped", "failed"]
+    summary = ", ".join(f"{counts[status]} {status}" for status in statuses)
     others = f"; {planned.passed_over} other files passed over" if planned.passed_over else ""
     report.tell(summary + others)
     for outcome in failed:
         report.tell(report.text_line(outcome))
     if failed:
         sys.exit(1)
-
-
-_Display = tuple[Callable[[Job, float], None], Callable[[Outcome], None]]
-
-
-@contextmanager
-def _display(total: int) -> Iterator[_Display]:
-    """What shows progress: a bar with rate and time left on a terminal, else a line a picture."""
-    if not sys.stderr.isatty():
-        width, finished = len(str(total)), 0
-
-        def print_line(outcome: Outcome) -> None:
-            nonlocal finished
-            finished += 1
-            report.tell(f"[{finished:{width}}/{total}] {report.text_line(outcome)}")
-
-        yield (lambda job, part: None), print_line
-        return
-
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
-
-    columns = (
-        BarColumn(),
-        TextColumn("{task.percentage:3.0f} %  {task.fields[finished]}/{task.total:.0f} pictures"),
-        TextColumn("{task.fields[rate]}"),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-    )
-    pixels = finished = 0
-    parts: dict[Job, float] = {}
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task("", total=total, finished=0, rate="")
-
-        def advance(job: Job, part: float) -> None:
-            parts[job] = parts.get(job, 0.0) + part
-            progress.advance(task, part)
-
-        def finish(outcome: Outcome) -> None:
-            nonlocal finished, pixels
-            finished += 1
-            pixels += outcome.height * outcome.width
-            # Whatever was not reported while it ran: all of it, for a picture that failed.
-            progress.advance(task, 1.0 - parts.pop(outcome.job, 0.0))
-            elapsed = progress.tasks[task].elapsed or 0.0
-            rate = f"{pixels / elapsed / 1e6:.2f} Mpixel/s" if elapsed and pixels else ""
-            progress.update(task, finished=finished, rate=rate)
-
-        yield advance, finish

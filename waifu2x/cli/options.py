@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Sequence
+from fractions import Fraction
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
@@ -15,9 +16,44 @@ from waifu2x.backends import BACKEND_NAMES, Precision
 from waifu2x.cli.report import tell
 from waifu2x.errors import OutputError
 from waifu2x.pipeline import Existing
-from waifu2x.upscaler import SCALES, Upscaler
+from waifu2x.sizes import Fit, scale_of
+from waifu2x.upscaler import Upscaler
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
+
+
+class CommandWithTta(click.Command):
+    """A command whose --tta may stand without its number."""
+
+    def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
+        """See click. The number is made plain: what follows may be the name of a file."""
+        end = args.index("--") if "--" in args else len(args)
+        for at in range(end):
+            if args[at] in ("-x", "--tta") and args[at + 1 : at + 2] not in _TTA_LEVELS:
+                args[at] = "--tta=8"
+        return super().parse_args(context, args)
+
+
+_TTA_LEVELS = [["1"], ["2"], ["4"], ["8"]]
+_MOST_PIXELS = 1_000_000
+
+
+def _scale(context: Any, parameter: Any, value: str | None) -> Fraction | None:
+    try:
+        return None if value is None else scale_of(value)
+    except ValueError as error:
+        raise click.BadParameter(
+            f"{value!r}: expected a number above 0, at most 32, such as 2, 1.5 or 4/3."
+        ) from error
+
+
+def _two_sizes(context: Any, parameter: Any, value: str | None) -> tuple[int, int] | None:
+    if value is None:
+        return None
+    match = re.fullmatch(r"([1-9]\d{0,5})(?:x([1-9]\d{0,5}))?", value, re.ASCII)
+    if not match:
+        raise click.BadParameter(f"{value!r}: expected pixels, like 2000, or 3840x2160.")
+    return int(match[1]), int(match[2] or match[1])
 
 
 def _tile_size(context: Any, parameter: Any, value: str) -> int | None:
@@ -78,17 +114,52 @@ _NETWORK_OPTIONS = [
         help="auto: the fastest whose error nobody can see.",
     ),
 ]
+
+
+def _size_option(name: str, text: str) -> Callable[[_Command], _Command]:
+    return click.option(name, type=click.IntRange(1, _MOST_PIXELS), metavar="PX", help=text)
+
+
 _OPTIONS = [
     noise_option,
     click.option(
         "-s",
         "--scale",
-        type=click.Choice([str(scale) for scale in SCALES]),
-        default="2",
-        show_default=True,
-        help="Enlarge this many times; 1 only denoises.",
+        callback=_scale,
+        metavar="NUMBER",
+        help="Enlarge this many times, up to 32, fractions too; 1 only denoises.  [default: 2]",
+    ),
+    _size_option("--width", "Of the result; alone, it keeps the proportions."),
+    _size_option("--height", "Of the result; alone, it keeps the proportions."),
+    click.option(
+        "--fit",
+        type=click.Choice(get_args(Fit)),
+        help="With both: inside, the largest that fits (the default); cover, just so large, what is"
+        " over cut off; exact, just so large, proportions or not.",
+    ),
+    _size_option("--longer-side", "Of the result."),
+    _size_option("--shorter-side", "Of the result."),
+    click.option(
+        "--min-size",
+        callback=_two_sizes,
+        metavar="PX|WxH",
+        help="The result has at least so many pixels each way, and is never reduced.",
+    ),
+    _size_option(
+        "--only-smaller-than",
+        "Pictures whose longer side has as many pixels stay as they are; so does their file, if its"
+        " format does.",
     ),
     *_NETWORK_OPTIONS,
+    click.option(
+        "-x",
+        "--tta",
+        type=click.Choice(["1", "2", "4", "8"]),
+        default="1",
+        metavar="[2|4|8]",
+        help="The mean of so many results, of the picture turned and mirrored: a little better, so"
+        " many times the work. Without a number it is 8.",
+    ),
     click.option(
         "-t",
         "--tile",
@@ -131,25 +202,44 @@ def _with(command: _Command, options: Sequence[Callable[[_Command], _Command]]) 
 
 def open_upscaler(
     noise: str,
-    scale: str,
-    model: str,
-    backend: str,
-    device: tuple[int, ...],
-    precision: Any,
-    tile: int | None,
+    scale: Fraction | None,
+    width: int | None,
+    height: int | None,
+    fit: Fit | None,
+    longer_side: int | None,
+    shorter_side: int | None,
+    min_size: tuple[int, int] | None,
+    only_smaller_than: int | None,
+    tta: str,
+    **others: Any,
 ) -> Upscaler:
-    """An upscaler from the options; with nothing to do, a usage error."""
-    if noise == "none" and scale == "1":
+    """An upscaler from the options; a usage error for nothing to do, and for more than one size."""
+    sizes = {
+        "--scale": scale,
+        "--width and --height": width or height,
+        "--longer-side": longer_side,
+        "--shorter-side": shorter_side,
+        "--min-size": min_size,
+    }
+    given = [name for name, value in sizes.items() if value is not None]
+    if len(given) > 1:
+        raise click.UsageError(f"Give one size: {' or '.join(given)}.")
+    if fit is not None and None in (width, height):
+        raise click.UsageError("--fit needs --width and --height.")
+    if noise == "none" and scale == 1:
         raise click.UsageError("Nothing to do: give --noise, a --scale above 1, or both.")
-    level = None if noise == "none" else int(noise)
     upscaler = Upscaler(
-        int(scale),
-        level,
-        model=model,
-        backend=backend,
-        device=device,
-        precision=precision,
-        tile=tile,
+        scale,
+        None if noise == "none" else int(noise),
+        width=width,
+        height=height,
+        fit=fit or "inside",
+        longer_side=longer_side,
+        shorter_side=shorter_side,
+        min_size=min_size,
+        only_smaller_than=only_smaller_than,
+        tta=int(tta),
+        **others,
     )
     for note in upscaler.notes:
         tell(note)
@@ -180,4 +270,5 @@ def check_quality(quality: int | None, extension: str) -> None:
 def describe(upscaler: Upscaler) -> str:
     """What an upscaler computes with, for --verbose."""
     device = upscaler.backend.device
-    return f"{upscaler.backend.name}: {device.name}, {device.detail}"
+    passes = f"; networks: {upscaler.passes}" if upscaler.passes else ""
+    return f"{upscaler.backend.name}: {device.name}, {device.detail}{passes}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import click
@@ -18,7 +19,7 @@ def json_line(outcome: Outcome) -> str:
         "output": str(outcome.job.target),
         "status": outcome.status,
     }
-    if outcome.status == "done":
+    if outcome.status in ("done", "copied"):
         document |= {
             "width": outcome.width,
             "height": outcome.height,
@@ -36,8 +37,15 @@ def text_line(outcome: Outcome) -> str:
         return f"failed   {outcome.error}"
     if outcome.status == "skipped":
         return f"skipped  {job.target} exists"
+    if outcome.status == "copied":
+        return f"copied   {job.source} -> {job.target} ({outcome.width}x{outcome.height}, as it is)"
     size = f"{outcome.width}x{outcome.height}"
     return f"done     {job.source} -> {job.target} ({size}, {outcome.seconds:.2f} s)"
+
+
+def stages_line(spent: Mapping[str, float]) -> str:
+    """What the seconds went into."""
+    return ", ".join(f"{name} {seconds:.2f} s" for name, seconds in spent.items())
 
 
 def tell(message: str) -> None:

@@ -9,9 +9,10 @@ from typing import Any
 import click
 
 from waifu2x import picture
-from waifu2x.batch import Outcome
+from waifu2x.batch import Outcome, outcome_of
 from waifu2x.cli import report
 from waifu2x.cli.options import (
+    CommandWithTta,
     check_folder,
     check_quality,
     describe,
@@ -19,11 +20,12 @@ from waifu2x.cli.options import (
     open_upscaler,
     upscale_options,
 )
+from waifu2x.cli.progress import one_picture
 from waifu2x.pipeline import STANDARD, Job, Output, Stages, make
 from waifu2x.upscaler import Upscaler
 
 
-@click.command(short_help="Enlarge and denoise one picture.")
+@click.command(cls=CommandWithTta, short_help="Enlarge and denoise one picture.")
 @click.argument("source", metavar="INPUT")
 @click.argument("target", metavar="OUTPUT")
 @click.option(
@@ -62,16 +64,17 @@ def upscale(
                 report.tell(describe(upscaler))
             return upscaler
 
-        made = make(job, Output(extension, quality, existing), opened, stages=Stages(1, 1, 1))
-    if made is None:
-        _finish(Outcome(job, "skipped", 0.0), as_json, verbose)
-        return
-    if verbose:
-        report.tell(
-            f"read {made.read:.2f} s, prepare {made.prepare:.2f} s,"
-            f" compute {made.compute:.2f} s, write {made.write:.2f} s"
-        )
-    _finish(Outcome(job, "done", made.seconds, made.height, made.width), as_json, verbose)
+        output = Output(extension, quality, existing)
+        with one_picture() as (on_size, on_progress):
+            made = make(
+                job,
+                output,
+                opened,
+                stages=Stages(1, 1, 1),
+                on_size=on_size,
+                on_progress=on_progress,
+            )
+    _finish(outcome_of(job, made), as_json, verbose)
 
 
 def _extension(target: str, chosen: str | None) -> str:
@@ -92,5 +95,7 @@ def _extension(target: str, chosen: str | None) -> str:
 def _finish(outcome: Outcome, as_json: bool, verbose: bool) -> None:
     if as_json:
         click.echo(report.json_line(outcome))
-    elif verbose or outcome.status == "skipped":
+    if verbose and outcome.spent:
+        report.tell(report.stages_line(outcome.spent))
+    if not as_json and (verbose or outcome.status in ("skipped", "copied")):
         report.tell(report.text_line(outcome))

@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -32,6 +32,7 @@ from waifu2x.backends.cpu.forms import round_up
 from waifu2x.backends.cpu.layout import AVERAGE, BORDER_CODES, KEEP, LOAD, PICTURE, PIXEL_CODES
 from waifu2x.backends.cpu.pack import PackedProgram
 from waifu2x.backends.cpu.strips import PhaseStrips
+from waifu2x.backends.turns import mean
 from waifu2x.errors import BackendError
 from waifu2x.lowering import geometry
 from waifu2x.lowering.lower import lower
@@ -208,6 +209,7 @@ class CpuNetwork:
         out_dtype: DTypeLike,
         *,
         tile: int | None = None,
+        turns: int = 1,
         on_progress: Progress = ignore,
     ) -> NDArray[Any]:
         """See Network."""
@@ -220,7 +222,9 @@ class CpuNetwork:
             for index, model in enumerate(self.models):
                 last = index == len(self.models) - 1
                 report = scaled(on_progress, costs[index] / sum(costs))
-                stack = model.run(stack, out_dtype if last else np.float32, tile, report)
+                run = partial(model.run, tile)
+                dtype = out_dtype if last else np.float32
+                stack = mean(run, stack, dtype, turns, report)
         return stack if pixels.ndim == 4 else stack[0]
 
 
@@ -240,7 +244,7 @@ class CpuModel:
         self._plans = lru_cache(16)(self._plan)
 
     def run(
-        self, stack: NDArray[Any], out_dtype: DTypeLike, tile: int | None, on_progress: Progress
+        self, tile: int | None, stack: NDArray[Any], out_dtype: DTypeLike, on_progress: Progress
     ) -> NDArray[Any]:
         """Pictures (number, rows, columns, planes), all of one size."""
         count, height, width, _ = stack.shape

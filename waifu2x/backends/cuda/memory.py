@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import ctypes
 import weakref
 from collections import deque
 from typing import Any
@@ -12,6 +14,13 @@ from numpy.typing import DTypeLike, NDArray
 
 _KEPT = 4
 """Free blocks of page-locked memory that are kept."""
+_MOST_BYTES = 1 << 30
+"""Of a block: nobody else can have locked pages, and locking more takes as long as it saves."""
+
+
+_ORPHANS: deque[tuple[Any, Any]] = deque()
+"""Blocks that came back after their HostMemory was closed, with the contexts that they belong to:
+they are freed by the next one that needs memory."""
 
 
 class HostMemory:
@@ -22,14 +31,18 @@ class HostMemory:
     Its context must be current in every call: locked pages are freed in no other place.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, context: Any) -> None:
+        self._context = context
         self._free: list[Any] = []
         self._returned: deque[Any] = deque()
         """Where the garbage collector may put a block at any time, in any thread."""
+        self._is_closed = self._is_broken = False
 
     def array(self, shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
-        """An uninitialised array; an ordinary one if no more pages can be locked."""
+        """An uninitialised array; an ordinary one if it is large or no more pages can be locked."""
         size = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
+        if size > _MOST_BYTES:
+            return np.empty(shape, dtype)
         block = self._take(size)
         if block is None:
             try:
@@ -39,16 +52,33 @@ class HostMemory:
         array = np.frombuffer(memoryview(block)[:size], dtype).reshape(shape)
         # Views of it keep `array.base` alive, and with it the block.
         assert array.base is not None
-        weakref.finalize(array.base, self._returned.append, block).atexit = False
+        weakref.finalize(array.base, self._give_back, block).atexit = False
         return array
 
-    def release(self) -> None:
-        """Frees what nobody holds."""
+    def close(self) -> None:
+        """Frees what nobody holds, and later what somebody still does, such as results."""
+        self._is_closed = True
         self._returned.clear()
         self._free.clear()
 
+    def abandon(self) -> None:
+        """The same for a context that is broken, in which nothing can be freed any more."""
+        self._is_closed = self._is_broken = True
+        for blocks in (self._returned, self._free):
+            for block in blocks:
+                abandon(block)
+
+    def _give_back(self, block: Any) -> None:
+        if self._is_broken:
+            abandon(block)
+        elif self._is_closed:
+            _ORPHANS.append((self._context, block))
+        else:
+            self._returned.append(block)
+
     def _take(self, size: int) -> Any:
         """The smallest free block that is large enough, unless it is far too large."""
+        _free_orphans()
         while self._returned:
             self._free.append(self._returned.popleft())
         del self._free[:-_KEPT]
@@ -58,3 +88,31 @@ class HostMemory:
         best = min(fitting, key=lambda block: int(block.size))
         self._free = [block for block in self._free if block is not best]
         return best
+
+
+def abandon(piece: object) -> None:
+    """Keeps a piece of a context from ever being freed.
+
+    For contexts that are broken or about to end, and all that is theirs with them: pycuda would say
+    on the terminal, of each piece, that it cannot be freed.
+    """
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(piece))
+
+
+def _free_orphans() -> None:
+    while _ORPHANS:
+        try:
+            context, block = _ORPHANS.popleft()
+        except IndexError:  # another thread was quicker
+            return
+        context.push()
+        try:
+            del block
+        finally:
+            context.pop()
+
+
+@atexit.register
+def _abandon_orphans() -> None:
+    for _, block in _ORPHANS:
+        abandon(block)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import struct
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -18,7 +17,7 @@ from numpy.typing import DTypeLike, NDArray
 from waifu2x.backends.cuda.compiler import compiled
 from waifu2x.backends.cuda.graph import Graph, capture
 from waifu2x.backends.cuda.machine import describe
-from waifu2x.backends.cuda.memory import HostMemory
+from waifu2x.backends.cuda.memory import HostMemory, abandon
 from waifu2x.backends.gpu.replay import Records
 from waifu2x.backends.gpu.runtime import Argument, Kernel, Limits, Macros, OutOfMemoryError
 from waifu2x.errors import BackendError, DeviceError
@@ -82,6 +81,7 @@ class CudaProgram:
     def __init__(self, runtime: CudaRuntime, module: Any) -> None:
         self._runtime = runtime
         self._module = module
+        self._kernels: list[CudaKernel] = []
 
     def kernel(self, name: str, group: int, shared: int = 0) -> CudaKernel:
         """See Program. `shared` is that of CudaKernel. Raises BackendError."""
@@ -90,7 +90,15 @@ class CudaProgram:
             if shared > _STATIC_SHARED_BYTES:
                 attribute = cuda.function_attribute.MAX_DYNAMIC_SHARED_SIZE_BYTES
                 function.set_attribute(attribute, shared)
-        return CudaKernel(name, group, function, shared)
+        kernel = CudaKernel(name, group, function, shared)
+        self._kernels.append(kernel)
+        return kernel
+
+    def release(self) -> None:
+        """Frees the module, which each function keeps."""
+        for kernel in self._kernels:
+            kernel.function = None
+        self._module = None
 
 
 class CudaRuntime:
@@ -121,10 +129,10 @@ class CudaRuntime:
                 self._context.pop()
         except cuda.Error as error:
             raise DeviceError(
-                f"{self.device.name}: cannot be opened ({error}): close other programs that use"
-                " it, or use another backend"
+                f"{self.device.name}: cannot be opened ({error})",
+                "close other programs that use it, or use another backend",
             ) from error
-        self._host = HostMemory()
+        self._host = HostMemory(self._context)
         self._modules: dict[object, CudaProgram] = {}
         self._records = Records[Record](self._forget)
         self._recording: list[Launch] | None = None
@@ -147,14 +155,14 @@ class CudaRuntime:
         except cuda.Error as error:
             self._is_broken = self._is_broken or not self._answers()
             raise DeviceError(
-                f"{self.device.name}: its driver stopped the work ({error}): start the program"
-                " again, or use another backend"
+                f"{self.device.name}: its driver stopped the work ({error})",
+                "start the program again, or use another backend",
             ) from error
 
     def free(self, memory: Any) -> None:
         """Frees what was allocated."""
         if self._is_broken:
-            _abandon(memory)
+            abandon(memory)
             return
         with suppress(DeviceError), self.current():
             memory.free()
@@ -334,21 +342,17 @@ class CudaRuntime:
         with suppress(DeviceError, OutOfMemoryError), self.current():
             self._stream.synchronize()
             self._records.clear()
-            self._host.release()
+            self._host.close()
+            # All that has to be freed in this context: networks may live on, and the garbage
+            # collector comes in any thread.
+            for program in self._modules.values():
+                program.release()
             self._modules.clear()
-            # Freed here: whoever frees the runtime later has another context.
             self._stream = None
         if self._is_broken:
-            for piece in (self._context, self._stream, self._host, self._modules):
-                _abandon(piece)
-
-
-def _abandon(piece: object) -> None:
-    """Keeps a piece of a broken context from ever being freed.
-
-    It is gone with the context; pycuda would say on the terminal, of each, that it cannot be freed.
-    """
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(piece))
+            self._host.abandon()
+            for piece in (self._context, self._stream, self._modules):
+                abandon(piece)
 
 
 def _key(stem: str, macros: Macros) -> object:

@@ -77,10 +77,10 @@ class LayerExtent(NamedTuple):
 
     rows: int
     columns: int
-    tiles_across: int
-    tiles: int
-    across: int
-    pictures: int
+    tiles_across: int = 0
+    tiles: int = 0
+    across: int = 1
+    pictures: int = 1
 
 
 class ProductArguments(NamedTuple):
@@ -285,7 +285,7 @@ class ProductStep(_Step):
         bits, geometry = pixels
         rows, columns = box.height, box.width
         across, down, pictures = task.grid
-        extent = LayerExtent(rows, columns, 0, 0, across, pictures)
+        extent = LayerExtent(rows, columns, across=across, pictures=pictures)
         cell = MapArguments(rows=rows + 2, columns=columns + 2)
         if pictures > 1:
             rows, columns = down * cell.rows - 2, across * cell.columns - 2
@@ -483,7 +483,9 @@ class ProductStep(_Step):
         else:
             held, wanted, pixels = self._pixels_written(task)
             top, left = made.top - held.top, made.left - held.left
-            write = MapArguments(pixels[1], 0, top, left, *pixels)
+            write = MapArguments(
+                pitch=pixels[1], top=top, left=left, rows=pixels[0], columns=pixels[1]
+            )
             kept = Range(
                 wanted.top - held.top,
                 wanted.left - held.left,
@@ -503,7 +505,9 @@ class ProductStep(_Step):
             if isinstance(layout, MapLayout):
                 added = layout.arguments(held, grid, top, left)
             else:
-                added = MapArguments(held.width, 0, top, left, held.height, held.width)
+                added = MapArguments(
+                    pitch=held.width, top=top, left=left, rows=held.height, columns=held.width
+                )
         slope = np.float32(step.activation.slopes[0])
         return residual, read, write, added, extent, real, kept, np.float32(step.factor), slope
 
@@ -592,7 +596,9 @@ class MoveStep(_Step):
             self._seen(task, step.source),
             target.arguments(held, task.grid, box.top - held.top, box.left - held.left),
             added,
-            LayerExtent(box.height, box.width, 0, 0, task.grid.across, task.grid.pictures),
+            LayerExtent(
+                box.height, box.width, across=task.grid.across, pictures=task.grid.pictures
+            ),
             Range(-box.top, -box.left, rows - box.top, columns - box.left),
             task.vectors.vectors_each,
             np.float32(step.factor),

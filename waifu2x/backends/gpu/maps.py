@@ -21,7 +21,7 @@ MAP_LIMIT = (1 << 31) * FLOAT_BYTES - ALIGNMENT
 """Bytes: kernels count the floats of a picture's map in 31 bits."""
 _GPU_BLOCK = 4
 
-_C_TYPES = {"uint8": "uchar", "uint16": "ushort", "float32": "float"}
+C_TYPES = {"uint8": "uchar", "uint16": "ushort", "float32": "float"}
 
 
 def block_of(limits: Limits) -> int:
@@ -172,7 +172,7 @@ def source_macros(pixels: DevicePixels, model: Model, view: View) -> Macros:
     if pixels.dtype != np.float32:
         unit = float(np.float32(1 / np.iinfo(pixels.dtype).max))
     return {
-        "SOURCE_TYPE": _C_TYPES[pixels.dtype.name],
+        "SOURCE_TYPE": C_TYPES[pixels.dtype.name],
         "SOURCE_UNIT": f"{unit!r}f",
         "SOURCE_PLANES": model.in_planes,
         "ENLARGE": view.enlarge,
@@ -184,7 +184,7 @@ def target_macros(pixels: DevicePixels, model: Model) -> Macros:
     """Those of `levels.h`."""
     peak = 0 if pixels.dtype == np.float32 else int(np.iinfo(pixels.dtype).max)
     return {
-        "TARGET_TYPE": _C_TYPES[pixels.dtype.name],
+        "TARGET_TYPE": C_TYPES[pixels.dtype.name],
         "TARGET_PEAK": peak,
         "TARGET_PLANES": model.out_planes,
     }

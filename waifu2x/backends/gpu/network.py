@@ -6,20 +6,29 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from waifu2x.backends import Progress, ignore, scaled
 from waifu2x.backends.gpu.executor import DevicePixels
-from waifu2x.backends.gpu.runtime import OutOfMemoryError
+from waifu2x.backends.gpu.runtime import OutOfMemoryError, Runtime
 from waifu2x.backends.gpu.stage import Run, Shape, Stage, TooManyError, no_room
+from waifu2x.backends.gpu.turning import Turning, turned_shape
 from waifu2x.backends.gpu.workspace import Taken, Workspace
+from waifu2x.backends.turns import AS_IT_IS, TURNS, Turn, levels, upright
 
 _FLOAT_BYTES = 4
 _LONGEST = 65_535
 """Rows of all pictures of a batch, see Batch, and columns of each."""
+
+
+class Way(NamedTuple):
+    """How a network is to be run; see Network."""
+
+    tile: int | None
+    turns: int
 
 
 class GpuNetwork:
@@ -29,6 +38,7 @@ class GpuNetwork:
         self._stages = tuple(stages)
         self._workspace = workspace
         self._runtime = workspace.runtime
+        self._turning = Turning(workspace.runtime)
 
     def __call__(
         self,
@@ -36,12 +46,14 @@ class GpuNetwork:
         out_dtype: DTypeLike,
         *,
         tile: int | None = None,
+        turns: int = 1,
         on_progress: Progress = ignore,
     ) -> NDArray[Any]:
         """See Network."""
         pictures = pixels[np.newaxis] if pixels.ndim == 3 else pixels
+        way = Way(tile, turns)
         with self._workspace.working():
-            results = self._stack(pictures, np.dtype(out_dtype), tile, on_progress)
+            results = self._stack(pictures, np.dtype(out_dtype), way, on_progress)
         return results[0] if pixels.ndim == 3 else results
 
     @contextmanager
@@ -69,50 +81,132 @@ class GpuNetwork:
             self._runtime.synchronize()
 
     def _stack(
-        self, pictures: NDArray[Any], dtype: np.dtype[Any], tile: int | None, on_progress: Progress
+        self, pictures: NDArray[Any], dtype: np.dtype[Any], way: Way, on_progress: Progress
     ) -> NDArray[Any]:
         """Pictures of one size: all at once if they fit so, else in two halves."""
         count = len(pictures)
-        if count <= 1 or (tile is None and self._longest(pictures.shape) <= _LONGEST):
+        if count <= 1 or (way.tile is None and self._longest(pictures.shape) <= _LONGEST):
             try:
-                return self._batch(pictures, dtype, tile, on_progress)
+                return self._batch(pictures, dtype, way, on_progress)
             except TooManyError:
                 self._workspace.release()
         halves = pictures[: count // 2], pictures[count // 2 :]
         return np.concatenate(
             [
-                self._stack(half, dtype, tile, scaled(on_progress, len(half) / count))
+                self._stack(half, dtype, way, scaled(on_progress, len(half) / count))
                 for half in halves
             ]
         )
 
     def _longest(self, shape: tuple[int, ...]) -> int:
-        """Rows of all pictures together or columns of one, with padding, where they are most."""
+        """Rows of all pictures together, with padding, where they are most, however turned."""
         count, height, width = shape[:3]
-        longest = 0
+        side = longest = max(height, width)
         for stage in self._stages:
             model = stage.model
             margin = 2 * model.padding + model.multiple
-            longest = max(longest, max(count * (height + margin), width + margin) * model.scale)
-            height, width = height * model.scale, width * model.scale
+            longest = max(longest, count * (side + margin) * model.scale)
+            side *= model.scale
         return longest
 
     def _batch(
-        self, pictures: NDArray[Any], dtype: np.dtype[Any], tile: int | None, on_progress: Progress
+        self, pictures: NDArray[Any], dtype: np.dtype[Any], way: Way, on_progress: Progress
     ) -> NDArray[Any]:
         """Pictures through all models. Raises TooManyError if several do not fit undivided."""
-        shares = self._shares()
+        reports = [scaled(on_progress, share) for share in self._shares()]
+        between = np.dtype(np.float32)
         self._check_room(pictures)
         with self._workspace.taken() as taken:
             source = self._uploaded(pictures, taken)
-            for stage, share in zip(self._stages[:-1], shares, strict=False):
-                dtype_between = np.dtype(np.float32)
-                run = Run(stage, source, dtype_between, tile, scaled(on_progress, share))
-                made = run.to_device(taken)
+            for stage, report in zip(self._stages[:-1], reports, strict=False):
+                if way.turns == 1:
+                    made = Run(stage, source, between, way.tile, report).to_device(taken)
+                else:
+                    made = self._mean(stage, source, between, way, taken, report)
                 taken.drop(source.buffer)
                 source = made
-            last = Run(self._stages[-1], source, dtype, tile, scaled(on_progress, shares[-1]))
-            return last.to_host()
+            last = self._stages[-1]
+            if way.turns == 1:
+                return Run(last, source, dtype, way.tile, reports[-1]).to_host()
+            if not self._has_room(last.result_shape(source.shape), taken):
+                return self._mean_on_host(last, source, dtype, way, reports[-1])
+            made = self._mean(last, source, dtype, way, taken, reports[-1])
+            result = self._runtime.host_array(made.shape, dtype)
+            self._runtime.download(made.buffer, result)
+            return result
+
+    def _mean(
+        self,
+        stage: Stage,
+        source: DevicePixels,
+        dtype: np.dtype[Any],
+        way: Way,
+        taken: Taken,
+        on_progress: Progress,
+    ) -> DevicePixels:
+        """The mean of a stage's work on pictures turned, on the device.
+
+        Raises BackendError, TooManyError.
+        """
+        report = scaled(on_progress, 1 / way.turns)
+        shape = stage.result_shape(source.shape)
+        with _words_for_memory(self._runtime, shape):
+            total = _pixels(taken, np.dtype(np.float32), shape)
+            for number, turn in enumerate(TURNS[way.turns]):
+                laid = self._turned(source, turn, taken) if number else source
+                made = Run(stage, laid, total.dtype, way.tile, report).to_device(taken)
+                self._turning.add(made, turn, total, first=number == 0)
+                taken.drop(made.buffer)
+                if number:
+                    taken.drop(laid.buffer)
+            result = _pixels(taken, dtype, shape)
+            self._turning.finish(total, way.turns, result)
+            taken.drop(total.buffer)
+        return result
+
+    def _mean_on_host(
+        self,
+        stage: Stage,
+        source: DevicePixels,
+        dtype: np.dtype[Any],
+        way: Way,
+        on_progress: Progress,
+    ) -> NDArray[Any]:
+        """The same where results do not fit the device: to the bit, as sums are of floats in one
+        order."""
+        report = scaled(on_progress, 1 / way.turns)
+        total: NDArray[np.float32] | None = None
+        for turn in TURNS[way.turns]:
+            with self._workspace.taken() as taken:
+                with _words_for_memory(self._runtime, source.shape):
+                    laid = self._turned(source, turn, taken) if turn != AS_IT_IS else source
+                made = Run(stage, laid, np.dtype(np.float32), way.tile, report).to_host()
+            made = upright(made, turn)
+            total = np.array(made) if total is None else np.add(total, made, out=total)
+        assert total is not None
+        return levels(total, way.turns, dtype)
+
+    def _turned(self, source: DevicePixels, turn: Turn, taken: Taken) -> DevicePixels:
+        """Pictures turned. May raise OutOfMemoryError."""
+        target = _pixels(taken, source.dtype, turned_shape(source.shape, turn))
+        self._turning.turn(source, turn, target)
+        return target
+
+    def _has_room(self, shape: Shape, taken: Taken) -> bool:
+        """Whether the device holds a sum, what is to be added and the result. Raises TooManyError
+        if it does not, and there are several pictures."""
+        buffers = []
+        try:
+            for _ in range(3):
+                buffers.append(_pixels(taken, np.dtype(np.float32), shape).buffer)
+        except OutOfMemoryError as error:
+            if shape[0] > 1:
+                raise TooManyError from error
+            return False
+        finally:
+            for buffer in buffers:
+                taken.drop(buffer)
+        return True
 
     def _check_room(self, pictures: NDArray[Any]) -> None:
         """Whether there is memory for what models hand to each other, which is never divided.
@@ -138,14 +232,26 @@ class GpuNetwork:
 
     def _uploaded(self, pictures: NDArray[Any], taken: Taken) -> DevicePixels:
         shape = _shape(pictures)
-        try:
-            source = DevicePixels(taken.buffer(pictures.nbytes), pictures.dtype, shape)
+        with _words_for_memory(self._runtime, shape):
+            source = _pixels(taken, pictures.dtype, shape)
             self._runtime.upload(source.buffer, pictures)
-        except OutOfMemoryError as error:
-            raise no_room(self._runtime.device, shape) from error
         return source
 
 
 def _shape(pictures: NDArray[Any]) -> Shape:
     count, height, width, planes = pictures.shape
     return count, height, width, planes
+
+
+def _pixels(taken: Taken, dtype: np.dtype[Any], shape: Shape) -> DevicePixels:
+    """Room for pictures. May raise OutOfMemoryError."""
+    return DevicePixels(taken.buffer(math.prod(shape) * dtype.itemsize), dtype, shape)
+
+
+@contextmanager
+def _words_for_memory(runtime: Runtime, shape: Shape) -> Iterator[None]:
+    """Says of which pictures there are too many, or that there is no memory for one."""
+    try:
+        yield
+    except OutOfMemoryError as error:
+        raise no_room(runtime.device, shape) from error

@@ -90,8 +90,8 @@ class OpenClRuntime:
             self._queue = cl.CommandQueue(self.context)
         except cl.Error as error:
             raise DeviceError(
-                f"{self.device.name}: cannot be opened ({_first_line(error)}):"
-                " restart its driver, or use another backend"
+                f"{self.device.name}: cannot be opened ({_first_line(error)})",
+                "restart its driver, or use another backend",
             ) from error
         platform = device.platform
         self.identity = (platform.name, platform.version, device.name, device.driver_version)
@@ -120,8 +120,8 @@ class OpenClRuntime:
             if error.code in _NO_MEMORY:
                 raise OutOfMemoryError(str(error)) from error
             raise DeviceError(
-                f"{self.device.name}: its driver stopped the work ({_first_line(error)}): start the"
-                " program again, or use another backend"
+                f"{self.device.name}: its driver stopped the work ({_first_line(error)})",
+                "start the program again, or use another backend",
             ) from error
 
     def free_memory(self) -> int:

@@ -1,0 +1,67 @@
+// Pictures turned and mirrored, and the sum of what a network makes of them.
+//
+//     turn     target(turned pixel) = source(pixel)
+//     add      total(pixel) = total(pixel) + source(turned pixel); the first time without the total
+//     finish   target(pixel) = level of total(pixel) * scale
+//
+// A group takes one row of a picture as it stands, `rows` x `columns` of them; its turned pixel lies
+// where `upside_down`, `mirrored` and then `transposed` take it.
+//
+// Layouts
+//   source, target   of `turn`: [picture][row][column][plane], of LEVEL; of `finish`, see levels.h
+//   total            [picture][row][column][plane], floats; so is the source of `add`
+//
+// Macros, with those of levels.h
+//   GROUP    work-items of a group
+//   PLANES   of a pixel
+//   LEVEL    the type of a level that is turned
+//
+// Bound: memory.
+
+#include "dialect.h"
+#include "levels.h"
+
+#define TURN                                                                                       \
+    const int rows, const int columns, const int upside_down, const int mirrored,                  \
+        const int transposed
+
+// Where a pixel's planes begin in the turned picture.
+#define TURNED(row, column) \
+    ((Wide)turned(row, column, rows, columns, upside_down, mirrored, transposed) * PLANES)
+
+DEVICE int turned(int row, int column, int rows, int columns, int upside_down, int mirrored,
+                  int transposed) {
+    const int y = upside_down ? rows - 1 - row : row;
+    const int x = mirrored ? columns - 1 - column : column;
+    return transposed ? x * rows + y : y * columns + x;
+}
+
+KERNEL(GROUP)
+turn(const GLOBAL LEVEL *RESTRICT source, GLOBAL LEVEL *RESTRICT target, TURN) {
+    const int row = GROUP_ID(0);
+    const Wide picture = (Wide)GROUP_ID(2) * rows * columns * PLANES;
+    source += picture + (Wide)row * columns * PLANES;
+    target += picture;
+    NO_UNROLL for (int i = LOCAL_ID(); i < columns * PLANES; i += GROUP)
+        target[TURNED(row, i / PLANES) + i % PLANES] = source[i];
+}
+
+KERNEL(GROUP)
+add(const GLOBAL float *RESTRICT source, GLOBAL float *RESTRICT total, const int is_first, TURN) {
+    const int row = GROUP_ID(0);
+    const Wide picture = (Wide)GROUP_ID(2) * rows * columns * PLANES;
+    source += picture;
+    total += picture + (Wide)row * columns * PLANES;
+    NO_UNROLL for (int i = LOCAL_ID(); i < columns * PLANES; i += GROUP) {
+        const float value = source[TURNED(row, i / PLANES) + i % PLANES];
+        total[i] = is_first ? value : total[i] + value;
+    }
+}
+
+KERNEL(GROUP)
+finish(const GLOBAL float *RESTRICT total, GLOBAL TARGET_TYPE *RESTRICT target, const float scale,
+       const int rows, const int columns) {
+    const Wide first = ((Wide)GROUP_ID(2) * rows + GROUP_ID(0)) * columns * PLANES;
+    NO_UNROLL for (int i = LOCAL_ID(); i < columns * PLANES; i += GROUP)
+        target[first + i] = level_of(total[first + i] * scale);
+}

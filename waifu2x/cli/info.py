@@ -1,0 +1,65 @@
+"""`waifu2x info FILE...`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from waifu2x import picture
+from waifu2x.cli.report import printable, tell
+from waifu2x.description import Description, describe
+from waifu2x.errors import ImageError
+
+
+@click.command(short_help="Say what a picture's file holds, and what of it is kept.")
+@click.argument(
+    "files", metavar="FILE...", nargs=-1, required=True, type=click.Path(path_type=Path)
+)
+@click.option(
+    "-f",
+    "--format",
+    "extension",
+    type=click.Choice(picture.EXTENSIONS),
+    default="png",
+    show_default=True,
+    help="Of the result in question.",
+)
+@click.option("--json", "as_json", is_flag=True, help="One line of JSON for each file.")
+def info(files: tuple[Path, ...], extension: str, as_json: bool) -> None:
+    """Say what was found in each FILE, and what a result in a format would keep of it."""
+    failed = False
+    for path in files:
+        try:
+            found = describe(path, extension)
+        except ImageError as error:
+            failed = True
+            if as_json:
+                click.echo(json.dumps({"file": str(path), "error": str(error)}))
+            tell(str(error))
+            continue
+        if as_json:
+            click.echo(json.dumps({"file": str(path), **asdict(found)}))
+        else:
+            click.echo(printable(f"{path}: {_text(found, extension)}"))
+    if failed:
+        sys.exit(1)
+
+
+def _text(found: Description, extension: str) -> str:
+    parts = [f"{found.format}, {found.width}x{found.height}, {found.bits}-bit {found.colours}"]
+    if found.transparent:
+        parts.append("transparent")
+    if found.profile:
+        parts.append(f"profile {found.profile}")
+    parts += found.metadata
+    kept = " and ".join(found.kept)
+    lost = " and ".join(found.lost)
+    if kept:
+        parts.append(f"as {extension} it keeps {kept}")
+    if lost:
+        parts.append(f"as {extension} it loses {lost}")
+    return "; ".join(parts)

@@ -1,0 +1,130 @@
+"""How far the work is: a bar with rate and time left, on a terminal only."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from waifu2x.backends import Progress, ignore
+from waifu2x.batch import Outcome
+from waifu2x.cli import report
+from waifu2x.pipeline import Job
+
+if TYPE_CHECKING:
+    from rich.progress import Progress as Bar
+    from rich.progress import ProgressColumn
+
+_QUIET_SECONDS = 1.0
+"""Work of one picture that takes no longer is not worth a bar, nor the time to load one."""
+
+
+@contextmanager
+def one_picture() -> Iterator[tuple[Callable[[int, int], None], Progress]]:
+    """What is told of the size of a result, and of the work on it."""
+    if not sys.stderr.isatty():
+        yield (lambda height, width: None), ignore
+        return
+    shown = _OnePicture()
+    try:
+        yield shown.begin, shown.advance
+    finally:
+        shown.end()
+
+
+class _OnePicture:
+    def __init__(self) -> None:
+        self._start = time.monotonic()
+        self._pixels = 0
+        self._done = 0.0
+        self._bar: Bar | None = None
+
+    def begin(self, height: int, width: int) -> None:
+        """The work on so large a result begins."""
+        self._start = time.monotonic()
+        self._pixels = height * width
+
+    def advance(self, part: float) -> None:
+        """That part is done."""
+        self._done = min(1.0, self._done + part)
+        elapsed = time.monotonic() - self._start
+        if elapsed < _QUIET_SECONDS or not self._done:
+            return
+        if self._bar is None:
+            from rich.progress import TextColumn
+
+            self._bar = _bar(TextColumn("{task.percentage:3.0f} %  {task.fields[text]}"))
+            self._bar.add_task("", total=1.0, text="")
+            self._bar.start()
+        (task,) = self._bar.task_ids
+        rate = self._done * self._pixels / elapsed / 1e6
+        left = elapsed * (1.0 - self._done) / self._done
+        text = f"{rate:.2f} Mpixel/s  {_clock(left)} left"
+        self._bar.update(task, completed=self._done, text=text)
+
+    def end(self) -> None:
+        """Takes the bar away."""
+        if self._bar is not None:
+            self._bar.stop()
+
+
+def _clock(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes // 60}:{minutes % 60:02}:{rest:02}"
+
+
+@contextmanager
+def many_pictures(
+    total: int,
+) -> Iterator[tuple[Callable[[Job, float], None], Callable[[Outcome], None]]]:
+    """What is told of the work on pictures and how each ends: without a terminal, a line each."""
+    if not sys.stderr.isatty():
+        width, finished = len(str(total)), 0
+
+        def print_line(outcome: Outcome) -> None:
+            nonlocal finished
+            finished += 1
+            report.tell(f"[{finished:{width}}/{total}] {report.text_line(outcome)}")
+
+        yield (lambda job, part: None), print_line
+        return
+
+    from rich.progress import TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+    columns = (
+        TextColumn("{task.percentage:3.0f} %  {task.fields[finished]}/{task.total:.0f} pictures"),
+        TextColumn("{task.fields[rate]}"),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
+    pixels = finished = 0
+    parts: dict[Job, float] = {}
+    with _bar(*columns) as progress:
+        task = progress.add_task("", total=total, finished=0, rate="")
+
+        def advance(job: Job, part: float) -> None:
+            parts[job] = parts.get(job, 0.0) + part
+            progress.advance(task, part)
+
+        def finish(outcome: Outcome) -> None:
+            nonlocal finished, pixels
+            finished += 1
+            pixels += outcome.height * outcome.width
+            # Whatever was not reported while it ran: all of it, for a picture that failed.
+            progress.advance(task, 1.0 - parts.pop(outcome.job, 0.0))
+            elapsed = progress.tasks[task].elapsed or 0.0
+            rate = f"{pixels / elapsed / 1e6:.2f} Mpixel/s" if elapsed and pixels else ""
+            progress.update(task, finished=finished, rate=rate)
+
+        yield advance, finish
+
+
+def _bar(*columns: ProgressColumn) -> Bar:
+    """A bar on stderr that vanishes when it ends."""
+    from rich.console import Console
+    from rich.progress import BarColumn
+    from rich.progress import Progress as Bar
+
+    return Bar(BarColumn(), *columns, console=Console(stderr=True), transient=True)

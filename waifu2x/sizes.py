@@ -1,0 +1,198 @@
+"""Which size a result is to have, and what makes it that large: networks, then a resize.
+
+All of it is exact: sizes are rounded once, from fractions, to the nearest whole pixel, halves up,
+and are never 0.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Literal, get_args
+
+from waifu2x.errors import ImageError
+
+MOST = 32
+"""The largest scale."""
+
+Fit = Literal["inside", "cover", "exact"]
+"""What a width and a height together mean. inside: the largest result that fits into them. cover:
+just so large, and what is over in one direction is cut off, as much on either side. exact: just so
+large, whatever that does to the proportions."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """A rectangle of a picture, in its pixels, which it may divide."""
+
+    left: Fraction
+    top: Fraction
+    width: Fraction
+    height: Fraction
+
+    @classmethod
+    def of(cls, height: int, width: int) -> Part:
+        """All of a picture of that size."""
+        return cls(Fraction(0), Fraction(0), Fraction(width), Fraction(height))
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How a picture becomes as large as it is to be."""
+
+    factor: int
+    """By how much networks enlarge it: at least as much as is asked for, both ways."""
+    height: int
+    width: int
+    """Of the result."""
+    part: Part | None
+    """What the result shows, in pixels of the source; None if all that the networks make is the
+    result, without any resize."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """A size that was asked for; exactly one of these is given, or `width` and `height`.
+
+    Raises ValueError for anything else.
+    """
+
+    scale: Fraction | None = None
+    """Times as large, above 0, at most 32."""
+    width: int | None = None
+    height: int | None = None
+    """Of the result; one alone keeps the proportions."""
+    fit: Fit = "inside"
+    longer_side: int | None = None
+    shorter_side: int | None = None
+    """Of the result; the proportions are kept."""
+    min_size: tuple[int, int] | None = None
+    """(width, height) that the result has at least: it keeps the proportions, and is never smaller
+    than the picture."""
+    only_smaller_than: int | None = None
+    """Pictures whose longer side has at least so many pixels stay as they are."""
+
+    def __post_init__(self) -> None:
+        sizes = [self.scale, self.longer_side, self.shorter_side, self.min_size]
+        given = [one for one in sizes if one is not None]
+        if len(given) + (self.width is not None or self.height is not None) != 1:
+            raise ValueError(
+                "Expected one of scale, width and height, longer_side, shorter_side, min_size"
+            )
+        if self.fit not in get_args(Fit):
+            raise ValueError(f"Expected a fit of {', '.join(get_args(Fit))}, but got {self.fit!r}")
+        if self.fit != "inside" and None in (self.width, self.height):
+            raise ValueError(f"A fit of {self.fit} needs a width and a height")
+
+    def leaves(self, height: int, width: int) -> bool:
+        """Whether a picture of that size is to stay as it is, whatever else is asked for."""
+        return self.only_smaller_than is not None and max(height, width) >= self.only_smaller_than
+
+    def plan(self, height: int, width: int, enlargement: Callable[[Fraction], int]) -> Plan:
+        """For a picture of that size, with networks that enlarge by `enlargement` of a scale: at
+        least by that. Raises ImageError where the picture would grow more than 32 times."""
+        down, across = self._factors(height, width)
+        rows, columns = _rounded(height * down), _rounded(width * across)
+        part = Part.of(height, width)
+        if self.fit == "cover":
+            assert self.width is not None
+            assert self.height is not None
+            rows, columns = self.height, self.width
+            shown = Fraction(columns) / across, Fraction(rows) / down
+            part = Part((width - shown[0]) / 2, (height - shown[1]) / 2, *shown)
+        most = max(down, across)
+        if most > MOST:
+            raise ImageError(
+                f"a picture of {width}x{height} would grow {float(most):.4g} times:"
+                f" ask for at most {MOST} times"
+            )
+        factor = enlargement(most)
+        whole = part.width == width and part.height == height
+        same = whole and (rows, columns) == (height * factor, width * factor)
+        return Plan(factor, rows, columns, None if same else part)
+
+    def _factors(self, height: int, width: int) -> tuple[Fraction, Fraction]:
+        """By how much it grows, down and across."""
+        if self.width is not None and self.height is not None:
+            across, down = Fraction(self.width, width), Fraction(self.height, height)
+            if self.fit == "exact":
+                return down, across
+            factor = min(across, down) if self.fit == "inside" else max(across, down)
+        elif self.width is not None:
+            factor = Fraction(self.width, width)
+        elif self.height is not None:
+            factor = Fraction(self.height, height)
+        elif self.longer_side is not None:
+            factor = Fraction(self.longer_side, max(height, width))
+        elif self.shorter_side is not None:
+            factor = Fraction(self.shorter_side, min(height, width))
+        elif self.min_size is not None:
+            least_width, least_height = self.min_size
+            factor = max(Fraction(1), Fraction(least_width, width), Fraction(least_height, height))
+        else:
+            assert self.scale is not None
+            factor = self.scale
+        return factor, factor
+
+
+def scale_of(value: Any) -> Fraction:
+    """A scale from any kind of number, or from text: 2, 1.5 or 4/3.
+
+    A float means the decimal number that it is printed as: 1.15 is 23/20. Raises ValueError.
+    """
+    try:
+        scale = None if isinstance(value, bool) else Fraction(str(value))
+    except (ValueError, ZeroDivisionError):
+        scale = None
+    if scale is None or not 0 < scale <= MOST:
+        raise ValueError(f"Expected a scale above 0, at most {MOST}, but got {value!r}")
+    return scale
+
+
+def request(
+    scale: Any = None,
+    *,
+    width: Any = None,
+    height: Any = None,
+    fit: Fit = "inside",
+    longer_side: Any = None,
+    shorter_side: Any = None,
+    min_size: Any = None,
+    only_smaller_than: Any = None,
+) -> Request:
+    """What a caller asks for; nothing is a scale of 2. Raises ValueError."""
+    sizes = (scale, width, height, longer_side, shorter_side, min_size)
+    if all(size is None for size in sizes):
+        scale = 2
+    least = None
+    if min_size is not None:
+        least_width, least_height = min_size
+        least = _pixels(least_width, "min_size"), _pixels(least_height, "min_size")
+    return Request(
+        None if scale is None else scale_of(scale),
+        None if width is None else _pixels(width, "width"),
+        None if height is None else _pixels(height, "height"),
+        fit,
+        None if longer_side is None else _pixels(longer_side, "longer_side"),
+        None if shorter_side is None else _pixels(shorter_side, "shorter_side"),
+        least,
+        None if only_smaller_than is None else _pixels(only_smaller_than, "only_smaller_than"),
+    )
+
+
+def _pixels(value: Any, name: str) -> int:
+    """A number of pixels, at least 1. Raises ValueError."""
+    try:
+        pixels = 0 if isinstance(value, bool) else operator.index(value)
+    except TypeError:
+        pixels = 0
+    if pixels < 1:
+        raise ValueError(f"Expected a {name} of at least 1 pixel, but got {value!r}")
+    return pixels
+
+
+def _rounded(size: Fraction) -> int:
+    return max(1, math.floor(size + Fraction(1, 2)))
