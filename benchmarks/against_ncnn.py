@@ -1,6 +1,6 @@
 """Every network of the catalogue against ncnn's own run of it, in single precision.
 
-python benchmarks/against_ncnn.py [--size 47x41] [BACKEND[:PRECISION] ...]
+python benchmarks/against_ncnn.py [--size 47x41] [-m NAME ...] [BACKEND[:PRECISION] ...]
 
 ncnn runs the very files that waifu2x reads, and vgg_7 through a .param file made here, without its
 16-bit options; a picture of odd size is one tile, padded as the Model says. Prints PSNR (values in
@@ -14,7 +14,7 @@ import argparse
 import struct
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +40,7 @@ LEAST_OF_OTHERS = 60.0
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--size", default="47x41", metavar="WxH")
+    parser.add_argument("-m", "--model", action="append", default=[], help="part of a set's name")
     parser.add_argument("ways", nargs="*", metavar="BACKEND[:PRECISION]")
     arguments = parser.parse_args()
     width, height = map(int, arguments.size.split("x"))
@@ -50,7 +51,7 @@ def main() -> None:
     print(f"| network ({width}x{height}) | {' | '.join(titles)} |")
     print(f"|---|{'--:|' * len(titles)}")
     worst = [float("inf")] * len(titles)
-    for name, model, files in networks():
+    for name, model, files in networks(arguments.model):
         exact = run_ncnn(model, pixels, *files)
         results = [obvious.run([model], pixels)]
         results += [compiled(*way, model)(pixels, np.float32) for way in ways]
@@ -82,15 +83,15 @@ def compiled(backend: Backend, precision: Any, model: Model) -> Network:
     return backend.compile([model], precision)
 
 
-def networks() -> Iterator[tuple[str, Model, tuple[bytes, bytes]]]:
-    """Name, network and the files that ncnn is given."""
+def networks(wanted: Sequence[str]) -> Iterator[tuple[str, Model, tuple[bytes, bytes]]]:
+    """Name, network and the files that ncnn is given, of sets with one of these in their names."""
     for found in model_set.available():
+        if wanted and not any(part in found.name for part in wanted):
+            continue
         for (noise, scale), path in found.files.items():
-            words = [found.name, *(["2x"] if scale else [])]
+            words = [found.name, *([f"{scale}x"] if scale > 1 else [])]
             words += [] if noise is None else [f"noise {noise}"]
-            # With a scale and no noise, or noise and no scale, a chain is one network.
-            joint = scale and noise is not None
-            [model] = found.models(2 if scale else 1, noise if joint or not scale else None)
+            [model] = found.models(scale, noise)
             if path.suffix == ".param":
                 files = (path.read_bytes(), weights_path(path).read_bytes())
             else:
@@ -127,10 +128,15 @@ def as_ncnn(model: Model) -> tuple[bytes, bytes]:
 def run_ncnn(
     model: Model, pixels: NDArray[np.float32], text: bytes, weights: bytes
 ) -> NDArray[np.float64]:
-    """The picture as one tile, clipped to [0, 1]."""
+    """The picture as one tile, clipped to [0, 1].
+
+    Real-CUGAN's 4x networks add the picture, enlarged, behind the network.
+    """
     height, width = pixels.shape[:2]
     pads = [(model.padding, model.padding + -size % model.multiple) for size in (height, width)]
-    tile = np.pad(pixels, [*pads, (0, 0)], mode="edge").transpose(2, 0, 1).copy()
+    modes: dict[str, Any] = {"replicate": "edge", "reflect": "reflect", "zero": "constant"}
+    mode = modes[model.border]
+    tile = np.pad(pixels, [*pads, (0, 0)], mode=mode).transpose(2, 0, 1).copy()
     net = ncnn.Net()
     for option in ("fp16_packed", "fp16_storage", "fp16_arithmetic", "bf16_storage"):
         setattr(net.opt, f"use_{option}", False)
@@ -144,7 +150,10 @@ def run_ncnn(
         run.input(net.input_names()[0], ncnn.Mat(tile))
         _, result = run.extract(net.output_names()[-1])
     picture = np.array(result).transpose(1, 2, 0).astype(np.float64)
-    return picture[: height * model.scale, : width * model.scale].clip(0, 1)
+    picture = picture[: height * model.scale, : width * model.scale]
+    if model.border == "reflect" and model.scale == 4:
+        picture += pixels.repeat(4, 0).repeat(4, 1)
+    return picture.clip(0, 1)
 
 
 if __name__ == "__main__":

@@ -26,11 +26,13 @@ from waifu2x.model import (
     Crop,
     Dense,
     Enlarge,
+    Gate,
     Mean,
     Model,
     Multiply,
     PixelShuffle,
     PixelUnshuffle,
+    Resize,
     TransposedConvolution,
     sources,
 )
@@ -67,6 +69,8 @@ def onnx_model(model: Model) -> bytes:
         slopes = activation.slopes
         if activation.kind == "sigmoid":
             add("Sigmoid", [source], result)
+        elif activation.kind == "silu":
+            add("Mul", [source, add("Sigmoid", [source], f"{result}s")], result)
         elif activation.is_linear:
             add("Identity", [source], result)
         elif (slopes == slopes[0]).all():
@@ -119,6 +123,15 @@ def onnx_model(model: Model) -> bytes:
                     factor = constant(f"f{value}", node.factor)
                     source = add("Mul", [source, factor], f"m{value}")
                 add("Add", [source, inputs[1]], result)
+            case Gate():
+                add("Sigmoid", inputs[:1], f"s{value}")
+                add("Sub", [f"s{value}", constant(f"h{value}", 0.5)], f"d{value}")
+                add("Mul", [add("Add", inputs, f"a{value}"), f"d{value}"], result)
+            case Resize():
+                ratio = node.up / node.down
+                scales = constant(f"f{value}", [1, 1, ratio, ratio])
+                ways = {"coordinate_transformation_mode": "half_pixel", "mode": "cubic"}
+                add("Resize", [inputs[0], "", scales], result, cubic_coeff_a=-0.75, **ways)
             case Concatenate():
                 add("Concat", inputs, result, axis=1)
             case Mean():
@@ -218,7 +231,12 @@ def ncnn_fp32(model: Model) -> Peer:
         extractor = net.create_extractor()
         extractor.input(first, ncnn.Mat(planes[0]))
         _, result = extractor.extract(last)
-        return np.array(result)[np.newaxis]
+        made = np.array(result)[np.newaxis]
+        if model.border == "reflect" and model.scale == 4:
+            # Real-CUGAN's: the program adds the picture.
+            inner = slice(model.padding, -model.padding)
+            made += planes[:, :, inner, inner].repeat(4, 2).repeat(4, 3)
+        return made
 
     return run
 

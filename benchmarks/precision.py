@@ -42,9 +42,9 @@ def cases(name: str) -> Iterator[Case]:
         pixels = np.asarray(Image.open(EXAMPLES / example).convert("RGB"))
         pixels = np.ascontiguousarray(pixels[top : top + HEIGHT, left : left + WIDTH])
         found = model_set.find(name)
-        for noise, doubles in found.files:
-            models = found.models(2 if doubles else 1, noise)
-            label = f"{example} {'2x' if doubles else '1x'} noise {noise}"
+        for noise, scale in found.files:
+            models = found.models(scale, noise)
+            label = f"{example} {scale}x noise {noise}"
             yield label, models, pixels, obvious.run(models, pixels)
 
 

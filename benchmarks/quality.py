@@ -1,9 +1,11 @@
 """How good each model is: PSNR and SSIM against pictures whose truth is known, as a Markdown table.
 
-python benchmarks/quality.py [--picture FILE] [BACKEND]     (needs: pip install -e ".[bench]")
+python benchmarks/quality.py [--set NAME ...] [--picture FILE] [BACKEND]
+                                                            (needs: pip install -e ".[bench]")
 
-Truths are halved by the mean of each 2x2 pixels and enlarged again, or saved as JPEG and cleaned,
-or both; figures are means over pictures, of 8-bit RGB. --picture writes crops side by side.
+Truths are halved by the mean of each 2x2 pixels, or twice, and enlarged again, or saved as JPEG and
+cleaned, or both; sets that are not installed, or lack what a task takes, are left out; figures are
+means over pictures, of 8-bit RGB. --picture writes crops side by side.
 
 Drawings: the example of this project, and scenes of the CC0 sprites by Kenney that arcade comes
 with. Photos: those of scikit-image's wheel that are in the public domain or CC0.
@@ -15,8 +17,10 @@ import argparse
 import importlib.util
 import io
 import statistics
-from collections.abc import Callable, Iterator
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -26,6 +30,7 @@ from skimage.metrics import structural_similarity
 
 import waifu2x
 from waifu2x.catalogue import ENTRIES
+from waifu2x.errors import ModelError
 
 Pixels = NDArray[np.uint8]
 Method = Callable[[Pixels], Pixels]
@@ -71,6 +76,7 @@ SKY = (168, 214, 240)
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--set", action="append", help="all sets of the catalogue without it")
     parser.add_argument("--picture", type=Path, help="write crops side by side to this file")
     parser.add_argument("backend", nargs="?", default="cpu")
     arguments = parser.parse_args()
@@ -78,16 +84,17 @@ def main() -> None:
     print("| task | method | drawings PSNR | SSIM | photos PSNR | SSIM |")
     print("|---|---|--:|--:|--:|--:|")
     for task in tasks():
-        for name, method in methods(task, arguments.backend):
+        for name, method in methods(task, arguments.backend, arguments.set):
             scores = []
             for pictures in truths.values():
-                found = [score(method(task.degrade(truth)), truth) for truth in pictures]
+                cuts = [task.cut(truth) for truth in pictures]
+                found = [score(method(task.degrade(truth)), truth) for truth in cuts]
                 decibels, similarities = zip(*found, strict=True)
                 means = statistics.mean(decibels), statistics.mean(similarities)
                 scores.append("{:.2f} | {:.4f}".format(*means))
             print(f"| {task.name} | {name} | {' | '.join(scores)} |", flush=True)
     if arguments.picture:
-        draw(arguments.picture, truths, arguments.backend)
+        draw(arguments.picture, truths, arguments.backend, arguments.set)
 
 
 @dataclass(frozen=True)
@@ -99,33 +106,49 @@ class Task:
 
     @property
     def name(self) -> str:
-        parts = ["2x"] if self.scale == 2 else []
+        parts = [f"{self.scale}x"] if self.scale > 1 else []
         if self.noise is not None:
             parts.append(f"noise {self.noise} (JPEG {JPEG_QUALITY[self.noise]})")
         return ", ".join(parts)
 
+    def cut(self, truth: Pixels) -> Pixels:
+        """What is left of a truth that can be made smaller."""
+        height, width = (size - size % self.scale for size in truth.shape[:2])
+        return truth[:height, :width]
+
     def degrade(self, truth: Pixels) -> Pixels:
         """What a method is given."""
-        pixels = halved(truth) if self.scale == 2 else truth
+        pixels = truth
+        for _ in range(self.scale.bit_length() - 1):
+            pixels = halved(pixels)
         return pixels if self.noise is None else jpeg(pixels, JPEG_QUALITY[self.noise])
 
 
 def tasks() -> Iterator[Task]:
     """Enlarging, cleaning, and both."""
     yield Task(2, None)
+    yield Task(4, None)
     for scale in (1, 2):
         for noise in JPEG_QUALITY:
             yield Task(scale, noise)
 
 
-def methods(task: Task, backend: str) -> Iterator[tuple[str, Method]]:
-    """What competes: doing nothing, or Lanczos, and every set of models."""
-    yield ("Lanczos", lanczos) if task.scale == 2 else ("as it is", lambda pixels: pixels)
-    for entry in ENTRIES:
-        with waifu2x.Upscaler(
-            task.scale, task.noise, model=entry.name, backend=backend
-        ) as upscaler:
-            yield entry.name, upscaler
+def methods(
+    task: Task, backend: str, sets: Sequence[str] | None = None
+) -> Iterator[tuple[str, Method]]:
+    """What competes: doing nothing, or Lanczos, and every set of models that can."""
+    if task.scale > 1:
+        yield "Lanczos", partial(lanczos, scale=task.scale)
+    else:
+        yield "as it is", lambda pixels: pixels
+    for name in sets or [entry.name for entry in ENTRIES]:
+        try:
+            upscaler = waifu2x.Upscaler(task.scale, task.noise, model=name, backend=backend)
+        except ModelError as error:
+            print(error, file=sys.stderr)
+            continue
+        with upscaler:
+            yield name, upscaler
 
 
 def drawings() -> Iterator[Pixels]:
@@ -176,10 +199,10 @@ def jpeg(pixels: Pixels, quality: int) -> Pixels:
     return np.asarray(Image.open(stream))
 
 
-def lanczos(pixels: Pixels) -> Pixels:
+def lanczos(pixels: Pixels, scale: int) -> Pixels:
     height, width = pixels.shape[:2]
-    larger = Image.fromarray(pixels).resize((2 * width, 2 * height), Image.Resampling.LANCZOS)
-    return np.asarray(larger)
+    size = (scale * width, scale * height)
+    return np.asarray(Image.fromarray(pixels).resize(size, Image.Resampling.LANCZOS))
 
 
 def score(pixels: Pixels, truth: Pixels) -> tuple[float, float]:
@@ -206,13 +229,17 @@ CROPS = (
 """Task, truths, which of them, and column and row of the crop."""
 
 
-def draw(path: Path, truths: dict[str, list[Pixels]], backend: str) -> None:
+def draw(
+    path: Path, truths: dict[str, list[Pixels]], backend: str, sets: Sequence[str] | None
+) -> None:
     """Crops of SIDE pixels, twice as large, a row for each task and a column for each method."""
     rows = []
     for task, kind, number, (left, top) in CROPS:
         truth = truths[kind][number]
         results = {"truth": truth}
-        results |= {name: method(task.degrade(truth)) for name, method in methods(task, backend)}
+        results |= {
+            name: method(task.degrade(truth)) for name, method in methods(task, backend, sets)
+        }
         cut = np.s_[top : top + SIDE, left : left + SIDE]
         rows.append((task.name, {name: pixels[cut] for name, pixels in results.items()}))
     width, head = 2 * SIDE + 4, 20

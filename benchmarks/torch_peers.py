@@ -21,11 +21,13 @@ from waifu2x.model import (
     Crop,
     Dense,
     Enlarge,
+    Gate,
     Mean,
     Model,
     Multiply,
     PixelShuffle,
     PixelUnshuffle,
+    Resize,
     TransposedConvolution,
 )
 
@@ -82,6 +84,15 @@ class Graph(torch.nn.Module):  # type: ignore[misc]
                     scaled = found[node.source]
                     scaled = scaled * node.factor if node.factor != 1 else scaled
                     found.append(scaled + found[node.other])
+                case Gate():
+                    source = found[node.source]
+                    found.append((source + found[node.other]) * (torch.sigmoid(source) - 0.5))
+                case Resize():
+                    factor = node.up / node.down
+                    made = torch.nn.functional.interpolate(
+                        found[node.source], scale_factor=factor, mode="bicubic"
+                    )
+                    found.append(made)
                 case Concatenate():
                     found.append(torch.cat([found[source] for source in node.sources], 1))
                 case Mean():
@@ -103,6 +114,8 @@ def _activation(activation: Activation) -> torch.nn.Module:
     slopes = activation.slopes
     if activation.kind == "sigmoid":
         return torch.nn.Sigmoid()
+    if activation.kind == "silu":
+        return torch.nn.SiLU()
     if activation.is_linear:
         return torch.nn.Identity()
     if (slopes == slopes[0]).all():

@@ -2,6 +2,9 @@
 //
 //     target(y, x, c) = source(pixel and plane behind it) * factors(c) * FACTOR + residual(y, x, c)
 //
+// or, with GATE, (source + residual) * (sigmoid(source) - 1/2); with UP, the sum over 4x4 pixels of the
+// source of a bicubic interpolation, which repeats the pixels at its edges.
+//
 // A work-item makes BLOCK planes of one pixel of the target. Where planes stay as they are, vectors of
 // them are moved; where they are shuffled, one after the other.
 //
@@ -18,8 +21,9 @@
 //   SOURCE_FOLD, TARGET_FOLD, RESIDUAL_FOLD, and with a fold above 1 SOURCE_BLOCKS, TARGET_BLOCKS,
 //                   RESIDUAL_BLOCKS, those of one pixel
 //   FACTOR          if it is not 1
-//   FACTORS, RESIDUAL, ZERO_OUTSIDE   defined: there are factors, there is a residual, the target holds
-//                   zeros outside its size
+//   UP, DOWN        by how much a bicubic interpolation enlarges: UP / DOWN times
+//   FACTORS, RESIDUAL, GATE, ZERO_OUTSIDE   defined: there are factors, there is a residual, which
+//                   gates, the target holds zeros outside its size
 //
 // Bound: memory.
 
@@ -35,14 +39,38 @@
 #endif
 
 // Planes stay in their vectors.
+#ifdef UP
+#define WHOLE_VECTORS 0
+#else
 #define WHOLE_VECTORS                                                                              \
     (SHUFFLE == 1 && UNSHUFFLE == 1 && TARGET_PLANE % BLOCK == 0 && PART_PLANES % BLOCK == 0)
+#endif
+
+#ifdef GATE
+#define ADD(type, x, residual) (((x) + (residual)) * (SIGMOID(type, x) + SPLAT(type, -0.5f)))
+#else
+#define ADD(type, x, residual) ((x) + (residual))
+#endif
 
 // The place of a plane of a pixel in a map, whose first pixel (top, left) is a multiple of its fold.
 DEVICE int place_of(int y, int x, int plane, int fold, int blocks, int pitch, int area) {
     const int block = (y % fold * fold + x % fold) * blocks + plane / BLOCK;
     return (block * area + y / fold * pitch + x / fold) * BLOCK + plane % BLOCK;
 }
+
+// The place itself if it is inside, else the edge's.
+DEVICE int nearest(int place, int size) {
+    return place < 0 ? 0 : place < size ? place : size - 1;
+}
+
+#ifdef UP
+// Keys's cubic with a = -3/4, of a distance in units of 1 / (2 * UP) pixels.
+DEVICE float cubic(int distance) {
+    const float t = (float)(distance < 0 ? -distance : distance) / (2 * UP);
+    if (t <= 1.0f) return ((1.25f * t - 2.25f) * t) * t + 1.0f;
+    return t < 2.0f ? ((-0.75f * t + 3.75f) * t - 6.0f) * t + 3.0f : 0.0f;
+}
+#endif
 
 // `y_target`, `x_target`: the first pixel of the target that is made. `y_source` ...: the pixel at which
 // each map begins. `rows`, `columns`: what is made; `target_height`, `target_width`: the target's size.
@@ -53,6 +81,9 @@ move(
     const GLOBAL SOURCE_TYPE *RESTRICT source, const int height, const int width, const int padding,
 #else
     MAP(const GLOBAL float *RESTRICT, source), const int y_source, const int x_source,
+#endif
+#ifdef UP
+    const int source_rows, const int source_columns,
 #endif
     const int shift, TARGET_ARGUMENTS, const int y_begin, const int x_begin,
     const int y_target, const int x_target, const int rows, const int columns,
@@ -107,7 +138,7 @@ move(
 #ifdef RESIDUAL
     const int other = place_of(y - y_residual, x - x_residual, first, RESIDUAL_FOLD,
                                RESIDUAL_BLOCKS, residual_pitch, residual_area);
-    value = value + *(const GLOBAL VECTOR *)(residual + other);
+    value = ADD(VECTOR, value, *(const GLOBAL VECTOR *)(residual + other));
 #endif
 #ifdef ZERO_OUTSIDE
     if (!is_inside) value = SPLAT(VECTOR, 0.0f);
@@ -137,6 +168,21 @@ move(
             const Place place =
                 pixel_place(inside(row - padding, height), inside(column - padding, width), width);
             value = pixel_value(source, place, own);
+#elif defined(UP)
+            const int y_double = (2 * y + 1) * DOWN - UP, x_double = (2 * x + 1) * DOWN - UP;
+            const int top = floor_divide(y_double, 2 * UP) - 1;
+            const int left = floor_divide(x_double, 2 * UP) - 1;
+            NO_UNROLL for (int i = 0; i < 4; i++) {
+                const int y_read = nearest(top + i, source_rows) - y_source;
+                float across = 0.0f;
+                NO_UNROLL for (int k = 0; k < 4; k++) {
+                    const int x_read = nearest(left + k, source_columns) - x_source;
+                    const int from = place_of(y_read, x_read, plane, SOURCE_FOLD, SOURCE_BLOCKS,
+                                              source_pitch, source_area);
+                    across = FMA(source[from], cubic(x_double - 2 * UP * (left + k)), across);
+                }
+                value = FMA(across, cubic(y_double - 2 * UP * (top + i)), value);
+            }
 #else
             value = source[place_of(row - y_source, column - x_source, own, SOURCE_FOLD,
                                     SOURCE_BLOCKS, source_pitch, source_area)];
@@ -148,8 +194,9 @@ move(
             value *= FACTOR;
 #endif
 #ifdef RESIDUAL
-            value += residual[place_of(y - y_residual, x - x_residual, plane, RESIDUAL_FOLD,
-                                       RESIDUAL_BLOCKS, residual_pitch, residual_area)];
+            const int other = place_of(y - y_residual, x - x_residual, plane, RESIDUAL_FOLD,
+                                       RESIDUAL_BLOCKS, residual_pitch, residual_area);
+            value = ADD(float, value, residual[other]);
 #endif
         }
 #ifdef TARGET_TYPE

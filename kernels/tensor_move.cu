@@ -1,13 +1,15 @@
 // Whatever no product does on its way: maps of tensor.cuh cropped, enlarged, scaled plane by plane.
 //
 // out[y][x][c] = in[(y + top) / ENLARGE][(x + left) / ENLARGE][c] * factors[c] * factor + residual[..][c]
+// with GATE  (in + residual) * (sigmoid(in) - 1/2)
 //
 // Arguments: `Move` below. in, out, residual: maps in groups of GROUP, OUT_GROUP, RESIDUAL_GROUP planes;
 // factors: float [picture][factors_each], of which PLANES.
 // Macros
 //   THREADS, PIECES (of a group, which neighbouring threads share: they divide MOVED), REPEATS (pixels
 //   of a thread), PLANES (that move), MOVED (the same with the padding of the target's part, which is
-//   written too), GROUP, STORED, IN_EACH, IN_FOLD, IN_PART (first plane), ENLARGE, FACTORS (0 or 1), TERMS, RESIDUAL and with it RESIDUAL_GROUP, RESIDUAL_STORED,
+//   written too), GROUP, STORED, IN_EACH, IN_FOLD, IN_PART (first plane), ENLARGE,
+//   FACTORS (0 or 1), GATE (0 or 1), TERMS, RESIDUAL and with it RESIDUAL_GROUP, RESIDUAL_STORED,
 //   RESIDUAL_EACH, RESIDUAL_FOLD, RESIDUAL_PART; and those of the store, see tensor.cuh
 // Bound: device memory.
 #define STACK 1
@@ -99,6 +101,10 @@ tensor_move(const __grid_constant__ Move p) {
 #pragma unroll
             for (int k = 0; k < 2; k++) {
                 two[k] = fmaf(values[i][pair * 2 + k], factors[pair * 2 + k], more[pair * 2 + k]);
+                if (GATE) {
+                    const float value = values[i][pair * 2 + k];
+                    two[k] *= 1.0f / (1.0f + expf(-value)) - 0.5f;
+                }
                 if (black) two[k] = 0.0f;
             }
             high[pair] = pack(two[0], two[1]);

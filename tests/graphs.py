@@ -1,4 +1,4 @@
-"""Random networks of every kind of node, drawn by hypothesis."""
+"""Random networks of every kind of node, drawn by hypothesis, and deep ones."""
 
 from __future__ import annotations
 
@@ -19,15 +19,18 @@ from waifu2x.model import (
     Crop,
     Dense,
     Enlarge,
+    Gate,
     Mean,
     Model,
     Multiply,
     Node,
     PixelShuffle,
     PixelUnshuffle,
+    Resize,
     Shape,
     TransposedConvolution,
     fit_padding,
+    leaky,
     shapes_of,
 )
 
@@ -140,11 +143,14 @@ def _block(draw: st.DrawFn, builder: _Builder, value: int, planes: int, kind: st
     shape = builder.shapes()[value]
     resolution = shape.resolution
     assert resolution is not None
-    blocks = ["valid", "same", "pointwise", "crop", "skip", "dense", "squeeze", "residual"]
+    blocks = ["valid", "same", "pointwise", "crop", "skip", "dense", "squeeze"]
+    blocks += ["residual", "gate"]
     if resolution <= 1:
         blocks += ["up", "up4", "up5", "shuffle", "enlarge"]
     if resolution in (1, 2):
         blocks += ["down", "down3", "unshuffle"]
+    if resolution == 2:
+        blocks.append("resize")
     match draw(st.sampled_from(blocks)):
         case "valid":
             return builder.convolution(value, planes, 3, 1, 0, kind)
@@ -167,6 +173,11 @@ def _block(draw: st.DrawFn, builder: _Builder, value: int, planes: int, kind: st
             inner = builder.convolution(value, planes, 3, 1, 1, kind)
             inner = builder.convolution(inner, shape.planes, 3, 1, 1, "linear")
             return builder.add(Add(inner, value, draw(st.sampled_from([1.0, 0.2]))))
+        case "gate":
+            inner = builder.convolution(value, shape.planes, 3, 1, 1, "linear")
+            return builder.add(Gate(inner, value))
+        case "resize":
+            return builder.add(Resize(value, draw(st.sampled_from([1, 2])), 2))
         case "up":
             return builder.transposed(value, planes, 2, 2, 0, kind)
         case "up4":
@@ -208,3 +219,33 @@ def _skip(draw: st.DrawFn, builder: _Builder, value: int) -> int:
     except ModelError:
         return value
     return builder.add(Add(value, other))
+
+
+def residual_in_residual(blocks: int, planes: int = 8, growth: int = 4) -> Model:
+    """Dense blocks of two convolutions, three of them in each residual block, as in ESRGAN."""
+    rng = np.random.default_rng(blocks)
+    nodes: list[Node] = []
+
+    def same(source: int, read: int, made: int, slope: float) -> int:
+        weight = rng.normal(size=(made, read, 3, 3)) * np.sqrt(0.5 / (9 * read))
+        bias = rng.normal(size=made) * 0.1
+        arrays = weight.astype(np.float32), bias.astype(np.float32)
+        nodes.append(Convolution(source, *arrays, leaky(slope, made), padding=1))
+        return len(nodes)
+
+    def add(node: Node) -> int:
+        nodes.append(node)
+        return len(nodes)
+
+    first = value = same(0, 3, planes, 1.0)
+    for _ in range(blocks):
+        outer = value
+        for _ in range(3):
+            grown = same(value, planes, growth, 0.2)
+            wide = add(Concatenate((value, grown)))
+            value = add(Add(same(wide, planes + growth, planes, 1.0), value, 0.2))
+        value = add(Add(value, outer, 0.2))
+    value = add(Add(same(value, planes, planes, 1.0), first))
+    value = same(add(Enlarge(value, 2)), planes, planes, 0.2)
+    same(value, planes, 3, 1.0)
+    return fit_padding("deep", 3, tuple(nodes))

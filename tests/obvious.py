@@ -110,6 +110,12 @@ def _made(node: graph.Node, found: list[NDArray[np.float64]]) -> NDArray[np.floa
             return found[node.source][inner, inner]
         case graph.Add():
             return found[node.source] * node.factor + found[node.other]
+        case graph.Gate():
+            source = found[node.source]
+            return np.asarray((source + found[node.other]) * (_sigmoid(source) - 0.5))
+        case graph.Resize():
+            rows = _resized(found[node.source], node.up, node.down)
+            return _resized(rows.transpose(1, 0, 2), node.up, node.down).transpose(1, 0, 2)
         case graph.Concatenate():
             return np.concatenate([found[source] for source in node.sources], axis=-1)
         case graph.Mean():
@@ -122,13 +128,34 @@ def _made(node: graph.Node, found: list[NDArray[np.float64]]) -> NDArray[np.floa
             return found[node.source] * found[node.factors]
 
 
+def _resized(source: NDArray[np.float64], up: int, down: int) -> NDArray[np.float64]:
+    """Rows by bicubic interpolation: every pixel of the source, weighed by its distance."""
+    count = len(source)
+    made = np.zeros((count * up // down, *source.shape[1:]))
+    for y, row in enumerate(made):
+        place = (y + 0.5) * down / up - 0.5
+        for near in range(int(np.floor(place)) - 1, int(np.floor(place)) + 3):
+            t = abs(place - near)
+            if t <= 1:
+                weight = 1.25 * t**3 - 2.25 * t**2 + 1
+            else:
+                weight = -0.75 * t**3 + 3.75 * t**2 - 6 * t + 3
+            row += weight * source[min(max(near, 0), count - 1)]
+    return made
+
+
 def activate(values: NDArray[np.float64], activation: Activation) -> NDArray[np.float64]:
     """An activation over the last axis."""
     if activation.kind == "sigmoid":
-        return 1 / (1 + np.exp(-values))
+        return _sigmoid(values)
     if activation.kind == "silu":
-        return np.asarray(values / (1 + np.exp(-values)))
+        return np.asarray(values * _sigmoid(values))
     return np.where(values > 0, values, values * activation.slopes)
+
+
+def _sigmoid(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    with np.errstate(over="ignore"):  # of large negative values: the result is 0
+        return 1 / (1 + np.exp(-values))
 
 
 def to_levels(values: NDArray[np.float64], dtype: type) -> NDArray[Any]:

@@ -21,8 +21,8 @@ from PIL import Image
 
 from tests import obvious
 from tests.conftest import EXAMPLES, MISSING, PRESENT
-from tests.graphs import halving_model, random_graphs
-from waifu2x import model_set
+from tests.graphs import halving_model, random_graphs, residual_in_residual
+from waifu2x import catalogue, model_set
 from waifu2x.backends import BACKEND_NAMES, Backend, Precision, open_backend
 from waifu2x.dtypes import from_unit
 from waifu2x.errors import BackendError, UnavailableError
@@ -51,6 +51,9 @@ NETWORKS_OF_THE_FIELD = [
     ("upconv_7/photo", 2, 1),
     ("cunet/art", 2, None),
     ("cunet/art", 1, 3),
+    # With the extras that bring them.
+    ("cugan/se", 3, None),
+    ("realesrgan/animevideo", 2, None),
 ]
 
 MODES: list[tuple[str, Precision]] = [
@@ -202,6 +205,9 @@ def test_networks_of_the_field(
     shape: tuple[int, int],
     precision: Precision,
 ) -> None:
+    known = catalogue.entry(name)
+    if known is None or known.folder is None:
+        pytest.skip(f"not installed: {name}")
     models = model_set.find(name).models(scale, noise)
     box = Box(30, 40, *shape)
     pixels = crop("photo.jpg", box)
@@ -400,6 +406,27 @@ def test_core_count_does_not_change_a_bit(monkeypatch: pytest.MonkeyPatch, cores
     other = open_backend("cpu")
     np.testing.assert_array_equal(run(other, [model], pixels), expected)
     other.close()
+
+
+def test_large_pictures_of_deep_networks_are_cut_into_blocks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from waifu2x.backends.cpu import engine
+
+    model = residual_in_residual(4, 32, 16)
+    pixels = picture(150, 201, 3)
+    backend = open_backend("cpu")
+    (stage,) = backend.compile([model], "fp32").models  # type: ignore[attr-defined]
+    assert stage.packed.program.cuts
+    assert len(stage._blocks(150, 201)) == 1
+    expected = stage.run(pixels[np.newaxis], np.float32, None, lambda part: None)
+    monkeypatch.setattr(engine, "_budget", lambda: 2 << 20)
+    assert len(stage._blocks(150, 201)) > 2
+    parts: list[float] = []
+    result = stage.run(pixels[np.newaxis], np.float32, None, parts.append)
+    np.testing.assert_array_equal(result, expected)
+    assert sum(parts) == pytest.approx(1.0)
+    backend.close()
 
 
 def test_unknown_backend_is_a_sentence() -> None:

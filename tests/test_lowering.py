@@ -2,18 +2,33 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests import obvious
+from tests.graphs import residual_in_residual
 from waifu2x import model_set
+from waifu2x.backends.reference import NumpyNetwork
 from waifu2x.errors import ModelError
-from waifu2x.lowering import geometry, phases
+from waifu2x.lowering import geometry, phases, segments
 from waifu2x.lowering.lower import lower
 from waifu2x.lowering.steps import Average, Move, Product
-from waifu2x.model import Add, Convolution, Crop, Mean, Model, Multiply, fit_padding, leaky
+from waifu2x.model import (
+    Add,
+    Convolution,
+    Crop,
+    Enlarge,
+    Mean,
+    Model,
+    Multiply,
+    PixelShuffle,
+    fit_padding,
+    leaky,
+)
 from waifu2x.tiling import Box
 
 SIDES = st.integers(1, 300)
@@ -108,6 +123,65 @@ def test_less_memory_means_more_work() -> None:
     ]
     assert counts == sorted(counts, reverse=True)
     assert counts[0] > counts[-1]
+
+
+@pytest.mark.parametrize("count", [1, 2, 7])
+def test_a_deep_network_in_segments_computes_the_same(count: int) -> None:
+    model = residual_in_residual(3)
+    program = lower(model)
+    positions = sorted(np.random.default_rng(count).choice(range(1, 20), count, replace=False))
+    cut = segments.cut(program, list(map(int, positions)))
+    assert len(cut.cuts) == count
+    plan = phases.plan(cut, lambda step: 1.0, lambda value: 1.0, float("inf"))
+    assert len(plan) == count + 1
+    steps = [number for phase in plan for number in phase.steps]
+    assert len(steps) == len(set(steps)) == len(cut.steps)
+    pixels = np.random.default_rng(0).random((21, 17, 3), np.float32)
+    network = NumpyNetwork([cut])
+    result = network(pixels, np.float32)
+    assert obvious.psnr(result, obvious.run([model], pixels)) > 140
+    np.testing.assert_array_equal(network(pixels, np.float32, tile=5), result)
+
+
+def test_only_deep_networks_are_cut() -> None:
+    for name in ("vgg_7/art", "upconv_7/art", "cunet/art"):
+        (model,) = model_set.find(name).models(2, None)
+        assert segments.segmented(lower(model)).cuts == ()
+    deep = lower(residual_in_residual(8, 64, 32))
+    cut = segments.segmented(deep)
+    assert segments.reach(deep) == 52
+    # Every residual block reaches seven pixels: none is worth computing twice.
+    assert len(cut.cuts) >= 8
+    for phase in phases.plan(cut, lambda step: 1.0, lambda value: 1.0, float("inf")):
+        assert len(phase.live) <= 3
+
+
+def test_what_is_enlarged_is_computed_small() -> None:
+    weight = np.random.default_rng(5).normal(size=(4, 3, 3, 3)).astype(np.float32)
+    bias = np.arange(4, dtype=np.float32)
+    same = Convolution(1, weight, bias, leaky(0.1, 4), padding=1)
+    model = fit_padding("enlarged", 3, (Enlarge(0, 2), same, convolution(2, 4, 3, padding=1)))
+    program = lower(model)
+    assert [type(step) for step in program.steps] == [Product] * 2
+    pixels = np.random.default_rng(6).random((5, 7, 3), np.float32)
+    result = NumpyNetwork([program])(pixels, np.float32)
+    assert obvious.psnr(result, obvious.run([model], pixels)) > 140
+
+
+def test_a_picture_that_is_added_enlarged_is_an_input_of_the_last_product() -> None:
+    nodes = (
+        convolution(0, 3, 8, padding=1),
+        replace(convolution(1, 8, 12, padding=1), activation=leaky(1.0, 12)),
+        PixelShuffle(2, 2),
+        Enlarge(0, 2),
+        Add(3, 4),
+    )
+    model = fit_padding("added", 3, nodes)
+    program = lower(model)
+    assert [type(step) for step in program.steps] == [Product, Move, Product]
+    pixels = np.random.default_rng(6).random((5, 7, 3), np.float32)
+    result = NumpyNetwork([program])(pixels, np.float32)
+    assert obvious.psnr(result, obvious.run([model], pixels)) > 140
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,8 @@ from waifu2x.readers.architectures import Layer
 from waifu2x.readers.waifu2x_json import Weights, dump
 from waifu2x.rescale import doubled
 
-SHIPPED = "vgg_7/art, upconv_7/art, upconv_7/photo, cunet/art"
+SHIPPED = ", ".join(each.name for each in catalogue.ENTRIES if each.folder)
+"""More than vgg_7, upconv_7 and cunet where extras are installed."""
 SEPARATE = ("noise0", "noise3", "scale2.0x")
 JOINT = ("noise1", "noise1_scale2.0x", "noise2_scale2.0x", "scale2.0x")
 
@@ -41,7 +42,7 @@ def roots(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path]:
     """Folders in the place of the shipped and the imported models."""
     shipped, imported = tmp_path / "shipped", tmp_path / "imported"
     monkeypatch.setattr(catalogue, "shipped_models", lambda: shipped)
-    monkeypatch.setattr(catalogue, "_packaged_models", lambda: None)
+    monkeypatch.setattr(catalogue.Package, "models", lambda package: None)
     monkeypatch.setattr(model_set, "user_models", lambda: imported)
     return shipped, imported
 
@@ -125,13 +126,14 @@ def test_files_and_noise_levels(tmp_path: Path) -> None:
     found = model_set.find(str(folder))
     assert found.noise_levels == [0, 1, 2, 3]
     assert {role: path.name for role, path in found.files.items()} == {
-        (0, False): "noise0_model.json",
-        (1, False): "noise1_model.json",
-        (3, False): "noise3_model.json.gz",
-        (0, True): "noise0_scale2.0x_model.param",
-        (1, True): "noise1_scale2.0x_model.json",
-        (2, True): "noise2_scale2.0x_model.json",
-        (None, True): "scale2.0x_model.json",
+        (0, 1): "noise0_model.json",
+        (1, 1): "noise1_model.json",
+        (3, 1): "noise3_model.json.gz",
+        (0, 2): "noise0_scale2.0x_model.param",
+        (1, 2): "noise1_scale2.0x_model.json",
+        (1, 3): "noise1_scale3.0x_model.json",
+        (2, 2): "noise2_scale2.0x_model.json",
+        (None, 2): "scale2.0x_model.json",
     }
 
 
@@ -170,7 +172,7 @@ def test_find_by_name_and_by_folder(
     assert model_set.find("vgg_7/art").folder == shipped / "vgg_7" / "art"
     assert model_set.find("vgg_7/mine").folder == imported / "vgg_7" / "mine"
     assert model_set.find("local").folder == Path("local")
-    assert model_set.find("./vgg_7/art").files.keys() == {(0, False), (3, False), (None, True)}
+    assert model_set.find("./vgg_7/art").files.keys() == {(0, 1), (3, 1), (None, 2)}
     absolute = tmp_path / "here" / "local"
     assert model_set.find(str(absolute)).folder == absolute
     assert [(each.name, each.folder) for each in model_set.available()] == [
@@ -184,8 +186,9 @@ def test_nothing_to_find(roots: tuple[Path, Path], tmp_path: Path) -> None:
     make_set(roots[1] / "vgg_7" / "mine", SEPARATE)
     with pytest.raises(ModelError, match=r"the models here: vgg_7/art, vgg_7/mine$"):
         model_set.find("vgg_7/photo")
-    file = roots[0] / "vgg_7" / "art" / "noise3_model.json"
-    with pytest.raises(ModelError, match="is a file; give the folder"):
+    file = tmp_path / "README.md"
+    file.write_text("no model")
+    with pytest.raises(ModelError, match=r"README\.md: not a model file: expected \.json"):
         model_set.find(str(file))
     with pytest.raises(ModelError, match="no model files here"):
         model_set.find(str(tmp_path))
@@ -283,7 +286,7 @@ def test_a_folder_that_cannot_be_searched(
 def test_available_are_those_that_can_be_used(roots: tuple[Path, Path]) -> None:
     shipped, imported = roots
     make_set(shipped / "vgg_7" / "art", ("scale2.0x",))
-    make_set(imported / "other" / "names", ("anime", "noise4", "noise1_scale3.0x", ""))
+    make_set(imported / "other" / "names", ("anime", "noise4", "noise1_scale5.0x", ""))
     make_set(imported / "art", ("noise1",))
     (imported / "gzipped").mkdir()
     (imported / "gzipped" / "scale2x_model.json.gz").write_bytes(b"")
@@ -339,17 +342,92 @@ def test_sets_of_the_catalogue(name: str, scale: int, noise: int | None, chosen:
     assert np.prod([model.scale for model in models]) == scale
 
 
-def test_every_file_of_the_package_is_of_a_set() -> None:
-    sets = [each for each in model_set.available() if each.name != "vgg_7/art"]
-    assert {each.name: len(each.files) for each in sets} == {
-        "upconv_7/art": 5,
-        "upconv_7/photo": 5,
-        "cunet/art": 9,
+@pytest.mark.parametrize(
+    ("package", "counts"),
+    [
+        (catalogue.WAIFU2X, {"upconv_7/art": 5, "upconv_7/photo": 5, "cunet/art": 9}),
+        (
+            catalogue.CUGAN,
+            {
+                "cugan/se": 8,
+                "cugan/se-conservative": 3,
+                "cugan/pro": 4,
+                "cugan/pro-conservative": 2,
+            },
+        ),
+        (
+            catalogue.REALESRGAN,
+            {"realesrgan/animevideo": 3, "realesrgan/anime": 1, "realesrgan/photo": 1},
+        ),
+    ],
+    ids=lambda each: each.name if isinstance(each, catalogue.Package) else "",
+)
+def test_every_file_of_a_package_is_of_a_set(
+    package: catalogue.Package, counts: dict[str, int]
+) -> None:
+    entries = [each.name for each in catalogue.ENTRIES if each.package == package]
+    assert entries == list(counts)
+    folder = package.models()
+    if folder is None:
+        pytest.skip(f"not installed: {package.name}")
+    sets = [each for each in model_set.available() if each.name in counts]
+    assert {each.name: len(each.files) for each in sets} == counts
+    listed = {path: role for each in sets for role, path in each.files.items()}
+    assert listed.keys() == set(folder.glob("*.param"))
+    for path, (_, scale) in listed.items():
+        model = read_model(path)
+        assert (model.in_planes, model.scale) == (3, scale)
+
+
+def test_a_family_means_its_first_set_or_art() -> None:
+    assert catalogue.usual("cugan") == "cugan/se"
+    assert catalogue.usual("upconv_7") == "upconv_7/art"
+    assert catalogue.usual("nobody") is None
+
+
+def test_a_set_that_is_not_installed_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(catalogue.Package, "models", lambda package: None)
+    command = r"pip install 'waifu2x-kernels\[cugan\]'"
+    with pytest.raises(ModelError, match=f"^cugan: not installed: {command}$"):
+        model_set.find("cugan")
+    done = CliRunner().invoke(cli, ["models", "list"])
+    assert "realesrgan/anime " in done.output
+    assert "pip install 'waifu2x-kernels[realesrgan]'" in done.output
+
+
+@pytest.mark.parametrize(
+    ("scale", "noise", "chain"),
+    [
+        (2, None, ["2"]),
+        (3, None, ["3"]),
+        (4, None, ["4"]),
+        (6, None, ["2", "3"]),
+        (8, None, ["2", "4"]),
+        (5, None, ["2", "3"]),
+        (2.5, None, ["3"]),
+        (1.5, None, ["2"]),
+        (4, 1, ["2 noise 1", "2"]),
+        (3, 1, ["2 noise 1", "2"]),
+        (3, 3, ["3 noise 3"]),
+        (8, 3, ["2 noise 3", "4"]),
+        (1, 0, ["1 noise 0"]),
+        (4, 0, ["1 noise 0", "4"]),
+    ],
+)
+def test_the_shortest_chain_that_is_large_enough(
+    monkeypatch: pytest.MonkeyPatch, scale: float, noise: int | None, chain: list[str]
+) -> None:
+    """With the models that Real-CUGAN has, and one that does not enlarge."""
+    roles = [(2, None), (2, 1), (2, 2), (2, 3), (3, None), (3, 3), (4, None), (4, 3), (1, 0)]
+    names = {
+        (level, factor): f"{factor}" if level is None else f"{factor} noise {level}"
+        for factor, level in roles
     }
-    listed = {path for each in sets for path in each.files.values()}
-    assert listed == set(sets[0].folder.glob("*.param"))
-    for path in listed:
-        assert read_model(path).in_planes == 3
+    found = model_set.ModelSet("cugan", Path(), {role: Path(name) for role, name in names.items()})
+    monkeypatch.setattr(model_set.ModelSet, "_read", lambda self, role: names[role])
+    assert list(map(str, found.models(scale, noise))) == chain
+    factors = [int(name.partition(" ")[0]) for name in chain]
+    assert sorted(found.factors(scale, noise)) == [each for each in sorted(factors) if each > 1]
 
 
 @pytest.mark.parametrize("name", ["WAIFU2X_CUNET_UP1X.param", "WAIFU2X_X_UP2X.param", "a.param"])
@@ -439,7 +517,7 @@ def test_doubled_networks_read_repeated_pixels() -> None:
     """As vgg_7's authors compute it: repeat, pad by 7, seven convolutions."""
     found = model_set.find("vgg_7/art")
     [doubled] = found.models(2, None)
-    plain = read_model(found.files[(None, True)])
+    plain = read_model(found.files[(None, 2)])
     pixels = np.random.default_rng(0).random((3, 4, 3))
     expected = values(plain, pixels.repeat(2, 0).repeat(2, 1))[-1]
     np.testing.assert_allclose(values(doubled, pixels)[-1], expected, atol=1e-12)
@@ -457,7 +535,7 @@ def test_doubled_graphs_of_every_node() -> None:
 def test_a_name_that_belies_the_network(tmp_path: Path) -> None:
     folder = tmp_path / "set"
     folder.mkdir()
-    source = model_set.find("upconv_7").files[(None, True)]
+    source = model_set.find("upconv_7").files[(None, 2)]
     for suffix in (".param", ".bin"):
         content = source.with_suffix(suffix).read_bytes()
         (folder / f"noise1_model{suffix}").write_bytes(content)

@@ -38,6 +38,11 @@ class Files:
             self.weights.append(tag + array.astype("<f4").tobytes())
         return self
 
+    def constant(self, numbers: NDArray[np.float32]) -> Files:
+        """What the last line holds, without a tag."""
+        self.weights.append(numbers.astype("<f4").tobytes())
+        return self
+
     def random(self, *shape: int) -> NDArray[np.float32]:
         size = np.prod(shape[1:]) if len(shape) > 1 else 1
         values: NDArray[np.float64] = self.rng.normal(size=shape) / np.sqrt(size)
@@ -208,6 +213,38 @@ GRAPHS = {
         "e",
         4,
     ),
+    "gated": last(
+        Files()
+        .convolution("data", "a", (3, 4), **{"4": 1})
+        .add("Split t 1 3 a a0 a1 a2")
+        .convolution("a2", "b", (4, 4), **{"4": 1})
+        .add("Split s 1 2 b b0 b1")
+        .add("Sigmoid p 1 1 b0 c")
+        .add("BinaryOp q 1 1 c d", **{"0": 1, "1": 1, "2": 0.5})
+        .add("BinaryOp r 2 1 b1 a0 e")
+        .add("BinaryOp u 2 1 e d f", **{"0": 2})
+        .add("BinaryOp v 2 1 f a1 g"),
+        "g",
+        4,
+    ),
+    "normalised": last(
+        Files()
+        .add("MemoryData m 0 1 m", **{"0": 1, "1": 1, "2": 3})
+        .constant(np.array([0.4, 0.5, 0.3], np.float32))
+        .add("BinaryOp s 2 1 data m a", **{"0": 1})
+        .add("BinaryOp t 1 1 a b", **{"0": 2, "1": 1, "2": 3.5})
+        .add("BinaryOp u 1 1 b c", **{"0": 3, "1": 1, "2": 7})
+        .convolution("c", "d", (3, 4), **{"4": 1}),
+        "d",
+        4,
+    ),
+    "bicubic-half": same(12)
+    .add("PixelShuffle s 1 1 a b", **{"0": 2})
+    .add("Interp up 1 1 b c", **{"0": 3, "1": 0.5, "2": 0.5})
+    .add("PixelShuffle t 1 1 c out", **{"0": 1}),
+    "bicubic-three-quarters": same(48)
+    .add("PixelShuffle s 1 1 a b", **{"0": 4})
+    .add("Interp up 1 1 b out", **{"0": 3, "1": 0.75, "2": 0.75}),
     "dense-convolution": last(
         same()
         .add("Split s 1 2 a a0 a1")
@@ -241,6 +278,17 @@ def test_graphs_as_ncnn_computes_them(tmp_path: Path, name: str) -> None:
     computed = np.array(result).transpose(1, 2, 0)
     assert psnr(computed, values(model, picture.astype(np.float64))[-1]) > 110
     assert computed.shape == (8 * model.scale, 12 * model.scale, 3)
+
+
+def test_real_cugan_reflects_the_picture_and_adds_it_at_four_times() -> None:
+    files = Files()
+    files.lines = ["Input in 0 1 in0 2=3"]
+    files.convolution("in0", "a", (3, 48)).add("PixelShuffle s 1 1 a out0", **{"0": 4})
+    files.weights = [np.zeros(len(part), np.uint8).tobytes() for part in files.weights]
+    model = files.parse()
+    assert (model.border, model.padding, model.scale) == ("reflect", 1, 4)
+    picture = np.random.default_rng(1).random((5, 6, 3))
+    np.testing.assert_array_equal(values(model, picture)[-1], picture.repeat(4, 0).repeat(4, 1))
 
 
 @pytest.mark.parametrize("name", GRAPHS)
@@ -345,7 +393,7 @@ def replaced(line: int, old: str, new: str) -> bytes:
         (replaced(5, "1 1 a", "1 1 data"), "line 5 (Convolution b): key 6 (number of weights)"),
         (replaced(5, "1 1 a b", "2 1 a a b"), "line 5 (Convolution b): 2 blobs in and 1 out, but"),
         (replaced(5, "Convolution b", "Softmax b"), "line 5 (Softmax b): layers of kind Softmax"),
-        (replaced(3, "Input", "MemoryData"), "line 3 (MemoryData data): layers of kind MemoryDa"),
+        (replaced(3, "Input", "MemoryData"), "line 3 (MemoryData data): expected one Input, and"),
         (replaced(3, "2=3", "2=4"), "line 4 (Convolution a): key 6 (number of weights) is 54, bu"),
         (replaced(4, "Convolution a", f"Convolution {'a' * 999}"), "line 4: a name or number of m"),
         (replaced(5, "Convolution b 1 1 a b", "Input b 0 1 b"), "line 5 (Input b): expected one"),
@@ -390,7 +438,13 @@ def test_wrong_text(text: bytes, message: str) -> None:
         (squeeze().add("Scale s 1 1 a0 b", **{"0": 4}), "1 blobs in and 1 out, but expected 2"),
         (squeeze().add("BinaryOp o 2 1 a0 two b"), "reads a vector, but expected maps"),
         (squeeze().add("BinaryOp o 2 1 a0 a2 b", **{"0": 1}), "key 0 (operation) is 1"),
-        (squeeze().add("BinaryOp o 1 1 a0 b", **{"1": 1, "2": 0.2}), "key 1 (with a number)"),
+        (squeeze().add("BinaryOp o 1 1 a0 b", **{"0": 4, "1": 1, "2": 0.2}), "key 0 (operation)"),
+        (squeeze().add("BinaryOp o 1 1 a0 b", **{"0": 3, "1": 1, "2": 0}), "divides by zero"),
+        (squeeze().add("Sigmoid o 1 1 a0 b").add("ReLU p 1 1 b c"), "otherwise than a gate would"),
+        (
+            squeeze().add("Sigmoid o 1 1 a0 b").add("BinaryOp p 2 1 a2 b c", **{"0": 2}),
+            "multiplies other maps than those of a gate",
+        ),
         (squeeze().add("BinaryOp o 2 1 a0 a2 b", **{"0": 2}), "multiplies other than a map"),
         (squeeze().add("Eltwise e 2 1 a0 a2 b", **{"0": 0}), "key 0 (operation) is 0"),
         (
@@ -537,7 +591,7 @@ def test_large_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_every_cut_and_flip_of_a_real_network() -> None:
     """Damage anywhere is a ModelError or another network, never another error."""
-    path = model_set.find("cunet").files[(None, True)]
+    path = model_set.find("cunet").files[(None, 2)]
     text, weights = path.read_bytes(), ncnn.weights_path(path).read_bytes()
     for position in range(0, len(text), 149):
         damaged = bytearray(text)

@@ -24,6 +24,9 @@ Border = Literal["replicate", "reflect", "zero"]
 """Pixels beyond the picture's edges: the nearest one inside; the picture mirrored at the middle of
 its last pixel, again and again; or 0."""
 
+MOST_OFFSET = 64
+"""Of deep networks: see Model.offset."""
+
 Size = tuple[int, int]
 """Rows and columns."""
 
@@ -52,13 +55,27 @@ class Activation:
         """Of sums whose last axis is the planes."""
         if self.kind == "leaky":
             return np.where(sums > 0, sums, sums * self.slopes)
-        gate: NDArray[np.float64] = 1 / (1 + np.exp(-sums))
+        gate: NDArray[np.float64] = np.exp(-np.logaddexp(0, -sums))
         return gate if self.kind == "sigmoid" else sums * gate
 
     @property
     def is_linear(self) -> bool:
         """Whether it leaves every value as it is."""
         return self.kind == "leaky" and bool((self.slopes == 1).all())
+
+
+def cubic_taps(up: int, down: int) -> NDArray[np.float64]:
+    """(up, 4): the weights of a Resize for results y = 0 to up - 1, which repeat.
+
+    They belong to the source's pixels floor((y + 1/2) * down / up - 1/2) - 1 and the next three.
+    """
+    place = (np.arange(up) + 0.5) * down / up - 0.5
+    t = (place - np.floor(place))[:, np.newaxis] + np.array([1, 0, -1, -2])
+    t, a = abs(t), -0.75
+    near = ((a + 2) * t - (a + 3)) * t * t + 1
+    far = ((a * t - 5 * a) * t + 8 * a) * t - 4 * a
+    taps: NDArray[np.float64] = np.where(t <= 1, near, np.where(t < 2, far, 0))
+    return taps
 
 
 def leaky(slope: float, planes: int) -> Activation:
@@ -137,6 +154,28 @@ class Add:
 
 
 @dataclass(frozen=True)
+class Gate:
+    """(source + other) * (sigmoid(source) - 1/2), of the same size and planes: what SPAN calls
+    attention without parameters."""
+
+    source: int
+    other: int
+
+
+@dataclass(frozen=True)
+class Resize:
+    """The map `up / down` times as large, by bicubic interpolation of 4x4 pixels.
+
+    Pixel y of the result stands at y' = (y + 1/2) * down / up - 1/2 of the source; at the distance
+    t, the weight is Keys's cubic with a = -3/4. Pixels beyond the map are those at its edge.
+    """
+
+    source: int
+    up: int
+    down: int
+
+
+@dataclass(frozen=True)
 class Concatenate:
     """Planes of several maps of one size, one after the other."""
 
@@ -177,6 +216,8 @@ Node = (
     | PixelUnshuffle
     | Crop
     | Add
+    | Gate
+    | Resize
     | Concatenate
     | Mean
     | Dense
@@ -188,7 +229,7 @@ Weighted = Convolution | TransposedConvolution | Dense
 def sources(node: Node) -> tuple[int, ...]:
     """The values that a node reads."""
     match node:
-        case Add():
+        case Add() | Gate():
             return (node.source, node.other)
         case Multiply():
             return (node.source, node.factors)
@@ -196,6 +237,19 @@ def sources(node: Node) -> tuple[int, ...]:
             return node.sources
         case _:
             return (node.source,)
+
+
+def moved(node: Node, places: Sequence[int]) -> Node:
+    """A node that reads each value at another place among the nodes."""
+    match node:
+        case Concatenate():
+            return replace(node, sources=tuple(places[source] for source in node.sources))
+        case Add() | Gate():
+            return replace(node, source=places[node.source], other=places[node.other])
+        case Multiply():
+            return replace(node, source=places[node.source], factors=places[node.factors])
+        case _:
+            return replace(node, source=places[node.source])
 
 
 @dataclass(frozen=True)
@@ -253,8 +307,15 @@ class Model:
 
     @property
     def offset(self) -> int:
-        """Output pixels that it would lose on each side without padding."""
-        return self.padding * self.scale
+        """Output pixels at each side in which what lies beyond the picture shows: those that it
+        would lose without padding, of the picture or of its layers. What is further than
+        MOST_OFFSET shows no more."""
+        paddings = [
+            node.padding * self.scale / resolution
+            for node, shape in zip(self.nodes, self.shapes[1:], strict=True)
+            if isinstance(node, Convolution) and (resolution := shape.resolution)
+        ]
+        return self.padding * self.scale + min(MOST_OFFSET, math.ceil(sum(paddings)))
 
     @property
     def weighted(self) -> tuple[tuple[int, Weighted], ...]:
@@ -318,6 +379,7 @@ def fit_padding(
 ) -> Model:
     """A model from its nodes alone: the padding and the multiple that they need, found.
 
+    What no padding shows is taken to be zero, as its padded convolutions do: so they can read it.
     Raises ModelError if no padding makes the result a multiple of the picture's size.
     """
     padding = shapes_of(name, in_planes, nodes)[-1].origin
@@ -326,7 +388,9 @@ def fit_padding(
     error: ModelError | None = None
     for multiple in (1, 2, 4, 8, 16):
         try:
-            return Model(name, in_planes, nodes, int(padding), border, multiple)
+            unseen = padding == 0 and multiple == 1
+            shown: Border = "zero" if unseen else border
+            return Model(name, in_planes, nodes, int(padding), shown, multiple)
         except ModelError as found:
             error = error or found
     assert error is not None
@@ -388,7 +452,10 @@ def _shape(node: Node, shapes: Sequence[Shape], where: str) -> Shape:
             if node.pixels < 0:
                 raise ModelError(f"{where}: crops {node.pixels} pixels")
             return Shape(planes, resolution, origin + node.pixels * pixel)
-        case Add():
+        case Resize():
+            up, down = _positive(node.up, where), _positive(node.down, where)
+            return Shape(planes, resolution * Fraction(up, down), origin)
+        case Add() | Gate():
             _alike(source, shapes[node.other], where)
             if shapes[node.other].planes != planes:
                 raise ModelError(f"{where}: adds {shapes[node.other].planes} planes to {planes}")
@@ -454,11 +521,15 @@ def _length(node: Node, lengths: Sequence[int], where: str) -> int:
             made = length // node.factor
             if length % node.factor:
                 raise ModelError(f"{where}: {length} pixels do not divide by {node.factor}")
+        case Resize():
+            made = length * node.up // node.down
+            if length * node.up % node.down:
+                raise ModelError(f"{where}: {length} pixels do not divide by {node.down}")
         case Crop():
             made = length - 2 * node.pixels
         case Mean() | Dense():
             made = 1
-        case Add() | Concatenate():
+        case Add() | Gate() | Concatenate():
             made = length
             if any(lengths[source] != length for source in sources(node)):
                 raise ModelError(f"{where}: its sources differ in size")

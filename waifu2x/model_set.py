@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import math
 import os
 import re
 import stat
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
 
@@ -23,7 +24,8 @@ from waifu2x.resources import user_models
 
 DEFAULT = "cunet/art"
 """The best in every task of benchmarks/quality.py, and where most programs of the field start."""
-_STEM = re.compile(r"(noise(?P<noise>[0-3]))?_?(?P<scale>scale2(\.0)?x)?_model")
+_STEM = re.compile(r"(noise(?P<noise>[0-3]))?_?(scale(?P<scale>[2348])(\.0)?x)?_model")
+_MOST_PASSES = 6
 
 
 @dataclass(frozen=True)
@@ -32,8 +34,11 @@ class ModelSet:
 
     name: str
     folder: Path
+    """Where its files are; of a single file, that itself."""
     files: dict[Role, Path]
     """Model files by what they do."""
+    read: dict[Path, Model] = field(default_factory=dict, compare=False, repr=False)
+    """Models that had to be read to know what they do."""
 
     @property
     def noise_levels(self) -> list[int]:
@@ -42,43 +47,72 @@ class ModelSet:
 
     @property
     def scales(self) -> list[int]:
-        """By how much its models enlarge: 1, 2 or both."""
-        return sorted({2 if scale else 1 for _, scale in self.files})
+        """By how much its models enlarge, 1 among them where one does not."""
+        return sorted({scale for _, scale in self.files})
 
-    def factors(self, scale: Fraction | int) -> tuple[int, ...]:
-        """By how much each model of a chain enlarges that makes a picture at least so much larger:
-        empty for a scale of 1 and below."""
-        return (2,) * max(0, math.ceil(scale) - 1).bit_length()
+    def factors(self, scale: Fraction | float, noise: int | None = None) -> tuple[int, ...]:
+        """By how much each model of a chain enlarges, to make a picture at least so much larger.
 
-    def models(self, scale: int, noise: int | None) -> list[Model]:
+        The smallest enlargement that there is, in the fewest passes; what is above `scale` is to be
+        reduced. Empty for a scale of 1. Raises ModelError if no chain of the set enlarges so much.
+        """
+        scales = [each for each in self.scales if each > 1]
+        best: tuple[int, int, tuple[int, ...]] | None = None
+        for count in range(_MOST_PASSES + 1):
+            for factors in itertools.combinations_with_replacement(scales, count):
+                made = math.prod(factors)
+                if made < scale or not self._can(factors, noise):
+                    continue
+                if best is None or (made, count) < best[:2]:
+                    best = made, count, factors
+        if best is None:
+            lacks = noise is not None and noise not in self.noise_levels
+            raise ModelError(f"{self.folder}: {self._missing((noise, 1) if lacks else (None, 2))}")
+        return best[2]
+
+    def models(self, scale: Fraction | float, noise: int | None) -> list[Model]:
         """The models to run one after the other: noise is removed once, by the first.
 
-        `scale` is a power of two. Raises ModelError if a model is missing or unreadable.
+        They enlarge by the product of `factors(scale, noise)`. Raises ModelError if a model is
+        missing or unreadable.
         """
-        doublings = len(self.factors(scale))
-        if noise is not None and not doublings:
+        factors = list(self.factors(scale, noise))
+        if noise is not None and not factors:
             return [self._denoiser(noise)]
-        roles: list[Role] = [(None, True)] * doublings
+        roles: list[Role] = [(None, factor) for factor in factors]
+        if not roles and (None, 1) in self.files:
+            roles = [(None, 1)]
         if noise is not None:
-            if (noise, True) in self.files:
-                roles[0] = (noise, True)
-            else:
-                roles.insert(0, (noise, False))
+            joint = next((factor for factor in factors if (noise, factor) in self.files), None)
+            if joint is not None:
+                roles.remove((None, joint))
+            roles.insert(0, (noise, joint or 1))
         read: dict[Role, Model] = {}
         for role in roles:
             if role not in read:
                 read[role] = self._read(role)
         return [read[role] for role in roles]
 
-    def substitute(self, scale: int, noise: int | None) -> str | None:
+    def _can(self, factors: Sequence[int], noise: int | None) -> bool:
+        """Whether the set has what a chain of such factors takes."""
+        plain = list(factors)
+        if noise is not None and factors:
+            joint = next((factor for factor in factors if (noise, factor) in self.files), None)
+            if joint is not None:
+                plain.remove(joint)
+            elif (noise, 1) not in self.files:
+                return False
+        return all((None, factor) in self.files for factor in plain)
+
+    def substitute(self, scale: Fraction | float, noise: int | None) -> str | None:
         """What `models` gives in the place of a model that the set lacks; None if it lacks none."""
-        if scale > 1 or noise is None or (noise, False) in self.files:
+        if scale > 1 or noise is None or (noise, 1) in self.files:
             return None
         lacks = f"{self.name} has no model that removes noise level {noise} without enlarging"
         other = self._other_denoiser(noise)
         if other:
             return f"{lacks}: uses that of {other.name}"
-        if (noise, True) in self.files:
+        if (noise, 2) in self.files:
             return f"{lacks}: uses one that doubles, and halves its result"
         return None
 
@@ -86,28 +120,28 @@ class ModelSet:
         """What removes noise and does not enlarge."""
         other = self._other_denoiser(noise)
         if other:
-            return other._read((noise, False))
-        if (noise, False) not in self.files and (noise, True) in self.files:
-            return halved(self._read((noise, True)))
-        return self._read((noise, False))
+            return other._read((noise, 1))
+        if (noise, 1) not in self.files and (noise, 2) in self.files:
+            return halved(self._read((noise, 2)))
+        return self._read((noise, 1))
 
     def _other_denoiser(self, noise: int) -> ModelSet | None:
         """The set that stands in where this one cannot remove noise alone, as upstream does."""
         known = catalogue.entry(self.name)
-        if not known or not known.denoiser or (noise, False) in self.files:
+        if not known or not known.denoiser or (noise, 1) in self.files:
             return None
         other = _of_catalogue(known.denoiser) if known.folder == self.folder else None
-        return other if other and (noise, False) in other.files else None
+        return other if other and (noise, 1) in other.files else None
 
     def _read(self, role: Role) -> Model:
         if role not in self.files:
             raise ModelError(f"{self.folder}: {self._missing(role)}")
         path = self.files[role]
-        model = read_model(path)
-        expected = 2 if role[1] else 1
+        model = self.read.get(path) or read_model(path)
+        expected = role[1]
         if model.scale == expected:
             return model
-        if model.scale == 1:
+        if (model.scale, expected) == (1, 2):
             return doubled(model)
         raise ModelError(f"{path}: enlarges {model.scale} times, but its name says {expected}")
 
@@ -120,7 +154,7 @@ class ModelSet:
 
 
 def find(name: str) -> ModelSet:
-    """A model set by its name, its family's name or the path of its folder.
+    """A model set by its name, its family's name, the path of its folder or of a single file.
 
     Names are of sets that come with waifu2x or were imported; a family alone, such as `cunet`,
     means its usual style. Raises ModelError if there is none.
@@ -132,14 +166,15 @@ def find(name: str) -> ModelSet:
         spelt = folder.as_posix()
         names = [spelt]
         if len(folder.parts) == 1:
-            names.append(f"{spelt}/{catalogue.USUAL_STYLE}")
+            names.append(catalogue.usual(spelt) or f"{spelt}/{catalogue.USUAL_STYLE}")
         for each in names:
             found = _of_catalogue(each) or _of_user(each)
             if found:
                 return found
         for each in names:
-            if catalogue.entry(each) and not folder.is_dir():
-                raise ModelError(f"{name}: not installed: pip install {catalogue.PACKAGE}")
+            absent = catalogue.entry(each)
+            if absent and not folder.is_dir():
+                raise ModelError(f"{name}: not installed: {absent.install}")
     return _of_path(name)
 
 
@@ -150,7 +185,7 @@ def role(file_name: str) -> Role | None:
     match = _STEM.fullmatch(file_name.removesuffix(suffix)) if suffix else None
     if not match or not (match["noise"] or match["scale"]):
         return None
-    return int(match["noise"]) if match["noise"] else None, bool(match["scale"])
+    return int(match["noise"]) if match["noise"] else None, int(match["scale"] or 1)
 
 
 def is_shipped(name: str) -> bool:
@@ -181,7 +216,7 @@ def _of_catalogue(name: str) -> ModelSet | None:
     if entry is None or folder is None:
         return None
     try:
-        if entry.prefix is None:
+        if entry.package is None:
             files = _files(folder)
         else:
             packaged = {path: catalogue.packaged(path.name) for path in _listed(folder)}
@@ -212,12 +247,25 @@ def _of_path(name: str) -> ModelSet:
         ) from error
     except OSError as error:
         raise ModelError(f"{name}: cannot read the folder: {reason(error)}") from error
+    if stat.S_ISREG(mode) and name.lower().endswith(SUFFIXES):
+        return _of_file(folder)
     if not stat.S_ISDIR(mode):
-        raise ModelError(f"{name}: is a file; give the folder that holds it")
+        raise ModelError(f"{name}: not a model file: expected {', '.join(SUFFIXES)}, or a folder")
     files = _files(folder)
     if not files:
         raise ModelError(f"{name}: no model files here: expected names like scale2.0x_model.json")
     return ModelSet(name, folder, files)
+
+
+def _of_file(path: Path) -> ModelSet:
+    """The set of one file, whatever its name: what does not enlarge counts as noise level 0."""
+    model = read_model(path)
+    return ModelSet(str(path), path, {role_of(model): path}, {path: model})
+
+
+def role_of(model: Model) -> Role:
+    """What a network does whose name does not tell."""
+    return (0, 1) if model.scale == 1 else (None, model.scale)
 
 
 def _files(folder: Path) -> dict[Role, Path]:

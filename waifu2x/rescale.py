@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import numpy as np
 
 from waifu2x.model import (
-    Add,
-    Concatenate,
     Convolution,
     Crop,
     Enlarge,
     Model,
-    Multiply,
     Node,
     fit_padding,
     leaky,
+    moved,
 )
 
 
@@ -27,7 +24,8 @@ def doubled(model: Model) -> Model:
     before: list[Node] = [Enlarge(0, 2)]
     if 2 * padding > model.padding:
         before.append(Crop(1, 2 * padding - model.padding))
-    nodes = (*before, *(_moved(node, len(before)) for node in model.nodes))
+    places = range(len(before), len(before) + len(model.nodes) + 1)
+    nodes = (*before, *(moved(node, places) for node in model.nodes))
     return fit_padding(model.name, model.in_planes, nodes, model.border)
 
 
@@ -39,16 +37,3 @@ def halved(model: Model) -> Model:
     bias = np.zeros(planes, np.float32)
     mean = Convolution(len(model.nodes), weight, bias, leaky(1.0, planes), stride=2)
     return fit_padding(model.name, model.in_planes, (*model.nodes, mean), model.border)
-
-
-def _moved(node: Node, by: int) -> Node:
-    """A node that reads values so much further on."""
-    match node:
-        case Concatenate():
-            return replace(node, sources=tuple(source + by for source in node.sources))
-        case Add():
-            return replace(node, source=node.source + by, other=node.other + by)
-        case Multiply():
-            return replace(node, source=node.source + by, factors=node.factors + by)
-        case _:
-            return replace(node, source=node.source + by)

@@ -285,9 +285,19 @@ class Upscaler:
     def _plan(self, height: int, width: int) -> Plan:
         return self._request.plan(height, width, self._enlargement)
 
+    @property
+    def passes(self) -> str:
+        """What networks a scale takes, for people; empty where only a picture tells."""
+        scale = self._request.scale
+        factors = () if scale is None else self._set.factors(scale, self._noise)
+        if scale is None or not factors:
+            return ""
+        reduced = "" if math.prod(factors) == scale else f", reduced to {float(scale):g}x"
+        return ", then ".join(f"{factor}x" for factor in factors) + reduced
+
     def _enlargement(self, scale: Fraction) -> int:
         """By how much networks enlarge for a scale."""
-        return math.prod(self._set.factors(scale))
+        return math.prod(self._set.factors(scale, self._noise))
 
     def _chain(self, factor: int, noise: int | None) -> _Chain | None:
         """What enlarges so much and denoises; None if that is nothing.
@@ -308,6 +318,8 @@ class Upscaler:
     def _models(self, factor: int, noise: int | None) -> list[Model]:
         """Those of a chain. Raises ModelError."""
         models = self._set.models(factor, noise)
+        if noise is None and math.prod(model.scale for model in models) != factor:
+            raise ModelError(f"{self._set.folder}: no models that enlarge {factor} times alone")
         planes = models[0].in_planes
         if planes not in (1, 3) or any(model.in_planes != planes for model in models):
             raise ModelError(

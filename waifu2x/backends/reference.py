@@ -26,6 +26,7 @@ from waifu2x.dtypes import from_unit, to_unit
 from waifu2x.errors import BackendError
 from waifu2x.lowering import geometry, phases
 from waifu2x.lowering.lower import lower
+from waifu2x.lowering.segments import segmented
 from waifu2x.lowering.steps import (
     Average,
     DenseStep,
@@ -37,7 +38,7 @@ from waifu2x.lowering.steps import (
     label,
     reads,
 )
-from waifu2x.model import Border, Model
+from waifu2x.model import Border, Model, cubic_taps
 from waifu2x.tiling import Box
 
 TILE_PIXELS = 1 << 16
@@ -72,7 +73,7 @@ class NumpyBackend:
             raise BackendError(
                 f"backend numpy has no precision {precision}: use auto or fp32, or another backend"
             )
-        return NumpyNetwork([lower(model) for model in models])
+        return NumpyNetwork([segmented(lower(model)) for model in models])
 
     def measure(self, model: Model, precision: Precision, pixels: NDArray[Any]) -> Measurement:
         """See Backend. There is no peak to compare with."""
@@ -89,7 +90,8 @@ class NumpyBackend:
         layers = []
         for number, spent in sorted(seconds.items()):
             step = network.programs[0].steps[number]
-            work = float(model.node_multiply_adds(step.node)) * result.shape[0] * result.shape[1]
+            lowered = network.programs[0].model
+            work = float(lowered.node_multiply_adds(step.node) * result.shape[0] * result.shape[1])
             layers.append(LayerTime(label(step), spent, work, float("inf")))
         return Measurement(total, tuple(layers))
 
@@ -230,7 +232,11 @@ class _Run:
                 made, place = self._product(step, box, maps)
             else:
                 made = self._move(step, box, maps)
-            if step.residual:
+            if isinstance(step, Move) and step.gate:
+                assert step.residual
+                gate = np.exp(-np.logaddexp(0, -made)) - 0.5
+                made = (made + self._read(step.residual, place, maps)) * gate
+            elif step.residual:
                 made = made + self._read(step.residual, place, maps)
             self._network.on_made(made)
             self._store(step, made, place, maps)
@@ -275,6 +281,8 @@ class _Run:
 
     def _move(self, step: Move, box: Box, maps: Mapping[int, _Map]) -> Planes:
         rows, columns = np.arange(box.top, box.bottom), np.arange(box.left, box.right)
+        if step.resize != (1, 1):
+            return self._resize(step, rows, columns, maps[step.source.value])
         if step.unshuffle > 1:
             r = step.unshuffle
             pixels = self._read(step.source, geometry.scaled(box, r), maps)
@@ -294,6 +302,26 @@ class _Run:
         if step.factors is not None:
             planes = planes * self._vectors[step.factors]
         return planes * step.factor
+
+    def _resize(
+        self, step: Move, rows: NDArray[np.int64], columns: NDArray[np.int64], source: _Map
+    ) -> Planes:
+        """Bicubic interpolation."""
+        (up, down), size = step.resize, self._sizes[step.source.value]
+        taps = cubic_taps(up, down)
+
+        def near(places: NDArray[np.int64], tap: int, length: int, first: int) -> Any:
+            found = ((2 * places + 1) * down - up) // (2 * up) - 1 + tap
+            return found.clip(0, length - 1) - first
+
+        made = np.zeros((len(rows), len(columns), source.planes.shape[-1]))
+        for y, x in np.ndindex(4, 4):
+            weight = taps[rows % up, y][:, np.newaxis] * taps[columns % up, x]
+            index = np.ix_(
+                near(rows, y, size[0], source.box.top), near(columns, x, size[1], source.box.left)
+            )
+            made += weight[..., np.newaxis] * source.planes[index]
+        return made
 
     def _read(self, view: View, box: Box, maps: Mapping[int, _Map]) -> Planes:
         """The pixels of a view in a box."""

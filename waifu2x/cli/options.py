@@ -328,4 +328,5 @@ def check_folder(folder: Path) -> None:
 def describe(upscaler: Upscaler) -> str:
     """What an upscaler computes with, for --verbose."""
     device = upscaler.backend.device
-    return f"{upscaler.backend.name}: {device.name}, {device.detail}"
+    passes = f"; networks: {upscaler.passes}" if upscaler.passes else ""
+    return f"{upscaler.backend.name}: {device.name}, {device.detail}{passes}"

@@ -69,6 +69,11 @@ def source_box(program: Program, number: int, box: Box) -> Box:
         grown = Box(box.top, box.left, box.height + more, box.width + more)
         return scaled(viewed(step.source, grown), program.values[step.source.value].fold)
     assert isinstance(step, Move)
+    if step.resize != (1, 1):
+        up, down = step.resize
+        wide = Box(box.top * down, box.left * down, box.height * down, box.width * down)
+        near = divided(wide, up)
+        return Box(near.top - 1, near.left - 1, near.height + 3, near.width + 3)
     return viewed(step.source, scaled(divided(box, step.shuffle), step.unshuffle))
 
 

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from waifu2x.errors import ModelError
 from waifu2x.lowering import phases
+from waifu2x.lowering.identities import simplified
 from waifu2x.lowering.steps import (
     Average,
     DenseStep,
@@ -40,12 +41,14 @@ from waifu2x.model import (
     Crop,
     Dense,
     Enlarge,
+    Gate,
     Mean,
     Model,
     Multiply,
     Node,
     PixelShuffle,
     PixelUnshuffle,
+    Resize,
     TransposedConvolution,
     sources,
 )
@@ -55,8 +58,11 @@ _TAPS = 3
 
 
 def lower(model: Model) -> Program:
-    """The steps of a model. Raises ModelError for a convolution with too many taps."""
-    return _Lowering(model).program()
+    """The steps of a model, or of one that computes the same: the program says which.
+
+    Raises ModelError for a convolution with too many taps.
+    """
+    return _Lowering(simplified(model)).program()
 
 
 @dataclass(frozen=True)
@@ -148,7 +154,9 @@ class _Lowering:
     def _fold(self, value: int) -> int:
         """How a graph value is stored: folded if all products that read it do so at one stride."""
         node = self._node(value)
-        if isinstance(node, Crop | Concatenate | Mean | Dense) or value == len(self._model.nodes):
+        if isinstance(node, Crop | Concatenate | Mean | Dense | Resize) or value == len(
+            self._model.nodes
+        ):
             return 1
         if self._shuffle_of(value) > 1 or self._residual_of(value) is not None:
             return 1
@@ -264,6 +272,15 @@ class _Lowering:
                 self._steps.append(
                     DenseStep(value, source_vector, node.weight, node.bias, node.activation, vector)
                 )
+            case Gate():
+                step = Move(value, self._source(node.source), Target(0), gate=True)
+                self._move(value, step, node.other)
+            case Resize():
+                whole = self._plain(node.source)
+                if self._values[whole.value].fold > 1:
+                    whole = View(self._copied(node.source, 1, zero=False))
+                step = Move(value, whole, Target(0))
+                self._move(value, replace(step, resize=(node.up, node.down)), None)
             case Add():
                 inner = self._taken(value)
                 factor = node.factor if inner in (node.source, None) else 1.0

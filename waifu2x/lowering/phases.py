@@ -4,12 +4,13 @@ A mean over the picture must be complete before anything that it scales can be c
 falls into phases: each goes over the whole picture, tile by tile, adds up sums for the means that
 end it, and keeps some of its maps whole for the phases behind it. Maps that are not kept are
 computed again from the picture, or from what was kept. Without means there is one phase and nothing
-is kept.
+is kept, but for deep networks, which are cut (see `segments`).
 """
 
 from __future__ import annotations
 
 import itertools
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -40,7 +41,8 @@ class Phase:
             for step in map(program.steps.__getitem__, self.averages)
             if isinstance(step, Average)
         )
-        last = () if self.averages else (program.result,)
+        makes = any(_target(program.steps[number]) == program.result for number in self.steps)
+        last = (program.result,) if makes else ()
         return tuple(dict.fromkeys((*self.kept, *averaged, *last)))
 
 
@@ -95,15 +97,18 @@ def crossing(program: Program) -> frozenset[int]:
 
 
 def _depths(program: Program) -> list[int]:
-    """The phase in which each step can run first: how many means lie behind it one after another.
+    """The phase in which each step runs first: how many means lie behind it one after another, or
+    cuts of the program.
 
     An Average belongs to the phase that ends with it, and so does what is computed of its vector.
     """
     values = [0] * len(program.values)
     vectors = [0] * len(program.vectors)
     depths = []
-    for step in program.steps:
-        depth = max((values[view.value] for view in reads(step)), default=0)
+    for number, step in enumerate(program.steps):
+        floor = bisect_right(program.cuts, number)
+        depth = max((values[view.value] for view in reads(step)), default=floor)
+        depth = max(depth, floor)
         if isinstance(step, Average | DenseStep):
             if isinstance(step, DenseStep):
                 depth = vectors[step.source]
@@ -163,6 +168,9 @@ def _choice(
         view.value for n, step in enumerate(program.steps) if n not in done for view in reads(step)
     }
     crossing = sorted((made - unfinished) & later - {0})
+    everything = frozenset(crossing)
+    if sum(map(size, everything | before)) <= budget:
+        return everything
     best: tuple[float, float, frozenset[int]] | None = None
     for count in range(len(crossing) + 1):
         for chosen in itertools.combinations(crossing, count):

@@ -134,6 +134,11 @@ class Move:
     """A vector of as many elements as the source has planes."""
     residual: View | None = None
     """Of the target's pixels and as many planes; of a value other than the picture."""
+    gate: bool = False
+    """With a residual: (source + residual) * (sigmoid(source) - 1/2) instead."""
+    resize: tuple[int, int] = (1, 1)
+    """Up and down, see `waifu2x.model.Resize`: other than (1, 1) for a source that is a whole value
+    of one part, and neither folded nor the picture, with none of the above."""
 
 
 @dataclass(frozen=True)
@@ -174,6 +179,8 @@ class Program:
     """The sizes of all vectors."""
     steps: tuple[Step, ...]
     """In an order in which each reads what was written before."""
+    cuts: tuple[int, ...] = ()
+    """The steps with which phases begin, besides those that means end."""
 
     @property
     def result(self) -> int:
@@ -199,6 +206,8 @@ def label(step: Step) -> str:
             taps = "" if step.taps == 3 else f"{step.taps}x{step.taps} "
             return f"{taps}{step.in_planes} > {step.out_planes}"
         case Move():
+            if step.gate or step.resize != (1, 1):
+                return "gate" if step.gate else "resize"
             return "move" if step.factors is None else "scale"
         case Average():
             return "mean"

@@ -1,8 +1,9 @@
 """The networks whose files hold weights alone, in order: what is between them is known by name.
 
 vgg_N (N 3x3 convolutions), upconv_7 and its larger upconv_7l, cunet and upcunet (two U-nets, the
-second on the first one's result). Planes are read from the weights; taps, strides and the kinds of
-layers are the architecture's, and the file's are held against them.
+second on the first one's result), Real-CUGAN's upcunet3x and upcunet4x. Planes are read from the
+weights; taps, strides and the kinds of layers are the architecture's, and the file's are held
+against them.
 """
 
 from __future__ import annotations
@@ -20,13 +21,16 @@ from waifu2x.errors import ModelError
 from waifu2x.model import (
     Activation,
     Add,
+    Border,
     Convolution,
     Crop,
     Dense,
+    Enlarge,
     Mean,
     Model,
     Multiply,
     Node,
+    PixelShuffle,
     TransposedConvolution,
     fit_padding,
     leaky,
@@ -53,7 +57,9 @@ class Layer:
     """Of a convolution; for a transposed one, pixels dropped on each side."""
 
 
-def build(name: str, architecture: str, layers: Sequence[Layer]) -> Model:
+def build(
+    name: str, architecture: str, layers: Sequence[Layer], border: Border = "replicate"
+) -> Model:
     """The network of an architecture with these weights; `name` stands for the file in messages.
 
     Raises ModelError, which names layer and field, for an architecture that is not known and for
@@ -73,7 +79,7 @@ def build(name: str, architecture: str, layers: Sequence[Layer]) -> Model:
         )
     builder = _Builder(name, layers)
     make(builder)
-    return builder.finish()
+    return builder.finish(border)
 
 
 class _Builder:
@@ -93,14 +99,14 @@ class _Builder:
         """Layers not taken."""
         return len(self._layers) - self._taken
 
-    def finish(self) -> Model:
+    def finish(self, border: Border) -> Model:
         """The network, if it makes a picture of a picture."""
         if self._planes[-1] != self._planes[0]:
             raise ModelError(
                 f"{self._where}: weight makes {self._planes[-1]} planes,"
                 f" but layer 1 reads {self._planes[0]}: a picture must stay a picture"
             )
-        return fit_padding(self._name, self._planes[0], tuple(self._nodes))
+        return fit_padding(self._name, self._planes[0], tuple(self._nodes), border)
 
     def convolution(self, source: int, taps: int = 3, stride: int = 1, slope: float = SLOPE) -> int:
         """The next layer, a convolution without padding."""
@@ -109,11 +115,13 @@ class _Builder:
         node = Convolution(source, layer.weight, layer.bias, activation, stride)
         return self._append(node, len(layer.bias), self._taken)
 
-    def transposed(self, source: int, taps: int, crop: int = 0, slope: float = SLOPE) -> int:
-        """The next layer, a transposed convolution of stride 2."""
-        layer = self._take(source, "transposed", taps, 2, crop)
+    def transposed(
+        self, source: int, taps: int, crop: int = 0, slope: float = SLOPE, stride: int = 2
+    ) -> int:
+        """The next layer, a transposed convolution."""
+        layer = self._take(source, "transposed", taps, stride, crop)
         activation = leaky(slope, len(layer.bias))
-        node = TransposedConvolution(source, layer.weight, layer.bias, activation, 2, crop)
+        node = TransposedConvolution(source, layer.weight, layer.bias, activation, stride, crop)
         return self._append(node, len(layer.bias), self._taken)
 
     def squeeze_and_excite(self, source: int) -> int:
@@ -132,6 +140,16 @@ class _Builder:
             follows = Activation("sigmoid", leaky(1.0, planes).slopes)
         node = Dense(source, layer.weight[:, :, 0, 0], layer.bias, follows)
         return self._append(node, planes, self._taken)
+
+    def shuffled_onto_picture(self, source: int, crop: int, margin: int) -> int:
+        """A value cropped and shuffled by two, plus the picture, four times as large, cropped."""
+        planes = self._planes[source] // 4
+        made = self._append(Crop(source, crop), self._planes[source], self._taken)
+        made = self._append(PixelShuffle(made, 2), planes, self._taken)
+        picture = self._append(Enlarge(0, 4), self._planes[0], 0)
+        picture = self._append(Crop(picture, margin), self._planes[0], 0)
+        self._same(picture, made, "added to them")
+        return self._append(Add(made, picture), planes, self._taken)
 
     def add_cropped(self, source: int, pixels: int, other: int) -> int:
         """A value, less so many pixels on each side, plus another."""
@@ -198,24 +216,42 @@ def _upconv(net: _Builder) -> None:
     net.transposed(value, taps=4, crop=3, slope=1.0)
 
 
-def _cunet(net: _Builder, doubles: bool = False) -> None:
-    first = _shallow(net, doubles)
-    net.add_cropped(first, 20, _deep(net, first))
+def _cunet(net: _Builder) -> None:
+    _both(net, None)
 
 
 def _upcunet(net: _Builder) -> None:
-    _cunet(net, doubles=True)
+    _both(net, (4, 2, 3))
 
 
-def _shallow(net: _Builder, doubles: bool) -> int:
-    """The first U-net, which goes down once, and may double the picture at its end."""
+def _upcunet3x(net: _Builder) -> None:
+    _both(net, (5, 3, 2))
+
+
+def _upcunet4x(net: _Builder) -> None:
+    """What Real-CUGAN's first half hands to its second, and both to a last layer, has many planes.
+
+    The picture is padded by 19 pixels, which are 76 of the result.
+    """
+    net.shuffled_onto_picture(net.convolution(_both(net, (4, 2, 3)), slope=1.0), 1, 76)
+
+
+def _both(net: _Builder, enlarge: tuple[int, int, int] | None) -> int:
+    first = _shallow(net, enlarge)
+    return net.add_cropped(first, 20, _deep(net, first))
+
+
+def _shallow(net: _Builder, enlarge: tuple[int, int, int] | None) -> int:
+    """The first U-net, which goes down once; it may enlarge at its end, by a transposed convolution
+    of so many taps, stride and crop."""
     wide = net.convolution(net.convolution(0))
     value = net.convolution(wide, taps=2, stride=2)
     value = net.convolution(net.convolution(value))
     value = net.transposed(net.squeeze_and_excite(value), taps=2)
     value = net.convolution(net.add_cropped(wide, 4, value))
-    if doubles:
-        return net.transposed(value, taps=4, crop=3, slope=1.0)
+    if enlarge:
+        taps, stride, crop = enlarge
+        return net.transposed(value, taps, crop, 1.0, stride)
     return net.convolution(value, slope=1.0)
 
 
@@ -239,5 +275,7 @@ _NETWORKS: dict[str, tuple[int, Callable[[_Builder], None]]] = {
     "upconv_7l": (7, _upconv),
     "cunet": (30, _cunet),
     "upcunet": (30, _upcunet),
+    "upcunet3x": (30, _upcunet3x),
+    "upcunet4x": (31, _upcunet4x),
 }
 """Layers with weights of each architecture, and what takes them."""

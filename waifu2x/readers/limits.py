@@ -24,15 +24,17 @@ MAX_BYTES = 64 << 20
 """Of one file, packed or unpacked; the largest networks of waifu2x take half of it as JSON."""
 
 
-def read_file(path: Path) -> bytes:
-    """A file's bytes. Raises ModelError if it cannot be read or is larger than MAX_BYTES."""
+def read_file(path: Path, most: int | None = None) -> bytes:
+    """A file's bytes. Raises ModelError if it cannot be read or has more than `most`, MAX_BYTES
+    if that is None."""
+    most = MAX_BYTES if most is None else most
     try:
         with path.open("rb") as file:
-            content = file.read(MAX_BYTES + 1)
+            content = file.read(most + 1)
     except (OSError, ValueError) as error:
         why = reason(error) if isinstance(error, OSError) else str(error)
         raise ModelError(f"{path}: cannot read the model: {why}") from error
-    _check(content, str(path))
+    _check(content, str(path), most)
     return content
 
 
@@ -57,6 +59,7 @@ def read_member(archive: zipfile.ZipFile, member: str, name: str) -> bytes:
     return content
 
 
-def _check(content: bytes, name: str) -> None:
-    if len(content) > MAX_BYTES:
-        raise ModelError(f"{name}: larger than the {MAX_BYTES >> 20} MiB that a model may take")
+def _check(content: bytes, name: str, most: int | None = None) -> None:
+    most = MAX_BYTES if most is None else most
+    if len(content) > most:
+        raise ModelError(f"{name}: larger than the {most >> 20} MiB that a model may take")

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -23,12 +24,14 @@ from waifu2x.model import (
     Crop,
     Dense,
     Enlarge,
+    Gate,
     Mean,
     Model,
     Multiply,
     Node,
     PixelShuffle,
     PixelUnshuffle,
+    Resize,
     TransposedConvolution,
     Weighted,
     fit_padding,
@@ -77,6 +80,18 @@ class _Value:
     """The line that made it."""
 
 
+@dataclass(frozen=True)
+class _Curve:
+    """sigmoid(value) + shift, on its way to become the factor of a gate."""
+
+    value: int
+    shift: float
+
+
+_Blob = int | _Curve | NDArray[np.float32]
+"""A value of the graph, or what becomes part of a node: a constant of each plane is an array."""
+
+
 class _Graph:
     """The nodes so far."""
 
@@ -84,7 +99,7 @@ class _Graph:
         self._weights = weights
         self._nodes: list[Node] = []
         self._values: list[_Value] = []
-        self._blobs: dict[str, int] = {}
+        self._blobs: dict[str, _Blob] = {}
         self._uses = Counter(blob for line in lines for blob in line.inputs)
         self._shared: set[int] = set()
         """Values that more than one layer reads: no activation can be folded into those."""
@@ -101,14 +116,15 @@ class _Graph:
         for blob in line.inputs:
             if blob not in self._blobs:
                 raise ModelError(f"{line.where}: reads blob {blob}, which no line before makes")
-            if self._uses[blob] > 1:
-                self._shared.add(self._blobs[blob])
-        value = handle(self, line)
+            found = self._blobs[blob]
+            if self._uses[blob] > 1 and isinstance(found, int):
+                self._shared.add(found)
+        made = handle(self, line)
         line.finish()
         for blob in line.outputs:
             if blob in self._blobs:
                 raise ModelError(f"{line.where}: blob {blob} is made twice")
-            self._blobs[blob] = value
+            self._blobs[blob] = made
 
     def finish(self, name: str) -> Model:
         """The Model, once all layers are there."""
@@ -123,7 +139,7 @@ class _Graph:
         for number, value in enumerate(self._values[:-1]):
             if number not in used:
                 raise ModelError(f"{value.where}: nothing reads what it makes")
-        model = fit_padding(name, planes, tuple(self._nodes))
+        model = self._model(name, planes)
         for length in (model.multiple, 5 * model.multiple):
             sizes = model.sizes(length, length)
             for cropped, reference, where in self._crops:
@@ -136,6 +152,23 @@ class _Graph:
         if made != planes:
             raise ModelError(f"{name}: makes {made} planes of {planes}: a picture must stay one")
         return model
+
+    def _model(self, name: str, planes: int) -> Model:
+        """The nodes as they are used.
+
+        Files do not say what a picture is padded with, nor what a program does behind its network.
+        Padded ones with the names of blobs that pnnx gives are Real-CUGAN's: a reflection, and the
+        picture, enlarged, is added where the last layer shuffles (its 4x networks).
+        """
+        nodes = tuple(self._nodes)
+        model = fit_padding(name, planes, nodes)
+        if not model.padding or not {"in0", "out0"} <= self._blobs.keys():
+            return model
+        if isinstance(nodes[-1], PixelShuffle):
+            by, last = model.scale, len(nodes)
+            more = (Enlarge(0, by), Crop(last + 1, by * model.padding), Add(last, last + 2))
+            nodes += more
+        return fit_padding(name, planes, nodes, "reflect")
 
     def _append(
         self, node: Node, planes: int | None, line: Line, *, is_vector: bool = False
@@ -153,7 +186,13 @@ class _Graph:
                 f"{line.where}: {len(line.inputs)} blobs in and {len(line.outputs)} out,"
                 f" but expected {count} and 1"
             )
-        return tuple(self._blobs[blob] for blob in line.inputs)
+        return tuple(self._value(blob, line) for blob in line.inputs)
+
+    def _value(self, blob: str, line: Line) -> int:
+        found = self._blobs[blob]
+        if not isinstance(found, int):
+            raise ModelError(f"{line.where}: reads blob {blob} otherwise than a gate would")
+        return found
 
     def _map(self, line: Line) -> int:
         """The one map that a layer reads."""
@@ -182,10 +221,18 @@ class _Graph:
     def split(self, line: Line) -> int:
         if len(line.inputs) != 1 or not line.outputs:
             raise ModelError(f"{line.where}: expected 1 blob in and some out")
-        source = self._blobs[line.inputs[0]]
+        source = self._value(line.inputs[0], line)
         if len(line.outputs) > 1:
             self._shared.add(source)
         return source
+
+    def constant(self, line: Line) -> NDArray[np.float32]:
+        if line.inputs or len(line.outputs) != 1:
+            raise ModelError(f"{line.where}: expected no blob in and 1 out")
+        for key, word in ((0, "width"), (1, "height")):
+            line.expect(key, word, 1)
+        line.expect(21, "precision", 1, default=1)
+        return self._weights.plain(line.whole(2, "planes", least=1), line.where)
 
     def convolution(self, line: Line) -> int:
         (source,) = self._read(line, 1)
@@ -275,9 +322,25 @@ class _Graph:
             )
         return self._append(Multiply(source, factors), self._values[source].planes, line)
 
-    def binary_operation(self, line: Line) -> int:
+    def binary_operation(self, line: Line) -> int | _Curve:
         operation = line.whole(0, "operation", 0)
-        line.expect(1, "with a number", 0)
+        if line.whole(1, "with a number", 0):
+            number = float(line.number(2, "number", 0))
+            if len(line.inputs) != 1 or len(line.outputs) != 1:
+                raise ModelError(f"{line.where}: expected 1 blob in and 1 out")
+            source = self._blobs[line.inputs[0]]
+            if isinstance(source, _Curve):
+                if operation > 1:
+                    raise ModelError(f"{line.where}: key 0 (operation) is {operation}")
+                return replace(source, shift=source.shift + (number, -number)[operation])
+            return self._affine(operation, np.array([number], np.float32), line)
+        if len(line.inputs) == 2 and isinstance(self._blobs[line.inputs[1]], np.ndarray):
+            constant = self._blobs[line.inputs[1]]
+            assert isinstance(constant, np.ndarray)
+            return self._affine(operation, constant, line)
+        curves = [isinstance(self._blobs[blob], _Curve) for blob in line.inputs]
+        if operation == 2 and len(line.inputs) == 2 and any(curves):
+            return self._gate(line, curves.index(True))
         first, second = self._read(line, 2)
         if operation == 2:
             if self._values[first].is_vector:
@@ -286,6 +349,52 @@ class _Graph:
         if operation:
             raise ModelError(f"{line.where}: key 0 (operation) is {operation}: not supported")
         return self._add(first, second, 1.0, line)
+
+    def _affine(self, operation: int, numbers: NDArray[np.float32], line: Line) -> int:
+        """A map plus, less, times or by a number for each plane: a convolution of one tap."""
+        source = self._value(line.inputs[0], line)
+        if self._values[source].is_vector or operation > 3:
+            raise ModelError(f"{line.where}: key 0 (operation) is {operation}: not supported")
+        planes = self._values[source].planes
+        if planes is None:  # the picture's: as many as the numbers are for
+            planes = len(numbers)
+            self._values[source] = replace(self._values[source], planes=planes)
+        if len(numbers) not in (1, planes):
+            raise ModelError(f"{line.where}: {len(numbers)} numbers for {planes} planes")
+        if operation == 3 and not numbers.all():
+            raise ModelError(f"{line.where}: divides by zero")
+        factor, shift = np.ones(planes, np.float32), np.zeros(planes, np.float32)
+        if operation < 2:
+            shift[:] = numbers if operation == 0 else -numbers
+        else:
+            factor[:] = numbers if operation == 2 else 1 / numbers
+        node = self._nodes[source - 1] if source else None
+        folds = isinstance(node, Convolution) and node.activation.is_linear
+        if isinstance(node, Convolution) and folds and source not in self._shared:
+            weight = node.weight * factor[:, np.newaxis, np.newaxis, np.newaxis]
+            folded = replace(node, weight=weight, bias=node.bias * factor + shift)
+            self._nodes[source - 1] = folded
+            return source
+        weight = np.diag(factor)[:, :, np.newaxis, np.newaxis]
+        return self._append(Convolution(source, weight, shift, leaky(1.0, planes)), planes, line)
+
+    def _gate(self, line: Line, index: int) -> int:
+        """(source + other) times the curve of source: the addition has just been made."""
+        curve = self._blobs[line.inputs[index]]
+        assert isinstance(curve, _Curve)
+        added = self._value(line.inputs[1 - index], line)
+        node = self._nodes[added - 1] if added else None
+        if (
+            not isinstance(node, Add)
+            or added != len(self._nodes)
+            or added in self._shared
+            or (curve.shift, node.factor) != (-0.5, 1)
+            or curve.value not in (node.source, node.other)
+        ):
+            raise ModelError(f"{line.where}: multiplies other maps than those of a gate")
+        other = node.other if curve.value == node.source else node.source
+        self._nodes[added - 1] = Gate(curve.value, other)
+        return added
 
     def elementwise(self, line: Line) -> int:
         line.expect(0, "operation", 1)
@@ -381,15 +490,25 @@ class _Graph:
 
     def interpolate(self, line: Line) -> int:
         source = self._map(line)
-        line.expect(0, "kind of interpolation", 1)
+        kind = line.whole(0, "kind of interpolation", 0)
+        if kind not in (1, 3):
+            raise ModelError(
+                f"{line.where}: key 0 (kind of interpolation) is {kind}: not supported"
+            )
         high, wide = line.number(1, "factor", 1), line.number(2, "factor", 1)
-        if high != wide or high != int(high) or not 1 <= high <= 64:
+        factor = Fraction(high).limit_denominator(64)
+        if high != wide or factor != Fraction(high) or not 0 < factor <= 64:
             raise ModelError(f"{line.where}: keys 1 and 2 (factors) are {high} and {wide}")
         for key in (3, 4):
             line.expect(key, "size of the result", 0)
         line.expect(5, "size of another blob", 0)
         line.expect(6, "aligned corners", 0)
-        return self._append(Enlarge(source, int(high)), self._values[source].planes, line)
+        planes = self._values[source].planes
+        if kind == 3:
+            return self._append(Resize(source, *factor.as_integer_ratio()), planes, line)
+        if factor.denominator != 1:
+            raise ModelError(f"{line.where}: keys 1 and 2 (factors) are {high} and {wide}")
+        return self._append(Enlarge(source, int(factor)), planes, line)
 
     # Activations of their own line are folded into the layer before.
 
@@ -408,7 +527,10 @@ class _Graph:
         slopes = np.broadcast_to(self._weights.plain(count, line.where), (len(node.bias),)).copy()
         return self._fold(value, node, Activation("leaky", slopes))
 
-    def sigmoid(self, line: Line) -> int:
+    def sigmoid(self, line: Line) -> int | _Curve:
+        (source,) = self._read(line, 1)
+        if source in self._shared:
+            return _Curve(source, 0.0)
         value, node = self._before(line)
         return self._fold(value, node, replace(leaky(1.0, len(node.bias)), kind="sigmoid"))
 
@@ -468,8 +590,9 @@ def _activation(line: Line, planes: int) -> Activation:
     raise ModelError(f"{line.where}: key 9 (activation) is {kind}: not supported")
 
 
-_KINDS: dict[str, Callable[[_Graph, Line], int]] = {
+_KINDS: dict[str, Callable[[_Graph, Line], _Blob]] = {
     "Input": _Graph.input,
+    "MemoryData": _Graph.constant,
     "Split": _Graph.split,
     "Convolution": _Graph.convolution,
     "Deconvolution": _Graph.deconvolution,

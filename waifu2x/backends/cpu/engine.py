@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import queue
 import threading
@@ -36,6 +37,7 @@ from waifu2x.errors import BackendError
 from waifu2x.lowering import geometry
 from waifu2x.lowering.lower import lower
 from waifu2x.lowering.phases import Phase, plan
+from waifu2x.lowering.segments import reach, segmented
 from waifu2x.lowering.steps import Average, DenseStep, Product
 from waifu2x.model import Model, Size, Weighted
 from waifu2x.tiling import Box
@@ -46,6 +48,8 @@ _KEPT_SHARE = 4
 """And the most of the machine's: one part of so many."""
 _SPARE_BYTES = 256 << 20
 """The most memory for such maps that waits for the next call: its pages are there already."""
+_BLOCK_UNIT = 64
+"""Pixels of a picture: cells of four pixels in maps as small as a sixteenth of it."""
 _run_strip = Compiled("strip", "run_strip")
 
 
@@ -94,9 +98,10 @@ class CpuBackend:
         on_tiles = peak.tile_peak(cores) if stage.packed.on_tiles else 0.0
         out_pixels = pixels.shape[0] * pixels.shape[1] * model.scale**2
         layers = []
+        lowered = stage.packed.program.model
         for number, step in enumerate(stage.packed.program.steps):
             if isinstance(step, Product):
-                node = model.nodes[step.node - 1]
+                node = lowered.nodes[step.node - 1]
                 assert isinstance(node, Weighted)
                 unit, reached = "", on_vectors
                 if number in stage.packed.in_integers:
@@ -106,7 +111,7 @@ class CpuBackend:
                 name = f"{node.weight.shape[1]} > {node.weight.shape[0]}"
                 if node.weight.shape[-1] != 3:
                     name += f" {node.weight.shape[-1]}x{node.weight.shape[-1]}"
-                work = float(model.node_multiply_adds(step.node)) * out_pixels
+                work = float(lowered.node_multiply_adds(step.node)) * out_pixels
                 layers.append(
                     LayerTime(
                         name + unit,
@@ -244,7 +249,7 @@ class CpuModel:
 
     def __init__(self, model: Model, arithmetic: Arithmetic, workers: Workers) -> None:
         self.model = model
-        self.packed = PackedProgram(lower(model), arithmetic)
+        self.packed = PackedProgram(segmented(lower(model)), arithmetic)
         self.ticks: dict[int, int] = {}
         """Time spent on each step so far, by all threads; all that belongs to no product as -1."""
         self._costs = self.packed.costs
@@ -258,6 +263,60 @@ class CpuModel:
         self, tile: int | None, stack: NDArray[Any], out_dtype: DTypeLike, on_progress: Progress
     ) -> NDArray[Any]:
         """Pictures (number, rows, columns, planes), all of one size."""
+        count, height, width, _ = stack.shape
+        blocks = self._blocks(height, width)
+        if len(blocks) == 1:
+            return self._whole(stack, out_dtype, tile, on_progress)
+        scale = self.model.scale
+        shape = (count, height * scale, width * scale, self.model.out_planes)
+        result = np.empty(shape, out_dtype)
+        for box, around in blocks:
+            rows, columns = slice(around.top, around.bottom), slice(around.left, around.right)
+            share = scaled(on_progress, box.height * box.width / (height * width))
+            made = self._whole(stack[:, rows, columns], out_dtype, tile, share)
+            top, left = box.top - around.top, box.left - around.left
+            inner = made[:, top * scale :, left * scale :][
+                :, : box.height * scale, : box.width * scale
+            ]
+            place = geometry.scaled(box, scale)
+            result[:, place.top : place.bottom, place.left : place.right] = inner
+        return result
+
+    def _blocks(self, height: int, width: int) -> list[tuple[Box, Box]]:
+        """Blocks that large pictures are cut into where a deep network keeps maps, each with all
+        that its result depends on: pictures of their own, whose maps fit the budget.
+
+        They begin at multiples of a unit at which every map has whole cells.
+        """
+        program = self.packed.program
+        whole = Box(0, 0, height, width)
+        if not program.cuts:
+            return [(whole, whole)]
+        _, floats = self._places(self._plans(height, width))
+        unit = int(np.lcm(_BLOCK_UNIT, self.model.multiple))
+        more = round_up(reach(program), unit)
+        down = across = 1
+        while True:
+            rows, columns = height / down, width / across
+            grown = min(height, rows + 2 * more) * min(width, columns + 2 * more)
+            if 4 * floats * grown <= _budget() * height * width or max(rows, columns) <= unit:
+                break
+            if rows >= columns:
+                down += 1
+            else:
+                across += 1
+        found = []
+        for box in geometry.tiles((height, width), down, across, unit):
+            if box.height > 0 and box.width > 0:
+                top, left = max(0, box.top - more), max(0, box.left - more)
+                bottom, right = min(height, box.bottom + more), min(width, box.right + more)
+                found.append((box, Box(top, left, bottom - top, right - left)))
+        return found
+
+    def _whole(
+        self, stack: NDArray[Any], out_dtype: DTypeLike, tile: int | None, on_progress: Progress
+    ) -> NDArray[Any]:
+        """Pictures whose maps fit the budget."""
         count, height, width, _ = stack.shape
         model = self.model
         shape = (count, height * model.scale, width * model.scale, model.out_planes)
@@ -306,7 +365,8 @@ class CpuModel:
             program,
             self._costs.__getitem__,
             lambda value: self._map_bytes(value, sizes),
-            _budget(),
+            # Of a network that is cut, all is kept: see _blocks.
+            math.inf if program.cuts else _budget(),
         )
         return [PhaseStrips(self.packed, phase, sizes) for phase in phases]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,7 @@ from waifu2x.backends.cpu import weights, zero_points
 from waifu2x.backends.cpu.forms import Form, round_up
 from waifu2x.backends.cpu.layout import (
     AVERAGE,
+    BY_CURVES,
     BY_FLOATS,
     BY_PLANES,
     BY_VALUES,
@@ -38,6 +39,7 @@ from waifu2x.backends.cpu.tasks import Reach, Task
 from waifu2x.lowering import geometry
 from waifu2x.lowering.phases import Phase
 from waifu2x.lowering.steps import Average, Move, Product, Program, View
+from waifu2x.model import ActivationKind, cubic_taps
 
 _FEW = 4
 """The most planes that a map may have to be stored without padding."""
@@ -45,6 +47,7 @@ _TILE_ROWS = 2
 """Rows at a time on tiles: the fewest, to leave the L2 cache to the weights."""
 _LEAST_BFLOATS = 32
 """The fewest planes of a map in bf16: with fewer, rounding errors do not even out."""
+_SILU = get_args(ActivationKind).index("silu")
 _ROWS = 4
 """Rows at a time of tasks that could do with any number."""
 
@@ -66,6 +69,10 @@ class PackedProgram:
         self.readers = geometry.read_by(program)
         self.unit = (self._rows, INTEGER_CELL if arithmetic == "int16" else CELL)
         """Rows and columns that steps compute whole multiples of."""
+        moves = [step for step in program.steps if isinstance(step, Move)]
+        resizes = [step for step in moves if step.resize != (1, 1)]
+        self._resized = {value for s in resizes for value in (s.source.value, s.target.value)}
+        """Values that stay floats: rows of those are resized."""
         self.on_tiles: set[int] = set()
         """The steps that run in bf16."""
         self.in_integers: set[int] = set()
@@ -172,7 +179,12 @@ class PackedProgram:
         whatever loses too much by that."""
         form = self.forms[value]
         products = self._products(value)
-        if not value or not products or self.program.values[value].planes < _LEAST_BFLOATS:
+        if (
+            value in self._resized
+            or not value
+            or not products
+            or self.program.values[value].planes < _LEAST_BFLOATS
+        ):
             return form
         others = len(self.readers[value]) > len(products) or any(
             product.residual and product.residual.value == value for product in products
@@ -423,6 +435,13 @@ class PackedProgram:
             unit=view.enlarge * form.fold,
             first=view.first,
         )
+        if step.gate:
+            fields["gate"] = 1
+        if step.resize != (1, 1):
+            up, down = step.resize
+            taps = cubic_taps(up, down).ravel()
+            fields |= {"up": up, "enlarge": down, "cubic": self._constant(taps)}
+            reach = Reach(source, up=down, down=up, offset=-1, more=3, first=view.first)
         planes = form.parts[view.first] // shuffle**2 * step.unshuffle**2
         kind = WRITE if is_result else MOVE
         return self._moving(
@@ -474,9 +493,11 @@ class PackedProgram:
         if place[1] + planes == target.parts[place[0]]:
             fields["padding"] = target.padded[place[0]] - target.parts[place[0]]
         reaches = [reach]
+        added_planes = 0
         if residual is not None:
             reaches.append(self._residual_reach(residual))
             added = self.forms[residual.value]
+            added_planes = added.padded[residual.first]
             fields |= {
                 "residual": residual.value,
                 "residual_offset": residual.offset,
@@ -484,7 +505,17 @@ class PackedProgram:
             }
         fields["group"] = BY_VALUES
         added_forms = [self.forms[residual.value]] if residual else []
-        even = fields["unshuffle"] == fields["enlarge"] == 1 and not fields.get("activation")
+        even = fields["unshuffle"] == fields["enlarge"] == 1
+        maps = (source, target, *added_forms)
+        curved = (
+            even
+            and fields["shuffle"] == fields["factor"] == 1
+            and not any(form.terms or form.fold > 1 for form in maps)
+            and (
+                bool(fields.get("gate")) or (fields.get("activation") == _SILU and residual is None)
+            )
+        )
+        even = even and not any(fields.get(name) for name in ("activation", "gate", "up"))
         even = even and not any(form.terms or form.fold > 1 for form in (source, *added_forms))
         plain = even and residual is None and fields["factor"] == fields["shuffle"] == 1
         if kind == WRITE:
@@ -512,6 +543,8 @@ class PackedProgram:
                 "target_rest": target.values,
                 "target_zero": target.zero_offset + start,
             }
+        elif curved and whole and added_planes in (0, source.padded[part]):
+            fields |= {"group": BY_CURVES, "planes": target.padded[place[0]], "padding": 0}
         elif (
             even
             and fields["factors"] == -1

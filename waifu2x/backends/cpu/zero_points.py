@@ -42,6 +42,11 @@ def find(program: Program) -> list[NDArray[np.float64]]:
                 if step.factors is not None:
                     made = made * vectors[step.factors]
                 made = made.reshape(-1, step.shuffle**2).mean(axis=1) * step.factor
+                if step.gate:
+                    assert step.residual is not None
+                    gate = np.exp(-np.logaddexp(0, -made)) - 0.5
+                    _write(program, values, step, made * gate, gate)
+                    continue
                 _write(program, values, step, made.repeat(step.unshuffle**2))
     return values
 
@@ -51,11 +56,13 @@ def _write(
     values: list[NDArray[np.float64]],
     step: Product | Move,
     made: NDArray[np.float64],
+    share: NDArray[np.float64] | float = 1.0,
 ) -> None:
+    """Writes what a step makes, plus `share` of its residual."""
     if step.residual is not None:
         parts = program.values[step.residual.value].parts
         first = sum(parts[: step.residual.first])
-        made = made + values[step.residual.value][first : first + len(made)]
+        made = made + share * values[step.residual.value][first : first + len(made)]
     parts = program.values[step.target.value].parts
     first = sum(parts[: step.target.part]) + step.target.plane
     values[step.target.value][first : first + len(made)] = made

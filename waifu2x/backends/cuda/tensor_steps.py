@@ -564,6 +564,7 @@ class MoveStep(_Step):
             "IN_PART": source.start(step.source.first),
             "ENLARGE": step.source.enlarge,
             "FACTORS": int(step.factors is not None),
+            "GATE": int(step.gate),
             "TERMS": self._terms,
             "OUT_GROUP": target.group,
             "OUT_STORED": target.stored,
@@ -719,6 +720,7 @@ def runs(program: Program, layouts: Sequence[MapLayout | FewLayout]) -> bool:
         _, moved = moved_planes(program, step)
         return (
             step.shuffle == step.unshuffle == 1
+            and step.resize == (1, 1)
             and all(is_map(view.value) for view in views)
             and is_map(step.target.value)
             and step.target.plane % PIECE == 0

@@ -65,9 +65,10 @@ class GpuBackend:
             found[step.node] = found.get(step.node, 0.0) + time
         pictures = int(np.prod(pixels.shape[:-3], dtype=np.int64))
         area = pictures * pixels.shape[-3] * pixels.shape[-2] * model.scale**2
+        lowered = executor.program.model
         layers = tuple(
             LayerTime(
-                node_name(model, node), time, float(model.node_multiply_adds(node) * area), peak
+                node_name(lowered, node), time, float(lowered.node_multiply_adds(node) * area), peak
             )
             for node, time in sorted(found.items())
         )

@@ -66,6 +66,10 @@ class MoveStep:
             macros["FACTOR"] = f"{float(np.float32(step.factor))!r}f"
         if step.factors is not None:
             macros["FACTORS"] = 1
+        if step.gate:
+            macros["GATE"] = 1
+        if step.resize != (1, 1):
+            macros["UP"], macros["DOWN"] = step.resize
         if step.residual is not None:
             residual = values[step.residual.value]
             macros["RESIDUAL"] = 1
@@ -130,7 +134,10 @@ class MoveStep:
             sizes = (height, width, self._program.model.padding)
             return (batch.source.buffer, *map(np.int32, sizes))
         source = maps[view.value]
-        return (*source.part_start(view.first), *map(np.int32, source.corner))
+        place = (*source.part_start(view.first), *map(np.int32, source.corner))
+        if self._step.resize == (1, 1):
+            return place
+        return (*place, *map(np.int32, batch.sizes[view.value]))
 
     def _target_arguments(self, batch: Batch, maps: Maps) -> Sequence[Argument]:
         target = self._step.target

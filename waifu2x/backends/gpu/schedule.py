@@ -104,7 +104,7 @@ def find(
     height, width = sizes[program.result]
     best: Schedule | None = None
     for down, across in _grids(height, width, tile, bands) if pictures == 1 else [(1, 1)]:
-        last = down * across > 1 and max(height / down, width / across) <= _SMALLEST_TILE
+        last = max(height / down, width / across) <= _SMALLEST_TILE
         wish = min(room.total if last else room.scratch, room.total, room.buffer)
         cutter = _Cutter(executor, sizes, pictures, down, across)
         found = cutter.schedule(replace(room, scratch=wish))

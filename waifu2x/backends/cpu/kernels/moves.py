@@ -1,8 +1,8 @@
 """Moves: pixels from map to map with whatever no product does on its way.
 
 Value by value, so that every shuffle, fold and form of map is right. The common ones go by rows:
-a map of many planes times a vector (squeeze and excite), by vectors of planes, and pixels from and
-to maps of floats, shuffled and with an addition.
+a map of many planes times a vector (squeeze and excite), or through a SiLU or a gate, by vectors of
+planes, and pixels from and to maps of floats, shuffled and with an addition.
 
 Bound: memory, or rather the caches; a few percent of any network.
 """
@@ -15,10 +15,10 @@ import numpy as np
 from llvmlite import ir
 
 from waifu2x.backends.cpu.kernels import native
-from waifu2x.backends.cpu.kernels.memory import pixel_row, record
+from waifu2x.backends.cpu.kernels.memory import memory_row, pixel_row, record
 from waifu2x.backends.cpu.kernels.values import get, pixel_plane, pixel_start, put
 from waifu2x.backends.cpu.kernels.vector import Emitter, vector_kernel
-from waifu2x.backends.cpu.layout import BY_FLOATS, BY_PLANES, TASK
+from waifu2x.backends.cpu.layout import BY_CURVES, BY_FLOATS, BY_PLANES, TASK
 from waifu2x.backends.cpu.shapes import LANES, TERMS
 
 
@@ -57,7 +57,36 @@ def _emit_planes(
                     v.store_terms(value, scratch, v.add(to, plane), terms, rest)
 
 
+def _emit_curves(
+    v: Emitter,
+    columns: ir.Value,
+    task: ir.Value,
+    scratch: ir.Value,
+    source: ir.Value,
+    pixel: ir.Value,
+    target: ir.Value,
+    target_pixel: ir.Value,
+    residual: ir.Value,
+    residual_pixel: ir.Value,
+) -> None:
+    """All planes of a row through a SiLU, or a gate; maps of floats, pixels so far apart."""
+    planes = v.field(task, TASK, "planes")
+    for gate in v.cases(v.field(task, TASK, "gate"), (0, 1)):
+        with v.loop(columns) as x:
+            start = v.add(source, v.mul(pixel, x))
+            to = v.add(target, v.mul(target_pixel, x))
+            other = v.add(residual, v.mul(residual_pixel, x))
+            with v.loop(planes, LANES) as plane:
+                value = v.load(scratch, v.add(start, plane))
+                factor = v.sigmoid(value)
+                if gate:
+                    value = v.plus(value, v.load(scratch, v.add(other, plane)))
+                    factor = v.minus(factor, v.splat(0.5))
+                v.store(v.times(value, factor), scratch, v.add(to, plane))
+
+
 _planes = vector_kernel(_emit_planes)
+_curves = vector_kernel(_emit_curves)
 
 
 @native
@@ -75,7 +104,8 @@ def source_pixel(task, source, y, x):  # type: ignore[no-untyped-def]
 
 @native
 def combine(task, maps, scratch, constants, vectors, value, y, x, plane):  # type: ignore[no-untyped-def]
-    """value, activated, * factors * factor + residual, at a single pixel and plane."""
+    """value, activated, * factors * factor + residual, or gated by it, at a pixel and plane."""
+    own = value
     if task.activation:  # the code of one without slopes, which products apply
         gate = np.float32(1 / (1 + math.exp(-value)))
         value = gate if task.activation == 1 else value * gate
@@ -87,7 +117,39 @@ def combine(task, maps, scratch, constants, vectors, value, y, x, plane):  # typ
         y, x = y + task.residual_offset, x + task.residual_offset
         first = pixel_plane(residual, y, x) + task.residual_plane
         value += get(residual, scratch, constants, pixel_start(residual, y, x), first + plane)
+    if task.gate:
+        value *= np.float32(1 / (1 + math.exp(-own)) - 0.5)
     return value
+
+
+@native
+def resize_row(task, source, scratch, constants, y, to, pixel, planes):  # type: ignore[no-untyped-def]
+    """Row y of a bicubic interpolation of a map of floats that is not folded, to pixels `pixel`
+    floats apart."""
+    up, down, step = task.up, task.enlarge, source.pixel_floats
+    top = ((2 * y + 1) * down - up) // (2 * up) - 1
+    last, end = source.rows - 1, source.columns - 1
+    start = -source.column * step
+    row0 = start + memory_row(source, min(max(top, 0), last))
+    row1 = start + memory_row(source, min(max(top + 1, 0), last))
+    row2 = start + memory_row(source, min(max(top + 2, 0), last))
+    row3 = start + memory_row(source, min(max(top + 3, 0), last))
+    taps = task.cubic + y % up * 4
+    y0, y1, y2, y3 = constants[taps], constants[taps + 1], constants[taps + 2], constants[taps + 3]
+    for x in range(task.column, task.column + task.columns):
+        left = ((2 * x + 1) * down - up) // (2 * up) - 1
+        taps = task.cubic + x % up * 4
+        for p in range(planes):
+            total = np.float32(0)
+            for k in range(4):
+                place = min(max(left + k, 0), end) * step + p
+                value = scratch[row0 + place] * y0 + scratch[row1 + place] * y1
+                value += scratch[row2 + place] * y2 + scratch[row3 + place] * y3
+                total += value * constants[taps + k]
+            scratch[to + p] = total
+        for p in range(planes, planes + task.padding):
+            scratch[to + p] = np.float32(0)
+        to += pixel
 
 
 @native
@@ -130,6 +192,25 @@ def move(task, maps, scratch, constants, vectors):  # type: ignore[no-untyped-de
             to = pixel_start(target, y, task.column) + task.target_plane
             move_floats(task, maps, scratch, y, to, target.pixel_floats)
             continue
+        if task.group == BY_CURVES:
+            start, plane = source_pixel(task, source, y, task.column)
+            added, added_pixel = 0, 0
+            if task.gate:
+                other, x = record(maps, task.residual), task.column + task.residual_offset
+                added = pixel_start(other, y + task.residual_offset, x) + task.residual_plane
+                added_pixel = other.pixel_floats
+            _curves(
+                task.columns,
+                task,
+                scratch,
+                start + plane,
+                source.pixel_floats,
+                pixel_start(target, y, task.column) + task.target_plane,
+                target.pixel_floats,
+                added,
+                added_pixel,
+            )
+            continue
         if task.group == BY_PLANES:
             start, plane = source_pixel(task, source, y, task.column)
             _planes(
@@ -144,6 +225,10 @@ def move(task, maps, scratch, constants, vectors):  # type: ignore[no-untyped-de
                 task.target_pixel,
                 task.target_pair,
             )
+            continue
+        if task.up:
+            to = pixel_start(target, y, task.column) + task.target_plane
+            resize_row(task, source, scratch, constants, y, to, target.pixel_floats, planes)
             continue
         for x in range(task.column, task.column + task.columns):
             to, first = pixel_start(target, y, x), pixel_plane(target, y, x) + task.target_plane

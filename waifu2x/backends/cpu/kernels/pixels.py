@@ -11,7 +11,7 @@ import numpy as np
 
 from waifu2x.backends.cpu.kernels import native
 from waifu2x.backends.cpu.kernels.memory import memory_row, pointer, record
-from waifu2x.backends.cpu.kernels.moves import combine, move_floats, source_pixel
+from waifu2x.backends.cpu.kernels.moves import combine, move_floats, resize_row, source_pixel
 from waifu2x.backends.cpu.kernels.values import get
 from waifu2x.backends.cpu.layout import BY_FLOATS, BY_PLANES
 
@@ -79,6 +79,8 @@ def write_rows(task, maps, picture, scratch, constants, vectors):  # type: ignor
         elif task.group == BY_PLANES:
             first, plane = source_pixel(task, source, row, task.column)
             first += plane
+        elif task.up:
+            resize_row(task, source, scratch, constants, row, first, planes, planes)
         else:
             for x in range(task.columns):
                 start, plane = source_pixel(task, source, row, task.column + x)

@@ -43,6 +43,13 @@ class _BFloat(ir.Type):  # type: ignore[misc]
 _BFLOAT_LANES = ir.VectorType(_BFloat(), VECTOR.lanes)
 
 
+_EXPONENTIAL = (
+    *(1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3),
+    *(4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1),
+)
+"""(exp(r) - 1 - r) / r**2 for r within half the logarithm of two, the highest power first."""
+
+
 class Emitter:
     """Emits vector instructions at the current place of an LLVM function.
 
@@ -346,6 +353,29 @@ class Emitter:
         scaled = self._builder.fmul(a, slope)
         zero = ir.Constant(a.type, [0.0] * VECTOR.lanes if a.type == _LANES else 0.0)
         return self._builder.select(self._builder.fcmp_ordered(">", a, zero), a, scaled)
+
+    def sigmoid(self, a: ir.Value) -> ir.Value:
+        """1 / (1 + exp(-a)), within 2e-7: exp by Cephes's polynomial, of a within +-87."""
+        builder, lanes = self._builder, VECTOR.lanes
+        y = self.times(a, -1.0)
+        for operation, bound in (("<", 87.0), (">", -87.0)):
+            edge = self.splat(bound)
+            y = builder.select(builder.fcmp_ordered(operation, y, edge), y, edge)
+        function = cgutils.get_or_insert_function(
+            builder.module, ir.FunctionType(_LANES, [_LANES]), f"llvm.rint.v{lanes}f32"
+        )
+        whole = builder.call(function, [self.times(y, 1.44269504088896341)])
+        rest = self.fma(whole, -0.693359375, y)
+        rest = self.fma(whole, 2.12194440e-4, rest)
+        result = self.splat(_EXPONENTIAL[0])
+        for factor in _EXPONENTIAL[1:]:
+            result = self.fma(result, rest, self.splat(factor))
+        result = self.fma(self.times(rest, rest), result, self.plus(rest, self.splat(1.0)))
+        integers = ir.VectorType(ir.IntType(32), lanes)
+        power = builder.add(builder.fptosi(whole, integers), ir.Constant(integers, [127] * lanes))
+        power = builder.shl(power, ir.Constant(integers, [23] * lanes))
+        exponential = builder.fmul(result, builder.bitcast(power, _LANES))
+        return builder.fdiv(self.splat(1.0), self.plus(exponential, self.splat(1.0)))
 
     def total(self, a: ir.Value) -> ir.Value:
         """The sum of the lanes, in an order that depends on the vector width alone."""

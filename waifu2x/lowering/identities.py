@@ -1,0 +1,139 @@
+"""Graphs made cheaper, without changing what they compute, before they become steps.
+
+- A convolution padded with zeros behind a nearest enlargement is one of the small map, with the
+  taps that fall on the same pixel added up, that makes the planes of a pixel shuffle: a quarter of
+  the input transforms, and the enlarged map is never made.
+- A nearest enlargement added to a shuffled convolution is a further input of that convolution,
+  which passes it on: no addition over all pixels of the result.
+- A crop behind a convolution goes before it, where it is a way to read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from waifu2x.model import (
+    Activation,
+    Add,
+    Concatenate,
+    Convolution,
+    Crop,
+    Enlarge,
+    Model,
+    Node,
+    PixelShuffle,
+    moved,
+    sources,
+)
+
+
+def simplified(model: Model) -> Model:
+    """The same network in other nodes; the very model if there is nothing to do."""
+    nodes: list[Node] = []
+    places = [0]
+    """Where each value of the model is among the new ones."""
+    counts = [0] * (len(model.nodes) + 1)
+    for node in model.nodes:
+        for source in sources(node):
+            counts[source] += 1
+
+    def only(value: int) -> Node | None:
+        """The node that makes a value which nothing else reads."""
+        return model.nodes[value - 1] if value and counts[value] == 1 else None
+
+    def add(node: Node) -> int:
+        nodes.append(node)
+        return len(nodes)
+
+    for node in model.nodes:
+        match node:
+            case Convolution(stride=1, padding=1) if node.weight.shape[-1] == 3:
+                enlarged = only(node.source)
+                if isinstance(enlarged, Enlarge) and enlarged.factor > 1:
+                    inner = _before_enlarging(node, enlarged.factor)
+                    made = add(replace(inner, source=places[enlarged.source]))
+                    places.append(add(PixelShuffle(made, enlarged.factor)))
+                    continue
+            case Crop():
+                cropped = only(node.source)
+                if isinstance(cropped, Convolution) and (cropped.stride, cropped.padding) == (1, 0):
+                    made = add(Crop(places[cropped.source], node.pixels))
+                    places.append(add(replace(cropped, source=made)))
+                    continue
+            case Add():
+                pair = _shuffled_and_enlarged(model, node, only)
+                if pair is not None:
+                    shuffle, convolution, small = pair
+                    wide = add(Concatenate((places[convolution.source], places[small])))
+                    planes = model.shapes[small].planes
+                    inner = _passing_on(convolution, planes, shuffle.factor)
+                    made = add(replace(inner, source=wide))
+                    places.append(add(PixelShuffle(made, shuffle.factor)))
+                    continue
+        places.append(add(moved(node, places)))
+    if len(nodes) == len(model.nodes):
+        return model
+    return _without_unread(replace(model, nodes=tuple(nodes)))
+
+
+def _before_enlarging(node: Convolution, factor: int) -> Convolution:
+    """The convolution of the small map whose planes [plane][dy][dx] are the large one's pixels."""
+    made, read = node.weight.shape[:2]
+    weight = np.zeros((made, factor, factor, read, 3, 3))
+    for y, x in np.ndindex(factor, factor):
+        for ky, kx in np.ndindex(3, 3):
+            near = (y + ky - 1) // factor + 1, (x + kx - 1) // factor + 1
+            weight[:, y, x, :, near[0], near[1]] += node.weight[:, :, ky, kx]
+    return replace(
+        node,
+        weight=weight.reshape(made * factor**2, read, 3, 3).astype(np.float32),
+        bias=node.bias.repeat(factor**2),
+        activation=Activation(node.activation.kind, node.activation.slopes.repeat(factor**2)),
+    )
+
+
+def _shuffled_and_enlarged(
+    model: Model, node: Add, only: Callable[[int], Node | None]
+) -> tuple[PixelShuffle, Convolution, int] | None:
+    """A shuffled convolution to which the enlargement of a map of the small size is added."""
+    for first, second in ((node.source, node.other), (node.other, node.source)):
+        shuffle, enlarge = only(first), only(second)
+        if not isinstance(shuffle, PixelShuffle) or not isinstance(enlarge, Enlarge):
+            continue
+        convolution = only(shuffle.source)
+        if (
+            isinstance(convolution, Convolution)
+            and convolution.activation.is_linear
+            and (convolution.stride, convolution.padding) == (1, 1)
+            and convolution.weight.shape[-1] == 3
+            and shuffle.factor == enlarge.factor
+            and node.factor == 1
+        ):
+            return shuffle, convolution, enlarge.source
+    return None
+
+
+def _passing_on(node: Convolution, planes: int, factor: int) -> Convolution:
+    """The convolution with further inputs, which it adds to all pixels that it makes of one."""
+    more: NDArray[np.float32] = np.zeros((node.weight.shape[0], planes, 3, 3), np.float32)
+    for plane in range(planes):
+        more[plane * factor**2 : (plane + 1) * factor**2, plane, 1, 1] = 1
+    return replace(node, weight=np.concatenate([node.weight, more], axis=1))
+
+
+def _without_unread(model: Model) -> Model:
+    """The nodes that the result depends on."""
+    live = {len(model.nodes)}
+    for value in range(len(model.nodes), 0, -1):
+        if value in live:
+            live.update(sources(model.nodes[value - 1]))
+    places, nodes = [0], list[Node]()
+    for value, node in enumerate(model.nodes, 1):
+        if value in live:
+            nodes.append(moved(node, places))
+        places.append(len(nodes))
+    return replace(model, nodes=tuple(nodes))

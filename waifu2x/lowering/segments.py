@@ -1,0 +1,250 @@
+"""Deep networks cut into segments, with maps kept between them.
+
+What a tile reads around it grows with every layer: 94 pixels on each side for six residual dense
+blocks, 349 for twenty-three. A program that is cut goes over the whole picture once for each
+segment, as it does between means (see `phases`), and computes around its tiles what one segment
+needs. Kept maps go to memory and back, which is what the places of the cuts are chosen by.
+
+A map that is cut in the middle of its parts, such as the first part of a dense block, is copied:
+the copy is kept, and what comes behind the cut has a map of its own.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from waifu2x.lowering.steps import (
+    Average,
+    Move,
+    Product,
+    Program,
+    Step,
+    Target,
+    Value,
+    View,
+    reads,
+)
+
+_TILE = (128, 256)
+"""Rows and columns of a picture that a tile is taken to have."""
+_KEPT_COST = 100
+"""Multiply-adds that take as long as to keep a number and read it again."""
+
+
+def segmented(program: Program) -> Program:
+    """A program cut where that costs least; the same one if it is shallow, or ends phases by means.
+
+    Only values that are zero outside their size are kept: those that padded convolutions read.
+    """
+    if any(isinstance(step, Average) for step in program.steps):
+        return program
+    costs = [0.0]
+    for step in program.steps:
+        costs.append(costs[-1] + _cost(program, step))
+    reaches = _reaches(program)
+    kept = {0: 0.0} | _kept_costs(program) | {len(program.steps): 0.0}
+    candidates = list(kept)
+    best: dict[int, tuple[float, int]] = {0: (0.0, 0)}
+    around = sum(1 / side for side in _TILE)
+    for end in candidates[1:]:
+        options = []
+        for start in reversed(candidates[: candidates.index(end)]):
+            grown = (reaches[end] - reaches[start]) * around
+            again = (costs[end] - costs[start]) * grown
+            options.append((best[start][0] + again + kept[end], start))
+            if again > min(options)[0] - best[0][0]:
+                break  # longer segments only cost more
+        best[end] = min(options)
+    cuts = []
+    position = len(program.steps)
+    while position:
+        position = best[position][1]
+        cuts.append(position)
+    return cut(program, cuts[-2::-1])
+
+
+def cut(program: Program, positions: Sequence[int]) -> Program:
+    """The program with phases that end before the steps of those numbers, in order."""
+    made = _Cut(list(program.values), list(program.steps))
+    more = 0
+    cuts = []
+    for position in positions:
+        added, first = made.cut(position + more)
+        more += added
+        cuts.append(first)
+    values, steps = made.ordered(program.result)
+    return replace(program, values=values, steps=steps, cuts=tuple(cuts))
+
+
+def reach(program: Program) -> int:
+    """Pixels of the picture around a result's own that it depends on, at most."""
+    return -int(-_reaches(program)[-1] // 1)
+
+
+@dataclass
+class _Cut:
+    """A program while it is cut: new values are added at the end."""
+
+    values: list[Value]
+    steps: list[Step]
+
+    def cut(self, position: int) -> tuple[int, int]:
+        """How many steps it has taken, and the first one behind the cut."""
+        before, after = self.steps[:position], self.steps[position:]
+        ends: list[Step] = []
+        starts: list[Step] = []
+        for value, parts in _crossing(self.values, self.steps, position).items():
+            written = any(_target(step) == value for step in after)
+            if not written and len(parts) == len(self.values[value].parts):
+                continue
+            copies = {part: self._copy(value, part, before, ends) for part in sorted(parts)}
+            views = [view for step in after for view in reads(step) if view.value == value]
+            if written or any(view.parts > 1 for view in views):
+                own = value
+                if any(value in _touched(step) for step in (*before, *ends)):
+                    own = self._add(self.values[value])
+                for part, copy in copies.items():
+                    node = self.values[value].graph
+                    starts.append(Move(node, View(copy), Target(own, part)))
+                after = [_renumbered(step, {value: own}) for step in after]
+            else:
+                after = [_reading(step, value, copies) for step in after]
+        self.steps = [*before, *ends, *starts, *after]
+        return len(ends) + len(starts), position + len(ends)
+
+    def _copy(self, value: int, part: int, before: list[Step], ends: list[Step]) -> int:
+        """The value that a part is kept in."""
+        stored = self.values[value]
+        copy = self._add(replace(stored, parts=(stored.parts[part],)))
+        writers = [
+            n
+            for n, step in enumerate(before)
+            if isinstance(step, Product | Move) and step.target == Target(value, part)
+        ]
+        read = any(view.value == value for step in before for view in reads(step))
+        if len(writers) == 1 and not read:
+            step = before[writers[0]]
+            assert isinstance(step, Product | Move)
+            before[writers[0]] = replace(step, target=Target(copy))
+        else:
+            ends.append(Move(stored.graph, View(value, first=part), Target(copy)))
+        return copy
+
+    def _add(self, value: Value) -> int:
+        self.values.append(value)
+        return len(self.values) - 1
+
+    def ordered(self, result: int) -> tuple[tuple[Value, ...], tuple[Step, ...]]:
+        """All values that steps touch, the result last, and the steps with their numbers."""
+        touched = {0, result}.union(*map(_touched, self.steps))
+        order = [value for value in sorted(touched) if value != result] + [result]
+        places = {old: new for new, old in enumerate(order)}
+        steps = [_renumbered(step, places) for step in self.steps]
+        return tuple(self.values[value] for value in order), tuple(steps)
+
+
+def _cost(program: Program, step: Step) -> float:
+    """Multiply-adds for a pixel of the picture."""
+    if not isinstance(step, Product):
+        return 0.0
+    resolution = program.values[step.target.value].resolution / step.shuffle
+    return float(step.weight.size * resolution**2)
+
+
+def _reaches(program: Program) -> list[float]:
+    """Before each step, and at the end: pixels of the picture that what was made so far reads on
+    each side."""
+    values = [0.0] * len(program.values)
+    found = [0.0]
+    for step in program.steps:
+        if isinstance(step, Product | Move):
+            far = max(values[view.value] for view in reads(step))
+            resolution = program.values[step.source.value].resolution
+            if isinstance(step, Product):
+                fold = program.values[step.source.value].fold
+                far += float((step.taps - 1) * fold / 2 / resolution)
+            elif step.resize != (1, 1):
+                far += float(2 / resolution)
+            values[step.target.value] = max(values[step.target.value], far)
+        found.append(max(found[-1], *values))
+    return found
+
+
+def _kept_costs(program: Program) -> dict[int, float]:
+    """What cuts before steps cost for a pixel of the picture, where there can be any, in order."""
+    first: dict[tuple[int, int], int] = {}
+    last: dict[tuple[int, int], int] = {}
+    for number, step in enumerate(program.steps):
+        if isinstance(step, Product | Move):
+            first.setdefault((step.target.value, step.target.part), number)
+        for view in reads(step):
+            last |= {(view.value, view.first + part): number for part in range(view.parts)}
+    costs = [0.0] * (len(program.steps) + 1)
+    for (value, part), end in last.items():
+        stored, start = program.values[value], first.get((value, part))
+        if start is not None:
+            cost = float(_KEPT_COST * stored.parts[part] * stored.resolution**2)
+            for position in range(start + 1, end + 1):
+                costs[position] += cost if stored.zero_outside else math.inf
+    return {n: cost for n, cost in enumerate(costs) if n and math.isfinite(cost)}
+
+
+def _crossing(values: Sequence[Value], steps: Sequence[Step], position: int) -> dict[int, set[int]]:
+    """The parts of values that steps before a position write and those behind it read."""
+    written = {
+        (step.target.value, step.target.part)
+        for step in steps[:position]
+        if isinstance(step, Product | Move)
+    }
+    found: dict[int, set[int]] = {}
+    for step in steps[position:]:
+        for view in reads(step):
+            for part in range(view.first, view.first + view.parts):
+                if (view.value, part) in written:
+                    found.setdefault(view.value, set()).add(part)
+    return found
+
+
+def _touched(step: Step) -> set[int]:
+    """The values that a step reads and writes."""
+    return {view.value for view in reads(step)} | ({_target(step)} - {-1})
+
+
+def _target(step: Step) -> int:
+    return step.target.value if isinstance(step, Product | Move) else -1
+
+
+def _renumbered(step: Step, places: Mapping[int, int]) -> Step:
+    """The step, values found at other numbers."""
+
+    def moved(view: View) -> View:
+        return replace(view, value=places.get(view.value, view.value))
+
+    match step:
+        case Product() | Move():
+            target = step.target.value
+            return replace(
+                step,
+                source=moved(step.source),
+                target=replace(step.target, value=places.get(target, target)),
+                residual=step.residual and moved(step.residual),
+            )
+        case Average():
+            return replace(step, source=moved(step.source))
+    return step
+
+
+def _reading(step: Step, value: int, copies: Mapping[int, int]) -> Step:
+    """The step, parts of a value read from their copies."""
+
+    def moved(view: View) -> View:
+        if view.value != value:
+            return view
+        return replace(view, value=copies[view.first], first=0)
+
+    if not isinstance(step, Product | Move):
+        return step
+    residual = step.residual and moved(step.residual)
+    return replace(step, source=moved(step.source), residual=residual)
