@@ -175,23 +175,49 @@ def test_tiles_equal_the_whole_to_the_bit(
     np.testing.assert_array_equal(tiled, whole)
 
 
-@in_every_mode
-@settings(deadline=None, max_examples=40, suppress_health_check=list(HealthCheck))
-@given(
-    model=random_graphs(),
-    height=st.integers(1, 40),
-    width=st.integers(1, 40),
-    tile=st.integers(8, 60),
-)
-def test_any_graph_in_any_tiles(
+def graphs(examples: int) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """A test of so many random graphs on pictures and tiles of any size."""
+
+    def decorate(test: Callable[..., None]) -> Callable[..., None]:
+        drawn = given(
+            model=random_graphs(),
+            height=st.integers(1, 40),
+            width=st.integers(1, 40),
+            tile=st.integers(8, 60),
+        )(test)
+        chosen = settings(
+            deadline=None, max_examples=examples, suppress_health_check=list(HealthCheck)
+        )
+        return in_every_mode(chosen(drawn))
+
+    return decorate
+
+
+def check_graph(
     backend: Backend, model: Model, height: int, width: int, tile: int, precision: Precision
 ) -> None:
+    """Against its definition, and in tiles."""
     pixels = picture(height, width, model.in_planes)
     expected = obvious.run([model], pixels)
     whole = run(backend, [model], pixels, precision=precision)
     assert obvious.psnr(whole, expected) >= RANDOM_GRAPH_DB[precision]
     tiled = run(backend, [model], pixels, tile=tile, precision=precision)
     np.testing.assert_array_equal(tiled, whole)
+
+
+@graphs(12)
+def test_any_graph_in_any_tiles(
+    backend: Backend, model: Model, height: int, width: int, tile: int, precision: Precision
+) -> None:
+    check_graph(backend, model, height, width, tile, precision)
+
+
+@pytest.mark.matrix
+@graphs(60)
+def test_many_graphs_in_any_tiles(
+    backend: Backend, model: Model, height: int, width: int, tile: int, precision: Precision
+) -> None:
+    check_graph(backend, model, height, width, tile, precision)
 
 
 @in_every_mode
@@ -419,11 +445,11 @@ def test_large_pictures_of_deep_networks_are_cut_into_blocks(
     (stage,) = backend.compile([model], "fp32").models  # type: ignore[attr-defined]
     assert stage.packed.program.cuts
     assert len(stage._blocks(150, 201)) == 1
-    expected = stage.run(pixels[np.newaxis], np.float32, None, lambda part: None)
+    expected = stage.run(None, pixels[np.newaxis], np.float32, lambda part: None)
     monkeypatch.setattr(engine, "_budget", lambda: 2 << 20)
     assert len(stage._blocks(150, 201)) > 2
     parts: list[float] = []
-    result = stage.run(pixels[np.newaxis], np.float32, None, parts.append)
+    result = stage.run(None, pixels[np.newaxis], np.float32, parts.append)
     np.testing.assert_array_equal(result, expected)
     assert sum(parts) == pytest.approx(1.0)
     backend.close()

@@ -551,7 +551,8 @@ def test_devices(run: Run) -> None:
 def test_bench(run: Run, precision: str) -> None:
     result = run("bench", "-m", "vgg_7", "--json", "--size", "40x30", "--precision", precision)
     document = json.loads(result.stdout)
-    names = [row["layer"].removesuffix(" bf16") for row in document["layers"]]
+    units = re.compile(" (bf16|int16)$")
+    names = [units.sub("", row["layer"]) for row in document["layers"]]
     planes = ["3 > 32", "32 > 32", "32 > 64", "64 > 64", "64 > 128", "128 > 128", "128 > 3"]
     assert names == ["pixels", *planes]
     # The layers' times are shares of the whole, where there is a counter to tell them apart.

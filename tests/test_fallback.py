@@ -297,6 +297,8 @@ def test_a_real_device_that_breaks_is_left_in_one_line() -> None:
     if done.returncode == 77:
         pytest.skip("there is no CUDA device")
     assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr
-    (line,) = done.stderr.splitlines()
+    lines = done.stderr.splitlines()
+    assert len(lines) == 1, done.stderr
+    (line,) = lines
     assert "its driver stopped the work" in line
     assert "going on with backend" in line
