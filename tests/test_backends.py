@@ -189,7 +189,8 @@ def graphs(examples: int) -> Callable[[Callable[..., None]], Callable[..., None]
         chosen = settings(
             deadline=None, max_examples=examples, suppress_health_check=list(HealthCheck)
         )
-        return in_every_mode(chosen(drawn))
+        made: Callable[..., None] = in_every_mode(chosen(drawn))
+        return made
 
     return decorate
 
