@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import ctypes
 import sys
-import weakref
 from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from waifu2x.backends import cuda
 from waifu2x.backends.cuda import graph
@@ -50,7 +50,7 @@ class FakeDriver:
         self.depth = 0
         """Contexts that are current."""
         self.freed_outside = 0
-        """Modules and pages that were freed where no context was current."""
+        """Modules and pages that were freed where no context was current, or in a broken one."""
         self.locked_out = False
         """No page can be locked."""
         self.total = 1 << 34
@@ -115,7 +115,7 @@ class FakeDriver:
         driver = self
 
         def freed() -> None:
-            driver.freed_outside += not driver.depth
+            driver.freed_outside += not driver.depth or bool(driver.broken)
 
         class Context:
             def push(self) -> None:
@@ -206,13 +206,28 @@ class FakeDriver:
                 raise LogicError("device kernel image is invalid")
             return Code()
 
+        class Pages:
+            """The base of an array."""
+
+            def __init__(self, size: int) -> None:
+                self._memory: NDArray[np.uint8] | None = np.empty(size, np.uint8)
+                self.__array_interface__ = self._memory.__array_interface__
+
+            def free(self) -> None:
+                driver.check()
+                self._memory = None
+                freed()
+
+            def __del__(self) -> None:
+                if self._memory is not None:
+                    freed()
+
         def pagelocked_empty(size: int, dtype: Any) -> Any:
             if driver.locked_out:
                 raise DriverMemoryError("out of memory")
             driver.locked += size
-            pages = np.empty(size, dtype)
-            weakref.finalize(pages, freed)
-            return pages
+            assert dtype == np.uint8
+            return np.asarray(Pages(size))
 
         def copy(*arguments: Any) -> None:
             driver.check()

@@ -44,25 +44,30 @@ EXIT_CODES = {0, 1, 130, -signal.SIGKILL, 128 + signal.SIGTERM, 128 + signal.SIG
 GROWTH = 1.03
 """Of the memory of the process in a loop, from its first full minute on."""
 
-VANISHING = '''
-import os, sys
+VANISHING = """
+import importlib.util, os, sys
 class Watch:
-    """Makes a device of OpenCL vanish after some launches."""
+    # Makes a device of OpenCL vanish after some launches.
     def find_spec(self, name, path=None, target=None):
         if name != "pyopencl":
             return None
         sys.meta_path.remove(self)
-        import pyopencl
-        launch, left = pyopencl.enqueue_nd_range_kernel, [int(os.environ["SOAK_LAUNCHES"])]
-        def counted(*arguments, **named):
-            left[0] -= 1
-            if left[0] < 0:
-                raise pyopencl.RuntimeError("clEnqueueNDRangeKernel failed: DEVICE_NOT_AVAILABLE")
-            return launch(*arguments, **named)
-        pyopencl.enqueue_nd_range_kernel = counted
-        return pyopencl.__spec__
+        spec = importlib.util.find_spec(name)
+        load = spec.loader.exec_module
+        def exec_module(module):
+            load(module)
+            launch, left = module.enqueue_nd_range_kernel, [int(os.environ["SOAK_LAUNCHES"])]
+            def counted(*arguments, **named):
+                left[0] -= 1
+                if left[0] < 0:
+                    gone = ("clEnqueueNDRangeKernel", -2, "")  # DEVICE_NOT_AVAILABLE
+                    raise module.RuntimeError(module._cl._ErrorRecord(*gone))
+                return launch(*arguments, **named)
+            module.enqueue_nd_range_kernel = counted
+        spec.loader.exec_module = exec_module
+        return spec
 sys.meta_path.insert(0, Watch())
-'''
+"""
 
 LOOP = """
 import json, resource, sys, time

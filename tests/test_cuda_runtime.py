@@ -123,6 +123,18 @@ def test_all_that_a_context_has_is_freed_in_it(
     assert driver.freed_outside == 0
 
 
+def test_pages_of_a_broken_context_are_not_freed(driver: FakeDriver, backend: Any) -> None:
+    """pycuda says on the terminal, of each, that it cannot."""
+    runtime = backend._runtime
+    arrays = [runtime.host_array((size, 1 << 10), np.uint8) for size in range(10, 200, 20)]
+    del arrays
+    driver.broken = "an illegal memory access was encountered"
+    with pytest.raises(DeviceError):
+        runtime.host_array((1 << 14, 1 << 10), np.uint8)
+    backend.close()
+    assert driver.freed_outside == 0
+
+
 def test_memory_that_runs_out_while_copying_is_a_sentence(
     driver: FakeDriver,
     network: Any,

@@ -283,6 +283,7 @@ with Upscaler(2, model="vgg_7") as upscaler:
     second = upscaler(picture).astype(int)
     assert abs(first - second).max() <= 1
     assert upscaler.backend.name != "cuda"
+    nowhere.release()
 print("done")
 """
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -72,6 +73,7 @@ class FallbackBackend:
                 return
             if isinstance(error, DeviceError):
                 self._stopped = error
+                _forget_arrays(error)
             if self._closed or self._stopped is None:
                 raise error
             if not (compiling or error is self._stopped):
@@ -85,6 +87,15 @@ class FallbackBackend:
             self.current, self.name, self.device = opened, opened.name, opened.device
         # Its other pictures wait for their turn there: they learn that it is closed, and come back.
         failed.close()
+
+
+def _forget_arrays(error: BaseException) -> None:
+    """Lets go of what the functions held that an error came through: pages of a device that is
+    gone, and whole pictures."""
+    cause: BaseException | None = error
+    while cause is not None:
+        traceback.clear_frames(cause.__traceback__)
+        cause = cause.__cause__
 
 
 class FallbackNetwork:

@@ -39,7 +39,9 @@ class HostMemory:
         self._is_closed = self._is_broken = False
 
     def array(self, shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
-        """An uninitialised array; an ordinary one if it is large or no more pages can be locked."""
+        """An uninitialised array; an ordinary one if it is large or no more pages can be locked.
+
+        Raises pycuda's errors where the context is broken."""
         size = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
         if size > _MOST_BYTES:
             return np.empty(shape, dtype)
@@ -77,11 +79,19 @@ class HostMemory:
             self._returned.append(block)
 
     def _take(self, size: int) -> Any:
-        """The smallest free block that is large enough, unless it is far too large."""
+        """The smallest free block that is large enough, unless it is far too large.
+
+        Raises pycuda's errors where the context is broken."""
         _free_orphans()
         while self._returned:
             self._free.append(self._returned.popleft())
-        del self._free[:-_KEPT]
+        while len(self._free) > _KEPT:
+            block = self._free.pop(0)
+            try:
+                block.base.free()
+            except cuda.Error:  # the context is broken, and nobody has noticed yet
+                abandon(block)
+                raise
         fitting = [block for block in self._free if size <= block.size <= 4 * size + 65536]
         if not fitting:
             return None
