@@ -50,7 +50,7 @@ def opened(data: bytes) -> NDArray[Any]:
 def encode(
     pictures: Picture | Frames,
     extension: str,
-    quality: int | None = None,
+    quality: formats.Quality = None,
     wishes: Wishes = _USUAL,
 ) -> bytes:
     """As the program writes what it did not enlarge."""

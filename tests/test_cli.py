@@ -222,6 +222,9 @@ def test_quality_and_format(run: Run) -> None:
         assert run("upscale", "-q", quality, "a.png", f"{quality}.jpg").exit_code == 0
     assert Path("20.jpg").stat().st_size < Path("95.jpg").stat().st_size
     assert run("upscale", "-f", "webp", "a.png", "no_suffix").exit_code == 0
+    assert run("upscale", "-q", "like", "95.jpg", "like.jpg").exit_code == 0
+    for quality, name in (("like", "b.webp"), ("0", "b.jpg"), ("good", "b.jpg"), ("like", "b.png")):
+        assert run("upscale", "-q", quality, "a.png", name).exit_code == 2
     assert load("no_suffix").format == "WEBP"
 
 

@@ -70,6 +70,23 @@ def test_quality(extension: str) -> None:
     assert sizes == sorted(set(sizes))
 
 
+@pytest.mark.parametrize("planes", [1, 3])
+@pytest.mark.parametrize(("quality", "subsampling"), [(60, 2), (85, 0), (97, 1)])
+def test_jpeg_is_coded_like_the_input(planes: int, quality: int, subsampling: int) -> None:
+    source = pillow.to_pil(Picture(noise(40, 48, planes)))
+    data = encoded(source, "JPEG", quality=quality, subsampling=subsampling)
+    result = encode(decode(data), "jpg", "like")
+    with Image.open(io.BytesIO(data)) as before, Image.open(io.BytesIO(result)) as image:
+        assert isinstance(before, JpegImagePlugin.JpegImageFile)
+        assert isinstance(image, JpegImagePlugin.JpegImageFile)
+        assert image.quantization == before.quantization
+        assert JpegImagePlugin.get_sampling(image) == (subsampling if planes == 3 else -1)
+    assert abs(len(result) / len(data) - 1) < 0.05
+    # Without a JPEG to be like, as usual.
+    pixels = Picture(ramp(3))
+    assert encode(pixels, "jpg", "like") == encode(pixels, "jpg", None)
+
+
 def test_jpeg_keeps_every_chroma_sample() -> None:
     with Image.open(io.BytesIO(encode(Picture(ramp(3)), "jpg", None))) as image:
         assert JpegImagePlugin.get_sampling(image) == 0  # 4:4:4

@@ -20,6 +20,7 @@ from waifu2x.errors import ImageError, OutputError
 from waifu2x.files import reason, write_atomically
 from waifu2x.pictures import formats
 from waifu2x.pictures.adapt import Wishes, adapt, check_results, finish
+from waifu2x.pictures.formats import Quality
 from waifu2x.pictures.limits import MAX_PIXELS
 from waifu2x.pictures.picture import Frames, Picture
 from waifu2x.pictures.profiles import in_srgb_tone
@@ -53,7 +54,7 @@ class Output:
     """How results are written."""
 
     extension: str
-    quality: int | None
+    quality: Quality
     existing: Existing
     wishes: Wishes = field(default_factory=Wishes)
     copy_times: bool = False

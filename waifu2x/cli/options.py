@@ -17,6 +17,7 @@ from waifu2x.cli.report import tell
 from waifu2x.errors import OutputError
 from waifu2x.pictures import formats
 from waifu2x.pictures.adapt import Depth, Wishes
+from waifu2x.pictures.formats import Quality
 from waifu2x.pictures.limits import MAX_PIXELS
 from waifu2x.pipeline import Existing, Output
 from waifu2x.sizes import Fit, scale_of
@@ -84,6 +85,15 @@ def _colour(context: Any, parameter: Any, value: str) -> tuple[int, int, int]:
     except ValueError as error:
         raise click.BadParameter(f"{value!r}: expected a name like black, or #rrggbb.") from error
     return red, green, blue
+
+
+def _quality(context: Any, parameter: Any, value: str | None) -> Quality:
+    if value is None:
+        return None
+    if value == "like":
+        return "like"
+    range_: click.ParamType[Any] = click.IntRange(1, 100)
+    return int(range_.convert(value, parameter, context))
 
 
 noise_option = click.option(
@@ -185,8 +195,10 @@ _OPTIONS = [
     click.option(
         "-q",
         "--quality",
-        type=click.IntRange(1, 100),
-        help="Of jpg (default 95), avif and heic (90), webp, jxl and jp2 (default: lossless).",
+        callback=_quality,
+        metavar="1..100|like",
+        help="Of jpg (default 95), avif and heic (90), webp, jxl and jp2 (default: lossless)."
+        " like: jpg coded as finely as the input was, if that is one.",
     ),
     click.option(
         "--depth",
@@ -293,7 +305,7 @@ OUTPUT_NAMES = (
 def output_of(
     extension: str,
     *,
-    quality: int | None,
+    quality: Quality,
     depth: Depth,
     background: tuple[int, int, int],
     strip: bool,
@@ -306,6 +318,8 @@ def output_of(
     if quality is not None and not form.quality:
         lossy = ", ".join(formats.LOSSY)
         raise click.UsageError(f"--quality is for {lossy}; {extension} is lossless.")
+    if quality == "like" and form.name != "JPEG":
+        raise click.UsageError(f"--quality like is for jpg; give {extension} a number.")
     if depth != "auto" and int(depth) not in form.depths:
         raise click.UsageError(
             f"{form.name} does not hold {depth} bits a sample: choose png or tiff."

@@ -10,6 +10,9 @@ from waifu2x.errors import ImageError
 Kind = Literal["profile", "EXIF", "XMP", "IPTC", "resolution", "comment", "text"]
 """What a file may say besides its pixels."""
 
+Quality = int | Literal["like"] | None
+"""1 to 100, or as the input's, or as usual."""
+
 _ALL: frozenset[Kind] = frozenset(("profile", "EXIF", "XMP", "IPTC", "resolution", "comment"))
 _MODERN: frozenset[Kind] = frozenset(("profile", "EXIF", "XMP"))
 _NOTHING: frozenset[Kind] = frozenset()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +29,15 @@ class Metadata:
     """PNG's own: text, time, and others that may be copied to another picture."""
 
 
+class JpegCoding(NamedTuple):
+    """How finely a JPEG was coded."""
+
+    tables: tuple[tuple[int, ...], ...]
+    """Quantization tables, 64 numbers each, row by row."""
+    subsampling: int
+    """Of chroma, by Pillow's number: 0 is 4:4:4, 1 is 4:2:2, 2 is 4:2:0."""
+
+
 @dataclass(frozen=True)
 class Colours:
     """What the numbers of a picture mean as colours; nothing said is sRGB."""
@@ -48,6 +57,8 @@ class Picture:
     """(height, width), in the dtype of the pixels; None for a picture without transparency."""
     colours: Colours = field(default_factory=Colours)
     metadata: Metadata = field(default_factory=Metadata)
+    jpeg: JpegCoding | None = None
+    """Of a picture that comes from a JPEG, for another to be coded as finely."""
 
     @property
     def transparent(self) -> bool:

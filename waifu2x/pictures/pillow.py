@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, UnidentifiedImageError
+from PIL import Image, JpegImagePlugin, UnidentifiedImageError
 
 from waifu2x.errors import ImageError
 from waifu2x.pictures import formats, metadata, profiles
-from waifu2x.pictures.picture import Colours, Picture
+from waifu2x.pictures.picture import Colours, JpegCoding, Picture
 from waifu2x.pictures.turn import turned
 
 
@@ -85,6 +85,15 @@ def plain(image: Image.Image, name: str) -> tuple[Picture, tuple[str, ...]]:
         profile = None
         notes += (profiles.BAD_PROFILE,)
     return Picture(np.ascontiguousarray(pixels), alpha, Colours(profile)), notes
+
+
+def jpeg_coding(image: Image.Image) -> JpegCoding | None:
+    """How a JPEG was coded; None for other formats."""
+    if not isinstance(image, JpegImagePlugin.JpegImageFile) or not image.quantization:
+        return None
+    tables = tuple(tuple(image.quantization[key]) for key in sorted(image.quantization))
+    # -1 is a ratio of its own, or a picture without chroma.
+    return JpegCoding(tables, max(0, JpegImagePlugin.get_sampling(image)))
 
 
 def _simple(image: Image.Image) -> Image.Image:

@@ -18,7 +18,7 @@ from waifu2x.files import reason
 from waifu2x.pictures import exif, formats, jxl, metadata, png, pnm, profiles
 from waifu2x.pictures.limits import MAX_PIXELS, check_pixels
 from waifu2x.pictures.picture import Colours, Frames, Metadata, Picture
-from waifu2x.pictures.pillow import in_words, plain
+from waifu2x.pictures.pillow import in_words, jpeg_coding, plain
 from waifu2x.pictures.turn import turned
 
 _BUILT_IN = ("PNG", "JPEG", "BMP", "GIF", "PPM")
@@ -113,7 +113,7 @@ def _frames(image: Image.Image, data: bytes, name: str, max_pixels: int) -> Fram
     said, orientation = metadata.of_file(data, dict(image.info), str(image.format))
     if image.format == "PNG" and not first.colours.icc_profile:
         first = replace(first, colours=Colours(None, png.colour_chunks(png.chunks(data))))
-    first = replace(first, metadata=said)
+    first = replace(first, metadata=said, jpeg=jpeg_coding(image))
     if count == 1:
         if deep and _animated_png(data):
             notes |= {"only its first picture is read: it has 16 bits a sample"}

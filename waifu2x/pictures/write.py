@@ -14,8 +14,8 @@ from PIL import Image
 from waifu2x.errors import ImageError, OutputError
 from waifu2x.files import reason, writing
 from waifu2x.pictures import formats, metadata, png, pnm
-from waifu2x.pictures.formats import Format
-from waifu2x.pictures.picture import Chunk, Colours, Frames, Picture
+from waifu2x.pictures.formats import Format, Quality
+from waifu2x.pictures.picture import Chunk, Colours, Frames, JpegCoding, Picture
 from waifu2x.pictures.pillow import to_pil
 
 EXISTS = "{}: exists already: use --overwrite or --skip-existing"
@@ -28,7 +28,7 @@ _TRANSPARENT = 255
 
 
 def write(
-    frames: Frames, path: Path, extension: str, quality: int | None, *, replace: bool = False
+    frames: Frames, path: Path, extension: str, quality: Quality, *, replace: bool = False
 ) -> None:
     """Writes pictures that fit the format; the file appears under its name when it is complete.
 
@@ -43,10 +43,11 @@ def write(
         raise OutputError(f"{path}: cannot write: {reason(error)}") from error
 
 
-def encode(frames: Frames, extension: str, quality: int | None, name: str, file: IO[bytes]) -> None:
+def encode(frames: Frames, extension: str, quality: Quality, name: str, file: IO[bytes]) -> None:
     """Writes the content of a file to `file`, which can be read and sought.
 
-    The pictures are such as `adapt` leaves for the format; `quality` 1 to 100 is for formats.LOSSY.
+    The pictures are such as `adapt` leaves for the format; `quality` 1 to 100 is for formats.LOSSY,
+    "like" for JPEG: coded as the picture was that it comes from, if that was a JPEG.
     Raises OutputError, and OSError if `file` cannot be written.
     """
     form = formats.of(extension)
@@ -88,14 +89,18 @@ def _chunks(picture: Picture) -> list[Chunk]:
 
 
 def _write_pillow(
-    frames: Frames, form: Format, quality: int | None, name: str, file: IO[bytes]
+    frames: Frames, form: Format, quality: Quality, name: str, file: IO[bytes]
 ) -> None:
     first = frames.pictures[0]
     try:
         formats.plug_in(form)
     except ImageError as error:
         raise OutputError(f"{name}: {error}") from error
-    options = metadata.save_options(first.metadata, form) | _quality(form, quality)
+    options = metadata.save_options(first.metadata, form)
+    if quality == "like":
+        options |= _quality(form, None) if first.jpeg is None else _like(first.jpeg)
+    else:
+        options |= _quality(form, quality)
     if first.colours.icc_profile and "profile" in form.keeps:
         options["icc_profile"] = first.colours.icc_profile
     images = [_image(picture, form) for picture in frames.pictures]
@@ -126,6 +131,11 @@ def _image(picture: Picture, form: Format) -> Image.Image:
         return _indexed(bare)
     image = to_pil(bare)
     return image if form.grey else image.convert("RGB" if picture.alpha is None else "RGBA")
+
+
+def _like(coding: JpegCoding) -> dict[str, Any]:
+    """What the encoder of JPEG is told."""
+    return {"qtables": [list(table) for table in coding.tables], "subsampling": coding.subsampling}
 
 
 def _quality(form: Format, quality: int | None) -> dict[str, Any]:
