@@ -207,7 +207,7 @@ def check_graph(
     np.testing.assert_array_equal(tiled, whole)
 
 
-@graphs(12)
+@graphs(8)
 def test_any_graph_in_any_tiles(
     backend: Backend, model: Model, height: int, width: int, tile: int, precision: Precision
 ) -> None:

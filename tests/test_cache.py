@@ -330,6 +330,7 @@ def test_machine_code_that_does_not_load_is_compiled_again(
         assert cache.load("numba", key) == made
 
 
+@pytest.mark.matrix
 def test_numba_is_imported_to_compile_and_not_again(tmp_path: Path) -> None:
     layer = Layer("convolution", np.ones((3, 3, 3, 3), np.float32), np.zeros(3, np.float32))
     (tmp_path / "scale2.0x_model.json").write_bytes(dump(Weights("vgg_1", [layer])))
