@@ -41,6 +41,10 @@ class DeviceError(BackendError):
         self.fault = fault
         self.remedy = remedy
 
+    def __reduce__(self) -> tuple[type[DeviceError], tuple[str, str]]:
+        # Exceptions are sent to other processes by their message otherwise.
+        return type(self), (self.fault, self.remedy)
+
 
 class OutputError(Waifu2xError):
     """A result cannot be written where it should go."""

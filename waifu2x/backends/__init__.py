@@ -107,6 +107,9 @@ class Backend(Protocol):
 
     name: str
     device: Device
+    calls_at_once: int
+    """Calls of its networks, from as many threads, that keep it busy: on a GPU, one picture is sent
+    there and one is fetched while one is computed. More do no harm."""
 
     def compile(self, models: Sequence[Model], precision: Precision) -> Network:
         """The models one after the other.

@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from waifu2x.batch.plan import plan
-from waifu2x.batch.run import run
+from waifu2x.batch.run import Jobs, run
 from waifu2x.cli import report
 from waifu2x.cli.options import (
     OUTPUT_NAMES,
@@ -26,13 +26,16 @@ from waifu2x.cli.options import (
 )
 from waifu2x.cli.progress import many_pictures
 from waifu2x.pictures import formats
-from waifu2x.pipeline import Job, Note, Stages, make_folder
+from waifu2x.pipeline import Job, Note, identities, make_folder
 
 
-def _stages(context: Any, parameter: Any, value: str) -> tuple[int, ...]:
+def _jobs(context: Any, parameter: Any, value: str) -> Jobs | None:
+    if value == "auto":
+        return None
     if not re.fullmatch(r"[1-9]\d{0,2}:[1-9]\d{0,2}:[1-9]\d{0,2}", value, re.ASCII):
-        raise click.BadParameter(f"{value!r}: expected three whole numbers like 1:1:2.")
-    return tuple(map(int, value.split(":")))
+        raise click.BadParameter(f"{value!r}: expected auto, or three whole numbers like 1:1:2.")
+    load, process, save = map(int, value.split(":"))
+    return Jobs(load + process + save, process)
 
 
 @click.command(cls=CommandWithTta, short_help="Enlarge and denoise the pictures of a folder.")
@@ -51,12 +54,13 @@ def _stages(context: Any, parameter: Any, value: str) -> tuple[int, ...]:
 @click.option(
     "-j",
     "--jobs",
-    "jobs",
-    callback=_stages,
-    metavar="LOAD:PROC:SAVE",
-    default="1:1:2",
+    "at_once",
+    callback=_jobs,
+    metavar="auto|LOAD:PROC:SAVE",
+    default="auto",
     show_default=True,
-    help="Pictures read, computed and written at a time; each --device computes one.",
+    help="Pictures under way at a time: so many in all, PROC of them in the network. auto: as many"
+    " as keep the network busy, as far as cores and memory go.",
 )
 @upscale_options
 def batch(
@@ -64,7 +68,7 @@ def batch(
     target: Path,
     recursive: bool,
     extension: str,
-    jobs: tuple[int, int, int],
+    at_once: Jobs | None,
     max_pixels: int,
     verbose: bool,
     as_json: bool,
@@ -89,14 +93,23 @@ def batch(
         return
     make_folder(target)
     check_folder(target)
-    load, process, save = jobs
-    stages = Stages(load, max(process, len(options["device"])), save, max_pixels)
     with open_upscaler(**options) as upscaler:
         if verbose:
             report.tell(describe(upscaler))
         with (
             many_pictures(len(pictures)) as (on_progress, on_outcome),
-            closing(run(pictures, upscaler, output, stages, on_progress, _told_once())) as outcomes,
+            closing(
+                run(
+                    pictures,
+                    upscaler,
+                    output,
+                    at_once=at_once,
+                    max_pixels=max_pixels,
+                    sources=identities(pictures),
+                    on_progress=on_progress,
+                    on_note=_told_once(),
+                )
+            ) as outcomes,
         ):
             for outcome in outcomes:
                 counts[outcome.status] += 1
