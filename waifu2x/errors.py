@@ -5,6 +5,7 @@ Waifu2xError
 ├── ImageError     a picture that cannot be read or handled
 ├── BackendError   a backend or device that is missing or cannot do what was asked
 │   ├── UnavailableError   its library or device is not here: `auto` goes on to the next
+│   │   └── NotInstalledError  software that it needs was never installed
 │   └── DeviceError        its device has stopped working: so does `auto`, in the middle of a batch
 └── OutputError    a result that cannot be written
 """
@@ -30,6 +31,10 @@ class BackendError(Waifu2xError):
 
 class UnavailableError(BackendError):
     """A backend's library or device is not here, which is no fault: `auto` takes the next one."""
+
+
+class NotInstalledError(UnavailableError):
+    """Software that a backend needs was never installed."""
 
 
 class DeviceError(BackendError):
