@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import sys
 from collections.abc import Callable, Iterator
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -447,7 +447,7 @@ def pycuda_driver(driver: FakeDriver) -> ModuleType:
             driver.check()
 
     class Event:
-        def __init__(self) -> None:
+        def __init__(self, flags: int = 0) -> None:
             driver.events += 1
 
         def __del__(self) -> None:
@@ -533,6 +533,7 @@ def pycuda_driver(driver: FakeDriver) -> ModuleType:
     found: Any = ModuleType("pycuda.driver")
     found.Error, found.MemoryError = Error, DriverMemoryError
     found.device_attribute = Attribute
+    found.event_flags = SimpleNamespace(BLOCKING_SYNC=1)
     found.Context, found.Device, found.Stream, found.Event = Context, Device, Stream, Event
     found.init = lambda: None
     found.get_driver_version = lambda: 13000

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import ctypes
+import threading
 import weakref
 from collections import deque
 from typing import Any
@@ -13,7 +14,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from waifu2x.backends.cuda.driver import Driver, current
 
-_KEPT = 4
+_KEPT = 8
 """Free blocks of page-locked memory that are kept."""
 _MOST_BYTES = 1 << 30
 """Of a block: nobody else can have locked pages, and locking more takes as long as it saves."""
@@ -27,7 +28,8 @@ they are freed by the next one that needs memory."""
 class HostMemory:
     """Page-locked arrays, which a GPU reads and writes at full speed; like NumPy's own otherwise.
 
-    The memory of one comes back when nobody holds it any more.
+    The memory of one comes back when nobody holds it any more. Calls of `array` may come from
+    several threads at once.
 
     Its context must be current in every call: locked pages are freed in no other place.
     """
@@ -35,6 +37,7 @@ class HostMemory:
     def __init__(self, driver: Driver, context: Any) -> None:
         self._driver = driver
         self._context = context
+        self._lock = threading.Lock()
         self._free: list[NDArray[np.uint8]] = []
         self._returned: deque[NDArray[np.uint8]] = deque()
         """Where the garbage collector may put a block at any time, in any thread."""
@@ -47,7 +50,8 @@ class HostMemory:
         size = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
         if size > _MOST_BYTES:
             return np.empty(shape, dtype)
-        block = self._take(size)
+        with self._lock:
+            block = self._take(size)
         if block is None:
             try:
                 block = self._driver.lock_pages(max(size, 1))

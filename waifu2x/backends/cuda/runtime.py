@@ -135,6 +135,8 @@ class CudaRuntime:
             self._context = self.driver.retain_context(device)
             with current(self.driver, self._context):
                 self._stream = self.driver.create_stream()
+                self._uploads = self.driver.create_stream()
+                self._downloads = self.driver.create_stream()
         except self.driver.error as error:
             raise DeviceError(
                 f"{self.device.name}: cannot be opened ({error})",
@@ -197,6 +199,7 @@ class CudaRuntime:
             for start in range(0, size, _MOST_CLEARED):
                 part = min(size - start, _MOST_CLEARED)
                 self.driver.clear(buffer.address + start, part, self._stream)
+            self.driver.wait(self._stream)
         return buffer
 
     def host_array(self, shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
@@ -209,15 +212,15 @@ class CudaRuntime:
         with self.current():
             staged = self._host.array(array.shape, array.dtype)
             np.copyto(staged, array)
-            self.driver.upload(buffer.address, staged, self._stream)
+            self.driver.upload(buffer.address, staged, self._uploads)
             # The pages may be taken again only when they are read.
-            self.driver.wait(self._stream)
+            self.driver.wait(self._uploads)
 
     def download(self, buffer: Any, array: NDArray[Any]) -> None:
         """See Runtime."""
         with self.current():
-            self.driver.download(array, buffer.address, self._stream)
-            self.driver.wait(self._stream)
+            self.driver.download(array, buffer.address, self._downloads)
+            self.driver.wait(self._downloads)
 
     def build(self, stem: str, macros: Macros) -> CudaProgram:
         """See Runtime."""
@@ -307,6 +310,17 @@ class CudaRuntime:
             with self.current():
                 record.graph.close()
 
+    def mark(self) -> Any:
+        """See Runtime."""
+        with self.current():
+            return self.driver.record_event(self._stream, blocking=True)
+
+    def wait(self, mark: Any) -> None:
+        """See Runtime."""
+        with self.current():
+            self.driver.wait_event(mark)
+            self.driver.destroy_event(mark)
+
     def synchronize(self) -> None:
         """See Runtime."""
         with self.current():
@@ -358,11 +372,14 @@ class CudaRuntime:
             for program in self._modules.values():
                 program.release()
             self._modules.clear()
-            stream, self._stream = self._stream, None
-            self.driver.destroy_stream(stream)
+            streams = self._stream, self._uploads, self._downloads
+            self._stream = None
+            for stream in streams:
+                self.driver.destroy_stream(stream)
         if self._is_broken:
             self._host.abandon()
-            for piece in (self._context, self._stream, self._modules):
+            streams = self._stream, self._uploads, self._downloads
+            for piece in (self._context, *streams, self._modules):
                 abandon(piece)
 
 

@@ -137,8 +137,13 @@ class Driver(Protocol):
         """Of `create_stream`."""
         ...
 
-    def record_event(self, stream: Any) -> Any:
-        """A moment in a stream: when what was queued before is done."""
+    def record_event(self, stream: Any, *, blocking: bool = False) -> Any:
+        """A moment in a stream: when what was queued before is done. Who waits for one that is
+        `blocking` sleeps; otherwise it takes a core, and is a little earlier there."""
+        ...
+
+    def wait_event(self, event: Any) -> None:
+        """For a moment."""
         ...
 
     def seconds(self, before: Any, after: Any) -> float:

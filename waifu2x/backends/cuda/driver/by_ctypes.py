@@ -18,6 +18,8 @@ _OUT_OF_MEMORY = 2
 """CUDA_ERROR_OUT_OF_MEMORY."""
 _MAX_DYNAMIC_SHARED_BYTES = 8
 """CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES."""
+_BLOCKING_SYNC = 1
+"""CU_EVENT_BLOCKING_SYNC."""
 _BUFFER, _BUFFER_SIZE, _END = 1, 2, 0
 """CU_LAUNCH_PARAM_...: what comes next in a launch's extra arguments."""
 
@@ -170,11 +172,15 @@ class CtypesDriver:
         """See Driver."""
         self.call("cuStreamDestroy_v2", stream)
 
-    def record_event(self, stream: int) -> int:
+    def record_event(self, stream: int, *, blocking: bool = False) -> int:
         """See Driver."""
-        event = self._handle("cuEventCreate", 0)
+        event = self._handle("cuEventCreate", _BLOCKING_SYNC if blocking else 0)
         self.call("cuEventRecord", event, stream)
         return event
+
+    def wait_event(self, event: int) -> None:
+        """See Driver."""
+        self.call("cuEventSynchronize", event)
 
     def seconds(self, before: int, after: int) -> float:
         """See Driver."""

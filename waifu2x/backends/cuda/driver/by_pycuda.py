@@ -105,11 +105,15 @@ class PycudaDriver:
     def destroy_stream(self, stream: Any) -> None:
         """See Driver: it goes with the last who holds it."""
 
-    def record_event(self, stream: Any) -> Any:
+    def record_event(self, stream: Any, *, blocking: bool = False) -> Any:
         """See Driver."""
-        event = cuda.Event()
+        event = cuda.Event(cuda.event_flags.BLOCKING_SYNC if blocking else 0)
         event.record(stream)
         return event
+
+    def wait_event(self, event: Any) -> None:
+        """See Driver."""
+        event.synchronize()
 
     def seconds(self, before: Any, after: Any) -> float:
         """See Driver."""
