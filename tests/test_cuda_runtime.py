@@ -26,8 +26,8 @@ PIXELS = np.zeros((20, 30, 3), np.uint8)
 
 @pytest.fixture
 def compiled(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
-    """A compiler whose code is the name of the file, and the names of what it has compiled; an empty
-    cache."""
+    """A compiler whose code is the name of the file, and the names of what it has compiled; an
+    empty cache."""
     names: list[str] = []
 
     def compile_(name: str, *arguments: Any) -> bytes:
@@ -43,7 +43,7 @@ def compiled(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
 @pytest.fixture
 def backend(driver: FakeDriver, compiled: list[str]) -> Iterator[Any]:
     """The backend on a device without matrix units."""
-    opened = cuda.create(0)
+    opened: Any = cuda.create(0)
     yield opened
     opened.close()
 
@@ -116,7 +116,7 @@ def test_all_that_a_context_has_is_freed_in_it(
     del result
     assert driver.freed_outside == 0
     assert len(memory._ORPHANS) == 1
-    other = cuda.create(0)
+    other: Any = cuda.create(0)
     other._runtime.host_array((5, 5), np.uint8)
     assert not memory._ORPHANS
     other.close()
@@ -127,7 +127,7 @@ def test_all_that_a_context_has_is_freed_in_it(
 
 
 def test_a_context_lives_as_long_as_pages_of_it(driver: FakeDriver, compiled: list[str]) -> None:
-    opened = cuda.create(0)
+    opened: Any = cuda.create(0)
     array = opened._runtime.host_array((5, 5), np.uint8)
     opened.close()
     del opened
@@ -137,7 +137,7 @@ def test_a_context_lives_as_long_as_pages_of_it(driver: FakeDriver, compiled: li
     del array
     gc.collect()
     assert driver.contexts == 1
-    other = cuda.create(0)
+    other: Any = cuda.create(0)
     other._runtime.host_array((5, 5), np.uint8)
     other.close()
     del other
@@ -222,11 +222,11 @@ def test_code_that_the_driver_refuses_is_compiled_again(
     backend.compile([model], "auto")
     first = list(compiled)
     driver.refused = {f"{name} {number}".encode() for number, name in enumerate(first, 1)}
-    another = cuda.create(0)
+    another: Any = cuda.create(0)
     another.compile([model], "auto")
     assert compiled == first * 2
     another.close()
-    last = cuda.create(0)
+    last: Any = cuda.create(0)
     last.compile([model], "auto")
     last.close()
     assert compiled == first * 2

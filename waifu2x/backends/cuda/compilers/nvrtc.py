@@ -7,13 +7,14 @@ Compatibility, "Minor Version Compatibility"), so a newer one than the driver is
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import importlib.util
 import os
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from ctypes import POINTER, byref, c_char_p, c_int, c_size_t, c_void_p
 from pathlib import Path
 from typing import NamedTuple
@@ -141,25 +142,33 @@ def _text(library: ctypes.CDLL, program: c_void_p, what: str) -> bytes:
 
 
 def find(cuda: int) -> Nvrtc | None:
-    """The newest one that is not too new for a driver of that major version of CUDA."""
-    found = [nvrtc for nvrtc in _all() if OLDEST <= nvrtc.major <= cuda]
-    return max(found, key=lambda nvrtc: nvrtc.major, default=None)
+    """The newest one that is not too new for a driver of that major version of CUDA: of a wheel, or
+    else of a toolkit."""
+    for homes in (_wheels(), _toolkits()):
+        fitting = [nvrtc for nvrtc in _libraries(homes) if OLDEST <= nvrtc.major <= cuda]
+        if fitting:
+            return max(fitting, key=lambda nvrtc: nvrtc.major)
+    return None
 
 
-def _all() -> Iterator[Nvrtc]:
-    """Those of wheels first."""
-    for home in _homes():
+def _libraries(homes: Iterable[Path]) -> Iterator[Nvrtc]:
+    for home in homes:
         for folder in _FOLDERS:
             for path in sorted((home / folder).glob("*nvrtc*")):
                 if match := _FILE.fullmatch(path.name):
                     yield Nvrtc(path, int(match[1]))
 
 
-def _homes() -> Iterator[Path]:
-    """Folders of wheels, and of toolkits."""
-    wheels = importlib.util.find_spec("nvidia")
-    for site in (wheels.submodule_search_locations or ()) if wheels else ():
-        yield from sorted(path for path in Path(site).iterdir() if path.is_dir())
+def _wheels() -> Iterator[Path]:
+    """Folders in the namespace package of NVIDIA's wheels."""
+    spec = importlib.util.find_spec("nvidia")
+    for site in (spec.submodule_search_locations or ()) if spec else ():
+        with contextlib.suppress(OSError):
+            yield from sorted(path for path in Path(site).iterdir() if path.is_dir())
+
+
+def _toolkits() -> Iterator[Path]:
+    """Where they say that they are, and the usual folder."""
     for variable in ("CUDA_HOME", "CUDA_PATH"):
         if home := os.environ.get(variable):
             yield Path(home)
