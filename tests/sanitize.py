@@ -74,9 +74,10 @@ def main() -> None:
 
 def of_this_chip() -> tuple[Units, ...]:
     """Its units."""
-    from waifu2x.backends.cuda import machine
+    from waifu2x.backends.cuda.machine import Machine
 
-    return available_units(machine.pick(0).compute_capability())
+    machine = Machine()
+    return available_units(machine.capability(machine.pick(0)))
 
 
 def errors_in(output: str) -> int:

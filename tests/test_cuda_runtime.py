@@ -5,8 +5,10 @@ from __future__ import annotations
 import gc
 import re
 import struct
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -15,11 +17,13 @@ import pytest
 from tests import obvious
 from tests.fake_cuda import FakeDriver
 from waifu2x import cache
+from waifu2x.backends import open_backend
 from waifu2x.backends.cuda import backend as cuda
 from waifu2x.backends.cuda import compiler, memory
 from waifu2x.backends.cuda.compilers.nvcc import Nvcc
+from waifu2x.backends.cuda.driver import by_ctypes
 from waifu2x.backends.gpu.runtime import OutOfMemoryError
-from waifu2x.errors import BackendError, DeviceError
+from waifu2x.errors import BackendError, DeviceError, NotInstalledError
 
 PIXELS = np.zeros((20, 30, 3), np.uint8)
 
@@ -291,3 +295,63 @@ def test_out_of_memory_is_no_fault_of_the_device(driver: FakeDriver, backend: An
     with pytest.raises(OutOfMemoryError):
         backend._runtime.allocate(1 << 40)
     assert backend._runtime.allocate(1 << 20).size == 1 << 20
+
+
+# What is here, and what is not.
+
+
+def test_devices_say_through_what_they_are_called(
+    driver: FakeDriver, compiled: list[str], request: pytest.FixtureRequest
+) -> None:
+    (device,) = cuda.devices()
+    through = "pycuda" if "pycuda" in request.node.name else "NVIDIA's driver alone"
+    assert device.detail == (
+        "16.0 GiB, 100 multiprocessors, sm_61, driver for CUDA 13.0;"
+        f" through {through}, compiled by nvcc"
+    )
+    assert device.is_gpu
+
+
+def test_without_compiler_and_kernels_there_is_no_backend(
+    driver: FakeDriver, compiled: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = cuda.create(0)
+    monkeypatch.setattr(compiler, "find", lambda version: None)
+    for call in (cuda.devices, lambda: cuda.create(0)):
+        with pytest.raises(
+            NotInstalledError, match=r"no kernels yet: .* run `pip install 'waifu2x"
+        ):
+            call()
+    skipped: list[str] = []
+    assert open_backend("auto", on_skip=skipped.append).name != "cuda"
+    assert not [reason for reason in skipped if "cuda" in reason]
+    opened.compile([obvious.random_model([3, 16, 3], seed=1)], "auto")
+    (device,) = cuda.devices()
+    assert device.detail.endswith("no compiler is here: only kernels that are kept")
+    cuda.create(0).close()
+    opened.close()
+
+
+@pytest.mark.parametrize("driver", ["ctypes"], indirect=True)
+def test_a_machine_without_driver_is_a_sentence(
+    driver: FakeDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def missing() -> None:
+        raise OSError("libcuda.so.1: cannot open shared object file")
+
+    monkeypatch.setattr(by_ctypes, "library", missing)
+    with pytest.raises(
+        NotInstalledError, match=r"needs NVIDIA's driver \(libcuda.so.1: cannot open"
+    ):
+        cuda.devices()
+
+
+@pytest.mark.parametrize("driver", ["pycuda"], indirect=True)
+def test_a_pycuda_that_does_not_load_is_passed_over(
+    driver: FakeDriver, compiled: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken = ModuleType("pycuda")  # without its driver
+    monkeypatch.setitem(sys.modules, "pycuda", broken)
+    monkeypatch.setitem(sys.modules, "pycuda.driver", None)
+    (device,) = cuda.devices()
+    assert "through NVIDIA's driver alone" in device.detail

@@ -17,8 +17,8 @@ from click.testing import CliRunner
 from numpy.typing import NDArray
 from PIL import Image
 
-from waifu2x import backends
 from tests.conftest import MISSING
+from waifu2x import backends
 from waifu2x.backends import Device, Entry, ignore, open_backend
 from waifu2x.backends.pool import DevicePool, open_devices
 from waifu2x.cli import cli

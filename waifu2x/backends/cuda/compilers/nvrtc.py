@@ -13,24 +13,21 @@ import functools
 import importlib.util
 import os
 import re
-import sys
 from collections.abc import Iterable, Iterator, Sequence
 from ctypes import POINTER, byref, c_char_p, c_int, c_size_t, c_void_p
 from pathlib import Path
-from typing import NamedTuple
 
-from waifu2x.backends.cuda.compilers import STANDARD, CompileError
+from waifu2x.backends.cuda.compilers import STANDARD, CompileError, Output
 
 OLDEST = 12
 """The first major version of CUDA whose NVRTC is taken."""
 
-_FILE = re.compile(r"libnvrtc\.so\.(\d+)" if sys.platform != "win32" else r"nvrtc64_(\d+)0_0\.dll")
-_BUILTINS = "nvrtc-builtins64_*.dll"
+_FILE = re.compile(r"libnvrtc\.so\.(\d+)|nvrtc64_(\d+)0_0\.dll")
+_BUILTINS = "nvrtc-builtins64_[0-9]*[0-9].dll"
 _FOLDERS = (".", "lib64", "lib", "bin", "bin/x64", "bin/x86_64")
 """Of a wheel's folder, or a toolkit's, where libraries may be."""
 
 _ARGUMENTS: dict[str, tuple[type, ...]] = {
-    "nvrtcVersion": (POINTER(c_int), POINTER(c_int)),
     "nvrtcGetNumSupportedArchs": (POINTER(c_int),),
     "nvrtcGetSupportedArchs": (POINTER(c_int),),
     "nvrtcCreateProgram": (
@@ -53,13 +50,6 @@ _ARGUMENTS: dict[str, tuple[type, ...]] = {
 """What is called, and what it takes (nvrtc.h). Each gives an nvrtcResult, 0 for success."""
 
 
-class Output(NamedTuple):
-    """What came of a source."""
-
-    code: bytes
-    log: str
-
-
 class Nvrtc:
     """See Compiler. The library, 100 MB, is loaded when it is first needed."""
 
@@ -80,14 +70,8 @@ class Nvrtc:
         _check(library.nvrtcGetSupportedArchs(numbers), "nvrtcGetSupportedArchs")
         return list(numbers)
 
-    def compile(self, name: str, text: str, architecture: str, definitions: Sequence[str]) -> bytes:
+    def compile(self, name: str, text: str, architecture: str, options: Sequence[str]) -> Output:
         """See Compiler."""
-        return self.compile_with(name, text, architecture, definitions).code
-
-    def compile_with(
-        self, name: str, text: str, architecture: str, options: Sequence[str]
-    ) -> Output:
-        """The same, with what it says besides, for any options."""
         library = self._library()
         program = c_void_p()
         made = library.nvrtcCreateProgram(
@@ -142,12 +126,12 @@ def _text(library: ctypes.CDLL, program: c_void_p, what: str) -> bytes:
 
 
 def find(cuda: int) -> Nvrtc | None:
-    """The newest one that is not too new for a driver of that major version of CUDA: of a wheel, or
-    else of a toolkit."""
+    """One that is not too new for a driver of that major version of CUDA: of a wheel, or else of a
+    toolkit. The oldest, which knows most chips: those that come later take its PTX."""
     for homes in (_wheels(), _toolkits()):
         fitting = [nvrtc for nvrtc in _libraries(homes) if OLDEST <= nvrtc.major <= cuda]
         if fitting:
-            return max(fitting, key=lambda nvrtc: nvrtc.major)
+            return min(fitting, key=lambda nvrtc: nvrtc.major)
     return None
 
 
@@ -156,7 +140,7 @@ def _libraries(homes: Iterable[Path]) -> Iterator[Nvrtc]:
         for folder in _FOLDERS:
             for path in sorted((home / folder).glob("*nvrtc*")):
                 if match := _FILE.fullmatch(path.name):
-                    yield Nvrtc(path, int(match[1]))
+                    yield Nvrtc(path, int(match[1] or match[2]))
 
 
 def _wheels() -> Iterator[Path]:
