@@ -203,6 +203,19 @@ def test_buffers_come_back_to_the_driver(driver: FakeDriver, backend: Any, netwo
     assert not driver.used
 
 
+def test_buffers_that_nobody_holds_come_back_too(driver: FakeDriver, backend: Any) -> None:
+    before = driver.used
+    buffer = backend._runtime.allocate(1 << 20)
+    assert driver.used == before + (1 << 20)
+    buffer.release()
+    buffer.release()
+    assert driver.used == before
+    buffer = backend._runtime.allocate(1 << 20)
+    del buffer
+    gc.collect()
+    assert driver.used == before
+
+
 def test_memory_is_written_before_anybody_reads_it(driver: FakeDriver, backend: Any) -> None:
     driver.total = 1 << 40
     for size in (1, 4097, (1 << 31) + 5, 5 << 31):
