@@ -164,17 +164,6 @@ def kernels_of_chip(capability: tuple[int, int]) -> list[tuple[str, Macros]]:
     return list(runtime.wanted.values())
 
 
-@pytest.fixture
-def nvrtc_here() -> Nvrtc:
-    """NVRTC, which needs no device."""
-    found = nvrtc.find(99)
-    if found is None:
-        if "nvrtc" in os.environ.get("WAIFU2X_REQUIRE", "").split(","):
-            raise AssertionError("NVRTC is not here")
-        pytest.skip("NVRTC is not here")
-    return found
-
-
 def report(compiler: Compiler, capability: tuple[int, int], stem: str, chosen: Macros) -> str:
     """What is not right with a kernel."""
     architecture = target(capability, compiler.supported())
@@ -223,6 +212,7 @@ for stem, macros, capability in json.loads(sys.argv[1]):
 """
 
 
+@pytest.mark.matrix
 def test_nothing_but_a_wheel_is_needed(nvrtc_here: Nvrtc, tmp_path: Path) -> None:
     """No program on PATH, no toolkit: a kernel of each language, for a chip that NVRTC knows and
     for one that nobody does yet."""
@@ -571,6 +561,7 @@ def test_a_compiler_that_is_too_new_is_a_sentence(fake_nvcc: Path) -> None:
         compiled("direct", {}, (6, 1))
 
 
+@pytest.mark.matrix
 def test_nvrtc_that_fails_is_a_sentence(
     nvrtc_here: Nvrtc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
