@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import weakref
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -32,16 +33,17 @@ class CudaBuffer:
     """See Buffer."""
 
     def __init__(self, runtime: CudaRuntime, size: int) -> None:
+        memory = runtime.driver.allocate(max(size, 1))
         self.size = size
-        self._runtime = runtime
-        self._memory = runtime.driver.allocate(max(size, 1))
-        self.address = int(self._memory)
+        self.address = int(memory)
+        # Also where it is given up without a word, as when the next buffer found no room.
+        self._free = weakref.finalize(self, runtime.free, memory)
+        self._free.atexit = False
 
     def release(self) -> None:
         """See Buffer."""
-        if self.size:
-            self._runtime.free(self._memory)
-            self.size = 0
+        self._free()
+        self.size = 0
 
 
 @dataclass(eq=False)
