@@ -315,13 +315,18 @@ class CudaRuntime:
     def mark(self) -> Any:
         """See Runtime."""
         with self.current():
-            return self.driver.record_event(self._stream, blocking=True)
+            return [self.driver.record_event(self._stream, blocking=True)]
 
     def wait(self, mark: Any) -> None:
         """See Runtime."""
         with self.current():
-            self.driver.wait_event(mark)
-            self.driver.destroy_event(mark)
+            # Nobody else holds it then: pycuda's are freed with the last who does, and only here.
+            event = mark.pop()
+            try:
+                self.driver.wait_event(event)
+            finally:
+                self.driver.destroy_event(event)
+                del event
 
     def synchronize(self) -> None:
         """See Runtime."""
