@@ -200,8 +200,9 @@ class CudaRuntime:
             buffer = CudaBuffer(self, size)
             for start in range(0, size, _MOST_CLEARED):
                 part = min(size - start, _MOST_CLEARED)
-                self.driver.clear(buffer.address + start, part, self._stream)
-            self.driver.wait(self._stream)
+                # Not on the stream of kernels: another thread may be capturing it.
+                self.driver.clear(buffer.address + start, part, self._uploads)
+            self.driver.wait(self._uploads)
         return buffer
 
     def host_array(self, shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
@@ -379,15 +380,15 @@ class CudaRuntime:
             for program in self._modules.values():
                 program.release()
             self._modules.clear()
-            streams = self._stream, self._uploads, self._downloads
-            self._stream = None
-            for stream in streams:
-                self.driver.destroy_stream(stream)
+            streams = [self._stream, self._uploads, self._downloads]
+            self._stream = self._uploads = self._downloads = None
+            while streams:
+                self.driver.destroy_stream(streams.pop())
         if self._is_broken:
             self._host.abandon()
-            streams = self._stream, self._uploads, self._downloads
-            for piece in (self._context, *streams, self._modules):
+            for piece in (self._context, self._stream, self._uploads, self._downloads):
                 abandon(piece)
+            abandon(self._modules)
 
 
 def _key(stem: str, macros: Macros) -> object:
