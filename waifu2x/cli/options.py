@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, TypeVar, get_args
+from typing import Any, Literal, TypeVar, get_args
 
 import click
 
@@ -68,9 +68,11 @@ def _tile_size(context: Any, parameter: Any, value: str) -> int | None:
     raise click.BadParameter(f"{value!r} is neither auto nor a whole number from 16 up.")
 
 
-def _devices(context: Any, parameter: Any, value: str) -> tuple[int, ...]:
+def _devices(context: Any, parameter: Any, value: str) -> tuple[int, ...] | Literal["all"]:
+    if value == "all":
+        return "all"
     if not re.fullmatch(r"\d{1,3}(,\d{1,3})*", value, re.ASCII):
-        raise click.BadParameter(f"{value!r}: expected a number like 0, or several like 0,1.")
+        raise click.BadParameter(f"{value!r}: expected a number like 0, several like 0,1, or all.")
     numbers = tuple(map(int, value.split(",")))
     if len(set(numbers)) < len(numbers):
         raise click.BadParameter(f"{value!r} names a device twice.")
@@ -126,7 +128,7 @@ _NETWORK_OPTIONS = [
         callback=_devices,
         default="0",
         show_default=True,
-        metavar="N[,N]",
+        metavar="N[,N]|all",
         help="Which of the backend's devices; `batch` divides its pictures among several.",
     ),
     click.option(
