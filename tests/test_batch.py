@@ -15,10 +15,12 @@ from PIL import Image
 from waifu2x import batch, pipeline
 from waifu2x.backends import ignore
 from waifu2x.batch import Outcome
+from waifu2x.pictures.formats import Quality
 from waifu2x.pipeline import Job, Output, Stages
 from waifu2x.upscaler import Upscaler
 
 ONE = Stages(1, 1, 1)
+USUAL = Quality()
 NONE: frozenset[pipeline.Identity] = frozenset()
 
 
@@ -109,7 +111,7 @@ def make_pictures(folder: Path, count: int, size: int = 20) -> list[Job]:
 @pytest.mark.parametrize("stages", [(1, 1, 1), (3, 2, 3)])
 def test_run_makes_what_single_calls_make(tmp_path: Path, stages: tuple[int, int, int]) -> None:
     jobs = make_pictures(tmp_path / "in", 7)
-    output = Output("png", None, "fail")
+    output = Output("png", USUAL, "fail")
     parts: dict[Job, float] = dict.fromkeys(jobs, 0.0)
 
     def add(job: Job, part: float) -> None:
@@ -133,7 +135,11 @@ def test_one_failure_does_not_concern_the_others(tmp_path: Path) -> None:
         outcomes = {
             outcome.job: outcome
             for outcome in batch.run(
-                jobs, upscaler, Output("png", None, "fail"), Stages(1, 1, 1), lambda job, part: None
+                jobs,
+                upscaler,
+                Output("png", USUAL, "fail"),
+                Stages(1, 1, 1),
+                lambda job, part: None,
             )
         }
     assert [outcomes[job].status for job in jobs] == ["done", "failed", "failed", "done"]
@@ -149,7 +155,7 @@ def test_existing_outputs(tmp_path: Path) -> None:
     def run(existing: pipeline.Existing) -> Outcome:
         job.target.write_bytes(b"precious")
         with Upscaler(scale=2, model="vgg_7") as upscaler:
-            return batch.run_one(job, upscaler, Output("png", None, existing), ignore, ONE, NONE)
+            return batch.run_one(job, upscaler, Output("png", USUAL, existing), ignore, ONE, NONE)
 
     failed = run("fail")
     assert (failed.status, job.target.read_bytes()) == ("failed", b"precious")
@@ -169,7 +175,7 @@ def test_the_input_is_never_overwritten(tmp_path: Path) -> None:
             outcome = batch.run_one(
                 Job(job.source, target),
                 upscaler,
-                Output("png", None, "overwrite"),
+                Output("png", USUAL, "overwrite"),
                 ignore,
                 ONE,
                 NONE,
@@ -187,7 +193,7 @@ def test_no_picture_of_a_batch_is_overwritten(tmp_path: Path) -> None:
     before = inner.read_bytes()
     jobs = batch.plan(tmp_path / "p", tmp_path, "png", True).jobs
     assert any(job.target == inner for job in jobs)
-    overwrite = Output("png", None, "overwrite")
+    overwrite = Output("png", USUAL, "overwrite")
     with Upscaler(scale=2, model="vgg_7") as upscaler:
         outcomes = list(
             batch.run(jobs, upscaler, overwrite, Stages(1, 1, 1), lambda job, part: None)
@@ -204,7 +210,7 @@ def test_a_file_that_appears_during_the_work_is_kept(tmp_path: Path) -> None:
         job.target.write_bytes(b"precious")
 
     with Upscaler(scale=2, model="vgg_7") as upscaler:
-        outcome = batch.run_one(job, upscaler, Output("png", None, "fail"), intrude, ONE, NONE)
+        outcome = batch.run_one(job, upscaler, Output("png", USUAL, "fail"), intrude, ONE, NONE)
     assert "exists already" in outcome.error
     assert [path.read_bytes() for path in job.target.parent.iterdir()] == [b"precious"]
 
@@ -214,7 +220,7 @@ def test_only_plain_files_are_replaced(tmp_path: Path) -> None:
     job.target.parent.mkdir()
     os.mkfifo(job.target)
     with Upscaler(scale=2, model="vgg_7") as upscaler:
-        overwrite = Output("png", None, "overwrite")
+        overwrite = Output("png", USUAL, "overwrite")
         outcome = batch.run_one(job, upscaler, overwrite, ignore, ONE, NONE)
     assert "is not a plain file" in outcome.error
     assert job.target.is_fifo()
@@ -226,7 +232,11 @@ def test_a_name_that_is_too_long_fails_alone(tmp_path: Path) -> None:
     with Upscaler(scale=2, model="vgg_7") as upscaler:
         outcomes = list(
             batch.run(
-                jobs, upscaler, Output("png", None, "fail"), Stages(1, 1, 1), lambda job, part: None
+                jobs,
+                upscaler,
+                Output("png", USUAL, "fail"),
+                Stages(1, 1, 1),
+                lambda job, part: None,
             )
         )
     assert sorted(outcome.status for outcome in outcomes) == ["done", "failed"]
@@ -236,7 +246,11 @@ def test_closing_the_iterator_stops_the_work(tmp_path: Path) -> None:
     jobs = make_pictures(tmp_path / "in", 12, size=64)
     with Upscaler(scale=2, model="vgg_7") as upscaler:
         outcomes = batch.run(
-            jobs, upscaler, Output("png", None, "fail"), Stages(1, 1, 1), lambda job, part: None
+            jobs,
+            upscaler,
+            Output("png", USUAL, "fail"),
+            Stages(1, 1, 1),
+            lambda job, part: None,
         )
         first = next(outcomes)
         outcomes.close()

@@ -18,9 +18,9 @@ import pytest
 from click.testing import CliRunner
 from PIL import Image
 
-from tests.contents import decode, encode, encoded, identity_models, noise, ramp
+from tests.contents import decode, encode, encoded, identity_models, noise, png_with, ramp
 from waifu2x.cli import cli
-from waifu2x.pictures import exif, formats, metadata, png
+from waifu2x.pictures import exif, formats, metadata
 from waifu2x.pictures.adapt import Wishes, adapt
 from waifu2x.pictures.picture import Frames, Metadata, Picture
 
@@ -179,7 +179,7 @@ def test_png_chunks_go_along() -> None:
         assert image.info["Long"] == "text" * 99
     # What depends on the samples or says how they are stored does not.
     others = [(b"bKGD", b"\0\1"), (b"sBIT", b"\5\5\5"), (b"teST", b"unsafe"), (b"hIST", b"\0\1")]
-    data = b"".join(png.encode(Frames((Picture(ramp(3)),)), others))
+    data = png_with(ramp(3), *others)
     assert decode(data).metadata.chunks == ()
 
 
@@ -287,7 +287,7 @@ def test_profiles_in_texts_of_a_png(name: str) -> None:
     digits = content.hex().encode()
     text = b"\n%s\n%8d\n%s\n" % (name.encode(), len(content), digits)
     body = b"Raw profile type %s\0\0" % name.encode() + zlib.compress(text)
-    data = b"".join(png.encode(Frames((Picture(ramp(3)),)), [(b"zTXt", body)]))
+    data = png_with(ramp(3), (b"zTXt", body))
     back = decode(data)
     if name == "iptc":
         assert back.metadata.iptc == IPTC

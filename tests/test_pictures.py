@@ -42,7 +42,7 @@ def test_lossless_round_trip(
 ) -> None:
     pixels = noise(*size, planes)
     path = tmp_path / f"picture.{extension}"
-    write(Frames((Picture(pixels),)), path, extension, None)
+    write(Frames((Picture(pixels),)), path, extension, formats.Quality())
     (back,) = read(path).pictures
     assert back.alpha is None
     assert (back.colours == Colours()) == (extension != "jxl")  # which always has a profile
@@ -360,6 +360,7 @@ def test_no_memory_for_the_file(monkeypatch: pytest.MonkeyPatch, extension: str)
     monkeypatch.setattr(Image.Image, "save", fail)
     monkeypatch.setattr("tifffile.TiffWriter.write", fail)
     monkeypatch.setattr(np, "ascontiguousarray", fail)
+    monkeypatch.setattr("waifu2x.pictures.png_filter.up", fail)
     with pytest.raises(OutputError, match=r"^p: not enough memory .* use a smaller scale$"):
         encode(Picture(ramp(3)), extension)
 
@@ -382,7 +383,7 @@ def test_largest_sides(extension: str, largest: int) -> None:
 def test_unwritable_place(tmp_path: Path, name: str) -> None:
     (tmp_path / "folder").mkdir()
     with pytest.raises(OutputError) as caught:
-        write(Frames((Picture(ramp(3)),)), tmp_path / name, "png", None, replace=True)
+        write(Frames((Picture(ramp(3)),)), tmp_path / name, "png", formats.Quality(), replace=True)
     assert str(caught.value).startswith(f"{tmp_path / name}: cannot write: ")
     assert [path.name for path in tmp_path.iterdir()] == ["folder"]
 

@@ -17,14 +17,13 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from waifu2x import alpha as transparency
-from waifu2x import colour, model_set, resample, sizes
+from waifu2x import colour, model_set, sizes
 from waifu2x.backends import Network, Precision, Progress, ignore, scaled
 from waifu2x.backends.pool import open_devices
 from waifu2x.dtypes import PIXEL_DTYPES, from_unit, to_unit
 from waifu2x.errors import BackendError, ImageError, ModelError
 from waifu2x.model import Model
-from waifu2x.pictures.picture import Picture
-from waifu2x.pictures.pillow import from_pil, to_pil
+from waifu2x.pictures.picture import Picture, with_alpha
 from waifu2x.pictures.profiles import in_srgb_tone
 from waifu2x.sizes import Fit, Plan
 from waifu2x.stopwatch import Stopwatch
@@ -226,6 +225,8 @@ class Upscaler:
         self.close()
 
     def _pil(self, image: Image, on_progress: Progress) -> Image:
+        from waifu2x.pictures.pillow import from_pil, to_pil
+
         return to_pil(in_srgb_tone(from_pil(image), partial(self.picture, on_progress=on_progress)))
 
     def _through(
@@ -266,6 +267,8 @@ class Upscaler:
             return from_unit(colour.luma(rgb), dtype)
         unit = to_unit(pixels, np.float32)
         luma = self._run(chain, colour.luma(unit), np.float32, on_progress)
+        from waifu2x import resample
+
         chroma = resample.bicubic(colour.chroma(unit), *luma.shape[:2])
         return from_unit(colour.to_rgb(luma, chroma), dtype)
 
@@ -372,6 +375,8 @@ def _resized(
     pixels: NDArray[Any], alpha: NDArray[Any] | None, plan: Plan, dtype: DTypeLike
 ) -> tuple[NDArray[Any], NDArray[Any] | None]:
     """A picture as networks made it, at the size of the plan."""
+    from waifu2x import resample  # by Pillow, which few pictures need
+
     assert plan.part is not None
     size = plan.height, plan.width
     if alpha is not None and np.ptp(alpha) > 0:
@@ -405,6 +410,5 @@ def _from_array(array: NDArray[Any]) -> Picture:
 
 
 def _to_array(picture: Picture, dimensions: int) -> NDArray[Any]:
-    if picture.alpha is not None:
-        return np.concatenate([picture.pixels, picture.alpha[..., np.newaxis]], axis=-1)
-    return picture.pixels[..., 0] if dimensions == 2 else picture.pixels
+    samples = with_alpha(picture)
+    return samples[..., 0] if dimensions == 2 else samples

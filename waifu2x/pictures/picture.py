@@ -88,3 +88,34 @@ class Frames:
     def animated(self) -> bool:
         """Whether the pictures follow each other in time."""
         return bool(self.durations)
+
+
+def interleave(pixels: NDArray[Any], alpha: NDArray[Any], out: NDArray[Any]) -> None:
+    """Fills (H, W, C + 1) with pixels (H, W, C) and alpha (H, W).
+
+    Plane by plane: NumPy copies runs of three bytes six times slower.
+    """
+    for plane in range(pixels.shape[-1]):
+        out[..., plane] = pixels[..., plane]
+    out[..., -1] = alpha
+
+
+def with_alpha(picture: Picture) -> NDArray[Any]:
+    """(H, W, planes): pixels, and alpha behind them if there is any."""
+    if picture.alpha is None:
+        return picture.pixels
+    height, width, planes = picture.pixels.shape
+    samples = np.empty((height, width, planes + 1), picture.pixels.dtype)
+    interleave(picture.pixels, picture.alpha, samples)
+    return samples
+
+
+def apart(samples: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any] | None]:
+    """Pixels and alpha of (H, W, 1 to 4): the second or fourth plane is alpha. Both contiguous."""
+    planes = samples.shape[-1]
+    if planes in (1, 3):
+        return np.ascontiguousarray(samples), None
+    pixels = np.empty((*samples.shape[:2], planes - 1), samples.dtype)
+    for plane in range(planes - 1):
+        pixels[..., plane] = samples[..., plane]
+    return pixels, samples[..., -1].copy()
