@@ -97,7 +97,7 @@ def test_filters_are_what_libpng_undoes(kind: tuple[int, int], each: png_filter.
     lines = np.concatenate([np.zeros((1, 11 * pixel), np.uint8), samples])
     filtered = np.empty((9, 11 * pixel + 1), np.uint8)
     each(lines, pixel, filtered)
-    data = png_of((11, 9, kind[1], kind[0], 0, 0, 0), zlib.compress(filtered))
+    data = png_of((11, 9, kind[1], kind[0], 0, 0, 0), zlib.compress(filtered.tobytes()))
     back = imagecodecs.png_decode(data)
     if kind[1] == 16:
         back = back.astype(">u2")
@@ -108,7 +108,8 @@ def test_checksums_join() -> None:
     whole = noise(100_000).tobytes() + b"\xff" * 70_000
     for at in (0, 1, 5552, 99_999, len(whole)):
         parts = whole[:at], whole[at:]
-        joined = png_write.adler_of_both(*map(zlib.adler32, parts), len(parts[1]))
+        one, other = map(zlib.adler32, parts)
+        joined = png_write.adler_of_both(one, other, len(parts[1]))
         assert joined == zlib.adler32(whole)
 
 

@@ -53,7 +53,7 @@ def sound(data: bytes, place: Place) -> bool:
     """Whether the checksum of a chunk is right."""
     _, start, end = place
     (said,) = struct.unpack_from(">I", data, end)
-    return fast_zlib().crc32(memoryview(data)[start - 4 : end]) == int(said)
+    return int(fast_zlib().crc32(memoryview(data)[start - 4 : end])) == int(said)
 
 
 def colour_chunks(found: Iterable[Chunk]) -> tuple[Chunk, ...]:
@@ -71,7 +71,7 @@ def other_chunks(found: Iterable[Chunk]) -> tuple[Chunk, ...]:
     )
 
 
-def chunk(kind: bytes, *parts: bytes | memoryview) -> tuple[bytes | memoryview, ...]:
+def chunk(kind: bytes, *parts: bytes) -> tuple[bytes, ...]:
     """A chunk as it stands in a file, in pieces: its content's are not copied."""
     crc32 = fast_zlib().crc32
     checksum, length = crc32(kind), 0

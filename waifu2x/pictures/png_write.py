@@ -110,7 +110,8 @@ def _stream(
     stride = width * planes * picture.pixels.dtype.itemsize
     rows = max(1, _BAND // (stride + 1))
     bands = _Bands(picture, stride, min(rows, height), compression)
-    head, adler = (_HEAD,), 1
+    head: tuple[bytes, ...] = (_HEAD,)
+    adler = 1
     tops = range(0, height, rows)
     for top, band in zip(tops, _in_order(bands, tops, threads), strict=True):
         adler = adler_of_both(adler, band.adler, band.length)
@@ -179,7 +180,7 @@ class _Bands:
         else:
             png_filter.up(lines, pixel, filtered)
             deflate = fast_zlib().compressobj(1, zlib.DEFLATED, -zlib.MAX_WBITS)
-        pieces = deflate.compress(filtered), deflate.flush(zlib.Z_SYNC_FLUSH)
+        pieces = deflate.compress(filtered.data), deflate.flush(zlib.Z_SYNC_FLUSH)
         packed = _Packed(pieces, fast_zlib().adler32(filtered), filtered.size)
         self._buffers.append(buffers)
         return packed
