@@ -4,10 +4,10 @@
     python benchmarks/bench_codecs.py [PICTURE ...] --large 20000x16000 [--folder /tmp]
 
 Pictures are of the size and kind of results. Without any (needs: pip install -e ".[bench]"), a
-photo and a drawing are put together from those of quality.py, and enlarged to 1920x1080 by upconv_7. Each
-file is checked by Pillow before it is timed; contenders take turns, medians are printed. A large
-picture repeats the first one, shifted, so that no row holds a piece twice, and goes to a file as
-results do, with its fsync: the least of all rounds counts.
+photo and a drawing are put together from those of quality.py and enlarged to 1920x1080 by upconv_7.
+Each file is checked by Pillow before it is timed; contenders take turns, medians are printed. A
+large picture repeats the first one, shifted, so that no row holds a piece twice, and goes to a file
+as results do, with its fsync: the least of all rounds counts.
 """
 
 from __future__ import annotations
