@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -68,6 +68,20 @@ def test_quality(extension: str) -> None:
     source = Picture(noise(32, 32, 3))
     sizes = [len(encode(source, extension, quality)) for quality in (1, 50, 95)]
     assert sizes == sorted(set(sizes))
+
+
+@pytest.mark.parametrize("extension", ["png", "tif", "webp", "jxl"])
+def test_compression(extension: str) -> None:
+    smooth = np.sin(np.indices((150, 200)) / 9).sum(0)[..., np.newaxis] * 60 + 128
+    pixels = (smooth + noise(150, 200, 3) / 40).astype(np.uint8)
+    files = {
+        compression: encode(Picture(pixels), extension, compression=compression)
+        for compression in get_args(formats.Compression)
+    }
+    for content in files.values():
+        assert (decode(content).pixels == pixels).all()
+    sizes = {compression: len(content) for compression, content in files.items()}
+    assert sizes["best"] < sizes["default"] <= sizes["fast"]
 
 
 @pytest.mark.parametrize("planes", [1, 3])

@@ -112,10 +112,17 @@ def with_alpha(picture: Picture) -> NDArray[Any]:
 
 def apart(samples: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any] | None]:
     """Pixels and alpha of (H, W, 1 to 4): the second or fourth plane is alpha. Both contiguous."""
-    planes = samples.shape[-1]
-    if planes in (1, 3):
-        return np.ascontiguousarray(samples), None
-    pixels = np.empty((*samples.shape[:2], planes - 1), samples.dtype)
-    for plane in range(planes - 1):
-        pixels[..., plane] = samples[..., plane]
-    return pixels, samples[..., -1].copy()
+    if samples.shape[-1] in (1, 3):
+        return contiguous(samples), None
+    return contiguous(samples[..., :-1]), samples[..., -1].copy()
+
+
+def contiguous(samples: NDArray[Any]) -> NDArray[Any]:
+    """(H, W, C) in memory in that order; they themselves where they lie so. Copied as above."""
+    height, width, planes = samples.shape
+    if samples.strides[1:] == (planes * samples.itemsize, samples.itemsize):
+        return np.ascontiguousarray(samples)
+    copied = np.empty((height, width, planes), samples.dtype)
+    for plane in range(planes):
+        copied[..., plane] = samples[..., plane]
+    return copied

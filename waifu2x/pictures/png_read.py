@@ -1,8 +1,8 @@
 """Reading PNG of one picture, grey or RGB of 8 or 16 bits: Pillow reads all others.
 
 libspng takes little more than half of Pillow's time; grey with alpha, and 16 bits, which Pillow
-would cut down to 8, are for libpng. Every checksum is looked at, so that what comes out is what once
-went in.
+would cut down to 8, are for libpng. Every checksum is looked at, so that what comes out is what
+once went in.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from waifu2x.pictures.picture import Picture
+from waifu2x.pictures.picture import Picture, contiguous
 
 
 def turned(picture: Picture, orientation: int) -> Picture:
@@ -18,8 +18,8 @@ def turned(picture: Picture, orientation: int) -> Picture:
     alpha = picture.alpha
     return replace(
         picture,
-        pixels=_turned(picture.pixels, orientation),
-        alpha=None if alpha is None else _turned(alpha, orientation),
+        pixels=contiguous(_turned(picture.pixels, orientation)),
+        alpha=None if alpha is None else np.ascontiguousarray(_turned(alpha, orientation)),
     )
 
 
@@ -30,4 +30,4 @@ def _turned(plane: NDArray[Any], orientation: int) -> NDArray[Any]:
         plane = plane[:, ::-1]
     if orientation >= 5:
         plane = plane.swapaxes(0, 1)
-    return np.ascontiguousarray(plane)
+    return plane
