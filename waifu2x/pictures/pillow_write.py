@@ -22,10 +22,10 @@ _OPAQUE = 128
 _TRANSPARENT = 255
 """The palette's place for transparent pixels."""
 _EFFORT: dict[str, dict[Compression, dict[str, int]]] = {
-    "WebP": {"fast": {"method": 0}, "best": {"method": 6}},
+    "WebP": {"fast": {"method": 0, "quality": 0}, "best": {"method": 6, "quality": 100}},
     "JPEG XL": {"fast": {"effort": 1}, "best": {"effort": 9}},
 }
-"""What an encoder is told of how hard it is to try."""
+"""What an encoder is told of how hard it is to try; WebP's quality means that without loss."""
 
 
 def write(frames: Frames, form: Format, quality: Quality, name: str, file: IO[bytes]) -> None:
@@ -36,11 +36,11 @@ def write(frames: Frames, form: Format, quality: Quality, name: str, file: IO[by
     except ImageError as error:
         raise OutputError(f"{name}: {error}") from error
     options = metadata.save_options(first.metadata, form)
+    options |= _EFFORT.get(form.name, {}).get(quality.compression, {})
     if quality.level == "like":
         options |= _level(form, None) if first.jpeg is None else _like(first.jpeg)
     else:
         options |= _level(form, quality.level)
-    options |= _EFFORT.get(form.name, {}).get(quality.compression, {})
     if first.colours.icc_profile and "profile" in form.keeps:
         options["icc_profile"] = first.colours.icc_profile
     images = [_image(picture, form) for picture in frames.pictures]
