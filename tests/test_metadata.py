@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from PIL import Image
+from PIL import ExifTags, Image, ImageOps
 
 from tests.contents import decode, encode, encoded, identity_models, noise, png_with, ramp
 from waifu2x.cli import cli
@@ -24,7 +24,9 @@ from waifu2x.pictures import exif, formats, metadata
 from waifu2x.pictures.adapt import Wishes, adapt
 from waifu2x.pictures.picture import Frames, Metadata, Picture
 
-THUMBNAIL = encoded(Image.new("RGB", (16, 12), "red"), "JPEG")
+SMALL = np.repeat(np.repeat(np.array([[[250, 10, 9], [10, 240, 10]]], np.uint8), 48, 0), 32, 1)
+THUMBNAIL = encoded(Image.fromarray(SMALL), "JPEG", quality=95)
+"""Red to the left, green to the right."""
 XMP = (
     b'<x:xmpmeta xmlns:x="adobe:ns:meta/"><rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax'
     b'-ns#"><rdf:Description rdf:about="" xmlns:tiff="http://ns.adobe.com/tiff/1.0/" '
@@ -76,20 +78,54 @@ def tags(block: bytes) -> dict[int, Any]:
     return dict(read) | below
 
 
+def thumbnail(block: bytes) -> bytes | None:
+    """As Pillow finds it."""
+    read = Image.Exif()
+    read.load(b"Exif\0\0" + block)
+    found = read.get_ifd(ExifTags.IFD.IFD1)
+    if not found:
+        return None
+    start, length = found[0x0201], found[0x0202]
+    return block[start : start + length]
+
+
 @pytest.mark.parametrize("order", ["<", ">"])
 def test_exif_of_a_turned_picture(order: str) -> None:
     block = exif_block(order, 6)
     assert exif.orientation(block) == 6
-    upright = exif.upright(block)
+    upright = exif.upright(block, 6)
     before, after = tags(block), tags(upright)
     assert after.pop(exif.ORIENTATION) == 1
     before.pop(exif.ORIENTATION)
     assert after == before
     assert len(upright) == len(block)
-    # The thumbnail, which lies on its side, is gone, every byte of it.
-    assert THUMBNAIL in block
-    assert THUMBNAIL[20:60] not in upright
-    assert THUMBNAIL in exif.sized(block, 48, 66)
+    assert thumbnail(block) == THUMBNAIL
+    assert thumbnail(exif.sized(block, 48, 66)) == THUMBNAIL
+
+
+@pytest.mark.parametrize("orientation", range(2, 9))
+def test_the_thumbnail_is_turned_along(orientation: int) -> None:
+    block = exif_block("<", orientation)
+    found = thumbnail(exif.upright(block, orientation))
+    assert found is not None
+    with Image.open(io.BytesIO(found)) as image:
+        small = np.asarray(image).astype(int)
+    with Image.open(io.BytesIO(THUMBNAIL)) as image:
+        image.getexif()[exif.ORIENTATION] = orientation
+        expected = np.asarray(ImageOps.exif_transpose(image)).astype(int)
+    assert small.shape == expected.shape
+    assert abs(small - expected).mean() < 3
+
+
+def test_a_thumbnail_that_cannot_be_turned_is_gone() -> None:
+    """Every byte of it, and what leads to it."""
+    damaged = b"\xff\xd8" + THUMBNAIL[2:].translate(bytes(range(1, 256)) + b"\0")
+    block = exif_block("<", 6).replace(THUMBNAIL, damaged)
+    upright = exif.upright(block, 6)
+    assert thumbnail(upright) is None
+    assert damaged[20:60] in block
+    assert damaged[20:60] not in upright
+    assert len(upright) == len(block)
 
 
 @pytest.mark.parametrize("order", ["<", ">"])
@@ -110,7 +146,7 @@ def test_broken_exif_breaks_nothing(seed: int) -> None:
         block[place] = generator.integers(256)
     for content in (bytes(block), bytes(block[: seed * 7])):
         assert 1 <= exif.orientation(content) <= 8
-        assert len(exif.upright(content)) == len(exif.sized(content, 9, 9)) == len(content)
+        assert len(exif.upright(content, 6)) == len(exif.sized(content, 9, 9)) == len(content)
         exif.readable(content)
 
 

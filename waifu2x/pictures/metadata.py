@@ -79,7 +79,7 @@ def upright(metadata: Metadata) -> tuple[Metadata, int]:
     xmp = metadata.xmp
     for pattern in _XMP_ORIENTATION:
         xmp = xmp and re.sub(pattern, rb"\g<1>1\3", xmp)
-    block = metadata.exif and exif.upright(metadata.exif)
+    block = metadata.exif and exif.upright(metadata.exif, asked)
     dpi = metadata.dpi and metadata.dpi[::-1] if asked >= 5 else metadata.dpi
     return replace(metadata, exif=block, xmp=xmp, dpi=dpi), asked
 

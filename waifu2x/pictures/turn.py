@@ -18,12 +18,13 @@ def turned(picture: Picture, orientation: int) -> Picture:
     alpha = picture.alpha
     return replace(
         picture,
-        pixels=contiguous(_turned(picture.pixels, orientation)),
-        alpha=None if alpha is None else np.ascontiguousarray(_turned(alpha, orientation)),
+        pixels=contiguous(turned_plane(picture.pixels, orientation)),
+        alpha=None if alpha is None else np.ascontiguousarray(turned_plane(alpha, orientation)),
     )
 
 
-def _turned(plane: NDArray[Any], orientation: int) -> NDArray[Any]:
+def turned_plane(plane: NDArray[Any], orientation: int) -> NDArray[Any]:
+    """(H, W, ...) as it is meant to be seen, without a copy."""
     if orientation in (3, 4, 6, 7):
         plane = plane[::-1]
     if orientation in (2, 3, 7, 8):
