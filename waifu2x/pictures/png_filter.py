@@ -27,7 +27,7 @@ def up(lines: Bytes, pixel: int, out: Bytes) -> None:
 def smallest(lines: Bytes, pixel: int, out: Bytes) -> None:
     """By whichever filter leaves least to a quick deflate, which is the best or close to it.
 
-    On enlarged pictures 2 % smaller than libpng's choice for each row.
+    On enlarged pictures 1 to 3 % smaller than libpng's choice for each row.
     """
     sizes = {}
     for number, one in enumerate((sub, up, average, paeth)):
