@@ -44,6 +44,8 @@ class Job:
     target: Path
 
 
+_LARGE = 1 << 25
+"""Pixels of results."""
 Note = Callable[[Job, str], None]
 """What is told of a job in words."""
 
@@ -91,12 +93,14 @@ def make(
     on_progress: Progress = ignore,
     on_note: Note = lambda job, note: None,
     sources: frozenset[Identity] = frozenset(),
+    alone: bool = True,
 ) -> Made | None:
     """Reads, enlarges and writes one file; None if it is there already and may stay.
 
     `enlarger` is called when the file has been read; then, before the work, `on_size` with the
     rows of all results together and the columns of the first, and `on_note` with a line about what
     the output does not keep, if there is anything. Nothing in `sources` is ever replaced.
+    `alone`: no other files are worked on; otherwise only large results are encoded by all cores.
     Raises Waifu2xError, OSError, MemoryError.
     """
     if not may_write(job, output.existing, sources):
@@ -125,7 +129,9 @@ def make(
             return Made(height, width, spent, copied=True)
         on_size(sum(rows for rows, _ in sizes[: len(source.pictures)]), width)
         result = enlarged(source, network, on_progress, spent)
-        _write(finished(result, output), job, output, spent)
+        pixels = sum(rows * columns for rows, columns in sizes)
+        threads = None if alone or pixels >= _LARGE else 1
+        _write(finished(result, output), job, output, spent, threads)
         return Made(height, width, spent)
 
 
@@ -286,12 +292,20 @@ def _content(source: Path) -> bytes:
     return sys.stdin.buffer.read()
 
 
-def _write(result: Frames, job: Job, output: Output, spent: Stopwatch) -> None:
+def _write(result: Frames, job: Job, output: Output, spent: Stopwatch, threads: int | None) -> None:
     if job.target != STANDARD:
         with spent("write"):
             make_folder(job.target.parent)
         overwrite = output.existing == "overwrite"
-        write(result, job.target, output.extension, output.quality, spent, replace=overwrite)
+        write(
+            result,
+            job.target,
+            output.extension,
+            output.quality,
+            spent,
+            replace=overwrite,
+            threads=threads,
+        )
         copy_times(job, output)
         return
     if sys.stdout is None:

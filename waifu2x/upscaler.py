@@ -21,8 +21,7 @@ from waifu2x.chains import CompiledChains, models_of
 from waifu2x.dtypes import PIXEL_DTYPES
 from waifu2x.enlarger import Enlarger
 from waifu2x.errors import BackendError, ImageError
-from waifu2x.pictures.picture import Picture
-from waifu2x.pictures.pillow import from_pil, to_pil
+from waifu2x.pictures.picture import Picture, with_alpha
 from waifu2x.pictures.profiles import in_srgb_tone
 from waifu2x.sizes import Fit
 
@@ -160,6 +159,8 @@ class Upscaler:
         self.close()
 
     def _pil(self, image: Image, on_progress: Progress) -> Image:
+        from waifu2x.pictures.pillow import from_pil, to_pil
+
         work = partial(self.enlarger.picture, on_progress=on_progress)
         return to_pil(in_srgb_tone(from_pil(image), work))
 
@@ -227,6 +228,5 @@ def _from_array(array: NDArray[Any]) -> Picture:
 
 
 def _to_array(picture: Picture, dimensions: int) -> NDArray[Any]:
-    if picture.alpha is not None:
-        return np.concatenate([picture.pixels, picture.alpha[..., np.newaxis]], axis=-1)
-    return picture.pixels[..., 0] if dimensions == 2 else picture.pixels
+    samples = with_alpha(picture)
+    return samples[..., 0] if dimensions == 2 else samples

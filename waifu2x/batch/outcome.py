@@ -69,6 +69,7 @@ def run_one(
             on_progress=on_progress,
             on_note=on_note,
             sources=sources,
+            alone=False,
         )
     except BackendError as error:
         message = f"{job.source}: {error}"
