@@ -156,3 +156,8 @@ def _rename_to_new(temporary: Path, target: Path) -> None:
 def reason(error: OSError) -> str:
     """What the system says is wrong, without the number and the path."""
     return (error.strerror or str(error)).lower()
+
+
+def is_disk_full(error: BaseException | None) -> bool:
+    """Whether an error says that there is no room, or that a user's share of it is used up."""
+    return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)

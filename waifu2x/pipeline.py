@@ -25,6 +25,7 @@ from waifu2x.pictures.limits import MAX_PIXELS
 from waifu2x.pictures.picture import Frames, Picture
 from waifu2x.pictures.profiles import in_srgb_tone
 from waifu2x.pictures.read import decode, read
+from waifu2x.pictures.thumbnail import thumbnail
 from waifu2x.pictures.write import EXISTS, encode, write
 from waifu2x.stopwatch import Stopwatch
 from waifu2x.upscaler import Upscaler
@@ -59,6 +60,8 @@ class Output:
     wishes: Wishes = field(default_factory=Wishes)
     copy_times: bool = False
     """Whether a result gets the dates of its source."""
+    thumbnails: bool = False
+    """Whether small pictures of source and result are wanted, too."""
 
 
 @dataclass(frozen=True)
@@ -73,6 +76,9 @@ class Made:
     to hold the result, of what the upscaler tells, and of `write`."""
     copied: bool = False
     """Whether it stays as it is, and so does its file."""
+    thumbnails: tuple[bytes, ...] = ()
+    """JPEGs of the first picture, before and after, where they are wanted; of one that stays as it
+    is, one."""
 
 
 class Stages:
@@ -116,14 +122,14 @@ def make(
         if _stays(source, network) and _is_file_of(job, output):
             with stages.save, spent("write"):
                 _copy(job, output)
-            return Made(height, width, spent, copied=True)
+            return Made(height, width, spent, True, _thumbnails(output, source))
         source = prepared(source, sizes, output, name, job, on_note)
     on_size(sum(rows for rows, _ in sizes[: len(source.pictures)]), width)
     with stages.process:
         result = enlarged(source, network, on_progress, spent)
     with stages.save, spent("write"):
         _write(finished(result, output), job, output)
-    return Made(height, width, spent)
+    return Made(height, width, spent, False, _thumbnails(output, source, result))
 
 
 def result_sizes(network: Upscaler, source: Frames, name: str) -> list[tuple[int, int]]:
@@ -268,6 +274,10 @@ def _copy(job: Job, output: Output) -> None:
     except OSError as error:
         raise OutputError(f"{job.target}: cannot write: {reason(error)}") from error
     copy_times(job, output)
+
+
+def _thumbnails(output: Output, *files: Frames) -> tuple[bytes, ...]:
+    return tuple(thumbnail(each.pictures[0]) for each in files if output.thumbnails)
 
 
 def _name(path: Path, standard: str) -> str:

@@ -2,33 +2,35 @@
 
 from __future__ import annotations
 
+import queue
 import threading
-from collections.abc import Callable, Generator, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from collections.abc import Callable, Generator, Iterable
+from concurrent.futures import ThreadPoolExecutor
 
 from waifu2x.batch.outcome import Outcome, run_one
-from waifu2x.pipeline import Job, Note, Output, Stages, identities
+from waifu2x.pipeline import Identity, Job, Note, Output, Stages
 from waifu2x.upscaler import Upscaler
 
 
 def run(
-    jobs: Sequence[Job],
+    jobs: Iterable[Job],
     upscaler: Upscaler,
     output: Output,
     stages: Stages,
     on_progress: Callable[[Job, float], None],
     on_note: Note = lambda job, note: None,
+    sources: frozenset[Identity] = frozenset(),
 ) -> Generator[Outcome]:
     """The outcome of each job, as it ends; one picture's failure does not concern the others.
 
     But where a device has stopped working, and no other is there, the rest fail untouched.
 
-    At most `stages.pictures` pictures are in memory. Closing the iterator, or an interrupt, stops
-    the work: finished files stay, unfinished ones leave nothing.
+    At most `stages.pictures` pictures are in memory, and so many jobs are taken from `jobs`, which
+    may let wait for the next. Nothing in `sources` is ever replaced. Closing the iterator, or an
+    interrupt, stops the work: finished files stay, unfinished ones leave nothing.
     """
     stopped = threading.Event()
     device_failed = threading.Event()
-    sources = identities(jobs)
 
     def work(job: Job) -> Outcome:
         def report(part: float) -> None:
@@ -44,11 +46,35 @@ def run(
             device_failed.set()
         return outcome
 
+    waiting, taking = iter(jobs), threading.Lock()
+    ended: queue.SimpleQueue[Outcome | BaseException | None] = queue.SimpleQueue()
+    """None: one of the threads has nothing left to do."""
+
+    def take() -> Job | None:
+        with taking:
+            return None if stopped.is_set() else next(waiting, None)
+
+    def work_on() -> None:
+        try:
+            while (job := take()) is not None:
+                ended.put(work(job))
+        except BaseException as error:
+            ended.put(error)
+        ended.put(None)
+
     pool = ThreadPoolExecutor(stages.pictures, thread_name_prefix="waifu2x-batch")
     try:
-        futures = [pool.submit(work, job) for job in jobs]
-        for future in as_completed(futures):
-            yield future.result()
+        for _ in range(stages.pictures):
+            pool.submit(work_on)
+        working = stages.pictures
+        while working:
+            item = ended.get()
+            if isinstance(item, BaseException):
+                raise item
+            if item is None:
+                working -= 1
+            else:
+                yield item
     finally:
         stopped.set()
         pool.shutdown(cancel_futures=True)

@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
 import sys
-from collections import Counter
-from contextlib import closing
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
-from threading import Lock
+from threading import Event, Lock
 from typing import Any
 
 import click
 
-from waifu2x.batch.plan import plan
+from waifu2x.batch import outputs
+from waifu2x.batch.outcome import Outcome
+from waifu2x.batch.page import Page
+from waifu2x.batch.plan import Jobs, Plan, plan
+from waifu2x.batch.retry import Failures
 from waifu2x.batch.run import run
+from waifu2x.batch.shard import Shard, shard_of
+from waifu2x.batch.watch import Arrivals, watch
 from waifu2x.cli import report
+from waifu2x.cli.account import Account
 from waifu2x.cli.options import (
     OUTPUT_NAMES,
     CommandWithTta,
@@ -26,13 +36,20 @@ from waifu2x.cli.options import (
 )
 from waifu2x.cli.progress import many_pictures
 from waifu2x.pictures import formats
-from waifu2x.pipeline import Job, Note, Stages, make_folder
+from waifu2x.pipeline import Job, Note, Stages, identities, make_folder
 
 
 def _stages(context: Any, parameter: Any, value: str) -> tuple[int, ...]:
     if not re.fullmatch(r"[1-9]\d{0,2}:[1-9]\d{0,2}:[1-9]\d{0,2}", value, re.ASCII):
         raise click.BadParameter(f"{value!r}: expected three whole numbers like 1:1:2.")
     return tuple(map(int, value.split(":")))
+
+
+def _shard(context: Any, parameter: Any, value: str | None) -> Shard | None:
+    try:
+        return None if value is None else shard_of(value)
+    except ValueError as error:
+        raise click.BadParameter(f"{value!r}: expected a part like 3/16.") from error
 
 
 @click.command(cls=CommandWithTta, short_help="Enlarge and denoise the pictures of a folder.")
@@ -51,12 +68,39 @@ def _stages(context: Any, parameter: Any, value: str) -> tuple[int, ...]:
 @click.option(
     "-j",
     "--jobs",
-    "jobs",
+    "at_once",
     callback=_stages,
     metavar="LOAD:PROC:SAVE",
     default="1:1:2",
     show_default=True,
     help="Pictures read, computed and written at a time; each --device computes one.",
+)
+@click.option(
+    "--shard",
+    callback=_shard,
+    metavar="N/PARTS",
+    help="Only this part of the pictures, for several machines; new files move none.",
+)
+@click.option(
+    "--retry-failed",
+    "retried",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Only what failed in an earlier run, by what its --json wrote.",
+)
+@click.option("--fail-fast", is_flag=True, help="Begin nothing more after the first failure.")
+@click.option(
+    "--watch",
+    "watching",
+    is_flag=True,
+    help="Go on with what arrives in INPUT_DIR, as soon as it is whole, until interrupted.",
+)
+@click.option(
+    "--report",
+    "page",
+    type=click.Path(path_type=Path),
+    metavar="FILE.html",
+    help="A page for browsers: what failed, and every picture before and after.",
 )
 @upscale_options
 def batch(
@@ -64,7 +108,12 @@ def batch(
     target: Path,
     recursive: bool,
     extension: str,
-    jobs: tuple[int, int, int],
+    at_once: tuple[int, int, int],
+    shard: Shard | None,
+    retried: Path | None,
+    fail_fast: bool,
+    watching: bool,
+    page: Path | None,
     max_pixels: int,
     verbose: bool,
     as_json: bool,
@@ -75,47 +124,135 @@ def batch(
     A bad picture does not stop the others: failures are listed at the end, and the exit code is 1.
     """
     output = output_of(extension, **{name: options.pop(name) for name in OUTPUT_NAMES})
+    output = replace(output, thumbnails=page is not None)
+    _check(folder, target, watching, retried)
+    if watching and output.existing == "fail":
+        output = replace(output, existing="skip")
+    failures = None if retried is None else Failures(retried, folder)
+
+    def chosen(planned: Plan) -> Jobs:
+        """Those of this part of the folder, and of what is to be tried again."""
+        return planned.jobs.where(
+            lambda source, _: (
+                (shard is None or shard.holds(source))
+                and (failures is None or failures.holds(source))
+            )
+        )
+
+    def look() -> Plan:
+        return plan(folder, target, extension, recursive)
+
+    planned = look()
+    if not (planned.jobs or planned.unreadable or watching):
+        hint = "" if recursive else "; for folders in it give --recursive"
+        report.tell(f"{folder}: no pictures here{hint}")
+        return
+    wanted = chosen(planned)
+    if failures is not None and not wanted:
+        report.tell(f"{retried}: nothing that failed is in {folder}")
+    make_folder(target)
+    check_folder(target)
+    if removed := outputs.sweep(wanted):
+        report.tell(f"{target}: {removed} unfinished files of a killed run removed")
+    done = outputs.present(wanted) if output.existing == "skip" else frozenset[str]()
+    left = wanted.where(lambda _, name: name not in done)
+    stopped = Event()
+    jobs: Iterable[Job] = left
+    if watching:
+        arrivals = Arrivals(lambda: replace(found := look(), jobs=chosen(found)), done, _tell)
+        jobs = watch(arrivals, stopped)
+    # What is replaced must be no input, of whichever part of the folder.
+    sources = identities(planned.jobs) if output.existing == "overwrite" else frozenset()
+    expected = None if watching else len(wanted) + len(planned.unreadable)
+    with ExitStack() as stack:
+        upscaler = stack.enter_context(open_upscaler(**options)) if left or watching else None
+        paper = None if page is None else Page(page, f"{folder}, enlarged into {target}")
+        account = stack.enter_context(
+            Account(expected, planned.passed_over, paper, as_json=as_json, verbose=verbose)
+        )
+        for outcome in planned.unreadable:
+            account.add(outcome)
+        for job in wanted.where(lambda _, name: name in done):
+            account.add(Outcome(job, "skipped", 0.0))
+        if upscaler is not None:
+            if verbose:
+                report.tell(describe(upscaler))
+            load, process, save = at_once
+            stages = Stages(load, max(process, len(options["device"])), save, max_pixels)
+            on_progress, on_outcome = stack.enter_context(
+                many_pictures(None if watching else len(left), account.tally)
+            )
+            outcomes = run(
+                _until(stopped, jobs), upscaler, output, stages, on_progress, _told_once(), sources
+            )
+            stack.enter_context(closing(outcomes))
+            stack.enter_context(_stopping(stopped, gently=watching))
+            for outcome in outcomes:
+                account.add(outcome)
+                on_outcome(outcome)
+                if outcome.status == "failed" and fail_fast:
+                    account.stopped_for = "ended at the first failure, as --fail-fast asks for"
+                    stopped.set()
+                if outcome.disk_full:
+                    account.stopped_for = (
+                        f"{target}: the disk is full: make room and go on with --skip-existing"
+                    )
+                    stopped.set()
+    if account.tally.failed or account.left:
+        sys.exit(1)
+
+
+def _check(folder: Path, target: Path, watching: bool, retried: Path | None) -> None:
+    """Usage errors for what makes no sense."""
     if not folder.is_dir():
         raise click.UsageError(f"{folder}: not a folder; for one picture use `waifu2x upscale`.")
     if target.exists() and target.samefile(folder):
         raise click.UsageError("OUTPUT_DIR must be another folder than INPUT_DIR.")
-    planned = plan(folder, target, extension, recursive)
-    pictures, failed = planned.jobs, planned.unreadable
-    counts = Counter(failed=len(failed))
-    spent: Counter[str] = Counter()
-    if not pictures and not failed:
-        hint = "" if recursive else "; for folders in it give --recursive"
-        report.tell(f"{folder}: no pictures here{hint}")
-        return
-    make_folder(target)
-    check_folder(target)
-    load, process, save = jobs
-    stages = Stages(load, max(process, len(options["device"])), save, max_pixels)
-    with open_upscaler(**options) as upscaler:
-        if verbose:
-            report.tell(describe(upscaler))
-        with (
-            many_pictures(len(pictures)) as (on_progress, on_outcome),
-            closing(run(pictures, upscaler, output, stages, on_progress, _told_once())) as outcomes,
-        ):
-            for outcome in outcomes:
-                counts[outcome.status] += 1
-                spent.update(outcome.spent)
-                if outcome.status == "failed":
-                    failed.append(outcome)
-                on_outcome(outcome)
-                if as_json:
-                    click.echo(report.json_line(outcome))
-    if verbose and spent:
-        report.tell(f"all pictures: {report.stages_line(spent)}")
-    statuses = ["done", *(["copied"] if counts["copied"] else []), "skipped", "failed"]
-    summary = ", ".join(f"{counts[status]} {status}" for status in statuses)
-    others = f"; {planned.passed_over} other files passed over" if planned.passed_over else ""
-    report.tell(summary + others)
-    for outcome in failed:
-        report.tell(report.text_line(outcome))
-    if failed:
-        sys.exit(1)
+    if watching and retried is not None:
+        raise click.UsageError("--watch and --retry-failed exclude each other.")
+    if watching and target.resolve() in folder.resolve().parents:
+        raise click.UsageError("--watch: INPUT_DIR must not be in OUTPUT_DIR.")
+
+
+def _until(stopped: Event, jobs: Iterable[Job]) -> Iterator[Job]:
+    for job in jobs:
+        if stopped.is_set():
+            return
+        yield job
+
+
+@contextmanager
+def _stopping(stopped: Event, gently: bool) -> Iterator[None]:
+    """Sets `stopped` at the end, whatever it is: nothing waits for jobs any more.
+
+    `gently`: the first signal that ends programs does only that, the next is what it always is.
+    """
+    names = ("SIGINT", "SIGTERM", "SIGHUP") if gently else ()
+    numbers = [getattr(signal, name) for name in names if hasattr(signal, name)]
+    before = {number: signal.getsignal(number) for number in numbers}
+
+    def stop(received: int, frame: object) -> None:
+        restore()
+        stopped.set()
+        # Printing is not safe here: it may be what was interrupted.
+        os.write(2, b"Ending when what has been begun is done; once more to drop it.\n")
+
+    def restore() -> None:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+    for number, handler in before.items():
+        if handler != signal.SIG_IGN:
+            signal.signal(number, stop)
+    try:
+        yield
+    finally:
+        restore()
+        stopped.set()
+
+
+def _tell(outcome: Outcome) -> None:
+    report.tell(report.text_line(outcome))
 
 
 def _told_once() -> Note:
