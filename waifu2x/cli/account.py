@@ -8,8 +8,12 @@ import click
 
 from waifu2x.batch.outcome import Outcome
 from waifu2x.batch.page import Page
+from waifu2x.batch.plan import Jobs
 from waifu2x.batch.tally import Tally
 from waifu2x.cli import report
+
+_LINES = 1000
+"""Of those that are written at once, where there are many."""
 
 
 class Account:
@@ -41,6 +45,13 @@ class Account:
             click.echo(report.json_line(outcome))
         if self._page is not None:
             self._page.add(outcome)
+
+    def skip(self, jobs: Jobs) -> None:
+        """Counts files whose outputs were there before the work, which may be very many."""
+        self.tally.counts["skipped"] += len(jobs)
+        for start in range(0, len(jobs) if self._as_json else 0, _LINES):
+            outcomes = (Outcome(job, "skipped", 0.0) for job in jobs[start : start + _LINES])
+            click.echo("\n".join(map(report.json_line, outcomes)))
 
     @property
     def left(self) -> int:

@@ -172,8 +172,7 @@ def batch(
         )
         for outcome in planned.unreadable:
             account.add(outcome)
-        for job in wanted.where(lambda _, name: name in done):
-            account.add(Outcome(job, "skipped", 0.0))
+        account.skip(wanted.where(lambda _, name: name in done))
         if upscaler is not None:
             if verbose:
                 report.tell(describe(upscaler))
