@@ -24,7 +24,6 @@ from click.testing import CliRunner, Result
 from PIL import Image
 
 from tests.contents import identity_models
-from waifu2x.backends import ignore
 from waifu2x.batch import watch
 from waifu2x.batch.outcome import Outcome, run_one
 from waifu2x.batch.plan import Plan, plan
@@ -33,7 +32,7 @@ from waifu2x.cli import batch as command
 from waifu2x.cli import cli
 from waifu2x.pictures.picture import Picture
 from waifu2x.pictures.thumbnail import SIDE, thumbnail
-from waifu2x.pipeline import Job, Output, Stages
+from waifu2x.pipeline import Job, Output
 from waifu2x.upscaler import Upscaler
 
 ARGUMENTS = ("-m", "identity", "--backend", "numpy")
@@ -216,8 +215,7 @@ def test_a_full_disk_is_known(folder: Path, monkeypatch: pytest.MonkeyPatch) -> 
                 raise OSError(error, os.strerror(error))
 
             monkeypatch.setattr(os, "fsync", fail)
-            arguments = (Output("png", None, "fail"), ignore, Stages(1, 1, 1), frozenset[Any]())
-            outcome = run_one(job, upscaler, *arguments)
+            outcome = run_one(job, upscaler.enlarger, Output("png", None, "fail"))
             assert (outcome.status, outcome.disk_full) == ("failed", known)
     assert made() == []
 
@@ -227,7 +225,7 @@ def test_a_full_disk_ends_the_batch(folder: Path, monkeypatch: pytest.MonkeyPatc
     for number in range(30):
         picture(f"in/{number:02}.png")
 
-    def run(jobs: Iterable[Job], *others: Any) -> Generator[Outcome]:
+    def run(jobs: Iterable[Job], *others: Any, **named: Any) -> Generator[Outcome]:
         for number, job in enumerate(jobs):
             if number < 5:
                 yield Outcome(job, "done", 0.1, 12, 18)
@@ -320,7 +318,7 @@ def test_an_interrupted_run_has_a_report_and_a_summary(
     for name in ("in/a.png", "in/b.png", "in/c.png"):
         picture(name)
 
-    def run(jobs: Iterable[Job], *others: Any) -> Generator[Outcome]:
+    def run(jobs: Iterable[Job], *others: Any, **named: Any) -> Generator[Outcome]:
         yield Outcome(next(iter(jobs)), "done", 0.1, 12, 18)
         raise KeyboardInterrupt
 
@@ -361,7 +359,7 @@ def arrivals(existing: frozenset[str] = frozenset()) -> Callable[[float], list[s
     def look() -> Plan:
         return plan(Path("in"), Path("out"), "png", True)
 
-    watched = Arrivals(look, existing)
+    watched = Arrivals(look, done=existing)
     return lambda now: [job.source.name for job in watched.whole(now, now)]
 
 

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Literal
 
 from waifu2x import archive
-from waifu2x.backends import Progress
+from waifu2x.backends import Progress, ignore
+from waifu2x.enlarger import Enlarger
 from waifu2x.errors import BackendError, DeviceError, Waifu2xError
 from waifu2x.files import is_disk_full, reason
-from waifu2x.pipeline import Identity, Job, Made, Note, Output, Stages, make
-from waifu2x.upscaler import Upscaler
+from waifu2x.pictures.limits import MAX_PIXELS
+from waifu2x.pipeline import Identity, Job, Made, Note, Output, Room, make
 
 
 @dataclass(frozen=True)
@@ -55,12 +57,14 @@ def outcome_of(job: Job, made: Made | None) -> Outcome:
 
 def run_one(
     job: Job,
-    upscaler: Upscaler,
+    enlarger: Enlarger,
     output: Output,
-    on_progress: Progress,
-    stages: Stages,
-    sources: frozenset[Identity],
+    *,
+    max_pixels: int = MAX_PIXELS,
+    room: Room = lambda content: nullcontext(),
+    on_progress: Progress = ignore,
     on_note: Note = lambda job, note: None,
+    sources: frozenset[Identity] = frozenset(),
 ) -> Outcome:
     """How one file ends: `pipeline.make` or `make_archive`, with errors as a failed outcome."""
     start = time.monotonic()
@@ -71,8 +75,9 @@ def run_one(
         made = work(
             job,
             output,
-            lambda: upscaler,
-            stages=stages,
+            lambda: enlarger,
+            max_pixels=max_pixels,
+            room=room,
             on_progress=on_progress,
             on_note=on_note,
             sources=sources,
@@ -81,6 +86,8 @@ def run_one(
         message = f"{job.source}: {error}"
         device_failed = isinstance(error, DeviceError)
     except Waifu2xError as error:
+        if output.existing == "skip" and isinstance(error.__cause__, FileExistsError):
+            return Outcome(job, "skipped", 0.0)  # another run has made it meanwhile
         message = str(error)
         disk_full = is_disk_full(error.__cause__)
     except OSError as error:

@@ -7,11 +7,11 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
-from waifu2x.batch.plan import Jobs
+from waifu2x.batch.plan import JobList
 from waifu2x.files import is_temporary, remove_abandoned
 
 
-def present(jobs: Jobs) -> frozenset[str]:
+def present(jobs: JobList) -> frozenset[str]:
     """Which targets are files already, by their names."""
     found: set[str] = set()
     wanted = {target for _, target in jobs.names}
@@ -25,7 +25,7 @@ def present(jobs: Jobs) -> frozenset[str]:
     return frozenset(found)
 
 
-def sweep(jobs: Jobs) -> int:
+def sweep(jobs: JobList) -> int:
     """Removes what killed runs left in the folders of targets; how many files."""
     removed = 0
     for folder in _folders(jobs):
@@ -35,6 +35,6 @@ def sweep(jobs: Jobs) -> int:
     return removed
 
 
-def _folders(jobs: Jobs) -> Iterable[str]:
+def _folders(jobs: JobList) -> Iterable[str]:
     """In which targets are, by their names."""
     return dict.fromkeys(target.rpartition("/")[0] for _, target in jobs.names)

@@ -19,7 +19,7 @@ from waifu2x.pipeline import Job
 _TAKEN = frozenset((*formats.READABLE, *archive.EXTENSIONS))
 
 
-class Jobs(Sequence[Job]):
+class JobList(Sequence[Job]):
     """Pictures of one folder, and where in another their results go.
 
     Names are kept as text: a folder may have hundreds of thousands, and a Job takes half a KiB.
@@ -37,10 +37,10 @@ class Jobs(Sequence[Job]):
     @overload
     def __getitem__(self, at: int) -> Job: ...
     @overload
-    def __getitem__(self, at: slice) -> Jobs: ...
-    def __getitem__(self, at: int | slice) -> Job | Jobs:
+    def __getitem__(self, at: slice) -> JobList: ...
+    def __getitem__(self, at: int | slice) -> Job | JobList:
         if isinstance(at, slice):
-            return Jobs(self.folder, self.target, self.names[at])
+            return JobList(self.folder, self.target, self.names[at])
         return self.job(*self.names[at])
 
     def __iter__(self) -> Iterator[Job]:
@@ -50,16 +50,16 @@ class Jobs(Sequence[Job]):
         """The job of two names."""
         return Job(self.folder / source, self.target / target)
 
-    def where(self, wanted: Callable[[str, str], bool]) -> Jobs:
+    def where(self, wanted: Callable[[str, str], bool]) -> JobList:
         """Those of whose names that is true."""
-        return Jobs(self.folder, self.target, [names for names in self.names if wanted(*names)])
+        return JobList(self.folder, self.target, [names for names in self.names if wanted(*names)])
 
 
 @dataclass(frozen=True)
 class Plan:
     """What is to be done about a folder."""
 
-    jobs: Jobs
+    jobs: JobList
     unreadable: list[Outcome]
     """Folders in it that could not be looked into, as failed outcomes."""
     passed_over: int
@@ -89,7 +89,7 @@ def plan(folder: Path, target: Path, extension: str, recursive: bool) -> Plan:
             passed_over += 1
     sources.sort()
     names = list(zip(sources, _target_names(sources, extension), strict=True))
-    return Plan(Jobs(folder, target, names), unreadable, passed_over)
+    return Plan(JobList(folder, target, names), unreadable, passed_over)
 
 
 def _target_names(sources: Sequence[str], extension: str) -> list[str]:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from waifu2x.batch.outcome import Outcome
-from waifu2x.batch.plan import Jobs, Plan
+from waifu2x.batch.plan import JobList, Plan
 from waifu2x.pipeline import Job
 
 SETTLED = 2.0
@@ -42,18 +42,21 @@ class Arrivals:
     def __init__(
         self,
         look: Callable[[], Plan],
+        is_wanted: Callable[[str, str], bool] = lambda source, target: True,
         done: frozenset[str] = frozenset(),
         on_unreadable: Callable[[Outcome], None] = lambda outcome: None,
     ) -> None:
-        """`look` makes the plan of the folder as it is. What is in `done`, names of targets, is so
-        at the first look. A folder that cannot be read is told once."""
+        """`look` makes the plan of the folder as it is, `is_wanted` says by the names of a file and
+        its target whether it is. What is in `done`, names of targets, is so at the first look. A
+        folder that cannot be read is told once."""
         self._look = look
+        self._is_wanted = is_wanted
         self._done = done
         self._on_unreadable = on_unreadable
         self._seen: dict[str, _Seen] | None = None
         self._told: set[str] = set()
 
-    def whole(self, now: float, today: float) -> Jobs:
+    def whole(self, now: float, today: float) -> JobList:
         """What is whole and was not given as it is now: new, or changed since.
 
         `now` is in seconds of a clock that is never set, `today` of the one of files. At the first
@@ -78,7 +81,7 @@ class Arrivals:
             known.given |= due
             return due
 
-        jobs = plan.jobs.where(is_due)
+        jobs = plan.jobs.where(self._is_wanted).where(is_due)
         for outcome in plan.unreadable:
             if str(outcome.job.source) not in self._told:
                 self._on_unreadable(outcome)
@@ -88,11 +91,12 @@ class Arrivals:
         return jobs
 
 
-def watch(arrivals: Arrivals, stopped: threading.Event) -> Iterator[Job]:
-    """Jobs as their files arrive, until `stopped` is set."""
+def watch(arrivals: Arrivals, stopped: threading.Event) -> Iterator[Job | None]:
+    """JobList as their files arrive, until `stopped` is set."""
     while not stopped.is_set():
         start = time.monotonic()
         jobs = arrivals.whole(start, time.time())
         looking = time.monotonic() - start
         yield from jobs
         stopped.wait(max(_PAUSE, looking / _SHARE))
+        yield None

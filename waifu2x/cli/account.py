@@ -8,7 +8,7 @@ import click
 
 from waifu2x.batch.outcome import Outcome
 from waifu2x.batch.page import Page
-from waifu2x.batch.plan import Jobs
+from waifu2x.batch.plan import JobList
 from waifu2x.batch.tally import Tally
 from waifu2x.cli import report
 
@@ -46,7 +46,7 @@ class Account:
         if self._page is not None:
             self._page.add(outcome)
 
-    def skip(self, jobs: Jobs) -> None:
+    def skip(self, jobs: JobList) -> None:
         """Counts files whose outputs were there before the work, which may be very many."""
         self.tally.counts["skipped"] += len(jobs)
         for start in range(0, len(jobs) if self._as_json else 0, _LINES):

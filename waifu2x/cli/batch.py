@@ -18,9 +18,9 @@ import click
 from waifu2x.batch import outputs
 from waifu2x.batch.outcome import Outcome
 from waifu2x.batch.page import Page
-from waifu2x.batch.plan import Jobs, Plan, plan
+from waifu2x.batch.plan import Plan, plan
 from waifu2x.batch.retry import Failures
-from waifu2x.batch.run import run
+from waifu2x.batch.run import Jobs, run
 from waifu2x.batch.shard import Shard, shard_of
 from waifu2x.batch.watch import Arrivals, watch
 from waifu2x.cli import report
@@ -36,13 +36,16 @@ from waifu2x.cli.options import (
 )
 from waifu2x.cli.progress import many_pictures
 from waifu2x.pictures import formats
-from waifu2x.pipeline import Job, Note, Stages, identities, make_folder
+from waifu2x.pipeline import Job, Note, identities, make_folder
 
 
-def _stages(context: Any, parameter: Any, value: str) -> tuple[int, ...]:
+def _jobs(context: Any, parameter: Any, value: str) -> Jobs | None:
+    if value == "auto":
+        return None
     if not re.fullmatch(r"[1-9]\d{0,2}:[1-9]\d{0,2}:[1-9]\d{0,2}", value, re.ASCII):
-        raise click.BadParameter(f"{value!r}: expected three whole numbers like 1:1:2.")
-    return tuple(map(int, value.split(":")))
+        raise click.BadParameter(f"{value!r}: expected auto, or three whole numbers like 1:1:2.")
+    load, process, save = map(int, value.split(":"))
+    return Jobs(load + process + save, process)
 
 
 def _shard(context: Any, parameter: Any, value: str | None) -> Shard | None:
@@ -69,11 +72,12 @@ def _shard(context: Any, parameter: Any, value: str | None) -> Shard | None:
     "-j",
     "--jobs",
     "at_once",
-    callback=_stages,
-    metavar="LOAD:PROC:SAVE",
-    default="1:1:2",
+    callback=_jobs,
+    metavar="auto|LOAD:PROC:SAVE",
+    default="auto",
     show_default=True,
-    help="Pictures read, computed and written at a time; each --device computes one.",
+    help="Pictures under way at a time: so many in all, PROC of them in the network. auto: as many"
+    " as keep the network busy, as far as cores and memory go.",
 )
 @click.option(
     "--shard",
@@ -108,7 +112,7 @@ def batch(
     target: Path,
     recursive: bool,
     extension: str,
-    at_once: tuple[int, int, int],
+    at_once: Jobs | None,
     shard: Shard | None,
     retried: Path | None,
     fail_fast: bool,
@@ -130,24 +134,19 @@ def batch(
         output = replace(output, existing="skip")
     failures = None if retried is None else Failures(retried, folder)
 
-    def chosen(planned: Plan) -> Jobs:
-        """Those of this part of the folder, and of what is to be tried again."""
-        return planned.jobs.where(
-            lambda source, _: (
-                (shard is None or shard.holds(source))
-                and (failures is None or failures.holds(source))
-            )
-        )
-
     def look() -> Plan:
         return plan(folder, target, extension, recursive)
+
+    def is_chosen(source: str, _: str) -> bool:
+        mine = shard is None or shard.holds(source)
+        return mine and (failures is None or failures.holds(source))
 
     planned = look()
     if not (planned.jobs or planned.unreadable or watching):
         hint = "" if recursive else "; for folders in it give --recursive"
         report.tell(f"{folder}: no pictures here{hint}")
         return
-    wanted = chosen(planned)
+    wanted = planned.jobs.where(is_chosen)
     if failures is not None and not wanted:
         report.tell(f"{retried}: nothing that failed is in {folder}")
     make_folder(target)
@@ -157,10 +156,9 @@ def batch(
     done = outputs.present(wanted) if output.existing == "skip" else frozenset[str]()
     left = wanted.where(lambda _, name: name not in done)
     stopped = Event()
-    jobs: Iterable[Job] = left
+    jobs: Iterable[Job | None] = left
     if watching:
-        arrivals = Arrivals(lambda: replace(found := look(), jobs=chosen(found)), done, _tell)
-        jobs = watch(arrivals, stopped)
+        jobs = watch(Arrivals(look, is_chosen, done, _tell), stopped)
     # What is replaced must be no input, of whichever part of the folder.
     sources = identities(planned.jobs) if output.existing == "overwrite" else frozenset()
     expected = None if watching else len(wanted) + len(planned.unreadable)
@@ -176,26 +174,26 @@ def batch(
         if upscaler is not None:
             if verbose:
                 report.tell(describe(upscaler))
-            load, process, save = at_once
-            stages = Stages(load, max(process, len(options["device"])), save, max_pixels)
             on_progress, on_outcome = stack.enter_context(
                 many_pictures(None if watching else len(left), account.tally)
             )
             outcomes = run(
-                _until(stopped, jobs), upscaler, output, stages, on_progress, _told_once(), sources
+                _until(stopped, jobs),
+                upscaler,
+                output,
+                at_once=at_once,
+                max_pixels=max_pixels,
+                sources=sources,
+                on_progress=on_progress,
+                on_note=_told_once(),
             )
             stack.enter_context(closing(outcomes))
             stack.enter_context(_stopping(stopped, gently=watching))
             for outcome in outcomes:
                 account.add(outcome)
                 on_outcome(outcome)
-                if outcome.status == "failed" and fail_fast:
-                    account.stopped_for = "ended at the first failure, as --fail-fast asks for"
-                    stopped.set()
-                if outcome.disk_full:
-                    account.stopped_for = (
-                        f"{target}: the disk is full: make room and go on with --skip-existing"
-                    )
+                if why := _reason_to_stop(outcome, target, fail_fast):
+                    account.stopped_for = why
                     stopped.set()
     if account.tally.failed or account.left:
         sys.exit(1)
@@ -213,7 +211,16 @@ def _check(folder: Path, target: Path, watching: bool, retried: Path | None) -> 
         raise click.UsageError("--watch: INPUT_DIR must not be in OUTPUT_DIR.")
 
 
-def _until(stopped: Event, jobs: Iterable[Job]) -> Iterator[Job]:
+def _reason_to_stop(outcome: Outcome, target: Path, fail_fast: bool) -> str:
+    """Why no file is begun after one that ended so; empty if there is no reason."""
+    if outcome.disk_full:
+        return f"{target}: the disk is full: make room and go on with --skip-existing"
+    if fail_fast and outcome.status == "failed":
+        return "ended at the first failure, as --fail-fast asks for"
+    return ""
+
+
+def _until(stopped: Event, jobs: Iterable[Job | None]) -> Iterator[Job | None]:
     for job in jobs:
         if stopped.is_set():
             return
