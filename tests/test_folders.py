@@ -27,9 +27,10 @@ from tests.contents import identity_models
 from waifu2x.batch import watch
 from waifu2x.batch.outcome import Outcome, run_one
 from waifu2x.batch.plan import Plan, plan
+from waifu2x.batch.tally import Tally
 from waifu2x.batch.watch import SETTLED, Arrivals
 from waifu2x.cli import batch as command
-from waifu2x.cli import cli
+from waifu2x.cli import cli, progress
 from waifu2x.pictures.picture import Picture
 from waifu2x.pictures.thumbnail import SIDE, thumbnail
 from waifu2x.pipeline import Job, Output
@@ -240,6 +241,38 @@ def test_a_full_disk_ends_the_batch(folder: Path, monkeypatch: pytest.MonkeyPatc
     at = lines.index("out: the disk is full: make room and go on with --skip-existing")
     assert lines[at + 1].startswith("5 done, 0 skipped, 1 failed, 24 not done;")
     assert lines[at + 2 :] == ["failed   out/05.png: cannot write: no space left on device"]
+
+
+def test_what_another_run_makes_meanwhile_is_skipped(folder: Path) -> None:
+    """Two runs with --skip-existing may share a folder."""
+    picture("in/a.png")
+    (job,) = plan(Path("in"), Path("out"), "png", False).jobs
+    Path("out").mkdir()
+
+    def intrude(part: float) -> None:
+        job.target.write_bytes(b"theirs")
+
+    with Upscaler(2, model="identity", backend="numpy") as upscaler:
+        output = Output("png", None, "skip")
+        outcome = run_one(job, upscaler.enlarger, output, on_progress=intrude)
+    assert (outcome.status, made(), job.target.read_bytes()) == ("skipped", ["a.png"], b"theirs")
+
+
+def test_progress_of_a_folder(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """On a terminal: files, failures so far, megapixels a second and time left."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys.stderr, "isatty", lambda: True)
+        tally = Tally(start=time.monotonic() - 10)
+        with progress.many_pictures(4, tally) as (on_progress, on_outcome):
+            for number, status in enumerate(("done", "failed", "done")):
+                job = Job(Path(f"{number}.png"), Path("out"))
+                on_progress(job, 0.5)
+                outcome = Outcome(job, status, 1.0, 4000, 5000)  # type: ignore[arg-type]
+                tally.add(outcome)
+                on_outcome(outcome)
+    shown = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", capsys.readouterr().err)
+    last = [line for line in re.split(r"[\r\n]+", shown) if "pictures" in line][-1]
+    assert re.search(r" 75 % +3/4 pictures +1 failed +[34]\.\d\d Mpixel/s +0:0", last), last
 
 
 class Html(HTMLParser):

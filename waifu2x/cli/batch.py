@@ -6,7 +6,7 @@ import os
 import re
 import signal
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -36,7 +36,7 @@ from waifu2x.cli.options import (
 )
 from waifu2x.cli.progress import many_pictures
 from waifu2x.pictures import formats
-from waifu2x.pipeline import Job, Note, identities, make_folder
+from waifu2x.pipeline import Identity, Job, Note, Output, identities, make_folder
 
 
 def _jobs(context: Any, parameter: Any, value: str) -> Jobs | None:
@@ -163,7 +163,10 @@ def batch(
     sources = identities(planned.jobs) if output.existing == "overwrite" else frozenset()
     expected = None if watching else len(wanted) + len(planned.unreadable)
     with ExitStack() as stack:
-        upscaler = stack.enter_context(open_upscaler(**options)) if left or watching else None
+        work: _Work = _nobody
+        if left or watching:
+            opened = _here(options, output, at_once, max_pixels, sources, verbose=verbose)
+            work = stack.enter_context(opened)
         paper = None if page is None else Page(page, f"{folder}, enlarged into {target}")
         account = stack.enter_context(
             Account(expected, planned.passed_over, paper, as_json=as_json, verbose=verbose)
@@ -171,32 +174,59 @@ def batch(
         for outcome in planned.unreadable:
             account.add(outcome)
         account.skip(wanted.where(lambda _, name: name in done))
-        if upscaler is not None:
-            if verbose:
-                report.tell(describe(upscaler))
-            on_progress, on_outcome = stack.enter_context(
-                many_pictures(None if watching else len(left), account.tally)
-            )
-            outcomes = run(
-                _until(stopped, jobs),
-                upscaler,
-                output,
-                at_once=at_once,
-                max_pixels=max_pixels,
-                sources=sources,
-                on_progress=on_progress,
-                on_note=_told_once(),
-            )
-            stack.enter_context(closing(outcomes))
-            stack.enter_context(_stopping(stopped, gently=watching))
-            for outcome in outcomes:
-                account.add(outcome)
-                on_outcome(outcome)
-                if why := _reason_to_stop(outcome, target, fail_fast):
-                    account.stopped_for = why
-                    stopped.set()
+        on_progress, on_outcome = stack.enter_context(
+            many_pictures(None if watching else len(left), account.tally)
+        )
+        outcomes = work(_until(stopped, jobs), on_progress, _told_once())
+        stack.enter_context(closing(outcomes))
+        stack.enter_context(_stopping(stopped, gently=watching))
+        for outcome in outcomes:
+            account.add(outcome)
+            on_outcome(outcome)
+            if why := _reason_to_stop(outcome, target, fail_fast):
+                account.stopped_for = why
+                stopped.set()
     if account.tally.failed or account.left:
         sys.exit(1)
+
+
+_Work = Callable[
+    [Iterable[Job | None], Callable[[Job, float], None], Note], Generator[Outcome, None, None]
+]
+"""What makes outcomes of jobs, and tells of progress and of notes."""
+
+
+@contextmanager
+def _here(
+    options: dict[str, Any],
+    output: Output,
+    at_once: Jobs | None,
+    max_pixels: int,
+    sources: frozenset[Identity],
+    *,
+    verbose: bool,
+) -> Iterator[_Work]:
+    """By this process and those that it starts."""
+    with open_upscaler(**options) as upscaler:
+        if verbose:
+            report.tell(describe(upscaler))
+        yield lambda jobs, on_progress, on_note: run(
+            jobs,
+            upscaler,
+            output,
+            at_once=at_once,
+            max_pixels=max_pixels,
+            sources=sources,
+            on_progress=on_progress,
+            on_note=on_note,
+        )
+
+
+def _nobody(
+    jobs: Iterable[Job | None], on_progress: Callable[[Job, float], None], on_note: Note
+) -> Generator[Outcome, None, None]:
+    """Where nothing is left to do."""
+    yield from ()
 
 
 def _check(folder: Path, target: Path, watching: bool, retried: Path | None) -> None:
