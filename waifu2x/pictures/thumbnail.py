@@ -22,11 +22,12 @@ def thumbnail(picture: Picture) -> bytes:
     Of a large one only some of the pixels are looked at: it takes a few milliseconds at most.
     """
     step = max(1, max(picture.pixels.shape[:2]) // (_OVER * SIDE))
-    pixels = to_unit(picture.pixels[::step, ::step], np.float32)
+    samples = np.ascontiguousarray(picture.pixels[::step, ::step])
     if picture.alpha is not None:
         alpha = to_unit(picture.alpha[::step, ::step], np.float32)[..., np.newaxis]
-        pixels = pixels * alpha + (1.0 - alpha)
-    samples = from_unit(pixels, np.uint8)
+        samples = to_unit(samples, np.float32) * alpha + (1.0 - alpha)
+    if samples.dtype != np.uint8:
+        samples = from_unit(to_unit(samples, np.float32), np.uint8)
     image = Image.fromarray(samples[..., 0] if samples.shape[-1] == 1 else samples)
     image.thumbnail((SIDE, SIDE), Image.Resampling.BOX)
     file = io.BytesIO()
