@@ -162,6 +162,29 @@ def test_nothing_more_is_begun_after_the_first_failure(folder: Path) -> None:
     assert "ended at the first failure, as --fail-fast asks for" in result.stderr
 
 
+def test_a_folder_that_cannot_be_read_is_a_failure_as_well(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    picture("in/a.png")
+    picture("in/locked/b.png")
+    real = os.scandir
+
+    def scandir(path: Path) -> Any:
+        if path.name == "locked":
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        return real(path)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    result = batch("-r", "--json")
+    assert result.exit_code == 1
+    assert "1 done, 0 skipped, 1 failed" in result.stderr
+    assert rows(result)["in/locked"]["error"] == (
+        "in/locked: cannot read the folder: permission denied"
+    )
+    result = batch("-r", "--overwrite", "--fail-fast")
+    assert "0 done, 0 skipped, 1 failed, 1 not done" in result.stderr
+
+
 def test_outputs_that_are_there_cost_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither a network nor a look at each file."""
     for name in ("in/a.png", "in/b.png", "in/sub/c.png"):

@@ -161,7 +161,8 @@ def batch(
         jobs = watch(Arrivals(look, is_chosen, done, _tell), stopped)
     # What is replaced must be no input, of whichever part of the folder.
     sources = identities(planned.jobs) if output.existing == "overwrite" else frozenset()
-    expected = None if watching else len(wanted) + len(planned.unreadable)
+    unreadable = [] if watching else planned.unreadable  # whoever watches tells of them
+    expected = None if watching else len(wanted) + len(unreadable)
     with ExitStack() as stack:
         work: _Work = _nobody
         if left or watching:
@@ -171,8 +172,15 @@ def batch(
         account = stack.enter_context(
             Account(expected, planned.passed_over, paper, as_json=as_json, verbose=verbose)
         )
-        for outcome in planned.unreadable:
+
+        def take(outcome: Outcome) -> None:
             account.add(outcome)
+            if why := _reason_to_stop(outcome, target, fail_fast):
+                account.stopped_for = why
+                stopped.set()
+
+        for outcome in unreadable:
+            take(outcome)
         account.skip(wanted.where(lambda _, name: name in done))
         on_progress, on_outcome = stack.enter_context(
             many_pictures(None if watching else len(left), account.tally)
@@ -181,11 +189,8 @@ def batch(
         stack.enter_context(closing(outcomes))
         stack.enter_context(_stopping(stopped, gently=watching))
         for outcome in outcomes:
-            account.add(outcome)
+            take(outcome)
             on_outcome(outcome)
-            if why := _reason_to_stop(outcome, target, fail_fast):
-                account.stopped_for = why
-                stopped.set()
     if account.tally.failed or account.left:
         sys.exit(1)
 
@@ -265,7 +270,9 @@ def _stopping(stopped: Event, gently: bool) -> Iterator[None]:
     """
     names = ("SIGINT", "SIGTERM", "SIGHUP") if gently else ()
     numbers = [getattr(signal, name) for name in names if hasattr(signal, name)]
-    before = {number: signal.getsignal(number) for number in numbers}
+    handlers = {number: signal.getsignal(number) for number in numbers}
+    # What is to be ignored, as under nohup, stays so.
+    before = {number: each for number, each in handlers.items() if each != signal.SIG_IGN}
 
     def stop(received: int, frame: object) -> None:
         restore()
@@ -277,9 +284,8 @@ def _stopping(stopped: Event, gently: bool) -> Iterator[None]:
         for number, handler in before.items():
             signal.signal(number, handler)
 
-    for number, handler in before.items():
-        if handler != signal.SIG_IGN:
-            signal.signal(number, stop)
+    for number in before:
+        signal.signal(number, stop)
     try:
         yield
     finally:
