@@ -85,8 +85,12 @@ def kills(root: Path, count: int, chance: random.Random) -> list[str]:
     undisturbed = time.monotonic() - start
     killed = swept = left = 0
     while killed < count:
+        lanes = chance.choice(["auto", "3:1:2"])  # threads, or processes besides
         process = subprocess.Popen(
-            waifu2x(root, *options), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+            waifu2x(root, *options, "-j", lanes),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
         )
         try:
             process.wait(chance.uniform(0.1, undisturbed / 5))
