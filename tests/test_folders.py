@@ -546,11 +546,11 @@ def test_kills_and_a_resume_come_to_what_peace_does(folder: Path) -> None:
     for number in range(40):
         picture(f"in/{number:02}.png", number)
     assert batch(target="peace").exit_code == 0
-    for killed in range(3):
+    for killed in range(2):
         arguments = ["batch", *ARGUMENTS, "--skip-existing", "in", "out"]
         process = subprocess.Popen([sys.executable, "-m", "waifu2x", *arguments], stderr=-1)
         deadline = time.monotonic() + 60
-        while not (Path("out").is_dir() and len(made()) > 6 * killed):
+        while not (Path("out").is_dir() and len(made()) > 9 * killed):
             assert time.monotonic() < deadline
             assert process.poll() is None, process.communicate()
         process.kill()
