@@ -232,6 +232,17 @@ def test_quality_and_format(run: Run) -> None:
     assert load("no_suffix").format == "WEBP"
 
 
+def test_compression(run: Run) -> None:
+    for compression in ("default", "best"):
+        command = ("upscale", "--compression", compression, "a.png", f"{compression}.png")
+        assert run(*command).exit_code == 0
+    assert load("best.png").tobytes() == load("default.png").tobytes()
+    assert Path("best.png").stat().st_size < Path("default.png").stat().st_size
+    result = run("upscale", "--compression", "best", "a.png", "b.jpg")
+    assert result.exit_code == 2
+    assert "--compression is for png, apng, webp, tif, tiff, jxl" in result.stderr
+
+
 def test_pipes(run: Run) -> None:
     result = run("upscale", "-", "-", stdin=Path("a.png").read_bytes())
     assert result.exit_code == 0

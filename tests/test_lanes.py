@@ -26,12 +26,13 @@ from waifu2x.batch.room import Room, needed_bytes
 from waifu2x.batch.run import Jobs, run
 from waifu2x.batch.worker import Worker
 from waifu2x.errors import BackendError, DeviceError
+from waifu2x.pictures.formats import Quality
 from waifu2x.pictures.picture import Picture
 from waifu2x.pictures.read import decode, extent
 from waifu2x.pipeline import Job, Output
 from waifu2x.upscaler import Upscaler
 
-PNG = Output("png", None, "fail")
+PNG = Output("png", Quality(), "fail")
 IN_PROCESSES = Jobs(4, 2)
 
 
@@ -113,7 +114,7 @@ def test_processes_make_what_threads_make(tmp_path: Path, upscaler: Upscaler) ->
             run(
                 jobs,
                 upscaler,
-                Output("png", None, "overwrite"),
+                Output("png", Quality(), "overwrite"),
                 at_once=at_once,
                 on_note=lambda job, note, notes=notes: notes.append(note),  # type: ignore[misc]
             )
@@ -265,7 +266,7 @@ def test_memory_bounds_what_is_under_way(
             run(
                 pictures(tmp_path / f"in{at_once.pictures}", *small(6)),
                 upscaler,
-                Output("png", None, "overwrite"),
+                Output("png", Quality(), "overwrite"),
                 at_once=at_once,
             )
         )

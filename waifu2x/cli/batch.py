@@ -128,7 +128,7 @@ def batch(
     A bad picture does not stop the others: failures are listed at the end, and the exit code is 1.
     """
     output = output_of(extension, **{name: options.pop(name) for name in OUTPUT_NAMES})
-    output = replace(output, thumbnails=page is not None)
+    output = replace(output, previews=page is not None)
     _check(folder, target, watching, retried)
     if watching and output.existing == "fail":
         output = replace(output, existing="skip")
