@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import numpy as np
@@ -77,14 +78,14 @@ def test_plan_passes_over_the_output_folder(tmp_path: Path) -> None:
 def test_plan_says_what_it_leaves_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     touch(tmp_path / "in", "a.png", "b.txt", "sub/c.png", "locked/d.png")
     (tmp_path / "in/link").symlink_to(tmp_path / "in/sub")
-    real = Path.iterdir
+    real = os.scandir
 
-    def iterdir(path: Path) -> Iterator[Path]:
+    def scandir(path: Path) -> AbstractContextManager[Iterator[os.DirEntry[str]]]:
         if path.name == "locked":
             raise PermissionError(errno.EACCES, "Permission denied", str(path))
         return real(path)
 
-    monkeypatch.setattr(Path, "iterdir", iterdir)
+    monkeypatch.setattr(os, "scandir", scandir)
     planned = plan(tmp_path / "in", tmp_path / "out", "png", True)
     assert [job.source.name for job in planned.jobs] == ["a.png", "c.png"]
     assert planned.passed_over == 2  # the .txt and the link
@@ -104,7 +105,7 @@ def make_pictures(folder: Path, count: int, size: int = 20) -> list[Job]:
     for index in range(count):
         pixels = rng.integers(0, 256, (size, size + index, 3), np.uint8)
         Image.fromarray(pixels).save(folder / f"{index}.png")
-    return plan(folder, folder.parent / "out", "png", False).jobs
+    return list(plan(folder, folder.parent / "out", "png", False).jobs)
 
 
 @pytest.mark.parametrize("at_once", [None, Jobs(1, 1), Jobs(5, 2)])

@@ -176,8 +176,12 @@ def test_batch_says_what_its_seconds_went_into(run: Run) -> None:
     for name in ("x", "y"):
         load("a.png").save(f"in/{name}.png")
     result = run("batch", "-m", tiny(), "-v", "-s", "1.5", "in", "out")
-    line = r"all pictures: read .* s, prepare .* s, network .* s, resize .* s, write .* s"
-    assert re.search(line, result.stderr)
+    lines = result.stderr[result.stderr.index("where the time went: ") :].splitlines()
+    rows = [line for line in lines[1:] if line.endswith(" ms a picture")]
+    stages = {"read", "wait", "decode", "prepare", "network", "resize", "encode", "write"}
+    assert {row.split()[0] for row in rows} == stages
+    shares = [int(row.partition("%")[0].split()[-1]) for row in rows]
+    assert sum(shares) == pytest.approx(100, abs=4)
 
 
 def test_progress_of_one_picture(

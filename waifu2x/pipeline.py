@@ -23,6 +23,7 @@ from waifu2x.pictures.adapt import Wishes, adapt, check_results, finish
 from waifu2x.pictures.formats import Quality
 from waifu2x.pictures.limits import MAX_PIXELS
 from waifu2x.pictures.picture import Frames, Picture
+from waifu2x.pictures.preview import preview
 from waifu2x.pictures.profiles import in_srgb_tone
 from waifu2x.pictures.read import content, decode
 from waifu2x.pictures.write import EXISTS, encode, write
@@ -60,6 +61,8 @@ class Output:
     wishes: Wishes = field(default_factory=Wishes)
     copy_times: bool = False
     """Whether a result gets the dates of its source."""
+    previews: bool = False
+    """Whether small pictures of source and result are wanted, too."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +78,9 @@ class Made:
     `encode` and of `write`."""
     copied: bool = False
     """Whether it stays as it is, and so does its file."""
+    previews: tuple[bytes, ...] = ()
+    """JPEGs of the first picture, before and after, where they are wanted; of one that stays as it
+    is, one."""
 
 
 Room = Callable[[bytes], AbstractContextManager[None]]
@@ -126,13 +132,13 @@ def make(
         if stays:
             with spent("write"):
                 _copy(job, output)
-            return Made(height, width, spent, copied=True)
+            return Made(height, width, spent, True, _previews(output, source))
         on_size(sum(rows for rows, _ in sizes[: len(source.pictures)]), width)
         result = enlarged(source, network, on_progress, spent)
         pixels = sum(rows * columns for rows, columns in sizes)
         threads = None if alone or pixels >= _LARGE else 1
         _write(finished(result, output), job, output, spent, threads)
-        return Made(height, width, spent)
+        return Made(height, width, spent, False, _previews(output, source, result))
 
 
 def result_sizes(network: Enlarger, source: Frames, name: str) -> list[tuple[int, int]]:
@@ -277,6 +283,10 @@ def _copy(job: Job, output: Output) -> None:
     except OSError as error:
         raise OutputError(f"{job.target}: cannot write: {reason(error)}") from error
     copy_times(job, output)
+
+
+def _previews(output: Output, *files: Frames) -> tuple[bytes, ...]:
+    return tuple(preview(each.pictures[0]) for each in files if output.previews)
 
 
 def _name(path: Path, standard: str) -> str:

@@ -12,7 +12,7 @@ from waifu2x import archive
 from waifu2x.backends import Progress, ignore
 from waifu2x.enlarger import Enlarger
 from waifu2x.errors import BackendError, DeviceError, Waifu2xError
-from waifu2x.files import reason
+from waifu2x.files import is_disk_full, reason
 from waifu2x.pictures.limits import MAX_PIXELS
 from waifu2x.pipeline import Identity, Job, Made, Note, Output, Room, make
 
@@ -32,6 +32,10 @@ class Outcome:
     """The seconds of each stage of what is done."""
     device_failed: bool = False
     """Nothing more can be computed."""
+    disk_full: bool = False
+    """Nothing more can be written."""
+    previews: tuple[bytes, ...] = ()
+    """See Made."""
 
 
 def outcome_of(job: Job, made: Made | None) -> Outcome:
@@ -40,7 +44,15 @@ def outcome_of(job: Job, made: Made | None) -> Outcome:
         return Outcome(job, "skipped", 0.0)
     spent = made.spent
     status: Literal["done", "copied"] = "copied" if made.copied else "done"
-    return Outcome(job, status, spent.total, made.height, made.width, spent=spent.seconds)
+    return Outcome(
+        job,
+        status,
+        spent.total,
+        made.height,
+        made.width,
+        spent=spent.seconds,
+        previews=made.previews,
+    )
 
 
 def run_one(
@@ -56,7 +68,7 @@ def run_one(
 ) -> Outcome:
     """How one file ends: `pipeline.make` or `make_archive`, with errors as a failed outcome."""
     start = time.monotonic()
-    device_failed = False
+    device_failed = disk_full = False
     try:
         archived = job.source.suffix[1:].lower() in archive.EXTENSIONS
         work = archive.make_archive if archived else make
@@ -75,12 +87,23 @@ def run_one(
         message = f"{job.source}: {error}"
         device_failed = isinstance(error, DeviceError)
     except Waifu2xError as error:
+        if output.existing == "skip" and isinstance(error.__cause__, FileExistsError):
+            return Outcome(job, "skipped", 0.0)  # another run has made it meanwhile
         message = str(error)
+        disk_full = is_disk_full(error.__cause__)
     except OSError as error:
+        disk_full = is_disk_full(error)
         message = f"{error.filename or job.source}: {reason(error)}"
     except MemoryError:
         message = f"{job.source}: not enough memory for the result: use a smaller scale"
     else:
         return outcome_of(job, made)
     seconds = time.monotonic() - start
-    return Outcome(job, "failed", seconds, error=message, device_failed=device_failed)
+    return Outcome(
+        job,
+        "failed",
+        seconds,
+        error=message,
+        device_failed=device_failed,
+        disk_full=disk_full,
+    )
