@@ -35,7 +35,7 @@ from llvmlite import ir
 from waifu2x.backends.cpu.isa import VECTOR
 from waifu2x.backends.cpu.kernels import native
 from waifu2x.backends.cpu.kernels.epilogue import Epilogue
-from waifu2x.backends.cpu.kernels.memory import locate_results, locate_source, record
+from waifu2x.backends.cpu.kernels.memory import block_at, locate_results, locate_source, record
 from waifu2x.backends.cpu.kernels.product import accumulate_pairs
 from waifu2x.backends.cpu.kernels.vector import Emitter, vector_kernel
 from waifu2x.backends.cpu.kernels.winograd import product
@@ -49,11 +49,9 @@ from waifu2x.backends.cpu.shapes import (
     PART_PAIRS,
     WIDTHS,
     tile_height,
-    tile_width,
 )
 
 _tile_height = native(tile_height)
-_tile_width = native(tile_width)
 _SIDE = INTEGER_CELL + 2
 _LEAST = 1e-30
 """The smallest scale: of cells that are zero."""
@@ -295,10 +293,7 @@ def convolve_integers(task, maps, places, scratch, weights, constants):  # type:
             )
         block, plane = task.weight, 0
         while plane < task.planes:
-            block_group = plane // task.group_planes
-            dy, dx = block_group // task.shuffle, block_group % task.shuffle
-            inner = plane - block_group * task.group_planes
-            width = _tile_width((task.group_planes - inner) // LANES)
+            dy, dx, inner, width = block_at(task, plane)
             height = _tile_height(width)
             half = height // 2
             block_planes = width * LANES

@@ -23,7 +23,7 @@ from llvmlite import ir
 
 from waifu2x.backends.cpu.kernels import native
 from waifu2x.backends.cpu.kernels.epilogue import Epilogue
-from waifu2x.backends.cpu.kernels.memory import locate_results, locate_source, record
+from waifu2x.backends.cpu.kernels.memory import block_at, locate_results, locate_source, record
 from waifu2x.backends.cpu.kernels.product import accumulate
 from waifu2x.backends.cpu.kernels.vector import Emitter, vector_kernel
 from waifu2x.backends.cpu.layout import CELL, RESIDUAL_ROWS, SOURCE_ROWS, TARGET_ROWS, TASK
@@ -32,11 +32,9 @@ from waifu2x.backends.cpu.shapes import (
     LANES,
     WIDTHS,
     tile_height,
-    tile_width,
 )
 
 _tile_height = native(tile_height)
-_tile_width = native(tile_width)
 _A, _B = 0.75, 1.5
 
 
@@ -174,10 +172,7 @@ def convolve(task, maps, places, scratch, weights, constants):  # type: ignore[n
             _input_cell(depth, pixel, places, x, scratch, task.inputs + cell * depth, spread)
         block, plane = task.weight, 0
         while plane < task.planes:
-            block_group = plane // task.group_planes
-            dy, dx = block_group // task.shuffle, block_group % task.shuffle
-            inner = plane - block_group * task.group_planes
-            width = _tile_width((task.group_planes - inner) // LANES)
+            dy, dx, inner, width = block_at(task, plane)
             block_planes = width * LANES
             product_spread = group * block_planes + LANES
             for frequency in range(FREQUENCIES):
