@@ -43,9 +43,10 @@ INTEGER_CELL = 6
 """Kinds of task. Those from READ on go between maps and the memory outside: the picture's pixels,
 maps that are kept whole, sums, the pixels of the result."""
 
-BY_VALUES, BY_PLANES, BY_FLOATS, BY_CURVES = range(4)
+BY_VALUES, BY_PLANES, BY_FLOATS, BY_CURVES, BY_RESIZING = range(5)
 """How moves, sums and pixels to write are read: value by value, which is right for all, by vectors
-of planes, by floats that lie evenly spaced, or by vectors of planes through a SiLU or a gate."""
+of planes, by floats that lie evenly spaced, by vectors of planes through a SiLU or a gate, or by
+bicubic interpolation."""
 
 LINE_BYTES = 64
 """A cache line, and the widest vector: a load that crosses two lines costs two."""
@@ -124,7 +125,7 @@ TASK = np.dtype(
             "activation",
             "factors",  # offset in the vectors; -1 for none
             "gate",  # of moves: 1 for (value + residual) * (sigmoid(value) - 1/2)
-            "up",  # of moves that resize, else 0; `enlarge` is down then,
+            "up",  # of moves that resize; `enlarge` is down then,
             "cubic",  # and the taps stand at this offset among the constants
             "group",  # Winograd: cells per group; moves and the like: one of the ways below
             "inputs",  # Winograd: offset of V in the scratch memory

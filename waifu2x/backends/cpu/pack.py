@@ -16,6 +16,7 @@ from waifu2x.backends.cpu.layout import (
     BY_CURVES,
     BY_FLOATS,
     BY_PLANES,
+    BY_RESIZING,
     BY_VALUES,
     CELL,
     FEW_INPUTS,
@@ -503,9 +504,9 @@ class PackedProgram:
                 "residual_offset": residual.offset,
                 "residual_plane": added.start(residual.first),
             }
-        fields["group"] = BY_VALUES
+        fields["group"] = BY_RESIZING if "up" in fields else BY_VALUES
         added_forms = [self.forms[residual.value]] if residual else []
-        even = fields["unshuffle"] == fields["enlarge"] == 1
+        even = fields["unshuffle"] == fields["enlarge"] == 1 and "up" not in fields
         maps = (source, target, *added_forms)
         curved = (
             even
@@ -515,7 +516,7 @@ class PackedProgram:
                 bool(fields.get("gate")) or (fields.get("activation") == _SILU and residual is None)
             )
         )
-        even = even and not any(fields.get(name) for name in ("activation", "gate", "up"))
+        even = even and not any(fields.get(name) for name in ("activation", "gate"))
         even = even and not any(form.terms or form.fold > 1 for form in (source, *added_forms))
         plain = even and residual is None and fields["factor"] == fields["shuffle"] == 1
         if kind == WRITE:
