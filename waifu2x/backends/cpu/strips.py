@@ -198,13 +198,9 @@ class PhaseStrips:
                 cells = round_up(boxes[n].width // INTEGER_CELL, ROW_BLOCK)
                 group = min(cells, integer_group_size(depth, self._cache_bytes))
                 tasks[n]["group"] = group
-                pairs = INTEGER_FREQUENCIES * (group * depth // 2 + LANES)
-                inputs = max(inputs, pairs + group * depth)
-                block = group * WIDTHS[0] * LANES + LANES
-                products = max(products, INTEGER_FREQUENCIES * block)
-                part = 2 * PART_PAIRS
-                scales = -(-depth // part) * group * LANES
-                stage = max(stage, INTEGER_FREQUENCIES * part + scales)
+                of_inputs, of_products, of_stage = integer_scratch_floats(depth, group)
+                inputs, products = max(inputs, of_inputs), max(products, of_products)
+                stage = max(stage, of_stage)
             elif task.kind == TILES:
                 products = max(products, 2 * STAGE_FLOATS)
             elif task.kind == FEW_TILES:
@@ -282,6 +278,17 @@ def scratch_floats(in_planes: int, group: int) -> tuple[int, int]:
     return (
         FREQUENCIES * (group * in_planes + LANES),
         FREQUENCIES * (group * WIDTHS[0] * LANES + LANES),
+    )
+
+
+def integer_scratch_floats(in_planes: int, group: int) -> tuple[int, int, int]:
+    """The same in integers, V with the frequency that stays in floats, and of a part of a cell that
+    is not integers yet, with the scales of all cells behind it."""
+    part = 2 * PART_PAIRS
+    return (
+        INTEGER_FREQUENCIES * (group * in_planes // 2 + LANES) + group * in_planes,
+        INTEGER_FREQUENCIES * (group * WIDTHS[0] * LANES + LANES),
+        INTEGER_FREQUENCIES * part + -(-in_planes // part) * group * LANES,
     )
 
 
