@@ -104,6 +104,12 @@ class Convolution:
     """Zeros on each side of the source; 0 is a valid convolution."""
 
 
+def affine(source: int, factors: NDArray[np.float32], shifts: NDArray[np.float32]) -> Convolution:
+    """x * factor + shift, plane by plane, both (planes,)."""
+    weight = np.diag(factors)[:, :, np.newaxis, np.newaxis]
+    return Convolution(source, weight, shifts, leaky(1.0, len(shifts)))
+
+
 @dataclass(frozen=True, eq=False)
 class TransposedConvolution:
     """out[y * stride + k - crop] += weight[:, :, k] @ in[y], then an activation."""
