@@ -555,8 +555,8 @@ class PackedProgram:
         ):
             fields["group"] = BY_FLOATS
         rows = round_up(_ROWS, target.fold)
-        spread = (1, target.fold)
-        return Task(kind, number, rows, tuple(reaches), map_, place[0], spread, scale, fields)
+        rate = (1, target.fold)
+        return Task(kind, number, rows, tuple(reaches), map_, place[0], rate, scale, fields)
 
     # Arrays.
 

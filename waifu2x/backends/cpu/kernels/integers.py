@@ -99,12 +99,12 @@ def _emit_input(
     scratch: ir.Value,
     stage: ir.Value,
     inputs: ir.Value,
-    spread: ir.Value,
+    stride: ir.Value,
     flat: ir.Value,
     scale: ir.Value,
     scale_step: ir.Value,
 ) -> None:
-    """`depth` planes of one cell: 8x8 pixels -> 64 frequencies, `spread` pairs apart, by way of
+    """`depth` planes of one cell: 8x8 pixels -> 64 frequencies, `stride` pairs apart, by way of
     `stage`; FLAT in floats, at `flat`. What 1 stands for goes to a vector for each part, the first
     at `scale`, `scale_step` apart."""
     if not VECTOR.integers:
@@ -155,7 +155,7 @@ def _emit_input(
                         v.integers(v.times(v.load(source, v.add(place, m * vector)), fineness))
                         for m in range(INTEGER_BLOCK // LANES)
                     ]
-                    v.store_shorts(values, target, v.mul(frequency, spread))
+                    v.store_shorts(values, target, v.mul(frequency, stride))
 
 
 def _emit_product(
@@ -216,13 +216,13 @@ def _emit_output(
     residual: ir.Value,
     scratch: ir.Value,
     products: ir.Value,
-    spread: ir.Value,
+    stride: ir.Value,
     weights: ir.Value,
     scales: ir.Value,
     constants: ir.Value,
     plane: ir.Value,
 ) -> None:
-    """One cell, one vector of planes: 64 sums of products, `spread` apart -> 6x6 results.
+    """One cell, one vector of planes: 64 sums of products, `stride` apart -> 6x6 results.
 
     Its rows are those at `first`, and then every `shuffle`th; `target` and `residual` are the
     offsets of its pixels along them.
@@ -232,11 +232,11 @@ def _emit_output(
     shuffle = v.field(task, TASK, "shuffle")
     epilogue = Epilogue(v, task, scratch, constants, plane)
     to, shelf = v.shelf(_SIDE * INTEGER_CELL)
-    down = v.mul(spread, _SIDE)
+    down = v.mul(stride, _SIDE)
     tops = [v.fix(scratch, v.add(products, v.mul(down, y))) for y in range(_SIDE)]
     factors, side = v.fix(weights, scales), v.times_of(_SIDE)
     with v.loop(side) as x:
-        along, by = v.mul(spread, x), v.at(factors, v.mul(x, LANES))
+        along, by = v.mul(stride, x), v.at(factors, v.mul(x, LANES))
         column = [
             v.times(v.load(top, along), v.load(by, y * _SIDE * LANES)) for y, top in enumerate(tops)
         ]
@@ -244,7 +244,7 @@ def _emit_output(
         for y, value in enumerate(_transform_output(v, column)):
             v.store(value, to, v.add(place, y * LANES))
     # FLAT is as much of every result.
-    flat = v.load(scratch, v.add(products, v.mul(spread, FLAT)))
+    flat = v.load(scratch, v.add(products, v.mul(stride, FLAT)))
     bias = v.plus(epilogue.bias(0), flat)
     with v.loop(v.times_of(INTEGER_CELL)) as y:
         across = v.at(shelf, v.mul(y, LANES))
@@ -270,9 +270,9 @@ def convolve_integers(task, maps, places, scratch, weights, constants):  # type:
     locate_source(task, source, places, INTEGER_CELL + 2)
     locate_results(task, maps, places)
     pairs, group, pixel = task.depth // 2, task.group, source.pixel_floats
-    spread = group * pairs + LANES
+    stride = group * pairs + LANES
     cells = task.columns // INTEGER_CELL
-    flat = task.inputs + INTEGER_FREQUENCIES * spread
+    flat = task.inputs + INTEGER_FREQUENCIES * stride
     scales, scale_step = task.stage + INTEGER_FREQUENCIES * 2 * PART_PAIRS, group * LANES
     for index in range(-(-cells // group)):
         first = index * group
@@ -286,7 +286,7 @@ def convolve_integers(task, maps, places, scratch, weights, constants):  # type:
                 scratch,
                 task.stage,
                 task.inputs + cell * pairs,
-                spread,
+                stride,
                 flat + cell * task.depth,
                 scales + cell * LANES,
                 scale_step,
@@ -297,17 +297,17 @@ def convolve_integers(task, maps, places, scratch, weights, constants):  # type:
             height = _tile_height(width)
             half = height // 2
             block_planes = width * LANES
-            product_spread = group * block_planes + LANES
+            product_stride = group * block_planes + LANES
             u = block + INTEGER_FREQUENCIES * block_planes
             for frequency in range(INTEGER_FREQUENCIES):
                 # The last tile may run past `count` into stale cells: theirs are rows of their own.
                 for cell in range(0, count, height):
-                    m = task.products + frequency * product_spread + cell * block_planes
+                    m = task.products + frequency * product_stride + cell * block_planes
                     if frequency == FLAT:
                         v = flat + cell * task.depth
                         product(width, scratch, v, task.depth, weights, u, m)
                     else:
-                        v = task.inputs + frequency * spread + cell * pairs
+                        v = task.inputs + frequency * stride + cell * pairs
                         high = half if count - cell <= half else height
                         scale = scales + cell * LANES
                         integer_product(
@@ -325,7 +325,7 @@ def convolve_integers(task, maps, places, scratch, weights, constants):  # type:
                         pair * task.residual_pair + dx * task.residual_block + inner + n,
                         scratch,
                         task.products + cell * block_planes + n,
-                        product_spread,
+                        product_stride,
                         weights,
                         block + INTEGER_FREQUENCIES * n,
                         constants,

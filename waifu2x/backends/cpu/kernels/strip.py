@@ -6,6 +6,7 @@ from __future__ import annotations
 from numba import from_dtype, types
 
 from waifu2x.backends.cpu.kernels import FLOATS, INTEGER, INTEGERS, entry
+from waifu2x.backends.cpu.kernels.buffers import add_rows, keep_rows, load_rows
 from waifu2x.backends.cpu.kernels.direct import (
     convolve_few_inputs,
     convolve_few_outputs,
@@ -19,7 +20,6 @@ from waifu2x.backends.cpu.kernels.pixels import read_rows, write_rows
 from waifu2x.backends.cpu.kernels.tiles import configure, convolve_tiles, release
 from waifu2x.backends.cpu.kernels.values import clear_outside
 from waifu2x.backends.cpu.kernels.vector import ticks
-from waifu2x.backends.cpu.kernels.whole import add_rows, keep_rows, load_rows
 from waifu2x.backends.cpu.kernels.winograd import convolve
 from waifu2x.backends.cpu.layout import (
     AVERAGE,

@@ -73,9 +73,9 @@ def _emit_input(
     offset: ir.Value,
     scratch: ir.Value,
     inputs: ir.Value,
-    spread: ir.Value,
+    stride: ir.Value,
 ) -> None:
-    """`depth` planes of one cell: 6x6 pixels -> 36 frequencies, `spread` floats apart."""
+    """`depth` planes of one cell: 6x6 pixels -> 36 frequencies, `stride` floats apart."""
     rows = [v.add(v.integer(places, SOURCE_ROWS + y), offset) for y in range(6)]
     with v.loop(depth, LANES) as plane:
         starts = [v.fix(scratch, v.add(row, plane)) for row in rows]
@@ -84,9 +84,9 @@ def _emit_input(
             columns.append(_transform_input(v, [v.load(s, v.mul(pixel, x)) for s in starts]))
         target = v.at(scratch, v.add(inputs, plane))
         for y in range(6):
-            target = v.fix(target, v.mul(spread, 6 if y else 0))
+            target = v.fix(target, v.mul(stride, 6 if y else 0))
             for x, value in enumerate(_transform_input(v, [column[y] for column in columns])):
-                v.store(value, target, v.mul(spread, x))
+                v.store(value, target, v.mul(stride, x))
 
 
 def _emit_output(
@@ -99,7 +99,7 @@ def _emit_output(
     residual: ir.Value,
     scratch: ir.Value,
     products: ir.Value,
-    spread: ir.Value,
+    stride: ir.Value,
     constants: ir.Value,
     plane: ir.Value,
 ) -> None:
@@ -114,8 +114,8 @@ def _emit_output(
         for n in range(vectors):
             to, shelf = v.shelf(6 * CELL)
             for x in range(6):
-                top = v.fix(scratch, v.add(products, v.add(v.mul(spread, x), n * LANES)))
-                column = [v.load(top, v.mul(spread, 6 * y)) for y in range(6)]
+                top = v.fix(scratch, v.add(products, v.add(v.mul(stride, x), n * LANES)))
+                column = [v.load(top, v.mul(stride, 6 * y)) for y in range(6)]
                 for y, value in enumerate(_transform_output(v, column)):
                     v.store(value, to, (y * 6 + x) * LANES)
             bias = epilogue.bias(n)
@@ -162,25 +162,25 @@ def convolve(task, maps, places, scratch, weights, constants):  # type: ignore[n
     locate_source(task, source, places, CELL + 2)
     locate_results(task, maps, places)
     depth, group, pixel = task.depth, task.group, source.pixel_floats
-    spread = group * depth + LANES
+    stride = group * depth + LANES
     cells = task.columns // CELL
     for index in range(-(-cells // group)):
         first = index * group
         count = min(group, cells - first)
         for cell in range(count):
             x = (first + cell) * CELL * pixel
-            _input_cell(depth, pixel, places, x, scratch, task.inputs + cell * depth, spread)
+            _input_cell(depth, pixel, places, x, scratch, task.inputs + cell * depth, stride)
         block, plane = task.weight, 0
         while plane < task.planes:
             dy, dx, inner, width = block_at(task, plane)
             block_planes = width * LANES
-            product_spread = group * block_planes + LANES
+            product_stride = group * block_planes + LANES
             for frequency in range(FREQUENCIES):
                 u = block + frequency * depth * block_planes
                 # The last tile may run past `count` into stale cells: theirs are rows of their own.
                 for cell in range(0, count, _tile_height(width)):
-                    v = task.inputs + frequency * spread + cell * depth
-                    m = task.products + frequency * product_spread + cell * block_planes
+                    v = task.inputs + frequency * stride + cell * depth
+                    m = task.products + frequency * product_stride + cell * block_planes
                     product(width, scratch, v, depth, weights, u, m)
             for cell in range(count):
                 pair = (first + cell) * (CELL // 2)
@@ -193,7 +193,7 @@ def convolve(task, maps, places, scratch, weights, constants):  # type: ignore[n
                     pair * task.residual_pair + dx * task.residual_block + inner,
                     scratch,
                     task.products + cell * block_planes,
-                    product_spread,
+                    product_stride,
                     constants,
                     plane,
                 )
