@@ -52,7 +52,11 @@ class Epilogue:
                 v.set(result, v.fma(v.get(result), self._factor, added))
         to = v.fix(scratch, v.add(target, vector * LANES))
         for x, result in enumerate(results):
-            v.store(v.get(result), to, self._offset(self._target, x))
+            v.store(v.get(result), to, self.target_offset(x))
+
+    def target_offset(self, x: int) -> ir.Value:
+        """How far the result of pixel x lies behind that of the first one."""
+        return self._offset(self._target, x)
 
     def _offset(self, strides: list[ir.Value], x: int) -> ir.Value:
         pixel, pair = strides

@@ -22,7 +22,8 @@ operations are the same ones in the same order for any number of lanes.
 
 Inputs are packed into integers 16 planes at a time; their order there is the instruction's, and
 that of the weights follows it. Transforms go through memory between their columns and their rows:
-64 values fit no register file.
+64 values fit no register file. What they read and write of maps lies a pixel apart, where no
+processor foresees it, so they ask for it: a third less time for inputs, a sixth for results.
 
 Bound: products of pairs. One instruction for 2 * LANES multiply-adds where there is VNNI, twice
 FMA's rate; without it two, 1.6 times FMA's rate on Zen 3 and Zen 4.
@@ -39,7 +40,14 @@ from waifu2x.backends.cpu.kernels.memory import block_at, locate_results, locate
 from waifu2x.backends.cpu.kernels.product import accumulate_pairs
 from waifu2x.backends.cpu.kernels.vector import Emitter, vector_kernel
 from waifu2x.backends.cpu.kernels.winograd import product
-from waifu2x.backends.cpu.layout import INTEGER_CELL, RESIDUAL_ROWS, SOURCE_ROWS, TARGET_ROWS, TASK
+from waifu2x.backends.cpu.layout import (
+    INTEGER_CELL,
+    LINE_BYTES,
+    RESIDUAL_ROWS,
+    SOURCE_ROWS,
+    TARGET_ROWS,
+    TASK,
+)
 from waifu2x.backends.cpu.shapes import (
     FLAT,
     INTEGER_BLOCK,
@@ -53,6 +61,7 @@ from waifu2x.backends.cpu.shapes import (
 
 _tile_height = native(tile_height)
 _SIDE = INTEGER_CELL + 2
+_LINE_FLOATS = LINE_BYTES // 4
 _LEAST = 1e-30
 """The smallest scale: of cells that are zero."""
 
@@ -123,6 +132,8 @@ def _emit_input(
             with v.loop(side) as x:
                 along, place = v.mul(pixel, x), v.mul(x, _SIDE * LANES)
                 column = [v.load(start, along) for start in starts]
+                for start in starts:
+                    v.prefetch(start, v.add(along, _LINE_FLOATS))
                 for y, value in enumerate(_transform_input(v, column)):
                     v.store(value, to, v.add(place, y * LANES))
             target = v.fix(scratch, v.add(stage, v.mul(inner, INTEGER_FREQUENCIES)))
@@ -234,6 +245,13 @@ def _emit_output(
     to, shelf = v.shelf(_SIDE * INTEGER_CELL)
     down = v.mul(stride, _SIDE)
     tops = [v.fix(scratch, v.add(products, v.mul(down, y))) for y in range(_SIDE)]
+    starts = [
+        v.add(v.integer(places, v.add(v.add(first, v.mul(shuffle, y)), TARGET_ROWS)), target)
+        for y in range(INTEGER_CELL)
+    ]
+    for start in starts:
+        for x in range(INTEGER_CELL):
+            v.prefetch(scratch, v.add(start, epilogue.target_offset(x)), to_write=True)
     factors, side = v.fix(weights, scales), v.times_of(_SIDE)
     with v.loop(side) as x:
         along, by = v.mul(stride, x), v.at(factors, v.mul(x, LANES))
