@@ -19,6 +19,7 @@ from waifu2x.backends.cpu.layout import (
     CELL,
     FEW_TILES,
     INTEGER_CELL,
+    INTEGER_POINTWISE,
     INTEGER_WINOGRAD,
     KEEP,
     LOAD,
@@ -59,6 +60,9 @@ _UNEVEN = 0.1
 """The part of a core's last strip for which the others are taken to wait."""
 _LEAST_BLOCKS = 3
 """Of ROW_BLOCK cells in integers, for each reading of all weights."""
+_SPAN_FLOATS = 16384
+"""Memory of the inputs of a span of 1x1 products in integers: what stays in an L2 cache beside
+weights."""
 _EMPTY = Box(0, 0, 0, 0)
 
 
@@ -201,6 +205,13 @@ class PhaseStrips:
                 of_inputs, of_products, of_stage = integer_scratch_floats(depth, group)
                 inputs, products = max(inputs, of_inputs), max(products, of_products)
                 stage = max(stage, of_stage)
+            elif task.kind == INTEGER_POINTWISE:
+                depth = int(task.fields["depth"])
+                span = max(1, _SPAN_FLOATS * 2 // (depth * ROW_BLOCK)) * ROW_BLOCK
+                tasks[n]["group"] = span
+                inputs = max(inputs, span * depth // 2)
+                products = max(products, ROW_BLOCK * WIDTHS[0] * LANES)
+                stage = max(stage, -(-depth // (2 * PART_PAIRS)) * span * LANES)
             elif task.kind == TILES:
                 products = max(products, 2 * STAGE_FLOATS)
             elif task.kind == FEW_TILES:

@@ -46,15 +46,11 @@ def pack_winograd(weight: NDArray[np.float32], group_planes: int) -> NDArray[np.
 def pack_integers(weight: NDArray[np.float32], group_planes: int) -> NDArray[np.float32]:
     """(out, in, 3, 3), in padded to INTEGER_BLOCK, out to LANES -> its header's order, as float32
     memory."""
-    in_planes = weight.shape[1]
     exact = transform_exactly(weight, INTEGER_CELL, INTEGER_CELL).transpose(0, 2, 1)
     exact /= np.outer(_BALANCE, _BALANCE).reshape(-1, 1, 1)
     integers, scales = round_integers(exact)
     scales[FLAT] = 0
-    # Inputs are packed as the instruction has it: in each INTEGER_BLOCK, lanes by fours.
-    planes = np.arange(in_planes).reshape(-1, INTEGER_BLOCK // LANES, LANES // 4, 4)
-    order = planes.transpose(0, 2, 1, 3).reshape(-1)
-    pairs = integers[:, order].reshape(len(integers), in_planes // 2, 2, -1).swapaxes(2, 3)
+    pairs = _in_pairs(integers)
     blocks, first = [], 0
     for _ in range(integers.shape[-1] // group_planes):
         for width in block_widths(group_planes):
@@ -69,6 +65,30 @@ def pack_integers(weight: NDArray[np.float32], group_planes: int) -> NDArray[np.
                     blocks.append(own.reshape(-1).view(np.float32))
             first += width * LANES
     return np.concatenate(blocks)
+
+
+def pack_integer_points(weight: NDArray[np.float32], group_planes: int) -> NDArray[np.float32]:
+    """(out, in, 1, 1), in padded to INTEGER_BLOCK, out to LANES -> its header's order, as float32
+    memory."""
+    integers, scales = round_integers(weight[:, :, 0, 0].T[np.newaxis].astype(np.float64))
+    (pairs,) = _in_pairs(integers)
+    blocks, first = [], 0
+    for _ in range(len(weight) // group_planes):
+        for width in block_widths(group_planes):
+            part = slice(first, first + width * LANES)
+            own = np.ascontiguousarray(pairs[:, part])
+            blocks += [scales[0, part], own.reshape(-1).view(np.float32)]
+            first += width * LANES
+    return np.concatenate(blocks)
+
+
+def _in_pairs(integers: NDArray[np.int16]) -> NDArray[np.int16]:
+    """(frequencies, in, out) -> (frequencies, in / 2, out, 2), inputs in the order in which the
+    instruction packs them: in each INTEGER_BLOCK, lanes by fours."""
+    count, in_planes, _ = integers.shape
+    planes = np.arange(in_planes).reshape(-1, INTEGER_BLOCK // LANES, LANES // 4, 4)
+    order = planes.transpose(0, 2, 1, 3).reshape(-1)
+    return integers[:, order].reshape(count, in_planes // 2, 2, -1).swapaxes(2, 3)
 
 
 def round_integers(exact: NDArray[np.float64]) -> tuple[NDArray[np.int16], NDArray[np.float32]]:

@@ -56,6 +56,7 @@ def _emit_rows(
     for tile in v.cases(width, WIDTHS):
         height = tile_height(tile)
         epilogue = Epilogue(v, task, scratch, constants, plane)
+        epilogue.prefetch(height, tile, target, residual)
         slots = v.accumulators([epilogue.bias(n) for n in range(tile)] * height)
         for y, row in enumerate(rows):
             vectors = v.at(weights, v.mul(depth, y * tile * LANES))

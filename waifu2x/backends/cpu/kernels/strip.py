@@ -13,6 +13,7 @@ from waifu2x.backends.cpu.kernels.direct import (
     convolve_pointwise,
 )
 from waifu2x.backends.cpu.kernels.few_tiles import convolve_few_tiles
+from waifu2x.backends.cpu.kernels.integer_pointwise import convolve_integer_pointwise
 from waifu2x.backends.cpu.kernels.integers import convolve_integers
 from waifu2x.backends.cpu.kernels.memory import record
 from waifu2x.backends.cpu.kernels.moves import move
@@ -26,6 +27,7 @@ from waifu2x.backends.cpu.layout import (
     FEW_INPUTS,
     FEW_OUTPUTS,
     FEW_TILES,
+    INTEGER_POINTWISE,
     INTEGER_WINOGRAD,
     KEEP,
     LOAD,
@@ -81,6 +83,8 @@ def run_strip(  # type: ignore[no-untyped-def]
             convolve(task, maps, places, scratch, weights, constants)
         elif kind == INTEGER_WINOGRAD:
             convolve_integers(task, maps, places, scratch, weights, constants)
+        elif kind == INTEGER_POINTWISE:
+            convolve_integer_pointwise(task, maps, places, scratch, weights, constants)
         elif kind == FEW_OUTPUTS:
             convolve_few_outputs(task, maps, places, scratch, weights, constants)
         elif kind == TILES:

@@ -26,7 +26,14 @@ from waifu2x.backends.cpu.kernels.epilogue import Epilogue
 from waifu2x.backends.cpu.kernels.memory import block_at, locate_results, locate_source, record
 from waifu2x.backends.cpu.kernels.product import accumulate
 from waifu2x.backends.cpu.kernels.vector import Emitter, vector_kernel
-from waifu2x.backends.cpu.layout import CELL, RESIDUAL_ROWS, SOURCE_ROWS, TARGET_ROWS, TASK
+from waifu2x.backends.cpu.layout import (
+    CELL,
+    LINE_FLOATS,
+    RESIDUAL_ROWS,
+    SOURCE_ROWS,
+    TARGET_ROWS,
+    TASK,
+)
 from waifu2x.backends.cpu.shapes import (
     FREQUENCIES,
     LANES,
@@ -81,7 +88,10 @@ def _emit_input(
         starts = [v.fix(scratch, v.add(row, plane)) for row in rows]
         columns = []
         for x in range(6):
-            columns.append(_transform_input(v, [v.load(s, v.mul(pixel, x)) for s in starts]))
+            along = v.mul(pixel, x)
+            columns.append(_transform_input(v, [v.load(start, along) for start in starts]))
+            for start in starts:
+                v.prefetch(start, v.add(along, LINE_FLOATS))
         target = v.at(scratch, v.add(inputs, plane))
         for y in range(6):
             target = v.fix(target, v.mul(stride, 6 if y else 0))
@@ -111,6 +121,11 @@ def _emit_output(
     shuffle = v.field(task, TASK, "shuffle")
     for vectors in v.cases(width, WIDTHS):
         epilogue = Epilogue(v, task, scratch, constants, plane)
+        rows = [v.add(first, v.mul(shuffle, y)) for y in range(CELL)]
+        targets = [v.add(v.integer(places, v.add(r, TARGET_ROWS)), target) for r in rows]
+        residuals = [v.add(v.integer(places, v.add(r, RESIDUAL_ROWS)), residual) for r in rows]
+        for y in range(CELL):
+            epilogue.prefetch(CELL, vectors, targets[y], residuals[y])
         for n in range(vectors):
             to, shelf = v.shelf(6 * CELL)
             for x in range(6):
@@ -122,13 +137,8 @@ def _emit_output(
             for y in range(CELL):
                 across = [v.load(shelf, (y * 6 + x) * LANES) for x in range(6)]
                 results = _transform_output(v, across)
-                row = v.add(first, v.mul(shuffle, y))
-                epilogue.store(
-                    [v.plus(value, bias) for value in results],
-                    n,
-                    v.add(v.integer(places, v.add(row, TARGET_ROWS)), target),
-                    v.add(v.integer(places, v.add(row, RESIDUAL_ROWS)), residual),
-                )
+                sums = [v.plus(value, bias) for value in results]
+                epilogue.store(sums, n, targets[y], residuals[y])
 
 
 def _emit_product(
