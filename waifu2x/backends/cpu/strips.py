@@ -7,6 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -63,6 +64,8 @@ _LEAST_BLOCKS = 3
 _SPAN_FLOATS = 16384
 """Memory of the inputs of a span of 1x1 products in integers: what stays in an L2 cache beside
 weights."""
+_MOST_STRIPS = 128
+"""That are kept for the next picture of the same size; each takes some 10 KiB."""
 _EMPTY = Box(0, 0, 0, 0)
 
 
@@ -102,6 +105,9 @@ class PhaseStrips:
                 record["is_zero_outside"] = packed.program.values[index].zero_outside
         self._scale: tuple[Fraction, float, float] | None = None
         self._orders: dict[tuple[tuple[int, int], ...], Order] = {}
+        # To make one takes about a millisecond, in which no other thread makes any: with sixteen
+        # cores, several times as long as they take for a small picture.
+        self._strip = lru_cache(_MOST_STRIPS)(self._make)
 
     def division(self, pictures: int, cores: int) -> tuple[int, int]:
         """Into how many strips, down and across, each picture is best divided.
@@ -166,7 +172,11 @@ class PhaseStrips:
         return finest, float(finest) * grown / max(total, 1.0), most
 
     def strip(self, roots: Mapping[int, Box]) -> Strip:
-        """The strip that makes these boxes of the phase's roots."""
+        """The strip that makes these boxes of the phase's roots: not to be changed."""
+        return self._strip(tuple(roots.items()))
+
+    def _make(self, boxes_of_roots: tuple[tuple[int, Box], ...]) -> Strip:
+        roots = dict(boxes_of_roots)
         work = geometry.work(self.packed.program, self.phase.steps, roots, self.packed.unit)
         boxes = [self._box(task, work, roots) for task in self.tasks]
         held = self._held(work, boxes)
