@@ -71,7 +71,7 @@ def other_chunks(found: Iterable[Chunk]) -> tuple[Chunk, ...]:
     )
 
 
-def chunk(kind: bytes, *parts: bytes) -> tuple[bytes, ...]:
+def chunk(kind: bytes, *parts: bytes | memoryview) -> tuple[bytes | memoryview, ...]:
     """A chunk as it stands in a file, in pieces: its content's are not copied."""
     crc32 = fast_zlib().crc32
     checksum, length = crc32(kind), 0

@@ -8,6 +8,7 @@ once went in.
 from __future__ import annotations
 
 import struct
+import zlib
 from typing import NamedTuple
 
 import imagecodecs
@@ -20,8 +21,12 @@ from waifu2x.pictures.picture import Colours, Extent, Frames, Picture, apart
 from waifu2x.pictures.turn import turned
 
 _GREY_AND_ALPHA = 4
-_KINDS = (0, 2, _GREY_AND_ALPHA, 6)
-"""Grey, RGB, grey and alpha, RGB and alpha."""
+_PLANES = {0: 1, 2: 3, _GREY_AND_ALPHA: 2, 6: 4}
+"""Of the kinds that are read here: grey, RGB, grey and alpha, RGB and alpha."""
+_LARGEST_STORED = 1 << 28
+"""Bytes of rows that are inflated first: they are in memory twice more then."""
+_BLOCK = 65535
+"""Bytes of a stored block, at most. RFC 1951, section 3.2.4."""
 
 
 class _Header(NamedTuple):
@@ -51,8 +56,10 @@ def read(data: bytes, name: str, max_pixels: int) -> Frames | None:
         return None
     size = header.width, header.height
     check_pixels(name, size, 1, header.width * header.height, max_pixels)
-    bare = _bare(data, places) if whole else data
     by_libpng = deep or header.kind == _GREY_AND_ALPHA
+    bare = None if by_libpng else _with_rows_stored(data, places, header)
+    if bare is None:
+        bare = _bare(data, places) if whole else data
     samples = (imagecodecs.png_decode if by_libpng else imagecodecs.spng_decode)(bare)
     pixels, alpha = apart(np.atleast_3d(samples))
     chunks = dict(png.chunks(data))
@@ -75,8 +82,7 @@ def extent(data: bytes) -> Extent | None:
     header = _header(data)
     if header is None or any(kind == b"acTL" for kind, _, _ in png.places(data)):
         return None
-    planes = {0: 1, 2: 3, _GREY_AND_ALPHA: 2, 6: 4}[header.kind]
-    size = header.height * header.width * planes * (header.depth // 8)
+    size = header.height * header.width * _PLANES[header.kind] * (header.depth // 8)
     return Extent(header.height, header.width, size)
 
 
@@ -87,7 +93,7 @@ def _header(data: bytes) -> _Header | None:
         return None
     header = _Header(*struct.unpack_from(">IIBBBBB", data, first[1]))
     sides = 0 < header.width < 2**31 and 0 < header.height < 2**31
-    ours = header.depth in (8, 16) and header.kind in _KINDS
+    ours = header.depth in (8, 16) and header.kind in _PLANES
     methods = (header.compression, header.filtering) == (0, 0) and header.interlacing in (0, 1)
     return header if sides and ours and methods else None
 
@@ -104,6 +110,36 @@ def _checked(data: bytes, name: str) -> tuple[list[png.Place], set[str]]:
         else:
             raise ImageError(f"{name}: damaged: the checksum of its {kind} is wrong")
     return found, notes
+
+
+def _with_rows_stored(data: bytes, places: list[png.Place], header: _Header) -> bytes | None:
+    """The same picture with rows that are stored and no longer deflated.
+
+    ISA-L inflates three times as fast as what libspng has, which then undoes the filters: 5.6 ms in
+    all for a picture of 960x540, not 8. None where there is no ISA-L, and where rows are damaged or
+    not just as many as there should be: what becomes of those is for the decoder.
+    """
+    fast = png.fast_zlib()
+    expected = header.height * (1 + header.width * _PLANES[header.kind])
+    if fast is zlib or expected > _LARGEST_STORED:
+        return None
+    view = memoryview(data)
+    inflater = fast.decompressobj()
+    try:
+        deflated = b"".join(view[start:end] for kind, start, end in places if kind == b"IDAT")
+        rows = inflater.decompress(deflated, expected + 1)
+    except fast.error:
+        return None
+    if len(rows) != expected or not inflater.eof:
+        return None
+    blocks: list[bytes | memoryview] = [b"\x78\x01"]
+    for at in range(0, expected, _BLOCK):
+        part = memoryview(rows)[at : at + _BLOCK]
+        last, size = at + _BLOCK >= expected, len(part)
+        blocks += [struct.pack("<BHH", last, size, size ^ 0xFFFF), part]
+    blocks.append(struct.pack(">I", fast.adler32(rows)))
+    chunks = ((b"IHDR", struct.pack(">IIBBBBB", *header)), (b"IDAT", *blocks), (b"IEND",))
+    return b"".join((png.SIGNATURE, *(part for each in chunks for part in png.chunk(*each))))
 
 
 def _bare(data: bytes, places: list[png.Place]) -> bytes:
