@@ -6,6 +6,8 @@ Waifu2xError
 ├── BackendError   a backend or device that is missing or cannot do what was asked
 │   ├── UnavailableError   its library or device is not here: `auto` goes on to the next
 │   └── DeviceError        its device has stopped working: so does `auto`, in the middle of a batch
+├── StoreError     a URL that cannot be used
+├── ClusterError   a cluster that cannot be reached, or does not do what was asked
 └── OutputError    a result that cannot be written
 """
 
@@ -40,6 +42,14 @@ class DeviceError(BackendError):
         super().__init__(f"{fault}: {remedy}")
         self.fault = fault
         self.remedy = remedy
+
+
+class StoreError(Waifu2xError):
+    """A URL names what is not there, or its kind is not supported."""
+
+
+class ClusterError(Waifu2xError):
+    """A cluster or its workers are missing, or do not do what was asked of them."""
 
 
 class OutputError(Waifu2xError):

@@ -11,6 +11,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
+from waifu2x import stores
+
+
+def read_bytes(path: Path) -> bytes:
+    """The content of a file, or of what is at a URL. Raises OSError."""
+    return stores.read_bytes(path) if stores.is_url(path) else path.read_bytes()
+
 
 def write_atomically(path: Path, data: bytes, *, replace: bool = True) -> None:
     """Writes a file at once; see `writing`."""
@@ -23,9 +30,14 @@ def writing(path: Path, *, replace: bool = True) -> Iterator[IO[bytes]]:
     """A temporary file beside `path`, to write, read and seek, which then gets the name `path`.
 
     If that fails or is interrupted, whatever stood at `path` still does, and the temporary file is
-    gone. Follows symbolic links, and keeps the mode of a file that it replaces. Raises OSError, and
-    FileExistsError if there is a file at `path` by then and `replace` is false.
+    gone. Follows symbolic links, and keeps the mode of a file that it replaces. For a URL, the
+    temporary file is on this machine, and is uploaded then. Raises OSError, and FileExistsError if
+    there is a file at `path` by then and `replace` is false.
     """
+    if stores.is_url(path):
+        with stores.uploading(path, replace=replace) as file:
+            yield file
+        return
     try:
         target = path.resolve()
     except RuntimeError as error:  # a loop of links, before Python 3.13

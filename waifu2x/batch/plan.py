@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from waifu2x import archive
+from waifu2x import archive, stores
 from waifu2x.batch.outcome import Outcome
 from waifu2x.files import reason
 from waifu2x.pictures import formats
@@ -74,6 +74,12 @@ def _type(source: Path, extension: str) -> str:
 
 def _walk(folder: Path, recursive: bool, excluded: Path) -> Iterator[tuple[Path, OSError | None]]:
     """Files of a folder, links to folders, and folders that cannot be read with the reason."""
+    if stores.is_url(folder):
+        for name in stores.listed(folder, recursive):
+            hidden = any(part.startswith(".") for part in name.split("/"))
+            if not hidden and excluded not in (folder / name).parents:
+                yield folder / name, None
+        return
     try:
         entries = sorted(folder.iterdir())
     except OSError as error:

@@ -14,7 +14,7 @@ import numpy as np
 from PIL import Image, _imaging
 
 from waifu2x.errors import ImageError
-from waifu2x.files import reason
+from waifu2x.files import read_bytes, reason
 from waifu2x.pictures import exif, formats, jxl, metadata, png, pnm, profiles
 from waifu2x.pictures.limits import MAX_PIXELS, check_pixels
 from waifu2x.pictures.picture import Colours, Frames, Metadata, Picture
@@ -44,7 +44,7 @@ def read(path: Path, max_pixels: int = MAX_PIXELS) -> Frames:
     holds more than `max_pixels` in all.
     """
     try:
-        data = path.read_bytes()
+        data = read_bytes(path)
     except OSError as error:
         raise ImageError(f"{path}: cannot read: {reason(error)}") from error
     return decode(data, str(path), max_pixels)
