@@ -41,7 +41,7 @@ def located(text: str) -> Path:
             return Path(found.path)
         assert found.fs  # which imports what the protocol takes
     except ImportError as error:
-        raise StoreError(f"{text}: {_line(error)}: with pip") from error
+        raise StoreError(f"{text}: {_line(error)}") from error
     except ValueError as error:
         raise StoreError(f"{text}: no such kind of URL: {scheme[1]}") from error
     return cast(Path, found)
@@ -57,14 +57,24 @@ def is_url(path: Path) -> bool:
 
 
 def check_outputs(folder: Path) -> None:
-    """Raises StoreError for a URL where a file could be seen before it is complete."""
-    protocol = cast(Any, folder).protocol
+    """Raises StoreError for a URL where a file could be seen before it is complete, and for a
+    bucket that does not exist."""
+    store = cast(Any, folder)
+    protocol = store.protocol
     if protocol not in _OBJECTS:
         known = ", ".join(_OBJECTS[:-1])
         raise StoreError(
             f"{folder}: no outputs to {protocol}, where half a file could be seen: give a path, or"
             f" an object store ({known})"
         )
+    bucket = store.path.lstrip("/").split("/")[0]
+    try:
+        with _in_words(folder):
+            missing = protocol != "memory" and not store.fs.exists(bucket)
+    except OSError as error:
+        raise StoreError(f"{folder}: cannot be reached: {_line(error)}") from error
+    if missing:
+        raise StoreError(f"{folder}: no such bucket: make it first")
 
 
 def is_folder(url: Path) -> bool:

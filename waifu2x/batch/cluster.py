@@ -69,6 +69,7 @@ def connected(address: str) -> Iterator[Client]:
                 threads_per_worker=1,
                 memory_limit=None,
                 dashboard_address=None,
+                preload="waifu2x.batch.group",
                 silence_logs=logging.CRITICAL,
             ) as cluster,
             Client(cluster, set_as_default=False) as client,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,6 +20,13 @@ from waifu2x.batch.run import run
 from waifu2x.errors import ClusterError, Waifu2xError
 from waifu2x.pipeline import Job, Output, Stages
 from waifu2x.upscaler import Upscaler
+
+
+def dask_setup(worker: object) -> None:
+    """What Dask calls in a worker that is to load this module when it starts: those of `--cluster
+    local` are, and Ctrl-C in their terminal is for their client, which ends them."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
 
 Weights = Mapping[str, bytes]
 """The files of a model that did not come with waifu2x, by their paths in a folder."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from waifu2x import archive, stores
 from waifu2x.batch.outcome import Outcome
@@ -33,14 +33,14 @@ def plan(folder: Path, target: Path, extension: str, recursive: bool) -> Plan:
     (a.jpg.png, a.png.png).
     """
     unreadable: list[Outcome] = []
-    sources: list[Path] = []
+    sources: list[PurePath] = []
     passed_over = 0
     for path, error in _walk(folder, recursive, target.resolve()):
         if error is not None:
             message = f"{path}: cannot read the folder: {reason(error)}"
             unreadable.append(Outcome(Job(path, target), "failed", 0.0, error=message))
         elif path.suffix[1:].lower() in (*formats.READABLE, *archive.EXTENSIONS):
-            sources.append(path.relative_to(folder))
+            sources.append(PurePath(str(path.relative_to(folder))))
         else:
             passed_over += 1
     names = _target_names(sorted(sources), extension)
@@ -48,9 +48,9 @@ def plan(folder: Path, target: Path, extension: str, recursive: bool) -> Plan:
     return Plan(jobs, unreadable, passed_over)
 
 
-def _target_names(sources: Sequence[Path], extension: str) -> dict[Path, Path]:
+def _target_names(sources: Sequence[PurePath], extension: str) -> dict[PurePath, PurePath]:
     """A name for each source: its stem with the new type, or its whole name where that clashes."""
-    with_type: set[Path] = set()
+    with_type: set[PurePath] = set()
     while True:
         names = {
             source: source.with_name(
@@ -66,7 +66,7 @@ def _target_names(sources: Sequence[Path], extension: str) -> dict[Path, Path]:
         with_type |= clashing
 
 
-def _type(source: Path, extension: str) -> str:
+def _type(source: PurePath, extension: str) -> str:
     """Of a source's target: an archive stays one, with pictures of the new type in it."""
     suffix = source.suffix[1:].lower()
     return suffix if suffix in archive.EXTENSIONS else extension
