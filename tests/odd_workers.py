@@ -16,6 +16,7 @@ from typing import Any
 
 from waifu2x import pipeline
 from waifu2x.errors import DeviceError
+from waifu2x.pictures.write import write
 from waifu2x.upscaler import Upscaler
 
 DEADLY = "deadly.png"
@@ -27,7 +28,6 @@ def dask_setup(worker: object) -> None:
     if kind == "broken":
         Upscaler.picture = _broken  # type: ignore[method-assign]
         return
-    write = pipeline.write
 
     def die(frames: Any, path: Path, *rest: Any, **named: Any) -> None:
         if path.name == DEADLY:
@@ -39,7 +39,7 @@ def dask_setup(worker: object) -> None:
                 os._exit(1)
         write(frames, path, *rest, **named)
 
-    pipeline.write = die  # type: ignore[assignment]
+    setattr(pipeline, write.__name__, die)  # which imports it
 
 
 def _broken(self: Upscaler, *rest: Any, **named: Any) -> Any:

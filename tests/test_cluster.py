@@ -362,7 +362,7 @@ def test_workers_that_do_not_fit(folder: Path, scheduler: str) -> None:
             ),
             (
                 replace(settings, arguments={**settings.arguments, "backend": "cuda"}, key="x"),
-                "worker tcp://.*: CUDA",
+                "worker tcp://.*: backend cuda needs the package pycuda",
             ),
         ):
             with pytest.raises(ClusterError, match=message):

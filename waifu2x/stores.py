@@ -26,7 +26,7 @@ def located(text: str) -> Path:
     """What a text names: a path, or for a URL something that behaves like one (a UPath).
 
     `file://` URLs are paths. Raises StoreError for a scheme that nothing is known of, and where a
-    package is missing.
+    package is missing, or nobody answers.
     """
     scheme = _URL.match(text)
     if scheme is None:
@@ -44,6 +44,8 @@ def located(text: str) -> Path:
         raise StoreError(f"{text}: {_line(error)}") from error
     except ValueError as error:
         raise StoreError(f"{text}: no such kind of URL: {scheme[1]}") from error
+    except Exception as error:  # some connect at once
+        raise StoreError(f"{text}: cannot be reached: {_line(error)}") from error
     return cast(Path, found)
 
 
@@ -114,8 +116,9 @@ def stat(url: Path) -> os.stat_result:
 
 def read_bytes(url: Path) -> bytes:
     """The content of a file. Raises OSError."""
+    store = cast(Any, url)
     with _in_words(url):
-        return url.read_bytes()
+        return bytes(store.fs.cat_file(store.path))
 
 
 @contextlib.contextmanager

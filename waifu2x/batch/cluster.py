@@ -95,13 +95,15 @@ def connected(address: str) -> Iterator[Client]:
 
 def _check_workers(client: Client, address: str) -> None:
     """Raises ClusterError where there are none, or one has another waifu2x."""
-    workers = client.get_versions(packages=["waifu2x"])["workers"]
+    # Dask asks for what is installed, older ones for the module.
+    names = ["waifu2x-kernels", "waifu2x"]
+    workers = client.get_versions(packages=names)["workers"]
     if not workers:
         raise ClusterError(
             f"{address}: this scheduler has no workers: start some with `dask worker {address}`"
         )
     for worker, found in sorted(workers.items()):
-        version = found["packages"].get("waifu2x")
+        version = next(filter(None, map(found["packages"].get, names)), None)
         if version != __version__:
             has = f"has waifu2x {version}, not {__version__}" if version else "lacks waifu2x"
             raise ClusterError(f"{address}: worker {worker} {has}: install {__version__} there")
@@ -384,10 +386,11 @@ class _Deal:
 
     def _elsewhere(self, finished: Finished) -> Iterator[Outcome]:
         """A worker has no device any more: what failed there is for others."""
-        self.broken.add(finished.worker)
+        if finished.worker not in self.broken:
+            self.broken.add(finished.worker)
+            error = next(each.error for each in finished.outcomes if each.device_failed)
+            self._say(f"worker {finished.worker} gets no more files: {error}")
         for outcome in finished.outcomes:
-            if outcome.device_failed:
-                self._say(f"worker {finished.worker} gets no more files: {outcome.error}")
             if outcome.status == "failed" and set(self._workers()) - self.broken:
                 self.waiting.append(outcome.job)
             else:
