@@ -11,29 +11,47 @@
 //
 // STACK = 1: pictures of one size are computed side by side, as if they were one. Each has a cell in
 // every map, as large as its part of that map, and what would mix two cells is not kept.
-#include <cuda_fp16.h>
-#include <stdint.h>
-
 #include "activation.cuh"
+#include "integers.cuh"
 
 template <int PLANES_EACH>
 __device__ __forceinline__ int phase(int column) {
     return PLANES_EACH == 64 ? column & 7 : column >> 1 & 3;
 }
 
+// Conversions as single instructions, without cuda_fp16.h: NVRTC comes without headers.
+__device__ __forceinline__ uint16_t round_to_half(float value) {
+    uint16_t half;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(half) : "f"(value));
+    return half;
+}
+
+__device__ __forceinline__ float widen(uint16_t half) {
+    float value;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(half));
+    return value;
+}
+
 // Two values rounded to 16 bits, the first one in the low half.
 __device__ __forceinline__ uint32_t pack(float a, float b) {
-    const __half2 pair = __floats2half2_rn(a, b);
-    return *reinterpret_cast<const uint32_t*>(&pair);
+    uint32_t pair;
+#if __CUDA_ARCH__ >= 800
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(b), "f"(a));
+#else
+    asm("mov.b32 %0, {%1, %2};" : "=r"(pair) : "h"(round_to_half(a)), "h"(round_to_half(b)));
+#endif
+    return pair;
 }
 
 __device__ __forceinline__ float2 unpack(uint32_t pair) {
-    return __half22float2(*reinterpret_cast<const __half2*>(&pair));
+    uint16_t low, high;
+    asm("mov.b32 {%0, %1}, %2;" : "=h"(low), "=h"(high) : "r"(pair));
+    return make_float2(widen(low), widen(high));
 }
 
 // What rounding to 16 bits lost.
 __device__ __forceinline__ float low_term(float value) {
-    return value - __half2float(__float2half_rn(value));
+    return value - widen(round_to_half(value));
 }
 
 // A map, or pixels: then `group` is of no meaning, and a cell is a picture, one after the other.

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from waifu2x import pipeline
+from waifu2x.enlarger import Enlarger
 from waifu2x.errors import DeviceError
 from waifu2x.pictures.write import write
-from waifu2x.upscaler import Upscaler
 
 DEADLY = "deadly.png"
 
@@ -26,7 +26,7 @@ def dask_setup(worker: object) -> None:
     """What Dask calls when the worker starts."""
     kind, _, folder = os.environ["ODD_WORKER"].partition(":")
     if kind == "broken":
-        Upscaler.picture = _broken  # type: ignore[method-assign]
+        Enlarger.picture = _broken  # type: ignore[method-assign]
         return
 
     def die(frames: Any, path: Path, *rest: Any, **named: Any) -> None:
@@ -42,7 +42,7 @@ def dask_setup(worker: object) -> None:
     setattr(pipeline, write.__name__, die)  # which imports it
 
 
-def _broken(self: Upscaler, *rest: Any, **named: Any) -> Any:
+def _broken(self: Enlarger, *rest: Any, **named: Any) -> Any:
     raise DeviceError("the device fell off the bus")
 
 

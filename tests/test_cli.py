@@ -176,8 +176,11 @@ def test_batch_says_what_its_seconds_went_into(run: Run) -> None:
     for name in ("x", "y"):
         load("a.png").save(f"in/{name}.png")
     result = run("batch", "-m", tiny(), "-v", "-s", "1.5", "in", "out")
-    line = r"all pictures: read .* s, prepare .* s, network .* s, resize .* s, write .* s"
-    assert re.search(line, result.stderr)
+    lines = result.stderr[result.stderr.index("where the time went: ") :].splitlines()
+    stages = ["read", "prepare", "network", "resize", "write"]
+    assert [line.split()[0] for line in lines[1:6]] == stages
+    shares = [re.search(r" s +(\d+) % +[\d.]+ ms a picture$", line) for line in lines[1:6]]
+    assert sum(int(share[1]) for share in shares if share) == pytest.approx(100, abs=3)
 
 
 def test_progress_of_one_picture(

@@ -129,13 +129,13 @@ def batch(*arguments: str) -> Result:
 
 
 def rows(result: Result, base: str) -> dict[str, dict[str, object]]:
-    """What `--json` says of each input, without the seconds; of outputs, where in `base`."""
+    """What `--json` says of each input, but for the time it took; of outputs, where in `base`."""
     found = {}
     for line in result.stdout.splitlines():
         row = json.loads(line)
-        row.pop("seconds", None)
-        row["output"] = row["output"].removeprefix(base)
-        found[Path(row.pop("input")).name] = row
+        said = {key: row.get(key) for key in ("status", "width", "height", "error")}
+        said["output"] = row["output"].removeprefix(base)
+        found[Path(row["input"]).name] = said
     return found
 
 
@@ -152,7 +152,8 @@ def test_a_worker_is_killed_in_the_middle(folder: Path, scheduler: str) -> None:
     make_pictures(Path("in/deeper"), 20)
     Path("in/bad.png").write_text("hello")
     Path("in/cut.png").write_bytes(Path("in/000.png").read_bytes()[:600])
-    here = batch("-r", "--json", *MODEL, str(folder / "in"), str(folder / "here"))
+    model = ["-m", tiny()]
+    here = batch("-r", "--json", *model, str(folder / "in"), str(folder / "here"))
     total = len(contents(folder / "here"))
     with working(scheduler, "--no-nanny", count=2) as workers:
         left: list[int] = []
@@ -164,7 +165,7 @@ def test_a_worker_is_killed_in_the_middle(folder: Path, scheduler: str) -> None:
 
         killer = threading.Thread(target=kill)
         killer.start()
-        there = batch("-r", "--json", *MODEL, "--cluster", scheduler, "in", "there")
+        there = batch("-r", "--json", *model, "--cluster", scheduler, "in", "there")
         killer.join()
         assert workers[0].wait(SECONDS) == -signal.SIGKILL
     assert left[0] > 0, "killed too late"
@@ -172,7 +173,7 @@ def test_a_worker_is_killed_in_the_middle(folder: Path, scheduler: str) -> None:
     assert rows(there, f"{folder}/there") == rows(here, f"{folder}/here")
     assert contents(folder / "there") == contents(folder / "here")
     assert "120 done, 0 skipped, 2 failed" in there.stderr
-    assert there.stderr.splitlines()[-2:] == here.stderr.splitlines()[-2:]
+    assert sorted(there.stderr.splitlines()[-2:]) == sorted(here.stderr.splitlines()[-2:])
 
 
 def group_of(folder: Path) -> tuple[Group, Any, Any]:
@@ -180,8 +181,8 @@ def group_of(folder: Path) -> tuple[Group, Any, Any]:
     arguments = {"scale": 2, "noise": None, "model": "vgg_7"}
     output = Output("png", None, "fail")
     folders = folder / "in", folder / "out"
-    settings, weights = cluster.settings_of(arguments, output, (1, 1, 2, 10**6), folders)
-    jobs = plan(*folders, "png", False).jobs
+    settings, weights = cluster.settings_of(arguments, output, None, 10**6, folders)
+    jobs = list(plan(*folders, "png", False).jobs)
     return Group(f"waifu2x-test-{folder.name}", jobs), settings, weights
 
 
@@ -236,8 +237,9 @@ def test_weights_travel(folder: Path, scheduler: str) -> None:
     model = tiny()
     batch("-m", model, "in", "here")
     group, settings, _ = group_of(folder)
+    arguments = {**settings.arguments, "model": model}
     settings, weights = cluster.settings_of(
-        {**settings.arguments, "model": model}, settings.output, settings.stages, settings.folders
+        arguments, settings.output, None, settings.max_pixels, settings.folders
     )
     Path(model).rename("elsewhere")
     Path("out").mkdir()
@@ -313,7 +315,8 @@ def test_local(folder: Path) -> None:
     assert process.returncode == here.exit_code == 0
     assert contents(folder / "there") == contents(folder / "here")
     assert len(lines.splitlines()) == 5
-    assert "5 done, 0 skipped, 0 failed\n" in errors
+    assert "5 done, 0 skipped, 0 failed;" in errors
+    assert "Warning" not in errors
     assert "worker tcp://127.0.0.1:" in errors
     assert ": cpu: " in errors
 
@@ -362,7 +365,7 @@ def test_workers_that_do_not_fit(folder: Path, scheduler: str) -> None:
             ),
             (
                 replace(settings, arguments={**settings.arguments, "backend": "cuda"}, key="x"),
-                "worker tcp://.*: backend cuda needs the package pycuda",
+                "worker tcp://.*: backend cuda needs",
             ),
         ):
             with pytest.raises(ClusterError, match=message):

@@ -30,6 +30,8 @@ PIXELS = np.full((4, 5, 3), 7, np.uint8)
 class Faulty:
     """A backend that works for so many pictures, then not any more."""
 
+    calls_at_once = 1
+
     def __init__(self, name: str, pictures: int) -> None:
         self.name = name
         self.device = Device(f"Device of {name}", "1 GiB", is_gpu=True)

@@ -22,6 +22,7 @@ class FakeBackend:
     """Answers with its number; calls of different devices meet at a barrier."""
 
     name = "fake"
+    calls_at_once = 1
 
     def __init__(self, number: int, meeting: threading.Barrier) -> None:
         self.device = Device(f"Fake {number}", "1 GiB", is_gpu=True)

@@ -10,12 +10,14 @@ from __future__ import annotations
 import hashlib
 import logging
 import queue
+import secrets
 import time
 import warnings
 from collections import Counter, deque
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,12 +26,13 @@ from waifu2x.batch.outcome import Outcome
 from waifu2x.errors import ClusterError, ModelError, OutputError
 from waifu2x.files import reason
 from waifu2x.pictures.write import EXISTS
-from waifu2x.pipeline import Identity, Job, Note, Output, identities, may_write
+from waifu2x.pipeline import Identity, Job, Note, Output, may_write
 
 if TYPE_CHECKING:
     from distributed import Client, Future
 
     from waifu2x.batch.group import Finished, Group, Settings, Weights
+    from waifu2x.batch.run import Jobs
 
 LOCAL = "local"
 """The address that means processes of this machine."""
@@ -37,6 +40,8 @@ _LOCAL_WORKERS = 2
 _GROUP_SECONDS = 1.0
 _FILE_BYTES = 1 << 14
 """What a file costs besides its bytes, in bytes."""
+_SETTLED_AT_ONCE = 1000
+"""Outcomes that take no work, before they are told."""
 _CONNECT_SECONDS = 10.0
 _LOOK_SECONDS = 1.0
 """Between looks at whether there are new workers, or none."""
@@ -68,7 +73,7 @@ def connected(address: str) -> Iterator[Client]:
                 n_workers=_LOCAL_WORKERS,
                 threads_per_worker=1,
                 memory_limit=None,
-                dashboard_address=None,
+                dashboard_address=":0",  # whichever port is free
                 preload="waifu2x.batch.group",
                 silence_logs=logging.CRITICAL,
             ) as cluster,
@@ -133,7 +138,8 @@ def packed(model: str) -> tuple[str, dict[str, bytes] | None]:
 def settings_of(
     arguments: Mapping[str, Any],
     output: Output,
-    stages: tuple[int, int, int, int],
+    at_once: Jobs | None,
+    max_pixels: int,
     folders: tuple[Path, Path],
 ) -> tuple[Settings, Weights | None]:
     """What workers are told of a batch, with the arguments of an Upscaler. Raises ModelError."""
@@ -141,82 +147,87 @@ def settings_of(
 
     name, weights = packed(arguments["model"])
     arguments = {**arguments, "model": name}
-    digest = hashlib.blake2b(repr(sorted(arguments.items())).encode(), digest_size=16)
+    different = repr((sorted(arguments.items()), output, at_once, max_pixels))
+    digest = hashlib.blake2b(different.encode(), digest_size=16)
     for path, content in sorted((weights or {}).items()):
         digest.update(f"{path} {len(content)} ".encode() + content)
-    return Settings(arguments, digest.hexdigest(), output, stages, folders), weights
+    key = digest.hexdigest()
+    return Settings(arguments, output, at_once, max_pixels, key, folders), weights
 
 
 def run(
     client: Client,
-    jobs: Sequence[Job],
+    jobs: Iterable[Job | None],
     settings: Settings,
     weights: Weights | None,
+    *,
+    sources: frozenset[Identity] = frozenset(),
     on_worker: Callable[[str, str], None] = lambda address, device: None,
     on_notice: Callable[[str], None] = lambda notice: None,
     on_note: Note = lambda job, note: None,
-) -> Generator[Outcome]:
+) -> Generator[Outcome, None, None]:
     """The outcome of each job as its group ends; what `batch.run.run` gives, by a cluster.
 
-    `on_worker` is told of each worker with its first group, `on_notice` what there is to say of
-    the cluster and of models, each once. Closing the iterator, or an interrupt, cancels the rest.
-    Raises ClusterError if the cluster is lost; finished files stay then, too.
+    `jobs` and `sources` are as there. `on_worker` is told of each worker with its first group,
+    `on_notice` what there is to say of the cluster and of models, each once. Closing the iterator,
+    or an interrupt, cancels the rest. Raises ClusterError if the cluster is lost; finished files
+    stay then, too.
     """
-    todo: list[Job] = []
-    for job, outcome in _settled(jobs, settings):
-        if outcome is None:
-            todo.append(job)
-        else:
-            yield outcome
-    if not todo:
-        return
-    deal = _Deal(client, todo, settings, weights, on_worker, on_notice, on_note)
+    deal = _Deal(client, iter(jobs), settings, weights, sources, on_worker, on_notice, on_note)
     try:
         yield from deal.outcomes()
     finally:
         deal.cancel()
 
 
-def _settled(jobs: Sequence[Job], settings: Settings) -> Iterator[tuple[Job, Outcome | None]]:
-    """What can be said without any work, since an output is there, or is an input itself.
+class _Listings:
+    """What is in the two folders: at URLs, by one look for all files."""
 
-    It is said here, where all inputs are known; and after this, whatever a worker finds in the
-    place of an output was not there when the batch began.
-    """
-    existing, target = settings.output.existing, settings.folders[1]
-    sources = identities(jobs)
-    listing = _bytes(target, [job.target for job in jobs]) if stores.is_url(target) else None
-    for job in jobs:
+    def __init__(self, settings: Settings, sources: frozenset[Identity]) -> None:
+        self._existing = settings.output.existing
+        self._sources = sources
+        self._source, self._target = settings.folders
+
+    @cached_property
+    def _inputs(self) -> dict[str, int]:
+        return stores.listed(self._source, True)
+
+    @cached_property
+    def _outputs(self) -> dict[str, int]:
+        return stores.listed(self._target, True)
+
+    def bytes(self, job: Job) -> int:
+        """How large its file is; 0 if nobody knows."""
+        if stores.is_url(job.source):
+            return self._inputs.get(str(job.source).removeprefix(f"{self._source}/"), 0)
         try:
-            if listing is None:
-                free = may_write(job, existing, sources)
+            return job.source.stat().st_size
+        except OSError:
+            return 0
+
+    def settled(self, job: Job) -> Outcome | None:
+        """What can be said without any work, since the output is there, or is an input itself.
+
+        It is said before the work: whatever a worker finds later in the place of an output was not
+        there when the job began.
+        """
+        try:
+            if not stores.is_url(job.target):
+                free = may_write(job, self._existing, self._sources)
             else:
-                free = _may_upload(job, existing, sources, str(job.target) in listing)
+                free = self._may_upload(job)
         except OutputError as error:
-            yield job, Outcome(job, "failed", 0.0, error=str(error))
-        else:
-            yield job, None if free else Outcome(job, "skipped", 0.0)
+            return Outcome(job, "failed", 0.0, error=str(error))
+        return None if free else Outcome(job, "skipped", 0.0)
 
-
-def _may_upload(job: Job, existing: str, sources: frozenset[Identity], there: bool) -> bool:
-    """See `pipeline.may_write`, with one listing for all."""
-    if str(job.target) in sources:
-        raise OutputError(f"{job.target}: is an input itself: choose another output")
-    if there and existing == "fail":
-        raise OutputError(EXISTS.format(job.target))
-    return not there or existing == "overwrite"
-
-
-def _bytes(folder: Path, paths: Sequence[Path]) -> dict[str, int]:
-    """How large the files of a folder are that are there, by their paths."""
-    if stores.is_url(folder):
-        deep = any(path.parent != folder for path in paths)
-        return {str(folder / name): size for name, size in stores.listed(folder, deep).items()}
-    found = {}
-    for path in paths:
-        with suppress(OSError):
-            found[str(path)] = path.stat().st_size
-    return found
+    def _may_upload(self, job: Job) -> bool:
+        """See `pipeline.may_write`."""
+        if str(job.target) in self._sources:
+            raise OutputError(f"{job.target}: is an input itself: choose another output")
+        there = str(job.target).removeprefix(f"{self._target}/") in self._outputs
+        if there and self._existing == "fail":
+            raise OutputError(EXISTS.format(job.target))
+        return not there or self._existing == "overwrite"
 
 
 @dataclass
@@ -237,13 +248,15 @@ class _Deal:
     """Who works on what."""
 
     client: Client
-    jobs: Sequence[Job]
+    jobs: Iterator[Job | None]
     settings: Settings
     weights: Weights | None
+    sources: frozenset[Identity]
     on_worker: Callable[[str, str], None]
     on_notice: Callable[[str], None]
     on_note: Note
-    waiting: deque[Job] = field(default_factory=deque)
+    ahead: deque[tuple[Job, int]] = field(default_factory=deque)
+    """Taken from `jobs`, with what they cost, and not handed out."""
     suspects: deque[Job] = field(default_factory=deque)
     """Those whose group lost one worker after the other, to be tried alone."""
     flying: dict[Future, tuple[Group, str]] = field(default_factory=dict)
@@ -253,17 +266,17 @@ class _Deal:
     broken: set[str] = field(default_factory=set)
     """Workers whose device has stopped working."""
     told: set[str] = field(default_factory=set)
+    settled: list[Outcome] = field(default_factory=list)
     groups: int = 0
+    exhausted: bool = False
 
     def outcomes(self) -> Iterator[Outcome]:
         """All of them, as groups end."""
-        sizes = _bytes(self.settings.folders[0], [job.source for job in self.jobs])
-        self._costs = {job: _FILE_BYTES + sizes.get(str(job.source), 0) for job in self.jobs}
-        self.waiting.extend(self.jobs)
-        self._name = f"waifu2x-{hashlib.blake2b(repr(time.time_ns()).encode()).hexdigest()[:16]}"
+        self._name = f"waifu2x-{secrets.token_hex(8)}"
+        self._listings = _Listings(self.settings, self.sources)
         self._sent_weights = self._send_weights()
         last_seen = time.monotonic()
-        while self.waiting or self.suspects or self.flying:
+        while not self.exhausted or self.ahead or self.suspects or self.flying:
             workers = self._workers()
             if workers:
                 last_seen = time.monotonic()
@@ -275,8 +288,13 @@ class _Deal:
             if workers and not usable:
                 yield from self._not_begun()
             self._hand_out({worker: workers[worker] for worker in usable})
+            more = bool(self.settled)
+            yield from self.settled
+            self.settled.clear()
+            if workers and not self.flying:
+                continue  # whoever gives the jobs waits for them
             try:
-                future = self.ended.get(timeout=_LOOK_SECONDS)
+                future = self.ended.get(timeout=0 if more else _LOOK_SECONDS)
             except queue.Empty:
                 continue
             group, worker = self.flying.pop(future)
@@ -314,17 +332,40 @@ class _Deal:
             for _ in range(threads + 1 - busy[worker]):
                 if self.suspects:
                     self._send([self.suspects.popleft()], True, worker, workers)
-                elif self.waiting:
-                    self._send(self._take(worker), False, worker, workers)
+                elif jobs := self._take(worker):
+                    self._send(jobs, False, worker, workers)
 
     def _take(self, worker: str) -> list[Job]:
+        """The next group for a worker: at least one file, if there is one now."""
         budget = self.paces.setdefault(worker, _Pace()).budget
-        jobs = [self.waiting.popleft()]
-        cost = self._costs[jobs[0]]
-        while self.waiting and cost + self._costs[self.waiting[0]] <= budget:
-            jobs.append(self.waiting.popleft())
-            cost += self._costs[jobs[-1]]
+        jobs: list[Job] = []
+        cost = 0
+        while (following := self._next()) is not None:
+            if jobs and cost + following[1] > budget:
+                self.ahead.appendleft(following)
+                break
+            jobs.append(following[0])
+            cost += following[1]
         return jobs
+
+    def _next(self) -> tuple[Job, int] | None:
+        """The next file that takes work, and what it costs; None if there is none now."""
+        if self.ahead:
+            return self.ahead.popleft()
+        for job in self.jobs:
+            if job is None:
+                return None
+            outcome = self._listings.settled(job)
+            if outcome is None:
+                return job, self._cost(job)
+            self.settled.append(outcome)
+            if len(self.settled) >= _SETTLED_AT_ONCE:
+                return None
+        self.exhausted = True
+        return None
+
+    def _cost(self, job: Job) -> int:
+        return _FILE_BYTES + self._listings.bytes(job)
 
     def _send(
         self, jobs: Sequence[Job], repeated: bool, worker: str, usable: Mapping[str, int]
@@ -369,7 +410,7 @@ class _Deal:
             with suppress(OSError):
                 self._forget(group)
         if finished.worker == worker:
-            cost = sum(self._costs[job] for job in group.jobs)
+            cost = sum(map(self._cost, group.jobs))
             self.paces.setdefault(worker, _Pace()).learn(cost, finished.seconds)
         if finished.worker not in self.told:
             self.told.add(finished.worker)
@@ -392,16 +433,19 @@ class _Deal:
             self._say(f"worker {finished.worker} gets no more files: {error}")
         for outcome in finished.outcomes:
             if outcome.status == "failed" and set(self._workers()) - self.broken:
-                self.waiting.append(outcome.job)
+                self.ahead.append((outcome.job, self._cost(outcome.job)))
             else:
                 yield outcome
 
     def _not_begun(self) -> Iterator[Outcome]:
-        for job in (*self.suspects, *self.waiting):
+        """What becomes of the rest where no device works any more."""
+        rest = (job for job in self.jobs if job is not None)
+        for job in (*self.suspects, *(job for job, _ in self.ahead), *rest):
             error = f"{job.source}: not begun, since no worker had a device left that works"
             yield Outcome(job, "failed", 0.0, error=error)
         self.suspects.clear()
-        self.waiting.clear()
+        self.ahead.clear()
+        self.exhausted = True
 
     def _forget(self, group: Group) -> None:
         """The scheduler need not remember that it has begun."""

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
+import queue
 import signal
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from threading import Condition
 from typing import Any
 
 from distributed import Event, get_worker
 
 from waifu2x import __version__, stores
 from waifu2x.batch.outcome import Outcome
-from waifu2x.batch.run import run
+from waifu2x.batch.run import Jobs, run
 from waifu2x.errors import ClusterError, Waifu2xError
-from waifu2x.pipeline import Job, Output, Stages
+from waifu2x.pipeline import Job, Output
 from waifu2x.upscaler import Upscaler
 
 
@@ -28,6 +29,8 @@ def dask_setup(worker: object) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
+_LOOK_SECONDS = 0.5
+"""Between looks at whether anybody still waits."""
 Weights = Mapping[str, bytes]
 """The files of a model that did not come with waifu2x, by their paths in a folder."""
 
@@ -38,11 +41,12 @@ class Settings:
 
     arguments: Mapping[str, Any]
     """Of Upscaler. Where there are weights, `model` is a path in their folder."""
-    key: str
-    """Different for other arguments or weights: an upscaler is kept by it."""
     output: Output
-    stages: tuple[int, int, int, int]
-    """The arguments of Stages."""
+    at_once: Jobs | None
+    max_pixels: int
+    """These three are for `run`."""
+    key: str
+    """Different where anything above is, or the weights: what works is kept by it."""
     folders: tuple[Path, Path]
     """Of inputs and outputs: a worker has to see them."""
     version: str = __version__
@@ -87,36 +91,29 @@ def work_on(group: Group, settings: Settings, weights: Weights | None) -> Finish
     begun = Event(group.key)
     repeated = group.repeated or begun.is_set()
     begun.set()
-    notes: list[tuple[Job, str]] = []
 
-    def go_on(job: Job, part: float) -> None:
-        # As it says where a client has cancelled a task, or is gone.
-        state = worker.state.tasks.get(group.key)
-        if state is None or state.state == "cancelled":
-            raise _CancelledError
+    def is_wanted() -> bool:
+        # So the worker notes that a client has cancelled a task, or is gone.
+        task = worker.state.tasks.get(group.key)
+        return task is not None and task.state != "cancelled"
 
     with ExitStack() as held:
         try:
-            upscaler = held.enter_context(_KEPT.opened(settings, weights))
+            lasting = held.enter_context(_KEPT.opened(settings, weights))
         except Waifu2xError as error:
             raise ClusterError(f"worker {worker.address}: {error}") from error
         began = time.monotonic()
-
-        def outcomes_of(jobs: Sequence[Job], output: Output) -> list[Outcome]:
-            stages = Stages(*settings.stages)
-            told = lambda job, note: notes.append((job, note))  # noqa: E731
-            with closing(run(jobs, upscaler, output, stages, go_on, told)) as outcomes:
-                return list(outcomes)
-
         there: set[Job] = set()
         if repeated and settings.output.existing != "overwrite":
             there = {job for job in group.jobs if _exists(job.target)}
-        outcomes = outcomes_of([job for job in group.jobs if job not in there], settings.output)
-        outcomes += _made_before(sorted(there, key=str), settings.output, outcomes_of)
+        outcomes, notes = lasting.make([job for job in group.jobs if job not in there], is_wanted)
+        outcomes += _made_before(
+            [job for job in group.jobs if job in there], lasting.upscaler, settings
+        )
         seconds = time.monotonic() - began
-        device = upscaler.backend.device
-        described = f"{upscaler.backend.name}: {device.name}, {device.detail}"
-        told = upscaler.notes
+        device = lasting.upscaler.backend.device
+        described = f"{lasting.upscaler.backend.name}: {device.name}, {device.detail}"
+        told = lasting.upscaler.notes
     return Finished(worker.address, described, outcomes, told, notes, seconds)
 
 
@@ -147,51 +144,156 @@ def _exists(path: Path) -> bool:
     return True
 
 
-def _made_before(
-    jobs: Sequence[Job], output: Output, run: Callable[[Sequence[Job], Output], list[Outcome]]
-) -> Iterator[Outcome]:
+def _made_before(jobs: Sequence[Job], upscaler: Upscaler, settings: Settings) -> Iterator[Outcome]:
     """How jobs ended whose worker was lost before it could say so: they are made once more, into
     a folder that is thrown away, since what is in their place is not to be touched."""
+    if not jobs:
+        return
+    output = replace(settings.output, existing="overwrite")
     with tempfile.TemporaryDirectory(prefix="waifu2x-") as folder:
         again = {
             Job(job.source, Path(folder, str(number), job.target.name)): job
             for number, job in enumerate(jobs)
         }
-        for outcome in run(list(again), output):
+        outcomes = run(
+            again, upscaler, output, at_once=settings.at_once, max_pixels=settings.max_pixels
+        )
+        for outcome in outcomes:
             yield replace(outcome, job=again[outcome.job])
 
 
+class _Lasting:
+    """One `run` for group after group: its lanes, and their processes, stay."""
+
+    def __init__(self, upscaler: Upscaler, settings: Settings) -> None:
+        self.upscaler = upscaler
+        self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
+        """None: there will be no more."""
+        self._lock = threading.Lock()
+        self._waiting: dict[Job, _Answers] = {}
+        """Who is to be told of a job."""
+        self._outcomes = run(
+            self._given(),
+            upscaler,
+            settings.output,
+            at_once=settings.at_once,
+            max_pixels=settings.max_pixels,
+            on_progress=self._go_on,
+            on_note=self._on_note,
+        )
+        self.broken = False
+        """Whether its device has stopped working: nothing more comes of it."""
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._tell, name="waifu2x-groups")
+        self._thread.start()
+
+    def make(
+        self, jobs: Sequence[Job], is_wanted: Callable[[], bool]
+    ) -> tuple[list[Outcome], list[tuple[Job, str]]]:
+        """The outcomes of jobs, and what there is to note. Raises _CancelledError."""
+        answers: _Answers = queue.SimpleQueue()
+        with self._lock:
+            self._waiting.update(dict.fromkeys(jobs, answers))
+        for job in jobs:
+            self._jobs.put(job)
+        outcomes: list[Outcome] = []
+        notes: list[tuple[Job, str]] = []
+        while len(outcomes) < len(jobs):
+            try:
+                answer = answers.get(timeout=_LOOK_SECONDS)
+            except queue.Empty:
+                if not is_wanted():
+                    raise _CancelledError from None
+                continue
+            if isinstance(answer, BaseException):
+                raise answer
+            if isinstance(answer, Outcome):
+                outcomes.append(answer)
+                self.broken |= answer.device_failed
+            else:
+                notes.append(answer)
+        return outcomes, notes
+
+    def close(self) -> None:
+        """Drops what is not finished."""
+        self._ended.set()
+        self._jobs.put(None)
+        self._thread.join()
+
+    def _given(self) -> Iterator[Job | None]:
+        # The process ends when all its threads have.
+        while threading.main_thread().is_alive():
+            try:
+                job = self._jobs.get(timeout=_LOOK_SECONDS)
+            except queue.Empty:
+                yield None
+                continue
+            if job is None:
+                return
+            yield job
+
+    def _tell(self) -> None:
+        error: BaseException = _CancelledError()
+        try:
+            with closing(self._outcomes):
+                for outcome in self._outcomes:
+                    self._answers_of(outcome.job).put(outcome)
+        except BaseException as raised:
+            error = raised
+        with self._lock:
+            for answers in self._waiting.values():
+                answers.put(error)
+
+    def _answers_of(self, job: Job) -> _Answers:
+        with self._lock:
+            return self._waiting.pop(job)
+
+    def _go_on(self, job: Job, part: float) -> None:
+        if self._ended.is_set():
+            raise _CancelledError
+
+    def _on_note(self, job: Job, note: str) -> None:
+        with self._lock:
+            self._waiting[job].put((job, note))
+
+
+_Answers = queue.SimpleQueue[Outcome | tuple[Job, str] | BaseException]
+
+
 class _Kept:
-    """The upscaler of this process, kept from group to group, until other arguments come."""
+    """What works in this process, kept from group to group, until other settings come."""
 
     def __init__(self) -> None:
-        self._freed = Condition()
+        self._freed = threading.Condition()
         self._users = 0
         self._key = ""
-        self._upscaler: Upscaler | None = None
+        self._lasting: _Lasting | None = None
         self._held = ExitStack()
 
     @contextmanager
-    def opened(self, settings: Settings, weights: Weights | None) -> Iterator[Upscaler]:
-        """An upscaler, for as long as the context lasts. Raises Waifu2xError."""
+    def opened(self, settings: Settings, weights: Weights | None) -> Iterator[_Lasting]:
+        """What works, for as long as the context lasts. Raises Waifu2xError."""
         with self._freed:
-            # A worker may have threads, and these tasks of several batches.
+            # A worker may have several threads, and these the groups of several batches.
             self._freed.wait_for(lambda: not self._users or self._key == settings.key)
-            if self._upscaler is None or self._key != settings.key:
-                self._upscaler = None
-                self._held.close()
-                self._upscaler = self._open(settings, weights)
+            if self._lasting is None or self._key != settings.key:
+                self._close()
+                self._lasting = self._open(settings, weights)
                 self._key = settings.key
             self._users += 1
-            upscaler = self._upscaler
+            lasting = self._lasting
+        sound = False
         try:
-            yield upscaler
+            yield lasting
+            sound = not lasting.broken
         finally:
             with self._freed:
                 self._users -= 1
+                if not (sound or self._users):
+                    self._close()
                 self._freed.notify_all()
 
-    def _open(self, settings: Settings, weights: Weights | None) -> Upscaler:
+    def _open(self, settings: Settings, weights: Weights | None) -> _Lasting:
         arguments = dict(settings.arguments)
         if weights is not None:
             folder = Path(self._held.enter_context(tempfile.TemporaryDirectory(prefix="waifu2x-")))
@@ -199,7 +301,14 @@ class _Kept:
                 (folder / name).parent.mkdir(exist_ok=True)
                 (folder / name).write_bytes(content)
             arguments["model"] = str(folder / arguments["model"])
-        return self._held.enter_context(Upscaler(**arguments))
+        upscaler = self._held.enter_context(Upscaler(**arguments))
+        lasting = _Lasting(upscaler, settings)
+        self._held.callback(lasting.close)
+        return lasting
+
+    def _close(self) -> None:
+        self._lasting = None
+        self._held.close()
 
 
 _KEPT = _Kept()

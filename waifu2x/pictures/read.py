@@ -9,6 +9,7 @@ import io
 import logging
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from PIL import Image, _imaging
@@ -28,6 +29,7 @@ _OPENED = tuple(
 )
 _ANIMATED = ("GIF", "PNG", "WEBP", "AVIF")
 """Formats whose further pictures follow in time; those of others are previews, sizes or layers."""
+_COUNTED = (*_ANIMATED, "TIFF")
 _BITS_PER_SAMPLE = 258
 _SUBFILE_TYPE = 254
 _LOOP_ONCE = 1
@@ -43,11 +45,44 @@ def read(path: Path, max_pixels: int = MAX_PIXELS) -> Frames:
     Raises ImageError if it cannot be read, is damaged, is of a kind that is not supported, or
     holds more than `max_pixels` in all.
     """
+    return decode(content(path), str(path), max_pixels)
+
+
+def content(path: Path) -> bytes:
+    """Of a file. Raises ImageError."""
     try:
-        data = read_bytes(path)
+        return read_bytes(path)
     except OSError as error:
         raise ImageError(f"{path}: cannot read: {reason(error)}") from error
-    return decode(data, str(path), max_pixels)
+
+
+class Extent(NamedTuple):
+    """How large the pictures in a file are."""
+
+    height: int
+    width: int
+    """Of the first."""
+    bytes: int
+    """Of all of them in memory."""
+
+
+def extent(data: bytes) -> Extent | None:
+    """What a file's content says of its size, without decoding it; None if it does not say."""
+    if formats.sniffed(data):
+        return None
+    _prepare()
+    try:
+        with Image.open(io.BytesIO(data), formats=_OPENED) as image:
+            width, height = image.size
+            planes = 4 if image.mode == "P" else len(image.getbands())
+            sample = 4 if image.mode[0] in "IF" else 1
+            if image.format == "PNG" and png.depth(data) == 16:
+                sample = 2
+            count = getattr(image, "n_frames", 1) if image.format in _COUNTED else 1
+    except Exception:
+        # Whatever is wrong with it, who decodes it will say.
+        return None
+    return Extent(height, width, height * width * planes * sample * count)
 
 
 def decode(data: bytes, name: str, max_pixels: int = MAX_PIXELS) -> Frames:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
@@ -17,6 +18,7 @@ from waifu2x.pictures import formats, metadata, png, pnm
 from waifu2x.pictures.formats import Format, Quality
 from waifu2x.pictures.picture import Chunk, Colours, Frames, JpegCoding, Picture
 from waifu2x.pictures.pillow import to_pil
+from waifu2x.stopwatch import Stopwatch
 
 EXISTS = "{}: exists already: use --overwrite or --skip-existing"
 _QUALITY = {"JPEG": 95, "AVIF": 90, "HEIF": 90}
@@ -28,15 +30,28 @@ _TRANSPARENT = 255
 
 
 def write(
-    frames: Frames, path: Path, extension: str, quality: Quality, *, replace: bool = False
+    frames: Frames,
+    path: Path,
+    extension: str,
+    quality: Quality,
+    spent: Stopwatch | None = None,
+    *,
+    replace: bool = False,
 ) -> None:
     """Writes pictures that fit the format; the file appears under its name when it is complete.
 
-    Raises OutputError, also if there is a file by then and `replace` is false.
+    `spent` gets the seconds of `encode` and of `write`. Raises OutputError, also if there is a file
+    by then and `replace` is false.
     """
+    spent = spent or Stopwatch()
     try:
-        with writing(path, replace=replace) as file:
-            encode(frames, extension, quality, str(path), file)
+        with ExitStack() as stack:
+            with spent("write"):
+                file = stack.enter_context(writing(path, replace=replace))
+            with spent("encode"):
+                encode(frames, extension, quality, str(path), file)
+            with spent("write"):
+                stack.close()
     except FileExistsError as error:
         raise OutputError(EXISTS.format(path)) from error
     except OSError as error:

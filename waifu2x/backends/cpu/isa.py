@@ -114,13 +114,6 @@ def _cache(level: int) -> tuple[int, int]:
     return 0, 1
 
 
-def core_count() -> int:
-    """Processors that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
 def processor_name() -> str:
     """The processor's name as the system gives it."""
     try:
