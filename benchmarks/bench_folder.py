@@ -26,6 +26,7 @@ import numpy as np
 from PIL import Image
 
 from waifu2x.cores import core_count
+from waifu2x.pictures.formats import Quality
 from waifu2x.pictures.read import read
 from waifu2x.pictures.write import encode
 from waifu2x.upscaler import Upscaler
@@ -75,7 +76,7 @@ def _code(arguments: tuple[Path, int]) -> None:
     (picture,) = frames.pictures
     pixels = picture.pixels.repeat(scale, 0).repeat(scale, 1)
     object.__setattr__(picture, "pixels", pixels)
-    encode(frames, "png", None, path.name, io.BytesIO())
+    encode(frames, "png", Quality(), path.name, io.BytesIO(), 1)
 
 
 def codec_rate(folder: Path, count: int, scale: int) -> float:

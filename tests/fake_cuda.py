@@ -54,7 +54,7 @@ class FakeDriver:
         self.locked_out = False
         """No page can be locked."""
         self.failing_copy = 0
-        """The number of the next copy for which memory runs out; 0 for none."""
+        """The number of the copy from which on memory runs out; 0 for none."""
         self.total = 1 << 34
         self.used = 0
         self.sizes: dict[int, int] = {}
@@ -135,9 +135,9 @@ class FakeDriver:
         self.check()
         assert size > 0
         if self.failing_copy:
-            self.failing_copy -= 1
-            if not self.failing_copy:
+            if self.failing_copy == 1:
                 raise RefusedError(2)
+            self.failing_copy -= 1
 
     def load(self, code: bytes) -> None:
         self.check()

@@ -17,8 +17,11 @@ from waifu2x import pipeline
 from waifu2x.batch.outcome import Outcome, run_one
 from waifu2x.batch.plan import plan
 from waifu2x.batch.run import Jobs, run
+from waifu2x.pictures.formats import Quality
 from waifu2x.pipeline import Job, Output
 from waifu2x.upscaler import Upscaler
+
+PNG = Output("png", Quality(), "fail")
 
 
 def touch(folder: Path, *names: str) -> None:
@@ -108,7 +111,7 @@ def make_pictures(folder: Path, count: int, size: int = 20) -> list[Job]:
 @pytest.mark.parametrize("at_once", [None, Jobs(1, 1), Jobs(5, 2)])
 def test_run_makes_what_single_calls_make(tmp_path: Path, at_once: Jobs | None) -> None:
     jobs = make_pictures(tmp_path / "in", 7)
-    output = Output("png", None, "fail")
+    output = PNG
     parts: dict[Job, float] = dict.fromkeys(jobs, 0.0)
 
     def add(job: Job, part: float) -> None:
@@ -130,9 +133,7 @@ def test_one_failure_does_not_concern_the_others(tmp_path: Path) -> None:
     jobs[1].source.write_bytes(b"not a picture")
     jobs[2].source.unlink()
     with Upscaler(scale=2, model="vgg_7") as upscaler:
-        outcomes = {
-            outcome.job: outcome for outcome in run(jobs, upscaler, Output("png", None, "fail"))
-        }
+        outcomes = {outcome.job: outcome for outcome in run(jobs, upscaler, PNG)}
     assert [outcomes[job].status for job in jobs] == ["done", "failed", "failed", "done"]
     assert "1.png: not a picture" in outcomes[jobs[1]].error
     assert "2.png: cannot read: no such file" in outcomes[jobs[2]].error
@@ -146,7 +147,7 @@ def test_existing_outputs(tmp_path: Path) -> None:
     def outcome(existing: pipeline.Existing) -> Outcome:
         job.target.write_bytes(b"precious")
         with Upscaler(scale=2, model="vgg_7") as upscaler:
-            return run_one(job, upscaler.enlarger, Output("png", None, existing))
+            return run_one(job, upscaler.enlarger, Output("png", Quality(), existing))
 
     failed = outcome("fail")
     assert (failed.status, job.target.read_bytes()) == ("failed", b"precious")
@@ -164,7 +165,7 @@ def test_the_input_is_never_overwritten(tmp_path: Path) -> None:
     with Upscaler(scale=2, model="vgg_7") as upscaler:
         for target in (job.source, link):
             outcome = run_one(
-                Job(job.source, target), upscaler.enlarger, Output("png", None, "overwrite")
+                Job(job.source, target), upscaler.enlarger, Output("png", Quality(), "overwrite")
             )
             assert outcome.status == "failed"
             assert "is an input itself" in outcome.error
@@ -179,7 +180,7 @@ def test_no_picture_of_a_batch_is_overwritten(tmp_path: Path) -> None:
     before = inner.read_bytes()
     jobs = plan(tmp_path / "p", tmp_path, "png", True).jobs
     assert any(job.target == inner for job in jobs)
-    overwrite = Output("png", None, "overwrite")
+    overwrite = Output("png", Quality(), "overwrite")
     with Upscaler(scale=2, model="vgg_7") as upscaler:
         outcomes = list(run(jobs, upscaler, overwrite, sources=pipeline.identities(jobs)))
     assert sorted(outcome.status for outcome in outcomes) == ["done", "failed"]
@@ -194,7 +195,7 @@ def test_a_file_that_appears_during_the_work_is_kept(tmp_path: Path) -> None:
         job.target.write_bytes(b"precious")
 
     with Upscaler(scale=2, model="vgg_7") as upscaler:
-        outcome = run_one(job, upscaler.enlarger, Output("png", None, "fail"), on_progress=intrude)
+        outcome = run_one(job, upscaler.enlarger, PNG, on_progress=intrude)
     assert "exists already" in outcome.error
     assert [path.read_bytes() for path in job.target.parent.iterdir()] == [b"precious"]
 
@@ -204,7 +205,7 @@ def test_only_plain_files_are_replaced(tmp_path: Path) -> None:
     job.target.parent.mkdir()
     os.mkfifo(job.target)
     with Upscaler(scale=2, model="vgg_7") as upscaler:
-        overwrite = Output("png", None, "overwrite")
+        overwrite = Output("png", Quality(), "overwrite")
         outcome = run_one(job, upscaler.enlarger, overwrite)
     assert "is not a plain file" in outcome.error
     assert job.target.is_fifo()
@@ -214,14 +215,14 @@ def test_a_name_that_is_too_long_fails_alone(tmp_path: Path) -> None:
     jobs = make_pictures(tmp_path / "in", 2)
     jobs[0] = Job(jobs[0].source, jobs[0].target.with_name("m" * 300 + ".png"))
     with Upscaler(scale=2, model="vgg_7") as upscaler:
-        outcomes = list(run(jobs, upscaler, Output("png", None, "fail")))
+        outcomes = list(run(jobs, upscaler, PNG))
     assert sorted(outcome.status for outcome in outcomes) == ["done", "failed"]
 
 
 def test_closing_the_iterator_stops_the_work(tmp_path: Path) -> None:
     jobs = make_pictures(tmp_path / "in", 12, size=64)
     with Upscaler(scale=2, model="vgg_7") as upscaler:
-        outcomes = run(jobs, upscaler, Output("png", None, "fail"), at_once=Jobs(3, 1))
+        outcomes = run(jobs, upscaler, PNG, at_once=Jobs(3, 1))
         first = next(outcomes)
         outcomes.close()
     made = list((tmp_path / "out").iterdir())

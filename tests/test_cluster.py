@@ -35,6 +35,7 @@ from waifu2x.batch.outcome import Outcome
 from waifu2x.batch.plan import plan
 from waifu2x.cli import cli
 from waifu2x.errors import ClusterError
+from waifu2x.pictures.formats import Quality
 from waifu2x.pipeline import Output
 
 pytestmark = [pytest.mark.matrix]
@@ -179,7 +180,7 @@ def test_a_worker_is_killed_in_the_middle(folder: Path, scheduler: str) -> None:
 def group_of(folder: Path) -> tuple[Group, Any, Any]:
     """All pictures of folder/in as one group, and what a worker is told with it."""
     arguments = {"scale": 2, "noise": None, "model": "vgg_7"}
-    output = Output("png", None, "fail")
+    output = Output("png", Quality(), "fail")
     folders = folder / "in", folder / "out"
     settings, weights = cluster.settings_of(arguments, output, None, 10**6, folders)
     jobs = list(plan(*folders, "png", False).jobs)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import gc
 import re
 import struct
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -15,19 +17,21 @@ import pytest
 from tests import obvious
 from tests.fake_cuda import FakeDriver
 from waifu2x import cache
+from waifu2x.backends import open_backend
 from waifu2x.backends.cuda import backend as cuda
 from waifu2x.backends.cuda import compiler, memory
 from waifu2x.backends.cuda.compilers.nvcc import Nvcc
+from waifu2x.backends.cuda.driver import by_ctypes
 from waifu2x.backends.gpu.runtime import OutOfMemoryError
-from waifu2x.errors import BackendError, DeviceError
+from waifu2x.errors import BackendError, DeviceError, NotInstalledError
 
 PIXELS = np.zeros((20, 30, 3), np.uint8)
 
 
 @pytest.fixture
 def compiled(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
-    """A compiler whose code is the name of the file, and the names of what it has compiled; an empty
-    cache."""
+    """A compiler whose code is the name of the file, and the names of what it has compiled; an
+    empty cache."""
     names: list[str] = []
 
     def compile_(name: str, *arguments: Any) -> bytes:
@@ -43,7 +47,7 @@ def compiled(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
 @pytest.fixture
 def backend(driver: FakeDriver, compiled: list[str]) -> Iterator[Any]:
     """The backend on a device without matrix units."""
-    opened = cuda.create(0)
+    opened: Any = cuda.create(0)
     yield opened
     opened.close()
 
@@ -116,7 +120,7 @@ def test_all_that_a_context_has_is_freed_in_it(
     del result
     assert driver.freed_outside == 0
     assert len(memory._ORPHANS) == 1
-    other = cuda.create(0)
+    other: Any = cuda.create(0)
     other._runtime.host_array((5, 5), np.uint8)
     assert not memory._ORPHANS
     other.close()
@@ -127,7 +131,7 @@ def test_all_that_a_context_has_is_freed_in_it(
 
 
 def test_a_context_lives_as_long_as_pages_of_it(driver: FakeDriver, compiled: list[str]) -> None:
-    opened = cuda.create(0)
+    opened: Any = cuda.create(0)
     array = opened._runtime.host_array((5, 5), np.uint8)
     opened.close()
     del opened
@@ -137,7 +141,7 @@ def test_a_context_lives_as_long_as_pages_of_it(driver: FakeDriver, compiled: li
     del array
     gc.collect()
     assert driver.contexts == 1
-    other = cuda.create(0)
+    other: Any = cuda.create(0)
     other._runtime.host_array((5, 5), np.uint8)
     other.close()
     del other
@@ -170,7 +174,8 @@ def test_kernels_get_their_arguments(driver: FakeDriver, backend: Any) -> None:
 def test_pages_of_a_broken_context_are_not_freed(driver: FakeDriver, backend: Any) -> None:
     """pycuda would say on the terminal, of each, that it cannot."""
     runtime = backend._runtime
-    arrays = [runtime.host_array((size, 1 << 10), np.uint8) for size in range(10, 200, 20)]
+    # More than are kept: to free one is the first that fails.
+    arrays = [runtime.host_array((size, 1 << 10), np.uint8) for size in range(10, 90)]
     del arrays
     driver.broken = 700
     with pytest.raises(DeviceError):
@@ -199,6 +204,19 @@ def test_buffers_come_back_to_the_driver(driver: FakeDriver, backend: Any, netwo
     assert not driver.used
 
 
+def test_buffers_that_nobody_holds_come_back_too(driver: FakeDriver, backend: Any) -> None:
+    before = driver.used
+    buffer = backend._runtime.allocate(1 << 20)
+    assert driver.used == before + (1 << 20)
+    buffer.release()
+    buffer.release()
+    assert driver.used == before
+    buffer = backend._runtime.allocate(1 << 20)
+    del buffer
+    gc.collect()
+    assert driver.used == before
+
+
 def test_memory_is_written_before_anybody_reads_it(driver: FakeDriver, backend: Any) -> None:
     driver.total = 1 << 40
     for size in (1, 4097, (1 << 31) + 5, 5 << 31):
@@ -222,11 +240,11 @@ def test_code_that_the_driver_refuses_is_compiled_again(
     backend.compile([model], "auto")
     first = list(compiled)
     driver.refused = {f"{name} {number}".encode() for number, name in enumerate(first, 1)}
-    another = cuda.create(0)
+    another: Any = cuda.create(0)
     another.compile([model], "auto")
     assert compiled == first * 2
     another.close()
-    last = cuda.create(0)
+    last: Any = cuda.create(0)
     last.compile([model], "auto")
     last.close()
     assert compiled == first * 2
@@ -291,3 +309,63 @@ def test_out_of_memory_is_no_fault_of_the_device(driver: FakeDriver, backend: An
     with pytest.raises(OutOfMemoryError):
         backend._runtime.allocate(1 << 40)
     assert backend._runtime.allocate(1 << 20).size == 1 << 20
+
+
+# What is here, and what is not.
+
+
+def test_devices_say_through_what_they_are_called(
+    driver: FakeDriver, compiled: list[str], request: pytest.FixtureRequest
+) -> None:
+    (device,) = cuda.devices()
+    through = "pycuda" if "pycuda" in request.node.name else "NVIDIA's driver alone"
+    assert device.detail == (
+        "16.0 GiB, 100 multiprocessors, sm_61, driver for CUDA 13.0;"
+        f" through {through}, compiled by nvcc"
+    )
+    assert device.is_gpu
+
+
+def test_without_compiler_and_kernels_there_is_no_backend(
+    driver: FakeDriver, compiled: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = cuda.create(0)
+    monkeypatch.setattr(compiler, "find", lambda version: None)
+    for call in (cuda.devices, lambda: cuda.create(0)):
+        with pytest.raises(
+            NotInstalledError, match=r"no kernels yet: .* run `pip install 'waifu2x"
+        ):
+            call()
+    skipped: list[str] = []
+    assert open_backend("auto", on_skip=skipped.append).name != "cuda"
+    assert not [reason for reason in skipped if "cuda" in reason]
+    opened.compile([obvious.random_model([3, 16, 3], seed=1)], "auto")
+    (device,) = cuda.devices()
+    assert device.detail.endswith("no compiler is here: only kernels that are kept")
+    cuda.create(0).close()
+    opened.close()
+
+
+@pytest.mark.parametrize("driver", ["ctypes"], indirect=True)
+def test_a_machine_without_driver_is_a_sentence(
+    driver: FakeDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def missing() -> None:
+        raise OSError("libcuda.so.1: cannot open shared object file")
+
+    monkeypatch.setattr(by_ctypes, "library", missing)
+    with pytest.raises(
+        NotInstalledError, match=r"needs NVIDIA's driver \(libcuda.so.1: cannot open"
+    ):
+        cuda.devices()
+
+
+@pytest.mark.parametrize("driver", ["pycuda"], indirect=True)
+def test_a_pycuda_that_does_not_load_is_passed_over(
+    driver: FakeDriver, compiled: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken = ModuleType("pycuda")  # without its driver
+    monkeypatch.setitem(sys.modules, "pycuda", broken)
+    monkeypatch.setitem(sys.modules, "pycuda.driver", None)
+    (device,) = cuda.devices()
+    assert "through NVIDIA's driver alone" in device.detail

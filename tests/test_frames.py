@@ -19,6 +19,7 @@ from tests.contents import encode, encoded, identity_models, noise, ramp
 from waifu2x.cli import cli
 from waifu2x.pictures import formats
 from waifu2x.pictures.adapt import Wishes, adapt
+from waifu2x.pictures.formats import Quality
 from waifu2x.pictures.picture import Frames, Picture
 from waifu2x.pictures.read import decode
 from waifu2x.pipeline import Job, Output, make
@@ -146,7 +147,7 @@ def test_frames_that_repeat_are_computed_once(folder: Path) -> None:
         upscaler.enlarger.picture = counted  # type: ignore[method-assign]
         parts: list[float] = []
         job = Job(Path("a.png"), Path("b.png"))
-        output = Output("png", None, "fail")
+        output = Output("png", Quality(), "fail")
         make(job, output, lambda: upscaler.enlarger, on_progress=parts.append)
     assert len(calls) == 2
     assert sum(parts) == pytest.approx(1)

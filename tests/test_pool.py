@@ -115,6 +115,21 @@ def test_a_missing_second_device_closes_the_first(monkeypatch: pytest.MonkeyPatc
     assert first.closed
 
 
+def test_all_are_the_devices_of_one_kind(monkeypatch: pytest.MonkeyPatch) -> None:
+    meeting = threading.Barrier(1)
+    fakes = [FakeBackend(number, meeting) for number in range(4)]
+    fakes[2].device = Device("Fake processor", "")
+    monkeypatch.setattr(
+        "waifu2x.backends.pool.open_backend", lambda name, device, on_skip: fakes[device]
+    )
+    monkeypatch.setattr(
+        "waifu2x.backends.pool.list_devices", lambda name: [fake.device for fake in fakes]
+    )
+    backend = open_devices("fake", "all", print)
+    assert backend.device.name == "Fake 0, Fake 1, Fake 3"
+    assert backend.calls_at_once == 3
+
+
 @pytest.mark.parametrize("device", [(), (0, 0), (-1,), 1.5])
 def test_device_numbers_that_make_no_sense(device: Any) -> None:
     with pytest.raises(ValueError, match="device number"):

@@ -51,6 +51,7 @@ def make_archive(
     on_progress: Progress = ignore,
     on_note: Note = lambda job, note: None,
     sources: frozenset[Identity] = frozenset(),
+    alone: bool = True,
 ) -> Made | None:
     """An archive whose pictures are enlarged, one after the other, under their names.
 
@@ -92,7 +93,8 @@ def make_archive(
                     frames = finished(enlarged(frames, network, share, spent), output)
                     with spent("encode"):
                         result = io.BytesIO()
-                        encode(frames, output.extension, output.quality, shown, result)
+                        threads = None if alone else 1
+                        encode(frames, output.extension, output.quality, shown, result, threads)
                 with spent("write"):
                     _add(target, member, name, result.getvalue(), zipfile.ZIP_STORED)
                 height, width = frames.pictures[0].pixels.shape[:2]

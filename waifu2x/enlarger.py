@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from waifu2x import alpha as transparency
-from waifu2x import colour, resample
+from waifu2x import colour
 from waifu2x.backends import Progress, ignore, scaled
 from waifu2x.chains import Chain, Chains
 from waifu2x.dtypes import from_unit, to_unit
@@ -174,6 +174,8 @@ class Enlarger:
             return from_unit(colour.luma(rgb), dtype)
         unit = to_unit(pixels, np.float32)
         luma = self._run(chain, colour.luma(unit), np.float32, on_progress)
+        from waifu2x import resample
+
         chroma = resample.bicubic(colour.chroma(unit), *luma.shape[:2])
         return from_unit(colour.to_rgb(luma, chroma), dtype)
 
@@ -211,6 +213,8 @@ def _resized(
     pixels: NDArray[Any], alpha: NDArray[Any] | None, plan: Plan, dtype: DTypeLike
 ) -> tuple[NDArray[Any], NDArray[Any] | None]:
     """A picture as networks made it, at the size of the plan."""
+    from waifu2x import resample  # by Pillow, which few pictures need
+
     assert plan.part is not None
     size = plan.height, plan.width
     if alpha is not None and np.ptp(alpha) > 0:

@@ -24,9 +24,9 @@ from waifu2x.pictures.adapt import Wishes, adapt, check_results, finish
 from waifu2x.pictures.formats import Quality
 from waifu2x.pictures.limits import MAX_PIXELS
 from waifu2x.pictures.picture import Frames, Picture
+from waifu2x.pictures.preview import preview
 from waifu2x.pictures.profiles import in_srgb_tone
 from waifu2x.pictures.read import content, decode
-from waifu2x.pictures.thumbnail import thumbnail
 from waifu2x.pictures.write import EXISTS, encode, write
 from waifu2x.stopwatch import Stopwatch
 
@@ -46,6 +46,8 @@ class Job:
     target: Path
 
 
+_LARGE = 1 << 25
+"""Pixels of results."""
 Note = Callable[[Job, str], None]
 """What is told of a job in words."""
 
@@ -60,7 +62,7 @@ class Output:
     wishes: Wishes = field(default_factory=Wishes)
     copy_times: bool = False
     """Whether a result gets the dates of its source."""
-    thumbnails: bool = False
+    previews: bool = False
     """Whether small pictures of source and result are wanted, too."""
 
 
@@ -77,7 +79,7 @@ class Made:
     `encode` and of `write`."""
     copied: bool = False
     """Whether it stays as it is, and so does its file."""
-    thumbnails: tuple[bytes, ...] = ()
+    previews: tuple[bytes, ...] = ()
     """JPEGs of the first picture, before and after, where they are wanted; of one that stays as it
     is, one."""
 
@@ -98,12 +100,14 @@ def make(
     on_progress: Progress = ignore,
     on_note: Note = lambda job, note: None,
     sources: frozenset[Identity] = frozenset(),
+    alone: bool = True,
 ) -> Made | None:
     """Reads, enlarges and writes one file; None if it is there already and may stay.
 
     `enlarger` is called when the file has been read; then, before the work, `on_size` with the
     rows of all results together and the columns of the first, and `on_note` with a line about what
     the output does not keep, if there is anything. Nothing in `sources` is ever replaced.
+    `alone`: no other files are worked on; otherwise only large results are encoded by all cores.
     Raises Waifu2xError, OSError, MemoryError.
     """
     if not may_write(job, output.existing, sources):
@@ -129,11 +133,13 @@ def make(
         if stays:
             with spent("write"):
                 _copy(job, output)
-            return Made(height, width, spent, True, _thumbnails(output, source))
+            return Made(height, width, spent, True, _previews(output, source))
         on_size(sum(rows for rows, _ in sizes[: len(source.pictures)]), width)
         result = enlarged(source, network, on_progress, spent)
-        _write(finished(result, output), job, output, spent)
-        return Made(height, width, spent, False, _thumbnails(output, source, result))
+        pixels = sum(rows * columns for rows, columns in sizes)
+        threads = None if alone or pixels >= _LARGE else 1
+        _write(finished(result, output), job, output, spent, threads)
+        return Made(height, width, spent, False, _previews(output, source, result))
 
 
 def result_sizes(network: Enlarger, source: Frames, name: str) -> list[tuple[int, int]]:
@@ -288,8 +294,8 @@ def _copy(job: Job, output: Output) -> None:
     copy_times(job, output)
 
 
-def _thumbnails(output: Output, *files: Frames) -> tuple[bytes, ...]:
-    return tuple(thumbnail(each.pictures[0]) for each in files if output.thumbnails)
+def _previews(output: Output, *files: Frames) -> tuple[bytes, ...]:
+    return tuple(preview(each.pictures[0]) for each in files if output.previews)
 
 
 def _name(path: Path, standard: str) -> str:
@@ -305,12 +311,20 @@ def _content(source: Path) -> bytes:
     return sys.stdin.buffer.read()
 
 
-def _write(result: Frames, job: Job, output: Output, spent: Stopwatch) -> None:
+def _write(result: Frames, job: Job, output: Output, spent: Stopwatch, threads: int | None) -> None:
     if job.target != STANDARD:
         with spent("write"):
             make_folder(job.target.parent)
         overwrite = output.existing == "overwrite"
-        write(result, job.target, output.extension, output.quality, spent, replace=overwrite)
+        write(
+            result,
+            job.target,
+            output.extension,
+            output.quality,
+            spent,
+            replace=overwrite,
+            threads=threads,
+        )
         copy_times(job, output)
         return
     if sys.stdout is None:

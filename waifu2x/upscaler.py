@@ -9,7 +9,7 @@ from collections.abc import Container, Sequence
 from fractions import Fraction
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,8 +21,7 @@ from waifu2x.chains import CompiledChains, models_of
 from waifu2x.dtypes import PIXEL_DTYPES
 from waifu2x.enlarger import Enlarger
 from waifu2x.errors import BackendError, ImageError
-from waifu2x.pictures.picture import Picture
-from waifu2x.pictures.pillow import from_pil, to_pil
+from waifu2x.pictures.picture import Picture, with_alpha
 from waifu2x.pictures.profiles import in_srgb_tone
 from waifu2x.sizes import Fit
 
@@ -45,8 +44,8 @@ class Upscaler:
     depend on the model. `tta` is 1, 2, 4 or 8: with more than 1, every network runs on the picture
     turned and mirrored in so many ways, and the mean of the results counts. `model` is the name of
     a model set or the path of its folder. `backend` is `auto`, or a name that `waifu2x devices`
-    shows, and `device` the number of one of its devices, or several, among which the calls of
-    several threads are divided. `tile` limits the output pixels worked on at once in each
+    shows, and `device` the number of one of its devices, or several or `all`, among which the calls
+    of several threads are divided. `tile` limits the output pixels worked on at once in each
     direction; None leaves it to the backend, and the result is the same to the bit. `notes` says
     why `auto` passed over better backends, and which model stands in for one that the set lacks.
 
@@ -71,7 +70,7 @@ class Upscaler:
         tta: int = 1,
         model: str = model_set.DEFAULT,
         backend: str = "auto",
-        device: int | Sequence[int] = 0,
+        device: int | Sequence[int] | Literal["all"] = 0,
         precision: Precision = "auto",
         tile: int | None = None,
     ) -> None:
@@ -89,12 +88,7 @@ class Upscaler:
             noise = _integer(noise, range(4), "a noise level from 0 to 3 or None")
         if tile is not None:
             tile = _integer(tile, range(1, sys.maxsize), "a tile of at least 1 pixel or None")
-        devices = [
-            _integer(number, range(sys.maxsize), "a device number from 0 up")
-            for number in (device if isinstance(device, Sequence) else [device])
-        ]
-        if not devices or len(set(devices)) < len(devices):
-            raise ValueError(f"Expected different device numbers, but got {device!r}")
+        devices = device if device == "all" else _devices(device)
         if request.scale == 1 and noise is None:
             raise ValueError("Nothing to do: expected a scale above 1, a noise level, or both")
         turns = _integer(tta, (1, 2, 4, 8), "a tta of 1, 2, 4 or 8")
@@ -165,6 +159,8 @@ class Upscaler:
         self.close()
 
     def _pil(self, image: Image, on_progress: Progress) -> Image:
+        from waifu2x.pictures.pillow import from_pil, to_pil
+
         work = partial(self.enlarger.picture, on_progress=on_progress)
         return to_pil(in_srgb_tone(from_pil(image), work))
 
@@ -187,6 +183,17 @@ def upscale(
     """One image enlarged and denoised: arguments as of Upscaler, image as of its calls."""
     with Upscaler(scale, noise, **options) as upscaler:
         return upscaler(image)
+
+
+def _devices(device: int | Sequence[int]) -> list[int]:
+    """Numbers of devices, each once. Raises ValueError."""
+    numbers = [
+        _integer(number, range(sys.maxsize), "a device number from 0 up")
+        for number in (device if isinstance(device, Sequence) else [device])
+    ]
+    if not numbers or len(set(numbers)) < len(numbers):
+        raise ValueError(f"Expected different device numbers, but got {device!r}")
+    return numbers
 
 
 def _passes(factors: Sequence[int], scale: Fraction) -> str:
@@ -221,6 +228,5 @@ def _from_array(array: NDArray[Any]) -> Picture:
 
 
 def _to_array(picture: Picture, dimensions: int) -> NDArray[Any]:
-    if picture.alpha is not None:
-        return np.concatenate([picture.pixels, picture.alpha[..., np.newaxis]], axis=-1)
-    return picture.pixels[..., 0] if dimensions == 2 else picture.pixels
+    samples = with_alpha(picture)
+    return samples[..., 0] if dimensions == 2 else samples

@@ -7,7 +7,7 @@ import queue
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -21,6 +21,7 @@ from waifu2x.backends import (
     Progress,
     Trial,
     ignore,
+    list_devices,
     open_backend,
     scaled,
 )
@@ -31,8 +32,12 @@ from waifu2x.model import Model
 _LOG = logging.getLogger(__name__)
 
 
-def open_devices(name: str, devices: Sequence[int], on_skip: Callable[[str], None]) -> Backend:
+def open_devices(
+    name: str, devices: Sequence[int] | Literal["all"], on_skip: Callable[[str], None]
+) -> Backend:
     """The backend of that name on the devices of those numbers; see `open_backend`.
+
+    `all` are those of the kind of the first: GPUs, or processors.
 
     `auto` goes on with the first device of the next backend where these stop working.
     """
@@ -45,9 +50,15 @@ def open_devices(name: str, devices: Sequence[int], on_skip: Callable[[str], Non
     return _open(name, devices, on_skip)
 
 
-def _open(name: str, devices: Sequence[int], on_skip: Callable[[str], None]) -> Backend:
+def _open(
+    name: str, devices: Sequence[int] | Literal["all"], on_skip: Callable[[str], None]
+) -> Backend:
     opened: list[Backend] = []
     try:
+        if devices == "all":
+            opened.append(open_backend(name, 0, on_skip))
+            found = list_devices(opened[0].name)
+            devices = [n for n, one in enumerate(found) if n and one.is_gpu == found[0].is_gpu]
         for device in devices:
             # What `auto` is, the first device has decided.
             chosen = opened[0].name if opened else name

@@ -34,7 +34,7 @@ class Outcome:
     """Nothing more can be computed."""
     disk_full: bool = False
     """Nothing more can be written."""
-    thumbnails: tuple[bytes, ...] = ()
+    previews: tuple[bytes, ...] = ()
     """See Made."""
 
 
@@ -51,7 +51,7 @@ def outcome_of(job: Job, made: Made | None) -> Outcome:
         made.height,
         made.width,
         spent=spent.seconds,
-        thumbnails=made.thumbnails,
+        previews=made.previews,
     )
 
 
@@ -81,6 +81,7 @@ def run_one(
             on_progress=on_progress,
             on_note=on_note,
             sources=sources,
+            alone=False,
         )
     except BackendError as error:
         message = f"{job.source}: {error}"

@@ -14,7 +14,7 @@ from urllib.parse import quote_from_bytes
 from waifu2x.batch.outcome import Outcome
 from waifu2x.errors import OutputError
 from waifu2x.files import reason, writing
-from waifu2x.pictures.thumbnail import SIDE
+from waifu2x.pictures.preview import SIDE
 
 # Thumbnails are part of the page, and no script runs in it, whatever files are called. Browsers
 # neither lay out nor decode what is not in sight yet, so ten thousand pictures open at once.
@@ -93,7 +93,7 @@ class Page:
         images = "".join(
             '<img loading="lazy" decoding="async" alt="" '
             f'src="data:image/jpeg;base64,{base64.b64encode(data).decode()}"> '
-            for data in outcome.thumbnails
+            for data in outcome.previews
         )
         kept = ", as it is" if outcome.status == "copied" else f", {outcome.seconds:.2f} s"
         return (

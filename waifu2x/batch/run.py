@@ -31,6 +31,8 @@ _FIRST_LANES = 3
 """One picture is loaded, one computed and one saved."""
 _IDLE_SHARE = 0.05
 """Of the time: a network that has less to do than the rest of it is waiting for codecs."""
+_UNASKED_SHARE = 0.1
+"""Of the memory for pictures, that all processes together may take beyond it, without asking."""
 _LANE_BYTES = 256 << 20
 """Of free memory, for a further process and its pictures."""
 
@@ -108,7 +110,6 @@ class _Lanes:
         self._chains = QueuedChains(upscaler.enlarger.chains, self._queue)
         self._enlarger = upscaler.enlarger.on(self._chains)
         self._room = Room()
-        self._task = Task.of(self._enlarger, output, max_pixels)
         self._stopped = threading.Event()
         self._device_failed = threading.Event()
         self._lock = threading.Lock()
@@ -118,6 +119,8 @@ class _Lanes:
         # A process that may not have any, such as Dask's workers as they come, has threads alone.
         self._may_fork = not multiprocessing.current_process().daemon
         self._grows = at_once is None
+        unasked = int(self._room.size * _UNASKED_SHARE / self._most)
+        self._task = Task.of(self._enlarger, output, max_pixels, unasked)
         self._in_processes = False
         self._since = 0
         """Outcomes since lanes were added last."""

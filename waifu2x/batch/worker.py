@@ -43,13 +43,14 @@ class Task:
     tile: int | None
     output: Output
     max_pixels: int
+    unasked: int
+    """Bytes of memory that a worker may take without asking: most pictures need no more."""
 
     @classmethod
-    def of(cls, enlarger: Enlarger, output: Output, max_pixels: int) -> Task:
+    def of(cls, enlarger: Enlarger, output: Output, max_pixels: int, unasked: int) -> Task:
         """What a worker is to do in the place of an enlarger."""
-        return cls(
-            enlarger.request, enlarger.noise, enlarger.turns, enlarger.tile, output, max_pixels
-        )
+        told = enlarger.request, enlarger.noise, enlarger.turns, enlarger.tile
+        return cls(*told, output, max_pixels, unasked)
 
 
 # What a worker says to the process that it belongs to, and asks of it. An answer is (True, what was
@@ -220,7 +221,7 @@ def work(connection: Connection, task: Task) -> None:
                     enlarger,
                     task.output,
                     max_pixels=task.max_pixels,
-                    room=partial(_room, link, enlarger),
+                    room=partial(_room, link, enlarger, task.unasked),
                     on_note=lambda job, note: connection.send(Said(note)),
                 )
             except (EOFError, OSError):
@@ -235,9 +236,13 @@ def work(connection: Connection, task: Task) -> None:
 
 
 @contextmanager
-def _room(link: _Link, enlarger: Enlarger, content: bytes) -> Iterator[None]:
+def _room(link: _Link, enlarger: Enlarger, unasked: int, content: bytes) -> Iterator[None]:
     """Room for a file with that content."""
-    link.ask(Taken(needed_bytes(content, enlarger)))
+    needed = needed_bytes(content, enlarger)
+    if needed <= unasked:
+        yield
+        return
+    link.ask(Taken(needed))
     try:
         yield
     finally:

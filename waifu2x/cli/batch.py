@@ -148,7 +148,7 @@ def batch(
     failures are listed at the end, and the exit code is 1.
     """
     output = output_of(extension, **{name: options.pop(name) for name in OUTPUT_NAMES})
-    output = replace(output, thumbnails=page is not None)
+    output = replace(output, previews=page is not None)
     _check(folder, target, output, watching, retried)
     if address is not None:  # workers have working folders of their own
         folder, target = folder.absolute(), target.absolute()

@@ -1,35 +1,36 @@
-"""Small pictures for people to look through."""
+"""The thumbnail that EXIF carries, turned along with its picture."""
 
 from __future__ import annotations
 
 import io
 
 import numpy as np
-from PIL import Image
 
-from waifu2x.dtypes import from_unit, to_unit
-from waifu2x.pictures.picture import Picture
+from waifu2x.pictures.picture import contiguous
+from waifu2x.pictures.turn import turned_plane
 
-SIDE = 128
-"""Pixels of a thumbnail's longer side, at most."""
-_OVER = 4
-"""Times as many samples a side are looked at."""
+_LARGEST = 1 << 20
+"""Pixels. EXIF 2.32, section 4.5.5, has 160x120; some cameras have more."""
+_QUALITIES = (90, 75, 60, 40)
 
 
-def thumbnail(picture: Picture) -> bytes:
-    """A picture of at most SIDE pixels a side as a JPEG, transparency over white.
+def turned_thumbnail(jpeg: bytes, orientation: int) -> bytes | None:
+    """A JPEG brought upright, in no more bytes than it had; None where that cannot be done."""
+    from PIL import Image
 
-    Of a large one only some of the pixels are looked at: it takes a few milliseconds at most.
-    """
-    step = max(1, max(picture.pixels.shape[:2]) // (_OVER * SIDE))
-    samples = np.ascontiguousarray(picture.pixels[::step, ::step])
-    if picture.alpha is not None:
-        alpha = to_unit(picture.alpha[::step, ::step], np.float32)[..., np.newaxis]
-        samples = to_unit(samples, np.float32) * alpha + (1.0 - alpha)
-    if samples.dtype != np.uint8:
-        samples = from_unit(to_unit(samples, np.float32), np.uint8)
-    image = Image.fromarray(samples[..., 0] if samples.shape[-1] == 1 else samples)
-    image.thumbnail((SIDE, SIDE), Image.Resampling.BOX)
-    file = io.BytesIO()
-    image.save(file, "JPEG", quality=70, optimize=True)
-    return file.getvalue()
+    try:
+        with Image.open(io.BytesIO(jpeg), formats=("JPEG",)) as image:
+            if image.mode not in ("L", "RGB") or image.width * image.height > _LARGEST:
+                return None
+            pixels = np.atleast_3d(np.asarray(image))
+    except Exception:
+        return None  # damaged, in as many ways as decoders know
+    upright = contiguous(turned_plane(pixels, orientation))
+    for quality in _QUALITIES:
+        content = io.BytesIO()
+        Image.fromarray(upright.squeeze(-1) if upright.shape[-1] == 1 else upright).save(
+            content, "JPEG", quality=quality, optimize=True
+        )
+        if content.tell() <= len(jpeg):
+            return content.getvalue()
+    return None

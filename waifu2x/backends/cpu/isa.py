@@ -13,6 +13,7 @@ from pathlib import Path
 
 import llvmlite.binding
 
+from waifu2x.cores import core_count as core_count
 from waifu2x.errors import BackendError
 
 ISA_VARIABLE = "WAIFU2X_CPU_ISA"

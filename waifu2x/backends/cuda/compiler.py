@@ -10,6 +10,7 @@ from waifu2x.backends.gpu import source
 from waifu2x.errors import BackendError
 
 _KIND = "cuda"
+INSTALL = "pip install 'waifu2x-kernels[cuda]'"
 
 
 def compiled(
@@ -62,7 +63,7 @@ def missing(cuda: tuple[int, int]) -> str:
         )
     return (
         f"its kernels are compiled once, by NVRTC for CUDA {version} or older, which is not here:"
-        " run `pip install 'waifu2x-kernels[cuda]'`, or use another backend"
+        f" run `{INSTALL}`, or use another backend"
     )
 
 
@@ -98,10 +99,10 @@ def _compile(
         architecture = target(capability, compiler.supported())
         if architecture is None:
             raise BackendError(
-                f"{compiler.name} is too new for this device ({chip}): install an older CUDA"
-                " toolkit and set CUDA_HOME to its folder, or use another backend"
+                f"{compiler.name} is too new for this device ({chip}): run `{INSTALL}`, which"
+                " brings an older one, or use another backend"
             )
-        return compiler.compile(name, text, architecture, definitions)
+        return compiler.compile(name, text, architecture, definitions).code
     except CompileError as error:
         raise BackendError(
             f"{compiler.name} cannot compile {name} for {chip} ({error}): {compiler.remedy}, or use"

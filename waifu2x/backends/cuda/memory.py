@@ -14,8 +14,10 @@ from numpy.typing import DTypeLike, NDArray
 
 from waifu2x.backends.cuda.driver import Driver, current
 
-_KEPT = 8
-"""Free blocks of page-locked memory that are kept."""
+_KEPT = 64
+"""Free blocks of page-locked memory that are kept at most..."""
+_KEPT_BYTES = 1 << 30
+"""...and how much they may be: locking pages and freeing them holds the whole device up."""
 _MOST_BYTES = 1 << 30
 """Of a block: nobody else can have locked pages, and locking more takes as long as it saves."""
 
@@ -94,7 +96,7 @@ class HostMemory:
         _free_orphans()
         while self._returned:
             self._free.append(self._returned.popleft())
-        while len(self._free) > _KEPT:
+        while len(self._free) > _KEPT or sum(block.size for block in self._free) > _KEPT_BYTES:
             self._free_block(self._free.pop(0))
         fitting = [block for block in self._free if size <= block.size <= 4 * size + 65536]
         if not fitting:

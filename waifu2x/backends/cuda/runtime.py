@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import weakref
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -32,16 +33,17 @@ class CudaBuffer:
     """See Buffer."""
 
     def __init__(self, runtime: CudaRuntime, size: int) -> None:
+        memory = runtime.driver.allocate(max(size, 1))
         self.size = size
-        self._runtime = runtime
-        self._memory = runtime.driver.allocate(max(size, 1))
-        self.address = int(self._memory)
+        self.address = int(memory)
+        # Also where it is given up without a word, as when the next buffer found no room.
+        self._free = weakref.finalize(self, runtime.free, memory)
+        self._free.atexit = False
 
     def release(self) -> None:
         """See Buffer."""
-        if self.size:
-            self._runtime.free(self._memory)
-            self.size = 0
+        self._free()
+        self.size = 0
 
 
 @dataclass(eq=False)
@@ -198,8 +200,9 @@ class CudaRuntime:
             buffer = CudaBuffer(self, size)
             for start in range(0, size, _MOST_CLEARED):
                 part = min(size - start, _MOST_CLEARED)
-                self.driver.clear(buffer.address + start, part, self._stream)
-            self.driver.wait(self._stream)
+                # Not on the stream of kernels: another thread may be capturing it.
+                self.driver.clear(buffer.address + start, part, self._uploads)
+            self.driver.wait(self._uploads)
         return buffer
 
     def host_array(self, shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
@@ -313,13 +316,18 @@ class CudaRuntime:
     def mark(self) -> Any:
         """See Runtime."""
         with self.current():
-            return self.driver.record_event(self._stream, blocking=True)
+            return [self.driver.record_event(self._stream, blocking=True)]
 
     def wait(self, mark: Any) -> None:
         """See Runtime."""
         with self.current():
-            self.driver.wait_event(mark)
-            self.driver.destroy_event(mark)
+            # Nobody else holds it then: pycuda's are freed with the last who does, and only here.
+            event = mark.pop()
+            try:
+                self.driver.wait_event(event)
+            finally:
+                self.driver.destroy_event(event)
+                del event
 
     def synchronize(self) -> None:
         """See Runtime."""
@@ -372,15 +380,15 @@ class CudaRuntime:
             for program in self._modules.values():
                 program.release()
             self._modules.clear()
-            streams = self._stream, self._uploads, self._downloads
-            self._stream = None
-            for stream in streams:
-                self.driver.destroy_stream(stream)
+            streams = [self._stream, self._uploads, self._downloads]
+            self._stream = self._uploads = self._downloads = None
+            while streams:
+                self.driver.destroy_stream(streams.pop())
         if self._is_broken:
             self._host.abandon()
-            streams = self._stream, self._uploads, self._downloads
-            for piece in (self._context, *streams, self._modules):
+            for piece in (self._context, self._stream, self._uploads, self._downloads):
                 abandon(piece)
+            abandon(self._modules)
 
 
 def _key(stem: str, macros: Macros) -> object:

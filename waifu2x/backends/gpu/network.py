@@ -23,6 +23,8 @@ from waifu2x.backends.turns import AS_IT_IS, TURNS, Turn, levels, upright
 _FLOAT_BYTES = 4
 _SHARE = 0.2
 """Of the free memory, that a call may take which lets others send and fetch meanwhile."""
+_KEPT_NEEDS = 256
+"""Sizes of pictures whose need of memory is known."""
 _LONGEST = 65_535
 """Rows of all pictures of a batch, see Batch, and columns of each."""
 
@@ -49,6 +51,8 @@ class GpuNetwork:
         self._workspace = workspace
         self._runtime = workspace.runtime
         self._turning = Turning(workspace.runtime)
+        self._needed: dict[object, int] = {}
+        """Bytes that pictures take, by their shapes and dtypes through the stages."""
 
     def __call__(
         self,
@@ -62,12 +66,10 @@ class GpuNetwork:
         """See Network."""
         pictures = pixels[np.newaxis] if pixels.ndim == 3 else pixels
         way, dtype = Way(tile, turns), np.dtype(out_dtype)
-        results = self._shared(pictures, dtype) if way == _PLAIN else None
+        results = self._shared(pictures, dtype, on_progress) if way == _PLAIN else None
         if results is None:
             with self._workspace.working():
                 results = self._stack(pictures, dtype, way, on_progress)
-        else:
-            on_progress(1.0)
         return results[0] if pixels.ndim == 3 else results
 
     @contextmanager
@@ -94,7 +96,9 @@ class GpuNetwork:
             yield queue
             self._runtime.synchronize()
 
-    def _shared(self, pictures: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any] | None:
+    def _shared(
+        self, pictures: NDArray[Any], dtype: np.dtype[Any], on_progress: Progress
+    ) -> NDArray[Any] | None:
         """Results of pictures that leave room for those of others; None for pictures that do not.
 
         Raises BackendError.
@@ -117,10 +121,11 @@ class GpuNetwork:
                         run.bound(written, scratch).queue()
                     done = self._runtime.mark()
                 self._runtime.wait(done)
+                result = self._runtime.host_array(target.shape, dtype)
+                self._runtime.download(target.buffer, result)
             except (OutOfMemoryError, NoRoomError):
-                return None
-            result = self._runtime.host_array(target.shape, dtype)
-            self._runtime.download(target.buffer, result)
+                return None  # alone, it may still fit
+            on_progress(1.0)
             return result
 
     def _leaves_room(self, shapes: Sequence[Shape], dtypes: Sequence[np.dtype[Any]]) -> bool:
@@ -129,20 +134,32 @@ class GpuNetwork:
         count, height, width, _ = shapes[0]
         if not count * height * width or self._longest(shapes[0]) > _LONGEST:
             return False
-        needed = sum(
-            math.prod(shape) * dtype.itemsize for shape, dtype in zip(shapes, dtypes, strict=True)
-        )
+        key = tuple(zip(shapes, dtypes, strict=True))
         most = self._workspace.free()
-        for stage, shape in zip(self._stages, shapes[:-1], strict=True):
-            with self._workspace.queueing():
+        needed = self._needed.get(key)
+        if needed is None:
+            needed = self._bytes_of_one_pass(shapes, most)
+            if needed is None:
+                return False
+            needed += sum(math.prod(shape) * dtype.itemsize for shape, dtype in key)
+            if len(self._needed) >= _KEPT_NEEDS:
+                self._needed.clear()
+            self._needed[key] = needed
+        return needed <= _SHARE * most
+
+    def _bytes_of_one_pass(self, shapes: Sequence[Shape], most: int) -> int | None:
+        """Of all stages together; None if there is one that takes several passes."""
+        needed = 0
+        with self._workspace.queueing():  # schedules are for one thread at a time
+            for stage, shape in zip(self._stages, shapes[:-1], strict=True):
                 try:
                     found = stage.schedule(shape, None, 1, most)
                 except NoRoomError:
-                    return False
-            if not found.is_single:
-                return False
-            needed += found.scratch + found.kept + stage.executor.vector_bytes(count)
-        return needed <= _SHARE * most
+                    return None
+                if not found.is_single:
+                    return None
+                needed += found.scratch + found.kept + stage.executor.vector_bytes(shape[0])
+        return needed
 
     def _shapes(self, shape: Shape) -> list[Shape]:
         """Of pictures, and of what each stage makes of them."""

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 STANDARD = "-std=c++17"
 
 
 class CompileError(Exception):
     """A source was not compiled: why, in the compiler's words."""
+
+
+class Output(NamedTuple):
+    """What came of a source."""
+
+    code: bytes
+    log: str
+    """What the compiler says besides."""
 
 
 class Compiler(Protocol):
@@ -24,10 +32,10 @@ class Compiler(Protocol):
         """The chips that it makes code for, as sm numbers. Raises CompileError."""
         ...
 
-    def compile(self, name: str, text: str, architecture: str, definitions: Sequence[str]) -> bytes:
+    def compile(self, name: str, text: str, architecture: str, options: Sequence[str]) -> Output:
         """A cubin for an architecture such as sm_90a, or PTX for one such as compute_90.
 
-        `name` is the source's in messages, `definitions` are options such as -DNAME=1. Raises
-        CompileError.
+        `name` is the source's in messages; options are those that both compilers know, such as
+        -DNAME=1. Raises CompileError.
         """
         ...

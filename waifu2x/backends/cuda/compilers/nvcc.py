@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from waifu2x.backends.cuda.compilers import STANDARD, CompileError
+from waifu2x.backends.cuda.compilers import STANDARD, CompileError, Output
 
 
 class Nvcc:
@@ -23,10 +23,10 @@ class Nvcc:
 
     def supported(self) -> Sequence[int]:
         """See Compiler."""
-        listed = self._run("--list-gpu-code")
+        listed = self._run("--list-gpu-code").stdout
         return sorted({int(number) for number in re.findall(r"^sm_(\d+)", listed, re.MULTILINE)})
 
-    def compile(self, name: str, text: str, architecture: str, definitions: Sequence[str]) -> bytes:
+    def compile(self, name: str, text: str, architecture: str, options: Sequence[str]) -> Output:
         """See Compiler."""
         kind, _, number = architecture.partition("_")
         form = "-cubin" if kind == "sm" else "-ptx"
@@ -35,11 +35,11 @@ class Nvcc:
             source, code = Path(folder) / name, Path(folder) / "code"
             source.write_text(text, encoding="utf-8")
             files = ["-x", "cu", "-o", str(code), str(source)]
-            self._run(form, target, STANDARD, *definitions, *files)
-            return code.read_bytes()
+            done = self._run(form, target, STANDARD, *options, *files)
+            return Output(code.read_bytes(), done.stderr)
 
-    def _run(self, *arguments: str) -> str:
-        """What it says. Raises CompileError."""
+    def _run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Raises CompileError."""
         try:
             done = subprocess.run(
                 [self._path, *arguments], capture_output=True, text=True, check=False
@@ -49,7 +49,7 @@ class Nvcc:
         if done.returncode:
             reason = (line for line in done.stderr.splitlines() if "error" in line.lower())
             raise CompileError(next(reason, f"exit status {done.returncode}").strip())
-        return done.stdout
+        return done
 
 
 def find() -> Nvcc | None:

@@ -7,29 +7,27 @@ Compatibility, "Minor Version Compatibility"), so a newer one than the driver is
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import importlib.util
 import os
 import re
-import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from ctypes import POINTER, byref, c_char_p, c_int, c_size_t, c_void_p
 from pathlib import Path
-from typing import NamedTuple
 
-from waifu2x.backends.cuda.compilers import STANDARD, CompileError
+from waifu2x.backends.cuda.compilers import STANDARD, CompileError, Output
 
 OLDEST = 12
 """The first major version of CUDA whose NVRTC is taken."""
 
-_FILE = re.compile(r"libnvrtc\.so\.(\d+)" if sys.platform != "win32" else r"nvrtc64_(\d+)0_0\.dll")
-_BUILTINS = "nvrtc-builtins64_*.dll"
+_FILE = re.compile(r"libnvrtc\.so\.(\d+)|nvrtc64_(\d+)0_0\.dll")
+_BUILTINS = "nvrtc-builtins64_[0-9]*[0-9].dll"
 _FOLDERS = (".", "lib64", "lib", "bin", "bin/x64", "bin/x86_64")
 """Of a wheel's folder, or a toolkit's, where libraries may be."""
 
 _ARGUMENTS: dict[str, tuple[type, ...]] = {
-    "nvrtcVersion": (POINTER(c_int), POINTER(c_int)),
     "nvrtcGetNumSupportedArchs": (POINTER(c_int),),
     "nvrtcGetSupportedArchs": (POINTER(c_int),),
     "nvrtcCreateProgram": (
@@ -52,13 +50,6 @@ _ARGUMENTS: dict[str, tuple[type, ...]] = {
 """What is called, and what it takes (nvrtc.h). Each gives an nvrtcResult, 0 for success."""
 
 
-class Output(NamedTuple):
-    """What came of a source."""
-
-    code: bytes
-    log: str
-
-
 class Nvrtc:
     """See Compiler. The library, 100 MB, is loaded when it is first needed."""
 
@@ -79,14 +70,8 @@ class Nvrtc:
         _check(library.nvrtcGetSupportedArchs(numbers), "nvrtcGetSupportedArchs")
         return list(numbers)
 
-    def compile(self, name: str, text: str, architecture: str, definitions: Sequence[str]) -> bytes:
+    def compile(self, name: str, text: str, architecture: str, options: Sequence[str]) -> Output:
         """See Compiler."""
-        return self.compile_with(name, text, architecture, definitions).code
-
-    def compile_with(
-        self, name: str, text: str, architecture: str, options: Sequence[str]
-    ) -> Output:
-        """The same, with what it says besides, for any options."""
         library = self._library()
         program = c_void_p()
         made = library.nvrtcCreateProgram(
@@ -141,25 +126,33 @@ def _text(library: ctypes.CDLL, program: c_void_p, what: str) -> bytes:
 
 
 def find(cuda: int) -> Nvrtc | None:
-    """The newest one that is not too new for a driver of that major version of CUDA."""
-    found = [nvrtc for nvrtc in _all() if OLDEST <= nvrtc.major <= cuda]
-    return max(found, key=lambda nvrtc: nvrtc.major, default=None)
+    """One that is not too new for a driver of that major version of CUDA: of a wheel, or else of a
+    toolkit. The oldest, which knows most chips: those that come later take its PTX."""
+    for homes in (_wheels(), _toolkits()):
+        fitting = [nvrtc for nvrtc in _libraries(homes) if OLDEST <= nvrtc.major <= cuda]
+        if fitting:
+            return min(fitting, key=lambda nvrtc: nvrtc.major)
+    return None
 
 
-def _all() -> Iterator[Nvrtc]:
-    """Those of wheels first."""
-    for home in _homes():
+def _libraries(homes: Iterable[Path]) -> Iterator[Nvrtc]:
+    for home in homes:
         for folder in _FOLDERS:
             for path in sorted((home / folder).glob("*nvrtc*")):
                 if match := _FILE.fullmatch(path.name):
-                    yield Nvrtc(path, int(match[1]))
+                    yield Nvrtc(path, int(match[1] or match[2]))
 
 
-def _homes() -> Iterator[Path]:
-    """Folders of wheels, and of toolkits."""
-    wheels = importlib.util.find_spec("nvidia")
-    for site in (wheels.submodule_search_locations or ()) if wheels else ():
-        yield from sorted(path for path in Path(site).iterdir() if path.is_dir())
+def _wheels() -> Iterator[Path]:
+    """Folders in the namespace package of NVIDIA's wheels."""
+    spec = importlib.util.find_spec("nvidia")
+    for site in (spec.submodule_search_locations or ()) if spec else ():
+        with contextlib.suppress(OSError):
+            yield from sorted(path for path in Path(site).iterdir() if path.is_dir())
+
+
+def _toolkits() -> Iterator[Path]:
+    """Where they say that they are, and the usual folder."""
     for variable in ("CUDA_HOME", "CUDA_PATH"):
         if home := os.environ.get(variable):
             yield Path(home)
