@@ -390,3 +390,16 @@ def test_a_scheduler_that_goes_away(folder: Path) -> None:
             machine.close()
             with pytest.raises(ClusterError, match="lost the scheduler: what is finished stays"):
                 list(outcomes)
+
+
+def test_groups_are_worth_about_a_second() -> None:
+    """By the measured rate, but no more than twice the last: one lucky file says little."""
+    pace = cluster._Pace()
+    budgets = []
+    for _ in range(6):
+        cost = max(pace.budget, 1000.0)
+        pace.learn(cost, cost / 20_000.0)
+        budgets.append(pace.budget)
+    assert budgets == [2000, 4000, 8000, 16_000, 20_000, 20_000]
+    pace.learn(20_000, 10.0)
+    assert pace.budget == 2000
