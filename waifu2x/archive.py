@@ -6,9 +6,11 @@ import io
 import zipfile
 import zlib
 from collections.abc import Callable
-from contextlib import ExitStack, nullcontext
-from pathlib import PurePosixPath
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from pathlib import Path, PurePosixPath
+from typing import IO
 
+from waifu2x import stores
 from waifu2x.backends import Progress, ignore, scaled
 from waifu2x.enlarger import Enlarger
 from waifu2x.errors import ImageError, OutputError
@@ -65,7 +67,8 @@ def make_archive(
     height = width = 0
     try:
         with (
-            zipfile.ZipFile(job.source) as source,
+            _opened(job.source) as archive,
+            zipfile.ZipFile(archive) as source,
             writing(job.target, replace=output.existing == "overwrite") as file,
             zipfile.ZipFile(file, "w") as target,
         ):
@@ -102,10 +105,14 @@ def make_archive(
     except FileExistsError as error:
         raise OutputError(EXISTS.format(job.target)) from error
     except OSError as error:
-        place = job.source if error.filename == job.source else job.target
+        place = job.source if str(error.filename) == str(job.source) else job.target
         raise OutputError(f"{place}: {reason(error)}") from error
     copy_times(job, output)
     return Made(height, width, spent)
+
+
+def _opened(path: Path) -> AbstractContextManager[IO[bytes]]:
+    return stores.downloaded(path) if stores.is_url(path) else path.open("rb")
 
 
 def _names(members: list[zipfile.ZipInfo], extension: str) -> dict[str, str]:

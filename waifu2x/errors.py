@@ -7,6 +7,8 @@ Waifu2xError
 │   ├── UnavailableError   its library or device is not here: `auto` goes on to the next
 │   │   └── NotInstalledError  software that it needs was never installed
 │   └── DeviceError        its device has stopped working: so does `auto`, in the middle of a batch
+├── StoreError     a URL that cannot be used
+├── ClusterError   a cluster that cannot be reached, or does not do what was asked
 └── OutputError    a result that cannot be written
 """
 
@@ -49,6 +51,14 @@ class DeviceError(BackendError):
     def __reduce__(self) -> tuple[type[DeviceError], tuple[str, str]]:
         # Exceptions are sent to other processes by their message otherwise.
         return type(self), (self.fault, self.remedy)
+
+
+class StoreError(Waifu2xError):
+    """A URL names what is not there, or its kind is not supported."""
+
+
+class ClusterError(Waifu2xError):
+    """A cluster or its workers are missing, or do not do what was asked of them."""
 
 
 class OutputError(Waifu2xError):

@@ -17,6 +17,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
+from waifu2x import stores
+
 if sys.platform != "win32":
     import fcntl
 
@@ -26,6 +28,11 @@ _FOREIGN_SECONDS = 24 * 3600.0
 """From then on a temporary file is nobody's whose machine is another, or knows no locks."""
 _CLOSED_SECONDS = 60.0
 """Where files cannot be renamed while they are open: longer than one is closed without its name."""
+
+
+def read_bytes(path: Path) -> bytes:
+    """The content of a file, or of what is at a URL. Raises OSError."""
+    return stores.read_bytes(path) if stores.is_url(path) else path.read_bytes()
 
 
 def write_atomically(path: Path, data: bytes, *, replace: bool = True) -> None:
@@ -39,9 +46,14 @@ def writing(path: Path, *, replace: bool = True) -> Iterator[IO[bytes]]:
     """A temporary file beside `path`, to write, read and seek, which then gets the name `path`.
 
     If that fails or is interrupted, whatever stood at `path` still does, and the temporary file is
-    gone. Follows symbolic links, and keeps the mode of a file that it replaces. Raises OSError, and
-    FileExistsError if there is a file at `path` by then and `replace` is false.
+    gone. Follows symbolic links, and keeps the mode of a file that it replaces. For a URL, the
+    temporary file is on this machine, and is uploaded then. Raises OSError, and FileExistsError if
+    there is a file at `path` by then and `replace` is false.
     """
+    if stores.is_url(path):
+        with stores.uploading(path, replace=replace) as file:
+            yield file
+        return
     try:
         target = path.resolve()
     except RuntimeError as error:  # a loop of links, before Python 3.13

@@ -14,10 +14,11 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
+from waifu2x import stores
 from waifu2x.backends import Progress, ignore, scaled
 from waifu2x.enlarger import Enlarger
 from waifu2x.errors import ImageError, OutputError
-from waifu2x.files import reason, write_atomically
+from waifu2x.files import read_bytes, reason, write_atomically
 from waifu2x.pictures import formats
 from waifu2x.pictures.adapt import Wishes, adapt, check_results, finish
 from waifu2x.pictures.formats import Quality
@@ -31,8 +32,8 @@ from waifu2x.stopwatch import Stopwatch
 
 Existing = Literal["fail", "overwrite", "skip"]
 """What to do about an output that is there already."""
-Identity = tuple[int, int]
-"""Device and inode of a file."""
+Identity = tuple[int, int] | str
+"""Device and inode of a file, or its URL."""
 STANDARD = Path("-")
 """Standard input as a source, standard output as a target."""
 
@@ -214,7 +215,7 @@ def may_write(job: Job, existing: Existing, sources: frozenset[Identity] = froze
     if job.target == STANDARD:
         return True
     try:
-        status = job.target.stat()
+        status = stores.stat(job.target) if stores.is_url(job.target) else job.target.stat()
     except FileNotFoundError:
         return True
     except OSError as error:
@@ -223,7 +224,7 @@ def may_write(job: Job, existing: Existing, sources: frozenset[Identity] = froze
         raise OutputError(f"{job.target}: is a folder, not a file")
     if not stat.S_ISREG(status.st_mode):
         raise OutputError(f"{job.target}: is not a plain file; for stdout give -")
-    identity = (status.st_dev, status.st_ino)
+    identity = _identity(job.target, status)
     if identity in sources or identity in identities([job]):
         raise OutputError(f"{job.target}: is an input itself: choose another output")
     if existing == "fail":
@@ -236,13 +237,21 @@ def identities(jobs: Iterable[Job]) -> frozenset[Identity]:
     found = set()
     for job in jobs:
         with suppress(OSError):
-            status = job.source.stat()
-            found.add((status.st_dev, status.st_ino))
+            found.add(_identity(job.source))
     return frozenset(found)
+
+
+def _identity(path: Path, status: os.stat_result | None = None) -> Identity:
+    if stores.is_url(path):
+        return str(path)
+    status = status or path.stat()
+    return status.st_dev, status.st_ino
 
 
 def make_folder(folder: Path) -> None:
     """A folder for outputs and those above it, if need be. Raises OutputError."""
+    if stores.is_url(folder):
+        return  # object stores have none
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -272,7 +281,7 @@ def _is_file_of(job: Job, output: Output) -> bool:
 def _copy(job: Job, output: Output) -> None:
     """The source's file as the target's, to the byte."""
     try:
-        data = job.source.read_bytes()
+        data = read_bytes(job.source)
     except OSError as error:
         raise ImageError(f"{job.source}: cannot read: {reason(error)}") from error
     make_folder(job.target.parent)

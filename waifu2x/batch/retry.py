@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from waifu2x import stores
 from waifu2x.errors import Waifu2xError
 from waifu2x.files import reason
 
@@ -45,7 +46,8 @@ def _last_words(path: Path, folder: Path) -> dict[str, bool]:
             continue
         try:
             row = json.loads(line)
-            source, status = Path(row["input"]), row["status"]
+            source, status = row["input"], row["status"]
+            Path(source)
         except (ValueError, TypeError, KeyError) as error:
             raise Waifu2xError(
                 f"{path}: line {number} is none that --json writes: give what a run with it wrote"
@@ -56,8 +58,11 @@ def _last_words(path: Path, folder: Path) -> dict[str, bool]:
     return found
 
 
-def _name(path: Path, base: Path) -> str | None:
+def _name(source: str, base: Path) -> str | None:
     """The path of something in a folder; "" is the folder. None if it is not in it."""
+    if stores.is_url(base):
+        return source.removeprefix(f"{base}/") if source.startswith(f"{base}/") else None
+    path = Path(source)
     if path.resolve() == base:
         return ""
     place = path.parent.resolve() / path.name  # the name of a link, not where it leads

@@ -8,6 +8,7 @@ until the network is busy or the machine's cores are.
 
 from __future__ import annotations
 
+import multiprocessing
 import queue
 import threading
 import time
@@ -115,6 +116,8 @@ class _Lanes:
         self._threads: list[threading.Thread] = []
         self._alive = 0
         self._most = at_once.pictures if at_once else _most_lanes(in_network)
+        # A process that may not have any, such as Dask's workers as they come, has threads alone.
+        self._may_fork = not multiprocessing.current_process().daemon
         self._grows = at_once is None
         unasked = int(self._room.size * _UNASKED_SHARE / self._most)
         self._task = Task.of(self._enlarger, output, max_pixels, unasked)
@@ -127,7 +130,7 @@ class _Lanes:
     def start(self) -> None:
         """The first lanes."""
         count = min(_FIRST_LANES, self._most) if self._grows else self._most
-        self._in_processes = not self._grows and count > _FIRST_LANES
+        self._in_processes = self._may_fork and not self._grows and count > _FIRST_LANES
         with self._lock:
             self._add(count)
 
@@ -188,7 +191,7 @@ class _Lanes:
         """How a job ends. Raises DiedError, _StoppedError."""
         if self._device_failed.is_set():
             message = f"{job.source}: not begun, since the device had stopped working"
-            return Outcome(job, "failed", 0.0, error=message)
+            return Outcome(job, "failed", 0.0, error=message, device_failed=True)
         report = partial(self._report, job)
         if worker is None:
             return run_one(
@@ -237,7 +240,7 @@ class _Lanes:
             begun, idle_before = self._looked
             self._looked, self._since = (now, idle), 0
             if idle - idle_before > _IDLE_SHARE * (now - begun):
-                self._in_processes = True
+                self._in_processes = self._may_fork
                 self._add(min(lanes, self._most - lanes))
 
 

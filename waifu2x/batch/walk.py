@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from waifu2x import stores
+
 _JUNK = frozenset(("thumbs.db", "ehthumbs.db", "desktop.ini"))
 """Files that systems put beside pictures; macOS hides its own."""
 _JUNK_FOLDERS = frozenset(
@@ -33,6 +35,9 @@ def walk(folder: Path, recursive: bool, excluded: Path) -> Iterator[Found]:
     mounts can make it, nor `excluded`: they are no files. Folders in it that are entered are not
     told, but for those that cannot be read.
     """
+    if stores.is_url(folder):
+        yield from _below(folder, recursive, excluded)
+        return
     left_out = _identity(excluded)
     waiting: list[tuple[str, frozenset[tuple[int, int]]]] = [("", frozenset())]
     while waiting:
@@ -58,6 +63,15 @@ def walk(folder: Path, recursive: bool, excluded: Path) -> Iterator[Found]:
                 yield Found(path, _is_file(entry))
             elif recursive and entry.name.lower() not in _JUNK_FOLDERS:
                 waiting.append((path, above | {identity}))
+
+
+def _below(url: Path, recursive: bool, excluded: Path) -> Iterator[Found]:
+    for path in stores.listed(url, recursive):
+        *folders, name = path.split("/")
+        hidden = any(part.startswith(".") for part in (*folders, name))
+        junk = name.lower() in _JUNK or any(each.lower() in _JUNK_FOLDERS for each in folders)
+        if not hidden and not junk and excluded not in (url / path).parents:
+            yield Found(path)
 
 
 def _is_file(entry: os.DirEntry[str]) -> bool:

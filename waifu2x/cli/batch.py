@@ -9,13 +9,15 @@ import sys
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from threading import Event, Lock
 from typing import Any
 
 import click
 
-from waifu2x.batch import outputs
+from waifu2x import stores
+from waifu2x.batch import cluster, outputs
 from waifu2x.batch.outcome import Outcome
 from waifu2x.batch.page import Page
 from waifu2x.batch.plan import Plan, plan
@@ -28,6 +30,8 @@ from waifu2x.cli.account import Account
 from waifu2x.cli.options import (
     OUTPUT_NAMES,
     CommandWithTta,
+    Location,
+    arguments_of,
     check_folder,
     describe,
     open_upscaler,
@@ -48,6 +52,12 @@ def _jobs(context: Any, parameter: Any, value: str) -> Jobs | None:
     return Jobs(load + process + save, process)
 
 
+def _address(context: Any, parameter: Any, value: str | None) -> str | None:
+    if value in (None, cluster.LOCAL) or re.fullmatch(r"[a-z]+://\S+:\d+", value or "", re.ASCII):
+        return value
+    raise click.BadParameter(f"{value!r}: expected {cluster.LOCAL}, or like tcp://host:8786.")
+
+
 def _shard(context: Any, parameter: Any, value: str | None) -> Shard | None:
     try:
         return None if value is None else shard_of(value)
@@ -56,8 +66,8 @@ def _shard(context: Any, parameter: Any, value: str | None) -> Shard | None:
 
 
 @click.command(cls=CommandWithTta, short_help="Enlarge and denoise the pictures of a folder.")
-@click.argument("folder", metavar="INPUT_DIR", type=click.Path(path_type=Path))
-@click.argument("target", metavar="OUTPUT_DIR", type=click.Path(path_type=Path))
+@click.argument("folder", metavar="INPUT_DIR", type=Location())
+@click.argument("target", metavar="OUTPUT_DIR", type=Location())
 @click.option("-r", "--recursive", is_flag=True, help="Folders in it too; the tree is kept.")
 @click.option(
     "-f",
@@ -106,6 +116,14 @@ def _shard(context: Any, parameter: Any, value: str | None) -> Shard | None:
     metavar="FILE.html",
     help="A page for browsers: what failed, and every picture before and after.",
 )
+@click.option(
+    "--cluster",
+    "address",
+    callback=_address,
+    metavar="tcp://HOST:PORT|local",
+    help="Let the workers of a Dask cluster do it, whose scheduler has this address; local: two"
+    " processes here. INPUT_DIR and OUTPUT_DIR are paths that all machines share, or URLs.",
+)
 @upscale_options
 def batch(
     folder: Path,
@@ -118,6 +136,7 @@ def batch(
     fail_fast: bool,
     watching: bool,
     page: Path | None,
+    address: str | None,
     max_pixels: int,
     verbose: bool,
     as_json: bool,
@@ -125,11 +144,14 @@ def batch(
 ) -> None:
     """Enlarge and denoise the pictures in INPUT_DIR into OUTPUT_DIR, which is made if need be.
 
-    A bad picture does not stop the others: failures are listed at the end, and the exit code is 1.
+    Either may be a URL, such as s3://bucket/folder. A bad picture does not stop the others:
+    failures are listed at the end, and the exit code is 1.
     """
     output = output_of(extension, **{name: options.pop(name) for name in OUTPUT_NAMES})
     output = replace(output, previews=page is not None)
-    _check(folder, target, watching, retried)
+    _check(folder, target, output, watching, retried)
+    if address is not None:  # workers have working folders of their own
+        folder, target = folder.absolute(), target.absolute()
     if watching and output.existing == "fail":
         output = replace(output, existing="skip")
     failures = None if retried is None else Failures(retried, folder)
@@ -166,8 +188,10 @@ def batch(
     with ExitStack() as stack:
         work: _Work = _nobody
         if left or watching:
-            opened = _here(options, output, at_once, max_pixels, sources, verbose=verbose)
-            work = stack.enter_context(opened)
+            opened = _here if address is None else partial(_on_cluster, address, (folder, target))
+            work = stack.enter_context(
+                opened(options, output, at_once, max_pixels, sources, verbose=verbose)
+            )
         paper = None if page is None else Page(page, f"{folder}, enlarged into {target}")
         account = stack.enter_context(
             Account(expected, planned.passed_over, paper, as_json=as_json, verbose=verbose)
@@ -227,6 +251,39 @@ def _here(
         )
 
 
+@contextmanager
+def _on_cluster(
+    address: str,
+    folders: tuple[Path, Path],
+    options: dict[str, Any],
+    output: Output,
+    at_once: Jobs | None,
+    max_pixels: int,
+    sources: frozenset[Identity],
+    *,
+    verbose: bool,
+) -> Iterator[_Work]:
+    """By the workers of a cluster."""
+
+    def tell_of(worker: str, device: str) -> None:
+        if verbose:
+            report.tell(f"worker {worker}: {device}")
+
+    arguments = arguments_of(**options)
+    with cluster.connected(address) as client:
+        settings, weights = cluster.settings_of(arguments, output, at_once, max_pixels, folders)
+        yield lambda jobs, on_progress, on_note: cluster.run(
+            client,
+            jobs,
+            settings,
+            weights,
+            sources=sources,
+            on_worker=tell_of,
+            on_notice=report.tell,
+            on_note=on_note,
+        )
+
+
 def _nobody(
     jobs: Iterable[Job | None], on_progress: Callable[[Job, float], None], on_note: Note
 ) -> Generator[Outcome, None, None]:
@@ -234,12 +291,19 @@ def _nobody(
     yield from ()
 
 
-def _check(folder: Path, target: Path, watching: bool, retried: Path | None) -> None:
+def _check(
+    folder: Path, target: Path, output: Output, watching: bool, retried: Path | None
+) -> None:
     """Usage errors for what makes no sense."""
-    if not folder.is_dir():
+    urls = [stores.is_url(each) for each in (folder, target)]
+    if not (stores.is_folder(folder) if urls[0] else folder.is_dir()):
         raise click.UsageError(f"{folder}: not a folder; for one picture use `waifu2x upscale`.")
-    if target.exists() and target.samefile(folder):
+    if folder == target or (not any(urls) and target.exists() and target.samefile(folder)):
         raise click.UsageError("OUTPUT_DIR must be another folder than INPUT_DIR.")
+    if output.copy_times and any(urls):
+        raise click.UsageError("--copy-times is for paths: URLs have dates of their own.")
+    if watching and any(urls):
+        raise click.UsageError("--watch is for paths, not for URLs.")
     if watching and retried is not None:
         raise click.UsageError("--watch and --retry-failed exclude each other.")
     if watching and target.resolve() in folder.resolve().parents:

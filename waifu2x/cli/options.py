@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeVar, get_args
 
 import click
 
-from waifu2x import model_set
+from waifu2x import model_set, stores
 from waifu2x.backends import BACKEND_NAMES, Precision
 from waifu2x.cli.report import tell
 from waifu2x.errors import OutputError
@@ -260,7 +260,15 @@ def _with(command: _Command, options: Sequence[Callable[[_Command], _Command]]) 
     return command
 
 
-def open_upscaler(
+def open_upscaler(**options: Any) -> Upscaler:
+    """An upscaler from the options; a usage error as `arguments_of` has them."""
+    upscaler = Upscaler(**arguments_of(**options))
+    for note in upscaler.notes:
+        tell(note)
+    return upscaler
+
+
+def arguments_of(
     noise: str,
     scale: Fraction | None,
     width: int | None,
@@ -272,8 +280,8 @@ def open_upscaler(
     only_smaller_than: int | None,
     tta: str,
     **others: Any,
-) -> Upscaler:
-    """An upscaler from the options; a usage error for nothing to do, and for more than one size."""
+) -> dict[str, Any]:
+    """Those of an Upscaler; a usage error for nothing to do, and for more than one size."""
     sizes = {
         "--scale": scale,
         "--width and --height": width or height,
@@ -288,22 +296,19 @@ def open_upscaler(
         raise click.UsageError("--fit needs --width and --height.")
     if noise == "none" and scale == 1:
         raise click.UsageError("Nothing to do: give --noise, a --scale above 1, or both.")
-    upscaler = Upscaler(
-        scale,
-        None if noise == "none" else int(noise),
-        width=width,
-        height=height,
-        fit=fit or "inside",
-        longer_side=longer_side,
-        shorter_side=shorter_side,
-        min_size=min_size,
-        only_smaller_than=only_smaller_than,
-        tta=int(tta),
+    return {
+        "scale": scale,
+        "noise": None if noise == "none" else int(noise),
+        "width": width,
+        "height": height,
+        "fit": fit or "inside",
+        "longer_side": longer_side,
+        "shorter_side": shorter_side,
+        "min_size": min_size,
+        "only_smaller_than": only_smaller_than,
+        "tta": int(tta),
         **others,
-    )
-    for note in upscaler.notes:
-        tell(note)
-    return upscaler
+    }
 
 
 OUTPUT_NAMES = (
@@ -345,8 +350,24 @@ def output_of(
     return Output(extension, Quality(quality, compression), existing, wishes, copy_times)
 
 
+class Location(click.ParamType[Path]):
+    """A path, or a URL of files; see `stores.located`."""
+
+    name = "path"
+
+    def convert(self, value: Any, parameter: Any, context: Any) -> Path:
+        """See click. Raises StoreError for a URL that cannot be used."""
+        return value if isinstance(value, Path) else stores.located(value)
+
+
 def check_folder(folder: Path) -> None:
-    """Raises OutputError if outputs cannot appear in a folder: better before the work."""
+    """Raises OutputError if outputs cannot appear in a folder: better before the work.
+
+    And StoreError, if they could be seen before they are complete.
+    """
+    if stores.is_url(folder):
+        stores.check_outputs(folder)
+        return
     if not folder.is_dir():
         raise OutputError(f"{folder}: no such folder: make it first")
     if not os.access(folder, os.W_OK):

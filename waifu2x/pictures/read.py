@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from waifu2x.errors import ImageError
-from waifu2x.files import reason
+from waifu2x.files import read_bytes, reason
 from waifu2x.pictures import exif, png, png_read, pnm
 from waifu2x.pictures.failures import in_words
 from waifu2x.pictures.limits import MAX_PIXELS
@@ -29,7 +29,7 @@ def read(path: Path, max_pixels: int = MAX_PIXELS) -> Frames:
 def content(path: Path) -> bytes:
     """Of a file. Raises ImageError."""
     try:
-        return path.read_bytes()
+        return read_bytes(path)
     except OSError as error:
         raise ImageError(f"{path}: cannot read: {reason(error)}") from error
 
