@@ -138,8 +138,10 @@ def _with_rows_stored(data: bytes, places: list[png.Place], header: _Header) -> 
         last, size = at + _BLOCK >= expected, len(part)
         blocks += [struct.pack("<BHH", last, size, size ^ 0xFFFF), part]
     blocks.append(struct.pack(">I", fast.adler32(rows)))
-    chunks = ((b"IHDR", struct.pack(">IIBBBBB", *header)), (b"IDAT", *blocks), (b"IEND",))
-    return b"".join((png.SIGNATURE, *(part for each in chunks for part in png.chunk(*each))))
+    header_chunk = png.chunk(b"IHDR", struct.pack(">IIBBBBB", *header))
+    return b"".join(
+        (png.SIGNATURE, *header_chunk, *png.chunk(b"IDAT", *blocks), *png.chunk(b"IEND"))
+    )
 
 
 def _bare(data: bytes, places: list[png.Place]) -> bytes:
