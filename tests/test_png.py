@@ -228,7 +228,7 @@ def test_transparent_colour(planes: int, dtype: Any) -> None:
 
 def split(data: bytes, length: int) -> bytes:
     """With its pixels in chunks of that length, some with nothing in them."""
-    pieces = [data[: len(png.SIGNATURE)]]
+    pieces: list[bytes | memoryview] = [data[: len(png.SIGNATURE)]]
     for kind, start, end in png.places(data):
         step = length if kind == b"IDAT" else max(1, end - start)
         for at in range(start, max(end, start + 1), step):

@@ -245,7 +245,7 @@ class _Lanes:
 
 
 def _most_lanes(in_network: int) -> int:
-    """One for each core, and as memory allows: the threads that wait here take some of the cores."""
+    """One for each core, as memory allows: what waits for them here takes some of the cores."""
     free = memory.available()
     by_memory = core_count() if free is None else free // _LANE_BYTES
     return max(1, min(max(core_count(), in_network + 2), by_memory))
