@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,15 @@ from waifu2x.backends import open_backend
 from waifu2x.backends.cpu import isa, weights
 from waifu2x.backends.cpu.shapes import INTEGER_BLOCK, LANES, MOST_INPUT, PART_PAIRS
 from waifu2x.errors import BackendError
-from waifu2x.model import Concatenate, Convolution, PixelShuffle, fit_padding, leaky
+from waifu2x.model import (
+    Add,
+    Concatenate,
+    Convolution,
+    PixelShuffle,
+    TransposedConvolution,
+    fit_padding,
+    leaky,
+)
 
 integers = pytest.mark.skipif(not isa.VECTOR.integers, reason="this processor has none")
 
@@ -91,6 +100,42 @@ def test_rows_outside_one_part_of_a_map_leave_the_others_alone() -> None:
     backend = open_backend("cpu")
     result = backend.compile([model], "int16")(pixels, np.float32)
     backend.close()
+    expected = obvious.run([model], pixels)
+    assert ((expected > 0) & (expected < 1)).mean() > 0.4  # or the test would show little
+    assert obvious.psnr(result, expected) >= 60
+
+
+@integers
+def test_1x1_products_of_every_form() -> None:
+    """Plain, at a stride, and transposed with an addition; one part, several, and a short last
+    one; rows that no tile divides. Any tile gives the same bits."""
+    rng = np.random.default_rng(4)
+
+    def weight(made: int, read: int, side: int) -> NDArray[np.float32]:
+        values = rng.normal(size=(made, read, side, side)) / side / np.sqrt(read)
+        return np.asarray(values, np.float32)
+
+    def bias(planes: int, level: float = 0) -> NDArray[np.float32]:
+        return np.asarray(rng.normal(size=planes) / 10 + level, np.float32)
+
+    nodes = (
+        Convolution(0, weight(48, 3, 3), bias(48), leaky(0.1, 48)),
+        Convolution(1, weight(80, 48, 1), bias(80), leaky(0.1, 80)),
+        Convolution(2, weight(144, 80, 2), bias(144), leaky(0.1, 144), stride=2),
+        TransposedConvolution(3, weight(80, 144, 2), bias(80), leaky(0.1, 80), 2, 0),
+        Add(4, 2),
+        Convolution(5, weight(3, 80, 3), bias(3, 0.5), leaky(1, 3)),
+    )
+    model = fit_padding("points", 3, nodes, "replicate")
+    pixels = rng.integers(0, 256, (27, 45, 3), np.uint8)
+    with closing(open_backend("cpu")) as backend:
+        network = backend.compile([model], "int16")
+        (packed,) = (stage.packed for stage in network.models)  # type: ignore[attr-defined]
+        points = {n for n, step in enumerate(packed.program.steps) if getattr(step, "taps", 0) == 1}
+        assert len(points) == 3
+        assert points <= packed.in_integers
+        result = network(pixels, np.float32)
+        np.testing.assert_array_equal(network(pixels, np.float32, tile=13), result)
     expected = obvious.run([model], pixels)
     assert ((expected > 0) & (expected < 1)).mean() > 0.4  # or the test would show little
     assert obvious.psnr(result, expected) >= 60
