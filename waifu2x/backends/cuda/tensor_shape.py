@@ -82,8 +82,7 @@ class WgmmaShape:
 
     stem = "tensor_wgmma"
 
-    @property
-    def threads(self) -> int:
+    def threads(self, job: Job) -> int:
         """Of a block: those that multiply, and four warps of which two copy."""
         return (self.warpgroups + 1) * 128
 
@@ -101,11 +100,7 @@ class WgmmaShape:
         follows = self.width(job) * _FOLLOWS_BYTES
         return pixels + weights + barriers + follows + partial * _FLOAT_BYTES
 
-    def grid(self, tiles: int, deep: int, multiprocessors: int) -> int:
-        """Blocks, which take one tile after the other."""
-        return min(tiles, max(1, multiprocessors * self.blocks // deep)) * deep
-
-    def macros(self) -> dict[str, str | int]:
+    def macros(self, job: Job) -> dict[str, str | int]:
         """Those of this shape."""
         own = {name.upper(): value for name, value in asdict(self).items()}
         del own["MOST_WIDTH"]
@@ -118,36 +113,53 @@ class MmaShape:
 
     rows: int
     blocks: int
-    old: bool
+    warp: tuple[int, int, int]
+    """What a warp makes of a tile: rows, columns, and output planes at most."""
+    b_stages: int
+    a_stages: int = 1
+    most_width: int = 64
+    """Output planes of a tile, at most."""
+    old: bool = False
     """For sm_75."""
 
     stem = "tensor_mma"
 
-    @property
-    def threads(self) -> int:
-        """Of a block: two warps to a row."""
-        return self.rows * 64
+    def threads(self, job: Job) -> int:
+        """Of a block."""
+        rows, columns, _ = self.warp
+        warps = self.rows // rows * (COLUMNS // columns) * (self.width(job) // self._each(job))
+        return warps * 32
 
     def width(self, job: Job) -> int:
-        """Output planes of a tile: more would not fit the registers."""
-        return min(job.width, 64)
+        """Output planes of a tile."""
+        return min(job.width, self.most_width)
 
     def shared(self, job: Job) -> int:
         """Bytes of shared memory of a block."""
         pixel = job.group * 2
         columns = COLUMNS if job.last else COLUMNS + job.side - 1
         pixels = (self.rows + job.side - 1) * columns * pixel
-        weights = 3 * self.width(job) * pixel
         partial = self.rows * COLUMNS * (job.width + 1) * _FLOAT_BYTES if job.last else 0
-        return max(pixels + weights, partial)
+        weights = self.b_stages * self.width(job) * pixel
+        return self.a_stages * max(pixels, partial) + weights
 
-    def grid(self, tiles: int, deep: int, multiprocessors: int) -> int:
-        """Blocks, one to a tile."""
-        return tiles * deep
-
-    def macros(self) -> dict[str, str | int]:
+    def macros(self, job: Job) -> dict[str, str | int]:
         """Those of this shape."""
-        return {"ROWS": self.rows, "BLOCKS": self.blocks, "OLD": int(self.old)}
+        rows, columns, _ = self.warp
+        return {
+            "ROWS": self.rows,
+            "BLOCKS": self.blocks,
+            "WARP_ROWS": rows,
+            "WARP_COLUMNS": columns,
+            "WARP_WIDTH": self._each(job),
+            "A_STAGES": self.a_stages,
+            "B_STAGES": self.b_stages,
+            "OLD": int(self.old),
+        }
+
+    def _each(self, job: Job) -> int:
+        """Output planes of a warp: of a last product all, so that it has what it sums up."""
+        return self.width(job) if job.last else min(self.width(job), self.warp[2])
 
 
 Shape = WgmmaShape | MmaShape
@@ -166,15 +178,21 @@ def macros(job: Job, shape: Shape) -> Macros:
         "LAST": int(job.last),
         "TILE_COLUMNS": COLUMNS,
         "TILE_RESULTS": job.results,
-        "THREADS": shape.threads,
+        "THREADS": shape.threads(job),
         "SHARED": shape.shared(job),
-        **shape.macros(),
+        **shape.macros(job),
     }
 
 
 def depth(job: Job, shape: Shape) -> int:
     """Tiles of output planes."""
     return 1 if job.last else job.outputs // shape.width(job)
+
+
+def grid(job: Job, shape: Shape, tiles: int, multiprocessors: int) -> int:
+    """Blocks, which take one tile after the other."""
+    deep = depth(job, shape)
+    return min(tiles, max(1, multiprocessors * shape.blocks // deep)) * deep
 
 
 def candidates(

@@ -36,7 +36,7 @@ from waifu2x.backends.cuda.tensor_shape import (
     Job,
     Shape,
     candidates,
-    depth,
+    grid,
     macros,
     ranked,
 )
@@ -386,11 +386,11 @@ class ProductStep(_Step):
             )
 
         blocks = (
-            shape.grid(tiles, depth(job, shape), self._runtime.limits.compute_units),
+            grid(job, shape, tiles, self._runtime.limits.compute_units),
             1,
             1,
         )
-        return Launch(shape.stem, chosen, shape.threads, shape.shared(job), blocks, arguments)
+        return Launch(shape.stem, chosen, shape.threads(job), shape.shared(job), blocks, arguments)
 
     def _shape(self, size: Size) -> Shape:
         """How work of so many rows and columns is cut."""
