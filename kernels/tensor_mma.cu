@@ -14,7 +14,6 @@
 #include "mma.cuh"
 #include "tensor.cuh"
 
-#define PIECES (GROUP / 8)
 #define COLUMN_WARPS (TILE_COLUMNS / WARP_COLUMNS)
 #define WIDTH_WARPS (WIDTH / WARP_WIDTH)
 static_assert(THREADS == 32 * (ROWS / WARP_ROWS) * COLUMN_WARPS * WIDTH_WARPS, "warps make a tile");
@@ -27,6 +26,11 @@ static_assert(THREADS == 32 * (ROWS / WARP_ROWS) * COLUMN_WARPS * WIDTH_WARPS, "
 #define A_BYTES (PIXELS_BYTES > PARTIAL_BYTES ? PIXELS_BYTES : PARTIAL_BYTES)
 static_assert(SHARED == A_STAGES * A_BYTES + B_STAGES * B_BYTES, "tensor_shape.py reckons with other shared memory");
 #define RESIDENT (B_STAGES == STEPS)
+#define TAPS_ACROSS (LAST ? 1 : SIDE)
+#define DEPTHS (GROUP / 16)
+static_assert(DEPTHS % 2 == 0, "operands take turns");
+// The first operands of a tap are read while the tap before is multiplied.
+#define EARLY (RESIDENT || B_STAGES > 2)
 // Pixels are complete when the weights are that were asked for with them.
 static_assert(RESIDENT || B_STAGES - 1 <= TAPS, "weights of a visit at most are on their way");
 
@@ -61,15 +65,29 @@ __device__ __forceinline__ void load_matrices(uint32_t (&r)[4], uint32_t address
         : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(address) : "memory");
 }
 
+// Copies of a block are unrolled, from and to addresses that differ by constants: they take the time of
+// warps that could multiply.
 __device__ __forceinline__ void copy_pixels(uint8_t* to, const uint8_t* from, const Product& p) {
-    for (int i = threadIdx.x; i < A_ROWS * TILE_READS * PIECES; i += THREADS) {
-        const int row = i / (TILE_READS * PIECES), piece = i % (TILE_READS * PIECES);
-        copy16(to + i * 16, from + static_cast<size_t>(row) * p.from.pitch * PIXEL_BYTES + piece * 16);
+    constexpr int pieces = TILE_READS * GROUP / 8, together = pieces / THREADS * THREADS, rest = pieces - together;
+    const size_t pitch = static_cast<size_t>(p.from.pitch) * PIXEL_BYTES;
+#pragma unroll
+    for (int row = 0; row < A_ROWS; row++)
+#pragma unroll
+        for (int i = 0; i < together; i += THREADS)
+            copy16(to + (row * pieces + i + threadIdx.x) * 16, from + row * pitch + (i + threadIdx.x) * 16);
+#pragma unroll
+    for (int i = 0; i < A_ROWS * rest; i += THREADS) {
+        const int at = i + threadIdx.x, row = at / (rest + !rest), piece = together + at % (rest + !rest);
+        if (row < A_ROWS) copy16(to + (row * pieces + piece) * 16, from + row * pitch + piece * 16);
     }
 }
 
-__device__ __forceinline__ void copy_weights(uint8_t* to, const uint8_t* from, int bytes) {
-    for (int i = threadIdx.x * 16; i < bytes; i += THREADS * 16) copy16(to + i, from + i);
+__device__ __forceinline__ void copy_weights(uint8_t* to, const uint8_t* from) {
+#pragma unroll
+    for (int i = 0; i < B_BYTES; i += THREADS * 16) {
+        const int at = i + threadIdx.x * 16;
+        if (i + THREADS * 16 <= B_BYTES || at < B_BYTES) copy16(to + at, from + at);
+    }
 }
 
 // What a warp reads for one product of depth 16 of all its pixels and planes.
@@ -112,21 +130,27 @@ tensor_mma(const __grid_constant__ Product p) {
     const uint32_t b_own = shared_address(b_tiles) + (plane + b_plane) * PIXEL_BYTES +
                            (lane / 8 % 2 ^ phase<GROUP>(b_plane)) * 16;
 
+    const uint32_t a_row = shared_address(a_tiles) + (row * TILE_READS + column + lane % 16) * PIXEL_BYTES;
+
+    const int a_column = column + lane % 16;
+    const uint32_t a_own = shared_address(a_tiles) + (row * TILE_READS + a_column) * PIXEL_BYTES;
+
     if (A_STAGES == 2) copy_pixels(a_tiles, visited(0, tile_at(first, p), p), p);
-    if (RESIDENT) {
-        copy_weights(b_tiles, weights, STEPS * B_BYTES);
-        commit();
-    } else {
-        for (int step = 0; step < B_STAGES - 1; step++) {
-            copy_weights(b_tiles + step * B_BYTES, weights + step * B_BYTES, B_BYTES);
-            commit();
-        }
+    for (int step = 0; step < (RESIDENT ? STEPS : B_STAGES - 1); step++) {
+        copy_weights(b_tiles + step * B_BYTES, weights + step * B_BYTES);
+        if (!RESIDENT || step == STEPS - 1) commit();
     }
-    int a_stage = 0, b_stage = 0;                     // of what is multiplied
+    int a_stage = 0, b_stage = 0;                       // of what is multiplied
     int ahead = RESIDENT ? 0 : (B_STAGES - 1) % STEPS;  // the step whose weights are copied next
 #pragma unroll 1
     for (int number = first; number < p.extent.tiles; number += stride) {
         const Tile tile = tile_at(number, p);
+        // Where this thread reads pixels for each tap of a row, from the warp's first one on.
+        uint32_t shifted[TAPS_ACROSS];
+#pragma unroll
+        for (int kx = 0; kx < TAPS_ACROSS; kx++)
+            shifted[kx] = kx * PIXEL_BYTES + (lane / 16 ^ phase<GROUP>(tile.column + a_column + kx)) * 16;
+        Operands operands[2];
         float sums[PARTS][WARP_WIDTH / 8][4] = {};
 #pragma unroll 1
         for (int visit = 0; visit < VISITS; visit++) {
@@ -136,39 +160,42 @@ tensor_mma(const __grid_constant__ Product p) {
                 commit();
                 wait<0>();
             }
+            uint32_t a_start = a_own + a_stage * A_BYTES;
 #pragma unroll 1
-            for (int tap = 0; tap < TAPS; tap++) {
-                if (!RESIDENT || tap == 0) {
-                    wait<RESIDENT ? 0 : B_STAGES - 2>();
-                    __syncthreads();
-                    if (A_STAGES == 2 && tap == 0) {
-                        const bool ends = visit == VISITS - 1;
-                        const int next = ends ? number + stride : number;
-                        if (next < p.extent.tiles)
-                            copy_pixels(a_tiles + (a_stage ^ 1) * A_BYTES,
-                                        visited(ends ? 0 : visit + 1, tile_at(next, p), p), p);
-                    }
-                    if (!RESIDENT) {
-                        const int target = b_stage == 0 ? B_STAGES - 1 : b_stage - 1;
-                        copy_weights(b_tiles + target * B_BYTES, weights + ahead * B_BYTES, B_BYTES);
-                        ahead = ahead == STEPS - 1 ? 0 : ahead + 1;
-                    }
-                    commit();
-                }
-                const int ky = LAST ? tap : tap / SIDE, kx = LAST ? 0 : tap % SIDE;
-                const int a_column = column + lane % 16 + kx;
-                const uint32_t a_own = shared_address(a_tiles) + a_stage * A_BYTES +
-                                       ((row + ky) * TILE_READS + a_column) * PIXEL_BYTES +
-                                       (lane / 16 ^ phase<GROUP>(tile.column + a_column)) * 16;
-                Operands operands[2];
-                operands[0].load(a_own, b_own + b_stage * B_BYTES, 0);
+            for (int ky = 0; ky < SIDE; ky++, a_start += TILE_READS * PIXEL_BYTES)
 #pragma unroll
-                for (int k = 0; k < GROUP / 16; k++) {
-                    if (k + 1 < GROUP / 16) operands[(k + 1) % 2].load(a_own, b_own + b_stage * B_BYTES, k + 1);
-                    operands[k % 2].multiply(sums);
+                for (int kx = 0; kx < TAPS_ACROSS; kx++) {
+                    const bool begins = ky == 0 && kx == 0, ends = ky == SIDE - 1 && kx == TAPS_ACROSS - 1;
+                    if (!RESIDENT || begins) {
+                        wait<RESIDENT ? 0 : B_STAGES - 2 - EARLY>();
+                        __syncthreads();
+                        if (A_STAGES == 2 && begins) {
+                            const int next = visit == VISITS - 1 ? number + stride : number;
+                            if (next < p.extent.tiles)
+                                copy_pixels(a_tiles + (a_stage ^ 1) * A_BYTES,
+                                            visited(next == number ? visit + 1 : 0, tile_at(next, p), p), p);
+                        }
+                        if (!RESIDENT) {
+                            const int target = b_stage == 0 ? B_STAGES - 1 : b_stage - 1;
+                            copy_weights(b_tiles + target * B_BYTES, weights + ahead * B_BYTES);
+                            ahead = ahead == STEPS - 1 ? 0 : ahead + 1;
+                        }
+                        commit();
+                    }
+                    const uint32_t b_start = b_own + b_stage * B_BYTES;
+                    b_stage = b_stage == B_STAGES - 1 ? 0 : b_stage + 1;
+                    if (!EARLY || begins) operands[0].load(a_start + shifted[kx], b_start, 0);
+#pragma unroll
+                    for (int k = 0; k < DEPTHS; k++) {
+                        if (k + 1 < DEPTHS)
+                            operands[(k + 1) % 2].load(a_start + shifted[kx], b_start, k + 1);
+                        else if (EARLY && kx + 1 < TAPS_ACROSS)
+                            operands[0].load(a_start + shifted[(kx + 1) % TAPS_ACROSS], b_own + b_stage * B_BYTES, 0);
+                        else if (EARLY && !ends)
+                            operands[0].load(a_start + TILE_READS * PIXEL_BYTES + shifted[0], b_own + b_stage * B_BYTES, 0);
+                        operands[k % 2].multiply(sums);
+                    }
                 }
-                b_stage = b_stage == B_STAGES - 1 ? 0 : b_stage + 1;
-            }
             if (A_STAGES == 2) a_stage ^= 1;
         }
 

@@ -202,9 +202,14 @@ def candidates(
     shapes: list[Shape]
     if units == "wgmma":
         shapes = list(_wgmma_shapes(job))
+    elif is_old(capability):
+        shapes = [
+            MmaShape(rows, blocks, (1, 32, 64), stages, old=True)
+            for rows, blocks in ((4, 2), (4, 1), (2, 2), (2, 1))
+            for stages in _stages(job, 3)
+        ]
     else:
-        old = is_old(capability)
-        shapes = [MmaShape(rows, blocks, old) for rows, blocks in ((4, 2), (4, 1), (2, 2), (2, 1))]
+        shapes = list(_mma_shapes(job))
     return [
         shape
         for shape in shapes
@@ -270,6 +275,46 @@ def _single_tap_shapes(job: Job) -> Iterator[WgmmaShape]:
                 yield WgmmaShape(
                     rows, blocks, registers, stages, a_stages=a_stages, most_width=width
                 )
+
+
+def _stages(job: Job, *wanted: int) -> Iterator[int]:
+    """Numbers of stages of weights that `kernels/tensor_mma.cu` can have for a product."""
+    for stages in dict.fromkeys(min(number, job.steps) for number in wanted):
+        if stages == job.steps or stages <= job.taps + 1:
+            yield stages
+
+
+def _mma_shapes(job: Job) -> Iterator[MmaShape]:
+    """For chips with asynchronous copies: the first rows of each list for those with much shared
+    memory, measured on an H200, the last ones for those that have 99 KiB, or for small pictures."""
+    whole, half, quarter = (1, 64, 64), (1, 32, 64), (1, 32, 32)
+    order: tuple[tuple[int, int, tuple[int, int, int], int, int, int], ...]
+    if job.last:
+        # rows, blocks, warp, stages of weights and of pixels, most planes
+        order = (
+            (4, 3, whole, job.steps, 1, 64),
+            (8, 2, whole, job.steps, 1, 64),
+            (2, 2, half, job.steps, 1, 64),
+            (2, 1, half, job.steps, 1, 64),
+            (2, 1, half, 4, 1, 64),
+        )
+    elif job.group == 32:
+        order = (
+            (4, 2, whole, job.steps, 2, 64),
+            (4, 2, whole, 4, 2, 64),
+            (2, 2, half, 4, 2, 64),
+        )
+    else:
+        order = (
+            (8, 1, whole, 9, 1, 64),
+            (4, 2, whole, 4, 1, 64),
+            (4, 2, whole, 3, 1, 64),
+            (2, 1, half, 2, 2, 128),
+            (2, 1, quarter, 3, 2, 64),
+        )
+    for rows, blocks, warp, wanted, a_stages, width in order:
+        for stages in _stages(job, wanted):
+            yield MmaShape(rows, blocks, warp, stages, a_stages, width)
 
 
 def ranked(
