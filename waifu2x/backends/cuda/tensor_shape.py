@@ -204,9 +204,8 @@ def candidates(
         shapes = list(_wgmma_shapes(job))
     elif is_old(capability):
         shapes = [
-            MmaShape(rows, blocks, (1, 32, 64), stages, old=True)
+            MmaShape(rows, blocks, (1, 32, 64), min(3 if job.taps > 1 else 2, job.steps), old=True)
             for rows, blocks in ((4, 2), (4, 1), (2, 2), (2, 1))
-            for stages in _stages(job, 3)
         ]
     else:
         shapes = list(_mma_shapes(job))
@@ -277,43 +276,49 @@ def _single_tap_shapes(job: Job) -> Iterator[WgmmaShape]:
                 )
 
 
-def _stages(job: Job, *wanted: int) -> Iterator[int]:
-    """Numbers of stages of weights that `kernels/tensor_mma.cu` can have for a product."""
-    for stages in dict.fromkeys(min(number, job.steps) for number in wanted):
-        if stages == job.steps or stages <= job.taps + 1:
-            yield stages
-
-
 def _mma_shapes(job: Job) -> Iterator[MmaShape]:
-    """For chips with asynchronous copies: the first rows of each list for those with much shared
-    memory, measured on an H200, the last ones for those that have 99 KiB, or for small pictures."""
+    """For chips with asynchronous copies: those for much shared memory, measured on an H200, then those
+    for 99 KiB of it. Where that is so little, units are slow enough for smaller tiles of a warp."""
     whole, half, quarter = (1, 64, 64), (1, 32, 64), (1, 32, 32)
+    steps = job.steps
+    # Rows, blocks, warp, stages of weights and of pixels, most planes.
     order: tuple[tuple[int, int, tuple[int, int, int], int, int, int], ...]
     if job.last:
-        # rows, blocks, warp, stages of weights and of pixels, most planes
+        few = ((8, 2, whole, steps, 1, 64), (4, 3, whole, 4, 1, 64))
         order = (
-            (4, 3, whole, job.steps, 1, 64),
-            (8, 2, whole, job.steps, 1, 64),
-            (2, 2, half, job.steps, 1, 64),
-            (2, 1, half, job.steps, 1, 64),
-            (2, 1, half, 4, 1, 64),
+            *(few if job.width == 16 else ()),
+            (4, 2, whole, 4, 1, 64),
+            (2, 2, half, 3, 1, 64),
+            (2, 1, half, 3, 1, 64),
+        )
+    elif job.side == 1:
+        order = (
+            (4, 2, whole, steps, 2, 64),
+            (4, 1, whole, steps, 2, 128),
+            (4, 2, whole, 2, 2, 64),
+            (2, 2, half, 2, 2, 64),
+            (2, 1, half, 2, 2, 64),
         )
     elif job.group == 32:
+        blocks = 3 if job.width == 32 else 2
         order = (
-            (4, 2, whole, job.steps, 2, 64),
+            (4, blocks, whole, steps, 2, 64),
+            (4, blocks, whole, 4, 2, 64),
             (4, 2, whole, 4, 2, 64),
-            (2, 2, half, 4, 2, 64),
+            (2, 2, half, 3, 2, 64),
+            (2, 2, quarter, 4, 2, 32),
         )
     else:
+        deep = ((2, 1, half, 2, 2, 128),)
         order = (
-            (8, 1, whole, 9, 1, 64),
-            (4, 2, whole, 4, 1, 64),
             (4, 2, whole, 3, 1, 64),
-            (2, 1, half, 2, 2, 128),
+            (2, 2, quarter, 4, 1, 64),
+            *(deep if job.width == 128 else ()),
             (2, 1, quarter, 3, 2, 64),
         )
-    for rows, blocks, warp, wanted, a_stages, width in order:
-        for stages in _stages(job, wanted):
+    for rows, blocks, warp, wanted, a_stages, width in dict.fromkeys(order):
+        stages = min(wanted, steps)
+        if stages == steps or stages <= job.taps + 1:
             yield MmaShape(rows, blocks, warp, stages, a_stages, width)
 
 
