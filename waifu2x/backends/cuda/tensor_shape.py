@@ -277,8 +277,8 @@ def _single_tap_shapes(job: Job) -> Iterator[WgmmaShape]:
 
 
 def _mma_shapes(job: Job) -> Iterator[MmaShape]:
-    """For chips with asynchronous copies: those for much shared memory, measured on an H200, then those
-    for 99 KiB of it. Where that is so little, units are slow enough for smaller tiles of a warp."""
+    """For chips with asynchronous copies: those for much shared memory, measured on an H200, then
+    those for 99 KiB of it. Where that is so little, units are slow enough for smaller warps' tiles."""
     whole, half, quarter = (1, 64, 64), (1, 32, 64), (1, 32, 32)
     steps = job.steps
     # Rows, blocks, warp, stages of weights and of pixels, most planes.
