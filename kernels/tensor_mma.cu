@@ -90,6 +90,11 @@ __device__ __forceinline__ void copy_weights(uint8_t* to, const uint8_t* from) {
     }
 }
 
+// Whether a visit reads the pixels of the one before: high terms of a single group, for both of the weights'.
+__device__ __forceinline__ bool repeats(int visit) {
+    return TERMS == 2 && GROUPS == 1 && visit == 2;
+}
+
 // What a warp reads for one product of depth 16 of all its pixels and planes.
 struct Operands {
     uint32_t a[PARTS][4], b[WARP_WIDTH / 16][4];
@@ -154,7 +159,7 @@ tensor_mma(const __grid_constant__ Product p) {
         float sums[PARTS][WARP_WIDTH / 8][4] = {};
 #pragma unroll 1
         for (int visit = 0; visit < VISITS; visit++) {
-            if (A_STAGES == 1) {
+            if (A_STAGES == 1 && !repeats(visit)) {
                 __syncthreads();
                 copy_pixels(a_tiles, visited(visit, tile, p), p);
                 commit();
@@ -171,7 +176,7 @@ tensor_mma(const __grid_constant__ Product p) {
                         __syncthreads();
                         if (A_STAGES == 2 && begins) {
                             const int next = visit == VISITS - 1 ? number + stride : number;
-                            if (next < p.extent.tiles)
+                            if (next < p.extent.tiles && !repeats(visit + 1))
                                 copy_pixels(a_tiles + (a_stage ^ 1) * A_BYTES,
                                             visited(next == number ? visit + 1 : 0, tile_at(next, p), p), p);
                         }
@@ -196,7 +201,7 @@ tensor_mma(const __grid_constant__ Product p) {
                         operands[k % 2].multiply(sums);
                     }
                 }
-            if (A_STAGES == 2) a_stage ^= 1;
+            if (A_STAGES == 2 && !repeats(visit + 1)) a_stage ^= 1;
         }
 
 #if LAST
@@ -219,7 +224,7 @@ tensor_mma(const __grid_constant__ Product p) {
         const int out = deep * WIDTH + plane;
 #pragma unroll
         for (int m = 0; m < PARTS; m++)
-            store_row<WARP_WIDTH>(&sums[m][0][0], p.follows + out, p.follows + DEPTH * WIDTH + out, out,
+            store_row<WARP_WIDTH, true>(&sums[m][0][0], p.follows + out, p.follows + DEPTH * WIDTH + out, out,
                                   tile.y + row + m / ROW_PARTS, tile.x + column + m % ROW_PARTS * 16 + lane / 4, q, p);
 #endif
     }

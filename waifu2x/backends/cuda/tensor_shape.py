@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 
-from waifu2x.backends.cuda.tensor_pack import round_up
+from waifu2x.backends.cuda.tensor_pack import pack_middle, pack_quads, round_up
 from waifu2x.backends.cuda.units import Units, is_old
 from waifu2x.backends.gpu.runtime import Macros
 
@@ -81,6 +81,8 @@ class WgmmaShape:
     """Output planes of a tile, at most."""
 
     stem = "tensor_wgmma"
+    pack = staticmethod(pack_middle)
+    """Its order of weights."""
 
     def threads(self, job: Job) -> int:
         """Of a block: those that multiply, and four warps of which two copy."""
@@ -123,6 +125,8 @@ class MmaShape:
     """For sm_75."""
 
     stem = "tensor_mma"
+    pack = staticmethod(pack_quads)
+    """Its order of weights."""
 
     def threads(self, job: Job) -> int:
         """Of a block."""
@@ -278,7 +282,7 @@ def _single_tap_shapes(job: Job) -> Iterator[WgmmaShape]:
 
 def _mma_shapes(job: Job) -> Iterator[MmaShape]:
     """For chips with asynchronous copies: those for much shared memory, measured on an H200, then
-    those for 99 KiB of it. Where that is so little, units are slow enough for smaller warps' tiles."""
+    those for 99 KiB of it. Chips with so little have slower units, which smaller tiles feed."""
     whole, half, quarter = (1, 64, 64), (1, 32, 64), (1, 32, 32)
     steps = job.steps
     # Rows, blocks, warp, stages of weights and of pixels, most planes.

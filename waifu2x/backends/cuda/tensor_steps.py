@@ -26,7 +26,6 @@ from waifu2x.backends.cuda.tensor_pack import (
     pack_first,
     pack_follows,
     pack_last,
-    pack_middle,
     placed,
     round_up,
 )
@@ -373,7 +372,7 @@ class ProductStep(_Step):
             }
 
         def arguments() -> bytes:
-            pack = pack_last if job.last else pack_middle
+            pack = pack_last if job.last else shape.pack
             planes = width if job.last else job.outputs
             return packed(
                 ProductArguments(
