@@ -130,13 +130,12 @@ tensor_mma(const __grid_constant__ Product p) {
     // One tile of output planes to a block, so that its weights can stay.
     const int deep = blockIdx.x % DEPTH, first = blockIdx.x / DEPTH, stride = gridDim.x / DEPTH;
     const uint8_t* const weights = p.weights + static_cast<size_t>(deep) * STEPS * B_BYTES;
-    // Where this thread reads weights: of 16 planes, those of the lower 8 in two words, then the others'.
+    // Where this thread reads weights, of 16 planes of the warp's.
     const int b_plane = lane / 16 * 8 + lane % 8;
     const uint32_t b_own = shared_address(b_tiles) + (plane + b_plane) * PIXEL_BYTES +
                            (lane / 8 % 2 ^ phase<GROUP>(b_plane)) * 16;
 
-    const uint32_t a_row = shared_address(a_tiles) + (row * TILE_READS + column + lane % 16) * PIXEL_BYTES;
-
+    // And where pixels, but for the piece, which hangs on the tile's column.
     const int a_column = column + lane % 16;
     const uint32_t a_own = shared_address(a_tiles) + (row * TILE_READS + a_column) * PIXEL_BYTES;
 
@@ -194,10 +193,9 @@ tensor_mma(const __grid_constant__ Product p) {
                     for (int k = 0; k < DEPTHS; k++) {
                         if (k + 1 < DEPTHS)
                             operands[(k + 1) % 2].load(a_start + shifted[kx], b_start, k + 1);
-                        else if (EARLY && kx + 1 < TAPS_ACROSS)
-                            operands[0].load(a_start + shifted[(kx + 1) % TAPS_ACROSS], b_own + b_stage * B_BYTES, 0);
                         else if (EARLY && !ends)
-                            operands[0].load(a_start + TILE_READS * PIXEL_BYTES + shifted[0], b_own + b_stage * B_BYTES, 0);
+                            operands[0].load(a_start + (kx + 1) / TAPS_ACROSS * TILE_READS * PIXEL_BYTES +
+                                             shifted[(kx + 1) % TAPS_ACROSS], b_own + b_stage * B_BYTES, 0);
                         operands[k % 2].multiply(sums);
                     }
                 }
