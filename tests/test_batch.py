@@ -12,9 +12,11 @@ import pytest
 from numpy.typing import NDArray
 from PIL import Image
 
-from waifu2x import batch, pipeline
+from waifu2x import pipeline
 from waifu2x.backends import ignore
-from waifu2x.batch import Outcome
+from waifu2x.batch.outcome import Outcome, run_one
+from waifu2x.batch.plan import plan
+from waifu2x.batch.run import run
 from waifu2x.pipeline import Job, Output, Stages
 from waifu2x.upscaler import Upscaler
 
@@ -29,7 +31,7 @@ def touch(folder: Path, *names: str) -> None:
 
 
 def targets(folder: Path, recursive: bool) -> dict[str, str]:
-    jobs = batch.plan(folder, folder.parent / "out", "png", recursive).jobs
+    jobs = plan(folder, folder.parent / "out", "png", recursive).jobs
     out = folder.parent / "out"
     return {
         job.source.relative_to(folder).as_posix(): job.target.relative_to(out).as_posix()
@@ -69,7 +71,7 @@ def test_plan_gives_every_picture_a_target_of_its_own(tmp_path: Path) -> None:
 
 def test_plan_passes_over_the_output_folder(tmp_path: Path) -> None:
     touch(tmp_path, "a.png", "out/a.png")
-    jobs = batch.plan(tmp_path, tmp_path / "out", "png", True).jobs
+    jobs = plan(tmp_path, tmp_path / "out", "png", True).jobs
     assert [job.source for job in jobs] == [tmp_path / "a.png"]
 
 
@@ -84,7 +86,7 @@ def test_plan_says_what_it_leaves_out(tmp_path: Path, monkeypatch: pytest.Monkey
         return real(path)
 
     monkeypatch.setattr(Path, "iterdir", iterdir)
-    planned = batch.plan(tmp_path / "in", tmp_path / "out", "png", True)
+    planned = plan(tmp_path / "in", tmp_path / "out", "png", True)
     assert [job.source.name for job in planned.jobs] == ["a.png", "c.png"]
     assert planned.passed_over == 2  # the .txt and the link
     (unreadable,) = planned.unreadable
@@ -103,7 +105,7 @@ def make_pictures(folder: Path, count: int, size: int = 20) -> list[Job]:
     for index in range(count):
         pixels = rng.integers(0, 256, (size, size + index, 3), np.uint8)
         Image.fromarray(pixels).save(folder / f"{index}.png")
-    return batch.plan(folder, folder.parent / "out", "png", False).jobs
+    return plan(folder, folder.parent / "out", "png", False).jobs
 
 
 @pytest.mark.parametrize("stages", [(1, 1, 1), (3, 2, 3)])
@@ -116,7 +118,7 @@ def test_run_makes_what_single_calls_make(tmp_path: Path, stages: tuple[int, int
         parts[job] += part
 
     with Upscaler(scale=2, model="vgg_7") as upscaler:
-        outcomes = list(batch.run(jobs, upscaler, output, Stages(*stages), add))
+        outcomes = list(run(jobs, upscaler, output, Stages(*stages), add))
         assert {outcome.job for outcome in outcomes} == set(jobs)
         assert all(outcome.status == "done" for outcome in outcomes)
         for job in jobs:
@@ -132,7 +134,7 @@ def test_one_failure_does_not_concern_the_others(tmp_path: Path) -> None:
     with Upscaler(scale=2, model="vgg_7") as upscaler:
         outcomes = {
             outcome.job: outcome
-            for outcome in batch.run(
+            for outcome in run(
                 jobs, upscaler, Output("png", None, "fail"), Stages(1, 1, 1), lambda job, part: None
             )
         }
@@ -146,16 +148,16 @@ def test_existing_outputs(tmp_path: Path) -> None:
     (job,) = make_pictures(tmp_path / "in", 1)
     job.target.parent.mkdir()
 
-    def run(existing: pipeline.Existing) -> Outcome:
+    def outcome(existing: pipeline.Existing) -> Outcome:
         job.target.write_bytes(b"precious")
         with Upscaler(scale=2, model="vgg_7") as upscaler:
-            return batch.run_one(job, upscaler, Output("png", None, existing), ignore, ONE, NONE)
+            return run_one(job, upscaler, Output("png", None, existing), ignore, ONE, NONE)
 
-    failed = run("fail")
+    failed = outcome("fail")
     assert (failed.status, job.target.read_bytes()) == ("failed", b"precious")
     assert "exists already: use --overwrite or --skip-existing" in failed.error
-    assert (run("skip").status, job.target.read_bytes()) == ("skipped", b"precious")
-    assert run("overwrite").status == "done"
+    assert (outcome("skip").status, job.target.read_bytes()) == ("skipped", b"precious")
+    assert outcome("overwrite").status == "done"
     assert load(job.target).shape == (40, 40, 3)
 
 
@@ -166,7 +168,7 @@ def test_the_input_is_never_overwritten(tmp_path: Path) -> None:
     link.symlink_to(job.source)
     with Upscaler(scale=2, model="vgg_7") as upscaler:
         for target in (job.source, link):
-            outcome = batch.run_one(
+            outcome = run_one(
                 Job(job.source, target),
                 upscaler,
                 Output("png", None, "overwrite"),
@@ -185,13 +187,11 @@ def test_no_picture_of_a_batch_is_overwritten(tmp_path: Path) -> None:
     (tmp_path / "p/p").mkdir()
     (tmp_path / "p/p/0.png").write_bytes(inner.read_bytes())
     before = inner.read_bytes()
-    jobs = batch.plan(tmp_path / "p", tmp_path, "png", True).jobs
+    jobs = plan(tmp_path / "p", tmp_path, "png", True).jobs
     assert any(job.target == inner for job in jobs)
     overwrite = Output("png", None, "overwrite")
     with Upscaler(scale=2, model="vgg_7") as upscaler:
-        outcomes = list(
-            batch.run(jobs, upscaler, overwrite, Stages(1, 1, 1), lambda job, part: None)
-        )
+        outcomes = list(run(jobs, upscaler, overwrite, Stages(1, 1, 1), lambda job, part: None))
     assert sorted(outcome.status for outcome in outcomes) == ["done", "failed"]
     assert inner.read_bytes() == before
 
@@ -204,7 +204,7 @@ def test_a_file_that_appears_during_the_work_is_kept(tmp_path: Path) -> None:
         job.target.write_bytes(b"precious")
 
     with Upscaler(scale=2, model="vgg_7") as upscaler:
-        outcome = batch.run_one(job, upscaler, Output("png", None, "fail"), intrude, ONE, NONE)
+        outcome = run_one(job, upscaler, Output("png", None, "fail"), intrude, ONE, NONE)
     assert "exists already" in outcome.error
     assert [path.read_bytes() for path in job.target.parent.iterdir()] == [b"precious"]
 
@@ -215,7 +215,7 @@ def test_only_plain_files_are_replaced(tmp_path: Path) -> None:
     os.mkfifo(job.target)
     with Upscaler(scale=2, model="vgg_7") as upscaler:
         overwrite = Output("png", None, "overwrite")
-        outcome = batch.run_one(job, upscaler, overwrite, ignore, ONE, NONE)
+        outcome = run_one(job, upscaler, overwrite, ignore, ONE, NONE)
     assert "is not a plain file" in outcome.error
     assert job.target.is_fifo()
 
@@ -225,7 +225,7 @@ def test_a_name_that_is_too_long_fails_alone(tmp_path: Path) -> None:
     jobs[0] = Job(jobs[0].source, jobs[0].target.with_name("m" * 300 + ".png"))
     with Upscaler(scale=2, model="vgg_7") as upscaler:
         outcomes = list(
-            batch.run(
+            run(
                 jobs, upscaler, Output("png", None, "fail"), Stages(1, 1, 1), lambda job, part: None
             )
         )
@@ -235,7 +235,7 @@ def test_a_name_that_is_too_long_fails_alone(tmp_path: Path) -> None:
 def test_closing_the_iterator_stops_the_work(tmp_path: Path) -> None:
     jobs = make_pictures(tmp_path / "in", 12, size=64)
     with Upscaler(scale=2, model="vgg_7") as upscaler:
-        outcomes = batch.run(
+        outcomes = run(
             jobs, upscaler, Output("png", None, "fail"), Stages(1, 1, 1), lambda job, part: None
         )
         first = next(outcomes)

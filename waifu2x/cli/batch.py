@@ -12,7 +12,8 @@ from typing import Any
 
 import click
 
-from waifu2x.batch import plan, run
+from waifu2x.batch.plan import plan
+from waifu2x.batch.run import run
 from waifu2x.cli import report
 from waifu2x.cli.options import (
     OUTPUT_NAMES,

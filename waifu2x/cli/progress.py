@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from waifu2x.backends import Progress, ignore
-from waifu2x.batch import Outcome
+from waifu2x.batch.outcome import Outcome
 from waifu2x.cli import report
 from waifu2x.pipeline import Job
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from waifu2x.batch import Outcome
+    from waifu2x.batch.outcome import Outcome
 
 
 def json_line(outcome: Outcome) -> str:

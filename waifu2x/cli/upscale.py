@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from waifu2x.batch import Outcome, outcome_of
+from waifu2x.batch.outcome import Outcome, outcome_of
 from waifu2x.cli import report
 from waifu2x.cli.options import (
     OUTPUT_NAMES,
