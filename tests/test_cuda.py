@@ -244,20 +244,29 @@ def value_at(block: NDArray[np.float16], row: int, plane: int, group: int) -> np
 
 
 @pytest.mark.parametrize(("inputs", "outputs", "side"), [(32, 32, 3), (64, 128, 3), (256, 64, 1)])
-def test_weights_are_where_products_read_them(inputs: int, outputs: int, side: int) -> None:
+@pytest.mark.parametrize("units", ["wgmma", "mma"])
+def test_weights_are_where_products_read_them(
+    inputs: int, outputs: int, side: int, units: Units
+) -> None:
     rng = np.random.default_rng(2)
     weight = rng.normal(size=(outputs, inputs, side, side)).astype(np.float32)
     job = Job(inputs, 64 if inputs % 64 == 0 else 32, outputs, side, 2, last=False)
     group, width, groups = job.group, job.width, inputs // job.group
-    found = tensor_pack.pack_middle(weight, width, group, 2)
+    shape = candidates(job, units, (9, 0), CHIPS[9, 0])[0]
+    found = shape.pack(weight, width, group, 2)
     assert found.shape == (outputs // width, 3 * groups, side**2, width, group)
     for _ in range(500):
         o, i = int(rng.integers(outputs)), int(rng.integers(inputs))
         ky, kx = rng.integers(side, size=2)
+        row = o % width
+        if units == "mma":
+            # Of 32 planes a thread of a quad stores 8 neighbours: two of each product of 8.
+            quarter, pair, odd = o % 32 // 8, o % 8 // 2, o % 2
+            row += pair * 8 + quarter * 2 + odd - o % 32
         terms = [
             value_at(
                 found[o // width, visit * groups + i // group, ky * side + kx],
-                o % width,
+                row,
                 i % group,
                 group,
             )
@@ -447,7 +456,7 @@ def test_every_chip_has_a_shape_for_every_product(
 
 def test_small_pictures_get_more_blocks() -> None:
     job = Job(64, 64, 64, 3, 1, last=False)
-    large, small = MmaShape(4, 2, False), MmaShape(2, 2, False)
+    large, small = (MmaShape(rows, 2, (1, 32, 64), b_stages=3) for rows in (4, 2))
     assert ranked(job, [large, small], 1080, 1920, 132) == ([large, small], "large")
     assert ranked(job, [large, small], 60, 60, 132) == ([small, large], "small")
     # As many rows for the busiest multiprocessor: the order stays.
