@@ -83,7 +83,7 @@ def pictures(folder: Path, *contents: Picture) -> list[Job]:
     folder.mkdir()
     for number, picture in enumerate(contents):
         (folder / f"{number}.png").write_bytes(encode(picture, "png"))
-    return plan(folder, folder.parent / "out", "png", False).jobs
+    return list(plan(folder, folder.parent / "out", "png", False).jobs)
 
 
 def small(count: int) -> list[Picture]:
@@ -105,7 +105,7 @@ def test_processes_make_what_threads_make(tmp_path: Path, upscaler: Upscaler) ->
         *small(5),
     )
     (tmp_path / "in/bad.png").write_bytes(b"\x89PNG\r\n\x1a\n and then nothing of use")
-    jobs += plan(tmp_path / "in", tmp_path / "out", "jpg", False).jobs[-2:]
+    jobs += list(plan(tmp_path / "in", tmp_path / "out", "jpg", False).jobs)[-2:]
     told: dict[Jobs | None, list[str]] = {None: [], IN_PROCESSES: []}
     made: list[dict[str, bytes]] = []
     ended: list[list[tuple[str, str, str]]] = []

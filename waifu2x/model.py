@@ -55,13 +55,19 @@ class Activation:
         """Of sums whose last axis is the planes."""
         if self.kind == "leaky":
             return np.where(sums > 0, sums, sums * self.slopes)
-        gate: NDArray[np.float64] = np.exp(-np.logaddexp(0, -sums))
+        gate = sigmoid(sums)
         return gate if self.kind == "sigmoid" else sums * gate
 
     @property
     def is_linear(self) -> bool:
         """Whether it leaves every value as it is."""
         return self.kind == "leaky" and bool((self.slopes == 1).all())
+
+
+def sigmoid(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """1 / (1 + exp(-x)), which no x overflows."""
+    result: NDArray[np.float64] = np.exp(-np.logaddexp(0, -values))
+    return result
 
 
 def cubic_taps(up: int, down: int) -> NDArray[np.float64]:
@@ -96,6 +102,12 @@ class Convolution:
     stride: int = 1
     padding: int = 0
     """Zeros on each side of the source; 0 is a valid convolution."""
+
+
+def affine(source: int, factors: NDArray[np.float32], shifts: NDArray[np.float32]) -> Convolution:
+    """x * factor + shift, plane by plane, both (planes,)."""
+    weight = np.diag(factors)[:, :, np.newaxis, np.newaxis]
+    return Convolution(source, weight, shifts, leaky(1.0, len(shifts)))
 
 
 @dataclass(frozen=True, eq=False)

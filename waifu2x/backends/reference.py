@@ -38,7 +38,7 @@ from waifu2x.lowering.steps import (
     label,
     reads,
 )
-from waifu2x.model import Border, Model, cubic_taps
+from waifu2x.model import Border, Model, cubic_taps, sigmoid
 from waifu2x.tiling import Box
 
 TILE_PIXELS = 1 << 16
@@ -235,7 +235,7 @@ class _Run:
                 made = self._move(step, box, maps)
             if isinstance(step, Move) and step.gate:
                 assert step.residual
-                gate = np.exp(-np.logaddexp(0, -made)) - 0.5
+                gate = sigmoid(made) - 0.5
                 made = (made + self._read(step.residual, place, maps)) * gate
             elif step.residual:
                 made = made + self._read(step.residual, place, maps)

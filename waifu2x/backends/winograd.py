@@ -8,6 +8,7 @@ for deep neural networks", explain why). For six results it is 0, ±1/2, ±1, ±
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from fractions import Fraction
 
 import numpy as np
@@ -23,16 +24,20 @@ POINTS = {
 
 def transform_weights(weight: NDArray[np.float32], cell_y: int, cell_x: int) -> NDArray[np.float32]:
     """(out, in, 3, 3) -> (frequencies, out, in), rounded once to float32."""
-    rounded: NDArray[np.float32] = transform_exactly(weight, cell_y, cell_x).astype(np.float32)
-    return rounded
-
-
-def transform_exactly(weight: NDArray[np.float32], cell_y: int, cell_x: int) -> NDArray[np.float64]:
-    """(out, in, 3, 3) -> (frequencies, out, in): G w G^T in float64."""
     down, along = _matrix(cell_y), _matrix(cell_x)
     wide = weight.astype(np.float64)
     transformed = np.einsum("ay,oiyx,bx->aboi", down, wide, along, optimize=True)
-    return np.asarray(transformed.reshape(-1, *weight.shape[:2]))
+    rounded: NDArray[np.float32] = transformed.astype(np.float32)
+    return rounded.reshape(-1, *weight.shape[:2])
+
+
+def each_frequency(weight: NDArray[np.float32], cell: int) -> Iterator[NDArray[np.float64]]:
+    """(out, in, 3, 3) -> (in, out) of one frequency after the other, in float64: G w G^T, of which
+    no cache would hold all."""
+    matrix = _matrix(cell)
+    kernels = np.ascontiguousarray(weight.transpose(2, 3, 1, 0), np.float64)
+    for rows in matrix @ kernels.reshape(3, -1):
+        yield from (matrix @ rows.reshape(3, -1)).reshape(-1, *kernels.shape[2:])
 
 
 def _matrix(cell: int) -> NDArray[np.float64]:

@@ -14,7 +14,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from waifu2x.lowering.steps import Average, DenseStep, Move, Product, Program, Step, reads
+from waifu2x.lowering.steps import Average, DenseStep, Move, Product, Program, reads, writes
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Phase:
             for step in map(program.steps.__getitem__, self.averages)
             if isinstance(step, Average)
         )
-        makes = any(_target(program.steps[number]) == program.result for number in self.steps)
+        makes = any(writes(program.steps[number]) == program.result for number in self.steps)
         last = (program.result,) if makes else ()
         return tuple(dict.fromkeys((*self.kept, *averaged, *last)))
 
@@ -162,8 +162,8 @@ def _choice(
     """What to keep at the end of a phase: what makes all later phases cheapest, within the
     budget."""
     done = {n for earlier in own[: phase + 1] for n in earlier}
-    made = {0} | {_target(program.steps[n]) for n in done} - {-1}
-    unfinished = {_target(s) for n, s in enumerate(program.steps) if n not in done} - {-1}
+    made = {0} | {writes(program.steps[n]) for n in done} - {-1}
+    unfinished = {writes(s) for n, s in enumerate(program.steps) if n not in done} - {-1}
     later = {
         view.value for n, step in enumerate(program.steps) if n not in done for view in reads(step)
     }
@@ -197,12 +197,8 @@ def _again(
     have = set(kept)
     for later in own[phase + 1 :]:
         wanted = {view.value for n in later for view in reads(program.steps[n])}
-        fresh = {_target(program.steps[n]) for n in later}
+        fresh = {writes(program.steps[n]) for n in later}
         steps, _ = _needed(program, wanted - fresh, frozenset(have))
         total += sum(cost(n) for n in steps)
         have |= fresh
     return total
-
-
-def _target(step: Step) -> int:
-    return step.target.value if isinstance(step, Product | Move) else -1

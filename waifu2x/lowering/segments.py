@@ -25,6 +25,7 @@ from waifu2x.lowering.steps import (
     Value,
     View,
     reads,
+    writes,
 )
 
 _TILE = (128, 256)
@@ -96,7 +97,7 @@ class _Cut:
         ends: list[Step] = []
         starts: list[Step] = []
         for value, parts in _crossing(self.values, self.steps, position).items():
-            written = any(_target(step) == value for step in after)
+            written = any(writes(step) == value for step in after)
             if not written and len(parts) == len(self.values[value].parts):
                 continue
             copies = {part: self._copy(value, part, before, ends) for part in sorted(parts)}
@@ -209,11 +210,7 @@ def _crossing(values: Sequence[Value], steps: Sequence[Step], position: int) -> 
 
 def _touched(step: Step) -> set[int]:
     """The values that a step reads and writes."""
-    return {view.value for view in reads(step)} | ({_target(step)} - {-1})
-
-
-def _target(step: Step) -> int:
-    return step.target.value if isinstance(step, Product | Move) else -1
+    return {view.value for view in reads(step)} | ({writes(step)} - {-1})
 
 
 def _renumbered(step: Step, places: Mapping[int, int]) -> Step:

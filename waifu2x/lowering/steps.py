@@ -199,6 +199,11 @@ def reads(step: Step) -> tuple[View, ...]:
     return ()
 
 
+def writes(step: Step) -> int:
+    """The value that a step writes; -1 of one that makes a vector."""
+    return step.target.value if isinstance(step, Product | Move) else -1
+
+
 def label(step: Step) -> str:
     """A step for people: a product's planes, and its taps where they are not the usual 3x3."""
     match step:

@@ -34,6 +34,7 @@ from waifu2x.model import (
     Resize,
     TransposedConvolution,
     Weighted,
+    affine,
     fit_padding,
     leaky,
     sources,
@@ -375,8 +376,7 @@ class _Graph:
             folded = replace(node, weight=weight, bias=node.bias * factor + shift)
             self._nodes[source - 1] = folded
             return source
-        weight = np.diag(factor)[:, :, np.newaxis, np.newaxis]
-        return self._append(Convolution(source, weight, shift, leaky(1.0, planes)), planes, line)
+        return self._append(affine(source, factor, shift), planes, line)
 
     def _gate(self, line: Line, index: int) -> int:
         """(source + other) times the curve of source: the addition has just been made."""

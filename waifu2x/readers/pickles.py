@@ -16,10 +16,10 @@ from collections.abc import Callable, Hashable
 from typing import Any, NamedTuple
 
 from waifu2x.errors import ModelError
+from waifu2x.readers.tensors import MOST_DIMENSIONS
 
 MAX_PICKLE = 16 << 20
 """Bytes of instructions, which name tensors and do not hold them."""
-_MOST_DIMENSIONS = 8
 
 _INSTRUCTIONS = frozenset(
     (
@@ -163,7 +163,7 @@ def _tensor(storage: Any, offset: Any, shape: Any, strides: Any, *rest: Any) -> 
         or not isinstance(shape, tuple)
         or not isinstance(strides, tuple)
         or len(shape) != len(strides)
-        or len(shape) > _MOST_DIMENSIONS
+        or len(shape) > MOST_DIMENSIONS
         or not all(map(_is_size, numbers))
     ):
         raise _RefusedError("damaged: a tensor without a shape")

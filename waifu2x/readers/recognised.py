@@ -29,6 +29,7 @@ from waifu2x.model import (
     Node,
     PixelShuffle,
     PixelUnshuffle,
+    affine,
     fit_padding,
     leaky,
     moved,
@@ -211,9 +212,8 @@ def _span(weights: _Weights) -> Model:
     if "no_norm" not in weights.marks:
         if planes != 3:
             raise ModelError(f"{weights.name}: a SPAN of {planes} planes: only of 3 is known")
-        scaled = np.diag(np.full(3, 255, np.float32))[:, :, np.newaxis, np.newaxis]
-        shift = np.array([-255 * mean for mean in _MEAN], np.float32)
-        source = net.add(Convolution(source, scaled, shift, leaky(1.0, 3)))
+        shifts = np.array([-255 * mean for mean in _MEAN], np.float32)
+        source = net.add(affine(source, np.full(3, 255, np.float32), shifts))
 
     def same(value: int, key: str, kind: Any = "leaky") -> int:
         weight, bias = (first, first_bias) if key == "conv_1" else _folded(weights, key)
@@ -423,9 +423,8 @@ def _between(model: Model, factor: float, shift: float) -> Model:
     planes = model.in_planes
 
     def mapped(source: int, factor: float, shift: float) -> Convolution:
-        weight = np.diag(np.full(planes, factor, np.float32))[:, :, np.newaxis, np.newaxis]
-        bias = np.full(planes, shift, np.float32)
-        return Convolution(source, weight, bias, leaky(1.0, planes))
+        factors, shifts = (np.full(planes, value, np.float32) for value in (factor, shift))
+        return affine(source, factors, shifts)
 
     places = range(1, len(model.nodes) + 2)
     nodes = [mapped(0, factor, shift), *(moved(node, places) for node in model.nodes)]

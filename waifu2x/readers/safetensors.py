@@ -15,10 +15,9 @@ from numpy.typing import NDArray
 
 from waifu2x.errors import ModelError
 from waifu2x.readers.state_dicts import MARKS, stripped
-from waifu2x.readers.tensors import Contents, TensorInfo, from_bfloats
+from waifu2x.readers.tensors import MOST_DIMENSIONS, Contents, TensorInfo, from_bfloats
 
 _MAX_HEADER = 1 << 20
-_MOST_DIMENSIONS = 8
 _DTYPES = {
     "F64": "f8",
     "F32": "f4",
@@ -86,7 +85,7 @@ def _tensor(key: str, entry: object, data: memoryview, name: str) -> tuple[int, 
     for numbers in (shape, offsets):
         if not isinstance(numbers, list) or not all(type(n) is int and n >= 0 for n in numbers):
             raise ModelError(f"{where}: damaged shape or offsets")
-    if len(shape) > _MOST_DIMENSIONS or len(offsets) != 2:
+    if len(shape) > MOST_DIMENSIONS or len(offsets) != 2:
         raise ModelError(f"{where}: damaged shape or offsets")
     begin, end = offsets
     kind = np.dtype("<" + _DTYPES[dtype])

@@ -13,6 +13,8 @@ from waifu2x.errors import ModelError
 
 MAX_TENSOR_BYTES = 512 << 20
 """Of a file of tensors: the largest networks in single precision, twice, are a quarter of it."""
+MOST_DIMENSIONS = 8
+"""Of a tensor: networks have four."""
 
 
 @dataclass(frozen=True)

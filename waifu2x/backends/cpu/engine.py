@@ -458,7 +458,7 @@ class Pass:
 
     def _run_strip(self, strips: PhaseStrips, roots: Mapping[int, Box], picture: int) -> None:
         strip, packed = strips.strip(roots), self._model.packed
-        tasks, kept = strip.tasks, self._kept[picture]
+        tasks, kept = strip.tasks.copy(), self._kept[picture]
         sums = np.zeros_like(self._sums[0])
         for record, task in zip(tasks, strips.tasks, strict=True):
             if task.kind in (LOAD, KEEP):

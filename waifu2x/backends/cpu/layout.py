@@ -30,6 +30,7 @@ INTEGER_CELL = 6
     POINTWISE,
     WINOGRAD,
     INTEGER_WINOGRAD,
+    INTEGER_POINTWISE,
     FEW_OUTPUTS,
     TILES,
     FEW_TILES,
@@ -39,16 +40,18 @@ INTEGER_CELL = 6
     KEEP,
     AVERAGE,
     WRITE,
-) = range(13)
+) = range(14)
 """Kinds of task. Those from READ on go between maps and the memory outside: the picture's pixels,
 maps that are kept whole, sums, the pixels of the result."""
 
-BY_VALUES, BY_PLANES, BY_FLOATS, BY_CURVES = range(4)
+BY_VALUES, BY_PLANES, BY_FLOATS, BY_CURVES, BY_RESIZING = range(5)
 """How moves, sums and pixels to write are read: value by value, which is right for all, by vectors
-of planes, by floats that lie evenly spaced, or by vectors of planes through a SiLU or a gate."""
+of planes, by floats that lie evenly spaced, by vectors of planes through a SiLU or a gate, or by
+bicubic interpolation."""
 
 LINE_BYTES = 64
 """A cache line, and the widest vector: a load that crosses two lines costs two."""
+LINE_FLOATS = LINE_BYTES // 4
 SUM_BITS = 20
 """Means are sums of integers: values times 2**SUM_BITS, at most SUM_LIMIT in size, rounded."""
 SUM_LIMIT = 2.0 ** (30 - SUM_BITS)
@@ -124,9 +127,9 @@ TASK = np.dtype(
             "activation",
             "factors",  # offset in the vectors; -1 for none
             "gate",  # of moves: 1 for (value + residual) * (sigmoid(value) - 1/2)
-            "up",  # of moves that resize, else 0; `enlarge` is down then,
+            "up",  # of moves that resize; `enlarge` is down then,
             "cubic",  # and the taps stand at this offset among the constants
-            "group",  # Winograd: cells per group; moves and the like: one of the ways below
+            "group",  # Winograd: cells at a time, 1x1 in integers: pixels; others: a way from above
             "inputs",  # Winograd: offset of V in the scratch memory
             "stage",  # in integers: of what is not integers yet
             "products",  # offset of M (Winograd), or of sums that are not results yet

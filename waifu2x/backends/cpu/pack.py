@@ -16,12 +16,14 @@ from waifu2x.backends.cpu.layout import (
     BY_CURVES,
     BY_FLOATS,
     BY_PLANES,
+    BY_RESIZING,
     BY_VALUES,
     CELL,
     FEW_INPUTS,
     FEW_OUTPUTS,
     FEW_TILES,
     INTEGER_CELL,
+    INTEGER_POINTWISE,
     INTEGER_WINOGRAD,
     KEEP,
     LOAD,
@@ -47,6 +49,8 @@ _TILE_ROWS = 2
 """Rows at a time on tiles: the fewest, to leave the L2 cache to the weights."""
 _LEAST_BFLOATS = 32
 """The fewest planes of a map in bf16: with fewer, rounding errors do not even out."""
+_LEAST_INTEGERS = 32
+"""The fewest planes that a 1x1 product reads as integers: with fewer, that costs what it saves."""
 _SILU = get_args(ActivationKind).index("silu")
 _ROWS = 4
 """Rows at a time of tasks that could do with any number."""
@@ -257,12 +261,12 @@ class PackedProgram:
         plain = plain and fits
         if kind in (TILES, FEW_TILES):
             self.on_tiles.add(number)
-        if kind == INTEGER_WINOGRAD:
+        if kind in (INTEGER_WINOGRAD, INTEGER_POINTWISE):
             self.in_integers.add(number)
         if plain:
             map_, shuffle, planes = step.target.value, step.shuffle, target.padded[step.target.part]
         else:
-            block = LANES if kind == INTEGER_WINOGRAD else self._block
+            block = LANES if number in self.in_integers else self._block
             shuffle, planes = 1, len(step.bias) if few else round_up(len(step.bias), block)
             map_ = self._add_map(Form((len(step.bias),), (planes,)))
         tasks.append(self._sum(number, step, view, source, kind, map_, shuffle, planes, plain))
@@ -299,7 +303,8 @@ class PackedProgram:
         if source.terms:
             return FEW_TILES if few and self._is_sensitive(step) else TILES
         if step.taps == 1:
-            return POINTWISE
+            many = self._arithmetic == "int16" and step.in_planes >= _LEAST_INTEGERS
+            return INTEGER_POINTWISE if many else POINTWISE
         if self._arithmetic == "int16":
             inner = step.source.value and source.planes % INTEGER_BLOCK == 0
             return INTEGER_WINOGRAD if inner else FEW_INPUTS
@@ -342,7 +347,9 @@ class PackedProgram:
             ]
             bias[made] += step.weight.sum(axis=(2, 3), dtype=np.float64) @ points
         slopes[made] = step.activation.slopes if step.activation.kind == "leaky" else 1
-        rows = {POINTWISE: target.fold, WINOGRAD: CELL}.get(kind, self._rows)
+        rows = {POINTWISE: target.fold, INTEGER_POINTWISE: target.fold, WINOGRAD: CELL}.get(
+            kind, self._rows
+        )
         if kind == WINOGRAD:
             self.unit = (CELL, CELL)
         part = step.target.part if plain else 0
@@ -503,9 +510,9 @@ class PackedProgram:
                 "residual_offset": residual.offset,
                 "residual_plane": added.start(residual.first),
             }
-        fields["group"] = BY_VALUES
+        fields["group"] = BY_RESIZING if "up" in fields else BY_VALUES
         added_forms = [self.forms[residual.value]] if residual else []
-        even = fields["unshuffle"] == fields["enlarge"] == 1
+        even = fields["unshuffle"] == fields["enlarge"] == 1 and "up" not in fields
         maps = (source, target, *added_forms)
         curved = (
             even
@@ -515,7 +522,7 @@ class PackedProgram:
                 bool(fields.get("gate")) or (fields.get("activation") == _SILU and residual is None)
             )
         )
-        even = even and not any(fields.get(name) for name in ("activation", "gate", "up"))
+        even = even and not any(fields.get(name) for name in ("activation", "gate"))
         even = even and not any(form.terms or form.fold > 1 for form in (source, *added_forms))
         plain = even and residual is None and fields["factor"] == fields["shuffle"] == 1
         if kind == WRITE:
@@ -554,8 +561,8 @@ class PackedProgram:
         ):
             fields["group"] = BY_FLOATS
         rows = round_up(_ROWS, target.fold)
-        spread = (1, target.fold)
-        return Task(kind, number, rows, tuple(reaches), map_, place[0], spread, scale, fields)
+        rate = (1, target.fold)
+        return Task(kind, number, rows, tuple(reaches), map_, place[0], rate, scale, fields)
 
     # Arrays.
 
@@ -577,6 +584,7 @@ _PACKERS = {
     POINTWISE: weights.pack_direct,
     WINOGRAD: weights.pack_winograd,
     INTEGER_WINOGRAD: weights.pack_integers,
+    INTEGER_POINTWISE: weights.pack_integer_points,
     FEW_OUTPUTS: weights.pack_few_outputs,
     TILES: weights.pack_tiles,
     FEW_TILES: weights.pack_few_tiles,

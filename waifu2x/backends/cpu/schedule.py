@@ -44,7 +44,7 @@ def order(tasks: Sequence[Task], spans: Sequence[tuple[int, int]]) -> Order:
 
     def made(task: int) -> int:
         """The rows of its target's memory up to which a task has come."""
-        up, down = tasks[task].spread
+        up, down = tasks[task].rate
         return done[task] * up // down
 
     def wanted(reach: Reach) -> list[int]:
@@ -78,7 +78,7 @@ def order(tasks: Sequence[Task], spans: Sequence[tuple[int, int]]) -> Order:
         turns.append(n)
         map_ = task.target
         if map_ >= 0:
-            up, down = task.spread
+            up, down = task.rate
             stop = -(-end * up // down)
             held[map_] = max(held[map_], stop - lowest(map_, made(n)))
         done[n] = end

@@ -7,6 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from waifu2x.backends.cpu.layout import (
     CELL,
     FEW_TILES,
     INTEGER_CELL,
+    INTEGER_POINTWISE,
     INTEGER_WINOGRAD,
     KEEP,
     LOAD,
@@ -59,6 +61,11 @@ _UNEVEN = 0.1
 """The part of a core's last strip for which the others are taken to wait."""
 _LEAST_BLOCKS = 3
 """Of ROW_BLOCK cells in integers, for each reading of all weights."""
+_SPAN_FLOATS = 16384
+"""Memory of the inputs of a span of 1x1 products in integers: what stays in an L2 cache beside
+weights."""
+_MOST_STRIPS = 128
+"""That are kept for the next picture of the same size; each takes some 10 KiB."""
 _EMPTY = Box(0, 0, 0, 0)
 
 
@@ -98,6 +105,9 @@ class PhaseStrips:
                 record["is_zero_outside"] = packed.program.values[index].zero_outside
         self._scale: tuple[Fraction, float, float] | None = None
         self._orders: dict[tuple[tuple[int, int], ...], Order] = {}
+        # To make one takes about a millisecond, in which no other thread makes any: with sixteen
+        # cores, several times as long as they take for a small picture.
+        self._strip = lru_cache(_MOST_STRIPS)(self._make)
 
     def division(self, pictures: int, cores: int) -> tuple[int, int]:
         """Into how many strips, down and across, each picture is best divided.
@@ -162,7 +172,11 @@ class PhaseStrips:
         return finest, float(finest) * grown / max(total, 1.0), most
 
     def strip(self, roots: Mapping[int, Box]) -> Strip:
-        """The strip that makes these boxes of the phase's roots."""
+        """The strip that makes these boxes of the phase's roots: not to be changed."""
+        return self._strip(tuple(roots.items()))
+
+    def _make(self, boxes_of_roots: tuple[tuple[int, Box], ...]) -> Strip:
+        roots = dict(boxes_of_roots)
         work = geometry.work(self.packed.program, self.phase.steps, roots, self.packed.unit)
         boxes = [self._box(task, work, roots) for task in self.tasks]
         held = self._held(work, boxes)
@@ -198,13 +212,16 @@ class PhaseStrips:
                 cells = round_up(boxes[n].width // INTEGER_CELL, ROW_BLOCK)
                 group = min(cells, integer_group_size(depth, self._cache_bytes))
                 tasks[n]["group"] = group
-                pairs = INTEGER_FREQUENCIES * (group * depth // 2 + LANES)
-                inputs = max(inputs, pairs + group * depth)
-                block = group * WIDTHS[0] * LANES + LANES
-                products = max(products, INTEGER_FREQUENCIES * block)
-                part = 2 * PART_PAIRS
-                scales = -(-depth // part) * group * LANES
-                stage = max(stage, INTEGER_FREQUENCIES * part + scales)
+                of_inputs, of_products, of_stage = integer_scratch_floats(depth, group)
+                inputs, products = max(inputs, of_inputs), max(products, of_products)
+                stage = max(stage, of_stage)
+            elif task.kind == INTEGER_POINTWISE:
+                depth = int(task.fields["depth"])
+                span = max(1, _SPAN_FLOATS * 2 // (depth * ROW_BLOCK)) * ROW_BLOCK
+                tasks[n]["group"] = span
+                inputs = max(inputs, span * depth // 2)
+                products = max(products, ROW_BLOCK * WIDTHS[0] * LANES)
+                stage = max(stage, -(-depth // (2 * PART_PAIRS)) * span * LANES)
             elif task.kind == TILES:
                 products = max(products, 2 * STAGE_FLOATS)
             elif task.kind == FEW_TILES:
@@ -282,6 +299,17 @@ def scratch_floats(in_planes: int, group: int) -> tuple[int, int]:
     return (
         FREQUENCIES * (group * in_planes + LANES),
         FREQUENCIES * (group * WIDTHS[0] * LANES + LANES),
+    )
+
+
+def integer_scratch_floats(in_planes: int, group: int) -> tuple[int, int, int]:
+    """The same in integers, V with the frequency that stays in floats, and of a part of a cell that
+    is not integers yet, with the scales of all cells behind it."""
+    part = 2 * PART_PAIRS
+    return (
+        INTEGER_FREQUENCIES * (group * in_planes // 2 + LANES) + group * in_planes,
+        INTEGER_FREQUENCIES * (group * WIDTHS[0] * LANES + LANES),
+        INTEGER_FREQUENCIES * part + -(-in_planes // part) * group * LANES,
     )
 
 

@@ -46,8 +46,8 @@ class Task:
     """The map that it writes; -1 for none."""
     part: int = 0
     """Of the target."""
-    spread: tuple[int, int] = (1, 1)
-    """Row y of it makes rows y * spread[0] / spread[1] of the target's memory."""
+    rate: tuple[int, int] = (1, 1)
+    """Row y of it makes rows y * rate[0] / rate[1] of the target's memory."""
     scale: int = 1
     """Its rows and columns are those of the step's results times this."""
     fields: Mapping[str, int | float] = field(default_factory=dict)

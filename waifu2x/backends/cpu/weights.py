@@ -17,7 +17,7 @@ from waifu2x.backends.cpu.shapes import (
     TILE_ROWS,
     block_widths,
 )
-from waifu2x.backends.winograd import transform_exactly, transform_weights
+from waifu2x.backends.winograd import each_frequency, transform_weights
 
 _BALANCE = np.array([1, 1, 1, 1, 1, 2, 2, 1])
 """By how much transformed inputs of each frequency are enlarged, in each direction: so they are
@@ -46,44 +46,70 @@ def pack_winograd(weight: NDArray[np.float32], group_planes: int) -> NDArray[np.
 def pack_integers(weight: NDArray[np.float32], group_planes: int) -> NDArray[np.float32]:
     """(out, in, 3, 3), in padded to INTEGER_BLOCK, out to LANES -> its header's order, as float32
     memory."""
-    in_planes = weight.shape[1]
-    exact = transform_exactly(weight, INTEGER_CELL, INTEGER_CELL).transpose(0, 2, 1)
-    exact /= np.outer(_BALANCE, _BALANCE).reshape(-1, 1, 1)
-    integers, scales = round_integers(exact)
-    scales[FLAT] = 0
-    # Inputs are packed as the instruction has it: in each INTEGER_BLOCK, lanes by fours.
-    planes = np.arange(in_planes).reshape(-1, INTEGER_BLOCK // LANES, LANES // 4, 4)
-    order = planes.transpose(0, 2, 1, 3).reshape(-1)
-    pairs = integers[:, order].reshape(len(integers), in_planes // 2, 2, -1).swapaxes(2, 3)
+    out_planes, in_planes = weight.shape[:2]
+    balances = np.outer(_BALANCE, _BALANCE).ravel()
+    pairs = np.empty((len(balances), in_planes // 2, out_planes, 2), np.int16)
+    scales = np.zeros((len(balances), out_planes), np.float32)
+    for frequency, exact in enumerate(each_frequency(weight, INTEGER_CELL)):
+        exact /= balances[frequency]
+        if frequency == FLAT:
+            flat = exact.astype(np.float32)
+        else:
+            rounded, scales[frequency] = round_integers(exact)
+            pairs[frequency] = _in_pairs(rounded)
     blocks, first = [], 0
-    for _ in range(integers.shape[-1] // group_planes):
+    for _ in range(out_planes // group_planes):
         for width in block_widths(group_planes):
             part = slice(first, first + width * LANES)
             by_vector = scales[:, part].reshape(len(scales), width, LANES).swapaxes(0, 1)
-            blocks.append(by_vector.ravel())
-            for frequency, weights in enumerate(pairs):
-                if frequency == FLAT:
-                    blocks.append(exact[FLAT, :, part].astype(np.float32).ravel())
-                else:
-                    own = np.ascontiguousarray(weights[:, part])
-                    blocks.append(own.reshape(-1).view(np.float32))
+            before, after = (
+                _as_floats(pairs[:FLAT, :, part]),
+                _as_floats(pairs[FLAT + 1 :, :, part]),
+            )
+            blocks += [by_vector.ravel(), before, flat[:, part].ravel(), after]
             first += width * LANES
     return np.concatenate(blocks)
 
 
+def pack_integer_points(weight: NDArray[np.float32], group_planes: int) -> NDArray[np.float32]:
+    """(out, in, 1, 1), in padded to INTEGER_BLOCK, out to LANES -> its header's order, as float32
+    memory."""
+    rounded, scales = round_integers(weight[:, :, 0, 0].T.astype(np.float64))
+    pairs = _in_pairs(rounded)
+    blocks, first = [], 0
+    for _ in range(len(weight) // group_planes):
+        for width in block_widths(group_planes):
+            part = slice(first, first + width * LANES)
+            blocks += [scales[part], _as_floats(pairs[:, part])]
+            first += width * LANES
+    return np.concatenate(blocks)
+
+
+def _in_pairs(integers: NDArray[np.int16]) -> NDArray[np.int16]:
+    """(in, out) -> (in / 2, out, 2), inputs in the order in which the instruction packs them: in
+    each INTEGER_BLOCK, lanes by fours."""
+    in_planes = len(integers)
+    planes = np.arange(in_planes).reshape(-1, INTEGER_BLOCK // LANES, LANES // 4, 4)
+    order = planes.transpose(0, 2, 1, 3).reshape(-1)
+    return integers[order].reshape(in_planes // 2, 2, -1).swapaxes(1, 2)
+
+
+def _as_floats(integers: NDArray[np.int16]) -> NDArray[np.float32]:
+    """Pairs as float32 memory, flat."""
+    return np.ascontiguousarray(integers).reshape(-1).view(np.float32)
+
+
 def round_integers(exact: NDArray[np.float64]) -> tuple[NDArray[np.int16], NDArray[np.float32]]:
-    """(frequencies, in, out) as 16-bit integers, as fine as lets the sums of their products with
-    inputs of at most MOST_INPUT fit into 32 bits, part by part, and the (frequencies, out) values
-    of a sum of 1.
-    """
+    """(in, out) as 16-bit integers, as fine as lets the sums of their products with inputs of at
+    most MOST_INPUT fit into 32 bits, part by part, and the (out,) values of a sum of 1."""
     sizes = abs(exact)
-    parts = np.add.reduceat(sizes, range(0, exact.shape[1], 2 * PART_PAIRS), axis=1)
+    parts = np.add.reduceat(sizes, range(0, len(exact), 2 * PART_PAIRS))
     room = _MOST_SUM / MOST_INPUT - PART_PAIRS  # rounding adds at most a half to each
     fineness = np.minimum(
-        _MOST_WEIGHT / np.maximum(sizes.max(axis=1), 1e-30),
-        room / np.maximum(parts.max(axis=1), 1e-30),
+        _MOST_WEIGHT / np.maximum(sizes.max(axis=0), 1e-30),
+        room / np.maximum(parts.max(axis=0), 1e-30),
     )
-    integers = np.rint(exact * fineness[:, np.newaxis]).astype(np.int16)
+    integers = np.rint(exact * fineness).astype(np.int16)
     return integers, (1 / fineness).astype(np.float32)
 
 

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from waifu2x.lowering.steps import Average, DenseStep, Move, Product, Program, View
-from waifu2x.model import Activation
+from waifu2x.model import Activation, sigmoid
 
 _GREY = 0.5
 
@@ -44,7 +44,7 @@ def find(program: Program) -> list[NDArray[np.float64]]:
                 made = made.reshape(-1, step.shuffle**2).mean(axis=1) * step.factor
                 if step.gate:
                     assert step.residual is not None
-                    gate = np.exp(-np.logaddexp(0, -made)) - 0.5
+                    gate = sigmoid(made) - 0.5
                     _write(program, values, step, made * gate, gate)
                     continue
                 _write(program, values, step, made.repeat(step.unshuffle**2))

@@ -11,7 +11,7 @@ from waifu2x.lowering import geometry, liveness, phases
 from waifu2x.lowering.geometry import Work
 from waifu2x.lowering.liveness import Span
 from waifu2x.lowering.phases import Phase
-from waifu2x.lowering.steps import Average, DenseStep, Move, Product, Program
+from waifu2x.lowering.steps import Average, Move, Product, Program, writes
 from waifu2x.model import Size
 from waifu2x.tiling import Box
 
@@ -325,7 +325,7 @@ class _Frame:
             if value in (0, program.result) or value in kept:
                 continue
             used = [n for n in self._cutter.readers[value] if n in times]
-            used += [n for n in work.steps if _target(program, n) == value]
+            used += [n for n in work.steps if writes(program.steps[n]) == value]
             size = self._bytes(value, box)
             self.is_countable &= size <= executor.map_limit
             spans[value] = Span(min(used), max(used), size)
@@ -377,9 +377,3 @@ def _averaged(program: Program, number: int) -> int:
     step = program.steps[number]
     assert isinstance(step, Average)
     return step.source.value
-
-
-def _target(program: Program, number: int) -> int:
-    step = program.steps[number]
-    assert not isinstance(step, Average | DenseStep)
-    return step.target.value

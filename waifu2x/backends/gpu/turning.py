@@ -47,7 +47,7 @@ class Turning:
                 "GROUP": self._group,
                 "PLANES": planes,
                 "LEVEL": C_TYPES[source.dtype.name],
-                **target_macros(target),
+                **target_macros(target, planes),
             }
             self._kernels[key] = self._runtime.build("turn", macros).kernel(name, self._group)
         return self._kernels[key]

@@ -22,11 +22,11 @@ from llvmlite import ir
 from waifu2x.backends.cpu.isa import VECTOR
 from waifu2x.backends.cpu.kernels import native
 from waifu2x.backends.cpu.kernels.epilogue import Epilogue
-from waifu2x.backends.cpu.kernels.memory import locate_results, locate_source, record
+from waifu2x.backends.cpu.kernels.memory import block_at, locate_results, locate_source, record
 from waifu2x.backends.cpu.kernels.product import accumulate
 from waifu2x.backends.cpu.kernels.vector import Emitter, vector_kernel
 from waifu2x.backends.cpu.layout import RESIDUAL_ROWS, SOURCE_ROWS, TARGET_ROWS, TASK
-from waifu2x.backends.cpu.shapes import LANES, ROW_BLOCK, WIDTHS, tile_height, tile_width
+from waifu2x.backends.cpu.shapes import LANES, ROW_BLOCK, WIDTHS, tile_height
 
 _RUN = 4 if VECTOR.registers >= 32 else 2
 """Neighbouring pixels that share the loads of a few-outputs tile."""
@@ -56,6 +56,7 @@ def _emit_rows(
     for tile in v.cases(width, WIDTHS):
         height = tile_height(tile)
         epilogue = Epilogue(v, task, scratch, constants, plane)
+        epilogue.prefetch(height, tile, target, residual)
         slots = v.accumulators([epilogue.bias(n) for n in range(tile)] * height)
         for y, row in enumerate(rows):
             vectors = v.at(weights, v.mul(depth, y * tile * LANES))
@@ -170,7 +171,6 @@ _few_inputs = vector_kernel(_emit_few_inputs)
 _pointwise = vector_kernel(_emit_pointwise)
 _few_outputs = vector_kernel(_emit_few_outputs)
 _tile_height = native(tile_height)
-_tile_width = native(tile_width)
 
 
 @native
@@ -182,10 +182,7 @@ def convolve_few_inputs(task, maps, places, scratch, weights, constants):  # typ
     for row in range(task.rows):
         block, plane = task.weight, 0
         while plane < task.planes:
-            group = plane // task.group_planes
-            dy, dx = group // task.shuffle, group % task.shuffle
-            inner = plane - group * task.group_planes
-            width = _tile_width((task.group_planes - inner) // LANES)
+            dy, dx, inner, width = block_at(task, plane)
             target = places[TARGET_ROWS + row * task.shuffle + dy] + dx * task.target_block + inner
             residual = (
                 places[RESIDUAL_ROWS + row * task.shuffle + dy] + dx * task.residual_block + inner
@@ -224,10 +221,7 @@ def convolve_pointwise(task, maps, places, scratch, weights, constants):  # type
         end = min(first + span, task.columns)
         block, plane = task.weight, 0
         while plane < task.planes:
-            group = plane // task.group_planes
-            dy, dx = group // task.shuffle, group % task.shuffle
-            inner = plane - group * task.group_planes
-            width = _tile_width((task.group_planes - inner) // LANES)
+            dy, dx, inner, width = block_at(task, plane)
             target = places[TARGET_ROWS + row * task.shuffle + dy] + dx * task.target_block + inner
             residual = (
                 places[RESIDUAL_ROWS + row * task.shuffle + dy] + dx * task.residual_block + inner

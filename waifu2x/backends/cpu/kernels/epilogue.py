@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from llvmlite import ir
 
 from waifu2x.backends.cpu.kernels.vector import Emitter
-from waifu2x.backends.cpu.layout import TASK
+from waifu2x.backends.cpu.layout import LINE_FLOATS, TASK
 from waifu2x.backends.cpu.shapes import LANES
 
 
@@ -53,6 +53,21 @@ class Epilogue:
         to = v.fix(scratch, v.add(target, vector * LANES))
         for x, result in enumerate(results):
             v.store(v.get(result), to, self._offset(self._target, x))
+
+    def prefetch(self, pixels: int, vectors: int, target: ir.Value, residual: ir.Value) -> None:
+        """Asks for the memory of what `store` will be handed for some vectors of planes, which
+        lies a pixel apart, where no processor foresees it."""
+        v, scratch = self._v, self._scratch
+        lines = range(0, vectors * LANES, LINE_FLOATS)
+        for x in range(pixels):
+            start = v.add(target, self._offset(self._target, x))
+            for n in lines:
+                v.prefetch(scratch, v.add(start, n), to_write=True)
+        for _ in v.cases(self._has_residual, (1,)):
+            for x in range(pixels):
+                start = v.add(residual, self._offset(self._residual, x))
+                for n in lines:
+                    v.prefetch(scratch, v.add(start, n))
 
     def _offset(self, strides: list[ir.Value], x: int) -> ir.Value:
         pixel, pair = strides

@@ -22,7 +22,8 @@ operations are the same ones in the same order for any number of lanes.
 
 Inputs are packed into integers 16 planes at a time; their order there is the instruction's, and
 that of the weights follows it. Transforms go through memory between their columns and their rows:
-64 values fit no register file.
+64 values fit no register file. What they read and write of maps lies a pixel apart, where no
+processor foresees it, so they ask for it: a third less time for inputs, a sixth for results.
 
 Bound: products of pairs. One instruction for 2 * LANES multiply-adds where there is VNNI, twice
 FMA's rate; without it two, 1.6 times FMA's rate on Zen 3 and Zen 4.
@@ -30,16 +31,25 @@ FMA's rate; without it two, 1.6 times FMA's rate on Zen 3 and Zen 4.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from llvmlite import ir
 
 from waifu2x.backends.cpu.isa import VECTOR
 from waifu2x.backends.cpu.kernels import native
 from waifu2x.backends.cpu.kernels.epilogue import Epilogue
-from waifu2x.backends.cpu.kernels.memory import locate_results, locate_source, record
+from waifu2x.backends.cpu.kernels.memory import block_at, locate_results, locate_source, record
 from waifu2x.backends.cpu.kernels.product import accumulate_pairs
 from waifu2x.backends.cpu.kernels.vector import Emitter, vector_kernel
 from waifu2x.backends.cpu.kernels.winograd import product
-from waifu2x.backends.cpu.layout import INTEGER_CELL, RESIDUAL_ROWS, SOURCE_ROWS, TARGET_ROWS, TASK
+from waifu2x.backends.cpu.layout import (
+    INTEGER_CELL,
+    LINE_FLOATS,
+    RESIDUAL_ROWS,
+    SOURCE_ROWS,
+    TARGET_ROWS,
+    TASK,
+)
 from waifu2x.backends.cpu.shapes import (
     FLAT,
     INTEGER_BLOCK,
@@ -49,13 +59,11 @@ from waifu2x.backends.cpu.shapes import (
     PART_PAIRS,
     WIDTHS,
     tile_height,
-    tile_width,
 )
 
 _tile_height = native(tile_height)
-_tile_width = native(tile_width)
 _SIDE = INTEGER_CELL + 2
-_LEAST = 1e-30
+LEAST = 1e-30
 """The smallest scale: of cells that are zero."""
 
 
@@ -92,6 +100,76 @@ def _transform_output(v: Emitter, m: list[ir.Value]) -> list[ir.Value]:
     ]
 
 
+def store_scale(v: Emitter, most: ir.Value, scratch: ir.Value, place: ir.Value) -> ir.Value:
+    """Stores what 1 stands for where the largest lane of `most` becomes MOST_INPUT; the factor
+    that makes integers of values."""
+    largest = v.most(most)
+    v.store(v.times(largest, 1 / MOST_INPUT), scratch, place)
+    return v.divided(v.splat(float(MOST_INPUT)), largest)
+
+
+def store_integers(
+    v: Emitter,
+    source: ir.Value,
+    place: ir.Value,
+    step: int,
+    fineness: ir.Value,
+    target: ir.Value,
+    to: ir.Value,
+) -> None:
+    """INTEGER_BLOCK values, vectors `step` floats apart, as integers."""
+    values = [v.load(source, v.add(place, m * step)) for m in range(INTEGER_BLOCK // LANES)]
+    v.store_shorts([v.integers(v.times(value, fineness)) for value in values], target, to)
+
+
+def tiles(v: Emitter, width: ir.Value, height: ir.Value) -> Iterator[tuple[int, int]]:
+    """Yields each shape of a register tile, vectors and cells or pixels, whole and half; what is
+    emitted meanwhile runs for that one."""
+    for tile in v.cases(width, WIDTHS):
+        for cells in v.cases(height, (tile_height(tile), tile_height(tile) // 2)):
+            yield tile, cells
+
+
+def sum_products(
+    v: Emitter,
+    tile: int,
+    cells: int,
+    scratch: ir.Value,
+    inputs: ir.Value,
+    depth: ir.Value,
+    weights: ir.Value,
+    block: ir.Value,
+    products: ir.Value,
+    scale: ir.Value,
+    scale_step: ir.Value,
+) -> None:
+    """Emits a register tile of M = V U: (cells, depth) pairs times (depth, tile vectors), part by
+    part.
+
+    The scales of its cells lie side by side, those of parts `scale_step` apart.
+    """
+    to = v.at(scratch, products)
+    slots = v.accumulators([v.no_integers()] * (cells * tile))
+    (place,) = v.accumulators([scale])
+    v.set(place, scale)
+    with v.loop(depth, PART_PAIRS) as first:
+        for slot in slots:
+            v.set(slot, v.no_integers())
+        pixels = v.at(scratch, v.add(inputs, first))
+        vectors = v.at(weights, v.add(block, v.mul(first, tile * LANES)))
+        part = v.smaller(v.add(depth, v.mul(first, -1)), v.index(PART_PAIRS))
+        accumulate_pairs(v, slots, tile, pixels, depth, vectors, part)
+        own = v.at(scratch, v.get(place))
+        scales = [v.load(own, m * LANES) for m in range(cells)]
+        v.set(place, v.add(v.get(place), scale_step))
+        for adds in v.cases(v.at_least(first, 1), (0, 1)):
+            for n, slot in enumerate(slots):
+                total, unit = v.floats(v.get(slot)), scales[n // tile]
+                before = v.load(to, n * LANES) if adds else None
+                total = v.fma(total, unit, before) if adds else v.times(total, unit)
+                v.store(total, to, n * LANES)
+
+
 def _emit_input(
     v: Emitter,
     depth: ir.Value,
@@ -101,12 +179,12 @@ def _emit_input(
     scratch: ir.Value,
     stage: ir.Value,
     inputs: ir.Value,
-    spread: ir.Value,
+    stride: ir.Value,
     flat: ir.Value,
     scale: ir.Value,
     scale_step: ir.Value,
 ) -> None:
-    """`depth` planes of one cell: 8x8 pixels -> 64 frequencies, `spread` pairs apart, by way of
+    """`depth` planes of one cell: 8x8 pixels -> 64 frequencies, `stride` pairs apart, by way of
     `stage`; FLAT in floats, at `flat`. What 1 stands for goes to a vector for each part, the first
     at `scale`, `scale_step` apart."""
     if not VECTOR.integers:
@@ -116,8 +194,8 @@ def _emit_input(
     (place_of_scale,) = v.accumulators([scale])
     with v.loop(depth, 2 * PART_PAIRS) as begin:
         count = v.smaller(v.add(depth, v.mul(begin, -1)), v.index(2 * PART_PAIRS))
-        (most,) = v.accumulators([v.splat(_LEAST)])
-        v.set(most, v.splat(_LEAST))
+        (most,) = v.accumulators([v.splat(LEAST)])
+        v.set(most, v.splat(LEAST))
         with v.loop(count, LANES) as inner:
             plane = v.add(begin, inner)
             starts = [v.fix(scratch, v.add(row, plane)) for row in rows]
@@ -125,6 +203,8 @@ def _emit_input(
             with v.loop(side) as x:
                 along, place = v.mul(pixel, x), v.mul(x, _SIDE * LANES)
                 column = [v.load(start, along) for start in starts]
+                for start in starts:
+                    v.prefetch(start, v.add(along, LINE_FLOATS))
                 for y, value in enumerate(_transform_input(v, column)):
                     v.store(value, to, v.add(place, y * LANES))
             target = v.fix(scratch, v.add(stage, v.mul(inner, INTEGER_FREQUENCIES)))
@@ -142,22 +222,16 @@ def _emit_input(
                     v.store(value, scratch, v.add(flat, plane))
                 else:
                     v.set(most, v.larger(v.magnitude(value), v.get(most)))
-        largest = v.most(v.get(most))
-        v.store(v.times(largest, 1 / MOST_INPUT), scratch, v.get(place_of_scale))
+        fineness = store_scale(v, v.get(most), scratch, v.get(place_of_scale))
         v.set(place_of_scale, v.add(v.get(place_of_scale), scale_step))
-        fineness = v.divided(v.splat(float(MOST_INPUT)), largest)
         with v.loop(count, INTEGER_BLOCK) as inner:
             source = v.fix(scratch, v.add(stage, v.mul(inner, INTEGER_FREQUENCIES)))
             target = v.fix(scratch, v.add(inputs, v.half(v.add(begin, inner))))
             with v.loop(v.index(INTEGER_FREQUENCIES), 4) as first:
                 for n in range(4):
                     frequency = v.add(first, n)
-                    place = v.mul(frequency, LANES)
-                    values = [
-                        v.integers(v.times(v.load(source, v.add(place, m * vector)), fineness))
-                        for m in range(INTEGER_BLOCK // LANES)
-                    ]
-                    v.store_shorts(values, target, v.mul(frequency, spread))
+                    place, to = v.mul(frequency, LANES), v.mul(frequency, stride)
+                    store_integers(v, source, place, vector, fineness, target, to)
 
 
 def _emit_product(
@@ -173,40 +247,13 @@ def _emit_product(
     scale: ir.Value,
     scale_step: ir.Value,
 ) -> None:
-    """A tile of M = V U: (height, depth) pairs times (depth, width vectors), part by part.
-
-    The scales of its cells lie side by side, those of parts `scale_step` apart.
-    """
+    """`sum_products` of `height` cells and `width` vectors."""
     if not VECTOR.integers:
         return
-    to = v.at(scratch, products)
-    shapes = (
-        (tile, cells)
-        for tile in v.cases(width, WIDTHS)
-        for cells in v.cases(height, (tile_height(tile), tile_height(tile) // 2))
-    )
-    for tile, cells in shapes:
-        slots = v.accumulators([v.no_integers()] * (cells * tile))
-        (place,) = v.accumulators([scale])
-        v.set(place, scale)
-        with v.loop(depth, PART_PAIRS) as first:
-            for slot in slots:
-                v.set(slot, v.no_integers())
-            pixels = v.at(scratch, v.add(inputs, first))
-            vectors = v.at(weights, v.add(block, v.mul(first, tile * LANES)))
-            part = v.smaller(v.add(depth, v.mul(first, -1)), v.index(PART_PAIRS))
-            accumulate_pairs(v, slots, tile, pixels, depth, vectors, part)
-            own = v.at(scratch, v.get(place))
-            scales = [v.load(own, m * LANES) for m in range(cells)]
-            v.set(place, v.add(v.get(place), scale_step))
-            for adds in v.cases(v.at_least(first, 1), (0, 1)):
-                for n, slot in enumerate(slots):
-                    total, unit = v.floats(v.get(slot)), scales[n // tile]
-                    if adds:
-                        total = v.fma(total, unit, v.load(to, n * LANES))
-                    else:
-                        total = v.times(total, unit)
-                    v.store(total, to, n * LANES)
+    for tile, cells in tiles(v, width, height):
+        sum_products(
+            *(v, tile, cells, scratch, inputs, depth, weights, block, products, scale, scale_step)
+        )
 
 
 def _emit_output(
@@ -218,13 +265,13 @@ def _emit_output(
     residual: ir.Value,
     scratch: ir.Value,
     products: ir.Value,
-    spread: ir.Value,
+    stride: ir.Value,
     weights: ir.Value,
     scales: ir.Value,
     constants: ir.Value,
     plane: ir.Value,
 ) -> None:
-    """One cell, one vector of planes: 64 sums of products, `spread` apart -> 6x6 results.
+    """One cell, one vector of planes: 64 sums of products, `stride` apart -> 6x6 results.
 
     Its rows are those at `first`, and then every `shuffle`th; `target` and `residual` are the
     offsets of its pixels along them.
@@ -234,11 +281,16 @@ def _emit_output(
     shuffle = v.field(task, TASK, "shuffle")
     epilogue = Epilogue(v, task, scratch, constants, plane)
     to, shelf = v.shelf(_SIDE * INTEGER_CELL)
-    down = v.mul(spread, _SIDE)
+    down = v.mul(stride, _SIDE)
     tops = [v.fix(scratch, v.add(products, v.mul(down, y))) for y in range(_SIDE)]
+    for y in range(INTEGER_CELL):
+        row = v.add(first, v.mul(shuffle, y))
+        to_row = v.add(v.integer(places, v.add(row, TARGET_ROWS)), target)
+        from_row = v.add(v.integer(places, v.add(row, RESIDUAL_ROWS)), residual)
+        epilogue.prefetch(INTEGER_CELL, 1, to_row, from_row)
     factors, side = v.fix(weights, scales), v.times_of(_SIDE)
     with v.loop(side) as x:
-        along, by = v.mul(spread, x), v.at(factors, v.mul(x, LANES))
+        along, by = v.mul(stride, x), v.at(factors, v.mul(x, LANES))
         column = [
             v.times(v.load(top, along), v.load(by, y * _SIDE * LANES)) for y, top in enumerate(tops)
         ]
@@ -246,7 +298,7 @@ def _emit_output(
         for y, value in enumerate(_transform_output(v, column)):
             v.store(value, to, v.add(place, y * LANES))
     # FLAT is as much of every result.
-    flat = v.load(scratch, v.add(products, v.mul(spread, FLAT)))
+    flat = v.load(scratch, v.add(products, v.mul(stride, FLAT)))
     bias = v.plus(epilogue.bias(0), flat)
     with v.loop(v.times_of(INTEGER_CELL)) as y:
         across = v.at(shelf, v.mul(y, LANES))
@@ -272,9 +324,9 @@ def convolve_integers(task, maps, places, scratch, weights, constants):  # type:
     locate_source(task, source, places, INTEGER_CELL + 2)
     locate_results(task, maps, places)
     pairs, group, pixel = task.depth // 2, task.group, source.pixel_floats
-    spread = group * pairs + LANES
+    stride = group * pairs + LANES
     cells = task.columns // INTEGER_CELL
-    flat = task.inputs + INTEGER_FREQUENCIES * spread
+    flat = task.inputs + INTEGER_FREQUENCIES * stride
     scales, scale_step = task.stage + INTEGER_FREQUENCIES * 2 * PART_PAIRS, group * LANES
     for index in range(-(-cells // group)):
         first = index * group
@@ -288,31 +340,28 @@ def convolve_integers(task, maps, places, scratch, weights, constants):  # type:
                 scratch,
                 task.stage,
                 task.inputs + cell * pairs,
-                spread,
+                stride,
                 flat + cell * task.depth,
                 scales + cell * LANES,
                 scale_step,
             )
         block, plane = task.weight, 0
         while plane < task.planes:
-            block_group = plane // task.group_planes
-            dy, dx = block_group // task.shuffle, block_group % task.shuffle
-            inner = plane - block_group * task.group_planes
-            width = _tile_width((task.group_planes - inner) // LANES)
+            dy, dx, inner, width = block_at(task, plane)
             height = _tile_height(width)
             half = height // 2
             block_planes = width * LANES
-            product_spread = group * block_planes + LANES
+            product_stride = group * block_planes + LANES
             u = block + INTEGER_FREQUENCIES * block_planes
             for frequency in range(INTEGER_FREQUENCIES):
                 # The last tile may run past `count` into stale cells: theirs are rows of their own.
                 for cell in range(0, count, height):
-                    m = task.products + frequency * product_spread + cell * block_planes
+                    m = task.products + frequency * product_stride + cell * block_planes
                     if frequency == FLAT:
                         v = flat + cell * task.depth
                         product(width, scratch, v, task.depth, weights, u, m)
                     else:
-                        v = task.inputs + frequency * spread + cell * pairs
+                        v = task.inputs + frequency * stride + cell * pairs
                         high = half if count - cell <= half else height
                         scale = scales + cell * LANES
                         integer_product(
@@ -330,7 +379,7 @@ def convolve_integers(task, maps, places, scratch, weights, constants):  # type:
                         pair * task.residual_pair + dx * task.residual_block + inner + n,
                         scratch,
                         task.products + cell * block_planes + n,
-                        product_spread,
+                        product_stride,
                         weights,
                         block + INTEGER_FREQUENCIES * n,
                         constants,

@@ -11,6 +11,9 @@ from numba.extending import intrinsic
 
 from waifu2x.backends.cpu.kernels import native
 from waifu2x.backends.cpu.layout import RESIDUAL_ROWS, SOURCE_ROWS, TARGET_ROWS
+from waifu2x.backends.cpu.shapes import LANES, tile_width
+
+_tile_width = native(tile_width)
 
 
 @intrinsic  # type: ignore[untyped-decorator]
@@ -88,3 +91,13 @@ def locate_results(task, maps, places):  # type: ignore[no-untyped-def]
                 y + task.residual_offset,
                 task.column * shuffle + task.residual_offset,
             )
+
+
+@native
+def block_at(task, plane):  # type: ignore[no-untyped-def]
+    """The block of a product's planes that begins at `plane`: the row and column of its pixel among
+    those that a shuffle makes of one, its first plane in that pixel, its width in vectors."""
+    group = plane // task.group_planes
+    inner = plane - group * task.group_planes
+    width = _tile_width((task.group_planes - inner) // LANES)
+    return group // task.shuffle, group % task.shuffle, inner, width

@@ -18,7 +18,7 @@ from waifu2x.backends.cpu.kernels import native
 from waifu2x.backends.cpu.kernels.memory import memory_row, pixel_row, record
 from waifu2x.backends.cpu.kernels.values import get, pixel_plane, pixel_start, put
 from waifu2x.backends.cpu.kernels.vector import Emitter, vector_kernel
-from waifu2x.backends.cpu.layout import BY_CURVES, BY_FLOATS, BY_PLANES, TASK
+from waifu2x.backends.cpu.layout import BY_CURVES, BY_FLOATS, BY_PLANES, BY_RESIZING, TASK
 from waifu2x.backends.cpu.shapes import LANES, TERMS
 
 
@@ -226,7 +226,7 @@ def move(task, maps, scratch, constants, vectors):  # type: ignore[no-untyped-de
                 task.target_pair,
             )
             continue
-        if task.up:
+        if task.group == BY_RESIZING:
             to = pixel_start(target, y, task.column) + task.target_plane
             resize_row(task, source, scratch, constants, y, to, target.pixel_floats, planes)
             continue

@@ -13,7 +13,7 @@ from waifu2x.backends.cpu.kernels import native
 from waifu2x.backends.cpu.kernels.memory import memory_row, pointer, record
 from waifu2x.backends.cpu.kernels.moves import combine, move_floats, resize_row, source_pixel
 from waifu2x.backends.cpu.kernels.values import get
-from waifu2x.backends.cpu.layout import BY_FLOATS, BY_PLANES
+from waifu2x.backends.cpu.layout import BY_FLOATS, BY_PLANES, BY_RESIZING
 
 
 @native
@@ -79,7 +79,7 @@ def write_rows(task, maps, picture, scratch, constants, vectors):  # type: ignor
         elif task.group == BY_PLANES:
             first, plane = source_pixel(task, source, row, task.column)
             first += plane
-        elif task.up:
+        elif task.group == BY_RESIZING:
             resize_row(task, source, scratch, constants, row, first, planes, planes)
         else:
             for x in range(task.columns):

@@ -6,12 +6,14 @@ from __future__ import annotations
 from numba import from_dtype, types
 
 from waifu2x.backends.cpu.kernels import FLOATS, INTEGER, INTEGERS, entry
+from waifu2x.backends.cpu.kernels.buffers import add_rows, keep_rows, load_rows
 from waifu2x.backends.cpu.kernels.direct import (
     convolve_few_inputs,
     convolve_few_outputs,
     convolve_pointwise,
 )
 from waifu2x.backends.cpu.kernels.few_tiles import convolve_few_tiles
+from waifu2x.backends.cpu.kernels.integer_pointwise import convolve_integer_pointwise
 from waifu2x.backends.cpu.kernels.integers import convolve_integers
 from waifu2x.backends.cpu.kernels.memory import record
 from waifu2x.backends.cpu.kernels.moves import move
@@ -19,13 +21,13 @@ from waifu2x.backends.cpu.kernels.pixels import read_rows, write_rows
 from waifu2x.backends.cpu.kernels.tiles import configure, convolve_tiles, release
 from waifu2x.backends.cpu.kernels.values import clear_outside
 from waifu2x.backends.cpu.kernels.vector import ticks
-from waifu2x.backends.cpu.kernels.whole import add_rows, keep_rows, load_rows
 from waifu2x.backends.cpu.kernels.winograd import convolve
 from waifu2x.backends.cpu.layout import (
     AVERAGE,
     FEW_INPUTS,
     FEW_OUTPUTS,
     FEW_TILES,
+    INTEGER_POINTWISE,
     INTEGER_WINOGRAD,
     KEEP,
     LOAD,
@@ -81,6 +83,8 @@ def run_strip(  # type: ignore[no-untyped-def]
             convolve(task, maps, places, scratch, weights, constants)
         elif kind == INTEGER_WINOGRAD:
             convolve_integers(task, maps, places, scratch, weights, constants)
+        elif kind == INTEGER_POINTWISE:
+            convolve_integer_pointwise(task, maps, places, scratch, weights, constants)
         elif kind == FEW_OUTPUTS:
             convolve_few_outputs(task, maps, places, scratch, weights, constants)
         elif kind == TILES:

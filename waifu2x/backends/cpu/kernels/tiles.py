@@ -29,7 +29,13 @@ from llvmlite import ir
 
 from waifu2x.backends.cpu.isa import VECTOR
 from waifu2x.backends.cpu.kernels import native
-from waifu2x.backends.cpu.kernels.memory import advance, locate_results, locate_source, record
+from waifu2x.backends.cpu.kernels.memory import (
+    advance,
+    block_at,
+    locate_results,
+    locate_source,
+    record,
+)
 from waifu2x.backends.cpu.kernels.vector import Emitter, vector_kernel
 from waifu2x.backends.cpu.layout import (
     LATE_PLACES,
@@ -226,8 +232,7 @@ def convolve_tiles(task, maps, places, scratch, weights, constants, taps):  # ty
         row = index // (spans * blocks)
         x = index // blocks % spans * BLOCK
         plane = index % blocks * BLOCK
-        group = plane // task.group_planes
-        dy, dx = group // shuffle, group % shuffle
+        dy, dx, inner, _ = block_at(task, plane)
         # The last tile may run past the columns, into spare room at the end of each row.
         height = 2 if task.columns - x > TILE_ROWS else 1
         product_block(
@@ -251,7 +256,6 @@ def convolve_tiles(task, maps, places, scratch, weights, constants, taps):  # ty
         late[_EACH_STEP] = -(-late[_PIXELS] // steps)
         late[_STAGE] = late_stage
         late[_PLANE] = plane
-        inner = plane - group * task.group_planes
         late[_TARGET] = (
             places[TARGET_ROWS + row * shuffle + dy]
             + x // 2 * task.target_pair

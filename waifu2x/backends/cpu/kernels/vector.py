@@ -113,6 +113,19 @@ class Emitter:
         address = self._builder.bitcast(self.at(pointer, offset), _LANES.as_pointer())
         self._builder.store(vector, address, align=4)
 
+    def prefetch(self, pointer: ir.Value, offset: ir.Value, *, to_write: bool = False) -> None:
+        """Asks for the cache line of a float, which need not be memory of ours."""
+        kind = ir.IntType(32)
+        place = self._builder.bitcast(self.at(pointer, offset), _BYTES)
+        function = cgutils.get_or_insert_function(
+            self._builder.module,
+            ir.FunctionType(ir.VoidType(), [_BYTES, kind, kind, kind]),
+            "llvm.prefetch.p0",
+        )
+        to_every_cache, of_data = 3, 1
+        settings = [ir.Constant(kind, n) for n in (int(to_write), to_every_cache, of_data)]
+        self._builder.call(function, [place, *settings])
+
     def store_float(self, value: ir.Value, pointer: ir.Value, offset: int | ir.Value) -> None:
         """Stores one float."""
         self._builder.store(value, self.at(pointer, offset), align=4)

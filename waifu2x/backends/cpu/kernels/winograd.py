@@ -23,20 +23,25 @@ from llvmlite import ir
 
 from waifu2x.backends.cpu.kernels import native
 from waifu2x.backends.cpu.kernels.epilogue import Epilogue
-from waifu2x.backends.cpu.kernels.memory import locate_results, locate_source, record
+from waifu2x.backends.cpu.kernels.memory import block_at, locate_results, locate_source, record
 from waifu2x.backends.cpu.kernels.product import accumulate
 from waifu2x.backends.cpu.kernels.vector import Emitter, vector_kernel
-from waifu2x.backends.cpu.layout import CELL, RESIDUAL_ROWS, SOURCE_ROWS, TARGET_ROWS, TASK
+from waifu2x.backends.cpu.layout import (
+    CELL,
+    LINE_FLOATS,
+    RESIDUAL_ROWS,
+    SOURCE_ROWS,
+    TARGET_ROWS,
+    TASK,
+)
 from waifu2x.backends.cpu.shapes import (
     FREQUENCIES,
     LANES,
     WIDTHS,
     tile_height,
-    tile_width,
 )
 
 _tile_height = native(tile_height)
-_tile_width = native(tile_width)
 _A, _B = 0.75, 1.5
 
 
@@ -75,20 +80,23 @@ def _emit_input(
     offset: ir.Value,
     scratch: ir.Value,
     inputs: ir.Value,
-    spread: ir.Value,
+    stride: ir.Value,
 ) -> None:
-    """`depth` planes of one cell: 6x6 pixels -> 36 frequencies, `spread` floats apart."""
+    """`depth` planes of one cell: 6x6 pixels -> 36 frequencies, `stride` floats apart."""
     rows = [v.add(v.integer(places, SOURCE_ROWS + y), offset) for y in range(6)]
     with v.loop(depth, LANES) as plane:
         starts = [v.fix(scratch, v.add(row, plane)) for row in rows]
         columns = []
         for x in range(6):
-            columns.append(_transform_input(v, [v.load(s, v.mul(pixel, x)) for s in starts]))
+            along = v.mul(pixel, x)
+            columns.append(_transform_input(v, [v.load(start, along) for start in starts]))
+            for start in starts:
+                v.prefetch(start, v.add(along, LINE_FLOATS))
         target = v.at(scratch, v.add(inputs, plane))
         for y in range(6):
-            target = v.fix(target, v.mul(spread, 6 if y else 0))
+            target = v.fix(target, v.mul(stride, 6 if y else 0))
             for x, value in enumerate(_transform_input(v, [column[y] for column in columns])):
-                v.store(value, target, v.mul(spread, x))
+                v.store(value, target, v.mul(stride, x))
 
 
 def _emit_output(
@@ -101,7 +109,7 @@ def _emit_output(
     residual: ir.Value,
     scratch: ir.Value,
     products: ir.Value,
-    spread: ir.Value,
+    stride: ir.Value,
     constants: ir.Value,
     plane: ir.Value,
 ) -> None:
@@ -113,24 +121,24 @@ def _emit_output(
     shuffle = v.field(task, TASK, "shuffle")
     for vectors in v.cases(width, WIDTHS):
         epilogue = Epilogue(v, task, scratch, constants, plane)
+        rows = [v.add(first, v.mul(shuffle, y)) for y in range(CELL)]
+        targets = [v.add(v.integer(places, v.add(r, TARGET_ROWS)), target) for r in rows]
+        residuals = [v.add(v.integer(places, v.add(r, RESIDUAL_ROWS)), residual) for r in rows]
+        for y in range(CELL):
+            epilogue.prefetch(CELL, vectors, targets[y], residuals[y])
         for n in range(vectors):
             to, shelf = v.shelf(6 * CELL)
             for x in range(6):
-                top = v.fix(scratch, v.add(products, v.add(v.mul(spread, x), n * LANES)))
-                column = [v.load(top, v.mul(spread, 6 * y)) for y in range(6)]
+                top = v.fix(scratch, v.add(products, v.add(v.mul(stride, x), n * LANES)))
+                column = [v.load(top, v.mul(stride, 6 * y)) for y in range(6)]
                 for y, value in enumerate(_transform_output(v, column)):
                     v.store(value, to, (y * 6 + x) * LANES)
             bias = epilogue.bias(n)
             for y in range(CELL):
                 across = [v.load(shelf, (y * 6 + x) * LANES) for x in range(6)]
                 results = _transform_output(v, across)
-                row = v.add(first, v.mul(shuffle, y))
-                epilogue.store(
-                    [v.plus(value, bias) for value in results],
-                    n,
-                    v.add(v.integer(places, v.add(row, TARGET_ROWS)), target),
-                    v.add(v.integer(places, v.add(row, RESIDUAL_ROWS)), residual),
-                )
+                sums = [v.plus(value, bias) for value in results]
+                epilogue.store(sums, n, targets[y], residuals[y])
 
 
 def _emit_product(
@@ -164,28 +172,25 @@ def convolve(task, maps, places, scratch, weights, constants):  # type: ignore[n
     locate_source(task, source, places, CELL + 2)
     locate_results(task, maps, places)
     depth, group, pixel = task.depth, task.group, source.pixel_floats
-    spread = group * depth + LANES
+    stride = group * depth + LANES
     cells = task.columns // CELL
     for index in range(-(-cells // group)):
         first = index * group
         count = min(group, cells - first)
         for cell in range(count):
             x = (first + cell) * CELL * pixel
-            _input_cell(depth, pixel, places, x, scratch, task.inputs + cell * depth, spread)
+            _input_cell(depth, pixel, places, x, scratch, task.inputs + cell * depth, stride)
         block, plane = task.weight, 0
         while plane < task.planes:
-            block_group = plane // task.group_planes
-            dy, dx = block_group // task.shuffle, block_group % task.shuffle
-            inner = plane - block_group * task.group_planes
-            width = _tile_width((task.group_planes - inner) // LANES)
+            dy, dx, inner, width = block_at(task, plane)
             block_planes = width * LANES
-            product_spread = group * block_planes + LANES
+            product_stride = group * block_planes + LANES
             for frequency in range(FREQUENCIES):
                 u = block + frequency * depth * block_planes
                 # The last tile may run past `count` into stale cells: theirs are rows of their own.
                 for cell in range(0, count, _tile_height(width)):
-                    v = task.inputs + frequency * spread + cell * depth
-                    m = task.products + frequency * product_spread + cell * block_planes
+                    v = task.inputs + frequency * stride + cell * depth
+                    m = task.products + frequency * product_stride + cell * block_planes
                     product(width, scratch, v, depth, weights, u, m)
             for cell in range(count):
                 pair = (first + cell) * (CELL // 2)
@@ -198,7 +203,7 @@ def convolve(task, maps, places, scratch, weights, constants):  # type: ignore[n
                     pair * task.residual_pair + dx * task.residual_block + inner,
                     scratch,
                     task.products + cell * block_planes,
-                    product_spread,
+                    product_stride,
                     constants,
                     plane,
                 )
