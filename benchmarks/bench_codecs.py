@@ -1,11 +1,11 @@
-"""Times writing and reading: PNG at each --compression, and one large PNG on more and more cores.
+"""Times writing and reading: files at each --compression, and a large PNG on more and more cores.
 
-    python benchmarks/bench_codecs.py [PICTURE ...] [--rounds 9]
+    python benchmarks/bench_codecs.py [PICTURE ...] [--rounds 9] [--format png|tif|webp|jxl]
     python benchmarks/bench_codecs.py [PICTURE ...] --large 20000x16000 [--folder /tmp]
 
 Pictures are of the size and kind of results. Without any (needs: pip install -e ".[bench]"), a
 photo and a drawing are put together from those of quality.py and enlarged to 1920x1080 by upconv_7.
-Each file is checked by Pillow before it is timed; contenders take turns, medians are printed. A
+Each file is decoded and compared before it is timed; contenders take turns, medians are printed. A
 large picture repeats the first one, shifted, so that no row holds a piece twice, and goes to a file
 as results do, with its fsync: the least of all rounds counts.
 """
@@ -33,7 +33,7 @@ from waifu2x.pictures import formats, png_write
 from waifu2x.pictures.formats import Compression, Quality
 from waifu2x.pictures.picture import Frames, Picture
 from waifu2x.pictures.read import decode
-from waifu2x.pictures.write import write
+from waifu2x.pictures.write import encode, write
 
 Pixels = NDArray[Any]
 _SIZE = (1920, 1080)
@@ -56,9 +56,9 @@ def results() -> dict[str, Pixels]:
     return made
 
 
-def png(pixels: Pixels, compression: Compression, threads: int | None) -> bytes:
+def encoded(pixels: Pixels, form: str, compression: Compression, threads: int | None) -> bytes:
     stream = io.BytesIO()
-    png_write.write(Frames((Picture(pixels),)), [], stream, compression, threads)
+    encode(Frames((Picture(pixels),)), form, Quality(None, compression), form, stream, threads)
     return stream.getvalue()
 
 
@@ -78,26 +78,29 @@ def timed(work: Callable[[], object]) -> float:
     return time.perf_counter() - start
 
 
-def write_and_read(name: str, pixels: Pixels, rounds: int) -> None:
+def write_and_read(name: str, pixels: Pixels, form: str, rounds: int) -> None:
     """Prints a table for one picture."""
     writers: dict[str, Callable[[], bytes]] = {}
     for compression in get_args(formats.Compression):
-        writers[f"{compression}, 1 core"] = partial(png, pixels, compression, 1)
-        writers[f"{compression}, all cores"] = partial(png, pixels, compression, None)
-    writers |= {f"Pillow, level {level}": partial(pillow, pixels, level) for level in (1, 6, 9)}
+        writers[f"{compression}, 1 core"] = partial(encoded, pixels, form, compression, 1)
+        writers[f"{compression}, all cores"] = partial(encoded, pixels, form, compression, None)
+    if form == "png":
+        writers |= {f"Pillow, level {level}": partial(pillow, pixels, level) for level in (1, 6, 9)}
     files = {title: encode() for title, encode in writers.items()}
     for title, content in files.items():
-        if not np.array_equal(opened(content), pixels):
-            raise SystemExit(f"{name}, {title}: Pillow reads other pixels")
+        theirs = opened(content) if form == "png" else pixels
+        ours = decode(content, name).pictures[0].pixels
+        if not (np.array_equal(theirs, pixels) and np.array_equal(ours, pixels)):
+            raise SystemExit(f"{name}, {title}: other pixels are read")
     figures = measure({title: partial(timed, work) for title, work in writers.items()}, rounds)
     print(f"\n{name}, {pixels.shape[1]}x{pixels.shape[0]}")
     for title, seconds in figures.items():
         print(f"write {title:20} {seconds * 1e3:8.1f} ms {len(files[title]) / 1e6:7.3f} MB")
+    if form != "png":
+        return
     readers: dict[str, Callable[[], float]] = {}
     for title in ("default, 1 core", "Pillow, level 6"):
         content = files[title]
-        if not np.array_equal(decode(content, name).pictures[0].pixels, pixels):
-            raise SystemExit(f"{name}, {title}: we read other pixels")
         readers[f"{title}, by us"] = partial(timed, partial(decode, content, name))
         readers[f"{title}, by Pillow"] = partial(timed, partial(opened, content))
     for title, seconds in measure(readers, rounds).items():
@@ -124,8 +127,8 @@ def write_large(pixels: Pixels, folder: Path | None, rounds: int) -> None:
         path = Path(place) / "large.png"
         for threads in (*cores, core_count()):
             save = partial(write, frames, path, "png", Quality(), replace=True, threads=threads)
-            encode = partial(png_write.write, frames, [], Sink(), threads=threads)
-            to_file, alone = (min(timed(f) for _ in range(rounds)) for f in (save, encode))
+            deflate = partial(png_write.write, frames, [], Sink(), threads=threads)
+            to_file, alone = (min(timed(f) for _ in range(rounds)) for f in (save, deflate))
             print(
                 f"{threads:3} cores: {to_file:6.2f} s to a file, {alone:6.2f} s without one,"
                 f" {path.stat().st_size / 1e6:.0f} MB"
@@ -149,6 +152,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("pictures", nargs="*", type=Path)
     parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--format", default="png", choices=formats.COMPRESSED)
     parser.add_argument("--large", metavar="WxH")
     parser.add_argument("--folder", type=Path, help="where large files are written")
     arguments = parser.parse_args()
@@ -160,7 +164,7 @@ def main() -> None:
         write_large(pixels, arguments.folder, arguments.rounds)
         return
     for name, pixels in named.items():
-        write_and_read(name, pixels, arguments.rounds)
+        write_and_read(name, pixels, arguments.format, arguments.rounds)
 
 
 if __name__ == "__main__":

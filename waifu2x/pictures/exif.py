@@ -1,7 +1,8 @@
 """EXIF and the tags of TIFF files: directories of tagged values, found at offsets.
 
-An EXIF block is changed in place where it says something of size or orientation, and nowhere else:
-makers' notes hold offsets of their own, which break when anything moves.
+An EXIF block is changed in place where it says something of size or orientation, or shows the
+picture before it was turned, and nowhere else: makers' notes hold offsets of their own, which break
+when anything moves.
 TIFF 6.0, section 2; BigTIFF has offsets of 8 bytes; EXIF 2.32, section 4.5.
 """
 

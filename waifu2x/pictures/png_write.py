@@ -14,8 +14,9 @@ from __future__ import annotations
 import struct
 import zlib
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
 from typing import IO, NamedTuple, TypeVar
 
 import numpy as np
@@ -82,11 +83,12 @@ def write(
         if frames.animated:
             control = _frame_control(next(numbers), width, height, frames.durations[index])
             put(b"fcTL", control)
-        for pieces in _stream(picture, compression, threads or core_count()):
-            if index == 0:
-                put(b"IDAT", *pieces)
-            else:
-                put(b"fdAT", struct.pack(">I", next(numbers)), *pieces)
+        with closing(_stream(picture, compression, threads or core_count())) as stream:
+            for pieces in stream:
+                if index == 0:
+                    put(b"IDAT", *pieces)
+                else:
+                    put(b"fdAT", struct.pack(">I", next(numbers)), *pieces)
     put(b"IEND")
 
 
@@ -104,7 +106,7 @@ def _shape(picture: Picture) -> tuple[int, int, int]:
 
 def _stream(
     picture: Picture, compression: Compression, threads: int
-) -> Iterator[tuple[bytes, ...]]:
+) -> Generator[tuple[bytes, ...]]:
     """The filtered rows as a zlib stream, in pieces for a chunk each."""
     height, width, planes = _shape(picture)
     stride = width * planes * picture.pixels.dtype.itemsize
