@@ -136,4 +136,6 @@ def _bar(*columns: ProgressColumn) -> Bar:
     from rich.progress import BarColumn
     from rich.progress import Progress as Bar
 
-    return Bar(BarColumn(), *columns, console=Console(stderr=True), transient=True)
+    # As wide as the figures leave room: these must not be cut off.
+    bar, console = BarColumn(bar_width=None), Console(stderr=True)
+    return Bar(bar, *columns, console=console, transient=True, expand=True)
