@@ -58,8 +58,11 @@ def writing(path: Path, *, replace: bool = True) -> Iterator[IO[bytes]]:
         target = path.resolve()
     except RuntimeError as error:  # a loop of links, before Python 3.13
         raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path)) from error
-    temporary, opened = _open_beside(target)
+    # A signal may come at any point: whatever is made is known by its name before it is made.
+    temporary = _temporary(target)
     try:
+        while (opened := _opened(temporary)) is None:
+            temporary = _temporary(target)
         with opened as file:
             if replace and target.exists():
                 temporary.chmod(stat.S_IMODE(target.stat().st_mode))
@@ -117,17 +120,21 @@ def _machine() -> str:
     return hashlib.blake2b(platform.node().encode(), digest_size=4).hexdigest()
 
 
-def _open_beside(target: Path) -> tuple[Path, IO[bytes]]:
-    """A new temporary file in a target's folder, locked until it is closed."""
+def _temporary(target: Path) -> Path:
+    """A new name in a target's folder."""
+    return target.with_name(f".waifu2x-{_machine()}-{secrets.token_hex(6)}.part")
+
+
+def _opened(temporary: Path) -> IO[bytes] | None:
+    """A new file of that name, locked until it is closed; None if another program has removed it
+    meanwhile, one that looks for what is abandoned."""
     # Not tempfile: its files are private to the user, and results should have the usual mode.
-    while True:
-        temporary = target.with_name(f".waifu2x-{_machine()}-{secrets.token_hex(6)}.part")
-        file = temporary.open("x+b")
-        # A program that looks for what is abandoned may have come between, and have removed it.
-        if sys.platform == "win32" or (_lock(file) is not False and temporary.exists()):
-            return temporary, file
-        file.close()
-        temporary.unlink(missing_ok=True)
+    file = temporary.open("x+b")
+    if sys.platform == "win32" or (_lock(file) is not False and temporary.exists()):
+        return file
+    file.close()
+    temporary.unlink(missing_ok=True)
+    return None
 
 
 if sys.platform != "win32":

@@ -206,8 +206,11 @@ def _end(code: int | None) -> str:
 def work(connection: Connection, task: Task) -> None:
     """The process: files, one after the other, until there are no more or nobody wants them."""
     warnings.filterwarnings("ignore")  # of codecs, on odd but readable files
-    # An interrupt is for the process that it belongs to, which then sends no more.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # Signals that end a group of processes are for the one that it belongs to, which then sends no
+    # more.
+    for name in ("SIGINT", "SIGTERM", "SIGHUP"):
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), signal.SIG_IGN)
     link = _Link(connection)
     enlarger: Enlarger | None = None
     try:
