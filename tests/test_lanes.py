@@ -19,11 +19,13 @@ from numpy.typing import NDArray
 from tests.contents import encode, identity_models, noise
 from waifu2x.backends import ignore
 from waifu2x.batch import run as lanes
+from waifu2x.batch import segments
 from waifu2x.batch.outcome import Outcome
 from waifu2x.batch.plan import plan
 from waifu2x.batch.queue import Queue, QueuedNetwork
 from waifu2x.batch.room import Room, needed_bytes
 from waifu2x.batch.run import Jobs, run
+from waifu2x.batch.segments import Attached, Segments
 from waifu2x.batch.worker import Worker
 from waifu2x.errors import BackendError, DeviceError
 from waifu2x.pictures.formats import Quality
@@ -273,6 +275,40 @@ def test_memory_bounds_what_is_under_way(
         assert {outcome.status for outcome in outcomes} == {"done"}
     assert network.most == 1
     assert len(taken) == 12
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_two_processes_see_the_same_arrays(named: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Named memory is what other systems than Linux have."""
+    if named:
+        monkeypatch.delattr(os, "memfd_create", raising=False)
+    one, other = multiprocessing.Pipe()
+    mine, theirs = Segments(one), Attached(other)
+    numbers = []
+    for size in (3, 5000, 5000, 4000, 7, 5000):
+        array, told = mine.array((size, 3), np.uint16)
+        mine.send(told)
+        (seen,) = theirs.receive(told)
+        array[:] = noise(size, 3)
+        np.testing.assert_array_equal(seen, array)
+        seen[-1] = 65535
+        assert (array[-1] == 65535).all()
+        numbers.append(told.segment)
+        del array, seen
+    # Memory that nobody holds any more is used again, where it is not far too large.
+    assert numbers == [1, 2, 2, 2, 1, 2]
+    held, told = mine.array((5000, 3), np.uint16)
+    mine.send(told)
+    another, told_too = mine.array((5000, 3), np.uint16)
+    mine.send(told_too)
+    assert told.segment != told_too.segment
+    theirs.receive(told, told_too)
+    monkeypatch.setattr(segments, "_KEPT_BYTES", 0)
+    del held, another
+    gone = mine.dropped()
+    assert sorted(gone) == [1, 2, 3]
+    theirs.drop(gone)
+    assert mine.array((2, 2), np.uint8)[1].is_new
 
 
 def test_room_is_given_in_order_and_never_beyond_its_size() -> None:

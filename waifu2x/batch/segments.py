@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import mmap
 import os
-import sys
 import weakref
 from collections import deque
 from multiprocessing import shared_memory
@@ -47,7 +46,7 @@ class _Segment:
         self.name = ""
         self.is_sent = False
         self._named: Any = None
-        if sys.platform == "linux":
+        if hasattr(os, "memfd_create"):
             self.file = os.memfd_create(f"waifu2x-{number}")
             os.ftruncate(self.file, size)
             self.memory: Any = mmap.mmap(self.file, size)
