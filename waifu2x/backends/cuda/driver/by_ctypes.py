@@ -18,6 +18,8 @@ _OUT_OF_MEMORY = 2
 """CUDA_ERROR_OUT_OF_MEMORY."""
 _MAX_DYNAMIC_SHARED_BYTES = 8
 """CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES."""
+_MOST_ARGUMENT_BYTES = 4096
+"""Of a launch (CUDA C++ Programming Guide, "Function Parameters")."""
 _BUFFER, _BUFFER_SIZE, _END = 1, 2, 0
 """CU_LAUNCH_PARAM_...: what comes next in a launch's extra arguments."""
 
@@ -52,16 +54,30 @@ class CtypesDriver:
     def __init__(self) -> None:
         """Raises OSError where the driver is not here."""
         self._library = library()
+        # Small pictures take as long as a few dozen calls: what those need is made once.
+        self._push, self._pop = library().cuCtxPushCurrent_v2, library().cuCtxPopCurrent_v2
+        self._launch = library().cuLaunchKernel
+        self._popped = ctypes.byref(ctypes.c_void_p())
+        self._arguments = ctypes.create_string_buffer(_MOST_ARGUMENT_BYTES)
+        self._size = ctypes.c_size_t()
+        places = [_BUFFER, ctypes.addressof(self._arguments)]
+        places += [_BUFFER_SIZE, ctypes.addressof(self._size), _END]
+        self._places = (ctypes.c_void_p * len(places))(*places)
+        self._extra = ctypes.addressof(self._places)
 
     def call(self, name: str, *arguments: Any) -> None:
         """Raises CallError."""
         status = getattr(self._library, name)(*arguments)
         if status:
-            reason = ctypes.c_char_p()
-            self._library.cuGetErrorString(status, ctypes.byref(reason))
-            text = (reason.value or f"error {status}".encode()).decode()
-            kind = MemoryCallError if status == _OUT_OF_MEMORY else CallError
-            raise kind(f"{name} failed: {text}")
+            self._fail(name, status)
+
+    def _fail(self, name: str, status: int) -> None:
+        """Raises CallError for what a call gave."""
+        reason = ctypes.c_char_p()
+        self._library.cuGetErrorString(status, ctypes.byref(reason))
+        text = (reason.value or f"error {status}".encode()).decode()
+        kind = MemoryCallError if status == _OUT_OF_MEMORY else CallError
+        raise kind(f"{name} failed: {text}")
 
     def _integer(self, name: str, *arguments: Any) -> int:
         """What a call puts into an int."""
@@ -107,11 +123,13 @@ class CtypesDriver:
 
     def push(self, context: Context) -> None:
         """See Driver."""
-        self.call("cuCtxPushCurrent_v2", context.handle)
+        if status := self._push(context.handle):
+            self._fail("cuCtxPushCurrent_v2", status)
 
     def pop(self) -> None:
         """See Driver."""
-        self._handle("cuCtxPopCurrent_v2")
+        if status := self._pop(self._popped):
+            self._fail("cuCtxPopCurrent_v2", status)
 
     def synchronize(self) -> None:
         """See Driver."""
@@ -213,15 +231,17 @@ class CtypesDriver:
         stream: int,
     ) -> None:
         """See Driver."""
-        size = ctypes.c_size_t(len(packed))
+        if len(packed) > _MOST_ARGUMENT_BYTES:
+            raise CallError(f"{len(packed)} bytes of arguments, {_MOST_ARGUMENT_BYTES} at most")
         # The driver copies them before the call returns.
-        arguments = ctypes.create_string_buffer(packed, len(packed))
-        places = _BUFFER, ctypes.addressof(arguments), _BUFFER_SIZE, ctypes.addressof(size), _END
-        extra = (ctypes.c_void_p * len(places))(*places)
-        self.call("cuLaunchKernel", function, *blocks, threads, 1, 1, shared, stream, None, extra)
+        ctypes.memmove(self._arguments, packed, len(packed))
+        self._size.value = len(packed)
+        if status := self._launch(
+            function, *blocks, threads, 1, 1, shared, stream, None, self._extra
+        ):
+            self._fail("cuLaunchKernel", status)
 
 
 def _address(array: NDArray[Any]) -> int:
-    """Of its first byte."""
-    address: int = array.__array_interface__["data"][0]
-    return address
+    """Of its first byte; it can be written, as pages and results can."""
+    return ctypes.addressof(ctypes.c_char.from_buffer(array))
