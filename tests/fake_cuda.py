@@ -326,8 +326,10 @@ class FakeLibrary:
         *sizes, shared, stream, parameters, extra = rest
         assert (function, stream, parameters) == (6, 1, None)
         # CU_LAUNCH_PARAM_BUFFER_POINTER, its value, CU_LAUNCH_PARAM_BUFFER_SIZE, its value, END.
-        first, buffer, second, size, end = extra
+        first, buffer, second, size, end = (ctypes.c_void_p * 5).from_address(extra)
         assert (first, second, end) == (1, 2, None)
+        assert buffer is not None
+        assert size is not None
         packed = ctypes.string_at(buffer, ctypes.c_size_t.from_address(size).value)
         assert sizes[4:] == [1, 1]
         self.driver.launch(tuple(sizes[:3]), sizes[3], packed, shared)

@@ -4,6 +4,7 @@ contexts."""
 from __future__ import annotations
 
 import ctypes
+import threading
 import weakref
 from collections.abc import Sequence
 from typing import Any
@@ -20,6 +21,8 @@ _MAX_DYNAMIC_SHARED_BYTES = 8
 """CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES."""
 _BLOCKING_SYNC = 1
 """CU_EVENT_BLOCKING_SYNC."""
+_MOST_ARGUMENT_BYTES = 4096
+"""Of a launch (CUDA C++ Programming Guide, "Function Parameters")."""
 _BUFFER, _BUFFER_SIZE, _END = 1, 2, 0
 """CU_LAUNCH_PARAM_...: what comes next in a launch's extra arguments."""
 
@@ -44,6 +47,19 @@ class Context:
         release.atexit = False
 
 
+class _Arguments(threading.local):
+    """Where a thread puts the arguments of a launch; others may launch at the same time."""
+
+    def __init__(self) -> None:
+        self.buffer = ctypes.create_string_buffer(_MOST_ARGUMENT_BYTES)
+        self.size = ctypes.c_size_t()
+        places = [_BUFFER, ctypes.addressof(self.buffer)]
+        places += [_BUFFER_SIZE, ctypes.addressof(self.size), _END]
+        self._places = (ctypes.c_void_p * len(places))(*places)
+        self.extra = ctypes.addressof(self._places)
+        """Of `cuLaunchKernel`."""
+
+
 class CtypesDriver:
     """See Driver."""
 
@@ -54,16 +70,25 @@ class CtypesDriver:
     def __init__(self) -> None:
         """Raises OSError where the driver is not here."""
         self._library = library()
+        # Small pictures take as long as a few dozen calls: what those need is made once.
+        self._push, self._pop = library().cuCtxPushCurrent_v2, library().cuCtxPopCurrent_v2
+        self._launch = library().cuLaunchKernel
+        self._popped = ctypes.byref(ctypes.c_void_p())
+        self._arguments = _Arguments()
 
     def call(self, name: str, *arguments: Any) -> None:
         """Raises CallError."""
         status = getattr(self._library, name)(*arguments)
         if status:
-            reason = ctypes.c_char_p()
-            self._library.cuGetErrorString(status, ctypes.byref(reason))
-            text = (reason.value or f"error {status}".encode()).decode()
-            kind = MemoryCallError if status == _OUT_OF_MEMORY else CallError
-            raise kind(f"{name} failed: {text}")
+            self._fail(name, status)
+
+    def _fail(self, name: str, status: int) -> None:
+        """Raises CallError for what a call gave."""
+        reason = ctypes.c_char_p()
+        self._library.cuGetErrorString(status, ctypes.byref(reason))
+        text = (reason.value or f"error {status}".encode()).decode()
+        kind = MemoryCallError if status == _OUT_OF_MEMORY else CallError
+        raise kind(f"{name} failed: {text}")
 
     def _integer(self, name: str, *arguments: Any) -> int:
         """What a call puts into an int."""
@@ -109,11 +134,13 @@ class CtypesDriver:
 
     def push(self, context: Context) -> None:
         """See Driver."""
-        self.call("cuCtxPushCurrent_v2", context.handle)
+        if status := self._push(context.handle):
+            self._fail("cuCtxPushCurrent_v2", status)
 
     def pop(self) -> None:
         """See Driver."""
-        self._handle("cuCtxPopCurrent_v2")
+        if status := self._pop(self._popped):
+            self._fail("cuCtxPopCurrent_v2", status)
 
     def synchronize(self) -> None:
         """See Driver."""
@@ -219,15 +246,18 @@ class CtypesDriver:
         stream: int,
     ) -> None:
         """See Driver."""
-        size = ctypes.c_size_t(len(packed))
+        if len(packed) > _MOST_ARGUMENT_BYTES:
+            raise CallError(f"{len(packed)} bytes of arguments, {_MOST_ARGUMENT_BYTES} at most")
         # The driver copies them before the call returns.
-        arguments = ctypes.create_string_buffer(packed, len(packed))
-        places = _BUFFER, ctypes.addressof(arguments), _BUFFER_SIZE, ctypes.addressof(size), _END
-        extra = (ctypes.c_void_p * len(places))(*places)
-        self.call("cuLaunchKernel", function, *blocks, threads, 1, 1, shared, stream, None, extra)
+        own = self._arguments
+        ctypes.memmove(own.buffer, packed, len(packed))
+        own.size.value = len(packed)
+        if status := self._launch(
+            function, *blocks, threads, 1, 1, shared, stream, None, own.extra
+        ):
+            self._fail("cuLaunchKernel", status)
 
 
 def _address(array: NDArray[Any]) -> int:
-    """Of its first byte."""
-    address: int = array.__array_interface__["data"][0]
-    return address
+    """Of its first byte; it can be written, as pages and results can."""
+    return ctypes.addressof(ctypes.c_char.from_buffer(array.data))
