@@ -10,7 +10,8 @@
 //
 // Arguments and macros: as there, without WARPGROUPS and REGISTERS; WARP_ROWS, WARP_COLUMNS, WARP_WIDTH.
 // OLD = 1 uses nothing that sm_75 lacks: products of depth 8, and copies through registers.
-// Bound: the matrix unit.
+// Bound: the matrix unit, and under load the chip's power. Best on an H200, 1920x1080 out, fp16:
+//   128 > 128 475 TFLOP/s, 73 % of what tensor_peak.cu reaches; 64 > 64 425; 32 > 32 329.
 #include "mma.cuh"
 #include "tensor.cuh"
 
