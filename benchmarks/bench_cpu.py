@@ -28,7 +28,8 @@ from benchmarks.program import make_picture
 from tests import obvious
 from waifu2x import model_set
 from waifu2x.backends import Precision, open_backend
-from waifu2x.backends.cpu.isa import VECTOR, core_count, processor_name
+from waifu2x.backends.cpu.isa import VECTOR, processor_name
+from waifu2x.cores import core_count
 from waifu2x.model import Model
 
 CHECKED = (96, 160)

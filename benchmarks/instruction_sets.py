@@ -31,6 +31,7 @@ from benchmarks.program import make_picture
 from waifu2x import model_set
 from waifu2x.backends import open_backend
 from waifu2x.backends.cpu import isa
+from waifu2x.cores import core_count
 
 CHECKED = ((65, 41), (37, 90), (150, 70))
 NETWORKS = ("vgg_7/art", "upconv_7/art", "cunet/art")
@@ -46,7 +47,7 @@ def main() -> None:
     if arguments.here:
         measure(arguments.model, arguments.size, arguments.rounds)
         return
-    print(f"{isa.processor_name()}, {isa.core_count()} cores, {arguments.model} {arguments.size}")
+    print(f"{isa.processor_name()}, {core_count()} cores, {arguments.model} {arguments.size}")
     print("set          fp32 ms  int16 ms   ncnn ms  ncnn/int16  int16's results")
     digests = set()
     for name in isa.available_isas():

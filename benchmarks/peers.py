@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from waifu2x.backends.cpu.isa import core_count
+from waifu2x.cores import core_count
 from waifu2x.model import (
     Activation,
     Add,

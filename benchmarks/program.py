@@ -23,7 +23,8 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from waifu2x.backends.cpu.isa import core_count, processor_name
+from waifu2x.backends.cpu.isa import processor_name
+from waifu2x.cores import core_count
 from waifu2x.upscaler import Upscaler
 
 EXAMPLES = Path(__file__).parent.parent / "examples"

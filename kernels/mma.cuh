@@ -1,5 +1,5 @@
 // The product of a warp, in registers: sm_75 (OLD = 1) has it in two halves.
-#include <stdint.h>
+#include "integers.cuh"
 
 // d (16 x 8) += a (16 x 16) * b (16 x 8)
 __device__ __forceinline__ void mma(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {

@@ -11,29 +11,47 @@
 //
 // STACK = 1: pictures of one size are computed side by side, as if they were one. Each has a cell in
 // every map, as large as its part of that map, and what would mix two cells is not kept.
-#include <cuda_fp16.h>
-#include <stdint.h>
-
 #include "activation.cuh"
+#include "integers.cuh"
 
 template <int PLANES_EACH>
 __device__ __forceinline__ int phase(int column) {
     return PLANES_EACH == 64 ? column & 7 : column >> 1 & 3;
 }
 
+// Conversions as single instructions, without cuda_fp16.h: NVRTC comes without headers.
+__device__ __forceinline__ uint16_t round_to_half(float value) {
+    uint16_t half;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(half) : "f"(value));
+    return half;
+}
+
+__device__ __forceinline__ float widen(uint16_t half) {
+    float value;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(half));
+    return value;
+}
+
 // Two values rounded to 16 bits, the first one in the low half.
 __device__ __forceinline__ uint32_t pack(float a, float b) {
-    const __half2 pair = __floats2half2_rn(a, b);
-    return *reinterpret_cast<const uint32_t*>(&pair);
+    uint32_t pair;
+#if __CUDA_ARCH__ >= 800
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(b), "f"(a));
+#else
+    asm("mov.b32 %0, {%1, %2};" : "=r"(pair) : "h"(round_to_half(a)), "h"(round_to_half(b)));
+#endif
+    return pair;
 }
 
 __device__ __forceinline__ float2 unpack(uint32_t pair) {
-    return __half22float2(*reinterpret_cast<const __half2*>(&pair));
+    uint16_t low, high;
+    asm("mov.b32 {%0, %1}, %2;" : "=h"(low), "=h"(high) : "r"(pair));
+    return make_float2(widen(low), widen(high));
 }
 
 // What rounding to 16 bits lost.
 __device__ __forceinline__ float low_term(float value) {
-    return value - __half2float(__float2half_rn(value));
+    return value - widen(round_to_half(value));
 }
 
 // A map, or pixels: then `group` is of no meaning, and a cell is a picture, one after the other.
@@ -183,11 +201,18 @@ __device__ __forceinline__ float2 follows_at(const float* follows, int eight, in
     return *reinterpret_cast<const float2*>(follows + eight * 8 + q * 2);
 }
 
+// Those of results of thread q's sums [block][i]: see OWN below.
+template <bool OWN, class Follows>
+__device__ __forceinline__ float2 followed(const Follows& follows, int block, int i, int q) {
+    return OWN ? follows_at(follows, block * 4 + q, i) : follows_at(follows, block * 4 + i, q);
+}
+
 // The epilogue of two results, 8 columns apart, from (y, x) of the source on: bias, activation,
 // residual, store. The sums of COUNT planes from `plane` on stand as the matrix units leave them in a
-// quad of threads: sums[4 * i + 2 * half + k] of thread q is plane 8 * i + 2 * q + k of result `half`.
+// quad of threads: sums[4 * i + 2 * half + k] of thread q is plane 8 * i + 2 * q + k of result `half`;
+// with OWN, where weights were packed so, 8 * q + 2 * i + k of each 32: the piece that q stores.
 // `biases` are those of these planes, and so are `slopes`, with ACTIVATION 1.
-template <int COUNT, class Follows>
+template <int COUNT, bool OWN = false, class Follows>
 __device__ __forceinline__ void store_row(const float* sums, const Follows& biases, const Follows& slopes, int plane,
                                           int y, int x, int q, const Product& p) {
     const Spot spots[2] = {spot(y, x, p.from, p.extent), spot(y, x + 8, p.from, p.extent)};
@@ -213,7 +238,7 @@ __device__ __forceinline__ void store_row(const float* sums, const Follows& bias
     for (int block = 0; block < COUNT / 32; block++) {
         float2 bias[4];
 #pragma unroll
-        for (int i = 0; i < 4; i++) bias[i] = follows_at(biases, block * 4 + i, q);
+        for (int i = 0; i < 4; i++) bias[i] = followed<OWN>(biases, block, i, q);
 #pragma unroll
         for (int half = 0; half < 2; half++) {
             const bool black = is_zero(spots[half], plane + block * 32, p.real);
@@ -227,14 +252,14 @@ __device__ __forceinline__ void store_row(const float* sums, const Follows& bias
                 terms[term][1] = piece.y;
                 terms[term][2] = piece.z;
                 terms[term][3] = piece.w;
-                transpose(terms[term], q);
+                if (!OWN) transpose(terms[term], q);
             }
 #endif
 #pragma unroll
             for (int i = 0; i < 4; i++) {
                 const float* const two = sums + block * 16 + i * 4 + half * 2;
                 const float2 slope =
-                    ACTIVATION == 1 ? follows_at(slopes, block * 4 + i, q) : make_float2(p.slope, p.slope);
+                    ACTIVATION == 1 ? followed<OWN>(slopes, block, i, q) : make_float2(p.slope, p.slope);
                 float v0 = activate(two[0] + bias[i].x, slope.x);
                 float v1 = activate(two[1] + bias[i].y, slope.y);
 #if RESIDUAL
@@ -252,11 +277,11 @@ __device__ __forceinline__ void store_row(const float* sums, const Follows& bias
                 if (TERMS == 2) low[i] = pack(low_term(v0), low_term(v1));
             }
             uint8_t* const target = out + target_at(spots[half], plane + block * 32 + q * 8, p.to);
-            transpose(high, q);
+            if (!OWN) transpose(high, q);
             if (spots[half].kept)
                 *reinterpret_cast<uint4*>(target) = make_uint4(high[0], high[1], high[2], high[3]);
             if (TERMS == 2) {
-                transpose(low, q);
+                if (!OWN) transpose(low, q);
                 if (spots[half].kept)
                     *reinterpret_cast<uint4*>(target + low_terms) = make_uint4(low[0], low[1], low[2], low[3]);
             }

@@ -7,8 +7,9 @@
 //   in    map of STORED planes in groups of GROUP
 //   sums  int64 [picture][each], of which this adds to the first PLANES
 // Macros
-//   THREADS, GROUP, STORED (planes), FOLD, EACH (planes of a single pixel, padded), PLANES (those that are not
-//   padding), TERMS, UNIT (a power of two; values up to 2^31 / UNIT in size are summed as they are)
+//   THREADS, GROUP, STORED (planes), FOLD, EACH (planes of a single pixel, padded), PLANES (those that
+//   are not padding), TERMS, UNIT (a power of two; values up to 2^31 / UNIT in size are summed as they
+//   are)
 // Bound: device memory, for the map it reads.
 #define STACK 1
 #include "tensor.cuh"
@@ -70,5 +71,7 @@ tensor_average(const __grid_constant__ Average p) {
     long long sum = 0;
     for (int i = 0; i < LANES; i++) sum += shared[i][threadIdx.x];
     const int own = (blockIdx.y * GROUP + threadIdx.x) % EACH;
-    if (own < PLANES) atomicAdd(p.sums + static_cast<size_t>(blockIdx.z) * p.each + own, static_cast<unsigned long long>(sum));
+    if (own >= PLANES) return;
+    unsigned long long* const target = p.sums + static_cast<size_t>(blockIdx.z) * p.each + own;
+    atomicAdd(target, static_cast<unsigned long long>(sum));
 }

@@ -52,15 +52,15 @@ __device__ __forceinline__ int inside(int at, int padding, int count) {
 }
 
 // The terms of a pixel, exact for integers.
-__device__ __forceinline__ void split(pixel_t pixel, __half (&terms)[IN_TERMS]) {
+__device__ __forceinline__ void split(pixel_t pixel, uint16_t (&terms)[IN_TERMS]) {
 #if PIXEL == 8
-    terms[0] = __float2half_rn(pixel * (1.0f / 256));
+    terms[0] = round_to_half(pixel * (1.0f / 256));
 #elif PIXEL == 16
-    terms[0] = __float2half_rn((pixel >> 8) * (1.0f / 256));
-    terms[1] = __float2half_rn((pixel & 255) * (1.0f / 65536));
+    terms[0] = round_to_half((pixel >> 8) * (1.0f / 256));
+    terms[1] = round_to_half((pixel & 255) * (1.0f / 65536));
 #else
-    terms[0] = __float2half_rn(pixel);
-    terms[1] = __float2half_rn(low_term(pixel));
+    terms[0] = round_to_half(pixel);
+    terms[1] = round_to_half(low_term(pixel));
 #endif
 }
 
@@ -68,7 +68,7 @@ __device__ __forceinline__ void split(pixel_t pixel, __half (&terms)[IN_TERMS]) 
 extern "C" __global__ void __launch_bounds__(THREADS, 2)
 tensor_first(const __grid_constant__ Product p, const __grid_constant__ Source source) {
     // [term][copy][row][value]; copy 1 begins at value 1.
-    __shared__ __align__(4) __half pixels[IN_TERMS][2][ROWS + 2][WIDTH];
+    __shared__ __align__(4) uint16_t pixels[IN_TERMS][2][ROWS + 2][WIDTH];
     const int x0 = blockIdx.x * COLUMNS, y0 = blockIdx.y * ROWS;
     for (int i = threadIdx.x; i < (ROWS + 2) * (COLUMNS + 2); i += THREADS) {
         const int row = i / (COLUMNS + 2), column = i % (COLUMNS + 2);
@@ -85,7 +85,7 @@ tensor_first(const __grid_constant__ Product p, const __grid_constant__ Source s
         const size_t line = static_cast<size_t>(picture) * source.rows + max(y, 0);
         const pixel_t* const pixel = static_cast<const pixel_t*>(p.in) + (line * source.columns + max(x, 0)) * PLANES;
         for (int plane = 0; plane < PLANES; plane++) {
-            __half terms[IN_TERMS];
+            uint16_t terms[IN_TERMS];
             split(black ? pixel_t(0) : __ldg(pixel + plane), terms);
             const int at = column * PLANES + plane;
 #pragma unroll
@@ -98,7 +98,7 @@ tensor_first(const __grid_constant__ Product p, const __grid_constant__ Source s
     // What pairs read beyond the last pixel meets zero weights, but must be a number.
     for (int i = threadIdx.x; i < IN_TERMS * 2 * (ROWS + 2) * 3; i += THREADS) {
         const int copy = i / 3 / (ROWS + 2) % 2, at = (COLUMNS + 2) * PLANES - copy + i % 3;
-        if (at < WIDTH) pixels[i / 3 / (ROWS + 2) / 2][copy][i / 3 % (ROWS + 2)][at] = __float2half_rn(0.0f);
+        if (at < WIDTH) pixels[i / 3 / (ROWS + 2) / 2][copy][i / 3 % (ROWS + 2)][at] = 0;
     }
     __syncthreads();
 

@@ -6,8 +6,6 @@
 // On an H200: 900 TFLOP/s by wgmma, 650 by mma.
 //
 // Macros: WGMMA, REPEATS, THREADS; GROUP = 64 and WIDTH = 128 for wgmma.
-#include <cuda_fp16.h>
-#include <stdint.h>
 #if WGMMA
 #include "wgmma.cuh"
 #else

@@ -27,13 +27,14 @@
 
 // Where a pixel's planes begin in the turned picture.
 #define TURNED(row, column) \
-    ((Wide)turned(row, column, rows, columns, upside_down, mirrored, transposed) * PLANES)
+    (turned(row, column, rows, columns, upside_down, mirrored, transposed) * PLANES)
 
-DEVICE int turned(int row, int column, int rows, int columns, int upside_down, int mirrored,
-                  int transposed) {
+// The number of a pixel in the turned picture, which may have more than 2^31 of them.
+DEVICE Place turned(int row, int column, int rows, int columns, int upside_down, int mirrored,
+                    int transposed) {
     const int y = upside_down ? rows - 1 - row : row;
     const int x = mirrored ? columns - 1 - column : column;
-    return transposed ? x * rows + y : y * columns + x;
+    return transposed ? (Place)x * rows + y : (Place)y * columns + x;
 }
 
 KERNEL(GROUP)

@@ -1,6 +1,6 @@
 // The product of sm_90a, by a warpgroup: 64 x 16 by 16 x WIDTH values in shared memory, added up in
 // registers. The text of an instruction names every register, hence one case to each WIDTH.
-#include <stdint.h>
+#include "integers.cuh"
 
 #define ELEMENT "f16"
 

@@ -17,6 +17,8 @@ from PIL import Image
 
 from tests.fake_cuda import driver  # noqa: F401 (a fixture)
 from waifu2x.backends import BACKEND_NAMES, Backend, open_backend
+from waifu2x.backends.cuda.compilers import nvrtc
+from waifu2x.backends.cuda.compilers.nvrtc import Nvrtc
 from waifu2x.errors import BackendError, UnavailableError
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
@@ -69,6 +71,18 @@ def opencl_device() -> Any:
         if "opencl" in os.environ.get("WAIFU2X_REQUIRE", "").split(","):
             raise
         pytest.skip(str(error))
+
+
+@pytest.fixture(scope="session")
+def nvrtc_here() -> Nvrtc:
+    """NVIDIA's compiler, which needs no device. Without it the test is skipped, unless `nvrtc` is
+    required."""
+    found = nvrtc.find(99)
+    if found is None:
+        if "nvrtc" in os.environ.get("WAIFU2X_REQUIRE", "").split(","):
+            raise AssertionError("NVRTC is not here")
+        pytest.skip("NVRTC is not here")
+    return found
 
 
 @pytest.fixture(scope="session")

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import io
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from waifu2x.pictures import formats
+from waifu2x.pictures import formats, png_write
 from waifu2x.pictures.adapt import Wishes, adapt, finish
 from waifu2x.pictures.limits import MAX_PIXELS
-from waifu2x.pictures.picture import Frames, Picture
+from waifu2x.pictures.picture import Chunk, Frames, Picture
 from waifu2x.pictures.read import decode as decode_all
 from waifu2x.pictures.write import encode as encode_to
 from waifu2x.readers.architectures import Layer
@@ -25,6 +25,12 @@ _USUAL = Wishes()
 def noise(*shape: int, seed: int = 0, dtype: Any = np.uint8) -> NDArray[Any]:
     """Random levels of an integer dtype."""
     return np.random.default_rng(seed).integers(0, np.iinfo(dtype).max, shape, dtype, endpoint=True)
+
+
+def drawn(planes: int, alpha: bool, size: tuple[int, int], dtype: Any = np.uint8) -> Picture:
+    """Noise."""
+    opacity = noise(*size, seed=1, dtype=dtype) if alpha else None
+    return Picture(noise(*size, planes, dtype=dtype), opacity)
 
 
 def ramp(planes: int) -> NDArray[np.uint8]:
@@ -50,8 +56,10 @@ def opened(data: bytes) -> NDArray[Any]:
 def encode(
     pictures: Picture | Frames,
     extension: str,
-    quality: formats.Quality = None,
+    level: int | Literal["like"] | None = None,
     wishes: Wishes = _USUAL,
+    compression: formats.Compression = "default",
+    threads: int | None = None,
 ) -> bytes:
     """As the program writes what it did not enlarge."""
     frames = pictures if isinstance(pictures, Frames) else Frames((pictures,))
@@ -60,7 +68,14 @@ def encode(
     done = tuple(finish(picture, form, wishes) for picture in fitted.pictures)
     stream = io.BytesIO()
     result = Frames(done, fitted.durations, fitted.loop)
-    encode_to(result, extension, quality, "p", stream)
+    encode_to(result, extension, formats.Quality(level, compression), "p", stream, threads)
+    return stream.getvalue()
+
+
+def png_with(pixels: NDArray[Any], *chunks: Chunk) -> bytes:
+    """A PNG with chunks before its pixels."""
+    stream = io.BytesIO()
+    png_write.write(Frames((Picture(pixels),)), chunks, stream)
     return stream.getvalue()
 
 

@@ -1,65 +1,70 @@
-"""A driver that computes nothing, in the place of pycuda's and of the driver's graphs."""
+"""A driver that computes nothing, behind pycuda as behind ctypes, and whatever is to go wrong."""
 
 from __future__ import annotations
 
 import ctypes
 import sys
-from collections.abc import Iterator
-from types import ModuleType
+from collections.abc import Callable, Iterator
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from waifu2x.backends import cuda
+from waifu2x.backends.cuda import driver as drivers
 from waifu2x.backends.cuda import graph
+from waifu2x.backends.cuda.driver import Attribute, by_ctypes
 
-MODULES = ("machine", "memory", "runtime", "backend")
-"""Of waifu2x.backends.cuda: those that import pycuda."""
-
-
-class Error(Exception):
-    """See pycuda.driver."""
-
-
-class LogicError(Error):
-    """The same."""
-
-
-class DriverRuntimeError(Error):
-    """The same."""
+WORDS = {
+    2: "out of memory",
+    101: "invalid device ordinal",
+    200: "device kernel image is invalid",
+    700: "an illegal memory access was encountered",
+    900: "operation not permitted when stream is capturing",
+    901: "operation failed due to a previous error during capture",
+}
+"""Of CUresult, as the driver has them."""
 
 
-class LaunchError(Error):
-    """The same."""
+class RefusedError(Exception):
+    """A call that fails, with its CUresult."""
 
-
-class DriverMemoryError(Error):
-    """The same."""
+    def __init__(self, status: int) -> None:
+        super().__init__(WORDS[status])
+        self.status = status
 
 
 class FakeDriver:
     """What happens, and what is to go wrong."""
 
     def __init__(self) -> None:
-        self.broken = ""
+        self.broken = 0
         """Every call fails so, as after an illegal access."""
-        self.locked = 0
-        """Bytes in pages that were locked."""
         self.depth = 0
         """Contexts that are current."""
+        self.contexts = self.streams = self.events = self.modules = 0
+        """How many there are."""
+        self.locked: dict[int, NDArray[np.uint8]] = {}
+        """Pages that are locked now, by their addresses."""
+        self.ever_locked = 0
+        """Bytes of all pages that ever were."""
         self.freed_outside = 0
         """Modules and pages that were freed where no context was current, or in a broken one."""
         self.locked_out = False
         """No page can be locked."""
+        self.failing_copy = 0
+        """The number of the copy from which on memory runs out; 0 for none."""
         self.total = 1 << 34
         self.used = 0
+        self.sizes: dict[int, int] = {}
+        """Of what is allocated, by address."""
         self.end = 1 << 20
         """The address behind all that was allocated so far."""
         self.refused: set[bytes] = set()
         """Code that is none."""
-        self.launched = 0
+        self.launched: list[tuple[Any, ...]] = []
+        """Blocks, threads, arguments and bytes of shared memory of each launch."""
         self.cleared: dict[int, int] = {}
         """Bytes that were set to zero, by where they begin."""
         self.failing_launch = 0
@@ -73,215 +78,499 @@ class FakeDriver:
     def check(self) -> None:
         """Fails if the device is broken."""
         if self.broken:
-            raise LogicError(self.broken)
+            raise RefusedError(self.broken)
 
-    # The driver's graphs, as ctypes sees them.
+    def freed(self) -> None:
+        """Notes that a module or pages were freed."""
+        self.freed_outside += not self.depth or bool(self.broken)
 
-    def cuStreamBeginCapture_v2(self, stream: Any, mode: int) -> int:  # noqa: N802
-        self.capturing = True
+    def attribute(self, number: int) -> int:
+        """Of the device, which has no matrix units."""
+        return {
+            Attribute.MAX_THREADS_PER_BLOCK: 1024,
+            Attribute.MAX_SHARED_MEMORY_PER_BLOCK: 48 << 10,
+            Attribute.WARP_SIZE: 32,
+            Attribute.MULTIPROCESSOR_COUNT: 100,
+            Attribute.COMPUTE_CAPABILITY_MAJOR: 6,
+            Attribute.COMPUTE_CAPABILITY_MINOR: 1,
+            Attribute.MAX_SHARED_MEMORY_PER_BLOCK_OPTIN: 48 << 10,
+        }[Attribute(number)]
+
+    def allocate(self, size: int) -> int:
+        """The address."""
+        self.check()
+        if self.used + size > self.total:
+            raise RefusedError(2)
+        self.used += size
+        address, self.end = self.end, self.end + size
+        self.sizes[address] = size
+        return address
+
+    def free(self, address: int) -> None:
+        self.check()
+        self.used -= self.sizes.pop(address)
+
+    def clear(self, address: int, value: int, size: int) -> None:
+        self.check()
+        assert value == 0
+        assert size < 1 << 32
+        self.cleared[address] = size
+
+    def lock(self, size: int) -> NDArray[np.uint8]:
+        """Pages."""
+        self.check()
+        if self.locked_out:
+            raise RefusedError(2)
+        self.ever_locked += size
+        pages = np.empty(size, np.uint8)
+        self.locked[pages.ctypes.data] = pages
+        return pages
+
+    def unlock(self, address: int) -> None:
+        self.check()
+        del self.locked[address]
+        self.freed()
+
+    def copy(self, size: int) -> None:
+        self.check()
+        assert size > 0
+        if self.failing_copy:
+            if self.failing_copy == 1:
+                raise RefusedError(2)
+            self.failing_copy -= 1
+
+    def load(self, code: bytes) -> None:
+        self.check()
+        if code in self.refused:
+            raise RefusedError(200)
+        self.modules += 1
+
+    def unload(self) -> None:
+        self.modules -= 1
+        self.freed()
+
+    def launch(self, *launch: Any) -> None:
+        self.check()
+        assert self.depth
+        self.launched.append(launch)
+        if self.capturing and self.failing_capture == "launch":
+            raise RefusedError(900)
+        if len(self.launched) == self.failing_launch:
+            self.broken = 700
+
+
+def _status(call: Callable[..., None]) -> Any:
+    """A function of the library: gives a CUresult."""
+
+    def called(self: FakeLibrary, *arguments: Any) -> int:
+        try:
+            call(self, *arguments)
+        except RefusedError as error:
+            return error.status
         return 0
 
-    def cuStreamEndCapture(self, stream: Any, graph: Any) -> int:  # noqa: N802
-        assert self.capturing
-        self.capturing = False
-        if self.failing_capture == "end":
+    return called
+
+
+class FakeLibrary:
+    """The driver's library, as ctypes sees it. `out` is what a call writes to, made by byref."""
+
+    # The names are the driver's.
+    # ruff: noqa: N802
+
+    def __init__(self, driver: FakeDriver) -> None:
+        self.driver = driver
+
+    def cuGetErrorString(self, status: int, out: Any) -> int:
+        out._obj.value = WORDS[status].encode()
+        return 0
+
+    def cuInit(self, flags: int) -> int:
+        return 0
+
+    def cuDriverGetVersion(self, out: Any) -> int:
+        out._obj.value = 13000
+        return 0
+
+    def cuDeviceGetCount(self, out: Any) -> int:
+        out._obj.value = 1
+        return 0
+
+    def cuDeviceGet(self, out: Any, number: int) -> int:
+        out._obj.value = number
+        return 0
+
+    def cuDeviceGetName(self, name: Any, size: int, device: int) -> int:
+        assert size > len("Fake")
+        name.value = b"Fake"
+        return 0
+
+    def cuDeviceTotalMem_v2(self, out: Any, device: int) -> int:
+        out._obj.value = self.driver.total
+        return 0
+
+    def cuDeviceGetAttribute(self, out: Any, number: int, device: int) -> int:
+        out._obj.value = self.driver.attribute(number)
+        return 0
+
+    @_status
+    def cuDevicePrimaryCtxRetain(self, out: Any, device: int) -> None:
+        self.driver.check()
+        self.driver.contexts += 1
+        out._obj.value = 7
+
+    def cuDevicePrimaryCtxRelease_v2(self, device: int) -> int:
+        self.driver.contexts -= 1
+        return 0
+
+    def cuCtxPushCurrent_v2(self, context: int) -> int:
+        assert context == 7
+        self.driver.depth += 1
+        return 0
+
+    def cuCtxPopCurrent_v2(self, out: Any) -> int:
+        self.driver.depth -= 1
+        return 0
+
+    @_status
+    def cuCtxSynchronize(self) -> None:
+        self.driver.check()
+
+    @_status
+    def cuMemGetInfo_v2(self, free: Any, total: Any) -> None:
+        self.driver.check()
+        free._obj.value = self.driver.total - self.driver.used
+
+    @_status
+    def cuMemAlloc_v2(self, out: Any, size: int) -> None:
+        out._obj.value = self.driver.allocate(size)
+
+    @_status
+    def cuMemFree_v2(self, address: int) -> None:
+        self.driver.free(address)
+
+    @_status
+    def cuMemsetD8Async(self, address: int, value: int, size: int, stream: int) -> None:
+        self.driver.clear(address, value, size)
+
+    @_status
+    def cuMemHostAlloc(self, out: Any, size: int, flags: int) -> None:
+        out._obj.value = self.driver.lock(size).ctypes.data
+
+    @_status
+    def cuMemFreeHost(self, address: int) -> None:
+        self.driver.unlock(address)
+
+    @_status
+    def cuMemcpyHtoDAsync_v2(self, address: int, array: int, size: int, stream: int) -> None:
+        self.driver.copy(size)
+
+    @_status
+    def cuMemcpyDtoHAsync_v2(self, array: int, address: int, size: int, stream: int) -> None:
+        self.driver.copy(size)
+
+    @_status
+    def cuStreamCreate(self, out: Any, flags: int) -> None:
+        self.driver.check()
+        self.driver.streams += 1
+        out._obj.value = 1
+
+    @_status
+    def cuStreamSynchronize(self, stream: int) -> None:
+        self.driver.check()
+
+    @_status
+    def cuStreamDestroy_v2(self, stream: int) -> None:
+        self.driver.check()
+        self.driver.streams -= 1
+
+    @_status
+    def cuEventCreate(self, out: Any, flags: int) -> None:
+        self.driver.check()
+        self.driver.events += 1
+        out._obj.value = 3
+
+    @_status
+    def cuEventRecord(self, event: int, stream: int) -> None:
+        self.driver.check()
+
+    @_status
+    def cuEventSynchronize(self, event: int) -> None:
+        self.driver.check()
+
+    def cuEventElapsedTime(self, out: Any, before: int, after: int) -> int:
+        out._obj.value = 250.0
+        return 0
+
+    def cuEventDestroy_v2(self, event: int) -> int:
+        self.driver.events -= 1
+        return 0
+
+    @_status
+    def cuModuleLoadData(self, out: Any, code: bytes) -> None:
+        self.driver.load(code)
+        out._obj.value = 5
+
+    def cuModuleUnload(self, module: int) -> int:
+        assert module == 5
+        self.driver.unload()
+        return 0
+
+    def cuModuleGetFunction(self, out: Any, module: int, name: bytes) -> int:
+        assert module == 5
+        out._obj.value = 6
+        return 0
+
+    @_status
+    def cuLaunchKernel(self, function: int, *rest: Any) -> None:
+        *sizes, shared, stream, parameters, extra = rest
+        assert (function, stream, parameters) == (6, 1, None)
+        # CU_LAUNCH_PARAM_BUFFER_POINTER, its value, CU_LAUNCH_PARAM_BUFFER_SIZE, its value, END.
+        first, buffer, second, size, end = (ctypes.c_void_p * 5).from_address(extra)
+        assert (first, second, end) == (1, 2, None)
+        assert buffer is not None
+        assert size is not None
+        packed = ctypes.string_at(buffer, ctypes.c_size_t.from_address(size).value)
+        assert sizes[4:] == [1, 1]
+        self.driver.launch(tuple(sizes[:3]), sizes[3], packed, shared)
+
+    def cuStreamBeginCapture_v2(self, stream: int, mode: int) -> int:
+        self.driver.capturing = True
+        return 0
+
+    def cuStreamEndCapture(self, stream: int, out: Any) -> int:
+        assert self.driver.capturing
+        self.driver.capturing = False
+        if self.driver.failing_capture == "end":
             return 901
-        ctypes.cast(graph, ctypes.POINTER(ctypes.c_void_p))[0] = 1
-        self.graphs += 1
+        out._obj.value = 1
+        self.driver.graphs += 1
         return 0
 
-    def cuGraphInstantiateWithFlags(self, executable: Any, graph: Any, flags: Any) -> int:  # noqa: N802
-        if self.failing_capture == "instantiate":
+    def cuGraphInstantiateWithFlags(self, out: Any, graph: Any, flags: int) -> int:
+        if self.driver.failing_capture == "instantiate":
             return 2
-        self.executables += 1
+        self.driver.executables += 1
         return 0
 
-    def cuGraphDestroy(self, graph: Any) -> int:  # noqa: N802
+    def cuGraphDestroy(self, graph: Any) -> int:
         assert graph
-        self.graphs -= 1
+        self.driver.graphs -= 1
         return 0
 
-    def cuGraphExecDestroy(self, executable: Any) -> int:  # noqa: N802
-        self.executables -= 1
+    def cuGraphExecDestroy(self, executable: Any) -> int:
+        self.driver.executables -= 1
         return 0
 
-    def cuGraphLaunch(self, executable: Any, stream: Any) -> int:  # noqa: N802
+    def cuGraphLaunch(self, executable: Any, stream: int) -> int:
+        assert stream == 1
         return 0
 
-    # What pycuda has.
 
-    def module(self) -> ModuleType:
-        """pycuda.driver."""
-        driver = self
+class Error(Exception):
+    """See pycuda.driver."""
 
-        def freed() -> None:
-            driver.freed_outside += not driver.depth or bool(driver.broken)
 
-        class Context:
-            def push(self) -> None:
-                driver.depth += 1
+class LogicError(Error):
+    """The same."""
 
-            @staticmethod
-            def pop() -> None:
-                driver.depth -= 1
 
-            @staticmethod
-            def synchronize() -> None:
-                driver.check()
+class DriverMemoryError(Error):
+    """The same."""
 
-        class Device:
-            multiprocessor_count = 100
 
-            def __init__(self, number: int = 0) -> None: ...
+def _pycuda(call: Callable[..., Any]) -> Any:
+    """A function of pycuda: raises its errors."""
 
-            @staticmethod
-            def count() -> int:
-                return 1
+    def called(*arguments: Any) -> Any:
+        try:
+            return call(*arguments)
+        except RefusedError as error:
+            kind = DriverMemoryError if error.status == 2 else LogicError
+            raise kind(f"call failed: {error}") from None
 
-            def name(self) -> str:
-                return "Fake"
+    return called
 
-            def compute_capability(self) -> tuple[int, int]:
-                return 6, 1
 
-            def total_memory(self) -> int:
-                return driver.total
+def pycuda_driver(driver: FakeDriver) -> ModuleType:
+    """pycuda.driver, whose objects free themselves."""
 
-            def get_attribute(self, attribute: int) -> int:
-                return attribute
+    class Context:
+        def __init__(self) -> None:
+            driver.contexts += 1
 
-            def retain_primary_context(self) -> Context:
-                driver.check()
-                return Context()
+        def __del__(self) -> None:
+            driver.contexts -= 1
 
-        class Stream:
-            handle = 1
+        def push(self) -> None:
+            driver.depth += 1
 
-            def synchronize(self) -> None:
-                driver.check()
+        @staticmethod
+        def pop() -> None:
+            driver.depth -= 1
 
-        class Memory:
-            def __init__(self, size: int) -> None:
-                driver.check()
-                if driver.used + size > driver.total:
-                    raise DriverMemoryError("out of memory")
-                driver.used += size
-                self.size = size
-                self.address = driver.end
-                driver.end += size
-
-            def __int__(self) -> int:
-                return self.address
-
-            def free(self) -> None:
-                driver.check()
-                driver.used -= self.size
-
-        class Function:
-            code: object
-            """A function keeps its module alive."""
-
-            def set_attribute(self, attribute: int, value: int) -> None: ...
-
-            def _launch_kernel(self, *arguments: Any) -> None:
-                driver.check()
-                driver.launched += 1
-                if driver.capturing and driver.failing_capture == "launch":
-                    raise LogicError("operation not permitted when stream is capturing")
-                if driver.launched == driver.failing_launch:
-                    driver.broken = "an illegal memory access was encountered"
-
-        class Code:
-            def get_function(self, name: str) -> Function:
-                function = Function()
-                function.code = self
-                return function
-
-            def __del__(self) -> None:
-                freed()
-
-        def module_from_buffer(code: bytes) -> Code:
-            driver.check()
-            if code in driver.refused:
-                raise LogicError("device kernel image is invalid")
-            return Code()
-
-        class Pages:
-            """The base of an array."""
-
-            def __init__(self, size: int) -> None:
-                self._memory: NDArray[np.uint8] | None = np.empty(size, np.uint8)
-                self.__array_interface__ = self._memory.__array_interface__
-
-            def free(self) -> None:
-                driver.check()
-                self._memory = None
-                freed()
-
-            def __del__(self) -> None:
-                if self._memory is not None:
-                    freed()
-
-        def pagelocked_empty(size: int, dtype: Any) -> Any:
-            if driver.locked_out:
-                raise DriverMemoryError("out of memory")
-            driver.locked += size
-            assert dtype == np.uint8
-            return np.asarray(Pages(size))
-
-        def copy(*arguments: Any) -> None:
+        @staticmethod
+        @_pycuda
+        def synchronize() -> None:
             driver.check()
 
-        def mem_get_info() -> tuple[int, int]:
+    class Device:
+        def __init__(self, number: int = 0) -> None: ...
+
+        @staticmethod
+        def count() -> int:
+            return 1
+
+        def name(self) -> str:
+            return "Fake"
+
+        def total_memory(self) -> int:
+            return driver.total
+
+        def get_attribute(self, attribute: Attribute) -> int:
+            return driver.attribute(attribute)
+
+        @_pycuda
+        def retain_primary_context(self) -> Context:
             driver.check()
-            return driver.total - driver.used, driver.total
+            return Context()
 
-        def memset(address: int, value: int, size: int, stream: Any) -> None:
+    class Stream:
+        handle = 1
+
+        def __init__(self) -> None:
+            driver.streams += 1
+
+        def __del__(self) -> None:
+            driver.streams -= 1
+
+        @_pycuda
+        def synchronize(self) -> None:
             driver.check()
-            assert value == 0
-            assert size < 1 << 32
-            driver.cleared[address] = size
 
-        class Attributes:
-            MAX_SHARED_MEMORY_PER_BLOCK_OPTIN = 48 << 10
-            MULTIPROCESSOR_COUNT = 100
-            MAX_THREADS_PER_BLOCK = 1024
-            MAX_SHARED_MEMORY_PER_BLOCK = 48 << 10
-            WARP_SIZE = 32
+    class Event:
+        def __init__(self, flags: int = 0) -> None:
+            driver.events += 1
 
-        found: Any = ModuleType("pycuda.driver")
-        found.Error, found.LogicError, found.LaunchError = Error, LogicError, LaunchError
-        found.RuntimeError, found.MemoryError = DriverRuntimeError, DriverMemoryError
-        found.device_attribute = Attributes
-        found.function_attribute = Attributes
-        found.Context, found.Device, found.Stream = Context, Device, Stream
-        found.init = lambda: None
-        found.get_driver_version = lambda: 13000
-        found.mem_alloc = Memory
-        found.mem_get_info = mem_get_info
-        found.memset_d8_async = memset
-        found.module_from_buffer = module_from_buffer
-        found.pagelocked_empty = pagelocked_empty
-        found.memcpy_htod_async = found.memcpy_dtoh_async = copy
-        module: ModuleType = found
-        return module
+        def __del__(self) -> None:
+            driver.events -= 1
+
+        @_pycuda
+        def record(self, stream: Stream) -> None:
+            driver.check()
+
+        @_pycuda
+        def synchronize(self) -> None:
+            driver.check()
+
+        def time_since(self, before: Event) -> float:
+            return 250.0
+
+    class Memory:
+        @_pycuda
+        def __init__(self, size: int) -> None:
+            self.address = driver.allocate(size)
+
+        def __int__(self) -> int:
+            return self.address
+
+        @_pycuda
+        def free(self) -> None:
+            driver.free(self.address)
+
+    class Function:
+        code: object
+        """A function keeps its module alive."""
+
+        @_pycuda
+        def _launch_kernel(
+            self, blocks: Any, threads: Any, packed: Any, shared: int, stream: Any
+        ) -> None:
+            assert isinstance(stream, Stream)
+            assert threads[1:] == (1, 1)
+            driver.launch(blocks, threads[0], packed, shared)
+
+    class Code:
+        @_pycuda
+        def __init__(self, code: bytes) -> None:
+            self.is_loaded = False
+            driver.load(code)
+            self.is_loaded = True
+
+        def get_function(self, name: str) -> Function:
+            function = Function()
+            function.code = self
+            return function
+
+        def __del__(self) -> None:
+            if self.is_loaded:
+                driver.unload()
+
+    class Pages:
+        """The base of an array."""
+
+        def __init__(self, pages: NDArray[np.uint8]) -> None:
+            self._address: int | None = pages.ctypes.data
+            self.__array_interface__ = pages.__array_interface__
+
+        @_pycuda
+        def free(self) -> None:
+            assert self._address is not None
+            driver.unlock(self._address)
+            self._address = None
+
+        def __del__(self) -> None:
+            if self._address is not None:
+                del driver.locked[self._address]
+                driver.freed()
+
+    def pagelocked_empty(size: int, dtype: Any) -> Any:
+        assert dtype == np.uint8
+        return np.asarray(Pages(driver.lock(size)))
+
+    def mem_get_info() -> tuple[int, int]:
+        driver.check()
+        return driver.total - driver.used, driver.total
+
+    found: Any = ModuleType("pycuda.driver")
+    found.Error, found.MemoryError = Error, DriverMemoryError
+    found.device_attribute = Attribute
+    found.event_flags = SimpleNamespace(BLOCKING_SYNC=1)
+    found.Context, found.Device, found.Stream, found.Event = Context, Device, Stream, Event
+    found.init = lambda: None
+    found.get_driver_version = lambda: 13000
+    found.mem_alloc = Memory
+    found.mem_get_info = _pycuda(mem_get_info)
+    found.memset_d8_async = _pycuda(
+        lambda address, value, size, stream: driver.clear(address, value, size)
+    )
+    found.module_from_buffer = Code
+    found.pagelocked_empty = _pycuda(pagelocked_empty)
+    found.memcpy_htod_async = _pycuda(lambda address, array, stream: driver.copy(array.nbytes))
+    found.memcpy_dtoh_async = _pycuda(lambda array, address, stream: driver.copy(array.nbytes))
+    module: ModuleType = found
+    return module
 
 
-@pytest.fixture
-def driver(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeDriver]:
-    """The driver behind every import of pycuda while a test runs."""
+@pytest.fixture(params=["pycuda", "ctypes"])
+def driver(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeDriver]:
+    """The driver while a test runs, once behind pycuda and once behind ctypes."""
     fake = FakeDriver()
-    package: Any = ModuleType("pycuda")
-    package.driver = fake.module()
-    monkeypatch.setitem(sys.modules, "pycuda", package)
-    monkeypatch.setitem(sys.modules, "pycuda.driver", package.driver)
-    monkeypatch.setattr(graph, "_driver", lambda: fake)
-    # Imported once more, and what was there before comes back.
-    before = {name: sys.modules.pop(f"{cuda.__name__}.{name}", None) for name in MODULES}
+    library = FakeLibrary(fake)
+    monkeypatch.setattr(graph, "library", lambda: library)
+    monkeypatch.setattr(by_ctypes, "library", lambda: library)
+    package: Any = None
+    if request.param == "pycuda":
+        package = ModuleType("pycuda")
+        package.driver = pycuda_driver(fake)
+        monkeypatch.setitem(sys.modules, "pycuda.driver", package.driver)
+    monkeypatch.setitem(sys.modules, "pycuda", package)  # None is a package that is not here
+    # What has been imported through another pycuda comes back afterwards.
+    name = f"{drivers.__name__}.by_pycuda"
+    before = sys.modules.pop(name, None)
     yield fake
-    for name, module in before.items():
-        sys.modules.pop(f"{cuda.__name__}.{name}", None)
-        vars(cuda).pop(name, None)
-        if module is not None:
-            sys.modules[f"{cuda.__name__}.{name}"] = module
-            setattr(cuda, name, module)
+    sys.modules.pop(name, None)
+    vars(drivers).pop("by_pycuda", None)
+    if before is not None:
+        sys.modules[name] = before
+        vars(drivers)["by_pycuda"] = before

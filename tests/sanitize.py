@@ -4,9 +4,9 @@
 
 Runs memcheck, racecheck, synccheck and initcheck on small pictures through the 2x networks of
 vgg_7, upconv_7 and cunet, in every precision of every unit that the chip has, whole, in tiles, and
-several at once; names on the command line choose among tools, units and networks. Needs a GPU,
-pycuda, and compute-sanitizer, which comes with the CUDA toolkit; kernels are compiled first. The
-exit code is 1 if anything was found; what it was stands in the folder that the last line names.
+several at once; names on the command line choose among tools, units and networks. Needs a GPU and
+compute-sanitizer, which comes with the CUDA toolkit; kernels are compiled first. The exit
+code is 1 if anything was found; what it was stands in the folder that the last line names.
 """
 
 from __future__ import annotations
@@ -74,9 +74,10 @@ def main() -> None:
 
 def of_this_chip() -> tuple[Units, ...]:
     """Its units."""
-    from waifu2x.backends.cuda import machine
+    from waifu2x.backends.cuda.machine import Machine
 
-    return available_units(machine.pick(0).compute_capability())
+    machine = Machine()
+    return available_units(machine.capability(machine.pick(0)))
 
 
 def errors_in(output: str) -> int:

@@ -119,6 +119,7 @@ class Bench:
             part = geometry.Work(work.values, steps)
             executor.run(batch, part, self.places, sums, vectors, phase)
         result = np.empty(shape, np.float32)
+        runtime.synchronize()
         runtime.download(target.buffer, result)
         self.result = result
         self._buffers: list[Buffer] = [source.buffer, target.buffer, vectors]

@@ -87,6 +87,12 @@ def test_bad_archives(folder: Path, files: dict[str, bytes] | None, message: str
     assert list(Path("out").iterdir()) == []
 
 
+def test_an_archive_that_is_gone_is_the_one_named(folder: Path) -> None:
+    Path("in/a.zip").symlink_to("nowhere.zip")
+    result = batch()
+    assert "in/a.zip: no such file or directory" in result.stderr.splitlines()[-1]
+
+
 def test_an_archive_whose_bytes_are_wrong(folder: Path) -> None:
     archived("in/a.zip", {"a.png": page(1)})
     content = bytearray(Path("in/a.zip").read_bytes())

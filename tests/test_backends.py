@@ -423,14 +423,14 @@ def test_a_precision_that_is_missing_is_a_sentence(backend: Backend) -> None:
 
 @pytest.mark.parametrize("cores", [1, 3, 16])
 def test_core_count_does_not_change_a_bit(monkeypatch: pytest.MonkeyPatch, cores: int) -> None:
-    from waifu2x.backends.cpu import isa
+    from waifu2x.backends.cpu import engine
 
     model = obvious.random_model([3, 16, 32, 3], seed=9, scale=2)
     pixels = picture(150, 200, 3)
     reference = open_backend("cpu")
     expected = run(reference, [model], pixels)
     reference.close()
-    monkeypatch.setattr(isa, "core_count", lambda: cores)
+    monkeypatch.setattr(engine, "core_count", lambda: cores)
     other = open_backend("cpu")
     np.testing.assert_array_equal(run(other, [model], pixels), expected)
     other.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import numpy as np
@@ -13,15 +14,14 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from waifu2x import pipeline
-from waifu2x.backends import ignore
 from waifu2x.batch.outcome import Outcome, run_one
 from waifu2x.batch.plan import plan
-from waifu2x.batch.run import run
-from waifu2x.pipeline import Job, Output, Stages
+from waifu2x.batch.run import Jobs, run
+from waifu2x.pictures.formats import Quality
+from waifu2x.pipeline import Job, Output
 from waifu2x.upscaler import Upscaler
 
-ONE = Stages(1, 1, 1)
-NONE: frozenset[pipeline.Identity] = frozenset()
+PNG = Output("png", Quality(), "fail")
 
 
 def touch(folder: Path, *names: str) -> None:
@@ -78,14 +78,14 @@ def test_plan_passes_over_the_output_folder(tmp_path: Path) -> None:
 def test_plan_says_what_it_leaves_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     touch(tmp_path / "in", "a.png", "b.txt", "sub/c.png", "locked/d.png")
     (tmp_path / "in/link").symlink_to(tmp_path / "in/sub")
-    real = Path.iterdir
+    real = os.scandir
 
-    def iterdir(path: Path) -> Iterator[Path]:
+    def scandir(path: Path) -> AbstractContextManager[Iterator[os.DirEntry[str]]]:
         if path.name == "locked":
             raise PermissionError(errno.EACCES, "Permission denied", str(path))
         return real(path)
 
-    monkeypatch.setattr(Path, "iterdir", iterdir)
+    monkeypatch.setattr(os, "scandir", scandir)
     planned = plan(tmp_path / "in", tmp_path / "out", "png", True)
     assert [job.source.name for job in planned.jobs] == ["a.png", "c.png"]
     assert planned.passed_over == 2  # the .txt and the link
@@ -105,26 +105,27 @@ def make_pictures(folder: Path, count: int, size: int = 20) -> list[Job]:
     for index in range(count):
         pixels = rng.integers(0, 256, (size, size + index, 3), np.uint8)
         Image.fromarray(pixels).save(folder / f"{index}.png")
-    return plan(folder, folder.parent / "out", "png", False).jobs
+    return list(plan(folder, folder.parent / "out", "png", False).jobs)
 
 
-@pytest.mark.parametrize("stages", [(1, 1, 1), (3, 2, 3)])
-def test_run_makes_what_single_calls_make(tmp_path: Path, stages: tuple[int, int, int]) -> None:
+@pytest.mark.parametrize("at_once", [None, Jobs(1, 1), Jobs(5, 2)])
+def test_run_makes_what_single_calls_make(tmp_path: Path, at_once: Jobs | None) -> None:
     jobs = make_pictures(tmp_path / "in", 7)
-    output = Output("png", None, "fail")
+    output = PNG
     parts: dict[Job, float] = dict.fromkeys(jobs, 0.0)
 
     def add(job: Job, part: float) -> None:
         parts[job] += part
 
     with Upscaler(scale=2, model="vgg_7") as upscaler:
-        outcomes = list(run(jobs, upscaler, output, Stages(*stages), add))
+        outcomes = list(run(jobs, upscaler, output, at_once=at_once, on_progress=add))
         assert {outcome.job for outcome in outcomes} == set(jobs)
         assert all(outcome.status == "done" for outcome in outcomes)
         for job in jobs:
             expected = upscaler(load(job.source))
             np.testing.assert_array_equal(load(job.target), expected)
-    assert list(parts.values()) == pytest.approx([1.0] * 7)
+    if at_once != Jobs(5, 2):  # in processes of their own, whose pictures tell of themselves
+        assert list(parts.values()) == pytest.approx([1.0] * 7)
 
 
 def test_one_failure_does_not_concern_the_others(tmp_path: Path) -> None:
@@ -132,12 +133,7 @@ def test_one_failure_does_not_concern_the_others(tmp_path: Path) -> None:
     jobs[1].source.write_bytes(b"not a picture")
     jobs[2].source.unlink()
     with Upscaler(scale=2, model="vgg_7") as upscaler:
-        outcomes = {
-            outcome.job: outcome
-            for outcome in run(
-                jobs, upscaler, Output("png", None, "fail"), Stages(1, 1, 1), lambda job, part: None
-            )
-        }
+        outcomes = {outcome.job: outcome for outcome in run(jobs, upscaler, PNG)}
     assert [outcomes[job].status for job in jobs] == ["done", "failed", "failed", "done"]
     assert "1.png: not a picture" in outcomes[jobs[1]].error
     assert "2.png: cannot read: no such file" in outcomes[jobs[2]].error
@@ -151,7 +147,7 @@ def test_existing_outputs(tmp_path: Path) -> None:
     def outcome(existing: pipeline.Existing) -> Outcome:
         job.target.write_bytes(b"precious")
         with Upscaler(scale=2, model="vgg_7") as upscaler:
-            return run_one(job, upscaler, Output("png", None, existing), ignore, ONE, NONE)
+            return run_one(job, upscaler.enlarger, Output("png", Quality(), existing))
 
     failed = outcome("fail")
     assert (failed.status, job.target.read_bytes()) == ("failed", b"precious")
@@ -169,12 +165,7 @@ def test_the_input_is_never_overwritten(tmp_path: Path) -> None:
     with Upscaler(scale=2, model="vgg_7") as upscaler:
         for target in (job.source, link):
             outcome = run_one(
-                Job(job.source, target),
-                upscaler,
-                Output("png", None, "overwrite"),
-                ignore,
-                ONE,
-                NONE,
+                Job(job.source, target), upscaler.enlarger, Output("png", Quality(), "overwrite")
             )
             assert outcome.status == "failed"
             assert "is an input itself" in outcome.error
@@ -189,9 +180,9 @@ def test_no_picture_of_a_batch_is_overwritten(tmp_path: Path) -> None:
     before = inner.read_bytes()
     jobs = plan(tmp_path / "p", tmp_path, "png", True).jobs
     assert any(job.target == inner for job in jobs)
-    overwrite = Output("png", None, "overwrite")
+    overwrite = Output("png", Quality(), "overwrite")
     with Upscaler(scale=2, model="vgg_7") as upscaler:
-        outcomes = list(run(jobs, upscaler, overwrite, Stages(1, 1, 1), lambda job, part: None))
+        outcomes = list(run(jobs, upscaler, overwrite, sources=pipeline.identities(jobs)))
     assert sorted(outcome.status for outcome in outcomes) == ["done", "failed"]
     assert inner.read_bytes() == before
 
@@ -204,7 +195,7 @@ def test_a_file_that_appears_during_the_work_is_kept(tmp_path: Path) -> None:
         job.target.write_bytes(b"precious")
 
     with Upscaler(scale=2, model="vgg_7") as upscaler:
-        outcome = run_one(job, upscaler, Output("png", None, "fail"), intrude, ONE, NONE)
+        outcome = run_one(job, upscaler.enlarger, PNG, on_progress=intrude)
     assert "exists already" in outcome.error
     assert [path.read_bytes() for path in job.target.parent.iterdir()] == [b"precious"]
 
@@ -214,8 +205,8 @@ def test_only_plain_files_are_replaced(tmp_path: Path) -> None:
     job.target.parent.mkdir()
     os.mkfifo(job.target)
     with Upscaler(scale=2, model="vgg_7") as upscaler:
-        overwrite = Output("png", None, "overwrite")
-        outcome = run_one(job, upscaler, overwrite, ignore, ONE, NONE)
+        overwrite = Output("png", Quality(), "overwrite")
+        outcome = run_one(job, upscaler.enlarger, overwrite)
     assert "is not a plain file" in outcome.error
     assert job.target.is_fifo()
 
@@ -224,20 +215,14 @@ def test_a_name_that_is_too_long_fails_alone(tmp_path: Path) -> None:
     jobs = make_pictures(tmp_path / "in", 2)
     jobs[0] = Job(jobs[0].source, jobs[0].target.with_name("m" * 300 + ".png"))
     with Upscaler(scale=2, model="vgg_7") as upscaler:
-        outcomes = list(
-            run(
-                jobs, upscaler, Output("png", None, "fail"), Stages(1, 1, 1), lambda job, part: None
-            )
-        )
+        outcomes = list(run(jobs, upscaler, PNG))
     assert sorted(outcome.status for outcome in outcomes) == ["done", "failed"]
 
 
 def test_closing_the_iterator_stops_the_work(tmp_path: Path) -> None:
     jobs = make_pictures(tmp_path / "in", 12, size=64)
     with Upscaler(scale=2, model="vgg_7") as upscaler:
-        outcomes = run(
-            jobs, upscaler, Output("png", None, "fail"), Stages(1, 1, 1), lambda job, part: None
-        )
+        outcomes = run(jobs, upscaler, PNG, at_once=Jobs(3, 1))
         first = next(outcomes)
         outcomes.close()
     made = list((tmp_path / "out").iterdir())

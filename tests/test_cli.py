@@ -176,8 +176,12 @@ def test_batch_says_what_its_seconds_went_into(run: Run) -> None:
     for name in ("x", "y"):
         load("a.png").save(f"in/{name}.png")
     result = run("batch", "-m", tiny(), "-v", "-s", "1.5", "in", "out")
-    line = r"all pictures: read .* s, prepare .* s, network .* s, resize .* s, write .* s"
-    assert re.search(line, result.stderr)
+    lines = result.stderr[result.stderr.index("where the time went: ") :].splitlines()
+    rows = [line for line in lines[1:] if line.endswith(" ms a picture")]
+    stages = {"read", "wait", "decode", "prepare", "network", "resize", "encode", "write"}
+    assert {row.split()[0] for row in rows} == stages
+    shares = [int(row.partition("%")[0].split()[-1]) for row in rows]
+    assert sum(shares) == pytest.approx(100, abs=4)
 
 
 def test_progress_of_one_picture(
@@ -226,6 +230,17 @@ def test_quality_and_format(run: Run) -> None:
     for quality, name in (("like", "b.webp"), ("0", "b.jpg"), ("good", "b.jpg"), ("like", "b.png")):
         assert run("upscale", "-q", quality, "a.png", name).exit_code == 2
     assert load("no_suffix").format == "WEBP"
+
+
+def test_compression(run: Run) -> None:
+    for compression in ("default", "best"):
+        command = ("upscale", "--compression", compression, "a.png", f"{compression}.png")
+        assert run(*command).exit_code == 0
+    assert load("best.png").tobytes() == load("default.png").tobytes()
+    assert Path("best.png").stat().st_size < Path("default.png").stat().st_size
+    result = run("upscale", "--compression", "best", "a.png", "b.jpg")
+    assert result.exit_code == 2
+    assert "--compression is for png, apng, webp, tif, tiff, jxl" in result.stderr
 
 
 def test_pipes(run: Run) -> None:

@@ -6,13 +6,16 @@ step by step that of tensor_maps.py.
 
 from __future__ import annotations
 
+import json
 import os
 import stat
 import struct
 import subprocess
+import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +29,9 @@ from waifu2x import model_set
 from waifu2x.backends import Device
 from waifu2x.backends.cuda import compiler, tensor_pack, tensor_steps, value_range
 from waifu2x.backends.cuda.arguments import Address, packed
+from waifu2x.backends.cuda.compiler import target
+from waifu2x.backends.cuda.compilers import Compiler, nvcc, nvrtc
+from waifu2x.backends.cuda.compilers.nvrtc import Nvrtc
 from waifu2x.backends.cuda.tensor import TensorExecutor, makers
 from waifu2x.backends.cuda.tensor_layout import MapLayout, batch_grid, layouts
 from waifu2x.backends.cuda.tensor_shape import (
@@ -45,7 +51,6 @@ from waifu2x.backends.gpu.tuning import Way
 from waifu2x.errors import BackendError
 from waifu2x.lowering.lower import lower
 from waifu2x.model import Activation, Convolution, Crop, Model, PixelShuffle, fit_padding, leaky
-from waifu2x.resources import shipped_kernels
 from waifu2x.tiling import Box
 
 CHIPS = {
@@ -159,29 +164,77 @@ def kernels_of_chip(capability: tuple[int, int]) -> list[tuple[str, Macros]]:
     return list(runtime.wanted.values())
 
 
+def report(compiler: Compiler, capability: tuple[int, int], stem: str, chosen: Macros) -> str:
+    """What is not right with a kernel."""
+    architecture = target(capability, compiler.supported())
+    assert architecture is not None
+    options = ["--ptxas-options=-v", *(f"-D{name}={value}" for name, value in chosen.items())]
+    output = compiler.compile(f"{stem}.cu", source.of(stem), architecture, options)
+    assert output.code.startswith(b"\x7fELF"), "no cubin"
+    clean = "0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads"
+    return "" if clean in output.log else f"{stem} {dict(chosen)}: {output.log[-300:]}"
+
+
 @pytest.mark.matrix
 @pytest.mark.parametrize("capability", CHIPS, ids=lambda capability: f"sm_{capability}")
-def test_kernels_compile_without_spills(capability: tuple[int, int], tmp_path: Path) -> None:
-    nvcc = compiler.find_nvcc()
-    if nvcc is None:
-        if "nvcc" in os.environ.get("WAIFU2X_REQUIRE", "").split(","):
-            raise AssertionError("nvcc is not here")
-        pytest.skip("nvcc is not here")
-    options = compiler.target(capability, [10 * major + minor for major, minor in CHIPS])
-
-    def report(number: int, stem: str, chosen: Macros) -> str:
-        command = [nvcc, *options, "-O3", "-std=c++17", "-Xptxas", "-v"]
-        command += [f"-D{name}={value}" for name, value in chosen.items()]
-        command += ["-o", str(tmp_path / f"{number}.cubin"), str(shipped_kernels() / f"{stem}.cu")]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
-        clean = "0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads"
-        return "" if clean in done.stderr else f"{stem} {dict(chosen)}: {done.stderr[-300:]}"
-
+def test_kernels_compile_without_spills(nvrtc_here: Nvrtc, capability: tuple[int, int]) -> None:
     wanted = kernels_of_chip(capability)
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        reports = pool.map(report, range(len(wanted)), *zip(*wanted, strict=True))
+        reports = pool.map(partial(report, nvrtc_here, capability), *zip(*wanted, strict=True))
         assert not [text for text in reports if text]
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize("capability", [(7, 5), (9, 0)], ids=lambda capability: f"sm_{capability}")
+def test_nvcc_takes_every_source(capability: tuple[int, int]) -> None:
+    compiler = nvcc.find()
+    if compiler is None:
+        pytest.skip("nvcc is not here")
+    wanted = dict(kernels_of_chip(capability))
+    assert len(wanted) > 4
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        reports = pool.map(
+            partial(report, compiler, capability), *zip(*wanted.items(), strict=True)
+        )
+        assert not [text for text in reports if text]
+
+
+BARE = """
+import json, sys
+from pathlib import Path
+from waifu2x.backends.cuda import compiler
+from waifu2x.backends.cuda.compilers import nvcc, nvrtc
+
+nvrtc._toolkits = lambda: []
+for stem, macros, capability in json.loads(sys.argv[1]):
+    code = compiler.compiled(stem, macros, capability=tuple(capability), cuda=(12, 0))
+    print("cubin" if code.startswith(b"\x7fELF") else code.splitlines()[0].decode())
+"""
+
+
+@pytest.mark.matrix
+def test_nothing_but_a_wheel_is_needed(nvrtc_here: Nvrtc, tmp_path: Path) -> None:
+    """No program on PATH, no toolkit: a kernel of each language, for a chip that NVRTC knows and
+    for one that nobody does yet."""
+    average = next(found for found in kernels_of_chip((8, 6)) if found[0] == "tensor_move")
+    other = "peak", {"VECTOR": "float4", "WIDTH": 4, "GROUP": 64, "CHAINS": 2, "REPEATS": 8}
+    wanted = [(*average, (8, 6)), (*other, (8, 6)), (*other, (99, 0))]
+    folders = {
+        "WAIFU2X_CACHE_DIR": str(tmp_path / "cache"),
+        "PYTHONPATH": os.pathsep.join(sys.path),
+    }
+    kept = {name: os.environ[name] for name in ("SYSTEMROOT",) if name in os.environ}
+    done = subprocess.run(
+        [sys.executable, "-c", BARE, json.dumps(wanted)],
+        env={"PATH": str(tmp_path), **folders, **kept},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert not done.returncode, done.stderr
+    first, second, third = done.stdout.splitlines()
+    assert (first, second) == ("cubin", "cubin")
+    assert third.startswith("//")  # PTX, for the driver
 
 
 def value_at(block: NDArray[np.float16], row: int, plane: int, group: int) -> np.float16:
@@ -191,20 +244,29 @@ def value_at(block: NDArray[np.float16], row: int, plane: int, group: int) -> np
 
 
 @pytest.mark.parametrize(("inputs", "outputs", "side"), [(32, 32, 3), (64, 128, 3), (256, 64, 1)])
-def test_weights_are_where_products_read_them(inputs: int, outputs: int, side: int) -> None:
+@pytest.mark.parametrize("units", ["wgmma", "mma"])
+def test_weights_are_where_products_read_them(
+    inputs: int, outputs: int, side: int, units: Units
+) -> None:
     rng = np.random.default_rng(2)
     weight = rng.normal(size=(outputs, inputs, side, side)).astype(np.float32)
     job = Job(inputs, 64 if inputs % 64 == 0 else 32, outputs, side, 2, last=False)
     group, width, groups = job.group, job.width, inputs // job.group
-    found = tensor_pack.pack_middle(weight, width, group, 2)
+    shape = candidates(job, units, (9, 0), CHIPS[9, 0])[0]
+    found = shape.pack(weight, width, group, 2)
     assert found.shape == (outputs // width, 3 * groups, side**2, width, group)
     for _ in range(500):
         o, i = int(rng.integers(outputs)), int(rng.integers(inputs))
         ky, kx = rng.integers(side, size=2)
+        row = o % width
+        if units == "mma":
+            # Of 32 planes a thread of a quad stores 8 neighbours: two of each product of 8.
+            quarter, pair, odd = o % 32 // 8, o % 8 // 2, o % 2
+            row += pair * 8 + quarter * 2 + odd - o % 32
         terms = [
             value_at(
                 found[o // width, visit * groups + i // group, ky * side + kx],
-                o % width,
+                row,
                 i % group,
                 group,
             )
@@ -394,7 +456,7 @@ def test_every_chip_has_a_shape_for_every_product(
 
 def test_small_pictures_get_more_blocks() -> None:
     job = Job(64, 64, 64, 3, 1, last=False)
-    large, small = MmaShape(4, 2, False), MmaShape(2, 2, False)
+    large, small = (MmaShape(rows, 2, (1, 32, 64), b_stages=3) for rows in (4, 2))
     assert ranked(job, [large, small], 1080, 1920, 132) == ([large, small], "large")
     assert ranked(job, [large, small], 60, 60, 132) == ([small, large], "small")
     # As many rows for the busiest multiprocessor: the order stays.
@@ -423,25 +485,25 @@ def test_units_of_chips(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("capability", "supported", "options"),
+    ("capability", "supported", "architecture"),
     [
-        ((9, 0), [75, 80, 90], ["-cubin", "-gencode=arch=compute_90a,code=sm_90a"]),
-        ((8, 9), [75, 80, 86, 89], ["-cubin", "-arch=sm_89"]),
-        ((8, 9), [75, 80, 86], ["-cubin", "-arch=sm_86"]),
-        ((12, 1), [90, 100, 120], ["-cubin", "-arch=sm_120"]),
-        ((12, 0), [80, 90], ["-ptx", "-arch=compute_90"]),
-        ((6, 1), [75, 80], []),
+        ((9, 0), [75, 80, 90], "sm_90a"),
+        ((8, 9), [75, 80, 86, 89], "sm_89"),
+        ((8, 9), [75, 80, 86], "sm_86"),
+        ((12, 1), [90, 100, 120], "sm_120"),
+        ((12, 0), [80, 90], "compute_90"),
+        ((6, 1), [75, 80], None),
     ],
 )
-def test_code_for_chips_that_nvcc_does_not_know(
-    capability: tuple[int, int], supported: list[int], options: list[str]
+def test_code_for_chips_that_a_compiler_does_not_know(
+    capability: tuple[int, int], supported: list[int], architecture: str | None
 ) -> None:
-    assert compiler.target(capability, supported) == options
+    assert target(capability, supported) == architecture
 
 
 @pytest.fixture
 def fake_nvcc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An nvcc that writes "code" and counts its runs; the only one to be found."""
+    """An nvcc that writes "code" and counts its runs; the only compiler to be found."""
     home = tmp_path / "cuda"
     (home / "bin").mkdir(parents=True)
     path = home / "bin" / "nvcc"
@@ -456,6 +518,7 @@ def fake_nvcc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     path.chmod(path.stat().st_mode | stat.S_IXUSR)
     monkeypatch.setenv("CUDA_HOME", str(home))
     monkeypatch.setenv("WAIFU2X_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setattr(nvrtc, "find", lambda cuda: None)
     return home
 
 
@@ -464,41 +527,106 @@ def runs(home: Path) -> int:
     return len(log.read_text().splitlines()) if log.exists() else 0
 
 
+def compiled(stem: str, macros: Macros, capability: tuple[int, int] = (8, 0)) -> bytes:
+    """For a driver of CUDA 12.4."""
+    return compiler.compiled(stem, macros, capability=capability, cuda=(12, 4))
+
+
 def test_a_warm_start_needs_no_compiler(fake_nvcc: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert compiler.compiled("tensor_first", {"A": 1}, (8, 0)) == b"code"
+    assert compiled("tensor_first", {"A": 1}) == b"code"
     assert runs(fake_nvcc) == 1
-    monkeypatch.setattr(compiler, "find_nvcc", lambda: None)
-    assert compiler.compiled("tensor_first", {"A": 1}, (8, 0)) == b"code"
-    assert compiler.usable()
+    monkeypatch.setattr(nvcc, "find", lambda: None)
+    assert compiled("tensor_first", {"A": 1}) == b"code"
+    assert compiler.has_kept()
+    reason = (
+        r"lacks a kernel: its kernels are compiled once, by NVRTC for CUDA 12.4 or older, which is"
+        r" not here: run `pip install 'waifu2x-kernels\[cuda\]'`, or use another backend$"
+    )
     for stem, chosen, capability in (
         ("tensor_first", {"A": 2}, (8, 0)),
         ("tensor_mma", {"A": 1}, (8, 0)),
         ("tensor_first", {"A": 1}, (8, 6)),
     ):
-        with pytest.raises(BackendError, match="with nvcc, which is not here: install the CUDA"):
-            compiler.compiled(stem, chosen, capability)
-
-
-def test_without_compiler_and_kernels_there_is_no_backend(
-    fake_nvcc: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert compiler.usable()
-    monkeypatch.setattr(compiler, "find_nvcc", lambda: None)
-    assert not compiler.usable()
+        with pytest.raises(BackendError, match=reason):
+            compiled(stem, chosen, capability)
 
 
 def test_a_damaged_entry_is_compiled_again(fake_nvcc: Path, tmp_path: Path) -> None:
-    compiler.compiled("tensor_first", {}, (8, 0))
+    compiled("tensor_first", {})
     (entry,) = (tmp_path / "cache" / "cuda").iterdir()
     entry.write_bytes(entry.read_bytes()[:-1] + b"x")
-    assert compiler.compiled("tensor_first", {}, (8, 0)) == b"code"
+    assert compiled("tensor_first", {}) == b"code"
     assert runs(fake_nvcc) == 2
 
 
 def test_a_compiler_that_fails_is_a_sentence(fake_nvcc: Path) -> None:
     (fake_nvcc / "broken").touch()
     with pytest.raises(BackendError, match=r"cannot compile tensor_first.cu for sm_80 \(x.cu\(3\)"):
-        compiler.compiled("tensor_first", {}, (8, 0))
+        compiled("tensor_first", {})
+
+
+def test_a_compiler_that_is_too_new_is_a_sentence(fake_nvcc: Path) -> None:
+    with pytest.raises(BackendError, match=r"nvcc is too new for this device \(sm_61\): run `pip"):
+        compiled("direct", {}, (6, 1))
+
+
+@pytest.mark.matrix
+def test_nvrtc_that_fails_is_a_sentence(
+    nvrtc_here: Nvrtc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WAIFU2X_CACHE_DIR", str(tmp_path))
+    with pytest.raises(
+        BackendError, match=r"^NVRTC \d+ cannot compile tensor_first.cu for sm_80 \("
+    ) as e:
+        compiled("tensor_first", {})  # its macros are missing
+    assert "error" in str(e.value)
+    assert "\n" not in str(e.value)
+    damaged = tmp_path / "libnvrtc.so.12"
+    damaged.write_text("no library")
+    monkeypatch.setattr(nvrtc, "find", lambda cuda: Nvrtc(damaged, 12))
+    with pytest.raises(BackendError, match=r"libnvrtc.so.12: .*: install it anew, or use another"):
+        compiled("tensor_first", {})
+
+
+@pytest.mark.parametrize(
+    ("twelve", "thirteen"),
+    [
+        ("cuda_nvrtc/lib/libnvrtc.so.12", "cu13/lib/libnvrtc.so.13"),
+        ("cuda_nvrtc/bin/nvrtc64_120_0.dll", "cu13/bin/x86_64/nvrtc64_130_0.dll"),
+    ],
+)
+def test_nvrtc_is_taken_from_wheels_then_from_toolkits_if_the_driver_takes_its_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, twelve: str, thirteen: str
+) -> None:
+    wheels, toolkit = tmp_path / "nvidia", tmp_path / "toolkit"
+    monkeypatch.setattr(nvrtc, "_wheels", lambda: sorted(wheels.iterdir()))
+    monkeypatch.setattr(nvrtc, "_toolkits", lambda: [toolkit])
+
+    def found(cuda: int) -> Path | None:
+        one = nvrtc.find(cuda)
+        return one.path if one else None
+
+    def put(path: Path) -> Path:
+        path.parent.mkdir(parents=True)
+        for name in (path.name, path.name.replace("nvrtc", "nvrtc-builtins"), f"{path.name}.alt"):
+            (path.parent / name).touch()
+        return path
+
+    wheels.mkdir()
+    assert found(13) is None
+    kit = put(toolkit / "lib64/libnvrtc.so.12")
+    assert (found(13), found(12), found(11)) == (kit, kit, None)
+    newer = put(wheels / thirteen)
+    assert (found(13), found(12)) == (newer, kit)
+    older = put(wheels / twelve)
+    assert (found(13), found(12), found(11)) == (older, older, None)
+
+
+def test_an_old_driver_is_a_sentence() -> None:
+    assert compiler.missing((11, 8)) == (
+        "its kernels are compiled once, and NVRTC needs a driver for CUDA 12.0 or newer, not 11.8:"
+        " update NVIDIA's driver, or use another backend"
+    )
 
 
 def test_sources_hold_what_they_include() -> None:

@@ -5,13 +5,18 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import subprocess
 import sys
+import time
+from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
+from typing import IO
 
 import pytest
 
-from waifu2x.files import reason, write_atomically
+from waifu2x import files
+from waifu2x.files import is_temporary, reason, remove_abandoned, write_atomically
 
 
 def names(folder: Path) -> list[str]:
@@ -133,3 +138,84 @@ def test_impossible_places(tmp_path: Path, name: str, kind: type[OSError]) -> No
 def test_reason() -> None:
     assert reason(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))) == "no space left on device"
     assert reason(OSError("Something Else")) == "something else"
+
+
+UNFINISHED = """
+import sys, time
+from pathlib import Path
+from waifu2x.files import writing
+with writing(Path(sys.argv[1])) as file:
+    file.write(b"half")
+    file.flush()
+    print("open", flush=True)
+    time.sleep(600)
+"""
+
+
+def temporaries(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.iterdir() if is_temporary(path.name))
+
+
+def test_only_what_a_killed_program_left_is_removed(tmp_path: Path) -> None:
+    """A program that is still writing is another process here, as a second run would be."""
+    command = [sys.executable, "-c", UNFINISHED, str(tmp_path / "result.png")]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    try:
+        assert process.stdout.readline() == "open\n"
+        (left,) = temporaries(tmp_path)
+        assert not remove_abandoned(left)
+        assert left.read_bytes() == b"half"
+    finally:
+        process.kill()
+        process.communicate()
+    assert temporaries(tmp_path) == [left]
+    assert remove_abandoned(left)
+    assert names(tmp_path) == []
+
+
+def test_what_other_machines_left_is_removed_after_a_day(tmp_path: Path) -> None:
+    """Their locks may not be seen here."""
+    foreign = tmp_path / f".waifu2x-00000000-{'0' * 12}.part"
+    foreign.touch()
+    assert not remove_abandoned(foreign)
+    yesterday = time.time() - 90000
+    os.utime(foreign, (yesterday, yesterday))
+    assert remove_abandoned(foreign)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["a.part", ".waifu2x.part", f".waifu2x-00000000-{'0' * 12}.part.png", ".waifu2x-x-y.part"],
+)
+def test_nothing_else_is_removed(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    path.touch()
+    os.utime(path, (0, 0))
+    assert not remove_abandoned(path)
+    assert not remove_abandoned(tmp_path / f".waifu2x-00000000-{'1' * 12}.part")  # is not there
+    assert names(tmp_path) == [name]
+
+
+def test_a_file_that_was_taken_for_abandoned_is_begun_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another program comes between the making of a file and its lock, once."""
+    real, removed = files._lock, list[Path]()
+
+    def lock(file: IO[bytes]) -> bool | None:
+        if not removed:
+            removed.extend(temporaries(tmp_path))
+            assert remove_abandoned_by(real, removed[0])
+        return real(file)
+
+    monkeypatch.setattr(files, "_lock", lock)
+    write_atomically(tmp_path / "result.png", b"content")
+    assert len(removed) == 1
+    assert names(tmp_path) == ["result.png"]
+
+
+def remove_abandoned_by(lock: Callable[[IO[bytes]], bool | None], path: Path) -> bool:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(files, "_lock", lock)
+        return remove_abandoned(path)

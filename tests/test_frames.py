@@ -19,9 +19,10 @@ from tests.contents import encode, encoded, identity_models, noise, ramp
 from waifu2x.cli import cli
 from waifu2x.pictures import formats
 from waifu2x.pictures.adapt import Wishes, adapt
+from waifu2x.pictures.formats import Quality
 from waifu2x.pictures.picture import Frames, Picture
 from waifu2x.pictures.read import decode
-from waifu2x.pipeline import Job, Output, Stages, make
+from waifu2x.pipeline import Job, Output, make
 from waifu2x.upscaler import Upscaler
 
 ANIMATIONS = ("gif", "png", "webp")
@@ -137,17 +138,17 @@ def test_frames_that_repeat_are_computed_once(folder: Path) -> None:
     Path("a.png").write_bytes(encode(animation(order), "png"))
     calls = []
     with Upscaler(model="identity", backend="numpy") as upscaler:
-        whole = upscaler.picture
+        whole = upscaler.enlarger.picture
 
         def counted(picture: Picture, *arguments: Any, **options: Any) -> Picture:
             calls.append(picture)
             return whole(picture, *arguments, **options)
 
-        upscaler.picture = counted  # type: ignore[method-assign]
+        upscaler.enlarger.picture = counted  # type: ignore[method-assign]
         parts: list[float] = []
         job = Job(Path("a.png"), Path("b.png"))
-        output = Output("png", None, "fail")
-        make(job, output, lambda: upscaler, stages=Stages(1, 1, 1), on_progress=parts.append)
+        output = Output("png", Quality(), "fail")
+        make(job, output, lambda: upscaler.enlarger, on_progress=parts.append)
     assert len(calls) == 2
     assert sum(parts) == pytest.approx(1)
     back = seen(Path("b.png").read_bytes())
@@ -297,9 +298,9 @@ def test_a_sprite_shows_no_halo(background: int) -> None:
     colours = np.where(inside[..., np.newaxis], [230, 120, 40], [90, 0, 250]).astype(np.uint8)
     alpha = np.where(inside, 255, 0).astype(np.uint8)
     with Upscaler(2, model="vgg_7") as upscaler:
-        sprite = upscaler.picture(Picture(colours, alpha))
+        sprite = upscaler.enlarger.picture(Picture(colours, alpha))
         flat = np.where(inside[..., np.newaxis], colours, background).astype(np.uint8)
-        opaque = upscaler.picture(Picture(flat)).pixels.astype(int)
+        opaque = upscaler.enlarger.picture(Picture(flat)).pixels.astype(int)
     assert sprite.alpha is not None
     share = sprite.alpha[..., np.newaxis] / 255
     composed = sprite.pixels * share + background * (1 - share)

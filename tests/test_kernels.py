@@ -1,4 +1,4 @@
-"""The kernels of `kernels/*.cl` through NVIDIA's compiler: the other half of `dialect.h`.
+"""The kernels of `kernels/*.cl` through NVIDIA's compilers: the other half of `dialect.h`.
 
 It needs no GPU, and tells of each kernel what its registers cannot hold.
 """
@@ -6,10 +6,8 @@ It needs no GPU, and tells of each kernel what its registers cannot hold.
 from __future__ import annotations
 
 import re
-import subprocess
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -18,7 +16,8 @@ import pytest
 
 from waifu2x import model_set
 from waifu2x.backends import Device
-from waifu2x.backends.cuda import compiler
+from waifu2x.backends.cuda.compiler import target
+from waifu2x.backends.cuda.compilers import nvcc
 from waifu2x.backends.gpu import peak, source
 from waifu2x.backends.gpu.executor import DevicePixels
 from waifu2x.backends.gpu.fp32 import Fp32Executor
@@ -39,7 +38,7 @@ from waifu2x.model import (
     leaky,
 )
 
-CHIPS = [75, 80, 90, 120]
+CHIPS = [61, 75, 80, 86, 89, 90, 120]
 CHIPS_IN_FULL = 90
 """For this one everything is compiled, for the others what is closest to the limits."""
 COUNTS = {"IN_PLANES", "OUT_PLANES", "SUB_PLANES", "SUB_BLOCKS", "STORED", "PLANES", "PART_PLANES"}
@@ -154,23 +153,17 @@ def builds() -> list[Build]:
         recorder.usual = False
 
 
-@pytest.fixture(scope="module")
-def nvcc() -> str:
-    """The compiler's path."""
-    path = compiler.find_nvcc()
-    if path is None:
-        pytest.skip("nvcc is not here")
-    return path
-
-
 @pytest.mark.matrix
-@pytest.mark.parametrize("chip", CHIPS)
+@pytest.mark.parametrize(("compiler", "chip"), [("nvrtc", chip) for chip in CHIPS] + [("nvcc", 80)])
 def test_every_kernel_compiles_and_the_usual_ones_fit_the_registers(
-    nvcc: str, chip: int, tmp_path: Path
+    compiler: str, chip: int, request: pytest.FixtureRequest
 ) -> None:
-    options = compiler.target((chip // 10, chip % 10), compiler._supported(nvcc))
-    if options[:1] != ["-cubin"]:
-        pytest.skip(f"this nvcc makes no code for sm_{chip}")
+    found = nvcc.find() if compiler == "nvcc" else request.getfixturevalue("nvrtc_here")
+    if found is None:
+        pytest.skip("nvcc is not here")
+    architecture = target((chip // 10, chip % 10), found.supported())
+    if architecture is None or not architecture.startswith("sm_"):
+        pytest.skip(f"this {compiler} makes no code for sm_{chip}")
     wanted = builds()
     stems = {"direct", "winograd", "peak", "move", "mean", "dense", "turn"}
     assert stems == {build.stem for build in wanted}
@@ -179,14 +172,8 @@ def test_every_kernel_compiles_and_the_usual_ones_fit_the_registers(
 
     def report(number: int) -> str:
         stem, macros, _ = wanted[number]
-        path = tmp_path / f"{number}.cu"
-        path.write_text(source.read(f"{stem}.cl"))
-        definitions = [f"-D{name}={value}" for name, value in macros]
-        command = [nvcc, *options, *compiler._OPTIONS, *definitions, "-Xptxas", "-v"]
-        command += ["-o", str(path.with_suffix(".cubin")), str(path)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
-        return done.stderr
+        options = ["--ptxas-options=-v", *(f"-D{name}={value}" for name, value in macros)]
+        return found.compile(f"{stem}.cl", source.of(stem), architecture, options).log
 
     with ThreadPoolExecutor(2) as pool:
         reports = list(pool.map(report, range(len(wanted))))

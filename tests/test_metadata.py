@@ -16,15 +16,17 @@ from typing import Any
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from PIL import Image
+from PIL import ExifTags, Image, ImageOps
 
-from tests.contents import decode, encode, encoded, identity_models, noise, ramp
+from tests.contents import decode, encode, encoded, identity_models, noise, png_with, ramp
 from waifu2x.cli import cli
-from waifu2x.pictures import exif, formats, metadata, png
+from waifu2x.pictures import exif, formats, metadata
 from waifu2x.pictures.adapt import Wishes, adapt
 from waifu2x.pictures.picture import Frames, Metadata, Picture
 
-THUMBNAIL = encoded(Image.new("RGB", (16, 12), "red"), "JPEG")
+SMALL = np.repeat(np.repeat(np.array([[[250, 10, 9], [10, 240, 10]]], np.uint8), 48, 0), 32, 1)
+THUMBNAIL = encoded(Image.fromarray(SMALL), "JPEG", quality=95)
+"""Red to the left, green to the right."""
 XMP = (
     b'<x:xmpmeta xmlns:x="adobe:ns:meta/"><rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax'
     b'-ns#"><rdf:Description rdf:about="" xmlns:tiff="http://ns.adobe.com/tiff/1.0/" '
@@ -76,20 +78,54 @@ def tags(block: bytes) -> dict[int, Any]:
     return dict(read) | below
 
 
+def thumbnail(block: bytes) -> bytes | None:
+    """As Pillow finds it."""
+    read = Image.Exif()
+    read.load(b"Exif\0\0" + block)
+    found = read.get_ifd(ExifTags.IFD.IFD1)
+    if not found:
+        return None
+    start, length = found[0x0201], found[0x0202]
+    return block[start : start + length]
+
+
 @pytest.mark.parametrize("order", ["<", ">"])
 def test_exif_of_a_turned_picture(order: str) -> None:
     block = exif_block(order, 6)
     assert exif.orientation(block) == 6
-    upright = exif.upright(block)
+    upright = exif.upright(block, 6)
     before, after = tags(block), tags(upright)
     assert after.pop(exif.ORIENTATION) == 1
     before.pop(exif.ORIENTATION)
     assert after == before
     assert len(upright) == len(block)
-    # The thumbnail, which lies on its side, is gone, every byte of it.
-    assert THUMBNAIL in block
-    assert THUMBNAIL[20:60] not in upright
-    assert THUMBNAIL in exif.sized(block, 48, 66)
+    assert thumbnail(block) == THUMBNAIL
+    assert thumbnail(exif.sized(block, 48, 66)) == THUMBNAIL
+
+
+@pytest.mark.parametrize("orientation", range(2, 9))
+def test_the_thumbnail_is_turned_along(orientation: int) -> None:
+    block = exif_block("<", orientation)
+    found = thumbnail(exif.upright(block, orientation))
+    assert found is not None
+    with Image.open(io.BytesIO(found)) as image:
+        small = np.asarray(image).astype(int)
+    with Image.open(io.BytesIO(THUMBNAIL)) as image:
+        image.getexif()[exif.ORIENTATION] = orientation
+        expected = np.asarray(ImageOps.exif_transpose(image)).astype(int)
+    assert small.shape == expected.shape
+    assert abs(small - expected).mean() < 3
+
+
+def test_a_thumbnail_that_cannot_be_turned_is_gone() -> None:
+    """Every byte of it, and what leads to it."""
+    damaged = b"\xff\xd8" + THUMBNAIL[2:].translate(bytes(range(1, 256)) + b"\0")
+    block = exif_block("<", 6).replace(THUMBNAIL, damaged)
+    upright = exif.upright(block, 6)
+    assert thumbnail(upright) is None
+    assert damaged[20:60] in block
+    assert damaged[20:60] not in upright
+    assert len(upright) == len(block)
 
 
 @pytest.mark.parametrize("order", ["<", ">"])
@@ -110,7 +146,7 @@ def test_broken_exif_breaks_nothing(seed: int) -> None:
         block[place] = generator.integers(256)
     for content in (bytes(block), bytes(block[: seed * 7])):
         assert 1 <= exif.orientation(content) <= 8
-        assert len(exif.upright(content)) == len(exif.sized(content, 9, 9)) == len(content)
+        assert len(exif.upright(content, 6)) == len(exif.sized(content, 9, 9)) == len(content)
         exif.readable(content)
 
 
@@ -179,7 +215,7 @@ def test_png_chunks_go_along() -> None:
         assert image.info["Long"] == "text" * 99
     # What depends on the samples or says how they are stored does not.
     others = [(b"bKGD", b"\0\1"), (b"sBIT", b"\5\5\5"), (b"teST", b"unsafe"), (b"hIST", b"\0\1")]
-    data = b"".join(png.encode(Frames((Picture(ramp(3)),)), others))
+    data = png_with(ramp(3), *others)
     assert decode(data).metadata.chunks == ()
 
 
@@ -287,7 +323,7 @@ def test_profiles_in_texts_of_a_png(name: str) -> None:
     digits = content.hex().encode()
     text = b"\n%s\n%8d\n%s\n" % (name.encode(), len(content), digits)
     body = b"Raw profile type %s\0\0" % name.encode() + zlib.compress(text)
-    data = b"".join(png.encode(Frames((Picture(ramp(3)),)), [(b"zTXt", body)]))
+    data = png_with(ramp(3), (b"zTXt", body))
     back = decode(data)
     if name == "iptc":
         assert back.metadata.iptc == IPTC

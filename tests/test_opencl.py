@@ -55,6 +55,7 @@ class Builder:
         kernel = runtime.build("peak", {**MACROS, "REPEATS": repeats}).kernel("peak", 1)
         target, result = runtime.allocate(16), np.zeros(4, np.float32)
         runtime.launch(kernel, (1, 1, 1), target, np.float32(1))
+        runtime.synchronize()
         runtime.download(target, result)
         assert (result == 1 + repeats).all()  # chains from 0 and 1, half a one each step
         return any("compiling for" in record.message for record in self._log.records)

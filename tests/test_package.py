@@ -56,6 +56,7 @@ def test_only_pictures_know_codecs_and_only_backends_know_their_library() -> Non
         "isal": {"pictures"},
         "numba": {"kernels"},
         "llvmlite": {"cpu", "kernels"},
+        "pycuda": {"by_pycuda.py"},
     }
     for path in (ROOT / "waifu2x").rglob("*.py"):
         text = path.read_text()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -42,7 +42,7 @@ def test_lossless_round_trip(
 ) -> None:
     pixels = noise(*size, planes)
     path = tmp_path / f"picture.{extension}"
-    write(Frames((Picture(pixels),)), path, extension, None)
+    write(Frames((Picture(pixels),)), path, extension, formats.Quality())
     (back,) = read(path).pictures
     assert back.alpha is None
     assert (back.colours == Colours()) == (extension != "jxl")  # which always has a profile
@@ -68,6 +68,20 @@ def test_quality(extension: str) -> None:
     source = Picture(noise(32, 32, 3))
     sizes = [len(encode(source, extension, quality)) for quality in (1, 50, 95)]
     assert sizes == sorted(set(sizes))
+
+
+@pytest.mark.parametrize("extension", ["png", "tif", "webp", "jxl"])
+def test_compression(extension: str) -> None:
+    smooth = np.sin(np.indices((150, 200)) / 9).sum(0)[..., np.newaxis] * 60 + 128
+    pixels = (smooth + noise(150, 200, 3) / 40).astype(np.uint8)
+    files = {
+        compression: encode(Picture(pixels), extension, compression=compression)
+        for compression in get_args(formats.Compression)
+    }
+    for content in files.values():
+        assert (decode(content).pixels == pixels).all()
+    sizes = {compression: len(content) for compression, content in files.items()}
+    assert sizes["best"] < sizes["default"] <= sizes["fast"]
 
 
 @pytest.mark.parametrize("planes", [1, 3])
@@ -360,6 +374,7 @@ def test_no_memory_for_the_file(monkeypatch: pytest.MonkeyPatch, extension: str)
     monkeypatch.setattr(Image.Image, "save", fail)
     monkeypatch.setattr("tifffile.TiffWriter.write", fail)
     monkeypatch.setattr(np, "ascontiguousarray", fail)
+    monkeypatch.setattr("waifu2x.pictures.png_filter.up", fail)
     with pytest.raises(OutputError, match=r"^p: not enough memory .* use a smaller scale$"):
         encode(Picture(ramp(3)), extension)
 
@@ -382,7 +397,7 @@ def test_largest_sides(extension: str, largest: int) -> None:
 def test_unwritable_place(tmp_path: Path, name: str) -> None:
     (tmp_path / "folder").mkdir()
     with pytest.raises(OutputError) as caught:
-        write(Frames((Picture(ramp(3)),)), tmp_path / name, "png", None, replace=True)
+        write(Frames((Picture(ramp(3)),)), tmp_path / name, "png", formats.Quality(), replace=True)
     assert str(caught.value).startswith(f"{tmp_path / name}: cannot write: ")
     assert [path.name for path in tmp_path.iterdir()] == ["folder"]
 

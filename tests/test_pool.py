@@ -22,6 +22,7 @@ class FakeBackend:
     """Answers with its number; calls of different devices meet at a barrier."""
 
     name = "fake"
+    calls_at_once = 1
 
     def __init__(self, number: int, meeting: threading.Barrier) -> None:
         self.device = Device(f"Fake {number}", "1 GiB", is_gpu=True)
@@ -112,6 +113,21 @@ def test_a_missing_second_device_closes_the_first(monkeypatch: pytest.MonkeyPatc
     with pytest.raises(UnavailableError, match="backend fake has no device 7"):
         open_devices("auto", [0, 7], print)
     assert first.closed
+
+
+def test_all_are_the_devices_of_one_kind(monkeypatch: pytest.MonkeyPatch) -> None:
+    meeting = threading.Barrier(1)
+    fakes = [FakeBackend(number, meeting) for number in range(4)]
+    fakes[2].device = Device("Fake processor", "")
+    monkeypatch.setattr(
+        "waifu2x.backends.pool.open_backend", lambda name, device, on_skip: fakes[device]
+    )
+    monkeypatch.setattr(
+        "waifu2x.backends.pool.list_devices", lambda name: [fake.device for fake in fakes]
+    )
+    backend = open_devices("fake", "all", print)
+    assert backend.device.name == "Fake 0, Fake 1, Fake 3"
+    assert backend.calls_at_once == 3
 
 
 @pytest.mark.parametrize("device", [(), (0, 0), (-1,), 1.5])

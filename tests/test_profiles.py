@@ -180,7 +180,7 @@ def test_wide_photos_enlarged_look_as_before(photo: NDArray[np.uint8], colours: 
     icc_profile = profile(colours)
     with Upscaler(2, model="vgg_7") as upscaler:
         picture = Picture(pixels, None, Colours(icc_profile))
-        result = profiles.in_srgb_tone(picture, upscaler.picture)
+        result = profiles.in_srgb_tone(picture, upscaler.enlarger.picture)
 
     def reduced(values: NDArray[np.uint8], size: int) -> NDArray[np.float64]:
         blocks = lab(values, icc_profile).reshape(8, size, 8, size, 3)

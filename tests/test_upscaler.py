@@ -448,6 +448,7 @@ class CountingBackend:
     """Counts what is opened and closed; its compile fails, or takes its time."""
 
     name = "counting"
+    calls_at_once = 1
     device = Device("Counting", "")
 
     def __init__(self, failing: bool) -> None:

@@ -6,12 +6,17 @@ import io
 import zipfile
 import zlib
 from collections.abc import Callable
-from pathlib import PurePosixPath
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from pathlib import Path, PurePosixPath
+from typing import IO
 
+from waifu2x import stores
 from waifu2x.backends import Progress, ignore, scaled
+from waifu2x.enlarger import Enlarger
 from waifu2x.errors import ImageError, OutputError
 from waifu2x.files import reason, writing
 from waifu2x.pictures import formats
+from waifu2x.pictures.limits import MAX_PIXELS
 from waifu2x.pictures.read import decode
 from waifu2x.pictures.write import EXISTS, encode
 from waifu2x.pipeline import (
@@ -20,7 +25,7 @@ from waifu2x.pipeline import (
     Made,
     Note,
     Output,
-    Stages,
+    Room,
     copy_times,
     enlarged,
     finished,
@@ -30,7 +35,6 @@ from waifu2x.pipeline import (
     result_sizes,
 )
 from waifu2x.stopwatch import Stopwatch
-from waifu2x.upscaler import Upscaler
 
 EXTENSIONS = ("cbz", "zip")
 _LARGEST = 1 << 30
@@ -40,12 +44,14 @@ _LARGEST = 1 << 30
 def make_archive(
     job: Job,
     output: Output,
-    upscaler: Callable[[], Upscaler],
+    enlarger: Callable[[], Enlarger],
     *,
-    stages: Stages,
+    max_pixels: int = MAX_PIXELS,
+    room: Room = lambda content: nullcontext(),
     on_progress: Progress = ignore,
     on_note: Note = lambda job, note: None,
     sources: frozenset[Identity] = frozenset(),
+    alone: bool = True,
 ) -> Made | None:
     """An archive whose pictures are enlarged, one after the other, under their names.
 
@@ -56,12 +62,13 @@ def make_archive(
         return None
     spent = Stopwatch()
     with spent("prepare"):
-        network = upscaler()
+        network = enlarger()
     make_folder(job.target.parent)
     height = width = 0
     try:
         with (
-            zipfile.ZipFile(job.source) as source,
+            _opened(job.source) as archive,
+            zipfile.ZipFile(archive) as source,
             writing(job.target, replace=output.existing == "overwrite") as file,
             zipfile.ZipFile(file, "w") as target,
         ):
@@ -69,22 +76,26 @@ def make_archive(
             names = _names(members, output.extension)
             share = scaled(on_progress, 1 / max(1, len(names)))
             for member in members:
-                content = _unpacked(source, member, job)
+                with spent("read"):
+                    content = _unpacked(source, member, job)
                 name = names.get(member.filename)
                 if name is None:
                     _add(target, member, member.filename, content, zipfile.ZIP_DEFLATED)
                     continue
-                with stages.load, spent("read"):
-                    shown = f"{job.source}: {member.filename}"
-                    frames = decode(content, shown, stages.max_pixels)
-                sizes = result_sizes(network, frames, shown)
-                frames = prepared(frames, sizes, output, shown, job, on_note)
-                with stages.process:
-                    frames = enlarged(frames, network, share, spent)
-                with stages.save, spent("write"):
-                    result = io.BytesIO()
-                    frames = finished(frames, output)
-                    encode(frames, output.extension, output.quality, shown, result)
+                shown = f"{job.source}: {member.filename}"
+                with ExitStack() as held:
+                    with spent("wait"):
+                        held.enter_context(room(content))
+                    with spent("decode"):
+                        frames = decode(content, shown, max_pixels)
+                    sizes = result_sizes(network, frames, shown)
+                    frames = prepared(frames, sizes, output, shown, job, on_note)
+                    frames = finished(enlarged(frames, network, share, spent), output)
+                    with spent("encode"):
+                        result = io.BytesIO()
+                        threads = None if alone else 1
+                        encode(frames, output.extension, output.quality, shown, result, threads)
+                with spent("write"):
                     _add(target, member, name, result.getvalue(), zipfile.ZIP_STORED)
                 height, width = frames.pictures[0].pixels.shape[:2]
             if not names:
@@ -94,10 +105,14 @@ def make_archive(
     except FileExistsError as error:
         raise OutputError(EXISTS.format(job.target)) from error
     except OSError as error:
-        place = job.source if error.filename == job.source else job.target
+        place = job.source if str(error.filename) == str(job.source) else job.target
         raise OutputError(f"{place}: {reason(error)}") from error
     copy_times(job, output)
     return Made(height, width, spent)
+
+
+def _opened(path: Path) -> AbstractContextManager[IO[bytes]]:
+    return stores.downloaded(path) if stores.is_url(path) else path.open("rb")
 
 
 def _names(members: list[zipfile.ZipInfo], extension: str) -> dict[str, str]:

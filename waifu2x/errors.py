@@ -5,7 +5,10 @@ Waifu2xError
 ├── ImageError     a picture that cannot be read or handled
 ├── BackendError   a backend or device that is missing or cannot do what was asked
 │   ├── UnavailableError   its library or device is not here: `auto` goes on to the next
+│   │   └── NotInstalledError  software that it needs was never installed
 │   └── DeviceError        its device has stopped working: so does `auto`, in the middle of a batch
+├── StoreError     a URL that cannot be used
+├── ClusterError   a cluster that cannot be reached, or does not do what was asked
 └── OutputError    a result that cannot be written
 """
 
@@ -32,6 +35,10 @@ class UnavailableError(BackendError):
     """A backend's library or device is not here, which is no fault: `auto` takes the next one."""
 
 
+class NotInstalledError(UnavailableError):
+    """Software that a backend needs was never installed."""
+
+
 class DeviceError(BackendError):
     """A device has stopped working, or cannot be opened: nothing runs on it in this process."""
 
@@ -40,6 +47,18 @@ class DeviceError(BackendError):
         super().__init__(f"{fault}: {remedy}")
         self.fault = fault
         self.remedy = remedy
+
+    def __reduce__(self) -> tuple[type[DeviceError], tuple[str, str]]:
+        # Exceptions are sent to other processes by their message otherwise.
+        return type(self), (self.fault, self.remedy)
+
+
+class StoreError(Waifu2xError):
+    """A URL names what is not there, or its kind is not supported."""
+
+
+class ClusterError(Waifu2xError):
+    """A cluster or its workers are missing, or do not do what was asked of them."""
 
 
 class OutputError(Waifu2xError):

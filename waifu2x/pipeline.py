@@ -2,37 +2,38 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import io
 import os
 import stat
 import sys
-import threading
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Literal
 
+from waifu2x import stores
 from waifu2x.backends import Progress, ignore, scaled
+from waifu2x.enlarger import Enlarger
 from waifu2x.errors import ImageError, OutputError
-from waifu2x.files import reason, write_atomically
+from waifu2x.files import read_bytes, reason, write_atomically
 from waifu2x.pictures import formats
 from waifu2x.pictures.adapt import Wishes, adapt, check_results, finish
 from waifu2x.pictures.formats import Quality
 from waifu2x.pictures.limits import MAX_PIXELS
 from waifu2x.pictures.picture import Frames, Picture
+from waifu2x.pictures.preview import preview
 from waifu2x.pictures.profiles import in_srgb_tone
-from waifu2x.pictures.read import decode, read
+from waifu2x.pictures.read import content, decode
 from waifu2x.pictures.write import EXISTS, encode, write
 from waifu2x.stopwatch import Stopwatch
-from waifu2x.upscaler import Upscaler
 
 Existing = Literal["fail", "overwrite", "skip"]
 """What to do about an output that is there already."""
-Identity = tuple[int, int]
-"""Device and inode of a file."""
+Identity = tuple[int, int] | str
+"""Device and inode of a file, or its URL."""
 STANDARD = Path("-")
 """Standard input as a source, standard output as a target."""
 
@@ -45,6 +46,8 @@ class Job:
     target: Path
 
 
+_LARGE = 1 << 25
+"""Pixels of results."""
 Note = Callable[[Job, str], None]
 """What is told of a job in words."""
 
@@ -59,6 +62,8 @@ class Output:
     wishes: Wishes = field(default_factory=Wishes)
     copy_times: bool = False
     """Whether a result gets the dates of its source."""
+    previews: bool = False
+    """Whether small pictures of source and result are wanted, too."""
 
 
 @dataclass(frozen=True)
@@ -69,64 +74,75 @@ class Made:
     width: int
     """Of the first picture, where there are several."""
     spent: Stopwatch
-    """Seconds of `read`, of `prepare`, until the upscaler is there and the output's format is known
-    to hold the result, of what the upscaler tells, and of `write`."""
+    """Seconds of `read`, of `wait`, for memory, of `decode`, of `prepare`, until the enlarger is
+    there and the output's format is known to hold the result, of what the enlarger tells, of
+    `encode` and of `write`."""
     copied: bool = False
     """Whether it stays as it is, and so does its file."""
+    previews: tuple[bytes, ...] = ()
+    """JPEGs of the first picture, before and after, where they are wanted; of one that stays as it
+    is, one."""
 
 
-class Stages:
-    """How many files may be loaded, processed and saved at a time, and how large one may be."""
-
-    def __init__(self, load: int, process: int, save: int, max_pixels: int = MAX_PIXELS) -> None:
-        self.max_pixels = max_pixels
-        self.pictures = load + process + save
-        self.load = threading.BoundedSemaphore(load)
-        self.process = threading.BoundedSemaphore(process)
-        self.save = threading.BoundedSemaphore(save)
+Room = Callable[[bytes], AbstractContextManager[None]]
+"""Waits until there is memory for the picture of a file with that content, and all that becomes of
+it; the memory is free again when the context ends."""
 
 
 def make(
     job: Job,
     output: Output,
-    upscaler: Callable[[], Upscaler],
+    enlarger: Callable[[], Enlarger],
     *,
-    stages: Stages,
+    max_pixels: int = MAX_PIXELS,
+    room: Room = lambda content: nullcontext(),
     on_size: Callable[[int, int], None] = lambda height, width: None,
     on_progress: Progress = ignore,
     on_note: Note = lambda job, note: None,
     sources: frozenset[Identity] = frozenset(),
+    alone: bool = True,
 ) -> Made | None:
     """Reads, enlarges and writes one file; None if it is there already and may stay.
 
-    `upscaler` is called when the file has been read; then, before the work, `on_size` with the
+    `enlarger` is called when the file has been read; then, before the work, `on_size` with the
     rows of all results together and the columns of the first, and `on_note` with a line about what
     the output does not keep, if there is anything. Nothing in `sources` is ever replaced.
+    `alone`: no other files are worked on; otherwise only large results are encoded by all cores.
     Raises Waifu2xError, OSError, MemoryError.
     """
     if not may_write(job, output.existing, sources):
         return None
     spent = Stopwatch()
-    with stages.load, spent("read"):
-        source = _read(job.source, stages.max_pixels)
-    with spent("prepare"):
-        network = upscaler()
-        sizes = result_sizes(network, source, _name(job.source, "standard input"))
-        (height, width), name = sizes[0], _name(job.target, "standard output")
-        if _stays(source, network) and _is_file_of(job, output):
-            with stages.save, spent("write"):
+    with spent("read"):
+        file = _content(job.source)
+    with ExitStack() as held:
+        with spent("wait"):
+            held.enter_context(room(file))
+        name = _name(job.source, "standard input")
+        with spent("decode"):
+            source = decode(file, name, max_pixels)
+            del file
+        with spent("prepare"):
+            network = enlarger()
+            sizes = result_sizes(network, source, name)
+            height, width = sizes[0]
+            stays = _stays(source, network) and _is_file_of(job, output)
+            if not stays:
+                target = _name(job.target, "standard output")
+                source = prepared(source, sizes, output, target, job, on_note)
+        if stays:
+            with spent("write"):
                 _copy(job, output)
-            return Made(height, width, spent, copied=True)
-        source = prepared(source, sizes, output, name, job, on_note)
-    on_size(sum(rows for rows, _ in sizes[: len(source.pictures)]), width)
-    with stages.process:
+            return Made(height, width, spent, True, _previews(output, source))
+        on_size(sum(rows for rows, _ in sizes[: len(source.pictures)]), width)
         result = enlarged(source, network, on_progress, spent)
-    with stages.save, spent("write"):
-        _write(finished(result, output), job, output)
-    return Made(height, width, spent)
+        pixels = sum(rows * columns for rows, columns in sizes)
+        threads = None if alone or pixels >= _LARGE else 1
+        _write(finished(result, output), job, output, spent, threads)
+        return Made(height, width, spent, False, _previews(output, source, result))
 
 
-def result_sizes(network: Upscaler, source: Frames, name: str) -> list[tuple[int, int]]:
+def result_sizes(network: Enlarger, source: Frames, name: str) -> list[tuple[int, int]]:
     """Rows and columns of the result of each picture of a file, which errors name."""
     try:
         return [network.result_size(*picture.pixels.shape[:2]) for picture in source.pictures]
@@ -165,7 +181,7 @@ def finished(result: Frames, output: Output) -> Frames:
     return replace(result, pictures=tuple(pictures))
 
 
-def enlarged(source: Frames, network: Upscaler, on_progress: Progress, spent: Stopwatch) -> Frames:
+def enlarged(source: Frames, network: Enlarger, on_progress: Progress, spent: Stopwatch) -> Frames:
     """Every picture enlarged; those of an animation that repeat, once."""
     share = scaled(on_progress, 1 / len(source.pictures))
     done: dict[bytes, Picture] = {}
@@ -199,7 +215,7 @@ def may_write(job: Job, existing: Existing, sources: frozenset[Identity] = froze
     if job.target == STANDARD:
         return True
     try:
-        status = job.target.stat()
+        status = stores.stat(job.target) if stores.is_url(job.target) else job.target.stat()
     except FileNotFoundError:
         return True
     except OSError as error:
@@ -208,7 +224,7 @@ def may_write(job: Job, existing: Existing, sources: frozenset[Identity] = froze
         raise OutputError(f"{job.target}: is a folder, not a file")
     if not stat.S_ISREG(status.st_mode):
         raise OutputError(f"{job.target}: is not a plain file; for stdout give -")
-    identity = (status.st_dev, status.st_ino)
+    identity = _identity(job.target, status)
     if identity in sources or identity in identities([job]):
         raise OutputError(f"{job.target}: is an input itself: choose another output")
     if existing == "fail":
@@ -220,14 +236,22 @@ def identities(jobs: Iterable[Job]) -> frozenset[Identity]:
     """What tells the sources of jobs from other files, whatever their paths."""
     found = set()
     for job in jobs:
-        with contextlib.suppress(OSError):
-            status = job.source.stat()
-            found.add((status.st_dev, status.st_ino))
+        with suppress(OSError):
+            found.add(_identity(job.source))
     return frozenset(found)
+
+
+def _identity(path: Path, status: os.stat_result | None = None) -> Identity:
+    if stores.is_url(path):
+        return str(path)
+    status = status or path.stat()
+    return status.st_dev, status.st_ino
 
 
 def make_folder(folder: Path) -> None:
     """A folder for outputs and those above it, if need be. Raises OutputError."""
+    if stores.is_url(folder):
+        return  # object stores have none
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -241,7 +265,7 @@ def copy_times(job: Job, output: Output) -> None:
         os.utime(job.target, ns=(status.st_atime_ns, status.st_mtime_ns))
 
 
-def _stays(source: Frames, network: Upscaler) -> bool:
+def _stays(source: Frames, network: Enlarger) -> bool:
     """Whether every picture of a file comes back as it is."""
     return all(network.leaves(*picture.pixels.shape[:2]) for picture in source.pictures)
 
@@ -257,7 +281,7 @@ def _is_file_of(job: Job, output: Output) -> bool:
 def _copy(job: Job, output: Output) -> None:
     """The source's file as the target's, to the byte."""
     try:
-        data = job.source.read_bytes()
+        data = read_bytes(job.source)
     except OSError as error:
         raise ImageError(f"{job.source}: cannot read: {reason(error)}") from error
     make_folder(job.target.parent)
@@ -270,28 +294,44 @@ def _copy(job: Job, output: Output) -> None:
     copy_times(job, output)
 
 
+def _previews(output: Output, *files: Frames) -> tuple[bytes, ...]:
+    return tuple(preview(each.pictures[0]) for each in files if output.previews)
+
+
 def _name(path: Path, standard: str) -> str:
     return standard if path == STANDARD else str(path)
 
 
-def _read(source: Path, max_pixels: int) -> Frames:
+def _content(source: Path) -> bytes:
+    """Of a file, or of standard input. Raises ImageError."""
     if source != STANDARD:
-        return read(source, max_pixels)
+        return content(source)
     if sys.stdin is None:
         raise ImageError("standard input: is closed")
-    return decode(sys.stdin.buffer.read(), "standard input", max_pixels)
+    return sys.stdin.buffer.read()
 
 
-def _write(result: Frames, job: Job, output: Output) -> None:
+def _write(result: Frames, job: Job, output: Output, spent: Stopwatch, threads: int | None) -> None:
     if job.target != STANDARD:
-        make_folder(job.target.parent)
+        with spent("write"):
+            make_folder(job.target.parent)
         overwrite = output.existing == "overwrite"
-        write(result, job.target, output.extension, output.quality, replace=overwrite)
+        write(
+            result,
+            job.target,
+            output.extension,
+            output.quality,
+            spent,
+            replace=overwrite,
+            threads=threads,
+        )
         copy_times(job, output)
         return
     if sys.stdout is None:
         raise OutputError("standard output: is closed")
-    content = io.BytesIO()  # a pipe cannot be sought
-    encode(result, output.extension, output.quality, "standard output", content)
-    sys.stdout.buffer.write(content.getbuffer())
-    sys.stdout.buffer.flush()
+    encoded = io.BytesIO()  # a pipe cannot be sought
+    with spent("encode"):
+        encode(result, output.extension, output.quality, "standard output", encoded)
+    with spent("write"):
+        sys.stdout.buffer.write(encoded.getbuffer())
+        sys.stdout.buffer.flush()

@@ -14,7 +14,7 @@ from typing import Any, Literal, Protocol, TypeVar
 
 from numpy.typing import DTypeLike, NDArray
 
-from waifu2x.errors import BackendError, DeviceError, UnavailableError
+from waifu2x.errors import BackendError, DeviceError, NotInstalledError, UnavailableError
 from waifu2x.model import Model
 
 _Found = TypeVar("_Found")
@@ -107,6 +107,9 @@ class Backend(Protocol):
 
     name: str
     device: Device
+    calls_at_once: int
+    """Calls of its networks, from as many threads, that keep it busy: on a GPU, one picture is sent
+    there and one is fetched while one is computed. More do no harm."""
 
     def compile(self, models: Sequence[Model], precision: Precision) -> Network:
         """The models one after the other.
@@ -143,21 +146,15 @@ class Entry:
     name: str
     module: str
     libraries: tuple[str, ...]
-    """Packages whose absence is explained by a missing extra, not by a defect."""
+    """Packages without which it cannot be imported."""
     install: str
     """The command that brings them."""
     extra: bool = False
-    """Its libraries come only on demand, so `auto` says nothing of their absence."""
+    """What it needs comes only on demand, so `auto` says nothing of its absence."""
 
 
 _BACKENDS = (
-    Entry(
-        "cuda",
-        "waifu2x.backends.cuda.backend",
-        ("pycuda",),
-        "pip install 'waifu2x-kernels[cuda]'",
-        extra=True,
-    ),
+    Entry("cuda", "waifu2x.backends.cuda.backend", (), "", extra=True),
     Entry(
         "opencl",
         "waifu2x.backends.opencl",
@@ -201,7 +198,7 @@ def open_backend(
         # Any other BackendError is a wrong setting, which another backend would only hide.
         except (UnavailableError, DeviceError) as error:
             reasons.append(str(error))
-            if not (entry.extra and isinstance(error.__cause__, ImportError)):
+            if not (entry.extra and isinstance(error, NotInstalledError)):
                 on_skip(str(error))
         else:
             return best
@@ -237,6 +234,6 @@ def _load(entry: Entry) -> Any:
     except ImportError as error:
         if (error.name or "").partition(".")[0] not in entry.libraries:
             raise
-        raise UnavailableError(
+        raise NotInstalledError(
             f"backend {entry.name} needs the package {error.name}: run `{entry.install}`"
         ) from error

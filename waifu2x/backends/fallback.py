@@ -36,6 +36,7 @@ class FallbackBackend:
         """The backend that is used now."""
         self.name = opened.name
         self.device: Device = opened.device
+        self.calls_at_once = opened.calls_at_once
         self._open_next = open_next
         self._lock = threading.Lock()
         self._closed = False

@@ -7,7 +7,7 @@ import queue
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -21,6 +21,7 @@ from waifu2x.backends import (
     Progress,
     Trial,
     ignore,
+    list_devices,
     open_backend,
     scaled,
 )
@@ -31,8 +32,12 @@ from waifu2x.model import Model
 _LOG = logging.getLogger(__name__)
 
 
-def open_devices(name: str, devices: Sequence[int], on_skip: Callable[[str], None]) -> Backend:
+def open_devices(
+    name: str, devices: Sequence[int] | Literal["all"], on_skip: Callable[[str], None]
+) -> Backend:
     """The backend of that name on the devices of those numbers; see `open_backend`.
+
+    `all` are those of the kind of the first: GPUs, or processors.
 
     `auto` goes on with the first device of the next backend where these stop working.
     """
@@ -45,9 +50,15 @@ def open_devices(name: str, devices: Sequence[int], on_skip: Callable[[str], Non
     return _open(name, devices, on_skip)
 
 
-def _open(name: str, devices: Sequence[int], on_skip: Callable[[str], None]) -> Backend:
+def _open(
+    name: str, devices: Sequence[int] | Literal["all"], on_skip: Callable[[str], None]
+) -> Backend:
     opened: list[Backend] = []
     try:
+        if devices == "all":
+            opened.append(open_backend(name, 0, on_skip))
+            found = list_devices(opened[0].name)
+            devices = [n for n, one in enumerate(found) if n and one.is_gpu == found[0].is_gpu]
         for device in devices:
             # What `auto` is, the first device has decided.
             chosen = opened[0].name if opened else name
@@ -67,11 +78,13 @@ class DevicePool:
         first = backends[0].device
         names = ", ".join(backend.device.name for backend in backends)
         self.device = Device(names, f"{len(backends)} devices, {first.detail}", first.is_gpu)
+        self.calls_at_once = sum(backend.calls_at_once for backend in backends)
         self._backends = tuple(backends)
 
     def compile(self, models: Sequence[Model], precision: Precision) -> Network:
         """See Backend."""
-        return PooledNetwork([backend.compile(models, precision) for backend in self._backends])
+        networks = [backend.compile(models, precision) for backend in self._backends]
+        return PooledNetwork(networks, [backend.calls_at_once for backend in self._backends])
 
     def measure(self, model: Model, precision: Precision, pixels: NDArray[Any]) -> Measurement:
         """See Backend: of the first device, since a picture is computed by one."""
@@ -90,18 +103,24 @@ class DevicePool:
 
 
 class PooledNetwork:
-    """See Network. A call takes the device that has been idle longest, or waits for one.
+    """See Network. A call takes the device that has waited longest, or waits for one.
 
-    A device that stops working is not taken again; the others compute its picture, too.
+    A device that stops working is not taken again; the others compute its pictures, too.
     """
 
-    def __init__(self, networks: Sequence[Network]) -> None:
-        self._count = len(networks)
+    def __init__(self, networks: Sequence[Network], calls_at_once: Sequence[int]) -> None:
+        """`calls_at_once` are those of each device."""
         self._lock = threading.Lock()
-        self._idle: queue.SimpleQueue[Network | DeviceError] = queue.SimpleQueue()
-        """Or why the last device stopped working."""
-        for network in networks:
-            self._idle.put(network)
+        self._working = set(range(len(networks)))
+        """The networks whose devices have not stopped working."""
+        self._networks = tuple(networks)
+        self._idle: queue.SimpleQueue[int | DeviceError] = queue.SimpleQueue()
+        """Which networks may be called, each as often as its device takes calls at once; or why the
+        last device stopped working."""
+        for turn in range(max(calls_at_once)):
+            for number, calls in enumerate(calls_at_once):
+                if turn < calls:
+                    self._idle.put(number)
 
     def __call__(
         self,
@@ -122,7 +141,7 @@ class PooledNetwork:
                 )
             )
 
-        parts = min(self._count, len(pixels)) if pixels.ndim == 4 else 1
+        parts = min(len(self._networks), len(pixels)) if pixels.ndim == 4 else 1
         if parts <= 1:
             return on_one(pixels, on_progress)
         lock = threading.Lock()
@@ -145,10 +164,12 @@ class PooledNetwork:
             if isinstance(idle, DeviceError):
                 self._idle.put(idle)
                 raise DeviceError(idle.fault, idle.remedy) from idle
+            if idle not in self._working:
+                continue
             try:
-                result = work(idle)
+                result = work(self._networks[idle])
             except DeviceError as error:
-                self._drop(error)
+                self._drop(idle, error)
             except BaseException:
                 self._idle.put(idle)
                 raise
@@ -156,11 +177,13 @@ class PooledNetwork:
                 self._idle.put(idle)
                 return result
 
-    def _drop(self, error: DeviceError) -> None:
+    def _drop(self, number: int, error: DeviceError) -> None:
         """Counts a device that has stopped working; who waits for the last one is told."""
         with self._lock:
-            self._count -= 1
-            if self._count:
+            if number not in self._working:
+                return  # another of its calls was told so first
+            self._working.remove(number)
+            if self._working:
                 _LOG.warning("%s: going on with the other devices", error.fault)
             else:
                 self._idle.put(error)

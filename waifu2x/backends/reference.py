@@ -65,6 +65,7 @@ class NumpyBackend:
     """Runs models in float64 on one core."""
 
     name = "numpy"
+    calls_at_once = 1
     device = Device("NumPy", f"{np.__version__}, float64, for reference: slow")
 
     def compile(self, models: Sequence[Model], precision: Precision) -> NumpyNetwork:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Literal
 
 from waifu2x import archive
-from waifu2x.backends import Progress
+from waifu2x.backends import Progress, ignore
+from waifu2x.enlarger import Enlarger
 from waifu2x.errors import BackendError, DeviceError, Waifu2xError
-from waifu2x.files import reason
-from waifu2x.pipeline import Identity, Job, Made, Note, Output, Stages, make
-from waifu2x.upscaler import Upscaler
+from waifu2x.files import is_disk_full, reason
+from waifu2x.pictures.limits import MAX_PIXELS
+from waifu2x.pipeline import Identity, Job, Made, Note, Output, Room, make
 
 
 @dataclass(frozen=True)
@@ -30,6 +32,10 @@ class Outcome:
     """The seconds of each stage of what is done."""
     device_failed: bool = False
     """Nothing more can be computed."""
+    disk_full: bool = False
+    """Nothing more can be written."""
+    previews: tuple[bytes, ...] = ()
+    """See Made."""
 
 
 def outcome_of(job: Job, made: Made | None) -> Outcome:
@@ -38,43 +44,66 @@ def outcome_of(job: Job, made: Made | None) -> Outcome:
         return Outcome(job, "skipped", 0.0)
     spent = made.spent
     status: Literal["done", "copied"] = "copied" if made.copied else "done"
-    return Outcome(job, status, spent.total, made.height, made.width, spent=spent.seconds)
+    return Outcome(
+        job,
+        status,
+        spent.total,
+        made.height,
+        made.width,
+        spent=spent.seconds,
+        previews=made.previews,
+    )
 
 
 def run_one(
     job: Job,
-    upscaler: Upscaler,
+    enlarger: Enlarger,
     output: Output,
-    on_progress: Progress,
-    stages: Stages,
-    sources: frozenset[Identity],
+    *,
+    max_pixels: int = MAX_PIXELS,
+    room: Room = lambda content: nullcontext(),
+    on_progress: Progress = ignore,
     on_note: Note = lambda job, note: None,
+    sources: frozenset[Identity] = frozenset(),
 ) -> Outcome:
     """How one file ends: `pipeline.make` or `make_archive`, with errors as a failed outcome."""
     start = time.monotonic()
-    device_failed = False
+    device_failed = disk_full = False
     try:
         archived = job.source.suffix[1:].lower() in archive.EXTENSIONS
         work = archive.make_archive if archived else make
         made = work(
             job,
             output,
-            lambda: upscaler,
-            stages=stages,
+            lambda: enlarger,
+            max_pixels=max_pixels,
+            room=room,
             on_progress=on_progress,
             on_note=on_note,
             sources=sources,
+            alone=False,
         )
     except BackendError as error:
         message = f"{job.source}: {error}"
         device_failed = isinstance(error, DeviceError)
     except Waifu2xError as error:
+        if output.existing == "skip" and isinstance(error.__cause__, FileExistsError):
+            return Outcome(job, "skipped", 0.0)  # another run has made it meanwhile
         message = str(error)
+        disk_full = is_disk_full(error.__cause__)
     except OSError as error:
+        disk_full = is_disk_full(error)
         message = f"{error.filename or job.source}: {reason(error)}"
     except MemoryError:
         message = f"{job.source}: not enough memory for the result: use a smaller scale"
     else:
         return outcome_of(job, made)
     seconds = time.monotonic() - start
-    return Outcome(job, "failed", seconds, error=message, device_failed=device_failed)
+    return Outcome(
+        job,
+        "failed",
+        seconds,
+        error=message,
+        device_failed=device_failed,
+        disk_full=disk_full,
+    )

@@ -2,22 +2,36 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
 import sys
-from collections import Counter
-from contextlib import closing
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from threading import Lock
+from threading import Event, Lock
 from typing import Any
 
 import click
 
-from waifu2x.batch.plan import plan
-from waifu2x.batch.run import run
+from waifu2x import stores
+from waifu2x.batch import cluster, outputs
+from waifu2x.batch.outcome import Outcome
+from waifu2x.batch.page import Page
+from waifu2x.batch.plan import Plan, plan
+from waifu2x.batch.retry import Failures
+from waifu2x.batch.run import Jobs, run
+from waifu2x.batch.shard import Shard, shard_of
+from waifu2x.batch.watch import Arrivals, watch
 from waifu2x.cli import report
+from waifu2x.cli.account import Account
 from waifu2x.cli.options import (
     OUTPUT_NAMES,
     CommandWithTta,
+    Location,
+    arguments_of,
     check_folder,
     describe,
     open_upscaler,
@@ -26,18 +40,34 @@ from waifu2x.cli.options import (
 )
 from waifu2x.cli.progress import many_pictures
 from waifu2x.pictures import formats
-from waifu2x.pipeline import Job, Note, Stages, make_folder
+from waifu2x.pipeline import Identity, Job, Note, Output, identities, make_folder
 
 
-def _stages(context: Any, parameter: Any, value: str) -> tuple[int, ...]:
+def _jobs(context: Any, parameter: Any, value: str) -> Jobs | None:
+    if value == "auto":
+        return None
     if not re.fullmatch(r"[1-9]\d{0,2}:[1-9]\d{0,2}:[1-9]\d{0,2}", value, re.ASCII):
-        raise click.BadParameter(f"{value!r}: expected three whole numbers like 1:1:2.")
-    return tuple(map(int, value.split(":")))
+        raise click.BadParameter(f"{value!r}: expected auto, or three whole numbers like 1:1:2.")
+    load, process, save = map(int, value.split(":"))
+    return Jobs(load + process + save, process)
+
+
+def _address(context: Any, parameter: Any, value: str | None) -> str | None:
+    if value in (None, cluster.LOCAL) or re.fullmatch(r"[a-z]+://\S+:\d+", value or "", re.ASCII):
+        return value
+    raise click.BadParameter(f"{value!r}: expected {cluster.LOCAL}, or like tcp://host:8786.")
+
+
+def _shard(context: Any, parameter: Any, value: str | None) -> Shard | None:
+    try:
+        return None if value is None else shard_of(value)
+    except ValueError as error:
+        raise click.BadParameter(f"{value!r}: expected a part like 3/16.") from error
 
 
 @click.command(cls=CommandWithTta, short_help="Enlarge and denoise the pictures of a folder.")
-@click.argument("folder", metavar="INPUT_DIR", type=click.Path(path_type=Path))
-@click.argument("target", metavar="OUTPUT_DIR", type=click.Path(path_type=Path))
+@click.argument("folder", metavar="INPUT_DIR", type=Location())
+@click.argument("target", metavar="OUTPUT_DIR", type=Location())
 @click.option("-r", "--recursive", is_flag=True, help="Folders in it too; the tree is kept.")
 @click.option(
     "-f",
@@ -51,12 +81,48 @@ def _stages(context: Any, parameter: Any, value: str) -> tuple[int, ...]:
 @click.option(
     "-j",
     "--jobs",
-    "jobs",
-    callback=_stages,
-    metavar="LOAD:PROC:SAVE",
-    default="1:1:2",
+    "at_once",
+    callback=_jobs,
+    metavar="auto|LOAD:PROC:SAVE",
+    default="auto",
     show_default=True,
-    help="Pictures read, computed and written at a time; each --device computes one.",
+    help="Pictures under way at a time: so many in all, PROC of them in the network. auto: as many"
+    " as keep the network busy, as far as cores and memory go.",
+)
+@click.option(
+    "--shard",
+    callback=_shard,
+    metavar="N/PARTS",
+    help="Only this part of the pictures, for several machines; new files move none.",
+)
+@click.option(
+    "--retry-failed",
+    "retried",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Only what failed in an earlier run, by what its --json wrote.",
+)
+@click.option("--fail-fast", is_flag=True, help="Begin nothing more after the first failure.")
+@click.option(
+    "--watch",
+    "watching",
+    is_flag=True,
+    help="Go on with what arrives in INPUT_DIR, as soon as it is whole, until interrupted.",
+)
+@click.option(
+    "--report",
+    "page",
+    type=click.Path(path_type=Path),
+    metavar="FILE.html",
+    help="A page for browsers: what failed, and every picture before and after.",
+)
+@click.option(
+    "--cluster",
+    "address",
+    callback=_address,
+    metavar="tcp://HOST:PORT|local",
+    help="Let the workers of a Dask cluster do it, whose scheduler has this address; local: two"
+    " processes here. INPUT_DIR and OUTPUT_DIR are paths that all machines share, or URLs.",
 )
 @upscale_options
 def batch(
@@ -64,7 +130,13 @@ def batch(
     target: Path,
     recursive: bool,
     extension: str,
-    jobs: tuple[int, int, int],
+    at_once: Jobs | None,
+    shard: Shard | None,
+    retried: Path | None,
+    fail_fast: bool,
+    watching: bool,
+    page: Path | None,
+    address: str | None,
     max_pixels: int,
     verbose: bool,
     as_json: bool,
@@ -72,50 +144,221 @@ def batch(
 ) -> None:
     """Enlarge and denoise the pictures in INPUT_DIR into OUTPUT_DIR, which is made if need be.
 
-    A bad picture does not stop the others: failures are listed at the end, and the exit code is 1.
+    Either may be a URL, such as s3://bucket/folder. A bad picture does not stop the others:
+    failures are listed at the end, and the exit code is 1.
     """
     output = output_of(extension, **{name: options.pop(name) for name in OUTPUT_NAMES})
-    if not folder.is_dir():
-        raise click.UsageError(f"{folder}: not a folder; for one picture use `waifu2x upscale`.")
-    if target.exists() and target.samefile(folder):
-        raise click.UsageError("OUTPUT_DIR must be another folder than INPUT_DIR.")
-    planned = plan(folder, target, extension, recursive)
-    pictures, failed = planned.jobs, planned.unreadable
-    counts = Counter(failed=len(failed))
-    spent: Counter[str] = Counter()
-    if not pictures and not failed:
+    output = replace(output, previews=page is not None)
+    _check(folder, target, output, watching, retried)
+    if address is not None:  # workers have working folders of their own
+        folder, target = folder.absolute(), target.absolute()
+    if watching and output.existing == "fail":
+        output = replace(output, existing="skip")
+    failures = None if retried is None else Failures(retried, folder)
+
+    def look() -> Plan:
+        return plan(folder, target, extension, recursive)
+
+    def is_chosen(source: str, _: str) -> bool:
+        mine = shard is None or shard.holds(source)
+        return mine and (failures is None or failures.holds(source))
+
+    planned = look()
+    if not (planned.jobs or planned.unreadable or watching):
         hint = "" if recursive else "; for folders in it give --recursive"
         report.tell(f"{folder}: no pictures here{hint}")
         return
+    wanted = planned.jobs.where(is_chosen)
+    if failures is not None and not wanted:
+        report.tell(f"{retried}: nothing that failed is in {folder}")
     make_folder(target)
     check_folder(target)
-    load, process, save = jobs
-    stages = Stages(load, max(process, len(options["device"])), save, max_pixels)
+    if removed := outputs.sweep(wanted):
+        report.tell(f"{target}: {removed} unfinished files of a killed run removed")
+    done = outputs.present(wanted) if output.existing == "skip" else frozenset[str]()
+    left = wanted.where(lambda _, name: name not in done)
+    stopped = Event()
+    jobs: Iterable[Job | None] = left
+    if watching:
+        jobs = watch(Arrivals(look, is_chosen, done, _tell), stopped)
+    # What is replaced must be no input, of whichever part of the folder.
+    sources = identities(planned.jobs) if output.existing == "overwrite" else frozenset()
+    unreadable = [] if watching else planned.unreadable  # whoever watches tells of them
+    expected = None if watching else len(wanted) + len(unreadable)
+    with ExitStack() as stack:
+        work: _Work = _nobody
+        if left or watching:
+            opened = _here if address is None else partial(_on_cluster, address, (folder, target))
+            work = stack.enter_context(
+                opened(options, output, at_once, max_pixels, sources, verbose=verbose)
+            )
+        paper = None if page is None else Page(page, f"{folder}, enlarged into {target}")
+        account = stack.enter_context(
+            Account(expected, planned.passed_over, paper, as_json=as_json, verbose=verbose)
+        )
+
+        def take(outcome: Outcome) -> None:
+            account.add(outcome)
+            if why := _reason_to_stop(outcome, target, fail_fast):
+                account.stopped_for = why
+                stopped.set()
+
+        for outcome in unreadable:
+            take(outcome)
+        account.skip(wanted.where(lambda _, name: name in done))
+        on_progress, on_outcome = stack.enter_context(
+            many_pictures(None if watching else len(left), account.tally)
+        )
+        outcomes = work(_until(stopped, jobs), on_progress, _told_once())
+        stack.enter_context(closing(outcomes))
+        stack.enter_context(_stopping(stopped, gently=watching))
+        for outcome in outcomes:
+            take(outcome)
+            on_outcome(outcome)
+    if account.tally.failed or account.left:
+        sys.exit(1)
+
+
+_Work = Callable[
+    [Iterable[Job | None], Callable[[Job, float], None], Note], Generator[Outcome, None, None]
+]
+"""What makes outcomes of jobs, and tells of progress and of notes."""
+
+
+@contextmanager
+def _here(
+    options: dict[str, Any],
+    output: Output,
+    at_once: Jobs | None,
+    max_pixels: int,
+    sources: frozenset[Identity],
+    *,
+    verbose: bool,
+) -> Iterator[_Work]:
+    """By this process and those that it starts."""
     with open_upscaler(**options) as upscaler:
         if verbose:
             report.tell(describe(upscaler))
-        with (
-            many_pictures(len(pictures)) as (on_progress, on_outcome),
-            closing(run(pictures, upscaler, output, stages, on_progress, _told_once())) as outcomes,
-        ):
-            for outcome in outcomes:
-                counts[outcome.status] += 1
-                spent.update(outcome.spent)
-                if outcome.status == "failed":
-                    failed.append(outcome)
-                on_outcome(outcome)
-                if as_json:
-                    click.echo(report.json_line(outcome))
-    if verbose and spent:
-        report.tell(f"all pictures: {report.stages_line(spent)}")
-    statuses = ["done", *(["copied"] if counts["copied"] else []), "skipped", "failed"]
-    summary = ", ".join(f"{counts[status]} {status}" for status in statuses)
-    others = f"; {planned.passed_over} other files passed over" if planned.passed_over else ""
-    report.tell(summary + others)
-    for outcome in failed:
-        report.tell(report.text_line(outcome))
-    if failed:
-        sys.exit(1)
+        yield lambda jobs, on_progress, on_note: run(
+            jobs,
+            upscaler,
+            output,
+            at_once=at_once,
+            max_pixels=max_pixels,
+            sources=sources,
+            on_progress=on_progress,
+            on_note=on_note,
+        )
+
+
+@contextmanager
+def _on_cluster(
+    address: str,
+    folders: tuple[Path, Path],
+    options: dict[str, Any],
+    output: Output,
+    at_once: Jobs | None,
+    max_pixels: int,
+    sources: frozenset[Identity],
+    *,
+    verbose: bool,
+) -> Iterator[_Work]:
+    """By the workers of a cluster."""
+
+    def tell_of(worker: str, device: str) -> None:
+        if verbose:
+            report.tell(f"worker {worker}: {device}")
+
+    arguments = arguments_of(**options)
+    with cluster.connected(address) as client:
+        settings, weights = cluster.settings_of(arguments, output, at_once, max_pixels, folders)
+        yield lambda jobs, on_progress, on_note: cluster.run(
+            client,
+            jobs,
+            settings,
+            weights,
+            sources=sources,
+            on_worker=tell_of,
+            on_notice=report.tell,
+            on_note=on_note,
+        )
+
+
+def _nobody(
+    jobs: Iterable[Job | None], on_progress: Callable[[Job, float], None], on_note: Note
+) -> Generator[Outcome, None, None]:
+    """Where nothing is left to do."""
+    yield from ()
+
+
+def _check(
+    folder: Path, target: Path, output: Output, watching: bool, retried: Path | None
+) -> None:
+    """Usage errors for what makes no sense."""
+    urls = [stores.is_url(each) for each in (folder, target)]
+    if not (stores.is_folder(folder) if urls[0] else folder.is_dir()):
+        raise click.UsageError(f"{folder}: not a folder; for one picture use `waifu2x upscale`.")
+    if folder == target or (not any(urls) and target.exists() and target.samefile(folder)):
+        raise click.UsageError("OUTPUT_DIR must be another folder than INPUT_DIR.")
+    if output.copy_times and any(urls):
+        raise click.UsageError("--copy-times is for paths: URLs have dates of their own.")
+    if watching and any(urls):
+        raise click.UsageError("--watch is for paths, not for URLs.")
+    if watching and retried is not None:
+        raise click.UsageError("--watch and --retry-failed exclude each other.")
+    if watching and target.resolve() in folder.resolve().parents:
+        raise click.UsageError("--watch: INPUT_DIR must not be in OUTPUT_DIR.")
+
+
+def _reason_to_stop(outcome: Outcome, target: Path, fail_fast: bool) -> str:
+    """Why no file is begun after one that ended so; empty if there is no reason."""
+    if outcome.disk_full:
+        return f"{target}: the disk is full: make room and go on with --skip-existing"
+    if fail_fast and outcome.status == "failed":
+        return "ended at the first failure, as --fail-fast asks for"
+    return ""
+
+
+def _until(stopped: Event, jobs: Iterable[Job | None]) -> Iterator[Job | None]:
+    for job in jobs:
+        if stopped.is_set():
+            return
+        yield job
+
+
+@contextmanager
+def _stopping(stopped: Event, gently: bool) -> Iterator[None]:
+    """Sets `stopped` at the end, whatever it is: nothing waits for jobs any more.
+
+    `gently`: the first signal that ends programs does only that, the next is what it always is.
+    """
+    names = ("SIGINT", "SIGTERM", "SIGHUP") if gently else ()
+    numbers = [getattr(signal, name) for name in names if hasattr(signal, name)]
+    handlers = {number: signal.getsignal(number) for number in numbers}
+    # What is to be ignored, as under nohup, stays so.
+    before = {number: each for number, each in handlers.items() if each != signal.SIG_IGN}
+
+    def stop(received: int, frame: object) -> None:
+        restore()
+        stopped.set()
+        # Printing is not safe here: it may be what was interrupted.
+        os.write(2, b"Ending when what has been begun is done; once more to drop it.\n")
+
+    def restore() -> None:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+    for number in before:
+        signal.signal(number, stop)
+    try:
+        yield
+    finally:
+        restore()
+        stopped.set()
+
+
+def _tell(outcome: Outcome) -> None:
+    report.tell(report.text_line(outcome))
 
 
 def _told_once() -> Note:

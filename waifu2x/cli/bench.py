@@ -18,6 +18,7 @@ from waifu2x import model_set
 from waifu2x.backends import open_backend
 from waifu2x.cli.options import network_options, noise_option
 from waifu2x.cli.report import tell
+from waifu2x.pictures.formats import Quality
 from waifu2x.pictures.picture import Frames, Picture
 from waifu2x.pictures.write import write
 
@@ -120,7 +121,7 @@ def _time_program(
     """Seconds of `waifu2x upscale` on a PNG file, as a process of its own."""
     with tempfile.TemporaryDirectory() as folder:
         source, target = Path(folder) / "in.png", Path(folder) / "out.png"
-        write(Frames((Picture(pixels),)), source, "png", None)
+        write(Frames((Picture(pixels),)), source, "png", Quality())
         command = [sys.executable, "-m", "waifu2x", "upscale", "--overwrite"]
         command += ["-m", model, "-n", noise]
         command += ["--backend", backend, "--device", str(device)]

@@ -11,6 +11,7 @@ import click
 from waifu2x import comparison
 from waifu2x.cli.report import tell
 from waifu2x.errors import ImageError
+from waifu2x.pictures.formats import Quality
 from waifu2x.pictures.picture import Frames, Picture
 from waifu2x.pictures.read import read
 from waifu2x.pictures.write import write
@@ -47,7 +48,7 @@ def compare(first: Path, second: Path, sheet: Path | None, overwrite: bool, as_j
     boxes: list[Box] = []
     if sheet is not None:
         pixels, boxes = comparison.side_by_side(found)
-        write(Frames((Picture(pixels),)), sheet, "png", None, replace=overwrite)
+        write(Frames((Picture(pixels),)), sheet, "png", Quality(), replace=overwrite)
     height, width = found.first.shape[:2]
     resized = {"first": first, "second": second, None: None}[found.resized]
     if as_json:

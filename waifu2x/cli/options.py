@@ -7,17 +7,17 @@ import re
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, TypeVar, get_args
+from typing import Any, Literal, TypeVar, get_args
 
 import click
 
-from waifu2x import model_set
+from waifu2x import model_set, stores
 from waifu2x.backends import BACKEND_NAMES, Precision
 from waifu2x.cli.report import tell
 from waifu2x.errors import OutputError
 from waifu2x.pictures import formats
 from waifu2x.pictures.adapt import Depth, Wishes
-from waifu2x.pictures.formats import Quality
+from waifu2x.pictures.formats import Compression, Quality
 from waifu2x.pictures.limits import MAX_PIXELS
 from waifu2x.pipeline import Existing, Output
 from waifu2x.sizes import Fit, scale_of
@@ -68,16 +68,20 @@ def _tile_size(context: Any, parameter: Any, value: str) -> int | None:
     raise click.BadParameter(f"{value!r} is neither auto nor a whole number from 16 up.")
 
 
-def _devices(context: Any, parameter: Any, value: str) -> tuple[int, ...]:
+def _devices(context: Any, parameter: Any, value: str) -> tuple[int, ...] | Literal["all"]:
+    if value == "all":
+        return "all"
     if not re.fullmatch(r"\d{1,3}(,\d{1,3})*", value, re.ASCII):
-        raise click.BadParameter(f"{value!r}: expected a number like 0, or several like 0,1.")
+        raise click.BadParameter(f"{value!r}: expected a number like 0, several like 0,1, or all.")
     numbers = tuple(map(int, value.split(",")))
     if len(set(numbers)) < len(numbers):
         raise click.BadParameter(f"{value!r} names a device twice.")
     return numbers
 
 
-def _colour(context: Any, parameter: Any, value: str) -> tuple[int, int, int]:
+def _colour(context: Any, parameter: Any, value: str | None) -> tuple[int, int, int]:
+    if value is None:
+        return Wishes.background
     from PIL import ImageColor
 
     try:
@@ -87,7 +91,7 @@ def _colour(context: Any, parameter: Any, value: str) -> tuple[int, int, int]:
     return red, green, blue
 
 
-def _quality(context: Any, parameter: Any, value: str | None) -> Quality:
+def _level(context: Any, parameter: Any, value: str | None) -> int | Literal["like"] | None:
     if value is None:
         return None
     if value == "like":
@@ -126,7 +130,7 @@ _NETWORK_OPTIONS = [
         callback=_devices,
         default="0",
         show_default=True,
-        metavar="N[,N]",
+        metavar="N[,N]|all",
         help="Which of the backend's devices; `batch` divides its pictures among several.",
     ),
     click.option(
@@ -195,10 +199,17 @@ _OPTIONS = [
     click.option(
         "-q",
         "--quality",
-        callback=_quality,
+        callback=_level,
         metavar="1..100|like",
         help="Of jpg (default 95), avif and heic (90), webp, jxl and jp2 (default: lossless)."
         " like: jpg coded as finely as the input was, if that is one.",
+    ),
+    click.option(
+        "--compression",
+        type=click.Choice(get_args(Compression)),
+        default="default",
+        show_default=True,
+        help="Of png, tif, webp and jxl: how much time goes into how small a file.",
     ),
     click.option(
         "--depth",
@@ -210,8 +221,7 @@ _OPTIONS = [
     click.option(
         "--background",
         callback=_colour,
-        default="white",
-        show_default=True,
+        show_default="white",
         metavar="COLOUR",
         help="Under transparent pixels, where the format has none: a name or #rrggbb.",
     ),
@@ -250,7 +260,15 @@ def _with(command: _Command, options: Sequence[Callable[[_Command], _Command]]) 
     return command
 
 
-def open_upscaler(
+def open_upscaler(**options: Any) -> Upscaler:
+    """An upscaler from the options; a usage error as `arguments_of` has them."""
+    upscaler = Upscaler(**arguments_of(**options))
+    for note in upscaler.notes:
+        tell(note)
+    return upscaler
+
+
+def arguments_of(
     noise: str,
     scale: Fraction | None,
     width: int | None,
@@ -262,8 +280,8 @@ def open_upscaler(
     only_smaller_than: int | None,
     tta: str,
     **others: Any,
-) -> Upscaler:
-    """An upscaler from the options; a usage error for nothing to do, and for more than one size."""
+) -> dict[str, Any]:
+    """Those of an Upscaler; a usage error for nothing to do, and for more than one size."""
     sizes = {
         "--scale": scale,
         "--width and --height": width or height,
@@ -278,26 +296,24 @@ def open_upscaler(
         raise click.UsageError("--fit needs --width and --height.")
     if noise == "none" and scale == 1:
         raise click.UsageError("Nothing to do: give --noise, a --scale above 1, or both.")
-    upscaler = Upscaler(
-        scale,
-        None if noise == "none" else int(noise),
-        width=width,
-        height=height,
-        fit=fit or "inside",
-        longer_side=longer_side,
-        shorter_side=shorter_side,
-        min_size=min_size,
-        only_smaller_than=only_smaller_than,
-        tta=int(tta),
+    return {
+        "scale": scale,
+        "noise": None if noise == "none" else int(noise),
+        "width": width,
+        "height": height,
+        "fit": fit or "inside",
+        "longer_side": longer_side,
+        "shorter_side": shorter_side,
+        "min_size": min_size,
+        "only_smaller_than": only_smaller_than,
+        "tta": int(tta),
         **others,
-    )
-    for note in upscaler.notes:
-        tell(note)
-    return upscaler
+    }
 
 
 OUTPUT_NAMES = (
-    "quality", "depth", "background", "strip", "copy_times", "overwrite", "skip_existing"
+    "quality", "compression", "depth", "background", "strip", "copy_times", "overwrite",
+    "skip_existing",
 )  # fmt: skip
 """The options that `output_of` takes."""
 
@@ -305,7 +321,8 @@ OUTPUT_NAMES = (
 def output_of(
     extension: str,
     *,
-    quality: Quality,
+    quality: int | Literal["like"] | None,
+    compression: Compression,
     depth: Depth,
     background: tuple[int, int, int],
     strip: bool,
@@ -320,6 +337,8 @@ def output_of(
         raise click.UsageError(f"--quality is for {lossy}; {extension} is lossless.")
     if quality == "like" and form.name != "JPEG":
         raise click.UsageError(f"--quality like is for jpg; give {extension} a number.")
+    if compression != "default" and not form.compression:
+        raise click.UsageError(f"--compression is for {', '.join(formats.COMPRESSED)}.")
     if depth != "auto" and int(depth) not in form.depths:
         raise click.UsageError(
             f"{form.name} does not hold {depth} bits a sample: choose png or tiff."
@@ -328,11 +347,27 @@ def output_of(
         raise click.UsageError("--overwrite and --skip-existing exclude each other.")
     existing: Existing = "overwrite" if overwrite else "skip" if skip_existing else "fail"
     wishes = Wishes(depth, background, strip)
-    return Output(extension, quality, existing, wishes, copy_times)
+    return Output(extension, Quality(quality, compression), existing, wishes, copy_times)
+
+
+class Location(click.ParamType[Path]):
+    """A path, or a URL of files; see `stores.located`."""
+
+    name = "path"
+
+    def convert(self, value: Any, parameter: Any, context: Any) -> Path:
+        """See click. Raises StoreError for a URL that cannot be used."""
+        return value if isinstance(value, Path) else stores.located(value)
 
 
 def check_folder(folder: Path) -> None:
-    """Raises OutputError if outputs cannot appear in a folder: better before the work."""
+    """Raises OutputError if outputs cannot appear in a folder: better before the work.
+
+    And StoreError, if they could be seen before they are complete.
+    """
+    if stores.is_url(folder):
+        stores.check_outputs(folder)
+        return
     if not folder.is_dir():
         raise OutputError(f"{folder}: no such folder: make it first")
     if not os.access(folder, os.W_OK):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from waifu2x.backends import Progress, ignore
 from waifu2x.batch.outcome import Outcome
+from waifu2x.batch.tally import Tally
 from waifu2x.cli import report
 from waifu2x.pipeline import Job
 
@@ -77,46 +78,54 @@ def _clock(seconds: float) -> str:
 
 @contextmanager
 def many_pictures(
-    total: int,
+    total: int | None, tally: Tally
 ) -> Iterator[tuple[Callable[[Job, float], None], Callable[[Outcome], None]]]:
-    """What is told of the work on pictures and how each ends: without a terminal, a line each."""
+    """What is told of the work on pictures and how each ends: without a terminal, a line each.
+
+    `total` is None where nobody knows it; `tally` is to have counted what is told.
+    """
+    finished = 0
     if not sys.stderr.isatty():
-        width, finished = len(str(total)), 0
+        width = len(str(total))
 
         def print_line(outcome: Outcome) -> None:
             nonlocal finished
             finished += 1
-            report.tell(f"[{finished:{width}}/{total}] {report.text_line(outcome)}")
+            place = f"{finished}" if total is None else f"{finished:{width}}/{total}"
+            report.tell(f"[{place}] {report.text_line(outcome)}")
 
         yield (lambda job, part: None), print_line
         return
 
     from rich.progress import TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-    columns = (
-        TextColumn("{task.percentage:3.0f} %  {task.fields[finished]}/{task.total:.0f} pictures"),
+    of_all = "" if total is None else f"/{total}"
+    part_done = [] if total is None else [TextColumn("{task.percentage:3.0f} %")]
+    time_left = [] if total is None else [TimeRemainingColumn()]
+    columns: list[ProgressColumn] = [
+        *part_done,
+        TextColumn(f"{{task.fields[finished]}}{of_all} pictures"),
+        TextColumn("{task.fields[failures]}", style="red"),
         TextColumn("{task.fields[rate]}"),
         TimeElapsedColumn(),
-        TimeRemainingColumn(),
-    )
-    pixels = finished = 0
+        *time_left,
+    ]
     parts: dict[Job, float] = {}
     with _bar(*columns) as progress:
-        task = progress.add_task("", total=total, finished=0, rate="")
+        task = progress.add_task("", total=total, finished=0, failures="", rate="")
 
         def advance(job: Job, part: float) -> None:
             parts[job] = parts.get(job, 0.0) + part
             progress.advance(task, part)
 
         def finish(outcome: Outcome) -> None:
-            nonlocal finished, pixels
+            nonlocal finished
             finished += 1
-            pixels += outcome.height * outcome.width
             # Whatever was not reported while it ran: all of it, for a picture that failed.
             progress.advance(task, 1.0 - parts.pop(outcome.job, 0.0))
-            elapsed = progress.tasks[task].elapsed or 0.0
-            rate = f"{pixels / elapsed / 1e6:.2f} Mpixel/s" if elapsed and pixels else ""
-            progress.update(task, finished=finished, rate=rate)
+            rate = f"{tally.rate:.2f} Mpixel/s" if tally.pixels else ""
+            failures = f"{len(tally.failed)} failed" if tally.failed else ""
+            progress.update(task, finished=finished, failures=failures, rate=rate)
 
         yield advance, finish
 
@@ -127,4 +136,6 @@ def _bar(*columns: ProgressColumn) -> Bar:
     from rich.progress import BarColumn
     from rich.progress import Progress as Bar
 
-    return Bar(BarColumn(), *columns, console=Console(stderr=True), transient=True)
+    # As wide as the figures leave room: these must not be cut off.
+    bar, console = BarColumn(bar_width=None), Console(stderr=True)
+    return Bar(bar, *columns, console=console, transient=True, expand=True)

@@ -10,6 +10,7 @@ import click
 
 if TYPE_CHECKING:
     from waifu2x.batch.outcome import Outcome
+    from waifu2x.batch.tally import Tally
 
 
 def json_line(outcome: Outcome) -> str:
@@ -24,6 +25,7 @@ def json_line(outcome: Outcome) -> str:
             "width": outcome.width,
             "height": outcome.height,
             "seconds": round(outcome.seconds, 3),
+            "stages": {name: round(seconds, 4) for name, seconds in outcome.spent.items()},
         }
     if outcome.error:
         document["error"] = outcome.error
@@ -46,6 +48,34 @@ def text_line(outcome: Outcome) -> str:
 def stages_line(spent: Mapping[str, float]) -> str:
     """What the seconds went into."""
     return ", ".join(f"{name} {seconds:.2f} s" for name, seconds in spent.items())
+
+
+def stages_table(tally: Tally) -> list[str]:
+    """What the seconds of all pictures together went into, a line each."""
+    total, made = sum(tally.spent.values()), tally.counts["done"] + tally.counts["copied"]
+    if not total or not made:
+        return []
+    wide = max(map(len, tally.spent))
+    return [
+        f"where the time went: {total:.2f} s of work, {tally.seconds:.2f} s on the clock",
+        *(
+            f"  {name:{wide}}  {seconds:9.2f} s  {100 * seconds / total:3.0f} %"
+            f"  {1000 * seconds / made:8.1f} ms a picture"
+            for name, seconds in tally.spent.items()
+        ),
+    ]
+
+
+def summary(tally: Tally, passed_over: int, left: int) -> str:
+    """How a batch ended: in numbers; `left` files were not begun, or were dropped."""
+    counts = tally.counts
+    parts = [f"{counts['done']} done"]
+    parts += [f"{counts['copied']} copied"] if counts["copied"] else []
+    parts += [f"{counts['skipped']} skipped", f"{len(tally.failed)} failed"]
+    parts += [f"{left} not done"] if left else []
+    others = f"; {passed_over} other files passed over" if passed_over else ""
+    rate = f"; {tally.seconds:.1f} s, {tally.rate:.2f} Mpixel/s" if tally.pixels else ""
+    return ", ".join(parts) + others + rate
 
 
 def tell(message: str) -> None:

@@ -20,9 +20,9 @@ from waifu2x.cli.options import (
     upscale_options,
 )
 from waifu2x.cli.progress import one_picture
+from waifu2x.enlarger import Enlarger
 from waifu2x.pictures import formats
-from waifu2x.pipeline import STANDARD, Job, Stages, make
-from waifu2x.upscaler import Upscaler
+from waifu2x.pipeline import STANDARD, Job, make
 
 
 @click.command(cls=CommandWithTta, short_help="Enlarge and denoise one picture.")
@@ -55,18 +55,18 @@ def upscale(
         check_folder(job.target.parent)
     with ExitStack() as stack:
 
-        def opened() -> Upscaler:
+        def opened() -> Enlarger:
             upscaler = stack.enter_context(open_upscaler(**options))
             if verbose:
                 report.tell(describe(upscaler))
-            return upscaler
+            return upscaler.enlarger
 
         with one_picture() as (on_size, on_progress):
             made = make(
                 job,
                 output,
                 opened,
-                stages=Stages(1, 1, 1, max_pixels),
+                max_pixels=max_pixels,
                 on_size=on_size,
                 on_progress=on_progress,
                 on_note=lambda job, note: report.tell(f"{source}: {note}"),

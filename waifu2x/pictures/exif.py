@@ -1,7 +1,8 @@
 """EXIF and the tags of TIFF files: directories of tagged values, found at offsets.
 
-An EXIF block is changed in place where it says something of size or orientation, and nowhere else:
-makers' notes hold offsets of their own, which break when anything moves.
+An EXIF block is changed in place where it says something of size or orientation, or shows the
+picture before it was turned, and nowhere else: makers' notes hold offsets of their own, which break
+when anything moves.
 TIFF 6.0, section 2; BigTIFF has offsets of 8 bytes; EXIF 2.32, section 4.5.
 """
 
@@ -11,6 +12,8 @@ import struct
 from collections.abc import Container, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
+
+from waifu2x.pictures.thumbnail import turned_thumbnail
 
 ORIENTATION = 0x0112
 _WIDTH, _HEIGHT = 0x0100, 0x0101
@@ -22,6 +25,7 @@ _SIZES = {1: 1, 2: 1, 3: 2, 4: 4, 5: 8, 6: 1, 7: 1, 8: 2, 9: 4, 10: 8, 11: 4, 12
 _SIZES |= {16: 8, 17: 8, 18: 8}
 """Bytes of a value, by its type; the last three are BigTIFF's."""
 _SHORT, _LONG = 3, 4
+_THUMBNAIL, _THUMBNAIL_LENGTH = 0x0201, 0x0202
 _STRUCTURE = (
     {*range(254, 269), 273, *range(277, 282), *range(284, 294), 297, 301}
     | {*range(317, 348), *range(512, 533), 700, 33723, 34377, 34675, 37724}
@@ -174,16 +178,14 @@ def readable(exif: bytes) -> bool:
         return False
 
 
-def upright(exif: bytes) -> bytes:
-    """The block of a picture that was turned: its orientation 1, its lying thumbnail gone."""
+def upright(exif: bytes, orientation: int) -> bytes:
+    """The block of a picture that was turned: its orientation 1, its thumbnail turned along."""
     changed = bytearray(exif)
     try:
         form = layout(exif)
         first = _first(exif, form)
-        for at, tag, kind, _ in _entries(exif, form, first):
-            if tag == ORIENTATION:
-                _put(changed, form, at, kind, 1)
-        _drop_thumbnail(changed, form, first)
+        _reset(changed, form, first)
+        _turn_thumbnail(changed, form, first, orientation)
     except (ValueError, struct.error):
         pass
     return bytes(changed)
@@ -262,18 +264,32 @@ def _put(data: bytearray, form: Layout, at: int, kind: int, value: int) -> None:
         struct.pack_into(form.order + "I", data, at, value)
 
 
-def _drop_thumbnail(data: bytearray, form: Layout, first: int) -> None:
-    """Unlinks the second directory, which is the thumbnail's, and blanks the thumbnail."""
+def _reset(data: bytearray, form: Layout, directory: int) -> None:
+    """Makes a directory ask for no turn."""
+    for at, tag, kind, _ in _entries(bytes(data), form, directory):
+        if tag == ORIENTATION:
+            _put(data, form, at, kind, 1)
+
+
+def _turn_thumbnail(data: bytearray, form: Layout, first: int, orientation: int) -> None:
+    """Turns the thumbnail of the second directory in its place; what cannot be turned is blanked,
+    and its directory unlinked."""
     (count,) = struct.unpack_from(form.number, data, first)
     link = first + struct.calcsize(form.number) + 12 * count
     (second,) = struct.unpack_from(form.offset, data, link)
     if form.big or not second:
         return
-    struct.pack_into(form.offset, data, link, 0)
     place = {tag: at for at, tag, _, _ in _entries(bytes(data), form, second)}
-    if 0x0201 in place and 0x0202 in place:
-        (start,) = struct.unpack_from(form.order + "I", data, place[0x0201])
-        (length,) = struct.unpack_from(form.order + "I", data, place[0x0202])
+    turned = None
+    if _THUMBNAIL in place and _THUMBNAIL_LENGTH in place:
+        (start,) = struct.unpack_from(form.order + "I", data, place[_THUMBNAIL])
+        (length,) = struct.unpack_from(form.order + "I", data, place[_THUMBNAIL_LENGTH])
         end = min(start + length, len(data))
         if start < end:
-            data[start:end] = bytes(end - start)
+            turned = turned_thumbnail(bytes(data[start:end]), orientation)
+            data[start:end] = (turned or b"").ljust(end - start, b"\0")
+    if turned is None:
+        struct.pack_into(form.offset, data, link, 0)
+        return
+    struct.pack_into(form.order + "I", data, place[_THUMBNAIL_LENGTH], len(turned))
+    _reset(data, form, second)

@@ -10,8 +10,17 @@ from waifu2x.errors import ImageError
 Kind = Literal["profile", "EXIF", "XMP", "IPTC", "resolution", "comment", "text"]
 """What a file may say besides its pixels."""
 
-Quality = int | Literal["like"] | None
-"""1 to 100, or as the input's, or as usual."""
+Compression = Literal["fast", "default", "best"]
+"""How much time goes into how small a file."""
+
+
+class Quality(NamedTuple):
+    """How a result is coded."""
+
+    level: int | Literal["like"] | None = None
+    """1 to 100 where the format can be lossy, or as the input's, or as usual."""
+    compression: Compression = "default"
+
 
 _ALL: frozenset[Kind] = frozenset(("profile", "EXIF", "XMP", "IPTC", "resolution", "comment"))
 _MODERN: frozenset[Kind] = frozenset(("profile", "EXIF", "XMP"))
@@ -32,6 +41,8 @@ class Format(NamedTuple):
     grey: bool = True
     quality: bool = False
     """Whether it can be lossy."""
+    compression: bool = False
+    """Whether more time makes smaller files of it."""
     frames: Literal["animation", "pages"] | None = None
     largest: int = 2**31 - 1
     """Pixels a side."""
@@ -51,15 +62,16 @@ class Format(NamedTuple):
 FORMATS = (
     Format(
         "PNG", "PNG", ("png", "apng"), _ALL - {"comment"} | {"text"}, (8, 16), True,
-        frames="animation",
+        compression=True, frames="animation",
     ),
     Format("JPEG", "JPEG", ("jpg", "jpeg", "jpe", "jfif"), _ALL, quality=True, largest=65500),
     Format(
         "WebP", "WEBP", ("webp",), _MODERN, alpha=True, grey=False, quality=True,
-        frames="animation", largest=16383,
+        compression=True, frames="animation", largest=16383,
     ),
     Format(
-        "TIFF", "TIFF", ("tif", "tiff"), _ALL - {"comment"}, (8, 16, 32), True, frames="pages"
+        "TIFF", "TIFF", ("tif", "tiff"), _ALL - {"comment"}, (8, 16, 32), True,
+        compression=True, frames="pages",
     ),
     Format("BMP", "BMP", ("bmp", "dib"), frozenset(("resolution",)), most_bytes=2**32 - 2**24),
     Format("PNM", "PPM", ("ppm", "pgm", "pnm"), depths=(8, 16)),
@@ -75,7 +87,7 @@ FORMATS = (
     Format("JPEG 2000", "JPEG2000", ("jp2",), alpha=True, quality=True),
     Format("QOI", "QOI", ("qoi",), alpha=True, grey=False),
     Format(
-        "JPEG XL", "JXL", ("jxl",), _MODERN, alpha=True, quality=True,
+        "JPEG XL", "JXL", ("jxl",), _MODERN, alpha=True, quality=True, compression=True,
         plugin=("pillow_jxl", "pillow-jxl-plugin"),
     ),
     Format(
@@ -99,6 +111,10 @@ WRITABLE = tuple(extension for extension, form in _BY_EXTENSION.items() if form.
 """Those that results can have."""
 LOSSY = tuple(extension for extension, form in _BY_EXTENSION.items() if form.quality)
 """Those whose format has a quality."""
+COMPRESSED = tuple(
+    extension for extension, form in _BY_EXTENSION.items() if form.writable and form.compression
+)
+"""Those that more time makes smaller."""
 NAMES = ", ".join(dict.fromkeys(form.name for form in FORMATS))
 """For messages."""
 

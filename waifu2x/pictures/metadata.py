@@ -52,7 +52,8 @@ _METRES = 0.0254
 def of_file(data: bytes, info: Mapping[Any, Any], form: str) -> tuple[Metadata, int]:
     """What a file says, with all of it upright, and the orientation that it asked for, 1 to 8.
 
-    `info` is Pillow's, `form` its name of the format. For TIFF, see `of_tiff`.
+    `info` is Pillow's, `form` its name of the format; PNG tells all by its chunks. For TIFF, see
+    `of_tiff`.
     """
     metadata = Metadata(
         exif=_exif(info.get("exif")),
@@ -78,7 +79,7 @@ def upright(metadata: Metadata) -> tuple[Metadata, int]:
     xmp = metadata.xmp
     for pattern in _XMP_ORIENTATION:
         xmp = xmp and re.sub(pattern, rb"\g<1>1\3", xmp)
-    block = metadata.exif and exif.upright(metadata.exif)
+    block = metadata.exif and exif.upright(metadata.exif, asked)
     dpi = metadata.dpi and metadata.dpi[::-1] if asked >= 5 else metadata.dpi
     return replace(metadata, exif=block, xmp=xmp, dpi=dpi), asked
 
@@ -203,8 +204,8 @@ def _of_png(metadata: Metadata, data: bytes) -> Metadata:
             metadata = replace(metadata, exif=_exif(body))
         elif kind == b"iTXt" and body.startswith(_XMP_KEYWORD):
             metadata = replace(metadata, xmp=text or metadata.xmp)
-        elif kind == b"pHYs" and metadata.dpi:
-            continue
+        elif kind == b"pHYs" and (dots := _dots(body)):
+            metadata = replace(metadata, dpi=dots)
         elif text and body.startswith((b"Raw profile type exif\0", b"Raw profile type APP1\0")):
             block = _exif(_unpacked(text))
             metadata = replace(metadata, exif=metadata.exif or block)
@@ -214,6 +215,13 @@ def _of_png(metadata: Metadata, data: bytes) -> Metadata:
         else:
             kept.append((kind, body))
     return replace(metadata, chunks=tuple(kept))
+
+
+def _dots(body: bytes) -> tuple[float, float] | None:
+    """The resolution of a pHYs, where it is one and not a ratio."""
+    if len(body) != 9 or body[8] != 1:
+        return None
+    return dpi([dots * _METRES for dots in struct.unpack(">II", body[:8])])
 
 
 def _text(kind: bytes, body: bytes) -> bytes | None:

@@ -3,38 +3,18 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, JpegImagePlugin, UnidentifiedImageError
+from PIL import Image, JpegImagePlugin
 
 from waifu2x.errors import ImageError
-from waifu2x.pictures import formats, metadata, profiles
-from waifu2x.pictures.picture import Colours, JpegCoding, Picture
+from waifu2x.pictures import metadata, profiles
+from waifu2x.pictures.failures import in_words
+from waifu2x.pictures.picture import Colours, JpegCoding, Picture, apart, with_alpha
 from waifu2x.pictures.turn import turned
-
-
-@contextmanager
-def in_words(name: str, otherwise: str) -> Iterator[None]:
-    """Makes what decoders raise an ImageError; `otherwise` is what most of it means."""
-    try:
-        yield
-    except ImageError:
-        raise
-    except UnidentifiedImageError as error:
-        raise ImageError(f"{name}: not a picture of a known format ({formats.NAMES})") from error
-    except MemoryError as error:
-        raise ImageError(
-            f"{name}: too large for this machine's memory: cut it into parts"
-        ) from error
-    except Exception as error:
-        # Decoders meet damage in many ways, and say so with as many kinds of exception.
-        reason = " ".join(str(error).split()) or type(error).__name__
-        raise ImageError(f"{name}: {otherwise}: {reason}") from error
 
 
 def from_pil(image: Image.Image, name: str = "the picture") -> Picture:
@@ -80,7 +60,7 @@ def plain(image: Image.Image, name: str) -> tuple[Picture, tuple[str, ...]]:
         pixels = pixels[..., np.newaxis]
     alpha = None
     if image.mode in ("LA", "RGBA"):
-        pixels, alpha = np.ascontiguousarray(pixels[..., :-1]), pixels[..., -1].copy()
+        pixels, alpha = apart(pixels)
     if profile and not profiles.fits(profile, pixels.shape[-1]):
         profile = None
         notes += (profiles.BAD_PROFILE,)
@@ -140,10 +120,8 @@ def _to_rgb(image: Image.Image, profile: bytes | None) -> tuple[Image.Image, tup
 
 def to_pil(picture: Picture) -> Image.Image:
     """A Picture of 8 bits, or a grey one of 16, as a PIL image."""
-    pixels = picture.pixels
-    if picture.alpha is not None:
-        pixels = np.concatenate([pixels, picture.alpha[..., np.newaxis]], axis=-1)
-    image = Image.fromarray(pixels[..., 0] if pixels.shape[-1] == 1 else pixels)
+    samples = with_alpha(picture)
+    image = Image.fromarray(samples[..., 0] if samples.shape[-1] == 1 else samples)
     if picture.colours.icc_profile:
         image.info["icc_profile"] = picture.colours.icc_profile
     return image

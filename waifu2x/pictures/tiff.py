@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 
 from waifu2x.errors import ImageError
 from waifu2x.pictures import exif, metadata, profiles
+from waifu2x.pictures.formats import Compression
 from waifu2x.pictures.limits import check_pixels
-from waifu2x.pictures.picture import Colours, Frames, Metadata, Picture
+from waifu2x.pictures.picture import Colours, Frames, Metadata, Picture, with_alpha
 from waifu2x.pictures.profiles import BAD_PROFILE
 from waifu2x.pictures.turn import turned
 
@@ -21,6 +22,8 @@ _BIG = 4_000_000_000
 """Bytes of pixels from which on offsets need 64 bits."""
 _STRIP = 1 << 18
 """Bytes of a strip, which is what a reader has to unpack at once."""
+_LEVELS: dict[Compression, int] = {"fast": 1, "default": 6, "best": 12}
+"""Of libdeflate."""
 _REDUCED = 1
 """NewSubfileType of a thumbnail."""
 _PREMULTIPLIED = 1
@@ -45,14 +48,14 @@ def read(data: bytes, name: str, max_pixels: int) -> Frames:
     return Frames(tuple(pictures), notes=tuple(sorted(notes)))
 
 
-def write(frames: Frames, file: IO[bytes]) -> None:
+def write(frames: Frames, file: IO[bytes], compression: Compression = "default") -> None:
     """Writes a file; `file` can be read and sought."""
     size = sum(_raw_size(picture) for picture in frames.pictures)
     first = frames.pictures[0].metadata
     order = exif.layout(first.exif).order if first.exif else "<"
     with tifffile.TiffWriter(file, bigtiff=size > _BIG, byteorder=order) as writer:
         for picture in frames.pictures:
-            writer.write(_samples(picture), **_options(picture))
+            writer.write(_samples(picture), **_options(picture, compression))
     if first.exif:
         block = exif.directory(first.exif, exif.directories(first.exif)[0])
         # Its word for the resolution counts where the file had none besides it.
@@ -64,17 +67,17 @@ def _raw_size(picture: Picture) -> int:
 
 
 def _samples(picture: Picture) -> NDArray[Any]:
-    if picture.alpha is None:
-        return picture.pixels[..., 0] if picture.pixels.shape[-1] == 1 else picture.pixels
-    return np.concatenate([picture.pixels, picture.alpha[..., np.newaxis]], axis=-1)
+    samples = with_alpha(picture)
+    return samples[..., 0] if samples.shape[-1] == 1 else samples
 
 
-def _options(picture: Picture) -> dict[str, Any]:
+def _options(picture: Picture, compression: Compression) -> dict[str, Any]:
     said, (height, _, planes) = picture.metadata, picture.pixels.shape
     stride = _raw_size(picture) // height
     options: dict[str, Any] = {
         "photometric": "rgb" if planes == 3 else "minisblack",
         "compression": "adobe_deflate",
+        "compressionargs": {"level": _LEVELS[compression]},
         "predictor": True,
         "rowsperstrip": max(1, _STRIP // stride),
         "metadata": None,

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from waifu2x.pictures.picture import Picture
+from waifu2x.pictures.picture import Picture, contiguous
 
 
 def turned(picture: Picture, orientation: int) -> Picture:
@@ -18,16 +18,17 @@ def turned(picture: Picture, orientation: int) -> Picture:
     alpha = picture.alpha
     return replace(
         picture,
-        pixels=_turned(picture.pixels, orientation),
-        alpha=None if alpha is None else _turned(alpha, orientation),
+        pixels=contiguous(turned_plane(picture.pixels, orientation)),
+        alpha=None if alpha is None else np.ascontiguousarray(turned_plane(alpha, orientation)),
     )
 
 
-def _turned(plane: NDArray[Any], orientation: int) -> NDArray[Any]:
+def turned_plane(plane: NDArray[Any], orientation: int) -> NDArray[Any]:
+    """(H, W, ...) as it is meant to be seen, without a copy."""
     if orientation in (3, 4, 6, 7):
         plane = plane[::-1]
     if orientation in (2, 3, 7, 8):
         plane = plane[:, ::-1]
     if orientation >= 5:
         plane = plane.swapaxes(0, 1)
-    return np.ascontiguousarray(plane)
+    return plane

@@ -2,68 +2,84 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
-import numpy as np
-from PIL import Image
-
-from waifu2x.errors import ImageError, OutputError
+from waifu2x.errors import OutputError
 from waifu2x.files import reason, writing
-from waifu2x.pictures import formats, metadata, png, pnm
-from waifu2x.pictures.formats import Format, Quality
-from waifu2x.pictures.picture import Chunk, Colours, Frames, JpegCoding, Picture
-from waifu2x.pictures.pillow import to_pil
+from waifu2x.pictures import formats, metadata, png, png_write, pnm
+from waifu2x.pictures.formats import Quality
+from waifu2x.pictures.picture import Chunk, Frames, Picture
+from waifu2x.stopwatch import Stopwatch
 
 EXISTS = "{}: exists already: use --overwrite or --skip-existing"
-_QUALITY = {"JPEG": 95, "AVIF": 90, "HEIF": 90}
-"""Where nothing is asked for; other formats are lossless then."""
-_OPAQUE = 128
-"""Alpha from which on a pixel of a GIF is opaque."""
-_TRANSPARENT = 255
-"""The palette's place for transparent pixels."""
 
 
 def write(
-    frames: Frames, path: Path, extension: str, quality: Quality, *, replace: bool = False
+    frames: Frames,
+    path: Path,
+    extension: str,
+    quality: Quality,
+    spent: Stopwatch | None = None,
+    *,
+    replace: bool = False,
+    threads: int | None = None,
 ) -> None:
     """Writes pictures that fit the format; the file appears under its name when it is complete.
 
+    `spent` gets the seconds of `encode` and of `write`; `threads` as of `encode`.
     Raises OutputError, also if there is a file by then and `replace` is false.
     """
+    spent = spent or Stopwatch()
     try:
-        with writing(path, replace=replace) as file:
-            encode(frames, extension, quality, str(path), file)
+        with ExitStack() as stack:
+            with spent("write"):
+                file = stack.enter_context(writing(path, replace=replace))
+            with spent("encode"):
+                encode(frames, extension, quality, str(path), file, threads)
+            with spent("write"):
+                stack.close()
     except FileExistsError as error:
         raise OutputError(EXISTS.format(path)) from error
     except OSError as error:
         raise OutputError(f"{path}: cannot write: {reason(error)}") from error
 
 
-def encode(frames: Frames, extension: str, quality: Quality, name: str, file: IO[bytes]) -> None:
+def encode(
+    frames: Frames,
+    extension: str,
+    quality: Quality,
+    name: str,
+    file: IO[bytes],
+    threads: int | None = None,
+) -> None:
     """Writes the content of a file to `file`, which can be read and sought.
 
-    The pictures are such as `adapt` leaves for the format; `quality` 1 to 100 is for formats.LOSSY,
+    The pictures are such as `adapt` leaves for the format; a level of quality is for formats.LOSSY,
     "like" for JPEG: coded as the picture was that it comes from, if that was a JPEG.
+    `threads` is how many cores may work on it, where the encoder can use them; None is all, 1 is
+    for callers that write several files at a time. The file is the same.
     Raises OutputError, and OSError if `file` cannot be written.
     """
     form = formats.of(extension)
     frames = _sized(frames)
     try:
         if form.name == "PNG":
-            for piece in png.encode(frames, _chunks(frames.pictures[0])):
-                file.write(piece)
+            ancillary = _chunks(frames.pictures[0])
+            png_write.write(frames, ancillary, file, quality.compression, threads)
         elif form.name == "TIFF":
             from waifu2x.pictures import tiff
 
-            tiff.write(frames, file)
+            tiff.write(frames, file, quality.compression)
         elif form.name == "PNM":
             pnm.write(frames.pictures[0], file)
         else:
-            _write_pillow(frames, form, quality, name, file)
+            from waifu2x.pictures import pillow_write
+
+            pillow_write.write(frames, form, quality, name, file)
     except MemoryError as error:
         raise OutputError(
             f"{name}: not enough memory to encode as {form.name}: use a smaller scale"
@@ -86,103 +102,3 @@ def _chunks(picture: Picture) -> list[Chunk]:
     if colours.icc_profile:
         first = [png.profile_chunk(colours.icc_profile)]
     return [*first, *metadata.png_chunks(picture.metadata)]
-
-
-def _write_pillow(
-    frames: Frames, form: Format, quality: Quality, name: str, file: IO[bytes]
-) -> None:
-    first = frames.pictures[0]
-    try:
-        formats.plug_in(form)
-    except ImageError as error:
-        raise OutputError(f"{name}: {error}") from error
-    options = metadata.save_options(first.metadata, form)
-    if quality == "like":
-        options |= _quality(form, None) if first.jpeg is None else _like(first.jpeg)
-    else:
-        options |= _quality(form, quality)
-    if first.colours.icc_profile and "profile" in form.keeps:
-        options["icc_profile"] = first.colours.icc_profile
-    images = [_image(picture, form) for picture in frames.pictures]
-    if form.colours and any(picture.alpha is not None for picture in frames.pictures):
-        options |= {"transparency": _TRANSPARENT, "disposal": 2}
-    if frames.animated:
-        options |= {
-            "save_all": True,
-            "append_images": images[1:],
-            "duration": [round(duration) for duration in frames.durations],
-        }
-        if form.name != "GIF" or frames.loop != 1:
-            options["loop"] = frames.loop
-    # Into memory first: encoders seek, and what they raise is told apart from a full disk.
-    content = io.BytesIO()
-    try:
-        images[0].save(content, form.pillow, **options)
-    except (OSError, ValueError, RuntimeError, KeyError) as error:
-        reason = " ".join(str(error).split())
-        raise OutputError(f"{name}: cannot encode as {form.name}: {reason}") from error
-    file.write(content.getbuffer())
-
-
-def _image(picture: Picture, form: Format) -> Image.Image:
-    """In a mode that the format has."""
-    bare = replace(picture, colours=Colours())
-    if form.colours:
-        return _indexed(bare)
-    image = to_pil(bare)
-    return image if form.grey else image.convert("RGB" if picture.alpha is None else "RGBA")
-
-
-def _like(coding: JpegCoding) -> dict[str, Any]:
-    """What the encoder of JPEG is told."""
-    return {"qtables": [list(table) for table in coding.tables], "subsampling": coding.subsampling}
-
-
-def _quality(form: Format, quality: int | None) -> dict[str, Any]:
-    """What an encoder is told of quality, and of all that loses."""
-    options: dict[str, Any] = {}
-    chosen = quality or _QUALITY.get(form.name)
-    if form.name == "JPEG":
-        options = {"quality": chosen, "subsampling": "4:4:4"}
-    elif form.name in ("WebP", "JPEG XL"):
-        options = {"quality": chosen} if chosen else {"lossless": True}
-        if form.name == "WebP":
-            options["exact"] = True  # keep the colours under transparent pixels
-    elif form.name in ("AVIF", "HEIF"):
-        options = {"quality": chosen}
-        if form.name == "AVIF":
-            options["subsampling"] = "4:4:4"
-        else:
-            options["chroma"] = 444
-    elif form.name == "JPEG 2000":
-        # Its quality is a signal-to-noise ratio in dB; 1 to 100 spans what is of use.
-        options = {"quality_mode": "dB", "quality_layers": [20 + chosen * 0.4]} if chosen else {}
-        options["irreversible"] = bool(chosen)
-    elif form.name == "GIF":
-        options = {"optimize": False}
-    return options
-
-
-def _indexed(picture: Picture) -> Image.Image:
-    """In at most 256 colours, exactly where it has no more, with one for transparent pixels."""
-    image = to_pil(replace(picture, alpha=None))
-    room = 256 if picture.alpha is None else _TRANSPARENT
-    if image.mode == "RGB":
-        colours = image.getcolors(room)
-        if colours:
-            palette = Image.new("P", (1, 1))
-            flat = [level for _, colour in colours for level in colour]  # type: ignore[union-attr]
-            palette.putpalette(flat + flat[:3] * (256 - len(colours)))
-            image = image.quantize(palette=palette, dither=Image.Dither.NONE)
-        else:
-            image = image.quantize(room, Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE)
-    elif picture.alpha is not None:
-        image = image.quantize(room, Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE)
-    if picture.alpha is None:
-        return image
-    indices = np.array(image)
-    indices[picture.alpha < _OPAQUE] = _TRANSPARENT
-    result = Image.fromarray(indices)
-    palette_values = image.getpalette() or []
-    result.putpalette(palette_values[: 3 * room] + [0] * (768 - len(palette_values[: 3 * room])))
-    return result

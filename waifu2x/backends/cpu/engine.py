@@ -33,6 +33,7 @@ from waifu2x.backends.cpu.layout import AVERAGE, BORDER_CODES, KEEP, LOAD, PICTU
 from waifu2x.backends.cpu.pack import Arithmetic, PackedProgram
 from waifu2x.backends.cpu.strips import PhaseStrips
 from waifu2x.backends.turns import mean
+from waifu2x.cores import core_count
 from waifu2x.errors import BackendError
 from waifu2x.lowering import geometry
 from waifu2x.lowering.lower import lower
@@ -57,10 +58,11 @@ class CpuBackend:
     """Runs models on all cores."""
 
     name = "cpu"
+    calls_at_once = 1
 
     def __init__(self) -> None:
         self.device = processor()
-        self._workers = Workers(isa.core_count())
+        self._workers = Workers(core_count())
 
     def compile(self, models: Sequence[Model], precision: Precision) -> CpuNetwork:
         """See Backend. `auto` is the fastest there is: bf16 on tiles, int16, fp32."""
@@ -144,7 +146,7 @@ def arithmetics() -> list[Arithmetic]:
 
 def processor() -> Device:
     """This machine's."""
-    cores = isa.core_count()
+    cores = core_count()
     return Device(
         isa.processor_name(),
         f"{cores} core{'s' if cores > 1 else ''}, {isa.VECTOR.name},"

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import llvmlite.binding
 
+from waifu2x.cores import core_count as core_count
 from waifu2x.errors import BackendError
 
 ISA_VARIABLE = "WAIFU2X_CPU_ISA"
@@ -112,13 +113,6 @@ def _cache(level: int) -> tuple[int, int]:
         if found == level and size:
             return int(size[1]) * 1024, max(1, sharing.bit_count())
     return 0, 1
-
-
-def core_count() -> int:
-    """Processors that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def processor_name() -> str:

@@ -1,25 +1,28 @@
-"""The `cuda` backend: NVIDIA GPUs, through pycuda."""
+"""The `cuda` backend: NVIDIA GPUs."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
 
-from waifu2x.backends import Device
-from waifu2x.backends.cuda import machine, tensor
-from waifu2x.backends.cuda.compiler import NO_NVCC, find_nvcc, usable
-from waifu2x.backends.cuda.runtime import CudaRuntime
-from waifu2x.backends.cuda.units import choose_units
-from waifu2x.backends.gpu.backend import GpuBackend
-from waifu2x.backends.gpu.fp32 import Fp32Executor
-from waifu2x.errors import UnavailableError
+from waifu2x.backends import Backend, Device
+from waifu2x.backends.cuda import compiler
+from waifu2x.backends.cuda.machine import Machine
+from waifu2x.errors import NotInstalledError
 
 
-def create(device: int) -> GpuBackend:
+def create(device: int) -> Backend:
     """The backend on a device by its number among `devices()`."""
-    if not usable():
-        raise UnavailableError(f"backend cuda has no kernels yet: {NO_NVCC}")
-    runtime = CudaRuntime(machine.pick(device))
+    # Where there is no such device, they need not be loaded.
+    from waifu2x.backends.cuda import tensor
+    from waifu2x.backends.cuda.runtime import CudaRuntime
+    from waifu2x.backends.cuda.units import choose_units
+    from waifu2x.backends.gpu.backend import GpuBackend
+    from waifu2x.backends.gpu.fp32 import Fp32Executor
+
+    machine = Machine()
+    _compiling(machine)
+    runtime = CudaRuntime(machine, machine.pick(device))
     units = choose_units(runtime.capability)
     if units == "fma":
         plain = partial(Fp32Executor, runtime)
@@ -30,8 +33,19 @@ def create(device: int) -> GpuBackend:
 
 def devices() -> list[Device]:
     """All devices, in the driver's order."""
-    found = [machine.describe(device) for device in machine.usable()]
-    if find_nvcc() is None:
-        without = "nvcc is not here: only kernels that are kept"
-        found = [replace(device, detail=f"{device.detail}; {without}") for device in found]
-    return found
+    machine = Machine()
+    ways = f"through {machine.driver.name}, {_compiling(machine)}"
+    found = [machine.describe(device) for device in machine.devices()]
+    return [replace(device, detail=f"{device.detail}; {ways}") for device in found]
+
+
+def _compiling(machine: Machine) -> str:
+    """How kernels can be had, for people. Raises NotInstalledError if in no way."""
+    found = compiler.find(machine.cuda)
+    if found is not None:
+        return f"compiled by {found.name}"
+    if not compiler.has_kept():
+        raise NotInstalledError(
+            f"backend cuda has no kernels yet: {compiler.missing(machine.cuda)}"
+        )
+    return "no compiler is here: only kernels that are kept"

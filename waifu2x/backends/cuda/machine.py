@@ -2,46 +2,61 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 from waifu2x.backends import Device, pick_device
+from waifu2x.backends.cuda import driver
+from waifu2x.backends.cuda.driver import Attribute
 from waifu2x.errors import UnavailableError
 
-try:
-    import pycuda.driver as cuda
-except ModuleNotFoundError:
-    raise
-except ImportError as error:
-    # pycuda is there, and what it links to is not.
-    raise UnavailableError(
-        f"backend cuda needs NVIDIA's driver ({error}): install it, or use another backend"
-    ) from error
 
+class Machine:
+    """The driver, and what it says of its devices."""
 
-def usable() -> list[cuda.Device]:
-    """The devices in the driver's order. Raises UnavailableError if there is none."""
-    try:
-        cuda.init()
-        found = [cuda.Device(index) for index in range(cuda.Device.count())]
-    except cuda.Error as error:
-        raise UnavailableError(
-            f"backend cuda found no device ({error}): check NVIDIA's driver with `nvidia-smi`"
-        ) from error
-    if not found:
-        raise UnavailableError("backend cuda found no device: check it with `nvidia-smi`")
-    return found
+    def __init__(self) -> None:
+        """Finds the driver. Raises UnavailableError if there is none."""
+        self.driver = driver.find()
+        try:
+            version = self.driver.version()
+        except self.driver.error as error:
+            raise UnavailableError(
+                f"backend cuda needs NVIDIA's driver ({error}): install it, or use another backend"
+            ) from error
+        self.cuda = version // 1000, version % 1000 // 10
+        """The CUDA that the driver is for, as in 12.4: (12, 4)."""
 
+    def devices(self) -> Sequence[Any]:
+        """In the driver's order. Raises UnavailableError if there is none."""
+        try:
+            found = self.driver.devices()
+        except self.driver.error as error:
+            raise UnavailableError(
+                f"backend cuda found no device ({error}): check NVIDIA's driver with `nvidia-smi`"
+            ) from error
+        if not found:
+            raise UnavailableError("backend cuda found no device: check it with `nvidia-smi`")
+        return found
 
-def pick(index: int) -> cuda.Device:
-    """The device of that number. Raises UnavailableError."""
-    return pick_device("cuda", usable(), index)
+    def pick(self, index: int) -> Any:
+        """The device of that number. Raises UnavailableError."""
+        return pick_device("cuda", self.devices(), index)
 
+    def capability(self, device: Any) -> tuple[int, int]:
+        """As in sm_90: (9, 0)."""
+        return (
+            self.driver.attribute(device, Attribute.COMPUTE_CAPABILITY_MAJOR),
+            self.driver.attribute(device, Attribute.COMPUTE_CAPABILITY_MINOR),
+        )
 
-def describe(device: cuda.Device) -> Device:
-    """For people."""
-    major, minor = device.compute_capability()
-    version = cuda.get_driver_version()
-    return Device(
-        device.name(),
-        f"{device.total_memory() / 2**30:.1f} GiB, {device.multiprocessor_count} multiprocessors,"
-        f" sm_{major}{minor}, driver for CUDA {version // 1000}.{version % 1000 // 10}",
-        is_gpu=True,
-    )
+    def describe(self, device: Any) -> Device:
+        """For people."""
+        memory = self.driver.total_memory(device) / 2**30
+        multiprocessors = self.driver.attribute(device, Attribute.MULTIPROCESSOR_COUNT)
+        (major, minor), cuda = self.capability(device), self.cuda
+        return Device(
+            self.driver.device_name(device),
+            f"{memory:.1f} GiB, {multiprocessors} multiprocessors, sm_{major}{minor},"
+            f" driver for CUDA {cuda[0]}.{cuda[1]}",
+            is_gpu=True,
+        )

@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import atexit
 import ctypes
+import threading
 import weakref
 from collections import deque
 from typing import Any
 
 import numpy as np
-import pycuda.driver as cuda
 from numpy.typing import DTypeLike, NDArray
 
-_KEPT = 4
-"""Free blocks of page-locked memory that are kept."""
+from waifu2x.backends.cuda.driver import Driver, current
+
+_KEPT = 64
+"""Free blocks of page-locked memory that are kept at most..."""
+_KEPT_BYTES = 1 << 30
+"""...and how much they may be: locking pages and freeing them holds the whole device up."""
 _MOST_BYTES = 1 << 30
 """Of a block: nobody else can have locked pages, and locking more takes as long as it saves."""
 
 
-_ORPHANS: deque[tuple[Any, Any]] = deque()
+_ORPHANS: deque[tuple[Driver, Any, NDArray[np.uint8]]] = deque()
 """Blocks that came back after their HostMemory was closed, with the contexts that they belong to:
 they are freed by the next one that needs memory."""
 
@@ -26,42 +30,49 @@ they are freed by the next one that needs memory."""
 class HostMemory:
     """Page-locked arrays, which a GPU reads and writes at full speed; like NumPy's own otherwise.
 
-    The memory of one comes back when nobody holds it any more.
+    The memory of one comes back when nobody holds it any more. Calls of `array` may come from
+    several threads at once.
 
     Its context must be current in every call: locked pages are freed in no other place.
     """
 
-    def __init__(self, context: Any) -> None:
+    def __init__(self, driver: Driver, context: Any) -> None:
+        self._driver = driver
         self._context = context
-        self._free: list[Any] = []
-        self._returned: deque[Any] = deque()
+        self._lock = threading.Lock()
+        self._free: list[NDArray[np.uint8]] = []
+        self._returned: deque[NDArray[np.uint8]] = deque()
         """Where the garbage collector may put a block at any time, in any thread."""
         self._is_closed = self._is_broken = False
 
     def array(self, shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
         """An uninitialised array; an ordinary one if it is large or no more pages can be locked.
 
-        Raises pycuda's errors where the context is broken."""
+        Raises the driver's errors where the context is broken."""
         size = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
         if size > _MOST_BYTES:
             return np.empty(shape, dtype)
-        block = self._take(size)
+        with self._lock:
+            block = self._take(size)
         if block is None:
             try:
-                block = cuda.pagelocked_empty(max(size, 1), np.uint8)
-            except cuda.Error:
+                block = self._driver.lock_pages(max(size, 1))
+            except self._driver.error:
                 return np.empty(shape, dtype)
-        array = np.frombuffer(memoryview(block)[:size], dtype).reshape(shape)
+        array = np.frombuffer(block.data[:size], dtype).reshape(shape)
         # Views of it keep `array.base` alive, and with it the block.
         assert array.base is not None
         weakref.finalize(array.base, self._give_back, block).atexit = False
         return array
 
     def close(self) -> None:
-        """Frees what nobody holds, and later what somebody still does, such as results."""
+        """Frees what nobody holds, and later what somebody still does, such as results.
+
+        Raises the driver's errors where the context is broken."""
         self._is_closed = True
-        self._returned.clear()
-        self._free.clear()
+        for blocks in (self._returned, self._free):
+            while blocks:
+                self._free_block(blocks.pop())
 
     def abandon(self) -> None:
         """The same for a context that is broken, in which nothing can be freed any more."""
@@ -70,34 +81,36 @@ class HostMemory:
             for block in blocks:
                 abandon(block)
 
-    def _give_back(self, block: Any) -> None:
+    def _give_back(self, block: NDArray[np.uint8]) -> None:
         if self._is_broken:
             abandon(block)
         elif self._is_closed:
-            _ORPHANS.append((self._context, block))
+            _ORPHANS.append((self._driver, self._context, block))
         else:
             self._returned.append(block)
 
-    def _take(self, size: int) -> Any:
+    def _take(self, size: int) -> NDArray[np.uint8] | None:
         """The smallest free block that is large enough, unless it is far too large.
 
-        Raises pycuda's errors where the context is broken."""
+        Raises the driver's errors where the context is broken."""
         _free_orphans()
         while self._returned:
             self._free.append(self._returned.popleft())
-        while len(self._free) > _KEPT:
-            block = self._free.pop(0)
-            try:
-                block.base.free()
-            except cuda.Error:  # the context is broken, and nobody has noticed yet
-                abandon(block)
-                raise
+        while len(self._free) > _KEPT or sum(block.size for block in self._free) > _KEPT_BYTES:
+            self._free_block(self._free.pop(0))
         fitting = [block for block in self._free if size <= block.size <= 4 * size + 65536]
         if not fitting:
             return None
         best = min(fitting, key=lambda block: int(block.size))
         self._free = [block for block in self._free if block is not best]
         return best
+
+    def _free_block(self, block: NDArray[np.uint8]) -> None:
+        try:
+            self._driver.free_pages(block)
+        except self._driver.error:  # the context is broken, and nobody has noticed yet
+            abandon(block)
+            raise
 
 
 def abandon(piece: object) -> None:
@@ -112,17 +125,17 @@ def abandon(piece: object) -> None:
 def _free_orphans() -> None:
     while _ORPHANS:
         try:
-            context, block = _ORPHANS.popleft()
+            driver, context, block = _ORPHANS.popleft()
         except IndexError:  # another thread was quicker
             return
-        context.push()
         try:
-            del block
-        finally:
-            context.pop()
+            with current(driver, context):
+                driver.free_pages(block)
+        except driver.error:  # theirs is broken, which is no fault of this one's
+            abandon(block)
 
 
 @atexit.register
 def _abandon_orphans() -> None:
-    for _, block in _ORPHANS:
+    for _, _, block in _ORPHANS:
         abandon(block)

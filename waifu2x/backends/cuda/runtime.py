@@ -1,8 +1,9 @@
-"""A Runtime on pycuda."""
+"""A Runtime on NVIDIA's driver."""
 
 from __future__ import annotations
 
 import struct
+import weakref
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -11,20 +12,19 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
-import pycuda.driver as cuda
 from numpy.typing import DTypeLike, NDArray
 
 from waifu2x.backends.cuda.compiler import compiled
+from waifu2x.backends.cuda.driver import Attribute, Driver, current
 from waifu2x.backends.cuda.graph import Graph, capture
-from waifu2x.backends.cuda.machine import describe
+from waifu2x.backends.cuda.machine import Machine
 from waifu2x.backends.cuda.memory import HostMemory, abandon
 from waifu2x.backends.gpu.replay import Records
 from waifu2x.backends.gpu.runtime import Argument, Kernel, Limits, Macros, OutOfMemoryError
 from waifu2x.errors import BackendError, DeviceError
 
-_ATTRIBUTE = cuda.device_attribute
 _MOST_CLEARED = 1 << 31
-"""Bytes at a time: the library may count them in 32 bits."""
+"""Bytes at a time: pycuda may count them in 32 bits."""
 _STATIC_SHARED_BYTES = 48 << 10
 """Of a block, without asking."""
 
@@ -33,16 +33,17 @@ class CudaBuffer:
     """See Buffer."""
 
     def __init__(self, runtime: CudaRuntime, size: int) -> None:
+        memory = runtime.driver.allocate(max(size, 1))
         self.size = size
-        self._runtime = runtime
-        self._memory = cuda.mem_alloc(max(size, 1))
-        self.address = int(self._memory)
+        self.address = int(memory)
+        # Also where it is given up without a word, as when the next buffer found no room.
+        self._free = weakref.finalize(self, runtime.free, memory)
+        self._free.atexit = False
 
     def release(self) -> None:
         """See Buffer."""
-        if self.size:
-            self._runtime.free(self._memory)
-            self.size = 0
+        self._free()
+        self.size = 0
 
 
 @dataclass(eq=False)
@@ -65,6 +66,14 @@ class Launch(NamedTuple):
     """The arguments as the kernel finds them."""
 
 
+class Mark(NamedTuple):
+    """A launch that is timed, between two events."""
+
+    kernel: Kernel
+    before: Any
+    after: Any
+
+
 class Record:
     """Launches that come again: queued one by one the first times, then as a graph."""
 
@@ -85,58 +94,61 @@ class CudaProgram:
 
     def kernel(self, name: str, group: int, shared: int = 0) -> CudaKernel:
         """See Program. `shared` is that of CudaKernel. Raises BackendError."""
+        driver = self._runtime.driver
         with self._runtime.current():
-            function = self._module.get_function(name)
+            function = driver.function(self._module, name)
             if shared > _STATIC_SHARED_BYTES:
-                attribute = cuda.function_attribute.MAX_DYNAMIC_SHARED_SIZE_BYTES
-                function.set_attribute(attribute, shared)
+                driver.allow_shared(function, shared)
         kernel = CudaKernel(name, group, function, shared)
         self._kernels.append(kernel)
         return kernel
 
     def release(self) -> None:
-        """Frees the module, which each function keeps."""
+        """Frees the module, which functions of pycuda keep. Its context must be current."""
         for kernel in self._kernels:
             kernel.function = None
-        self._module = None
+        module, self._module = self._module, None
+        self._runtime.driver.unload_module(module)
 
 
 class CudaRuntime:
     """See Runtime."""
 
-    def __init__(self, device: cuda.Device) -> None:
-        """Raises DeviceError for one that cannot be opened."""
-        self.device = describe(device)
-        self.capability: tuple[int, int] = device.compute_capability()
+    def __init__(self, machine: Machine, device: Any) -> None:
+        """One of the machine's devices. Raises DeviceError for one that cannot be opened."""
+        self.driver: Driver = machine.driver
+        self.device = machine.describe(device)
+        self.capability = machine.capability(device)
         """As in sm_90: (9, 0)."""
-        self.shared_bytes = int(device.get_attribute(_ATTRIBUTE.MAX_SHARED_MEMORY_PER_BLOCK_OPTIN))
+        attribute = partial(self.driver.attribute, device)
+        self.shared_bytes = attribute(Attribute.MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)
         """Shared memory that a block may have."""
         self.limits = Limits(
             is_cpu=False,
-            compute_units=device.get_attribute(_ATTRIBUTE.MULTIPROCESSOR_COUNT),
-            max_group=device.get_attribute(_ATTRIBUTE.MAX_THREADS_PER_BLOCK),
-            local_bytes=device.get_attribute(_ATTRIBUTE.MAX_SHARED_MEMORY_PER_BLOCK),
-            vector=device.get_attribute(_ATTRIBUTE.WARP_SIZE),
-            max_buffer=device.total_memory(),
+            compute_units=attribute(Attribute.MULTIPROCESSOR_COUNT),
+            max_group=attribute(Attribute.MAX_THREADS_PER_BLOCK),
+            local_bytes=attribute(Attribute.MAX_SHARED_MEMORY_PER_BLOCK),
+            vector=attribute(Attribute.WARP_SIZE),
+            max_buffer=self.driver.total_memory(device),
         )
+        self._compile = partial(compiled, capability=self.capability, cuda=machine.cuda)
         self._is_broken = False
         try:
-            self._context = device.retain_primary_context()
-            self._context.push()
-            try:
-                self._stream = cuda.Stream()
-            finally:
-                self._context.pop()
-        except cuda.Error as error:
+            self._context = self.driver.retain_context(device)
+            with current(self.driver, self._context):
+                self._stream = self.driver.create_stream()
+                self._uploads = self.driver.create_stream()
+                self._downloads = self.driver.create_stream()
+        except self.driver.error as error:
             raise DeviceError(
                 f"{self.device.name}: cannot be opened ({error})",
                 "close other programs that use it, or use another backend",
             ) from error
-        self._host = HostMemory(self._context)
+        self._host = HostMemory(self.driver, self._context)
         self._modules: dict[object, CudaProgram] = {}
         self._records = Records[Record](self._forget)
         self._recording: list[Launch] | None = None
-        self._marks: list[tuple[Kernel, Any, Any]] | None = None
+        self._marks: list[Mark] | None = None
 
     @contextmanager
     def current(self) -> Iterator[None]:
@@ -145,14 +157,11 @@ class CudaRuntime:
         Raises OutOfMemoryError, DeviceError.
         """
         try:
-            self._context.push()
-            try:
+            with current(self.driver, self._context):
                 yield
-            finally:
-                self._context.pop()
-        except cuda.MemoryError as error:
+        except self.driver.memory_error as error:
             raise OutOfMemoryError(str(error)) from error
-        except cuda.Error as error:
+        except self.driver.error as error:
             self._is_broken = self._is_broken or not self._answers()
             raise DeviceError(
                 f"{self.device.name}: its driver stopped the work ({error})",
@@ -165,24 +174,21 @@ class CudaRuntime:
             abandon(memory)
             return
         with suppress(DeviceError), self.current():
-            memory.free()
+            self.driver.free(memory)
 
     def _answers(self) -> bool:
         """Whether the context still works: after an illegal access, say, every call fails."""
         try:
-            self._context.push()
-            try:
-                cuda.Context.synchronize()
-            finally:
-                self._context.pop()
-        except cuda.Error:
+            with current(self.driver, self._context):
+                self.driver.synchronize()
+        except self.driver.error:
             return False
         return True
 
     def free_memory(self) -> int:
         """See Runtime."""
         with self.current():
-            return int(cuda.mem_get_info()[0])
+            return self.driver.free_memory()
 
     def allocate(self, size: int) -> CudaBuffer:
         """See Runtime: all zeros, though nobody counts on it.
@@ -194,7 +200,9 @@ class CudaRuntime:
             buffer = CudaBuffer(self, size)
             for start in range(0, size, _MOST_CLEARED):
                 part = min(size - start, _MOST_CLEARED)
-                cuda.memset_d8_async(buffer.address + start, 0, part, self._stream)
+                # Not on the stream of kernels: another thread may be capturing it.
+                self.driver.clear(buffer.address + start, part, self._uploads)
+            self.driver.wait(self._uploads)
         return buffer
 
     def host_array(self, shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
@@ -207,15 +215,15 @@ class CudaRuntime:
         with self.current():
             staged = self._host.array(array.shape, array.dtype)
             np.copyto(staged, array)
-            cuda.memcpy_htod_async(buffer.address, staged, self._stream)
+            self.driver.upload(buffer.address, staged, self._uploads)
             # The pages may be taken again only when they are read.
-            self._stream.synchronize()
+            self.driver.wait(self._uploads)
 
     def download(self, buffer: Any, array: NDArray[Any]) -> None:
         """See Runtime."""
         with self.current():
-            cuda.memcpy_dtoh_async(array, buffer.address, self._stream)
-            self._stream.synchronize()
+            self.driver.download(array, buffer.address, self._downloads)
+            self.driver.wait(self._downloads)
 
     def build(self, stem: str, macros: Macros) -> CudaProgram:
         """See Runtime."""
@@ -223,28 +231,34 @@ class CudaRuntime:
         if key not in self._modules:
             with self.current():
                 try:
-                    module = cuda.module_from_buffer(compiled(stem, macros, self.capability))
-                except (cuda.LogicError, cuda.RuntimeError):
+                    module = self.driver.load_module(self._compile(stem, macros))
+                except self.driver.memory_error:
+                    raise
+                except self.driver.error:
+                    if not self._answers():
+                        raise
                     module = self._rebuilt(stem, macros)
             self._modules[key] = CudaProgram(self, module)
         return self._modules[key]
 
     def _rebuilt(self, stem: str, macros: Macros) -> Any:
         """The module of a file whose code in the cache the driver does not take."""
-        code = compiled(stem, macros, self.capability, afresh=True)
+        code = self._compile(stem, macros, afresh=True)
         try:
-            return cuda.module_from_buffer(code)
-        except (cuda.LogicError, cuda.RuntimeError) as error:
+            return self.driver.load_module(code)
+        except self.driver.memory_error:
+            raise
+        except self.driver.error as error:
             raise BackendError(
                 f"{self.device.name}: its driver does not take the code of {stem} ({error}):"
                 " update the driver, or use another backend"
             ) from error
 
     def prepare(self, wanted: Sequence[tuple[str, Macros]]) -> None:
-        """Compiles what `build` will be asked for, all at once: nvcc runs on one core."""
+        """Compiles what `build` will be asked for, all at once: each takes one core."""
         missing = [source for source in wanted if _key(*source) not in self._modules]
-        with ThreadPoolExecutor(thread_name_prefix="waifu2x-nvcc") as pool:
-            for future in [pool.submit(compiled, *source, self.capability) for source in missing]:
+        with ThreadPoolExecutor(thread_name_prefix="waifu2x-compile") as pool:
+            for future in [pool.submit(self._compile, *source) for source in missing]:
                 future.result()
 
     def launch(
@@ -261,17 +275,13 @@ class CudaRuntime:
             self._queue_all(launches)
 
     def _queue_all(self, launches: Sequence[Launch]) -> None:
+        driver, stream = self.driver, self._stream
         for kernel, blocks, packed in launches:
             if self._marks is not None:
-                before, after = cuda.Event(), cuda.Event()
-                before.record(self._stream)
-            # What pycuda's prepared calls do, with arguments that are packed already.
-            kernel.function._launch_kernel(
-                blocks, (kernel.group, 1, 1), packed, kernel.shared, self._stream
-            )
+                before = driver.record_event(stream)
+            driver.launch(kernel.function, blocks, kernel.group, packed, kernel.shared, stream)
             if self._marks is not None:
-                after.record(self._stream)
-                self._marks.append((kernel, before, after))
+                self._marks.append(Mark(kernel, before, driver.record_event(stream)))
 
     def replay(self, key: Hashable, queue: Callable[[], None]) -> None:
         """See Runtime: from the second time on, what is kept is a graph."""
@@ -286,14 +296,15 @@ class CudaRuntime:
             self._records.keep(key, Record(recording))
             return
         if self._marks is None:
+            stream = self.driver.stream_handle(self._stream)
             with self.current():
                 if not record.is_captured:
                     record.is_captured = True
                     # What cannot be captured can still be queued, or says why not.
-                    with suppress(cuda.Error):
+                    with suppress(self.driver.error):
                         queue_all = partial(self._queue_all, record.launches)
-                        record.graph = capture(self._stream, queue_all)
-                if record.graph is not None and record.graph.launch(self._stream):
+                        record.graph = capture(stream, queue_all)
+                if record.graph is not None and record.graph.launch(stream):
                     return
         self.queue(record.launches)
 
@@ -302,29 +313,43 @@ class CudaRuntime:
             with self.current():
                 record.graph.close()
 
+    def mark(self) -> Any:
+        """See Runtime."""
+        with self.current():
+            return [self.driver.record_event(self._stream, blocking=True)]
+
+    def wait(self, mark: Any) -> None:
+        """See Runtime."""
+        with self.current():
+            # Nobody else holds it then: pycuda's are freed with the last who does, and only here.
+            event = mark.pop()
+            try:
+                self.driver.wait_event(event)
+            finally:
+                self.driver.destroy_event(event)
+                del event
+
     def synchronize(self) -> None:
         """See Runtime."""
         with self.current():
-            self._stream.synchronize()
+            self.driver.wait(self._stream)
 
     @contextmanager
     def span(self) -> Iterator[list[float]]:
         """The seconds from what is queued first inside to what is queued last, by the device."""
         seconds: list[float] = []
         with self.current():
-            before, after = cuda.Event(), cuda.Event()
-            before.record(self._stream)
+            before = self.driver.record_event(self._stream)
         yield seconds
         with self.current():
-            after.record(self._stream)
-            after.synchronize()
-            seconds.append(after.time_since(before) * 1e-3)
+            after = self.driver.record_event(self._stream)
+            seconds.append(self._seconds(before, after))
 
     @contextmanager
     def timed(self) -> Iterator[list[tuple[Kernel, float]]]:
         """See Runtime."""
         times: list[tuple[Kernel, float]] = []
-        marks: list[tuple[Kernel, Any, Any]] = []
+        marks: list[Mark] = []
         self._marks = marks
         try:
             yield times
@@ -333,14 +358,21 @@ class CudaRuntime:
             self._marks = None
         with self.current():
             for kernel, before, after in marks:
-                times.append((kernel, after.time_since(before) * 1e-3))
+                times.append((kernel, self._seconds(before, after)))
+
+    def _seconds(self, before: Any, after: Any) -> float:
+        """Between two events, which it frees."""
+        seconds = self.driver.seconds(before, after)
+        for event in (before, after):
+            self.driver.destroy_event(event)
+        return seconds
 
     def close(self) -> None:
         """See Runtime."""
         if self._stream is None:
             return
         with suppress(DeviceError, OutOfMemoryError), self.current():
-            self._stream.synchronize()
+            self.driver.wait(self._stream)
             self._records.clear()
             self._host.close()
             # All that has to be freed in this context: networks may live on, and the garbage
@@ -348,11 +380,15 @@ class CudaRuntime:
             for program in self._modules.values():
                 program.release()
             self._modules.clear()
-            self._stream = None
+            streams = [self._stream, self._uploads, self._downloads]
+            self._stream = self._uploads = self._downloads = None
+            while streams:
+                self.driver.destroy_stream(streams.pop())
         if self._is_broken:
             self._host.abandon()
-            for piece in (self._context, self._stream, self._modules):
+            for piece in (self._context, self._stream, self._uploads, self._downloads):
                 abandon(piece)
+            abandon(self._modules)
 
 
 def _key(stem: str, macros: Macros) -> object:

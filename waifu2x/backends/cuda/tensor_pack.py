@@ -56,6 +56,18 @@ def pack_middle(
     return _rounds(order.transpose(0, 2, 4, 1, 3), group, terms)
 
 
+def pack_quads(
+    weight: NDArray[np.float32], width: int, group: int, terms: int
+) -> NDArray[np.float16]:
+    """`pack_middle`, output planes in an order by which `mma` leaves each thread of a quad with
+    eight neighbours: column c of the i-th product of 32 planes is plane c // 2 * 8 + i * 2 + c % 2.
+    """
+    product, column = np.divmod(np.arange(32), 8)
+    order = column // 2 * 8 + product * 2 + column % 2
+    outputs = np.arange(0, weight.shape[0], 32)[:, np.newaxis] + order
+    return pack_middle(weight[outputs.ravel()], width, group, terms)
+
+
 def pack_last(
     weight: NDArray[np.float32], width: int, group: int, terms: int
 ) -> NDArray[np.float16]:

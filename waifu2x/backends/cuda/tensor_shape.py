@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 
-from waifu2x.backends.cuda.tensor_pack import round_up
+from waifu2x.backends.cuda.tensor_pack import pack_middle, pack_quads, round_up
 from waifu2x.backends.cuda.units import Units, is_old
 from waifu2x.backends.gpu.runtime import Macros
 
@@ -81,9 +81,10 @@ class WgmmaShape:
     """Output planes of a tile, at most."""
 
     stem = "tensor_wgmma"
+    pack = staticmethod(pack_middle)
+    """Its order of weights."""
 
-    @property
-    def threads(self) -> int:
+    def threads(self, job: Job) -> int:
         """Of a block: those that multiply, and four warps of which two copy."""
         return (self.warpgroups + 1) * 128
 
@@ -101,11 +102,7 @@ class WgmmaShape:
         follows = self.width(job) * _FOLLOWS_BYTES
         return pixels + weights + barriers + follows + partial * _FLOAT_BYTES
 
-    def grid(self, tiles: int, deep: int, multiprocessors: int) -> int:
-        """Blocks, which take one tile after the other."""
-        return min(tiles, max(1, multiprocessors * self.blocks // deep)) * deep
-
-    def macros(self) -> dict[str, str | int]:
+    def macros(self, job: Job) -> dict[str, str | int]:
         """Those of this shape."""
         own = {name.upper(): value for name, value in asdict(self).items()}
         del own["MOST_WIDTH"]
@@ -118,36 +115,55 @@ class MmaShape:
 
     rows: int
     blocks: int
-    old: bool
+    warp: tuple[int, int, int]
+    """What a warp makes of a tile: rows, columns, and output planes at most."""
+    b_stages: int
+    a_stages: int = 1
+    most_width: int = 64
+    """Output planes of a tile, at most."""
+    old: bool = False
     """For sm_75."""
 
     stem = "tensor_mma"
+    pack = staticmethod(pack_quads)
+    """Its order of weights."""
 
-    @property
-    def threads(self) -> int:
-        """Of a block: two warps to a row."""
-        return self.rows * 64
+    def threads(self, job: Job) -> int:
+        """Of a block."""
+        rows, columns, _ = self.warp
+        warps = self.rows // rows * (COLUMNS // columns) * (self.width(job) // self._each(job))
+        return warps * 32
 
     def width(self, job: Job) -> int:
-        """Output planes of a tile: more would not fit the registers."""
-        return min(job.width, 64)
+        """Output planes of a tile."""
+        return min(job.width, self.most_width)
 
     def shared(self, job: Job) -> int:
         """Bytes of shared memory of a block."""
         pixel = job.group * 2
         columns = COLUMNS if job.last else COLUMNS + job.side - 1
         pixels = (self.rows + job.side - 1) * columns * pixel
-        weights = 3 * self.width(job) * pixel
         partial = self.rows * COLUMNS * (job.width + 1) * _FLOAT_BYTES if job.last else 0
-        return max(pixels + weights, partial)
+        weights = self.b_stages * self.width(job) * pixel
+        return self.a_stages * max(pixels, partial) + weights
 
-    def grid(self, tiles: int, deep: int, multiprocessors: int) -> int:
-        """Blocks, one to a tile."""
-        return tiles * deep
-
-    def macros(self) -> dict[str, str | int]:
+    def macros(self, job: Job) -> dict[str, str | int]:
         """Those of this shape."""
-        return {"ROWS": self.rows, "BLOCKS": self.blocks, "OLD": int(self.old)}
+        rows, columns, _ = self.warp
+        return {
+            "ROWS": self.rows,
+            "BLOCKS": self.blocks,
+            "WARP_ROWS": rows,
+            "WARP_COLUMNS": columns,
+            "WARP_WIDTH": self._each(job),
+            "A_STAGES": self.a_stages,
+            "B_STAGES": self.b_stages,
+            "OLD": int(self.old),
+        }
+
+    def _each(self, job: Job) -> int:
+        """Output planes of a warp: of a last product all, so that it has what it sums up."""
+        return self.width(job) if job.last else min(self.width(job), self.warp[2])
 
 
 Shape = WgmmaShape | MmaShape
@@ -166,15 +182,21 @@ def macros(job: Job, shape: Shape) -> Macros:
         "LAST": int(job.last),
         "TILE_COLUMNS": COLUMNS,
         "TILE_RESULTS": job.results,
-        "THREADS": shape.threads,
+        "THREADS": shape.threads(job),
         "SHARED": shape.shared(job),
-        **shape.macros(),
+        **shape.macros(job),
     }
 
 
 def depth(job: Job, shape: Shape) -> int:
     """Tiles of output planes."""
     return 1 if job.last else job.outputs // shape.width(job)
+
+
+def grid(job: Job, shape: Shape, tiles: int, multiprocessors: int) -> int:
+    """Blocks, which take one tile after the other."""
+    deep = depth(job, shape)
+    return min(tiles, max(1, multiprocessors * shape.blocks // deep)) * deep
 
 
 def candidates(
@@ -184,9 +206,13 @@ def candidates(
     shapes: list[Shape]
     if units == "wgmma":
         shapes = list(_wgmma_shapes(job))
+    elif is_old(capability):
+        shapes = [
+            MmaShape(rows, blocks, (1, 32, 64), min(3 if job.taps > 1 else 2, job.steps), old=True)
+            for rows, blocks in ((4, 2), (4, 1), (2, 2), (2, 1))
+        ]
     else:
-        old = is_old(capability)
-        shapes = [MmaShape(rows, blocks, old) for rows, blocks in ((4, 2), (4, 1), (2, 2), (2, 1))]
+        shapes = list(_mma_shapes(job))
     return [
         shape
         for shape in shapes
@@ -252,6 +278,52 @@ def _single_tap_shapes(job: Job) -> Iterator[WgmmaShape]:
                 yield WgmmaShape(
                     rows, blocks, registers, stages, a_stages=a_stages, most_width=width
                 )
+
+
+def _mma_shapes(job: Job) -> Iterator[MmaShape]:
+    """For chips with asynchronous copies: those for much shared memory, measured on an H200, then
+    those for 99 KiB of it. Chips with so little have slower units, which smaller tiles feed."""
+    whole, half, quarter = (1, 64, 64), (1, 32, 64), (1, 32, 32)
+    steps = job.steps
+    # Rows, blocks, warp, stages of weights and of pixels, most planes.
+    order: tuple[tuple[int, int, tuple[int, int, int], int, int, int], ...]
+    if job.last:
+        few = ((8, 2, whole, steps, 1, 64), (4, 3, whole, 4, 1, 64))
+        order = (
+            *(few if job.width == 16 else ()),
+            (4, 2, whole, 4, 1, 64),
+            (2, 2, half, 3, 1, 64),
+            (2, 1, half, 3, 1, 64),
+        )
+    elif job.side == 1:
+        order = (
+            (4, 2, whole, steps, 2, 64),
+            (4, 1, whole, steps, 2, 128),
+            (4, 2, whole, 2, 2, 64),
+            (2, 2, half, 2, 2, 64),
+            (2, 1, half, 2, 2, 64),
+        )
+    elif job.group == 32:
+        blocks = 3 if job.width == 32 else 2
+        order = (
+            (4, blocks, whole, steps, 2, 64),
+            (4, blocks, whole, 4, 2, 64),
+            (4, 2, whole, 4, 2, 64),
+            (2, 2, half, 3, 2, 64),
+            (2, 2, quarter, 4, 2, 32),
+        )
+    else:
+        deep = ((2, 1, half, 2, 2, 128),)
+        order = (
+            (4, 2, whole, 3, 1, 64),
+            (2, 2, quarter, 4, 1, 64),
+            *(deep if job.width == 128 else ()),
+            (2, 1, quarter, 3, 2, 64),
+        )
+    for rows, blocks, warp, wanted, a_stages, width in dict.fromkeys(order):
+        stages = min(wanted, steps)
+        if stages == steps or stages <= job.taps + 1:
+            yield MmaShape(rows, blocks, warp, stages, a_stages, width)
 
 
 def ranked(

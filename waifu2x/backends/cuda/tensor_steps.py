@@ -26,7 +26,6 @@ from waifu2x.backends.cuda.tensor_pack import (
     pack_first,
     pack_follows,
     pack_last,
-    pack_middle,
     placed,
     round_up,
 )
@@ -36,7 +35,7 @@ from waifu2x.backends.cuda.tensor_shape import (
     Job,
     Shape,
     candidates,
-    depth,
+    grid,
     macros,
     ranked,
 )
@@ -373,7 +372,7 @@ class ProductStep(_Step):
             }
 
         def arguments() -> bytes:
-            pack = pack_last if job.last else pack_middle
+            pack = pack_last if job.last else shape.pack
             planes = width if job.last else job.outputs
             return packed(
                 ProductArguments(
@@ -386,11 +385,11 @@ class ProductStep(_Step):
             )
 
         blocks = (
-            shape.grid(tiles, depth(job, shape), self._runtime.limits.compute_units),
+            grid(job, shape, tiles, self._runtime.limits.compute_units),
             1,
             1,
         )
-        return Launch(shape.stem, chosen, shape.threads, shape.shared(job), blocks, arguments)
+        return Launch(shape.stem, chosen, shape.threads(job), shape.shared(job), blocks, arguments)
 
     def _shape(self, size: Size) -> Shape:
         """How work of so many rows and columns is cut."""

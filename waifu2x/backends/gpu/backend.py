@@ -23,6 +23,8 @@ from waifu2x.lowering.steps import Program
 from waifu2x.model import Convolution, Model, TransposedConvolution
 
 _RUNS = 5
+_CALLS_AT_ONCE = 3
+"""One sends its pictures, one computes, one fetches its results."""
 
 Maker = Callable[[Program, Choose], Executor]
 """Makes an executor; raises BackendError and OutOfMemoryError as Executor says."""
@@ -35,6 +37,7 @@ class GpuBackend:
         """`makers` has one for each precision that there is, `auto` among them."""
         self.name = name
         self.device = runtime.device
+        self.calls_at_once = 1 if runtime.limits.is_cpu else _CALLS_AT_ONCE
         self._runtime = runtime
         self._makers = makers
         self._workspace = Workspace(runtime)

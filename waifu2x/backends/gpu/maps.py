@@ -180,11 +180,11 @@ def source_macros(pixels: DevicePixels, model: Model, view: View) -> Macros:
     }
 
 
-def target_macros(pixels: DevicePixels, model: Model) -> Macros:
+def target_macros(pixels: DevicePixels, planes: int) -> Macros:
     """Those of `levels.h`."""
     peak = 0 if pixels.dtype == np.float32 else int(np.iinfo(pixels.dtype).max)
     return {
         "TARGET_TYPE": C_TYPES[pixels.dtype.name],
         "TARGET_PEAK": peak,
-        "TARGET_PLANES": model.out_planes,
+        "TARGET_PLANES": planes,
     }

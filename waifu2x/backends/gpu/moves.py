@@ -86,7 +86,7 @@ class MoveStep:
         if self._from_pixels:
             macros |= source_macros(source, model, self._step.source)
         if self._to_pixels:
-            macros |= target_macros(target, model)
+            macros |= target_macros(target, model.out_planes)
         return "move", macros
 
     def kernel(self, source: DevicePixels, target: DevicePixels) -> Kernel:

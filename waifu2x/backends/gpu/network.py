@@ -14,12 +14,17 @@ from numpy.typing import DTypeLike, NDArray
 from waifu2x.backends import Progress, ignore, scaled
 from waifu2x.backends.gpu.executor import DevicePixels
 from waifu2x.backends.gpu.runtime import OutOfMemoryError, Runtime
+from waifu2x.backends.gpu.schedule import NoRoomError
 from waifu2x.backends.gpu.stage import Run, Shape, Stage, TooManyError, no_room
 from waifu2x.backends.gpu.turning import Turning, turned_shape
 from waifu2x.backends.gpu.workspace import Taken, Workspace
 from waifu2x.backends.turns import AS_IT_IS, TURNS, Turn, levels, upright
 
 _FLOAT_BYTES = 4
+_SHARE = 0.2
+"""Of the free memory, that a call may take which lets others send and fetch meanwhile."""
+_KEPT_NEEDS = 256
+"""Sizes of pictures whose need of memory is known."""
 _LONGEST = 65_535
 """Rows of all pictures of a batch, see Batch, and columns of each."""
 
@@ -31,14 +36,23 @@ class Way(NamedTuple):
     turns: int
 
 
+_PLAIN = Way(None, 1)
+
+
 class GpuNetwork:
-    """Stages on a device; see Network. Calls from several threads take turns."""
+    """Stages on a device; see Network.
+
+    Calls from several threads overlap where their pictures are small for its memory: one sends its
+    pictures and another fetches its results while a third computes. Others take turns.
+    """
 
     def __init__(self, stages: Sequence[Stage], workspace: Workspace) -> None:
         self._stages = tuple(stages)
         self._workspace = workspace
         self._runtime = workspace.runtime
         self._turning = Turning(workspace.runtime)
+        self._needed: dict[object, int] = {}
+        """Bytes that pictures take, by their shapes and dtypes through the stages."""
 
     def __call__(
         self,
@@ -51,9 +65,11 @@ class GpuNetwork:
     ) -> NDArray[Any]:
         """See Network."""
         pictures = pixels[np.newaxis] if pixels.ndim == 3 else pixels
-        way = Way(tile, turns)
-        with self._workspace.working():
-            results = self._stack(pictures, np.dtype(out_dtype), way, on_progress)
+        way, dtype = Way(tile, turns), np.dtype(out_dtype)
+        results = self._shared(pictures, dtype, on_progress) if way == _PLAIN else None
+        if results is None:
+            with self._workspace.working():
+                results = self._stack(pictures, dtype, way, on_progress)
         return results[0] if pixels.ndim == 3 else results
 
     @contextmanager
@@ -79,6 +95,78 @@ class GpuNetwork:
 
             yield queue
             self._runtime.synchronize()
+
+    def _shared(
+        self, pictures: NDArray[Any], dtype: np.dtype[Any], on_progress: Progress
+    ) -> NDArray[Any] | None:
+        """Results of pictures that leave room for those of others; None for pictures that do not.
+
+        Raises BackendError.
+        """
+        shapes = self._shapes(_shape(pictures))
+        dtypes = [pictures.dtype, *[np.dtype(np.float32)] * (len(shapes) - 2), dtype]
+        with self._workspace.sharing(), self._workspace.taken() as taken:
+            if not self._leaves_room(shapes, dtypes):
+                return None
+            try:
+                source = _pixels(taken, pictures.dtype, shapes[0])
+                target = _pixels(taken, dtype, shapes[-1])
+                self._runtime.upload(source.buffer, pictures)
+                with self._workspace.queueing() as scratch:
+                    between = zip(dtypes[1:-1], shapes[1:-1], strict=True)
+                    made = [_pixels(scratch, *kind) for kind in between]
+                    ends = pairwise([source, *made, target])
+                    for stage, (read, written) in zip(self._stages, ends, strict=True):
+                        run = Run(stage, read, written.dtype, None, ignore)
+                        run.bound(written, scratch).queue()
+                    done = self._runtime.mark()
+                self._runtime.wait(done)
+                result = self._runtime.host_array(target.shape, dtype)
+                self._runtime.download(target.buffer, result)
+            except (OutOfMemoryError, NoRoomError):
+                return None  # alone, it may still fit
+            on_progress(1.0)
+            return result
+
+    def _leaves_room(self, shapes: Sequence[Shape], dtypes: Sequence[np.dtype[Any]]) -> bool:
+        """Whether pictures take a small share of the memory, and a single pass through each
+        stage."""
+        count, height, width, _ = shapes[0]
+        if not count * height * width or self._longest(shapes[0]) > _LONGEST:
+            return False
+        key = tuple(zip(shapes, dtypes, strict=True))
+        most = self._workspace.free()
+        needed = self._needed.get(key)
+        if needed is None:
+            needed = self._bytes_of_one_pass(shapes, most)
+            if needed is None:
+                return False
+            needed += sum(math.prod(shape) * dtype.itemsize for shape, dtype in key)
+            if len(self._needed) >= _KEPT_NEEDS:
+                self._needed.clear()
+            self._needed[key] = needed
+        return needed <= _SHARE * most
+
+    def _bytes_of_one_pass(self, shapes: Sequence[Shape], most: int) -> int | None:
+        """Of all stages together; None if there is one that takes several passes."""
+        needed = 0
+        with self._workspace.queueing():  # schedules are for one thread at a time
+            for stage, shape in zip(self._stages, shapes[:-1], strict=True):
+                try:
+                    found = stage.schedule(shape, None, 1, most)
+                except NoRoomError:
+                    return None
+                if not found.is_single:
+                    return None
+                needed += found.scratch + found.kept + stage.executor.vector_bytes(shape[0])
+        return needed
+
+    def _shapes(self, shape: Shape) -> list[Shape]:
+        """Of pictures, and of what each stage makes of them."""
+        shapes = [shape]
+        for stage in self._stages:
+            shapes.append(stage.result_shape(shapes[-1]))
+        return shapes
 
     def _stack(
         self, pictures: NDArray[Any], dtype: np.dtype[Any], way: Way, on_progress: Progress
@@ -131,6 +219,7 @@ class GpuNetwork:
             if not self._has_room(last.result_shape(source.shape), taken):
                 return self._mean_on_host(last, source, dtype, way, reports[-1])
             made = self._mean(last, source, dtype, way, taken, reports[-1])
+            self._runtime.synchronize()
             result = self._runtime.host_array(made.shape, dtype)
             self._runtime.download(made.buffer, result)
             return result
@@ -213,9 +302,7 @@ class GpuNetwork:
 
         Better known before the work. Raises BackendError, TooManyError.
         """
-        shapes: list[Shape] = [_shape(pictures)]
-        for stage in self._stages[:-1]:
-            shapes.append(stage.result_shape(shapes[-1]))
+        shapes = self._shapes(_shape(pictures))[:-1]
         sizes = [pictures.nbytes, *(math.prod(shape) * _FLOAT_BYTES for shape in shapes[1:])]
         together = max(map(sum, pairwise(sizes)), default=sizes[0])
         most = self._workspace.free()

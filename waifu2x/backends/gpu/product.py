@@ -170,7 +170,7 @@ class ProductStep:
         if planes.from_pixels:
             macros |= source_macros(source, self._program.model, step.source)
         if planes.to_pixels:
-            macros |= target_macros(target, self._program.model)
+            macros |= target_macros(target, self._program.model.out_planes)
         return self._shape.stem, macros
 
     def kernel(self, source: DevicePixels, target: DevicePixels) -> Kernel:

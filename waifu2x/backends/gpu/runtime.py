@@ -1,4 +1,5 @@
-"""What the shared engine asks of a GPU library: one device and one in-order queue of work on it."""
+"""What the shared engine asks of a GPU library: one device, an in-order queue of kernels on it, and
+copies beside that."""
 
 from __future__ import annotations
 
@@ -64,11 +65,17 @@ class Program(Protocol):
         ...
 
 
+Mark = Any
+"""See `Runtime.mark`."""
 Argument = Buffer | np.int32 | np.float32
 
 
 class Runtime(Protocol):
-    """One device and one in-order queue. Calls may come from any thread, one at a time."""
+    """One device and one in-order queue of kernels.
+
+    Calls may come from any thread, one at a time; but copies, `host_array` and `wait` may run while
+    others do.
+    """
 
     device: Device
     limits: Limits
@@ -78,7 +85,8 @@ class Runtime(Protocol):
         ...
 
     def allocate(self, size: int) -> Buffer:
-        """A buffer of that many bytes, uninitialised. Raises OutOfMemoryError."""
+        """A buffer of that many bytes, uninitialised, which anybody may use. Raises
+        OutOfMemoryError."""
         ...
 
     def host_array(self, shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
@@ -86,11 +94,13 @@ class Runtime(Protocol):
         ...
 
     def upload(self, buffer: Buffer, array: NDArray[Any]) -> None:
-        """A C-contiguous array to the start of a buffer. May raise OutOfMemoryError."""
+        """A C-contiguous array to the start of a buffer that no kernel uses, beside what is queued;
+        it is there then. May raise OutOfMemoryError."""
         ...
 
     def download(self, buffer: Buffer, array: NDArray[Any]) -> None:
-        """The start of a buffer into a C-contiguous array, after all that was queued before."""
+        """The start of a buffer into a C-contiguous array, beside what is queued: whoever writes to
+        the buffer must be done."""
         ...
 
     def build(self, stem: str, macros: Macros) -> Program:
@@ -112,6 +122,14 @@ class Runtime(Protocol):
         key holds all that it depends on, buffers themselves among it. Few keys are kept, those that
         were used last. May raise what `launch` does.
         """
+        ...
+
+    def mark(self) -> Mark:
+        """The moment when all that was queued is done."""
+        ...
+
+    def wait(self, mark: Mark) -> None:
+        """Waits for a moment, once. May raise OutOfMemoryError."""
         ...
 
     def synchronize(self) -> None:

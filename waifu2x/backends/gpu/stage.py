@@ -114,7 +114,7 @@ class Run:
                     raise self._failure(error) from error
 
     def bound(self, target: DevicePixels, taken: Taken) -> Bound:
-        """For measurements: the work, ready to be queued. Raises NoRoomError, OutOfMemoryError."""
+        """The work, ready to be queued. Raises NoRoomError, OutOfMemoryError."""
         return self._bound(target, taken, self._schedule(1, self._workspace.free()))
 
     def _fetched(self, bands: int) -> NDArray[Any]:

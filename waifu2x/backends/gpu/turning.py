@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from waifu2x.backends.gpu.executor import DevicePixels
-from waifu2x.backends.gpu.maps import C_TYPES
+from waifu2x.backends.gpu.maps import C_TYPES, target_macros
 from waifu2x.backends.gpu.runtime import Kernel, Macros, Runtime
 from waifu2x.backends.turns import Turn
 
@@ -43,13 +43,11 @@ class Turning:
         planes = source.shape[-1]
         key = name, source.dtype, target.dtype, planes
         if key not in self._kernels:
-            is_float = target.dtype == np.float32
             macros: Macros = {
                 "GROUP": self._group,
                 "PLANES": planes,
                 "LEVEL": C_TYPES[source.dtype.name],
-                "TARGET_TYPE": C_TYPES[target.dtype.name],
-                "TARGET_PEAK": 0 if is_float else int(np.iinfo(target.dtype).max),
+                **target_macros(target, planes),
             }
             self._kernels[key] = self._runtime.build("turn", macros).kernel(name, self._group)
         return self._kernels[key]

@@ -1,4 +1,4 @@
-"""A device's memory for the pictures that are being computed, and the lock that sees to that.
+"""A device's memory for the pictures that are being computed, and whose turn it is.
 
 Allocating takes longer than a small picture, and what a runtime replays belongs to its buffers: so
 they are kept for the next picture, as long as they are few and nobody else needs the memory.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from waifu2x.backends.gpu.executor import Executor
 from waifu2x.backends.gpu.runtime import Buffer, OutOfMemoryError, Runtime
@@ -23,98 +23,178 @@ _CPU_SCRATCH_BYTES = 32 << 20
 
 
 class Workspace:
-    """Buffers that are taken and given back, by one thread at a time: see `working`."""
+    """Buffers that are taken and given back, and whose turn it is to use the device.
+
+    Work that takes little of the memory shares the device (`sharing`): such calls send their
+    pictures and fetch their results while others compute, and queue their kernels one at a time
+    (`queueing`). All else has the device to itself (`working`).
+    """
 
     def __init__(self, runtime: Runtime) -> None:
         self.runtime = runtime
-        self._lock = threading.Lock()
+        self._turn = threading.Condition()
+        self._sharers = 0
+        self._waiting = 0
+        """Who wants the device for himself: nobody begins to share it then."""
+        self._is_taken = False
         self._is_closed = False
+        self._queueing = threading.Lock()
         self.scratch_limit = (
             _CPU_SCRATCH_BYTES if runtime.limits.is_cpu else runtime.limits.max_buffer
         )
         """Bytes that maps of one tile are to take at most."""
-        self._most_spare = int(runtime.free_memory() * _SPARE_SHARE)
-        self._spare: list[Buffer] = []
+        most = int(runtime.free_memory() * _SPARE_SHARE)
+        self._spares = Spares(runtime, most)
+        self._queued = Spares(runtime, most)
+        """What queued kernels still use: for nothing but further kernels."""
 
     def free(self) -> int:
         """Bytes that can be taken, as far as the library tells."""
-        spare = sum(buffer.size for buffer in self._spare)
+        spare = self._spares.size() + self._queued.size()
         return int(self.runtime.free_memory() * _FREE_SHARE) + spare
 
     @contextmanager
     def working(self) -> Iterator[None]:
         """Waits until nobody else works. Raises BackendError if it was closed meanwhile."""
-        with self._lock:
-            if self._is_closed:
-                raise BackendError(
-                    f"{self.runtime.device.name}: this backend is closed: open a new one"
-                )
+        with self._turn:
+            self._waiting += 1
+            self._turn.wait_for(lambda: not (self._sharers or self._is_taken))
+            self._waiting -= 1
+            self._check_open()
+            self._is_taken = True
+        try:
+            # Nobody's kernels are queued any more.
+            self._queued.move_to(self._spares)
             yield
+        finally:
+            with self._turn:
+                self._is_taken = False
+                self._turn.notify_all()
+
+    @contextmanager
+    def sharing(self) -> Iterator[None]:
+        """Waits until nobody works alone. Raises BackendError if it was closed meanwhile."""
+        with self._turn:
+            self._turn.wait_for(lambda: not (self._waiting or self._is_taken))
+            self._check_open()
+            self._sharers += 1
+        try:
+            yield
+        finally:
+            with self._turn:
+                self._sharers -= 1
+                self._turn.notify_all()
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            self._turn.notify_all()
+            name = self.runtime.device.name
+            raise BackendError(f"{name}: this backend is closed: open a new one")
 
     def close(self, *executors: Executor) -> None:
         """Frees everything, when whoever works has ended: executors, then the runtime."""
-        with self._lock:
+        with self._turn:
             if self._is_closed:
                 return
+        with suppress(BackendError), self.working():
             self._is_closed = True
             self.release()
             for executor in executors:
                 executor.close()
             self.runtime.close()
 
+    def taken(self) -> Taken:
+        """What takes buffers that nobody uses; all are given back at the end."""
+        return Taken(self._spares)
+
     @contextmanager
-    def taken(self) -> Iterator[Taken]:
-        """What takes buffers; all are given back at the end."""
-        holder = Taken(self)
-        try:
-            yield holder
-        finally:
-            holder.give_back()
+    def queueing(self) -> Iterator[Taken]:
+        """For who shares the device: waits until nobody else queues kernels.
+
+        Takes buffers for them alone, which are given back as soon as the kernels are queued.
+        """
+        with self._queueing, Taken(self._queued) as taken:
+            yield taken
+
+    def release(self) -> None:
+        """Frees what nobody holds."""
+        self._spares.release()
+        self._queued.release()
+
+
+class Spares:
+    """Buffers that are kept for the next who takes as much, up to so many bytes."""
+
+    def __init__(self, runtime: Runtime, most: int) -> None:
+        self._runtime = runtime
+        self._most = most
+        self._lock = threading.Lock()
+        self._buffers: list[Buffer] = []
+
+    def size(self) -> int:
+        """Bytes that are kept."""
+        with self._lock:
+            return sum(buffer.size for buffer in self._buffers)
 
     def take(self, size: int) -> Buffer:
         """A buffer of at least that many bytes, uninitialised. Raises OutOfMemoryError."""
         size = max(size, 1)
-        for index in range(len(self._spare) - 1, -1, -1):
-            if size <= self._spare[index].size <= size + size // 8:
-                return self._spare.pop(index)
+        with self._lock:
+            for index in range(len(self._buffers) - 1, -1, -1):
+                if size <= self._buffers[index].size <= size + size // 8:
+                    return self._buffers.pop(index)
         try:
-            return self.runtime.allocate(size)
+            return self._runtime.allocate(size)
         except OutOfMemoryError:
-            if not self._spare:
-                raise
             self.release()
-            return self.runtime.allocate(size)
+            return self._runtime.allocate(size)
 
     def give_back(self, buffer: Buffer) -> None:
         """For the next that takes as much: the one queue of a runtime serves it later."""
-        self._spare.append(buffer)
-        while sum(spare.size for spare in self._spare) > self._most_spare:
-            self._spare.pop(0).release()
+        gone = []
+        with self._lock:
+            self._buffers.append(buffer)
+            while sum(spare.size for spare in self._buffers) > self._most:
+                gone.append(self._buffers.pop(0))
+        for spare in gone:
+            spare.release()
+
+    def move_to(self, others: Spares) -> None:
+        """Gives all that is kept here to others."""
+        with self._lock:
+            moved, self._buffers = self._buffers, []
+        for buffer in moved:
+            others.give_back(buffer)
 
     def release(self) -> None:
-        """Frees what nobody holds."""
-        while self._spare:
-            self._spare.pop().release()
+        """Frees what is kept."""
+        with self._lock:
+            gone, self._buffers = self._buffers, []
+        for buffer in gone:
+            buffer.release()
 
 
 class Taken:
-    """Buffers of a workspace, until they are given back."""
+    """Buffers that are given back when the context ends."""
 
-    def __init__(self, workspace: Workspace) -> None:
-        self._workspace = workspace
+    def __init__(self, spares: Spares) -> None:
+        self._spares = spares
         self._buffers: list[Buffer] = []
 
+    def __enter__(self) -> Taken:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        # The last one first: who takes the same sizes next gets each from the same place.
+        while self._buffers:
+            self._spares.give_back(self._buffers.pop())
+
     def buffer(self, size: int) -> Buffer:
-        """See Workspace.take."""
-        self._buffers.append(self._workspace.take(size))
+        """See Spares.take."""
+        self._buffers.append(self._spares.take(size))
         return self._buffers[-1]
 
     def drop(self, buffer: Buffer) -> None:
         """Gives one of them back."""
         self._buffers = [other for other in self._buffers if other is not buffer]
-        self._workspace.give_back(buffer)
-
-    def give_back(self) -> None:
-        """All, the last one first: who takes the same sizes next gets each from the same place."""
-        while self._buffers:
-            self._workspace.give_back(self._buffers.pop())
+        self._spares.give_back(buffer)

@@ -88,6 +88,8 @@ class OpenClRuntime:
         try:
             self.context = cl.Context([device])
             self._queue = cl.CommandQueue(self.context)
+            self._uploads = cl.CommandQueue(self.context)
+            self._downloads = cl.CommandQueue(self.context)
         except cl.Error as error:
             raise DeviceError(
                 f"{self.device.name}: cannot be opened ({_first_line(error)})",
@@ -141,12 +143,12 @@ class OpenClRuntime:
     def upload(self, buffer: Any, array: NDArray[Any]) -> None:
         """See Runtime."""
         with self.errors():
-            cl.enqueue_copy(self._queue, buffer.handle, array, is_blocking=True)
+            cl.enqueue_copy(self._uploads, buffer.handle, array, is_blocking=True)
 
     def download(self, buffer: Any, array: NDArray[Any]) -> None:
         """See Runtime."""
         with self.errors():
-            cl.enqueue_copy(self._queue, array, buffer.handle, is_blocking=True)
+            cl.enqueue_copy(self._downloads, array, buffer.handle, is_blocking=True)
 
     def build(self, stem: str, macros: Macros) -> OpenClProgram:
         """See Runtime."""
@@ -214,6 +216,18 @@ class OpenClRuntime:
             self._recording.append(launch)
         if self._launches is not None:
             self._launches.append((launch.kernel, event))
+
+    def mark(self) -> cl.Event:
+        """See Runtime."""
+        with self.errors():
+            event = cl.enqueue_marker(self._queue)
+            self._queue.flush()
+            return event
+
+    def wait(self, mark: cl.Event) -> None:
+        """See Runtime."""
+        with self.errors():
+            mark.wait()
 
     def synchronize(self) -> None:
         """See Runtime."""

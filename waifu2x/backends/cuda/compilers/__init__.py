@@ -1,0 +1,41 @@
+"""NVIDIA's compilers, either of which makes machine code of a kernel: NVRTC, or nvcc."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+STANDARD = "-std=c++17"
+
+
+class CompileError(Exception):
+    """A source was not compiled: why, in the compiler's words."""
+
+
+class Output(NamedTuple):
+    """What came of a source."""
+
+    code: bytes
+    log: str
+    """What the compiler says besides."""
+
+
+class Compiler(Protocol):
+    """See `nvrtc` and `nvcc`. Calls may come from several threads at once."""
+
+    name: str
+    """For people."""
+    remedy: str
+    """What to look at where it fails."""
+
+    def supported(self) -> Sequence[int]:
+        """The chips that it makes code for, as sm numbers. Raises CompileError."""
+        ...
+
+    def compile(self, name: str, text: str, architecture: str, options: Sequence[str]) -> Output:
+        """A cubin for an architecture such as sm_90a, or PTX for one such as compute_90.
+
+        `name` is the source's in messages; options are those that both compilers know, such as
+        -DNAME=1. Raises CompileError.
+        """
+        ...

@@ -1,0 +1,263 @@
+"""A Driver that calls NVIDIA's library itself: handles are integers, and nothing frees itself but
+contexts."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+import weakref
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from waifu2x.backends.cuda.driver import Attribute
+from waifu2x.backends.cuda.driver.library import library
+
+_OUT_OF_MEMORY = 2
+"""CUDA_ERROR_OUT_OF_MEMORY."""
+_MAX_DYNAMIC_SHARED_BYTES = 8
+"""CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES."""
+_BLOCKING_SYNC = 1
+"""CU_EVENT_BLOCKING_SYNC."""
+_MOST_ARGUMENT_BYTES = 4096
+"""Of a launch (CUDA C++ Programming Guide, "Function Parameters")."""
+_BUFFER, _BUFFER_SIZE, _END = 1, 2, 0
+"""CU_LAUNCH_PARAM_...: what comes next in a launch's extra arguments."""
+
+
+class CallError(Exception):
+    """A call of the driver failed: which, and why in the driver's words."""
+
+
+class MemoryCallError(CallError):
+    """For want of memory."""
+
+
+class Context:
+    """A primary context, retained for as long as this is held."""
+
+    def __init__(self, driver: CtypesDriver, device: int) -> None:
+        handle = ctypes.c_void_p()
+        driver.call("cuDevicePrimaryCtxRetain", ctypes.byref(handle), device)
+        self.handle = handle.value
+        # What it has ends with the process in any case.
+        release = weakref.finalize(self, library().cuDevicePrimaryCtxRelease_v2, device)
+        release.atexit = False
+
+
+class _Arguments(threading.local):
+    """Where a thread puts the arguments of a launch; others may launch at the same time."""
+
+    def __init__(self) -> None:
+        self.buffer = ctypes.create_string_buffer(_MOST_ARGUMENT_BYTES)
+        self.size = ctypes.c_size_t()
+        places = [_BUFFER, ctypes.addressof(self.buffer)]
+        places += [_BUFFER_SIZE, ctypes.addressof(self.size), _END]
+        self._places = (ctypes.c_void_p * len(places))(*places)
+        self.extra = ctypes.addressof(self._places)
+        """Of `cuLaunchKernel`."""
+
+
+class CtypesDriver:
+    """See Driver."""
+
+    name = "NVIDIA's driver alone"
+    error = CallError
+    memory_error = MemoryCallError
+
+    def __init__(self) -> None:
+        """Raises OSError where the driver is not here."""
+        self._library = library()
+        # Small pictures take as long as a few dozen calls: what those need is made once.
+        self._push, self._pop = library().cuCtxPushCurrent_v2, library().cuCtxPopCurrent_v2
+        self._launch = library().cuLaunchKernel
+        self._popped = ctypes.byref(ctypes.c_void_p())
+        self._arguments = _Arguments()
+
+    def call(self, name: str, *arguments: Any) -> None:
+        """Raises CallError."""
+        status = getattr(self._library, name)(*arguments)
+        if status:
+            self._fail(name, status)
+
+    def _fail(self, name: str, status: int) -> None:
+        """Raises CallError for what a call gave."""
+        reason = ctypes.c_char_p()
+        self._library.cuGetErrorString(status, ctypes.byref(reason))
+        text = (reason.value or f"error {status}".encode()).decode()
+        kind = MemoryCallError if status == _OUT_OF_MEMORY else CallError
+        raise kind(f"{name} failed: {text}")
+
+    def _integer(self, name: str, *arguments: Any) -> int:
+        """What a call puts into an int."""
+        value = ctypes.c_int()
+        self.call(name, ctypes.byref(value), *arguments)
+        return value.value
+
+    def _handle(self, name: str, *arguments: Any) -> int:
+        """What a call makes."""
+        handle = ctypes.c_void_p()
+        self.call(name, ctypes.byref(handle), *arguments)
+        return handle.value or 0
+
+    def version(self) -> int:
+        """See Driver."""
+        return self._integer("cuDriverGetVersion")
+
+    def devices(self) -> Sequence[int]:
+        """See Driver."""
+        self.call("cuInit", 0)
+        count = self._integer("cuDeviceGetCount")
+        return [self._integer("cuDeviceGet", number) for number in range(count)]
+
+    def device_name(self, device: int) -> str:
+        """See Driver."""
+        name = ctypes.create_string_buffer(256)
+        self.call("cuDeviceGetName", name, len(name), device)
+        return name.value.decode(errors="replace")
+
+    def total_memory(self, device: int) -> int:
+        """See Driver."""
+        size = ctypes.c_size_t()
+        self.call("cuDeviceTotalMem_v2", ctypes.byref(size), device)
+        return size.value
+
+    def attribute(self, device: int, attribute: Attribute) -> int:
+        """See Driver."""
+        return self._integer("cuDeviceGetAttribute", int(attribute), device)
+
+    def retain_context(self, device: int) -> Context:
+        """See Driver."""
+        return Context(self, device)
+
+    def push(self, context: Context) -> None:
+        """See Driver."""
+        if status := self._push(context.handle):
+            self._fail("cuCtxPushCurrent_v2", status)
+
+    def pop(self) -> None:
+        """See Driver."""
+        if status := self._pop(self._popped):
+            self._fail("cuCtxPopCurrent_v2", status)
+
+    def synchronize(self) -> None:
+        """See Driver."""
+        self.call("cuCtxSynchronize")
+
+    def free_memory(self) -> int:
+        """See Driver."""
+        free, total = ctypes.c_size_t(), ctypes.c_size_t()
+        self.call("cuMemGetInfo_v2", ctypes.byref(free), ctypes.byref(total))
+        return free.value
+
+    def allocate(self, size: int) -> int:
+        """See Driver."""
+        address = ctypes.c_uint64()
+        self.call("cuMemAlloc_v2", ctypes.byref(address), size)
+        return address.value
+
+    def free(self, memory: int) -> None:
+        """See Driver."""
+        self.call("cuMemFree_v2", memory)
+
+    def clear(self, address: int, size: int, stream: int) -> None:
+        """See Driver."""
+        self.call("cuMemsetD8Async", address, 0, size, stream)
+
+    def lock_pages(self, size: int) -> NDArray[np.uint8]:
+        """See Driver."""
+        address = self._handle("cuMemHostAlloc", size, 0)
+        return np.ctypeslib.as_array((ctypes.c_ubyte * size).from_address(address))
+
+    def free_pages(self, pages: NDArray[np.uint8]) -> None:
+        """See Driver."""
+        self.call("cuMemFreeHost", _address(pages))
+
+    def upload(self, address: int, array: NDArray[Any], stream: int) -> None:
+        """See Driver."""
+        self.call("cuMemcpyHtoDAsync_v2", address, _address(array), array.nbytes, stream)
+
+    def download(self, array: NDArray[Any], address: int, stream: int) -> None:
+        """See Driver."""
+        self.call("cuMemcpyDtoHAsync_v2", _address(array), address, array.nbytes, stream)
+
+    def create_stream(self) -> int:
+        """See Driver."""
+        return self._handle("cuStreamCreate", 0)
+
+    def stream_handle(self, stream: int) -> int:
+        """See Driver."""
+        return stream
+
+    def wait(self, stream: int) -> None:
+        """See Driver."""
+        self.call("cuStreamSynchronize", stream)
+
+    def destroy_stream(self, stream: int) -> None:
+        """See Driver."""
+        self.call("cuStreamDestroy_v2", stream)
+
+    def record_event(self, stream: int, *, blocking: bool = False) -> int:
+        """See Driver."""
+        event = self._handle("cuEventCreate", _BLOCKING_SYNC if blocking else 0)
+        self.call("cuEventRecord", event, stream)
+        return event
+
+    def wait_event(self, event: int) -> None:
+        """See Driver."""
+        self.call("cuEventSynchronize", event)
+
+    def seconds(self, before: int, after: int) -> float:
+        """See Driver."""
+        self.call("cuEventSynchronize", after)
+        milliseconds = ctypes.c_float()
+        self.call("cuEventElapsedTime", ctypes.byref(milliseconds), before, after)
+        return milliseconds.value * 1e-3
+
+    def destroy_event(self, event: int) -> None:
+        """See Driver."""
+        self.call("cuEventDestroy_v2", event)
+
+    def load_module(self, code: bytes) -> int:
+        """See Driver."""
+        return self._handle("cuModuleLoadData", code)
+
+    def unload_module(self, module: int) -> None:
+        """See Driver."""
+        self.call("cuModuleUnload", module)
+
+    def function(self, module: int, name: str) -> int:
+        """See Driver."""
+        return self._handle("cuModuleGetFunction", module, name.encode())
+
+    def allow_shared(self, function: int, size: int) -> None:
+        """See Driver."""
+        self.call("cuFuncSetAttribute", function, _MAX_DYNAMIC_SHARED_BYTES, size)
+
+    def launch(
+        self,
+        function: int,
+        blocks: tuple[int, int, int],
+        threads: int,
+        packed: bytes,
+        shared: int,
+        stream: int,
+    ) -> None:
+        """See Driver."""
+        if len(packed) > _MOST_ARGUMENT_BYTES:
+            raise CallError(f"{len(packed)} bytes of arguments, {_MOST_ARGUMENT_BYTES} at most")
+        # The driver copies them before the call returns.
+        own = self._arguments
+        ctypes.memmove(own.buffer, packed, len(packed))
+        own.size.value = len(packed)
+        if status := self._launch(
+            function, *blocks, threads, 1, 1, shared, stream, None, own.extra
+        ):
+            self._fail("cuLaunchKernel", status)
+
+
+def _address(array: NDArray[Any]) -> int:
+    """Of its first byte; it can be written, as pages and results can."""
+    return ctypes.addressof(ctypes.c_char.from_buffer(array.data))

@@ -1,0 +1,69 @@
+"""What failed in earlier runs, by the lines that they wrote."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from waifu2x import stores
+from waifu2x.errors import Waifu2xError
+from waifu2x.files import reason
+
+
+class Failures:
+    """What failed last of a folder, by a file of lines such as `--json` writes."""
+
+    def __init__(self, path: Path, folder: Path) -> None:
+        """Several runs may have written to the file: the last word on an input counts.
+
+        Raises Waifu2xError if it cannot be read, or is no such file.
+        """
+        self._names = {name for name, failed in _last_words(path, folder).items() if failed}
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def holds(self, name: str) -> bool:
+        """Whether a file failed, by its path in the folder, with slashes, or a folder of it."""
+        while name not in self._names:
+            if not name:
+                return False
+            name = name.rpartition("/")[0]
+        return True
+
+
+def _last_words(path: Path, folder: Path) -> dict[str, bool]:
+    """Whether what there was of a folder failed, by its path there."""
+    base, found = folder.resolve(), dict[str, bool]()
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+    except (OSError, ValueError) as error:
+        why = reason(error) if isinstance(error, OSError) else "not text in UTF-8"
+        raise Waifu2xError(f"{path}: cannot read: {why}") from error
+    for number, line in enumerate(lines, 1):
+        # A run that was killed leaves its last line unfinished.
+        if not line.endswith("\n") or line.isspace():
+            continue
+        try:
+            row = json.loads(line)
+            source, status = row["input"], row["status"]
+            Path(source)
+        except (ValueError, TypeError, KeyError) as error:
+            raise Waifu2xError(
+                f"{path}: line {number} is none that --json writes: give what a run with it wrote"
+            ) from error
+        name = _name(source, base)
+        if name is not None:
+            found[name] = status == "failed"
+    return found
+
+
+def _name(source: str, base: Path) -> str | None:
+    """The path of something in a folder; "" is the folder. None if it is not in it."""
+    if stores.is_url(base):
+        return source.removeprefix(f"{base}/") if source.startswith(f"{base}/") else None
+    path = Path(source)
+    if path.resolve() == base:
+        return ""
+    place = path.parent.resolve() / path.name  # the name of a link, not where it leads
+    return place.relative_to(base).as_posix() if place.is_relative_to(base) else None

@@ -1,0 +1,80 @@
+"""What is told of a batch: of each file on the way, of all together at the end."""
+
+from __future__ import annotations
+
+from types import TracebackType
+
+import click
+
+from waifu2x.batch.outcome import Outcome
+from waifu2x.batch.page import Page
+from waifu2x.batch.plan import JobList
+from waifu2x.batch.tally import Tally
+from waifu2x.cli import report
+
+_LINES = 1000
+"""Of those that are written at once, where there are many."""
+
+
+class Account:
+    """Takes outcomes; when the context ends, by an interrupt, too, it tells how all went."""
+
+    def __init__(
+        self,
+        expected: int | None,
+        passed_over: int,
+        page: Page | None,
+        *,
+        as_json: bool,
+        verbose: bool,
+    ) -> None:
+        """`expected` outcomes will come if nothing comes between; None if nobody knows."""
+        self.tally = Tally()
+        self.stopped_for = ""
+        """Why no more files were begun."""
+        self._expected = expected
+        self._passed_over = passed_over
+        self._page = page
+        self._as_json = as_json
+        self._verbose = verbose
+
+    def add(self, outcome: Outcome) -> None:
+        """Counts how one more file ended."""
+        self.tally.add(outcome)
+        if self._as_json:
+            click.echo(report.json_line(outcome))
+        if self._page is not None:
+            self._page.add(outcome)
+
+    def skip(self, jobs: JobList) -> None:
+        """Counts files whose outputs were there before the work, which may be very many."""
+        self.tally.counts["skipped"] += len(jobs)
+        for start in range(0, len(jobs) if self._as_json else 0, _LINES):
+            outcomes = (Outcome(job, "skipped", 0.0) for job in jobs[start : start + _LINES])
+            click.echo("\n".join(map(report.json_line, outcomes)))
+
+    @property
+    def left(self) -> int:
+        """How many files were not begun, or dropped."""
+        return 0 if self._expected is None else self._expected - self.tally.ended
+
+    def __enter__(self) -> Account:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        lines = [self.stopped_for] if self.stopped_for else []
+        lines.append(report.summary(self.tally, self._passed_over, self.left))
+        if self._verbose:
+            for line in report.stages_table(self.tally):
+                report.tell(line)
+        for line in lines:
+            report.tell(line)
+        for outcome in self.tally.failed.values():
+            report.tell(report.text_line(outcome))
+        if self._page is not None:
+            self._page.finish(lines, self.tally.failed.values())

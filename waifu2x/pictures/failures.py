@@ -1,0 +1,25 @@
+"""What decoders raise, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from waifu2x.errors import ImageError
+
+
+@contextmanager
+def in_words(name: str, otherwise: str) -> Iterator[None]:
+    """Makes what decoders raise an ImageError; `otherwise` is what most of it means."""
+    try:
+        yield
+    except ImageError:
+        raise
+    except MemoryError as error:
+        raise ImageError(
+            f"{name}: too large for this machine's memory: cut it into parts"
+        ) from error
+    except Exception as error:
+        # Decoders meet damage in many ways, and say so with as many kinds of exception.
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise ImageError(f"{name}: {otherwise}: {reason}") from error

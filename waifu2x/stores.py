@@ -1,0 +1,183 @@
+"""Files at URLs (`s3://`, `gs://` and whatever else fsspec knows), as if they were paths.
+
+A file there appears at once, when its upload is complete: that is how object stores work. It is
+what outputs need, so no other kind of store takes them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import re
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any, cast
+
+from waifu2x.errors import StoreError
+
+_URL = re.compile(r"([a-z][a-z0-9+.-]+)://", re.IGNORECASE)
+_OBJECTS = ("s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "memory")
+"""Protocols of stores where an upload is atomic, and can be told to replace nothing."""
+
+
+def located(text: str) -> Path:
+    """What a text names: a path, or for a URL something that behaves like one (a UPath).
+
+    `file://` URLs are paths. Raises StoreError for a scheme that nothing is known of, and where a
+    package is missing, or nobody answers.
+    """
+    scheme = _URL.match(text)
+    if scheme is None:
+        return Path(text)
+    try:
+        from upath import UPath
+    except ImportError as error:
+        raise StoreError(f"{text}: {MISSING.format('URLs need')}") from error
+    try:
+        found = UPath(text.rstrip("/"))
+        if found.protocol in ("file", "local"):
+            return Path(found.path)
+        assert found.fs  # which imports what the protocol takes
+    except ImportError as error:
+        raise StoreError(f"{text}: {_line(error)}") from error
+    except ValueError as error:
+        raise StoreError(f"{text}: no such kind of URL: {scheme[1]}") from error
+    except Exception as error:  # some connect at once
+        raise StoreError(f"{text}: cannot be reached: {_line(error)}") from error
+    return cast(Path, found)
+
+
+MISSING = "{} more packages: pip install 'waifu2x-kernels[cluster]'"
+"""For what the extra brings."""
+
+
+def is_url(path: Path) -> bool:
+    """Whether that is one of `located`, and no path."""
+    return not isinstance(path, Path)
+
+
+def check_outputs(folder: Path) -> None:
+    """Raises StoreError for a URL where a file could be seen before it is complete, and for a
+    bucket that does not exist."""
+    store = cast(Any, folder)
+    protocol = store.protocol
+    if protocol not in _OBJECTS:
+        known = ", ".join(_OBJECTS[:-1])
+        raise StoreError(
+            f"{folder}: no outputs to {protocol}, where half a file could be seen: give a path, or"
+            f" an object store ({known})"
+        )
+    bucket = store.path.lstrip("/").split("/")[0]
+    try:
+        with _in_words(folder):
+            missing = protocol != "memory" and not store.fs.exists(bucket)
+    except OSError as error:
+        raise StoreError(f"{folder}: cannot be reached: {_line(error)}") from error
+    if missing:
+        raise StoreError(f"{folder}: no such bucket: make it first")
+
+
+def is_folder(url: Path) -> bool:
+    """Whether there is anything below a URL. Raises StoreError if that cannot be known."""
+    try:
+        with _in_words(url):
+            return url.is_dir()
+    except OSError as error:
+        raise StoreError(f"{url}: cannot be reached: {_line(error)}") from error
+
+
+def listed(folder: Path, recursive: bool) -> dict[str, int]:
+    """The files below a URL: their names from there on, with slashes, and their bytes.
+
+    Raises StoreError.
+    """
+    store = cast(Any, folder)
+    root = store.path.rstrip("/")
+    try:
+        with _in_words(folder):
+            store.fs.invalidate_cache(store.path)
+            found = store.fs.find(store.path, maxdepth=None if recursive else 1, detail=True)
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        raise StoreError(f"{folder}: cannot be listed: {_line(error)}") from error
+    names = {name[len(root) :].lstrip("/"): info.get("size") for name, info in found.items()}
+    # Objects whose names end in a slash are how some programs make folders.
+    return {name: size or 0 for name, size in names.items() if name and not name.endswith("/")}
+
+
+def stat(url: Path) -> os.stat_result:
+    """What a store says of a file. Raises OSError."""
+    with _in_words(url):
+        return url.stat()
+
+
+def read_bytes(url: Path) -> bytes:
+    """The content of a file. Raises OSError."""
+    store = cast(Any, url)
+    with _in_words(url):
+        return bytes(store.fs.cat_file(store.path))
+
+
+@contextlib.contextmanager
+def downloaded(url: Path) -> Iterator[IO[bytes]]:
+    """A temporary file with the content of another. Raises OSError."""
+    with tempfile.TemporaryDirectory(prefix="waifu2x-") as folder:
+        path = Path(folder) / "download"
+        with _in_words(url):
+            cast(Any, url).fs.get_file(cast(Any, url).path, str(path))
+        with path.open("rb") as file:
+            yield file
+
+
+@contextlib.contextmanager
+def uploading(url: Path, *, replace: bool) -> Iterator[IO[bytes]]:
+    """A temporary file, to write, read and seek, which then is uploaded; see `files.writing`."""
+    store = cast(Any, url)
+    with tempfile.TemporaryDirectory(prefix="waifu2x-") as folder:
+        path = Path(folder) / f"upload{url.suffix}"
+        with path.open("x+b") as file:
+            yield file
+        mode = "overwrite" if replace else "create"
+        try:
+            with _in_words(url):
+                store.fs.put_file(str(path), store.path, mode=mode)
+        except OSError as error:
+            if replace or not _is_there(url):
+                raise
+            message = os.strerror(errno.EEXIST)
+            raise FileExistsError(errno.EEXIST, message, str(url)) from error
+
+
+def _is_there(url: Path) -> bool:
+    store = cast(Any, url)
+    try:
+        with _in_words(url):
+            store.fs.invalidate_cache(store.path)
+            return url.exists()
+    except OSError:
+        return False
+
+
+@contextlib.contextmanager
+def _in_words(url: Path) -> Iterator[None]:
+    """Whatever libraries of stores raise, as an OSError that says what is wrong."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        # Its message is the name, mostly.
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(url)) from error
+    except OSError as error:
+        if error.strerror and error.errno:
+            raise
+        raise OSError(errno.EIO, _line(error), str(url)) from error
+    except Exception as error:
+        raise OSError(errno.EIO, _line(error), str(url)) from error
+
+
+def _line(error: BaseException) -> str:
+    """What an error says, as one line."""
+    text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return " ".join(text.split()) or type(error).__name__
