@@ -218,6 +218,18 @@ def test_lanes_grow_where_the_network_is_idle(
     assert 1 <= len(started) <= 5
 
 
+def test_threads_do_where_there_are_no_processes(
+    tmp_path: Path, upscaler: Upscaler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*arguments: Any) -> Any:
+        raise BlockingIOError(11, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(lanes, "Worker", refuse)
+    jobs = pictures(tmp_path / "in", *small(9))
+    outcomes = list(run(jobs, upscaler, PNG, at_once=IN_PROCESSES))
+    assert [outcome.status for outcome in outcomes] == ["done"] * 9
+
+
 def test_no_process_where_the_network_is_busy(
     tmp_path: Path, upscaler: Upscaler, monkeypatch: pytest.MonkeyPatch
 ) -> None:

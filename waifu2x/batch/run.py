@@ -122,6 +122,9 @@ class _Lanes:
         unasked = int(self._room.size * _UNASKED_SHARE / self._most)
         self._task = Task.of(self._enlarger, output, max_pixels, unasked)
         self._in_processes = False
+        """Whether lanes that are added have processes."""
+        self._are_up = False
+        """Whether a process has made a picture: then the first lanes get theirs."""
         self._since = 0
         """Outcomes since lanes were added last."""
         self._looked = time.monotonic(), 0.0
@@ -131,6 +134,7 @@ class _Lanes:
         """The first lanes."""
         count = min(_FIRST_LANES, self._most) if self._grows else self._most
         self._in_processes = self._may_fork and not self._grows and count > _FIRST_LANES
+        self._are_up = self._in_processes
         with self._lock:
             self._add(count)
 
@@ -142,17 +146,21 @@ class _Lanes:
 
     def _add(self, count: int) -> None:
         for _ in range(count):
-            thread = threading.Thread(target=self._lane, name=f"waifu2x-lane-{len(self._threads)}")
+            number = len(self._threads)
+            thread = threading.Thread(
+                target=self._lane, args=(number < _FIRST_LANES,), name=f"waifu2x-lane-{number}"
+            )
             self._threads.append(thread)
             self._alive += 1
             thread.start()
 
-    def _lane(self) -> None:
+    def _lane(self, is_first: bool) -> None:
         worker: Worker | None = None
         try:
             while (job := self._next()) is not None:
-                if worker is None and self._in_processes:
-                    worker = Worker(self._task, self._chains, self._room)
+                # The first lanes work on while the processes of others start.
+                if worker is None and (self._are_up if is_first else self._in_processes):
+                    worker = self._worker()
                 try:
                     outcome = self._outcome(job, worker)
                 except DiedError as error:
@@ -162,6 +170,7 @@ class _Lanes:
                 if outcome.device_failed:
                     self._device_failed.set()
                 self.ended.put(self._with_wait(outcome))
+                self._are_up = self._in_processes and (self._are_up or worker is not None)
                 self._grow()
         except _StoppedError:
             pass
@@ -174,6 +183,14 @@ class _Lanes:
                 self._alive -= 1
                 if not self._alive:
                     self.ended.put(None)
+
+    def _worker(self) -> Worker | None:
+        """A process for a lane; None where the system has none to give: threads do, too."""
+        try:
+            return Worker(self._task, self._chains, self._room)
+        except (OSError, EOFError):
+            self._in_processes = self._are_up = self._may_fork = False
+            return None
 
     def _next(self) -> Job | None:
         """The next job; None if there is none any more, or nobody wants it."""

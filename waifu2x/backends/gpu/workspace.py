@@ -18,6 +18,8 @@ _FREE_SHARE = 0.9
 """Of the memory that is free: the library needs some of it for itself."""
 _SPARE_SHARE = 0.5
 """Of the memory that was free at first: that much is kept at most while nothing is computed."""
+_QUEUED_SHARE = 0.1
+"""Of it, for what shares the device, besides."""
 _CPU_SCRATCH_BYTES = 32 << 20
 """On a processor, maps are to stay in its caches."""
 
@@ -43,9 +45,9 @@ class Workspace:
             _CPU_SCRATCH_BYTES if runtime.limits.is_cpu else runtime.limits.max_buffer
         )
         """Bytes that maps of one tile are to take at most."""
-        most = int(runtime.free_memory() * _SPARE_SHARE)
-        self._spares = Spares(runtime, most)
-        self._queued = Spares(runtime, most)
+        free = runtime.free_memory()
+        self._spares = Spares(runtime, int(free * _SPARE_SHARE))
+        self._queued = Spares(runtime, int(free * _QUEUED_SHARE))
         """What queued kernels still use: for nothing but further kernels."""
 
     def free(self) -> int:
