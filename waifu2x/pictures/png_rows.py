@@ -22,8 +22,8 @@ from waifu2x.cores import core_count
 from waifu2x.pictures import png
 from waifu2x.pictures.ahead import in_order
 
-_BAND = 1 << 18
-"""Bytes of rows that are inflated at a time."""
+_BAND = 1 << 19
+"""Bytes of rows that are inflated and unfiltered at a time."""
 _FEW = 4
 """Bands that take less time than a thread is worth."""
 _LARGEST_ROW = 1 << 28
