@@ -264,6 +264,17 @@ def test_every_filter_is_undone_where_bands_meet(kind: int, length: int) -> None
     assert (samples.reshape(height, width, -1) == obvious(rows, kind, 8, width)).all()
 
 
+def test_rows_take_little_memory_besides_the_pixels() -> None:
+    height, width = 2500, 4000
+    data = png_of((width, height, 8, 2, 0, 0, 0), zlib.compress(bytes(height * (1 + 3 * width)), 1))
+    tracemalloc.start()
+    back: NDArray[Any] = decode(data).pixels
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert not back.any()
+    assert peak < back.nbytes + (8 << 20)
+
+
 def test_metadata_is_what_pillow_finds(monkeypatch: pytest.MonkeyPatch) -> None:
     exif = Image.Exif()
     exif[0x010F], exif[0x0112] = "Maker", 6
