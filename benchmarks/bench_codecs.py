@@ -7,7 +7,8 @@ Pictures are of the size and kind of results. Without any (needs: pip install -e
 photo and a drawing are put together from those of quality.py and enlarged to 1920x1080 by upconv_7.
 Each file is decoded and compared before it is timed; contenders take turns, medians are printed. A
 large picture repeats the first one, shifted, so that no row holds a piece twice, and goes to a file
-as results do, with its fsync: the least of all rounds counts.
+as results do, with its fsync: the least of all rounds counts. It is read by as many cores as there
+are; `taskset -c 0` leaves one.
 """
 
 from __future__ import annotations
@@ -133,6 +134,10 @@ def write_large(pixels: Pixels, folder: Path | None, rounds: int) -> None:
                 f"{threads:3} cores: {to_file:6.2f} s to a file, {alone:6.2f} s without one,"
                 f" {path.stat().st_size / 1e6:.0f} MB"
             )
+        content = path.read_bytes()
+        pixel_count = pixels.shape[0] * pixels.shape[1]
+        read = min(timed(partial(decode, content, path.name, pixel_count)) for _ in range(rounds))
+        print(f"{core_count():3} cores: {read:6.2f} s to read it")
         Image.MAX_IMAGE_PIXELS = None
         with Image.open(path) as image:
             image.load()

@@ -19,7 +19,7 @@ from PIL import Image
 from tests.contents import decode, drawn, encode, encoded, noise, opened, png_with, ramp
 from tests.odd_pictures import PROFILE, png_of
 from waifu2x.errors import ImageError
-from waifu2x.pictures import png, png_filter, png_write
+from waifu2x.pictures import png, png_filter, png_rows, png_write
 from waifu2x.pictures.formats import Compression
 from waifu2x.pictures.picture import Frames, Picture, with_alpha
 from waifu2x.pictures.read import decode as decode_all
@@ -243,6 +243,38 @@ def test_pixels_in_many_pieces() -> None:
     assert (decode(split(encode(Picture(pixels), "png"), 7)).pixels == pixels).all()
 
 
+@pytest.fixture(params=[1, 2], ids=["one core", "two cores"])
+def small_bands(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two rows of `filtered_noise` of 37 pixels of RGB are a band."""
+    monkeypatch.setattr(png_rows, "_BAND", 2 * (1 + 37 * 3))
+    monkeypatch.setattr(png_rows, "core_count", lambda: request.param)
+
+
+@pytest.mark.parametrize("kind", [0, 2, 6])
+@pytest.mark.parametrize("length", [1, 50, 1 << 20])
+@pytest.mark.usefixtures("small_bands")
+def test_every_filter_is_undone_where_bands_meet(kind: int, length: int) -> None:
+    height, width = 201, 37
+    rows = filtered_noise(kind, 8, (height, width))
+    deflated = memoryview(zlib.compress(rows.tobytes()))
+    parts = [deflated[at : at + length] for at in range(0, len(deflated), length)]
+    samples = png_rows.decoded([memoryview(b""), *parts], (height, width, PLANES[kind]), kind)
+    assert samples is not None
+    assert samples.dtype == np.uint8
+    assert (samples.reshape(height, width, -1) == obvious(rows, kind, 8, width)).all()
+
+
+def test_rows_take_little_memory_besides_the_pixels() -> None:
+    height, width = 2500, 4000
+    data = png_of((width, height, 8, 2, 0, 0, 0), zlib.compress(bytes(height * (1 + 3 * width)), 1))
+    tracemalloc.start()
+    back: NDArray[Any] = decode(data).pixels
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert not back.any()
+    assert peak < back.nbytes + (8 << 20)
+
+
 def test_metadata_is_what_pillow_finds(monkeypatch: pytest.MonkeyPatch) -> None:
     exif = Image.Exif()
     exif[0x010F], exif[0x0112] = "Maker", 6
@@ -294,6 +326,51 @@ def test_rows_that_are_not_all_there() -> None:
     header = (10, 10, 8, 2, 0, 0, 0)
     with pytest.raises(ImageError, match=r"^p: damaged or cut off: "):
         decode(png_of(header, zlib.compress(rows)))
+
+
+def wrong_rows() -> dict[str, bytes]:
+    """The content of IDAT of 41 rows of 37 pixels of RGB, in which something is wrong."""
+    rows = filtered_noise(2, 8, (41, 37))
+    stride = rows.shape[1]
+    whole = zlib.compress(rows.tobytes())
+    wrong = {f"without its last {less} bytes": whole[:-less] for less in (1, 4, 5, 2000)}
+    wrong["another checksum"] = whole[:-1] + bytes([whole[-1] ^ 1])
+    wrong["no rows"] = b""
+    for less in (1, stride, stride + 1, 20 * stride):
+        wrong[f"{less} bytes missing"] = zlib.compress(rows.tobytes()[:-less])
+    for more in (1, stride, 20 * stride):
+        wrong[f"{more} bytes too many"] = zlib.compress(rows.tobytes() + bytes(more))
+    for row in (0, 1, 2, 3, 40):
+        other = rows.copy()
+        other[row, 0] = 5
+        wrong[f"a filter that there is not, row {row}"] = zlib.compress(other.tobytes())
+    # A block of a kind that there is not, behind 21 rows.
+    part = zlib.compressobj()
+    start = part.compress(rows[:21].tobytes()) + part.flush(zlib.Z_SYNC_FLUSH)
+    wrong["damaged in the middle"] = start + b"\x07" + bytes(9)
+    return wrong
+
+
+ACCEPTED = (
+    "without its last 1 bytes",
+    "without its last 4 bytes",
+    *(f"{more} bytes too many" for more in (1, 112, 2240)),
+)
+"""All rows are there."""
+
+
+@pytest.mark.parametrize("what", wrong_rows())
+@pytest.mark.usefixtures("small_bands")
+def test_wrong_rows_are_what_the_decoder_says_of_the_file(what: str) -> None:
+    data = png_of((37, 41, 8, 2, 0, 0, 0), wrong_rows()[what])
+    if what in ACCEPTED:
+        assert (decode(data).pixels == imagecodecs.spng_decode(data)).all()
+        return
+    with pytest.raises(imagecodecs.SpngError) as theirs:
+        imagecodecs.spng_decode(data)
+    with pytest.raises(ImageError) as ours:
+        decode_all(data, "p")
+    assert str(ours.value) == f"p: damaged or cut off: {theirs.value}"
 
 
 def test_rows_beyond_the_last_take_no_memory() -> None:

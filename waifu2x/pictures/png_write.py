@@ -13,16 +13,15 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections import deque
-from collections.abc import Callable, Generator, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Generator, Sequence
 from contextlib import closing
-from typing import IO, NamedTuple, TypeVar
+from typing import IO, NamedTuple
 
 import numpy as np
 
 from waifu2x.cores import core_count
 from waifu2x.pictures import png_filter
+from waifu2x.pictures.ahead import in_order
 from waifu2x.pictures.formats import Compression
 from waifu2x.pictures.picture import Chunk, Frames, Picture, interleave
 from waifu2x.pictures.png import SIGNATURE, chunk, fast_zlib
@@ -37,9 +36,6 @@ _END = b"\x03\x00"
 """A last block with nothing in it."""
 _BASE = 65521
 """Of Adler-32."""
-
-_Item = TypeVar("_Item")
-_Result = TypeVar("_Result")
 
 
 class _Packed(NamedTuple):
@@ -115,30 +111,14 @@ def _stream(
     head: tuple[bytes, ...] = (_HEAD,)
     adler = 1
     tops = range(0, height, rows)
-    for top, band in zip(tops, _in_order(bands, tops, threads), strict=True):
+    workers = min(threads, len(tops))
+    packed = in_order(bands, tops, workers if workers > 1 else 0)
+    for top, band in zip(tops, packed, strict=True):
         adler = adler_of_both(adler, band.adler, band.length)
         # With the last rows: readers of animations expect no chunk after all rows are there.
         tail = (_END, struct.pack(">I", adler)) if top == tops[-1] else ()
         yield *head, *band.pieces, *tail
         head = ()
-
-
-def _in_order(
-    work: Callable[[_Item], _Result], items: Sequence[_Item], threads: int
-) -> Iterator[_Result]:
-    """The results of all items, of which a few are worked on ahead, by as many threads."""
-    threads = min(threads, len(items))
-    if threads == 1:
-        yield from map(work, items)
-        return
-    waiting: deque[Future[_Result]] = deque()
-    with ThreadPoolExecutor(threads, thread_name_prefix="waifu2x-png") as pool:
-        for item in items:
-            waiting.append(pool.submit(work, item))
-            if len(waiting) > 2 * threads:
-                yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
 
 
 def adler_of_both(one: int, other: int, length: int) -> int:
