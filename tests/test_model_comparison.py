@@ -17,7 +17,8 @@ from waifu2x import catalogue
 from waifu2x.cli import cli
 from waifu2x.comparison import worst_boxes
 from waifu2x.errors import ImageError
-from waifu2x.model_comparison import opaque, reduced
+from waifu2x.model_comparison import Result as Made
+from waifu2x.model_comparison import boxes, opaque, reduced
 from waifu2x.pictures.picture import Picture
 from waifu2x.readers.architectures import Layer
 from waifu2x.readers.waifu2x_json import Weights, dump
@@ -197,6 +198,16 @@ def test_differences_are_the_largest_of_any_two() -> None:
     first, second = worst_boxes([same, one, other], 10, 2)
     assert (first.top <= 35 < first.bottom, first.left <= 55 < first.right) == (True, True)
     assert (second.top <= 5 < second.bottom, second.left <= 5 < second.right) == (True, True)
+
+
+def test_only_sets_decide_where_crops_are() -> None:
+    plain, one, other = (np.zeros((64, 64, 3), np.uint8) for _ in range(3))
+    plain[:20] = 255
+    other[50, 50] = 9
+    made = [Made("", "", pixels) for pixels in (plain, one, other)]
+    (box,) = boxes(made, 16, 4)
+    assert box.top <= 50 < box.bottom
+    assert boxes(made[:2], 16, 1)[0].top < 20
 
 
 @pytest.mark.parametrize("planes", [1, 3])
