@@ -15,9 +15,10 @@ from PIL import Image
 
 from waifu2x import comparison
 from waifu2x.cli import cli
-from waifu2x.comparison import compare, side_by_side, worst_boxes
+from waifu2x.comparison import compare, worst_boxes
 from waifu2x.errors import ImageError
 from waifu2x.pictures.picture import Picture
+from waifu2x.sheet import side_by_side
 
 
 def noise(*shape: int, seed: int = 0) -> NDArray[np.uint8]:
@@ -121,8 +122,7 @@ def test_crops_are_where_pictures_differ_most() -> None:
     other = one.copy()
     other[150:160, 250:270] ^= 255
     other[20:30, 40:50] ^= 64
-    found = compare(Picture(one), Picture(other))
-    boxes = worst_boxes(found, 32, 4)
+    boxes = worst_boxes([one, other], 32, 4)
     assert len(boxes) >= 2
     worst, second = boxes[0], boxes[1]
     assert worst.top <= 155 < worst.bottom

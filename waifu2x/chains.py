@@ -71,8 +71,8 @@ def models_of(models: ModelSet, factor: int, noise: int | None) -> list[Model]:
     """Those of a chain. Raises ModelError."""
     found = models.models(factor, noise)
     if noise is None and math.prod(model.scale for model in found) != factor:
-        raise ModelError(f"{models.folder}: no models that enlarge {factor} times alone")
+        raise ModelError(f"{models.name}: no models that enlarge {factor} times alone")
     planes = found[0].in_planes
     if planes not in (1, 3) or any(model.in_planes != planes for model in found):
-        raise ModelError(f"{models.folder}: its models take {planes} planes, not 1 or 3 alike")
+        raise ModelError(f"{models.name}: its models take {planes} planes, not 1 or 3 alike")
     return found

@@ -1,18 +1,17 @@
-"""How much two pictures differ, in figures and to look at."""
+"""How much pictures differ, and where."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from waifu2x import resample
-from waifu2x.dtypes import from_unit, to_unit
+from waifu2x.dtypes import to_unit
 from waifu2x.errors import ImageError
 from waifu2x.pictures.picture import Picture
 from waifu2x.sizes import Part
@@ -23,8 +22,6 @@ _C1, _C2 = 0.01**2, 0.03**2
 _BAND_ROWS = 256
 _LEAST_SHARE = 0.98
 """Of the longer proportion in the other one: pictures of other shapes show other things."""
-_GAP = 4
-_GREY = np.float32(0.5)
 
 Planes = NDArray[np.float32]
 
@@ -54,7 +51,7 @@ def compare(first: Picture, second: Picture) -> Comparison:
     Transparent pictures are compared as they look on white; grey counts as RGB where the other one
     is. Raises ImageError for pictures whose proportions differ by more than 2 %.
     """
-    one, other = _seen(first), _seen(second)
+    one, other = on_white(first), on_white(second)
     planes = max(one.shape[-1], other.shape[-1])
     one, other = (values.repeat(planes // values.shape[-1], axis=-1) for values in (one, other))
     resized = None
@@ -95,19 +92,22 @@ def ssim(one: Planes, other: Planes) -> float:
     return total / count
 
 
-def worst_boxes(comparison: Comparison, side: int, count: int) -> list[Box]:
-    """Squares that do not overlap, where the pictures differ most, by squares, the worst first.
+def worst_boxes(pictures: Sequence[NDArray[Any]], side: int, count: int) -> list[Box]:
+    """Squares that do not overlap, where pictures differ most, the worst first.
 
-    Fewer where all the rest is equal; smaller ones in smaller pictures.
+    Of two or more (H, W, C) of one shape and dtype, what counts is the sum over values of the
+    square of the largest difference between any two. Fewer boxes where all the rest is equal;
+    smaller ones in smaller pictures.
     """
-    one, other = comparison.first, comparison.second
-    height, width = one.shape[:2]
+    height, width = pictures[0].shape[:2]
     side = min(side, height, width)
     step = max(1, side // 2)
     errors = np.zeros((-(-height // step), -(-width // step)))
     for cell in range(len(errors)):
         rows = slice(cell * step, (cell + 1) * step)
-        squares = ((one[rows] - other[rows]) ** 2).sum(axis=(0, 2), dtype=np.float64)
+        bands = [to_unit(values[rows], np.float32) for values in pictures]
+        spread = np.maximum.reduce(bands) - np.minimum.reduce(bands)
+        squares = (spread**2).sum(axis=(0, 2), dtype=np.float64)
         errors[cell] = np.add.reduceat(squares, range(0, width, step))
     # Of two by two cells, which make a square.
     padded = np.pad(errors, ((0, 1), (0, 1)))
@@ -122,39 +122,8 @@ def worst_boxes(comparison: Comparison, side: int, count: int) -> list[Box]:
     return boxes
 
 
-def side_by_side(
-    comparison: Comparison, *, side: int = 64, count: int = 4, magnified: int = 4
-) -> tuple[NDArray[np.uint8], list[Box]]:
-    """A picture to look at, (rows, columns, 1 or 3), and where its crops are from.
-
-    Each row has the first picture, the second, and how much they differ, on grey, magnified as far
-    as it goes: on top the whole, reduced to the width of a crop, then crops where they differ most,
-    each pixel repeated.
-    """
-    boxes = worst_boxes(comparison, side, count)
-    width = (boxes[0].width if boxes else side) * magnified
-    rows = [[_thumbnail(values, width) for values in (comparison.first, comparison.second)]]
-    for box in boxes:
-        crops = [
-            values[box.top : box.bottom, box.left : box.right]
-            for values in (comparison.first, comparison.second)
-        ]
-        rows.append([crop.repeat(magnified, 0).repeat(magnified, 1) for crop in crops])
-    tiles = [[one, other, _magnified(other - one)] for one, other in rows]
-    planes = comparison.first.shape[-1]
-    height = sum(len(row[0]) + _GAP for row in tiles) - _GAP
-    sheet = np.ones((height, 3 * width + 2 * _GAP, planes), np.float32)
-    top = 0
-    for row in tiles:
-        for place, tile in enumerate(row):
-            left = place * (width + _GAP)
-            sheet[top : top + len(tile), left : left + tile.shape[1]] = tile
-        top += len(row[0]) + _GAP
-    return from_unit(sheet, np.uint8), boxes
-
-
-def _seen(picture: Picture) -> Planes:
-    """As it looks on white."""
+def on_white(picture: Picture) -> Planes:
+    """As it looks on white, (H, W, 1 or 3) in [0, 1]."""
     values = to_unit(picture.pixels, np.float32)
     if picture.alpha is None:
         return values
@@ -175,24 +144,8 @@ def _refuse_other_shapes(one: Planes, other: Planes) -> None:
 
 
 def _at_size(values: Planes, like: Planes) -> Planes:
-    return _lanczos(values, *like.shape[:2])
-
-
-def _thumbnail(values: Planes, width: int) -> Planes:
-    """A picture of so many columns."""
-    height = max(1, round(Fraction(values.shape[0] * width, values.shape[1])))
-    return _lanczos(values, height, width)
-
-
-def _lanczos(values: Planes, height: int, width: int) -> Planes:
-    part = Part.of(*values.shape[:2])
-    return resample.lanczos(values, part, 1, height, width, np.float32)
-
-
-def _magnified(difference: Planes) -> Planes:
-    """A difference on grey, so strong that its largest value is black or white."""
-    most = float(abs(difference).max())
-    return _GREY + difference * (_GREY / most if most else 0)
+    height, width = like.shape[:2]
+    return resample.lanczos(values, Part.of(*values.shape[:2]), 1, height, width, np.float32)
 
 
 def _moments(one: Planes, other: Planes) -> Iterator[NDArray[np.float64]]:

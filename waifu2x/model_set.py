@@ -67,7 +67,7 @@ class ModelSet:
                     best = made, count, factors
         if best is None:
             lacks = noise is not None and noise not in self.noise_levels
-            raise ModelError(f"{self.folder}: {self._missing((noise, 1) if lacks else (None, 2))}")
+            raise ModelError(f"{self.name}: {self._missing((noise, 1) if lacks else (None, 2))}")
         return best[2]
 
     def models(self, scale: Fraction | float, noise: int | None) -> list[Model]:
@@ -135,7 +135,7 @@ class ModelSet:
 
     def _read(self, role: Role) -> Model:
         if role not in self.files:
-            raise ModelError(f"{self.folder}: {self._missing(role)}")
+            raise ModelError(f"{self.name}: {self._missing(role)}")
         path = self.files[role]
         model = self.read.get(path) or read_model(path)
         expected = role[1]

@@ -95,7 +95,7 @@ class Request:
         """For a picture of that size, with networks that enlarge by `enlargement` of a scale: at
         least by that. Raises ImageError where the picture would grow more than 32 times."""
         down, across = self._factors(height, width)
-        rows, columns = _rounded(height * down), _rounded(width * across)
+        rows, columns = rounded(height * down), rounded(width * across)
         part = Part.of(height, width)
         if self.fit == "cover":
             assert self.width is not None
@@ -194,5 +194,6 @@ def _pixels(value: Any, name: str) -> int:
     return pixels
 
 
-def _rounded(size: Fraction) -> int:
+def rounded(size: Fraction) -> int:
+    """A number of pixels: the nearest, halves up, never 0."""
     return max(1, math.floor(size + Fraction(1, 2)))

@@ -20,7 +20,7 @@ from waifu2x.files import reason
 _COMMANDS = {
     "upscale": "Enlarge and denoise one picture.",
     "batch": "Enlarge and denoise the pictures of a folder.",
-    "compare": "Say and show how much two pictures differ.",
+    "compare": "Say and show how much pictures, or models, differ.",
     "info": "Say what a picture's file holds, and what of it is kept.",
     "devices": "Show every backend and device, and why one cannot be used.",
     "models": "List, show and import models.",

@@ -1,54 +1,143 @@
-"""`waifu2x compare IN OUT`."""
+"""`waifu2x compare IN OUT`, `waifu2x compare --models NAME,NAME IN`."""
 
 from __future__ import annotations
 
+import functools
 import json
 import math
+from collections.abc import Sequence
+from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import click
+from click.core import ParameterSource
+from numpy.typing import NDArray
 
-from waifu2x import comparison
+from waifu2x import comparison, model_comparison, sheet
+from waifu2x.cli.options import check_folder, device_options, noise_option, scale_option
+from waifu2x.cli.progress import one_picture
 from waifu2x.cli.report import tell
 from waifu2x.errors import ImageError
+from waifu2x.model_comparison import Result
 from waifu2x.pictures.formats import Quality
-from waifu2x.pictures.picture import Frames, Picture
+from waifu2x.pictures.picture import Colours, Frames, Picture
 from waifu2x.pictures.read import read
 from waifu2x.pictures.write import write
+from waifu2x.pipeline import Job, identities, may_write
 from waifu2x.tiling import Box
 
+_SIDE, _COUNT = 64, 4
+"""Of crops of what models make: pixels, and how many."""
+_OF_MODELS = ("scale", "noise", "reduce", "backend", "device", "precision")
+"""Options that two pictures have no use for."""
 
-@click.command("compare", short_help="Say and show how much two pictures differ.")
+
+def _names(context: Any, parameter: Any, value: str | None) -> list[str]:
+    names = [] if value is None else [name.strip() for name in value.split(",")]
+    if "" in names:
+        raise click.BadParameter(f"{value!r}: expected names like cunet,cugan/se.")
+    return names
+
+
+@click.command("compare", short_help="Say and show how much pictures, or models, differ.")
 @click.argument("first", metavar="IN", type=click.Path(path_type=Path))
-@click.argument("second", metavar="OUT", type=click.Path(path_type=Path))
+@click.argument("second", metavar="[OUT]", required=False, type=click.Path(path_type=Path))
 @click.option(
     "-o",
     "--picture",
-    "sheet",
+    "target",
     type=click.Path(path_type=Path),
     metavar="PNG",
     help="Write this PNG: IN, OUT and how they differ, side by side, with crops four times as large"
-    " where they differ most.",
+    " where they differ most. With --models, the name of its picture.  [default: IN-models.png]",
 )
 @click.option("--overwrite", is_flag=True, help="Replace that PNG if it exists.")
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
-def compare(first: Path, second: Path, sheet: Path | None, overwrite: bool, as_json: bool) -> None:
-    """Say how much the pictures IN and OUT differ: PSNR, SSIM, the largest difference.
+@click.option(
+    "--models",
+    callback=_names,
+    metavar="NAME,NAME",
+    help="Compare what these model sets make of IN: `waifu2x models list` shows them.",
+)
+@click.option(
+    "--reduce",
+    is_flag=True,
+    help="With --models: reduce IN first, by the scale, and measure each result against it.",
+)
+@noise_option
+@scale_option
+@device_options
+@click.pass_context
+def compare(
+    context: click.Context,
+    /,
+    first: Path,
+    second: Path | None,
+    target: Path | None,
+    overwrite: bool,
+    as_json: bool,
+    models: list[str],
+    **options: Any,
+) -> None:
+    """Say how much the pictures IN and OUT differ, or show what several models make of IN.
 
-    The smaller one is enlarged to the other's size first, by Lanczos. Transparency is laid over
-    white. Of an animation, the first picture counts.
+    \b
+    waifu2x compare in.png out.png -o look.png
+    waifu2x compare --models cunet,cugan/se,realesrgan/anime in.png
+
+    Two pictures: PSNR, SSIM, the largest difference. The smaller one is enlarged to the other's
+    size first, by Lanczos.
+
+    With --models: IN is enlarged by each set, by its own networks, to one size, and a picture is
+    made of crops side by side, where the results differ most. --reduce takes IN for a large
+    original: it is reduced first, and PSNR and SSIM of each result against it are given.
+
+    Transparency is laid over white. Of an animation, the first picture counts.
     """
-    if sheet is not None and sheet.suffix.lower() != ".png":
-        raise click.UsageError(f"{sheet}: the picture is a PNG: give it a name in .png.")
+    if target is not None and target.suffix.lower() != ".png":
+        raise click.UsageError(f"{target}: the picture is a PNG: give it a name in .png.")
+    if models:
+        if second is not None:
+            raise click.UsageError("--models compares what is made of one picture: give IN alone.")
+        target = target or Path(f"{first.stem}-models.png")
+        _check_target(target, overwrite, first)
+        _models(first, models, target, overwrite, as_json, **options)
+        return
+    if second is None:
+        raise click.UsageError("Give a second picture, OUT, or --models.")
+    for name in _OF_MODELS:
+        if context.get_parameter_source(name) == ParameterSource.COMMANDLINE:
+            raise click.UsageError(f"--{name} needs --models.")
+    if target is not None:
+        _check_target(target, overwrite, first, second)
+    _pictures(first, second, target, overwrite, as_json)
+
+
+def _check_target(target: Path, overwrite: bool, *sources: Path) -> None:
+    """Raises OutputError for a picture that cannot be written, or is an input itself."""
+    check_folder(target.parent)
+    jobs = [Job(source, target) for source in sources]
+    may_write(jobs[0], "overwrite" if overwrite else "fail", identities(jobs))
+
+
+def _write(pixels: Any, target: Path, overwrite: bool, colours: Colours | None = None) -> None:
+    picture = Picture(pixels, colours=colours or Colours())
+    write(Frames((picture,)), target, "png", Quality(), replace=overwrite)
+
+
+def _pictures(
+    first: Path, second: Path, target: Path | None, overwrite: bool, as_json: bool
+) -> None:
     one, other = (read(path).pictures[0] for path in (first, second))
     try:
         found = comparison.compare(one, other)
     except ImageError as error:
         raise ImageError(f"{first}, {second}: {error}") from error
     boxes: list[Box] = []
-    if sheet is not None:
-        pixels, boxes = comparison.side_by_side(found)
-        write(Frames((Picture(pixels),)), sheet, "png", Quality(), replace=overwrite)
+    if target is not None:
+        pixels, boxes = sheet.side_by_side(found)
+        _write(pixels, target, overwrite)
     height, width = found.first.shape[:2]
     resized = {"first": first, "second": second, None: None}[found.resized]
     if as_json:
@@ -60,6 +149,10 @@ def compare(first: Path, second: Path, sheet: Path | None, overwrite: bool, as_j
     click.echo(f"SSIM {found.ssim:.4f}")
     click.echo(f"largest difference {found.largest * 255:.1f} of 255 levels")
     click.echo(f"{found.differing:.2%} of the pixels differ")
+    _tell_crops(boxes)
+
+
+def _tell_crops(boxes: list[Box]) -> None:
     for number, box in enumerate(boxes, 1):
         click.echo(f"crop {number}: {box.width}x{box.height} pixels at {box.left}, {box.top}")
 
@@ -72,9 +165,121 @@ def _document(
         "width": width,
         "height": height,
         "resized": None if resized is None else str(resized),
-        "psnr": found.psnr if math.isfinite(found.psnr) else None,
+        "psnr": _finite(found.psnr),
         "ssim": found.ssim,
         "largest": found.largest,
         "differing": found.differing,
-        "crops": [[box.left, box.top, box.width, box.height] for box in boxes],
+        "crops": _corners(boxes),
+    }
+
+
+def _corners(boxes: list[Box]) -> list[list[int]]:
+    return [[box.left, box.top, box.width, box.height] for box in boxes]
+
+
+def _finite(figure: float | None) -> float | None:
+    """JSON has no infinity."""
+    return figure if figure is not None and math.isfinite(figure) else None
+
+
+def _models(
+    source: Path,
+    names: list[str],
+    target: Path,
+    overwrite: bool,
+    as_json: bool,
+    *,
+    scale: Fraction | None,
+    noise: str,
+    reduce: bool,
+    **device: Any,
+) -> None:
+    scale = Fraction(2) if scale is None else scale
+    level = None if noise == "none" else int(noise)
+    if scale < 1 or (scale == 1 and level is None):
+        raise click.UsageError("Models enlarge or denoise: give a --scale above 1, or --noise.")
+    if scale == 1 and reduce:
+        raise click.UsageError("--reduce needs a --scale above 1.")
+    names = model_comparison.check(names, scale, level)
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice:
+        raise click.UsageError(f"--models has {twice} twice.")
+    picture, original = model_comparison.opaque(read(source).pictures[0]), None
+    if reduce:
+        try:
+            picture, original = model_comparison.reduced(picture, scale)
+        except ImageError as error:
+            raise ImageError(f"{source}: {error}") from error
+    with one_picture() as (on_size, on_progress):
+        height, width = (math.ceil(size * scale) for size in picture.pixels.shape[:2])
+        on_size(len(names) * height, width)
+        found = model_comparison.results(
+            picture,
+            names,
+            scale,
+            level,
+            original=original,
+            on_progress=on_progress,
+            on_note=functools.cache(tell),
+            **device,
+        )
+    boxes = model_comparison.boxes(found, _SIDE, _COUNT)
+    captions = [_figures(each) or each.networks for each in found]
+    columns = [
+        sheet.Column(each.name, caption, each.pixels)
+        for each, caption in zip(found, captions, strict=True)
+    ]
+    if original is not None:
+        columns.insert(0, sheet.Column("original", "", original.pixels))
+    title = _title(picture, found[0].pixels, reduce, level)
+    _write(sheet.of_columns(title, columns, boxes), target, overwrite, picture.colours)
+    if as_json:
+        click.echo(json.dumps(_models_document(found, boxes, target)))
+        return
+    wide = max(len(each.name) for each in found)
+    for each in found:
+        cells = [f"{each.name:{wide}}", _figures(each), each.networks]
+        click.echo("  ".join(cell for cell in cells if cell).rstrip())
+    _tell_crops(boxes)
+    click.echo(f"picture: {target}")
+
+
+def _figures(result: Result) -> str:
+    if result.psnr is None or result.ssim is None:
+        return ""
+    psnr = f"{result.psnr:.2f} dB" if math.isfinite(result.psnr) else "equal"
+    return f"PSNR {psnr}  SSIM {result.ssim:.4f}"
+
+
+def _title(
+    picture: Picture, result: NDArray[Any], reduced: bool, noise: int | None
+) -> tuple[str, str]:
+    """What was done, in two lines."""
+    (height, width), (rows, columns) = picture.pixels.shape[:2], result.shape[:2]
+    cleaned = [] if noise is None else [f"noise {noise}"]
+    if reduced:
+        lines = f"{columns}x{rows}, reduced to {width}x{height}", ["and enlarged again", *cleaned]
+    elif (rows, columns) == (height, width):
+        lines = f"{width}x{height}", cleaned
+    else:
+        lines = f"{width}x{height} to {columns}x{rows}", cleaned
+    return lines[0], ", ".join(lines[1])
+
+
+def _models_document(found: Sequence[Result], boxes: list[Box], target: Path) -> dict[str, object]:
+    height, width = found[0].pixels.shape[:2]
+    return {
+        "width": width,
+        "height": height,
+        "results": [
+            {
+                "name": each.name,
+                "networks": each.networks or None,
+                "psnr": _finite(each.psnr),
+                "ssim": each.ssim,
+            }
+            for each in found
+        ],
+        "crops": _corners(boxes),
+        "picture": str(target),
     }

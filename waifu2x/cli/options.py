@@ -108,15 +108,7 @@ noise_option = click.option(
     show_default=True,
     help="Denoise: 0 weak, for JPEG quality 85-95; 3 strong.",
 )
-_NETWORK_OPTIONS = [
-    click.option(
-        "-m",
-        "--model",
-        default=model_set.DEFAULT,
-        show_default=True,
-        metavar="NAME|FOLDER",
-        help="Model set; `waifu2x models list` shows them.",
-    ),
+_DEVICE_OPTIONS = [
     click.option(
         "--backend",
         type=click.Choice(["auto", *BACKEND_NAMES]),
@@ -141,6 +133,24 @@ _NETWORK_OPTIONS = [
         help="auto: the fastest whose error nobody can see.",
     ),
 ]
+_NETWORK_OPTIONS = [
+    click.option(
+        "-m",
+        "--model",
+        default=model_set.DEFAULT,
+        show_default=True,
+        metavar="NAME|FOLDER",
+        help="Model set; `waifu2x models list` shows them.",
+    ),
+    *_DEVICE_OPTIONS,
+]
+scale_option = click.option(
+    "-s",
+    "--scale",
+    callback=_scale,
+    metavar="NUMBER",
+    help="Enlarge this many times, up to 32, fractions too; 1 only denoises.  [default: 2]",
+)
 
 
 def _size_option(name: str, text: str) -> Callable[[_Command], _Command]:
@@ -149,13 +159,7 @@ def _size_option(name: str, text: str) -> Callable[[_Command], _Command]:
 
 _OPTIONS = [
     noise_option,
-    click.option(
-        "-s",
-        "--scale",
-        callback=_scale,
-        metavar="NUMBER",
-        help="Enlarge this many times, up to 32, fractions too; 1 only denoises.  [default: 2]",
-    ),
+    scale_option,
     _size_option("--width", "Of the result; alone, it keeps the proportions."),
     _size_option("--height", "Of the result; alone, it keeps the proportions."),
     click.option(
@@ -247,6 +251,11 @@ _OPTIONS = [
 def upscale_options(command: _Command) -> _Command:
     """The options of `upscale` and `batch`."""
     return _with(command, _OPTIONS)
+
+
+def device_options(command: _Command) -> _Command:
+    """The options that say what computes."""
+    return _with(command, _DEVICE_OPTIONS)
 
 
 def network_options(command: _Command) -> _Command:
