@@ -68,8 +68,8 @@ def run(
     leave nothing.
     """
     lanes = _Lanes(jobs, upscaler, output, at_once, max_pixels, sources, on_progress, on_note)
-    lanes.start()
     try:
+        lanes.start()
         while (ended := lanes.ended.get()) is not None:
             if isinstance(ended, BaseException):
                 raise ended
@@ -143,16 +143,22 @@ class _Lanes:
     def _add(self, count: int) -> None:
         for _ in range(count):
             thread = threading.Thread(target=self._lane, name=f"waifu2x-lane-{len(self._threads)}")
+            try:
+                thread.start()
+            except RuntimeError:  # the system has no more
+                if not self._threads:
+                    raise
+                self._grows = False
+                return
             self._threads.append(thread)
             self._alive += 1
-            thread.start()
 
     def _lane(self) -> None:
         worker: Worker | None = None
         try:
             while (job := self._next()) is not None:
                 if worker is None and self._in_processes:
-                    worker = Worker(self._task, self._chains, self._room)
+                    worker = self._started()
                 try:
                     outcome = self._outcome(job, worker)
                 except DiedError as error:
@@ -174,6 +180,14 @@ class _Lanes:
                 self._alive -= 1
                 if not self._alive:
                     self.ended.put(None)
+
+    def _started(self) -> Worker | None:
+        """A process; None where the system has no more, and threads do what is left."""
+        try:
+            return Worker(self._task, self._chains, self._room)
+        except (OSError, EOFError):
+            self._may_fork = self._in_processes = False
+            return None
 
     def _next(self) -> Job | None:
         """The next job; None if there is none any more, or nobody wants it."""
