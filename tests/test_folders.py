@@ -30,7 +30,7 @@ from waifu2x.batch.plan import Plan, plan
 from waifu2x.batch.tally import Tally
 from waifu2x.batch.watch import SETTLED, Arrivals
 from waifu2x.cli import batch as command
-from waifu2x.cli import cli, progress
+from waifu2x.cli import cli, progress, report
 from waifu2x.pictures.formats import Quality
 from waifu2x.pictures.picture import Picture
 from waifu2x.pictures.preview import SIDE, preview
@@ -407,6 +407,16 @@ def test_an_interrupted_run_has_a_report_and_a_summary(
     assert result.exit_code == 1  # click's own; `main` makes it 130
     assert "1 done, 0 skipped, 0 failed, 2 not done" in result.stderr
     assert "1 done, 0 skipped, 0 failed, 2 not done" in Path("page.html").read_text()
+
+
+def test_a_report_where_the_terminal_is_gone(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def gone(message: str) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    picture("in/a.png")
+    monkeypatch.setattr(report, "tell", gone)
+    assert batch("--report", "page.html").exit_code == 1
+    assert Path("page.html").read_text().endswith("</html>\n")
 
 
 @pytest.mark.parametrize(
