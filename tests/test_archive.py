@@ -95,7 +95,7 @@ def test_damage_anywhere_is_a_sentence(folder: Path, method: int) -> None:
     for _ in range(300):
         content = np.frombuffer(sound.getvalue(), np.uint8).copy()
         content[rng.integers(0, len(content), 2)] = rng.integers(0, 256, 2)
-        job.source.write_bytes(content)
+        job.source.write_bytes(content.tobytes())
         with pytest.raises(ImageError, match=r"^a\.zip: "):  # sound or not, there is no picture
             make_archive(job, output, cast(Any, lambda: None))
 

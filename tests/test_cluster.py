@@ -362,12 +362,12 @@ def test_what_a_cluster_can_lack(
         assert "Traceback" not in result.stderr
         return result.stderr.splitlines()[-1]
 
-    for address in ("nowhere", "tcp://host", "8786"):
+    for address in ("nowhere", "tcp://host", "8786", "nonsense://127.0.0.1:1"):
         assert "expected local, or like tcp://host:8786" in error(address, 2)
     monkeypatch.setattr(cluster, "_CONNECT_SECONDS", 0.5)
     assert "Error: tcp://127.0.0.1:1: no scheduler answers" in error("tcp://127.0.0.1:1")
     assert "no scheduler answers" in error("tcp://no.such.host.invalid:8786")
-    assert "not the address of a scheduler" in error("nonsense://127.0.0.1:1")
+    assert "not the address of a scheduler" in error("tls://127.0.0.1:1")
     monkeypatch.undo()
     monkeypatch.chdir(folder)
     assert f"has no workers: start some with `dask worker {scheduler}`" in error(scheduler)

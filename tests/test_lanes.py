@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from multiprocessing.reduction import recv_handle
 from pathlib import Path
 from typing import Any
 
@@ -209,7 +210,7 @@ def test_notes_that_nobody_takes_end_the_work_of_processes(
 def test_memory_that_cannot_be_shared_fails_a_picture(
     tmp_path: Path, upscaler: Upscaler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole, taken = segments.recv_handle, threading.Semaphore(1)
+    whole, taken = recv_handle, threading.Semaphore(1)
 
     def without_room(connection: Any) -> int:
         if taken.acquire(blocking=False):
