@@ -42,7 +42,6 @@ from waifu2x.cli.progress import many_pictures
 from waifu2x.pictures import formats
 from waifu2x.pipeline import Identity, Job, Note, Output, identities, make_folder
 
-
 _SCHEDULER = re.compile(r"(tcp|tls|ucx|wss?)://\S+:\d+", re.ASCII)
 """An address of Dask's."""
 
