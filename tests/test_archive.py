@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import io
 import zipfile
 from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
 from tests.contents import decode, encode, identity_models, noise
+from waifu2x.archive import make_archive
 from waifu2x.cli import cli
+from waifu2x.errors import ImageError
+from waifu2x.pictures.formats import Quality
 from waifu2x.pictures.picture import Picture
+from waifu2x.pipeline import Job, Output
 
 DATE = (2001, 2, 3, 4, 5, 6)
 
@@ -66,6 +72,32 @@ def test_a_comic(folder: Path) -> None:
             expected = noise(5, 7, 3, seed=seed).repeat(2, 0).repeat(2, 1)
             assert np.array_equal(decode(book.read(name)).pixels, expected)
     assert "2 skipped" in batch("--skip-existing").stderr
+
+
+def test_no_two_pictures_get_one_name(folder: Path) -> None:
+    seeds = {"a.bmp": 1, "a.png": 2, "a.bmp.png": 3}
+    archived("in/book.cbz", {name: page(seed, name[-3:]) for name, seed in seeds.items()})
+    assert batch("-f", "png").exit_code == 0
+    with zipfile.ZipFile("out/book.cbz") as book:
+        assert book.namelist() == ["a.bmp.png", "a.png.png", "a.bmp.png.png"]
+        for name, seed in zip(book.namelist(), seeds.values(), strict=True):
+            expected = noise(5, 7, 3, seed=seed).repeat(2, 0).repeat(2, 1)
+            assert np.array_equal(decode(book.read(name)).pixels, expected)
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_damage_anywhere_is_a_sentence(folder: Path, method: int) -> None:
+    sound = io.BytesIO()
+    with zipfile.ZipFile(sound, "w", method) as archive:
+        archive.writestr("ü.txt", b"hello" * 20)
+    rng = np.random.default_rng(method)
+    job, output = Job(Path("a.zip"), Path("out.zip")), Output("png", Quality(), "fail")
+    for _ in range(300):
+        content = np.frombuffer(sound.getvalue(), np.uint8).copy()
+        content[rng.integers(0, len(content), 2)] = rng.integers(0, 256, 2)
+        job.source.write_bytes(content.tobytes())
+        with pytest.raises(ImageError, match=r"^a\.zip: "):  # sound or not, there is no picture
+            make_archive(job, output, cast(Any, lambda: None))
 
 
 @pytest.mark.parametrize(

@@ -27,16 +27,18 @@ pytest.importorskip("upath")
 from distributed import Client
 
 import waifu2x
+from tests.contents import identity_models
 from tests.odd_workers import DEADLY
 from tests.test_cli import leftovers, program, tiny
 from waifu2x.batch import cluster
-from waifu2x.batch.group import Group, work_on
+from waifu2x.batch.group import Group, _Lasting, work_on
 from waifu2x.batch.outcome import Outcome
 from waifu2x.batch.plan import plan
 from waifu2x.cli import cli
 from waifu2x.errors import ClusterError
 from waifu2x.pictures.formats import Quality
 from waifu2x.pipeline import Output
+from waifu2x.upscaler import Upscaler
 
 pytestmark = [pytest.mark.matrix]
 
@@ -187,6 +189,32 @@ def group_of(folder: Path) -> tuple[Group, Any, Any]:
     return Group(f"waifu2x-test-{folder.name}", jobs), settings, weights
 
 
+def test_batches_that_share_a_folder_share_a_worker(folder: Path) -> None:
+    make_pictures(Path("in"), 3)
+    identity_models(folder / "identity")
+    group, settings, _ = group_of(folder)
+    with Upscaler(2, model=str(folder / "identity"), backend="numpy") as upscaler:
+        lasting = _Lasting(upscaler, settings)
+        outcomes: list[Outcome] = []
+        threads = [
+            threading.Thread(
+                target=lambda: outcomes.extend(lasting.make(group.jobs, lambda: True)[0]),
+                daemon=True,
+            )
+            for _ in range(2)
+        ]
+        with lasting._lock:  # so that all is given before anything is told
+            for thread in threads:
+                thread.start()
+        for thread in threads:
+            thread.join(SECONDS)
+            assert not thread.is_alive()
+        lasting.close()
+    assert len(outcomes) == 6
+    assert [outcome.status for outcome in outcomes].count("done") >= 3
+    assert len(list(Path("out").iterdir())) == 3
+
+
 def test_what_a_lost_worker_has_finished_counts_and_stays(folder: Path, scheduler: str) -> None:
     make_pictures(Path("in"), 2)
     Path("in/001.png").rename(Path("in") / DEADLY)
@@ -334,12 +362,12 @@ def test_what_a_cluster_can_lack(
         assert "Traceback" not in result.stderr
         return result.stderr.splitlines()[-1]
 
-    for address in ("nowhere", "tcp://host", "8786"):
+    for address in ("nowhere", "tcp://host", "8786", "nonsense://127.0.0.1:1"):
         assert "expected local, or like tcp://host:8786" in error(address, 2)
     monkeypatch.setattr(cluster, "_CONNECT_SECONDS", 0.5)
     assert "Error: tcp://127.0.0.1:1: no scheduler answers" in error("tcp://127.0.0.1:1")
     assert "no scheduler answers" in error("tcp://no.such.host.invalid:8786")
-    assert "not the address of a scheduler" in error("nonsense://127.0.0.1:1")
+    assert "not the address of a scheduler" in error("tls://127.0.0.1:1")
     monkeypatch.undo()
     monkeypatch.chdir(folder)
     assert f"has no workers: start some with `dask worker {scheduler}`" in error(scheduler)

@@ -30,7 +30,7 @@ from waifu2x.batch.plan import Plan, plan
 from waifu2x.batch.tally import Tally
 from waifu2x.batch.watch import SETTLED, Arrivals
 from waifu2x.cli import batch as command
-from waifu2x.cli import cli, progress
+from waifu2x.cli import cli, progress, report
 from waifu2x.pictures.formats import Quality
 from waifu2x.pictures.picture import Picture
 from waifu2x.pictures.preview import SIDE, preview
@@ -105,9 +105,9 @@ def test_only_what_failed_is_tried_again(folder: Path, monkeypatch: pytest.Monke
         "sub/d.png": "failed",
     }
     assert made("../out") == ["b.png", "sub/c.png"]
-    # What is said of b.png last is that it is done.
+    # What is said of b.png last is that it is done, behind the line that was cut off.
     with Path("../log2").open("w") as log:
-        log.write(Path("../log").read_text().rpartition("{")[0] + result.stdout)
+        log.write(Path("../log").read_text() + result.stdout)
     again = CliRunner().invoke(cli, [*call, "../log2", ".", "../out"])
     assert list(rows(again)) == ["sub/d.png"]
 
@@ -120,7 +120,18 @@ def test_a_folder_that_failed_is_tried_again(folder: Path) -> None:
     assert made() == ["sub/a.png"]
 
 
-@pytest.mark.parametrize("text", ["in/a.png\n", '{"status": "failed"}\n', "[1]\n", "\ufeff{}\n"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "in/a.png\n",
+        '{"status": "failed"}\n',
+        "[1]\n",
+        "\ufeff{}\n",
+        "[" * 100_000 + "\n",
+        '{"input": "in/a\\u0000.png", "status": "failed"}\n',
+        '{"input": "in/\\ud800.png", "status": "failed"}\n',
+    ],
+)
 def test_what_is_no_list_of_failures(folder: Path, text: str) -> None:
     picture("in/a.png")
     Path("log").write_text(text)
@@ -129,6 +140,16 @@ def test_what_is_no_list_of_failures(folder: Path, text: str) -> None:
     assert result.stderr.startswith("Error: log: line 1 is none that --json writes")
     assert not Path("out").exists()
     assert "Error: gone: cannot read: no such file" in batch("--retry-failed", "gone").stderr
+
+
+def test_a_failure_behind_links_in_a_circle_is_of_no_folder(folder: Path) -> None:
+    picture("in/a.png")
+    Path("here").symlink_to("there")
+    Path("there").symlink_to("here")
+    Path("log").write_text('{"input": "here/a.png", "status": "failed"}\n')
+    result = batch("--retry-failed", "log")
+    assert (result.exit_code, made()) == (0, []), result.exception
+    assert "log: nothing that failed is in in" in result.stderr
 
 
 def test_parts_of_a_folder_make_the_whole(folder: Path) -> None:
@@ -386,6 +407,16 @@ def test_an_interrupted_run_has_a_report_and_a_summary(
     assert result.exit_code == 1  # click's own; `main` makes it 130
     assert "1 done, 0 skipped, 0 failed, 2 not done" in result.stderr
     assert "1 done, 0 skipped, 0 failed, 2 not done" in Path("page.html").read_text()
+
+
+def test_a_report_where_the_terminal_is_gone(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def gone(message: str) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    picture("in/a.png")
+    monkeypatch.setattr(report, "tell", gone)
+    assert batch("--report", "page.html").exit_code == 1
+    assert Path("page.html").read_text().endswith("</html>\n")
 
 
 @pytest.mark.parametrize(

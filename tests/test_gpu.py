@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -484,3 +486,26 @@ def test_every_step_is_measured(opencl_device: Any, cunet: Model) -> None:
     assert all(layer.seconds > 0 for layer in measured.layers)
     assert sum(layer.seconds for layer in measured.layers) == pytest.approx(measured.seconds)
     backend.close()
+
+
+def test_an_interrupt_while_waiting_for_a_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    runtime = SimpleNamespace(
+        limits=SimpleNamespace(is_cpu=False, max_buffer=1 << 20), free_memory=lambda: 1 << 20
+    )
+    memory = workspace.Workspace(cast(Any, runtime))
+
+    def interrupted(condition: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(memory._turn, "wait_for", interrupted)
+        with pytest.raises(KeyboardInterrupt), memory.working():
+            pass
+    entered = threading.Event()
+
+    def share() -> None:
+        with memory.sharing():
+            entered.set()
+
+    threading.Thread(target=share, daemon=True).start()
+    assert entered.wait(30)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import multiprocessing
 import os
 import signal
@@ -9,6 +10,8 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from multiprocessing.reduction import recv_handle
 from pathlib import Path
 from typing import Any
 
@@ -186,6 +189,84 @@ def test_a_defect_is_not_kept_from_the_caller(
             list(run(jobs, upscaler, PNG, at_once=at_once))
 
 
+def test_notes_that_nobody_takes_end_the_work_of_processes(
+    tmp_path: Path, upscaler: Upscaler
+) -> None:
+    """As where what reads the messages of a program is gone."""
+
+    def broken(job: Job, note: str) -> None:
+        raise BrokenPipeError
+
+    half = Picture(noise(5, 7, 3), np.full((5, 7), 128, np.uint8))
+    pictures(tmp_path / "in", half, half)
+    jobs = list(plan(tmp_path / "in", tmp_path / "out", "jpg", False).jobs)
+    with pytest.raises(BrokenPipeError):
+        list(
+            run(jobs, upscaler, replace(PNG, extension="jpg"), at_once=IN_PROCESSES, on_note=broken)
+        )
+    assert not [child for child in multiprocessing.active_children() if "worker" in child.name]
+
+
+def test_memory_that_cannot_be_shared_fails_a_picture(
+    tmp_path: Path, upscaler: Upscaler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole, taken = recv_handle, threading.Semaphore(1)
+
+    def without_room(connection: Any) -> int:
+        if taken.acquire(blocking=False):
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        return whole(connection)
+
+    monkeypatch.setattr(segments, "recv_handle", without_room)
+    jobs = pictures(tmp_path / "in", *small(8))
+    outcomes = list(run(jobs, upscaler, PNG, at_once=IN_PROCESSES))
+    (failed,) = [outcome for outcome in outcomes if outcome.status == "failed"]
+    assert "cannot share its memory: [Errno 24] Too many open files" in failed.error
+    assert len(list((tmp_path / "out").iterdir())) == len(outcomes) - 1 == 7
+
+
+def test_threads_do_what_processes_cannot(
+    tmp_path: Path, upscaler: Upscaler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where a container has all the processes and threads that it may have."""
+    started: list[int] = []
+    start = threading.Thread.start
+
+    def refuse(*arguments: Any) -> Any:
+        raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+
+    def start_two(thread: threading.Thread) -> None:
+        if thread.name.startswith("waifu2x-lane"):
+            started.append(1)
+            if len(started) > 2:
+                raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(lanes, "Worker", refuse)
+    monkeypatch.setattr(threading.Thread, "start", start_two)
+    jobs = pictures(tmp_path / "in", *small(6))
+    outcomes = list(run(jobs, upscaler, PNG, at_once=IN_PROCESSES))
+    assert [outcome.status for outcome in outcomes] == ["done"] * 6
+
+
+def test_an_interrupt_while_lanes_begin(
+    tmp_path: Path, upscaler: Upscaler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = lanes._Lanes.start
+
+    def interrupted(these: Any) -> None:
+        whole(these)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(lanes._Lanes, "start", interrupted)
+    with_network(upscaler, Doubling(lambda: time.sleep(0.05)), monkeypatch)
+    jobs = pictures(tmp_path / "in", *small(60))
+    with pytest.raises(KeyboardInterrupt):
+        next(run(jobs, upscaler, PNG))
+    assert not [each for each in threading.enumerate() if each.name.startswith("waifu2x-lane")]
+    assert len(list(tmp_path.glob("out/*"))) < len(jobs)
+
+
 def test_closing_stops_processes(tmp_path: Path, upscaler: Upscaler) -> None:
     jobs = pictures(tmp_path / "in", *small(30))
     outcomes = run(jobs, upscaler, PNG, at_once=IN_PROCESSES)
@@ -216,18 +297,6 @@ def test_lanes_grow_where_the_network_is_idle(
     assert {outcome.status for outcome in outcomes} == {"done"}
     assert len(outcomes) == 40
     assert 1 <= len(started) <= 5
-
-
-def test_threads_do_where_there_are_no_processes(
-    tmp_path: Path, upscaler: Upscaler, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(*arguments: Any) -> Any:
-        raise BlockingIOError(11, "Resource temporarily unavailable")
-
-    monkeypatch.setattr(lanes, "Worker", refuse)
-    jobs = pictures(tmp_path / "in", *small(9))
-    outcomes = list(run(jobs, upscaler, PNG, at_once=IN_PROCESSES))
-    assert [outcome.status for outcome in outcomes] == ["done"] * 9
 
 
 def test_no_process_where_the_network_is_busy(

@@ -172,6 +172,8 @@ def test_files_at_urls_are_paths(folder: Path) -> None:
         (["memory://none", "out"], "memory://none: not a folder", 2),
         (["in", "memory://out", "--copy-times"], "--copy-times is for paths", 2),
         (["memory://in", "memory://in/"], "OUTPUT_DIR must be another folder", 2),
+        (["in", "memory://"], "names no bucket: give one, as in memory://bucket/folder", 1),
+        (["in", "memory:///"], "names no bucket", 1),
         (["ftp://127.0.0.1:1/in", "out"], "ftp://127.0.0.1:1/in: cannot be reached: ", 1),
     ],
 )
@@ -183,6 +185,22 @@ def test_wrong_urls(folder: Path, arguments: list[str], message: str, code: int)
     assert result.stderr.splitlines()[-1].startswith("Error: ")
     assert message in result.stderr.splitlines()[-1]
     assert contents("memory://in") == contents(Path("in"))
+
+
+def test_only_what_is_below_a_url_is_in_it(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_tree(Path("in"))
+    uploaded(Path("in"), "memory://site/in")
+    inside = stores.located("memory://site/in")
+    found = stores.listed(inside, True)
+    other = {"/site/index/a.png": {"size": 1}, "/site/inside.png": {"size": 1}}
+    find = type(inside.fs).find  # type: ignore[attr-defined]
+    monkeypatch.setattr(
+        type(inside.fs),  # type: ignore[attr-defined]
+        "find",
+        lambda *rest, **named: find(*rest, **named) | other,
+    )
+    assert len(found) > 5
+    assert stores.listed(inside, True) == found
 
 
 def test_what_stores_say_is_one_line(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 import pytest
@@ -92,6 +92,25 @@ def test_folders_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyP
     things = found(tmp_path)
     assert {path for path, each in things.items() if each.error is None} == {"a.png", "z/c.png"}
     assert isinstance(things["locked"].error, PermissionError)
+
+
+def test_one_entry_that_nothing_is_known_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As network drives have them, where names come without kinds."""
+
+    class Entry:
+        name = "b.png"
+
+        def is_dir(self, *, follow_symlinks: bool = True) -> bool:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+        is_file = is_dir
+
+    touch(tmp_path, "a.png")
+    scan = os.scandir
+    monkeypatch.setattr(os, "scandir", lambda path: nullcontext([*scan(path), Entry()]))
+    assert set(found(tmp_path)) == {"a.png", "b.png"}
 
 
 def test_folders_deeper_than_python_calls_itself(tmp_path: Path) -> None:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import io
 import zipfile
-import zlib
-from collections.abc import Callable
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path, PurePosixPath
-from typing import IO
 
 from waifu2x import stores
 from waifu2x.backends import Progress, ignore, scaled
@@ -16,6 +15,7 @@ from waifu2x.enlarger import Enlarger
 from waifu2x.errors import ImageError, OutputError
 from waifu2x.files import reason, writing
 from waifu2x.pictures import formats
+from waifu2x.pictures.failures import in_words
 from waifu2x.pictures.limits import MAX_PIXELS
 from waifu2x.pictures.read import decode
 from waifu2x.pictures.write import EXISTS, encode
@@ -67,8 +67,7 @@ def make_archive(
     height = width = 0
     try:
         with (
-            _opened(job.source) as archive,
-            zipfile.ZipFile(archive) as source,
+            _opened(job.source) as source,
             writing(job.target, replace=output.existing == "overwrite") as file,
             zipfile.ZipFile(file, "w") as target,
         ):
@@ -100,8 +99,6 @@ def make_archive(
                 height, width = frames.pictures[0].pixels.shape[:2]
             if not names:
                 raise ImageError(f"{job.source}: no pictures in this archive")
-    except zipfile.BadZipFile as error:
-        raise ImageError(f"{job.source}: not an archive, or damaged: {error}") from error
     except FileExistsError as error:
         raise OutputError(EXISTS.format(job.target)) from error
     except OSError as error:
@@ -111,19 +108,30 @@ def make_archive(
     return Made(height, width, spent)
 
 
-def _opened(path: Path) -> AbstractContextManager[IO[bytes]]:
-    return stores.downloaded(path) if stores.is_url(path) else path.open("rb")
+@contextmanager
+def _opened(path: Path) -> Iterator[zipfile.ZipFile]:
+    """An archive. Raises ImageError, and OSError if there is none."""
+    with stores.downloaded(path) if stores.is_url(path) else path.open("rb") as file:
+        with in_words(str(path), "not an archive, or damaged"):
+            archive = zipfile.ZipFile(file)
+        with archive:
+            yield archive
 
 
 def _names(members: list[zipfile.ZipInfo], extension: str) -> dict[str, str]:
     """What pictures are called in the new archive, by their names in the old."""
     pictures = [member.filename for member in members if _is_picture(member.filename)]
     names = {name: f"{name.rpartition('.')[0]}.{extension}" for name in pictures}
-    taken = [*names.values(), *(m.filename for m in members if m.filename not in names)]
-    # Where two would have one name, both keep their type in it.
-    return {
-        name: new if taken.count(new) == 1 else f"{name}.{extension}" for name, new in names.items()
-    }
+    others = [member.filename for member in members if member.filename not in names]
+    with_type: set[str] = set()
+    while True:
+        counts = Counter((*names.values(), *others))
+        clashing = {name for name, new in names.items() if counts[new] > 1} - with_type
+        if not clashing:
+            return names
+        # Where two would have one name, both keep their type in it.
+        names |= {name: f"{name}.{extension}" for name in clashing}
+        with_type |= clashing
 
 
 def _is_picture(name: str) -> bool:
@@ -137,12 +145,11 @@ def _unpacked(source: zipfile.ZipFile, member: zipfile.ZipInfo, job: Job) -> byt
     name = f"{job.source}: {member.filename}"
     if member.file_size > _LARGEST:
         raise ImageError(f"{name}: more than {_LARGEST >> 20} MiB: unpack the archive first")
-    try:
-        return source.read(member)
-    except (zipfile.BadZipFile, zlib.error, EOFError) as error:
-        raise ImageError(f"{name}: damaged: {error}") from error
-    except (RuntimeError, NotImplementedError) as error:  # encrypted, or packed in a rare way
-        raise ImageError(f"{name}: cannot be unpacked: {error}") from error
+    with in_words(name, "damaged"):
+        try:
+            return source.read(member)
+        except RuntimeError as error:  # encrypted, or packed in a rare way
+            raise ImageError(f"{name}: cannot be unpacked: {error}") from error
 
 
 def _add(

@@ -35,8 +35,10 @@ def located(text: str) -> Path:
         from upath import UPath
     except ImportError as error:
         raise StoreError(f"{text}: {MISSING.format('URLs need')}") from error
+    rest = text[scheme.end() :]
     try:
-        found = UPath(text.rstrip("/"))
+        # What is left of a URL without its slashes is no URL.
+        found = UPath(scheme[0] + (rest.rstrip("/") or rest[:1]))
         if found.protocol in ("file", "local"):
             return Path(found.path)
         assert found.fs  # which imports what the protocol takes
@@ -70,6 +72,8 @@ def check_outputs(folder: Path) -> None:
             f" an object store ({known})"
         )
     bucket = store.path.lstrip("/").split("/")[0]
+    if not bucket:
+        raise StoreError(f"{folder}: names no bucket: give one, as in {protocol}://bucket/folder")
     try:
         with _in_words(folder):
             missing = protocol != "memory" and not store.fs.exists(bucket)
@@ -103,7 +107,12 @@ def listed(folder: Path, recursive: bool) -> dict[str, int]:
         return {}
     except OSError as error:
         raise StoreError(f"{folder}: cannot be listed: {_line(error)}") from error
-    names = {name[len(root) :].lstrip("/"): info.get("size") for name, info in found.items()}
+    # Pages of the web list what is elsewhere, too.
+    names = {
+        name[len(root) :].lstrip("/"): info.get("size")
+        for name, info in found.items()
+        if not root or name.startswith(f"{root}/")
+    }
     # Objects whose names end in a slash are how some programs make folders.
     return {name: size or 0 for name, size in names.items() if name and not name.endswith("/")}
 

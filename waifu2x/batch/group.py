@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -170,8 +171,8 @@ class _Lasting:
         self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         """None: there will be no more."""
         self._lock = threading.Lock()
-        self._waiting: dict[Job, _Answers] = {}
-        """Who is to be told of a job."""
+        self._waiting: dict[Job, list[_Answers]] = {}
+        """Who is to be told of a job: several, where batches share a folder."""
         self._outcomes = run(
             self._given(),
             upscaler,
@@ -193,7 +194,8 @@ class _Lasting:
         """The outcomes of jobs, and what there is to note. Raises _CancelledError."""
         answers: _Answers = queue.SimpleQueue()
         with self._lock:
-            self._waiting.update(dict.fromkeys(jobs, answers))
+            for job in jobs:
+                self._waiting.setdefault(job, []).append(answers)
         for job in jobs:
             self._jobs.put(job)
         outcomes: list[Outcome] = []
@@ -241,12 +243,16 @@ class _Lasting:
         except BaseException as raised:
             error = raised
         with self._lock:
-            for answers in self._waiting.values():
+            for answers in chain.from_iterable(self._waiting.values()):
                 answers.put(error)
 
     def _answers_of(self, job: Job) -> _Answers:
         with self._lock:
-            return self._waiting.pop(job)
+            waiting = self._waiting[job]
+            answers = waiting.pop(0)
+            if not waiting:
+                del self._waiting[job]
+            return answers
 
     def _go_on(self, job: Job, part: float) -> None:
         if self._ended.is_set():
@@ -254,7 +260,7 @@ class _Lasting:
 
     def _on_note(self, job: Job, note: str) -> None:
         with self._lock:
-            self._waiting[job].put((job, note))
+            self._waiting[job][0].put((job, note))
 
 
 _Answers = queue.SimpleQueue[Outcome | tuple[Job, str] | BaseException]

@@ -41,29 +41,35 @@ def _last_words(path: Path, folder: Path) -> dict[str, bool]:
         why = reason(error) if isinstance(error, OSError) else "not text in UTF-8"
         raise Waifu2xError(f"{path}: cannot read: {why}") from error
     for number, line in enumerate(lines, 1):
-        # A run that was killed leaves its last line unfinished.
+        # A run that was killed leaves its last line unfinished...
         if not line.endswith("\n") or line.isspace():
             continue
         try:
-            row = json.loads(line)
+            # ...and another run may have written on behind it; in a name, quotes are escaped.
+            row = json.loads(line[max(0, line.rfind('{"input":')) :])
             source, status = row["input"], row["status"]
-            Path(source)
-        except (ValueError, TypeError, KeyError) as error:
+            name = _name(source, base)
+        except (ValueError, TypeError, KeyError, RecursionError) as error:
             raise Waifu2xError(
                 f"{path}: line {number} is none that --json writes: give what a run with it wrote"
             ) from error
-        name = _name(source, base)
         if name is not None:
             found[name] = status == "failed"
     return found
 
 
 def _name(source: str, base: Path) -> str | None:
-    """The path of something in a folder; "" is the folder. None if it is not in it."""
+    """The path of something in a folder; "" is the folder. None if it is not in it.
+
+    Raises ValueError, TypeError for what is no path.
+    """
     if stores.is_url(base):
         return source.removeprefix(f"{base}/") if source.startswith(f"{base}/") else None
     path = Path(source)
-    if path.resolve() == base:
-        return ""
-    place = path.parent.resolve() / path.name  # the name of a link, not where it leads
+    try:
+        if path.resolve() == base:
+            return ""
+        place = path.parent.resolve() / path.name  # the name of a link, not where it leads
+    except RuntimeError:  # a loop of links, before Python 3.13
+        return None
     return place.relative_to(base).as_posix() if place.is_relative_to(base) else None

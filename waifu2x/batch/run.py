@@ -68,8 +68,8 @@ def run(
     leave nothing.
     """
     lanes = _Lanes(jobs, upscaler, output, at_once, max_pixels, sources, on_progress, on_note)
-    lanes.start()
     try:
+        lanes.start()
         while (ended := lanes.ended.get()) is not None:
             if isinstance(ended, BaseException):
                 raise ended
@@ -150,9 +150,15 @@ class _Lanes:
             thread = threading.Thread(
                 target=self._lane, args=(number < _FIRST_LANES,), name=f"waifu2x-lane-{number}"
             )
+            try:
+                thread.start()
+            except RuntimeError:  # the system has no more
+                if not self._threads:
+                    raise
+                self._grows = False
+                return
             self._threads.append(thread)
             self._alive += 1
-            thread.start()
 
     def _lane(self, is_first: bool) -> None:
         worker: Worker | None = None
@@ -160,7 +166,7 @@ class _Lanes:
             while (job := self._next()) is not None:
                 # The first lanes work on while the processes of others start.
                 if worker is None and (self._are_up if is_first else self._in_processes):
-                    worker = self._worker()
+                    worker = self._started()
                 try:
                     outcome = self._outcome(job, worker)
                 except DiedError as error:
@@ -184,12 +190,12 @@ class _Lanes:
                 if not self._alive:
                     self.ended.put(None)
 
-    def _worker(self) -> Worker | None:
-        """A process for a lane; None where the system has none to give: threads do, too."""
+    def _started(self) -> Worker | None:
+        """A process; None where the system has no more, and threads do what is left."""
         try:
             return Worker(self._task, self._chains, self._room)
         except (OSError, EOFError):
-            self._in_processes = self._are_up = self._may_fork = False
+            self._may_fork = self._in_processes = self._are_up = False
             return None
 
     def _next(self) -> Job | None:

@@ -130,7 +130,7 @@ class Attached:
         self._memory: dict[int, Any] = {}
 
     def receive(self, *arrays: Shared) -> list[NDArray[Any]]:
-        """Those that a message has named. Raises OSError."""
+        """Those that a message has named. Whatever it raises, they cannot be received again."""
         return [self._array(told) for told in arrays]
 
     def drop(self, segments: list[int]) -> None:

@@ -59,7 +59,7 @@ def walk(folder: Path, recursive: bool, excluded: Path) -> Iterator[Found]:
             path = f"{place}/{entry.name}" if place else entry.name
             if entry.name.startswith(".") or entry.name.lower() in _JUNK:
                 continue
-            if not entry.is_dir(follow_symlinks=False):
+            if not _is_folder(entry):
                 yield Found(path, _is_file(entry))
             elif recursive and entry.name.lower() not in _JUNK_FOLDERS:
                 waiting.append((path, above | {identity}))
@@ -72,6 +72,13 @@ def _below(url: Path, recursive: bool, excluded: Path) -> Iterator[Found]:
         junk = name.lower() in _JUNK or any(each.lower() in _JUNK_FOLDERS for each in folders)
         if not hidden and not junk and excluded not in (url / path).parents:
             yield Found(path)
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir(follow_symlinks=False)
+    except OSError:
+        return False  # some file systems are asked, and fail: told when it is to be read
 
 
 def _is_file(entry: os.DirEntry[str]) -> bool:

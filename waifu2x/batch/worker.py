@@ -112,6 +112,7 @@ class Worker:
     """A process, as the one that it works for sees it: for one thread."""
 
     def __init__(self, task: Task, chains: Chains, room: Room) -> None:
+        """Raises OSError or EOFError where no process can be started."""
         self._chains = chains
         self._room = room
         context = _context()
@@ -119,28 +120,28 @@ class Worker:
         self._process = context.Process(
             target=work, args=(others, task), name="waifu2x-worker", daemon=True
         )
-        self._process.start()
-        others.close()
+        with others:
+            try:
+                self._process.start()
+            except BaseException:
+                self._connection.close()
+                raise
         self._attached = Attached(self._connection)
 
     def run(self, job: Job, on_progress: Progress, on_note: Note) -> Outcome:
         """What becomes of a file. `on_progress` is told of a network's work alone, and raises to
         stop it. Raises DiedError."""
-        try:
-            ended = self._serve(job, on_progress, on_note)
-        except (EOFError, OSError) as error:
-            self._process.join()
-            raise DiedError(_end(self._process.exitcode)) from error
+        ended = self._serve(job, on_progress, on_note)
         if isinstance(ended, Exception):
             raise ended
         return ended
 
     def _serve(self, job: Job, on_progress: Progress, on_note: Note) -> Outcome | Exception:
         """Hands a file over and answers what the worker asks, until it is done."""
-        self._connection.send(job)
+        self._tell(job)
         with ExitStack() as held:
             while True:
-                said = self._connection.recv()
+                said = self._hear()
                 if isinstance(said, Outcome | Exception):
                     return said
                 if isinstance(said, Said):
@@ -157,6 +158,25 @@ class Worker:
         self._connection.close()
         self._process.join()
 
+    def _tell(self, message: object) -> None:
+        """Raises DiedError."""
+        try:
+            self._connection.send(message)
+        except OSError as error:
+            raise self._died() from error
+
+    def _hear(self) -> Any:
+        """Raises DiedError."""
+        try:
+            return self._connection.recv()
+        except (EOFError, OSError) as error:
+            raise self._died() from error
+
+    def _died(self) -> DiedError:
+        self._connection.close()
+        self._process.join()
+        return DiedError(_end(self._process.exitcode))
+
     def _answer(self, said: Any, held: ExitStack, on_progress: Progress) -> None:
         answer: Any = None
         try:
@@ -171,14 +191,21 @@ class Worker:
                 held.enter_context(self._room.taken(said.size))
             else:
                 self._compute(said, on_progress)
+        except DiedError:
+            raise
         except Exception as error:
-            self._connection.send((False, error))
+            self._tell((False, error))
         else:
-            self._connection.send((True, answer))
+            self._tell((True, answer))
 
     def _compute(self, said: Computed, on_progress: Progress) -> None:
         self._attached.drop(said.dropped)
-        pixels, result = self._attached.receive(said.pixels, said.result)
+        try:
+            pixels, result = self._attached.receive(said.pixels, said.result)
+        except Exception as error:
+            # What it sent besides is still on its way: nobody could tell it from the next message.
+            self.close()
+            raise DiedError(f"cannot share its memory: {error}") from error
         network = self._chains.chain(said.factor, said.noise).network
         made = network(
             pixels, result.dtype, tile=said.tile, turns=said.turns, on_progress=on_progress

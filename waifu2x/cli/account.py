@@ -69,12 +69,14 @@ class Account:
     ) -> None:
         lines = [self.stopped_for] if self.stopped_for else []
         lines.append(report.summary(self.tally, self._passed_over, self.left))
-        if self._verbose:
-            for line in report.stages_table(self.tally):
+        try:
+            if self._verbose:
+                for line in report.stages_table(self.tally):
+                    report.tell(line)
+            for line in lines:
                 report.tell(line)
-        for line in lines:
-            report.tell(line)
-        for outcome in self.tally.failed.values():
-            report.tell(report.text_line(outcome))
-        if self._page is not None:
-            self._page.finish(lines, self.tally.failed.values())
+            for outcome in self.tally.failed.values():
+                report.tell(report.text_line(outcome))
+        finally:  # the terminal may be gone
+            if self._page is not None:
+                self._page.finish(lines, self.tally.failed.values())

@@ -42,6 +42,9 @@ from waifu2x.cli.progress import many_pictures
 from waifu2x.pictures import formats
 from waifu2x.pipeline import Identity, Job, Note, Output, identities, make_folder
 
+_SCHEDULER = re.compile(r"(tcp|tls|ucx|wss?)://\S+:\d+", re.ASCII)
+"""An address of Dask's."""
+
 
 def _jobs(context: Any, parameter: Any, value: str) -> Jobs | None:
     if value == "auto":
@@ -53,7 +56,7 @@ def _jobs(context: Any, parameter: Any, value: str) -> Jobs | None:
 
 
 def _address(context: Any, parameter: Any, value: str | None) -> str | None:
-    if value in (None, cluster.LOCAL) or re.fullmatch(r"[a-z]+://\S+:\d+", value or "", re.ASCII):
+    if value in (None, cluster.LOCAL) or _SCHEDULER.fullmatch(value or ""):
         return value
     raise click.BadParameter(f"{value!r}: expected {cluster.LOCAL}, or like tcp://host:8786.")
 

@@ -1,1 +1,1 @@
-"""CUDA: NVIDIA GPUs, through pycuda, which only some of these modules need."""
+"""CUDA: NVIDIA GPUs, by calls of their driver."""

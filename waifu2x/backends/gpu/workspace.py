@@ -60,8 +60,11 @@ class Workspace:
         """Waits until nobody else works. Raises BackendError if it was closed meanwhile."""
         with self._turn:
             self._waiting += 1
-            self._turn.wait_for(lambda: not (self._sharers or self._is_taken))
-            self._waiting -= 1
+            try:
+                self._turn.wait_for(lambda: not (self._sharers or self._is_taken))
+            finally:  # an interrupt may end the wait
+                self._waiting -= 1
+                self._turn.notify_all()
             self._check_open()
             self._is_taken = True
         try:
@@ -89,7 +92,6 @@ class Workspace:
 
     def _check_open(self) -> None:
         if self._is_closed:
-            self._turn.notify_all()
             name = self.runtime.device.name
             raise BackendError(f"{name}: this backend is closed: open a new one")
 
