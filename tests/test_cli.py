@@ -654,6 +654,7 @@ def test_a_cache_that_cannot_be_written_changes_nothing(
     np.testing.assert_array_equal(np.asarray(load("b.png")), expected)
 
 
+@pytest.mark.matrix
 def test_damaged_and_warm_caches(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Compiled code is kept, found again, and made again when it is damaged."""
     monkeypatch.setenv("WAIFU2X_CACHE_DIR", str(tmp_path / "kept"))
