@@ -73,8 +73,17 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         source, target = Path(folder) / "in.png", Path(folder) / "out.png"
         make_picture(width, height).save(source)
-        command = [sys.executable, "-m", "waifu2x", "upscale", "-m", _MODEL, "--overwrite", *options]
-        command += [str(source), str(target)]
+        command = [
+            sys.executable,
+            "-m",
+            "waifu2x",
+            "upscale",
+            "-m",
+            _MODEL,
+            "--overwrite",
+            *options,
+        ]
+        command += [*options, str(source), str(target)]
         run_once(command)
         # In a process of its own: a child's peak memory counts from its parent's size.
         with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
