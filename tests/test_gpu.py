@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from tests import obvious
 from waifu2x import cache, model_set
-from waifu2x.backends import Device, Trial
+from waifu2x.backends import Device, Trial, open_backend
 from waifu2x.backends.gpu import direct, schedule, tuning, winograd, winograd_vector, workspace
 from waifu2x.backends.gpu.backend import GpuBackend
 from waifu2x.backends.gpu.fp32 import Fp32Executor, candidates
@@ -509,3 +509,32 @@ def test_an_interrupt_while_waiting_for_a_device(monkeypatch: pytest.MonkeyPatch
 
     threading.Thread(target=share, daemon=True).start()
     assert entered.wait(30)
+
+
+def test_an_interrupted_wait_leaves_no_kernel_at_work(
+    opencl_device: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its buffers go to the next picture."""
+    backend = open_backend("opencl")
+    try:
+        network = backend.compile([obvious.random_model([3, 8, 3], seed=1)], "auto")
+        runtime = cast(Any, backend)._runtime
+        waited: list[str] = []
+        synchronize = runtime.synchronize
+
+        def interrupted(mark: Any) -> None:
+            raise KeyboardInterrupt
+
+        def synchronized() -> None:
+            waited.append("all")
+            synchronize()
+
+        with monkeypatch.context() as patch:
+            patch.setattr(runtime, "wait", interrupted)
+            patch.setattr(runtime, "synchronize", synchronized)
+            with pytest.raises(KeyboardInterrupt):
+                network(np.zeros((9, 9, 3), np.uint8), np.uint8)
+        assert waited
+        assert network(np.zeros((9, 9, 3), np.uint8), np.uint8).shape == (9, 9, 3)
+    finally:
+        backend.close()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -123,8 +123,13 @@ class GpuNetwork:
                 self._runtime.wait(done)
                 result = self._runtime.host_array(target.shape, dtype)
                 self._runtime.download(target.buffer, result)
-            except (OutOfMemoryError, NoRoomError):
-                return None  # alone, it may still fit
+            except BaseException as error:
+                # The buffers go to others now, an interrupt or not: nothing may still use them.
+                with suppress(Exception):
+                    self._runtime.synchronize()
+                if isinstance(error, OutOfMemoryError | NoRoomError):
+                    return None  # alone, it may still fit
+                raise
             on_progress(1.0)
             return result
 
