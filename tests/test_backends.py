@@ -27,7 +27,7 @@ from waifu2x import catalogue, model_set
 from waifu2x.backends import BACKEND_NAMES, Backend, Precision, open_backend
 from waifu2x.dtypes import from_unit
 from waifu2x.errors import BackendError, UnavailableError
-from waifu2x.model import Model
+from waifu2x.model import Activation, Convolution, Model, PixelShuffle, PixelUnshuffle
 from waifu2x.tiling import Box
 
 PROMISED_DB: dict[Precision, float] = {"fp32": 100.0, "fp16": 65.0, "auto": 60.0}
@@ -212,6 +212,26 @@ def test_any_graph_in_any_tiles(
     backend: Backend, model: Model, height: int, width: int, tile: int, precision: Precision
 ) -> None:
     check_graph(backend, model, height, width, tile, precision)
+
+
+def test_a_result_that_is_unshuffled(backend: Backend) -> None:
+    rng = np.random.default_rng(5)
+
+    def convolution(source: int, planes: tuple[int, int]) -> Convolution:
+        weight = rng.normal(0, 0.4, (*planes, 3, 3)).astype(np.float32)
+        bias = rng.normal(0, 0.1, planes[0]).astype(np.float32)
+        slopes = np.full(planes[0], 0.5, np.float32)
+        return Convolution(source, weight, bias, Activation("leaky", slopes))
+
+    nodes = (
+        convolution(0, (4, 1)),
+        PixelShuffle(1, 2),
+        convolution(2, (1, 1)),
+        convolution(3, (1, 1)),
+        PixelUnshuffle(4, 2),
+    )
+    model = Model("unshuffled", 1, nodes, padding=2)
+    check_graph(backend, model, 13, 21, 8, "fp32")
 
 
 @pytest.mark.matrix

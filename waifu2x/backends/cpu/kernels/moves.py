@@ -103,6 +103,17 @@ def source_pixel(task, source, y, x):  # type: ignore[no-untyped-def]
 
 
 @native
+def unshuffled(task, source, scratch, constants, y, x, p):  # type: ignore[no-untyped-def]
+    """Plane p of result pixel (y, x) in the source of a move that unshuffles."""
+    factor = task.unshuffle
+    inner = p % factor**2
+    start, plane = source_pixel(
+        task, source, y * factor + inner // factor, x * factor + inner % factor
+    )
+    return get(source, scratch, constants, start, plane + p // factor**2)
+
+
+@native
 def combine(task, maps, scratch, constants, vectors, value, y, x, plane):  # type: ignore[no-untyped-def]
     """value, activated, * factors * factor + residual, or gated by it, at a pixel and plane."""
     own = value
@@ -237,14 +248,7 @@ def move(task, maps, scratch, constants, vectors):  # type: ignore[no-untyped-de
                 if unshuffle == 1:
                     value = get(source, scratch, constants, start, plane + p * step)
                 else:
-                    inner = p % unshuffle**2
-                    start, plane = source_pixel(
-                        task,
-                        source,
-                        y * unshuffle + inner // unshuffle,
-                        x * unshuffle + inner % unshuffle,
-                    )
-                    value = get(source, scratch, constants, start, plane + p // unshuffle**2)
+                    value = unshuffled(task, source, scratch, constants, y, x, p)
                 value = combine(task, maps, scratch, constants, vectors, value, y, x, p)
                 put(target, scratch, constants, to, first + p, value)
             for p in range(planes, planes + task.padding):

@@ -11,7 +11,13 @@ import numpy as np
 
 from waifu2x.backends.cpu.kernels import native
 from waifu2x.backends.cpu.kernels.memory import memory_row, pointer, record
-from waifu2x.backends.cpu.kernels.moves import combine, move_floats, resize_row, source_pixel
+from waifu2x.backends.cpu.kernels.moves import (
+    combine,
+    move_floats,
+    resize_row,
+    source_pixel,
+    unshuffled,
+)
 from waifu2x.backends.cpu.kernels.values import get
 from waifu2x.backends.cpu.layout import BY_FLOATS, BY_PLANES, BY_RESIZING
 
@@ -85,7 +91,12 @@ def write_rows(task, maps, picture, scratch, constants, vectors):  # type: ignor
             for x in range(task.columns):
                 start, plane = source_pixel(task, source, row, task.column + x)
                 for p in range(planes):
-                    value = get(source, scratch, constants, start, plane + p * task.plane_step)
+                    if task.unshuffle == 1:
+                        value = get(source, scratch, constants, start, plane + p * task.plane_step)
+                    else:
+                        value = unshuffled(
+                            task, source, scratch, constants, row, task.column + x, p
+                        )
                     scratch[first + x * planes + p] = combine(
                         task, maps, scratch, constants, vectors, value, row, task.column + x, p
                     )
