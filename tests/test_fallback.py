@@ -30,10 +30,9 @@ PIXELS = np.full((4, 5, 3), 7, np.uint8)
 class Faulty:
     """A backend that works for so many pictures, then not any more."""
 
-    calls_at_once = 1
-
     def __init__(self, name: str, pictures: int) -> None:
         self.name = name
+        self.calls_at_once = 3 if name == "first" else 1
         self.device = Device(f"Device of {name}", "1 GiB", is_gpu=True)
         self.left = pictures
         self.tries = 0
@@ -150,7 +149,7 @@ def test_a_device_that_cannot_even_be_compiled_for_is_passed_over(
     opened(first=-1, second=1)
     backend = open_devices("auto", [0], print)
     assert backend.compile([], "auto")(PIXELS, np.uint8).shape == (8, 10, 3)
-    assert backend.name == "second"
+    assert (backend.name, backend.calls_at_once) == ("second", 1)
 
 
 def test_a_backend_that_was_asked_for_is_not_left(opened: Callable[..., list[Faulty]]) -> None:

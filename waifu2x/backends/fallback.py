@@ -86,6 +86,7 @@ class FallbackBackend:
             fault = self._stopped.fault if error is self._stopped else str(error)
             _LOG.warning("%s: going on with backend %s", fault, opened.name)
             self.current, self.name, self.device = opened, opened.name, opened.device
+            self.calls_at_once = opened.calls_at_once
         # Its other pictures wait for their turn there: they learn that it is closed, and come back.
         failed.close()
 
