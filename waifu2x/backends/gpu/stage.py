@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -14,7 +15,7 @@ from waifu2x.backends import Device, Progress
 from waifu2x.backends.gpu import schedule
 from waifu2x.backends.gpu.executor import Batch, DevicePixels, Executor, Place
 from waifu2x.backends.gpu.runtime import Buffer, OutOfMemoryError
-from waifu2x.backends.gpu.schedule import NoRoomError, Pass, Room, Schedule, step_cost
+from waifu2x.backends.gpu.schedule import NoRoomError, Pass, Room, Schedule
 from waifu2x.backends.gpu.workspace import Taken, Workspace
 from waifu2x.errors import BackendError
 from waifu2x.lowering.phases import Phase
@@ -35,10 +36,18 @@ class TooManyError(Exception):
 class Stage:
     """A model and its executor."""
 
-    def __init__(self, model: Model, executor: Executor, workspace: Workspace) -> None:
+    def __init__(
+        self,
+        model: Model,
+        executor: Executor,
+        workspace: Workspace,
+        divided: Callable[[], Executor | None] = lambda: None,
+    ) -> None:
+        """`divided` makes one of the same program with cuts, if it can and there are any."""
         self.model = model
         self.executor = executor
         self.workspace = workspace
+        self._divided = functools.cache(divided)
         self._schedules: OrderedDict[object, Schedule] = OrderedDict()
 
     def result_shape(self, shape: Shape) -> Shape:
@@ -52,19 +61,39 @@ class Stage:
 
         It is kept for the next pictures of that shape unless memory may have had a say in it.
         """
-        key = (shape, tile, bands)
-        found = self._schedules.get(key)
-        if found is not None and found.scratch + found.kept <= most:
-            self._schedules.move_to_end(key)
-            return found
-        pictures, height, width, _ = shape
-        room = Room(most, self.workspace.scratch_limit, self.workspace.runtime.limits.max_buffer)
-        found = schedule.find(self.executor, (height, width), pictures, room, tile, bands)
-        if found.is_single or 4 * (found.scratch + found.kept) <= most:
-            while len(self._schedules) >= _KEPT_SCHEDULES:
-                self._schedules.popitem(last=False)
-            self._schedules[key] = found
+        found = self._known((shape, tile, bands), most)
+        if found is None:
+            found = schedule.find(
+                self.executor, shape[1:3], shape[0], self._room(most), tile, bands, self._divided
+            )
+            if found.is_single or 4 * (found.scratch + found.kept) <= most:
+                self._keep((shape, tile, bands), found)
         return found
+
+    def single_schedule(self, shape: Shape, most: int) -> Schedule | None:
+        """The same, undivided; None where that does not fit."""
+        key = (shape, None, 1)
+        found = self._known(key, most)
+        if found is None:
+            found = schedule.find_single(self.executor, shape[1:3], shape[0], self._room(most))
+            if found is not None:
+                self._keep(key, found)
+        return found if found is not None and found.is_single else None
+
+    def _room(self, most: int) -> Room:
+        return Room(most, self.workspace.scratch_limit, self.workspace.runtime.limits.max_buffer)
+
+    def _known(self, key: object, most: int) -> Schedule | None:
+        found = self._schedules.get(key)
+        if found is None or found.scratch + found.kept > most:
+            return None
+        self._schedules.move_to_end(key)
+        return found
+
+    def _keep(self, key: object, found: Schedule) -> None:
+        while len(self._schedules) >= _KEPT_SCHEDULES:
+            self._schedules.popitem(last=False)
+        self._schedules[key] = found
 
 
 class Run:
@@ -163,7 +192,7 @@ class Run:
     def _bound(self, target: DevicePixels, taken: Taken, found: Schedule) -> Bound:
         scratch = taken.buffer(found.scratch)
         kept = taken.buffer(found.kept) if found.kept else scratch
-        vectors = taken.buffer(self._stage.executor.vector_bytes(found.pictures))
+        vectors = taken.buffer(found.executor.vector_bytes(found.pictures))
         return Bound(self._stage, self._source, target, found, (scratch, kept), vectors)
 
     def _report(self, part: float) -> None:
@@ -205,7 +234,7 @@ class Bound:
         vectors: Buffer,
     ) -> None:
         """`maps` are the memory of tiles and that of the maps that are kept."""
-        self._executor = stage.executor
+        self._executor = found.executor
         self._runtime = stage.workspace.runtime
         self._schedule = found
         self._source = source
@@ -242,10 +271,7 @@ class Bound:
                     ends = self._schedule.phases[number] if one is rows[-1][-1] else None
                     self._queue(one, band, ends)
                     self._runtime.synchronize()
-                    done += sum(
-                        step_cost(executor.program, step, box)
-                        for step, box in one.work.steps.items()
-                    )
+                    done += found.pass_cost(one)
                     report(min(done / found.cost, 1.0))
                 if result is not None and number == len(found.passes) - 1:
                     top, height = row[0].tile.top, row[0].tile.height
