@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -24,6 +25,8 @@ from waifu2x.tiling import Box
 
 _KEPT_SCHEDULES = 16
 _FEWEST_BAND_ROWS = 64
+_MUCH_MORE = 1.25
+"""Times the memory that there was: then it is worth looking for another schedule."""
 
 Shape = tuple[int, int, int, int]
 """Of pictures: as of DevicePixels."""
@@ -48,7 +51,8 @@ class Stage:
         self.executor = executor
         self.workspace = workspace
         self._divided = functools.cache(divided)
-        self._schedules: OrderedDict[object, Schedule] = OrderedDict()
+        self._schedules: OrderedDict[object, tuple[Schedule, float]] = OrderedDict()
+        """With the memory from which on a better one may be found."""
 
     def result_shape(self, shape: Shape) -> Shape:
         """Of the pictures that it makes of some."""
@@ -59,15 +63,15 @@ class Stage:
     def schedule(self, shape: Shape, tile: int | None, bands: int, most: int) -> Schedule:
         """How to work on pictures of a shape in at most so many bytes. Raises NoRoomError.
 
-        It is kept for the next pictures of that shape unless memory may have had a say in it.
+        It is kept for the next pictures of that shape, until there is much more memory.
         """
-        found = self._known((shape, tile, bands), most)
+        key = (shape, tile, bands)
+        found = self._known(key, most)
         if found is None:
             found = schedule.find(
                 self.executor, shape[1:3], shape[0], self._room(most), tile, bands, self._divided
             )
-            if found.is_single or 4 * (found.scratch + found.kept) <= most:
-                self._keep((shape, tile, bands), found)
+            self._keep(key, found, most)
         return found
 
     def single_schedule(self, shape: Shape, most: int) -> Schedule | None:
@@ -77,23 +81,24 @@ class Stage:
         if found is None:
             found = schedule.find_single(self.executor, shape[1:3], shape[0], self._room(most))
             if found is not None:
-                self._keep(key, found)
+                self._keep(key, found, most)
         return found if found is not None and found.is_single else None
 
     def _room(self, most: int) -> Room:
         return Room(most, self.workspace.scratch_limit, self.workspace.runtime.limits.max_buffer)
 
     def _known(self, key: object, most: int) -> Schedule | None:
-        found = self._schedules.get(key)
-        if found is None or found.scratch + found.kept > most:
+        found, enough = self._schedules.get(key, (None, 0.0))
+        if found is None or not found.scratch + found.kept <= most <= enough:
             return None
         self._schedules.move_to_end(key)
         return found
 
-    def _keep(self, key: object, found: Schedule) -> None:
+    def _keep(self, key: object, found: Schedule, most: int) -> None:
         while len(self._schedules) >= _KEPT_SCHEDULES:
             self._schedules.popitem(last=False)
-        self._schedules[key] = found
+        needs_more = not found.is_single and 4 * (found.scratch + found.kept) > most
+        self._schedules[key] = (found, most * _MUCH_MORE if needs_more else math.inf)
 
 
 class Run:
