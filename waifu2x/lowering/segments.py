@@ -229,6 +229,8 @@ def _touched(step: Step) -> set[int]:
 
 def _renumbered(step: Step, places: Mapping[int, int]) -> Step:
     """The step, values found at other numbers."""
+    if _touched(step).isdisjoint(places):
+        return step
 
     def moved(view: View) -> View:
         return replace(view, value=places.get(view.value, view.value))
@@ -255,7 +257,7 @@ def _reading(step: Step, value: int, copies: Mapping[int, int]) -> Step:
             return view
         return replace(view, value=copies[view.first], first=0)
 
-    if not isinstance(step, Product | Move):
+    if not isinstance(step, Product | Move) or value not in _touched(step):
         return step
     residual = step.residual and moved(step.residual)
     return replace(step, source=moved(step.source), residual=residual)
