@@ -7,9 +7,10 @@ import os
 import queue
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from typing import Any
 
@@ -29,9 +30,21 @@ from waifu2x.backends import (
 from waifu2x.backends.cpu import isa, layout
 from waifu2x.backends.cpu.compiled import Compiled
 from waifu2x.backends.cpu.forms import round_up
-from waifu2x.backends.cpu.layout import AVERAGE, BORDER_CODES, KEEP, LOAD, PICTURE, PIXEL_CODES
+from waifu2x.backends.cpu.layout import (
+    AVERAGE,
+    BORDER_CODES,
+    COMMON,
+    DONE,
+    KEEP,
+    LOAD,
+    PICTURE,
+    PIXEL_CODES,
+    STOP,
+    STRIP,
+)
 from waifu2x.backends.cpu.pack import Arithmetic, PackedProgram
-from waifu2x.backends.cpu.strips import PhaseStrips
+from waifu2x.backends.cpu.strips import Batch, PhaseStrips
+from waifu2x.backends.cpu.tasks import Task
 from waifu2x.backends.turns import mean
 from waifu2x.cores import core_count
 from waifu2x.errors import BackendError
@@ -51,7 +64,9 @@ _SPARE_BYTES = 256 << 20
 """The most memory for such maps that waits for the next call: its pages are there already."""
 _BLOCK_UNIT = 64
 """Pixels of a picture: cells of four pixels in maps as small as a sixteenth of it."""
-_run_strip = Compiled("strip", "run_strip")
+_LOOKS = 0.05
+"""Seconds between looks at how many strips are done."""
+_run_strips = Compiled("strip", "run_strips")
 
 
 class CpuBackend:
@@ -73,7 +88,7 @@ class CpuBackend:
                 f"backend cpu has no precision {precision} on this processor:"
                 f" use auto or {' or '.join(offered)}, or another backend"
             )
-        _run_strip.load()
+        _run_strips.load()
         packed: dict[int, CpuModel] = {}
         for model in models:
             if id(model) not in packed:
@@ -386,6 +401,24 @@ class CpuModel:
                 self.ticks[number] = self.ticks.get(number, 0) + spent
 
 
+@dataclass(frozen=True, eq=False)
+class _Flight:
+    """Strips under way, and the memory that compiled code knows the address of."""
+
+    batch: Batch
+    strips: NDArray[Any]
+    """(pictures, strips)."""
+    tasks: NDArray[Any]
+    """(pictures, strips, tasks)."""
+    sums: NDArray[np.int64]
+    """(pictures, strips, elements of all vectors)."""
+    pictures: NDArray[Any]
+    """(pictures, 2): to read and to write."""
+    numbers: NDArray[np.int64]
+    """What threads have in common."""
+    futures: list[Future[None]] = field(default_factory=list)
+
+
 class Pass:
     """One run over pictures of one size: what is kept between phases, the vectors, the progress."""
 
@@ -409,8 +442,6 @@ class Pass:
         count = len(pictures)
         self._vectors = np.zeros((count, max(1, packed.vector_starts[-1])), np.float32)
         self._sums = np.zeros(self._vectors.shape, np.int64)
-        self._stop = np.zeros(1, np.int64)
-        self._lock = threading.Lock()
 
     def run(self) -> None:
         """All phases."""
@@ -423,82 +454,123 @@ class Pass:
                 self._finish(phase, strips.sizes, self._vectors[picture], self._sums[picture])
 
     def _run_phase(self, strips: PhaseStrips, on_progress: Progress) -> None:
-        workers = self._model._workers
-        boxes = list(self._cut(strips))
-        futures = {
-            workers.pool.submit(self._run_strip, strips, roots, picture): None
-            for roots in boxes
-            for picture in range(len(self._pictures))
-        }
+        down, across = self._division(strips)
+        reported = 0.0
+
+        def report(strips_done: int) -> None:
+            nonlocal reported
+            share = strips_done / (down * across * len(self._pictures))
+            reported += share
+            on_progress(share)
+
+        flights: list[_Flight] = []
         try:
-            for future in as_completed(futures):
-                future.result()
-                on_progress(1 / len(futures))
+            # One more is made while one runs, so that no core waits for tables.
+            for batch in strips.batches(down, across):
+                flights.append(self._start(strips, batch))
+                if len(flights) > 1:
+                    self._land(strips, flights.pop(0), report)
+            for flight in flights:
+                self._land(strips, flight, report)
+            on_progress(1 - reported)
         except BaseException:
-            self._stop[0] = 1
-            for future in futures:
-                future.cancel()
+            for flight in flights:
+                flight.numbers[STOP] = 1
+                for future in flight.futures:
+                    future.cancel()
             raise
 
-    def _cut(self, strips: PhaseStrips) -> Iterator[dict[int, Box]]:
-        """Strips of a phase, the boxes of its roots."""
-        program, sizes = self._model.packed.program, strips.sizes
-        roots = strips.phase.roots(program)
+    def _division(self, strips: PhaseStrips) -> tuple[int, int]:
+        """Into how many strips each picture is cut, down and across."""
         down, across = strips.division(len(self._pictures), self._model._workers.cores)
         if self._tile is not None:
             scale = self._model.model.scale
             height, width = (side * scale for side in self._pictures.shape[1:3])
             down, across = max(down, -(-height // self._tile)), max(across, -(-width // self._tile))
-        units = {value: self._model.packed.cut(value) for value in roots}
-        divided = [geometry.tiles(sizes[v], down, across, units[v]) for v in roots]
-        for boxes in zip(*divided, strict=True):
-            found = dict(zip(roots, boxes, strict=True))
-            if any(box.height > 0 and box.width > 0 for box in boxes):
-                yield {v: b for v, b in found.items() if b.height > 0 and b.width > 0}
+        return down, across
 
-    def _run_strip(self, strips: PhaseStrips, roots: Mapping[int, Box], picture: int) -> None:
-        strip, packed = strips.strip(roots), self._model.packed
-        tasks, kept = strip.tasks.copy(), self._kept[picture]
-        sums = np.zeros_like(self._sums[0])
-        for record, task in zip(tasks, strips.tasks, strict=True):
-            if task.kind in (LOAD, KEEP):
-                form = packed.forms[task.step]
-                rows, columns = form.memory_size(strips.sizes[task.step])
-                record["memory"] = kept[self._starts[task.step] :].ctypes.data
-                record["memory_rows"], record["memory_columns"] = rows, columns
-                record["memory_floats"] = columns * form.pixel_floats
-            elif task.kind == AVERAGE:
-                step = packed.program.steps[task.step]
-                assert isinstance(step, Average)
-                record["memory"] = packed.vector_starts[step.vector]
-        pictures = np.array(
-            [
-                _picture(self._pictures[picture], self._model.model),
-                _picture(self._results[picture], None),
-            ],
-            PICTURE,
+    def _start(self, strips: PhaseStrips, batch: Batch) -> _Flight:
+        """Begins to run some strips of all pictures."""
+        pictures, count = len(self._pictures), len(batch.orders)
+        flight = _Flight(
+            batch,
+            np.zeros((pictures, count), STRIP),
+            np.repeat(batch.tasks[np.newaxis], pictures, axis=0),
+            np.zeros((pictures, count, *self._sums.shape[1:]), np.int64),
+            np.array(
+                [
+                    [_picture(pixels, self._model.model), _picture(result, None)]
+                    for pixels, result in zip(self._pictures, self._results, strict=True)
+                ],
+                PICTURE,
+            ),
+            np.zeros(COMMON, np.int64),
         )
-        scratch = self._model._workers.borrow(strip.floats)
+        for number, task in enumerate(strips.tasks):
+            self._locate(flight.tasks[:, :, number], task, strips.sizes)
+        records = flight.strips
+        records["tasks"] = _addresses(flight.tasks, 2)
+        records["maps"] = _addresses(batch.maps, 1)
+        records["order"] = [order.ctypes.data for order in batch.orders]
+        records["count"] = [len(order) for order in batch.orders]
+        records["vectors"] = _addresses(self._vectors, 1)[:, np.newaxis]
+        records["sums"] = _addresses(flight.sums, 2)
+        records["pictures"] = _addresses(flight.pictures, 1)[:, np.newaxis]
+        workers = self._model._workers
+        for _ in range(min(workers.cores, records.size)):
+            flight.futures.append(workers.pool.submit(self._work, flight))
+        return flight
+
+    def _locate(self, records: NDArray[Any], task: Task, sizes: Sequence[Size]) -> None:
+        """Fills in where the memory outside strips lies that a task reads or writes; (pictures,
+        strips)."""
+        packed = self._model.packed
+        if task.kind in (LOAD, KEEP):
+            form = packed.forms[task.step]
+            rows, columns = form.memory_size(sizes[task.step])
+            starts = _addresses(self._kept[:, self._starts[task.step] :], 1)
+            records["memory"] = starts[:, np.newaxis]
+            records["memory_rows"], records["memory_columns"] = rows, columns
+            records["memory_floats"] = columns * form.pixel_floats
+        elif task.kind == AVERAGE:
+            step = packed.program.steps[task.step]
+            assert isinstance(step, Average)
+            records["memory"] = packed.vector_starts[step.vector]
+
+    def _work(self, flight: _Flight) -> None:
+        """What one thread does: strips that no other has taken."""
+        workers, packed = self._model._workers, self._model.packed
+        scratch = workers.borrow(flight.batch.floats)
         try:
-            _run_strip(
-                tasks,
-                strip.maps,
-                strip.order.turns,
-                len(strip.order.turns),
+            _run_strips(
+                flight.strips,
+                flight.strips.size,
+                flight.numbers,
                 np.empty(layout.PLACES, np.int64),
                 packed.weights,
                 packed.constants,
-                self._vectors[picture],
                 scratch,
-                sums,
-                pictures,
-                self._stop,
             )
         finally:
-            self._model._workers.give_back(scratch)
-        with self._lock:
-            self._sums[picture] += sums
-        self._model.add_ticks(strips, tasks["ticks"])
+            workers.give_back(scratch)
+
+    def _land(self, strips: PhaseStrips, flight: _Flight, report: Callable[[int], None]) -> None:
+        """Waits for strips, reports how many are done, and adds up what they have found."""
+        try:
+            done, under_way = 0, True
+            while under_way:
+                under_way = bool(wait(flight.futures, _LOOKS).not_done)
+                now = int(flight.numbers[DONE])
+                if now > done:
+                    report(now - done)
+                done = now
+            for future in flight.futures:
+                future.result()
+        except BaseException:
+            flight.numbers[STOP] = 1
+            raise
+        self._sums += flight.sums.sum(axis=1)
+        self._model.add_ticks(strips, flight.tasks["ticks"].sum(axis=(0, 1)))
 
     def _finish(
         self,
@@ -534,6 +606,16 @@ def _large_enough(
     except queue.Empty:
         memory = np.empty(0, np.float32)
     return memory if memory.size >= floats else layout.aligned(floats)
+
+
+def _addresses(array: NDArray[Any], axes: int) -> NDArray[np.int64]:
+    """Of the parts of an array at the indices of its first axes."""
+    shape, strides = array.shape[:axes], array.strides[:axes]
+    found = np.full(shape, array.ctypes.data, np.int64)
+    for axis, (size, stride) in enumerate(zip(shape, strides, strict=True)):
+        steps = np.arange(size, dtype=np.int64) * stride
+        found += steps.reshape(-1, *[1] * (axes - axis - 1))
+    return found
 
 
 def _budget() -> int:

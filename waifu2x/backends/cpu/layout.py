@@ -17,8 +17,12 @@ pixels of a row. A folded map has the planes of fold x fold pixels one after ano
 
 from __future__ import annotations
 
+from typing import get_args
+
 import numpy as np
 from numpy.typing import NDArray
+
+from waifu2x.model import ActivationKind
 
 CELL = 4
 """Rows and columns of a Winograd cell in fp32; steps compute whole cells."""
@@ -44,10 +48,11 @@ INTEGER_CELL = 6
 """Kinds of task. Those from READ on go between maps and the memory outside: the picture's pixels,
 maps that are kept whole, sums, the pixels of the result."""
 
-BY_VALUES, BY_PLANES, BY_FLOATS, BY_CURVES, BY_RESIZING = range(5)
+BY_VALUES, BY_PLANES, BY_FLOATS, BY_RESIZING = range(4)
 """How moves, sums and pixels to write are read: value by value, which is right for all, by vectors
-of planes, by floats that lie evenly spaced, by vectors of planes through a SiLU or a gate, or by
-bicubic interpolation."""
+of planes, by floats that lie evenly spaced, or by bicubic interpolation."""
+SILU = get_args(ActivationKind).index("silu")
+"""The number of that activation in tasks."""
 
 LINE_BYTES = 64
 """A cache line, and the widest vector: a load that crosses two lines costs two."""
@@ -141,7 +146,9 @@ TASK = np.dtype(
             "residual_block",
             "taps",
             "steps",  # tiles: of 32 planes, for each tap
-            "source_terms",  # tiles: terms of the source that they read
+            "source_terms",  # terms of the source that are read
+            "source_rest",
+            "source_zero",
             "target_terms",  # as of the maps,
             "target_rest",  # values from a first term to a second,
             "target_zero",  # and where the zero point stands
@@ -175,3 +182,22 @@ PICTURE = np.dtype(
     ),
     align=True,
 )
+
+STRIP = np.dtype(
+    _integers(
+        "tasks",  # addresses: of its tasks,
+        "maps",  # of maps,
+        "order",  # of the numbers of tasks in the order in which they run,
+        "count",  # so many,
+        "vectors",  # of the vectors of its picture,
+        "sums",  # of sums of its own,
+        "pictures",  # of the picture to read and the one to write
+    ),
+    align=True,
+)
+
+TAKEN, DONE, STOP = 0, 8, 16
+"""Where threads find what they have in common, each on a cache line of its own: how many strips
+have been taken and done, and whether to stop."""
+COMMON = 24
+"""How many integers that takes."""

@@ -1,11 +1,11 @@
-"""A strip of the picture through all tasks of a phase, depth first: the entry that does the
-work."""
+"""Strips of pictures through all tasks of a phase, depth first: the entry that does the work."""
 
 from __future__ import annotations
 
+import numpy as np
 from numba import from_dtype, types
 
-from waifu2x.backends.cpu.kernels import FLOATS, INTEGER, INTEGERS, entry
+from waifu2x.backends.cpu.kernels import FLOATS, INTEGER, INTEGERS, entry, native
 from waifu2x.backends.cpu.kernels.buffers import add_rows, keep_rows, load_rows
 from waifu2x.backends.cpu.kernels.direct import (
     convolve_few_inputs,
@@ -15,7 +15,7 @@ from waifu2x.backends.cpu.kernels.direct import (
 from waifu2x.backends.cpu.kernels.few_tiles import convolve_few_tiles
 from waifu2x.backends.cpu.kernels.integer_pointwise import convolve_integer_pointwise
 from waifu2x.backends.cpu.kernels.integers import convolve_integers
-from waifu2x.backends.cpu.kernels.memory import record
+from waifu2x.backends.cpu.kernels.memory import pointer, record, take
 from waifu2x.backends.cpu.kernels.moves import move
 from waifu2x.backends.cpu.kernels.pixels import read_rows, write_rows
 from waifu2x.backends.cpu.kernels.tiles import configure, convolve_tiles, release
@@ -24,6 +24,7 @@ from waifu2x.backends.cpu.kernels.vector import ticks
 from waifu2x.backends.cpu.kernels.winograd import convolve
 from waifu2x.backends.cpu.layout import (
     AVERAGE,
+    DONE,
     FEW_INPUTS,
     FEW_OUTPUTS,
     FEW_TILES,
@@ -36,42 +37,27 @@ from waifu2x.backends.cpu.layout import (
     PICTURE,
     POINTWISE,
     READ,
+    STOP,
+    STRIP,
+    TAKEN,
     TASK,
     TILES,
     WINOGRAD,
 )
 
-_TASKS = types.CPointer(from_dtype(TASK))
-_MAPS = types.CPointer(from_dtype(MAP))
-_PICTURES = types.CPointer(from_dtype(PICTURE))
+_TASK, _MAP, _PICTURE = from_dtype(TASK), from_dtype(MAP), from_dtype(PICTURE)
+_STRIPS = types.CPointer(from_dtype(STRIP))
 
 
-@entry(
-    _TASKS,
-    _MAPS,
-    INTEGERS,
-    INTEGER,
-    INTEGERS,
-    FLOATS,
-    FLOATS,
-    FLOATS,
-    FLOATS,
-    INTEGERS,
-    _PICTURES,
-    INTEGERS,
-)
-def run_strip(  # type: ignore[no-untyped-def]
-    tasks, maps, order, count, places, weights, constants, vectors, scratch, sums, pictures, stop
-):
-    """Runs the tasks of a strip, each some rows at a time, in an order of `count` turns.
-
-    `places` is scratch for PLACES integers, `pictures` are the one to read and the one to write.
-    Ends early when another thread sets stop[0].
-    """
-    configure(weights)
-    for turn in range(count):
-        if stop[0] != 0:
-            break
+@native
+def _run(strip, numbers, places, weights, constants, scratch):  # type: ignore[no-untyped-def]
+    """Runs the tasks of a strip, each some rows at a time, in the order of its turns."""
+    tasks, maps = pointer(strip.tasks, _TASK), pointer(strip.maps, _MAP)
+    pictures, order = pointer(strip.pictures, _PICTURE), pointer(strip.order, np.int64)
+    vectors, sums = pointer(strip.vectors, np.float32), pointer(strip.sums, np.int64)
+    for turn in range(strip.count):
+        if numbers[STOP] != 0:
+            return
         task = record(tasks, order[turn])
         start = ticks()
         kind = task.kind
@@ -120,4 +106,20 @@ def run_strip(  # type: ignore[no-untyped-def]
             )
         task.next_row += task.rows
         task.ticks += ticks() - start
+
+
+@entry(_STRIPS, INTEGER, INTEGERS, INTEGERS, FLOATS, FLOATS, FLOATS)
+def run_strips(strips, count, numbers, places, weights, constants, scratch):  # type: ignore[no-untyped-def]
+    """Runs strips, one after the other, as long as there are some that no thread has taken.
+
+    `numbers` are what threads have in common: how many strips are TAKEN, how many are DONE, and
+    whether all shall STOP early. `places` is scratch for PLACES integers, the thread's own.
+    """
+    configure(weights)
+    while numbers[STOP] == 0:
+        index = take(numbers, TAKEN)
+        if index >= count:
+            break
+        _run(record(strips, index), numbers, places, weights, constants, scratch)
+        take(numbers, DONE)
     release()
