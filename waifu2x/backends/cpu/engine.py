@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import math
 import os
-import queue
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any
 
@@ -28,13 +25,10 @@ from waifu2x.backends import (
     scaled,
 )
 from waifu2x.backends.cpu import isa, layout
-from waifu2x.backends.cpu.compiled import Compiled
 from waifu2x.backends.cpu.forms import round_up
 from waifu2x.backends.cpu.layout import (
     AVERAGE,
     BORDER_CODES,
-    COMMON,
-    DONE,
     KEEP,
     LOAD,
     PICTURE,
@@ -45,6 +39,7 @@ from waifu2x.backends.cpu.layout import (
 from waifu2x.backends.cpu.pack import Arithmetic, PackedProgram
 from waifu2x.backends.cpu.strips import Batch, PhaseStrips
 from waifu2x.backends.cpu.tasks import Task
+from waifu2x.backends.cpu.workers import Flight, Workers, run_strips
 from waifu2x.backends.turns import mean
 from waifu2x.cores import core_count
 from waifu2x.errors import BackendError
@@ -60,13 +55,8 @@ KEPT_BYTES = 1100 << 20
 """The most memory for maps that are kept between phases."""
 _KEPT_SHARE = 4
 """And the most of the machine's: one part of so many."""
-_SPARE_BYTES = 256 << 20
-"""The most memory for such maps that waits for the next call: its pages are there already."""
 _BLOCK_UNIT = 64
 """Pixels of a picture: cells of four pixels in maps as small as a sixteenth of it."""
-_LOOKS = 0.05
-"""Seconds between looks at how many strips are done."""
-_run_strips = Compiled("strip", "run_strips")
 
 
 class CpuBackend:
@@ -88,7 +78,7 @@ class CpuBackend:
                 f"backend cpu has no precision {precision} on this processor:"
                 f" use auto or {' or '.join(offered)}, or another backend"
             )
-        _run_strips.load()
+        run_strips.load()
         packed: dict[int, CpuModel] = {}
         for model in models:
             if id(model) not in packed:
@@ -167,66 +157,6 @@ def processor() -> Device:
         f"{cores} core{'s' if cores > 1 else ''}, {isa.VECTOR.name},"
         f" {isa.l2_bytes() // 1024} KiB L2",
     )
-
-
-class Workers:
-    """The threads, started once, and their scratch memory."""
-
-    def __init__(self, cores: int) -> None:
-        self.cores = cores
-        self._pool = ThreadPoolExecutor(cores, thread_name_prefix="waifu2x-cpu")
-        self._process = os.getpid()
-        self._changed = threading.Condition()
-        self._calls = 0
-        self._is_closed = False
-        self._spare: queue.SimpleQueue[NDArray[np.float32]] = queue.SimpleQueue()
-        self._spare_maps: queue.SimpleQueue[NDArray[np.float32]] = queue.SimpleQueue()
-
-    @property
-    def pool(self) -> ThreadPoolExecutor:
-        """The threads; a forked process, which inherits none, gets its own."""
-        if self._process != os.getpid():
-            self._pool = ThreadPoolExecutor(self.cores, thread_name_prefix="waifu2x-cpu")
-            self._process = os.getpid()
-        return self._pool
-
-    @contextmanager
-    def working(self) -> Iterator[None]:
-        """A call of a network, for whose end `close` waits. Raises BackendError after that."""
-        with self._changed:
-            if self._is_closed:
-                raise BackendError("backend cpu: this backend is closed: open a new one")
-            self._calls += 1
-        try:
-            yield
-        finally:
-            with self._changed:
-                self._calls -= 1
-                self._changed.notify_all()
-
-    def borrow(self, floats: int) -> NDArray[np.float32]:
-        """At least that many floats of uninitialised scratch memory, on a cache line."""
-        return _large_enough(self._spare, floats)
-
-    def give_back(self, memory: NDArray[np.float32]) -> None:
-        """For the next strip."""
-        self._spare.put(memory)
-
-    def borrow_maps(self, floats: int) -> NDArray[np.float32]:
-        """The same for maps that are kept between phases."""
-        return _large_enough(self._spare_maps, floats)
-
-    def give_back_maps(self, memory: NDArray[np.float32]) -> None:
-        """For the next call, if it is not too much to hold on to."""
-        if memory.nbytes <= _SPARE_BYTES:
-            self._spare_maps.put(memory)
-
-    def close(self) -> None:
-        """Ends the threads, after the calls that are under way."""
-        with self._changed:
-            self._is_closed = True
-            self._changed.wait_for(lambda: not self._calls)
-        self._pool.shutdown()
 
 
 class CpuNetwork:
@@ -402,21 +332,15 @@ class CpuModel:
 
 
 @dataclass(frozen=True, eq=False)
-class _Flight:
+class _Strips:
     """Strips under way, and the memory that compiled code knows the address of."""
 
+    flight: Flight
     batch: Batch
-    strips: NDArray[Any]
-    """(pictures, strips)."""
     tasks: NDArray[Any]
     """(pictures, strips, tasks)."""
     sums: NDArray[np.int64]
     """(pictures, strips, elements of all vectors)."""
-    pictures: NDArray[Any]
-    """(pictures, 2): to read and to write."""
-    numbers: NDArray[np.int64]
-    """What threads have in common."""
-    futures: list[Future[None]] = field(default_factory=list)
 
 
 class Pass:
@@ -442,6 +366,13 @@ class Pass:
         count = len(pictures)
         self._vectors = np.zeros((count, max(1, packed.vector_starts[-1])), np.float32)
         self._sums = np.zeros(self._vectors.shape, np.int64)
+        self._ends = np.array(
+            [
+                [_picture(pixels, model.model), _picture(result, None)]
+                for pixels, result in zip(self._pictures, self._results, strict=True)
+            ],
+            PICTURE,
+        )
 
     def run(self) -> None:
         """All phases."""
@@ -463,22 +394,20 @@ class Pass:
             reported += share
             on_progress(share)
 
-        flights: list[_Flight] = []
+        under_way: list[_Strips] = []
         try:
-            # One more is made while one runs, so that no core waits for tables.
+            # Tables are made while the strips before run.
             for batch in strips.batches(down, across):
-                flights.append(self._start(strips, batch))
-                if len(flights) > 1:
-                    self._land(strips, flights.pop(0), report)
-            for flight in flights:
-                self._land(strips, flight, report)
-            on_progress(1 - reported)
-        except BaseException:
-            for flight in flights:
-                flight.numbers[STOP] = 1
-                for future in flight.futures:
-                    future.cancel()
-            raise
+                under_way.append(self._start(strips, batch))
+                if len(under_way) > 1:
+                    self._finish_strips(strips, under_way.pop(0), report)
+            while under_way:
+                self._finish_strips(strips, under_way.pop(0), report)
+        finally:
+            for left in under_way:
+                left.flight.row[STOP] = 1
+                self._model._workers.finish(left.flight, lambda done: None)
+        on_progress(1 - reported)
 
     def _division(self, strips: PhaseStrips) -> tuple[int, int]:
         """Into how many strips each picture is cut, down and across."""
@@ -489,37 +418,24 @@ class Pass:
             down, across = max(down, -(-height // self._tile)), max(across, -(-width // self._tile))
         return down, across
 
-    def _start(self, strips: PhaseStrips, batch: Batch) -> _Flight:
+    def _start(self, strips: PhaseStrips, batch: Batch) -> _Strips:
         """Begins to run some strips of all pictures."""
         pictures, count = len(self._pictures), len(batch.orders)
-        flight = _Flight(
-            batch,
-            np.zeros((pictures, count), STRIP),
-            np.repeat(batch.tasks[np.newaxis], pictures, axis=0),
-            np.zeros((pictures, count, *self._sums.shape[1:]), np.int64),
-            np.array(
-                [
-                    [_picture(pixels, self._model.model), _picture(result, None)]
-                    for pixels, result in zip(self._pictures, self._results, strict=True)
-                ],
-                PICTURE,
-            ),
-            np.zeros(COMMON, np.int64),
-        )
+        packed = self._model.packed
+        records = np.zeros((pictures, count), STRIP)
+        tasks = np.repeat(batch.tasks[np.newaxis], pictures, axis=0)
+        sums = np.zeros((pictures, count, *self._sums.shape[1:]), np.int64)
         for number, task in enumerate(strips.tasks):
-            self._locate(flight.tasks[:, :, number], task, strips.sizes)
-        records = flight.strips
-        records["tasks"] = _addresses(flight.tasks, 2)
+            self._locate(tasks[:, :, number], task, strips.sizes)
+        records["tasks"] = _addresses(tasks, 2)
         records["maps"] = _addresses(batch.maps, 1)
         records["order"] = [order.ctypes.data for order in batch.orders]
         records["count"] = [len(order) for order in batch.orders]
         records["vectors"] = _addresses(self._vectors, 1)[:, np.newaxis]
-        records["sums"] = _addresses(flight.sums, 2)
-        records["pictures"] = _addresses(flight.pictures, 1)[:, np.newaxis]
-        workers = self._model._workers
-        for _ in range(min(workers.cores, records.size)):
-            flight.futures.append(workers.pool.submit(self._work, flight))
-        return flight
+        records["sums"] = _addresses(sums, 2)
+        records["pictures"] = _addresses(self._ends, 1)[:, np.newaxis]
+        flight = self._model._workers.start(records, batch.floats, packed.weights, packed.constants)
+        return _Strips(flight, batch, tasks, sums)
 
     def _locate(self, records: NDArray[Any], task: Task, sizes: Sequence[Size]) -> None:
         """Fills in where the memory outside strips lies that a task reads or writes; (pictures,
@@ -537,40 +453,13 @@ class Pass:
             assert isinstance(step, Average)
             records["memory"] = packed.vector_starts[step.vector]
 
-    def _work(self, flight: _Flight) -> None:
-        """What one thread does: strips that no other has taken."""
-        workers, packed = self._model._workers, self._model.packed
-        scratch = workers.borrow(flight.batch.floats)
-        try:
-            _run_strips(
-                flight.strips,
-                flight.strips.size,
-                flight.numbers,
-                np.empty(layout.PLACES, np.int64),
-                packed.weights,
-                packed.constants,
-                scratch,
-            )
-        finally:
-            workers.give_back(scratch)
-
-    def _land(self, strips: PhaseStrips, flight: _Flight, report: Callable[[int], None]) -> None:
-        """Waits for strips, reports how many are done, and adds up what they have found."""
-        try:
-            done, under_way = 0, True
-            while under_way:
-                under_way = bool(wait(flight.futures, _LOOKS).not_done)
-                now = int(flight.numbers[DONE])
-                if now > done:
-                    report(now - done)
-                done = now
-            for future in flight.futures:
-                future.result()
-        except BaseException:
-            flight.numbers[STOP] = 1
-            raise
-        self._sums += flight.sums.sum(axis=1)
-        self._model.add_ticks(strips, flight.tasks["ticks"].sum(axis=(0, 1)))
+    def _finish_strips(
+        self, strips: PhaseStrips, under_way: _Strips, report: Callable[[int], None]
+    ) -> None:
+        """Waits for strips and adds up what they have found."""
+        self._model._workers.finish(under_way.flight, report)
+        self._sums += under_way.sums.sum(axis=1)
+        self._model.add_ticks(strips, under_way.tasks["ticks"].sum(axis=(0, 1)))
 
     def _finish(
         self,
@@ -596,16 +485,6 @@ class Pass:
                 values = step.activation(values)
                 start = starts[step.vector]
                 vectors[start : start + len(values)] = values
-
-
-def _large_enough(
-    spare: queue.SimpleQueue[NDArray[np.float32]], floats: int
-) -> NDArray[np.float32]:
-    try:
-        memory = spare.get_nowait()
-    except queue.Empty:
-        memory = np.empty(0, np.float32)
-    return memory if memory.size >= floats else layout.aligned(floats)
 
 
 def _addresses(array: NDArray[Any], axes: int) -> NDArray[np.int64]:

@@ -196,8 +196,9 @@ STRIP = np.dtype(
     align=True,
 )
 
-TAKEN, DONE, STOP = 0, 8, 16
-"""Where threads find what they have in common, each on a cache line of its own: how many strips
-have been taken and done, and whether to stop."""
-COMMON = 24
+TAKEN, DONE, STOP, COUNT, STRIPS, SCRATCH, FLOATS, WEIGHTS, CONSTANTS = 0, 8, *range(16, 23)
+"""What stands in a slot of the board that threads have in common, integers: how many strips have
+been taken and done, each on a cache line of its own; whether to stop; how many there are; where the
+first of them lies, the scratch memory, and how many floats of it each thread has, the arrays."""
+SLOT = 24
 """How many integers that takes."""

@@ -61,6 +61,28 @@ def take(typing_context: Any, numbers: types.Type, index: types.Type) -> Any:
     return types.int64(numbers, types.int64), codegen
 
 
+@intrinsic  # type: ignore[untyped-decorator]
+def look(typing_context: Any, numbers: types.Type, index: types.Type) -> Any:
+    """One of many integers, as other threads have left it by now."""
+
+    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, values: Sequence[Any]) -> Any:
+        return builder.load_atomic(builder.gep(values[0], [values[1]]), "acquire", 8)
+
+    return types.int64(numbers, types.int64), codegen
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def show(typing_context: Any, numbers: types.Type, index: types.Type, value: types.Type) -> Any:
+    """Changes one of many integers, for other threads to see after all that was written before."""
+
+    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, values: Sequence[Any]) -> Any:
+        place = builder.gep(values[0], [values[1]])
+        builder.store_atomic(values[2], place, "release", 8)
+        return context.get_dummy_value()
+
+    return types.void(numbers, types.int64, types.int64), codegen
+
+
 @native
 def memory_row(map_, row):  # type: ignore[no-untyped-def]
     """Where a row of a map lies, counted as in memory: of folded pixels."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import from_dtype, types
+from numba import from_dtype
 
-from waifu2x.backends.cpu.kernels import FLOATS, INTEGER, INTEGERS, entry, native
+from waifu2x.backends.cpu.kernels import INTEGER, INTEGERS, entry, native
 from waifu2x.backends.cpu.kernels.buffers import add_rows, keep_rows, load_rows
 from waifu2x.backends.cpu.kernels.direct import (
     convolve_few_inputs,
@@ -15,19 +15,22 @@ from waifu2x.backends.cpu.kernels.direct import (
 from waifu2x.backends.cpu.kernels.few_tiles import convolve_few_tiles
 from waifu2x.backends.cpu.kernels.integer_pointwise import convolve_integer_pointwise
 from waifu2x.backends.cpu.kernels.integers import convolve_integers
-from waifu2x.backends.cpu.kernels.memory import pointer, record, take
+from waifu2x.backends.cpu.kernels.memory import advance, look, pointer, record, show, take
 from waifu2x.backends.cpu.kernels.moves import move
 from waifu2x.backends.cpu.kernels.pixels import read_rows, write_rows
 from waifu2x.backends.cpu.kernels.tiles import configure, convolve_tiles, release
 from waifu2x.backends.cpu.kernels.values import clear_outside
-from waifu2x.backends.cpu.kernels.vector import ticks
+from waifu2x.backends.cpu.kernels.vector import rest, ticks
 from waifu2x.backends.cpu.kernels.winograd import convolve
 from waifu2x.backends.cpu.layout import (
     AVERAGE,
+    CONSTANTS,
+    COUNT,
     DONE,
     FEW_INPUTS,
     FEW_OUTPUTS,
     FEW_TILES,
+    FLOATS,
     INTEGER_POINTWISE,
     INTEGER_WINOGRAD,
     KEEP,
@@ -35,18 +38,23 @@ from waifu2x.backends.cpu.layout import (
     MAP,
     MOVE,
     PICTURE,
+    PLACES,
     POINTWISE,
     READ,
+    SCRATCH,
+    SLOT,
     STOP,
     STRIP,
+    STRIPS,
     TAKEN,
     TASK,
     TILES,
+    WEIGHTS,
     WINOGRAD,
 )
 
 _TASK, _MAP, _PICTURE = from_dtype(TASK), from_dtype(MAP), from_dtype(PICTURE)
-_STRIPS = types.CPointer(from_dtype(STRIP))
+_STRIP = from_dtype(STRIP)
 
 
 @native
@@ -108,18 +116,40 @@ def _run(strip, numbers, places, weights, constants, scratch):  # type: ignore[n
         task.ticks += ticks() - start
 
 
-@entry(_STRIPS, INTEGER, INTEGERS, INTEGERS, FLOATS, FLOATS, FLOATS)
-def run_strips(strips, count, numbers, places, weights, constants, scratch):  # type: ignore[no-untyped-def]
-    """Runs strips, one after the other, as long as there are some that no thread has taken.
+@entry(INTEGERS, INTEGER, INTEGER, INTEGER, INTEGER, INTEGER, INTEGER)
+def run_strips(board, first, end, thread, patience, most, opened):  # type: ignore[no-untyped-def]
+    """Runs strips of slots `first` to `end` of a board that no thread has taken.
 
-    `numbers` are what threads have in common: how many strips are TAKEN, how many are DONE, and
-    whether all shall STOP early. `places` is scratch for PLACES integers, the thread's own.
+    Returns after so many looks in vain, one after the other; if `most` is not negative, after so
+    many strips or when all of the first slot are done. `thread` is the number of this one: of all
+    that run strips of a slot, no two have the same. Opens a slot before, unless that is negative.
     """
-    configure(weights)
-    while numbers[STOP] == 0:
-        index = take(numbers, TAKEN)
-        if index >= count:
+    if opened >= 0:
+        show(advance(board, opened * SLOT), TAKEN, 0)
+    looks = 0
+    while looks < patience and most != 0:
+        looks += 1
+        for slot in range(first, end):
+            numbers = advance(board, slot * SLOT)
+            if look(numbers, TAKEN) >= numbers[COUNT]:
+                continue
+            index = take(numbers, TAKEN)
+            if index >= numbers[COUNT]:
+                continue
+            floats = numbers[SCRATCH] + 4 * thread * numbers[FLOATS]
+            weights = pointer(numbers[WEIGHTS], np.float32)
+            configure(weights)
+            _run(
+                record(pointer(numbers[STRIPS], _STRIP), index),
+                numbers,
+                pointer(floats, np.int64),
+                weights,
+                pointer(numbers[CONSTANTS], np.float32),
+                pointer(floats + 8 * PLACES, np.float32),
+            )
+            release()
+            take(numbers, DONE)
+            looks, most = 0, most - 1
+        if most >= 0 and look(advance(board, first * SLOT), DONE) >= board[first * SLOT + COUNT]:
             break
-        _run(record(strips, index), numbers, places, weights, constants, scratch)
-        take(numbers, DONE)
-    release()
+        rest()

@@ -524,6 +524,19 @@ def ticks(typing_context: Any) -> Any:
     return types.int64(), codegen
 
 
+@intrinsic  # type: ignore[untyped-decorator]
+def rest(typing_context: Any) -> Any:
+    """Tells an x86 processor that this thread waits for others: it does less for some cycles."""
+
+    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, values: Sequence[Any]) -> Any:
+        if platform.machine().lower() in ("x86_64", "amd64"):
+            kind = ir.FunctionType(ir.VoidType(), [])
+            builder.call(ir.InlineAsm(kind, "pause", "~{memory}", side_effect=True), [])
+        return context.get_dummy_value()
+
+    return types.void(), codegen
+
+
 def _canonical(kind: types.Type) -> types.Type:
     if isinstance(kind, types.Integer):
         return types.int64
