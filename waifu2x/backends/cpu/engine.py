@@ -34,7 +34,6 @@ from waifu2x.backends.cpu.layout import (
     PICTURE,
     PIXEL_CODES,
     STOP,
-    STRIP,
 )
 from waifu2x.backends.cpu.pack import Arithmetic, PackedProgram
 from waifu2x.backends.cpu.strips import Batch, PhaseStrips
@@ -420,20 +419,15 @@ class Pass:
 
     def _start(self, strips: PhaseStrips, batch: Batch) -> _Strips:
         """Begins to run some strips of all pictures."""
-        pictures, count = len(self._pictures), len(batch.orders)
-        packed = self._model.packed
-        records = np.zeros((pictures, count), STRIP)
+        pictures, packed = len(self._pictures), self._model.packed
+        records = np.repeat(batch.records[np.newaxis], pictures, axis=0)
         tasks = np.repeat(batch.tasks[np.newaxis], pictures, axis=0)
-        sums = np.zeros((pictures, count, *self._sums.shape[1:]), np.int64)
+        sums = np.zeros((*records.shape, *self._sums.shape[1:]), np.int64)
         for number, task in enumerate(strips.tasks):
             self._locate(tasks[:, :, number], task, strips.sizes)
-        records["tasks"] = _addresses(tasks, 2)
-        records["maps"] = _addresses(batch.maps, 1)
-        records["order"] = [order.ctypes.data for order in batch.orders]
-        records["count"] = [len(order) for order in batch.orders]
-        records["vectors"] = _addresses(self._vectors, 1)[:, np.newaxis]
-        records["sums"] = _addresses(sums, 2)
-        records["pictures"] = _addresses(self._ends, 1)[:, np.newaxis]
+        records["tasks"], records["sums"] = layout.addresses(tasks, 2), layout.addresses(sums, 2)
+        records["vectors"] = layout.addresses(self._vectors, 1)[:, np.newaxis]
+        records["pictures"] = layout.addresses(self._ends, 1)[:, np.newaxis]
         flight = self._model._workers.start(records, batch.floats, packed.weights, packed.constants)
         return _Strips(flight, batch, tasks, sums)
 
@@ -444,7 +438,7 @@ class Pass:
         if task.kind in (LOAD, KEEP):
             form = packed.forms[task.step]
             rows, columns = form.memory_size(sizes[task.step])
-            starts = _addresses(self._kept[:, self._starts[task.step] :], 1)
+            starts = layout.addresses(self._kept[:, self._starts[task.step] :], 1)
             records["memory"] = starts[:, np.newaxis]
             records["memory_rows"], records["memory_columns"] = rows, columns
             records["memory_floats"] = columns * form.pixel_floats
@@ -485,16 +479,6 @@ class Pass:
                 values = step.activation(values)
                 start = starts[step.vector]
                 vectors[start : start + len(values)] = values
-
-
-def _addresses(array: NDArray[Any], axes: int) -> NDArray[np.int64]:
-    """Of the parts of an array at the indices of its first axes."""
-    shape, strides = array.shape[:axes], array.strides[:axes]
-    found = np.full(shape, array.ctypes.data, np.int64)
-    for axis, (size, stride) in enumerate(zip(shape, strides, strict=True)):
-        steps = np.arange(size, dtype=np.int64) * stride
-        found += steps.reshape(-1, *[1] * (axes - axis - 1))
-    return found
 
 
 def _budget() -> int:

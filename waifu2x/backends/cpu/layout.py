@@ -17,7 +17,8 @@ pixels of a row. A folded map has the planes of fold x fold pixels one after ano
 
 from __future__ import annotations
 
-from typing import get_args
+import math
+from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -75,6 +76,13 @@ def aligned(floats: int) -> NDArray[np.float32]:
     """Uninitialised memory that begins on a cache line."""
     block = np.empty(floats + LINE_BYTES // 4, np.float32)
     return block[-block.ctypes.data % LINE_BYTES // 4 :][:floats]
+
+
+def addresses(array: NDArray[Any], axes: int) -> NDArray[np.int64]:
+    """Of the parts of an array at the indices of its first axes, which lie evenly spaced."""
+    shape = array.shape[:axes]
+    steps = np.arange(math.prod(shape), dtype=np.int64) * array.strides[axes - 1]
+    return (array.ctypes.data + steps).reshape(shape)
 
 
 def _integers(*names: str) -> list[tuple[str, type]]:

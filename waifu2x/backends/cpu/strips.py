@@ -25,10 +25,12 @@ from waifu2x.backends.cpu.layout import (
     LOAD,
     MAP,
     READ,
+    STRIP,
     TASK,
     TILES,
     WINOGRAD,
     WRITE,
+    addresses,
 )
 from waifu2x.backends.cpu.pack import PackedProgram
 from waifu2x.backends.cpu.schedule import Order, order
@@ -88,9 +90,10 @@ class Batch:
 
     tasks: NDArray[Any]
     """(strips, tasks)."""
-    maps: NDArray[Any]
-    """(strips, maps)."""
-    orders: tuple[NDArray[np.int64], ...]
+    records: NDArray[Any]
+    """(strips,) of layout.STRIP, where these say what no picture decides,"""
+    arrays: tuple[NDArray[Any], ...]
+    """and what they know the address of."""
     floats: int
     """Of scratch memory, for each strip that runs at the same time."""
 
@@ -189,7 +192,7 @@ class PhaseStrips:
         """All strips of a picture that is divided so."""
         for number in range(-(-down * across // _TOGETHER)):
             batch = self._batch(down, across, number)
-            if len(batch.orders):
+            if len(batch.records):
                 yield batch
 
     def _make_batch(self, down: int, across: int, number: int) -> Batch:
@@ -206,10 +209,16 @@ class PhaseStrips:
             }
             if found:
                 strips.append(self.strip(found))
+        maps = np.array([strip.maps for strip in strips], MAP)
+        orders = tuple(strip.order.turns for strip in strips)
+        records = np.zeros(len(strips), STRIP)
+        records["maps"] = addresses(maps, 1)
+        records["order"] = [order.ctypes.data for order in orders]
+        records["count"] = [len(order) for order in orders]
         return Batch(
             np.array([strip.tasks for strip in strips], TASK),
-            np.array([strip.maps for strip in strips], MAP),
-            tuple(strip.order.turns for strip in strips),
+            records,
+            (maps, *orders),
             max((strip.floats for strip in strips), default=0),
         )
 
