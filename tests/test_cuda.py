@@ -27,13 +27,14 @@ from tests import obvious
 from tests.tensor_maps import unpacked
 from waifu2x import model_set
 from waifu2x.backends import Device
-from waifu2x.backends.cuda import compiler, tensor_pack, tensor_steps, value_range
+from waifu2x.backends.cuda import compiler, tensor_pack, tensor_runs, value_range
 from waifu2x.backends.cuda.arguments import Address, packed
 from waifu2x.backends.cuda.compiler import target
 from waifu2x.backends.cuda.compilers import Compiler, nvcc, nvrtc
 from waifu2x.backends.cuda.compilers.nvrtc import Nvrtc
 from waifu2x.backends.cuda.tensor import TensorExecutor, makers
 from waifu2x.backends.cuda.tensor_layout import MapLayout, batch_grid, layouts
+from waifu2x.backends.cuda.tensor_product import ProductArguments
 from waifu2x.backends.cuda.tensor_shape import (
     COLUMNS,
     Job,
@@ -42,7 +43,6 @@ from waifu2x.backends.cuda.tensor_shape import (
     candidates,
     ranked,
 )
-from waifu2x.backends.cuda.tensor_steps import ProductArguments
 from waifu2x.backends.cuda.units import Units, available_units, choose_units
 from waifu2x.backends.gpu import schedule, source
 from waifu2x.backends.gpu.executor import Batch, DevicePixels, Place
@@ -356,7 +356,7 @@ def test_arguments_are_structs_of_c() -> None:
 def test_programs_that_matrix_units_run() -> None:
     for name in ("vgg_7/art", "upconv_7/art", "cunet/art"):
         program = lower(shipped(name))
-        assert tensor_steps.runs(program, layouts(program, 1))
+        assert tensor_runs.runs(program, layouts(program, 1))
         for pictures in (1, 3):
             runtime: Any = Recorded((9, 0))
             record(runtime, shipped(name), "wgmma", 2, (36, 40), pictures)
@@ -366,7 +366,7 @@ def test_programs_that_matrix_units_run() -> None:
     shuffled = (conv(0, 3, 64), conv(1, 64, 64), PixelShuffle(2, 2), PixelShuffle(3, 2))
     for nodes in ((one,), (*shuffled, conv(4, 4, 3), Crop(5, 3))):
         program = lower(fit_padding("other", 3, nodes))
-        assert not tensor_steps.runs(program, layouts(program, 1))
+        assert not tensor_runs.runs(program, layouts(program, 1))
 
 
 def amplified(by: float) -> Model:

@@ -7,16 +7,13 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from waifu2x.backends.cuda import value_range
+from waifu2x.backends.cuda.tensor_average import AverageStep
 from waifu2x.backends.cuda.tensor_layout import batch_grid, layouts
+from waifu2x.backends.cuda.tensor_move import MoveStep
 from waifu2x.backends.cuda.tensor_peak import product_peak
-from waifu2x.backends.cuda.tensor_steps import (
-    AverageStep,
-    Launch,
-    MoveStep,
-    ProductStep,
-    Task,
-    runs,
-)
+from waifu2x.backends.cuda.tensor_product import ProductStep
+from waifu2x.backends.cuda.tensor_runs import runs
+from waifu2x.backends.cuda.tensor_step import Launch, Task
 from waifu2x.backends.cuda.tensor_vectors import Vectors
 from waifu2x.backends.cuda.units import Units
 from waifu2x.backends.gpu.backend import Maker

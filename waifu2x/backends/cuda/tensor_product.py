@@ -1,37 +1,25 @@
-"""The steps of a program on matrix units: what each reads and writes, its weights, its launches."""
+"""Products on matrix units: what each reads and writes, its weights, its launches."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from waifu2x.backends.cuda import tensor_vectors
 from waifu2x.backends.cuda.arguments import Address, address_of, packed
 from waifu2x.backends.cuda.tensor_layout import (
     COLUMNS_BEYOND,
-    PLANE_UNIT,
     ROWS_BEYOND,
-    BatchGrid,
     FewLayout,
     MapArguments,
     MapLayout,
 )
-from waifu2x.backends.cuda.tensor_pack import (
-    PIECE,
-    pack_first,
-    pack_follows,
-    pack_last,
-    placed,
-    round_up,
-)
+from waifu2x.backends.cuda.tensor_pack import pack_first, pack_follows, pack_last, placed
 from waifu2x.backends.cuda.tensor_shape import (
     COLUMNS,
-    MOST_SUMS,
     Job,
     Shape,
     candidates,
@@ -39,47 +27,22 @@ from waifu2x.backends.cuda.tensor_shape import (
     macros,
     ranked,
 )
-from waifu2x.backends.cuda.tensor_vectors import VectorPlaces
+from waifu2x.backends.cuda.tensor_step import Launch, LayerExtent, Range, Task, TensorStep
 from waifu2x.backends.cuda.units import Units, is_old
-from waifu2x.backends.gpu.executor import Batch, Place
-from waifu2x.backends.gpu.runtime import Buffer, Macros
+from waifu2x.backends.gpu.runtime import Macros
 from waifu2x.backends.gpu.tuning import Choose
-from waifu2x.lowering.steps import Average, Move, Product, Program, View
+from waifu2x.lowering.steps import Product, Program
 from waifu2x.model import Activation, Size
 from waifu2x.tiling import Box
 
 if TYPE_CHECKING:
-    from waifu2x.backends.cuda.runtime import CudaKernel, CudaRuntime
+    from waifu2x.backends.cuda.runtime import CudaRuntime
 
 _FIRST_ROWS = 8
 _WARP = 32
-_MOVE_THREADS = 256
-_MOVE_REPEATS = 4
-_AVERAGE_BLOCKS = 8
-"""Of a sum, for each multiprocessor."""
 _PIXEL_UNITS = {8: 256 / 255, 16: 65536 / 65535, 32: 1.0, 0: 1.0}
 """What a pixel of 1 is worth, by the macro PIXEL: integers come as fractions of a power of two."""
 _BORDERS = {"replicate": 0, "reflect": 1, "zero": 2}
-
-
-class Range(NamedTuple):
-    """`Range` in `kernels/tensor.cuh`."""
-
-    top: int = 0
-    left: int = 0
-    bottom: int = 0
-    right: int = 0
-
-
-class LayerExtent(NamedTuple):
-    """`LayerExtent` in `kernels/tensor.cuh`."""
-
-    rows: int
-    columns: int
-    tiles_across: int = 0
-    tiles: int = 0
-    across: int = 1
-    pictures: int = 1
 
 
 class ProductArguments(NamedTuple):
@@ -110,103 +73,7 @@ class SourceArguments(NamedTuple):
     padding: int
 
 
-class MoveArguments(NamedTuple):
-    """`Move` in `kernels/tensor_move.cu`."""
-
-    source: Address
-    target: Address
-    residual: Address
-    factors: Address
-    source_map: MapArguments
-    target_map: MapArguments
-    residual_map: MapArguments
-    extent: LayerExtent
-    real: Range
-    factors_each: int
-    factor: np.float32
-
-
-class AverageArguments(NamedTuple):
-    """`Average` in `kernels/tensor_average.cu`."""
-
-    source: Address
-    sums: Address
-    source_map: MapArguments
-    part: Range
-    each: int
-    across: int
-    lines: int
-
-
-@dataclass(frozen=True)
-class Task:
-    """Everything about one pass that a step asks for."""
-
-    batch: Batch
-    boxes: Mapping[int, Box]
-    """What is computed, by the numbers of steps."""
-    places: Mapping[int, Place]
-    grid: BatchGrid
-    vectors: VectorPlaces
-
-    def address(self, value: int) -> Address:
-        """Of a map."""
-        place = self.places[value]
-        return address_of(place.buffer, place.offset)
-
-
-class Launch(NamedTuple):
-    """A kernel, what it is compiled from, and its arguments."""
-
-    stem: str
-    macros: Macros
-    threads: int
-    shared: int
-    blocks: tuple[int, int, int]
-    arguments: Callable[[], bytes]
-    """Uploads weights where it must."""
-
-
-class _Step:
-    """A step's data on the device, and the kernels that were built for it."""
-
-    def __init__(self, runtime: CudaRuntime, program: Program, number: int) -> None:
-        self._runtime = runtime
-        self._program = program
-        self._number = number
-        self.kernels: dict[object, CudaKernel] = {}
-        """By what they are compiled from."""
-        self._buffers: dict[object, Buffer] = {}
-
-    def queue(self, launch: Launch) -> None:
-        """Queues one of its own launches."""
-        key = (launch.stem, *launch.macros.items())
-        if key not in self.kernels:
-            program = self._runtime.build(launch.stem, launch.macros)
-            self.kernels[key] = program.kernel(launch.stem, launch.threads, launch.shared)
-        self._runtime.launch(self.kernels[key], launch.blocks, launch.arguments())
-
-    def _uploaded(self, key: object, make: Callable[[], NDArray[Any]]) -> Address:
-        if key not in self._buffers:
-            array = np.ascontiguousarray(make())
-            buffer = self._runtime.allocate(array.nbytes)
-            self._runtime.upload(buffer, array)
-            self._buffers[key] = buffer
-        return address_of(self._buffers[key])
-
-    def close(self) -> None:
-        """Frees its data."""
-        for buffer in self._buffers.values():
-            buffer.release()
-
-    def _reaches_out(self, value: int, box: Box, task: Task) -> bool:
-        """Whether pixels of a value are zero that lie in a box of it."""
-        rows, columns = task.batch.sizes[value]
-        inside = box.top >= 0 and box.left >= 0 and box.bottom <= rows and box.right <= columns
-        return self._program.values[value].zero_outside and not inside
-
-
-class ProductStep(_Step):
+class ProductStep(TensorStep):
     """A product: a first one, which reads pixels, a last one, which makes them, or any other.
 
     Pixels are also maps of few planes.
@@ -252,7 +119,7 @@ class ProductStep(_Step):
     @property
     def _map_target(self) -> MapLayout | None:
         """The target's layout if it is a map of many planes."""
-        is_map = self._step.target.value != self._program.result
+        is_map = self._step.target.value != self.program.result
         return self._target if is_map and isinstance(self._target, MapLayout) else None
 
     @property
@@ -295,10 +162,10 @@ class ProductStep(_Step):
             "PLANES": step.in_planes,
             "PIXEL": bits,
             "ENLARGE": step.source.enlarge,
-            "BORDER": _BORDERS[self._program.model.border] if is_picture else 0,
+            "BORDER": _BORDERS[self.program.model.border] if is_picture else 0,
             "OUT_PLANES": self._outputs,
             "TERMS": self._terms,
-            "OLD": int(is_old(self._runtime.capability)),
+            "OLD": int(is_old(self.runtime.capability)),
             **self._store_macros(task, box),
         }
 
@@ -311,7 +178,7 @@ class ProductStep(_Step):
             address = address_of(source.buffer) if is_picture else task.address(step.source.value)
             product = ProductArguments(
                 address,
-                self._uploaded(bits, weights),
+                self.uploaded(bits, weights),
                 self._follows(self._outputs),
                 task.address(step.target.value),
                 *self._stores(task, box, cell, extent),
@@ -329,7 +196,7 @@ class ProductStep(_Step):
             source = task.batch.source
             size = source.shape[1:3]
             bits = 8 * source.dtype.itemsize
-            return bits, SourceArguments(*size, top, left, self._program.model.padding)
+            return bits, SourceArguments(*size, top, left, self.program.model.padding)
         held = task.places[view.value].box
         return 0, SourceArguments(held.height, held.width, top - held.top, left - held.left, 0)
 
@@ -364,7 +231,7 @@ class ProductStep(_Step):
         }
         if job.last:
             target = task.batch.target
-            is_result = step.target.value == self._program.result
+            is_result = step.target.value == self.program.result
             chosen = {
                 **chosen,
                 "PLANES": step.out_planes // step.shuffle**2,
@@ -377,7 +244,7 @@ class ProductStep(_Step):
             return packed(
                 ProductArguments(
                     task.address(step.source.value),
-                    self._uploaded(width, lambda: pack(self._weight, width, job.group, job.terms)),
+                    self.uploaded(width, lambda: pack(self._weight, width, job.group, job.terms)),
                     self._follows(planes),
                     self._target_address(task),
                     *self._stores(task, box, read, extent),
@@ -385,7 +252,7 @@ class ProductStep(_Step):
             )
 
         blocks = (
-            grid(job, shape, tiles, self._runtime.limits.compute_units),
+            grid(job, shape, tiles, self.runtime.limits.compute_units),
             1,
             1,
         )
@@ -397,9 +264,9 @@ class ProductStep(_Step):
             job = self._job
             assert job is not None
             best_first, size_class = ranked(
-                job, self._candidates, *size, self._runtime.limits.compute_units
+                job, self._candidates, *size, self.runtime.limits.compute_units
             )
-            self._shapes[size] = self._choose(self._number, best_first, f"{job} {size_class}")
+            self._shapes[size] = self._choose(self.number, best_first, f"{job} {size_class}")
         return self._shapes[size]
 
     @cached_property
@@ -409,7 +276,7 @@ class ProductStep(_Step):
         assert job is not None
         assert isinstance(source, MapLayout)
         view = step.source
-        planes = self._program.values[view.value].parts[view.first : view.first + view.parts]
+        planes = self.program.values[view.value].parts[view.first : view.first + view.parts]
         weight = placed(step.weight, 0, self._output_places, job.outputs)
         return placed(weight, 1, source.planes(view.first, planes), job.inputs)
 
@@ -417,14 +284,14 @@ class ProductStep(_Step):
 
     def _follows(self, planes: int) -> Address:
         step = self._step
-        return self._uploaded(
+        return self.uploaded(
             "follows",
             lambda: pack_follows(step.bias, step.activation, self._output_places, planes),
         )
 
     def _computed(self, task: Task) -> Box:
         """The results that are computed: of a map, those for which it has room."""
-        box, shuffle = task.boxes[self._number], self._step.shuffle
+        box, shuffle = task.boxes[self.number], self._step.shuffle
         if self._map_target is None:
             return box
         held = task.places[self._step.target.value].box
@@ -442,7 +309,7 @@ class ProductStep(_Step):
         step, target = self._step, self._map_target
         result: dict[str, str | int] = {
             "SHUFFLE": step.shuffle,
-            "ZERO": int(self._reaches_out(step.target.value, self._made(box), task)),
+            "ZERO": int(self.reaches_out(step.target.value, self._made(box), task)),
             "ACTIVATION": _activation(step.activation),
             "RESIDUAL": int(step.residual is not None),
             "STACK": int(task.grid.pictures > 1),
@@ -462,7 +329,7 @@ class ProductStep(_Step):
         return result
 
     def _target_address(self, task: Task) -> Address:
-        if self._step.target.value == self._program.result:
+        if self._step.target.value == self.program.result:
             return address_of(task.batch.target.buffer)
         return task.address(self._step.target.value)
 
@@ -514,162 +381,11 @@ class ProductStep(_Step):
         """The box of each picture that there is memory for, what of it is wanted, its rows and
         columns."""
         value = self._step.target.value
-        if value == self._program.result:
+        if value == self.program.result:
             held = task.batch.target_box
             return held, task.batch.tile, task.batch.target.shape[1:3]
         held = task.places[value].box
         return held, held, (held.height, held.width)
-
-
-class MoveStep(_Step):
-    """A move between maps."""
-
-    def __init__(
-        self,
-        runtime: CudaRuntime,
-        program: Program,
-        number: int,
-        layouts: Sequence[MapLayout | FewLayout],
-        terms: int,
-        vector_places: Sequence[int],
-    ) -> None:
-        super().__init__(runtime, program, number)
-        step = program.steps[number]
-        assert isinstance(step, Move)
-        self._step = step
-        self._layouts = layouts
-        self._terms = terms
-        self._vector_places = vector_places
-
-    def launch(self, task: Task) -> Launch:
-        """The launch for what a task computes of it."""
-        step, box = self._step, task.boxes[self._number]
-        source, target = self._layouts[step.source.value], self._layouts[step.target.value]
-        assert isinstance(source, MapLayout)
-        assert isinstance(target, MapLayout)
-        held = task.places[step.target.value].box
-        planes, moved = moved_planes(self._program, step)
-        pieces = next(n for n in (8, 4, 1) if moved % (PIECE * n) == 0)
-        chosen: dict[str, str | int] = {
-            "THREADS": _MOVE_THREADS,
-            "PIECES": pieces,
-            "REPEATS": _MOVE_REPEATS,
-            "PLANES": planes,
-            "MOVED": moved,
-            "GROUP": source.group,
-            "STORED": source.stored,
-            "IN_EACH": source.parts[step.source.first],
-            "IN_FOLD": source.fold,
-            "IN_PART": source.start(step.source.first),
-            "ENLARGE": step.source.enlarge,
-            "FACTORS": int(step.factors is not None),
-            "GATE": int(step.gate),
-            "TERMS": self._terms,
-            "OUT_GROUP": target.group,
-            "OUT_STORED": target.stored,
-            "EACH": target.parts[step.target.part],
-            "PART": target.start(step.target.part) + step.target.plane,
-            "FOLD": target.fold,
-            "ZERO": int(self._reaches_out(step.target.value, box, task)),
-            "RESIDUAL": int(step.residual is not None),
-        }
-        residual, added = Address(0), MapArguments()
-        if step.residual:
-            layout = self._layouts[step.residual.value]
-            assert isinstance(layout, MapLayout)
-            residual, added = task.address(step.residual.value), self._seen(task, step.residual)
-            chosen["RESIDUAL_GROUP"] = layout.group
-            chosen["RESIDUAL_STORED"] = layout.stored
-            chosen["RESIDUAL_EACH"] = layout.parts[step.residual.first]
-            chosen["RESIDUAL_FOLD"] = layout.fold
-            chosen["RESIDUAL_PART"] = layout.start(step.residual.first)
-        rows, columns = task.batch.sizes[step.target.value]
-        factors = Address(0)
-        if step.factors is not None:
-            factors = Address(task.vectors.vectors + 4 * self._vector_places[step.factors])
-        arguments = MoveArguments(
-            task.address(step.source.value),
-            task.address(step.target.value),
-            residual,
-            factors,
-            self._seen(task, step.source),
-            target.arguments(held, task.grid, box.top - held.top, box.left - held.left),
-            added,
-            LayerExtent(
-                box.height, box.width, across=task.grid.across, pictures=task.grid.pictures
-            ),
-            Range(-box.top, -box.left, rows - box.top, columns - box.left),
-            task.vectors.vectors_each,
-            np.float32(step.factor),
-        )
-        columns_each = _MOVE_THREADS // pieces * _MOVE_REPEATS
-        parts = moved // (PIECE * pieces)
-        blocks = (-(-box.width // columns_each), box.height, parts * task.grid.pictures)
-        return Launch("tensor_move", chosen, _MOVE_THREADS, 0, blocks, lambda: packed(arguments))
-
-    def _seen(self, task: Task, view: View) -> MapArguments:
-        """A map that a view reads, from the target's first pixel on."""
-        layout, held = self._layouts[view.value], task.places[view.value].box
-        assert isinstance(layout, MapLayout)
-        box = task.boxes[self._number]
-        top = box.top + view.offset - held.top * view.enlarge
-        left = box.left + view.offset - held.left * view.enlarge
-        return layout.arguments(held, task.grid, top, left)
-
-
-class AverageStep(_Step):
-    """The sums of a mean."""
-
-    def __init__(
-        self,
-        runtime: CudaRuntime,
-        program: Program,
-        number: int,
-        layouts: Sequence[MapLayout | FewLayout],
-        sums_place: int,
-    ) -> None:
-        super().__init__(runtime, program, number)
-        step = program.steps[number]
-        assert isinstance(step, Average)
-        self._value = step.source.value
-        layout = layouts[self._value]
-        assert isinstance(layout, MapLayout)
-        self._layout = layout
-        self._sums_place = sums_place
-
-    def launch(self, task: Task, box: Box) -> Launch:
-        """The launch for the sums of a box."""
-        layout, held, grid = self._layout, task.places[self._value].box, task.grid
-        chosen: Macros = {
-            "THREADS": tensor_vectors.THREADS,
-            "GROUP": layout.group,
-            "STORED": layout.stored,
-            "FOLD": layout.fold,
-            "EACH": layout.parts[0],
-            "PLANES": self._program.values[self._value].planes,
-            "TERMS": layout.terms,
-            "UNIT": tensor_vectors.UNIT,
-        }
-        part = Range(
-            box.top - held.top, box.left - held.left, box.bottom - held.top, box.right - held.left
-        )
-        groups = layout.stored // layout.group
-        first, last = part.top // layout.fold, -(-part.bottom // layout.fold)
-        wanted = _AVERAGE_BLOCKS * self._runtime.limits.compute_units
-        lines = max(1, (last - first) * groups * grid.pictures // wanted)
-        arguments = AverageArguments(
-            task.address(self._value),
-            Address(task.vectors.sums + 8 * self._sums_place),
-            layout.arguments(held, grid, 0, 0),
-            part,
-            task.vectors.sums_each,
-            grid.across,
-            lines,
-        )
-        blocks = (-(-(last - first) // lines), groups, grid.pictures)
-        return Launch(
-            "tensor_average", chosen, tensor_vectors.THREADS, 0, blocks, lambda: packed(arguments)
-        )
 
 
 def _activation(activation: Activation) -> int:
@@ -677,65 +393,3 @@ def _activation(activation: Activation) -> int:
     slopes = activation.slopes
     is_common = activation.kind == "leaky" and bool((slopes == slopes[0]).all())
     return 0 if is_common and 0 <= slopes[0] <= 1 else 1 + activation.code
-
-
-def moved_planes(program: Program, step: Move) -> tuple[int, int]:
-    """Planes that a move moves, and those that it writes: whoever writes a part's last plane writes
-    the zeros behind it, too."""
-    planes = program.values[step.source.value].parts[step.source.first]
-    part_planes = program.values[step.target.value].parts[step.target.part]
-    if step.target.plane + planes < part_planes:
-        return planes, planes
-    return planes, round_up(part_planes, PLANE_UNIT) - step.target.plane
-
-
-def runs(program: Program, layouts: Sequence[MapLayout | FewLayout]) -> bool:
-    """Whether matrix units can run every step of a program."""
-
-    def is_map(value: int) -> bool:
-        return 0 < value < program.result and isinstance(layouts[value], MapLayout)
-
-    def is_product(step: Product) -> bool:
-        few_in = not is_map(step.source.value)
-        few_out = not is_map(step.target.value)
-        if step.factor != 1 and step.residual is None:
-            return False
-        if few_in and few_out:
-            return False
-        if few_in:
-            few = layouts[step.source.value]
-            return isinstance(few, FewLayout) and step.taps == 3 and _is_map_residual(step)
-        if few_out:
-            residual = step.residual
-            added = residual is None or (step.shuffle == 1 and not is_map(residual.value))
-            return step.taps == 3 and step.out_planes <= MOST_SUMS and added
-        return _is_map_residual(step)
-
-    def _is_map_residual(step: Product) -> bool:
-        return step.residual is None or is_map(step.residual.value)
-
-    def is_move(step: Move) -> bool:
-        views = [step.source, *([step.residual] if step.residual else [])]
-        _, moved = moved_planes(program, step)
-        return (
-            step.shuffle == step.unshuffle == 1
-            and step.resize == (1, 1)
-            and all(is_map(view.value) for view in views)
-            and is_map(step.target.value)
-            and step.target.plane % PIECE == 0
-            and moved % PIECE == 0
-        )
-
-    for step in program.steps:
-        match step:
-            case Product():
-                good = is_product(step)
-            case Move():
-                good = is_move(step)
-            case Average():
-                good = is_map(step.source.value)
-            case _:
-                good = True
-        if not good:
-            return False
-    return True
