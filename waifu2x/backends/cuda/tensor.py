@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 from waifu2x.backends.cuda import value_range
 from waifu2x.backends.cuda.tensor_average import AverageStep
+from waifu2x.backends.cuda.tensor_gather import GatherStep
 from waifu2x.backends.cuda.tensor_layout import batch_grid, layouts
-from waifu2x.backends.cuda.tensor_move import MoveStep
+from waifu2x.backends.cuda.tensor_move import MoveStep, is_of_pieces
 from waifu2x.backends.cuda.tensor_peak import product_peak
 from waifu2x.backends.cuda.tensor_product import ProductStep
 from waifu2x.backends.cuda.tensor_runs import runs
@@ -75,7 +76,7 @@ class TensorExecutor:
         self._terms = terms
         self._layouts = found = layouts(program, terms)
         self._vectors = Vectors(runtime, program)
-        self._steps: dict[int, ProductStep | MoveStep] = {}
+        self._steps: dict[int, ProductStep | MoveStep | GatherStep] = {}
         self._averages: dict[int, AverageStep] = {}
         for number, step in enumerate(program.steps):
             match step:
@@ -84,7 +85,8 @@ class TensorExecutor:
                         runtime, program, number, found, units, terms, choose
                     )
                 case Move():
-                    self._steps[number] = MoveStep(
+                    make = MoveStep if is_of_pieces(program, step, found) else GatherStep
+                    self._steps[number] = make(
                         runtime, program, number, found, terms, self._vectors.vector_places
                     )
                 case Average():
@@ -110,7 +112,7 @@ class TensorExecutor:
         pictures = batch.source.shape[0]
         at = self._vectors.places(vectors, pictures)
         task = Task(batch, work.steps, places, batch_grid(pictures), at)
-        queued: list[tuple[int, ProductStep | MoveStep | AverageStep, Launch]] = []
+        queued: list[tuple[int, ProductStep | MoveStep | GatherStep | AverageStep, Launch]] = []
         for number in work.steps:
             queued.append((number, self._steps[number], self._steps[number].launch(task)))
         for number, box in sums.items():

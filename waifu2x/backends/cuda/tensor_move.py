@@ -37,7 +37,7 @@ class MoveArguments(NamedTuple):
 
 
 class MoveStep(TensorStep):
-    """A move between maps."""
+    """A move between maps of many planes, by pieces of them: see `is_of_pieces`."""
 
     def __init__(
         self,
@@ -132,10 +132,27 @@ class MoveStep(TensorStep):
         return layout.arguments(held, task.grid, top, left)
 
 
+def is_of_pieces(program: Program, step: Move, layouts: Sequence[MapLayout | FewLayout]) -> bool:
+    """Whether a move is of whole pieces, each from one place."""
+    views = (step.source, *([step.residual] if step.residual else []))
+    values = (*(view.value for view in views), step.target.value)
+    are_maps = all(
+        0 < value < program.result and isinstance(layouts[value], MapLayout) for value in values
+    )
+    _, moved = moved_planes(program, step)
+    return (
+        are_maps
+        and step.shuffle == step.unshuffle == 1
+        and step.resize == (1, 1)
+        and (step.target.plane | moved) % PIECE == 0
+    )
+
+
 def moved_planes(program: Program, step: Move) -> tuple[int, int]:
     """Planes that a move moves, and those that it writes: whoever writes a part's last plane writes
     the zeros behind it, too."""
     planes = program.values[step.source.value].parts[step.source.first]
+    planes = planes // step.shuffle**2 * step.unshuffle**2
     part_planes = program.values[step.target.value].parts[step.target.part]
     if step.target.plane + planes < part_planes:
         return planes, planes

@@ -12,12 +12,19 @@ from numpy.typing import NDArray
 from waifu2x.backends.cuda.arguments import Address, address_of, packed
 from waifu2x.backends.cuda.tensor_layout import (
     COLUMNS_BEYOND,
+    PLANE_UNIT,
     ROWS_BEYOND,
     FewLayout,
     MapArguments,
     MapLayout,
 )
-from waifu2x.backends.cuda.tensor_pack import pack_first, pack_follows, pack_last, placed
+from waifu2x.backends.cuda.tensor_pack import (
+    pack_first,
+    pack_follows,
+    pack_last,
+    pack_middle,
+    placed,
+)
 from waifu2x.backends.cuda.tensor_shape import (
     COLUMNS,
     Job,
@@ -27,7 +34,15 @@ from waifu2x.backends.cuda.tensor_shape import (
     macros,
     ranked,
 )
-from waifu2x.backends.cuda.tensor_step import Launch, LayerExtent, Range, Task, TensorStep
+from waifu2x.backends.cuda.tensor_step import (
+    BORDERS,
+    Launch,
+    LayerExtent,
+    Range,
+    SourceArguments,
+    Task,
+    TensorStep,
+)
 from waifu2x.backends.cuda.units import Units, is_old
 from waifu2x.backends.gpu.runtime import Macros
 from waifu2x.backends.gpu.tuning import Choose
@@ -42,7 +57,6 @@ _FIRST_ROWS = 8
 _WARP = 32
 _PIXEL_UNITS = {8: 256 / 255, 16: 65536 / 65535, 32: 1.0, 0: 1.0}
 """What a pixel of 1 is worth, by the macro PIXEL: integers come as fractions of a power of two."""
-_BORDERS = {"replicate": 0, "reflect": 1, "zero": 2}
 
 
 class ProductArguments(NamedTuple):
@@ -61,16 +75,6 @@ class ProductArguments(NamedTuple):
     kept: Range
     factor: np.float32
     slope: np.float32
-
-
-class SourceArguments(NamedTuple):
-    """`Source` in `kernels/tensor_first.cu`."""
-
-    rows: int
-    columns: int
-    top: int
-    left: int
-    padding: int
 
 
 class ProductStep(TensorStep):
@@ -102,7 +106,7 @@ class ProductStep(TensorStep):
         self._job: Job | None = None
         if not self._is_first:
             assert isinstance(self._source, MapLayout)
-            last = not isinstance(self._map_target, MapLayout)
+            last = self._map_target is None
             parts = self._source.parts[step.source.first : step.source.first + step.source.parts]
             inputs = sum(parts) * self._source.fold**2
             outputs = step.out_planes if last else self._outputs
@@ -130,8 +134,8 @@ class ProductStep(TensorStep):
 
     @property
     def _outputs(self) -> int:
-        """Planes of the product's result, padded for a map."""
-        return self._each * self._step.shuffle**2
+        """Planes of the product's result, padded for a map, or for what a first one makes."""
+        return self._each * self._step.shuffle**2 if self._map_target else PLANE_UNIT
 
     @cached_property
     def _output_places(self) -> NDArray[np.intp]:
@@ -152,20 +156,23 @@ class ProductStep(TensorStep):
         rows, columns = box.height, box.width
         across, down, pictures = task.grid
         extent = LayerExtent(rows, columns, across=across, pictures=pictures)
-        cell = MapArguments(rows=rows + 2, columns=columns + 2)
+        beyond = step.taps - 1
+        cell = MapArguments(rows=rows + beyond, columns=columns + beyond)
         if pictures > 1:
-            rows, columns = down * cell.rows - 2, across * cell.columns - 2
+            rows, columns = down * cell.rows - beyond, across * cell.columns - beyond
         is_picture = step.source.value == 0
         chosen: Macros = {
             "COLUMNS": COLUMNS,
             "ROWS": _FIRST_ROWS,
-            "PLANES": step.in_planes,
-            "PIXEL": bits,
+            "KERNEL": step.taps,
+            "IN_PLANES": step.in_planes,
+            "IN_PIXEL": bits,
             "ENLARGE": step.source.enlarge,
-            "BORDER": _BORDERS[self.program.model.border] if is_picture else 0,
+            "BORDER": BORDERS[self.program.model.border] if is_picture else 0,
             "OUT_PLANES": self._outputs,
             "TERMS": self._terms,
             "OLD": int(is_old(self.runtime.capability)),
+            "LAST": int(self._map_target is None),
             **self._store_macros(task, box),
         }
 
@@ -180,7 +187,7 @@ class ProductStep(TensorStep):
                 address,
                 self.uploaded(bits, weights),
                 self._follows(self._outputs),
-                task.address(step.target.value),
+                self._target_address(task),
                 *self._stores(task, box, cell, extent),
             )
             return packed(product) + packed(geometry)
@@ -229,17 +236,9 @@ class ProductStep(TensorStep):
             "FIRST_GROUP": source.start(step.source.first) // source.group,
             **self._store_macros(task, box),
         }
-        if job.last:
-            target = task.batch.target
-            is_result = step.target.value == self.program.result
-            chosen = {
-                **chosen,
-                "PLANES": step.out_planes // step.shuffle**2,
-                "PIXEL": 8 * target.dtype.itemsize if is_result else 0,
-            }
 
         def arguments() -> bytes:
-            pack = pack_last if job.last else shape.pack
+            pack = pack_last if job.spread else pack_middle if job.last else shape.pack
             planes = width if job.last else job.outputs
             return packed(
                 ProductArguments(
@@ -277,7 +276,8 @@ class ProductStep(TensorStep):
         assert isinstance(source, MapLayout)
         view = step.source
         planes = self.program.values[view.value].parts[view.first : view.first + view.parts]
-        weight = placed(step.weight, 0, self._output_places, job.outputs)
+        outputs = job.outputs if job.spread or not job.last else job.width
+        weight = placed(step.weight, 0, self._output_places, outputs)
         return placed(weight, 1, source.planes(view.first, planes), job.inputs)
 
     # What they share.
@@ -314,7 +314,12 @@ class ProductStep(TensorStep):
             "RESIDUAL": int(step.residual is not None),
             "STACK": int(task.grid.pictures > 1),
         }
-        if target:
+        if target is None:
+            is_result = step.target.value == self.program.result
+            pixels = task.batch.target.dtype.itemsize if is_result else 0
+            result["PLANES"] = step.out_planes // step.shuffle**2
+            result["PIXEL"] = 8 * pixels
+        else:
             result["OUT_GROUP"] = target.group
             result["OUT_STORED"] = target.stored
             result["EACH"] = self._each

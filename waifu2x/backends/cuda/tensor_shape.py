@@ -13,8 +13,10 @@ COLUMNS = 64
 """Of a tile."""
 MOST_ROWS = 8
 """Of a tile of any kernel."""
-MOST_SUMS = 16
-"""Output planes of a product of few, at most."""
+MOST_SUMS = 64
+"""Output planes of a product that makes pixels, or a map of few planes, at most."""
+_MOST_SPREAD = 16
+"""Of one whose taps of a row are columns of the product, at most."""
 _PITCH = COLUMNS + 8
 _FLOAT_BYTES = 4
 _FOLLOWS_BYTES = 8
@@ -44,22 +46,28 @@ class Job:
     """Whether it makes pixels, or a map of few planes."""
 
     @property
+    def spread(self) -> bool:
+        """Whether the taps of a row are columns of the product: they are where it makes few planes,
+        which would leave the units idle."""
+        return self.last and self.side > 1 and self.outputs <= _MOST_SPREAD
+
+    @property
     def width(self) -> int:
         """Output planes of a tile."""
         if self.last:
-            return round_up(self.side * self.outputs, 16)
+            return round_up(self.outputs * (self.side if self.spread else 1), 16)
         return next(width for width in (128, 64, 32) if self.outputs % width == 0)
 
     @property
     def results(self) -> int:
         """Columns of a tile that are results: not all where the taps of a row are columns of the
         product."""
-        return COLUMNS - (self.side - 1) if self.last else COLUMNS
+        return COLUMNS - (self.side - 1) if self.spread else COLUMNS
 
     @property
     def taps(self) -> int:
         """Products of a group of planes."""
-        return self.side if self.last else self.side**2
+        return self.side if self.spread else self.side**2
 
     @property
     def steps(self) -> int:
@@ -141,7 +149,7 @@ class MmaShape:
     def shared(self, job: Job) -> int:
         """Bytes of shared memory of a block."""
         pixel = job.group * 2
-        columns = COLUMNS if job.last else COLUMNS + job.side - 1
+        columns = COLUMNS if job.spread else COLUMNS + job.side - 1
         pixels = (self.rows + job.side - 1) * columns * pixel
         partial = self.rows * COLUMNS * (job.width + 1) * _FLOAT_BYTES if job.last else 0
         weights = self.b_stages * self.width(job) * pixel
@@ -180,6 +188,7 @@ def macros(job: Job, shape: Shape) -> Macros:
         "DEPTH": depth(job, shape),
         "TERMS": job.terms,
         "LAST": int(job.last),
+        "SPREAD": int(job.spread),
         "TILE_COLUMNS": COLUMNS,
         "TILE_RESULTS": job.results,
         "THREADS": shape.threads(job),

@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from waifu2x.backends.cuda.runtime import CudaKernel, CudaRuntime
 
 
+BORDERS = {"replicate": 0, "reflect": 1, "zero": 2}
+"""The macro BORDER."""
+
+
 class Range(NamedTuple):
     """`Range` in `kernels/tensor.cuh`."""
 
@@ -39,6 +43,16 @@ class LayerExtent(NamedTuple):
     tiles: int = 0
     across: int = 1
     pictures: int = 1
+
+
+class SourceArguments(NamedTuple):
+    """`Source` in `kernels/tensor.cuh`."""
+
+    rows: int
+    columns: int
+    top: int
+    left: int
+    padding: int
 
 
 @dataclass(frozen=True)
