@@ -50,7 +50,24 @@ from waifu2x.backends.gpu.runtime import Limits, Macros
 from waifu2x.backends.gpu.tuning import Way
 from waifu2x.errors import BackendError
 from waifu2x.lowering.lower import lower
-from waifu2x.model import Activation, Convolution, Crop, Model, PixelShuffle, fit_padding, leaky
+from waifu2x.model import (
+    Activation,
+    Add,
+    Convolution,
+    Dense,
+    Enlarge,
+    Gate,
+    Mean,
+    Model,
+    Multiply,
+    Node,
+    PixelShuffle,
+    PixelUnshuffle,
+    Resize,
+    TransposedConvolution,
+    fit_padding,
+    leaky,
+)
 from waifu2x.tiling import Box
 
 CHIPS = {
@@ -361,12 +378,54 @@ def test_programs_that_matrix_units_run() -> None:
             runtime: Any = Recorded((9, 0))
             record(runtime, shipped(name), "wgmma", 2, (36, 40), pictures)
             assert runtime.launched >= len(program.steps) - 8
-    # One plane in and out at once, and a shuffle that no product takes along, are for other units.
-    one = conv(0, 3, 3)
-    shuffled = (conv(0, 3, 64), conv(1, 64, 64), PixelShuffle(2, 2), PixelShuffle(3, 2))
-    for nodes in ((one,), (*shuffled, conv(4, 4, 3), Crop(5, 3))):
+    # Few planes of the picture at once, and a mean of few planes, are for other units.
+    many = (conv(0, 3, 48), PixelShuffle(1, 4))
+    vector = np.ones((3, 3), np.float32), np.zeros(3, np.float32), leaky(0.1, 3)
+    mean = (conv(0, 3, 3), Mean(1), Dense(2, *vector), Multiply(1, 3))
+    for nodes in (many, mean):
         program = lower(fit_padding("other", 3, nodes))
         assert not tensor_runs.runs(program, layouts(program, 1))
+
+
+def compact(scale: int) -> Model:
+    """Zeros around, slopes of each plane's own, and the picture added, enlarged."""
+    nodes: list[Node] = []
+    for made, read in ((64, 3), (64, 64), (3 * scale**2, 64)):
+        weight, bias = np.ones((made, read, 3, 3), np.float32), np.zeros(made, np.float32)
+        activation = Activation("leaky", np.linspace(-1, 2, made, dtype=np.float32))
+        if made != 64:
+            activation = leaky(1, made)
+        nodes.append(Convolution(len(nodes), weight, bias, activation, padding=1))
+    nodes += [PixelShuffle(3, scale), Enlarge(0, scale), Add(4, 5)]
+    return fit_padding("compact", 3, tuple(nodes), "zero")
+
+
+def odd() -> Model:
+    """What one network or another has, and those that come along have not."""
+    weight, bias = np.ones((3, 64, 3, 3), np.float32), np.zeros(3, np.float32)
+    nodes = (
+        PixelUnshuffle(0, 2),
+        replace(conv(1, 12, 64), padding=1),
+        Gate(2, 2),
+        TransposedConvolution(3, weight, bias, leaky(0.1, 3), 3),
+        Convolution(4, np.ones((3, 3, 1, 1), np.float32), bias, leaky(1, 3)),
+        TransposedConvolution(5, np.ones((3, 3, 2, 2), np.float32), bias, leaky(0.1, 3), 2),
+    )
+    return fit_padding("odd", 3, nodes)
+
+
+@pytest.mark.parametrize("pictures", [1, 3])
+@pytest.mark.parametrize("name", ["compact", "resized", "odd"])
+def test_networks_of_other_makers_run_on_matrix_units(name: str, pictures: int) -> None:
+    model = odd() if name == "odd" else compact(4)
+    if name == "resized":
+        nodes = (*model.nodes, Resize(len(model.nodes), 1, 2))
+        model = fit_padding("resized", 3, nodes, "zero")
+    program = lower(model)
+    assert tensor_runs.runs(program, layouts(program, 1))
+    runtime: Any = Recorded((9, 0))
+    record(runtime, model, "wgmma", 2, (36, 40), pictures)
+    assert runtime.launched == len(program.steps)
 
 
 def amplified(by: float) -> Model:
