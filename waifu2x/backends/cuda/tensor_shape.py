@@ -23,6 +23,10 @@ _FOLLOWS_BYTES = 8
 _BARRIER_BYTES = 8
 _RESERVED_BYTES = 1 << 10
 """Shared memory that the driver takes of each block's share."""
+_HALO_COST = 0.4
+"""Of a tile of one row: its share of a larger one's is read more often."""
+_COPIED_COST = 1.15
+"""Of weights that do not stay."""
 _NARROW_COST = 1.4
 """Of a tile of fewer planes, with two terms: their weights do not stay in shared memory, and more
 blocks read them more often."""
@@ -245,7 +249,7 @@ def _wgmma_shapes(job: Job) -> list[WgmmaShape]:
     if job.side == 1:
         return list(_single_tap_shapes(job))
     if job.width == 32:
-        order = ((4, 2), (8, 1), (4, 1))
+        order = ((4, 2), (8, 1), (6, 1), (4, 1))
     elif job.width == 64:
         order = ((8, 1), (6, 1), (4, 1)) if job.group == 32 else ((6, 1), (4, 1))
     else:
@@ -340,7 +344,8 @@ def ranked(
 ) -> tuple[list[Shape], str]:
     """The usual shape first, and the class of sizes in which a measured one may be better.
 
-    A small picture takes what keeps more of the chip busy.
+    A small picture takes what keeps more of the chip busy. Of few tiles for each multiprocessor the
+    last may be a large part, so that others than the usual ones save a tenth and more.
     """
     across = -(-columns // COLUMNS)
 
@@ -355,6 +360,16 @@ def ranked(
         found = rounds(shape, depth(job, shape)) * max(width // 2, 16 + width // 4)
         return found * _NARROW_COST if job.terms == 2 and width < job.width else found
 
-    if rounds(shapes[0], 1) > 2 * MOST_ROWS:
-        return shapes, "large"
-    return sorted(shapes, key=clocks), "small"
+    def cost(shape: Shape) -> float:
+        """The same with what else it takes, where there is more than one round."""
+        copied = 1 if shape.b_stages == job.steps else _COPIED_COST
+        return clocks(shape) * (1 + _HALO_COST / shape.rows) * copied
+
+    usual = rounds(shapes[0], 1)
+    if usual <= 2 * MOST_ROWS:
+        return sorted(shapes, key=clocks), "small"
+    if usual <= 4 * MOST_ROWS:
+        found = sorted(shapes, key=cost)
+        if cost(found[0]) < 0.9 * cost(shapes[0]):
+            return found, "middle"
+    return shapes, "large"
