@@ -293,6 +293,9 @@ __device__ __forceinline__ void store_row(const float* sums, const Follows& bias
 #if defined(STORED_GROUPS)
 // A tile has TILE_COLUMNS columns, TILE_RESULTS of them with results.
 //
+// With WINDOWS > 1 a product is shuffled, and the planes of each pixel [dy][dx] that a result becomes
+// read 2 x 2 taps of 3 x 3, from [dy * 2 / SHUFFLE][dx * 2 / SHUFFLE] on: those behind an enlargement.
+//
 // A product: SIDE x SIDE taps, of which it takes TAPS at a time; with SPREAD those of a row are columns
 // of the product. A visit is a group of input planes, with two terms in three rounds: low input times
 // high weights, high times low, high times high, since the unit cuts each sum off at 24 bits: small
@@ -317,11 +320,18 @@ struct Tile {
 
 __device__ __forceinline__ Tile tile_at(int number, const Product& p) {
     const int y = number / p.extent.tiles_across * ROWS, x = number % p.extent.tiles_across * TILE_RESULTS;
-#if STACK
-    return {y, x, y, x};
-#else
-    return {y, x, y + p.from.top, x + p.from.left};
+    Tile tile = {y, x, y, x};
+#if !STACK
+    tile.row += p.from.top;
+    tile.column += p.from.left;
 #endif
+#if WINDOWS > 1
+    // A block makes planes of one pixel of those that a result is shuffled to.
+    const int pixel = blockIdx.x % DEPTH * WIDTH / EACH;
+    tile.row += pixel / SHUFFLE * 2 / SHUFFLE;
+    tile.column += pixel % SHUFFLE * 2 / SHUFFLE;
+#endif
+    return tile;
 }
 
 // Where a visit's pixels begin in a tile's source.

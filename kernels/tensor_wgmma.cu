@@ -28,7 +28,7 @@
 // Macros
 //   IN_PLANES, GROUP, STORED_GROUPS, FIRST_GROUP, SIDE, WIDTH, DEPTH (tiles of output planes), TERMS,
 //   WARPGROUPS, ROWS (of all of them), A_STAGES, B_STAGES, BLOCKS (on one multiprocessor at a time),
-//   REGISTERS (of a thread that multiplies), LAST (0 or 1), with it PLANES and PIXEL, SPREAD (0 or 1);
+//   REGISTERS (of a thread that multiplies), LAST (0 or 1), with it PLANES and PIXEL, SPREAD (0 or 1), WINDOWS;
 //   THREADS, SHARED (bytes of a block), TILE_COLUMNS, TILE_RESULTS, ROWS_BEYOND, COLUMNS_BEYOND (see
 //   tensor.cuh);
 //   OUT_GROUP, OUT_STORED, EACH, PART, SHUFFLE, FOLD, ZERO, ACTIVATION, RESIDUAL, RESIDUAL_GROUP,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -55,6 +56,8 @@ if TYPE_CHECKING:
 
 _FIRST_ROWS = 8
 _WARP = 32
+_WINDOW = 2
+"""Taps in each direction, see `windows`."""
 _PIXEL_UNITS = {8: 256 / 255, 16: 65536 / 65535, 32: 1.0, 0: 1.0}
 """What a pixel of 1 is worth, by the macro PIXEL: integers come as fractions of a power of two."""
 
@@ -111,6 +114,8 @@ class ProductStep(TensorStep):
             inputs = sum(parts) * self._source.fold**2
             outputs = step.out_planes if last else self._outputs
             self._job = Job(inputs, self._source.group, outputs, step.taps, terms, last)
+            if not last and has_windows(step):
+                self._job = replace(self._job, side=_WINDOW, windows=step.shuffle**2)
             self._candidates = candidates(
                 self._job, units, runtime.capability, runtime.shared_bytes
             )
@@ -277,7 +282,8 @@ class ProductStep(TensorStep):
         view = step.source
         planes = self.program.values[view.value].parts[view.first : view.first + view.parts]
         outputs = job.outputs if job.spread or not job.last else job.width
-        weight = placed(step.weight, 0, self._output_places, outputs)
+        taps = windows(step) if job.windows > 1 else step.weight
+        weight = placed(taps, 0, self._output_places, outputs)
         return placed(weight, 1, source.planes(view.first, planes), job.inputs)
 
     # What they share.
@@ -391,6 +397,26 @@ class ProductStep(TensorStep):
             return held, task.batch.tile, task.batch.target.shape[1:3]
         held = task.places[value].box
         return held, held, (held.height, held.width)
+
+
+def windows(step: Product) -> NDArray[np.float32]:
+    """(out, in, 2, 2): of each pixel that a result is shuffled to, the taps from [dy * 2 / shuffle]
+    [dx * 2 / shuffle] on."""
+    shuffle = step.shuffle
+    made, read = step.out_planes // shuffle**2, step.in_planes
+    pixels = step.weight.reshape(shuffle, shuffle, made, read, step.taps, step.taps)
+    taps = np.empty((shuffle, shuffle, made, read, _WINDOW, _WINDOW), np.float32)
+    for dy, dx in np.ndindex(shuffle, shuffle):
+        y, x = dy * _WINDOW // shuffle, dx * _WINDOW // shuffle
+        taps[dy, dx] = pixels[dy, dx, :, :, y : y + _WINDOW, x : x + _WINDOW]
+    return taps.reshape(-1, read, _WINDOW, _WINDOW)
+
+
+def has_windows(step: Product) -> bool:
+    """Whether all other taps are zero: behind an enlargement, and of transposed convolutions."""
+    if step.taps != 3 or step.shuffle == 1:
+        return False
+    return np.count_nonzero(windows(step)) == np.count_nonzero(step.weight)
 
 
 def _activation(activation: Activation) -> int:

@@ -48,6 +48,9 @@ class Job:
     """16-bit terms of a value: 1, or 2 for fp32's precision."""
     last: bool
     """Whether it makes pixels, or a map of few planes."""
+    windows: int = 1
+    """Into how many equal parts of its planes it divides, each of which reads its own taps of a
+    larger product."""
 
     @property
     def spread(self) -> bool:
@@ -60,7 +63,8 @@ class Job:
         """Output planes of a tile."""
         if self.last:
             return round_up(self.outputs * (self.side if self.spread else 1), 16)
-        return next(width for width in (128, 64, 32) if self.outputs % width == 0)
+        each = self.outputs // self.windows
+        return next(width for width in (128, 64, 32) if each % width == 0)
 
     @property
     def results(self) -> int:
@@ -193,6 +197,7 @@ def macros(job: Job, shape: Shape) -> Macros:
         "TERMS": job.terms,
         "LAST": int(job.last),
         "SPREAD": int(job.spread),
+        "WINDOWS": job.windows,
         "TILE_COLUMNS": COLUMNS,
         "TILE_RESULTS": job.results,
         "THREADS": shape.threads(job),
