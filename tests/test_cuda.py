@@ -34,7 +34,7 @@ from waifu2x.backends.cuda.compilers import Compiler, nvcc, nvrtc
 from waifu2x.backends.cuda.compilers.nvrtc import Nvrtc
 from waifu2x.backends.cuda.tensor import TensorExecutor, makers
 from waifu2x.backends.cuda.tensor_layout import MapLayout, batch_grid, layouts
-from waifu2x.backends.cuda.tensor_product import ProductArguments
+from waifu2x.backends.cuda.tensor_product import ProductArguments, has_windows, windows
 from waifu2x.backends.cuda.tensor_shape import (
     COLUMNS,
     Job,
@@ -50,6 +50,7 @@ from waifu2x.backends.gpu.runtime import Limits, Macros
 from waifu2x.backends.gpu.tuning import Way
 from waifu2x.errors import BackendError
 from waifu2x.lowering.lower import lower
+from waifu2x.lowering.steps import Product
 from waifu2x.model import (
     Activation,
     Add,
@@ -692,3 +693,23 @@ def test_sources_hold_what_they_include() -> None:
     text = source.read("tensor_wgmma.cu")
     assert '#include "' not in text
     assert "store_row" in text
+
+
+def test_what_an_enlargement_repeats_is_multiplied_once() -> None:
+    rng = np.random.default_rng(0)
+    weight = rng.normal(size=(32, 64, 3, 3)).astype(np.float32)
+    same = Convolution(2, weight, np.zeros(32, np.float32), leaky(0.1, 32), padding=1)
+    first = replace(conv(0, 3, 64), padding=1)
+    model = fit_padding("enlarged", 3, (first, Enlarge(1, 2), same))
+    step = next(
+        step for step in lower(model).steps if isinstance(step, Product) and step.shuffle > 1
+    )
+    assert has_windows(step)
+    taps = windows(step)
+    assert taps.shape == (128, 64, 2, 2)
+    # Pixel (1, 0) reads the rows from the second on, and the columns from the first on.
+    lower_left = taps[64:96]
+    assert np.allclose(lower_left.sum((2, 3)), weight.sum((2, 3)), atol=1e-5)
+    assert np.array_equal(lower_left, step.weight[64:96, :, 1:, :2])
+    assert not has_windows(replace(step, weight=np.ones_like(step.weight)))
+    assert not has_windows(replace(step, shuffle=1))
