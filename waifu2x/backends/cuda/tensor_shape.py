@@ -259,7 +259,13 @@ def _wgmma_shapes(job: Job) -> list[WgmmaShape]:
         order = ((8, 1), (6, 1), (4, 1)) if job.group == 32 else ((6, 1), (4, 1))
     else:
         order = ((4, 1),)
+    # Visits of few planes are short: two of them ahead.
     shapes = [
+        WgmmaShape(rows, 1, 232, all_of_them, a_stages=3)
+        for rows in (8, 6, 4)
+        if job.width == 32 == job.group < job.inputs
+    ]
+    shapes += [
         WgmmaShape(rows, blocks, 104 if blocks == 2 else 232, stages)
         for stages in dict.fromkeys((all_of_them, 4, 6, 9))
         if stages <= all_of_them
