@@ -392,7 +392,8 @@ def compact(scale: int) -> Model:
     """Zeros around, slopes of each plane's own, and the picture added, enlarged."""
     nodes: list[Node] = []
     for made, read in ((64, 3), (64, 64), (3 * scale**2, 64)):
-        weight, bias = np.ones((made, read, 3, 3), np.float32), np.zeros(made, np.float32)
+        weight = np.full((made, read, 3, 3), 0.1 / read, np.float32)
+        bias = np.zeros(made, np.float32)
         activation = Activation("leaky", np.linspace(-1, 2, made, dtype=np.float32))
         if made != 64:
             activation = leaky(1, made)
@@ -450,12 +451,34 @@ def test_networks_beyond_the_range_of_16_bits_are_computed_in_32(
     runtime: Any = Recorded((9, 0))
     for by, tensor_units in ((1.0, True), (1e3, True), (1e4, False), (1e30, False)):
         caplog.clear()
-        for make in makers(runtime, "wgmma"):
+        for make in makers(runtime, "wgmma").values():
             executor = make(lower(amplified(by)), usual)
             assert isinstance(executor, TensorExecutor) is tensor_units
         messages = [record.message for record in caplog.records]
-        assert len(messages) == (0 if tensor_units else 2)
+        assert len(messages) == (0 if tensor_units else 3)
         assert all("for which 16 bits have no room: computed in 32 bits" in m for m in messages)
+
+
+def test_maps_that_are_multiplied_have_two_terms_unless_told_otherwise(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    runtime: Any = Recorded((9, 0))
+    made = makers(runtime, "wgmma")
+    for model, terms in ((compact(2), 1), (odd(), 2)):
+        caplog.clear()
+        program = lower(model)
+        executor: Any = made["auto"](program, usual)
+        assert executor._terms == terms
+        assert [record.message for record in caplog.records] == (
+            [
+                "odd: multiplies maps with each other, for which fp16 is not exact enough: computed"
+                " in fp32, which takes longer"
+            ]
+            if terms == 2
+            else []
+        )
+        plain: Any = made["fp16"](program, usual)
+        assert plain._terms == 1
 
 
 def test_the_largest_value_is_found_once_and_kept(

@@ -416,7 +416,7 @@ def has_windows(step: Product) -> bool:
     """Whether all other taps are zero: behind an enlargement, and of transposed convolutions."""
     if step.taps != 3 or step.shuffle == 1:
         return False
-    return np.count_nonzero(windows(step)) == np.count_nonzero(step.weight)
+    return bool(np.count_nonzero(windows(step)) == np.count_nonzero(step.weight))
 
 
 def _activation(activation: Activation) -> int:
