@@ -177,6 +177,10 @@ def kernels_of_chip(capability: tuple[int, int]) -> list[tuple[str, Macros]]:
                 record(runtime, shipped(name), units, terms, (540, 960))
                 if units == "wgmma":
                     record(runtime, shipped(name), units, terms, (64, 64))
+    for model in (resized(), odd()):
+        for units in available_units(capability)[: -1 if fully else 1]:
+            for pictures in (1, 2) if fully else (1,):
+                record(runtime, model, units, 2, (64, 64), pictures)
     if fully:
         record(runtime, shipped("vgg_7/art"), available_units(capability)[0], 1, (64, 64), 5)
     return list(runtime.wanted.values())
@@ -402,6 +406,12 @@ def compact(scale: int) -> Model:
     return fit_padding("compact", 3, tuple(nodes), "zero")
 
 
+def resized() -> Model:
+    """Half as large as it was made."""
+    model = compact(4)
+    return fit_padding("resized", 3, (*model.nodes, Resize(len(model.nodes), 1, 2)), "zero")
+
+
 def odd() -> Model:
     """What one network or another has, and those that come along have not."""
     weight, bias = np.ones((3, 64, 3, 3), np.float32), np.zeros(3, np.float32)
@@ -419,10 +429,7 @@ def odd() -> Model:
 @pytest.mark.parametrize("pictures", [1, 3])
 @pytest.mark.parametrize("name", ["compact", "resized", "odd"])
 def test_networks_of_other_makers_run_on_matrix_units(name: str, pictures: int) -> None:
-    model = odd() if name == "odd" else compact(4)
-    if name == "resized":
-        nodes = (*model.nodes, Resize(len(model.nodes), 1, 2))
-        model = fit_padding("resized", 3, nodes, "zero")
+    model = {"compact": compact(3), "resized": resized(), "odd": odd()}[name]
     program = lower(model)
     assert tensor_runs.runs(program, layouts(program, 1))
     runtime: Any = Recorded((9, 0))
