@@ -175,6 +175,8 @@ class QueuedChains:
         self.name = chains.name
         self._chains = chains
         self._queue = queue
+        self._queued: dict[Chain, Chain] = {}
+        """Chains by those of the others."""
 
     def factors(self, scale: Fraction, noise: int | None) -> tuple[int, ...]:
         """See Chains."""
@@ -183,4 +185,6 @@ class QueuedChains:
     def chain(self, factor: int, noise: int | None) -> Chain:
         """See Chains."""
         found = self._chains.chain(factor, noise)
-        return replace(found, network=QueuedNetwork(found.network, self._queue))
+        if found not in self._queued:
+            self._queued[found] = replace(found, network=QueuedNetwork(found.network, self._queue))
+        return self._queued[found]

@@ -228,7 +228,8 @@ class _Lanes:
                 sources=self._sources,
             )
         try:
-            if not may_write(job, self._output.existing, self._sources):
+            # The worker looks as well: only what other inputs are it does not know.
+            if self._sources and not may_write(job, self._output.existing, self._sources):
                 return Outcome(job, "skipped", 0.0)
         except OutputError as error:
             return Outcome(job, "failed", 0.0, error=str(error))
@@ -262,9 +263,12 @@ class _Lanes:
             now, idle = time.monotonic(), self._queue.idle_seconds()
             begun, idle_before = self._looked
             self._looked, self._since = (now, idle), 0
-            if idle - idle_before > _IDLE_SHARE * (now - begun):
+            elapsed = max(now - begun, 1e-6)
+            busy = 1.0 - min((idle - idle_before) / elapsed, 1.0)
+            if busy < 1.0 - _IDLE_SHARE:
                 self._in_processes = self._may_fork
-                self._add(min(lanes, self._most - lanes))
+                needed = lanes / max(busy, lanes / self._most)
+                self._add(min(max(int(needed), 2 * lanes), self._most) - lanes)
 
 
 def _most_lanes(in_network: int) -> int:

@@ -6,6 +6,7 @@ connection: named shared memory would end in containers, which often allow 64 Mi
 
 from __future__ import annotations
 
+import math
 import mmap
 import os
 import weakref
@@ -77,7 +78,7 @@ class Segments:
 
     def array(self, shape: tuple[int, ...], dtype: DTypeLike) -> tuple[NDArray[Any], Shared]:
         """An uninitialised array, and what to tell the other process of it: see `send`."""
-        size = max(1, int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize)
+        size = max(1, math.prod(shape) * np.dtype(dtype).itemsize)
         segment = self._take(size)
         buffer = np.frombuffer(segment.memory, np.uint8, size)
         # Views of it keep `buffer` alive, and with it the segment.
@@ -144,7 +145,7 @@ class Attached:
         memory = self._memory[told.segment]
         dtype = np.dtype(told.dtype)
         buffer = memory.buf if told.name else memory
-        count = int(np.prod(told.shape, dtype=np.int64))
+        count = math.prod(told.shape)
         return np.frombuffer(buffer, dtype, count).reshape(told.shape)
 
     def _map(self, told: Shared) -> Any:

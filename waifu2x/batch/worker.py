@@ -12,7 +12,7 @@ import multiprocessing
 import signal
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from fractions import Fraction
@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from waifu2x.backends import Progress, ignore
-from waifu2x.batch.outcome import Outcome, run_one
+from waifu2x.batch.outcome import Outcome, Status, run_one
 from waifu2x.batch.room import Room, needed_bytes
 from waifu2x.batch.segments import Attached, Segments, Shared
 from waifu2x.chains import Chain, Chains
@@ -104,6 +104,25 @@ class Said(NamedTuple):
     note: str
 
 
+class Ended(NamedTuple):
+    """How the file ended: an Outcome without its job, which need not come back."""
+
+    status: Status
+    seconds: float
+    height: int
+    width: int
+    error: str
+    spent: Mapping[str, float]
+    device_failed: bool
+    disk_full: bool
+    previews: tuple[bytes, ...]
+
+    @classmethod
+    def of(cls, outcome: Outcome) -> Ended:
+        """What an outcome says besides its job."""
+        return cls(*(getattr(outcome, name) for name in cls._fields))
+
+
 class DiedError(Exception):
     """A worker has ended before its file was done."""
 
@@ -134,15 +153,15 @@ class Worker:
         ended = self._serve(job, on_progress, on_note)
         if isinstance(ended, Exception):
             raise ended
-        return ended
+        return Outcome(job, *ended)
 
-    def _serve(self, job: Job, on_progress: Progress, on_note: Note) -> Outcome | Exception:
+    def _serve(self, job: Job, on_progress: Progress, on_note: Note) -> Ended | Exception:
         """Hands a file over and answers what the worker asks, until it is done."""
         self._tell(job)
         with ExitStack() as held:
             while True:
                 said = self._hear()
-                if isinstance(said, Outcome | Exception):
+                if isinstance(said, Ended | Exception):
                     return said
                 if isinstance(said, Said):
                     on_note(job, said.note)
@@ -213,6 +232,16 @@ class Worker:
         np.copyto(result, made)
 
 
+def prepare() -> None:
+    """Begins to load all modules in the process that starts others, so that the first of those need
+    not wait for it: half a second beside whatever else is done."""
+    if sys.platform != "win32":
+        from multiprocessing import forkserver
+
+        _context()
+        forkserver.ensure_running()
+
+
 def _context() -> Any:
     """How processes are started: where that can be, by one that has loaded all modules."""
     if sys.platform == "win32":
@@ -260,7 +289,7 @@ def work(connection: Connection, task: Task) -> None:
                 # The work was stopped, or this is a defect: whoever asked shall know.
                 connection.send(error)
             else:
-                connection.send(outcome)
+                connection.send(Ended.of(outcome))
     except (EOFError, OSError):
         return  # nobody wants them
 

@@ -17,7 +17,7 @@ from typing import Any
 import click
 
 from waifu2x import stores
-from waifu2x.batch import cluster, outputs
+from waifu2x.batch import cluster, outputs, worker
 from waifu2x.batch.outcome import Outcome
 from waifu2x.batch.page import Page
 from waifu2x.batch.plan import Plan, plan
@@ -42,6 +42,8 @@ from waifu2x.cli.progress import many_pictures
 from waifu2x.pictures import formats
 from waifu2x.pipeline import Identity, Job, Note, Output, identities, make_folder
 
+_MANY = 50
+"""Pictures for which processes may well be wanted: starting them takes as long as a device does."""
 _SCHEDULER = re.compile(r"(tcp|tls|ucx|wss?)://\S+:\d+", re.ASCII)
 """An address of Dask's."""
 
@@ -188,6 +190,8 @@ def batch(
     sources = identities(planned.jobs) if output.existing == "overwrite" else frozenset()
     unreadable = [] if watching else planned.unreadable  # whoever watches tells of them
     expected = None if watching else len(wanted) + len(unreadable)
+    if address is None and len(left) >= _MANY:
+        worker.prepare()
     with ExitStack() as stack:
         work: _Work = _nobody
         if left or watching:

@@ -206,15 +206,14 @@ class CudaRuntime:
         return buffer
 
     def host_array(self, shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
-        """See Runtime: page-locked."""
+        """See Runtime: page-locked unless it is very large."""
         with self.current():
             return self._host.array(shape, dtype)
 
     def upload(self, buffer: Any, array: NDArray[Any]) -> None:
         """See Runtime."""
         with self.current():
-            staged = self._host.array(array.shape, array.dtype)
-            np.copyto(staged, array)
+            staged = self._host.staged(array)
             self.driver.upload(buffer.address, staged, self._uploads)
             # The pages may be taken again only when they are read.
             self.driver.wait(self._uploads)

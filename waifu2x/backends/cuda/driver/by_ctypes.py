@@ -177,7 +177,9 @@ class CtypesDriver:
 
     def upload(self, address: int, array: NDArray[Any], stream: int) -> None:
         """See Driver."""
-        self.call("cuMemcpyHtoDAsync_v2", address, _address(array), array.nbytes, stream)
+        # Pictures may be read-only, unlike pages and results.
+        source = array.__array_interface__["data"][0]
+        self.call("cuMemcpyHtoDAsync_v2", address, source, array.nbytes, stream)
 
     def download(self, array: NDArray[Any], address: int, stream: int) -> None:
         """See Driver."""
@@ -259,5 +261,5 @@ class CtypesDriver:
 
 
 def _address(array: NDArray[Any]) -> int:
-    """Of its first byte; it can be written, as pages and results can."""
+    """Of its first byte; it can be written."""
     return ctypes.addressof(ctypes.c_char.from_buffer(array.data))
