@@ -299,6 +299,24 @@ def test_lanes_grow_where_the_network_is_idle(
     assert 1 <= len(started) <= 5
 
 
+def test_a_machine_has_so_many_processes_at_most(
+    tmp_path: Path, upscaler: Upscaler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[int] = []
+    whole = Worker
+
+    def counted(*arguments: Any) -> Any:
+        started.append(1)
+        return whole(*arguments)
+
+    monkeypatch.setattr(lanes, "Worker", counted)
+    monkeypatch.setattr(lanes, "core_count", lambda: 1)
+    jobs = pictures(tmp_path / "in", *small(24))
+    outcomes = list(run(jobs, upscaler, PNG, at_once=Jobs(9, 2)))
+    assert [outcome.status for outcome in outcomes] == ["done"] * 24
+    assert len(started) <= lanes._PROCESSES
+
+
 def test_no_process_where_the_network_is_busy(
     tmp_path: Path, upscaler: Upscaler, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -31,6 +31,8 @@ _FIRST_LANES = 3
 """One picture is loaded, one computed and one saved."""
 _IDLE_SHARE = 0.05
 """Of the time: a network that has less to do than the rest of it is waiting for codecs."""
+_PROCESSES = 4
+"""For each core: who asks for more lanes gets them as threads."""
 _UNASKED_SHARE = 0.1
 """Of the memory for pictures, that all processes together may take beyond it, without asking."""
 _LANE_BYTES = 256 << 20
@@ -148,7 +150,7 @@ class _Lanes:
         for _ in range(count):
             number = len(self._threads)
             thread = threading.Thread(
-                target=self._lane, args=(number < _FIRST_LANES,), name=f"waifu2x-lane-{number}"
+                target=self._lane, args=(number,), name=f"waifu2x-lane-{number}"
             )
             try:
                 thread.start()
@@ -160,12 +162,14 @@ class _Lanes:
             self._threads.append(thread)
             self._alive += 1
 
-    def _lane(self, is_first: bool) -> None:
+    def _lane(self, number: int) -> None:
+        is_first, is_thread = number < _FIRST_LANES, number >= _PROCESSES * core_count()
         worker: Worker | None = None
         try:
             while (job := self._next()) is not None:
                 # The first lanes work on while the processes of others start.
-                if worker is None and (self._are_up if is_first else self._in_processes):
+                wants = not is_thread and (self._are_up if is_first else self._in_processes)
+                if worker is None and wants:
                     worker = self._started()
                 try:
                     outcome = self._outcome(job, worker)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import mmap
 import os
+import sys
 import weakref
 from collections import deque
 from multiprocessing import shared_memory
@@ -93,6 +94,8 @@ class Segments:
 
     def send(self, *arrays: Shared) -> None:
         """Sends the files of new segments, behind the message that names them."""
+        if sys.platform == "win32":
+            return  # segments have names there
         for told in arrays:
             if told.is_new and not told.name:
                 send_handle(self._connection, self._held[told.segment].file, None)
@@ -149,7 +152,7 @@ class Attached:
         return np.frombuffer(buffer, dtype, count).reshape(told.shape)
 
     def _map(self, told: Shared) -> Any:
-        if told.name:
+        if told.name or sys.platform == "win32":
             memory = shared_memory.SharedMemory(told.name)
             # Both have it now: nothing is left over, however they end.
             memory.unlink()
