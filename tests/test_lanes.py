@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import errno
+import gc
 import multiprocessing
 import os
 import signal
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -315,6 +317,20 @@ def test_a_machine_has_so_many_processes_at_most(
     outcomes = list(run(jobs, upscaler, PNG, at_once=Jobs(9, 2)))
     assert [outcome.status for outcome in outcomes] == ["done"] * 24
     assert len(started) <= lanes._PROCESSES
+
+
+def test_pictures_are_freed_at_once(tmp_path: Path) -> None:
+    """Not when Python happens to look for cycles: they are large, and their pages are locked."""
+    network = QueuedNetwork(Doubling(), Queue(1))
+    pixels = noise(4, 5, 3)
+    gc.disable()
+    try:
+        result = network(pixels, np.uint8)
+        seen = [weakref.ref(pixels), weakref.ref(result)]
+        del pixels, result
+        assert all(each() is None for each in seen)
+    finally:
+        gc.enable()
 
 
 def test_no_process_where_the_network_is_busy(

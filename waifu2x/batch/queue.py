@@ -77,6 +77,7 @@ class Queue:
             try:
                 _compute(call.together)
             finally:
+                call.together = ()  # it is among them: its pictures would wait for a collection
                 self._pass_on()
         if call.error is not None:
             raise call.error

@@ -19,7 +19,7 @@ _KEPT = 64
 """Free blocks of page-locked memory that are kept at most..."""
 _KEPT_BYTES = 1 << 30
 """...and how much they may be: locking pages and freeing them holds the whole device up."""
-_MOST_BYTES = 1 << 27
+LOCKED_BYTES = 1 << 27
 """Of a block: nobody else can have locked pages, and where a picture is not one of many, locking
 them takes twice as long as the copy through the driver's own that it saves."""
 
@@ -53,7 +53,7 @@ class HostMemory:
 
         Raises the driver's errors where the context is broken."""
         size = math.prod(shape) * np.dtype(dtype).itemsize
-        if size > _MOST_BYTES:
+        if size > LOCKED_BYTES:
             return np.empty(shape, dtype)
         with self._lock:
             block = self._take(size)
@@ -72,7 +72,7 @@ class HostMemory:
         """A C-contiguous array as it is best sent: a copy, or itself if that would not be locked.
 
         Raises as `array` does."""
-        if array.nbytes > _MOST_BYTES:
+        if array.nbytes > LOCKED_BYTES:
             return array
         copied = self.array(array.shape, array.dtype)
         np.copyto(copied, array)

@@ -18,13 +18,15 @@ from waifu2x.backends.cuda.compiler import compiled
 from waifu2x.backends.cuda.driver import Attribute, Driver, current
 from waifu2x.backends.cuda.graph import Graph, capture
 from waifu2x.backends.cuda.machine import Machine
-from waifu2x.backends.cuda.memory import HostMemory, abandon
+from waifu2x.backends.cuda.memory import LOCKED_BYTES, HostMemory, abandon
 from waifu2x.backends.gpu.replay import Records
 from waifu2x.backends.gpu.runtime import Argument, Kernel, Limits, Macros, OutOfMemoryError
 from waifu2x.errors import BackendError, DeviceError
 
 _MOST_CLEARED = 1 << 31
 """Bytes at a time: pycuda may count them in 32 bits."""
+_FETCHERS, _PIECE = 4, 1 << 22
+"""Threads that fetch a large result, and bytes at a time."""
 _STATIC_SHARED_BYTES = 48 << 10
 """Of a block, without asking."""
 
@@ -220,8 +222,25 @@ class CudaRuntime:
 
     def download(self, buffer: Any, array: NDArray[Any]) -> None:
         """See Runtime."""
+        if array.nbytes <= LOCKED_BYTES:
+            self._fetch(array, buffer.address)
+            return
+        # Fresh pages are what takes long: several threads touch them, behind locked ones.
+        flat = array.reshape(-1).view(np.uint8)
+
+        def fetch(start: int) -> None:
+            piece = flat[start : start + _PIECE]
+            staged = self.host_array(piece.shape, np.uint8)
+            self._fetch(staged, buffer.address + start)
+            np.copyto(piece, staged)
+
+        with ThreadPoolExecutor(_FETCHERS, thread_name_prefix="waifu2x-download") as pool:
+            for fetched in [pool.submit(fetch, start) for start in range(0, flat.size, _PIECE)]:
+                fetched.result()
+
+    def _fetch(self, array: NDArray[Any], address: int) -> None:
         with self.current():
-            self.driver.download(array, buffer.address, self._downloads)
+            self.driver.download(array, address, self._downloads)
             self.driver.wait(self._downloads)
 
     def build(self, stem: str, macros: Macros) -> CudaProgram:
