@@ -8,7 +8,6 @@ import os
 import stat
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -49,8 +48,6 @@ class Job:
 
 _LARGE = 1 << 25
 """Pixels of results."""
-_LARGE_FILE = 1 << 24
-"""Bytes that take about as long to decode as a device takes to open."""
 Note = Callable[[Job, str], None]
 """What is told of a job in words."""
 
@@ -107,10 +104,9 @@ def make(
 ) -> Made | None:
     """Reads, enlarges and writes one file; None if it is there already and may stay.
 
-    `enlarger` is called when the file has been read, or while it is decoded; then, before the work,
-    `on_size` with the rows of all results together and the columns of the first, and `on_note` with
-    a line about what the output does not keep, if there is anything. Nothing in `sources` is ever
-    replaced.
+    `enlarger` is called when the file has been read; then, before the work, `on_size` with the
+    rows of all results together and the columns of the first, and `on_note` with a line about what
+    the output does not keep, if there is anything. Nothing in `sources` is ever replaced.
     `alone`: no other files are worked on; otherwise only large results are encoded by all cores.
     Raises Waifu2xError, OSError, MemoryError.
     """
@@ -124,13 +120,10 @@ def make(
             held.enter_context(room(file))
         name = _name(job.source, "standard input")
         with spent("decode"):
-            if alone and len(file) >= _LARGE_FILE:
-                source, network = _decoded_meanwhile(file, name, max_pixels, enlarger)
-            else:
-                source, network = decode(file, name, max_pixels), None
+            source = decode(file, name, max_pixels)
             del file
         with spent("prepare"):
-            network = network or enlarger()
+            network = enlarger()
             sizes = result_sizes(network, source, name)
             height, width = sizes[0]
             stays = _stays(source, network) and _is_file_of(job, output)
@@ -147,23 +140,6 @@ def make(
         threads = None if alone or pixels >= _LARGE else 1
         _write(finished(result, output), job, output, spent, threads)
         return Made(height, width, spent, False, _previews(output, source, result))
-
-
-def _decoded_meanwhile(
-    file: bytes, name: str, max_pixels: int, enlarger: Callable[[], Enlarger]
-) -> tuple[Frames, Enlarger]:
-    """The pictures of a file, and the enlarger, opened while they are decoded.
-
-    Raises what either does; what is wrong with the file comes first.
-    """
-    with ThreadPoolExecutor(1, thread_name_prefix="waifu2x-decode") as pool:
-        decoding = pool.submit(decode, file, name, max_pixels)
-        try:
-            network = enlarger()
-        except Exception:
-            decoding.result()
-            raise
-        return decoding.result(), network
 
 
 def result_sizes(network: Enlarger, source: Frames, name: str) -> list[tuple[int, int]]:

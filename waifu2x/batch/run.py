@@ -53,6 +53,7 @@ def run(
     output: Output,
     *,
     at_once: Jobs | None = None,
+    many: bool = False,
     max_pixels: int = MAX_PIXELS,
     sources: frozenset[Identity] = frozenset(),
     on_progress: Callable[[Job, float], None] = lambda job, part: None,
@@ -64,14 +65,15 @@ def run(
 
     `jobs` is asked for the next job when somebody is free for it; None says that there is none now,
     and is asked again. Without `at_once`, as many pictures are under way as keep the network busy,
-    as far as cores and memory go. Nothing in `sources` is ever replaced.
+    as far as cores and memory go: on a GPU from the start, where there are `many`, for which
+    `worker.prepare` has been called. Nothing in `sources` is ever replaced.
 
     Closing the iterator, or an interrupt, stops the work: finished files stay, unfinished ones
     leave nothing.
     """
     lanes = _Lanes(jobs, upscaler, output, at_once, max_pixels, sources, on_progress, on_note)
     try:
-        lanes.start()
+        lanes.start(many and upscaler.backend.device.is_gpu)
         while (ended := lanes.ended.get()) is not None:
             if isinstance(ended, BaseException):
                 raise ended
@@ -132,11 +134,12 @@ class _Lanes:
         self._looked = time.monotonic(), 0.0
         """When lanes were added last, and how long the network had been idle by then."""
 
-    def start(self) -> None:
-        """The first lanes."""
-        count = min(_FIRST_LANES, self._most) if self._grows else self._most
-        self._in_processes = self._may_fork and not self._grows and count > _FIRST_LANES
-        self._are_up = self._in_processes
+    def start(self, all_at_once: bool) -> None:
+        """The first lanes, or all."""
+        few = self._grows and not all_at_once
+        count = min(_FIRST_LANES, self._most) if few else self._most
+        self._in_processes = self._may_fork and not few and count > _FIRST_LANES
+        self._are_up = self._in_processes and not self._grows
         with self._lock:
             self._add(count)
 

@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from waifu2x import memory
 from waifu2x.backends import Progress, ignore
 from waifu2x.batch.outcome import Outcome, Status, run_one
 from waifu2x.batch.room import Room, needed_bytes
@@ -262,6 +263,7 @@ def _end(code: int | None) -> str:
 def work(connection: Connection, task: Task) -> None:
     """The process: files, one after the other, until there are no more or nobody wants them."""
     warnings.filterwarnings("ignore")  # of codecs, on odd but readable files
+    memory.keep_freed()
     # Signals that end a group of processes are for the one that it belongs to, which then sends no
     # more.
     for name in ("SIGINT", "SIGTERM", "SIGHUP"):

@@ -190,12 +190,15 @@ def batch(
     sources = identities(planned.jobs) if output.existing == "overwrite" else frozenset()
     unreadable = [] if watching else planned.unreadable  # whoever watches tells of them
     expected = None if watching else len(wanted) + len(unreadable)
-    if address is None and len(left) >= _MANY:
+    many = address is None and len(left) >= _MANY
+    if many:
         worker.prepare()
     with ExitStack() as stack:
         work: _Work = _nobody
         if left or watching:
-            opened = _here if address is None else partial(_on_cluster, address, (folder, target))
+            opened = partial(_here, many)
+            if address is not None:
+                opened = partial(_on_cluster, address, (folder, target))
             work = stack.enter_context(
                 opened(options, output, at_once, max_pixels, sources, verbose=verbose)
             )
@@ -234,6 +237,7 @@ _Work = Callable[
 
 @contextmanager
 def _here(
+    many: bool,
     options: dict[str, Any],
     output: Output,
     at_once: Jobs | None,
@@ -251,6 +255,7 @@ def _here(
             upscaler,
             output,
             at_once=at_once,
+            many=many,
             max_pixels=max_pixels,
             sources=sources,
             on_progress=on_progress,

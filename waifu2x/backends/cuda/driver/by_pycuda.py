@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,6 @@ import pycuda.driver as cuda
 from numpy.typing import NDArray
 
 from waifu2x.backends.cuda.driver import Attribute
-from waifu2x.backends.cuda.driver.library import library
 
 
 class PycudaDriver:
@@ -27,9 +25,6 @@ class PycudaDriver:
 
     def devices(self) -> Sequence[Any]:
         """See Driver."""
-        # Which takes a while, and pycuda holds Python's lock meanwhile.
-        with suppress(OSError):
-            library().cuInit(0)
         cuda.init()
         return [cuda.Device(number) for number in range(cuda.Device.count())]
 
