@@ -290,6 +290,11 @@ class FakeLibrary:
         self.driver.check()
 
     @_status
+    def cuStreamWaitEvent(self, stream: int, event: int, flags: int) -> None:
+        assert (stream, event, flags) == (1, 3, 0)
+        self.driver.check()
+
+    @_status
     def cuStreamDestroy_v2(self, stream: int) -> None:
         self.driver.check()
         self.driver.streams -= 1
@@ -456,6 +461,11 @@ def pycuda_driver(driver: FakeDriver) -> ModuleType:
 
         @_pycuda
         def synchronize(self) -> None:
+            driver.check()
+
+        @_pycuda
+        def wait_for_event(self, event: Event) -> None:
+            assert isinstance(event, Event)
             driver.check()
 
     class Event:

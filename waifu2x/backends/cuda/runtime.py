@@ -76,6 +76,15 @@ class Mark(NamedTuple):
     after: Any
 
 
+class Fetched(NamedTuple):
+    """When a result is there."""
+
+    events: list[Any]
+    """The moment: the one, until it is waited for."""
+    rest: Callable[[], None] | None
+    """What is left to do then."""
+
+
 class Record:
     """Launches that come again: queued one by one the first times, then as a graph."""
 
@@ -331,26 +340,54 @@ class CudaRuntime:
             with self.current():
                 record.graph.close()
 
-    def mark(self) -> Any:
+    def send(self, buffer: Any, array: NDArray[Any]) -> object:
         """See Runtime."""
         with self.current():
-            return [self.driver.record_event(self._stream, blocking=True)]
+            staged = self._host.staged(array)
+            self.driver.upload(buffer.address, staged, self._uploads)
+            return staged
 
-    def wait(self, mark: Any) -> None:
+    def follow(self) -> None:
+        """See Runtime."""
+        with self.current():
+            self._follow(self._stream, self._uploads)
+
+    def fetch(self, buffer: Any, array: NDArray[Any]) -> Fetched:
+        """See Runtime."""
+        with self.current():
+            if array.nbytes > LOCKED_BYTES:
+                done = self.driver.record_event(self._stream, blocking=True)
+                return Fetched([done], partial(self.download, buffer, array))
+            self._follow(self._downloads, self._stream)
+            self.driver.download(array, buffer.address, self._downloads)
+            return Fetched([self.driver.record_event(self._downloads, blocking=True)], None)
+
+    def _follow(self, stream: Any, other: Any) -> None:
+        """What is queued on a stream from now on comes after what is queued on another."""
+        event = self.driver.record_event(other)
+        try:
+            self.driver.follow(stream, event)
+        finally:
+            self.driver.destroy_event(event)
+
+    def wait(self, mark: Fetched) -> None:
         """See Runtime."""
         with self.current():
             # Nobody else holds it then: pycuda's are freed with the last who does, and only here.
-            event = mark.pop()
+            event = mark.events.pop()
             try:
                 self.driver.wait_event(event)
             finally:
                 self.driver.destroy_event(event)
                 del event
+        if mark.rest is not None:
+            mark.rest()
 
     def synchronize(self) -> None:
         """See Runtime."""
         with self.current():
-            self.driver.wait(self._stream)
+            for stream in (self._uploads, self._stream, self._downloads):
+                self.driver.wait(stream)
 
     @contextmanager
     def span(self) -> Iterator[list[float]]:

@@ -207,6 +207,10 @@ class CtypesDriver:
         self.call("cuEventRecord", event, stream)
         return event
 
+    def follow(self, stream: int, event: int) -> None:
+        """See Driver."""
+        self.call("cuStreamWaitEvent", stream, event, 0)
+
     def wait_event(self, event: int) -> None:
         """See Driver."""
         self.call("cuEventSynchronize", event)
