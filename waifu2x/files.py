@@ -138,10 +138,11 @@ class _File(io.FileIO):
         """See io.FileIO."""
         written = super().write(content)
         self._waiting += written
-        if self._waiting >= _WRITTEN_BACK and hasattr(os, "posix_fadvise"):
+        if self._waiting >= _WRITTEN_BACK and sys.platform == "linux":
             self._waiting = 0
-            # Whose other meaning, that nobody will read it soon, is as true of so large a file.
-            os.posix_fadvise(self.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+            # Its other meaning, that nobody will read it soon, is as true of so large a file.
+            with contextlib.suppress(OSError):  # it is no more than advice
+                os.posix_fadvise(self.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
         return written
 
 
