@@ -49,8 +49,8 @@ _KEPT_SHARE = 4
 """And the most of the machine's: one part of so many."""
 _SPARE_BYTES = 256 << 20
 """The most memory for such maps that waits for the next call: its pages are there already."""
-_BLOCK_UNIT = 64
-"""Pixels of a picture: cells of four pixels in maps as small as a sixteenth of it."""
+_BLOCK_UNIT = 16 * layout.CELL
+"""Pixels of a picture: whole cells in maps as small as a sixteenth of it."""
 _run_strip = Compiled("strip", "run_strip")
 
 

@@ -5,10 +5,10 @@ keeps its last rows in a ring: row y lies in slot y & mask, and the ring holds a
 readers still need when the next ones are written (`schedule` finds out how many). So memory grows
 with the width of a strip and not with its height, and most of it stays in the caches.
 
-Rows and columns are counted from each map's own pixel (0, 0). Steps compute whole cells of 4x4
-pixels (6x6 in integers) at multiples of their size there, and not of a strip: every pixel is
-computed from the same numbers in the same order wherever the strips are cut, which makes the output
-the same to the bit for every tile size and thread count.
+Rows and columns are counted from each map's own pixel (0, 0). Steps compute whole cells of 6x6
+pixels at multiples of their size there, and not of a strip: every pixel is computed from the same
+numbers in the same order wherever the strips are cut, which makes the output the same to the bit
+for every tile size and thread count.
 
 A map is interleaved: its planes, padded to whole vectors, are neighbours in memory, then come the
 pixels of a row. A folded map has the planes of fold x fold pixels one after another,
@@ -20,10 +20,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-CELL = 4
-"""Rows and columns of a Winograd cell in fp32; steps compute whole cells."""
-INTEGER_CELL = 6
-"""The same in integers."""
+CELL = 6
+"""Rows and columns of a Winograd cell; steps compute whole cells."""
 
 (
     FEW_INPUTS,
@@ -58,10 +56,10 @@ SUM_LIMIT = 2.0 ** (30 - SUM_BITS)
 
 MOST_SHUFFLED = 4
 """The largest shuffle whose rows fit among the places of a task."""
-SOURCE_ROWS, TARGET_ROWS = 0, INTEGER_CELL + 2
-RESIDUAL_ROWS = TARGET_ROWS + INTEGER_CELL * MOST_SHUFFLED
+SOURCE_ROWS, TARGET_ROWS = 0, CELL + 2
+RESIDUAL_ROWS = TARGET_ROWS + CELL * MOST_SHUFFLED
 LATE_PLACES = 8
-PLACES = RESIDUAL_ROWS + INTEGER_CELL * MOST_SHUFFLED + LATE_PLACES
+PLACES = RESIDUAL_ROWS + CELL * MOST_SHUFFLED + LATE_PLACES
 """Where the offsets of rows stand among the places of a task, how many places there are, and how
 many of them, the last ones, describe a block on tiles that is not finished."""
 

@@ -22,7 +22,6 @@ from waifu2x.backends.cpu.layout import (
     FEW_INPUTS,
     FEW_OUTPUTS,
     FEW_TILES,
-    INTEGER_CELL,
     INTEGER_POINTWISE,
     INTEGER_WINOGRAD,
     KEEP,
@@ -47,6 +46,8 @@ _FEW = 4
 """The most planes that a map may have to be stored without padding."""
 _TILE_ROWS = 2
 """Rows at a time on tiles: the fewest, to leave the L2 cache to the weights."""
+_TILE_COLUMNS = 4
+"""What tiles compute whole multiples of."""
 _LEAST_BFLOATS = 32
 """The fewest planes of a map in bf16: with fewer, rounding errors do not even out."""
 _LEAST_INTEGERS = 32
@@ -67,11 +68,11 @@ class PackedProgram:
         self._arithmetic = arithmetic
         bfloats = arithmetic == "bf16"
         self._block = {"fp32": LANES, "int16": INTEGER_BLOCK, "bf16": BLOCK}[arithmetic]
-        self._rows = {"fp32": CELL, "int16": INTEGER_CELL, "bf16": _TILE_ROWS}[arithmetic]
+        self._rows = _TILE_ROWS if bfloats else CELL
         self.costs = _costs(program)
         """Of each step for a pixel of the picture, in multiply-adds."""
         self.readers = geometry.read_by(program)
-        self.unit = (self._rows, INTEGER_CELL if arithmetic == "int16" else CELL)
+        self.unit = (self._rows, _TILE_COLUMNS if bfloats else CELL)
         """Rows and columns that steps compute whole multiples of."""
         moves = [step for step in program.steps if isinstance(step, Move)]
         resizes = [step for step in moves if step.resize != (1, 1)]
