@@ -31,6 +31,7 @@ from waifu2x.backends.cpu.compiled import Compiled
 from waifu2x.backends.cpu.forms import round_up
 from waifu2x.backends.cpu.layout import AVERAGE, BORDER_CODES, KEEP, LOAD, PICTURE, PIXEL_CODES
 from waifu2x.backends.cpu.pack import Arithmetic, PackedProgram
+from waifu2x.backends.cpu.picture import with_picture
 from waifu2x.backends.cpu.strips import PhaseStrips
 from waifu2x.backends.turns import mean
 from waifu2x.cores import core_count
@@ -47,7 +48,7 @@ KEPT_BYTES = 1100 << 20
 """The most memory for maps that are kept between phases."""
 _KEPT_SHARE = 4
 """And the most of the machine's: one part of so many."""
-_SPARE_BYTES = 256 << 20
+_SPARE_BYTES = 768 << 20
 """The most memory for such maps that waits for the next call: its pages are there already."""
 _BLOCK_UNIT = 16 * layout.CELL
 """Pixels of a picture: whole cells in maps as small as a sixteenth of it."""
@@ -251,7 +252,7 @@ class CpuModel:
 
     def __init__(self, model: Model, arithmetic: Arithmetic, workers: Workers) -> None:
         self.model = model
-        self.packed = PackedProgram(segmented(lower(model)), arithmetic)
+        self.packed = PackedProgram(segmented(with_picture(lower(model))), arithmetic)
         self.ticks: dict[int, int] = {}
         """Time spent on each step so far, by all threads; all that belongs to no product as -1."""
         self._costs = self.packed.costs
@@ -355,9 +356,8 @@ class CpuModel:
         return starts, total
 
     def _map_bytes(self, value: int, sizes: Sequence[Size]) -> int:
-        form = self.packed.forms[value]
-        rows, columns = form.memory_size(sizes[value])
-        return rows * columns * form.pixel_floats * 4
+        rows, columns = self.packed.forms[value].memory_size(sizes[value])
+        return rows * columns * self.packed.kept_floats(value) * 4
 
     def _plan(self, height: int, width: int) -> list[PhaseStrips]:
         """The phases for pictures of a size."""
@@ -466,7 +466,7 @@ class Pass:
                 rows, columns = form.memory_size(strips.sizes[task.step])
                 record["memory"] = kept[self._starts[task.step] :].ctypes.data
                 record["memory_rows"], record["memory_columns"] = rows, columns
-                record["memory_floats"] = columns * form.pixel_floats
+                record["memory_floats"] = columns * packed.kept_floats(task.step)
             elif task.kind == AVERAGE:
                 step = packed.program.steps[task.step]
                 assert isinstance(step, Average)

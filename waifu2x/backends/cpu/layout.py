@@ -42,10 +42,10 @@ CELL = 6
 """Kinds of task. Those from READ on go between maps and the memory outside: the picture's pixels,
 maps that are kept whole, sums, the pixels of the result."""
 
-BY_VALUES, BY_PLANES, BY_FLOATS, BY_CURVES, BY_RESIZING = range(5)
+BY_VALUES, BY_PLANES, BY_FLOATS, BY_CURVES, BY_RESIZING, BY_INTEGERS = range(6)
 """How moves, sums and pixels to write are read: value by value, which is right for all, by vectors
 of planes, by floats that lie evenly spaced, by vectors of planes through a SiLU or a gate, or by
-bicubic interpolation."""
+bicubic interpolation; and how maps are kept: as they are, or as 16-bit integers."""
 
 LINE_BYTES = 64
 """A cache line, and the widest vector: a load that crosses two lines costs two."""

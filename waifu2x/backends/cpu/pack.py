@@ -15,6 +15,7 @@ from waifu2x.backends.cpu.layout import (
     AVERAGE,
     BY_CURVES,
     BY_FLOATS,
+    BY_INTEGERS,
     BY_PLANES,
     BY_RESIZING,
     BY_VALUES,
@@ -35,7 +36,7 @@ from waifu2x.backends.cpu.layout import (
     WRITE,
     aligned,
 )
-from waifu2x.backends.cpu.shapes import BLOCK, CONFIG_FLOATS, INTEGER_BLOCK, LANES
+from waifu2x.backends.cpu.shapes import BLOCK, CONFIG_FLOATS, INTEGER_BLOCK, LANES, PART_PAIRS
 from waifu2x.backends.cpu.tasks import Reach, Task
 from waifu2x.lowering import geometry
 from waifu2x.lowering.phases import Phase
@@ -111,7 +112,10 @@ class PackedProgram:
     def phase_tasks(self, phase: Phase) -> list[Task]:
         """Everything that a strip of a phase runs."""
         tasks = [
-            Task(LOAD, value, _ROWS, (), value, fields={"target": value})
+            Task(
+                *(LOAD, value, _ROWS, (), value),
+                fields={"target": value, "group": self._kept_by(value)},
+            )
             for value in phase.given
             if value
         ]
@@ -131,13 +135,11 @@ class PackedProgram:
         for value, kind, number in sorted(ends):
             form = self.forms[value]
             unit = form.fold if kind == AVERAGE else 1
-            fields = {
-                "source": value,
-                "planes": form.parts[0],
-                "group": BY_PLANES
-                if not form.terms and form.fold == 1 and form.planes % LANES == 0
-                else BY_VALUES,
-            }
+            by = self._kept_by(value)
+            if kind == AVERAGE:
+                even = not form.terms and form.fold == 1 and form.planes % LANES == 0
+                by = BY_PLANES if even else BY_VALUES
+            fields = {"source": value, "planes": form.parts[0], "group": by}
             tasks.append(
                 Task(
                     kind,
@@ -148,6 +150,18 @@ class PackedProgram:
                 )
             )
         return tasks
+
+    def kept_floats(self, value: int) -> int:
+        """Memory of a pixel in memory of a map that is kept whole."""
+        form = self.forms[value]
+        if self._kept_by(value) == BY_INTEGERS:
+            return form.values // 2 + -(-form.values // (2 * PART_PAIRS))
+        return form.pixel_floats
+
+    def _kept_by(self, value: int) -> int:
+        """How a map is kept: where products read 16-bit integers, as such."""
+        whole = self.forms[value].values % INTEGER_BLOCK == 0
+        return BY_INTEGERS if self._arithmetic == "int16" and whole else BY_VALUES
 
     def cut(self, value: int) -> int:
         """At multiples of how many rows and columns a value may be cut so that no cell of the step
@@ -503,6 +517,7 @@ class PackedProgram:
         reaches = [reach]
         added_planes = 0
         if residual is not None:
+            residual = replace(residual, value=self._source_map(residual))
             reaches.append(self._residual_reach(residual))
             added = self.forms[residual.value]
             added_planes = added.padded[residual.first]

@@ -31,6 +31,9 @@ sums of such parts are added as floats."""
 MOST_INPUT = (1 << 14) - 1
 """Winograd in integers: the largest transformed input of a cell."""
 
+MOST_SHORT = (1 << 15) - 1
+"""The largest integer of a map that is kept."""
+
 TERMS = (0, 1, 2) if VECTOR.tiles else (0,)
 """In how many bf16 terms maps may be stored; 0 stands for floats."""
 BLOCK = 32

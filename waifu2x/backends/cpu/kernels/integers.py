@@ -61,12 +61,21 @@ LEAST = 1e-30
 """The smallest scale: of cells that are zero."""
 
 
-def store_scale(v: Emitter, most: ir.Value, scratch: ir.Value, place: ir.Value) -> ir.Value:
-    """Stores what 1 stands for where the largest lane of `most` becomes MOST_INPUT; the factor
-    that makes integers of values."""
-    largest = v.most(most)
-    v.store(v.times(largest, 1 / MOST_INPUT), scratch, place)
-    return v.divided(v.splat(float(MOST_INPUT)), largest)
+def largest(v: Emitter, source: ir.Value, start: ir.Value, count: ir.Value) -> ir.Value:
+    """The largest magnitude of each lane of `count` values; LEAST at least."""
+    own = v.fix(source, start)
+    (most,) = v.accumulators([v.splat(LEAST)])
+    v.set(most, v.splat(LEAST))
+    with v.loop(count, LANES) as plane:
+        v.set(most, v.larger(v.magnitude(v.load(own, plane)), v.get(most)))
+    return v.get(most)
+
+
+def scale_of(v: Emitter, most: ir.Value, largest_integer: int) -> tuple[ir.Value, ir.Value]:
+    """What 1 stands for where the largest lane of `most` becomes that integer; the factor that
+    makes integers of values."""
+    whole = v.most(most)
+    return v.times(whole, 1 / largest_integer), v.divided(v.splat(float(largest_integer)), whole)
 
 
 def store_integers(
@@ -175,7 +184,8 @@ def _emit_input(
                     v.store(value, scratch, v.add(flat, plane))
                 else:
                     v.set(most, v.larger(v.magnitude(value), v.get(most)))
-        fineness = store_scale(v, v.get(most), scratch, v.get(place_of_scale))
+        unit, fineness = scale_of(v, v.get(most), MOST_INPUT)
+        v.store(unit, scratch, v.get(place_of_scale))
         v.set(place_of_scale, v.add(v.get(place_of_scale), scale_step))
         with v.loop(count, INTEGER_BLOCK) as inner:
             source = v.fix(scratch, v.add(stage, v.mul(inner, FREQUENCIES)))
