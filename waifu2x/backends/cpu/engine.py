@@ -36,6 +36,7 @@ from waifu2x.backends.cpu.layout import (
     STOP,
 )
 from waifu2x.backends.cpu.pack import Arithmetic, PackedProgram
+from waifu2x.backends.cpu.picture import with_picture
 from waifu2x.backends.cpu.strips import Batch, PhaseStrips
 from waifu2x.backends.cpu.tasks import Task
 from waifu2x.backends.cpu.workers import Flight, Workers, run_strips
@@ -54,8 +55,8 @@ KEPT_BYTES = 1100 << 20
 """The most memory for maps that are kept between phases."""
 _KEPT_SHARE = 4
 """And the most of the machine's: one part of so many."""
-_BLOCK_UNIT = 64
-"""Pixels of a picture: cells of four pixels in maps as small as a sixteenth of it."""
+_BLOCK_UNIT = 16 * layout.CELL
+"""Pixels of a picture: whole cells in maps as small as a sixteenth of it."""
 
 
 class CpuBackend:
@@ -195,7 +196,7 @@ class CpuModel:
 
     def __init__(self, model: Model, arithmetic: Arithmetic, workers: Workers) -> None:
         self.model = model
-        self.packed = PackedProgram(segmented(lower(model)), arithmetic)
+        self.packed = PackedProgram(segmented(with_picture(lower(model))), arithmetic)
         self.ticks: dict[int, int] = {}
         """Time spent on each step so far, by all threads; all that belongs to no product as -1."""
         self._costs = self.packed.costs
@@ -299,9 +300,8 @@ class CpuModel:
         return starts, total
 
     def _map_bytes(self, value: int, sizes: Sequence[Size]) -> int:
-        form = self.packed.forms[value]
-        rows, columns = form.memory_size(sizes[value])
-        return rows * columns * form.pixel_floats * 4
+        rows, columns = self.packed.forms[value].memory_size(sizes[value])
+        return rows * columns * self.packed.kept_floats(value) * 4
 
     def _plan(self, height: int, width: int) -> list[PhaseStrips]:
         """The phases for pictures of a size."""
@@ -441,7 +441,7 @@ class Pass:
             starts = layout.addresses(self._kept[:, self._starts[task.step] :], 1)
             records["memory"] = starts[:, np.newaxis]
             records["memory_rows"], records["memory_columns"] = rows, columns
-            records["memory_floats"] = columns * form.pixel_floats
+            records["memory_floats"] = columns * packed.kept_floats(task.step)
         elif task.kind == AVERAGE:
             step = packed.program.steps[task.step]
             assert isinstance(step, Average)

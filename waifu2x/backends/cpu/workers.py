@@ -37,7 +37,7 @@ from waifu2x.backends.cpu.layout import (
 )
 from waifu2x.errors import BackendError
 
-SPARE_BYTES = 256 << 20
+SPARE_BYTES = 768 << 20
 """The most memory for maps that are kept that waits for the next call: its pages are there."""
 _SLOTS = 8
 _CLOSED = 1 << 62
