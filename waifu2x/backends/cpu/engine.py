@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import os
 import threading
@@ -21,6 +22,7 @@ from waifu2x.backends import (
     Precision,
     Progress,
     Trial,
+    closeness,
     ignore,
     scaled,
 )
@@ -57,6 +59,7 @@ _KEPT_SHARE = 4
 """And the most of the machine's: one part of so many."""
 _BLOCK_UNIT = 16 * layout.CELL
 """Pixels of a picture: whole cells in maps as small as a sixteenth of it."""
+_LOG = logging.getLogger(__name__)
 
 
 class CpuBackend:
@@ -70,10 +73,10 @@ class CpuBackend:
         self._workers = Workers(core_count())
 
     def compile(self, models: Sequence[Model], precision: Precision) -> CpuNetwork:
-        """See Backend. `auto` is the fastest there is: bf16 on tiles, int16, fp32."""
+        """See Backend. `auto` is the fastest that keeps 60 dB: bf16 on tiles, int16, fp32."""
         offered = arithmetics()
-        chosen = offered[0] if precision == "auto" else precision
-        if chosen not in offered:
+        ways = offered if precision == "auto" else [way for way in offered if way == precision]
+        if not ways:
             raise BackendError(
                 f"backend cpu has no precision {precision} on this processor:"
                 f" use auto or {' or '.join(offered)}, or another backend"
@@ -82,8 +85,37 @@ class CpuBackend:
         packed: dict[int, CpuModel] = {}
         for model in models:
             if id(model) not in packed:
-                packed[id(model)] = CpuModel(model, chosen, self._workers)
+                packed[id(model)] = self._close_enough(model, ways)
         return CpuNetwork([packed[id(model)] for model in models], self._workers)
+
+    def _close_enough(self, model: Model, ways: Sequence[Arithmetic]) -> CpuModel:
+        """The model by the first of these ways that keeps what `auto` promises, or the last."""
+
+        def run(made: CpuModel, picture: NDArray[np.uint8]) -> NDArray[np.float32]:
+            with self._workers.working():
+                stack = made.run(None, picture[np.newaxis], np.float32, ignore)
+            result: NDArray[np.float32] = stack[0]
+            return result
+
+        def exactly(picture: NDArray[np.uint8]) -> NDArray[np.float32]:
+            return run(CpuModel(model, "fp32", self._workers), picture)
+
+        for arithmetic in ways:
+            made = CpuModel(model, arithmetic, self._workers)
+            if arithmetic == ways[-1] or not (made.packed.in_integers or made.packed.on_tiles):
+                break
+            kept = closeness.decibels(made.packed.program, arithmetic, partial(run, made), exactly)
+            if kept >= closeness.PROMISED:
+                break
+            _LOG.warning(
+                "%s: %s would keep %.0f dB of a drawing where %.0f are promised: computed more"
+                " exactly, which takes longer",
+                model.name,
+                arithmetic,
+                kept,
+                closeness.PROMISED,
+            )
+        return made
 
     def measure(self, model: Model, precision: Precision, pixels: NDArray[Any]) -> Measurement:
         """See Backend: the best of three."""
