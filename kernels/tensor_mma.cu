@@ -1,7 +1,7 @@
 // A product of one or nine taps and its epilogue, on the matrix units of any chip from sm_75 on.
 //
 // What tensor_wgmma.cu computes, on the same maps and weights, by `mma` on registers: a block makes tiles
-// of ROWS x 64 pixels (LAST: 62) times WIDTH output planes, one after the other. A warp keeps the sums of
+// of ROWS x 64 pixels (SPREAD: 62) times WIDTH output planes, one after the other. A warp keeps the sums of
 // WARP_ROWS x WARP_COLUMNS pixels and WARP_WIDTH planes in registers: whatever it reads of shared memory
 // serves so many products, and reading is what bounds this kernel where the unit is fast. One copy of the
 // pixels of a visit serves all its taps. Pixels of the next visit, or tile, are copied meanwhile
@@ -27,7 +27,7 @@ static_assert(THREADS == 32 * (ROWS / WARP_ROWS) * COLUMN_WARPS * WIDTH_WARPS, "
 #define A_BYTES (PIXELS_BYTES > PARTIAL_BYTES ? PIXELS_BYTES : PARTIAL_BYTES)
 static_assert(SHARED == A_STAGES * A_BYTES + B_STAGES * B_BYTES, "tensor_shape.py reckons with other shared memory");
 #define RESIDENT (B_STAGES == STEPS)
-#define TAPS_ACROSS (LAST ? 1 : SIDE)
+#define TAPS_ACROSS (SPREAD ? 1 : SIDE)
 #define DEPTHS (GROUP / 16)
 static_assert(DEPTHS % 2 == 0, "operands take turns");
 // The first operands of a tap are read while the tap before is multiplied.
@@ -204,7 +204,7 @@ tensor_mma(const __grid_constant__ Product p) {
         }
 
 #if LAST
-        // [row of the tile][input column][tap * SUMS + sum]
+        // [row of the tile][input column][part * SUMS + sum]
         float* const partial = reinterpret_cast<float*>(a_tiles + (A_STAGES == 2 ? a_stage ^ 1 : 0) * A_BYTES);
         __syncthreads();
 #pragma unroll
