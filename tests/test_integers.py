@@ -134,7 +134,7 @@ def test_kept_maps_take_half_the_memory() -> None:
         Multiply(2, 4),
         TransposedConvolution(5, weight(80, 80, 2), nothing(80), leaky(0.1, 80), 2, 0),
         Add(6, 1),
-        Convolution(7, weight(3, 80, 1) / 4, nothing(3) + 0.5, leaky(1, 3)),
+        Convolution(7, weight(3, 80, 1) / np.float32(4), np.full(3, 0.5, np.float32), leaky(1, 3)),
     )
     model = fit_padding("kept", 3, nodes, "replicate")
     pixels = rng.uniform(0, 1, (26, 44, 3)).astype(np.float32)
