@@ -184,6 +184,32 @@ def test_pages_of_a_broken_context_are_not_freed(driver: FakeDriver, backend: An
     assert driver.freed_outside == 0
 
 
+def test_a_device_that_breaks_while_a_call_waits_leaves_nothing_to_free(
+    driver: FakeDriver, backend: Any, network: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not the event that was waited for, buffers that nobody holds, or events of a measurement."""
+    runtime = backend._runtime
+    network(PIXELS, np.uint8)
+    held = runtime.allocate(16)
+    real = runtime.driver.wait_event
+
+    def wait_event(event: Any) -> None:
+        driver.broken = 700
+        del held_too[:]
+        real(event)
+
+    held_too = [held]
+    del held
+    monkeypatch.setattr(runtime.driver, "wait_event", wait_event)
+    with pytest.raises(DeviceError):
+        network(PIXELS, np.uint8)
+    with pytest.raises(DeviceError), runtime.timed():
+        network(PIXELS, np.uint8)
+    backend.close()
+    gc.collect()
+    assert driver.freed_outside == 0
+
+
 def test_memory_that_runs_out_while_copying_is_a_sentence(
     driver: FakeDriver,
     network: Any,

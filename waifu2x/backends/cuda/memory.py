@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import ctypes
+import math
 import threading
 import weakref
 from collections import deque
@@ -49,7 +50,7 @@ class HostMemory:
         """An uninitialised array; an ordinary one if it is large or no more pages can be locked.
 
         Raises the driver's errors where the context is broken."""
-        size = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
+        size = math.prod(shape) * np.dtype(dtype).itemsize
         if size > _MOST_BYTES:
             return np.empty(shape, dtype)
         with self._lock:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import struct
+import threading
 import weakref
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -84,6 +85,35 @@ class Record:
         self.graph: Graph | None = None
 
 
+class _Current(threading.local):
+    """`CudaRuntime.current`, of each thread. One inside another costs next to nothing: small pictures
+    take as long as a few dozen calls of the driver."""
+
+    def __init__(self, runtime: CudaRuntime, context: Any) -> None:
+        self._runtime = runtime
+        self._context = context
+        self._depth = 0
+
+    def __enter__(self) -> None:
+        if not self._depth:
+            try:
+                self._runtime.driver.push(self._context)
+            except self._runtime.driver.error as error:
+                raise self._runtime.fault(error) from error
+        self._depth += 1
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        self._depth -= 1
+        driver = self._runtime.driver
+        try:
+            if not self._depth:
+                driver.pop()
+        except driver.error as failed:
+            error = failed
+        if isinstance(error, driver.error):
+            raise self._runtime.fault(error) from error
+
+
 class CudaProgram:
     """See Program."""
 
@@ -144,29 +174,26 @@ class CudaRuntime:
                 f"{self.device.name}: cannot be opened ({error})",
                 "close other programs that use it, or use another backend",
             ) from error
+        self._current = _Current(self, self._context)
         self._host = HostMemory(self.driver, self._context)
         self._modules: dict[object, CudaProgram] = {}
         self._records = Records[Record](self._forget)
         self._recording: list[Launch] | None = None
         self._marks: list[Mark] | None = None
 
-    @contextmanager
-    def current(self) -> Iterator[None]:
-        """Makes this device the thread's own for a while, and turns its errors into ours.
+    def current(self) -> AbstractContextManager[None]:
+        """See Runtime; turns the driver's errors into ours. Raises OutOfMemoryError, DeviceError."""
+        return self._current
 
-        Raises OutOfMemoryError, DeviceError.
-        """
-        try:
-            with current(self.driver, self._context):
-                yield
-        except self.driver.memory_error as error:
-            raise OutOfMemoryError(str(error)) from error
-        except self.driver.error as error:
-            self._is_broken = self._is_broken or not self._answers()
-            raise DeviceError(
-                f"{self.device.name}: its driver stopped the work ({error})",
-                "start the program again, or use another backend",
-            ) from error
+    def fault(self, error: Exception) -> Exception:
+        """What to raise for an error of the driver."""
+        if isinstance(error, self.driver.memory_error):
+            return OutOfMemoryError(str(error))
+        self._is_broken = self._is_broken or not self._answers()
+        return DeviceError(
+            f"{self.device.name}: its driver stopped the work ({error})",
+            "start the program again, or use another backend",
+        )
 
     def free(self, memory: Any) -> None:
         """Frees what was allocated."""
@@ -174,7 +201,11 @@ class CudaRuntime:
             abandon(memory)
             return
         with suppress(DeviceError), self.current():
-            self.driver.free(memory)
+            try:
+                self.driver.free(memory)
+            except self.driver.error:
+                abandon(memory)
+                raise
 
     def _answers(self) -> bool:
         """Whether the context still works: after an illegal access, say, every call fails."""
@@ -323,11 +354,9 @@ class CudaRuntime:
         with self.current():
             # Nobody else holds it then: pycuda's are freed with the last who does, and only here.
             event = mark.pop()
-            try:
-                self.driver.wait_event(event)
-            finally:
-                self.driver.destroy_event(event)
-                del event
+            self.driver.wait_event(event)
+            self.driver.destroy_event(event)
+            del event
 
     def synchronize(self) -> None:
         """See Runtime."""
