@@ -86,8 +86,8 @@ class Record:
 
 
 class _Current(threading.local):
-    """`CudaRuntime.current`, of each thread. One inside another costs next to nothing: small pictures
-    take as long as a few dozen calls of the driver."""
+    """`CudaRuntime.current`, of each thread. One inside another costs next to nothing: a small
+    picture takes as long as a few dozen calls of the driver."""
 
     def __init__(self, runtime: CudaRuntime, context: Any) -> None:
         self._runtime = runtime
@@ -182,7 +182,10 @@ class CudaRuntime:
         self._marks: list[Mark] | None = None
 
     def current(self) -> AbstractContextManager[None]:
-        """See Runtime; turns the driver's errors into ours. Raises OutOfMemoryError, DeviceError."""
+        """See Runtime; turns the driver's errors into ours.
+
+        Raises OutOfMemoryError, DeviceError.
+        """
         return self._current
 
     def fault(self, error: Exception) -> Exception:

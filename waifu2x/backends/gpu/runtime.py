@@ -81,8 +81,8 @@ class Runtime(Protocol):
     limits: Limits
 
     def current(self) -> AbstractContextManager[None]:
-        """Makes the device the thread's own for a while. Every call does so; within this, several do
-        it once."""
+        """Makes the device the thread's own for a while. Every call does so; within this, several
+        do it once."""
         ...
 
     def free_memory(self) -> int:

@@ -260,4 +260,4 @@ class CtypesDriver:
 
 def _address(array: NDArray[Any]) -> int:
     """Of its first byte; it can be written, as pages and results can."""
-    return ctypes.addressof(ctypes.c_char.from_buffer(array))
+    return ctypes.addressof(ctypes.c_char.from_buffer(array.data))

@@ -1,7 +1,7 @@
 """A Driver through pycuda, whose objects free themselves in the context that they were made in.
 
-Where that context is broken, they say on the terminal that they cannot, and raise nothing: so they are
-only freed by a context that answers.
+Where that context is broken, they say on the terminal that they cannot, and raise nothing: so they
+are only freed by a context that answers.
 """
 
 from __future__ import annotations
