@@ -1,17 +1,27 @@
 // A product of one or nine taps and its epilogue, on the matrix units of any chip from sm_75 on.
 //
-// What tensor_wgmma.cu computes, on the same maps and weights, by `mma` on registers: a block makes tiles
-// of ROWS x 64 pixels (LAST: 62) times WIDTH output planes, one after the other. A warp keeps the sums of
-// WARP_ROWS x WARP_COLUMNS pixels and WARP_WIDTH planes in registers: whatever it reads of shared memory
-// serves so many products, and reading is what bounds this kernel where the unit is fast. One copy of the
-// pixels of a visit serves all its taps. Pixels of the next visit, or tile, are copied meanwhile
-// (A_STAGES = 2), or else by a block while the others of a multiprocessor multiply. Weights are copied
-// tap by tap, B_STAGES - 1 taps ahead of their use, or once and stay (B_STAGES = STEPS).
+// What tensor_wgmma.cu computes, on the same maps and weights, by `mma` on registers: a team of warps
+// makes tiles of ROWS x 64 pixels (LAST: 62) times WIDTH output planes, one after the other. A warp keeps
+// the sums of WARP_COLUMNS pixels of a row and WARP_WIDTH planes in registers: whatever it reads of shared
+// memory serves so many products, and reading is what bounds this kernel where the unit is fast. One
+// copy of the pixels of a visit serves all its taps.
 //
-// Arguments and macros: as there, without WARPGROUPS and REGISTERS; WARP_ROWS, WARP_COLUMNS, WARP_WIDTH.
+// Pixels lie in a ring of rows. AHEAD of the rows of the next visit, or tile, are copied while this one
+// is multiplied, into the places of rows that are done with; those of the same visit that are left, when
+// it begins. With AHEAD = 0, a block waits for them while others of its multiprocessor multiply; pixels
+// of HELD visits then stay for another round (TERMS = 2).
+//
+// Weights are one of these:
+//   B_STAGES = STEPS: they are copied once and stay. TEAMS of warps share them, and nothing else.
+//   LOOSE = 1: copied by rows of taps. Warps wait for what they need of each other, no longer: each may
+//     be a row of taps ahead of the others, or store its sums meanwhile.
+//   else: copied tap by tap, B_STAGES - 1 ahead of their use, and all warps keep step.
+//
+// Arguments and macros: as there, without WARPGROUPS, A_STAGES and REGISTERS, and those above.
 // OLD = 1 uses nothing that sm_75 lacks: products of depth 8, and copies through registers.
 // Bound: the matrix unit, and under load the chip's power. Best on an H200, 1920x1080 out, fp16:
 //   128 > 128 475 TFLOP/s, 73 % of what tensor_peak.cu reaches; 64 > 64 425; 32 > 32 329.
+#include "barriers.cuh"
 #include "mma.cuh"
 #include "tensor.cuh"
 
@@ -23,31 +33,36 @@ static_assert(TEAM_THREADS == 32 * ROWS * COLUMN_WARPS * WIDTH_WARPS, "warps mak
 // Of 16 pixels, of a warp.
 #define PARTS (WARP_COLUMNS / 16)
 #define ROW_BYTES (TILE_READS * PIXEL_BYTES)
-// Rows of pixels that a team has room for.
-#define RING (LOOSE ? A_ROWS + AHEAD : AHEAD == A_ROWS ? 2 * A_ROWS : AHEAD > SIDE - 1 ? ROWS + AHEAD : A_ROWS)
-// At the end of a tile, its sums take the place of the pixels that were read last.
-#define PARTIAL_BYTES (LAST ? ROWS * TILE_COLUMNS * (WIDTH + 1) * 4 : 0)
-#define A_BYTES (RING * ROW_BYTES > PARTIAL_BYTES ? RING * ROW_BYTES : PARTIAL_BYTES)
-#define STAGE_TAPS (LOOSE ? SIDE : 1)
-#define STAGE_BYTES (STAGE_TAPS * B_BYTES)
-static_assert(SHARED == TEAMS * A_BYTES + B_STAGES * STAGE_BYTES + LOOSE * 24, "tensor_shape.py reckons with other shared memory");
-static_assert(!LAST || AHEAD == 0, "pixels on their way have no place but that of sums");
 // Rows are copied as others make room, or all of a visit at once.
 #define BY_ROWS (AHEAD > 0 && AHEAD < A_ROWS)
-static_assert(!BY_ROWS || (SIDE == 3 && AHEAD % 2 == 0 && AHEAD <= ROWS), "two rows of taps in which to copy what is ahead");
-#define AHEAD_EACH (BY_ROWS ? AHEAD / 2 : AHEAD)
+#define AHEAD_EACH (BY_ROWS ? AHEAD / (SIDE - 1) : AHEAD)
+static_assert(!BY_ROWS || AHEAD == ROWS, "the first row of taps needs as many");
+static_assert(!BY_ROWS || AHEAD_EACH * (SIDE - 1) == AHEAD, "the other rows of taps copy as many each");
+// Rows of pixels that a team has room for. Where warps do not keep step, places are free a row of taps later.
+#define RING (BY_ROWS && !LOOSE ? ROWS + AHEAD : HELD * A_ROWS + AHEAD)
+static_assert(HELD == 1 || AHEAD == 0, "what is held leaves no room for others");
+// At the end of a tile, its sums take the place of the pixels that were read first.
+#define PARTIAL_BYTES (LAST ? ROWS * TILE_COLUMNS * (WIDTH + 1) * 4 : 0)
+static_assert(!LAST || AHEAD == 0, "pixels on their way have no place but that of sums");
+#define A_BYTES (RING * ROW_BYTES > PARTIAL_BYTES ? RING * ROW_BYTES : PARTIAL_BYTES)
+#define TAPS_ACROSS (LAST ? 1 : SIDE)
 #define RESIDENT (!LOOSE && B_STAGES == STEPS)
 static_assert(RESIDENT || TEAMS == 1, "teams share weights that stay");
-#define TAPS_ACROSS (LAST ? 1 : SIDE)
+static_assert(!LOOSE || (BY_ROWS && B_STAGES == 3), "a row of taps that is copied, and two that are read");
+// Taps whose weights are copied together.
+#define STAGE_TAPS (LOOSE ? TAPS_ACROSS : 1)
+#define STAGE_BYTES (STAGE_TAPS * B_BYTES)
+#define BARRIERS (LOOSE ? 3 : 0)
+static_assert(SHARED == TEAMS * A_BYTES + B_STAGES * STAGE_BYTES + BARRIERS * 8,
+              "tensor_shape.py reckons with other shared memory");
 #define DEPTHS (GROUP / 16)
 static_assert(DEPTHS % 2 == 0, "operands take turns");
-// The first operands of a tap are read while the tap before is multiplied.
-#define EARLY (RESIDENT || B_STAGES > 2)
-// But for those of pixels that are waited for between.
+// The first operands of a tap are read while the tap before is multiplied...
+#define EARLY (RESIDENT || LOOSE || B_STAGES > 2)
+// ...of the next row of taps too, where nothing is waited for between.
 #define EARLY_ROWS (EARLY && !LOOSE && !(RESIDENT && BY_ROWS))
 // Pixels are complete when the weights are that were asked for with them.
-static_assert(RESIDENT || LOOSE || B_STAGES - 1 <= TAPS, "weights of a visit at most are on their way");
-static_assert(RESIDENT || !BY_ROWS || B_STAGES <= 4, "rows are waited for within a row of taps");
+static_assert(RESIDENT || LOOSE || B_STAGES - 1 <= (BY_ROWS ? SIDE : TAPS), "copies on their way");
 
 __device__ __forceinline__ uint32_t shared_address(const void* pointer) {
     return static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
@@ -76,26 +91,9 @@ __device__ __forceinline__ void wait() {
 }
 
 #if LOOSE
-__device__ __forceinline__ void barrier_init(uint32_t barrier, int count) {
-    asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(barrier), "r"(count) : "memory");
-}
-
-__device__ __forceinline__ void barrier_arrive(uint32_t barrier) {
-    asm volatile("{ .reg .b64 state;\nmbarrier.arrive.shared.b64 state, [%0]; }" ::"r"(barrier) : "memory");
-}
-
-// As soon as this thread's copies so far are complete.
+// Arrives as soon as this thread's copies so far are complete.
 __device__ __forceinline__ void barrier_arrive_copied(uint32_t barrier) {
     asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(barrier) : "memory");
-}
-
-__device__ __forceinline__ void barrier_wait(uint32_t barrier, uint32_t parity) {
-    asm volatile(
-        "{ .reg .pred done;\n"
-        "again: mbarrier.test_wait.parity.shared.b64 done, [%0], %1;\n"
-        "@done bra over;\n"
-        "bra again;\n"
-        "over: }" ::"r"(barrier), "r"(parity) : "memory");
 }
 #endif
 
@@ -125,20 +123,23 @@ struct Copier {
 
     template <int COUNT>
     __device__ __forceinline__ void copy(uint8_t* ring, int thread, const Product& p) {
-        // No copy ends before the row that it begins behind.
-        constexpr bool straight = RING == A_ROWS || RING == 2 * A_ROWS || COUNT <= 2;
-        constexpr int pieces = ROW_BYTES / 16, together = pieces / TEAM_THREADS * TEAM_THREADS, rest = pieces - together;
+        // None that goes on with the ring's first row.
+        constexpr bool straight = AHEAD == 0 || AHEAD == A_ROWS || COUNT == 1 || (COUNT == 2 && SIDE == 3);
+        constexpr int pieces = ROW_BYTES / 16, together = pieces / TEAM_THREADS * TEAM_THREADS;
+        constexpr int rest = pieces - together;
         const size_t pitch = static_cast<size_t>(p.from.pitch) * PIXEL_BYTES;
 #pragma unroll
         for (int row = 0; row < COUNT; row++)
 #pragma unroll
             for (int i = 0; i < together; i += TEAM_THREADS)
-                copy16(ring + (straight ? to + row : wrapped(to + row)) * ROW_BYTES + (i + thread) * 16, from + row * pitch + (i + thread) * 16);
+                copy16(ring + (straight ? to + row : wrapped(to + row)) * ROW_BYTES + (i + thread) * 16,
+                       from + row * pitch + (i + thread) * 16);
 #pragma unroll
         for (int i = 0; i < COUNT * rest; i += TEAM_THREADS) {
             const int at = i + thread, row = at / (rest + !rest), piece = together + at % (rest + !rest);
             if (row < COUNT)
-                copy16(ring + (straight ? to + row : wrapped(to + row)) * ROW_BYTES + piece * 16, from + row * pitch + piece * 16);
+                copy16(ring + (straight ? to + row : wrapped(to + row)) * ROW_BYTES + piece * 16,
+                       from + row * pitch + piece * 16);
         }
         from += COUNT * pitch;
         to = wrapped(to + COUNT);
@@ -153,9 +154,9 @@ __device__ __forceinline__ void copy_weights(uint8_t* to, const uint8_t* from) {
     }
 }
 
-// Whether a visit reads the pixels of the one before: high terms of a single group, for both of the weights'.
+// Whether a visit's pixels are there from the round before: high terms, for both of the weights'.
 __device__ __forceinline__ bool repeats(int visit) {
-    return TERMS == 2 && GROUPS == 1 && visit == 2;
+    return TERMS == 2 && HELD == GROUPS && visit >= 2 * GROUPS;
 }
 
 // What a warp reads for one product of depth 16 of all its pixels and planes.
@@ -172,12 +173,7 @@ struct Operands {
     }
 
     __device__ __forceinline__ void multiply(float (&sums)[PARTS][WARP_WIDTH / 8][4]) const {
-#if ORDER == 0
-#pragma unroll
-        for (int n = 0; n < WARP_WIDTH / 8; n++)
-#pragma unroll
-            for (int m = 0; m < PARTS; m++) mma(sums[m][n], a[m], b[n / 2][n % 2 * 2], b[n / 2][n % 2 * 2 + 1]);
-#else
+        // To and fro: one operand is that of the product before, which spares reading it once more.
 #pragma unroll
         for (int m = 0; m < PARTS; m++)
 #pragma unroll
@@ -185,7 +181,6 @@ struct Operands {
                 const int n = m % 2 ? WARP_WIDTH / 8 - 1 - j : j;
                 mma(sums[m][n], a[m], b[n / 2][n % 2 * 2], b[n / 2][n % 2 * 2 + 1]);
             }
-#endif
     }
 };
 
@@ -194,7 +189,7 @@ tensor_mma(const __grid_constant__ Product p) {
     extern __shared__ __align__(1024) uint8_t shared[];
     uint8_t* const b_tiles = shared + TEAMS * A_BYTES;
 
-    const int team = threadIdx.x / TEAM_THREADS, thread = threadIdx.x % TEAM_THREADS;
+    const int team = TEAMS > 1 ? threadIdx.x / TEAM_THREADS : 0, thread = threadIdx.x - team * TEAM_THREADS;
     const int warp = thread / 32, lane = thread % 32, q = lane % 4;
     const int row = warp / (COLUMN_WARPS * WIDTH_WARPS);
     const int column = warp / WIDTH_WARPS % COLUMN_WARPS * WARP_COLUMNS;
@@ -213,7 +208,7 @@ tensor_mma(const __grid_constant__ Product p) {
     const int a_column = column + lane % 16;
     const uint32_t a_own = shared_address(ring) + a_column * PIXEL_BYTES;
 
-    Copier pixels = {nullptr, 0};
+    Copier pixels = {nullptr, 0};  // what is ahead
     if (AHEAD && first < p.extent.tiles) {
         pixels.from = visited(0, tile_at(first, p), p);
         pixels.copy<AHEAD>(ring, thread, p);
@@ -223,9 +218,8 @@ tensor_mma(const __grid_constant__ Product p) {
         if (!RESIDENT && !LOOSE) commit();
     }
 #if LOOSE
-    // Copies of a step are complete; all warps are done with a step, one barrier for every other step.
-    uint64_t* const barriers = reinterpret_cast<uint64_t*>(b_tiles + B_STAGES * STAGE_BYTES);
-    const uint32_t full = shared_address(barriers), empty = full + 8;
+    // Copies of a row of taps are complete; all warps are done with one, by two barriers in turn.
+    const uint32_t full = shared_address(b_tiles + B_STAGES * STAGE_BYTES), empty = full + 8;
     if (threadIdx.x == 0) {
         barrier_init(full, THREADS);
         barrier_init(empty, THREADS / 32);
@@ -233,7 +227,7 @@ tensor_mma(const __grid_constant__ Product p) {
     }
     __syncthreads();
     barrier_arrive_copied(full);
-    int turn = 0;
+    int turn = 0;  // rows of taps so far
 #endif
     if (RESIDENT) {
         commit();
@@ -255,10 +249,11 @@ tensor_mma(const __grid_constant__ Product p) {
         float sums[PARTS][WARP_WIDTH / 8][4] = {};
 #pragma unroll 1
         for (int visit = 0; visit < VISITS; visit++) {
-            if (AHEAD < ROWS && !repeats(visit)) {
+            if (AHEAD == 0 && HELD > 1) slot = visit % HELD * A_ROWS;
+            if (AHEAD == 0 && !repeats(visit)) {
                 synchronize(team);
-                if (!AHEAD) pixels = {visited(visit, tile, p), 0};
-                pixels.copy<A_ROWS - AHEAD>(ring, thread, p);
+                Copier all = {visited(visit, tile, p), slot};
+                all.copy<A_ROWS>(ring, thread, p);
                 commit();
                 wait<0>();
             }
@@ -278,9 +273,8 @@ tensor_mma(const __grid_constant__ Product p) {
                         wait<RESIDENT ? 0 : B_STAGES - 2 - EARLY>();
                         synchronize(team);
 #endif
-                        if (BY_ROWS && AHEAD == ROWS && kx == 0 && ky == 0 && !repeats(visit))
+                        if (BY_ROWS && kx == 0 && ky == 0 && !repeats(visit))
                             pixels.copy<A_ROWS - AHEAD>(ring, thread, p);
-                        // What is ahead takes the place of rows that are done with.
                         if (AHEAD && kx == 0 && ky >= BY_ROWS && !repeats(visit + 1)) {
                             if (ky == BY_ROWS) {
                                 const int next = visit == VISITS - 1 ? number + stride : number;
@@ -288,7 +282,8 @@ tensor_mma(const __grid_constant__ Product p) {
                                 if (next < p.extent.tiles)
                                     pixels.from = visited(next == number ? visit + 1 : 0, tile_at(next, p), p);
                             }
-                            if (pixels.from != nullptr && (BY_ROWS || ky == 0)) pixels.copy<AHEAD_EACH>(ring, thread, p);
+                            if (pixels.from != nullptr && (BY_ROWS || ky == 0))
+                                pixels.copy<AHEAD_EACH>(ring, thread, p);
                         }
                         if (!RESIDENT) {
                             const int target = LOOSE ? (b_stage == B_STAGES - 1 ? 0 : b_stage + 1)
@@ -312,8 +307,9 @@ tensor_mma(const __grid_constant__ Product p) {
                         if (k + 1 < DEPTHS)
                             operands[(k + 1) % 2].load(a_start + shifted[kx], b_start, k + 1);
                         else if (EARLY && !ends)
-                            operands[0].load((kx == TAPS_ACROSS - 1 ? a_next : a_start) + shifted[(kx + 1) % TAPS_ACROSS],
-                                             b_own + b_stage * STAGE_BYTES + (kx + 1) % STAGE_TAPS * B_BYTES, 0);
+                            operands[0].load(
+                                (kx == TAPS_ACROSS - 1 ? a_next : a_start) + shifted[(kx + 1) % TAPS_ACROSS],
+                                b_own + b_stage * STAGE_BYTES + (kx + 1) % STAGE_TAPS * B_BYTES, 0);
                         operands[k % 2].multiply(sums);
                     }
                 }
@@ -323,7 +319,7 @@ tensor_mma(const __grid_constant__ Product p) {
                 turn++;
 #endif
             }
-            if (RING > A_ROWS && !repeats(visit + 1)) slot = wrapped(slot + A_ROWS);
+            if (AHEAD && !repeats(visit + 1)) slot = wrapped(slot + A_ROWS);
         }
 
 #if LAST
