@@ -26,6 +26,7 @@ from typing import get_args
 
 import numpy as np
 
+from waifu2x.backends import Precision
 from waifu2x.backends.cuda import tensor_shape
 from waifu2x.backends.cuda.units import UNITS_VARIABLE, Units, available_units
 from waifu2x.upscaler import Upscaler
@@ -97,7 +98,8 @@ def one(name: str, tool: str) -> None:
     size = (17, 39) if brief else (45, 71)
     pictures = np.random.default_rng(0).integers(0, 256, (3, *size, 3), np.uint8)
     plain = os.environ[UNITS_VARIABLE] == "fma"
-    for precision, large in product(("fp32",) if plain else ("fp16", "fp32"), (False, True)):
+    precisions: tuple[Precision, ...] = ("fp32",) if plain else ("fp16", "fp32")
+    for precision, large in product(precisions, (False, True)):
         if large and plain:
             continue
         # The smallest of the large ones.
