@@ -156,7 +156,7 @@ __device__ __forceinline__ void copy_weights(uint8_t* to, const uint8_t* from) {
 
 // Whether a visit's pixels are there from the round before: high terms, for both of the weights'.
 __device__ __forceinline__ bool repeats(int visit) {
-    return TERMS == 2 && HELD == GROUPS && visit >= 2 * GROUPS;
+    return TERMS == 2 && HELD == GROUPS && visit >= 2 * GROUPS && visit < VISITS;
 }
 
 // What a warp reads for one product of depth 16 of all its pixels and planes.

@@ -159,6 +159,9 @@ def test_events_are_freed(driver: FakeDriver, backend: Any, network: Any) -> Non
     assert seconds == [0.25]
     del launches
     gc.collect()
+    assert driver.events == 1  # for the next call
+    backend.close()
+    gc.collect()
     assert driver.events == 0
 
 

@@ -180,6 +180,8 @@ class CudaRuntime:
         self._records = Records[Record](self._forget)
         self._recording: list[Launch] | None = None
         self._marks: list[Mark] | None = None
+        self._events = list[Any]()
+        """Of marks that nobody waits for any more."""
 
     def current(self) -> AbstractContextManager[None]:
         """See Runtime; turns the driver's errors into ours.
@@ -312,10 +314,10 @@ class CudaRuntime:
         driver, stream = self.driver, self._stream
         for kernel, blocks, packed in launches:
             if self._marks is not None:
-                before = driver.record_event(stream)
+                before = self._now()
             driver.launch(kernel.function, blocks, kernel.group, packed, kernel.shared, stream)
             if self._marks is not None:
-                self._marks.append(Mark(kernel, before, driver.record_event(stream)))
+                self._marks.append(Mark(kernel, before, self._now()))
 
     def replay(self, key: Hashable, queue: Callable[[], None]) -> None:
         """See Runtime: from the second time on, what is kept is a graph."""
@@ -350,16 +352,18 @@ class CudaRuntime:
     def mark(self) -> Any:
         """See Runtime."""
         with self.current():
-            return [self.driver.record_event(self._stream, blocking=True)]
+            try:
+                event = self._events.pop()
+            except IndexError:
+                event = self.driver.create_event(blocking=True)
+            self.driver.record_event(event, self._stream)
+        return event
 
     def wait(self, mark: Any) -> None:
         """See Runtime."""
         with self.current():
-            # Nobody else holds it then: pycuda's are freed with the last who does, and only here.
-            event = mark.pop()
-            self.driver.wait_event(event)
-            self.driver.destroy_event(event)
-            del event
+            self.driver.wait_event(mark)
+        self._events.append(mark)
 
     def synchronize(self) -> None:
         """See Runtime."""
@@ -371,11 +375,10 @@ class CudaRuntime:
         """The seconds from what is queued first inside to what is queued last, by the device."""
         seconds: list[float] = []
         with self.current():
-            before = self.driver.record_event(self._stream)
+            before = self._now()
         yield seconds
         with self.current():
-            after = self.driver.record_event(self._stream)
-            seconds.append(self._seconds(before, after))
+            seconds.append(self._seconds(before, self._now()))
 
     @contextmanager
     def timed(self) -> Iterator[list[tuple[Kernel, float]]]:
@@ -392,6 +395,12 @@ class CudaRuntime:
             for kernel, before, after in marks:
                 times.append((kernel, self._seconds(before, after)))
 
+    def _now(self) -> Any:
+        """An event. The device's context must be current."""
+        event = self.driver.create_event()
+        self.driver.record_event(event, self._stream)
+        return event
+
     def _seconds(self, before: Any, after: Any) -> float:
         """Between two events, which it frees."""
         seconds = self.driver.seconds(before, after)
@@ -407,6 +416,8 @@ class CudaRuntime:
             self.driver.wait(self._stream)
             self._records.clear()
             self._host.close()
+            while self._events:
+                self.driver.destroy_event(self._events.pop())
             # All that has to be freed in this context: networks may live on, and the garbage
             # collector comes in any thread.
             for program in self._modules.values():

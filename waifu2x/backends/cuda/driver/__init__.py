@@ -137,9 +137,13 @@ class Driver(Protocol):
         """Of `create_stream`."""
         ...
 
-    def record_event(self, stream: Any, *, blocking: bool = False) -> Any:
-        """A moment in a stream: when what was queued before is done. Who waits for one that is
+    def create_event(self, *, blocking: bool = False) -> Any:
+        """Something that stands for one moment after the other. Who waits for one that is
         `blocking` sleeps; otherwise it takes a core, and is a little earlier there."""
+        ...
+
+    def record_event(self, event: Any, stream: Any) -> None:
+        """Makes it a moment in a stream: when what was queued before is done."""
         ...
 
     def wait_event(self, event: Any) -> None:
@@ -151,7 +155,7 @@ class Driver(Protocol):
         ...
 
     def destroy_event(self, event: Any) -> None:
-        """Of `record_event`."""
+        """Of `create_event`."""
         ...
 
     def load_module(self, code: bytes) -> Any:

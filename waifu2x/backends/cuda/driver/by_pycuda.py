@@ -112,13 +112,15 @@ class PycudaDriver:
     def destroy_stream(self, stream: Any) -> None:
         """See Driver: it goes with the last who holds it."""
 
-    def record_event(self, stream: Any, *, blocking: bool = False) -> Any:
-        """See Driver."""
+    def create_event(self, *, blocking: bool = False) -> Any:
+        """See Driver: it is held until `destroy_event`."""
         event = cuda.Event(cuda.event_flags.BLOCKING_SYNC if blocking else 0)
-        # Held until `destroy_event`.
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(event))
-        event.record(stream)
         return event
+
+    def record_event(self, event: Any, stream: Any) -> None:
+        """See Driver."""
+        event.record(stream)
 
     def wait_event(self, event: Any) -> None:
         """See Driver."""
