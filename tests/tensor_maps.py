@@ -97,7 +97,7 @@ class Bench:
         for step in program.steps:
             if isinstance(step, Average):
                 roots[step.source.value] = Box(0, 0, *sizes[step.source.value])
-        work = geometry.work(program, everything, roots, executor.unit)
+        work = geometry.work(program, everything, roots, executor.unit, sizes)
         self.places: dict[int, Place] = {}
         for value, box in work.values.items():
             if value not in (0, program.result):
@@ -116,7 +116,7 @@ class Bench:
                 step = program.steps[number]
                 assert isinstance(step, Average)
                 sums[number] = Box(0, 0, *sizes[step.source.value])
-            part = geometry.Work(work.values, steps)
+            part = geometry.Work(work.values, steps, work.needed)
             executor.run(batch, part, self.places, sums, vectors, phase)
         result = np.empty(shape, np.float32)
         runtime.synchronize()

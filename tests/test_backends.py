@@ -487,7 +487,7 @@ def test_unknown_backend_is_a_sentence() -> None:
 @pytest.mark.parametrize("name", ["cpu", "auto"])
 def test_a_missing_library_names_the_remedy(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     def without_numba(module: str) -> Any:
-        if module == "waifu2x.backends.cpu":
+        if module == "waifu2x.backends.cpu.backend":
             raise ModuleNotFoundError("No module named 'numba'", name="numba.core")
         return real_import(module)
 

@@ -565,6 +565,35 @@ def test_devices(run: Run) -> None:
     assert "cpu " in run("devices").stdout
 
 
+WITHOUT_NUMBA = """
+import sys
+
+class Hidden:
+    def find_spec(self, name, *rest):
+        if name.partition(".")[0] in ("numba", "llvmlite"):
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Hidden())
+from waifu2x.cli import main
+main()
+"""
+
+
+@pytest.mark.parametrize("command", ["devices", "upscale --backend cpu in.png out.png"])
+def test_a_processor_without_numba_is_a_sentence(command: str, tmp_path: Path) -> None:
+    Image.new("RGB", (8, 8)).save(tmp_path / "in.png")
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_NUMBA, *command.split()],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    said = "backend cpu needs the package llvmlite: run `pip install waifu2x-kernels`"
+    assert said in done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+
+
 @pytest.mark.parametrize("precision", ["auto", "fp32"])
 def test_bench(run: Run, precision: str) -> None:
     result = run("bench", "-m", "vgg_7", "--json", "--size", "40x30", "--precision", precision)

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from tests import obvious
+from tests.graphs import residual_in_residual
 from waifu2x import cache, model_set
 from waifu2x.backends import Device, Trial, open_backend
 from waifu2x.backends.gpu import direct, schedule, tuning, winograd, winograd_vector, workspace
@@ -169,6 +170,15 @@ class TightRuntime(OpenClRuntime):
         return buffer
 
 
+class NanRuntime(OpenClRuntime):
+    """A device whose memory is NaN where nobody has written."""
+
+    def allocate(self, size: int) -> OpenClBuffer:
+        buffer = super().allocate(size)
+        self.upload(buffer, np.full(size, 0xFF, np.uint8))
+        return buffer
+
+
 @pytest.fixture
 def large_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
     """Processors keep tiles small of themselves."""
@@ -180,6 +190,12 @@ def cunet() -> Model:
     """A network with means."""
     (model,) = model_set.find("cunet/art").models(2, None)
     return model
+
+
+@pytest.fixture(scope="module")
+def deep() -> Model:
+    """A network whose maps are zero outside, and whose results depend on much around them."""
+    return residual_in_residual(4)
 
 
 @pytest.mark.parametrize("is_honest", [True, False])
@@ -218,6 +234,15 @@ def test_maps_are_computed_again_where_they_cannot_be_kept(
     assert counts[-1] > counts[0]
     with pytest.raises(NoRoomError):
         schedule.find(executor, size, 1, Room(MEGABYTE, MEGABYTE, MEGABYTE))
+
+
+@pytest.mark.parametrize("tile", [None, 32])
+def test_what_is_read_beyond_a_picture_reaches_no_pixel(
+    opencl_device: Any, deep: Model, tile: int | None
+) -> None:
+    pixels = pixels_of(41, 27)
+    result = run(NanRuntime(opencl_device), deep, pixels, tile=tile)
+    assert obvious.psnr(result, obvious.run([deep], pixels)) > 110
 
 
 @pytest.mark.usefixtures("large_tiles")

@@ -90,6 +90,26 @@ def test_a_box_needs_three_rows_more_for_each_side_of_three_layers() -> None:
     assert cells.values[0] == Box(8, 4, 14, 18)
 
 
+@pytest.mark.parametrize("unit", [1, 4])
+def test_around_a_picture_nothing_is_computed_but_zeros_that_are_read(unit: int) -> None:
+    program = lower(residual_in_residual(4))
+    sizes = geometry.sizes(program, 23, 18)
+    assert segments.reach(program) == 28
+    everything = Box(0, 0, *sizes[program.result])
+    work = geometry.work(
+        program, range(len(program.steps)), {program.result: everything}, (unit, unit), sizes
+    )
+    for number, box in work.steps.items():
+        step = program.steps[number]
+        assert isinstance(step, Product | Move)
+        rows, columns = sizes[step.target.value]
+        if isinstance(step, Product):
+            rows, columns = rows // step.shuffle, columns // step.shuffle
+        inside = geometry.aligned(Box(0, 0, rows, columns), (unit, unit))
+        most = Box(-1, -1, inside.height + 2, inside.width + 2)
+        assert geometry.overlap(box, geometry.aligned(most, (unit, unit))) == box
+
+
 def kept(program: object, budget: float) -> list[tuple[int, ...]]:
     plan = phases.plan(program, lambda step: 1.0, lambda value: 1.0, budget)  # type: ignore[arg-type]
     return [phase.kept for phase in plan]

@@ -410,7 +410,7 @@ def test_a_closed_upscaler_says_so(drawn: NDArray[np.uint8]) -> None:
 
 def test_skipped_backends_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     def without_numba(module: str) -> Any:
-        if module == "waifu2x.backends.cpu":
+        if module == "waifu2x.backends.cpu.backend":
             raise ModuleNotFoundError("No module named 'numba'", name="numba")
         return real_import(module)
 

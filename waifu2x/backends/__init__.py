@@ -162,7 +162,12 @@ _BACKENDS = (
         "pip install 'waifu2x-kernels[opencl]'",
         extra=True,
     ),
-    Entry("cpu", "waifu2x.backends.cpu", ("numba", "llvmlite"), "pip install waifu2x-kernels"),
+    Entry(
+        "cpu",
+        "waifu2x.backends.cpu.backend",
+        ("numba", "llvmlite"),
+        "pip install waifu2x-kernels",
+    ),
     Entry("numpy", "waifu2x.backends.reference", (), ""),
 )
 """Best first: `auto` takes the first that works."""

@@ -2,7 +2,8 @@
 
 All boxes are in single pixels of a value, counted from its pixel (0, 0), whatever its fold. Parts
 that are computed are made up to whole units, at multiples of a unit, so that cells of any kind lie
-alike in every tile; they may reach beyond a value's size.
+alike in every tile; they may reach beyond a value's size. Where a value is zero there, nothing is
+computed for it: else every layer of a deep network would add to what is made around a picture.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ class Work:
     steps: Mapping[int, Box]
     """By the number of each step that runs: the results of a product before they are shuffled, the
     pixels of a move's target."""
+    needed: Mapping[int, Box]
+    """Of each value, what results depend on. What is read besides may be anything."""
 
 
 def work(
@@ -33,12 +36,16 @@ def work(
     steps: Sequence[int],
     roots: Mapping[int, Box],
     unit: tuple[int, int] = (1, 1),
+    sizes: Sequence[Size] | None = None,
 ) -> Work:
     """What some steps, in order, have to compute for boxes of the values that are wanted.
 
     A step runs if anything wants its target. `unit` is in rows and columns of a step's own results.
+    With the `sizes` of all values, a step that writes zeros outside its target's size is taken to
+    depend on nothing there; else a whole tile of its results is computed.
     """
     needed = dict(roots)
+    read: dict[int, Box] = {}
     boxes: dict[int, Box] = {}
     written: dict[int, Box] = {}
     for number in reversed(steps):
@@ -52,13 +59,22 @@ def work(
         boxes[number] = box
         made = scaled(box, shuffle)
         written[step.target.value] = hull(made, written.get(step.target.value))
-        wanted = [(step.source, source_box(program, number, box))]
-        if step.residual:
-            wanted.append((step.residual, viewed(step.residual, made)))
-        for view, part in wanted:
-            needed[view.value] = hull(part, needed.get(view.value))
-    values = {value: hull(box, written.get(value)) for value, box in needed.items()}
-    return Work(values, dict(sorted(boxes.items())))
+        inside = box
+        if sizes is not None and program.values[step.target.value].zero_outside:
+            size = Box(0, 0, *sizes[step.target.value])
+            inside = aligned(overlap(box, divided(size, shuffle)), units)
+        for part, found in ((box, read), (inside, needed)):
+            if not part.height or not part.width:
+                continue
+            wanted = source_box(program, number, part)
+            found[step.source.value] = hull(wanted, found.get(step.source.value))
+            if step.residual:
+                wanted = viewed(step.residual, scaled(part, shuffle))
+                found[step.residual.value] = hull(wanted, found.get(step.residual.value))
+    values = dict(written)
+    for value, box in (*roots.items(), *read.items()):
+        values[value] = hull(box, values.get(value))
+    return Work(values, dict(sorted(boxes.items())), needed)
 
 
 def source_box(program: Program, number: int, box: Box) -> Box:
@@ -134,6 +150,13 @@ def aligned(box: Box, unit: tuple[int, int]) -> Box:
     top, left = box.top // unit[0] * unit[0], box.left // unit[1] * unit[1]
     bottom, right = -(-box.bottom // unit[0]) * unit[0], -(-box.right // unit[1]) * unit[1]
     return Box(top, left, bottom - top, right - left)
+
+
+def overlap(box: Box, other: Box) -> Box:
+    """What lies in both; without pixels if nothing does."""
+    top, left = max(box.top, other.top), max(box.left, other.left)
+    bottom, right = min(box.bottom, other.bottom), min(box.right, other.right)
+    return Box(top, left, max(bottom - top, 0), max(right - left, 0))
 
 
 def hull(box: Box, other: Box | None) -> Box:

@@ -254,11 +254,12 @@ class _Frame:
             if index == len(planned) - 1:
                 roots[program.result] = Box(0, 0, *cutter.sizes[program.result])
             self._roots[index] = roots
-            made = geometry.work(program, phase.steps, roots, executor.unit)
-            for value in set(phase.given) & made.values.keys() - {0}:
+            made = geometry.work(program, phase.steps, roots, executor.unit, cutter.sizes)
+            for value in set(phase.given) & made.needed.keys() - {0}:
                 fold = program.values[value].fold
-                box = geometry.aligned(made.values[value], (fold, fold))
+                box = geometry.aligned(made.needed[value], (fold, fold))
                 wanted[value] = geometry.hull(box, wanted.get(value))
+                box = geometry.aligned(made.values[value], (fold, fold))
                 held[value] = geometry.hull(box, held.get(value))
                 last.setdefault(value, index)
             for value in ending:
@@ -317,7 +318,7 @@ class _Frame:
                 roots[value] = part
         if not roots:
             return None
-        work = geometry.work(program, phase.steps, roots, executor.unit)
+        work = geometry.work(program, phase.steps, roots, executor.unit, self._cutter.sizes)
         kept = self._kept[number]
         spans = {}
         times = {*work.steps, *(n for n, box in sums.items() if box.height and box.width)}
