@@ -8,8 +8,7 @@
 //
 // Pixels lie in a ring of rows. AHEAD of the rows of the next visit, or tile, are copied while this one
 // is multiplied, into the places of rows that are done with; those of the same visit that are left, when
-// it begins. With AHEAD = 0, a block waits for them while others of its multiprocessor multiply; pixels
-// of HELD visits then stay for another round (TERMS = 2).
+// it begins. With AHEAD = 0, a block waits for them while others of its multiprocessor multiply.
 //
 // Weights are one of these:
 //   B_STAGES = STEPS: they are copied once and stay. TEAMS of warps share them, and nothing else.
@@ -39,8 +38,7 @@ static_assert(TEAM_THREADS == 32 * ROWS * COLUMN_WARPS * WIDTH_WARPS, "warps mak
 static_assert(!BY_ROWS || AHEAD == ROWS, "the first row of taps needs as many");
 static_assert(!BY_ROWS || AHEAD_EACH * (SIDE - 1) == AHEAD, "the other rows of taps copy as many each");
 // Rows of pixels that a team has room for. Where warps do not keep step, places are free a row of taps later.
-#define RING (BY_ROWS && !LOOSE ? ROWS + AHEAD : HELD * A_ROWS + AHEAD)
-static_assert(HELD == 1 || AHEAD == 0, "what is held leaves no room for others");
+#define RING (BY_ROWS && !LOOSE ? ROWS + AHEAD : A_ROWS + AHEAD)
 // At the end of a tile, its sums take the place of the pixels that were read first.
 #define PARTIAL_BYTES (LAST ? ROWS * TILE_COLUMNS * (WIDTH + 1) * 4 : 0)
 static_assert(!LAST || AHEAD == 0, "pixels on their way have no place but that of sums");
@@ -154,9 +152,9 @@ __device__ __forceinline__ void copy_weights(uint8_t* to, const uint8_t* from) {
     }
 }
 
-// Whether a visit's pixels are there from the round before: high terms, for both of the weights'.
+// Whether a visit reads the pixels of the one before: high terms of a single group, for both of the weights'.
 __device__ __forceinline__ bool repeats(int visit) {
-    return TERMS == 2 && HELD == GROUPS && visit >= 2 * GROUPS && visit < VISITS;
+    return TERMS == 2 && GROUPS == 1 && visit == 2;
 }
 
 // What a warp reads for one product of depth 16 of all its pixels and planes.
@@ -249,10 +247,9 @@ tensor_mma(const __grid_constant__ Product p) {
         float sums[PARTS][WARP_WIDTH / 8][4] = {};
 #pragma unroll 1
         for (int visit = 0; visit < VISITS; visit++) {
-            if (AHEAD == 0 && HELD > 1) slot = visit % HELD * A_ROWS;
             if (AHEAD == 0 && !repeats(visit)) {
                 synchronize(team);
-                Copier all = {visited(visit, tile, p), slot};
+                Copier all = {visited(visit, tile, p), 0};
                 all.copy<A_ROWS>(ring, thread, p);
                 commit();
                 wait<0>();

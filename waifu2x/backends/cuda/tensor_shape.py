@@ -126,8 +126,6 @@ class MmaShape:
     """Rows of pixels that are copied before their visit begins."""
     teams: int = 1
     loose: bool = False
-    held: int = 1
-    """Groups of planes whose pixels stay for another round."""
     most_width: int = 64
     """Output planes of a tile, at most."""
     old: bool = False
@@ -152,7 +150,7 @@ class MmaShape:
         pixel = job.group * 2
         columns = COLUMNS if job.last else COLUMNS + job.side - 1
         reads = self.rows + job.side - 1
-        ring = self.held * reads + self.ahead
+        ring = reads + self.ahead
         if 0 < self.ahead < reads and not self.loose:
             ring = self.rows + self.ahead
         partial = self.rows * COLUMNS * (job.width + 1) * _FLOAT_BYTES if job.last else 0
@@ -170,7 +168,6 @@ class MmaShape:
             "WARP_COLUMNS": columns,
             "WARP_WIDTH": self._each(job),
             "AHEAD": self.ahead,
-            "HELD": self.held,
             "TEAMS": self.teams,
             "LOOSE": int(self.loose),
             "B_STAGES": self.b_stages,
@@ -302,13 +299,10 @@ def _mma_shapes(job: Job) -> Iterator[MmaShape]:
     feed."""
     whole, half, quarter = (64, 64), (32, 64), (32, 32)
     all_of_them = job.steps
-    groups = job.inputs // job.group
     shapes: tuple[MmaShape, ...]
     if job.last:
-        again = (MmaShape(4, 2, whole, 4, held=groups),) if job.terms == 2 and groups > 1 else ()
         few = (MmaShape(8, 2, whole, all_of_them), MmaShape(4, 3, whole, 4))
         shapes = (
-            *again,
             *(few if job.width == 16 else ()),
             MmaShape(4, 2, whole, 4),
             MmaShape(2, 2, half, 3),
