@@ -1,6 +1,7 @@
 """Our CUDA engine against PyTorch: same weights, same picture, one process.
 
-python benchmarks/bench_cuda.py [-m vgg_7/art] [--rounds 7] [--size 960x540] [--quick] [--small ...]
+python benchmarks/bench_cuda.py [-m vgg_7/art] [--scale 2] [--rounds 7] [--size 960x540] [--quick]
+    [--tuning SECONDS] [--small ...]
 
 Every contender's result is compared with a float64 run before it is timed; that of the compiled
 peer, which would be compiled once more for another size, with cuDNN's in fp32. Times are of work on
@@ -9,7 +10,8 @@ contenders in turn, and medians are shown. Ours reads 8-bit pixels, enlarges, pa
 pixels in that time; the others are handed padded tensors. The column "host" adds both transfers and
 all that the program does for a picture in memory. --small compares small pictures, such as 1x64
 and 64x64 (their number and side), the peer replayed as a CUDA graph. --quick leaves out the units
-that the device would not choose. Needs PyTorch with CUDA.
+that the device would not choose. --tuning limits how long torch.compile tunes for a size of
+pictures: what does not end in time is compiled without tuning. Needs PyTorch with CUDA.
 """
 
 from __future__ import annotations
@@ -37,8 +39,10 @@ from waifu2x import model_set
 from waifu2x.backends import Precision, open_backend
 from waifu2x.backends.cuda.units import UNITS_VARIABLE
 
-CHECKED = (96, 160)
-"""Height and width of the picture that results are compared on."""
+CHECKED = ((96, 160), (24, 40))
+"""Height and width of the picture that results are compared on, the second for deep networks."""
+DEEP = 1e6
+"""Multiply-adds for a pixel of the picture from which a network is deep."""
 FIRST_PEER = "cuDNN fp32"
 BEST_PEER = "torch.compile fp16"
 MODES: tuple[tuple[str, Precision], ...] = (
@@ -87,23 +91,28 @@ class Ours:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("-m", "--model", default="vgg_7/art", help="a name, or a folder of models")
+    parser.add_argument("--scale", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--size", default="960x540")
     parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--tuning", type=float, default=180, metavar="SECONDS")
     parser.add_argument("--small", nargs="*", metavar="COUNTxSIDE")
     arguments = parser.parse_args()
     torch.zeros(1).cuda()
-    (model,) = model_set.find(arguments.model).models(2, None)
+    (model,) = model_set.find(arguments.model).models(arguments.scale, None)
     modes = [mode for mode in MODES if not (arguments.quick and mode[0])]
     ours = [Ours(units, precision, model) for units, precision in modes]
     peers = {name: build(model) for name, build in torch_peers.PEERS.items()}
+    compiled = torch_peers.compiled_fp16(model, arguments.tuning)
+    peers[BEST_PEER] = compiled
     print(ours[0].backend.device.name, torch.__version__, f"cuDNN {torch.backends.cudnn.version()}")
     if arguments.small is not None:
         sizes = arguments.small or ["1x64", "1x128", "1x256", "64x64"]
         small_pictures(ours[0], peers[BEST_PEER], model, arguments.rounds, sizes)
         return
 
-    small = np.asarray(make_picture(*CHECKED[::-1]))
+    is_deep = model.multiply_adds * model.scale**2 > DEEP
+    small = np.asarray(make_picture(*CHECKED[is_deep][::-1]))
     exact = obvious.run([model], small)
     quality = {one.name: obvious.psnr(one(small, np.float32), exact) for one in ours}
     width, height = map(int, arguments.size.split("x"))
@@ -131,7 +140,10 @@ def main() -> None:
             )
         medians = measure(timers, arguments.rounds)
     flops = 2 * model.multiply_adds * width * height * model.scale**2
-    print(f"{arguments.size} -> {width * 2}x{height * 2}, {arguments.rounds} rounds")
+    large = f"{width * model.scale}x{height * model.scale}"
+    print(f"{model.name}, {arguments.size} -> {large}, {arguments.rounds} rounds")
+    if not compiled[0].is_tuned:  # type: ignore[attr-defined]
+        print(f"{BEST_PEER}: not tuned, which did not end in {arguments.tuning:.0f} s")
     print(
         f"{'':28} {'ms':>8} {'TFLOP/s':>8} {'dB':>6} {'of best':>8} {'cuDNN fp32':>11} {'host':>8}"
     )

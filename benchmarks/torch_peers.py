@@ -6,6 +6,7 @@ enlarged and padded: conversions of pixels are not counted against it.
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable
 from typing import Any
 
@@ -158,17 +159,58 @@ def cudnn_fp16(model: Model) -> Peer:
     return built, lambda planes: planes.half().to(memory_format=torch.channels_last)
 
 
-def compiled_fp16(model: Model) -> Peer:
-    """The best of torch.compile's tuner in fp16, planes innermost."""
+class _OutOfTime(BaseException):
+    """Not an Exception, which a compiler may take for its own."""
+
+
+class Compiled:
+    """A network by torch.compile, for each size of pictures: the best that its tuner finds, or its
+    usual way where that takes too long (a network of a hundred convolutions: minutes)."""
+
+    def __init__(self, built: torch.nn.Module, seconds: float) -> None:
+        """`seconds` are how long it may tune."""
+        self._built = built
+        self._seconds = seconds
+        self._ways: dict[tuple[int, ...], Callable[[Any], Any]] = {}
+        self.is_tuned = True
+        """Whether it has ended in time so far."""
+
+    def __call__(self, planes: Any) -> Any:
+        """Of a tensor; compiled at the first of a size."""
+        size = tuple(planes.shape)
+        if size not in self._ways:
+            self._ways[size] = self._way(planes)
+        return self._ways[size](planes)
+
+    def _way(self, planes: Any) -> Callable[[Any], Any]:
+        def give_up(number: int, frame: Any) -> None:
+            raise _OutOfTime
+
+        tuned = torch.compile(self._built, mode="max-autotune-no-cudagraphs", dynamic=False)
+        before = signal.signal(signal.SIGALRM, give_up)
+        signal.setitimer(signal.ITIMER_REAL, self._seconds)
+        try:
+            tuned(planes)
+        except _OutOfTime:
+            self.is_tuned = False
+            torch._dynamo.reset()
+            return torch.compile(self._built, dynamic=False)  # type: ignore[no-any-return]
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, before)
+        return tuned  # type: ignore[no-any-return]
+
+
+def compiled_fp16(model: Model, seconds: float) -> Peer:
+    """torch.compile in fp16, planes innermost: see Compiled."""
     built, prepare = cudnn_fp16(model)
-    return torch.compile(built, mode="max-autotune-no-cudagraphs", dynamic=False), prepare
+    return Compiled(built, seconds), prepare
 
 
 PEERS: dict[str, Callable[[Model], Peer]] = {
     "cuDNN fp32": cudnn_fp32,
     "cuDNN TF32": cudnn_tf32,
     "cuDNN fp16": cudnn_fp16,
-    "torch.compile fp16": compiled_fp16,
 }
 
 

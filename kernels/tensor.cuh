@@ -290,18 +290,21 @@ __device__ __forceinline__ void store_row(const float* sums, const Follows& bias
 }
 #endif
 
-#if defined(SIDE)
+#if defined(STORED_GROUPS)
 // A tile has TILE_COLUMNS columns, TILE_RESULTS of them with results.
 //
-// A product: SIDE x SIDE taps, of which it takes TAPS at a time; with LAST those of a row are columns
+// With WINDOWS > 1 a product is shuffled, and the planes of each pixel [dy][dx] that a result becomes
+// read 2 x 2 taps of 3 x 3, from [dy * 2 / SHUFFLE][dx * 2 / SHUFFLE] on: those behind an enlargement.
+//
+// A product: SIDE x SIDE taps, of which it takes TAPS at a time; with SPREAD those of a row are columns
 // of the product. A visit is a group of input planes, with two terms in three rounds: low input times
 // high weights, high times low, high times high, since the unit cuts each sum off at 24 bits: small
 // products come first.
-#define TAPS (LAST ? SIDE : SIDE * SIDE)
+#define TAPS (SPREAD ? SIDE : SIDE * SIDE)
 // The last tile ends behind the last row and column that are wanted, and reads as far.
 static_assert(ROWS - 1 <= ROWS_BEYOND && TILE_COLUMNS - 1 <= COLUMNS_BEYOND, "room behind a map");
-static_assert(TILE_RESULTS == (LAST ? TILE_COLUMNS - (SIDE - 1) : TILE_COLUMNS), "results of a tile");
-#define TILE_READS (LAST ? TILE_COLUMNS : TILE_COLUMNS + SIDE - 1)
+static_assert(TILE_RESULTS == (SPREAD ? TILE_COLUMNS - (SIDE - 1) : TILE_COLUMNS), "results of a tile");
+#define TILE_READS (SPREAD ? TILE_COLUMNS : TILE_COLUMNS + SIDE - 1)
 #define GROUPS (IN_PLANES / GROUP)
 #define PIXEL_BYTES (GROUP * 2)
 #define A_ROWS (ROWS + SIDE - 1)
@@ -317,11 +320,18 @@ struct Tile {
 
 __device__ __forceinline__ Tile tile_at(int number, const Product& p) {
     const int y = number / p.extent.tiles_across * ROWS, x = number % p.extent.tiles_across * TILE_RESULTS;
-#if STACK
-    return {y, x, y, x};
-#else
-    return {y, x, y + p.from.top, x + p.from.left};
+    Tile tile = {y, x, y, x};
+#if !STACK
+    tile.row += p.from.top;
+    tile.column += p.from.left;
 #endif
+#if WINDOWS > 1
+    // A block makes planes of one pixel of those that a result is shuffled to.
+    const int pixel = blockIdx.x % DEPTH * WIDTH / EACH;
+    tile.row += pixel / SHUFFLE * 2 / SHUFFLE;
+    tile.column += pixel % SHUFFLE * 2 / SHUFFLE;
+#endif
+    return tile;
 }
 
 // Where a visit's pixels begin in a tile's source.
@@ -332,16 +342,53 @@ __device__ __forceinline__ const uint8_t* visited(int visit, const Tile& tile, c
 }
 #endif
 
-// Pixels of a picture: PIXEL 8 and 16 are integers that span their range, 32 is float in [0, 1]. 0 is
-// a map of few planes: float, and whatever its values are.
-#if defined(PIXEL)
-#if PIXEL == 8
-typedef uint8_t pixel_t;
-#elif PIXEL == 16
-typedef uint16_t pixel_t;
+// Pixels of a picture: by 8 and 16 bits integers that span their range, by 32 floats in [0, 1]. 0 is a
+// map of few planes: float, and whatever its values are.
+template <int BITS>
+struct Pixel {
+    typedef float type;
+};
+template <>
+struct Pixel<8> {
+    typedef uint8_t type;
+};
+template <>
+struct Pixel<16> {
+    typedef uint16_t type;
+};
+
+#if defined(IN_PIXEL)
+typedef Pixel<IN_PIXEL>::type source_t;
+
+// Pixels that are read.
+struct Source {
+    int rows, columns;  // of each picture
+    int top, left;      // of the first pixel that is read, in the enlarged picture with its padding
+    int padding;        // pixels before the picture's first
+};
+
+// Rounded down, of places from -65536 on.
+__device__ __forceinline__ int floor_divide(int at, int by) {
+    return (at + (by << 16)) / by - (1 << 16);
+}
+
+// The row, or column, of a picture that stands at a place: BORDER 0 is the nearest one, 1 mirrored, 2
+// none, which is -1.
+__device__ __forceinline__ int inside(int at, int count) {
+#if BORDER == 0
+    return min(max(at, 0), count - 1);
+#elif BORDER == 1
+    const int period = max(2 * (count - 1), 1);
+    at = abs(at) % period;
+    return at < count ? at : period - at;
 #else
-typedef float pixel_t;
+    return at >= 0 && at < count ? at : -1;
 #endif
+}
+#endif
+
+#if defined(PIXEL)
+typedef Pixel<PIXEL>::type pixel_t;
 
 // Half to even, as rint is.
 __device__ __forceinline__ pixel_t to_pixel(float value) {
@@ -363,9 +410,15 @@ __device__ __forceinline__ pixel_t to_pixel(float value) {
 #define LINE_VALUES (TILE_RESULTS * SHUFFLE * PLANES)
 #define ROW_VALUES (LINE_VALUES * SHUFFLE)
 #define SUMS (PLANES * SHUFFLE * SHUFFLE)
+#if SPREAD
+#define SUM_PARTS SIDE
+#else
+#define SUM_PARTS 1
+#endif
 
 // Value i of a tile whose first result reads the source from (y, x) on: partial is
-// [row][input column][tap * SUMS + sum], padded by one to spare the banks.
+// [row][input column][part * SUMS + sum], padded by one to spare the banks. With SPREAD a sum has a part
+// for each tap of a row, which stands at the column that it reads.
 __device__ __forceinline__ void store_pixel(const float* partial, int i, const float* biases,
                                             const float* slopes, int y, int x, const Product& p) {
     const int row = i / ROW_VALUES, line = i % ROW_VALUES / LINE_VALUES, at = i % LINE_VALUES;
@@ -378,7 +431,9 @@ __device__ __forceinline__ void store_pixel(const float* partial, int i, const f
     const int to_row = out_row + p.to.top, to_column = out_column + p.to.left;
     if (to_row < p.kept.top || to_row >= p.kept.bottom || to_column < p.kept.left || to_column >= p.kept.right) return;
     const float* const terms = partial + (row * TILE_COLUMNS + column) * (WIDTH + 1) + sum;
-    float value = terms[0] + terms[WIDTH + 1 + SUMS] + terms[2 * (WIDTH + 1) + 2 * SUMS];
+    float value = terms[0];
+#pragma unroll
+    for (int part = 1; part < SUM_PARTS; part++) value += terms[part * (WIDTH + 1 + SUMS)];
     value = activate(value + biases[sum], ACTIVATION == 1 ? slopes[sum] : p.slope);
 #if RESIDUAL
     const size_t line_added = static_cast<size_t>(picture) * p.added.rows + out_row + p.added.top;

@@ -1,7 +1,7 @@
 // A product of one or nine taps and its epilogue, on the matrix units of any chip from sm_75 on.
 //
 // What tensor_wgmma.cu computes, on the same maps and weights, by `mma` on registers: a team of warps
-// makes tiles of ROWS x 64 pixels (LAST: 62) times WIDTH output planes, one after the other. A warp keeps
+// makes tiles of ROWS x 64 pixels (SPREAD: 62) times WIDTH output planes, one after the other. A warp keeps
 // the sums of WARP_COLUMNS pixels of a row and WARP_WIDTH planes in registers: whatever it reads of shared
 // memory serves so many products, and reading is what bounds this kernel where the unit is fast. One
 // copy of the pixels of a visit serves all its taps.
@@ -43,7 +43,7 @@ static_assert(!BY_ROWS || AHEAD_EACH * (SIDE - 1) == AHEAD, "the other rows of t
 #define PARTIAL_BYTES (LAST ? ROWS * TILE_COLUMNS * (WIDTH + 1) * 4 : 0)
 static_assert(!LAST || AHEAD == 0, "pixels on their way have no place but that of sums");
 #define A_BYTES (RING * ROW_BYTES > PARTIAL_BYTES ? RING * ROW_BYTES : PARTIAL_BYTES)
-#define TAPS_ACROSS (LAST ? 1 : SIDE)
+#define TAPS_ACROSS (SPREAD ? 1 : SIDE)
 #define RESIDENT (!LOOSE && B_STAGES == STEPS)
 static_assert(RESIDENT || TEAMS == 1, "teams share weights that stay");
 static_assert(!LOOSE || (BY_ROWS && B_STAGES == 3), "a row of taps that is copied, and two that are read");

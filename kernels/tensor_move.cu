@@ -1,6 +1,7 @@
 // Whatever no product does on its way: maps of tensor.cuh cropped, enlarged, scaled plane by plane.
 //
 // out[y][x][c] = in[(y + top) / ENLARGE][(x + left) / ENLARGE][c] * factors[c] * factor + residual[..][c]
+// to the bit of both terms where nothing is multiplied or added
 // with GATE  (in + residual) * (sigmoid(in) - 1/2)
 //
 // Arguments: `Move` below. in, out, residual: maps in groups of GROUP, OUT_GROUP, RESIDUAL_GROUP planes;
@@ -18,6 +19,9 @@
 #include "tensor.cuh"
 
 #define EACH_COLUMNS (THREADS / PIECES)
+// With a factor of 1, a copy. The terms of a sum of two terms may be others: of the two numbers that it
+// lies half way between, the high one becomes the even one.
+#define COPIES (TERMS == 2 && !FACTORS && !RESIDUAL && !GATE)
 
 struct Move {
     const uint8_t* in;
@@ -42,13 +46,19 @@ __device__ __forceinline__ size_t single_at(const Map& map, int row, int column,
     return piece_at<GROUP_PLANES>(map, row + down * map.rows, column + along * map.columns, plane);
 }
 
+// A term of a piece of a map.
+template <int STORED_PLANES, int GROUP_PLANES>
+__device__ __forceinline__ uint4 term_of(const uint8_t* from, const Map& map, int term) {
+    const size_t low = static_cast<size_t>(term * (STORED_PLANES / GROUP_PLANES)) * map.group * 16;
+    return __ldg(reinterpret_cast<const uint4*>(from + low));
+}
+
 // Adds a piece of a map to 8 values, which are zero at first.
 template <int STORED_PLANES, int GROUP_PLANES>
 __device__ __forceinline__ void add(float (&values)[8], const uint8_t* from, const Map& map) {
 #pragma unroll
     for (int term = TERMS - 1; term >= 0; term--) {
-        const size_t low = static_cast<size_t>(term * (STORED_PLANES / GROUP_PLANES)) * map.group * 16;
-        const uint4 words = __ldg(reinterpret_cast<const uint4*>(from + low));
+        const uint4 words = term_of<STORED_PLANES, GROUP_PLANES>(from, map, term);
 #pragma unroll
         for (int i = 0; i < 4; i++) {
             const float2 two = unpack((&words.x)[i]);
@@ -75,14 +85,22 @@ tensor_move(const __grid_constant__ Move p) {
 #endif
     }
     float values[REPEATS][8] = {};
+#if COPIES
+    uint4 terms[REPEATS][2] = {};
+#endif
 #pragma unroll
     for (int i = 0; i < REPEATS; i++) {
         const int x = x0 + i * EACH_COLUMNS;
         // Behind the last plane there is only padding: zeros.
         if (x >= p.extent.columns || plane >= PLANES) continue;
         const int row = (y + p.from.top) / ENLARGE, column = (x + p.from.left) / ENLARGE;
-        add<STORED, GROUP>(values[i],
-            p.in + single_at<GROUP, IN_FOLD, IN_EACH>(p.from, row, column, IN_PART + plane, down, along), p.from);
+        const uint8_t* const from =
+            p.in + single_at<GROUP, IN_FOLD, IN_EACH>(p.from, row, column, IN_PART + plane, down, along);
+        add<STORED, GROUP>(values[i], from, p.from);
+#if COPIES
+        terms[i][0] = term_of<STORED, GROUP>(from, p.from, 0);
+        terms[i][1] = term_of<STORED, GROUP>(from, p.from, 1);
+#endif
     }
 #pragma unroll
     for (int i = 0; i < REPEATS; i++) {
@@ -111,6 +129,14 @@ tensor_move(const __grid_constant__ Move p) {
             high[pair] = pack(two[0], two[1]);
             if (TERMS == 2) low[pair] = pack(low_term(two[0]), low_term(two[1]));
         }
+#if COPIES
+        if (p.factor == 1.0f && !black)
+#pragma unroll
+            for (int pair = 0; pair < 4; pair++) {
+                high[pair] = (&terms[i][0].x)[pair];
+                low[pair] = (&terms[i][1].x)[pair];
+            }
+#endif
         uint8_t* const target = p.out +
             single_at<OUT_GROUP, FOLD, EACH>(p.to, y + p.to.top, x + p.to.left, PART + plane, down, along);
         *reinterpret_cast<uint4*>(target) = make_uint4(high[0], high[1], high[2], high[3]);

@@ -9,9 +9,10 @@
 // stay and take tile after tile. The second warpgroup is held a few products behind the first, so
 // that one finishes its tile while the other keeps the matrix unit busy.
 //
-// To a picture (LAST): few output planes would leave the unit idle, so the three taps of a row are
-// columns of the product, WIDTH >= 3 * PLANES, and are summed with a shift of one pixel each at the
-// end. A tile then is ROWS x 62 pixels.
+// To a picture, or a map of few planes (LAST): sums go through shared memory, and each becomes a value
+// of a pixel, shuffled. Where they are few (SPREAD) they would leave the unit idle, so the three taps of
+// a row are columns of the product, WIDTH >= 3 * SUMS, and are summed with a shift of one pixel each at
+// the end. A tile then is ROWS x 62 pixels.
 //
 // One tap (SIDE = 1): the same, without the rows and columns around a tile.
 //
@@ -27,7 +28,7 @@
 // Macros
 //   IN_PLANES, GROUP, STORED_GROUPS, FIRST_GROUP, SIDE, WIDTH, DEPTH (tiles of output planes), TERMS,
 //   WARPGROUPS, ROWS (of all of them), A_STAGES, B_STAGES, BLOCKS (on one multiprocessor at a time),
-//   REGISTERS (of a thread that multiplies), LAST (0 or 1), with it PLANES and PIXEL;
+//   REGISTERS (of a thread that multiplies), LAST (0 or 1), with it PLANES and PIXEL, SPREAD (0 or 1), WINDOWS;
 //   THREADS, SHARED (bytes of a block), TILE_COLUMNS, TILE_RESULTS, ROWS_BEYOND, COLUMNS_BEYOND (see
 //   tensor.cuh);
 //   OUT_GROUP, OUT_STORED, EACH, PART, SHUFFLE, FOLD, ZERO, ACTIVATION, RESIDUAL, RESIDUAL_GROUP,
@@ -98,7 +99,7 @@ __device__ __forceinline__ void pin_accumulators(float (&sums)[ROWS_EACH][WIDTH 
 
 // Where a tap's pixels begin in a tile.
 __device__ __forceinline__ uint32_t tap_offset(int tap) {
-    return (LAST ? tap * PITCH : tap / SIDE * PITCH + tap % SIDE) * PIXEL_BYTES;
+    return (SPREAD ? tap * PITCH : tap / SIDE * PITCH + tap % SIDE) * PIXEL_BYTES;
 }
 
 // One tap of one group of planes, for the rows of a warpgroup.
@@ -248,7 +249,7 @@ tensor_wgmma(const __grid_constant__ Product p) {
             const int y = tile.y + group * ROWS_EACH, x = tile.x;
             const int q = lane % 4, column = warp % 4 * 16 + lane / 4;
 #if LAST
-            // [row of the tile][input column][tap * SUMS + sum]
+            // [row of the tile][input column][part * SUMS + sum]
             float* const partial = reinterpret_cast<float*>(barriers + BARRIERS) +
                 group * ROWS_EACH * TILE_COLUMNS * (WIDTH + 1);
             asm volatile("bar.sync %0, 128;" ::"r"(group + 1) : "memory");

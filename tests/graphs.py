@@ -146,7 +146,9 @@ def _block(draw: st.DrawFn, builder: _Builder, value: int, planes: int, kind: st
     blocks = ["valid", "same", "pointwise", "crop", "skip", "dense", "squeeze"]
     blocks += ["residual", "gate"]
     if resolution <= 1:
-        blocks += ["up", "up4", "up5", "shuffle", "enlarge"]
+        blocks += ["up", "up4", "up5", "shuffle", "enlarge", "enlarged"]
+    if resolution == 1:
+        blocks.append("compact")
     if resolution in (1, 2):
         blocks += ["down", "down3", "unshuffle"]
     if resolution == 2:
@@ -189,6 +191,16 @@ def _block(draw: st.DrawFn, builder: _Builder, value: int, planes: int, kind: st
             return builder.add(PixelShuffle(inner, 2))
         case "enlarge":
             return builder.add(Enlarge(value, 2))
+        case "enlarged":
+            return builder.convolution(builder.add(Enlarge(value, 2)), planes, 3, 1, 1, kind)
+        case "compact":
+            factor, few = draw(st.sampled_from([2, 3, 4])), min(shape.planes, 3)
+            inner = builder.convolution(value, planes, 3, 1, 1, kind)
+            inner = builder.convolution(inner, few * factor**2, 3, 1, 1, "linear")
+            large = builder.add(PixelShuffle(inner, factor))
+            if few < shape.planes:
+                return large
+            return builder.add(Add(large, builder.add(Enlarge(value, factor))))
         case "down":
             return builder.convolution(value, planes, 2, 2, 0, kind)
         case "down3":

@@ -30,10 +30,10 @@ from waifu2x.errors import BackendError, UnavailableError
 from waifu2x.model import Activation, Convolution, Model, PixelShuffle, PixelUnshuffle
 from waifu2x.tiling import Box
 
-PROMISED_DB: dict[Precision, float] = {"fp32": 100.0, "fp16": 65.0, "auto": 60.0}
+PROMISED_DB = {"fp32": 100.0, "fp16": 65.0, "bf16": 60.0, "int16": 60.0, "auto": 60.0}
 """On the shipped models, and as it turns out on random ones too."""
 FP32_DB = PROMISED_DB["fp32"]
-RANDOM_GRAPH_DB: dict[Precision, float] = {"fp32": 100.0, "fp16": 50.0, "auto": 50.0}
+RANDOM_GRAPH_DB = {"fp32": 100.0, "fp16": 50.0, "bf16": 50.0, "int16": 50.0}
 """What random graphs keep: slopes above 1 amplify what rounding to 16 bits leaves, and a picture of
 one pixel has no mean over many errors. A wrong tap, plane or place leaves less than 30 dB."""
 
@@ -57,12 +57,21 @@ NETWORKS_OF_THE_FIELD = [
     ("realesrgan/animevideo", 2, None),
 ]
 
+
+def processor_modes() -> list[Precision]:
+    """`fp32`, and what `auto` begins with."""
+    if "cpu" not in PRESENT:
+        return []
+    from waifu2x.backends.cpu.engine import arithmetics
+
+    return list(dict.fromkeys(("fp32", arithmetics()[0])))
+
+
 MODES: list[tuple[str, Precision]] = [
     ("cuda", "fp32"),
     ("cuda", "fp16"),
     ("opencl", "fp32"),
-    ("cpu", "fp32"),
-    ("cpu", "auto"),
+    *(("cpu", mode) for mode in processor_modes()),
     ("numpy", "fp32"),
 ]
 in_every_mode = pytest.mark.parametrize(
@@ -536,7 +545,7 @@ def test_tiles_where_there_are_none() -> None:
         pytest.skip("the real ones are tested")
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "tests.emulated_tiles", __file__]
     done = subprocess.run(
-        [*command, "-k", "cpu and (auto or to_the_level) and not in_tiles and not any_graph"],
+        [*command, "-k", "cpu and (bf16 or to_the_level) and not in_tiles and not any_graph"],
         cwd=Path(__file__).parent.parent,
         capture_output=True,
         text=True,

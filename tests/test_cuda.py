@@ -27,13 +27,14 @@ from tests import obvious
 from tests.tensor_maps import unpacked
 from waifu2x import model_set
 from waifu2x.backends import Device
-from waifu2x.backends.cuda import compiler, tensor_pack, tensor_steps, value_range
+from waifu2x.backends.cuda import compiler, tensor_pack, tensor_runs, value_range
 from waifu2x.backends.cuda.arguments import Address, packed
 from waifu2x.backends.cuda.compiler import target
 from waifu2x.backends.cuda.compilers import Compiler, nvcc, nvrtc
 from waifu2x.backends.cuda.compilers.nvrtc import Nvrtc
 from waifu2x.backends.cuda.tensor import TensorExecutor, makers
 from waifu2x.backends.cuda.tensor_layout import MapLayout, batch_grid, layouts
+from waifu2x.backends.cuda.tensor_product import ProductArguments, has_windows, windows
 from waifu2x.backends.cuda.tensor_shape import (
     COLUMNS,
     Job,
@@ -42,7 +43,6 @@ from waifu2x.backends.cuda.tensor_shape import (
     candidates,
     ranked,
 )
-from waifu2x.backends.cuda.tensor_steps import ProductArguments
 from waifu2x.backends.cuda.units import Units, available_units, choose_units
 from waifu2x.backends.gpu import schedule, source
 from waifu2x.backends.gpu.executor import Batch, DevicePixels, Place
@@ -50,7 +50,25 @@ from waifu2x.backends.gpu.runtime import Limits, Macros
 from waifu2x.backends.gpu.tuning import Way
 from waifu2x.errors import BackendError
 from waifu2x.lowering.lower import lower
-from waifu2x.model import Activation, Convolution, Crop, Model, PixelShuffle, fit_padding, leaky
+from waifu2x.lowering.steps import Product
+from waifu2x.model import (
+    Activation,
+    Add,
+    Convolution,
+    Dense,
+    Enlarge,
+    Gate,
+    Mean,
+    Model,
+    Multiply,
+    Node,
+    PixelShuffle,
+    PixelUnshuffle,
+    Resize,
+    TransposedConvolution,
+    fit_padding,
+    leaky,
+)
 from waifu2x.tiling import Box
 
 CHIPS = {
@@ -159,6 +177,10 @@ def kernels_of_chip(capability: tuple[int, int]) -> list[tuple[str, Macros]]:
                 record(runtime, shipped(name), units, terms, (540, 960))
                 if units == "wgmma":
                     record(runtime, shipped(name), units, terms, (64, 64))
+    for model in (resized(), odd()):
+        for units in available_units(capability)[: -1 if fully else 1]:
+            for pictures in (1, 2) if fully else (1,):
+                record(runtime, model, units, 2, (64, 64), pictures)
     if fully:
         record(runtime, shipped("vgg_7/art"), available_units(capability)[0], 1, (64, 64), 5)
     return list(runtime.wanted.values())
@@ -356,17 +378,63 @@ def test_arguments_are_structs_of_c() -> None:
 def test_programs_that_matrix_units_run() -> None:
     for name in ("vgg_7/art", "upconv_7/art", "cunet/art"):
         program = lower(shipped(name))
-        assert tensor_steps.runs(program, layouts(program, 1))
+        assert tensor_runs.runs(program, layouts(program, 1))
         for pictures in (1, 3):
             runtime: Any = Recorded((9, 0))
             record(runtime, shipped(name), "wgmma", 2, (36, 40), pictures)
             assert runtime.launched >= len(program.steps) - 8
-    # One plane in and out at once, and a shuffle that no product takes along, are for other units.
-    one = conv(0, 3, 3)
-    shuffled = (conv(0, 3, 64), conv(1, 64, 64), PixelShuffle(2, 2), PixelShuffle(3, 2))
-    for nodes in ((one,), (*shuffled, conv(4, 4, 3), Crop(5, 3))):
+    # Few planes of the picture at once, and a mean of few planes, are for other units.
+    many = (conv(0, 3, 48), PixelShuffle(1, 4))
+    vector = np.ones((3, 3), np.float32), np.zeros(3, np.float32), leaky(0.1, 3)
+    mean = (conv(0, 3, 3), Mean(1), Dense(2, *vector), Multiply(1, 3))
+    for nodes in (many, mean):
         program = lower(fit_padding("other", 3, nodes))
-        assert not tensor_steps.runs(program, layouts(program, 1))
+        assert not tensor_runs.runs(program, layouts(program, 1))
+
+
+def compact(scale: int) -> Model:
+    """Zeros around, slopes of each plane's own, and the picture added, enlarged."""
+    nodes: list[Node] = []
+    for made, read in ((64, 3), (64, 64), (3 * scale**2, 64)):
+        weight = np.full((made, read, 3, 3), 0.1 / read, np.float32)
+        bias = np.zeros(made, np.float32)
+        activation = Activation("leaky", np.linspace(-1, 2, made, dtype=np.float32))
+        if made != 64:
+            activation = leaky(1, made)
+        nodes.append(Convolution(len(nodes), weight, bias, activation, padding=1))
+    nodes += [PixelShuffle(3, scale), Enlarge(0, scale), Add(4, 5)]
+    return fit_padding("compact", 3, tuple(nodes), "zero")
+
+
+def resized() -> Model:
+    """Half as large as it was made."""
+    model = compact(4)
+    return fit_padding("resized", 3, (*model.nodes, Resize(len(model.nodes), 1, 2)), "zero")
+
+
+def odd() -> Model:
+    """What one network or another has, and those that come along have not."""
+    weight, bias = np.ones((3, 64, 3, 3), np.float32), np.zeros(3, np.float32)
+    nodes = (
+        PixelUnshuffle(0, 2),
+        replace(conv(1, 12, 64), padding=1),
+        Gate(2, 2),
+        TransposedConvolution(3, weight, bias, leaky(0.1, 3), 3),
+        Convolution(4, np.ones((3, 3, 1, 1), np.float32), bias, leaky(1, 3)),
+        TransposedConvolution(5, np.ones((3, 3, 2, 2), np.float32), bias, leaky(0.1, 3), 2),
+    )
+    return fit_padding("odd", 3, nodes)
+
+
+@pytest.mark.parametrize("pictures", [1, 3])
+@pytest.mark.parametrize("name", ["compact", "resized", "odd"])
+def test_networks_of_other_makers_run_on_matrix_units(name: str, pictures: int) -> None:
+    model = {"compact": compact(3), "resized": resized(), "odd": odd()}[name]
+    program = lower(model)
+    assert tensor_runs.runs(program, layouts(program, 1))
+    runtime: Any = Recorded((9, 0))
+    record(runtime, model, "wgmma", 2, (36, 40), pictures)
+    assert runtime.launched == len(program.steps)
 
 
 def amplified(by: float) -> Model:
@@ -390,12 +458,34 @@ def test_networks_beyond_the_range_of_16_bits_are_computed_in_32(
     runtime: Any = Recorded((9, 0))
     for by, tensor_units in ((1.0, True), (1e3, True), (1e4, False), (1e30, False)):
         caplog.clear()
-        for make in makers(runtime, "wgmma"):
+        for make in makers(runtime, "wgmma").values():
             executor = make(lower(amplified(by)), usual)
             assert isinstance(executor, TensorExecutor) is tensor_units
         messages = [record.message for record in caplog.records]
-        assert len(messages) == (0 if tensor_units else 2)
+        assert len(messages) == (0 if tensor_units else 3)
         assert all("for which 16 bits have no room: computed in 32 bits" in m for m in messages)
+
+
+def test_maps_that_are_multiplied_have_two_terms_unless_told_otherwise(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    runtime: Any = Recorded((9, 0))
+    made = makers(runtime, "wgmma")
+    for model, terms in ((compact(2), 1), (odd(), 2)):
+        caplog.clear()
+        program = lower(model)
+        executor: Any = made["auto"](program, usual)
+        assert executor._terms == terms
+        assert [record.message for record in caplog.records] == (
+            [
+                "odd: multiplies maps with each other, for which fp16 is not exact enough: computed"
+                " in fp32, which takes longer"
+            ]
+            if terms == 2
+            else []
+        )
+        plain: Any = made["fp16"](program, usual)
+        assert plain._terms == 1
 
 
 def test_the_largest_value_is_found_once_and_kept(
@@ -633,3 +723,23 @@ def test_sources_hold_what_they_include() -> None:
     text = source.read("tensor_wgmma.cu")
     assert '#include "' not in text
     assert "store_row" in text
+
+
+def test_what_an_enlargement_repeats_is_multiplied_once() -> None:
+    rng = np.random.default_rng(0)
+    weight = rng.normal(size=(32, 64, 3, 3)).astype(np.float32)
+    same = Convolution(2, weight, np.zeros(32, np.float32), leaky(0.1, 32), padding=1)
+    first = replace(conv(0, 3, 64), padding=1)
+    model = fit_padding("enlarged", 3, (first, Enlarge(1, 2), same))
+    step = next(
+        step for step in lower(model).steps if isinstance(step, Product) and step.shuffle > 1
+    )
+    assert has_windows(step)
+    taps = windows(step)
+    assert taps.shape == (128, 64, 2, 2)
+    # Pixel (1, 0) reads the rows from the second on, and the columns from the first on.
+    lower_left = taps[64:96]
+    assert np.allclose(lower_left.sum((2, 3)), weight.sum((2, 3)), atol=1e-5)
+    assert np.array_equal(lower_left, step.weight[64:96, :, 1:, :2])
+    assert not has_windows(replace(step, weight=np.ones_like(step.weight)))
+    assert not has_windows(replace(step, shuffle=1))

@@ -20,8 +20,17 @@ from tests import obvious
 from tests.graphs import residual_in_residual
 from waifu2x import cache, model_set
 from waifu2x.backends import Device, Trial, open_backend
-from waifu2x.backends.gpu import direct, schedule, tuning, winograd, winograd_vector, workspace
+from waifu2x.backends.gpu import (
+    cuts,
+    direct,
+    schedule,
+    tuning,
+    winograd,
+    winograd_vector,
+    workspace,
+)
 from waifu2x.backends.gpu.backend import GpuBackend
+from waifu2x.backends.gpu.executor import Executor
 from waifu2x.backends.gpu.fp32 import Fp32Executor, candidates
 from waifu2x.backends.gpu.maps import block_of
 from waifu2x.backends.gpu.product import Planes, Shape, planes_of
@@ -33,6 +42,7 @@ from waifu2x.errors import BackendError
 from waifu2x.lowering import liveness
 from waifu2x.lowering.liveness import Span
 from waifu2x.lowering.lower import lower
+from waifu2x.lowering.segments import segmented
 from waifu2x.lowering.steps import Product
 from waifu2x.model import Model
 
@@ -234,6 +244,51 @@ def test_maps_are_computed_again_where_they_cannot_be_kept(
     assert counts[-1] > counts[0]
     with pytest.raises(NoRoomError):
         schedule.find(executor, size, 1, Room(MEGABYTE, MEGABYTE, MEGABYTE))
+
+
+@pytest.mark.usefixtures("large_tiles")
+def test_a_deep_network_is_cut_where_memory_is_short(
+    opencl_device: Any, deep: Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cuts, "TILE", (16, 16))
+    pixels = pixels_of(130, 150)
+    whole = TightRuntime(opencl_device, 1 << 40)
+    expected = run(whole, deep, pixels)
+    for share, tile in ((0.75, None), (0.6, None), (0.6, 100)):
+        tight = TightRuntime(opencl_device, int(whole.most * share))
+        backend = backend_of(tight)
+        result = backend.compile([deep], "fp32")(pixels, np.float32, tile=tile)
+        np.testing.assert_array_equal(result, expected)
+        assert tight.most <= whole.most * share
+        assert len(backend._open) == 2  # one of the program with cuts
+        backend.close()
+        assert tight.allocated == 0
+
+
+@pytest.mark.usefixtures("large_tiles")
+def test_a_network_in_segments_computes_little_twice(opencl_device: Any, deep: Model) -> None:
+    runtime = OpenClRuntime(opencl_device)
+    program, kept = lower(deep), Kept(runtime.device)
+    plain = Fp32Executor(runtime, program, kept)
+    divided = Fp32Executor(runtime, segmented(program, (16, 16)), kept)
+    size = (260, 300)
+
+    def least(total: int, other: Executor | None) -> schedule.Schedule:
+        room = Room(total, total, total)
+        found = schedule.find(plain, size, 1, room, divided=lambda: other)
+        assert found.scratch + found.kept <= total
+        return found
+
+    single = least(1 << 40, divided)
+    assert single.is_single
+    assert single.executor is plain
+    for share, most in ((0.9, 1.1), (0.7, 1.2), (0.5, 1.3), (0.4, 1.6)):
+        total = int(single.scratch * share)
+        found = least(total, divided)
+        assert found.executor is divided
+        assert found.cost < single.cost * most < least(total, None).cost * 0.95
+    with pytest.raises(NoRoomError):
+        least(MEGABYTE, divided)
 
 
 @pytest.mark.parametrize("tile", [None, 32])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 from tests import obvious
 from waifu2x import model_set
 from waifu2x.backends import open_backend
+from waifu2x.backends.closeness import drawing
 from waifu2x.backends.cpu import isa, weights
 from waifu2x.backends.cpu.shapes import INTEGER_BLOCK, LANES, MOST_INPUT, PART_PAIRS
 from waifu2x.errors import BackendError
@@ -186,3 +188,35 @@ def test_the_same_bits_on_every_instruction_set(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     np.testing.assert_array_equal(np.load(path), sample())
+
+
+@integers
+def test_auto_leaves_integers_where_a_network_multiplies_what_rounding_leaves(
+    caplog: pytest.LogCaptureFixture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WAIFU2X_CACHE_DIR", str(tmp_path))
+    model = obvious.random_model([3, 32, 32, 3], seed=20)
+    first, middle, last = model.nodes
+    assert isinstance(middle, Convolution)
+    assert isinstance(last, Convolution)
+    # What little tells two halves of the planes apart, times twenty.
+    rng = np.random.default_rng(20)
+    alike = middle.weight[:16] + 0.05 * middle.weight[:16] * rng.normal(size=(16, 32, 3, 3))
+    halves = np.concatenate([middle.weight[:16], alike.astype(np.float32)])
+    bias = np.concatenate([middle.bias[:16], middle.bias[:16]])
+    apart = 20 * np.concatenate([last.weight[:, :16], -last.weight[:, :16]], axis=1)
+    nodes = (first, replace(middle, weight=halves, bias=bias), replace(last, weight=apart))
+    steep = replace(model, name="steep", nodes=nodes)
+    pixels = drawing(3)[:41, :57].copy()
+    expected = obvious.run([steep], pixels)
+    with closing(open_backend("cpu")) as backend:
+        assert obvious.psnr(backend.compile([steep], "int16")(pixels, np.float32), expected) < 60
+        for _ in range(2):  # found, then kept
+            result = backend.compile([steep], "auto")(pixels, np.float32)
+            assert obvious.psnr(result, expected) > 100
+        in_integers = backend.compile([model], "int16")(pixels, np.float32)
+        found = backend.compile([model], "auto")(pixels, np.float32)
+        np.testing.assert_array_equal(found, in_integers)
+    said = [record.getMessage() for record in caplog.records]
+    assert len(said) == 2
+    assert "steep: int16 would keep " in said[0]

@@ -188,7 +188,9 @@ class _Run:
         boxes = zip(*(geometry.tiles(self._sizes[v], down, 1, 4) for v in roots), strict=True)
         for tiles in boxes:
             parts = {v: box for v, box in zip(roots, tiles, strict=True) if box.height}
-            maps = self._tile(phase, parts)
+            # What is read and has no effect is not a number, lest it has.
+            with np.errstate(invalid="ignore"):
+                maps = self._tile(phase, parts)
             for value, box in parts.items():
                 found = maps[value].read(box)
                 if value in phase.kept:
@@ -216,7 +218,7 @@ class _Run:
     def _tile(self, phase: phases.Phase, parts: Mapping[int, Box]) -> dict[int, _Map]:
         """All maps of a phase that some parts of its roots need."""
         program = self._program
-        work = geometry.work(program, phase.steps, parts)
+        work = geometry.work(program, phase.steps, parts, sizes=self._sizes)
         maps: dict[int, _Map] = {}
         last_use = {
             view.value: number for number in work.steps for view in reads(program.steps[number])
@@ -239,8 +241,7 @@ class _Run:
                 made = (made + self._read(step.residual, place, maps)) * gate
             elif step.residual:
                 made = made + self._read(step.residual, place, maps)
-            self._network.on_made(made)
-            self._store(step, made, place, maps)
+            self._network.on_made(self._store(step, made, place, maps))
             for value in {view.value for view in reads(step)} - set(parts):
                 if last_use[value] == number:
                     del maps[value]
@@ -336,19 +337,21 @@ class _Run:
         assert columns.min() >= source.box.left
         return source.planes[index][..., start : start + count]
 
-    def _store(self, step: MapStep, made: Planes, box: Box, maps: Mapping[int, _Map]) -> None:
+    def _store(self, step: MapStep, made: Planes, box: Box, maps: Mapping[int, _Map]) -> Planes:
+        """What is stored: zeros where the value has none, whatever they would be computed from."""
         value = self._program.values[step.target.value]
         target = maps[step.target.value]
         if value.zero_outside:
             height, width = self._sizes[step.target.value]
             rows, columns = np.arange(box.top, box.bottom), np.arange(box.left, box.right)
-            made = made * ((rows >= 0) & (rows < height))[:, None, None]
-            made = made * ((columns >= 0) & (columns < width))[:, None]
+            inside = ((rows >= 0) & (rows < height))[:, None] & (columns >= 0) & (columns < width)
+            made = np.where(inside[:, :, None], made, 0.0)
         start = sum(value.parts[: step.target.part]) + step.target.plane
         top, left = box.top - target.box.top, box.left - target.box.left
         target.planes[
             top : top + box.height, left : left + box.width, start : start + made.shape[-1]
         ] = made
+        return made
 
     def _cost(self, number: int) -> float:
         """Multiply-adds of a step for a pixel of the picture."""

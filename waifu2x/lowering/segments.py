@@ -12,7 +12,7 @@ the copy is kept, and what comes behind the cut has a map of its own.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from waifu2x.lowering.steps import (
@@ -28,14 +28,15 @@ from waifu2x.lowering.steps import (
     writes,
 )
 
-_TILE = (128, 256)
-"""Rows and columns of a picture that a tile is taken to have."""
+TILE = (128, 256)
+"""Rows and columns of a picture that a tile of a processor is taken to have."""
 _KEPT_COST = 100
 """Multiply-adds that take as long as to keep a number and read it again."""
 
 
-def segmented(program: Program) -> Program:
-    """A program cut where that costs least; the same one if it is shallow, or ends phases by means.
+def segmented(program: Program, tile: tuple[int, int] = TILE) -> Program:
+    """A program cut where that costs least for tiles of so many rows and columns of the picture;
+    the same one if it is shallow, or ends phases by means.
 
     Only values that are zero outside their size are kept: those that padded convolutions read.
     """
@@ -44,26 +45,38 @@ def segmented(program: Program) -> Program:
     costs = [0.0]
     for step in program.steps:
         costs.append(costs[-1] + _cost(program, step))
-    reaches = _reaches(program)
+    far = reaches(program)
     kept = {0: 0.0} | _kept_costs(program) | {len(program.steps): 0.0}
-    candidates = list(kept)
-    best: dict[int, tuple[float, int]] = {0: (0.0, 0)}
-    around = sum(1 / side for side in _TILE)
-    for end in candidates[1:]:
-        options = []
-        for start in reversed(candidates[: candidates.index(end)]):
-            grown = (reaches[end] - reaches[start]) * around
-            again = (costs[end] - costs[start]) * grown
-            options.append((best[start][0] + again + kept[end], start))
-            if again > min(options)[0] - best[0][0]:
-                break  # longer segments only cost more
+    around = sum(1 / side for side in tile)
+
+    def cost(start: int, end: int) -> float:
+        again = (costs[end] - costs[start]) * (far[end] - far[start]) * around
+        return again + kept[end]
+
+    return cut(program, cheapest(list(kept), cost))
+
+
+def cheapest(positions: Sequence[int], cost: Callable[[int, int], float]) -> list[int]:
+    """Where to cut between the first and the last of some positions, so that the costs of all
+    segments are least together.
+
+    `cost` is of the steps from a position to another, and must not be less for more of them.
+    """
+    best: dict[int, tuple[float, int]] = {positions[0]: (0.0, positions[0])}
+    for index, end in enumerate(positions[1:], 1):
+        options: list[tuple[float, int]] = []
+        for start in reversed(positions[:index]):
+            own = cost(start, end)
+            if options and own > min(options)[0]:
+                break
+            options.append((best[start][0] + own, start))
         best[end] = min(options)
     cuts = []
-    position = len(program.steps)
-    while position:
-        position = best[position][1]
+    position = best[positions[-1]][1]
+    while position != positions[0]:
         cuts.append(position)
-    return cut(program, cuts[-2::-1])
+        position = best[position][1]
+    return cuts[::-1]
 
 
 def cut(program: Program, positions: Sequence[int]) -> Program:
@@ -81,7 +94,7 @@ def cut(program: Program, positions: Sequence[int]) -> Program:
 
 def reach(program: Program) -> int:
     """Pixels of the picture around a result's own that it depends on, at most."""
-    return -int(-_reaches(program)[-1] // 1)
+    return -int(-reaches(program)[-1] // 1)
 
 
 @dataclass
@@ -154,9 +167,9 @@ def _cost(program: Program, step: Step) -> float:
     return float(step.weight.size * resolution**2)
 
 
-def _reaches(program: Program) -> list[float]:
-    """Before each step, and at the end: pixels of the picture that what was made so far reads on
-    each side."""
+def reaches(program: Program, unit: int = 1) -> list[float]:
+    """Before each step, and at the end: pixels of the picture around its own that what was made so
+    far depends on, on each side, where steps are computed in cells of so many pixels a side."""
     values = [0.0] * len(program.values)
     found = [0.0]
     for step in program.steps:
@@ -165,7 +178,8 @@ def _reaches(program: Program) -> list[float]:
             resolution = program.values[step.source.value].resolution
             if isinstance(step, Product):
                 fold = program.values[step.source.value].fold
-                far += float((step.taps - 1) * fold / 2 / resolution)
+                cells = -(-(step.taps - 1) * fold // (2 * unit))
+                far += float(cells * unit / resolution)
             elif step.resize != (1, 1):
                 far += float(2 / resolution)
             values[step.target.value] = max(values[step.target.value], far)
@@ -215,6 +229,8 @@ def _touched(step: Step) -> set[int]:
 
 def _renumbered(step: Step, places: Mapping[int, int]) -> Step:
     """The step, values found at other numbers."""
+    if _touched(step).isdisjoint(places):
+        return step
 
     def moved(view: View) -> View:
         return replace(view, value=places.get(view.value, view.value))
@@ -241,7 +257,7 @@ def _reading(step: Step, value: int, copies: Mapping[int, int]) -> Step:
             return view
         return replace(view, value=copies[view.first], first=0)
 
-    if not isinstance(step, Product | Move):
+    if not isinstance(step, Product | Move) or value not in _touched(step):
         return step
     residual = step.residual and moved(step.residual)
     return replace(step, source=moved(step.source), residual=residual)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import os
-import queue
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any
 
@@ -23,15 +22,25 @@ from waifu2x.backends import (
     Precision,
     Progress,
     Trial,
+    closeness,
     ignore,
     scaled,
 )
 from waifu2x.backends.cpu import isa, layout
-from waifu2x.backends.cpu.compiled import Compiled
 from waifu2x.backends.cpu.forms import round_up
-from waifu2x.backends.cpu.layout import AVERAGE, BORDER_CODES, KEEP, LOAD, PICTURE, PIXEL_CODES
+from waifu2x.backends.cpu.layout import (
+    AVERAGE,
+    BORDER_CODES,
+    KEEP,
+    LOAD,
+    PICTURE,
+    PIXEL_CODES,
+    STOP,
+)
 from waifu2x.backends.cpu.pack import Arithmetic, PackedProgram
-from waifu2x.backends.cpu.strips import PhaseStrips
+from waifu2x.backends.cpu.strips import Batch, PhaseStrips
+from waifu2x.backends.cpu.tasks import Task
+from waifu2x.backends.cpu.workers import Flight, Workers, run_strips
 from waifu2x.backends.turns import mean
 from waifu2x.cores import core_count
 from waifu2x.errors import BackendError
@@ -47,11 +56,9 @@ KEPT_BYTES = 1100 << 20
 """The most memory for maps that are kept between phases."""
 _KEPT_SHARE = 4
 """And the most of the machine's: one part of so many."""
-_SPARE_BYTES = 256 << 20
-"""The most memory for such maps that waits for the next call: its pages are there already."""
 _BLOCK_UNIT = 64
 """Pixels of a picture: cells of four pixels in maps as small as a sixteenth of it."""
-_run_strip = Compiled("strip", "run_strip")
+_LOG = logging.getLogger(__name__)
 
 
 class CpuBackend:
@@ -65,20 +72,49 @@ class CpuBackend:
         self._workers = Workers(core_count())
 
     def compile(self, models: Sequence[Model], precision: Precision) -> CpuNetwork:
-        """See Backend. `auto` is the fastest there is: bf16 on tiles, int16, fp32."""
+        """See Backend. `auto` is the fastest that keeps 60 dB: bf16 on tiles, int16, fp32."""
         offered = arithmetics()
-        chosen = offered[0] if precision == "auto" else precision
-        if chosen not in offered:
+        ways = offered if precision == "auto" else [way for way in offered if way == precision]
+        if not ways:
             raise BackendError(
                 f"backend cpu has no precision {precision} on this processor:"
                 f" use auto or {' or '.join(offered)}, or another backend"
             )
-        _run_strip.load()
+        run_strips.load()
         packed: dict[int, CpuModel] = {}
         for model in models:
             if id(model) not in packed:
-                packed[id(model)] = CpuModel(model, chosen, self._workers)
+                packed[id(model)] = self._close_enough(model, ways)
         return CpuNetwork([packed[id(model)] for model in models], self._workers)
+
+    def _close_enough(self, model: Model, ways: Sequence[Arithmetic]) -> CpuModel:
+        """The model by the first of these ways that keeps what `auto` promises, or the last."""
+
+        def run(made: CpuModel, picture: NDArray[np.uint8]) -> NDArray[np.float32]:
+            with self._workers.working():
+                stack = made.run(None, picture[np.newaxis], np.float32, ignore)
+            result: NDArray[np.float32] = stack[0]
+            return result
+
+        def exactly(picture: NDArray[np.uint8]) -> NDArray[np.float32]:
+            return run(CpuModel(model, "fp32", self._workers), picture)
+
+        for arithmetic in ways:
+            made = CpuModel(model, arithmetic, self._workers)
+            if arithmetic == ways[-1] or not (made.packed.in_integers or made.packed.on_tiles):
+                break
+            kept = closeness.decibels(made.packed.program, arithmetic, partial(run, made), exactly)
+            if kept >= closeness.PROMISED:
+                break
+            _LOG.warning(
+                "%s: %s would keep %.0f dB of a drawing where %.0f are promised: computed more"
+                " exactly, which takes longer",
+                model.name,
+                arithmetic,
+                kept,
+                closeness.PROMISED,
+            )
+        return made
 
     def measure(self, model: Model, precision: Precision, pixels: NDArray[Any]) -> Measurement:
         """See Backend: the best of three."""
@@ -152,66 +188,6 @@ def processor() -> Device:
         f"{cores} core{'s' if cores > 1 else ''}, {isa.VECTOR.name},"
         f" {isa.l2_bytes() // 1024} KiB L2",
     )
-
-
-class Workers:
-    """The threads, started once, and their scratch memory."""
-
-    def __init__(self, cores: int) -> None:
-        self.cores = cores
-        self._pool = ThreadPoolExecutor(cores, thread_name_prefix="waifu2x-cpu")
-        self._process = os.getpid()
-        self._changed = threading.Condition()
-        self._calls = 0
-        self._is_closed = False
-        self._spare: queue.SimpleQueue[NDArray[np.float32]] = queue.SimpleQueue()
-        self._spare_maps: queue.SimpleQueue[NDArray[np.float32]] = queue.SimpleQueue()
-
-    @property
-    def pool(self) -> ThreadPoolExecutor:
-        """The threads; a forked process, which inherits none, gets its own."""
-        if self._process != os.getpid():
-            self._pool = ThreadPoolExecutor(self.cores, thread_name_prefix="waifu2x-cpu")
-            self._process = os.getpid()
-        return self._pool
-
-    @contextmanager
-    def working(self) -> Iterator[None]:
-        """A call of a network, for whose end `close` waits. Raises BackendError after that."""
-        with self._changed:
-            if self._is_closed:
-                raise BackendError("backend cpu: this backend is closed: open a new one")
-            self._calls += 1
-        try:
-            yield
-        finally:
-            with self._changed:
-                self._calls -= 1
-                self._changed.notify_all()
-
-    def borrow(self, floats: int) -> NDArray[np.float32]:
-        """At least that many floats of uninitialised scratch memory, on a cache line."""
-        return _large_enough(self._spare, floats)
-
-    def give_back(self, memory: NDArray[np.float32]) -> None:
-        """For the next strip."""
-        self._spare.put(memory)
-
-    def borrow_maps(self, floats: int) -> NDArray[np.float32]:
-        """The same for maps that are kept between phases."""
-        return _large_enough(self._spare_maps, floats)
-
-    def give_back_maps(self, memory: NDArray[np.float32]) -> None:
-        """For the next call, if it is not too much to hold on to."""
-        if memory.nbytes <= _SPARE_BYTES:
-            self._spare_maps.put(memory)
-
-    def close(self) -> None:
-        """Ends the threads, after the calls that are under way."""
-        with self._changed:
-            self._is_closed = True
-            self._changed.wait_for(lambda: not self._calls)
-        self._pool.shutdown()
 
 
 class CpuNetwork:
@@ -386,6 +362,18 @@ class CpuModel:
                 self.ticks[number] = self.ticks.get(number, 0) + spent
 
 
+@dataclass(frozen=True, eq=False)
+class _Strips:
+    """Strips under way, and the memory that compiled code knows the address of."""
+
+    flight: Flight
+    batch: Batch
+    tasks: NDArray[Any]
+    """(pictures, strips, tasks)."""
+    sums: NDArray[np.int64]
+    """(pictures, strips, elements of all vectors)."""
+
+
 class Pass:
     """One run over pictures of one size: what is kept between phases, the vectors, the progress."""
 
@@ -409,8 +397,13 @@ class Pass:
         count = len(pictures)
         self._vectors = np.zeros((count, max(1, packed.vector_starts[-1])), np.float32)
         self._sums = np.zeros(self._vectors.shape, np.int64)
-        self._stop = np.zeros(1, np.int64)
-        self._lock = threading.Lock()
+        self._ends = np.array(
+            [
+                [_picture(pixels, model.model), _picture(result, None)]
+                for pixels, result in zip(self._pictures, self._results, strict=True)
+            ],
+            PICTURE,
+        )
 
     def run(self) -> None:
         """All phases."""
@@ -423,82 +416,76 @@ class Pass:
                 self._finish(phase, strips.sizes, self._vectors[picture], self._sums[picture])
 
     def _run_phase(self, strips: PhaseStrips, on_progress: Progress) -> None:
-        workers = self._model._workers
-        boxes = list(self._cut(strips))
-        futures = {
-            workers.pool.submit(self._run_strip, strips, roots, picture): None
-            for roots in boxes
-            for picture in range(len(self._pictures))
-        }
-        try:
-            for future in as_completed(futures):
-                future.result()
-                on_progress(1 / len(futures))
-        except BaseException:
-            self._stop[0] = 1
-            for future in futures:
-                future.cancel()
-            raise
+        down, across = self._division(strips)
+        reported = 0.0
 
-    def _cut(self, strips: PhaseStrips) -> Iterator[dict[int, Box]]:
-        """Strips of a phase, the boxes of its roots."""
-        program, sizes = self._model.packed.program, strips.sizes
-        roots = strips.phase.roots(program)
+        def report(strips_done: int) -> None:
+            nonlocal reported
+            share = strips_done / (down * across * len(self._pictures))
+            reported += share
+            on_progress(share)
+
+        under_way: list[_Strips] = []
+        try:
+            # Tables are made while the strips before run.
+            for batch in strips.batches(down, across):
+                under_way.append(self._start(strips, batch))
+                if len(under_way) > 1:
+                    self._finish_strips(strips, under_way.pop(0), report)
+            while under_way:
+                self._finish_strips(strips, under_way.pop(0), report)
+        finally:
+            for left in under_way:
+                left.flight.row[STOP] = 1
+                self._model._workers.finish(left.flight, lambda done: None)
+        on_progress(1 - reported)
+
+    def _division(self, strips: PhaseStrips) -> tuple[int, int]:
+        """Into how many strips each picture is cut, down and across."""
         down, across = strips.division(len(self._pictures), self._model._workers.cores)
         if self._tile is not None:
             scale = self._model.model.scale
             height, width = (side * scale for side in self._pictures.shape[1:3])
             down, across = max(down, -(-height // self._tile)), max(across, -(-width // self._tile))
-        units = {value: self._model.packed.cut(value) for value in roots}
-        divided = [geometry.tiles(sizes[v], down, across, units[v]) for v in roots]
-        for boxes in zip(*divided, strict=True):
-            found = dict(zip(roots, boxes, strict=True))
-            if any(box.height > 0 and box.width > 0 for box in boxes):
-                yield {v: b for v, b in found.items() if b.height > 0 and b.width > 0}
+        return down, across
 
-    def _run_strip(self, strips: PhaseStrips, roots: Mapping[int, Box], picture: int) -> None:
-        strip, packed = strips.strip(roots), self._model.packed
-        tasks, kept = strip.tasks.copy(), self._kept[picture]
-        sums = np.zeros_like(self._sums[0])
-        for record, task in zip(tasks, strips.tasks, strict=True):
-            if task.kind in (LOAD, KEEP):
-                form = packed.forms[task.step]
-                rows, columns = form.memory_size(strips.sizes[task.step])
-                record["memory"] = kept[self._starts[task.step] :].ctypes.data
-                record["memory_rows"], record["memory_columns"] = rows, columns
-                record["memory_floats"] = columns * form.pixel_floats
-            elif task.kind == AVERAGE:
-                step = packed.program.steps[task.step]
-                assert isinstance(step, Average)
-                record["memory"] = packed.vector_starts[step.vector]
-        pictures = np.array(
-            [
-                _picture(self._pictures[picture], self._model.model),
-                _picture(self._results[picture], None),
-            ],
-            PICTURE,
-        )
-        scratch = self._model._workers.borrow(strip.floats)
-        try:
-            _run_strip(
-                tasks,
-                strip.maps,
-                strip.order.turns,
-                len(strip.order.turns),
-                np.empty(layout.PLACES, np.int64),
-                packed.weights,
-                packed.constants,
-                self._vectors[picture],
-                scratch,
-                sums,
-                pictures,
-                self._stop,
-            )
-        finally:
-            self._model._workers.give_back(scratch)
-        with self._lock:
-            self._sums[picture] += sums
-        self._model.add_ticks(strips, tasks["ticks"])
+    def _start(self, strips: PhaseStrips, batch: Batch) -> _Strips:
+        """Begins to run some strips of all pictures."""
+        pictures, packed = len(self._pictures), self._model.packed
+        records = np.repeat(batch.records[np.newaxis], pictures, axis=0)
+        tasks = np.repeat(batch.tasks[np.newaxis], pictures, axis=0)
+        sums = np.zeros((*records.shape, *self._sums.shape[1:]), np.int64)
+        for number, task in enumerate(strips.tasks):
+            self._locate(tasks[:, :, number], task, strips.sizes)
+        records["tasks"], records["sums"] = layout.addresses(tasks, 2), layout.addresses(sums, 2)
+        records["vectors"] = layout.addresses(self._vectors, 1)[:, np.newaxis]
+        records["pictures"] = layout.addresses(self._ends, 1)[:, np.newaxis]
+        flight = self._model._workers.start(records, batch.floats, packed.weights, packed.constants)
+        return _Strips(flight, batch, tasks, sums)
+
+    def _locate(self, records: NDArray[Any], task: Task, sizes: Sequence[Size]) -> None:
+        """Fills in where the memory outside strips lies that a task reads or writes; (pictures,
+        strips)."""
+        packed = self._model.packed
+        if task.kind in (LOAD, KEEP):
+            form = packed.forms[task.step]
+            rows, columns = form.memory_size(sizes[task.step])
+            starts = layout.addresses(self._kept[:, self._starts[task.step] :], 1)
+            records["memory"] = starts[:, np.newaxis]
+            records["memory_rows"], records["memory_columns"] = rows, columns
+            records["memory_floats"] = columns * form.pixel_floats
+        elif task.kind == AVERAGE:
+            step = packed.program.steps[task.step]
+            assert isinstance(step, Average)
+            records["memory"] = packed.vector_starts[step.vector]
+
+    def _finish_strips(
+        self, strips: PhaseStrips, under_way: _Strips, report: Callable[[int], None]
+    ) -> None:
+        """Waits for strips and adds up what they have found."""
+        self._model._workers.finish(under_way.flight, report)
+        self._sums += under_way.sums.sum(axis=1)
+        self._model.add_ticks(strips, under_way.tasks["ticks"].sum(axis=(0, 1)))
 
     def _finish(
         self,
@@ -524,16 +511,6 @@ class Pass:
                 values = step.activation(values)
                 start = starts[step.vector]
                 vectors[start : start + len(values)] = values
-
-
-def _large_enough(
-    spare: queue.SimpleQueue[NDArray[np.float32]], floats: int
-) -> NDArray[np.float32]:
-    try:
-        memory = spare.get_nowait()
-    except queue.Empty:
-        memory = np.empty(0, np.float32)
-    return memory if memory.size >= floats else layout.aligned(floats)
 
 
 def _budget() -> int:

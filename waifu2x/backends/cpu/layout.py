@@ -17,8 +17,13 @@ pixels of a row. A folded map has the planes of fold x fold pixels one after ano
 
 from __future__ import annotations
 
+import math
+from typing import Any, get_args
+
 import numpy as np
 from numpy.typing import NDArray
+
+from waifu2x.model import ActivationKind
 
 CELL = 4
 """Rows and columns of a Winograd cell in fp32; steps compute whole cells."""
@@ -44,10 +49,11 @@ INTEGER_CELL = 6
 """Kinds of task. Those from READ on go between maps and the memory outside: the picture's pixels,
 maps that are kept whole, sums, the pixels of the result."""
 
-BY_VALUES, BY_PLANES, BY_FLOATS, BY_CURVES, BY_RESIZING = range(5)
+BY_VALUES, BY_PLANES, BY_FLOATS, BY_RESIZING = range(4)
 """How moves, sums and pixels to write are read: value by value, which is right for all, by vectors
-of planes, by floats that lie evenly spaced, by vectors of planes through a SiLU or a gate, or by
-bicubic interpolation."""
+of planes, by floats that lie evenly spaced, or by bicubic interpolation."""
+SILU = get_args(ActivationKind).index("silu")
+"""The number of that activation in tasks."""
 
 LINE_BYTES = 64
 """A cache line, and the widest vector: a load that crosses two lines costs two."""
@@ -70,6 +76,13 @@ def aligned(floats: int) -> NDArray[np.float32]:
     """Uninitialised memory that begins on a cache line."""
     block = np.empty(floats + LINE_BYTES // 4, np.float32)
     return block[-block.ctypes.data % LINE_BYTES // 4 :][:floats]
+
+
+def addresses(array: NDArray[Any], axes: int) -> NDArray[np.int64]:
+    """Of the parts of an array at the indices of its first axes, which lie evenly spaced."""
+    shape = array.shape[:axes]
+    steps = np.arange(math.prod(shape), dtype=np.int64) * array.strides[axes - 1]
+    return (array.ctypes.data + steps).reshape(shape)
 
 
 def _integers(*names: str) -> list[tuple[str, type]]:
@@ -141,7 +154,9 @@ TASK = np.dtype(
             "residual_block",
             "taps",
             "steps",  # tiles: of 32 planes, for each tap
-            "source_terms",  # tiles: terms of the source that they read
+            "source_terms",  # terms of the source that are read
+            "source_rest",
+            "source_zero",
             "target_terms",  # as of the maps,
             "target_rest",  # values from a first term to a second,
             "target_zero",  # and where the zero point stands
@@ -175,3 +190,23 @@ PICTURE = np.dtype(
     ),
     align=True,
 )
+
+STRIP = np.dtype(
+    _integers(
+        "tasks",  # addresses: of its tasks,
+        "maps",  # of maps,
+        "order",  # of the numbers of tasks in the order in which they run,
+        "count",  # so many,
+        "vectors",  # of the vectors of its picture,
+        "sums",  # of sums of its own,
+        "pictures",  # of the picture to read and the one to write
+    ),
+    align=True,
+)
+
+TAKEN, DONE, STOP, COUNT, STRIPS, SCRATCH, FLOATS, WEIGHTS, CONSTANTS = 0, 8, *range(16, 23)
+"""What stands in a slot of the board that threads have in common, integers: how many strips have
+been taken and done, each on a cache line of its own; whether to stop; how many there are; where the
+first of them lies, the scratch memory, and how many floats of it each thread has, the arrays."""
+SLOT = 24
+"""How many integers that takes."""

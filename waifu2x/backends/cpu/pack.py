@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Literal, get_args
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,6 @@ from waifu2x.backends.cpu import weights, zero_points
 from waifu2x.backends.cpu.forms import Form, round_up
 from waifu2x.backends.cpu.layout import (
     AVERAGE,
-    BY_CURVES,
     BY_FLOATS,
     BY_PLANES,
     BY_RESIZING,
@@ -31,6 +30,7 @@ from waifu2x.backends.cpu.layout import (
     MOVE,
     POINTWISE,
     READ,
+    SILU,
     TILES,
     WINOGRAD,
     WRITE,
@@ -41,7 +41,7 @@ from waifu2x.backends.cpu.tasks import Reach, Task
 from waifu2x.lowering import geometry
 from waifu2x.lowering.phases import Phase
 from waifu2x.lowering.steps import Average, Move, Product, Program, View
-from waifu2x.model import ActivationKind, cubic_taps
+from waifu2x.model import cubic_taps
 
 _FEW = 4
 """The most planes that a map may have to be stored without padding."""
@@ -51,7 +51,6 @@ _LEAST_BFLOATS = 32
 """The fewest planes of a map in bf16: with fewer, rounding errors do not even out."""
 _LEAST_INTEGERS = 32
 """The fewest planes that a 1x1 product reads as integers: with fewer, that costs what it saves."""
-_SILU = get_args(ActivationKind).index("silu")
 _ROWS = 4
 """Rows at a time of tasks that could do with any number."""
 
@@ -512,53 +511,55 @@ class PackedProgram:
             }
         fields["group"] = BY_RESIZING if "up" in fields else BY_VALUES
         added_forms = [self.forms[residual.value]] if residual else []
-        even = fields["unshuffle"] == fields["enlarge"] == 1 and "up" not in fields
-        maps = (source, target, *added_forms)
-        curved = (
-            even
-            and fields["shuffle"] == fields["factor"] == 1
-            and not any(form.terms or form.fold > 1 for form in maps)
-            and (
-                bool(fields.get("gate")) or (fields.get("activation") == _SILU and residual is None)
-            )
+        even = (
+            "up" not in fields
+            and fields["unshuffle"] == 1
+            and not any(form.fold > 1 for form in (source, *added_forms))
         )
-        even = even and not any(fields.get(name) for name in ("activation", "gate"))
-        even = even and not any(form.terms or form.fold > 1 for form in (source, *added_forms))
-        plain = even and residual is None and fields["factor"] == fields["shuffle"] == 1
+        curved = bool(fields.get("activation") or fields.get("gate"))
+        floats = even and not curved and not any(form.terms for form in (source, *added_forms))
+        floats = floats and fields["factors"] == -1
         if kind == WRITE:
-            if plain and fields["factors"] == -1 and source.planes == planes:
+            plain = residual is None and fields["factor"] == fields["shuffle"] == 1
+            if floats and plain and fields["enlarge"] == 1 and source.planes == planes:
                 fields["group"] = BY_PLANES
-            elif even and fields["factors"] == -1:
+            elif floats:
                 fields["group"] = BY_FLOATS
             return Task(kind, number, _ROWS, tuple(reaches), scale=scale, fields=fields)
+        padded = target.padded[place[0]]
         whole = (
             place[1] == 0
             and planes == target.parts[place[0]] == source.parts[part]
-            and target.padded[place[0]] == source.padded[part]
-            and source.padded[part] % LANES == 0
+            and padded % LANES == 0
+            and fields["shuffle"] == fields["enlarge"] == 1
+            and fields.get("activation", 0) in (0, SILU)
+            and (source.padded[part] == padded or source.planes <= _FEW)
+            and added_planes in (0, padded)
         )
-        if plain and whole and target.fold <= 2:
-            start = target.start(place[0]) if target.terms else 0
+        if even and whole and target.fold <= 2:
             pixel, pair, _ = target.strides(1)
+            if source.padded[part] == padded:
+                fields |= {"planes": padded, "padding": 0}
             fields |= {
                 "group": BY_PLANES,
-                "planes": target.padded[place[0]],
-                "padding": 0,
+                "source_terms": source.terms,
+                "source_rest": source.values,
+                "source_zero": source.zero_offset + source.start(part),
                 "target_pixel": pixel,
                 "target_pair": pair,
                 "target_terms": target.terms,
                 "target_rest": target.values,
-                "target_zero": target.zero_offset + start,
+                "target_zero": target.zero_offset + target.start(place[0]),
             }
-        elif curved and whole and added_planes in (0, source.padded[part]):
-            fields |= {"group": BY_CURVES, "planes": target.padded[place[0]], "padding": 0}
-        elif (
-            even
-            and fields["factors"] == -1
-            and not fields.get("padding")
-            and not target.terms
-            and target.fold == 1
-        ):
+            if residual is not None:
+                (added,) = added_forms
+                fields |= {
+                    "residual_pixel": added.strides(1)[0],
+                    "residual_terms": added.terms,
+                    "residual_rest": added.values,
+                    "residual_zero": added.zero_offset + added.start(residual.first),
+                }
+        elif floats and not fields.get("padding") and not target.terms and target.fold == 1:
             fields["group"] = BY_FLOATS
         rows = round_up(_ROWS, target.fold)
         rate = (1, target.fold)

@@ -1,13 +1,12 @@
-"""The tables of a strip: which part of each map it computes, where the rings lie, in which
-order."""
+"""The tables of strips: which part of each map they compute, where the rings lie, in which order;
+and into how many strips a picture is cut."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import lru_cache
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -26,10 +25,12 @@ from waifu2x.backends.cpu.layout import (
     LOAD,
     MAP,
     READ,
+    STRIP,
     TASK,
     TILES,
     WINOGRAD,
     WRITE,
+    addresses,
 )
 from waifu2x.backends.cpu.pack import PackedProgram
 from waifu2x.backends.cpu.schedule import Order, order
@@ -42,6 +43,7 @@ from waifu2x.backends.cpu.shapes import (
     PART_PAIRS,
     ROW_BLOCK,
     STAGE_FLOATS,
+    TILE_ROWS,
     WIDTHS,
     tile_height,
 )
@@ -64,8 +66,10 @@ _LEAST_BLOCKS = 3
 _SPAN_FLOATS = 16384
 """Memory of the inputs of a span of 1x1 products in integers: what stays in an L2 cache beside
 weights."""
-_MOST_STRIPS = 128
-"""That are kept for the next picture of the same size; each takes some 10 KiB."""
+_TOGETHER = 64
+"""Strips whose tables are made before any of them runs."""
+_MOST_BATCHES = 2
+"""That are kept for the next picture of the same size; each strip takes some 10 KiB."""
 _EMPTY = Box(0, 0, 0, 0)
 
 
@@ -78,6 +82,20 @@ class Strip:
     order: Order
     floats: int
     """Of scratch memory."""
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """Some strips of a phase: not to be changed."""
+
+    tasks: NDArray[Any]
+    """(strips, tasks)."""
+    records: NDArray[Any]
+    """(strips,) of layout.STRIP, where these say what no picture decides,"""
+    arrays: tuple[NDArray[Any], ...]
+    """and what they know the address of."""
+    floats: int
+    """Of scratch memory, for each strip that runs at the same time."""
 
 
 class PhaseStrips:
@@ -103,50 +121,46 @@ class PhaseStrips:
             if index < len(packed.program.values):
                 record["rows"], record["columns"] = sizes[index]
                 record["is_zero_outside"] = packed.program.values[index].zero_outside
-        self._scale: tuple[Fraction, float, float] | None = None
         self._orders: dict[tuple[tuple[int, int], ...], Order] = {}
-        # To make one takes about a millisecond, in which no other thread makes any: with sixteen
-        # cores, several times as long as they take for a small picture.
-        self._strip = lru_cache(_MOST_STRIPS)(self._make)
+        self._layers: _Layers | None = None
+        self.division = lru_cache(16)(self._division)
+        # The tables of a strip take about a millisecond, in which no other thread makes any: with
+        # sixteen cores, several times as long as they take for a small picture.
+        self._batch = lru_cache(_MOST_BATCHES)(self._make_batch)
 
-    def division(self, pictures: int, cores: int) -> tuple[int, int]:
+    def _division(self, pictures: int, cores: int) -> tuple[int, int]:
         """Into how many strips, down and across, each picture is best divided.
 
-        Edges that are computed twice, and cells that only fill up register tiles, speak for few
-        strips, cores that wait at the end for many.
+        Edges that are computed twice, and pixels and cells that only fill up register tiles, speak
+        for few strips, cores that wait at the end for many.
         """
-        if self._scale is None:
-            self._scale = self._measure()
-        finest, halo, most = self._scale
-        values, roots = self.packed.program.values, self.phase.roots(self.packed.program)
+        if self._layers is None:
+            self._layers = self._measure()
+        layers = self._layers
+        roots = self.phase.roots(self.packed.program)
         height, width = (
-            max(float(self.sizes[v][side] * finest / values[v].resolution) for v in roots)
+            max(
+                float(self.sizes[v][side] / self.packed.program.values[v].resolution) for v in roots
+            )
             for side in range(2)
         )
-        least = max(1, round(width / most))
-        unit = self.packed.unit[1]
-        if not self.packed.on_tiles:
-            unit *= tile_height(WIDTHS[0]) // (2 if self.packed.in_integers else 1)
-        best: tuple[float, int, int] | None = None
-        for across in range(least, 4 * least + 1):
-            computed = round_up(math.ceil(width / across + halo), unit) * across
-            for down in range(1, max(1, min(_MOST_DOWN, int(height) // 8)) + 1):
-                count = pictures * down * across
-                turns = -(-count // cores)
-                waste = turns * cores / count * (1 + _UNEVEN * (1 - 1 / cores) / turns)
-                waste *= (1 + halo * down / height) * computed / width
-                if best is None or waste < best[0]:
-                    best = (waste, down, across)
-        assert best is not None
-        return best[1:]
+        least = max(1, round(width * layers.finest / layers.most))
+        across = np.arange(least, 4 * least + 1)
+        down = np.arange(1, max(1, min(_MOST_DOWN, int(height * layers.finest) // 8)) + 1)
+        # Of each layer, the rows of all strips and the columns, in pixels of the picture.
+        halos, scales = layers.halos[:, np.newaxis], layers.scales[:, np.newaxis]
+        rows = height + halos * down
+        units = np.ceil((width / across + halos) * scales / layers.unit)
+        columns = units * layers.unit * across / scales
+        computed = np.einsum("l,ld,la->da", layers.costs, rows, columns) / (height * width)
+        count = pictures * down[:, np.newaxis] * across
+        turns = -(-count // cores)
+        waste = turns * cores / count * (1 + _UNEVEN * (1 - 1 / cores) / turns)
+        best = np.unravel_index(np.argmin(computed * waste), computed.shape)
+        return int(down[best[0]]), int(across[best[1]])
 
-    def _measure(self) -> tuple[Fraction, float, float]:
-        """The resolution at which most of the work is done, how many rows, there, are computed
-        around a strip on the average, and how wide a strip should be at most.
-
-        Wide ones have less around them; their rings, which no L2 cache holds anyway, should stay in
-        a core's share of the L3 cache.
-        """
+    def _measure(self) -> _Layers:
+        """What products do, and the moves between them, from a strip of 256 x 256 pixels."""
         program, costs = self.packed.program, self.packed.costs
         side = 256
         roots = {}
@@ -154,29 +168,62 @@ class PhaseStrips:
             edge = round(side * program.values[value].resolution)
             roots[value] = Box(0, 0, edge, edge)
         work = geometry.work(program, self.phase.steps, roots, self.packed.unit)
-        spent: dict[Fraction, float] = {}
-        grown = total = 0.0
+        spent: dict[float, float] = {}
+        found = []
         for number, box in work.steps.items():
             step = program.steps[number]
             assert isinstance(step, Product | Move)
-            resolution = program.values[step.target.value].resolution
+            resolution = float(program.values[step.target.value].resolution)
             if isinstance(step, Product):
                 resolution /= step.shuffle
             spent[resolution] = spent.get(resolution, 0) + costs[number]
-            grown += costs[number] * (float(box.height / resolution) - side)
-            total += costs[number]
-        finest = max(spent, key=lambda resolution: spent[resolution], default=Fraction(1))
-        most = float(_TILES_WIDTH)
+            found.append((costs[number], box.height / resolution - side, resolution))
+        layer_costs, halos, scales = np.array(found or [(1.0, 0.0, 1.0)]).T
+        finest = max(spent, key=lambda resolution: spent[resolution], default=1.0)
+        unit, most = float(TILE_ROWS), float(_TILES_WIDTH)
         if not self.packed.on_tiles:
-            most = isa.l3_bytes() * side * float(finest) / (4 * self.strip(roots).floats)
-        return finest, float(finest) * grown / max(total, 1.0), most
+            unit = self.packed.unit[1] * tile_height(WIDTHS[0])
+            unit /= 2 if self.packed.in_integers else 1
+            most = isa.l3_bytes() * side * finest / (4 * self.strip(roots).floats)
+        total = max(layer_costs.sum(), 1.0)
+        return _Layers(layer_costs / total, halos, scales, unit, finest, most)
+
+    def batches(self, down: int, across: int) -> Iterator[Batch]:
+        """All strips of a picture that is divided so."""
+        for number in range(-(-down * across // _TOGETHER)):
+            batch = self._batch(down, across, number)
+            if len(batch.records):
+                yield batch
+
+    def _make_batch(self, down: int, across: int, number: int) -> Batch:
+        """Some of them, as long as all that came before are of full number."""
+        program = self.packed.program
+        roots = self.phase.roots(program)
+        divided = [geometry.tiles(self.sizes[v], down, across, self.packed.cut(v)) for v in roots]
+        strips = []
+        for boxes in islice(
+            zip(*divided, strict=True), number * _TOGETHER, (number + 1) * _TOGETHER
+        ):
+            found = {
+                v: b for v, b in zip(roots, boxes, strict=True) if b.height > 0 and b.width > 0
+            }
+            if found:
+                strips.append(self.strip(found))
+        maps = np.array([strip.maps for strip in strips], MAP)
+        orders = tuple(strip.order.turns for strip in strips)
+        records = np.zeros(len(strips), STRIP)
+        records["maps"] = addresses(maps, 1)
+        records["order"] = [order.ctypes.data for order in orders]
+        records["count"] = [len(order) for order in orders]
+        return Batch(
+            np.array([strip.tasks for strip in strips], TASK),
+            records,
+            (maps, *orders),
+            max((strip.floats for strip in strips), default=0),
+        )
 
     def strip(self, roots: Mapping[int, Box]) -> Strip:
-        """The strip that makes these boxes of the phase's roots: not to be changed."""
-        return self._strip(tuple(roots.items()))
-
-    def _make(self, boxes_of_roots: tuple[tuple[int, Box], ...]) -> Strip:
-        roots = dict(boxes_of_roots)
+        """The strip that makes these boxes of the phase's roots."""
         work = geometry.work(self.packed.program, self.phase.steps, roots, self.packed.unit)
         boxes = [self._box(task, work, roots) for task in self.tasks]
         held = self._held(work, boxes)
@@ -275,6 +322,26 @@ class PhaseStrips:
         if key not in self._orders:
             self._orders[key] = order(self.tasks, spans)
         return self._orders[key]
+
+
+@dataclass(frozen=True, eq=False)
+class _Layers:
+    """What decides how a phase is best cut, of each of its steps."""
+
+    costs: NDArray[np.float64]
+    """Shares of the whole work."""
+    halos: NDArray[np.float64]
+    """Rows and columns that are computed around a strip, both sides together, in pixels of the
+    picture."""
+    scales: NDArray[np.float64]
+    """Of its pixels to those of the picture."""
+    unit: float
+    """Pixels of a row that cost the same in part: a register tile."""
+    finest: float
+    """The scale at which most of the work is done,"""
+    most: float
+    """and how many pixels wide a strip should be there at most. Wide ones have less around them;
+    their rings, which no L2 cache holds anyway, should stay in a core's share of the L3 cache."""
 
 
 def group_size(in_planes: int, out_planes: int, cache_bytes: int) -> int:

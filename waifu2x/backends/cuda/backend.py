@@ -27,8 +27,7 @@ def create(device: int) -> Backend:
     if units == "fma":
         plain = partial(Fp32Executor, runtime)
         return GpuBackend("cuda", runtime, {"auto": plain, "fp32": plain})
-    fp16, fp32 = tensor.makers(runtime, units)
-    return GpuBackend("cuda", runtime, {"auto": fp16, "fp32": fp32, "fp16": fp16})
+    return GpuBackend("cuda", runtime, tensor.makers(runtime, units))
 
 
 def devices() -> list[Device]:

@@ -6,17 +6,16 @@ import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from waifu2x.backends import Precision
 from waifu2x.backends.cuda import value_range
+from waifu2x.backends.cuda.tensor_average import AverageStep
+from waifu2x.backends.cuda.tensor_gather import GatherStep
 from waifu2x.backends.cuda.tensor_layout import batch_grid, layouts
+from waifu2x.backends.cuda.tensor_move import MoveStep, is_of_pieces
 from waifu2x.backends.cuda.tensor_peak import product_peak
-from waifu2x.backends.cuda.tensor_steps import (
-    AverageStep,
-    Launch,
-    MoveStep,
-    ProductStep,
-    Task,
-    runs,
-)
+from waifu2x.backends.cuda.tensor_product import ProductStep
+from waifu2x.backends.cuda.tensor_runs import runs
+from waifu2x.backends.cuda.tensor_step import Launch, Task
 from waifu2x.backends.cuda.tensor_vectors import Vectors
 from waifu2x.backends.cuda.units import Units
 from waifu2x.backends.gpu.backend import Maker
@@ -35,10 +34,12 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger(__name__)
 
 
-def makers(runtime: CudaRuntime, units: Units) -> tuple[Maker, Maker]:
-    """What makes the executors of fp16 and fp32.
+def makers(runtime: CudaRuntime, units: Units) -> dict[Precision, Maker]:
+    """What makes the executors of each precision.
 
-    Programs that matrix units cannot run, or not within the range of 16 bits, take others.
+    Programs that matrix units cannot run, or not within the range of 16 bits, take others. `auto`
+    is fp16, but where there are gates: what they multiply with each other is rounded before (SPAN
+    keeps 79 dB of a photo so, and 32 dB of a drawing with hard edges).
     """
 
     def maker(terms: int) -> Maker:
@@ -58,7 +59,19 @@ def makers(runtime: CudaRuntime, units: Units) -> tuple[Maker, Maker]:
 
         return make
 
-    return maker(1), maker(2)
+    fp16, fp32 = maker(1), maker(2)
+
+    def auto(program: Program, choose: Choose) -> Executor:
+        if not any(isinstance(step, Move) and step.gate for step in program.steps):
+            return fp16(program, choose)
+        _LOG.warning(
+            "%s: multiplies maps with each other, for which fp16 is not exact enough: computed in"
+            " fp32, which takes longer",
+            program.model.name,
+        )
+        return fp32(program, choose)
+
+    return {"auto": auto, "fp16": fp16, "fp32": fp32}
 
 
 class TensorExecutor:
@@ -78,7 +91,7 @@ class TensorExecutor:
         self._terms = terms
         self._layouts = found = layouts(program, terms)
         self._vectors = Vectors(runtime, program)
-        self._steps: dict[int, ProductStep | MoveStep] = {}
+        self._steps: dict[int, ProductStep | MoveStep | GatherStep] = {}
         self._averages: dict[int, AverageStep] = {}
         for number, step in enumerate(program.steps):
             match step:
@@ -87,7 +100,8 @@ class TensorExecutor:
                         runtime, program, number, found, units, terms, choose
                     )
                 case Move():
-                    self._steps[number] = MoveStep(
+                    make = MoveStep if is_of_pieces(program, step, found) else GatherStep
+                    self._steps[number] = make(
                         runtime, program, number, found, terms, self._vectors.vector_places
                     )
                 case Average():
@@ -113,7 +127,7 @@ class TensorExecutor:
         pictures = batch.source.shape[0]
         at = self._vectors.places(vectors, pictures)
         task = Task(batch, work.steps, places, batch_grid(pictures), at)
-        queued: list[tuple[int, ProductStep | MoveStep | AverageStep, Launch]] = []
+        queued: list[tuple[int, ProductStep | MoveStep | GatherStep | AverageStep, Launch]] = []
         for number in work.steps:
             queued.append((number, self._steps[number], self._steps[number].launch(task)))
         for number, box in sums.items():

@@ -54,6 +54,11 @@ class MapArguments(NamedTuple):
     columns: int = 0
 
 
+def few_map(held: Box) -> MapArguments:
+    """Of a map of few planes that holds a box: counted from the value's own first pixel."""
+    return MapArguments(held.width, 0, held.top, held.left, held.height, held.width)
+
+
 @dataclass(frozen=True)
 class MapLayout:
     """A value of many planes."""

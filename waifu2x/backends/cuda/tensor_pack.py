@@ -87,14 +87,14 @@ def pack_first(weight: NDArray[np.float32], unit: float) -> NDArray[np.float16]:
     Value k of an output plane is [ky][kx][plane], each ky padded to an even count. `unit` is what a
     pixel value of 1 is worth, see the kernel.
     """
-    outputs, inputs = weight.shape[:2]
-    values = round_up(3 * inputs, 2)
-    depth = round_up(3 * values, 16)
-    rows = np.zeros((outputs, 3, values), np.float64)
-    taps = weight.transpose(0, 2, 3, 1).reshape(outputs, 3, 3 * inputs)
-    rows[:, :, : 3 * inputs] = taps * np.float64(unit)
+    outputs, inputs, side = weight.shape[:3]
+    values = round_up(side * inputs, 2)
+    depth = round_up(side * values, 16)
+    rows = np.zeros((outputs, side, values), np.float64)
+    taps = weight.transpose(0, 2, 3, 1).reshape(outputs, side, side * inputs)
+    rows[:, :, : side * inputs] = taps * np.float64(unit)
     flat = np.zeros((outputs, depth), np.float32)
-    flat[:, : 3 * values] = rows.reshape(outputs, -1)
+    flat[:, : side * values] = rows.reshape(outputs, -1)
     # Lane l holds column l // 4 of eight, values 2 * (l % 4) and the next, word 1 those 8 further.
     cut = np.stack(split(flat)).reshape(2, outputs // 32, 4, 8, depth // 16, 2, 4, 2)
     order = cut.transpose(0, 1, 4, 2, 5, 3, 6, 7)

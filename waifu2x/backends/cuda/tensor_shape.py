@@ -13,14 +13,20 @@ COLUMNS = 64
 """Of a tile."""
 MOST_ROWS = 8
 """Of a tile of any kernel."""
-MOST_SUMS = 16
-"""Output planes of a product of few, at most."""
+MOST_SUMS = 64
+"""Output planes of a product that makes pixels, or a map of few planes, at most."""
+_MOST_SPREAD = 16
+"""Of one whose taps of a row are columns of the product, at most."""
 _PITCH = COLUMNS + 8
 _FLOAT_BYTES = 4
 _FOLLOWS_BYTES = 8
 _BARRIER_BYTES = 8
 _RESERVED_BYTES = 1 << 10
 """Shared memory that the driver takes of each block's share."""
+_HALO_COST = 0.4
+"""Of a tile of one row: its share of a larger one's is read more often."""
+_COPIED_COST = 1.15
+"""Of weights that do not stay."""
 _NARROW_COST = 1.4
 """Of a tile of fewer planes, with two terms: their weights do not stay in shared memory, and more
 blocks read them more often."""
@@ -42,24 +48,34 @@ class Job:
     """16-bit terms of a value: 1, or 2 for fp32's precision."""
     last: bool
     """Whether it makes pixels, or a map of few planes."""
+    windows: int = 1
+    """Into how many equal parts of its planes it divides, each of which reads its own taps of a
+    larger product."""
+
+    @property
+    def spread(self) -> bool:
+        """Whether the taps of a row are columns of the product: they are where it makes few planes,
+        which would leave the units idle."""
+        return self.last and self.side > 1 and self.outputs <= _MOST_SPREAD
 
     @property
     def width(self) -> int:
         """Output planes of a tile."""
         if self.last:
-            return round_up(self.side * self.outputs, 16)
-        return next(width for width in (128, 64, 32) if self.outputs % width == 0)
+            return round_up(self.outputs * (self.side if self.spread else 1), 16)
+        each = self.outputs // self.windows
+        return next(width for width in (128, 64, 32) if each % width == 0)
 
     @property
     def results(self) -> int:
         """Columns of a tile that are results: not all where the taps of a row are columns of the
         product."""
-        return COLUMNS - (self.side - 1) if self.last else COLUMNS
+        return COLUMNS - (self.side - 1) if self.spread else COLUMNS
 
     @property
     def taps(self) -> int:
         """Products of a group of planes."""
-        return self.side if self.last else self.side**2
+        return self.side if self.spread else self.side**2
 
     @property
     def steps(self) -> int:
@@ -148,7 +164,7 @@ class MmaShape:
     def shared(self, job: Job) -> int:
         """Bytes of shared memory of a block."""
         pixel = job.group * 2
-        columns = COLUMNS if job.last else COLUMNS + job.side - 1
+        columns = COLUMNS if job.spread else COLUMNS + job.side - 1
         reads = self.rows + job.side - 1
         ring = reads + self.ahead
         if 0 < self.ahead < reads and not self.loose:
@@ -193,6 +209,8 @@ def macros(job: Job, shape: Shape) -> Macros:
         "DEPTH": depth(job, shape),
         "TERMS": job.terms,
         "LAST": int(job.last),
+        "SPREAD": int(job.spread),
+        "WINDOWS": job.windows,
         "TILE_COLUMNS": COLUMNS,
         "TILE_RESULTS": job.results,
         "THREADS": shape.threads(job),
@@ -249,12 +267,18 @@ def _wgmma_shapes(job: Job) -> list[WgmmaShape]:
     if job.side == 1:
         return list(_single_tap_shapes(job))
     if job.width == 32:
-        order = ((4, 2), (8, 1), (4, 1))
+        order = ((4, 2), (8, 1), (6, 1), (4, 1))
     elif job.width == 64:
         order = ((8, 1), (6, 1), (4, 1)) if job.group == 32 else ((6, 1), (4, 1))
     else:
         order = ((4, 1),)
+    # Visits of few planes are short: two of them ahead.
     shapes = [
+        WgmmaShape(rows, 1, 232, all_of_them, a_stages=3)
+        for rows in (8, 6, 4)
+        if job.width == 32 == job.group < job.inputs
+    ]
+    shapes += [
         WgmmaShape(rows, blocks, 104 if blocks == 2 else 232, stages)
         for stages in dict.fromkeys((all_of_them, 4, 6, 9))
         if stages <= all_of_them
@@ -352,7 +376,8 @@ def ranked(
 ) -> tuple[list[Shape], str]:
     """The usual shape first, and the class of sizes in which a measured one may be better.
 
-    A small picture takes what keeps more of the chip busy.
+    A small picture takes what keeps more of the chip busy. Of few tiles for each multiprocessor the
+    last may be a large part, so that others than the usual ones save a tenth and more.
     """
     across = -(-columns // COLUMNS)
 
@@ -367,6 +392,16 @@ def ranked(
         found = rounds(shape, depth(job, shape)) * max(width // 2, 16 + width // 4)
         return found * _NARROW_COST if job.terms == 2 and width < job.width else found
 
-    if rounds(shapes[0], 1) > 2 * MOST_ROWS:
-        return shapes, "large"
-    return sorted(shapes, key=clocks), "small"
+    def cost(shape: Shape) -> float:
+        """The same with what else it takes, where there is more than one round."""
+        copied = 1 if shape.b_stages == job.steps else _COPIED_COST
+        return clocks(shape) * (1 + _HALO_COST / shape.rows) * copied
+
+    usual = rounds(shapes[0], 1)
+    if usual <= 2 * MOST_ROWS:
+        return sorted(shapes, key=clocks), "small"
+    if usual <= 4 * MOST_ROWS:
+        found = sorted(shapes, key=cost)
+        if cost(found[0]) < 0.9 * cost(shapes[0]):
+            return found, "middle"
+    return shapes, "large"

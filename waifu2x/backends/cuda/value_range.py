@@ -8,7 +8,6 @@ second or two, the others less); the answer is kept.
 from __future__ import annotations
 
 import struct
-from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -16,8 +15,8 @@ from numpy.typing import NDArray
 
 from waifu2x import cache
 from waifu2x.backends.reference import NumpyNetwork
+from waifu2x.lowering.content import content
 from waifu2x.lowering.steps import Product, Program
-from waifu2x.model import Activation
 
 MOST = 65504 / 8
 """The largest value that is trusted to 16 bits: other pictures may make larger ones."""
@@ -29,7 +28,7 @@ _SIDE = 8
 
 def largest(program: Program) -> float:
     """The largest size of any value or weight, found by trying, or in the cache."""
-    key = cache.digest(_FORMAT, *_content(program))
+    key = cache.digest(_FORMAT, *content(program))
     kept = cache.load(_KIND, key)
     if kept is not None and len(kept) == 8:
         (value,) = struct.unpack("<d", kept)
@@ -64,23 +63,3 @@ def _pictures(planes: int) -> list[NDArray[np.uint8]]:
     black = np.zeros((1, 1, planes))
     found = [black, black + 1, noise, edges[..., np.newaxis].repeat(planes, -1)]
     return [(picture * 255).astype(np.uint8) for picture in found]
-
-
-def _content(program: Program) -> list[bytes | str]:
-    """All that decides what a program computes."""
-    parts: list[bytes | str] = [repr(program.values), program.model.border]
-    for step in program.steps:
-        parts.append(type(step).__name__)
-        for field in fields(step):
-            parts += _parts(getattr(step, field.name))
-    return parts
-
-
-def _parts(value: Any) -> list[bytes | str]:
-    match value:
-        case np.ndarray():
-            return [repr(value.shape), value.tobytes()]
-        case Activation():
-            return [value.kind, value.slopes.tobytes()]
-        case _:
-            return [repr(value)]

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from waifu2x.backends import LayerTime, Measurement, Precision, Trial
-from waifu2x.backends.gpu import tuning
+from waifu2x.backends.gpu import cuts, tuning
 from waifu2x.backends.gpu.executor import Executor
 from waifu2x.backends.gpu.network import GpuNetwork
 from waifu2x.backends.gpu.runtime import OutOfMemoryError, Runtime
@@ -19,6 +20,7 @@ from waifu2x.backends.gpu.tuning import Choose
 from waifu2x.backends.gpu.workspace import Workspace
 from waifu2x.errors import BackendError
 from waifu2x.lowering.lower import lower
+from waifu2x.lowering.segments import segmented
 from waifu2x.lowering.steps import Program
 from waifu2x.model import Convolution, Model, TransposedConvolution
 
@@ -52,7 +54,8 @@ class GpuBackend:
                 if id(model) not in stages:
                     executor = self._executor(maker, model, tuning.Kept(self.device))
                     self._open.append(executor)
-                    stages[id(model)] = Stage(model, executor, self._workspace)
+                    divided = partial(self._divided, maker, executor.program)
+                    stages[id(model)] = Stage(model, executor, self._workspace, divided)
         return GpuNetwork([stages[id(model)] for model in models], self._workspace)
 
     def measure(self, model: Model, precision: Precision, pixels: NDArray[Any]) -> Measurement:
@@ -117,6 +120,19 @@ class GpuBackend:
                 f"{self.device.name}: no memory for the weights of {model.name}:"
                 " close other programs that use this device, or use another backend"
             ) from error
+
+    def _divided(self, maker: Maker, program: Program) -> Executor | None:
+        """An executor of the same program with cuts; None if it has none, or takes too much
+        memory."""
+        divided = segmented(program, cuts.TILE)
+        if not divided.cuts:
+            return None
+        try:
+            executor = maker(divided, tuning.Kept(self.device))
+        except OutOfMemoryError:
+            return None
+        self._open.append(executor)
+        return executor
 
     def _step_seconds(self, model: Model, executor: Executor, pixels: NDArray[Any]) -> list[float]:
         """Of each step, medians of several runs of pictures; the first run warms up."""

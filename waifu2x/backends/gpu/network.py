@@ -160,11 +160,8 @@ class GpuNetwork:
         needed = 0
         with self._workspace.queueing():  # schedules are for one thread at a time
             for stage, shape in zip(self._stages, shapes[:-1], strict=True):
-                try:
-                    found = stage.schedule(shape, None, 1, most)
-                except NoRoomError:
-                    return None
-                if not found.is_single:
+                found = stage.single_schedule(shape, most)
+                if found is None:
                     return None
                 needed += found.scratch + found.kept + stage.executor.vector_bytes(shape[0])
         return needed

@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
+from waifu2x.backends.gpu import cuts
+from waifu2x.backends.gpu.cuts import step_cost
 from waifu2x.backends.gpu.executor import Executor
 from waifu2x.lowering import geometry, liveness, phases
 from waifu2x.lowering.geometry import Work
 from waifu2x.lowering.liveness import Span
 from waifu2x.lowering.phases import Phase
-from waifu2x.lowering.steps import Average, Move, Product, Program, writes
+from waifu2x.lowering.steps import Average, Product, Program, writes
 from waifu2x.model import Size
 from waifu2x.tiling import Box
 
-_SMALLEST_TILE = 64
-"""Output pixels a side, below which tiles are mostly margin."""
-_LARGEST_TILE = 1 << 15
-"""Output pixels a side: libraries count groups of work-items in 16 bits."""
+_KEPT_SHARES = (1.0, 0.875, 0.75, 0.625, 0.5, 0.375, 0.25, 0.125, 0.0)
+"""Of the memory, that maps may take which are kept where they do not all fit."""
 _ESTIMATED = 0.97
 """Of the room for kept maps: they reach a few pixels beyond their sizes."""
+_TOO_MANY = sys.maxsize
+"""Bytes of what kernels cannot count."""
 
 
 class NoRoomError(Exception):
@@ -61,6 +65,8 @@ class Pass:
 class Schedule:
     """All passes over pictures of one size."""
 
+    executor: Executor
+    """Of whose program they are."""
     pictures: int
     sizes: Sequence[Size]
     """Of every value: see `geometry.sizes`."""
@@ -71,18 +77,21 @@ class Schedule:
     """Bytes for the maps of a tile."""
     kept: int
     """Bytes for the maps that are kept from phase to phase."""
-    cost: float
-    """About the multiply-adds of all passes."""
 
     @property
     def is_single(self) -> bool:
         """Whether each phase is one pass."""
         return all(len(rows) == 1 and len(rows[0]) == 1 for rows in self.passes)
 
-    @property
-    def band_rows(self) -> int:
-        """The most rows of the result that a row of tiles makes."""
-        return max(row[0].tile.height for row in self.passes[-1])
+    @cached_property
+    def cost(self) -> float:
+        """About the multiply-adds of all passes."""
+        return sum(self.pass_cost(one) for rows in self.passes for row in rows for one in row)
+
+    def pass_cost(self, one: Pass) -> float:
+        """The same of one of them."""
+        program = self.executor.program
+        return sum(step_cost(program, step, box) for step, box in one.work.steps.items())
 
 
 def find(
@@ -92,149 +101,115 @@ def find(
     room: Room,
     tile: int | None = None,
     bands: int = 1,
+    divided: Callable[[], Executor | None] = lambda: None,
 ) -> Schedule:
-    """The fewest tiles that fit, for pictures of that size.
+    """The passes that cost least of those that fit, for pictures of that size.
 
-    `tile` is a wish for their side, in pixels of the result; they stand in at least `bands` rows.
-    Several pictures are not divided. Where maps are kept from phase to phase, more tiles may leave
-    room for more of them: then what costs least is taken. Raises NoRoomError.
+    `tile` is a wish for the side of tiles, in pixels of the result, which stand in at least `bands`
+    rows. Each phase has the fewest tiles that fit; several pictures are not divided. Where that is
+    more than one, and maps are kept from phase to phase, fewer of them may leave room for larger
+    tiles. `divided` has the same program with cuts to choose from, and is asked for only where one
+    tile does not do; None if there is none. Raises NoRoomError.
     """
-    program = executor.program
-    sizes = geometry.sizes(program, *size)
-    height, width = sizes[program.result]
-    best: Schedule | None = None
-    for down, across in _grids(height, width, tile, bands) if pictures == 1 else [(1, 1)]:
-        last = max(height / down, width / across) <= _SMALLEST_TILE
-        wish = min(room.total if last else room.scratch, room.total, room.buffer)
-        cutter = _Cutter(executor, sizes, pictures, down, across)
-        found = cutter.schedule(replace(room, scratch=wish))
-        if found is not None and (best is None or found.cost < best.cost):
-            best = found
-        elif best is not None:
-            break
-        if best is not None and not cutter.repeats(best.phases):
-            break
-    if best is None:
+    wish = _Wish(pictures, room, tile, bands)
+    planned = _plan(executor, size, pictures, math.inf)
+    found = _Frame(executor, size, planned, wish).schedule(most_tiles=1)
+    if found is None and pictures == 1 and (other := divided()) is not None:
+        found = _in_segments(executor, other, size, wish)
+    elif found is None:
+        found = _keeping_less(executor, size, wish)
+    if found is None:
         raise NoRoomError
+    return found
+
+
+def find_single(executor: Executor, size: Size, pictures: int, room: Room) -> Schedule | None:
+    """The same where each phase takes one tile; None if that does not fit."""
+    planned = _plan(executor, size, pictures, math.inf)
+    return _Frame(executor, size, planned, _Wish(pictures, room, None, 1)).schedule(most_tiles=1)
+
+
+def _in_segments(executor: Executor, divided: Executor, size: Size, wish: _Wish) -> Schedule | None:
+    """Cut where that is worthwhile; where estimates are too close, not at all or everywhere."""
+
+    def made(some: tuple[int, ...]) -> Schedule | None:
+        own = divided if some else executor
+        return _Frame(own, size, _plan(own, size, 1, math.inf, some), wish).schedule()
+
+    sizes = geometry.sizes(divided.program, *size)
+    room = wish.room
+    chosen = cuts.worthwhile(divided, sizes, room.total, room.scratch, wish.tile)
+    found = made(chosen) if chosen else None
+    if found is not None:
+        return found
+    rest = [made(()), made(divided.program.cuts)]
+    return min((one for one in rest if one), key=lambda one: one.cost, default=None)
+
+
+def _keeping_less(executor: Executor, size: Size, wish: _Wish) -> Schedule | None:
+    """The cheapest, whatever it keeps from phase to phase."""
+    best: Schedule | None = None
+    tried = set()
+    for share in (math.inf, *_KEPT_SHARES):
+        budget = wish.room.total * share * _ESTIMATED
+        planned = _plan(executor, size, wish.pictures, budget)
+        kept = tuple(phase.kept for phase in planned)
+        if kept not in tried:
+            tried.add(kept)
+            found = _Frame(executor, size, planned, wish).schedule()
+            if found is not None and (best is None or found.cost < best.cost):
+                best = found
     return best
 
 
-def _grids(height: int, width: int, tile: int | None, bands: int) -> Iterator[tuple[int, int]]:
-    """Numbers of tiles down and across, doubled one after the other."""
-    side = min(tile or _LARGEST_TILE, _LARGEST_TILE)
-    down, across = max(bands, -(-height // side)), -(-width // side)
-    while True:
-        yield down, across
-        if max(height / down, width / across) <= _SMALLEST_TILE:
-            return
-        if height / down >= width / across:
-            down *= 2
-        else:
-            across *= 2
+def _plan(
+    executor: Executor,
+    size: Size,
+    pictures: int,
+    budget: float,
+    chosen: tuple[int, ...] = (),
+) -> list[Phase]:
+    """The phases of a program, cut at some of the places that it offers."""
+    program = replace(executor.program, cuts=chosen)
+    sizes = geometry.sizes(program, *size)
+
+    def cost(number: int) -> float:
+        return step_cost(program, number, cuts.whole(program, number, sizes))
+
+    def bytes_of(value: int) -> float:
+        return executor.map_bytes(value, Box(0, 0, *sizes[value]), pictures)
+
+    return phases.plan(program, cost, bytes_of, budget)
 
 
-class _Cutter:
-    """One way to cut pictures into tiles."""
+@dataclass(frozen=True)
+class _Wish:
+    """See `find`."""
 
-    def __init__(
-        self, executor: Executor, sizes: Sequence[Size], pictures: int, down: int, across: int
-    ) -> None:
-        self._executor = executor
-        self._program = executor.program
-        self._sizes = sizes
-        self._pictures = pictures
-        self._down = down
-        self._across = across
-        self._readers = geometry.read_by(executor.program)
+    pictures: int
+    room: Room
+    tile: int | None
+    bands: int
 
-    def schedule(self, room: Room) -> Schedule | None:
-        """The passes that cost least, if any fit the room."""
-        frame = _Frame(self, self._plan(math.inf))
-        scratch = self._typical_scratch(frame)
-        if scratch > room.scratch:
-            return None
-        if frame.kept_bytes + scratch > room.total:
-            # What is computed again takes room of its own; with nothing kept it takes the most.
-            again = self._typical_scratch(_Frame(self, self._plan(0)))
-            for taken in (scratch, (scratch + again) // 2, again):
-                frame = _Frame(self, self._plan((room.total - taken) * _ESTIMATED))
-                if self._typical_scratch(frame) + frame.kept_bytes <= room.total:
-                    break
-            else:
-                return None
-        found = frame.schedule()
-        if found.scratch > room.scratch or found.scratch + found.kept > room.total:
-            return None
-        if found.kept > room.buffer or not frame.is_countable:
-            return None
-        return found
-
-    def repeats(self, planned: Sequence[Phase]) -> bool:
-        """Whether any step runs in several phases."""
-        numbers = [number for phase in planned for number in phase.steps]
-        return len(numbers) > len(set(numbers))
-
-    def _plan(self, budget: float) -> list[Phase]:
-        def cost(number: int) -> float:
-            return step_cost(self._program, number, self._made(number))
-
-        def size(value: int) -> float:
-            box = Box(0, 0, *self._sizes[value])
-            return self._executor.map_bytes(value, box, self._pictures)
-
-        return phases.plan(self._program, cost, size, budget)
-
-    def _made(self, number: int) -> Box:
-        """About what a step makes of whole pictures."""
-        step = self._program.steps[number]
-        if not isinstance(step, Product | Move):
-            return Box(0, 0, 0, 0)
-        rows, columns = self._sizes[step.target.value]
-        shuffle = step.shuffle if isinstance(step, Product) else 1
-        return Box(0, 0, rows // shuffle, columns // shuffle)
-
-    def _typical_scratch(self, frame: _Frame) -> int:
-        """Bytes of the tile in the middle."""
-        row, column = self._down // 2, self._across // 2
-        made = [frame.one(number, row, column) for number in range(len(frame.phases))]
-        return max((size for one in made if one for size in one[1:]), default=0)
-
-    # What _Frame asks.
-
-    @property
-    def executor(self) -> Executor:
-        """For which it is."""
-        return self._executor
-
-    @property
-    def sizes(self) -> Sequence[Size]:
-        """Of every value."""
-        return self._sizes
-
-    @property
-    def pictures(self) -> int:
-        """That are computed together."""
-        return self._pictures
-
-    @property
-    def grid(self) -> tuple[int, int]:
-        """Tiles down and across."""
-        return self._down, self._across
-
-    @property
-    def readers(self) -> Mapping[int, Sequence[int]]:
-        """The steps that read each value."""
-        return self._readers
+    def grids(self, size: Size, is_last: bool) -> Iterator[Size]:
+        """Tiles down and across of a phase, for results of that size."""
+        if self.pictures > 1:
+            return iter([(1, 1)])
+        return cuts.grids(size, self.tile, self.bands if is_last else 1)
 
 
 class _Frame:
-    """The phases of a cut: which part of each kept map there must be, and where it lies."""
+    """The phases of a program: which part of each kept map there must be, and where it lies."""
 
-    def __init__(self, cutter: _Cutter, planned: Sequence[Phase]) -> None:
-        self._cutter = cutter
-        self.phases = planned
-        executor = cutter.executor
+    def __init__(
+        self, executor: Executor, size: Size, planned: Sequence[Phase], wish: _Wish
+    ) -> None:
+        self._executor = executor
+        self._phases = planned
+        self._wish = wish
         self._program = program = executor.program
+        self._sizes = geometry.sizes(program, *size)
+        self._readers = geometry.read_by(program)
         self._roots: list[dict[int, Box]] = [{} for _ in planned]
         """Of each phase: the values that it makes for others, whole."""
         # A value may be kept, dropped, computed again and kept once more: each time by itself.
@@ -249,12 +224,12 @@ class _Frame:
             ending = tuple(roots)
             for number in phase.averages:
                 value = _averaged(program, number)
-                extent = Box(0, 0, *cutter.sizes[value])
+                extent = Box(0, 0, *self._sizes[value])
                 roots[value] = geometry.hull(extent, roots.get(value))
             if index == len(planned) - 1:
-                roots[program.result] = Box(0, 0, *cutter.sizes[program.result])
+                roots[program.result] = Box(0, 0, *self._sizes[program.result])
             self._roots[index] = roots
-            made = geometry.work(program, phase.steps, roots, executor.unit, cutter.sizes)
+            made = geometry.work(program, phase.steps, roots, executor.unit, self._sizes)
             for value in set(phase.given) & made.needed.keys() - {0}:
                 fold = program.values[value].fold
                 box = geometry.aligned(made.needed[value], (fold, fold))
@@ -265,81 +240,105 @@ class _Frame:
             for value in ending:
                 boxes[value, index] = box = geometry.hull(made.values[value], held.pop(value))
                 spans[value, index] = Span(index, last.pop(value), self._bytes(value, box))
-        offsets, self.kept_bytes = liveness.places(spans, executor.alignment)
+        offsets, self._kept_bytes = liveness.places(spans, executor.alignment)
         self._kept: list[dict[int, Spot]] = [{} for _ in planned]
         """Of each phase: where the kept maps lie that it writes or reads."""
         for (value, first), offset in offsets.items():
             for index in range(first, spans[value, first].last + 1):
                 self._kept[index][value] = Spot(True, offset, boxes[value, first])
-        self.is_countable = all(span.size <= executor.map_limit for span in spans.values())
-        """Whether all maps are within what kernels can count."""
+        self._is_countable = all(span.size <= executor.map_limit for span in spans.values())
+        """Whether kept maps are within what kernels can count."""
 
     def _bytes(self, value: int, box: Box) -> int:
-        return self._cutter.executor.map_bytes(value, box, self._cutter.pictures)
+        return self._executor.map_bytes(value, box, self._wish.pictures)
 
-    def schedule(self) -> Schedule:
-        """All passes."""
-        down, across = self._cutter.grid
+    def schedule(self, most_tiles: float = math.inf) -> Schedule | None:
+        """All passes, each phase in the fewest tiles that fit; None if there is one that cannot, or
+        takes more than so many."""
+        room = self._wish.room
+        if not self._is_countable or self._kept_bytes > min(room.buffer, room.total):
+            return None
         passes: list[list[list[Pass]]] = []
-        scratch, cost = 0, 0.0
-        for number in range(len(self.phases)):
+        scratch = 0
+        for number in range(len(self._phases)):
+            most = min(room.total - self._kept_bytes, room.buffer)
+            made = self._passes(number, most, most_tiles)
+            if made is None:
+                return None
+            passes.append(made[0])
+            scratch = max(scratch, made[1])
+        return Schedule(
+            self._executor,
+            self._wish.pictures,
+            self._sizes,
+            self._phases,
+            passes,
+            scratch,
+            self._kept_bytes,
+        )
+
+    def _passes(
+        self, number: int, most: int, most_tiles: float
+    ) -> tuple[list[list[Pass]], int] | None:
+        """Those of a phase, by rows of tiles, and the bytes of a tile's maps."""
+        size = self._sizes[self._program.result]
+        is_last = number == len(self._phases) - 1
+        for grid in self._wish.grids(size, is_last):
+            if grid[0] * grid[1] > most_tiles:
+                return None
+            room = most if cuts.is_smallest(size, grid) else min(most, self._wish.room.scratch)
+            # Most tiles need what the one in the middle does.
+            typical = self._one(number, grid, grid[0] // 2, grid[1] // 2)
+            if typical is not None and typical[1] > room:
+                continue
             rows: list[list[Pass]] = []
-            for row in range(down):
-                made = [self.one(number, row, column) for column in range(across)]
+            scratch = 0
+            for row in range(grid[0]):
+                made = [self._one(number, grid, row, column) for column in range(grid[1])]
                 tiles = [one for one in made if one is not None]
                 if tiles:
                     rows.append([one[0] for one in tiles])
                     scratch = max(scratch, *(one[1] for one in tiles))
-                for one in tiles:
-                    cost += sum(
-                        step_cost(self._program, step, box)
-                        for step, box in one[0].work.steps.items()
-                    )
-            passes.append(rows)
-        return Schedule(
-            self._cutter.pictures,
-            self._cutter.sizes,
-            self.phases,
-            passes,
-            scratch,
-            self.kept_bytes,
-            cost,
-        )
+            if scratch <= room:
+                return rows, scratch
+        return None
 
-    def one(self, number: int, row: int, column: int) -> tuple[Pass, int] | None:
+    def _one(self, number: int, grid: Size, row: int, column: int) -> tuple[Pass, int] | None:
         """A phase on one tile and the bytes of its own maps; None if there is nothing to do."""
-        phase, program = self.phases[number], self._program
-        executor = self._cutter.executor
-        sums = {n: self._part(_averaged(program, n), row, column) for n in phase.averages}
+        phase, program = self._phases[number], self._program
+        sums = {n: self._part(_averaged(program, n), grid, row, column) for n in phase.averages}
         roots: dict[int, Box] = {}
         for value, extent in self._roots[number].items():
-            part = self._part(value, row, column, extent)
+            part = self._part(value, grid, row, column, extent)
             if part.height > 0 and part.width > 0:
                 roots[value] = part
         if not roots:
             return None
-        work = geometry.work(program, phase.steps, roots, executor.unit, self._cutter.sizes)
+        work = geometry.work(program, phase.steps, roots, self._executor.unit, self._sizes)
         kept = self._kept[number]
         spans = {}
         times = {*work.steps, *(n for n, box in sums.items() if box.height and box.width)}
+        is_countable = True
         for value, box in work.values.items():
             if value in (0, program.result) or value in kept:
                 continue
-            used = [n for n in self._cutter.readers[value] if n in times]
+            used = [n for n in self._readers[value] if n in times]
             used += [n for n in work.steps if writes(program.steps[n]) == value]
             size = self._bytes(value, box)
-            self.is_countable &= size <= executor.map_limit
+            is_countable = is_countable and size <= self._executor.map_limit
             spans[value] = Span(min(used), max(used), size)
-        offsets, size = liveness.places(spans, executor.alignment)
+        offsets, size = liveness.places(spans, self._executor.alignment)
         spots = {value: Spot(False, offsets[value], work.values[value]) for value in offsets}
         spots |= {value: spot for value, spot in kept.items() if value in work.values}
         tile = roots.get(program.result, Box(0, 0, 0, 0))
-        return Pass(work, spots, sums, tile), size
+        return Pass(work, spots, sums, tile), size if is_countable else _TOO_MANY
 
-    def _part(self, value: int, row: int, column: int, extent: Box | None = None) -> Box:
+    def _part(
+        self, value: int, grid: Size, row: int, column: int, extent: Box | None = None
+    ) -> Box:
         """A value's part in a tile; the parts of all tiles are the extent, or the value's size."""
-        down, across = self._cutter.grid
-        size = self._cutter.sizes[value]
+        down, across = grid
+        size = self._sizes[value]
         everything = Box(0, 0, *size)
         tiles = list(geometry.tiles(size, down, across, self._unit(value)))
         box = tiles[row * across + column]
@@ -353,25 +352,13 @@ class _Frame:
 
     def _unit(self, value: int) -> int:
         """Multiples at which a value can be cut without computing anything twice."""
-        unit = math.lcm(*self._cutter.executor.unit, self._program.values[value].fold)
+        unit = math.lcm(*self._executor.unit, self._program.values[value].fold)
         shuffles = [
             step.shuffle
             for step in self._program.steps
             if isinstance(step, Product) and step.target.value == value
         ]
         return unit * max(shuffles, default=1)
-
-
-def step_cost(program: Program, number: int, box: Box) -> float:
-    """About the multiply-adds of a step for its results in a box."""
-    step = program.steps[number]
-    pixels = float(box.height * box.width)
-    if isinstance(step, Product):
-        return pixels * step.weight.size
-    if isinstance(step, Move):
-        # It moves memory, which takes about as long as some multiply-adds.
-        return pixels * program.values[step.target.value].planes * 16
-    return 0.0
 
 
 def _averaged(program: Program, number: int) -> int:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
+import math
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -14,7 +16,7 @@ from waifu2x.backends import Device, Progress
 from waifu2x.backends.gpu import schedule
 from waifu2x.backends.gpu.executor import Batch, DevicePixels, Executor, Place
 from waifu2x.backends.gpu.runtime import Buffer, OutOfMemoryError
-from waifu2x.backends.gpu.schedule import NoRoomError, Pass, Room, Schedule, step_cost
+from waifu2x.backends.gpu.schedule import NoRoomError, Pass, Room, Schedule
 from waifu2x.backends.gpu.workspace import Taken, Workspace
 from waifu2x.errors import BackendError
 from waifu2x.lowering.phases import Phase
@@ -23,6 +25,8 @@ from waifu2x.tiling import Box
 
 _KEPT_SCHEDULES = 16
 _FEWEST_BAND_ROWS = 64
+_MUCH_MORE = 1.25
+"""Times the memory that there was: then it is worth looking for another schedule."""
 
 Shape = tuple[int, int, int, int]
 """Of pictures: as of DevicePixels."""
@@ -35,11 +39,20 @@ class TooManyError(Exception):
 class Stage:
     """A model and its executor."""
 
-    def __init__(self, model: Model, executor: Executor, workspace: Workspace) -> None:
+    def __init__(
+        self,
+        model: Model,
+        executor: Executor,
+        workspace: Workspace,
+        divided: Callable[[], Executor | None] = lambda: None,
+    ) -> None:
+        """`divided` makes one of the same program with cuts, if it can and there are any."""
         self.model = model
         self.executor = executor
         self.workspace = workspace
-        self._schedules: OrderedDict[object, Schedule] = OrderedDict()
+        self._divided = functools.cache(divided)
+        self._schedules: OrderedDict[object, tuple[Schedule, float]] = OrderedDict()
+        """With the memory from which on a better one may be found."""
 
     def result_shape(self, shape: Shape) -> Shape:
         """Of the pictures that it makes of some."""
@@ -50,21 +63,42 @@ class Stage:
     def schedule(self, shape: Shape, tile: int | None, bands: int, most: int) -> Schedule:
         """How to work on pictures of a shape in at most so many bytes. Raises NoRoomError.
 
-        It is kept for the next pictures of that shape unless memory may have had a say in it.
+        It is kept for the next pictures of that shape, until there is much more memory.
         """
         key = (shape, tile, bands)
-        found = self._schedules.get(key)
-        if found is not None and found.scratch + found.kept <= most:
-            self._schedules.move_to_end(key)
-            return found
-        pictures, height, width, _ = shape
-        room = Room(most, self.workspace.scratch_limit, self.workspace.runtime.limits.max_buffer)
-        found = schedule.find(self.executor, (height, width), pictures, room, tile, bands)
-        if found.is_single or 4 * (found.scratch + found.kept) <= most:
-            while len(self._schedules) >= _KEPT_SCHEDULES:
-                self._schedules.popitem(last=False)
-            self._schedules[key] = found
+        found = self._known(key, most)
+        if found is None:
+            found = schedule.find(
+                self.executor, shape[1:3], shape[0], self._room(most), tile, bands, self._divided
+            )
+            self._keep(key, found, most)
         return found
+
+    def single_schedule(self, shape: Shape, most: int) -> Schedule | None:
+        """The same, undivided; None where that does not fit."""
+        key = (shape, None, 1)
+        found = self._known(key, most)
+        if found is None:
+            found = schedule.find_single(self.executor, shape[1:3], shape[0], self._room(most))
+            if found is not None:
+                self._keep(key, found, most)
+        return found if found is not None and found.is_single else None
+
+    def _room(self, most: int) -> Room:
+        return Room(most, self.workspace.scratch_limit, self.workspace.runtime.limits.max_buffer)
+
+    def _known(self, key: object, most: int) -> Schedule | None:
+        found, enough = self._schedules.get(key, (None, 0.0))
+        if found is None or not found.scratch + found.kept <= most <= enough:
+            return None
+        self._schedules.move_to_end(key)
+        return found
+
+    def _keep(self, key: object, found: Schedule, most: int) -> None:
+        while len(self._schedules) >= _KEPT_SCHEDULES:
+            self._schedules.popitem(last=False)
+        needs_more = not found.is_single and 4 * (found.scratch + found.kept) > most
+        self._schedules[key] = (found, most * _MUCH_MORE if needs_more else math.inf)
 
 
 class Run:
@@ -164,7 +198,7 @@ class Run:
     def _bound(self, target: DevicePixels, taken: Taken, found: Schedule) -> Bound:
         scratch = taken.buffer(found.scratch)
         kept = taken.buffer(found.kept) if found.kept else scratch
-        vectors = taken.buffer(self._stage.executor.vector_bytes(found.pictures))
+        vectors = taken.buffer(found.executor.vector_bytes(found.pictures))
         return Bound(self._stage, self._source, target, found, (scratch, kept), vectors)
 
     def _report(self, part: float) -> None:
@@ -206,7 +240,7 @@ class Bound:
         vectors: Buffer,
     ) -> None:
         """`maps` are the memory of tiles and that of the maps that are kept."""
-        self._executor = stage.executor
+        self._executor = found.executor
         self._runtime = stage.workspace.runtime
         self._schedule = found
         self._source = source
@@ -243,10 +277,7 @@ class Bound:
                     ends = self._schedule.phases[number] if one is rows[-1][-1] else None
                     self._queue(one, band, ends)
                     self._runtime.synchronize()
-                    done += sum(
-                        step_cost(executor.program, step, box)
-                        for step, box in one.work.steps.items()
-                    )
+                    done += found.pass_cost(one)
                     report(min(done / found.cost, 1.0))
                 if result is not None and number == len(found.passes) - 1:
                     top, height = row[0].tile.top, row[0].tile.height

@@ -30,8 +30,9 @@ def record(typing_context: Any, records: types.Type, index: types.Type) -> Any:
 
 @intrinsic  # type: ignore[untyped-decorator]
 def pointer(typing_context: Any, address: types.Type, kind: types.Type) -> Any:
-    """The address of the first of many numbers of a dtype, as a pointer."""
-    signature = types.CPointer(kind.dtype)(types.int64, kind)
+    """The address of the first of many numbers of a dtype, or records of a type, as a pointer."""
+    what = kind.instance_type if isinstance(kind, types.TypeRef) else kind.dtype
+    signature = types.CPointer(what)(types.int64, kind)
 
     def codegen(context: Any, builder: ir.IRBuilder, sig: Any, values: Sequence[Any]) -> Any:
         return builder.inttoptr(values[0], context.get_value_type(sig.return_type))
@@ -47,6 +48,39 @@ def advance(typing_context: Any, numbers: types.Type, count: types.Type) -> Any:
         return builder.gep(values[0], [values[1]])
 
     return numbers(numbers, types.int64), codegen
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def take(typing_context: Any, numbers: types.Type, index: types.Type) -> Any:
+    """One of many integers, which then counts one more: no other thread gets the same."""
+
+    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, values: Sequence[Any]) -> Any:
+        one = ir.Constant(ir.IntType(64), 1)
+        return builder.atomic_rmw("add", builder.gep(values[0], [values[1]]), one, "seq_cst")
+
+    return types.int64(numbers, types.int64), codegen
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def look(typing_context: Any, numbers: types.Type, index: types.Type) -> Any:
+    """One of many integers, as other threads have left it by now."""
+
+    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, values: Sequence[Any]) -> Any:
+        return builder.load_atomic(builder.gep(values[0], [values[1]]), "acquire", 8)
+
+    return types.int64(numbers, types.int64), codegen
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def show(typing_context: Any, numbers: types.Type, index: types.Type, value: types.Type) -> Any:
+    """Changes one of many integers, for other threads to see after all that was written before."""
+
+    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, values: Sequence[Any]) -> Any:
+        place = builder.gep(values[0], [values[1]])
+        builder.store_atomic(values[2], place, "release", 8)
+        return context.get_dummy_value()
+
+    return types.void(numbers, types.int64, types.int64), codegen
 
 
 @native

@@ -1,8 +1,9 @@
 """Moves: pixels from map to map with whatever no product does on its way.
 
 Value by value, so that every shuffle, fold and form of map is right. The common ones go by rows:
-a map of many planes times a vector (squeeze and excite), or through a SiLU or a gate, by vectors of
-planes, and pixels from and to maps of floats, shuffled and with an addition.
+maps of many planes, times a vector (squeeze and excite), through a SiLU, added to another or gated
+by it, by vectors of planes, and pixels from and to maps of floats, shuffled or enlarged and with an
+addition.
 
 Bound: memory, or rather the caches; a few percent of any network.
 """
@@ -18,7 +19,7 @@ from waifu2x.backends.cpu.kernels import native
 from waifu2x.backends.cpu.kernels.memory import memory_row, pixel_row, record
 from waifu2x.backends.cpu.kernels.values import get, pixel_plane, pixel_start, put
 from waifu2x.backends.cpu.kernels.vector import Emitter, vector_kernel
-from waifu2x.backends.cpu.layout import BY_CURVES, BY_FLOATS, BY_PLANES, BY_RESIZING, TASK
+from waifu2x.backends.cpu.layout import BY_FLOATS, BY_PLANES, BY_RESIZING, SILU, TASK
 from waifu2x.backends.cpu.shapes import LANES, TERMS
 
 
@@ -28,65 +29,64 @@ def _emit_planes(
     task: ir.Value,
     scratch: ir.Value,
     source: ir.Value,
-    pixel: ir.Value,
+    source_pixel: ir.Value,
+    residual: ir.Value,
+    residual_pixel: ir.Value,
     constants: ir.Value,
     vectors: ir.Value,
     target: ir.Value,
     target_pixel: ir.Value,
     target_pair: ir.Value,
 ) -> None:
-    """All planes of a row, from floats, perhaps times a vector, to a map of any form.
+    """All planes of a row and what `combine` does with them, by vectors; maps of any form.
 
-    Pixels of the source are `pixel` floats apart. `target` is in values of that map; the strides
-    are to the pixel after an even one and to the one after that.
+    Places and strides count values of their maps; those of the target are to the pixel after an
+    even one and to the one after that. Planes beyond those of the source are zeros.
     """
-    factors = v.field(task, TASK, "factors")
-    zero, rest = v.field(task, TASK, "target_zero"), v.field(task, TASK, "target_rest")
-    planes = v.field(task, TASK, "planes")
-    for scales in v.cases(v.at_least(factors, 0), (0, 1)):
-        for terms in v.cases(v.field(task, TASK, "target_terms"), TERMS):
-            with v.loop(columns) as x:
-                start = v.add(source, v.mul(pixel, x))
-                to = v.add(target, v.pixel((target_pixel, target_pair), x))
-                with v.loop(planes, LANES) as plane:
-                    value = v.load(scratch, v.add(start, plane))
-                    if scales:
-                        value = v.times(value, v.load(vectors, v.add(factors, plane)))
-                    if terms:
-                        value = v.minus(value, v.load(constants, v.add(zero, plane)))
-                    v.store_terms(value, scratch, v.add(to, plane), terms, rest)
 
+    def field(name: str) -> ir.Value:
+        return v.field(task, TASK, name)
 
-def _emit_curves(
-    v: Emitter,
-    columns: ir.Value,
-    task: ir.Value,
-    scratch: ir.Value,
-    source: ir.Value,
-    pixel: ir.Value,
-    target: ir.Value,
-    target_pixel: ir.Value,
-    residual: ir.Value,
-    residual_pixel: ir.Value,
-) -> None:
-    """All planes of a row through a SiLU, or a gate; maps of floats, pixels so far apart."""
-    planes = v.field(task, TASK, "planes")
-    for gate in v.cases(v.field(task, TASK, "gate"), (0, 1)):
-        with v.loop(columns) as x:
-            start = v.add(source, v.mul(pixel, x))
-            to = v.add(target, v.mul(target_pixel, x))
-            other = v.add(residual, v.mul(residual_pixel, x))
-            with v.loop(planes, LANES) as plane:
-                value = v.load(scratch, v.add(start, plane))
-                factor = v.sigmoid(value)
-                if gate:
-                    value = v.plus(value, v.load(scratch, v.add(other, plane)))
-                    factor = v.minus(factor, v.splat(0.5))
-                v.store(v.times(value, factor), scratch, v.add(to, plane))
+    def read(map_: str, place: ir.Value, plane: ir.Value) -> None:
+        """A vector of the source, or adds one of the residual."""
+        for terms in v.cases(field(f"{map_}_terms"), TERMS):
+            value = v.load_terms(scratch, v.add(place, plane), terms, field(f"{map_}_rest"))
+            if terms:
+                zero_point = v.load_constant(constants, v.add(field(f"{map_}_zero"), plane))
+                value = v.plus(value, zero_point)
+            if map_ == "residual":
+                v.set(slot, v.plus(v.get(slot), value))
+            else:
+                v.set(slot, v.first_lanes(value, v.minus_offset(planes, plane)))
+
+    planes = field("planes")
+    factors, factor = field("factors"), v.splat(v.narrow(field("factor")))
+    (slot,) = v.accumulators([v.splat(0.0)])
+    with v.loop(columns) as x:
+        start, other = v.add(source, v.mul(source_pixel, x)), v.mul(residual_pixel, x)
+        other = v.add(residual, other)
+        to = v.add(target, v.pixel((target_pixel, target_pair), x))
+        with v.loop(v.add(planes, field("padding")), LANES) as plane:
+            read("source", start, plane)
+            own = v.get(slot)
+            for _ in v.cases(field("activation"), (SILU,)):
+                v.set(slot, v.times(own, v.sigmoid(own)))
+            for _ in v.cases(v.at_least(factors, 0), (1,)):
+                v.set(slot, v.times(v.get(slot), v.load(vectors, v.add(factors, plane))))
+            v.set(slot, v.times(v.get(slot), factor))
+            for _ in v.cases(v.at_least(field("residual"), 0), (1,)):
+                read("residual", other, plane)
+            for _ in v.cases(field("gate"), (1,)):
+                v.set(slot, v.times(v.get(slot), v.minus(v.sigmoid(own), v.splat(0.5))))
+            for terms in v.cases(field("target_terms"), TERMS):
+                value = v.get(slot)
+                if terms:
+                    zero_point = v.load_constant(constants, v.add(field("target_zero"), plane))
+                    value = v.minus(value, zero_point)
+                v.store_terms(value, scratch, v.add(to, plane), terms, field("target_rest"))
 
 
 _planes = vector_kernel(_emit_planes)
-_curves = vector_kernel(_emit_curves)
 
 
 @native
@@ -170,17 +170,22 @@ def move_floats(task, maps, scratch, y, to, pixel):  # type: ignore[no-untyped-d
     All that compiled code would read again after every store is copied first.
     """
     source, shuffle, planes = record(maps, task.source), task.shuffle, task.planes
+    enlarge = task.enlarge
     step, column_step, source_pixel_floats = task.plane_step, task.column_step, source.pixel_floats
     factor, has_residual, added, added_pixel = np.float32(task.factor), task.residual >= 0, 0, 0
-    x = task.column // shuffle + task.source_offset
-    start = pixel_start(source, y // shuffle + task.source_offset, x)
+    # Only one of them is above 1.
+    x = (task.column // shuffle + task.source_offset) // enlarge
+    start = pixel_start(source, (y // shuffle + task.source_offset) // enlarge, x)
     start += task.source_plane + y % shuffle * task.row_step
     if has_residual:
         residual = record(maps, task.residual)
         added_pixel = residual.pixel_floats
         x = task.column + task.residual_offset
         added = pixel_start(residual, y + task.residual_offset, x) + task.residual_plane
-    inner = task.column % shuffle
+    inner, copies = task.column % shuffle, shuffle
+    if enlarge > 1:
+        inner, copies = (task.column + task.source_offset) % enlarge, enlarge
+        column_step = 0
     for _ in range(task.columns):
         first = start + inner * column_step
         for p in range(planes):
@@ -189,7 +194,7 @@ def move_floats(task, maps, scratch, y, to, pixel):  # type: ignore[no-untyped-d
                 value += scratch[added + p]
             scratch[to + p] = value
         to, added, inner = to + pixel, added + added_pixel, inner + 1
-        if inner == shuffle:
+        if inner == copies:
             start, inner = start + source_pixel_floats, 0
 
 
@@ -203,33 +208,24 @@ def move(task, maps, scratch, constants, vectors):  # type: ignore[no-untyped-de
             to = pixel_start(target, y, task.column) + task.target_plane
             move_floats(task, maps, scratch, y, to, target.pixel_floats)
             continue
-        if task.group == BY_CURVES:
-            start, plane = source_pixel(task, source, y, task.column)
-            added, added_pixel = 0, 0
-            if task.gate:
-                other, x = record(maps, task.residual), task.column + task.residual_offset
-                added = pixel_start(other, y + task.residual_offset, x) + task.residual_plane
-                added_pixel = other.pixel_floats
-            _curves(
-                task.columns,
-                task,
-                scratch,
-                start + plane,
-                source.pixel_floats,
-                pixel_start(target, y, task.column) + task.target_plane,
-                target.pixel_floats,
-                added,
-                added_pixel,
-            )
-            continue
         if task.group == BY_PLANES:
             start, plane = source_pixel(task, source, y, task.column)
+            pixel = source.pixel_floats
+            if source.terms:
+                start, pixel = 2 * start, 2 * pixel
+            added, added_pixel = 0, 0
+            if task.residual >= 0:
+                other, x = record(maps, task.residual), task.column + task.residual_offset
+                added = pixel_row(other, y + task.residual_offset, x) + task.residual_plane
+                added_pixel = task.residual_pixel
             _planes(
                 task.columns,
                 task,
                 scratch,
                 start + plane,
-                source.pixel_floats,
+                pixel,
+                added,
+                added_pixel,
                 constants,
                 vectors,
                 pixel_row(target, y, task.column) + task.target_plane,

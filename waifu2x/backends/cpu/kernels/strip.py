@@ -1,11 +1,11 @@
-"""A strip of the picture through all tasks of a phase, depth first: the entry that does the
-work."""
+"""Strips of pictures through all tasks of a phase, depth first: the entry that does the work."""
 
 from __future__ import annotations
 
-from numba import from_dtype, types
+import numpy as np
+from numba import from_dtype
 
-from waifu2x.backends.cpu.kernels import FLOATS, INTEGER, INTEGERS, entry
+from waifu2x.backends.cpu.kernels import INTEGER, INTEGERS, entry, native
 from waifu2x.backends.cpu.kernels.buffers import add_rows, keep_rows, load_rows
 from waifu2x.backends.cpu.kernels.direct import (
     convolve_few_inputs,
@@ -15,18 +15,22 @@ from waifu2x.backends.cpu.kernels.direct import (
 from waifu2x.backends.cpu.kernels.few_tiles import convolve_few_tiles
 from waifu2x.backends.cpu.kernels.integer_pointwise import convolve_integer_pointwise
 from waifu2x.backends.cpu.kernels.integers import convolve_integers
-from waifu2x.backends.cpu.kernels.memory import record
+from waifu2x.backends.cpu.kernels.memory import advance, look, pointer, record, show, take
 from waifu2x.backends.cpu.kernels.moves import move
 from waifu2x.backends.cpu.kernels.pixels import read_rows, write_rows
 from waifu2x.backends.cpu.kernels.tiles import configure, convolve_tiles, release
 from waifu2x.backends.cpu.kernels.values import clear_outside
-from waifu2x.backends.cpu.kernels.vector import ticks
+from waifu2x.backends.cpu.kernels.vector import rest, ticks
 from waifu2x.backends.cpu.kernels.winograd import convolve
 from waifu2x.backends.cpu.layout import (
     AVERAGE,
+    CONSTANTS,
+    COUNT,
+    DONE,
     FEW_INPUTS,
     FEW_OUTPUTS,
     FEW_TILES,
+    FLOATS,
     INTEGER_POINTWISE,
     INTEGER_WINOGRAD,
     KEEP,
@@ -34,44 +38,34 @@ from waifu2x.backends.cpu.layout import (
     MAP,
     MOVE,
     PICTURE,
+    PLACES,
     POINTWISE,
     READ,
+    SCRATCH,
+    SLOT,
+    STOP,
+    STRIP,
+    STRIPS,
+    TAKEN,
     TASK,
     TILES,
+    WEIGHTS,
     WINOGRAD,
 )
 
-_TASKS = types.CPointer(from_dtype(TASK))
-_MAPS = types.CPointer(from_dtype(MAP))
-_PICTURES = types.CPointer(from_dtype(PICTURE))
+_TASK, _MAP, _PICTURE = from_dtype(TASK), from_dtype(MAP), from_dtype(PICTURE)
+_STRIP = from_dtype(STRIP)
 
 
-@entry(
-    _TASKS,
-    _MAPS,
-    INTEGERS,
-    INTEGER,
-    INTEGERS,
-    FLOATS,
-    FLOATS,
-    FLOATS,
-    FLOATS,
-    INTEGERS,
-    _PICTURES,
-    INTEGERS,
-)
-def run_strip(  # type: ignore[no-untyped-def]
-    tasks, maps, order, count, places, weights, constants, vectors, scratch, sums, pictures, stop
-):
-    """Runs the tasks of a strip, each some rows at a time, in an order of `count` turns.
-
-    `places` is scratch for PLACES integers, `pictures` are the one to read and the one to write.
-    Ends early when another thread sets stop[0].
-    """
-    configure(weights)
-    for turn in range(count):
-        if stop[0] != 0:
-            break
+@native
+def _run(strip, numbers, places, weights, constants, scratch):  # type: ignore[no-untyped-def]
+    """Runs the tasks of a strip, each some rows at a time, in the order of its turns."""
+    tasks, maps = pointer(strip.tasks, _TASK), pointer(strip.maps, _MAP)
+    pictures, order = pointer(strip.pictures, _PICTURE), pointer(strip.order, np.int64)
+    vectors, sums = pointer(strip.vectors, np.float32), pointer(strip.sums, np.int64)
+    for turn in range(strip.count):
+        if numbers[STOP] != 0:
+            return
         task = record(tasks, order[turn])
         start = ticks()
         kind = task.kind
@@ -120,4 +114,42 @@ def run_strip(  # type: ignore[no-untyped-def]
             )
         task.next_row += task.rows
         task.ticks += ticks() - start
-    release()
+
+
+@entry(INTEGERS, INTEGER, INTEGER, INTEGER, INTEGER, INTEGER, INTEGER)
+def run_strips(board, first, end, thread, patience, most, opened):  # type: ignore[no-untyped-def]
+    """Runs strips of slots `first` to `end` of a board that no thread has taken.
+
+    Returns after so many looks in vain, one after the other; if `most` is not negative, after so
+    many strips or when all of the first slot are done. `thread` is the number of this one: of all
+    that run strips of a slot, no two have the same. Opens a slot before, unless that is negative.
+    """
+    if opened >= 0:
+        show(advance(board, opened * SLOT), TAKEN, 0)
+    looks = 0
+    while looks < patience and most != 0:
+        looks += 1
+        for slot in range(first, end):
+            numbers = advance(board, slot * SLOT)
+            if look(numbers, TAKEN) >= numbers[COUNT]:
+                continue
+            index = take(numbers, TAKEN)
+            if index >= numbers[COUNT]:
+                continue
+            floats = numbers[SCRATCH] + 4 * thread * numbers[FLOATS]
+            weights = pointer(numbers[WEIGHTS], np.float32)
+            configure(weights)
+            _run(
+                record(pointer(numbers[STRIPS], _STRIP), index),
+                numbers,
+                pointer(floats, np.int64),
+                weights,
+                pointer(numbers[CONSTANTS], np.float32),
+                pointer(floats + 8 * PLACES, np.float32),
+            )
+            release()
+            take(numbers, DONE)
+            looks, most = 0, most - 1
+        if most >= 0 and look(advance(board, first * SLOT), DONE) >= board[first * SLOT + COUNT]:
+            break
+        rest()

@@ -12,6 +12,8 @@ from numba.extending import intrinsic
 
 from waifu2x.backends.cpu.kernels import native
 from waifu2x.backends.cpu.kernels.memory import memory_row
+from waifu2x.backends.cpu.kernels.vector import Emitter, vector_kernel
+from waifu2x.backends.cpu.shapes import LANES, TERMS
 
 
 @intrinsic  # type: ignore[untyped-decorator]
@@ -88,6 +90,26 @@ def put(map_, scratch, constants, start, plane, value):  # type: ignore[no-untyp
         _put_bfloat(scratch, 2 * start + map_.pixel_floats + plane, rest - stored)
 
 
+def _emit_zero(
+    v: Emitter,
+    scratch: ir.Value,
+    constants: ir.Value,
+    place: ir.Value,
+    planes: ir.Value,
+    terms: ir.Value,
+    rest: ir.Value,
+    zero_point: ir.Value,
+) -> None:
+    """Makes a pixel zero whose values begin at `place`, in bf16 terms `rest` apart."""
+    for count in v.cases(terms, [count for count in TERMS if count]):
+        with v.loop(planes, LANES) as plane:
+            zero = v.minus(v.splat(0.0), v.load_constant(constants, v.add(zero_point, plane)))
+            v.store_terms(zero, scratch, v.add(place, plane), count, rest)
+
+
+_zero = vector_kernel(_emit_zero)
+
+
 @native
 def clear(map_, scratch, constants, y, first, end):  # type: ignore[no-untyped-def]
     """Makes single pixels from column `first` to `end` of a row zero."""
@@ -98,8 +120,13 @@ def clear(map_, scratch, constants, y, first, end):  # type: ignore[no-untyped-d
         return
     for x in range(first, end):
         start, plane = pixel_start(map_, y, x), pixel_plane(map_, y, x)
+        if map_.terms:
+            place, rest = 2 * start + plane, map_.fold * map_.fold * map_.planes
+            zero_point = map_.zero_point
+            _zero(scratch, constants, place, map_.planes, map_.terms, rest, zero_point)
+            continue
         for p in range(map_.planes):
-            put(map_, scratch, constants, start, plane + p, np.float32(0))
+            scratch[start + plane + p] = np.float32(0)
 
 
 @native

@@ -72,6 +72,10 @@ class Emitter:
         """The product of two offsets."""
         return self._builder.mul(self.index(left), self.index(right))
 
+    def minus_offset(self, left: int | ir.Value, right: int | ir.Value) -> ir.Value:
+        """The difference of two offsets."""
+        return self._builder.sub(self.index(left), self.index(right))
+
     def smaller(self, left: ir.Value, right: ir.Value) -> ir.Value:
         """The smaller of two offsets."""
         builder = self._builder
@@ -232,6 +236,19 @@ class Emitter:
         first = self._builder.insert_element(undefined, value, ir.Constant(ir.IntType(32), 0))
         mask = ir.Constant(ir.VectorType(ir.IntType(32), VECTOR.lanes), [0] * VECTOR.lanes)
         return self._builder.shuffle_vector(first, undefined, mask)
+
+    def first_lanes(self, a: ir.Value, count: ir.Value) -> ir.Value:
+        """Zero in all lanes but so many."""
+        lanes = VECTOR.lanes
+        numbers = ir.Constant(_INTEGERS, list(range(lanes)))
+        zeros = self.splat(0.0)
+        first = self._builder.insert_element(
+            ir.Constant(_INTEGERS, ir.Undefined),
+            self._builder.trunc(count, _INTEGER),
+            ir.Constant(_INTEGER, 0),
+        )
+        counts = self._builder.shuffle_vector(first, first, self.no_integers())
+        return self._builder.select(self._builder.icmp_signed("<", numbers, counts), a, zeros)
 
     def fma(self, a: ir.Value, b: float | ir.Value, c: ir.Value) -> ir.Value:
         """`a * b + c`, fused where the processor fuses."""
@@ -505,6 +522,19 @@ def ticks(typing_context: Any) -> Any:
         return builder.call(function, [])
 
     return types.int64(), codegen
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def rest(typing_context: Any) -> Any:
+    """Tells an x86 processor that this thread waits for others: it does less for some cycles."""
+
+    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, values: Sequence[Any]) -> Any:
+        if platform.machine().lower() in ("x86_64", "amd64"):
+            kind = ir.FunctionType(ir.VoidType(), [])
+            builder.call(ir.InlineAsm(kind, "pause", "~{memory}", side_effect=True), [])
+        return context.get_dummy_value()
+
+    return types.void(), codegen
 
 
 def _canonical(kind: types.Type) -> types.Type:

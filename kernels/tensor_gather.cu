@@ -1,0 +1,195 @@
+// Moves value by value, for those that are not of whole pieces between two maps of tensor.cuh: from or
+// to pixels and maps of few planes, shuffled, unshuffled, resized, or to any plane of a part.
+//
+// out(y, x, c) = in(y, x, c) * factors(c) * factor + residual(y, x, c), see `Move` in
+// waifu2x/lowering/steps.py; with GATE (in + residual) * (sigmoid(in) - 1/2); with UP the sum over 4x4
+// pixels of a bicubic interpolation, UP / DOWN times as large, which repeats the pixels at its edges.
+//
+// Arguments: `Gather` below. in: pixels [picture][row][column][IN_PLANES] by IN_PIXEL, or with IN_GROUP a
+// map; out: pixels by PIXEL, [row][column][PLANES], or with OUT_GROUP a map; residual: float [row][column]
+// [PLANES], or with RESIDUAL_GROUP a map; factors: float [picture][factors_each].
+// Macros
+//   THREADS, VALUES (planes of a thread: of a pixel all, of a map 8 or 1), PLANES (that move, of the
+//   target), MOVED (the same with the padding of the target's part, which is written too), IN_PIXEL with
+//   IN_PLANES and BORDER, or IN_GROUP with IN_STORED, IN_EACH, IN_FOLD, IN_PART; ENLARGE, SHUFFLE_OF,
+//   UNSHUFFLE, UP, DOWN (both 1: not resized), FACTORS (0 or 1), GATE (0 or 1), TERMS; PIXEL, or OUT_GROUP
+//   with OUT_STORED, EACH, PART, FOLD, ZERO; RESIDUAL (0 or 1), RESIDUAL_GROUP, RESIDUAL_STORED,
+//   RESIDUAL_EACH, RESIDUAL_FOLD, RESIDUAL_PART
+// Bound: device memory, and the caches where it is resized.
+#define STACK 1
+#define SHUFFLE 1
+#define ACTIVATION 0
+#if !defined(BORDER)
+#define BORDER 0
+#endif
+#include "tensor.cuh"
+
+struct Gather {
+    const void* in;
+    void* out;
+    const void* residual;
+    const float* factors;
+    Source source;        // pixels: `top`, `left` of the first one that there is memory for
+    Map from, to, added;  // `top`, `left` of the first pixel that there is memory for
+    LayerExtent extent;
+    int rows, columns;    // of the source's value: where it is resized
+    Range real, kept;     // of the target: pixels that are not zero (ZERO), and those that are wanted
+    int top, left;        // the first pixel that is made
+    int offset;           // of the view of the source
+    int added_offset;     // and of that of the residual
+    int factors_each;
+    float factor;
+};
+
+__device__ __forceinline__ float level(source_t pixel) {
+#if IN_PIXEL == 8 || IN_PIXEL == 16
+    return pixel * (1.0f / ((1 << IN_PIXEL) - 1));
+#else
+    return pixel;
+#endif
+}
+
+// A plane of a single pixel of a map: where its high term is.
+template <int GROUP_PLANES, int FOLDED, int PLANES_EACH>
+__device__ __forceinline__ size_t value_at(const Map& map, int row, int column, int plane, int first, int picture,
+                                           int across) {
+    row -= map.top;
+    column -= map.left;
+    if (FOLDED > 1) {
+        plane += (static_cast<unsigned>(row) % FOLDED * FOLDED + static_cast<unsigned>(column) % FOLDED) * PLANES_EACH;
+        row = static_cast<unsigned>(row) / FOLDED;
+        column = static_cast<unsigned>(column) / FOLDED;
+    }
+    plane += first;
+    row += picture / across * map.rows;
+    column += picture % across * map.columns;
+    return piece_at<GROUP_PLANES>(map, row, column, plane) + plane % 8 * 2;
+}
+
+template <int STORED_PLANES, int GROUP_PLANES>
+__device__ __forceinline__ size_t low_terms(const Map& map) {
+    return static_cast<size_t>(STORED_PLANES / GROUP_PLANES) * map.group * 16;
+}
+
+template <int STORED_PLANES, int GROUP_PLANES>
+__device__ __forceinline__ float value_of(const void* map, size_t at, const Map& of) {
+    const uint8_t* const high = static_cast<const uint8_t*>(map) + at;
+    float value = 0.0f;
+    if (TERMS == 2)
+        value = widen(__ldg(reinterpret_cast<const uint16_t*>(high + low_terms<STORED_PLANES, GROUP_PLANES>(of))));
+    return value + widen(__ldg(reinterpret_cast<const uint16_t*>(high)));
+}
+
+// A plane of a pixel of the source.
+__device__ __forceinline__ float read(const Gather& p, int row, int column, int plane, int picture) {
+#if defined(IN_GROUP)
+    const size_t at = value_at<IN_GROUP, IN_FOLD, IN_EACH>(p.from, row, column, plane, IN_PART, picture, p.extent.across);
+    return value_of<IN_STORED, IN_GROUP>(p.in, at, p.from);
+#else
+    row = inside(row - p.source.padding - p.source.top, p.source.rows);
+    column = inside(column - p.source.padding - p.source.left, p.source.columns);
+    if (row < 0 || column < 0) return 0.0f;
+    const size_t pixel = (static_cast<size_t>(picture) * p.source.rows + row) * p.source.columns + column;
+    return level(__ldg(static_cast<const source_t*>(p.in) + pixel * IN_PLANES + plane));
+#endif
+}
+
+#if UP > 1 || DOWN > 1
+// Keys's cubic with a = -3/4, of a distance in units of 1 / (2 * UP) pixels.
+__device__ __forceinline__ float cubic(int distance) {
+    const float t = static_cast<float>(abs(distance)) / (2 * UP);
+    if (t <= 1.0f) return ((1.25f * t - 2.25f) * t) * t + 1.0f;
+    return t < 2.0f ? ((-0.75f * t + 3.75f) * t - 6.0f) * t + 3.0f : 0.0f;
+}
+#endif
+
+extern "C" __global__ void __launch_bounds__(THREADS)
+tensor_gather(const __grid_constant__ Gather p) {
+    const int number = blockIdx.x * THREADS + threadIdx.x, picture = blockIdx.z;
+    const int x = p.left + number / (MOVED / VALUES), first = number % (MOVED / VALUES) * VALUES;
+    const int y = p.top + blockIdx.y;
+    if (x >= p.left + p.extent.columns) return;
+    float values[VALUES] = {};
+#if UP > 1 || DOWN > 1
+    const int y_double = (2 * y + 1) * DOWN - UP, x_double = (2 * x + 1) * DOWN - UP;
+    const int top = floor_divide(y_double, 2 * UP) - 1, left = floor_divide(x_double, 2 * UP) - 1;
+    float down[4], along[4];
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        down[i] = cubic(y_double - 2 * UP * (top + i));
+        along[i] = cubic(x_double - 2 * UP * (left + i));
+    }
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        const int row = min(max(top + i, 0), p.rows - 1);
+        float sums[VALUES] = {};
+#pragma unroll
+        for (int k = 0; k < 4; k++) {
+            const int column = min(max(left + k, 0), p.columns - 1);
+#pragma unroll
+            for (int v = 0; v < VALUES; v++)
+                if (first + v < PLANES) sums[v] = fmaf(read(p, row, column, first + v, picture), along[k], sums[v]);
+        }
+#pragma unroll
+        for (int v = 0; v < VALUES; v++) values[v] = fmaf(sums[v], down[i], values[v]);
+    }
+#else
+    const int y_cell = floor_divide(y, SHUFFLE_OF), x_cell = floor_divide(x, SHUFFLE_OF);
+    const int inner = (y - y_cell * SHUFFLE_OF) * SHUFFLE_OF + x - x_cell * SHUFFLE_OF;
+#pragma unroll
+    for (int v = 0; v < VALUES; v++) {
+        const int plane = first + v;
+        if (plane >= PLANES) continue;
+        const int own = plane / (UNSHUFFLE * UNSHUFFLE) * (SHUFFLE_OF * SHUFFLE_OF) + inner;
+        const int row = y_cell * UNSHUFFLE + plane / UNSHUFFLE % UNSHUFFLE + p.offset;
+        const int column = x_cell * UNSHUFFLE + plane % UNSHUFFLE + p.offset;
+        values[v] = p.factor * read(p, floor_divide(row, ENLARGE), floor_divide(column, ENLARGE), own, picture);
+#if FACTORS
+        values[v] *= __ldg(p.factors + static_cast<size_t>(picture) * p.factors_each + own);
+#endif
+    }
+#endif
+#if RESIDUAL
+#pragma unroll
+    for (int v = 0; v < VALUES; v++) {
+        if (first + v >= PLANES) continue;
+        const int row = y + p.added_offset, column = x + p.added_offset;
+#if defined(RESIDUAL_GROUP)
+        const size_t at = value_at<RESIDUAL_GROUP, RESIDUAL_FOLD, RESIDUAL_EACH>(p.added, row, column, first + v,
+                                                                           RESIDUAL_PART, picture, p.extent.across);
+        const float more = value_of<RESIDUAL_STORED, RESIDUAL_GROUP>(p.residual, at, p.added);
+#else
+        const size_t line = static_cast<size_t>(picture) * p.added.rows + row - p.added.top;
+        const float more = __ldg(static_cast<const float*>(p.residual) +
+                                 (line * p.added.pitch + column - p.added.left) * PLANES + first + v);
+#endif
+        values[v] = GATE ? (values[v] + more) * (1.0f / (1.0f + expf(-values[v])) - 0.5f) : values[v] + more;
+    }
+#endif
+#if defined(OUT_GROUP)
+    const bool black = ZERO && (y < p.real.top || y >= p.real.bottom || x < p.real.left || x >= p.real.right);
+    uint8_t* const target = static_cast<uint8_t*>(p.out) +
+        value_at<OUT_GROUP, FOLD, EACH>(p.to, y, x, first, PART, picture, p.extent.across);
+#pragma unroll
+    for (int v = 0; v < VALUES; v++)
+        if (black) values[v] = 0.0f;
+#pragma unroll
+    for (int term = 0; term < TERMS; term++) {
+        uint8_t* const to = target + term * low_terms<OUT_STORED, OUT_GROUP>(p.to);
+#if VALUES == 8
+        *reinterpret_cast<uint4*>(to) = make_uint4(pack(values[0], values[1]), pack(values[2], values[3]),
+                                                   pack(values[4], values[5]), pack(values[6], values[7]));
+#else
+        *reinterpret_cast<uint16_t*>(to) = round_to_half(values[0]);
+#endif
+#pragma unroll
+        for (int v = 0; v < VALUES; v++) values[v] = low_term(values[v]);
+    }
+#else
+    if (y < p.kept.top || y >= p.kept.bottom || x < p.kept.left || x >= p.kept.right) return;
+    const size_t line = static_cast<size_t>(picture) * p.to.rows + y - p.to.top;
+    pixel_t* const pixel = static_cast<pixel_t*>(p.out) + (line * p.to.pitch + x - p.to.left) * PLANES;
+#pragma unroll
+    for (int v = 0; v < VALUES; v++) pixel[v] = to_pixel(values[v]);
+#endif
+}

@@ -1,0 +1,87 @@
+"""The sums of means over matrix units' maps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from waifu2x.backends.cuda import tensor_vectors
+from waifu2x.backends.cuda.arguments import Address, packed
+from waifu2x.backends.cuda.tensor_layout import FewLayout, MapArguments, MapLayout
+from waifu2x.backends.cuda.tensor_step import Launch, Range, Task, TensorStep
+from waifu2x.backends.gpu.runtime import Macros
+from waifu2x.lowering.steps import Average, Program
+from waifu2x.tiling import Box
+
+if TYPE_CHECKING:
+    from waifu2x.backends.cuda.runtime import CudaRuntime
+
+_AVERAGE_BLOCKS = 8
+"""Of a sum, for each multiprocessor."""
+
+
+class AverageArguments(NamedTuple):
+    """`Average` in `kernels/tensor_average.cu`."""
+
+    source: Address
+    sums: Address
+    source_map: MapArguments
+    part: Range
+    each: int
+    across: int
+    lines: int
+
+
+class AverageStep(TensorStep):
+    """The sums of a mean."""
+
+    def __init__(
+        self,
+        runtime: CudaRuntime,
+        program: Program,
+        number: int,
+        layouts: Sequence[MapLayout | FewLayout],
+        sums_place: int,
+    ) -> None:
+        super().__init__(runtime, program, number)
+        step = program.steps[number]
+        assert isinstance(step, Average)
+        self._value = step.source.value
+        layout = layouts[self._value]
+        assert isinstance(layout, MapLayout)
+        self._layout = layout
+        self._sums_place = sums_place
+
+    def launch(self, task: Task, box: Box) -> Launch:
+        """The launch for the sums of a box."""
+        layout, held, grid = self._layout, task.places[self._value].box, task.grid
+        chosen: Macros = {
+            "THREADS": tensor_vectors.THREADS,
+            "GROUP": layout.group,
+            "STORED": layout.stored,
+            "FOLD": layout.fold,
+            "EACH": layout.parts[0],
+            "PLANES": self.program.values[self._value].planes,
+            "TERMS": layout.terms,
+            "UNIT": tensor_vectors.UNIT,
+        }
+        part = Range(
+            box.top - held.top, box.left - held.left, box.bottom - held.top, box.right - held.left
+        )
+        groups = layout.stored // layout.group
+        first, last = part.top // layout.fold, -(-part.bottom // layout.fold)
+        wanted = _AVERAGE_BLOCKS * self.runtime.limits.compute_units
+        lines = max(1, (last - first) * groups * grid.pictures // wanted)
+        arguments = AverageArguments(
+            task.address(self._value),
+            Address(task.vectors.sums + 8 * self._sums_place),
+            layout.arguments(held, grid, 0, 0),
+            part,
+            task.vectors.sums_each,
+            grid.across,
+            lines,
+        )
+        blocks = (-(-(last - first) // lines), groups, grid.pictures)
+        return Launch(
+            "tensor_average", chosen, tensor_vectors.THREADS, 0, blocks, lambda: packed(arguments)
+        )

@@ -1,0 +1,206 @@
+"""Moves that are not of whole pieces between maps of many planes, by `kernels/tensor_gather.cu`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from waifu2x.backends.cuda.arguments import Address, address_of, packed
+from waifu2x.backends.cuda.tensor_layout import FewLayout, MapArguments, MapLayout, few_map
+from waifu2x.backends.cuda.tensor_move import moved_planes
+from waifu2x.backends.cuda.tensor_pack import PIECE
+from waifu2x.backends.cuda.tensor_step import (
+    BORDERS,
+    Launch,
+    LayerExtent,
+    Range,
+    SourceArguments,
+    Task,
+    TensorStep,
+)
+from waifu2x.lowering.steps import Move, Program, View
+
+if TYPE_CHECKING:
+    from waifu2x.backends.cuda.runtime import CudaRuntime
+
+_THREADS = 256
+
+
+class GatherArguments(NamedTuple):
+    """`Gather` in `kernels/tensor_gather.cu`."""
+
+    source: Address
+    target: Address
+    residual: Address
+    factors: Address
+    pixels: SourceArguments
+    source_map: MapArguments
+    target_map: MapArguments
+    residual_map: MapArguments
+    extent: LayerExtent
+    rows: int
+    columns: int
+    real: Range
+    kept: Range
+    top: int
+    left: int
+    offset: int
+    residual_offset: int
+    factors_each: int
+    factor: np.float32
+
+
+class GatherStep(TensorStep):
+    """A move of any kind, value by value."""
+
+    def __init__(
+        self,
+        runtime: CudaRuntime,
+        program: Program,
+        number: int,
+        layouts: Sequence[MapLayout | FewLayout],
+        terms: int,
+        vector_places: Sequence[int],
+    ) -> None:
+        super().__init__(runtime, program, number)
+        step = program.steps[number]
+        assert isinstance(step, Move)
+        self._step = step
+        self._layouts = layouts
+        self._terms = terms
+        self._vector_places = vector_places
+
+    def launch(self, task: Task) -> Launch:
+        """The launch for what a task computes of it."""
+        step, box = self._step, task.boxes[self.number]
+        target = self._layout(step.target.value)
+        planes, moved = moved_planes(self.program, step)
+        if target is None:
+            values = moved = planes
+        else:
+            values = PIECE if (step.target.plane | moved) % PIECE == 0 else 1
+        up, down = step.resize
+        chosen: dict[str, str | int] = {
+            "THREADS": _THREADS,
+            "VALUES": values,
+            "PLANES": planes,
+            "MOVED": moved,
+            "ENLARGE": step.source.enlarge,
+            "SHUFFLE_OF": step.shuffle,
+            "UNSHUFFLE": step.unshuffle,
+            "UP": up,
+            "DOWN": down,
+            "FACTORS": int(step.factors is not None),
+            "GATE": int(step.gate),
+            "TERMS": self._terms,
+            "RESIDUAL": int(step.residual is not None),
+            **self._source_macros(task),
+        }
+        is_result = step.target.value == self.program.result
+        if target is None:
+            chosen["PIXEL"] = 8 * task.batch.target.dtype.itemsize if is_result else 0
+        else:
+            chosen["OUT_GROUP"] = target.group
+            chosen["OUT_STORED"] = target.stored
+            chosen["EACH"] = target.parts[step.target.part]
+            chosen["PART"] = target.start(step.target.part) + step.target.plane
+            chosen["FOLD"] = target.fold
+            chosen["ZERO"] = int(self.reaches_out(step.target.value, box, task))
+        residual, added = Address(0), MapArguments()
+        if step.residual is not None:
+            residual, added = task.address(step.residual.value), self._map(task, step.residual)
+            layout = self._layout(step.residual.value)
+            if layout is not None:
+                chosen["RESIDUAL_GROUP"] = layout.group
+                chosen["RESIDUAL_STORED"] = layout.stored
+                chosen["RESIDUAL_EACH"] = layout.parts[step.residual.first]
+                chosen["RESIDUAL_FOLD"] = layout.fold
+                chosen["RESIDUAL_PART"] = layout.start(step.residual.first)
+        factors = Address(0)
+        if step.factors is not None:
+            factors = Address(task.vectors.vectors + 4 * self._vector_places[step.factors])
+        source, pixels, source_map = self._source(task)
+        wanted, target_map = self._target(task)
+        grid = task.grid
+        arguments = GatherArguments(
+            source,
+            address_of(task.batch.target.buffer) if is_result else task.address(step.target.value),
+            residual,
+            factors,
+            pixels,
+            source_map,
+            target_map,
+            added,
+            LayerExtent(box.height, box.width, across=grid.across, pictures=grid.pictures),
+            *task.batch.sizes[step.source.value],
+            Range(0, 0, *task.batch.sizes[step.target.value]),
+            wanted,
+            box.top,
+            box.left,
+            step.source.offset,
+            step.residual.offset if step.residual else 0,
+            task.vectors.vectors_each,
+            np.float32(step.factor),
+        )
+        blocks = (-(-box.width * (moved // values) // _THREADS), box.height, grid.pictures)
+        return Launch("tensor_gather", chosen, _THREADS, 0, blocks, lambda: packed(arguments))
+
+    def _layout(self, value: int) -> MapLayout | None:
+        """A value's layout if it is a map of many planes."""
+        layout = self._layouts[value]
+        is_map = 0 < value < self.program.result and isinstance(layout, MapLayout)
+        return layout if is_map and isinstance(layout, MapLayout) else None
+
+    def _source_macros(self, task: Task) -> dict[str, str | int]:
+        view = self._step.source
+        layout = self._layout(view.value)
+        if layout is not None:
+            return {
+                "IN_PIXEL": 0,
+                "IN_GROUP": layout.group,
+                "IN_STORED": layout.stored,
+                "IN_EACH": layout.parts[view.first],
+                "IN_FOLD": layout.fold,
+                "IN_PART": layout.start(view.first),
+            }
+        is_picture = view.value == 0
+        return {
+            "IN_PIXEL": 8 * task.batch.source.dtype.itemsize if is_picture else 0,
+            "IN_PLANES": self.program.values[view.value].planes,
+            "BORDER": BORDERS[self.program.model.border] if is_picture else 0,
+        }
+
+    def _source(self, task: Task) -> tuple[Address, SourceArguments, MapArguments]:
+        """Where it reads: pixels, or a map."""
+        view = self._step.source
+        if view.value == 0:
+            source = task.batch.source
+            pixels = SourceArguments(*source.shape[1:3], 0, 0, self.program.model.padding)
+            return address_of(source.buffer), pixels, MapArguments()
+        held = task.places[view.value].box
+        pixels = SourceArguments(held.height, held.width, held.top, held.left, 0)
+        return task.address(view.value), pixels, self._map(task, view)
+
+    def _map(self, task: Task, view: View) -> MapArguments:
+        """A map that a view reads."""
+        held, layout = task.places[view.value].box, self._layout(view.value)
+        if layout is not None:
+            return layout.arguments(held, task.grid, held.top, held.left)
+        return few_map(held)
+
+    def _target(self, task: Task) -> tuple[Range, MapArguments]:
+        """The pixels that are wanted, and where they are stored."""
+        value = self._step.target.value
+        layout = self._layout(value)
+        if value == self.program.result:
+            held, wanted = task.batch.target_box, task.batch.tile
+            rows, columns = task.batch.target.shape[1:3]
+            found = MapArguments(columns, 0, held.top, held.left, rows, columns)
+        else:
+            held = wanted = task.places[value].box
+            found = few_map(held)
+            if layout is not None:
+                found = layout.arguments(held, task.grid, held.top, held.left)
+        return Range(wanted.top, wanted.left, wanted.bottom, wanted.right), found

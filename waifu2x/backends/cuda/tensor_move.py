@@ -1,0 +1,159 @@
+"""Moves on matrix units' maps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from waifu2x.backends.cuda.arguments import Address, packed
+from waifu2x.backends.cuda.tensor_layout import PLANE_UNIT, FewLayout, MapArguments, MapLayout
+from waifu2x.backends.cuda.tensor_pack import PIECE, round_up
+from waifu2x.backends.cuda.tensor_step import Launch, LayerExtent, Range, Task, TensorStep
+from waifu2x.lowering.steps import Move, Program, View
+
+if TYPE_CHECKING:
+    from waifu2x.backends.cuda.runtime import CudaRuntime
+
+_MOVE_THREADS = 256
+_MOVE_REPEATS = 4
+
+
+class MoveArguments(NamedTuple):
+    """`Move` in `kernels/tensor_move.cu`."""
+
+    source: Address
+    target: Address
+    residual: Address
+    factors: Address
+    source_map: MapArguments
+    target_map: MapArguments
+    residual_map: MapArguments
+    extent: LayerExtent
+    real: Range
+    factors_each: int
+    factor: np.float32
+
+
+class MoveStep(TensorStep):
+    """A move between maps of many planes, by pieces of them: see `is_of_pieces`."""
+
+    def __init__(
+        self,
+        runtime: CudaRuntime,
+        program: Program,
+        number: int,
+        layouts: Sequence[MapLayout | FewLayout],
+        terms: int,
+        vector_places: Sequence[int],
+    ) -> None:
+        super().__init__(runtime, program, number)
+        step = program.steps[number]
+        assert isinstance(step, Move)
+        self._step = step
+        self._layouts = layouts
+        self._terms = terms
+        self._vector_places = vector_places
+
+    def launch(self, task: Task) -> Launch:
+        """The launch for what a task computes of it."""
+        step, box = self._step, task.boxes[self.number]
+        source, target = self._layouts[step.source.value], self._layouts[step.target.value]
+        assert isinstance(source, MapLayout)
+        assert isinstance(target, MapLayout)
+        held = task.places[step.target.value].box
+        planes, moved = moved_planes(self.program, step)
+        pieces = next(n for n in (8, 4, 1) if moved % (PIECE * n) == 0)
+        chosen: dict[str, str | int] = {
+            "THREADS": _MOVE_THREADS,
+            "PIECES": pieces,
+            "REPEATS": _MOVE_REPEATS,
+            "PLANES": planes,
+            "MOVED": moved,
+            "GROUP": source.group,
+            "STORED": source.stored,
+            "IN_EACH": source.parts[step.source.first],
+            "IN_FOLD": source.fold,
+            "IN_PART": source.start(step.source.first),
+            "ENLARGE": step.source.enlarge,
+            "FACTORS": int(step.factors is not None),
+            "GATE": int(step.gate),
+            "TERMS": self._terms,
+            "OUT_GROUP": target.group,
+            "OUT_STORED": target.stored,
+            "EACH": target.parts[step.target.part],
+            "PART": target.start(step.target.part) + step.target.plane,
+            "FOLD": target.fold,
+            "ZERO": int(self.reaches_out(step.target.value, box, task)),
+            "RESIDUAL": int(step.residual is not None),
+        }
+        residual, added = Address(0), MapArguments()
+        if step.residual:
+            layout = self._layouts[step.residual.value]
+            assert isinstance(layout, MapLayout)
+            residual, added = task.address(step.residual.value), self._seen(task, step.residual)
+            chosen["RESIDUAL_GROUP"] = layout.group
+            chosen["RESIDUAL_STORED"] = layout.stored
+            chosen["RESIDUAL_EACH"] = layout.parts[step.residual.first]
+            chosen["RESIDUAL_FOLD"] = layout.fold
+            chosen["RESIDUAL_PART"] = layout.start(step.residual.first)
+        rows, columns = task.batch.sizes[step.target.value]
+        factors = Address(0)
+        if step.factors is not None:
+            factors = Address(task.vectors.vectors + 4 * self._vector_places[step.factors])
+        arguments = MoveArguments(
+            task.address(step.source.value),
+            task.address(step.target.value),
+            residual,
+            factors,
+            self._seen(task, step.source),
+            target.arguments(held, task.grid, box.top - held.top, box.left - held.left),
+            added,
+            LayerExtent(
+                box.height, box.width, across=task.grid.across, pictures=task.grid.pictures
+            ),
+            Range(-box.top, -box.left, rows - box.top, columns - box.left),
+            task.vectors.vectors_each,
+            np.float32(step.factor),
+        )
+        columns_each = _MOVE_THREADS // pieces * _MOVE_REPEATS
+        parts = moved // (PIECE * pieces)
+        blocks = (-(-box.width // columns_each), box.height, parts * task.grid.pictures)
+        return Launch("tensor_move", chosen, _MOVE_THREADS, 0, blocks, lambda: packed(arguments))
+
+    def _seen(self, task: Task, view: View) -> MapArguments:
+        """A map that a view reads, from the target's first pixel on."""
+        layout, held = self._layouts[view.value], task.places[view.value].box
+        assert isinstance(layout, MapLayout)
+        box = task.boxes[self.number]
+        top = box.top + view.offset - held.top * view.enlarge
+        left = box.left + view.offset - held.left * view.enlarge
+        return layout.arguments(held, task.grid, top, left)
+
+
+def is_of_pieces(program: Program, step: Move, layouts: Sequence[MapLayout | FewLayout]) -> bool:
+    """Whether a move is of whole pieces, each from one place."""
+    views = (step.source, *([step.residual] if step.residual else []))
+    values = (*(view.value for view in views), step.target.value)
+    are_maps = all(
+        0 < value < program.result and isinstance(layouts[value], MapLayout) for value in values
+    )
+    _, moved = moved_planes(program, step)
+    return (
+        are_maps
+        and step.shuffle == step.unshuffle == 1
+        and step.resize == (1, 1)
+        and (step.target.plane | moved) % PIECE == 0
+    )
+
+
+def moved_planes(program: Program, step: Move) -> tuple[int, int]:
+    """Planes that a move moves, and those that it writes: whoever writes a part's last plane writes
+    the zeros behind it, too."""
+    planes = program.values[step.source.value].parts[step.source.first]
+    planes = planes // step.shuffle**2 * step.unshuffle**2
+    part_planes = program.values[step.target.value].parts[step.target.part]
+    if step.target.plane + planes < part_planes:
+        return planes, planes
+    return planes, round_up(part_planes, PLANE_UNIT) - step.target.plane

@@ -1,0 +1,426 @@
+"""Products on matrix units: what each reads and writes, its weights, its launches."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from waifu2x.backends.cuda.arguments import Address, address_of, packed
+from waifu2x.backends.cuda.tensor_layout import (
+    COLUMNS_BEYOND,
+    PLANE_UNIT,
+    ROWS_BEYOND,
+    FewLayout,
+    MapArguments,
+    MapLayout,
+)
+from waifu2x.backends.cuda.tensor_pack import (
+    pack_first,
+    pack_follows,
+    pack_last,
+    pack_middle,
+    placed,
+)
+from waifu2x.backends.cuda.tensor_shape import (
+    COLUMNS,
+    Job,
+    Shape,
+    candidates,
+    grid,
+    macros,
+    ranked,
+)
+from waifu2x.backends.cuda.tensor_step import (
+    BORDERS,
+    Launch,
+    LayerExtent,
+    Range,
+    SourceArguments,
+    Task,
+    TensorStep,
+)
+from waifu2x.backends.cuda.units import Units, is_old
+from waifu2x.backends.gpu.runtime import Macros
+from waifu2x.backends.gpu.tuning import Choose
+from waifu2x.lowering.steps import Product, Program
+from waifu2x.model import Activation, Size
+from waifu2x.tiling import Box
+
+if TYPE_CHECKING:
+    from waifu2x.backends.cuda.runtime import CudaRuntime
+
+_FIRST_ROWS = 8
+_WARP = 32
+_WINDOW = 2
+"""Taps in each direction, see `windows`."""
+_PIXEL_UNITS = {8: 256 / 255, 16: 65536 / 65535, 32: 1.0, 0: 1.0}
+"""What a pixel of 1 is worth, by the macro PIXEL: integers come as fractions of a power of two."""
+
+
+class ProductArguments(NamedTuple):
+    """`Product` in `kernels/tensor.cuh`."""
+
+    source: Address
+    weights: Address
+    follows: Address
+    target: Address
+    residual: Address
+    source_map: MapArguments
+    target_map: MapArguments
+    residual_map: MapArguments
+    extent: LayerExtent
+    real: Range
+    kept: Range
+    factor: np.float32
+    slope: np.float32
+
+
+class ProductStep(TensorStep):
+    """A product: a first one, which reads pixels, a last one, which makes them, or any other.
+
+    Pixels are also maps of few planes.
+    """
+
+    def __init__(
+        self,
+        runtime: CudaRuntime,
+        program: Program,
+        number: int,
+        layouts: Sequence[MapLayout | FewLayout],
+        units: Units,
+        terms: int,
+        choose: Choose,
+    ) -> None:
+        super().__init__(runtime, program, number)
+        step = program.steps[number]
+        assert isinstance(step, Product)
+        self._step = step
+        self._layouts = layouts
+        self._terms = terms
+        self._choose = choose
+        self._source = layouts[step.source.value]
+        self._target = layouts[step.target.value]
+        self._is_first = step.source.value == 0 or isinstance(self._source, FewLayout)
+        self._job: Job | None = None
+        if not self._is_first:
+            assert isinstance(self._source, MapLayout)
+            last = self._map_target is None
+            parts = self._source.parts[step.source.first : step.source.first + step.source.parts]
+            inputs = sum(parts) * self._source.fold**2
+            outputs = step.out_planes if last else self._outputs
+            self._job = Job(inputs, self._source.group, outputs, step.taps, terms, last)
+            if not last and has_windows(step):
+                self._job = replace(self._job, side=_WINDOW, windows=step.shuffle**2)
+            self._candidates = candidates(
+                self._job, units, runtime.capability, runtime.shared_bytes
+            )
+        self._shapes: dict[Size, Shape] = {}
+
+    def launch(self, task: Task) -> Launch:
+        """The launch for what a task computes of it."""
+        return self._first(task) if self._is_first else self._product(task)
+
+    @property
+    def _map_target(self) -> MapLayout | None:
+        """The target's layout if it is a map of many planes."""
+        is_map = self._step.target.value != self.program.result
+        return self._target if is_map and isinstance(self._target, MapLayout) else None
+
+    @property
+    def _each(self) -> int:
+        """Planes of a pixel of the target's part, padded."""
+        assert isinstance(self._target, MapLayout)
+        return self._target.parts[self._step.target.part]
+
+    @property
+    def _outputs(self) -> int:
+        """Planes of the product's result, padded for a map, or for what a first one makes."""
+        return self._each * self._step.shuffle**2 if self._map_target else PLANE_UNIT
+
+    @cached_property
+    def _output_places(self) -> NDArray[np.intp]:
+        """Where the planes of the result stand among the padded ones."""
+        pixels = self._step.shuffle**2
+        if self._map_target is None:
+            return np.arange(self._step.out_planes)
+        planes = np.arange(self._step.out_planes // pixels)
+        places: NDArray[np.intp] = np.arange(pixels)[:, np.newaxis] * self._each + planes
+        return places.ravel()
+
+    # A first one.
+
+    def _first(self, task: Task) -> Launch:
+        step, pixels = self._step, self._pixels_read(task)
+        box = self._computed(task)
+        bits, geometry = pixels
+        rows, columns = box.height, box.width
+        across, down, pictures = task.grid
+        extent = LayerExtent(rows, columns, across=across, pictures=pictures)
+        beyond = step.taps - 1
+        cell = MapArguments(rows=rows + beyond, columns=columns + beyond)
+        if pictures > 1:
+            rows, columns = down * cell.rows - beyond, across * cell.columns - beyond
+        is_picture = step.source.value == 0
+        chosen: Macros = {
+            "COLUMNS": COLUMNS,
+            "ROWS": _FIRST_ROWS,
+            "KERNEL": step.taps,
+            "IN_PLANES": step.in_planes,
+            "IN_PIXEL": bits,
+            "ENLARGE": step.source.enlarge,
+            "BORDER": BORDERS[self.program.model.border] if is_picture else 0,
+            "OUT_PLANES": self._outputs,
+            "TERMS": self._terms,
+            "OLD": int(is_old(self.runtime.capability)),
+            "LAST": int(self._map_target is None),
+            **self._store_macros(task, box),
+        }
+
+        def arguments() -> bytes:
+            def weights() -> NDArray[Any]:
+                weight = placed(step.weight, 0, self._output_places, self._outputs)
+                return pack_first(weight, _PIXEL_UNITS[bits])
+
+            source = task.batch.source
+            address = address_of(source.buffer) if is_picture else task.address(step.source.value)
+            product = ProductArguments(
+                address,
+                self.uploaded(bits, weights),
+                self._follows(self._outputs),
+                self._target_address(task),
+                *self._stores(task, box, cell, extent),
+            )
+            return packed(product) + packed(geometry)
+
+        blocks = (-(-columns // COLUMNS), -(-rows // _FIRST_ROWS), self._outputs // 32)
+        return Launch("tensor_first", chosen, _FIRST_ROWS * _WARP, 0, blocks, arguments)
+
+    def _pixels_read(self, task: Task) -> tuple[int, SourceArguments]:
+        """The macro PIXEL, and where a first one reads."""
+        view, box = self._step.source, self._computed(task)
+        top, left = box.top + view.offset, box.left + view.offset
+        if view.value == 0:
+            source = task.batch.source
+            size = source.shape[1:3]
+            bits = 8 * source.dtype.itemsize
+            return bits, SourceArguments(*size, top, left, self.program.model.padding)
+        held = task.places[view.value].box
+        return 0, SourceArguments(held.height, held.width, top - held.top, left - held.left, 0)
+
+    # Any other.
+
+    def _product(self, task: Task) -> Launch:
+        step, job, source = self._step, self._job, self._source
+        assert job is not None
+        assert isinstance(source, MapLayout)
+        held = task.places[step.source.value].box
+        box = self._computed(task)
+        top = box.top + step.source.offset - held.top // source.fold
+        left = box.left + step.source.offset - held.left // source.fold
+        read = source.arguments(held, task.grid, top, left)
+        rows, columns = box.height, box.width
+        across, down, pictures = task.grid
+        if pictures > 1:
+            rows = down * read.rows - (job.side - 1)
+            columns = across * read.columns - (job.side - 1)
+        shape = self._shape((rows, columns))
+        tiles_across = -(-columns // job.results)
+        tiles = tiles_across * -(-rows // shape.rows)
+        extent = LayerExtent(box.height, box.width, tiles_across, tiles, across, pictures)
+        width = shape.width(job)
+        chosen: Macros = {
+            **macros(job, shape),
+            "ROWS_BEYOND": ROWS_BEYOND,
+            "COLUMNS_BEYOND": COLUMNS_BEYOND,
+            "STORED_GROUPS": source.stored // source.group,
+            "FIRST_GROUP": source.start(step.source.first) // source.group,
+            **self._store_macros(task, box),
+        }
+
+        def arguments() -> bytes:
+            pack = pack_last if job.spread else pack_middle if job.last else shape.pack
+            planes = width if job.last else job.outputs
+            return packed(
+                ProductArguments(
+                    task.address(step.source.value),
+                    self.uploaded(width, lambda: pack(self._weight, width, job.group, job.terms)),
+                    self._follows(planes),
+                    self._target_address(task),
+                    *self._stores(task, box, read, extent),
+                )
+            )
+
+        blocks = (
+            grid(job, shape, tiles, self.runtime.limits.compute_units),
+            1,
+            1,
+        )
+        return Launch(shape.stem, chosen, shape.threads(job), shape.shared(job), blocks, arguments)
+
+    def _shape(self, size: Size) -> Shape:
+        """How work of so many rows and columns is cut."""
+        if size not in self._shapes:
+            job = self._job
+            assert job is not None
+            best_first, size_class = ranked(
+                job, self._candidates, *size, self.runtime.limits.compute_units
+            )
+            self._shapes[size] = self._choose(self.number, best_first, f"{job} {size_class}")
+        return self._shapes[size]
+
+    @cached_property
+    def _weight(self) -> NDArray[Any]:
+        """(outputs, inputs, side, side), padded as maps are."""
+        step, job, source = self._step, self._job, self._source
+        assert job is not None
+        assert isinstance(source, MapLayout)
+        view = step.source
+        planes = self.program.values[view.value].parts[view.first : view.first + view.parts]
+        outputs = job.outputs if job.spread or not job.last else job.width
+        taps = windows(step) if job.windows > 1 else step.weight
+        weight = placed(taps, 0, self._output_places, outputs)
+        return placed(weight, 1, source.planes(view.first, planes), job.inputs)
+
+    # What they share.
+
+    def _follows(self, planes: int) -> Address:
+        step = self._step
+        return self.uploaded(
+            "follows",
+            lambda: pack_follows(step.bias, step.activation, self._output_places, planes),
+        )
+
+    def _computed(self, task: Task) -> Box:
+        """The results that are computed: of a map, those for which it has room."""
+        box, shuffle = task.boxes[self.number], self._step.shuffle
+        if self._map_target is None:
+            return box
+        held = task.places[self._step.target.value].box
+        top, left = max(box.top, -(-held.top // shuffle)), max(box.left, -(-held.left // shuffle))
+        bottom = min(box.bottom, held.bottom // shuffle)
+        right = min(box.right, held.right // shuffle)
+        return Box(top, left, bottom - top, right - left)
+
+    def _made(self, box: Box) -> Box:
+        """The target's pixels."""
+        return Box(*(number * self._step.shuffle for number in box))
+
+    def _store_macros(self, task: Task, box: Box) -> dict[str, str | int]:
+        """What of a kernel hangs on what follows the sums."""
+        step, target = self._step, self._map_target
+        result: dict[str, str | int] = {
+            "SHUFFLE": step.shuffle,
+            "ZERO": int(self.reaches_out(step.target.value, self._made(box), task)),
+            "ACTIVATION": _activation(step.activation),
+            "RESIDUAL": int(step.residual is not None),
+            "STACK": int(task.grid.pictures > 1),
+        }
+        if target is None:
+            is_result = step.target.value == self.program.result
+            pixels = task.batch.target.dtype.itemsize if is_result else 0
+            result["PLANES"] = step.out_planes // step.shuffle**2
+            result["PIXEL"] = 8 * pixels
+        else:
+            result["OUT_GROUP"] = target.group
+            result["OUT_STORED"] = target.stored
+            result["EACH"] = self._each
+            result["PART"] = target.start(step.target.part)
+            result["FOLD"] = target.fold
+        if target and step.residual:
+            added = self._layouts[step.residual.value]
+            assert isinstance(added, MapLayout)
+            result["RESIDUAL_GROUP"] = added.group
+            result["RESIDUAL_STORED"] = added.stored
+            result["RESIDUAL_PART"] = added.start(step.residual.first)
+        return result
+
+    def _target_address(self, task: Task) -> Address:
+        if self._step.target.value == self.program.result:
+            return address_of(task.batch.target.buffer)
+        return task.address(self._step.target.value)
+
+    def _stores(
+        self, task: Task, box: Box, read: MapArguments, extent: LayerExtent
+    ) -> tuple[Any, ...]:
+        """ProductArguments from `residual` on."""
+        step, grid, shuffle = self._step, task.grid, self._step.shuffle
+        made = self._made(box)
+        rows, columns = task.batch.sizes[step.target.value]
+        real = Range(-made.top, -made.left, rows - made.top, columns - made.left)
+        kept = Range()
+        if self._map_target:
+            held = task.places[step.target.value].box
+            top, left = made.top - held.top, made.left - held.left
+            write = self._map_target.arguments(held, grid, top, left)
+        else:
+            held, wanted, pixels = self._pixels_written(task)
+            top, left = made.top - held.top, made.left - held.left
+            write = MapArguments(
+                pitch=pixels[1], top=top, left=left, rows=pixels[0], columns=pixels[1]
+            )
+            kept = Range(
+                wanted.top - held.top,
+                wanted.left - held.left,
+                wanted.bottom - held.top,
+                wanted.right - held.left,
+            )
+        residual, added = Address(0), MapArguments()
+        if step.residual:
+            residual = task.address(step.residual.value)
+            layout, held = (
+                self._layouts[step.residual.value],
+                task.places[step.residual.value].box,
+            )
+            offset = step.residual.offset // shuffle
+            top = box.top + offset - held.top // shuffle
+            left = box.left + offset - held.left // shuffle
+            if isinstance(layout, MapLayout):
+                added = layout.arguments(held, grid, top, left)
+            else:
+                added = MapArguments(
+                    pitch=held.width, top=top, left=left, rows=held.height, columns=held.width
+                )
+        slope = np.float32(step.activation.slopes[0])
+        return residual, read, write, added, extent, real, kept, np.float32(step.factor), slope
+
+    def _pixels_written(self, task: Task) -> tuple[Box, Box, Size]:
+        """The box of each picture that there is memory for, what of it is wanted, its rows and
+        columns."""
+        value = self._step.target.value
+        if value == self.program.result:
+            held = task.batch.target_box
+            return held, task.batch.tile, task.batch.target.shape[1:3]
+        held = task.places[value].box
+        return held, held, (held.height, held.width)
+
+
+def windows(step: Product) -> NDArray[np.float32]:
+    """(out, in, 2, 2): of each pixel that a result is shuffled to, the taps from [dy * 2 / shuffle]
+    [dx * 2 / shuffle] on."""
+    shuffle = step.shuffle
+    made, read = step.out_planes // shuffle**2, step.in_planes
+    pixels = step.weight.reshape(shuffle, shuffle, made, read, step.taps, step.taps)
+    taps = np.empty((shuffle, shuffle, made, read, _WINDOW, _WINDOW), np.float32)
+    for dy, dx in np.ndindex(shuffle, shuffle):
+        y, x = dy * _WINDOW // shuffle, dx * _WINDOW // shuffle
+        taps[dy, dx] = pixels[dy, dx, :, :, y : y + _WINDOW, x : x + _WINDOW]
+    return taps.reshape(-1, read, _WINDOW, _WINDOW)
+
+
+def has_windows(step: Product) -> bool:
+    """Whether all other taps are zero: behind an enlargement, and of transposed convolutions."""
+    if step.taps != 3 or step.shuffle == 1:
+        return False
+    return bool(np.count_nonzero(windows(step)) == np.count_nonzero(step.weight))
+
+
+def _activation(activation: Activation) -> int:
+    """The macro ACTIVATION."""
+    slopes = activation.slopes
+    is_common = activation.kind == "leaky" and bool((slopes == slopes[0]).all())
+    return 0 if is_common and 0 <= slopes[0] <= 1 else 1 + activation.code

@@ -1,0 +1,34 @@
+"""Which programs matrix units can run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from waifu2x.backends.cuda.tensor_layout import PLANE_UNIT, FewLayout, MapLayout
+from waifu2x.backends.cuda.tensor_shape import MOST_SUMS
+from waifu2x.lowering.steps import Average, Product, Program, Step
+
+
+def runs(program: Program, layouts: Sequence[MapLayout | FewLayout]) -> bool:
+    """Whether matrix units can run every step of a program."""
+    return all(_runs(program, layouts, step) for step in program.steps)
+
+
+def _runs(program: Program, layouts: Sequence[MapLayout | FewLayout], step: Step) -> bool:
+    def is_map(value: int) -> bool:
+        return 0 < value < program.result and isinstance(layouts[value], MapLayout)
+
+    match step:
+        case Product():
+            is_first, is_last = not is_map(step.source.value), not is_map(step.target.value)
+            if step.factor != 1 and step.residual is None:
+                return False
+            if is_first and not isinstance(layouts[step.source.value], FewLayout):
+                return False
+            if not is_last:
+                return step.residual is None or is_map(step.residual.value)
+            added = step.residual is None or (step.shuffle == 1 and not is_map(step.residual.value))
+            return added and step.out_planes <= (PLANE_UNIT if is_first else MOST_SUMS)
+        case Average():
+            return is_map(step.source.value)
+    return True

@@ -1,0 +1,124 @@
+"""What the steps of a program on matrix units share: what one is asked for, and its launches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from waifu2x.backends.cuda.arguments import Address, address_of
+from waifu2x.backends.cuda.tensor_layout import BatchGrid
+from waifu2x.backends.cuda.tensor_vectors import VectorPlaces
+from waifu2x.backends.gpu.executor import Batch, Place
+from waifu2x.backends.gpu.runtime import Buffer, Macros
+from waifu2x.lowering.steps import Program
+from waifu2x.tiling import Box
+
+if TYPE_CHECKING:
+    from waifu2x.backends.cuda.runtime import CudaKernel, CudaRuntime
+
+
+BORDERS = {"replicate": 0, "reflect": 1, "zero": 2}
+"""The macro BORDER."""
+
+
+class Range(NamedTuple):
+    """`Range` in `kernels/tensor.cuh`."""
+
+    top: int = 0
+    left: int = 0
+    bottom: int = 0
+    right: int = 0
+
+
+class LayerExtent(NamedTuple):
+    """`LayerExtent` in `kernels/tensor.cuh`."""
+
+    rows: int
+    columns: int
+    tiles_across: int = 0
+    tiles: int = 0
+    across: int = 1
+    pictures: int = 1
+
+
+class SourceArguments(NamedTuple):
+    """`Source` in `kernels/tensor.cuh`."""
+
+    rows: int
+    columns: int
+    top: int
+    left: int
+    padding: int
+
+
+@dataclass(frozen=True)
+class Task:
+    """Everything about one pass that a step asks for."""
+
+    batch: Batch
+    boxes: Mapping[int, Box]
+    """What is computed, by the numbers of steps."""
+    places: Mapping[int, Place]
+    grid: BatchGrid
+    vectors: VectorPlaces
+
+    def address(self, value: int) -> Address:
+        """Of a map."""
+        place = self.places[value]
+        return address_of(place.buffer, place.offset)
+
+
+class Launch(NamedTuple):
+    """A kernel, what it is compiled from, and its arguments."""
+
+    stem: str
+    macros: Macros
+    threads: int
+    shared: int
+    blocks: tuple[int, int, int]
+    arguments: Callable[[], bytes]
+    """Uploads weights where it must."""
+
+
+class TensorStep:
+    """A step's data on the device, and the kernels that were built for it."""
+
+    def __init__(self, runtime: CudaRuntime, program: Program, number: int) -> None:
+        self.runtime = runtime
+        self.program = program
+        self.number = number
+        self.kernels: dict[object, CudaKernel] = {}
+        """By what they are compiled from."""
+        self._buffers: dict[object, Buffer] = {}
+
+    def queue(self, launch: Launch) -> None:
+        """Queues one of its own launches."""
+        key = (launch.stem, *launch.macros.items())
+        if key not in self.kernels:
+            program = self.runtime.build(launch.stem, launch.macros)
+            self.kernels[key] = program.kernel(launch.stem, launch.threads, launch.shared)
+        self.runtime.launch(self.kernels[key], launch.blocks, launch.arguments())
+
+    def uploaded(self, key: object, make: Callable[[], NDArray[Any]]) -> Address:
+        """Data on the device, made and sent the first time."""
+        if key not in self._buffers:
+            array = np.ascontiguousarray(make())
+            buffer = self.runtime.allocate(array.nbytes)
+            self.runtime.upload(buffer, array)
+            self._buffers[key] = buffer
+        return address_of(self._buffers[key])
+
+    def close(self) -> None:
+        """Frees its data."""
+        for buffer in self._buffers.values():
+            buffer.release()
+
+    def reaches_out(self, value: int, box: Box, task: Task) -> bool:
+        """Whether pixels of a value are zero that lie in a box of it."""
+        rows, columns = task.batch.sizes[value]
+        inside = box.top >= 0 and box.left >= 0 and box.bottom <= rows and box.right <= columns
+        return self.program.values[value].zero_outside and not inside

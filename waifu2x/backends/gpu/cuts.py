@@ -1,0 +1,133 @@
+"""Which cuts of a deep network are worth the memory of the maps that they keep.
+
+A tile computes again what lies around it, more of it the deeper the network and the smaller the
+tile; and the last maps, enlarged, take most of the memory. Between two cuts only a few steps decide
+how large tiles may be and how much lies around them. Costs are estimated from maps of the whole
+picture: `schedule` then finds out what truly fits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from waifu2x.backends.gpu.executor import Executor
+from waifu2x.lowering import segments
+from waifu2x.lowering.steps import Move, Product, Program, reads, writes
+from waifu2x.model import Size
+from waifu2x.tiling import Box
+
+TILE = (512, 1024)
+"""Rows and columns of a picture that cuts are offered for: there are enough of them."""
+_SMALLEST_TILE = 64
+"""Output pixels a side, below which tiles are mostly margin."""
+_LARGEST_TILE = 1 << 15
+"""Output pixels a side: libraries count groups of work-items in 16 bits."""
+
+
+def worthwhile(
+    executor: Executor, sizes: Sequence[Size], room: int, scratch: int, tile: int | None
+) -> tuple[int, ...]:
+    """Of a program's cuts, those that make a picture the cheapest in so many bytes.
+
+    `room` is for all maps, `scratch` of it for those of a tile; `tile` as of `grids`.
+    """
+    program = executor.program
+    spans = _Spans(executor, sizes)
+    costs = [0.0]
+    for number in range(len(program.steps)):
+        costs.append(costs[-1] + step_cost(program, number, whole(program, number, sizes)))
+    far = segments.reaches(program, max(executor.unit))
+    rows, columns = sizes[0]
+    result = sizes[program.result]
+
+    def cost(start: int, end: int) -> float:
+        kept, peak = spans.bytes(start, end)
+        reach = far[end] - far[start]
+        for down, across in grids(result, tile, 1):
+            grown = _part(rows, down, 2 * reach) * _part(columns, across, 2 * reach)
+            if peak * grown <= min(room - kept, scratch):
+                computed = _part(rows, down, reach) * _part(columns, across, reach) * down * across
+                return (costs[end] - costs[start]) * computed
+        return float("inf")
+
+    return tuple(segments.cheapest([0, *program.cuts, len(program.steps)], cost))
+
+
+def grids(size: Size, tile: int | None, bands: int) -> Iterator[Size]:
+    """Tiles down and across for results of a size, fewest first: doubled one after the other."""
+    height, width = size
+    side = min(tile or _LARGEST_TILE, _LARGEST_TILE)
+    down, across = max(bands, -(-height // side)), -(-width // side)
+    while True:
+        yield down, across
+        if is_smallest(size, (down, across)):
+            return
+        if height / down >= width / across:
+            down *= 2
+        else:
+            across *= 2
+
+
+def is_smallest(size: Size, grid: Size) -> bool:
+    """Whether tiles are not to be any smaller."""
+    return max(size[0] / grid[0], size[1] / grid[1]) <= _SMALLEST_TILE
+
+
+def step_cost(program: Program, number: int, box: Box) -> float:
+    """About the multiply-adds of a step for its results in a box."""
+    step = program.steps[number]
+    pixels = float(box.height * box.width)
+    if isinstance(step, Product):
+        return pixels * step.weight.size
+    if isinstance(step, Move):
+        # It moves memory, which takes about as long as some multiply-adds.
+        return pixels * program.values[step.target.value].planes * 16
+    return 0.0
+
+
+def whole(program: Program, number: int, sizes: Sequence[Size]) -> Box:
+    """About what a step makes of a whole picture."""
+    step = program.steps[number]
+    if not isinstance(step, Product | Move):
+        return Box(0, 0, 0, 0)
+    rows, columns = sizes[step.target.value]
+    shuffle = step.shuffle if isinstance(step, Product) else 1
+    return Box(0, 0, rows // shuffle, columns // shuffle)
+
+
+class _Spans:
+    """When the maps of a program are needed, and how large they are as a whole."""
+
+    def __init__(self, executor: Executor, sizes: Sequence[Size]) -> None:
+        program = executor.program
+        self._first = np.full(len(program.values), len(program.steps))
+        self._last = np.full(len(program.values), -1)
+        for number, step in enumerate(program.steps):
+            for value in (writes(step), *(view.value for view in reads(step))):
+                if value not in (-1, 0, program.result):
+                    self._first[value] = min(self._first[value], number)
+                    self._last[value] = number
+        self._sizes = np.zeros(len(program.values))
+        more = 2 * max(executor.unit)  # a cell on each side
+        for value, (rows, columns) in enumerate(sizes):
+            if self._last[value] >= 0:
+                box = Box(0, 0, rows + more, columns + more)
+                self._sizes[value] = executor.map_bytes(value, box, 1)
+
+    def bytes(self, start: int, end: int) -> tuple[float, float]:
+        """Of the maps that are kept while the steps from one to before another run, and the most
+        that these have of their own at a time."""
+        crossing = [(self._first < cut) & (self._last >= cut) for cut in (start, end)]
+        kept = crossing[0] | crossing[1]
+        own = ~kept & (self._first < end) & (self._last >= start)
+        changes = np.zeros(end - start + 1)
+        np.add.at(changes, self._first[own] - start, self._sizes[own])
+        np.add.at(changes, self._last[own] - start + 1, -self._sizes[own])
+        return float(self._sizes[kept].sum()), float(changes.cumsum().max())
+
+
+def _part(length: int, count: int, more: float) -> float:
+    """Of a side, that one of so many tiles takes with what lies around it."""
+    return min(1.0, (length / count + more) / length) if count > 1 else 1.0
