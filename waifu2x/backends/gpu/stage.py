@@ -147,9 +147,10 @@ class Run:
                 if self._shape[0] > 1 or rows // bands < _FEWEST_BAND_ROWS:
                     raise self._failure(error) from error
 
-    def bound(self, target: DevicePixels, taken: Taken) -> Bound:
-        """The work, ready to be queued. Raises NoRoomError, OutOfMemoryError."""
-        return self._bound(target, taken, self._schedule(1, self._workspace.free()))
+    def bound(self, target: DevicePixels, taken: Taken, most: int) -> Bound:
+        """The work in at most so many bytes, ready to be queued. Raises NoRoomError,
+        OutOfMemoryError."""
+        return self._bound(target, taken, self._schedule(1, most))
 
     def _fetched(self, bands: int) -> NDArray[Any]:
         """The results in at least so many bands. Raises NoRoomError, OutOfMemoryError."""
