@@ -12,8 +12,9 @@ import stat
 import struct
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -34,6 +35,7 @@ from waifu2x.backends.cuda.compilers import Compiler, nvcc, nvrtc
 from waifu2x.backends.cuda.compilers.nvrtc import Nvrtc
 from waifu2x.backends.cuda.tensor import TensorExecutor, makers
 from waifu2x.backends.cuda.tensor_layout import MapLayout, batch_grid, layouts
+from waifu2x.backends.cuda.tensor_peak import product_peak
 from waifu2x.backends.cuda.tensor_product import ProductArguments, has_windows, windows
 from waifu2x.backends.cuda.tensor_shape import (
     COLUMNS,
@@ -134,6 +136,10 @@ class Recorded:
         assert all(size > 0 for size in groups)
         self.launched += 1
 
+    @contextmanager
+    def timed(self) -> Iterator[list[tuple[None, float]]]:
+        yield [(None, 1.0)]
+
 
 def usual(step: int, candidates: Sequence[Way], work: str) -> Way:
     """See tuning.Choose."""
@@ -171,6 +177,8 @@ def kernels_of_chip(capability: tuple[int, int]) -> list[tuple[str, Macros]]:
     """Every kernel and macro set of the known models on a chip, for large pictures and small."""
     runtime = Recorded(capability)
     fully = capability in FULLY
+    for units in available_units(capability)[:-1]:
+        product_peak(runtime, units)
     for name in ("vgg_7/art", "upconv_7/art", "cunet/art"):
         for units in available_units(capability)[: -1 if fully else 1]:
             for terms in (1, 2) if fully else (2,):
