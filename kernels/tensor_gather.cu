@@ -13,8 +13,8 @@
 //   target), MOVED (the same with the padding of the target's part, which is written too), IN_PIXEL with
 //   IN_PLANES and BORDER, or IN_GROUP with IN_STORED, IN_EACH, IN_FOLD, IN_PART; ENLARGE, SHUFFLE_OF,
 //   UNSHUFFLE, UP, DOWN (both 1: not resized), FACTORS (0 or 1), GATE (0 or 1), TERMS, ZERO, PART (the
-//   first plane that is written); PIXEL with OUT_PLANES, or OUT_GROUP with OUT_STORED, EACH, FOLD; RESIDUAL
-//   (0 or 1), RESIDUAL_GROUP, RESIDUAL_STORED, RESIDUAL_EACH, RESIDUAL_FOLD, RESIDUAL_PART
+//   first plane that is written); PIXEL with OUT_PLANES, or OUT_GROUP with OUT_STORED, EACH, FOLD; ADDED
+//   (0 or 1: a residual), RESIDUAL_GROUP, RESIDUAL_STORED, RESIDUAL_EACH, RESIDUAL_FOLD, RESIDUAL_PART
 // Bound: device memory, and the caches where it is resized.
 #define STACK 1
 #define SHUFFLE 1
@@ -149,7 +149,7 @@ tensor_gather(const __grid_constant__ Gather p) {
 #endif
     }
 #endif
-#if RESIDUAL
+#if ADDED
 #pragma unroll
     for (int v = 0; v < VALUES; v++) {
         if (first + v >= PLANES) continue;

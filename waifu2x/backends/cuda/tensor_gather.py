@@ -95,7 +95,7 @@ class GatherStep(TensorStep):
             "FACTORS": int(step.factors is not None),
             "GATE": int(step.gate),
             "TERMS": self._terms,
-            "RESIDUAL": int(step.residual is not None),
+            "ADDED": int(step.residual is not None),
             "ZERO": int(self.reaches_out(step.target.value, box, task)),
             **self._source_macros(task),
         }
