@@ -429,7 +429,9 @@ class Pass:
         try:
             # Tables are made while the strips before run.
             for batch in strips.batches(down, across):
-                under_way.append(self._start(strips, batch))
+                while (begun := self._start(strips, batch, waits=not under_way)) is None:
+                    self._finish_strips(strips, under_way.pop(0), report)
+                under_way.append(begun)
                 if len(under_way) > 1:
                     self._finish_strips(strips, under_way.pop(0), report)
             while under_way:
@@ -449,8 +451,8 @@ class Pass:
             down, across = max(down, -(-height // self._tile)), max(across, -(-width // self._tile))
         return down, across
 
-    def _start(self, strips: PhaseStrips, batch: Batch) -> _Strips:
-        """Begins to run some strips of all pictures."""
+    def _start(self, strips: PhaseStrips, batch: Batch, *, waits: bool) -> _Strips | None:
+        """Begins to run some strips of all pictures; see Workers.start."""
         pictures, packed = len(self._pictures), self._model.packed
         records = np.repeat(batch.records[np.newaxis], pictures, axis=0)
         tasks = np.repeat(batch.tasks[np.newaxis], pictures, axis=0)
@@ -460,8 +462,9 @@ class Pass:
         records["tasks"], records["sums"] = layout.addresses(tasks, 2), layout.addresses(sums, 2)
         records["vectors"] = layout.addresses(self._vectors, 1)[:, np.newaxis]
         records["pictures"] = layout.addresses(self._ends, 1)[:, np.newaxis]
-        flight = self._model._workers.start(records, batch.floats, packed.weights, packed.constants)
-        return _Strips(flight, batch, tasks, sums)
+        arrays = packed.weights, packed.constants
+        flight = self._model._workers.start(records, batch.floats, *arrays, waits=waits)
+        return None if flight is None else _Strips(flight, batch, tasks, sums)
 
     def _locate(self, records: NDArray[Any], task: Task, sizes: Sequence[Size]) -> None:
         """Fills in where the memory outside strips lies that a task reads or writes; (pictures,
