@@ -188,7 +188,7 @@ class Run:
                 except OutOfMemoryError:
                     pass
             self._workspace.release()
-            most = min(most, found.scratch + found.kept) // 2
+            most = min(most, found.scratch + found.kept) * 3 // 4
 
     def _schedule(self, bands: int, most: int) -> Schedule:
         most -= self._stage.executor.vector_bytes(self._source.shape[0])

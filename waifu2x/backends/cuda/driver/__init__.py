@@ -142,6 +142,11 @@ class Driver(Protocol):
         `blocking` sleeps; otherwise it takes a core, and is a little earlier there."""
         ...
 
+    def follow(self, stream: Any, event: Any) -> None:
+        """What is queued on a stream from now on waits for a moment in another. It may be freed
+        then."""
+        ...
+
     def wait_event(self, event: Any) -> None:
         """For a moment."""
         ...

@@ -177,7 +177,9 @@ class CtypesDriver:
 
     def upload(self, address: int, array: NDArray[Any], stream: int) -> None:
         """See Driver."""
-        self.call("cuMemcpyHtoDAsync_v2", address, _address(array), array.nbytes, stream)
+        # Pictures may be read-only, unlike pages and results.
+        source = array.__array_interface__["data"][0]
+        self.call("cuMemcpyHtoDAsync_v2", address, source, array.nbytes, stream)
 
     def download(self, array: NDArray[Any], address: int, stream: int) -> None:
         """See Driver."""
@@ -204,6 +206,10 @@ class CtypesDriver:
         event = self._handle("cuEventCreate", _BLOCKING_SYNC if blocking else 0)
         self.call("cuEventRecord", event, stream)
         return event
+
+    def follow(self, stream: int, event: int) -> None:
+        """See Driver."""
+        self.call("cuStreamWaitEvent", stream, event, 0)
 
     def wait_event(self, event: int) -> None:
         """See Driver."""
@@ -259,5 +265,5 @@ class CtypesDriver:
 
 
 def _address(array: NDArray[Any]) -> int:
-    """Of its first byte; it can be written, as pages and results can."""
+    """Of its first byte; it can be written."""
     return ctypes.addressof(ctypes.c_char.from_buffer(array.data))

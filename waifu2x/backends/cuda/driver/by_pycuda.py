@@ -111,6 +111,10 @@ class PycudaDriver:
         event.record(stream)
         return event
 
+    def follow(self, stream: Any, event: Any) -> None:
+        """See Driver."""
+        stream.wait_for_event(event)
+
     def wait_event(self, event: Any) -> None:
         """See Driver."""
         event.synchronize()
