@@ -466,7 +466,7 @@ def test_core_count_does_not_change_a_bit(monkeypatch: pytest.MonkeyPatch, cores
     other.close()
 
 
-def test_auto_of_cpu_takes_finer_tiles_before_other_modes() -> None:
+def test_auto_of_cpu_takes_finer_bf16_before_other_modes() -> None:
     """Of the one network that needs it."""
     from waifu2x.backends.cpu import engine
 
