@@ -175,7 +175,7 @@ def shipped(name: str) -> Model:
 
 def kernels_of_chip(capability: tuple[int, int]) -> list[tuple[str, Macros]]:
     """Every kernel and macro set of the known models on a chip, for large pictures and small."""
-    runtime = Recorded(capability)
+    runtime: Any = Recorded(capability)
     fully = capability in FULLY
     for units in available_units(capability)[:-1]:
         product_peak(runtime, units)
