@@ -2,7 +2,7 @@
 
 python benchmarks/bench_chunks.py [--size 480x270]
 
-A group of cells goes through all 36 frequencies while the weights, 2.4 MB for 128 > 128, stream by:
+A group of cells goes through all 64 frequencies while the weights, 4 MB for 128 > 128, stream by:
 small groups stream them too often, large ones push the group's own data out of L2. The engine sizes
 groups from the L2 cache that the system reports; the last column marks that size for 128 > 128.
 """
@@ -22,7 +22,7 @@ from benchmarks.program import make_picture
 from waifu2x import model_set
 from waifu2x.backends import open_backend
 from waifu2x.backends.cpu import isa, strips
-from waifu2x.backends.cpu.shapes import ROW_BLOCK
+from waifu2x.backends.cpu.shapes import CHUNK, ROW_BLOCK
 
 
 def main() -> None:
@@ -34,7 +34,7 @@ def main() -> None:
     backend = open_backend("cpu")
     network = backend.compile([model], "fp32")
     own = strips.group_size
-    chosen = own(128, 128, isa.l2_bytes())
+    chosen = own(128, CHUNK, isa.l2_bytes())
     groups = [ROW_BLOCK * n for n in (1, 2, 3, 4, 5, 6)]
     seconds: dict[int, list[float]] = {group: [] for group in groups}
     expected = network(pixels, np.uint8)

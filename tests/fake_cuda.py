@@ -35,6 +35,11 @@ class RefusedError(Exception):
         self.status = status
 
 
+def fetched(address: int, size: int) -> NDArray[np.uint8]:
+    """What the device holds there."""
+    return (np.arange(address, address + size) % 251).astype(np.uint8)
+
+
 class FakeDriver:
     """What happens, and what is to go wrong."""
 
@@ -139,6 +144,11 @@ class FakeDriver:
             if self.failing_copy == 1:
                 raise RefusedError(2)
             self.failing_copy -= 1
+
+    def fetch(self, target: int, address: int, size: int) -> None:
+        """What a device holds is its address, byte by byte, so that tests see what came."""
+        self.copy(size)
+        ctypes.memmove(target, fetched(address, size).tobytes(), size)
 
     def load(self, code: bytes) -> None:
         self.check()
@@ -268,7 +278,7 @@ class FakeLibrary:
 
     @_status
     def cuMemcpyDtoHAsync_v2(self, array: int, address: int, size: int, stream: int) -> None:
-        self.driver.copy(size)
+        self.driver.fetch(array, address, size)
 
     @_status
     def cuStreamCreate(self, out: Any, flags: int) -> None:
@@ -278,6 +288,11 @@ class FakeLibrary:
 
     @_status
     def cuStreamSynchronize(self, stream: int) -> None:
+        self.driver.check()
+
+    @_status
+    def cuStreamWaitEvent(self, stream: int, event: int, flags: int) -> None:
+        assert (stream, event, flags) == (1, 3, 0)
         self.driver.check()
 
     @_status
@@ -449,6 +464,11 @@ def pycuda_driver(driver: FakeDriver) -> ModuleType:
         def synchronize(self) -> None:
             driver.check()
 
+        @_pycuda
+        def wait_for_event(self, event: Event) -> None:
+            assert isinstance(event, Event)
+            driver.check()
+
     class Event:
         def __init__(self, flags: int = 0) -> None:
             driver.events += 1
@@ -558,7 +578,9 @@ def pycuda_driver(driver: FakeDriver) -> ModuleType:
     found.module_from_buffer = Code
     found.pagelocked_empty = _pycuda(pagelocked_empty)
     found.memcpy_htod_async = _pycuda(lambda address, array, stream: driver.copy(array.nbytes))
-    found.memcpy_dtoh_async = _pycuda(lambda array, address, stream: driver.copy(array.nbytes))
+    found.memcpy_dtoh_async = _pycuda(
+        lambda array, address, stream: driver.fetch(array.ctypes.data, address, array.nbytes)
+    )
     module: ModuleType = found
     return module
 

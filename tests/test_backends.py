@@ -465,6 +465,32 @@ def test_core_count_does_not_change_a_bit(monkeypatch: pytest.MonkeyPatch, cores
     other.close()
 
 
+@pytest.mark.parametrize("slots", [1, 8])
+def test_threads_that_call_at_once_get_what_each_gets_alone(
+    monkeypatch: pytest.MonkeyPatch, slots: int
+) -> None:
+    """However many of them there is room for on the board, each with more strips than go there
+    together."""
+    from waifu2x.backends.cpu import engine, strips, workers
+
+    monkeypatch.setattr(engine, "core_count", lambda: 3)
+    monkeypatch.setattr(workers, "_SLOTS", slots)
+    monkeypatch.setattr(strips, "_TOGETHER", 4)
+    backend = open_backend("cpu")
+    network = backend.compile([obvious.random_model([3, 16, 32, 3], seed=9, scale=2)], "fp32")
+    pictures = [picture(20 + 30 * n, 90 - 20 * n, 3) for n in range(4)]
+    alone = [network(pixels, np.float32) for pixels in pictures]
+    with ThreadPoolExecutor(12) as pool:
+        calls = [
+            pool.submit(network, pixels, np.float32, tile=32)
+            for _ in range(3)
+            for pixels in pictures
+        ]
+        for call, expected in zip(calls, alone * 3, strict=True):
+            np.testing.assert_array_equal(call.result(60), expected)
+    backend.close()
+
+
 def test_large_pictures_of_deep_networks_are_cut_into_blocks(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -4,20 +4,27 @@ from __future__ import annotations
 
 import errno
 import os
+import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 from PIL import Image
 
+from tests.contents import encode, identity_models, noise
 from waifu2x import pipeline
 from waifu2x.batch.outcome import Outcome, run_one
 from waifu2x.batch.plan import plan
 from waifu2x.batch.run import Jobs, run
+from waifu2x.errors import BackendError, ImageError
 from waifu2x.pictures.formats import Quality
+from waifu2x.pictures.picture import Picture
+from waifu2x.pictures.read import decode
 from waifu2x.pipeline import Job, Output
 from waifu2x.upscaler import Upscaler
 
@@ -256,3 +263,38 @@ def test_a_resume_does_not_look_at_all_inputs_for_each_output(
     for job in jobs:
         assert not pipeline.may_write(job, "skip", sources)
     assert looks == 0
+
+
+def test_a_large_file_is_decoded_while_the_enlarger_is_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, opening = threading.Event(), threading.Event()
+
+    def decoded(*arguments: Any) -> Any:
+        begun.set()
+        assert opening.wait(30)
+        return decode(*arguments)
+
+    def opened() -> Any:
+        opening.set()
+        assert begun.wait(30)
+        return upscaler.enlarger
+
+    monkeypatch.setattr(pipeline, "decode", decoded)
+    monkeypatch.setattr(pipeline, "_LARGE_FILE", 1)
+    source = tmp_path / "in.png"
+    source.write_bytes(encode(Picture(noise(5, 7, 3)), "png"))
+    job, output = Job(source, tmp_path / "out.png"), Output("png", Quality(), "fail")
+    identity_models(tmp_path / "identity")
+    with Upscaler(2, model=str(tmp_path / "identity"), backend="numpy") as upscaler:
+        made = pipeline.make(job, output, opened)
+    assert made is not None
+    assert (made.height, made.width) == (10, 14)
+
+    def fails() -> Any:
+        opened()
+        raise BackendError("no device")
+
+    source.write_bytes(source.read_bytes()[:60])
+    with pytest.raises(ImageError, match=r"in\.png: damaged or cut off"):
+        pipeline.make(replace(job, target=tmp_path / "other.png"), output, fails)

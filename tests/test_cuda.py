@@ -570,6 +570,16 @@ def test_small_pictures_get_more_blocks() -> None:
     assert best.width(deep) == 32
 
 
+def test_few_tiles_have_the_rows_that_fill_the_last_round() -> None:
+    dense = Job(192, 32, 64, 3, 1, last=False)
+    shapes = candidates(dense, "wgmma", (9, 0), CHIPS[9, 0])
+    # 8 tiles across: 34 down of eight rows, or 46 of six, are three rounds.
+    best, size_class = ranked(dense, shapes, 272, 482, 132)
+    assert (shapes[0].rows, best[0].rows, size_class) == (8, 6, "middle")
+    assert set(best) == set(shapes)
+    assert ranked(dense, shapes, 1080, 1920, 132) == (shapes, "large")
+
+
 def test_units_of_chips(monkeypatch: pytest.MonkeyPatch) -> None:
     expected: dict[tuple[int, int], tuple[Units, ...]] = {
         (6, 1): ("fma",),

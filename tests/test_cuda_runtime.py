@@ -15,11 +15,11 @@ import numpy as np
 import pytest
 
 from tests import obvious
-from tests.fake_cuda import FakeDriver
+from tests.fake_cuda import FakeDriver, fetched
 from waifu2x import cache
 from waifu2x.backends import open_backend
 from waifu2x.backends.cuda import backend as cuda
-from waifu2x.backends.cuda import compiler, memory
+from waifu2x.backends.cuda import compiler, memory, runtime
 from waifu2x.backends.cuda.compilers.nvcc import Nvcc
 from waifu2x.backends.cuda.driver import by_ctypes
 from waifu2x.backends.gpu.runtime import OutOfMemoryError
@@ -105,6 +105,27 @@ def test_large_arrays_are_not_locked(driver: FakeDriver, backend: Any) -> None:
     assert not driver.ever_locked
     backend._runtime.host_array((1 << 10, 1 << 10), np.uint8)
     assert driver.ever_locked == 1 << 20
+
+
+def test_large_results_come_in_pieces(
+    driver: FakeDriver, backend: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (memory, runtime):
+        monkeypatch.setattr(module, "LOCKED_BYTES", 1000)
+    monkeypatch.setattr(runtime, "_PIECE", 300)
+    cuda_runtime = backend._runtime
+    buffer = cuda_runtime.allocate(4000)
+    result = np.zeros((2, 5, 333), np.uint8)
+    cuda_runtime.download(buffer, result)
+    np.testing.assert_array_equal(result.ravel(), fetched(buffer.address, 3330))
+    whole = np.zeros(1000, np.uint8)
+    cuda_runtime.download(buffer, whole)
+    np.testing.assert_array_equal(whole, fetched(buffer.address, 1000))
+    before = driver.ever_locked
+    sent = np.zeros(4000, np.uint8)
+    sent.flags.writeable = False
+    cuda_runtime.upload(buffer, sent)
+    assert driver.ever_locked == before
 
 
 def test_all_that_a_context_has_is_freed_in_it(

@@ -11,11 +11,13 @@ import numpy as np
 import pytest
 import tifffile
 from click.testing import CliRunner
+from numpy.typing import NDArray
 from PIL import Image
 
 from tests.contents import decode, drawn, encode, encoded, identity_models, noise
 from waifu2x.cli import cli
 from waifu2x.errors import ImageError
+from waifu2x.pictures import read
 from waifu2x.pictures.adapt import Wishes, adapt
 from waifu2x.pictures.formats import of
 from waifu2x.pictures.picture import Frames, Picture, with_alpha
@@ -39,6 +41,78 @@ def test_tiff_is_what_libtiff_reads(dtype: Any, planes: int, alpha: bool) -> Non
     back = decode(data)
     assert back.pixels.dtype == dtype
     assert (with_alpha(back) == with_alpha(picture)).all()
+
+
+def many_bits(form: str, bits: int, samples: NDArray[Any]) -> bytes:
+    """A file of samples of so many bits, without loss."""
+    if form == "avif":
+        return bytes(imagecodecs.avif_encode(samples, level=100, speed=10, bitspersample=bits))
+    pytest.importorskip("pillow_jxl")
+    return bytes(imagecodecs.jpegxl_encode(samples, lossless=True, effort=1, bitspersample=bits))
+
+
+@pytest.mark.parametrize("planes", [1, 3, 4])
+@pytest.mark.parametrize(
+    ("form", "bits"),
+    [("avif", 10), ("avif", 12), ("jxl", 9), ("jxl", 10), ("jxl", 12), ("jxl", 16)],
+)
+def test_what_has_many_bits_is_read_in_full(form: str, bits: int, planes: int) -> None:
+    picture = with_alpha(drawn(3 if planes == 4 else planes, planes == 4, (37, 52), np.uint16))
+    samples = picture >> np.uint16(16 - bits)
+    frames = decode_all(many_bits(form, bits, samples), "p", 10_000)
+    assert frames.pictures[0].pixels.dtype == np.uint16
+    assert frames.notes == ()
+    found = with_alpha(frames.pictures[0])
+    np.testing.assert_array_equal(found, np.rint(samples * (65535 / (2**bits - 1))))
+
+
+@pytest.mark.parametrize("mode", ["RGB;16", "RGBA;16"])
+def test_heif_of_ten_bits_is_read_in_full(mode: str) -> None:
+    heif = pytest.importorskip("pillow_heif")
+    planes = mode.index(";")
+    ramp = np.linspace(0, 65535, 37 * 52).reshape(37, 52, 1).repeat(planes, 2).astype(np.uint16)
+    file = io.BytesIO()
+    heif.from_bytes(mode, (52, 37), ramp.tobytes()).save(file, quality=100)
+    frames = decode_all(file.getvalue(), "p", 10_000)
+    found = with_alpha(frames.pictures[0])
+    assert frames.notes == ()
+    assert found.dtype == np.uint16
+    assert found.max() > 65_400
+    assert len(np.unique(found)) > 600
+    assert np.abs(found.astype(float) - ramp).max() < 260
+
+
+@pytest.mark.parametrize(
+    "result",
+    [np.zeros((37, 52, 3), np.uint16), np.zeros((52, 37, 3), np.uint16), RuntimeError("no codec")],
+    ids=["another picture", "another size", "no codec"],
+)
+def test_what_cannot_be_read_in_full_is_read_as_8_bits(
+    result: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    samples = drawn(3, False, (37, 52), np.uint16).pixels >> np.uint16(6)
+    data = many_bits("avif", 10, samples)
+
+    def decoded(data: bytes) -> Any:
+        if isinstance(result, Exception):
+            raise result
+        return result
+
+    monkeypatch.setattr(imagecodecs, "avif_decode", decoded)
+    frames = decode_all(data, "p", 10_000)
+    assert frames.notes == ("its 10 bits a sample are read as 8",)
+    assert frames.pictures[0].pixels.dtype == np.uint8
+    assert np.abs(frames.pictures[0].pixels - samples / 1023 * 255).max() <= 1.5
+
+
+def test_a_deep_avif_takes_more_memory_and_an_ordinary_one_does_not() -> None:
+    samples = drawn(3, False, (37, 52), np.uint16).pixels
+    for bits, size in ((10, 2), (12, 2), (8, 1)):
+        shallow = (samples >> np.uint16(16 - bits)).astype(np.uint8 if bits == 8 else np.uint16)
+        extent = read.extent(many_bits("avif", bits, shallow))
+        assert extent is not None
+        assert extent.bytes == samples.size * size
+        assert decode(many_bits("avif", bits, shallow)).pixels.itemsize == size
 
 
 @pytest.mark.parametrize("planes", [1, 3])

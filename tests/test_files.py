@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
+from itertools import pairwise
 from pathlib import Path
 from typing import IO
 
@@ -219,3 +220,24 @@ def remove_abandoned_by(lock: Callable[[IO[bytes]], bool | None], path: Path) ->
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(files, "_lock", lock)
         return remove_abandoned(path)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="no such advice elsewhere")
+def test_a_large_file_goes_to_the_disk_while_it_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[int] = []
+
+    def advise(file: int, start: int, length: int, advice: int) -> None:
+        told.append(os.fstat(file).st_size)
+        raise OSError(errno.EINVAL, "no such advice")
+
+    monkeypatch.setattr(files, "_WRITTEN_BACK", 100_000)
+    monkeypatch.setattr(os, "posix_fadvise", advise)
+    content = os.urandom(1000) * 350
+    with files.writing(tmp_path / "large") as file:
+        for start in range(0, len(content), 10_000):
+            file.write(content[start : start + 10_000])
+    assert (tmp_path / "large").read_bytes() == content
+    assert len(told) == 3
+    assert all(later - earlier >= 100_000 for earlier, later in pairwise([0, *told]))

@@ -7,7 +7,7 @@ import sys
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -18,12 +18,19 @@ from waifu2x import model_set
 from waifu2x.backends import open_backend
 from waifu2x.backends.closeness import drawing
 from waifu2x.backends.cpu import isa, weights
+from waifu2x.backends.cpu.picture import with_picture
 from waifu2x.backends.cpu.shapes import INTEGER_BLOCK, LANES, MOST_INPUT, PART_PAIRS
 from waifu2x.errors import BackendError
+from waifu2x.lowering.lower import lower
 from waifu2x.model import (
     Add,
     Concatenate,
     Convolution,
+    Crop,
+    Dense,
+    Enlarge,
+    Mean,
+    Multiply,
     PixelShuffle,
     TransposedConvolution,
     fit_padding,
@@ -105,6 +112,76 @@ def test_rows_outside_one_part_of_a_map_leave_the_others_alone() -> None:
     expected = obvious.run([model], pixels)
     assert ((expected > 0) & (expected < 1)).mean() > 0.4  # or the test would show little
     assert obvious.psnr(result, expected) >= 60
+
+
+@integers
+def test_kept_maps_take_half_the_memory() -> None:
+    """Folded, of a last part that is short, and as an addition to what follows a mean."""
+    rng = np.random.default_rng(5)
+
+    def weight(made: int, read: int, side: int) -> NDArray[np.float32]:
+        values = rng.normal(size=(made, read, side, side)) / side / np.sqrt(read)
+        return np.asarray(values, np.float32)
+
+    def nothing(planes: int) -> NDArray[np.float32]:
+        return np.zeros(planes, np.float32)
+
+    nodes = (
+        Convolution(0, weight(80, 3, 1), nothing(80), leaky(0.1, 80)),
+        Convolution(1, weight(80, 80, 2), nothing(80), leaky(0.1, 80), stride=2),
+        Mean(2),
+        Dense(3, weight(80, 80, 1)[:, :, 0, 0], nothing(80) + 1, leaky(1, 80)),
+        Multiply(2, 4),
+        TransposedConvolution(5, weight(80, 80, 2), nothing(80), leaky(0.1, 80), 2, 0),
+        Add(6, 1),
+        Convolution(7, weight(3, 80, 1) / np.float32(4), np.full(3, 0.5, np.float32), leaky(1, 3)),
+    )
+    model = fit_padding("kept", 3, nodes, "replicate")
+    pixels = rng.uniform(0, 1, (26, 44, 3)).astype(np.float32)
+    with closing(open_backend("cpu")) as backend:
+        network = backend.compile([model], "int16")
+        (stage,) = network.models  # type: ignore[attr-defined]
+        kept = [value for plan in stage._plans(26, 44) for value in plan.phase.kept]
+        assert len(kept) == 2
+        for value in kept:
+            floats = stage.packed.forms[value].pixel_floats
+            assert floats / 2 < stage.packed.kept_floats(value) <= floats / 2 + floats / 40
+        result = network(pixels, np.float32)
+        np.testing.assert_array_equal(network(pixels, np.float32, tile=13), result)
+    expected = obvious.run([model], pixels)
+    assert ((expected > 0) & (expected < 1)).mean() > 0.4  # or the test would show little
+    assert obvious.psnr(result, expected) >= 60
+
+
+@pytest.mark.parametrize("border", ["replicate", "zero"])
+def test_the_picture_is_added_without_a_copy(border: Literal["replicate", "zero"]) -> None:
+    """Enlarged, and cropped on both sides of the enlargement."""
+    rng = np.random.default_rng(6)
+
+    def convolution(source: int, read: int, made: int) -> Convolution:
+        weight = rng.normal(size=(made, read, 3, 3)) / 9
+        bias = np.zeros(made, np.float32)
+        return Convolution(source, weight.astype(np.float32), bias, leaky(0.1, made))
+
+    nodes = (
+        convolution(0, 3, 16),
+        convolution(1, 16, 12),
+        PixelShuffle(2, 2),
+        Crop(3, 2),
+        Crop(0, 1),
+        Enlarge(5, 2),
+        Crop(6, 4),
+        Add(4, 7),
+    )
+    model = fit_padding("added", 3, nodes, border)
+    pixels = rng.integers(0, 200, (9, 14, 3), np.uint8)
+    lowered, changed = lower(model), with_picture(lower(model))
+    assert len(changed.steps) == len(lowered.steps) - 1
+    with closing(open_backend("cpu")) as backend:
+        network = backend.compile([model], "fp32")
+        result = network(pixels, np.float32)
+        np.testing.assert_array_equal(network(pixels, np.float32, tile=7), result)
+    assert obvious.psnr(result, obvious.run([model], pixels)) >= 100
 
 
 @integers

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import errno
+import gc
 import multiprocessing
 import os
 import signal
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -20,7 +22,7 @@ import pytest
 from numpy.typing import NDArray
 
 from tests.contents import encode, identity_models, noise
-from waifu2x.backends import ignore
+from waifu2x.backends import Device, ignore
 from waifu2x.batch import run as lanes
 from waifu2x.batch import segments
 from waifu2x.batch.outcome import Outcome
@@ -29,7 +31,7 @@ from waifu2x.batch.queue import Queue, QueuedNetwork
 from waifu2x.batch.room import Room, needed_bytes
 from waifu2x.batch.run import Jobs, run
 from waifu2x.batch.segments import Attached, Segments
-from waifu2x.batch.worker import Worker
+from waifu2x.batch.worker import Worker, prepare
 from waifu2x.errors import BackendError, DeviceError
 from waifu2x.pictures.formats import Quality
 from waifu2x.pictures.picture import Picture
@@ -254,8 +256,8 @@ def test_an_interrupt_while_lanes_begin(
 ) -> None:
     whole = lanes._Lanes.start
 
-    def interrupted(these: Any) -> None:
-        whole(these)
+    def interrupted(these: Any, all_at_once: bool) -> None:
+        whole(these, all_at_once)
         raise KeyboardInterrupt
 
     monkeypatch.setattr(lanes._Lanes, "start", interrupted)
@@ -297,6 +299,76 @@ def test_lanes_grow_where_the_network_is_idle(
     assert {outcome.status for outcome in outcomes} == {"done"}
     assert len(outcomes) == 40
     assert 1 <= len(started) <= 5
+
+
+def test_many_pictures_for_a_gpu_have_all_lanes_at_once(
+    tmp_path: Path, upscaler: Upscaler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[int] = []
+    whole = Worker
+
+    def counted(*arguments: Any) -> Any:
+        started.append(1)
+        return whole(*arguments)
+
+    prepare()
+    monkeypatch.setattr(lanes, "Worker", counted)
+    monkeypatch.setattr(lanes, "_most_lanes", lambda in_network: 5)
+    monkeypatch.setattr(upscaler.backend, "device", Device("GPU", "", is_gpu=True))
+    busy = Doubling(lambda: time.sleep(0.05))
+    with_network(upscaler, busy, monkeypatch)
+    outcomes = list(run(pictures(tmp_path / "in", *small(30)), upscaler, PNG, many=True))
+    assert [outcome.status for outcome in outcomes] == ["done"] * 30
+    assert 2 <= len(started) <= 5
+
+
+def test_a_machine_has_so_many_processes_at_most(
+    tmp_path: Path, upscaler: Upscaler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[int] = []
+    whole = Worker
+
+    def counted(*arguments: Any) -> Any:
+        started.append(1)
+        return whole(*arguments)
+
+    monkeypatch.setattr(lanes, "Worker", counted)
+    monkeypatch.setattr(lanes, "core_count", lambda: 1)
+    jobs = pictures(tmp_path / "in", *small(24))
+    outcomes = list(run(jobs, upscaler, PNG, at_once=Jobs(9, 2)))
+    assert [outcome.status for outcome in outcomes] == ["done"] * 24
+    assert len(started) <= lanes._PROCESSES
+
+
+def test_devices_that_are_half_busy_are_idle(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Six calls keep two devices busy, four almost do; three are too few."""
+    now = [0.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    queue = Queue(6)
+    now[0] = 10.0
+    assert queue.idle_seconds() == 0.0  # before the first call
+    for calls in range(1, 7):
+        queue._count(1)
+        now[0] += 1.0
+        assert queue.idle_seconds() == min(calls, 3)
+    for _ in range(3):
+        queue._count(-1)
+    now[0] += 5.0
+    assert queue.idle_seconds() == 8.0
+
+
+def test_pictures_are_freed_at_once(tmp_path: Path) -> None:
+    """Not when Python happens to look for cycles: they are large, and their pages are locked."""
+    network = QueuedNetwork(Doubling(), Queue(1))
+    pixels = noise(4, 5, 3)
+    gc.disable()
+    try:
+        result = network(pixels, np.uint8)
+        seen = [weakref.ref(pixels), weakref.ref(result)]
+        del pixels, result
+        assert all(each() is None for each in seen)
+    finally:
+        gc.enable()
 
 
 def test_no_process_where_the_network_is_busy(

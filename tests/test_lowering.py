@@ -19,12 +19,14 @@ from waifu2x.lowering.lower import lower
 from waifu2x.lowering.steps import Average, Move, Product
 from waifu2x.model import (
     Add,
+    Concatenate,
     Convolution,
     Crop,
     Enlarge,
     Mean,
     Model,
     Multiply,
+    Node,
     PixelShuffle,
     fit_padding,
     leaky,
@@ -174,6 +176,20 @@ def test_only_deep_networks_are_cut() -> None:
     assert len(cut.cuts) >= 8
     for phase in phases.plan(cut, lambda step: 1.0, lambda value: 1.0, float("inf")):
         assert len(phase.live) <= 3
+
+
+@pytest.mark.parametrize(("planes", "is_cut"), [(4, False), (5, True)])
+def test_no_part_of_few_planes_is_copied(planes: int, is_cut: bool) -> None:
+    nodes: list[Node] = [
+        convolution(0, 3, planes, padding=1),
+        convolution(1, planes, 32, padding=1),
+    ]
+    for _ in range(12):
+        nodes.append(convolution(len(nodes), 32, 32, padding=1))
+    nodes.append(Concatenate((len(nodes), 1)))
+    nodes.append(convolution(len(nodes), 32 + planes, 3, padding=1))
+    program = lower(fit_padding("few", 3, tuple(nodes)))
+    assert bool(segments.segmented(program, (16, 16)).cuts) == is_cut
 
 
 def test_what_is_enlarged_is_computed_small() -> None:

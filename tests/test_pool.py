@@ -139,3 +139,15 @@ def test_device_numbers_that_make_no_sense(device: Any) -> None:
 def test_one_device_is_no_pool() -> None:
     backend = open_devices("numpy", [0], print)
     assert isinstance(backend, type(backends.open_backend("numpy")))
+
+
+def test_every_device_is_closed_though_one_cannot_be() -> None:
+    backend, fakes = pool_of(3)
+
+    def fail() -> None:
+        raise RuntimeError("gone")
+
+    fakes[1].close = fail  # type: ignore[method-assign]
+    with pytest.raises(RuntimeError, match="gone"):
+        backend.close()
+    assert [fake.closed for fake in fakes] == [True, False, True]

@@ -7,12 +7,14 @@ import math
 import threading
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from waifu2x.backends import Backend, Network, Precision
 from waifu2x.errors import ModelError
-from waifu2x.model import Model
-from waifu2x.model_set import ModelSet
+
+if TYPE_CHECKING:
+    from waifu2x.backends import Backend, Network, Precision
+    from waifu2x.model import Model
+    from waifu2x.model_set import ModelSet
 
 
 @dataclass(frozen=True)

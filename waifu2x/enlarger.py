@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from fractions import Fraction
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -13,12 +13,14 @@ from numpy.typing import DTypeLike, NDArray
 from waifu2x import alpha as transparency
 from waifu2x import colour
 from waifu2x.backends import Progress, ignore, scaled
-from waifu2x.chains import Chain, Chains
 from waifu2x.dtypes import from_unit, to_unit
 from waifu2x.errors import ModelError
 from waifu2x.pictures.picture import Picture
 from waifu2x.sizes import Plan, Request
 from waifu2x.stopwatch import Stopwatch
+
+if TYPE_CHECKING:
+    from waifu2x.chains import Chain, Chains
 
 _FLOATS = 4
 """Times the bytes of a sample of 8 bits."""

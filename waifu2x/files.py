@@ -6,6 +6,7 @@ import contextlib
 import errno
 import functools
 import hashlib
+import io
 import os
 import platform
 import re
@@ -15,7 +16,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from waifu2x import stores
 
@@ -26,6 +27,8 @@ _TEMPORARY = re.compile(r"\.waifu2x-([0-9a-f]{8})-[0-9a-f]{12}\.part")
 """Names of temporary files: the machine, then at random. The cache knows them, too."""
 _FOREIGN_SECONDS = 24 * 3600.0
 """From then on a temporary file is nobody's whose machine is another, or knows no locks."""
+_WRITTEN_BACK = 1 << 25
+"""Bytes that are written before the system is told to begin with them."""
 _CLOSED_SECONDS = 60.0
 """Where files cannot be renamed while they are open: longer than one is closed without its name."""
 
@@ -125,11 +128,29 @@ def _temporary(target: Path) -> Path:
     return target.with_name(f".waifu2x-{_machine()}-{secrets.token_hex(6)}.part")
 
 
+class _File(io.FileIO):
+    """A file that begins to go to the disk while the rest of it is made: at the end, `fsync` has
+    little to wait for."""
+
+    _waiting = 0
+
+    def write(self, content: Any) -> int:
+        """See io.FileIO."""
+        written = super().write(content)
+        self._waiting += written
+        if self._waiting >= _WRITTEN_BACK and sys.platform == "linux":
+            self._waiting = 0
+            # Its other meaning, that nobody will read it soon, is as true of so large a file.
+            with contextlib.suppress(OSError):  # it is no more than advice
+                os.posix_fadvise(self.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        return written
+
+
 def _opened(temporary: Path) -> IO[bytes] | None:
     """A new file of that name, locked until it is closed; None if another program has removed it
     meanwhile, one that looks for what is abandoned."""
     # Not tempfile: its files are private to the user, and results should have the usual mode.
-    file = temporary.open("x+b")
+    file = io.BufferedRandom(_File(temporary, "x+"))
     if sys.platform == "win32" or (_lock(file) is not False and temporary.exists()):
         return file
     file.close()

@@ -1,8 +1,9 @@
-"""How much of the machine's memory a result may take."""
+"""How much of the machine's memory a result may take, and what is kept of it."""
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import re
 from pathlib import Path
 
@@ -13,6 +14,25 @@ _GROUPS = (
 )
 """The limit of a container, of the second version and of the first (Linux, "Control Group v2" and
 "Memory Resource Controller")."""
+
+
+_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
+"""Of mallopt(3)."""
+_KEPT_BYTES = 1 << 25
+_LARGEST_KEPT = 1 << 23
+"""Of a block: larger ones are few, and always go back."""
+
+
+def keep_freed() -> None:
+    """Lets this process keep what it has freed, some tens of MiB, where its library is glibc.
+
+    Otherwise that goes back to the system with every picture, and to get it again takes a twentieth
+    of the time of codecs: 740 page faults for 1080p.
+    """
+    with contextlib.suppress(OSError, AttributeError, TypeError):  # TypeError: Windows
+        mallopt = ctypes.CDLL(None).mallopt
+        mallopt(_MMAP_THRESHOLD, _LARGEST_KEPT)
+        mallopt(_TRIM_THRESHOLD, _KEPT_BYTES)
 
 
 def available() -> int | None:

@@ -8,6 +8,7 @@ import os
 import stat
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -48,6 +49,8 @@ class Job:
 
 _LARGE = 1 << 25
 """Pixels of results."""
+_LARGE_FILE = 1 << 24
+"""Bytes that take longer to decode than a device takes to open."""
 Note = Callable[[Job, str], None]
 """What is told of a job in words."""
 
@@ -104,10 +107,11 @@ def make(
 ) -> Made | None:
     """Reads, enlarges and writes one file; None if it is there already and may stay.
 
-    `enlarger` is called when the file has been read; then, before the work, `on_size` with the
-    rows of all results together and the columns of the first, and `on_note` with a line about what
-    the output does not keep, if there is anything. Nothing in `sources` is ever replaced.
-    `alone`: no other files are worked on; otherwise only large results are encoded by all cores.
+    `enlarger` is called when the file has been read, or while a large one is decoded; then, before
+    the work, `on_size` with the rows of all results together and the columns of the first, and
+    `on_note` with a line about what the output does not keep, if there is anything. Nothing in
+    `sources` is ever replaced. `alone`: no other files are worked on; otherwise only large results
+    are encoded by all cores, and nothing is done while a file is decoded.
     Raises Waifu2xError, OSError, MemoryError.
     """
     if not may_write(job, output.existing, sources):
@@ -120,10 +124,13 @@ def make(
             held.enter_context(room(file))
         name = _name(job.source, "standard input")
         with spent("decode"):
-            source = decode(file, name, max_pixels)
+            if alone and len(file) >= _LARGE_FILE:
+                source, network = _decoded_meanwhile(file, name, max_pixels, enlarger)
+            else:
+                source, network = decode(file, name, max_pixels), None
             del file
         with spent("prepare"):
-            network = enlarger()
+            network = network or enlarger()
             sizes = result_sizes(network, source, name)
             height, width = sizes[0]
             stays = _stays(source, network) and _is_file_of(job, output)
@@ -140,6 +147,23 @@ def make(
         threads = None if alone or pixels >= _LARGE else 1
         _write(finished(result, output), job, output, spent, threads)
         return Made(height, width, spent, False, _previews(output, source, result))
+
+
+def _decoded_meanwhile(
+    file: bytes, name: str, max_pixels: int, enlarger: Callable[[], Enlarger]
+) -> tuple[Frames, Enlarger]:
+    """The pictures of a file, and the enlarger, opened while they are decoded.
+
+    Raises what either does; what is wrong with the file comes first.
+    """
+    with ThreadPoolExecutor(1, thread_name_prefix="waifu2x-decode") as pool:
+        decoding = pool.submit(decode, file, name, max_pixels)
+        try:
+            network = enlarger()
+        except Exception:
+            decoding.result()
+            raise
+        return decoding.result(), network
 
 
 def result_sizes(network: Enlarger, source: Frames, name: str) -> list[tuple[int, int]]:

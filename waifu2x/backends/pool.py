@@ -7,6 +7,7 @@ import queue
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from typing import Any, Literal
 
 import numpy as np
@@ -97,9 +98,10 @@ class DevicePool:
             yield from backend.tune(model, precision, pixels)
 
     def close(self) -> None:
-        """See Backend."""
-        for backend in self._backends:
-            backend.close()
+        """See Backend: all of them, though one may fail."""
+        with ExitStack() as held:
+            for backend in self._backends:
+                held.callback(backend.close)
 
 
 class PooledNetwork:

@@ -16,14 +16,16 @@ from waifu2x.files import is_disk_full, reason
 from waifu2x.pictures.limits import MAX_PIXELS
 from waifu2x.pipeline import Identity, Job, Made, Note, Output, Room, make
 
+Status = Literal["done", "copied", "skipped", "failed"]
+"""`copied`: it was to stay as it is, and so did its file."""
+
 
 @dataclass(frozen=True)
 class Outcome:
     """How a job ended."""
 
     job: Job
-    status: Literal["done", "copied", "skipped", "failed"]
-    """`copied`: it was to stay as it is, and so did its file."""
+    status: Status
     seconds: float
     height: int = 0
     width: int = 0
@@ -43,7 +45,7 @@ def outcome_of(job: Job, made: Made | None) -> Outcome:
     if made is None:
         return Outcome(job, "skipped", 0.0)
     spent = made.spent
-    status: Literal["done", "copied"] = "copied" if made.copied else "done"
+    status: Status = "copied" if made.copied else "done"
     return Outcome(
         job,
         status,

@@ -53,6 +53,9 @@ class Queue:
     def __init__(self, at_once: int) -> None:
         """`at_once` calls run at a time."""
         self._at_once = at_once
+        self._enough = max(1, 2 * at_once // 3)
+        """Calls that keep devices busy if nothing holds them up: the rest of `at_once` is for what
+        is sent and fetched meanwhile."""
         self._lock = threading.Lock()
         self._running = 0
         self._waiting: deque[_Call] = deque()
@@ -66,7 +69,7 @@ class Queue:
         start = time.monotonic()
         with self._lock:
             if self._running < self._at_once and not self._waiting:
-                self._begin()
+                self._count(1)
                 call.together = (call,)
             else:
                 self._waiting.append(call)
@@ -77,6 +80,7 @@ class Queue:
             try:
                 _compute(call.together)
             finally:
+                call.together = ()  # it is among them: its pictures would wait for a collection
                 self._pass_on()
         if call.error is not None:
             raise call.error
@@ -90,24 +94,25 @@ class Queue:
         return seconds
 
     def idle_seconds(self) -> float:
-        """How long no call was running, since the first one."""
+        """How long fewer calls were running than keep the devices busy, since the first one."""
         with self._lock:
-            since = self._idle_since
-            return self._idle_seconds + (0.0 if since is None else time.monotonic() - since)
+            self._count(0)
+            return self._idle_seconds
 
-    def _begin(self) -> None:
-        self._running += 1
+    def _count(self, more: int) -> None:
+        """So many more calls are running."""
+        now = time.monotonic()
         if self._idle_since is not None:
-            self._idle_seconds += time.monotonic() - self._idle_since
-            self._idle_since = None
+            self._idle_seconds += now - self._idle_since
+        self._running += more
+        is_idle = self._running < self._enough and (more or self._idle_since is not None)
+        self._idle_since = now if is_idle else None
 
     def _pass_on(self) -> None:
         """Gives a turn to the next, with all that can run together with it."""
         with self._lock:
             if not self._waiting:
-                self._running -= 1
-                if not self._running:
-                    self._idle_since = time.monotonic()
+                self._count(-1)
                 return
             first = self._waiting.popleft()
             together = [first]
@@ -175,6 +180,8 @@ class QueuedChains:
         self.name = chains.name
         self._chains = chains
         self._queue = queue
+        self._queued: dict[Chain, Chain] = {}
+        """Chains by those of the others."""
 
     def factors(self, scale: Fraction, noise: int | None) -> tuple[int, ...]:
         """See Chains."""
@@ -183,4 +190,6 @@ class QueuedChains:
     def chain(self, factor: int, noise: int | None) -> Chain:
         """See Chains."""
         found = self._chains.chain(factor, noise)
-        return replace(found, network=QueuedNetwork(found.network, self._queue))
+        if found not in self._queued:
+            self._queued[found] = replace(found, network=QueuedNetwork(found.network, self._queue))
+        return self._queued[found]

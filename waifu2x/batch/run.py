@@ -31,6 +31,8 @@ _FIRST_LANES = 3
 """One picture is loaded, one computed and one saved."""
 _IDLE_SHARE = 0.05
 """Of the time: a network that has less to do than the rest of it is waiting for codecs."""
+_PROCESSES = 4
+"""For each core: who asks for more lanes gets them as threads."""
 _UNASKED_SHARE = 0.1
 """Of the memory for pictures, that all processes together may take beyond it, without asking."""
 _LANE_BYTES = 256 << 20
@@ -51,6 +53,7 @@ def run(
     output: Output,
     *,
     at_once: Jobs | None = None,
+    many: bool = False,
     max_pixels: int = MAX_PIXELS,
     sources: frozenset[Identity] = frozenset(),
     on_progress: Callable[[Job, float], None] = lambda job, part: None,
@@ -62,14 +65,15 @@ def run(
 
     `jobs` is asked for the next job when somebody is free for it; None says that there is none now,
     and is asked again. Without `at_once`, as many pictures are under way as keep the network busy,
-    as far as cores and memory go. Nothing in `sources` is ever replaced.
+    as far as cores and memory go: on a GPU from the start, where there are `many`, for which
+    `worker.prepare` has been called. Nothing in `sources` is ever replaced.
 
     Closing the iterator, or an interrupt, stops the work: finished files stay, unfinished ones
     leave nothing.
     """
     lanes = _Lanes(jobs, upscaler, output, at_once, max_pixels, sources, on_progress, on_note)
     try:
-        lanes.start()
+        lanes.start(many and upscaler.backend.device.is_gpu)
         while (ended := lanes.ended.get()) is not None:
             if isinstance(ended, BaseException):
                 raise ended
@@ -130,11 +134,12 @@ class _Lanes:
         self._looked = time.monotonic(), 0.0
         """When lanes were added last, and how long the network had been idle by then."""
 
-    def start(self) -> None:
-        """The first lanes."""
-        count = min(_FIRST_LANES, self._most) if self._grows else self._most
-        self._in_processes = self._may_fork and not self._grows and count > _FIRST_LANES
-        self._are_up = self._in_processes
+    def start(self, all_at_once: bool) -> None:
+        """The first lanes, or all."""
+        few = self._grows and not all_at_once
+        count = min(_FIRST_LANES, self._most) if few else self._most
+        self._in_processes = self._may_fork and not few and count > _FIRST_LANES
+        self._are_up = self._in_processes and not self._grows
         with self._lock:
             self._add(count)
 
@@ -148,7 +153,7 @@ class _Lanes:
         for _ in range(count):
             number = len(self._threads)
             thread = threading.Thread(
-                target=self._lane, args=(number < _FIRST_LANES,), name=f"waifu2x-lane-{number}"
+                target=self._lane, args=(number,), name=f"waifu2x-lane-{number}"
             )
             try:
                 thread.start()
@@ -160,12 +165,14 @@ class _Lanes:
             self._threads.append(thread)
             self._alive += 1
 
-    def _lane(self, is_first: bool) -> None:
+    def _lane(self, number: int) -> None:
+        is_first, is_thread = number < _FIRST_LANES, number >= _PROCESSES * core_count()
         worker: Worker | None = None
         try:
             while (job := self._next()) is not None:
                 # The first lanes work on while the processes of others start.
-                if worker is None and (self._are_up if is_first else self._in_processes):
+                wants = not is_thread and (self._are_up if is_first else self._in_processes)
+                if worker is None and wants:
                     worker = self._started()
                 try:
                     outcome = self._outcome(job, worker)
@@ -228,7 +235,8 @@ class _Lanes:
                 sources=self._sources,
             )
         try:
-            if not may_write(job, self._output.existing, self._sources):
+            # The worker looks as well: only what other inputs are it does not know.
+            if self._sources and not may_write(job, self._output.existing, self._sources):
                 return Outcome(job, "skipped", 0.0)
         except OutputError as error:
             return Outcome(job, "failed", 0.0, error=str(error))
@@ -262,9 +270,12 @@ class _Lanes:
             now, idle = time.monotonic(), self._queue.idle_seconds()
             begun, idle_before = self._looked
             self._looked, self._since = (now, idle), 0
-            if idle - idle_before > _IDLE_SHARE * (now - begun):
+            elapsed = max(now - begun, 1e-6)
+            busy = 1.0 - min((idle - idle_before) / elapsed, 1.0)
+            if busy < 1.0 - _IDLE_SHARE:
                 self._in_processes = self._may_fork
-                self._add(min(lanes, self._most - lanes))
+                needed = lanes / max(busy, lanes / self._most)
+                self._add(min(max(int(needed), 2 * lanes), self._most) - lanes)
 
 
 def _most_lanes(in_network: int) -> int:

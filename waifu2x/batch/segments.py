@@ -6,8 +6,10 @@ connection: named shared memory would end in containers, which often allow 64 Mi
 
 from __future__ import annotations
 
+import math
 import mmap
 import os
+import sys
 import weakref
 from collections import deque
 from multiprocessing import shared_memory
@@ -77,7 +79,7 @@ class Segments:
 
     def array(self, shape: tuple[int, ...], dtype: DTypeLike) -> tuple[NDArray[Any], Shared]:
         """An uninitialised array, and what to tell the other process of it: see `send`."""
-        size = max(1, int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize)
+        size = max(1, math.prod(shape) * np.dtype(dtype).itemsize)
         segment = self._take(size)
         buffer = np.frombuffer(segment.memory, np.uint8, size)
         # Views of it keep `buffer` alive, and with it the segment.
@@ -92,6 +94,8 @@ class Segments:
 
     def send(self, *arrays: Shared) -> None:
         """Sends the files of new segments, behind the message that names them."""
+        if sys.platform == "win32":
+            return  # segments have names there
         for told in arrays:
             if told.is_new and not told.name:
                 send_handle(self._connection, self._held[told.segment].file, None)
@@ -144,11 +148,11 @@ class Attached:
         memory = self._memory[told.segment]
         dtype = np.dtype(told.dtype)
         buffer = memory.buf if told.name else memory
-        count = int(np.prod(told.shape, dtype=np.int64))
+        count = math.prod(told.shape)
         return np.frombuffer(buffer, dtype, count).reshape(told.shape)
 
     def _map(self, told: Shared) -> Any:
-        if told.name:
+        if told.name or sys.platform == "win32":
             memory = shared_memory.SharedMemory(told.name)
             # Both have it now: nothing is left over, however they end.
             memory.unlink()

@@ -12,7 +12,7 @@ import multiprocessing
 import signal
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from fractions import Fraction
@@ -23,8 +23,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from waifu2x import memory
 from waifu2x.backends import Progress, ignore
-from waifu2x.batch.outcome import Outcome, run_one
+from waifu2x.batch.outcome import Outcome, Status, run_one
 from waifu2x.batch.room import Room, needed_bytes
 from waifu2x.batch.segments import Attached, Segments, Shared
 from waifu2x.chains import Chain, Chains
@@ -104,6 +105,25 @@ class Said(NamedTuple):
     note: str
 
 
+class Ended(NamedTuple):
+    """How the file ended: an Outcome without its job, which need not come back."""
+
+    status: Status
+    seconds: float
+    height: int
+    width: int
+    error: str
+    spent: Mapping[str, float]
+    device_failed: bool
+    disk_full: bool
+    previews: tuple[bytes, ...]
+
+    @classmethod
+    def of(cls, outcome: Outcome) -> Ended:
+        """What an outcome says besides its job."""
+        return cls(*(getattr(outcome, name) for name in cls._fields))
+
+
 class DiedError(Exception):
     """A worker has ended before its file was done."""
 
@@ -134,15 +154,15 @@ class Worker:
         ended = self._serve(job, on_progress, on_note)
         if isinstance(ended, Exception):
             raise ended
-        return ended
+        return Outcome(job, *ended)
 
-    def _serve(self, job: Job, on_progress: Progress, on_note: Note) -> Outcome | Exception:
+    def _serve(self, job: Job, on_progress: Progress, on_note: Note) -> Ended | Exception:
         """Hands a file over and answers what the worker asks, until it is done."""
         self._tell(job)
         with ExitStack() as held:
             while True:
                 said = self._hear()
-                if isinstance(said, Outcome | Exception):
+                if isinstance(said, Ended | Exception):
                     return said
                 if isinstance(said, Said):
                     on_note(job, said.note)
@@ -213,6 +233,16 @@ class Worker:
         np.copyto(result, made)
 
 
+def prepare() -> None:
+    """Begins to load all modules in the process that starts others, so that the first of those need
+    not wait for it: half a second beside whatever else is done."""
+    if sys.platform != "win32":
+        from multiprocessing import forkserver
+
+        _context()
+        forkserver.ensure_running()
+
+
 def _context() -> Any:
     """How processes are started: where that can be, by one that has loaded all modules."""
     if sys.platform == "win32":
@@ -233,6 +263,7 @@ def _end(code: int | None) -> str:
 def work(connection: Connection, task: Task) -> None:
     """The process: files, one after the other, until there are no more or nobody wants them."""
     warnings.filterwarnings("ignore")  # of codecs, on odd but readable files
+    memory.keep_freed()
     # Signals that end a group of processes are for the one that it belongs to, which then sends no
     # more.
     for name in ("SIGINT", "SIGTERM", "SIGHUP"):
@@ -260,7 +291,7 @@ def work(connection: Connection, task: Task) -> None:
                 # The work was stopped, or this is a defect: whoever asked shall know.
                 connection.send(error)
             else:
-                connection.send(outcome)
+                connection.send(Ended.of(outcome))
     except (EOFError, OSError):
         return  # nobody wants them
 

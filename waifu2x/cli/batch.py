@@ -17,7 +17,7 @@ from typing import Any
 import click
 
 from waifu2x import stores
-from waifu2x.batch import cluster, outputs
+from waifu2x.batch import cluster, outputs, worker
 from waifu2x.batch.outcome import Outcome
 from waifu2x.batch.page import Page
 from waifu2x.batch.plan import Plan, plan
@@ -42,6 +42,8 @@ from waifu2x.cli.progress import many_pictures
 from waifu2x.pictures import formats
 from waifu2x.pipeline import Identity, Job, Note, Output, identities, make_folder
 
+_MANY = 50
+"""Pictures for which processes may well be wanted: starting them takes as long as a device does."""
 _SCHEDULER = re.compile(r"(tcp|tls|ucx|wss?)://\S+:\d+", re.ASCII)
 """An address of Dask's."""
 
@@ -188,10 +190,15 @@ def batch(
     sources = identities(planned.jobs) if output.existing == "overwrite" else frozenset()
     unreadable = [] if watching else planned.unreadable  # whoever watches tells of them
     expected = None if watching else len(wanted) + len(unreadable)
+    many = address is None and len(left) >= _MANY
+    if many:
+        worker.prepare()
     with ExitStack() as stack:
         work: _Work = _nobody
         if left or watching:
-            opened = _here if address is None else partial(_on_cluster, address, (folder, target))
+            opened = partial(_here, many)
+            if address is not None:
+                opened = partial(_on_cluster, address, (folder, target))
             work = stack.enter_context(
                 opened(options, output, at_once, max_pixels, sources, verbose=verbose)
             )
@@ -230,6 +237,7 @@ _Work = Callable[
 
 @contextmanager
 def _here(
+    many: bool,
     options: dict[str, Any],
     output: Output,
     at_once: Jobs | None,
@@ -247,6 +255,7 @@ def _here(
             upscaler,
             output,
             at_once=at_once,
+            many=many,
             max_pixels=max_pixels,
             sources=sources,
             on_progress=on_progress,

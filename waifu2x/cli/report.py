@@ -85,6 +85,8 @@ def tell(message: str) -> None:
 
 def printable(message: str) -> str:
     """A message as one line: file names may hold line ends and orders to the terminal."""
+    if message.isprintable():
+        return message
     return "".join(
         character if character.isprintable() else ascii(character)[1:-1] for character in message
     )

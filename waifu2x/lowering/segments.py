@@ -30,6 +30,9 @@ from waifu2x.lowering.steps import (
 
 TILE = (128, 256)
 """Rows and columns of a picture that a tile of a processor is taken to have."""
+_FEWEST_PLANES = 5
+"""Of a part that is copied: engines may store fewer in a way of their own, say as floats, and no
+cut is to change a bit."""
 _KEPT_COST = 100
 """Multiply-adds that take as long as to keep a number and read it again."""
 
@@ -201,8 +204,11 @@ def _kept_costs(program: Program) -> dict[int, float]:
         stored, start = program.values[value], first.get((value, part))
         if start is not None:
             cost = float(_KEPT_COST * stored.parts[part] * stored.resolution**2)
+            is_few = len(stored.parts) > 1 and stored.parts[part] < _FEWEST_PLANES
+            if is_few or not stored.zero_outside:
+                cost = math.inf
             for position in range(start + 1, end + 1):
-                costs[position] += cost if stored.zero_outside else math.inf
+                costs[position] += cost
     return {n: cost for n, cost in enumerate(costs) if n and math.isfinite(cost)}
 
 

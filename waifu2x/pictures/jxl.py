@@ -1,6 +1,6 @@
-"""How large a JPEG XL picture is, by its header: its plugin decodes whatever it opens.
+"""How large and deep a JPEG XL picture is, by its header: its plugin decodes whatever it opens.
 
-ISO/IEC 18181-1, annex D.2 (SizeHeader), and 18181-2, clause 9 (boxes).
+ISO/IEC 18181-1, annex D.2 (SizeHeader) and D.3 (ImageMetadata), and 18181-2, clause 9 (boxes).
 """
 
 from __future__ import annotations
@@ -11,27 +11,61 @@ _BARE = b"\xff\x0a"
 _BITS = (9, 13, 18, 30)
 _RATIOS = ((0, 1), (1, 1), (12, 10), (4, 3), (3, 2), (16, 9), (5, 4), (2, 1))
 """Width to height, by the header's number for it; 0: the width is named."""
+_DEPTHS = (8, 10, 12, 0)
+"""Bits of a sample, by the header's number for it; 0: they are named."""
+_LONGEST = 32
+"""Bytes that hold two sizes and what comes before the depth."""
 
 
 def size(data: bytes) -> tuple[int, int]:
     """Width and height. Raises ValueError if there is no header."""
-    stream = data if data.startswith(_BARE) else _codestream(data)
-    bits = int.from_bytes(stream[2:16].ljust(14, b"\0"), "little")
+    return _Header(data).size()
 
-    def take(count: int) -> int:
-        nonlocal bits
-        value = bits & ((1 << count) - 1)
-        bits >>= count
+
+def depth(data: bytes) -> int:
+    """Bits of a sample; 8 for floats, animations and files with a preview.
+
+    Raises ValueError if there is no header.
+    """
+    header = _Header(data)
+    header.size()
+    if header.take(1):
+        return 8  # all is as usual
+    if header.take(1):
+        header.take(3)
+        if header.take(1):
+            header.size()
+        if header.take(2):
+            return 8
+    if header.take(1):
+        return 8
+    usual = _DEPTHS[header.take(2)]
+    return usual or header.take(6) + 1
+
+
+class _Header:
+    """The first bits of a codestream, read one after the other."""
+
+    def __init__(self, data: bytes) -> None:
+        stream = data if data.startswith(_BARE) else _codestream(data)
+        self._bits = int.from_bytes(stream[2:_LONGEST].ljust(_LONGEST, b"\0"), "little")
+
+    def take(self, count: int) -> int:
+        """The next bits, as a number."""
+        value = self._bits & ((1 << count) - 1)
+        self._bits >>= count
         return value
 
-    small = take(1)
+    def size(self) -> tuple[int, int]:
+        """Width and height, by a SizeHeader."""
+        small = self.take(1)
 
-    def side() -> int:
-        return 8 * (take(5) + 1) if small else take(_BITS[take(2)]) + 1
+        def side() -> int:
+            return 8 * (self.take(5) + 1) if small else self.take(_BITS[self.take(2)]) + 1
 
-    height = side()
-    across, down = _RATIOS[take(3)]
-    return (height * across // down if across else side()), height
+        height = side()
+        across, down = _RATIOS[self.take(3)]
+        return (height * across // down if across else side()), height
 
 
 def _codestream(data: bytes) -> bytes:
@@ -46,7 +80,7 @@ def _codestream(data: bytes) -> bytes:
         if kind in (b"jxlc", b"jxlp"):
             start = at + head + (4 if kind == b"jxlp" else 0)
             if data[start : start + 2] == _BARE:
-                return data[start : start + 16]
+                return data[start : start + _LONGEST]
         if length < head:
             break
         at += length

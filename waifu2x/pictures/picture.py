@@ -127,6 +127,16 @@ def apart(samples: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any] | None]:
     return contiguous(samples[..., :-1]), samples[..., -1].copy()
 
 
+def full_range(samples: NDArray[Any], bits: int) -> NDArray[Any]:
+    """Integers of up to 16 bits as uint8 or uint16 over its range. Raises ValueError for others."""
+    if samples.dtype.kind != "u" or not 0 < bits <= 16:
+        raise ValueError(f"Expected unsigned integers of up to 16 bits, but got {samples.dtype}")
+    if bits in (8, 16):
+        return samples
+    scaled: NDArray[np.uint16] = np.rint(samples * (65535 / ((1 << bits) - 1))).astype(np.uint16)
+    return scaled
+
+
 def contiguous(samples: NDArray[Any]) -> NDArray[Any]:
     """(H, W, C) in memory in that order; they themselves where they lie so. Copied as above."""
     height, width, planes = samples.shape

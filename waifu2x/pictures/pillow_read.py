@@ -12,7 +12,7 @@ import numpy as np
 from PIL import Image, UnidentifiedImageError, _imaging
 
 from waifu2x.errors import ImageError
-from waifu2x.pictures import exif, formats, jxl, metadata, png
+from waifu2x.pictures import deep, exif, formats, jxl, metadata, png
 from waifu2x.pictures.limits import check_pixels
 from waifu2x.pictures.picture import Colours, Extent, Frames, Metadata, Picture
 from waifu2x.pictures.pillow import jpeg_coding, plain
@@ -64,7 +64,7 @@ def extent(data: bytes) -> Extent | None:
         with Image.open(io.BytesIO(data), formats=_OPENED) as image:
             width, height = image.size
             planes = 4 if image.mode == "P" else len(image.getbands())
-            sample = 4 if image.mode[0] in "IF" else 1
+            sample = 4 if image.mode[0] in "IF" else -(-deep.depth(image, data) // 8)
             counted = (*_ANIMATED, "TIFF")
             count = getattr(image, "n_frames", 1) if image.format in counted else 1
     except Exception:
@@ -92,6 +92,9 @@ def _frames(image: Image.Image, data: bytes, name: str, max_pixels: int) -> Fram
     count = getattr(image, "n_frames", 1) if image.format in _ANIMATED else 1
     check_pixels(name, image.size, count, image.width * image.height * count, max_pixels)
     first, notes = _one(image, name)
+    if count == 1:
+        first, said_of_it = deep.deepened(first, image, data)
+        notes.update(said_of_it)
     said, orientation = metadata.of_file(data, dict(image.info), str(image.format))
     if image.format == "PNG" and not first.colours.icc_profile:
         first = replace(first, colours=Colours(None, png.colour_chunks(png.chunks(data))))

@@ -14,7 +14,7 @@ from waifu2x.errors import ImageError
 from waifu2x.pictures import exif, metadata, profiles
 from waifu2x.pictures.formats import Compression
 from waifu2x.pictures.limits import check_pixels
-from waifu2x.pictures.picture import Colours, Frames, Metadata, Picture, with_alpha
+from waifu2x.pictures.picture import Colours, Frames, Metadata, Picture, full_range, with_alpha
 from waifu2x.pictures.profiles import BAD_PROFILE
 from waifu2x.pictures.turn import turned
 
@@ -165,12 +165,7 @@ def _values(samples: NDArray[Any], bits: Any, name: str, notes: set[str]) -> NDA
     """Samples as uint8, uint16 or float32 of a Picture."""
     kind, depth = samples.dtype.kind, int(np.max(bits))
     if kind == "u" and depth <= 16:
-        if depth in (8, 16):
-            return samples
-        scaled: NDArray[np.uint16] = np.rint(samples * (65535 / ((1 << depth) - 1))).astype(
-            np.uint16
-        )
-        return scaled
+        return full_range(samples, depth)
     if kind != "f":
         raise ImageError(
             f"{name}: {depth}-bit {'signed ' if kind == 'i' else ''}samples are not supported:"

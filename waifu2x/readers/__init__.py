@@ -2,36 +2,32 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from pathlib import Path
 
 from waifu2x.errors import ModelError
 from waifu2x.model import Model
-from waifu2x.readers import chainer, ncnn, recognised, safetensors, torch_files, waifu2x_json
 from waifu2x.readers.limits import read_file
 from waifu2x.readers.tensors import MAX_TENSOR_BYTES
+
+# Each is imported when it is needed: all together take as long as a small picture.
+_MODULES = {
+    ".json": "waifu2x_json",
+    ".json.gz": "waifu2x_json",
+    ".param": "ncnn",
+    ".npz": "chainer",
+}
+NAMED_SUFFIXES = (".pth", ".safetensors")
+"""Of files of weights by name."""
+SUFFIXES = (*_MODULES, *NAMED_SUFFIXES)
 
 
 def parse_named(content: bytes, name: str) -> Model:
     """The network in the bytes of a .pth or .safetensors file; `name` stands for it in messages."""
+    from waifu2x.readers import recognised, safetensors, torch_files
+
     parse = safetensors.parse if name.lower().endswith(".safetensors") else torch_files.parse
     return recognised.build(parse(content, name), name)
-
-
-def _read_named(path: Path) -> Model:
-    return parse_named(read_file(path, MAX_TENSOR_BYTES), str(path))
-
-
-_READERS = {
-    ".json": waifu2x_json.read_model,
-    ".json.gz": waifu2x_json.read_model,
-    ".param": ncnn.read_model,
-    ".npz": chainer.read_model,
-    ".pth": _read_named,
-    ".safetensors": _read_named,
-}
-SUFFIXES = tuple(_READERS)
-NAMED_SUFFIXES = (".pth", ".safetensors")
-"""Of files of weights by name."""
 
 
 def read_model(path: Path) -> Model:
@@ -41,7 +37,11 @@ def read_model(path: Path) -> Model:
     Raises ModelError, one sentence with the file, if it cannot be read, is damaged or holds what a
     Model cannot express.
     """
-    for suffix, read in _READERS.items():
-        if path.name.lower().endswith(suffix):
-            return read(path)
+    name = path.name.lower()
+    if name.endswith(NAMED_SUFFIXES):
+        return parse_named(read_file(path, MAX_TENSOR_BYTES), str(path))
+    for suffix, module in _MODULES.items():
+        if name.endswith(suffix):
+            model: Model = import_module(f"waifu2x.readers.{module}").read_model(path)
+            return model
     raise ModelError(f"{path}: not a model file: expected {', '.join(SUFFIXES)}")

@@ -38,6 +38,7 @@ from waifu2x.backends.cpu.layout import (
     STOP,
 )
 from waifu2x.backends.cpu.pack import Arithmetic, PackedProgram
+from waifu2x.backends.cpu.picture import with_picture
 from waifu2x.backends.cpu.strips import Batch, PhaseStrips
 from waifu2x.backends.cpu.tasks import Task
 from waifu2x.backends.cpu.workers import Flight, Workers, run_strips
@@ -56,8 +57,8 @@ KEPT_BYTES = 1100 << 20
 """The most memory for maps that are kept between phases."""
 _KEPT_SHARE = 4
 """And the most of the machine's: one part of so many."""
-_BLOCK_UNIT = 64
-"""Pixels of a picture: cells of four pixels in maps as small as a sixteenth of it."""
+_BLOCK_UNIT = 16 * layout.CELL
+"""Pixels of a picture: whole cells in maps as small as a sixteenth of it."""
 _LOG = logging.getLogger(__name__)
 
 
@@ -227,7 +228,7 @@ class CpuModel:
 
     def __init__(self, model: Model, arithmetic: Arithmetic, workers: Workers) -> None:
         self.model = model
-        self.packed = PackedProgram(segmented(lower(model)), arithmetic)
+        self.packed = PackedProgram(segmented(with_picture(lower(model))), arithmetic)
         self.ticks: dict[int, int] = {}
         """Time spent on each step so far, by all threads; all that belongs to no product as -1."""
         self._costs = self.packed.costs
@@ -331,9 +332,8 @@ class CpuModel:
         return starts, total
 
     def _map_bytes(self, value: int, sizes: Sequence[Size]) -> int:
-        form = self.packed.forms[value]
-        rows, columns = form.memory_size(sizes[value])
-        return rows * columns * form.pixel_floats * 4
+        rows, columns = self.packed.forms[value].memory_size(sizes[value])
+        return rows * columns * self.packed.kept_floats(value) * 4
 
     def _plan(self, height: int, width: int) -> list[PhaseStrips]:
         """The phases for pictures of a size."""
@@ -429,7 +429,9 @@ class Pass:
         try:
             # Tables are made while the strips before run.
             for batch in strips.batches(down, across):
-                under_way.append(self._start(strips, batch))
+                while (begun := self._start(strips, batch, waits=not under_way)) is None:
+                    self._finish_strips(strips, under_way.pop(0), report)
+                under_way.append(begun)
                 if len(under_way) > 1:
                     self._finish_strips(strips, under_way.pop(0), report)
             while under_way:
@@ -449,8 +451,8 @@ class Pass:
             down, across = max(down, -(-height // self._tile)), max(across, -(-width // self._tile))
         return down, across
 
-    def _start(self, strips: PhaseStrips, batch: Batch) -> _Strips:
-        """Begins to run some strips of all pictures."""
+    def _start(self, strips: PhaseStrips, batch: Batch, *, waits: bool) -> _Strips | None:
+        """Begins to run some strips of all pictures; see Workers.start."""
         pictures, packed = len(self._pictures), self._model.packed
         records = np.repeat(batch.records[np.newaxis], pictures, axis=0)
         tasks = np.repeat(batch.tasks[np.newaxis], pictures, axis=0)
@@ -460,8 +462,9 @@ class Pass:
         records["tasks"], records["sums"] = layout.addresses(tasks, 2), layout.addresses(sums, 2)
         records["vectors"] = layout.addresses(self._vectors, 1)[:, np.newaxis]
         records["pictures"] = layout.addresses(self._ends, 1)[:, np.newaxis]
-        flight = self._model._workers.start(records, batch.floats, packed.weights, packed.constants)
-        return _Strips(flight, batch, tasks, sums)
+        arrays = packed.weights, packed.constants
+        flight = self._model._workers.start(records, batch.floats, *arrays, waits=waits)
+        return None if flight is None else _Strips(flight, batch, tasks, sums)
 
     def _locate(self, records: NDArray[Any], task: Task, sizes: Sequence[Size]) -> None:
         """Fills in where the memory outside strips lies that a task reads or writes; (pictures,
@@ -473,7 +476,7 @@ class Pass:
             starts = layout.addresses(self._kept[:, self._starts[task.step] :], 1)
             records["memory"] = starts[:, np.newaxis]
             records["memory_rows"], records["memory_columns"] = rows, columns
-            records["memory_floats"] = columns * form.pixel_floats
+            records["memory_floats"] = columns * packed.kept_floats(task.step)
         elif task.kind == AVERAGE:
             step = packed.program.steps[task.step]
             assert isinstance(step, Average)

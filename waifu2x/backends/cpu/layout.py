@@ -5,10 +5,10 @@ keeps its last rows in a ring: row y lies in slot y & mask, and the ring holds a
 readers still need when the next ones are written (`schedule` finds out how many). So memory grows
 with the width of a strip and not with its height, and most of it stays in the caches.
 
-Rows and columns are counted from each map's own pixel (0, 0). Steps compute whole cells of 4x4
-pixels (6x6 in integers) at multiples of their size there, and not of a strip: every pixel is
-computed from the same numbers in the same order wherever the strips are cut, which makes the output
-the same to the bit for every tile size and thread count.
+Rows and columns are counted from each map's own pixel (0, 0). Steps compute whole cells of 6x6
+pixels at multiples of their size there, and not of a strip: every pixel is computed from the same
+numbers in the same order wherever the strips are cut, which makes the output the same to the bit
+for every tile size and thread count.
 
 A map is interleaved: its planes, padded to whole vectors, are neighbours in memory, then come the
 pixels of a row. A folded map has the planes of fold x fold pixels one after another,
@@ -25,10 +25,8 @@ from numpy.typing import NDArray
 
 from waifu2x.model import ActivationKind
 
-CELL = 4
-"""Rows and columns of a Winograd cell in fp32; steps compute whole cells."""
-INTEGER_CELL = 6
-"""The same in integers."""
+CELL = 6
+"""Rows and columns of a Winograd cell; steps compute whole cells."""
 
 (
     FEW_INPUTS,
@@ -49,9 +47,10 @@ INTEGER_CELL = 6
 """Kinds of task. Those from READ on go between maps and the memory outside: the picture's pixels,
 maps that are kept whole, sums, the pixels of the result."""
 
-BY_VALUES, BY_PLANES, BY_FLOATS, BY_RESIZING = range(4)
+BY_VALUES, BY_PLANES, BY_FLOATS, BY_RESIZING, BY_INTEGERS = range(5)
 """How moves, sums and pixels to write are read: value by value, which is right for all, by vectors
-of planes, by floats that lie evenly spaced, or by bicubic interpolation."""
+of planes, by floats that lie evenly spaced, or by bicubic interpolation; and how maps are kept: as
+they are, or as 16-bit integers."""
 SILU = get_args(ActivationKind).index("silu")
 """The number of that activation in tasks."""
 
@@ -64,10 +63,10 @@ SUM_LIMIT = 2.0 ** (30 - SUM_BITS)
 
 MOST_SHUFFLED = 4
 """The largest shuffle whose rows fit among the places of a task."""
-SOURCE_ROWS, TARGET_ROWS = 0, INTEGER_CELL + 2
-RESIDUAL_ROWS = TARGET_ROWS + INTEGER_CELL * MOST_SHUFFLED
+SOURCE_ROWS, TARGET_ROWS = 0, CELL + 2
+RESIDUAL_ROWS = TARGET_ROWS + CELL * MOST_SHUFFLED
 LATE_PLACES = 8
-PLACES = RESIDUAL_ROWS + INTEGER_CELL * MOST_SHUFFLED + LATE_PLACES
+PLACES = RESIDUAL_ROWS + CELL * MOST_SHUFFLED + LATE_PLACES
 """Where the offsets of rows stand among the places of a task, how many places there are, and how
 many of them, the last ones, describe a block on tiles that is not finished."""
 

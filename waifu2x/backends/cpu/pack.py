@@ -14,6 +14,7 @@ from waifu2x.backends.cpu.forms import Form, round_up
 from waifu2x.backends.cpu.layout import (
     AVERAGE,
     BY_FLOATS,
+    BY_INTEGERS,
     BY_PLANES,
     BY_RESIZING,
     BY_VALUES,
@@ -21,7 +22,6 @@ from waifu2x.backends.cpu.layout import (
     FEW_INPUTS,
     FEW_OUTPUTS,
     FEW_TILES,
-    INTEGER_CELL,
     INTEGER_POINTWISE,
     INTEGER_WINOGRAD,
     KEEP,
@@ -36,7 +36,7 @@ from waifu2x.backends.cpu.layout import (
     WRITE,
     aligned,
 )
-from waifu2x.backends.cpu.shapes import BLOCK, CONFIG_FLOATS, INTEGER_BLOCK, LANES
+from waifu2x.backends.cpu.shapes import BLOCK, CONFIG_FLOATS, INTEGER_BLOCK, LANES, PART_PAIRS
 from waifu2x.backends.cpu.tasks import Reach, Task
 from waifu2x.lowering import geometry
 from waifu2x.lowering.phases import Phase
@@ -47,6 +47,8 @@ _FEW = 4
 """The most planes that a map may have to be stored without padding."""
 _TILE_ROWS = 2
 """Rows at a time on tiles: the fewest, to leave the L2 cache to the weights."""
+_TILE_COLUMNS = 4
+"""What tiles compute whole multiples of."""
 _LEAST_BFLOATS = 32
 """The fewest planes of a map in bf16: with fewer, rounding errors do not even out."""
 _LEAST_INTEGERS = 32
@@ -66,11 +68,11 @@ class PackedProgram:
         self._arithmetic = arithmetic
         bfloats = arithmetic == "bf16"
         self._block = {"fp32": LANES, "int16": INTEGER_BLOCK, "bf16": BLOCK}[arithmetic]
-        self._rows = {"fp32": CELL, "int16": INTEGER_CELL, "bf16": _TILE_ROWS}[arithmetic]
+        self._rows = _TILE_ROWS if bfloats else CELL
         self.costs = _costs(program)
         """Of each step for a pixel of the picture, in multiply-adds."""
         self.readers = geometry.read_by(program)
-        self.unit = (self._rows, INTEGER_CELL if arithmetic == "int16" else CELL)
+        self.unit = (self._rows, _TILE_COLUMNS if bfloats else CELL)
         """Rows and columns that steps compute whole multiples of."""
         moves = [step for step in program.steps if isinstance(step, Move)]
         resizes = [step for step in moves if step.resize != (1, 1)]
@@ -109,7 +111,10 @@ class PackedProgram:
     def phase_tasks(self, phase: Phase) -> list[Task]:
         """Everything that a strip of a phase runs."""
         tasks = [
-            Task(LOAD, value, _ROWS, (), value, fields={"target": value})
+            Task(
+                *(LOAD, value, _ROWS, (), value),
+                fields={"target": value, "group": self._kept_by(value)},
+            )
             for value in phase.given
             if value
         ]
@@ -129,13 +134,11 @@ class PackedProgram:
         for value, kind, number in sorted(ends):
             form = self.forms[value]
             unit = form.fold if kind == AVERAGE else 1
-            fields = {
-                "source": value,
-                "planes": form.parts[0],
-                "group": BY_PLANES
-                if not form.terms and form.fold == 1 and form.planes % LANES == 0
-                else BY_VALUES,
-            }
+            by = self._kept_by(value)
+            if kind == AVERAGE:
+                even = not form.terms and form.fold == 1 and form.planes % LANES == 0
+                by = BY_PLANES if even else BY_VALUES
+            fields = {"source": value, "planes": form.parts[0], "group": by}
             tasks.append(
                 Task(
                     kind,
@@ -146,6 +149,18 @@ class PackedProgram:
                 )
             )
         return tasks
+
+    def kept_floats(self, value: int) -> int:
+        """Memory of a pixel in memory of a map that is kept whole."""
+        form = self.forms[value]
+        if self._kept_by(value) == BY_INTEGERS:
+            return form.values // 2 + -(-form.values // (2 * PART_PAIRS))
+        return form.pixel_floats
+
+    def _kept_by(self, value: int) -> int:
+        """How a map is kept: where products read 16-bit integers, as such."""
+        whole = self.forms[value].values % INTEGER_BLOCK == 0
+        return BY_INTEGERS if self._arithmetic == "int16" and whole else BY_VALUES
 
     def cut(self, value: int) -> int:
         """At multiples of how many rows and columns a value may be cut so that no cell of the step
@@ -501,6 +516,7 @@ class PackedProgram:
         reaches = [reach]
         added_planes = 0
         if residual is not None:
+            residual = replace(residual, value=self._source_map(residual))
             reaches.append(self._residual_reach(residual))
             added = self.forms[residual.value]
             added_planes = added.padded[residual.first]

@@ -16,10 +16,10 @@ WIDTHS = (4, 2, 1) if VECTOR.registers >= 32 else (2, 1)
 ROW_BLOCK = 12
 """Every tile height divides this: rows of pixels or cells are padded to it instead of checked."""
 
-FREQUENCIES = 36
-"""Winograd: products for each cell of 4x4 results."""
-INTEGER_FREQUENCIES = 64
-"""Winograd in integers: products for each cell of 6x6 results."""
+FREQUENCIES = 64
+"""Winograd: products for each cell of 6x6 results."""
+CHUNK = 64
+"""Winograd in fp32: output planes whose products are all there before the first becomes results."""
 FLAT = 27
 """Winograd in integers: the frequency at the points 1 and 1, the only one that a flat area has."""
 INTEGER_BLOCK = 16
@@ -30,6 +30,9 @@ PART_PAIRS = 32
 sums of such parts are added as floats."""
 MOST_INPUT = (1 << 14) - 1
 """Winograd in integers: the largest transformed input of a cell."""
+
+MOST_SHORT = (1 << 15) - 1
+"""The largest integer of a map that is kept."""
 
 TERMS = (0, 1, 2) if VECTOR.tiles else (0,)
 """In how many bf16 terms maps may be stored; 0 stands for floats."""

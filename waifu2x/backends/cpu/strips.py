@@ -18,7 +18,6 @@ from waifu2x.backends.cpu.layout import (
     AVERAGE,
     CELL,
     FEW_TILES,
-    INTEGER_CELL,
     INTEGER_POINTWISE,
     INTEGER_WINOGRAD,
     KEEP,
@@ -36,9 +35,9 @@ from waifu2x.backends.cpu.pack import PackedProgram
 from waifu2x.backends.cpu.schedule import Order, order
 from waifu2x.backends.cpu.shapes import (
     BLOCK,
+    CHUNK,
     COLUMNS,
     FREQUENCIES,
-    INTEGER_FREQUENCIES,
     LANES,
     PART_PAIRS,
     ROW_BLOCK,
@@ -62,7 +61,8 @@ _MOST_DOWN = 64
 _UNEVEN = 0.1
 """The part of a core's last strip for which the others are taken to wait."""
 _LEAST_BLOCKS = 3
-"""Of ROW_BLOCK cells in integers, for each reading of all weights."""
+"""Of ROW_BLOCK cells in integers, for each reading of all weights: no fewer than lets those come
+from beyond the L2 cache as fast as they are used."""
 _SPAN_FLOATS = 16384
 """Memory of the inputs of a span of 1x1 products in integers: what stays in an L2 cache beside
 weights."""
@@ -247,21 +247,19 @@ class PhaseStrips:
             floats += rows * row_floats
         inputs = products = stage = 0
         for n, task in enumerate(self.tasks):
-            if task.kind == WINOGRAD:
-                depth, planes = int(task.fields["depth"]), int(task.fields["group_planes"])
-                cells = round_up(boxes[n].width // CELL, ROW_BLOCK)
-                group = min(cells, group_size(depth, planes, self._cache_bytes))
-                tasks[n]["group"] = group
-                needed = scratch_floats(depth, group)
-                inputs, products = max(inputs, needed[0]), max(products, needed[1])
-            elif task.kind == INTEGER_WINOGRAD:
+            if task.kind in (WINOGRAD, INTEGER_WINOGRAD):
                 depth = int(task.fields["depth"])
-                cells = round_up(boxes[n].width // INTEGER_CELL, ROW_BLOCK)
-                group = min(cells, integer_group_size(depth, self._cache_bytes))
+                cells = round_up(boxes[n].width // CELL, ROW_BLOCK)
+                if task.kind == WINOGRAD:
+                    group = min(cells, group_size(depth, CHUNK, self._cache_bytes))
+                    of_inputs, of_products = scratch_floats(depth, group)
+                else:
+                    sizes = (depth // 2, WIDTHS[0] * LANES)
+                    group = min(cells, group_size(*sizes, self._cache_bytes, _LEAST_BLOCKS))
+                    of_inputs, of_products, of_stage = integer_scratch_floats(depth, group)
+                    stage = max(stage, of_stage)
                 tasks[n]["group"] = group
-                of_inputs, of_products, of_stage = integer_scratch_floats(depth, group)
                 inputs, products = max(inputs, of_inputs), max(products, of_products)
-                stage = max(stage, of_stage)
             elif task.kind == INTEGER_POINTWISE:
                 depth = int(task.fields["depth"])
                 span = max(1, _SPAN_FLOATS * 2 // (depth * ROW_BLOCK)) * ROW_BLOCK
@@ -344,17 +342,11 @@ class _Layers:
     their rings, which no L2 cache holds anyway, should stay in a core's share of the L3 cache."""
 
 
-def group_size(in_planes: int, out_planes: int, cache_bytes: int) -> int:
-    """Cells whose V and M take at most three quarters of a cache, a multiple of ROW_BLOCK."""
-    floats = FREQUENCIES * (in_planes + min(out_planes, WIDTHS[0] * LANES))
-    return max(1, cache_bytes * 3 // 4 // (4 * floats * ROW_BLOCK)) * ROW_BLOCK
-
-
-def integer_group_size(in_planes: int, cache_bytes: int) -> int:
-    """The same for cells in integers, but no fewer than lets weights come from beyond the L2
-    cache as fast as they are used."""
-    floats = INTEGER_FREQUENCIES * (in_planes // 2 + WIDTHS[0] * LANES)
-    return max(_LEAST_BLOCKS, cache_bytes * 3 // 4 // (4 * floats * ROW_BLOCK)) * ROW_BLOCK
+def group_size(of_inputs: int, of_products: int, cache_bytes: int, least: int = 1) -> int:
+    """Cells whose V and M, of so many floats for each frequency, take at most three quarters of a
+    cache: a multiple of ROW_BLOCK, `least` times that at least."""
+    floats = FREQUENCIES * (of_inputs + of_products)
+    return max(least, cache_bytes * 3 // 4 // (4 * floats * ROW_BLOCK)) * ROW_BLOCK
 
 
 def scratch_floats(in_planes: int, group: int) -> tuple[int, int]:
@@ -365,7 +357,7 @@ def scratch_floats(in_planes: int, group: int) -> tuple[int, int]:
     """
     return (
         FREQUENCIES * (group * in_planes + LANES),
-        FREQUENCIES * (group * WIDTHS[0] * LANES + LANES),
+        FREQUENCIES * (group * CHUNK + LANES),
     )
 
 
@@ -374,9 +366,9 @@ def integer_scratch_floats(in_planes: int, group: int) -> tuple[int, int, int]:
     is not integers yet, with the scales of all cells behind it."""
     part = 2 * PART_PAIRS
     return (
-        INTEGER_FREQUENCIES * (group * in_planes // 2 + LANES) + group * in_planes,
-        INTEGER_FREQUENCIES * (group * WIDTHS[0] * LANES + LANES),
-        INTEGER_FREQUENCIES * part + -(-in_planes // part) * group * LANES,
+        FREQUENCIES * (group * in_planes // 2 + LANES) + group * in_planes,
+        FREQUENCIES * (group * WIDTHS[0] * LANES + LANES),
+        FREQUENCIES * part + -(-in_planes // part) * group * LANES,
     )
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from waifu2x.backends.cpu.layout import CELL, INTEGER_CELL
+from waifu2x.backends.cpu.layout import CELL
 from waifu2x.backends.cpu.shapes import (
     BLOCK,
+    CHUNK,
     COLUMNS,
     FLAT,
     INTEGER_BLOCK,
@@ -17,11 +18,11 @@ from waifu2x.backends.cpu.shapes import (
     TILE_ROWS,
     block_widths,
 )
-from waifu2x.backends.winograd import each_frequency, transform_weights
+from waifu2x.backends.winograd import each_frequency
 
-_BALANCE = np.array([1, 1, 1, 1, 1, 2, 2, 1])
-"""By how much transformed inputs of each frequency are enlarged, in each direction: so they are
-about as large as those of the others, and lose no more to rounding."""
+_BALANCES = np.outer([1, 1, 1, 1, 1, 2, 2, 1], [1, 1, 1, 1, 1, 2, 2, 1]).ravel()
+"""By how much transformed inputs of each frequency are enlarged: so they are about as large as
+those of the others, and lose no more to rounding."""
 _MOST_WEIGHT = (1 << 15) - 1
 _MOST_SUM = (1 << 31) - 1
 
@@ -39,19 +40,28 @@ def pack_few_outputs(weight: NDArray[np.float32], group_planes: int) -> NDArray[
 
 
 def pack_winograd(weight: NDArray[np.float32], group_planes: int) -> NDArray[np.float32]:
-    """(out, in, 3, 3), both padded to LANES -> U, flat: blocks of (36, in, planes of the block)."""
-    return _blocks(transform_weights(weight, CELL, CELL).transpose(0, 2, 1), group_planes)
+    """(out, in, 3, 3), both padded to LANES -> U, flat: chunks of (64, blocks of (in, planes of the
+    block))."""
+    frequencies = zip(each_frequency(weight, CELL), _BALANCES, strict=True)
+    transformed = np.stack([(exact / by).astype(np.float32) for exact, by in frequencies])
+    return np.concatenate(
+        [
+            transformed[frequency, :, block].ravel()
+            for chunk in _chunks(len(weight), group_planes)
+            for frequency in range(len(transformed))
+            for block in chunk
+        ]
+    )
 
 
 def pack_integers(weight: NDArray[np.float32], group_planes: int) -> NDArray[np.float32]:
     """(out, in, 3, 3), in padded to INTEGER_BLOCK, out to LANES -> its header's order, as float32
     memory."""
     out_planes, in_planes = weight.shape[:2]
-    balances = np.outer(_BALANCE, _BALANCE).ravel()
-    pairs = np.empty((len(balances), in_planes // 2, out_planes, 2), np.int16)
-    scales = np.zeros((len(balances), out_planes), np.float32)
-    for frequency, exact in enumerate(each_frequency(weight, INTEGER_CELL)):
-        exact /= balances[frequency]
+    pairs = np.empty((len(_BALANCES), in_planes // 2, out_planes, 2), np.int16)
+    scales = np.zeros((len(_BALANCES), out_planes), np.float32)
+    for frequency, exact in enumerate(each_frequency(weight, CELL)):
+        exact /= _BALANCES[frequency]
         if frequency == FLAT:
             flat = exact.astype(np.float32)
         else:
@@ -111,6 +121,21 @@ def round_integers(exact: NDArray[np.float64]) -> tuple[NDArray[np.int16], NDArr
     )
     integers = np.rint(exact * fineness).astype(np.int16)
     return integers, (1 / fineness).astype(np.float32)
+
+
+def _chunks(planes: int, group_planes: int) -> list[list[slice]]:
+    """The blocks of output planes, in chunks."""
+    chunks: list[list[slice]] = []
+    begin, first = 0, 0
+    for _ in range(planes // group_planes):
+        for width in block_widths(group_planes):
+            block = slice(first, first + width * LANES)
+            if not chunks or block.stop > begin + CHUNK:
+                chunks.append([])
+                begin = first
+            chunks[-1].append(block)
+            first = block.stop
+    return chunks
 
 
 def _blocks(ordered: NDArray[np.float32], group_planes: int) -> NDArray[np.float32]:

@@ -37,7 +37,7 @@ from waifu2x.backends.cpu.layout import (
 )
 from waifu2x.errors import BackendError
 
-SPARE_BYTES = 256 << 20
+SPARE_BYTES = 768 << 20
 """The most memory for maps that are kept that waits for the next call: its pages are there."""
 _SLOTS = 8
 _CLOSED = 1 << 62
@@ -83,11 +83,22 @@ class Workers:
         floats: int,
         weights: NDArray[np.float32],
         constants: NDArray[np.float32],
-    ) -> Flight:
-        """Begins to run strips (layout.STRIP), each of which needs so many floats of memory."""
+        *,
+        waits: bool,
+    ) -> Flight | None:
+        """Begins to run strips (layout.STRIP), each of which needs so many floats of memory.
+
+        Where the board is full, waits, or gives None: who has strips there already must not wait
+        for others, who may wait for those.
+        """
         floats = round_up(2 * layout.PLACES + floats, layout.LINE_FLOATS)
         scratch = _large_enough(self._spare, self.cores * floats)
-        flight = Flight(self._team, strips, (weights, constants, scratch))
+        try:
+            slot = self._team.free.get(waits)
+        except queue.Empty:
+            self._spare.put(scratch)
+            return None
+        flight = Flight(self._team, slot, strips, (weights, constants, scratch))
         row = flight.row
         row[DONE], row[STOP], row[COUNT] = 0, 0, strips.size
         row[STRIPS], row[SCRATCH], row[FLOATS] = strips.ctypes.data, scratch.ctypes.data, floats
@@ -141,11 +152,12 @@ class Flight:
 
     memory: NDArray[np.float32]
 
-    def __init__(self, team: _Team, strips: NDArray[Any], arrays: tuple[NDArray[Any], ...]) -> None:
+    def __init__(
+        self, team: _Team, slot: int, strips: NDArray[Any], arrays: tuple[NDArray[Any], ...]
+    ) -> None:
         """`arrays` are what compiled code only knows the address of."""
         self._team, self._arrays = team, (strips, *arrays)
-        self.slot = team.free.get()
-        self.row = team.board[self.slot]
+        self.slot, self.row = slot, team.board[slot]
         self.count = strips.size
 
     def run(self) -> None:

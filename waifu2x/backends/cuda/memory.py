@@ -19,8 +19,9 @@ _KEPT = 64
 """Free blocks of page-locked memory that are kept at most..."""
 _KEPT_BYTES = 1 << 30
 """...and how much they may be: locking pages and freeing them holds the whole device up."""
-_MOST_BYTES = 1 << 30
-"""Of a block: nobody else can have locked pages, and locking more takes as long as it saves."""
+LOCKED_BYTES = 1 << 27
+"""Of a block: nobody else can have locked pages, and where a picture is not one of many, locking
+them takes twice as long as the copy through the driver's own that it saves."""
 
 
 _ORPHANS: deque[tuple[Driver, Any, NDArray[np.uint8]]] = deque()
@@ -41,7 +42,8 @@ class HostMemory:
         self._driver = driver
         self._context = context
         self._lock = threading.Lock()
-        self._free: list[NDArray[np.uint8]] = []
+        self._free: dict[int, list[NDArray[np.uint8]]] = {}
+        """By their size; of which there was a free one longest, first."""
         self._returned: deque[NDArray[np.uint8]] = deque()
         """Where the garbage collector may put a block at any time, in any thread."""
         self._is_closed = self._is_broken = False
@@ -51,7 +53,7 @@ class HostMemory:
 
         Raises the driver's errors where the context is broken."""
         size = math.prod(shape) * np.dtype(dtype).itemsize
-        if size > _MOST_BYTES:
+        if size > LOCKED_BYTES:
             return np.empty(shape, dtype)
         with self._lock:
             block = self._take(size)
@@ -66,21 +68,31 @@ class HostMemory:
         weakref.finalize(array.base, self._give_back, block).atexit = False
         return array
 
+    def staged(self, array: NDArray[Any]) -> NDArray[Any]:
+        """A C-contiguous array as it is best sent: a copy, or itself if that would not be locked.
+
+        Raises as `array` does."""
+        if array.nbytes > LOCKED_BYTES:
+            return array
+        copied = self.array(array.shape, array.dtype)
+        np.copyto(copied, array)
+        return copied
+
     def close(self) -> None:
         """Frees what nobody holds, and later what somebody still does, such as results.
 
         Raises the driver's errors where the context is broken."""
         self._is_closed = True
-        for blocks in (self._returned, self._free):
-            while blocks:
-                self._free_block(blocks.pop())
+        self._collect()
+        while self._free:
+            self._free_block(self._oldest())
 
     def abandon(self) -> None:
         """The same for a context that is broken, in which nothing can be freed any more."""
         self._is_closed = self._is_broken = True
-        for blocks in (self._returned, self._free):
-            for block in blocks:
-                abandon(block)
+        self._collect()
+        while self._free:
+            abandon(self._oldest())
 
     def _give_back(self, block: NDArray[np.uint8]) -> None:
         if self._is_broken:
@@ -95,16 +107,29 @@ class HostMemory:
 
         Raises the driver's errors where the context is broken."""
         _free_orphans()
+        self._collect()
+        while (
+            sum(map(len, self._free.values())) > _KEPT
+            or sum(each * len(blocks) for each, blocks in self._free.items()) > _KEPT_BYTES
+        ):
+            self._free_block(self._oldest())
+        fitting = [each for each in self._free if size <= each <= 4 * size + 65536]
+        return self._pop(min(fitting)) if fitting else None
+
+    def _collect(self) -> None:
         while self._returned:
-            self._free.append(self._returned.popleft())
-        while len(self._free) > _KEPT or sum(block.size for block in self._free) > _KEPT_BYTES:
-            self._free_block(self._free.pop(0))
-        fitting = [block for block in self._free if size <= block.size <= 4 * size + 65536]
-        if not fitting:
-            return None
-        best = min(fitting, key=lambda block: int(block.size))
-        self._free = [block for block in self._free if block is not best]
-        return best
+            block = self._returned.popleft()
+            self._free.setdefault(block.size, []).append(block)
+
+    def _oldest(self) -> NDArray[np.uint8]:
+        return self._pop(next(iter(self._free)))
+
+    def _pop(self, size: int) -> NDArray[np.uint8]:
+        blocks = self._free[size]
+        block = blocks.pop()
+        if not blocks:
+            del self._free[size]
+        return block
 
     def _free_block(self, block: NDArray[np.uint8]) -> None:
         try:

@@ -19,13 +19,15 @@ from waifu2x.backends.cuda.compiler import compiled
 from waifu2x.backends.cuda.driver import Attribute, Driver, current
 from waifu2x.backends.cuda.graph import Graph, capture
 from waifu2x.backends.cuda.machine import Machine
-from waifu2x.backends.cuda.memory import HostMemory, abandon
+from waifu2x.backends.cuda.memory import LOCKED_BYTES, HostMemory, abandon
 from waifu2x.backends.gpu.replay import Records
 from waifu2x.backends.gpu.runtime import Argument, Kernel, Limits, Macros, OutOfMemoryError
 from waifu2x.errors import BackendError, DeviceError
 
 _MOST_CLEARED = 1 << 31
 """Bytes at a time: pycuda may count them in 32 bits."""
+_FETCHERS, _PIECE = 4, 1 << 22
+"""Threads that fetch a large result, and bytes at a time."""
 _STATIC_SHARED_BYTES = 48 << 10
 """Of a block, without asking."""
 
@@ -73,6 +75,15 @@ class Mark(NamedTuple):
     kernel: Kernel
     before: Any
     after: Any
+
+
+class Fetched(NamedTuple):
+    """When a result is there."""
+
+    event: Any
+    """The moment."""
+    rest: Callable[[], None] | None
+    """What is left to do then."""
 
 
 class Record:
@@ -242,23 +253,39 @@ class CudaRuntime:
         return buffer
 
     def host_array(self, shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
-        """See Runtime: page-locked."""
+        """See Runtime: page-locked unless it is very large."""
         with self.current():
             return self._host.array(shape, dtype)
 
     def upload(self, buffer: Any, array: NDArray[Any]) -> None:
         """See Runtime."""
         with self.current():
-            staged = self._host.array(array.shape, array.dtype)
-            np.copyto(staged, array)
+            staged = self._host.staged(array)
             self.driver.upload(buffer.address, staged, self._uploads)
             # The pages may be taken again only when they are read.
             self.driver.wait(self._uploads)
 
     def download(self, buffer: Any, array: NDArray[Any]) -> None:
         """See Runtime."""
+        if array.nbytes <= LOCKED_BYTES:
+            self._fetch(array, buffer.address)
+            return
+        # Fresh pages are what takes long: several threads touch them, behind locked ones.
+        flat = array.reshape(-1).view(np.uint8)
+
+        def fetch(start: int) -> None:
+            piece = flat[start : start + _PIECE]
+            staged = self.host_array(piece.shape, np.uint8)
+            self._fetch(staged, buffer.address + start)
+            np.copyto(piece, staged)
+
+        with ThreadPoolExecutor(_FETCHERS, thread_name_prefix="waifu2x-download") as pool:
+            for fetched in [pool.submit(fetch, start) for start in range(0, flat.size, _PIECE)]:
+                fetched.result()
+
+    def _fetch(self, array: NDArray[Any], address: int) -> None:
         with self.current():
-            self.driver.download(array, buffer.address, self._downloads)
+            self.driver.download(array, address, self._downloads)
             self.driver.wait(self._downloads)
 
     def build(self, stem: str, macros: Macros) -> CudaProgram:
@@ -349,26 +376,55 @@ class CudaRuntime:
             with self.current():
                 record.graph.close()
 
-    def mark(self) -> Any:
+    def send(self, buffer: Any, array: NDArray[Any]) -> object:
         """See Runtime."""
         with self.current():
-            try:
-                event = self._events.pop()
-            except IndexError:
-                event = self.driver.create_event(blocking=True)
-            self.driver.record_event(event, self._stream)
-        return event
+            staged = self._host.staged(array)
+            self.driver.upload(buffer.address, staged, self._uploads)
+            return staged
 
-    def wait(self, mark: Any) -> None:
+    def follow(self) -> None:
         """See Runtime."""
         with self.current():
-            self.driver.wait_event(mark)
-        self._events.append(mark)
+            self._follow(self._stream, self._uploads)
+
+    def fetch(self, buffer: Any, array: NDArray[Any]) -> Fetched:
+        """See Runtime."""
+        with self.current():
+            if array.nbytes > LOCKED_BYTES:
+                return Fetched(self._mark(self._stream), partial(self.download, buffer, array))
+            self._follow(self._downloads, self._stream)
+            self.driver.download(array, buffer.address, self._downloads)
+            return Fetched(self._mark(self._downloads), None)
+
+    def wait(self, mark: Fetched) -> None:
+        """See Runtime."""
+        with self.current():
+            self.driver.wait_event(mark.event)
+        self._events.append(mark.event)
+        if mark.rest is not None:
+            mark.rest()
+
+    def _follow(self, stream: Any, other: Any) -> None:
+        """What is queued on a stream from now on comes after what is queued on another."""
+        event = self._mark(other)
+        self.driver.follow(stream, event)
+        self._events.append(event)
+
+    def _mark(self, stream: Any) -> Any:
+        """When what is queued on a stream is done: an event to be kept when that is over."""
+        try:
+            event = self._events.pop()
+        except IndexError:
+            event = self.driver.create_event(blocking=True)
+        self.driver.record_event(event, stream)
+        return event
 
     def synchronize(self) -> None:
         """See Runtime."""
         with self.current():
-            self.driver.wait(self._stream)
+            for stream in (self._uploads, self._stream, self._downloads):
+                self.driver.wait(stream)
 
     @contextmanager
     def span(self) -> Iterator[list[float]]:

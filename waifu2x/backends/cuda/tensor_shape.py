@@ -376,8 +376,9 @@ def ranked(
 ) -> tuple[list[Shape], str]:
     """The usual shape first, and the class of sizes in which a measured one may be better.
 
-    A small picture takes what keeps more of the chip busy. Of few tiles for each multiprocessor the
-    last may be a large part, so that others than the usual ones save a tenth and more.
+    A small picture takes what keeps more of the chip busy. Of few tiles for each multiprocessor
+    the last may be a large part, so that tiles of other rows than the usual save a tenth and more;
+    where device memory is the bound, or warps feed the units, rows are not all that counts.
     """
     across = -(-columns // COLUMNS)
 
@@ -400,8 +401,9 @@ def ranked(
     usual = rounds(shapes[0], 1)
     if usual <= 2 * MOST_ROWS:
         return sorted(shapes, key=clocks), "small"
-    if usual <= 4 * MOST_ROWS:
-        found = sorted(shapes, key=cost)
+    if usual <= 4 * MOST_ROWS and isinstance(shapes[0], WgmmaShape) and job.taps > 1:
+        alike = [shape for shape in shapes if shape.width(job) == shapes[0].width(job)]
+        found = sorted(alike, key=cost)
         if cost(found[0]) < 0.9 * cost(shapes[0]):
-            return found, "middle"
+            return [*found, *(shape for shape in shapes if shape not in alike)], "middle"
     return shapes, "large"

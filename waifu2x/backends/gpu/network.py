@@ -113,18 +113,19 @@ class GpuNetwork:
             try:
                 source = _pixels(taken, pictures.dtype, shapes[0])
                 target = _pixels(taken, dtype, shapes[-1])
-                self._runtime.upload(source.buffer, pictures)
+                sent = self._runtime.send(source.buffer, pictures)
+                result = self._runtime.host_array(target.shape, dtype)
                 with self._workspace.queueing() as scratch:
                     between = zip(dtypes[1:-1], shapes[1:-1], strict=True)
                     made = [_pixels(scratch, *kind) for kind in between]
                     ends = pairwise([source, *made, target])
+                    self._runtime.follow()
                     for stage, (read, written) in zip(self._stages, ends, strict=True):
                         run = Run(stage, read, written.dtype, None, ignore)
                         run.bound(written, scratch, most).queue()
-                    done = self._runtime.mark()
-                self._runtime.wait(done)
-                result = self._runtime.host_array(target.shape, dtype)
-                self._runtime.download(target.buffer, result)
+                    fetched = self._runtime.fetch(target.buffer, result)
+                self._runtime.wait(fetched)
+                del sent  # held until then
             except BaseException as error:
                 # The buffers go to others now, an interrupt or not: nothing may still use them.
                 with suppress(Exception):

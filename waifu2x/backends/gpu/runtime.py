@@ -66,15 +66,15 @@ class Program(Protocol):
 
 
 Mark = Any
-"""See `Runtime.mark`."""
+"""See `Runtime.fetch`."""
 Argument = Buffer | np.int32 | np.float32
 
 
 class Runtime(Protocol):
     """One device and one in-order queue of kernels.
 
-    Calls may come from any thread, one at a time; but copies, `host_array` and `wait` may run while
-    others do.
+    Calls may come from any thread, one at a time; but `upload`, `download`, `send`, `host_array`
+    and `wait` may run while others do.
     """
 
     device: Device
@@ -129,8 +129,18 @@ class Runtime(Protocol):
         """
         ...
 
-    def mark(self) -> Mark:
-        """The moment when all that was queued is done."""
+    def send(self, buffer: Buffer, array: NDArray[Any]) -> object:
+        """Begins what `upload` does. The array is to stay as it is, and what this gives to be held,
+        until kernels behind `follow` are done. May raise OutOfMemoryError."""
+        ...
+
+    def follow(self) -> None:
+        """Whatever is queued from now on comes after all that was sent."""
+        ...
+
+    def fetch(self, buffer: Buffer, array: NDArray[Any]) -> Mark:
+        """Begins what `download` does, after all that is queued by now; it is there at the moment
+        that this gives. May raise OutOfMemoryError."""
         ...
 
     def wait(self, mark: Mark) -> None:
@@ -138,7 +148,7 @@ class Runtime(Protocol):
         ...
 
     def synchronize(self) -> None:
-        """Waits for all that was queued. May raise OutOfMemoryError."""
+        """Waits for all that was queued, sent or fetched. May raise OutOfMemoryError."""
         ...
 
     def timed(self) -> AbstractContextManager[list[tuple[Kernel, float]]]:

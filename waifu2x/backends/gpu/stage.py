@@ -16,7 +16,7 @@ from waifu2x.backends import Device, Progress
 from waifu2x.backends.gpu import schedule
 from waifu2x.backends.gpu.executor import Batch, DevicePixels, Executor, Place
 from waifu2x.backends.gpu.runtime import Buffer, OutOfMemoryError
-from waifu2x.backends.gpu.schedule import NoRoomError, Pass, Room, Schedule
+from waifu2x.backends.gpu.schedule import NoRoomError, Pass, Room, Schedule, pass_cost
 from waifu2x.backends.gpu.workspace import Taken, Workspace
 from waifu2x.errors import BackendError
 from waifu2x.lowering.phases import Phase
@@ -189,7 +189,7 @@ class Run:
                 except OutOfMemoryError:
                     pass
             self._workspace.release()
-            most = min(most, found.scratch + found.kept) // 2
+            most = min(most, found.scratch + found.kept) * 3 // 4
 
     def _schedule(self, bands: int, most: int) -> Schedule:
         most -= self._stage.executor.vector_bytes(self._source.shape[0])
@@ -277,7 +277,7 @@ class Bound:
                     ends = self._schedule.phases[number] if one is rows[-1][-1] else None
                     self._queue(one, band, ends)
                     self._runtime.synchronize()
-                    done += found.pass_cost(one)
+                    done += pass_cost(executor.program, one)
                     report(min(done / found.cost, 1.0))
                 if result is not None and number == len(found.passes) - 1:
                     top, height = row[0].tile.top, row[0].tile.height

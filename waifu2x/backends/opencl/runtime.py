@@ -78,6 +78,14 @@ class _Launch(NamedTuple):
     handles: list[Any]
 
 
+class _Fetched(NamedTuple):
+    """When a result can be fetched, and where to."""
+
+    event: cl.Event
+    buffer: OpenClBuffer
+    array: NDArray[Any]
+
+
 class OpenClRuntime:
     """See Runtime."""
 
@@ -221,17 +229,26 @@ class OpenClRuntime:
         if self._launches is not None:
             self._launches.append((launch.kernel, event))
 
-    def mark(self) -> cl.Event:
+    def send(self, buffer: Any, array: NDArray[Any]) -> object:
+        """See Runtime: it is there then."""
+        self.upload(buffer, array)
+        return None
+
+    def follow(self) -> None:
         """See Runtime."""
+
+    def fetch(self, buffer: Any, array: NDArray[Any]) -> _Fetched:
+        """See Runtime: copied by whoever waits."""
         with self.errors():
             event = cl.enqueue_marker(self._queue)
             self._queue.flush()
-            return event
+            return _Fetched(event, buffer, array)
 
-    def wait(self, mark: cl.Event) -> None:
+    def wait(self, mark: _Fetched) -> None:
         """See Runtime."""
         with self.errors():
-            mark.wait()
+            mark.event.wait()
+        self.download(mark.buffer, mark.array)
 
     def synchronize(self) -> None:
         """See Runtime."""

@@ -1,16 +1,27 @@
-"""Maps that are kept whole between phases, and the sums of means."""
+"""Maps that are kept whole between phases, and the sums of means.
+
+A map that is kept in 16-bit integers has one scale for each 2 * PART_PAIRS values of a pixel of
+memory, as 1x1 products have for their inputs: a row is the integers of all pixels, then all scales,
+float32. That is half the memory, which no cache holds.
+
+Bound: memory.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 from llvmlite import ir
 
+from waifu2x.backends.cpu.isa import VECTOR
 from waifu2x.backends.cpu.kernels import native
+from waifu2x.backends.cpu.kernels.integers import largest, scale_of, store_integers
 from waifu2x.backends.cpu.kernels.memory import memory_row, pointer, record
 from waifu2x.backends.cpu.kernels.values import clear, get, pixel_plane, pixel_start
 from waifu2x.backends.cpu.kernels.vector import Emitter, vector_kernel
-from waifu2x.backends.cpu.layout import BY_PLANES, SUM_BITS, SUM_LIMIT
-from waifu2x.backends.cpu.shapes import LANES
+from waifu2x.backends.cpu.layout import BY_INTEGERS, BY_PLANES, SUM_BITS, SUM_LIMIT
+from waifu2x.backends.cpu.shapes import INTEGER_BLOCK, LANES, MOST_SHORT, PART_PAIRS
+
+_PART = 2 * PART_PAIRS
 
 
 def _emit_sum(
@@ -31,7 +42,68 @@ def _emit_sum(
             v.add_fixed(value, SUM_BITS, SUM_LIMIT, sums, v.add(first, plane))
 
 
+def _emit_kept(
+    v: Emitter,
+    pixels: ir.Value,
+    values: ir.Value,
+    scratch: ir.Value,
+    source: ir.Value,
+    memory: ir.Value,
+    target: ir.Value,
+    scales: ir.Value,
+) -> None:
+    """Writes a run of pixels of so many values, one behind the other, as integers."""
+    if not VECTOR.integers:
+        return
+    (scale,) = v.accumulators([scales])
+    v.set(scale, scales)
+    with v.loop(pixels) as x:
+        first = v.mul(x, values)
+        with v.loop(values, _PART) as begin:
+            start = v.add(first, begin)
+            count = v.smaller(v.add(values, v.mul(begin, -1)), v.index(_PART))
+            most = largest(v, scratch, v.add(source, start), count)
+            unit, fineness = scale_of(v, most, MOST_SHORT)
+            v.store_float(v.first(unit), memory, v.get(scale))
+            v.set(scale, v.add(v.get(scale), 1))
+            own, to = v.fix(scratch, v.add(source, start)), v.add(target, v.half(start))
+            with v.loop(count, INTEGER_BLOCK) as plane:
+                store_integers(v, own, plane, LANES, fineness, memory, v.add(to, v.half(plane)))
+
+
+def _emit_loaded(
+    v: Emitter,
+    pixels: ir.Value,
+    values: ir.Value,
+    memory: ir.Value,
+    source: ir.Value,
+    scales: ir.Value,
+    scratch: ir.Value,
+    target: ir.Value,
+) -> None:
+    """Reads what `_emit_kept` wrote."""
+    if not VECTOR.integers:
+        return
+    (scale,) = v.accumulators([scales])
+    v.set(scale, scales)
+    with v.loop(pixels) as x:
+        first = v.mul(x, values)
+        with v.loop(values, _PART) as begin:
+            start = v.add(first, begin)
+            count = v.smaller(v.add(values, v.mul(begin, -1)), v.index(_PART))
+            unit = v.splat(v.load_float(memory, v.get(scale)))
+            v.set(scale, v.add(v.get(scale), 1))
+            own, to = v.add(source, v.half(start)), v.add(target, start)
+            with v.loop(count, INTEGER_BLOCK) as plane:
+                integers = v.load_shorts(memory, v.add(own, v.half(plane)))
+                for n, each in enumerate(integers):
+                    place = v.add(to, v.add(plane, n * LANES))
+                    v.store(v.times(v.floats(each), unit), scratch, place)
+
+
 _sum = vector_kernel(_emit_sum)
+_kept = vector_kernel(_emit_kept)
+_loaded = vector_kernel(_emit_loaded)
 
 
 @native
@@ -50,6 +122,12 @@ def load_rows(task, maps, scratch, constants):  # type: ignore[no-untyped-def]
             clear(target, scratch, constants, y, left * fold, first * fold)
             clear(target, scratch, constants, y, end * fold, right * fold)
         to = memory_row(target, row) + (first - target.column) * pixel
+        if task.group == BY_INTEGERS:
+            start = row * task.memory_floats
+            scales = start + task.memory_columns * pixel // 2 + first * -(-pixel // _PART)
+            start += first * pixel // 2
+            _loaded(end - first, pixel, floats, start, scales, scratch, to)
+            continue
         start = row * task.memory_floats + first * pixel
         for i in range((end - first) * pixel):
             scratch[to + i] = floats[start + i]
@@ -62,6 +140,12 @@ def keep_rows(task, maps, scratch):  # type: ignore[no-untyped-def]
     floats, pixel = pointer(task.memory, np.float32), source.pixel_floats
     for row in range(task.next_row, min(task.next_row + task.rows, task.end_row)):
         start = memory_row(source, row) + (task.column - source.column) * pixel
+        if task.group == BY_INTEGERS:
+            to = row * task.memory_floats
+            scales = to + task.memory_columns * pixel // 2 + task.column * -(-pixel // _PART)
+            to += task.column * pixel // 2
+            _kept(task.columns, pixel, scratch, start, floats, to, scales)
+            continue
         to = row * task.memory_floats + task.column * pixel
         for i in range(task.columns * pixel):
             floats[to + i] = scratch[start + i]

@@ -20,9 +20,9 @@ from waifu2x.backends.cpu.isa import VECTOR
 from waifu2x.backends.cpu.kernels import native
 from waifu2x.backends.cpu.kernels.epilogue import Epilogue
 from waifu2x.backends.cpu.kernels.integers import (
-    LEAST,
+    largest,
+    scale_of,
     store_integers,
-    store_scale,
     sum_products,
     tiles,
 )
@@ -34,7 +34,7 @@ from waifu2x.backends.cpu.kernels.memory import (
 )
 from waifu2x.backends.cpu.kernels.vector import Emitter, vector_kernel
 from waifu2x.backends.cpu.layout import RESIDUAL_ROWS, SOURCE_ROWS, TARGET_ROWS, TASK
-from waifu2x.backends.cpu.shapes import INTEGER_BLOCK, LANES, PART_PAIRS, tile_height
+from waifu2x.backends.cpu.shapes import INTEGER_BLOCK, LANES, MOST_INPUT, PART_PAIRS, tile_height
 
 _tile_height = native(tile_height)
 
@@ -64,11 +64,9 @@ def _emit_inputs(
         with v.loop(depth, 2 * PART_PAIRS) as begin:
             planes = v.smaller(v.add(depth, v.mul(begin, -1)), v.index(2 * PART_PAIRS))
             own = v.fix(scratch, v.add(start, begin))
-            (most,) = v.accumulators([v.splat(LEAST)])
-            v.set(most, v.splat(LEAST))
-            with v.loop(planes, LANES) as plane:
-                v.set(most, v.larger(v.magnitude(v.load(own, plane)), v.get(most)))
-            fineness = store_scale(v, v.get(most), scratch, v.get(place))
+            most = largest(v, scratch, v.add(start, begin), planes)
+            unit, fineness = scale_of(v, most, MOST_INPUT)
+            v.store(unit, scratch, v.get(place))
             v.set(place, v.add(v.get(place), scale_step))
             to = v.fix(scratch, v.add(target, v.half(begin)))
             with v.loop(planes, INTEGER_BLOCK) as plane:

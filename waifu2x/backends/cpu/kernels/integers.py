@@ -1,11 +1,10 @@
-"""3x3 convolution by Winograd's F(6x6, 3x3) in 16-bit integers: 64 products where the definition
-has 324.
+"""3x3 convolution by Winograd's F(6x6, 3x3) in 16-bit integers.
 
-The order of work is that of `winograd`, over cells of 6x6 results. Transformed inputs, floats at
-first, become integers of at most MOST_INPUT by one scale for each cell and part, which is 64
-planes; weights have one for each frequency and output plane, as fine as still lets no part's sum of
-products leave 32 bits. So these sums are exact, the same in any order on any instruction set. They
-are added as floats.
+The order of work and the transforms are those of `winograd`, block by block. Transformed inputs,
+floats at first, become integers of at most MOST_INPUT by one scale for each cell and part, which is
+64 planes; weights have one for each frequency and output plane, as fine as still lets no part's sum
+of products leave 32 bits. So these sums are exact, the same in any order on any instruction set.
+They are added as floats.
 
     V[f][cell][in]  int16, of a group of cells; FLAT, [cell][in], in floats
     U[block]        float32 scales, vector by vector of planes: (vectors, 64, LANES),
@@ -21,9 +20,7 @@ What a cell becomes depends on its own inputs alone, so any tile gives the same 
 operations are the same ones in the same order for any number of lanes.
 
 Inputs are packed into integers 16 planes at a time; their order there is the instruction's, and
-that of the weights follows it. Transforms go through memory between their columns and their rows:
-64 values fit no register file. What they read and write of maps lies a pixel apart, where no
-processor foresees it, so they ask for it: a third less time for inputs, a sixth for results.
+that of the weights follows it.
 
 Bound: products of pairs. One instruction for 2 * LANES multiply-adds where there is VNNI, twice
 FMA's rate; without it two, 1.6 times FMA's rate on Zen 3 and Zen 4.
@@ -37,23 +34,21 @@ from llvmlite import ir
 
 from waifu2x.backends.cpu.isa import VECTOR
 from waifu2x.backends.cpu.kernels import native
-from waifu2x.backends.cpu.kernels.epilogue import Epilogue
 from waifu2x.backends.cpu.kernels.memory import block_at, locate_results, locate_source, record
 from waifu2x.backends.cpu.kernels.product import accumulate_pairs
 from waifu2x.backends.cpu.kernels.vector import Emitter, vector_kernel
-from waifu2x.backends.cpu.kernels.winograd import product
-from waifu2x.backends.cpu.layout import (
-    INTEGER_CELL,
-    LINE_FLOATS,
-    RESIDUAL_ROWS,
-    SOURCE_ROWS,
-    TARGET_ROWS,
-    TASK,
+from waifu2x.backends.cpu.kernels.winograd import (
+    SIDE,
+    emit_output,
+    input_columns,
+    input_row,
+    product,
 )
+from waifu2x.backends.cpu.layout import CELL, SOURCE_ROWS
 from waifu2x.backends.cpu.shapes import (
     FLAT,
+    FREQUENCIES,
     INTEGER_BLOCK,
-    INTEGER_FREQUENCIES,
     LANES,
     MOST_INPUT,
     PART_PAIRS,
@@ -62,50 +57,25 @@ from waifu2x.backends.cpu.shapes import (
 )
 
 _tile_height = native(tile_height)
-_SIDE = INTEGER_CELL + 2
 LEAST = 1e-30
 """The smallest scale: of cells that are zero."""
 
 
-def _transform_input(v: Emitter, d: list[ir.Value]) -> list[ir.Value]:
-    """Eight neighbouring inputs -> eight frequencies (B^T d, those at ±2 doubled)."""
-    even_a, odd_a = (v.fma(d[n], 4.0, v.fma(d[n + 2], -5.0, d[n + 4])) for n in (2, 1))
-    even_b, odd_b = (v.fma(d[n + 2], -4.25, v.plus(d[n], d[n + 4])) for n in (2, 1))
-    even_c = v.fma(d[6], 2.0, v.fma(d[4], -2.5, v.times(d[2], 0.5)))
-    odd_c = v.fma(d[5], 4.0, v.fma(d[3], -5.0, d[1]))
-    return [
-        v.fma(v.minus(d[4], d[2]), -5.25, v.minus(d[6], d[0])),
-        v.fma(odd_a, 0.5, even_a),
-        v.fma(odd_a, -0.5, even_a),
-        v.plus(even_b, odd_b),
-        v.minus(even_b, odd_b),
-        v.plus(even_c, odd_c),
-        v.minus(even_c, odd_c),
-        v.fma(v.minus(d[5], d[3]), -5.25, v.minus(d[7], d[1])),
-    ]
+def largest(v: Emitter, source: ir.Value, start: ir.Value, count: ir.Value) -> ir.Value:
+    """The largest magnitude of each lane of `count` values; LEAST at least."""
+    own = v.fix(source, start)
+    (most,) = v.accumulators([v.splat(LEAST)])
+    v.set(most, v.splat(LEAST))
+    with v.loop(count, LANES) as plane:
+        v.set(most, v.larger(v.magnitude(v.load(own, plane)), v.get(most)))
+    return v.get(most)
 
 
-def _transform_output(v: Emitter, m: list[ir.Value]) -> list[ir.Value]:
-    """Eight frequencies -> six neighbouring results (A^T m)."""
-    (sum_a, off_a), (sum_b, off_b), (sum_c, off_c) = (
-        (v.plus(m[n], m[n + 1]), v.minus(m[n], m[n + 1])) for n in (1, 3, 5)
-    )
-    return [
-        v.plus(v.plus(m[0], sum_a), v.plus(sum_b, sum_c)),
-        v.fma(off_c, 2.0, v.fma(off_a, 0.5, off_b)),
-        v.fma(sum_c, 4.0, v.fma(sum_a, 0.25, sum_b)),
-        v.fma(off_c, 8.0, v.fma(off_a, 0.125, off_b)),
-        v.fma(sum_c, 16.0, v.fma(sum_a, 0.0625, sum_b)),
-        v.fma(off_c, 32.0, v.fma(off_a, 0.03125, v.plus(off_b, m[7]))),
-    ]
-
-
-def store_scale(v: Emitter, most: ir.Value, scratch: ir.Value, place: ir.Value) -> ir.Value:
-    """Stores what 1 stands for where the largest lane of `most` becomes MOST_INPUT; the factor
-    that makes integers of values."""
-    largest = v.most(most)
-    v.store(v.times(largest, 1 / MOST_INPUT), scratch, place)
-    return v.divided(v.splat(float(MOST_INPUT)), largest)
+def scale_of(v: Emitter, most: ir.Value, largest_integer: int) -> tuple[ir.Value, ir.Value]:
+    """What 1 stands for where the largest lane of `most` becomes that integer; the factor that
+    makes integers of values."""
+    whole = v.most(most)
+    return v.times(whole, 1 / largest_integer), v.divided(v.splat(float(largest_integer)), whole)
 
 
 def store_integers(
@@ -189,8 +159,8 @@ def _emit_input(
     at `scale`, `scale_step` apart."""
     if not VECTOR.integers:
         return
-    rows = [v.add(v.integer(places, SOURCE_ROWS + y), offset) for y in range(_SIDE)]
-    vector, side = INTEGER_FREQUENCIES * LANES, v.times_of(_SIDE)
+    rows = [v.add(v.integer(places, SOURCE_ROWS + y), offset) for y in range(SIDE)]
+    vector, side = FREQUENCIES * LANES, v.times_of(SIDE)
     (place_of_scale,) = v.accumulators([scale])
     with v.loop(depth, 2 * PART_PAIRS) as begin:
         count = v.smaller(v.add(depth, v.mul(begin, -1)), v.index(2 * PART_PAIRS))
@@ -199,35 +169,28 @@ def _emit_input(
         with v.loop(count, LANES) as inner:
             plane = v.add(begin, inner)
             starts = [v.fix(scratch, v.add(row, plane)) for row in rows]
-            to, shelf = v.shelf(INTEGER_FREQUENCIES)
-            with v.loop(side) as x:
-                along, place = v.mul(pixel, x), v.mul(x, _SIDE * LANES)
-                column = [v.load(start, along) for start in starts]
-                for start in starts:
-                    v.prefetch(start, v.add(along, LINE_FLOATS))
-                for y, value in enumerate(_transform_input(v, column)):
-                    v.store(value, to, v.add(place, y * LANES))
-            target = v.fix(scratch, v.add(stage, v.mul(inner, INTEGER_FREQUENCIES)))
+            shelf = input_columns(v, starts, pixel, side)
+            target = v.fix(scratch, v.add(stage, v.mul(inner, FREQUENCIES)))
             with v.loop(side) as y:
-                across, place = v.at(shelf, v.mul(y, LANES)), v.mul(y, _SIDE * LANES)
-                columns = [v.load(across, x * _SIDE * LANES) for x in range(_SIDE)]
-                for x, value in enumerate(_transform_input(v, columns)):
+                place = v.mul(y, SIDE * LANES)
+                for x, value in enumerate(input_row(v, shelf, y)):
                     v.store(value, target, v.add(place, x * LANES))
-                    if x != FLAT % _SIDE:
+                    if x != FLAT % SIDE:
                         v.set(most, v.larger(v.magnitude(value), v.get(most)))
-            for y in range(_SIDE):
-                frequency = y * _SIDE + FLAT % _SIDE
+            for y in range(SIDE):
+                frequency = y * SIDE + FLAT % SIDE
                 value = v.load(target, frequency * LANES)
                 if frequency == FLAT:
                     v.store(value, scratch, v.add(flat, plane))
                 else:
                     v.set(most, v.larger(v.magnitude(value), v.get(most)))
-        fineness = store_scale(v, v.get(most), scratch, v.get(place_of_scale))
+        unit, fineness = scale_of(v, v.get(most), MOST_INPUT)
+        v.store(unit, scratch, v.get(place_of_scale))
         v.set(place_of_scale, v.add(v.get(place_of_scale), scale_step))
         with v.loop(count, INTEGER_BLOCK) as inner:
-            source = v.fix(scratch, v.add(stage, v.mul(inner, INTEGER_FREQUENCIES)))
+            source = v.fix(scratch, v.add(stage, v.mul(inner, FREQUENCIES)))
             target = v.fix(scratch, v.add(inputs, v.half(v.add(begin, inner))))
-            with v.loop(v.index(INTEGER_FREQUENCIES), 4) as first:
+            with v.loop(v.index(FREQUENCIES), 4) as first:
                 for n in range(4):
                     frequency = v.add(first, n)
                     place, to = v.mul(frequency, LANES), v.mul(frequency, stride)
@@ -271,45 +234,15 @@ def _emit_output(
     constants: ir.Value,
     plane: ir.Value,
 ) -> None:
-    """One cell, one vector of planes: 64 sums of products, `stride` apart -> 6x6 results.
-
-    Its rows are those at `first`, and then every `shuffle`th; `target` and `residual` are the
-    offsets of its pixels along them.
-    """
+    """`emit_output` of sums of products whose factors are at `scales`."""
     if not VECTOR.integers:
         return
-    shuffle = v.field(task, TASK, "shuffle")
-    epilogue = Epilogue(v, task, scratch, constants, plane)
-    to, shelf = v.shelf(_SIDE * INTEGER_CELL)
-    down = v.mul(stride, _SIDE)
-    tops = [v.fix(scratch, v.add(products, v.mul(down, y))) for y in range(_SIDE)]
-    for y in range(INTEGER_CELL):
-        row = v.add(first, v.mul(shuffle, y))
-        to_row = v.add(v.integer(places, v.add(row, TARGET_ROWS)), target)
-        from_row = v.add(v.integer(places, v.add(row, RESIDUAL_ROWS)), residual)
-        epilogue.prefetch(INTEGER_CELL, 1, to_row, from_row)
-    factors, side = v.fix(weights, scales), v.times_of(_SIDE)
-    with v.loop(side) as x:
-        along, by = v.mul(stride, x), v.at(factors, v.mul(x, LANES))
-        column = [
-            v.times(v.load(top, along), v.load(by, y * _SIDE * LANES)) for y, top in enumerate(tops)
-        ]
-        place = v.mul(x, INTEGER_CELL * LANES)
-        for y, value in enumerate(_transform_output(v, column)):
-            v.store(value, to, v.add(place, y * LANES))
-    # FLAT is as much of every result.
-    flat = v.load(scratch, v.add(products, v.mul(stride, FLAT)))
-    bias = v.plus(epilogue.bias(0), flat)
-    with v.loop(v.times_of(INTEGER_CELL)) as y:
-        across = v.at(shelf, v.mul(y, LANES))
-        rows = [v.load(across, x * INTEGER_CELL * LANES) for x in range(_SIDE)]
-        row = v.add(first, v.mul(shuffle, y))
-        epilogue.store(
-            [v.plus(value, bias) for value in _transform_output(v, rows)],
-            0,
-            v.add(v.integer(places, v.add(row, TARGET_ROWS)), target),
-            v.add(v.integer(places, v.add(row, RESIDUAL_ROWS)), residual),
-        )
+    factors = v.fix(weights, scales)
+    emit_output(
+        *(v, task, places, first, target, residual, scratch, products, stride, constants, plane),
+        factors=factors,
+        flat=FLAT,
+    )
 
 
 _input_cell = vector_kernel(_emit_input)
@@ -321,13 +254,13 @@ _output_cell = vector_kernel(_emit_output)
 def convolve_integers(task, maps, places, scratch, weights, constants):  # type: ignore[no-untyped-def]
     """The next rows of a 3x3 product: one of cells."""
     source = record(maps, task.source)
-    locate_source(task, source, places, INTEGER_CELL + 2)
+    locate_source(task, source, places, CELL + 2)
     locate_results(task, maps, places)
     pairs, group, pixel = task.depth // 2, task.group, source.pixel_floats
     stride = group * pairs + LANES
-    cells = task.columns // INTEGER_CELL
-    flat = task.inputs + INTEGER_FREQUENCIES * stride
-    scales, scale_step = task.stage + INTEGER_FREQUENCIES * 2 * PART_PAIRS, group * LANES
+    cells = task.columns // CELL
+    flat = task.inputs + FREQUENCIES * stride
+    scales, scale_step = task.stage + FREQUENCIES * 2 * PART_PAIRS, group * LANES
     for index in range(-(-cells // group)):
         first = index * group
         count = min(group, cells - first)
@@ -336,7 +269,7 @@ def convolve_integers(task, maps, places, scratch, weights, constants):  # type:
                 task.depth,
                 pixel,
                 places,
-                (first + cell) * INTEGER_CELL * pixel,
+                (first + cell) * CELL * pixel,
                 scratch,
                 task.stage,
                 task.inputs + cell * pairs,
@@ -352,8 +285,8 @@ def convolve_integers(task, maps, places, scratch, weights, constants):  # type:
             half = height // 2
             block_planes = width * LANES
             product_stride = group * block_planes + LANES
-            u = block + INTEGER_FREQUENCIES * block_planes
-            for frequency in range(INTEGER_FREQUENCIES):
+            u = block + FREQUENCIES * block_planes
+            for frequency in range(FREQUENCIES):
                 # The last tile may run past `count` into stale cells: theirs are rows of their own.
                 for cell in range(0, count, height):
                     m = task.products + frequency * product_stride + cell * block_planes
@@ -369,7 +302,7 @@ def convolve_integers(task, maps, places, scratch, weights, constants):  # type:
                         )
                 u += (task.depth if frequency == FLAT else pairs) * block_planes
             for cell in range(count):
-                pair = (first + cell) * (INTEGER_CELL // 2)
+                pair = (first + cell) * (CELL // 2)
                 for n in range(0, block_planes, LANES):
                     _output_cell(
                         task,
@@ -381,7 +314,7 @@ def convolve_integers(task, maps, places, scratch, weights, constants):  # type:
                         task.products + cell * block_planes + n,
                         product_stride,
                         weights,
-                        block + INTEGER_FREQUENCIES * n,
+                        block + FREQUENCIES * n,
                         constants,
                         plane + n,
                     )

@@ -11,7 +11,7 @@ from numba.extending import intrinsic
 
 from waifu2x.backends.cpu.kernels import native
 from waifu2x.backends.cpu.layout import RESIDUAL_ROWS, SOURCE_ROWS, TARGET_ROWS
-from waifu2x.backends.cpu.shapes import LANES, tile_width
+from waifu2x.backends.cpu.shapes import CHUNK, LANES, tile_width
 
 _tile_width = native(tile_width)
 
@@ -135,3 +135,14 @@ def block_at(task, plane):  # type: ignore[no-untyped-def]
     inner = plane - group * task.group_planes
     width = _tile_width((task.group_planes - inner) // LANES)
     return group // task.shuffle, group % task.shuffle, inner, width
+
+
+@native
+def chunk_width(task, begin, plane):  # type: ignore[no-untyped-def]
+    """The width in vectors of the block that begins at `plane`, if it belongs to the chunk that
+    begins at `begin`; else 0."""
+    if plane >= task.planes:
+        return 0
+    inner = plane % task.group_planes
+    width = _tile_width((task.group_planes - inner) // LANES)
+    return width if plane + width * LANES <= begin + CHUNK else 0

@@ -297,6 +297,10 @@ class Emitter:
             step //= 2
         return a
 
+    def first(self, a: ir.Value) -> ir.Value:
+        """The first lane, a float."""
+        return self._builder.extract_element(a, ir.Constant(_INTEGER, 0))
+
     def integers(self, a: ir.Value) -> ir.Value:
         """A vector of floats as 32-bit integers, rounded half to even."""
         lanes = VECTOR.lanes
@@ -349,6 +353,20 @@ class Emitter:
             )
             packed = self._builder.call(function, list(vectors))
         self._builder.store(packed, address, align=4)
+
+    def load_shorts(self, pointer: ir.Value, offset: ir.Value) -> list[ir.Value]:
+        """What `store_shorts` stored, as vectors of 32-bit integers."""
+        builder, lanes = self._builder, VECTOR.lanes
+        kind = ir.VectorType(ir.IntType(16), 16)
+        address = builder.bitcast(self.at(pointer, offset), kind.as_pointer())
+        packed = builder.load(address, align=4)
+        vectors = []
+        for n in range(16 // lanes):
+            order = [lane // 4 * 16 // lanes * 4 + 4 * n + lane % 4 for lane in range(lanes)]
+            mask = ir.Constant(ir.VectorType(_INTEGER, lanes), order)
+            part = builder.shuffle_vector(packed, packed, mask)
+            vectors.append(builder.sext(part, _INTEGERS))
+        return vectors
 
     def dot(self, a: ir.Value, b: ir.Value, c: ir.Value) -> ir.Value:
         """c plus the sums of products of pairs of 16-bit integers, lane by lane.

@@ -146,6 +146,11 @@ class Driver(Protocol):
         """Makes it a moment in a stream: when what was queued before is done."""
         ...
 
+    def follow(self, stream: Any, event: Any) -> None:
+        """What is queued on a stream from now on waits for the moment in another that an event is
+        now."""
+        ...
+
     def wait_event(self, event: Any) -> None:
         """For a moment."""
         ...

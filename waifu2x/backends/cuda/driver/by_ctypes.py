@@ -179,7 +179,9 @@ class CtypesDriver:
 
     def upload(self, address: int, array: NDArray[Any], stream: int) -> None:
         """See Driver."""
-        self.call("cuMemcpyHtoDAsync_v2", address, _start(array), array.nbytes, stream)
+        # Pictures may be read-only, unlike pages and results.
+        source = array.__array_interface__["data"][0]
+        self.call("cuMemcpyHtoDAsync_v2", address, source, array.nbytes, stream)
 
     def download(self, array: NDArray[Any], address: int, stream: int) -> None:
         """See Driver."""
@@ -208,6 +210,10 @@ class CtypesDriver:
     def record_event(self, event: int, stream: int) -> None:
         """See Driver."""
         self.call("cuEventRecord", event, stream)
+
+    def follow(self, stream: int, event: int) -> None:
+        """See Driver."""
+        self.call("cuStreamWaitEvent", stream, event, 0)
 
     def wait_event(self, event: int) -> None:
         """See Driver."""

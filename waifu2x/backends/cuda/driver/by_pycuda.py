@@ -122,6 +122,10 @@ class PycudaDriver:
         """See Driver."""
         event.record(stream)
 
+    def follow(self, stream: Any, event: Any) -> None:
+        """See Driver."""
+        stream.wait_for_event(event)
+
     def wait_event(self, event: Any) -> None:
         """See Driver."""
         event.synchronize()

@@ -1,0 +1,31 @@
+"""The picture added to the result."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from waifu2x.lowering.geometry import read_by
+from waifu2x.lowering.steps import Move, Program, Target, writes
+
+
+def with_picture(program: Program) -> Program:
+    """The same program, in which the move that makes the result reads the picture itself where it
+    adds a copy, perhaps enlarged: one that is slow to make, keep and read again.
+
+    Its residual is then a view of value 0, and of as many planes.
+    """
+    steps = program.steps
+    last = next(step for step in steps if writes(step) == program.result)
+    if not isinstance(last, Move) or last.residual is None:
+        return program
+    added = last.residual
+    writers = [step for step in steps if writes(step) == added.value]
+    copy = writers[0]
+    if not isinstance(copy, Move) or copy != Move(copy.node, copy.source, Target(added.value)):
+        return program
+    if len(writers) > 1 or copy.source.value or len(read_by(program)[added.value]) > 1:
+        return program
+    source = replace(copy.source, offset=copy.source.offset + added.offset)
+    short = {id(last): replace(last, residual=source), id(copy): None}
+    changed = (short.get(id(step), step) for step in steps)
+    return replace(program, steps=tuple(step for step in changed if step is not None))
