@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import stat
 import struct
 import subprocess
@@ -24,7 +25,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tests import obvious
+from tests import emulated_mma, obvious
 from tests.tensor_maps import unpacked
 from waifu2x import model_set
 from waifu2x.backends import Device
@@ -550,6 +551,18 @@ def test_every_chip_has_a_shape_for_every_product(
             assert shape.shared(job) <= CHIPS[capability]
             if isinstance(shape, WgmmaShape):
                 assert shape.rows % shape.warpgroups == 0
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize(("planes", "terms"), [(32, 2), (64, 1)])
+def test_every_shape_of_mma_makes_the_same_on_emulated_warps(
+    planes: int, terms: int, tmp_path: Path
+) -> None:
+    """Teams, loose warps, rings of rows and none of these, as every chip takes them."""
+    if not shutil.which("g++"):
+        pytest.skip("no g++ is here")
+    group = 64 if planes % 64 == 0 else 32
+    assert not emulated_mma.differing(Job(planes, group, planes, 3, terms, last=False), tmp_path)
 
 
 def test_small_pictures_get_more_blocks() -> None:
