@@ -546,7 +546,7 @@ def test_every_chip_has_a_shape_for_every_product(
 
 def test_small_pictures_get_more_blocks() -> None:
     job = Job(64, 64, 64, 3, 1, last=False)
-    large, small = (MmaShape(rows, 2, (1, 32, 64), b_stages=3) for rows in (4, 2))
+    large, small = (MmaShape(rows, 2, (32, 64), b_stages=3) for rows in (4, 2))
     assert ranked(job, [large, small], 1080, 1920, 132) == ([large, small], "large")
     assert ranked(job, [large, small], 60, 60, 132) == ([small, large], "small")
     # As many rows for the busiest multiprocessor: the order stays.

@@ -28,7 +28,7 @@ from waifu2x.backends.cpu.kernels.vector import Emitter, vector_kernel
 from waifu2x.backends.cpu.layout import RESIDUAL_ROWS, SOURCE_ROWS, TARGET_ROWS, TASK
 from waifu2x.backends.cpu.shapes import LANES, ROW_BLOCK, WIDTHS, tile_height
 
-_RUN = 4 if VECTOR.registers >= 32 else 2
+_RUN = 4 if VECTOR.registers >= 32 else 3
 """Neighbouring pixels that share the loads of a few-outputs tile."""
 _OUTPUTS = (3, 1)
 """Output planes of a few-outputs tile."""
