@@ -34,6 +34,7 @@ from waifu2x.backends.cuda.compilers import Compiler, nvcc, nvrtc
 from waifu2x.backends.cuda.compilers.nvrtc import Nvrtc
 from waifu2x.backends.cuda.tensor import TensorExecutor, makers
 from waifu2x.backends.cuda.tensor_layout import MapLayout, batch_grid, layouts
+from waifu2x.backends.cuda.tensor_peak import peak_macros
 from waifu2x.backends.cuda.tensor_product import ProductArguments, has_windows, windows
 from waifu2x.backends.cuda.tensor_shape import (
     COLUMNS,
@@ -183,7 +184,9 @@ def kernels_of_chip(capability: tuple[int, int]) -> list[tuple[str, Macros]]:
                 record(runtime, model, units, 2, (64, 64), pictures)
     if fully:
         record(runtime, shipped("vgg_7/art"), available_units(capability)[0], 1, (64, 64), 5)
-    return list(runtime.wanted.values())
+    units_of_chip = available_units(capability)[:-1]
+    peaks = [("tensor_peak", peak_macros(units, capability)) for units in units_of_chip]
+    return [*runtime.wanted.values(), *peaks]
 
 
 def report(compiler: Compiler, capability: tuple[int, int], stem: str, chosen: Macros) -> str:
