@@ -6,7 +6,7 @@
 // On an H200: 900 TFLOP/s by wgmma, 650 by mma.
 //
 // Macros: WGMMA, REPEATS, THREADS; GROUP = 64 and WIDTH = 128 for wgmma.
-// Before the choice: a file is included once, where it is asked for first.
+// Here, since a file is included once, whichever branch comes first.
 #include "integers.cuh"
 #if WGMMA
 #include "wgmma.cuh"

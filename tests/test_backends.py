@@ -25,6 +25,7 @@ from tests.conftest import EXAMPLES, MISSING, PRESENT
 from tests.graphs import halving_model, random_graphs, residual_in_residual
 from waifu2x import catalogue, model_set
 from waifu2x.backends import BACKEND_NAMES, Backend, Precision, open_backend
+from waifu2x.backends.closeness import drawing
 from waifu2x.dtypes import from_unit
 from waifu2x.errors import BackendError, UnavailableError
 from waifu2x.model import Activation, Convolution, Model, PixelShuffle, PixelUnshuffle
@@ -463,6 +464,24 @@ def test_core_count_does_not_change_a_bit(monkeypatch: pytest.MonkeyPatch, cores
     other = open_backend("cpu")
     np.testing.assert_array_equal(run(other, [model], pixels), expected)
     other.close()
+
+
+def test_auto_of_cpu_takes_finer_bf16_before_other_modes() -> None:
+    """Of the one network that needs it."""
+    from waifu2x.backends.cpu import engine
+
+    if engine.arithmetics()[0] != "bf16":
+        return  # elsewhere with tiles that are emulated
+    [model] = model_set.find("realesrgan/animevideo").models(2, None)
+    pixels = drawing(3)
+    expected = run(open_backend("numpy"), [model], pixels)
+    backend = open_backend("cpu")
+    plain, auto = (
+        obvious.psnr(backend.compile([model], precision)(pixels, np.float32), expected)
+        for precision in ("bf16", "auto")
+    )
+    assert plain < PROMISED_DB["auto"] <= auto < plain + 2
+    backend.close()
 
 
 @pytest.mark.parametrize("slots", [1, 8])

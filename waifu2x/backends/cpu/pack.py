@@ -63,7 +63,9 @@ Arithmetic = Literal["fp32", "int16", "bf16"]
 class PackedProgram:
     """Tasks of every step, and the arrays that they point into."""
 
-    def __init__(self, program: Program, arithmetic: Arithmetic) -> None:
+    def __init__(self, program: Program, arithmetic: Arithmetic, finer: int = 0) -> None:
+        """In bf16, so many of the first products on tiles read maps in two terms, for whatever
+        loses too much otherwise: what they round goes through all that follow."""
         self.program = program
         self._arithmetic = arithmetic
         bfloats = arithmetic == "bf16"
@@ -78,6 +80,8 @@ class PackedProgram:
         resizes = [step for step in moves if step.resize != (1, 1)]
         self._resized = {value for s in resizes for value in (s.source.value, s.target.value)}
         """Values that stay floats: rows of those are resized."""
+        inner = [step for step in program.steps if isinstance(step, Product) and step.source.value]
+        self._finer = {id(step) for step in inner[:finer]}
         self.on_tiles: set[int] = set()
         """The steps that run in bf16."""
         self.in_integers: set[int] = set()
@@ -218,9 +222,10 @@ class PackedProgram:
 
     def _is_sensitive(self, step: Product) -> bool:
         """Whether nothing evens out the rounding of what a product reads: it makes pixels, or what
-        is as good as pixels."""
+        is as good as pixels. Or whether it shall be taken for one of those."""
         target = self.forms[step.target.value]
-        return step.target.value == self.program.result or target.planes <= _FEW
+        makes_pixels = step.target.value == self.program.result or target.planes <= _FEW
+        return makes_pixels or id(step) in self._finer
 
     def _add_map(self, form: Form) -> int:
         self.forms.append(form)

@@ -3,6 +3,7 @@ and into how many strips a picture is cut."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -58,8 +59,9 @@ _SPARE_PIXELS = 2 * max(ROW_BLOCK, BLOCK)
 _TILES_WIDTH = 256
 """Pixels: about what lets the rings of a strip on tiles stay in the L2 cache, beside weights."""
 _MOST_DOWN = 64
-_UNEVEN = 0.1
-"""The part of a core's last strip for which the others are taken to wait."""
+_UNEVEN = 0.05
+"""The part of a strip for which cores are taken to wait at the end, for each doubling of their
+number: for the slowest of all. Virtual ones may be three times as slow as others."""
 _LEAST_BLOCKS = 3
 """Of ROW_BLOCK cells in integers, for each reading of all weights: no fewer than lets those come
 from beyond the L2 cache as fast as they are used."""
@@ -155,7 +157,7 @@ class PhaseStrips:
         computed = np.einsum("l,ld,la->da", layers.costs, rows, columns) / (height * width)
         count = pictures * down[:, np.newaxis] * across
         turns = -(-count // cores)
-        waste = turns * cores / count * (1 + _UNEVEN * (1 - 1 / cores) / turns)
+        waste = turns * cores / count * (1 + _UNEVEN * math.log2(cores) / turns)
         best = np.unravel_index(np.argmin(computed * waste), computed.shape)
         return int(down[best[0]]), int(across[best[1]])
 

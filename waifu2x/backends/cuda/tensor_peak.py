@@ -16,24 +16,19 @@ _RUNS = 5
 _WIDTH, _GROUP = 128, 64
 
 
-def peak_macros(units: Units, capability: tuple[int, int]) -> Macros:
-    """Of the kernel."""
-    return {
-        "WGMMA": int(units == "wgmma"),
-        "OLD": int(is_old(capability)),
+def product_peak(runtime: CudaRuntime, units: Units) -> float:
+    """Multiply-adds a second of 16-bit values, measured."""
+    by_group = units == "wgmma"
+    macros: Macros = {
+        "WGMMA": int(by_group),
+        "OLD": int(is_old(runtime.capability)),
         "REPEATS": _REPEATS,
         "THREADS": _THREADS,
         "WIDTH": _WIDTH,
         "GROUP": _GROUP,
     }
-
-
-def product_peak(runtime: CudaRuntime, units: Units) -> float:
-    """Multiply-adds a second of 16-bit values, measured."""
-    by_group = units == "wgmma"
     shared = (64 + _WIDTH) * _GROUP * 2 if by_group else 0
-    program = runtime.build("tensor_peak", peak_macros(units, runtime.capability))
-    kernel = program.kernel("tensor_peak", _THREADS, shared)
+    kernel = runtime.build("tensor_peak", macros).kernel("tensor_peak", _THREADS, shared)
     blocks = runtime.limits.compute_units * (1 if by_group else 2)
     target = runtime.allocate(blocks * _THREADS * 4)
     try:
