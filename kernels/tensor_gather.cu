@@ -6,16 +6,17 @@
 // pixels of a bicubic interpolation, UP / DOWN times as large, which repeats the pixels at its edges.
 //
 // Arguments: `Gather` below. in: pixels [picture][row][column][IN_PLANES] by IN_PIXEL, or with IN_GROUP a
-// map; out: pixels by PIXEL, [row][column][PLANES], or with OUT_GROUP a map; residual: float [row][column]
+// map; out: pixels by PIXEL, [row][column][OUT_PLANES], or with OUT_GROUP a map; residual: float [row][column]
 // [PLANES], or with RESIDUAL_GROUP a map; factors: float [picture][factors_each].
 // Macros
 //   THREADS, VALUES (planes of a thread: of a pixel all, of a map 8 or 1), PLANES (that move, of the
 //   target), MOVED (the same with the padding of the target's part, which is written too), IN_PIXEL with
 //   IN_PLANES and BORDER, or IN_GROUP with IN_STORED, IN_EACH, IN_FOLD, IN_PART; ENLARGE, SHUFFLE_OF,
-//   UNSHUFFLE, UP, DOWN (both 1: not resized), FACTORS (0 or 1), GATE (0 or 1), TERMS; PIXEL, or OUT_GROUP
-//   with OUT_STORED, EACH, PART, FOLD, ZERO; RESIDUAL (0 or 1), RESIDUAL_GROUP, RESIDUAL_STORED,
-//   RESIDUAL_EACH, RESIDUAL_FOLD, RESIDUAL_PART
-// Bound: device memory, and the caches where it is resized.
+//   UNSHUFFLE, UP, DOWN (both 1: not resized), FACTORS (0 or 1), GATE (0 or 1), TERMS, ZERO, PART (the
+//   first plane that is written); PIXEL with OUT_PLANES, or OUT_GROUP with OUT_STORED, EACH, FOLD; ADDED
+//   (0 or 1: a residual), RESIDUAL_GROUP, RESIDUAL_STORED, RESIDUAL_EACH, RESIDUAL_FOLD, RESIDUAL_PART
+// Bound: device memory, and the caches where it is resized. Best on an H200: 3840x2160 enlarged in 0.052 ms,
+//   1920x1080 made of them in 0.063.
 #define STACK 1
 #define SHUFFLE 1
 #define ACTIVATION 0
@@ -149,7 +150,7 @@ tensor_gather(const __grid_constant__ Gather p) {
 #endif
     }
 #endif
-#if RESIDUAL
+#if ADDED
 #pragma unroll
     for (int v = 0; v < VALUES; v++) {
         if (first + v >= PLANES) continue;
@@ -166,13 +167,13 @@ tensor_gather(const __grid_constant__ Gather p) {
         values[v] = GATE ? (values[v] + more) * (1.0f / (1.0f + expf(-values[v])) - 0.5f) : values[v] + more;
     }
 #endif
-#if defined(OUT_GROUP)
     const bool black = ZERO && (y < p.real.top || y >= p.real.bottom || x < p.real.left || x >= p.real.right);
-    uint8_t* const target = static_cast<uint8_t*>(p.out) +
-        value_at<OUT_GROUP, FOLD, EACH>(p.to, y, x, first, PART, picture, p.extent.across);
 #pragma unroll
     for (int v = 0; v < VALUES; v++)
         if (black) values[v] = 0.0f;
+#if defined(OUT_GROUP)
+    uint8_t* const target = static_cast<uint8_t*>(p.out) +
+        value_at<OUT_GROUP, FOLD, EACH>(p.to, y, x, first, PART, picture, p.extent.across);
 #pragma unroll
     for (int term = 0; term < TERMS; term++) {
         uint8_t* const to = target + term * low_terms<OUT_STORED, OUT_GROUP>(p.to);
@@ -188,7 +189,7 @@ tensor_gather(const __grid_constant__ Gather p) {
 #else
     if (y < p.kept.top || y >= p.kept.bottom || x < p.kept.left || x >= p.kept.right) return;
     const size_t line = static_cast<size_t>(picture) * p.to.rows + y - p.to.top;
-    pixel_t* const pixel = static_cast<pixel_t*>(p.out) + (line * p.to.pitch + x - p.to.left) * PLANES;
+    pixel_t* const pixel = static_cast<pixel_t*>(p.out) + (line * p.to.pitch + x - p.to.left) * OUT_PLANES + PART;
 #pragma unroll
     for (int v = 0; v < VALUES; v++) pixel[v] = to_pixel(values[v]);
 #endif

@@ -1,39 +1,66 @@
 // A product of one or nine taps and its epilogue, on the matrix units of any chip from sm_75 on.
 //
-// What tensor_wgmma.cu computes, on the same maps and weights, by `mma` on registers: a block makes tiles
-// of ROWS x 64 pixels (SPREAD: 62) times WIDTH output planes, one after the other. A warp keeps the sums of
-// WARP_ROWS x WARP_COLUMNS pixels and WARP_WIDTH planes in registers: whatever it reads of shared memory
-// serves so many products, and reading is what bounds this kernel where the unit is fast. One copy of the
-// pixels of a visit serves all its taps. Pixels of the next visit, or tile, are copied meanwhile
-// (A_STAGES = 2), or else by a block while the others of a multiprocessor multiply. Weights are copied
-// tap by tap, B_STAGES - 1 taps ahead of their use, or once and stay (B_STAGES = STEPS).
+// What tensor_wgmma.cu computes, on the same maps and weights, by `mma` on registers: a team of warps
+// makes tiles of ROWS x 64 pixels (SPREAD: 62) times WIDTH output planes, one after the other. A warp keeps
+// the sums of WARP_COLUMNS pixels of a row and WARP_WIDTH planes in registers: whatever it reads of shared
+// memory serves so many products, and reading is what bounds this kernel where the unit is fast. One
+// copy of the pixels of a visit serves all its taps.
 //
-// Arguments and macros: as there, without WARPGROUPS and REGISTERS; WARP_ROWS, WARP_COLUMNS, WARP_WIDTH.
+// Pixels lie in a ring of rows. AHEAD of the rows of the next visit, or tile, are copied while this one
+// is multiplied, into the places of rows that are done with; those of the same visit that are left, when
+// it begins. With AHEAD = 0, a block waits for them while others of its multiprocessor multiply.
+//
+// Weights are one of these:
+//   B_STAGES = STEPS: they are copied once and stay. TEAMS of warps share them, and nothing else.
+//   LOOSE = 1: copied by rows of taps. Warps wait for what they need of each other, no longer: each may
+//     be a row of taps ahead of the others, or store its sums meanwhile.
+//   else: copied tap by tap, B_STAGES - 1 ahead of their use, and all warps keep step.
+//
+// Arguments and macros: as there, without WARPGROUPS, A_STAGES and REGISTERS, and those above.
 // OLD = 1 uses nothing that sm_75 lacks: products of depth 8, and copies through registers.
-// Bound: the matrix unit, and under load the chip's power. Best on an H200, 1920x1080 out, fp16:
-//   128 > 128 475 TFLOP/s, 73 % of what tensor_peak.cu reaches; 64 > 64 425; 32 > 32 329.
+// Bound: the matrix unit, and under load the chip's power. On an H200 under load, 1920x1080 out, fp16:
+//   128 > 128 454 TFLOP/s, the unit busy 79 % of the time; 64 > 128 434; 64 > 64 424; 32 > 32 355.
+#include "barriers.cuh"
 #include "mma.cuh"
 #include "tensor.cuh"
 
 #define COLUMN_WARPS (TILE_COLUMNS / WARP_COLUMNS)
 #define WIDTH_WARPS (WIDTH / WARP_WIDTH)
-static_assert(THREADS == 32 * (ROWS / WARP_ROWS) * COLUMN_WARPS * WIDTH_WARPS, "warps make a tile");
-// Of 16 pixels: of a row, and in all.
-#define ROW_PARTS (WARP_COLUMNS / 16)
-#define PARTS (WARP_ROWS * ROW_PARTS)
-// At the end of a tile, its sums take the place of the pixels that were read last.
-#define PIXELS_BYTES (A_ROWS * TILE_READS * PIXEL_BYTES)
+// Threads of a team.
+#define TEAM_THREADS (THREADS / TEAMS)
+static_assert(TEAM_THREADS == 32 * ROWS * COLUMN_WARPS * WIDTH_WARPS, "warps make a tile");
+// Of 16 pixels, of a warp.
+#define PARTS (WARP_COLUMNS / 16)
+#define ROW_BYTES (TILE_READS * PIXEL_BYTES)
+// Rows are copied as others make room, or all of a visit at once.
+#define BY_ROWS (AHEAD > 0 && AHEAD < A_ROWS)
+#define AHEAD_EACH (BY_ROWS ? AHEAD / (SIDE - 1) : AHEAD)
+static_assert(!BY_ROWS || AHEAD == ROWS, "the first row of taps needs as many");
+static_assert(!BY_ROWS || AHEAD_EACH * (SIDE - 1) == AHEAD, "the other rows of taps copy as many each");
+// Rows of pixels that a team has room for. Where warps do not keep step, places are free a row of taps later.
+#define RING (BY_ROWS && !LOOSE ? ROWS + AHEAD : A_ROWS + AHEAD)
+// At the end of a tile, its sums take the place of the pixels that were read first.
 #define PARTIAL_BYTES (LAST ? ROWS * TILE_COLUMNS * (WIDTH + 1) * 4 : 0)
-#define A_BYTES (PIXELS_BYTES > PARTIAL_BYTES ? PIXELS_BYTES : PARTIAL_BYTES)
-static_assert(SHARED == A_STAGES * A_BYTES + B_STAGES * B_BYTES, "tensor_shape.py reckons with other shared memory");
-#define RESIDENT (B_STAGES == STEPS)
+static_assert(!LAST || AHEAD == 0, "pixels on their way have no place but that of sums");
+#define A_BYTES (RING * ROW_BYTES > PARTIAL_BYTES ? RING * ROW_BYTES : PARTIAL_BYTES)
 #define TAPS_ACROSS (SPREAD ? 1 : SIDE)
+#define RESIDENT (!LOOSE && B_STAGES == STEPS)
+static_assert(RESIDENT || TEAMS == 1, "teams share weights that stay");
+static_assert(!LOOSE || (BY_ROWS && B_STAGES == 3), "a row of taps that is copied, and two that are read");
+// Taps whose weights are copied together.
+#define STAGE_TAPS (LOOSE ? TAPS_ACROSS : 1)
+#define STAGE_BYTES (STAGE_TAPS * B_BYTES)
+#define BARRIERS (LOOSE ? 3 : 0)
+static_assert(SHARED == TEAMS * A_BYTES + B_STAGES * STAGE_BYTES + BARRIERS * 8,
+              "tensor_shape.py reckons with other shared memory");
 #define DEPTHS (GROUP / 16)
 static_assert(DEPTHS % 2 == 0, "operands take turns");
-// The first operands of a tap are read while the tap before is multiplied.
-#define EARLY (RESIDENT || B_STAGES > 2)
+// The first operands of a tap are read while the tap before is multiplied...
+#define EARLY (RESIDENT || LOOSE || B_STAGES > 2)
+// ...of the next row of taps too, where nothing is waited for between.
+#define EARLY_ROWS (EARLY && !LOOSE && !(RESIDENT && BY_ROWS))
 // Pixels are complete when the weights are that were asked for with them.
-static_assert(RESIDENT || B_STAGES - 1 <= TAPS, "weights of a visit at most are on their way");
+static_assert(RESIDENT || LOOSE || B_STAGES - 1 <= (BY_ROWS ? SIDE : TAPS), "copies on their way");
 
 __device__ __forceinline__ uint32_t shared_address(const void* pointer) {
     return static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
@@ -61,33 +88,67 @@ __device__ __forceinline__ void wait() {
 #endif
 }
 
+#if LOOSE
+// Arrives as soon as this thread's copies so far are complete.
+__device__ __forceinline__ void barrier_arrive_copied(uint32_t barrier) {
+    asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(barrier) : "memory");
+}
+#endif
+
 __device__ __forceinline__ void load_matrices(uint32_t (&r)[4], uint32_t address) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
         : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(address) : "memory");
 }
 
-// Copies of a block are unrolled, from and to addresses that differ by constants: they take the time of
-// warps that could multiply.
-__device__ __forceinline__ void copy_pixels(uint8_t* to, const uint8_t* from, const Product& p) {
-    constexpr int pieces = TILE_READS * GROUP / 8, together = pieces / THREADS * THREADS, rest = pieces - together;
-    const size_t pitch = static_cast<size_t>(p.from.pitch) * PIXEL_BYTES;
-#pragma unroll
-    for (int row = 0; row < A_ROWS; row++)
-#pragma unroll
-        for (int i = 0; i < together; i += THREADS)
-            copy16(to + (row * pieces + i + threadIdx.x) * 16, from + row * pitch + (i + threadIdx.x) * 16);
-#pragma unroll
-    for (int i = 0; i < A_ROWS * rest; i += THREADS) {
-        const int at = i + threadIdx.x, row = at / (rest + !rest), piece = together + at % (rest + !rest);
-        if (row < A_ROWS) copy16(to + (row * pieces + piece) * 16, from + row * pitch + piece * 16);
-    }
+__device__ __forceinline__ int wrapped(int row) {
+    return row < RING ? row : row - RING;
 }
+
+// Waits for the team.
+__device__ __forceinline__ void synchronize(int team) {
+#if TEAMS == 1
+    __syncthreads();
+#else
+    asm volatile("bar.sync %0, %1;" ::"r"(team + 1), "n"(TEAM_THREADS) : "memory");
+#endif
+}
+
+// What of the pixels is copied next, and to which row of the ring. Copies of a team are unrolled, from
+// and to addresses that differ by constants: they take the time of warps that could multiply.
+struct Copier {
+    const uint8_t* from;
+    int to;
+
+    template <int COUNT>
+    __device__ __forceinline__ void copy(uint8_t* ring, int thread, const Product& p) {
+        // None that goes on with the ring's first row.
+        constexpr bool straight = AHEAD == 0 || AHEAD == A_ROWS || COUNT == 1 || (COUNT == 2 && SIDE == 3);
+        constexpr int pieces = ROW_BYTES / 16, together = pieces / TEAM_THREADS * TEAM_THREADS;
+        constexpr int rest = pieces - together;
+        const size_t pitch = static_cast<size_t>(p.from.pitch) * PIXEL_BYTES;
+#pragma unroll
+        for (int row = 0; row < COUNT; row++)
+#pragma unroll
+            for (int i = 0; i < together; i += TEAM_THREADS)
+                copy16(ring + (straight ? to + row : wrapped(to + row)) * ROW_BYTES + (i + thread) * 16,
+                       from + row * pitch + (i + thread) * 16);
+#pragma unroll
+        for (int i = 0; i < COUNT * rest; i += TEAM_THREADS) {
+            const int at = i + thread, row = at / (rest + !rest), piece = together + at % (rest + !rest);
+            if (row < COUNT)
+                copy16(ring + (straight ? to + row : wrapped(to + row)) * ROW_BYTES + piece * 16,
+                       from + row * pitch + piece * 16);
+        }
+        from += COUNT * pitch;
+        to = wrapped(to + COUNT);
+    }
+};
 
 __device__ __forceinline__ void copy_weights(uint8_t* to, const uint8_t* from) {
 #pragma unroll
-    for (int i = 0; i < B_BYTES; i += THREADS * 16) {
+    for (int i = 0; i < STAGE_BYTES; i += THREADS * 16) {
         const int at = i + threadIdx.x * 16;
-        if (i + THREADS * 16 <= B_BYTES || at < B_BYTES) copy16(to + at, from + at);
+        if (i + THREADS * 16 <= STAGE_BYTES || at < STAGE_BYTES) copy16(to + at, from + at);
     }
 }
 
@@ -100,53 +161,80 @@ __device__ __forceinline__ bool repeats(int visit) {
 struct Operands {
     uint32_t a[PARTS][4], b[WARP_WIDTH / 16][4];
 
-    // From where this thread reads the first part's row and the first planes. Pieces are pairs of
-    // 8 values: the k-th pair stands 32 * k bytes off, in the swizzled order.
+    // From where this thread reads the first part and the first planes. Pieces are pairs of 8 values:
+    // the k-th pair stands 32 * k bytes off, in the swizzled order.
     __device__ __forceinline__ void load(uint32_t a_start, uint32_t b_start, int k) {
 #pragma unroll
-        for (int m = 0; m < PARTS; m++)
-            load_matrices(a[m], (a_start ^ k * 32) + (m / ROW_PARTS * TILE_READS + m % ROW_PARTS * 16) * PIXEL_BYTES);
+        for (int m = 0; m < PARTS; m++) load_matrices(a[m], (a_start ^ k * 32) + m * 16 * PIXEL_BYTES);
 #pragma unroll
         for (int n = 0; n < WARP_WIDTH / 16; n++) load_matrices(b[n], (b_start ^ k * 32) + n * 16 * PIXEL_BYTES);
     }
 
     __device__ __forceinline__ void multiply(float (&sums)[PARTS][WARP_WIDTH / 8][4]) const {
+        // To and fro: one operand is that of the product before, which spares reading it once more.
 #pragma unroll
-        for (int n = 0; n < WARP_WIDTH / 8; n++)
+        for (int m = 0; m < PARTS; m++)
 #pragma unroll
-            for (int m = 0; m < PARTS; m++) mma(sums[m][n], a[m], b[n / 2][n % 2 * 2], b[n / 2][n % 2 * 2 + 1]);
+            for (int j = 0; j < WARP_WIDTH / 8; j++) {
+                const int n = m % 2 ? WARP_WIDTH / 8 - 1 - j : j;
+                mma(sums[m][n], a[m], b[n / 2][n % 2 * 2], b[n / 2][n % 2 * 2 + 1]);
+            }
     }
 };
 
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
 tensor_mma(const __grid_constant__ Product p) {
     extern __shared__ __align__(1024) uint8_t shared[];
-    uint8_t* const a_tiles = shared;
-    uint8_t* const b_tiles = a_tiles + A_STAGES * A_BYTES;
+    uint8_t* const b_tiles = shared + TEAMS * A_BYTES;
 
-    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, q = lane % 4;
-    const int row = warp / (COLUMN_WARPS * WIDTH_WARPS) * WARP_ROWS;
+    const int team = TEAMS > 1 ? threadIdx.x / TEAM_THREADS : 0, thread = threadIdx.x - team * TEAM_THREADS;
+    const int warp = thread / 32, lane = thread % 32, q = lane % 4;
+    const int row = warp / (COLUMN_WARPS * WIDTH_WARPS);
     const int column = warp / WIDTH_WARPS % COLUMN_WARPS * WARP_COLUMNS;
     const int plane = warp % WIDTH_WARPS * WARP_WIDTH;
     // One tile of output planes to a block, so that its weights can stay.
-    const int deep = blockIdx.x % DEPTH, first = blockIdx.x / DEPTH, stride = gridDim.x / DEPTH;
+    const int deep = blockIdx.x % DEPTH;
+    const int first = blockIdx.x / DEPTH * TEAMS + team, stride = gridDim.x / DEPTH * TEAMS;
     const uint8_t* const weights = p.weights + static_cast<size_t>(deep) * STEPS * B_BYTES;
     // Where this thread reads weights, of 16 planes of the warp's.
     const int b_plane = lane / 16 * 8 + lane % 8;
     const uint32_t b_own = shared_address(b_tiles) + (plane + b_plane) * PIXEL_BYTES +
                            (lane / 8 % 2 ^ phase<GROUP>(b_plane)) * 16;
 
-    // And where pixels, but for the piece, which hangs on the tile's column.
+    // And where pixels, but for the row, and the piece, which hangs on the tile's column.
+    uint8_t* const ring = shared + team * A_BYTES;
     const int a_column = column + lane % 16;
-    const uint32_t a_own = shared_address(a_tiles) + (row * TILE_READS + a_column) * PIXEL_BYTES;
+    const uint32_t a_own = shared_address(ring) + a_column * PIXEL_BYTES;
 
-    if (A_STAGES == 2) copy_pixels(a_tiles, visited(0, tile_at(first, p), p), p);
-    for (int step = 0; step < (RESIDENT ? STEPS : B_STAGES - 1); step++) {
-        copy_weights(b_tiles + step * B_BYTES, weights + step * B_BYTES);
-        if (!RESIDENT || step == STEPS - 1) commit();
+    Copier pixels = {nullptr, 0};  // what is ahead
+    if (AHEAD && first < p.extent.tiles) {
+        pixels.from = visited(0, tile_at(first, p), p);
+        pixels.copy<AHEAD>(ring, thread, p);
     }
-    int a_stage = 0, b_stage = 0;                       // of what is multiplied
-    int ahead = RESIDENT ? 0 : (B_STAGES - 1) % STEPS;  // the step whose weights are copied next
+    for (int step = 0; step < (RESIDENT ? STEPS : LOOSE ? 1 : B_STAGES - 1); step++) {
+        copy_weights(b_tiles + step * STAGE_BYTES, weights + step * STAGE_BYTES);
+        if (!RESIDENT && !LOOSE) commit();
+    }
+#if LOOSE
+    // Copies of a row of taps are complete; all warps are done with one, by two barriers in turn.
+    const uint32_t full = shared_address(b_tiles + B_STAGES * STAGE_BYTES), empty = full + 8;
+    if (threadIdx.x == 0) {
+        barrier_init(full, THREADS);
+        barrier_init(empty, THREADS / 32);
+        barrier_init(empty + 8, THREADS / 32);
+    }
+    __syncthreads();
+    barrier_arrive_copied(full);
+    int turn = 0;  // rows of taps so far
+#endif
+    if (RESIDENT) {
+        commit();
+        wait<0>();
+        __syncthreads();
+    }
+    int slot = 0;                                       // of the first row of the visit's pixels
+    int b_stage = 0;                                    // of what is multiplied
+    int ahead = RESIDENT ? 0 : LOOSE ? 1 : (B_STAGES - 1) % STEPS;  // the step whose weights are copied next
 #pragma unroll 1
     for (int number = first; number < p.extent.tiles; number += stride) {
         const Tile tile = tile_at(number, p);
@@ -159,72 +247,100 @@ tensor_mma(const __grid_constant__ Product p) {
         float sums[PARTS][WARP_WIDTH / 8][4] = {};
 #pragma unroll 1
         for (int visit = 0; visit < VISITS; visit++) {
-            if (A_STAGES == 1 && !repeats(visit)) {
-                __syncthreads();
-                copy_pixels(a_tiles, visited(visit, tile, p), p);
+            if (AHEAD == 0 && !repeats(visit)) {
+                synchronize(team);
+                Copier all = {visited(visit, tile, p), 0};
+                all.copy<A_ROWS>(ring, thread, p);
                 commit();
                 wait<0>();
             }
-            uint32_t a_start = a_own + a_stage * A_BYTES;
+            int own = wrapped(slot + row);  // of the row that is multiplied
 #pragma unroll 1
-            for (int ky = 0; ky < SIDE; ky++, a_start += TILE_READS * PIXEL_BYTES)
+            for (int ky = 0; ky < SIDE; ky++) {
+                const uint32_t a_start = a_own + own * ROW_BYTES;
+                own = wrapped(own + 1);
+                const uint32_t a_next = a_own + own * ROW_BYTES;
 #pragma unroll
                 for (int kx = 0; kx < TAPS_ACROSS; kx++) {
-                    const bool begins = ky == 0 && kx == 0, ends = ky == SIDE - 1 && kx == TAPS_ACROSS - 1;
-                    if (!RESIDENT || begins) {
+                    if (LOOSE ? kx == 0 : !RESIDENT || (kx == 0 && (BY_ROWS || ky == 0))) {
+#if LOOSE
+                        barrier_wait(full, turn & 1);
+                        barrier_wait(empty + turn % 2 * 8, (turn / 2 + 1) & 1);
+#else
                         wait<RESIDENT ? 0 : B_STAGES - 2 - EARLY>();
-                        __syncthreads();
-                        if (A_STAGES == 2 && begins) {
-                            const int next = visit == VISITS - 1 ? number + stride : number;
-                            if (next < p.extent.tiles && !repeats(visit + 1))
-                                copy_pixels(a_tiles + (a_stage ^ 1) * A_BYTES,
-                                            visited(next == number ? visit + 1 : 0, tile_at(next, p), p), p);
+                        synchronize(team);
+#endif
+                        if (BY_ROWS && kx == 0 && ky == 0 && !repeats(visit))
+                            pixels.copy<A_ROWS - AHEAD>(ring, thread, p);
+                        if (AHEAD && kx == 0 && ky >= BY_ROWS && !repeats(visit + 1)) {
+                            if (ky == BY_ROWS) {
+                                const int next = visit == VISITS - 1 ? number + stride : number;
+                                pixels.from = nullptr;
+                                if (next < p.extent.tiles)
+                                    pixels.from = visited(next == number ? visit + 1 : 0, tile_at(next, p), p);
+                            }
+                            if (pixels.from != nullptr && (BY_ROWS || ky == 0))
+                                pixels.copy<AHEAD_EACH>(ring, thread, p);
                         }
                         if (!RESIDENT) {
-                            const int target = b_stage == 0 ? B_STAGES - 1 : b_stage - 1;
-                            copy_weights(b_tiles + target * B_BYTES, weights + ahead * B_BYTES);
-                            ahead = ahead == STEPS - 1 ? 0 : ahead + 1;
+                            const int target = LOOSE ? (b_stage == B_STAGES - 1 ? 0 : b_stage + 1)
+                                                     : (b_stage == 0 ? B_STAGES - 1 : b_stage - 1);
+                            copy_weights(b_tiles + target * STAGE_BYTES, weights + ahead * STAGE_BYTES);
+                            ahead = ahead == STEPS / STAGE_TAPS - 1 ? 0 : ahead + 1;
                         }
+#if LOOSE
+                        barrier_arrive_copied(full);
+#else
                         commit();
+#endif
                     }
-                    const uint32_t b_start = b_own + b_stage * B_BYTES;
-                    b_stage = b_stage == B_STAGES - 1 ? 0 : b_stage + 1;
+                    const uint32_t b_start = b_own + b_stage * STAGE_BYTES + kx % STAGE_TAPS * B_BYTES;
+                    if ((kx + 1) % STAGE_TAPS == 0) b_stage = b_stage == B_STAGES - 1 ? 0 : b_stage + 1;
+                    const bool begins = kx == 0 && (ky == 0 || !EARLY_ROWS);
+                    const bool ends = kx == TAPS_ACROSS - 1 && (ky == SIDE - 1 || !EARLY_ROWS);
                     if (!EARLY || begins) operands[0].load(a_start + shifted[kx], b_start, 0);
 #pragma unroll
                     for (int k = 0; k < DEPTHS; k++) {
                         if (k + 1 < DEPTHS)
                             operands[(k + 1) % 2].load(a_start + shifted[kx], b_start, k + 1);
                         else if (EARLY && !ends)
-                            operands[0].load(a_start + (kx + 1) / TAPS_ACROSS * TILE_READS * PIXEL_BYTES +
-                                             shifted[(kx + 1) % TAPS_ACROSS], b_own + b_stage * B_BYTES, 0);
+                            operands[0].load(
+                                (kx == TAPS_ACROSS - 1 ? a_next : a_start) + shifted[(kx + 1) % TAPS_ACROSS],
+                                b_own + b_stage * STAGE_BYTES + (kx + 1) % STAGE_TAPS * B_BYTES, 0);
                         operands[k % 2].multiply(sums);
                     }
                 }
-            if (A_STAGES == 2 && !repeats(visit + 1)) a_stage ^= 1;
+#if LOOSE
+                __syncwarp();
+                if (lane == 0) barrier_arrive(empty + turn % 2 * 8);
+                turn++;
+#endif
+            }
+            if (AHEAD && !repeats(visit + 1)) slot = wrapped(slot + A_ROWS);
         }
 
 #if LAST
-        // [row of the tile][input column][part * SUMS + sum]
-        float* const partial = reinterpret_cast<float*>(a_tiles + (A_STAGES == 2 ? a_stage ^ 1 : 0) * A_BYTES);
-        __syncthreads();
+        // [row of the tile][input column][tap * SUMS + sum]
+        float* const partial = reinterpret_cast<float*>(ring);
+        synchronize(team);
 #pragma unroll
         for (int m = 0; m < PARTS; m++)
 #pragma unroll
             for (int j = 0; j < WARP_WIDTH / 8; j++)
 #pragma unroll
                 for (int i = 0; i < 4; i++) {
-                    const int pixel = (row + m / ROW_PARTS) * TILE_COLUMNS + column + m % ROW_PARTS * 16 + lane / 4 + i / 2 * 8;
+                    const int pixel = row * TILE_COLUMNS + column + m * 16 + lane / 4 + i / 2 * 8;
                     partial[pixel * (WIDTH + 1) + plane + j * 8 + q * 2 + i % 2] = sums[m][j][i];
                 }
-        __syncthreads();
-        for (int i = threadIdx.x; i < ROWS * ROW_VALUES; i += THREADS)
+        synchronize(team);
+        for (int i = thread; i < ROWS * ROW_VALUES; i += TEAM_THREADS)
             store_pixel(partial, i, p.follows, p.follows + WIDTH, tile.y, tile.x, p);
 #else
         const int out = deep * WIDTH + plane;
 #pragma unroll
         for (int m = 0; m < PARTS; m++)
             store_row<WARP_WIDTH, true>(&sums[m][0][0], p.follows + out, p.follows + DEPTH * WIDTH + out, out,
-                                  tile.y + row + m / ROW_PARTS, tile.x + column + m % ROW_PARTS * 16 + lane / 4, q, p);
+                                        tile.y + row, tile.x + column + m * 16 + lane / 4, q, p);
 #endif
     }
     wait<0>();

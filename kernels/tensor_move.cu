@@ -80,7 +80,8 @@ tensor_move(const __grid_constant__ Move p) {
     for (int i = 0; i < 8; i++) {
         factors[i] = p.factor;
 #if FACTORS
-        factors[i] *= plane + i < PLANES ? __ldg(p.factors + static_cast<size_t>(picture) * p.factors_each + plane + i) : 0.0f;
+        const size_t at = static_cast<size_t>(picture) * p.factors_each + plane + i;
+        factors[i] *= plane + i < PLANES ? __ldg(p.factors + at) : 0.0f;
 #endif
     }
     float values[REPEATS][8] = {};

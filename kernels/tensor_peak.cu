@@ -6,6 +6,8 @@
 // On an H200: 900 TFLOP/s by wgmma, 650 by mma.
 //
 // Macros: WGMMA, REPEATS, THREADS; GROUP = 64 and WIDTH = 128 for wgmma.
+// Here, since a file is included once, whichever branch comes first.
+#include "integers.cuh"
 #if WGMMA
 #include "wgmma.cuh"
 #else

@@ -36,9 +36,11 @@
 // Bound: the matrix unit for 64 planes and more out; below, shared memory, which it reads operands
 //   from at 128 bytes a clock; for LAST and for one tap, device memory. Best on an H200, 1920x1080 out,
 //   fp16: 128 > 128 703 TFLOP/s, 79 % of what tensor_peak.cu reaches; 64 > 64 623; 32 > 32 355;
-//   128 > 3 0.148 ms.
+//   128 > 3 0.148 ms; 480x270: 64 to 160 > 32 229 to 278, 192 > 64 426.
+#include "barriers.cuh"
 #include "tensor.cuh"
 #include "wgmma.cuh"
+
 #define ROWS_EACH (ROWS / WARPGROUPS)
 // Rows of a tile begin at multiples of the swizzle's period of 8 pixels. One that begins 7 pixels into
 // it ends a pixel behind its place, where the next row has none, nor has the room behind the last tile.
@@ -57,25 +59,8 @@ static_assert(TILE_COLUMNS == 64, "rows of the product of a warpgroup");
 // The warps that copy need few.
 #define SPARE_REGISTERS (REGISTERS > 200 ? 40 : REGISTERS > 112 ? 24 : 32)
 
-__device__ __forceinline__ void barrier_init(uint32_t barrier, int count) {
-    asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(barrier), "r"(count));
-}
-
 __device__ __forceinline__ void barrier_expect(uint32_t barrier, uint32_t bytes) {
     asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
-}
-
-__device__ __forceinline__ void barrier_arrive(uint32_t barrier) {
-    asm volatile("mbarrier.arrive.shared.b64 _, [%0];" ::"r"(barrier) : "memory");
-}
-
-__device__ __forceinline__ void barrier_wait(uint32_t barrier, uint32_t parity) {
-    asm volatile(
-        "{ .reg .pred done;\n"
-        "again: mbarrier.try_wait.parity.shared.b64 done, [%0], %1;\n"
-        "@done bra over;\n"
-        "bra again;\n"
-        "over: }" ::"r"(barrier), "r"(parity) : "memory");
 }
 
 // A contiguous copy from device to shared memory; multiples of 16 bytes.
@@ -93,7 +78,8 @@ __device__ __forceinline__ void prefetch_residual(const Tile& tile, int deep, co
     for (int i = 0; i < (WIDTH + RESIDUAL_GROUP - 1) / RESIDUAL_GROUP; i++)
 #pragma unroll 1
         for (int row = 0; row < ROWS; row++) {
-            const size_t pixel = static_cast<size_t>(tile.y + row + p.added.top) * p.added.pitch + tile.x + p.added.left;
+            const size_t line = tile.y + row + p.added.top;
+            const size_t pixel = line * p.added.pitch + tile.x + p.added.left;
             const uint8_t* const from = residual + static_cast<size_t>(group + i) * p.added.group * 16 +
                 pixel * (RESIDUAL_GROUP * 2);
             asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;"

@@ -55,7 +55,8 @@ class FakeDriver:
         self.ever_locked = 0
         """Bytes of all pages that ever were."""
         self.freed_outside = 0
-        """Modules and pages that were freed where no context was current, or in a broken one."""
+        """What was freed in a broken context, which pycuda would say on the terminal; modules and
+        pages where none was current, too."""
         self.locked_out = False
         """No page can be locked."""
         self.failing_copy = 0
@@ -474,6 +475,7 @@ def pycuda_driver(driver: FakeDriver) -> ModuleType:
 
         def __del__(self) -> None:
             driver.events -= 1
+            driver.freed_outside += bool(driver.broken)
 
         @_pycuda
         def record(self, stream: Stream) -> None:
@@ -494,9 +496,17 @@ def pycuda_driver(driver: FakeDriver) -> ModuleType:
         def __int__(self) -> int:
             return self.address
 
-        @_pycuda
         def free(self) -> None:
-            driver.free(self.address)
+            """Where it fails, it says so on the terminal, and no more."""
+            if driver.broken:
+                driver.freed()
+            else:
+                driver.free(self.address)
+            self.address = 0
+
+        def __del__(self) -> None:
+            if getattr(self, "address", 0):
+                self.free()
 
     class Function:
         code: object
@@ -533,10 +543,11 @@ def pycuda_driver(driver: FakeDriver) -> ModuleType:
             self._address: int | None = pages.ctypes.data
             self.__array_interface__ = pages.__array_interface__
 
-        @_pycuda
         def free(self) -> None:
+            """As that of Memory."""
             assert self._address is not None
-            driver.unlock(self._address)
+            del driver.locked[self._address]
+            driver.freed()
             self._address = None
 
         def __del__(self) -> None:

@@ -4,9 +4,11 @@
 
 Runs memcheck, racecheck, synccheck and initcheck on small pictures through the 2x networks of
 vgg_7, upconv_7 and cunet, in every precision of every unit that the chip has, whole, in tiles, and
-several at once; names on the command line choose among tools, units and networks. Needs a GPU and
-compute-sanitizer, which comes with the CUDA toolkit; kernels are compiled first. The exit
-code is 1 if anything was found; what it was stands in the folder that the last line names.
+several at once, once more with the shapes of large pictures; names on the command line choose
+among tools, units and networks. racecheck takes a hundred times as long as the work: it sees each
+kernel once, on a smaller picture. Needs a GPU and compute-sanitizer, which comes with the CUDA
+toolkit; kernels are compiled first. The exit code is 1 if anything was found; what it was stands
+in the folder that the last line names.
 """
 
 from __future__ import annotations
@@ -18,16 +20,21 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import replace
+from itertools import product
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import numpy as np
 
+from waifu2x.backends import Precision
+from waifu2x.backends.cuda import tensor_shape
 from waifu2x.backends.cuda.units import UNITS_VARIABLE, Units, available_units
 from waifu2x.upscaler import Upscaler
 
 TOOLS = ("memcheck", "racecheck", "synccheck", "initcheck")
 NETWORKS = ("vgg_7", "upconv_7", "cunet")
+MOST_ROWS = tensor_shape.MOST_ROWS
 INNER = "--one"
 """Marks the process that runs under the tool."""
 
@@ -48,10 +55,10 @@ def main() -> None:
     findings = 0
     for units in found:
         for name in networks:
-            inner = [sys.executable, __file__, INNER, name]
             environment = {**os.environ, UNITS_VARIABLE: units}
-            subprocess.run(inner, env=environment, check=True)  # compiles the kernels
             for tool in tools:
+                inner = [sys.executable, __file__, INNER, name, tool]
+                subprocess.run(inner, env=environment, check=True)  # compiles the kernels
                 start = time.monotonic()
                 command = [program, "--tool", tool, "--error-exitcode", "3", *inner]
                 done = subprocess.run(
@@ -86,17 +93,30 @@ def errors_in(output: str) -> int:
     return max(map(int, summaries), default=1)
 
 
-def one(name: str) -> None:
+def one(name: str, tool: str) -> None:
     """A network on small pictures, in every precision of the units at hand."""
-    pictures = np.random.default_rng(0).integers(0, 256, (3, 45, 71, 3), np.uint8)
-    for precision in ("fp16", "fp32"):
-        if os.environ[UNITS_VARIABLE] == "fma" and precision == "fp16":
-            continue
-        for tile in (None, 48):
+    brief = tool == "racecheck"
+    size = (17, 39) if brief else (45, 71)
+    pictures = np.random.default_rng(0).integers(0, 256, (3, *size, 3), np.uint8)
+    plain = os.environ[UNITS_VARIABLE] == "fma"
+    expected: dict[str, Any] = {}
+    precisions: tuple[Precision, ...] = ("fp32",) if plain else ("fp16", "fp32")
+    for precision, large in product(precisions, (False,) if plain else (False, True)):
+        # The smallest of the large ones.
+        tensor_shape.MOST_ROWS = 0 if large else MOST_ROWS
+        for tile in (None,) if brief else (None, 48):
             with Upscaler(
                 2, model=name, backend="cuda", precision=precision, tile=tile
             ) as upscaler:
+                if large:  # so few multiprocessors that each block makes several tiles
+                    runtime: Any = upscaler.backend
+                    runtime = runtime._runtime
+                    runtime.limits = replace(runtime.limits, compute_units=2)
                 single = upscaler(pictures[0])
+                # Neither a shape nor a tile changes a bit.
+                assert np.array_equal(single, expected.setdefault(precision, single))
+                if brief:
+                    continue
                 # Once more, and again: launched, captured, replayed.
                 for _ in range(2):
                     assert np.array_equal(upscaler(pictures[0]), single)
@@ -107,6 +127,6 @@ def one(name: str) -> None:
 
 if __name__ == "__main__":
     if sys.argv[1:2] == [INNER]:
-        one(sys.argv[2])
+        one(*sys.argv[2:])
     else:
         main()

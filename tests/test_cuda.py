@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import stat
 import struct
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -23,7 +25,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tests import obvious
+from tests import emulated_mma, obvious
 from tests.tensor_maps import unpacked
 from waifu2x import model_set
 from waifu2x.backends import Device
@@ -34,6 +36,7 @@ from waifu2x.backends.cuda.compilers import Compiler, nvcc, nvrtc
 from waifu2x.backends.cuda.compilers.nvrtc import Nvrtc
 from waifu2x.backends.cuda.tensor import TensorExecutor, makers
 from waifu2x.backends.cuda.tensor_layout import MapLayout, batch_grid, layouts
+from waifu2x.backends.cuda.tensor_peak import product_peak
 from waifu2x.backends.cuda.tensor_product import ProductArguments, has_windows, windows
 from waifu2x.backends.cuda.tensor_shape import (
     COLUMNS,
@@ -134,6 +137,10 @@ class Recorded:
         assert all(size > 0 for size in groups)
         self.launched += 1
 
+    @contextmanager
+    def timed(self) -> Iterator[list[tuple[None, float]]]:
+        yield [(None, 1.0)]
+
 
 def usual(step: int, candidates: Sequence[Way], work: str) -> Way:
     """See tuning.Choose."""
@@ -169,8 +176,10 @@ def shipped(name: str) -> Model:
 
 def kernels_of_chip(capability: tuple[int, int]) -> list[tuple[str, Macros]]:
     """Every kernel and macro set of the known models on a chip, for large pictures and small."""
-    runtime = Recorded(capability)
+    runtime: Any = Recorded(capability)
     fully = capability in FULLY
+    for units in available_units(capability)[:-1]:
+        product_peak(runtime, units)
     for name in ("vgg_7/art", "upconv_7/art", "cunet/art"):
         for units in available_units(capability)[: -1 if fully else 1]:
             for terms in (1, 2) if fully else (2,):
@@ -544,9 +553,21 @@ def test_every_chip_has_a_shape_for_every_product(
                 assert shape.rows % shape.warpgroups == 0
 
 
+@pytest.mark.matrix
+@pytest.mark.parametrize(("planes", "terms"), [(32, 2), (64, 1)])
+def test_every_shape_of_mma_makes_the_same_on_emulated_warps(
+    planes: int, terms: int, tmp_path: Path
+) -> None:
+    """Teams, loose warps, rings of rows and none of these, as every chip takes them."""
+    if not shutil.which("g++"):
+        pytest.skip("no g++ is here")
+    group = 64 if planes % 64 == 0 else 32
+    assert not emulated_mma.differing(Job(planes, group, planes, 3, terms, last=False), tmp_path)
+
+
 def test_small_pictures_get_more_blocks() -> None:
     job = Job(64, 64, 64, 3, 1, last=False)
-    large, small = (MmaShape(rows, 2, (1, 32, 64), b_stages=3) for rows in (4, 2))
+    large, small = (MmaShape(rows, 2, (32, 64), b_stages=3) for rows in (4, 2))
     assert ranked(job, [large, small], 1080, 1920, 132) == ([large, small], "large")
     assert ranked(job, [large, small], 60, 60, 132) == ([small, large], "small")
     # As many rows for the busiest multiprocessor: the order stays.

@@ -180,6 +180,9 @@ def test_events_are_freed(driver: FakeDriver, backend: Any, network: Any) -> Non
     assert seconds == [0.25]
     del launches
     gc.collect()
+    assert driver.events == 1  # for the next call
+    backend.close()
+    gc.collect()
     assert driver.events == 0
 
 
@@ -202,6 +205,32 @@ def test_pages_of_a_broken_context_are_not_freed(driver: FakeDriver, backend: An
     with pytest.raises(DeviceError):
         runtime.host_array((1 << 14, 1 << 10), np.uint8)
     backend.close()
+    assert driver.freed_outside == 0
+
+
+def test_a_device_that_breaks_while_a_call_waits_leaves_nothing_to_free(
+    driver: FakeDriver, backend: Any, network: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not the event that was waited for, buffers that nobody holds, or events of a measurement."""
+    runtime = backend._runtime
+    network(PIXELS, np.uint8)
+    held = runtime.allocate(16)
+    real = runtime.driver.wait_event
+
+    def wait_event(event: Any) -> None:
+        driver.broken = 700
+        del held_too[:]
+        real(event)
+
+    held_too = [held]
+    del held
+    monkeypatch.setattr(runtime.driver, "wait_event", wait_event)
+    with pytest.raises(DeviceError):
+        network(PIXELS, np.uint8)
+    with pytest.raises(DeviceError), runtime.timed():
+        network(PIXELS, np.uint8)
+    backend.close()
+    gc.collect()
     assert driver.freed_outside == 0
 
 

@@ -291,6 +291,20 @@ def test_a_network_in_segments_computes_little_twice(opencl_device: Any, deep: M
         least(MEGABYTE, divided)
 
 
+def test_tiles_are_as_small_as_wished_for_where_that_costs_little(
+    opencl_device: Any, deep: Model
+) -> None:
+    runtime = OpenClRuntime(opencl_device)
+    shallow = obvious.random_model([3, 16, 24, 3], seed=2, scale=2)
+    for model, keeps in ((shallow, True), (deep, False)):
+        executor = Fp32Executor(runtime, lower(model), Kept(runtime.device))
+        single = schedule.find(executor, (260, 300), 1, Room(1 << 40, 1 << 40, 1 << 40))
+        wish = single.scratch // 8
+        found = schedule.find(executor, (260, 300), 1, Room(1 << 40, wish, 1 << 40))
+        assert (found.scratch <= wish) == keeps
+        assert found.cost <= single.cost * 1.25
+
+
 @pytest.mark.parametrize("tile", [None, 32])
 def test_what_is_read_beyond_a_picture_reaches_no_pixel(
     opencl_device: Any, deep: Model, tile: int | None

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import struct
+import threading
 import weakref
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -79,8 +80,8 @@ class Mark(NamedTuple):
 class Fetched(NamedTuple):
     """When a result is there."""
 
-    events: list[Any]
-    """The moment: the one, until it is waited for."""
+    event: Any
+    """The moment."""
     rest: Callable[[], None] | None
     """What is left to do then."""
 
@@ -93,6 +94,35 @@ class Record:
         self.is_captured = False
         """Be it in vain: then `graph` is None."""
         self.graph: Graph | None = None
+
+
+class _Current(threading.local):
+    """`CudaRuntime.current`, of each thread. One inside another costs next to nothing: a small
+    picture takes as long as a few dozen calls of the driver."""
+
+    def __init__(self, runtime: CudaRuntime, context: Any) -> None:
+        self._runtime = runtime
+        self._context = context
+        self._depth = 0
+
+    def __enter__(self) -> None:
+        if not self._depth:
+            try:
+                self._runtime.driver.push(self._context)
+            except self._runtime.driver.error as error:
+                raise self._runtime.fault(error) from error
+        self._depth += 1
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        self._depth -= 1
+        driver = self._runtime.driver
+        try:
+            if not self._depth:
+                driver.pop()
+        except driver.error as failed:
+            error = failed
+        if isinstance(error, driver.error):
+            raise self._runtime.fault(error) from error
 
 
 class CudaProgram:
@@ -155,29 +185,31 @@ class CudaRuntime:
                 f"{self.device.name}: cannot be opened ({error})",
                 "close other programs that use it, or use another backend",
             ) from error
+        self._current = _Current(self, self._context)
         self._host = HostMemory(self.driver, self._context)
         self._modules: dict[object, CudaProgram] = {}
         self._records = Records[Record](self._forget)
         self._recording: list[Launch] | None = None
         self._marks: list[Mark] | None = None
+        self._events = list[Any]()
+        """Of marks that nobody waits for any more."""
 
-    @contextmanager
-    def current(self) -> Iterator[None]:
-        """Makes this device the thread's own for a while, and turns its errors into ours.
+    def current(self) -> AbstractContextManager[None]:
+        """See Runtime; turns the driver's errors into ours.
 
         Raises OutOfMemoryError, DeviceError.
         """
-        try:
-            with current(self.driver, self._context):
-                yield
-        except self.driver.memory_error as error:
-            raise OutOfMemoryError(str(error)) from error
-        except self.driver.error as error:
-            self._is_broken = self._is_broken or not self._answers()
-            raise DeviceError(
-                f"{self.device.name}: its driver stopped the work ({error})",
-                "start the program again, or use another backend",
-            ) from error
+        return self._current
+
+    def fault(self, error: Exception) -> Exception:
+        """What to raise for an error of the driver."""
+        if isinstance(error, self.driver.memory_error):
+            return OutOfMemoryError(str(error))
+        self._is_broken = self._is_broken or not self._answers()
+        return DeviceError(
+            f"{self.device.name}: its driver stopped the work ({error})",
+            "start the program again, or use another backend",
+        )
 
     def free(self, memory: Any) -> None:
         """Frees what was allocated."""
@@ -185,7 +217,11 @@ class CudaRuntime:
             abandon(memory)
             return
         with suppress(DeviceError), self.current():
-            self.driver.free(memory)
+            try:
+                self.driver.free(memory)
+            except self.driver.error:
+                abandon(memory)
+                raise
 
     def _answers(self) -> bool:
         """Whether the context still works: after an illegal access, say, every call fails."""
@@ -305,10 +341,10 @@ class CudaRuntime:
         driver, stream = self.driver, self._stream
         for kernel, blocks, packed in launches:
             if self._marks is not None:
-                before = driver.record_event(stream)
+                before = self._now()
             driver.launch(kernel.function, blocks, kernel.group, packed, kernel.shared, stream)
             if self._marks is not None:
-                self._marks.append(Mark(kernel, before, driver.record_event(stream)))
+                self._marks.append(Mark(kernel, before, self._now()))
 
     def replay(self, key: Hashable, queue: Callable[[], None]) -> None:
         """See Runtime: from the second time on, what is kept is a graph."""
@@ -356,32 +392,33 @@ class CudaRuntime:
         """See Runtime."""
         with self.current():
             if array.nbytes > LOCKED_BYTES:
-                done = self.driver.record_event(self._stream, blocking=True)
-                return Fetched([done], partial(self.download, buffer, array))
+                return Fetched(self._mark(self._stream), partial(self.download, buffer, array))
             self._follow(self._downloads, self._stream)
             self.driver.download(array, buffer.address, self._downloads)
-            return Fetched([self.driver.record_event(self._downloads, blocking=True)], None)
-
-    def _follow(self, stream: Any, other: Any) -> None:
-        """What is queued on a stream from now on comes after what is queued on another."""
-        event = self.driver.record_event(other)
-        try:
-            self.driver.follow(stream, event)
-        finally:
-            self.driver.destroy_event(event)
+            return Fetched(self._mark(self._downloads), None)
 
     def wait(self, mark: Fetched) -> None:
         """See Runtime."""
         with self.current():
-            # Nobody else holds it then: pycuda's are freed with the last who does, and only here.
-            event = mark.events.pop()
-            try:
-                self.driver.wait_event(event)
-            finally:
-                self.driver.destroy_event(event)
-                del event
+            self.driver.wait_event(mark.event)
+        self._events.append(mark.event)
         if mark.rest is not None:
             mark.rest()
+
+    def _follow(self, stream: Any, other: Any) -> None:
+        """What is queued on a stream from now on comes after what is queued on another."""
+        event = self._mark(other)
+        self.driver.follow(stream, event)
+        self._events.append(event)
+
+    def _mark(self, stream: Any) -> Any:
+        """When what is queued on a stream is done: an event to be kept when that is over."""
+        try:
+            event = self._events.pop()
+        except IndexError:
+            event = self.driver.create_event(blocking=True)
+        self.driver.record_event(event, stream)
+        return event
 
     def synchronize(self) -> None:
         """See Runtime."""
@@ -394,11 +431,10 @@ class CudaRuntime:
         """The seconds from what is queued first inside to what is queued last, by the device."""
         seconds: list[float] = []
         with self.current():
-            before = self.driver.record_event(self._stream)
+            before = self._now()
         yield seconds
         with self.current():
-            after = self.driver.record_event(self._stream)
-            seconds.append(self._seconds(before, after))
+            seconds.append(self._seconds(before, self._now()))
 
     @contextmanager
     def timed(self) -> Iterator[list[tuple[Kernel, float]]]:
@@ -415,6 +451,12 @@ class CudaRuntime:
             for kernel, before, after in marks:
                 times.append((kernel, self._seconds(before, after)))
 
+    def _now(self) -> Any:
+        """An event. The device's context must be current."""
+        event = self.driver.create_event()
+        self.driver.record_event(event, self._stream)
+        return event
+
     def _seconds(self, before: Any, after: Any) -> float:
         """Between two events, which it frees."""
         seconds = self.driver.seconds(before, after)
@@ -430,6 +472,8 @@ class CudaRuntime:
             self.driver.wait(self._stream)
             self._records.clear()
             self._host.close()
+            while self._events:
+                self.driver.destroy_event(self._events.pop())
             # All that has to be freed in this context: networks may live on, and the garbage
             # collector comes in any thread.
             for program in self._modules.values():

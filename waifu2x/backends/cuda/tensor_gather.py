@@ -95,19 +95,21 @@ class GatherStep(TensorStep):
             "FACTORS": int(step.factors is not None),
             "GATE": int(step.gate),
             "TERMS": self._terms,
-            "RESIDUAL": int(step.residual is not None),
+            "ADDED": int(step.residual is not None),
+            "ZERO": int(self.reaches_out(step.target.value, box, task)),
             **self._source_macros(task),
         }
         is_result = step.target.value == self.program.result
         if target is None:
             chosen["PIXEL"] = 8 * task.batch.target.dtype.itemsize if is_result else 0
+            chosen["OUT_PLANES"] = self.program.values[step.target.value].planes
+            chosen["PART"] = step.target.plane
         else:
             chosen["OUT_GROUP"] = target.group
             chosen["OUT_STORED"] = target.stored
             chosen["EACH"] = target.parts[step.target.part]
             chosen["PART"] = target.start(step.target.part) + step.target.plane
             chosen["FOLD"] = target.fold
-            chosen["ZERO"] = int(self.reaches_out(step.target.value, box, task))
         residual, added = Address(0), MapArguments()
         if step.residual is not None:
             residual, added = task.address(step.residual.value), self._map(task, step.residual)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 from waifu2x.backends.cuda.tensor_pack import pack_middle, pack_quads, round_up
 from waifu2x.backends.cuda.units import Units, is_old
@@ -97,6 +97,8 @@ class WgmmaShape:
     """Output planes of a tile, at most."""
 
     stem = "tensor_wgmma"
+    teams = 1
+    """That make tiles of their own."""
     pack = staticmethod(pack_middle)
     """Its order of weights."""
 
@@ -130,11 +132,16 @@ class MmaShape:
     """Macros of `kernels/tensor_mma.cu` that leave the result as it is."""
 
     rows: int
+    """Of a tile: a team's."""
     blocks: int
-    warp: tuple[int, int, int]
-    """What a warp makes of a tile: rows, columns, and output planes at most."""
+    warp: tuple[int, int]
+    """What a warp makes of a row: columns, and output planes at most."""
     b_stages: int
-    a_stages: int = 1
+    """Taps whose weights there is room for; of loose warps, rows of taps."""
+    ahead: int = 0
+    """Rows of pixels that are copied before their visit begins."""
+    teams: int = 1
+    loose: bool = False
     most_width: int = 64
     """Output planes of a tile, at most."""
     old: bool = False
@@ -146,9 +153,9 @@ class MmaShape:
 
     def threads(self, job: Job) -> int:
         """Of a block."""
-        rows, columns, _ = self.warp
-        warps = self.rows // rows * (COLUMNS // columns) * (self.width(job) // self._each(job))
-        return warps * 32
+        columns, _ = self.warp
+        warps = self.rows * (COLUMNS // columns) * (self.width(job) // self._each(job))
+        return self.teams * warps * 32
 
     def width(self, job: Job) -> int:
         """Output planes of a tile."""
@@ -158,28 +165,34 @@ class MmaShape:
         """Bytes of shared memory of a block."""
         pixel = job.group * 2
         columns = COLUMNS if job.spread else COLUMNS + job.side - 1
-        pixels = (self.rows + job.side - 1) * columns * pixel
+        reads = self.rows + job.side - 1
+        ring = reads + self.ahead
+        if 0 < self.ahead < reads and not self.loose:
+            ring = self.rows + self.ahead
         partial = self.rows * COLUMNS * (job.width + 1) * _FLOAT_BYTES if job.last else 0
         weights = self.b_stages * self.width(job) * pixel
-        return self.a_stages * max(pixels, partial) + weights
+        if self.loose:
+            weights = weights * job.side + 3 * _BARRIER_BYTES
+        return self.teams * max(ring * columns * pixel, partial) + weights
 
     def macros(self, job: Job) -> dict[str, str | int]:
         """Those of this shape."""
-        rows, columns, _ = self.warp
+        columns, _ = self.warp
         return {
             "ROWS": self.rows,
             "BLOCKS": self.blocks,
-            "WARP_ROWS": rows,
             "WARP_COLUMNS": columns,
             "WARP_WIDTH": self._each(job),
-            "A_STAGES": self.a_stages,
+            "AHEAD": self.ahead,
+            "TEAMS": self.teams,
+            "LOOSE": int(self.loose),
             "B_STAGES": self.b_stages,
             "OLD": int(self.old),
         }
 
     def _each(self, job: Job) -> int:
         """Output planes of a warp: of a last product all, so that it has what it sums up."""
-        return self.width(job) if job.last else min(self.width(job), self.warp[2])
+        return self.width(job) if job.last else min(self.width(job), self.warp[1])
 
 
 Shape = WgmmaShape | MmaShape
@@ -214,7 +227,7 @@ def depth(job: Job, shape: Shape) -> int:
 def grid(job: Job, shape: Shape, tiles: int, multiprocessors: int) -> int:
     """Blocks, which take one tile after the other."""
     deep = depth(job, shape)
-    return min(tiles, max(1, multiprocessors * shape.blocks // deep)) * deep
+    return min(-(-tiles // shape.teams), max(1, multiprocessors * shape.blocks // deep)) * deep
 
 
 def candidates(
@@ -226,7 +239,7 @@ def candidates(
         shapes = list(_wgmma_shapes(job))
     elif is_old(capability):
         shapes = [
-            MmaShape(rows, blocks, (1, 32, 64), min(3 if job.taps > 1 else 2, job.steps), old=True)
+            MmaShape(rows, blocks, (32, 64), min(3 if job.taps > 1 else 2, job.steps), old=True)
             for rows, blocks in ((4, 2), (4, 1), (2, 2), (2, 1))
         ]
     else:
@@ -306,48 +319,56 @@ def _single_tap_shapes(job: Job) -> Iterator[WgmmaShape]:
 
 def _mma_shapes(job: Job) -> Iterator[MmaShape]:
     """For chips with asynchronous copies: those for much shared memory, measured on an H200, then
-    those for 99 KiB of it. Chips with so little have slower units, which smaller tiles feed."""
-    whole, half, quarter = (1, 64, 64), (1, 32, 64), (1, 32, 32)
-    steps = job.steps
-    # Rows, blocks, warp, stages of weights and of pixels, most planes.
-    order: tuple[tuple[int, int, tuple[int, int, int], int, int, int], ...]
+    those for 163 and for 99 KiB of it. Chips with so little have slower units, which smaller tiles
+    feed."""
+    whole, half, quarter = (64, 64), (32, 64), (32, 32)
+    all_of_them = job.steps
+    shapes: tuple[MmaShape, ...]
     if job.last:
-        few = ((8, 2, whole, steps, 1, 64), (4, 3, whole, 4, 1, 64))
-        order = (
+        few = (MmaShape(8, 2, whole, all_of_them), MmaShape(4, 3, whole, 4))
+        shapes = (
             *(few if job.width == 16 else ()),
-            (4, 2, whole, 4, 1, 64),
-            (2, 2, half, 3, 1, 64),
-            (2, 1, half, 3, 1, 64),
+            MmaShape(4, 2, whole, 4),
+            MmaShape(2, 2, half, 3),
+            MmaShape(2, 1, half, 3),
         )
     elif job.side == 1:
-        order = (
-            (4, 2, whole, steps, 2, 64),
-            (4, 1, whole, steps, 2, 128),
-            (4, 2, whole, 2, 2, 64),
-            (2, 2, half, 2, 2, 64),
-            (2, 1, half, 2, 2, 64),
+        shapes = (
+            MmaShape(4, 2, whole, all_of_them, ahead=4),
+            MmaShape(4, 1, whole, all_of_them, ahead=4, most_width=128),
+            MmaShape(4, 2, whole, 2, ahead=4),
+            MmaShape(2, 2, half, 2, ahead=2),
+            MmaShape(2, 1, half, 2, ahead=2),
         )
     elif job.group == 32:
-        blocks = 3 if job.width == 32 else 2
-        order = (
-            (4, blocks, whole, steps, 2, 64),
-            (4, blocks, whole, 4, 2, 64),
-            (4, 2, whole, 4, 2, 64),
-            (2, 2, half, 3, 2, 64),
-            (2, 2, quarter, 4, 2, 32),
+        blocks, whole_visit = 3 if job.width == 32 else 2, 4 + job.side - 1
+        alone = MmaShape(4, blocks, whole, all_of_them, ahead=whole_visit)
+        shapes = (
+            *((alone,) if job.width == 32 and job.terms == 1 else ()),
+            MmaShape(4, 1, whole, all_of_them, ahead=whole_visit, teams=blocks),
+            alone,
+            MmaShape(4, 1, whole, all_of_them, ahead=4, teams=blocks),
+            MmaShape(4, blocks, whole, 4, ahead=whole_visit),
+            MmaShape(4, 2, whole, 4, ahead=whole_visit),
+            MmaShape(4, 1, whole, all_of_them, ahead=4, teams=2),
+            MmaShape(4, 1, half, all_of_them, ahead=4),
+            MmaShape(2, 2, half, 3, ahead=2),
+            MmaShape(2, 2, quarter, 4, ahead=2, most_width=32),
         )
     else:
-        deep = ((2, 1, half, 2, 2, 128),)
-        order = (
-            (4, 2, whole, 3, 1, 64),
-            (2, 2, quarter, 4, 1, 64),
-            *(deep if job.width == 128 else ()),
-            (2, 1, quarter, 3, 2, 64),
+        shapes = (
+            MmaShape(4, 1, whole, all_of_them, ahead=4, teams=2),
+            MmaShape(8, 1, whole, 3, ahead=8, loose=True),
+            MmaShape(4, 2, whole, 3),
+            MmaShape(4, 1, half, 3, ahead=4),
+            MmaShape(2, 2, quarter, 4),
+            MmaShape(2, 1, quarter, 3, ahead=2),
         )
-    for rows, blocks, warp, wanted, a_stages, width in dict.fromkeys(order):
-        stages = min(wanted, steps)
-        if stages == steps or stages <= job.taps + 1:
-            yield MmaShape(rows, blocks, warp, stages, a_stages, width)
+    for shape in dict.fromkeys(shapes):
+        stages = min(shape.b_stages, all_of_them)
+        most = job.side if 0 < shape.ahead < shape.rows + job.side - 1 else job.taps
+        if shape.loose or stages == all_of_them or stages - 1 <= most:
+            yield replace(shape, b_stages=stages)
 
 
 def ranked(
@@ -363,8 +384,8 @@ def ranked(
 
     def rounds(shape: Shape, each: int) -> int:
         """Rows that the busiest multiprocessor computes, of so many planes each time."""
-        tiles = across * -(-rows // shape.rows) * each
-        return -(-tiles // multiprocessors) * shape.rows
+        tiles = -(-across * -(-rows // shape.rows) * each // shape.teams)
+        return -(-tiles // multiprocessors) * shape.rows * shape.teams
 
     def clocks(shape: Shape) -> float:
         """Of the busiest multiprocessor, about: products, or what they read of shared memory."""

@@ -62,17 +62,12 @@ def grids(size: Size, tile: int | None, bands: int) -> Iterator[Size]:
     down, across = max(bands, -(-height // side)), -(-width // side)
     while True:
         yield down, across
-        if is_smallest(size, (down, across)):
+        if max(height / down, width / across) <= _SMALLEST_TILE:
             return
         if height / down >= width / across:
             down *= 2
         else:
             across *= 2
-
-
-def is_smallest(size: Size, grid: Size) -> bool:
-    """Whether tiles are not to be any smaller."""
-    return max(size[0] / grid[0], size[1] / grid[1]) <= _SMALLEST_TILE
 
 
 def step_cost(program: Program, number: int, box: Box) -> float:

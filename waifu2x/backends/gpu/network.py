@@ -66,10 +66,11 @@ class GpuNetwork:
         """See Network."""
         pictures = pixels[np.newaxis] if pixels.ndim == 3 else pixels
         way, dtype = Way(tile, turns), np.dtype(out_dtype)
-        results = self._shared(pictures, dtype, on_progress) if way == _PLAIN else None
-        if results is None:
-            with self._workspace.working():
-                results = self._stack(pictures, dtype, way, on_progress)
+        with self._runtime.current():
+            results = self._shared(pictures, dtype, on_progress) if way == _PLAIN else None
+            if results is None:
+                with self._workspace.working():
+                    results = self._stack(pictures, dtype, way, on_progress)
         return results[0] if pixels.ndim == 3 else results
 
     @contextmanager
@@ -87,7 +88,7 @@ class GpuNetwork:
             for stage, dtype in zip(self._stages, dtypes, strict=True):
                 run = Run(stage, source, dtype, None, ignore)
                 source = run.to_device(taken)
-                work.append(run.bound(source, taken))
+                work.append(run.bound(source, taken, self._workspace.free()))
 
             def queue() -> None:
                 for bound in work:
@@ -106,7 +107,8 @@ class GpuNetwork:
         shapes = self._shapes(_shape(pictures))
         dtypes = [pictures.dtype, *[np.dtype(np.float32)] * (len(shapes) - 2), dtype]
         with self._workspace.sharing(), self._workspace.taken() as taken:
-            if not self._leaves_room(shapes, dtypes):
+            most = self._workspace.free()
+            if not self._leaves_room(shapes, dtypes, most):
                 return None
             try:
                 source = _pixels(taken, pictures.dtype, shapes[0])
@@ -120,7 +122,7 @@ class GpuNetwork:
                     self._runtime.follow()
                     for stage, (read, written) in zip(self._stages, ends, strict=True):
                         run = Run(stage, read, written.dtype, None, ignore)
-                        run.bound(written, scratch).queue()
+                        run.bound(written, scratch, most).queue()
                     fetched = self._runtime.fetch(target.buffer, result)
                 self._runtime.wait(fetched)
                 del sent  # held until then
@@ -134,14 +136,15 @@ class GpuNetwork:
             on_progress(1.0)
             return result
 
-    def _leaves_room(self, shapes: Sequence[Shape], dtypes: Sequence[np.dtype[Any]]) -> bool:
-        """Whether pictures take a small share of the memory, and a single pass through each
-        stage."""
+    def _leaves_room(
+        self, shapes: Sequence[Shape], dtypes: Sequence[np.dtype[Any]], most: int
+    ) -> bool:
+        """Whether pictures take a small share of the memory that is free, and a single pass through
+        each stage."""
         count, height, width, _ = shapes[0]
         if not count * height * width or self._longest(shapes[0]) > _LONGEST:
             return False
         key = tuple(zip(shapes, dtypes, strict=True))
-        most = self._workspace.free()
         needed = self._needed.get(key)
         if needed is None:
             needed = self._bytes_of_one_pass(shapes, most)

@@ -80,6 +80,11 @@ class Runtime(Protocol):
     device: Device
     limits: Limits
 
+    def current(self) -> AbstractContextManager[None]:
+        """Makes the device the thread's own for a while. Every call does so; within this, several
+        do it once."""
+        ...
+
     def free_memory(self) -> int:
         """Bytes that can be allocated now, as far as the library tells."""
         ...

@@ -21,6 +21,8 @@ from waifu2x.tiling import Box
 
 _KEPT_SHARES = (1.0, 0.875, 0.75, 0.625, 0.5, 0.375, 0.25, 0.125, 0.0)
 """Of the memory, that maps may take which are kept where they do not all fit."""
+_LITTLE_MORE = 1.25
+"""Times the work, for tiles as small as is wished for."""
 _ESTIMATED = 0.97
 """Of the room for kept maps: they reach a few pixels beyond their sizes."""
 _TOO_MANY = sys.maxsize
@@ -37,7 +39,7 @@ class Room:
 
     total: int
     scratch: int
-    """Of it, for the maps of a tile: a wish where no tile is small enough."""
+    """Of it, that the maps of a tile should take: a wish, for which little more is computed."""
     buffer: int
     """What a single buffer can have."""
 
@@ -86,12 +88,8 @@ class Schedule:
     @cached_property
     def cost(self) -> float:
         """About the multiply-adds of all passes."""
-        return sum(self.pass_cost(one) for rows in self.passes for row in rows for one in row)
-
-    def pass_cost(self, one: Pass) -> float:
-        """The same of one of them."""
         program = self.executor.program
-        return sum(step_cost(program, step, box) for step, box in one.work.steps.items())
+        return sum(pass_cost(program, one) for rows in self.passes for row in rows for one in row)
 
 
 def find(
@@ -162,6 +160,11 @@ def _keeping_less(executor: Executor, size: Size, wish: _Wish) -> Schedule | Non
     return best
 
 
+def pass_cost(program: Program, one: Pass) -> float:
+    """About the multiply-adds of a pass."""
+    return sum(step_cost(program, step, box) for step, box in one.work.steps.items())
+
+
 def _plan(
     executor: Executor,
     size: Size,
@@ -210,6 +213,7 @@ class _Frame:
         self._program = program = executor.program
         self._sizes = geometry.sizes(program, *size)
         self._readers = geometry.read_by(program)
+        self._tiles: dict[tuple[int, Size], list[Box]] = {}
         self._roots: list[dict[int, Box]] = [{} for _ in planned]
         """Of each phase: the values that it makes for others, whole."""
         # A value may be kept, dropped, computed again and kept once more: each time by itself.
@@ -282,15 +286,10 @@ class _Frame:
     ) -> tuple[list[list[Pass]], int] | None:
         """Those of a phase, by rows of tiles, and the bytes of a tile's maps."""
         size = self._sizes[self._program.result]
-        is_last = number == len(self._phases) - 1
-        for grid in self._wish.grids(size, is_last):
+        grids = list(self._wish.grids(size, number == len(self._phases) - 1))
+        for grid in grids[self._first(number, grids, most) :]:
             if grid[0] * grid[1] > most_tiles:
                 return None
-            room = most if cuts.is_smallest(size, grid) else min(most, self._wish.room.scratch)
-            # Most tiles need what the one in the middle does.
-            typical = self._one(number, grid, grid[0] // 2, grid[1] // 2)
-            if typical is not None and typical[1] > room:
-                continue
             rows: list[list[Pass]] = []
             scratch = 0
             for row in range(grid[0]):
@@ -299,9 +298,27 @@ class _Frame:
                 if tiles:
                     rows.append([one[0] for one in tiles])
                     scratch = max(scratch, *(one[1] for one in tiles))
-            if scratch <= room:
+            if scratch <= most:
                 return rows, scratch
         return None
+
+    def _first(self, number: int, grids: Sequence[Size], most: int) -> int:
+        """The first way to cut a phase whose tiles fit so many bytes, and those that are wished
+        for if that costs little more: most tiles need what the one in the middle does."""
+        least, found = math.inf, len(grids)
+        for index, (down, across) in enumerate(grids):
+            typical = self._one(number, (down, across), down // 2, across // 2)
+            taken = typical[1] if typical else 0
+            if taken > most:
+                continue
+            cost = pass_cost(self._program, typical[0]) * down * across if typical else 0.0
+            least = min(least, cost)
+            if cost > least * _LITTLE_MORE:
+                break
+            found = index
+            if taken <= self._wish.room.scratch:
+                break
+        return found
 
     def _one(self, number: int, grid: Size, row: int, column: int) -> tuple[Pass, int] | None:
         """A phase on one tile and the bytes of its own maps; None if there is nothing to do."""
@@ -340,8 +357,10 @@ class _Frame:
         down, across = grid
         size = self._sizes[value]
         everything = Box(0, 0, *size)
-        tiles = list(geometry.tiles(size, down, across, self._unit(value)))
-        box = tiles[row * across + column]
+        key = (value, grid)
+        if key not in self._tiles:
+            self._tiles[key] = list(geometry.tiles(size, down, across, self._unit(value)))
+        box = self._tiles[key][row * across + column]
         if extent is None or extent == everything:
             return box
         top = extent.top if row == 0 else max(box.top, extent.top)

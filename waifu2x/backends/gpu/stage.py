@@ -16,7 +16,7 @@ from waifu2x.backends import Device, Progress
 from waifu2x.backends.gpu import schedule
 from waifu2x.backends.gpu.executor import Batch, DevicePixels, Executor, Place
 from waifu2x.backends.gpu.runtime import Buffer, OutOfMemoryError
-from waifu2x.backends.gpu.schedule import NoRoomError, Pass, Room, Schedule
+from waifu2x.backends.gpu.schedule import NoRoomError, Pass, Room, Schedule, pass_cost
 from waifu2x.backends.gpu.workspace import Taken, Workspace
 from waifu2x.errors import BackendError
 from waifu2x.lowering.phases import Phase
@@ -147,9 +147,10 @@ class Run:
                 if self._shape[0] > 1 or rows // bands < _FEWEST_BAND_ROWS:
                     raise self._failure(error) from error
 
-    def bound(self, target: DevicePixels, taken: Taken) -> Bound:
-        """The work, ready to be queued. Raises NoRoomError, OutOfMemoryError."""
-        return self._bound(target, taken, self._schedule(1, self._workspace.free()))
+    def bound(self, target: DevicePixels, taken: Taken, most: int) -> Bound:
+        """The work in at most so many bytes, ready to be queued. Raises NoRoomError,
+        OutOfMemoryError."""
+        return self._bound(target, taken, self._schedule(1, most))
 
     def _fetched(self, bands: int) -> NDArray[Any]:
         """The results in at least so many bands. Raises NoRoomError, OutOfMemoryError."""
@@ -276,7 +277,7 @@ class Bound:
                     ends = self._schedule.phases[number] if one is rows[-1][-1] else None
                     self._queue(one, band, ends)
                     self._runtime.synchronize()
-                    done += found.pass_cost(one)
+                    done += pass_cost(executor.program, one)
                     report(min(done / found.cost, 1.0))
                 if result is not None and number == len(found.passes) - 1:
                     top, height = row[0].tile.top, row[0].tile.height

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -133,6 +133,10 @@ class OpenClRuntime:
                 f"{self.device.name}: its driver stopped the work ({_first_line(error)})",
                 "start the program again, or use another backend",
             ) from error
+
+    def current(self) -> AbstractContextManager[None]:
+        """See Runtime: OpenCL has no such thing."""
+        return nullcontext()
 
     def free_memory(self) -> int:
         """See Runtime. OpenCL knows how much there is, not how much is free."""

@@ -137,14 +137,18 @@ class Driver(Protocol):
         """Of `create_stream`."""
         ...
 
-    def record_event(self, stream: Any, *, blocking: bool = False) -> Any:
-        """A moment in a stream: when what was queued before is done. Who waits for one that is
+    def create_event(self, *, blocking: bool = False) -> Any:
+        """Something that stands for one moment after the other. Who waits for one that is
         `blocking` sleeps; otherwise it takes a core, and is a little earlier there."""
         ...
 
+    def record_event(self, event: Any, stream: Any) -> None:
+        """Makes it a moment in a stream: when what was queued before is done."""
+        ...
+
     def follow(self, stream: Any, event: Any) -> None:
-        """What is queued on a stream from now on waits for a moment in another. It may be freed
-        then."""
+        """What is queued on a stream from now on waits for the moment in another that an event is
+        now."""
         ...
 
     def wait_event(self, event: Any) -> None:
@@ -156,7 +160,7 @@ class Driver(Protocol):
         ...
 
     def destroy_event(self, event: Any) -> None:
-        """Of `record_event`."""
+        """Of `create_event`."""
         ...
 
     def load_module(self, code: bytes) -> Any:

@@ -21,6 +21,8 @@ _MAX_DYNAMIC_SHARED_BYTES = 8
 """CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES."""
 _BLOCKING_SYNC = 1
 """CU_EVENT_BLOCKING_SYNC."""
+_NOTHING = ctypes.c_char * 0
+"""At a place: ctypes hands an array over as its address."""
 _MOST_ARGUMENT_BYTES = 4096
 """Of a launch (CUDA C++ Programming Guide, "Function Parameters")."""
 _BUFFER, _BUFFER_SIZE, _END = 1, 2, 0
@@ -173,7 +175,7 @@ class CtypesDriver:
 
     def free_pages(self, pages: NDArray[np.uint8]) -> None:
         """See Driver."""
-        self.call("cuMemFreeHost", _address(pages))
+        self.call("cuMemFreeHost", ctypes.addressof(_start(pages)))
 
     def upload(self, address: int, array: NDArray[Any], stream: int) -> None:
         """See Driver."""
@@ -183,7 +185,7 @@ class CtypesDriver:
 
     def download(self, array: NDArray[Any], address: int, stream: int) -> None:
         """See Driver."""
-        self.call("cuMemcpyDtoHAsync_v2", _address(array), address, array.nbytes, stream)
+        self.call("cuMemcpyDtoHAsync_v2", _start(array), address, array.nbytes, stream)
 
     def create_stream(self) -> int:
         """See Driver."""
@@ -201,11 +203,13 @@ class CtypesDriver:
         """See Driver."""
         self.call("cuStreamDestroy_v2", stream)
 
-    def record_event(self, stream: int, *, blocking: bool = False) -> int:
+    def create_event(self, *, blocking: bool = False) -> int:
         """See Driver."""
-        event = self._handle("cuEventCreate", _BLOCKING_SYNC if blocking else 0)
+        return self._handle("cuEventCreate", _BLOCKING_SYNC if blocking else 0)
+
+    def record_event(self, event: int, stream: int) -> None:
+        """See Driver."""
         self.call("cuEventRecord", event, stream)
-        return event
 
     def follow(self, stream: int, event: int) -> None:
         """See Driver."""
@@ -264,6 +268,6 @@ class CtypesDriver:
             self._fail("cuLaunchKernel", status)
 
 
-def _address(array: NDArray[Any]) -> int:
-    """Of its first byte; it can be written."""
-    return ctypes.addressof(ctypes.c_char.from_buffer(array.data))
+def _start(array: NDArray[Any]) -> Any:
+    """Its first byte, for a call; it can be written, as pages and results can."""
+    return _NOTHING.from_buffer(array.data)

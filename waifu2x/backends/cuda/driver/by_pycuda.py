@@ -1,7 +1,12 @@
-"""A Driver through pycuda, whose objects free themselves in the context that they were made in."""
+"""A Driver through pycuda, whose objects free themselves in the context that they were made in.
+
+Where that context is broken, they say on the terminal that they cannot, and raise nothing: so they
+are only freed by a context that answers.
+"""
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Sequence
 from typing import Any
 
@@ -66,6 +71,7 @@ class PycudaDriver:
 
     def free(self, memory: Any) -> None:
         """See Driver."""
+        cuda.Context.synchronize()
         memory.free()
 
     def clear(self, address: int, size: int, stream: Any) -> None:
@@ -80,6 +86,7 @@ class PycudaDriver:
     def free_pages(self, pages: NDArray[np.uint8]) -> None:
         """See Driver."""
         base: Any = pages.base
+        cuda.Context.synchronize()
         base.free()
 
     def upload(self, address: int, array: NDArray[Any], stream: Any) -> None:
@@ -105,11 +112,15 @@ class PycudaDriver:
     def destroy_stream(self, stream: Any) -> None:
         """See Driver: it goes with the last who holds it."""
 
-    def record_event(self, stream: Any, *, blocking: bool = False) -> Any:
-        """See Driver."""
+    def create_event(self, *, blocking: bool = False) -> Any:
+        """See Driver: it is held until `destroy_event`."""
         event = cuda.Event(cuda.event_flags.BLOCKING_SYNC if blocking else 0)
-        event.record(stream)
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(event))
         return event
+
+    def record_event(self, event: Any, stream: Any) -> None:
+        """See Driver."""
+        event.record(stream)
 
     def follow(self, stream: Any, event: Any) -> None:
         """See Driver."""
@@ -126,6 +137,7 @@ class PycudaDriver:
 
     def destroy_event(self, event: Any) -> None:
         """See Driver: it goes with the last who holds it."""
+        ctypes.pythonapi.Py_DecRef(ctypes.py_object(event))
 
     def load_module(self, code: bytes) -> Any:
         """See Driver."""
