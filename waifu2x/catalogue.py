@@ -73,8 +73,8 @@ class Entry:
     photos: float | None = None
     """The same of photos; Lanczos reaches 31.57."""
     speed: float | None = None
-    """Output megapixels a second, enlarging twice in fp32 on two cores of a Xeon of 2023
-    (benchmarks/results/2026-11-21-cpu.md)."""
+    """Output megapixels a second of its network that enlarges least, by `auto` on two cores with AVX2,
+    by benchmarks/model_speeds.py (results/2026-11-21-models.md)."""
 
     @property
     def folder(self) -> Path | None:
@@ -106,7 +106,7 @@ ENTRIES = (
         licence="MIT",
         drawings=35.82,
         photos=32.77,
-        speed=1.4,
+        speed=0.7,
     ),
     Entry(
         "upconv_7/art",
@@ -114,7 +114,7 @@ ENTRIES = (
         licence="MIT",
         drawings=36.56,
         photos=33.22,
-        speed=3.3,
+        speed=1.5,
         package=WAIFU2X,
         pattern=_waifu2x("ANIME"),
         denoiser="vgg_7/art",
@@ -125,7 +125,7 @@ ENTRIES = (
         licence="MIT",
         drawings=34.60,
         photos=33.20,
-        speed=3.3,
+        speed=1.5,
         package=WAIFU2X,
         pattern=_waifu2x("PHOTO"),
     ),
@@ -135,7 +135,7 @@ ENTRIES = (
         licence="MIT",
         drawings=38.43,
         photos=33.55,
-        speed=1.2,
+        speed=0.7,
         package=WAIFU2X,
         pattern=_waifu2x("CUNET"),
     ),
@@ -145,6 +145,7 @@ ENTRIES = (
         licence="MIT",
         drawings=28.91,
         photos=28.59,
+        speed=0.7,
         package=CUGAN,
         pattern=_cugan("SE"),
     ),
@@ -154,6 +155,7 @@ ENTRIES = (
         licence="MIT",
         drawings=29.97,
         photos=29.86,
+        speed=0.7,
         package=CUGAN,
         pattern=_conservative("SE"),
     ),
@@ -163,6 +165,7 @@ ENTRIES = (
         licence="MIT",
         drawings=27.89,
         photos=27.75,
+        speed=0.6,
         package=CUGAN,
         pattern=_cugan("PRO"),
     ),
@@ -172,6 +175,7 @@ ENTRIES = (
         licence="MIT",
         drawings=29.41,
         photos=29.84,
+        speed=0.6,
         package=CUGAN,
         pattern=_conservative("PRO"),
     ),
@@ -181,6 +185,7 @@ ENTRIES = (
         licence="BSD-3-Clause",
         drawings=28.54,
         photos=29.42,
+        speed=1.1,
         package=REALESRGAN,
         pattern=r"REALESRGAN_ANIMAVIDEOV3_UP(?P<scale>[234])X",
     ),
@@ -190,6 +195,7 @@ ENTRIES = (
         licence="BSD-3-Clause",
         drawings=28.16,
         photos=27.92,
+        speed=0.4,
         package=REALESRGAN,
         pattern=r"REALESRGAN_X4PLUSANIME_UP(?P<scale>4)X",
     ),
@@ -199,6 +205,7 @@ ENTRIES = (
         licence="BSD-3-Clause",
         drawings=28.97,
         photos=28.79,
+        speed=0.09,
         package=REALESRGAN,
         pattern=r"REALESRGAN_X4PLUS_UP(?P<scale>4)X",
     ),
@@ -208,6 +215,7 @@ ENTRIES = (
         licence="Apache-2.0",
         drawings=32.16,
         photos=32.03,
+        speed=0.3,
         package=SPAN,
         pattern=r"spanx(?P<scale>[24])_ch48",
     ),
