@@ -73,8 +73,8 @@ class Entry:
     photos: float | None = None
     """The same of photos; Lanczos reaches 31.57."""
     speed: float | None = None
-    """Output megapixels a second of its network that enlarges least, by `auto` on two cores with AVX2,
-    by benchmarks/model_speeds.py (results/2026-11-21-models.md)."""
+    """Output megapixels a second of its network that enlarges least, by `auto` on two cores with
+    AVX2, by benchmarks/model_speeds.py (results/2026-11-21-models.md)."""
 
     @property
     def folder(self) -> Path | None:
