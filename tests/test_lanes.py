@@ -6,6 +6,7 @@ import errno
 import gc
 import multiprocessing
 import os
+import re
 import signal
 import threading
 import time
@@ -30,7 +31,7 @@ from waifu2x.batch.plan import plan
 from waifu2x.batch.queue import Queue, QueuedNetwork
 from waifu2x.batch.room import Room, needed_bytes
 from waifu2x.batch.run import Jobs, run
-from waifu2x.batch.segments import Attached, Segments
+from waifu2x.batch.segments import Attached, Segments, Shared
 from waifu2x.batch.worker import Worker, prepare
 from waifu2x.errors import BackendError, DeviceError
 from waifu2x.pictures.formats import Quality
@@ -161,6 +162,32 @@ def test_a_process_that_dies_takes_one_picture_with_it(
     (failed,) = [outcome for outcome in outcomes.values() if outcome.status == "failed"]
     assert failed.error.endswith("the process that worked on it was killed (SIGKILL)")
     assert len(list((tmp_path / "out").iterdir())) == len(jobs) - 1
+
+
+def test_a_process_that_dies_before_it_has_shared_its_memory(
+    tmp_path: Path, upscaler: Upscaler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Behind a message that names memory come the files of it, or the end of the connection."""
+    jobs = pictures(tmp_path / "in", *small(6))
+    received = Attached.receive
+    died: list[object] = []
+
+    def receive(self: Attached, *arrays: Shared) -> list[NDArray[Any]]:
+        if died:
+            return received(self, *arrays)
+        died.append(self)
+        for child in multiprocessing.active_children():
+            child.kill()
+        raise EOFError
+
+    monkeypatch.setattr(Attached, "receive", receive)
+    with_network(upscaler, Doubling(lambda: None), monkeypatch)
+    outcomes = by_name(run(jobs, upscaler, PNG, at_once=IN_PROCESSES))
+    failed = [outcome for outcome in outcomes.values() if outcome.status == "failed"]
+    assert failed
+    for outcome in failed:
+        # How it ended is known to the first of the threads that look.
+        assert re.search(r"worked on it (was killed \(SIGKILL\)|ended \()", outcome.error)
 
 
 def test_a_device_that_stops_working_ends_the_work_of_processes(

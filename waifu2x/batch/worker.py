@@ -222,6 +222,8 @@ class Worker:
         self._attached.drop(said.dropped)
         try:
             pixels, result = self._attached.receive(said.pixels, said.result)
+        except (EOFError, ConnectionError) as error:
+            raise self._died() from error
         except Exception as error:
             # What it sent besides is still on its way: nobody could tell it from the next message.
             self.close()
