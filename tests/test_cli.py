@@ -26,7 +26,7 @@ from waifu2x.readers.waifu2x_json import Weights, dump
 
 Run = Callable[..., Result]
 
-COMPILING = "compiling for this processor, once: a few seconds\n"
+COMPILING = "compiling for this processor, once: some twenty seconds\n"
 
 
 @pytest.fixture

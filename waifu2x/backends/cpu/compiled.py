@@ -61,7 +61,7 @@ class Compiled:
         assert status == 0, "compiled code has raised an exception"
 
     def load(self) -> Callable[..., int]:
-        """Finds the code in the cache or compiles it: a few seconds, once for a processor."""
+        """Finds the code in the cache or compiles it: some twenty seconds, once for a processor."""
         with self._lock:
             if self._function is None:
                 key = self._key()
@@ -78,7 +78,7 @@ class Compiled:
 
     def _compiled(self) -> bytes:
         """The name of its symbol and its object code."""
-        _LOG.info("compiling for this processor, once: a few seconds")
+        _LOG.info("compiling for this processor, once: some twenty seconds")
         kernels = importlib.import_module(f"waifu2x.backends.cpu.kernels.{self._module}")
         symbol, code = getattr(kernels, self._name).build()
         return bytes(symbol.encode() + b"\0" + code)
