@@ -17,6 +17,8 @@ import hashlib
 import os
 import re
 import stat
+import struct
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -30,6 +32,7 @@ KINDS = ("closeness", "cuda", "numba", "opencl", "ranges", "tuning", "weights")
 MOST_BYTES = 1 << 30
 """Of all entries together."""
 _DIGEST_BYTES = 32
+_NUMBER = struct.Struct("<d")
 # The folder is the user's choice and may hold files of others: only what has the name of an entry,
 # or of what `write_atomically` leaves if it is killed, is counted and removed.
 _OURS = re.compile(r"[0-9a-f]{40}|\..*[0-9a-f]{12}\.part")
@@ -88,6 +91,17 @@ def store(kind: str, key: str, content: bytes) -> None:
         if _is_trusted(folder):
             write_atomically(folder / key, hashlib.sha256(content).digest() + content)
             _shrink(keep=folder / key)
+
+
+def number(kind: str, key: str, find: Callable[[], float]) -> float:
+    """A number that is found once."""
+    kept = load(kind, key)
+    if kept is not None and len(kept) == _NUMBER.size:
+        (value,) = _NUMBER.unpack(kept)
+        return float(value)
+    found = find()
+    store(kind, key, _NUMBER.pack(found))
+    return found
 
 
 def distrusted() -> list[Path]:

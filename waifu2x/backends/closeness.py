@@ -8,7 +8,6 @@ networks came out 3 dB worse to 3 dB better, on its photo all of them better.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable
 
 import numpy as np
@@ -33,16 +32,13 @@ def decibels(program: Program, way: str, fast: Run, exact: Run) -> float:
 
     `way` names the fast one, with all that decides its bits.
     """
-    key = cache.digest(__version__, way, *content(program))
-    kept = cache.load(_KIND, key)
-    if kept is not None and len(kept) == 8:
-        (value,) = struct.unpack("<d", kept)
-        return float(value)
-    picture = drawing(program.model.in_planes)
-    error = np.square(fast(picture).astype(np.float64) - exact(picture)).mean()
-    found = float(-10 * np.log10(max(error, 1e-30)))
-    cache.store(_KIND, key, struct.pack("<d", found))
-    return found
+
+    def found() -> float:
+        picture = drawing(program.model.in_planes)
+        error = np.square(fast(picture).astype(np.float64) - exact(picture)).mean()
+        return float(-10 * np.log10(max(error, 1e-30)))
+
+    return cache.number(_KIND, cache.digest(__version__, way, *content(program)), found)
 
 
 def drawing(planes: int) -> NDArray[np.uint8]:

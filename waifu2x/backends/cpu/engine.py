@@ -103,10 +103,10 @@ class CpuBackend:
         def exactly(picture: NDArray[np.uint8]) -> NDArray[np.float32]:
             return run(CpuModel(model, "fp32", self._workers), picture)
 
-        for arithmetic in ways:
+        for arithmetic in ways[:-1]:
             for finer in (0, _FINER) if arithmetic == "bf16" else (0,):
                 made = CpuModel(model, arithmetic, self._workers, finer)
-                if arithmetic == ways[-1] or not (made.packed.in_integers or made.packed.on_tiles):
+                if not (made.packed.in_integers or made.packed.on_tiles):
                     return made
                 way = f"{arithmetic} {finer}" if finer else arithmetic
                 program = made.packed.program
@@ -121,7 +121,7 @@ class CpuBackend:
                 kept,
                 closeness.PROMISED,
             )
-        return made
+        return CpuModel(model, ways[-1], self._workers)
 
     def measure(self, model: Model, precision: Precision, pixels: NDArray[Any]) -> Measurement:
         """See Backend: the best of three."""

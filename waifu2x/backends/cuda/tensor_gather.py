@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from waifu2x.backends.cuda.arguments import Address, address_of, packed
-from waifu2x.backends.cuda.tensor_layout import FewLayout, MapArguments, MapLayout, few_map
-from waifu2x.backends.cuda.tensor_move import moved_planes
+from waifu2x.backends.cuda.tensor_layout import MapArguments, MapLayout, few_map
+from waifu2x.backends.cuda.tensor_move import AnyMoveStep, moved_planes, residual_macros
 from waifu2x.backends.cuda.tensor_pack import PIECE
 from waifu2x.backends.cuda.tensor_step import (
     BORDERS,
@@ -18,12 +17,8 @@ from waifu2x.backends.cuda.tensor_step import (
     Range,
     SourceArguments,
     Task,
-    TensorStep,
 )
-from waifu2x.lowering.steps import Move, Program, View
-
-if TYPE_CHECKING:
-    from waifu2x.backends.cuda.runtime import CudaRuntime
+from waifu2x.lowering.steps import View
 
 _THREADS = 256
 
@@ -52,25 +47,8 @@ class GatherArguments(NamedTuple):
     factor: np.float32
 
 
-class GatherStep(TensorStep):
+class GatherStep(AnyMoveStep):
     """A move of any kind, value by value."""
-
-    def __init__(
-        self,
-        runtime: CudaRuntime,
-        program: Program,
-        number: int,
-        layouts: Sequence[MapLayout | FewLayout],
-        terms: int,
-        vector_places: Sequence[int],
-    ) -> None:
-        super().__init__(runtime, program, number)
-        step = program.steps[number]
-        assert isinstance(step, Move)
-        self._step = step
-        self._layouts = layouts
-        self._terms = terms
-        self._vector_places = vector_places
 
     def launch(self, task: Task) -> Launch:
         """The launch for what a task computes of it."""
@@ -115,14 +93,7 @@ class GatherStep(TensorStep):
             residual, added = task.address(step.residual.value), self._map(task, step.residual)
             layout = self._layout(step.residual.value)
             if layout is not None:
-                chosen["RESIDUAL_GROUP"] = layout.group
-                chosen["RESIDUAL_STORED"] = layout.stored
-                chosen["RESIDUAL_EACH"] = layout.parts[step.residual.first]
-                chosen["RESIDUAL_FOLD"] = layout.fold
-                chosen["RESIDUAL_PART"] = layout.start(step.residual.first)
-        factors = Address(0)
-        if step.factors is not None:
-            factors = Address(task.vectors.vectors + 4 * self._vector_places[step.factors])
+                chosen |= residual_macros(layout, step.residual)
         source, pixels, source_map = self._source(task)
         wanted, target_map = self._target(task)
         grid = task.grid
@@ -130,7 +101,7 @@ class GatherStep(TensorStep):
             source,
             address_of(task.batch.target.buffer) if is_result else task.address(step.target.value),
             residual,
-            factors,
+            self.factors(task),
             pixels,
             source_map,
             target_map,

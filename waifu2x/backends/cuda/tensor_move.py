@@ -36,8 +36,8 @@ class MoveArguments(NamedTuple):
     factor: np.float32
 
 
-class MoveStep(TensorStep):
-    """A move between maps of many planes, by pieces of them: see `is_of_pieces`."""
+class AnyMoveStep(TensorStep):
+    """What moves of either kind share."""
 
     def __init__(
         self,
@@ -55,6 +55,16 @@ class MoveStep(TensorStep):
         self._layouts = layouts
         self._terms = terms
         self._vector_places = vector_places
+
+    def factors(self, task: Task) -> Address:
+        """Of its planes, if it has any."""
+        if self._step.factors is None:
+            return Address(0)
+        return Address(task.vectors.vectors + 4 * self._vector_places[self._step.factors])
+
+
+class MoveStep(AnyMoveStep):
+    """A move between maps of many planes, by pieces of them: see `is_of_pieces`."""
 
     def launch(self, task: Task) -> Launch:
         """The launch for what a task computes of it."""
@@ -93,20 +103,13 @@ class MoveStep(TensorStep):
             layout = self._layouts[step.residual.value]
             assert isinstance(layout, MapLayout)
             residual, added = task.address(step.residual.value), self._seen(task, step.residual)
-            chosen["RESIDUAL_GROUP"] = layout.group
-            chosen["RESIDUAL_STORED"] = layout.stored
-            chosen["RESIDUAL_EACH"] = layout.parts[step.residual.first]
-            chosen["RESIDUAL_FOLD"] = layout.fold
-            chosen["RESIDUAL_PART"] = layout.start(step.residual.first)
+            chosen |= residual_macros(layout, step.residual)
         rows, columns = task.batch.sizes[step.target.value]
-        factors = Address(0)
-        if step.factors is not None:
-            factors = Address(task.vectors.vectors + 4 * self._vector_places[step.factors])
         arguments = MoveArguments(
             task.address(step.source.value),
             task.address(step.target.value),
             residual,
-            factors,
+            self.factors(task),
             self._seen(task, step.source),
             target.arguments(held, task.grid, box.top - held.top, box.left - held.left),
             added,
@@ -130,6 +133,17 @@ class MoveStep(TensorStep):
         top = box.top + view.offset - held.top * view.enlarge
         left = box.left + view.offset - held.left * view.enlarge
         return layout.arguments(held, task.grid, top, left)
+
+
+def residual_macros(layout: MapLayout, view: View) -> dict[str, str | int]:
+    """Where in a map of many planes a move finds what it adds."""
+    return {
+        "RESIDUAL_GROUP": layout.group,
+        "RESIDUAL_STORED": layout.stored,
+        "RESIDUAL_EACH": layout.parts[view.first],
+        "RESIDUAL_FOLD": layout.fold,
+        "RESIDUAL_PART": layout.start(view.first),
+    }
 
 
 def is_of_pieces(program: Program, step: Move, layouts: Sequence[MapLayout | FewLayout]) -> bool:

@@ -7,7 +7,6 @@ second or two, the others less); the answer is kept.
 
 from __future__ import annotations
 
-import struct
 from typing import Any
 
 import numpy as np
@@ -29,13 +28,7 @@ _SIDE = 8
 def largest(program: Program) -> float:
     """The largest size of any value or weight, found by trying, or in the cache."""
     key = cache.digest(_FORMAT, *content(program))
-    kept = cache.load(_KIND, key)
-    if kept is not None and len(kept) == 8:
-        (value,) = struct.unpack("<d", kept)
-        return float(value)
-    found = _measured(program)
-    cache.store(_KIND, key, struct.pack("<d", found))
-    return found
+    return cache.number(_KIND, key, lambda: _measured(program))
 
 
 def _measured(program: Program) -> float:
