@@ -25,12 +25,12 @@ from PIL import Image
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from tests import obvious
-from waifu2x import model_set
+from tests.helpers import obvious
 from waifu2x.backends import BACKEND_NAMES, Backend, Network, open_backend
 from waifu2x.errors import BackendError
-from waifu2x.model import Convolution, Crop, Enlarge, Model
-from waifu2x.readers.ncnn import weights_path
+from waifu2x.networks import model_set
+from waifu2x.networks.model import Convolution, Crop, Enlarge, Model
+from waifu2x.networks.readers.ncnn import weights_path
 
 DRAWN = Path(__file__).parent.parent / "examples" / "drawn.png"
 LEAST = {"fp32": 100.0}

@@ -27,8 +27,8 @@ from spandrel.architectures.SPAN.__arch.span import SPAN
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from tests import obvious
-from waifu2x.readers import read_model
+from tests.helpers import obvious
+from waifu2x.networks.readers import read_model
 
 LEAST = 100.0
 SIZES = ((35, 41), (36, 44))

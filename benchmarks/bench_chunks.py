@@ -19,10 +19,10 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from benchmarks.program import make_picture
-from waifu2x import model_set
 from waifu2x.backends import open_backend
 from waifu2x.backends.cpu import isa, strips
 from waifu2x.backends.cpu.shapes import CHUNK, ROW_BLOCK
+from waifu2x.networks import model_set
 
 
 def main() -> None:

@@ -29,12 +29,13 @@ from PIL import Image
 import waifu2x
 from benchmarks.rounds import measure
 from waifu2x.backends.cpu.isa import processor_name
-from waifu2x.cores import core_count
-from waifu2x.pictures import formats, png_write
-from waifu2x.pictures.formats import Compression, Quality
-from waifu2x.pictures.picture import Frames, Picture
-from waifu2x.pictures.read import decode
-from waifu2x.pictures.write import encode, write
+from waifu2x.formats import png_write
+from waifu2x.formats import table as formats
+from waifu2x.formats.read import decode
+from waifu2x.formats.table import Compression, Quality
+from waifu2x.formats.write import encode, write
+from waifu2x.imaging.picture import Frames, Picture
+from waifu2x.system.cores import core_count
 
 Pixels = NDArray[Any]
 _SIZE = (1920, 1080)

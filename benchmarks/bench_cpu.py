@@ -25,12 +25,12 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from benchmarks.peers import PEERS, padded
 from benchmarks.program import make_picture
-from tests import obvious
-from waifu2x import model_set
+from tests.helpers import obvious
 from waifu2x.backends import Precision, open_backend
 from waifu2x.backends.cpu.isa import VECTOR, processor_name
-from waifu2x.cores import core_count
-from waifu2x.model import Model
+from waifu2x.networks import model_set
+from waifu2x.networks.model import Model
+from waifu2x.system.cores import core_count
 
 CHECKED = (96, 160)
 """Height and width of the picture that results are compared on."""

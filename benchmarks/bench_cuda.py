@@ -34,10 +34,10 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 from benchmarks import torch_peers
 from benchmarks.program import make_picture
 from benchmarks.rounds import measure
-from tests import obvious
-from waifu2x import model_set
+from tests.helpers import obvious
 from waifu2x.backends import Precision, open_backend
 from waifu2x.backends.cuda.units import UNITS_VARIABLE
+from waifu2x.networks import model_set
 
 CHECKED = ((96, 160), (24, 40))
 """Height and width of the picture that results are compared on, the second for deep networks."""

@@ -25,11 +25,11 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from waifu2x.cores import core_count
-from waifu2x.pictures.formats import Quality
-from waifu2x.pictures.read import read
-from waifu2x.pictures.write import encode
-from waifu2x.upscaler import Upscaler
+from waifu2x.api import Upscaler
+from waifu2x.formats.read import read
+from waifu2x.formats.table import Quality
+from waifu2x.formats.write import encode
+from waifu2x.system.cores import core_count
 
 _EXAMPLES = Path(__file__).parent.parent / "examples"
 _DIFFERENT = 50

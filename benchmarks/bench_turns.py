@@ -23,10 +23,10 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from benchmarks.program import make_picture
 from benchmarks.rounds import measure
-from waifu2x import model_set
 from waifu2x.backends import Network, open_backend
-from waifu2x.backends.turns import TURNS, turned, upright
-from waifu2x.dtypes import from_unit
+from waifu2x.backends.tta import TURNS, turned, upright
+from waifu2x.imaging.dtypes import from_unit
+from waifu2x.networks import model_set
 
 COUNT = 8
 

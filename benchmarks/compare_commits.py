@@ -61,9 +61,9 @@ def serve(name: str) -> None:
     import numpy as np
     from PIL import Image
 
-    from waifu2x import model_set
     from waifu2x.backends import open_backend
     from waifu2x.errors import BackendError
+    from waifu2x.networks import model_set
 
     if name == "cpu":
         os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
@@ -76,7 +76,7 @@ def serve(name: str) -> None:
         if key not in networks:
             made: Any = backend.compile(model_set.find("vgg_7/art").models(scale, noise), precision)  # type: ignore[arg-type]
             if "box" in inspect.signature(made.__call__).parameters:
-                from waifu2x.tiling import Box
+                from waifu2x.lowering.box import Box
 
                 def run(pixels: Any, dtype: type) -> Any:
                     box = Box(0, 0, pixels.shape[0] * scale, pixels.shape[1] * scale)

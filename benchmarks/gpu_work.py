@@ -17,7 +17,6 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from waifu2x import model_set
 from waifu2x.backends.cuda.tensor_layout import batch_grid, layouts
 from waifu2x.backends.gpu import cuts, schedule
 from waifu2x.backends.gpu.executor import Executor
@@ -25,11 +24,12 @@ from waifu2x.backends.gpu.maps import ALIGNMENT, MAP_LIMIT, Margin, form_of
 from waifu2x.backends.gpu.product import CELL
 from waifu2x.backends.gpu.schedule import NoRoomError, Room
 from waifu2x.lowering import geometry
+from waifu2x.lowering.box import Box
 from waifu2x.lowering.lower import lower
 from waifu2x.lowering.segments import segmented
 from waifu2x.lowering.steps import Program
-from waifu2x.model import Size
-from waifu2x.tiling import Box
+from waifu2x.networks import model_set
+from waifu2x.networks.model import Size
 
 NETWORKS = ["realesrgan/anime", "realesrgan/photo", "realesrgan/animevideo"]
 WAYS = ["fp16", "fp32", "fp32 on any GPU"]

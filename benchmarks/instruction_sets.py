@@ -28,10 +28,10 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from benchmarks.peers import PEERS, padded
 from benchmarks.program import make_picture
-from waifu2x import model_set
 from waifu2x.backends import open_backend
 from waifu2x.backends.cpu import isa
-from waifu2x.cores import core_count
+from waifu2x.networks import model_set
+from waifu2x.system.cores import core_count
 
 CHECKED = ((65, 41), (37, 90), (150, 70))
 NETWORKS = ("vgg_7/art", "upconv_7/art", "cunet/art")

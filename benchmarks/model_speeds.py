@@ -23,8 +23,8 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from benchmarks.program import make_picture
 from benchmarks.rounds import measure
-from waifu2x import model_set
 from waifu2x.backends import Network, open_backend
+from waifu2x.networks import model_set
 
 
 def seconds(network: Network, pixels: NDArray[np.uint8]) -> float:

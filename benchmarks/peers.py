@@ -17,8 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from waifu2x.cores import core_count
-from waifu2x.model import (
+from waifu2x.networks.model import (
     Activation,
     Add,
     Concatenate,
@@ -36,6 +35,7 @@ from waifu2x.model import (
     TransposedConvolution,
     sources,
 )
+from waifu2x.system.cores import core_count
 
 Peer = Callable[[NDArray[np.float32]], NDArray[np.float32]]
 

@@ -20,12 +20,12 @@ from PIL import Image
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from tests import obvious
-from waifu2x import model_set
+from tests.helpers import obvious
 from waifu2x.backends import BACKEND_NAMES, Precision, open_backend
-from waifu2x.catalogue import ENTRIES
 from waifu2x.errors import BackendError
-from waifu2x.model import Model
+from waifu2x.networks import model_set
+from waifu2x.networks.catalogue import ENTRIES
+from waifu2x.networks.model import Model
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 PARTS = {"drawn.png": (20, 40), "photo.jpg": (10, 60)}

@@ -23,9 +23,9 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
+from waifu2x.api import Upscaler
 from waifu2x.backends.cpu.isa import processor_name
-from waifu2x.cores import core_count
-from waifu2x.upscaler import Upscaler
+from waifu2x.system.cores import core_count
 
 _MODEL = "vgg_7"
 """Others take means over the whole picture, so that a corner tells nothing of the rest."""

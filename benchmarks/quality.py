@@ -29,8 +29,8 @@ from PIL import Image, ImageDraw, ImageFont
 from skimage.metrics import structural_similarity
 
 import waifu2x
-from waifu2x.catalogue import ENTRIES
 from waifu2x.errors import ModelError
+from waifu2x.networks.catalogue import ENTRIES
 
 Pixels = NDArray[np.uint8]
 Method = Callable[[Pixels], Pixels]

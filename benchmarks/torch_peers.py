@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from waifu2x.model import (
+from waifu2x.networks.model import (
     Activation,
     Add,
     Concatenate,

@@ -1,4 +1,4 @@
-// What follows a sum, by the code of `Activation` in waifu2x/model.py.
+// What follows a sum, by the code of `Activation` in waifu2x/networks/model.py.
 
 __device__ __forceinline__ float activation_of(int code, float x, float slope) {
     switch (code) {

@@ -113,7 +113,7 @@ DEVICE float4 operator*(float4 a, float4 b) {
 
 #endif
 
-// Activations without slopes, by the code of `Activation` in waifu2x/model.py.
+// Activations without slopes, by the code of `Activation` in waifu2x/networks/model.py.
 #if ACTIVATION == 1
 #define CURVE(type, x) SIGMOID(type, x)
 #elif ACTIVATION == 2

@@ -15,7 +15,7 @@ import pytest
 from numpy.typing import NDArray
 from PIL import Image
 
-from tests.fake_cuda import driver  # noqa: F401 (a fixture)
+from tests.helpers.fake_cuda import driver  # noqa: F401 (a fixture)
 from waifu2x.backends import BACKEND_NAMES, Backend, open_backend
 from waifu2x.backends.cuda.compilers import nvrtc
 from waifu2x.backends.cuda.compilers.nvrtc import Nvrtc

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from waifu2x.errors import BackendError, ImageError, ModelError, OutputError, Waifu2xError
 
 if TYPE_CHECKING:
-    from waifu2x.upscaler import Upscaler, upscale
+    from waifu2x.api import Upscaler, upscale
 
 __version__ = "0.1.0"
 
@@ -35,7 +35,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     # Late, so that `waifu2x --help` does not wait for NumPy.
     if name in ("Upscaler", "upscale"):
-        from waifu2x import upscaler
+        from waifu2x import api
 
-        return getattr(upscaler, name)
+        return getattr(api, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -17,7 +17,7 @@ from numpy.typing import DTypeLike, NDArray
 from waifu2x.errors import BackendError, DeviceError, NotInstalledError, UnavailableError
 
 if TYPE_CHECKING:
-    from waifu2x.model import Model
+    from waifu2x.networks.model import Model
 
 _Found = TypeVar("_Found")
 

@@ -21,7 +21,7 @@ from waifu2x.backends import (
     ignore,
 )
 from waifu2x.errors import BackendError, DeviceError
-from waifu2x.model import Model
+from waifu2x.networks.model import Model
 
 _LOG = logging.getLogger(__name__)
 

@@ -28,7 +28,7 @@ from waifu2x.backends import (
 )
 from waifu2x.backends.fallback import FallbackBackend, Furthest
 from waifu2x.errors import DeviceError
-from waifu2x.model import Model
+from waifu2x.networks.model import Model
 
 _LOG = logging.getLogger(__name__)
 

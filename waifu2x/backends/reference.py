@@ -21,10 +21,11 @@ from waifu2x.backends import (
     pick_device,
     scaled,
 )
-from waifu2x.backends.turns import mean
-from waifu2x.dtypes import from_unit, to_unit
+from waifu2x.backends.tta import mean
 from waifu2x.errors import BackendError
+from waifu2x.imaging.dtypes import from_unit, to_unit
 from waifu2x.lowering import geometry, phases
+from waifu2x.lowering.box import Box
 from waifu2x.lowering.lower import lower
 from waifu2x.lowering.segments import segmented
 from waifu2x.lowering.steps import (
@@ -38,8 +39,7 @@ from waifu2x.lowering.steps import (
     label,
     reads,
 )
-from waifu2x.model import Border, Model, cubic_taps, sigmoid
-from waifu2x.tiling import Box
+from waifu2x.networks.model import Border, Model, cubic_taps, sigmoid
 
 TILE_PIXELS = 1 << 16
 """Output pixels worked on at once: each takes up to 4 KiB, for the feature maps of two layers."""

@@ -15,7 +15,7 @@ import click
 from waifu2x import __version__
 from waifu2x.cli.report import printable
 from waifu2x.errors import Waifu2xError
-from waifu2x.files import reason
+from waifu2x.system.files import reason
 
 _COMMANDS = {
     "upscale": "Enlarge and denoise one picture.",

@@ -6,11 +6,11 @@ from types import TracebackType
 
 import click
 
-from waifu2x.batch.outcome import Outcome
-from waifu2x.batch.page import Page
-from waifu2x.batch.plan import JobList
-from waifu2x.batch.tally import Tally
 from waifu2x.cli import report
+from waifu2x.flows.batch.page import Page
+from waifu2x.flows.batch.plan import JobList
+from waifu2x.flows.outcome import Outcome
+from waifu2x.flows.tally import Tally
 
 _LINES = 1000
 """Of those that are written at once, where there are many."""

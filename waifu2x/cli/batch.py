@@ -16,15 +16,6 @@ from typing import Any
 
 import click
 
-from waifu2x import stores
-from waifu2x.batch import cluster, outputs, worker
-from waifu2x.batch.outcome import Outcome
-from waifu2x.batch.page import Page
-from waifu2x.batch.plan import Plan, plan
-from waifu2x.batch.retry import Failures
-from waifu2x.batch.run import Jobs, run
-from waifu2x.batch.shard import Shard, shard_of
-from waifu2x.batch.watch import Arrivals, watch
 from waifu2x.cli import report
 from waifu2x.cli.account import Account
 from waifu2x.cli.options import (
@@ -39,8 +30,17 @@ from waifu2x.cli.options import (
     upscale_options,
 )
 from waifu2x.cli.progress import many_pictures
-from waifu2x.pictures import formats
-from waifu2x.pipeline import Identity, Job, Note, Output, identities, make_folder
+from waifu2x.flows.batch import cluster, outputs, worker
+from waifu2x.flows.batch.page import Page
+from waifu2x.flows.batch.plan import Plan, plan
+from waifu2x.flows.batch.retry import Failures
+from waifu2x.flows.batch.run import Jobs, run
+from waifu2x.flows.batch.shard import Shard, shard_of
+from waifu2x.flows.batch.watch import Arrivals, watch
+from waifu2x.flows.outcome import Outcome
+from waifu2x.flows.pipeline import Identity, Job, Note, Output, identities, make_folder
+from waifu2x.formats import table as formats
+from waifu2x.system import stores
 
 _MANY = 50
 """Pictures for which processes may well be wanted: starting them takes as long as a device does."""

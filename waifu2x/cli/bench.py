@@ -14,13 +14,13 @@ from typing import Any
 import click
 import numpy as np
 
-from waifu2x import model_set
 from waifu2x.backends import open_backend
 from waifu2x.cli.options import network_options, noise_option
 from waifu2x.cli.report import tell
-from waifu2x.pictures.formats import Quality
-from waifu2x.pictures.picture import Frames, Picture
-from waifu2x.pictures.write import write
+from waifu2x.formats.table import Quality
+from waifu2x.formats.write import write
+from waifu2x.imaging.picture import Frames, Picture
+from waifu2x.networks import model_set
 
 
 def _size(context: Any, parameter: Any, value: str) -> tuple[int, int]:

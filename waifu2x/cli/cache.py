@@ -8,10 +8,10 @@ from contextlib import contextmanager
 
 import click
 
-from waifu2x import cache as store
 from waifu2x.cli.report import tell
 from waifu2x.errors import OutputError
-from waifu2x.files import reason
+from waifu2x.system import cache as store
+from waifu2x.system.files import reason
 
 _NONE = f"No cache: there is no home directory to keep it in; set {store.DIRECTORY_VARIABLE}."
 

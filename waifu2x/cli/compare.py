@@ -14,18 +14,19 @@ import click
 from click.core import ParameterSource
 from numpy.typing import NDArray
 
-from waifu2x import comparison, model_comparison, sheet
 from waifu2x.cli.options import check_folder, device_options, noise_option, scale_option
 from waifu2x.cli.progress import one_picture
 from waifu2x.cli.report import tell
 from waifu2x.errors import ImageError
-from waifu2x.model_comparison import Result
-from waifu2x.pictures.formats import Quality
-from waifu2x.pictures.picture import Colours, Frames, Picture
-from waifu2x.pictures.read import read
-from waifu2x.pictures.write import write
-from waifu2x.pipeline import Job, identities, may_write
-from waifu2x.tiling import Box
+from waifu2x.flows import model_comparison
+from waifu2x.flows.model_comparison import Result
+from waifu2x.flows.pipeline import Job, identities, may_write
+from waifu2x.formats.read import read
+from waifu2x.formats.table import Quality
+from waifu2x.formats.write import write
+from waifu2x.imaging import comparison, sheet
+from waifu2x.imaging.picture import Colours, Frames, Picture
+from waifu2x.lowering.box import Box
 
 _SIDE, _COUNT = 64, 4
 """Of crops of what models make: pixels, and how many."""

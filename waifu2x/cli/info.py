@@ -10,9 +10,9 @@ from pathlib import Path
 import click
 
 from waifu2x.cli.report import printable, tell
-from waifu2x.description import Description, describe
 from waifu2x.errors import ImageError
-from waifu2x.pictures import formats
+from waifu2x.formats import table as formats
+from waifu2x.formats.description import Description, describe
 
 
 @click.command(short_help="Say what a picture's file holds, and what of it is kept.")

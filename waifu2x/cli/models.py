@@ -8,11 +8,11 @@ from typing import Any
 
 import click
 
-from waifu2x import catalogue, model_set
 from waifu2x.cli.report import tell
-from waifu2x.model import Convolution, Dense, Model, Weighted
-from waifu2x.model_import import import_models
-from waifu2x.readers import SUFFIXES, read_model
+from waifu2x.networks import catalogue, model_set
+from waifu2x.networks.model import Convolution, Dense, Model, Weighted
+from waifu2x.networks.model_import import import_models
+from waifu2x.networks.readers import SUFFIXES, read_model
 
 _COLUMNS = (
     "name",

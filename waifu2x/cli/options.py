@@ -11,17 +11,18 @@ from typing import Any, Literal, TypeVar, get_args
 
 import click
 
-from waifu2x import model_set, stores
+from waifu2x.api import Upscaler
 from waifu2x.backends import BACKEND_NAMES, Precision
 from waifu2x.cli.report import tell
 from waifu2x.errors import OutputError
-from waifu2x.pictures import formats
-from waifu2x.pictures.adapt import Depth, Wishes
-from waifu2x.pictures.formats import Compression, Quality
-from waifu2x.pictures.limits import MAX_PIXELS
-from waifu2x.pipeline import Existing, Output
-from waifu2x.sizes import Fit, scale_of
-from waifu2x.upscaler import Upscaler
+from waifu2x.flows.pipeline import Existing, Output
+from waifu2x.formats import table as formats
+from waifu2x.formats.adapt import Depth, Wishes
+from waifu2x.formats.limits import MAX_PIXELS
+from waifu2x.formats.table import Compression, Quality
+from waifu2x.imaging.sizes import Fit, scale_of
+from waifu2x.networks import model_set
+from waifu2x.system import stores
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 

@@ -9,10 +9,10 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from waifu2x.backends import Progress, ignore
-from waifu2x.batch.outcome import Outcome
-from waifu2x.batch.tally import Tally
 from waifu2x.cli import report
-from waifu2x.pipeline import Job
+from waifu2x.flows.outcome import Outcome
+from waifu2x.flows.pipeline import Job
+from waifu2x.flows.tally import Tally
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from waifu2x.batch.outcome import Outcome
-    from waifu2x.batch.tally import Tally
+    from waifu2x.flows.outcome import Outcome
+    from waifu2x.flows.tally import Tally
 
 
 def json_line(outcome: Outcome) -> str:

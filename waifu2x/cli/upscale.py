@@ -8,7 +8,6 @@ from typing import Any
 
 import click
 
-from waifu2x.batch.outcome import Outcome, outcome_of
 from waifu2x.cli import report
 from waifu2x.cli.options import (
     OUTPUT_NAMES,
@@ -20,9 +19,10 @@ from waifu2x.cli.options import (
     upscale_options,
 )
 from waifu2x.cli.progress import one_picture
-from waifu2x.enlarger import Enlarger
-from waifu2x.pictures import formats
-from waifu2x.pipeline import STANDARD, Job, make
+from waifu2x.flows.outcome import Outcome, outcome_of
+from waifu2x.flows.pipeline import STANDARD, Job, make
+from waifu2x.formats import table as formats
+from waifu2x.imaging.enlarger import Enlarger
 
 
 @click.command(cls=CommandWithTta, short_help="Enlarge and denoise one picture.")

@@ -13,9 +13,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from waifu2x.lowering.box import Box
 from waifu2x.lowering.steps import Move, Product, Program, View, reads
-from waifu2x.model import Size
-from waifu2x.tiling import Box
+from waifu2x.networks.model import Size
 
 
 @dataclass(frozen=True)

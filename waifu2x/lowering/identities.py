@@ -16,7 +16,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from waifu2x.model import (
+from waifu2x.networks.model import (
     Activation,
     Add,
     Concatenate,

@@ -33,7 +33,7 @@ from waifu2x.lowering.steps import (
     Value,
     View,
 )
-from waifu2x.model import (
+from waifu2x.networks.model import (
     Activation,
     Add,
     Concatenate,

@@ -1,8 +1,8 @@
 """What an engine runs: products, moves and means over values, in order.
 
 A value is a map in memory of an engine's own layout. Places in it are counted from its pixel (0,
-0), as in `waifu2x.model`; cells and blocks of any kind are anchored there, never to a tile, so that
-every tile computes the same numbers in the same order. A place beyond a value's size is computed
+0), as in `waifu2x.networks.model`; cells and blocks of any kind are anchored there, never to a
+tile, so that every tile computes the same numbers in the same order. A place beyond a value's size is computed
 like any other, from a picture that goes on as its border says, unless the value is `zero_outside`.
 """
 
@@ -14,7 +14,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from waifu2x.model import Activation, Model
+from waifu2x.networks.model import Activation, Model
 
 
 @dataclass(frozen=True)
@@ -137,7 +137,7 @@ class Move:
     gate: bool = False
     """With a residual: (source + residual) * (sigmoid(source) - 1/2) instead."""
     resize: tuple[int, int] = (1, 1)
-    """Up and down, see `waifu2x.model.Resize`: other than (1, 1) for a source that is a whole value
+    """Up and down, see `networks.model.Resize`: other than (1, 1) for a source that is a whole value
     of one part, and neither folded nor the picture, with none of the above."""
 
 

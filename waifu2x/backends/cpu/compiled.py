@@ -23,8 +23,9 @@ import llvmlite
 import llvmlite.binding as llvm
 from numpy.typing import NDArray
 
-from waifu2x import __version__, cache
+from waifu2x import __version__
 from waifu2x.backends.cpu.isa import VECTOR
+from waifu2x.system import cache
 
 _KIND = "numba"
 _LOG = logging.getLogger(__name__)

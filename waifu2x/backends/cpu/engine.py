@@ -22,11 +22,10 @@ from waifu2x.backends import (
     Precision,
     Progress,
     Trial,
-    closeness,
     ignore,
     scaled,
 )
-from waifu2x.backends.cpu import isa, layout
+from waifu2x.backends.cpu import closeness, isa, layout
 from waifu2x.backends.cpu.forms import round_up
 from waifu2x.backends.cpu.layout import (
     AVERAGE,
@@ -42,16 +41,16 @@ from waifu2x.backends.cpu.picture import with_picture
 from waifu2x.backends.cpu.strips import Batch, PhaseStrips
 from waifu2x.backends.cpu.tasks import Task
 from waifu2x.backends.cpu.workers import Flight, Workers, run_strips
-from waifu2x.backends.turns import mean
-from waifu2x.cores import core_count
+from waifu2x.backends.tta import mean
 from waifu2x.errors import BackendError
 from waifu2x.lowering import geometry
+from waifu2x.lowering.box import Box
 from waifu2x.lowering.lower import lower
 from waifu2x.lowering.phases import Phase, plan
 from waifu2x.lowering.segments import reach, segmented
 from waifu2x.lowering.steps import Average, DenseStep, Product
-from waifu2x.model import Model, Size, Weighted
-from waifu2x.tiling import Box
+from waifu2x.networks.model import Model, Size, Weighted
+from waifu2x.system.cores import core_count
 
 KEPT_BYTES = 1100 << 20
 """The most memory for maps that are kept between phases."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from waifu2x.model import Size
+from waifu2x.networks.model import Size
 
 
 @dataclass(frozen=True, eq=False)

@@ -49,10 +49,10 @@ from waifu2x.backends.cpu.shapes import (
 )
 from waifu2x.backends.cpu.tasks import Task
 from waifu2x.lowering import geometry
+from waifu2x.lowering.box import Box
 from waifu2x.lowering.phases import Phase
 from waifu2x.lowering.steps import Move, Product
-from waifu2x.model import Size
-from waifu2x.tiling import Box
+from waifu2x.networks.model import Size
 
 _SPARE_PIXELS = 2 * max(ROW_BLOCK, BLOCK)
 """At the end of each row, for tiles that run past the last column and those that read there."""

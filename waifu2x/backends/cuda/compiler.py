@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from waifu2x import __version__, cache
+from waifu2x import __version__
 from waifu2x.backends.cuda.compilers import STANDARD, CompileError, Compiler, nvcc, nvrtc
 from waifu2x.backends.gpu import source
 from waifu2x.errors import BackendError
+from waifu2x.system import cache
 
 _KIND = "cuda"
 INSTALL = "pip install 'waifu2x-kernels[cuda]'"

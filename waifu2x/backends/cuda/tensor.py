@@ -23,10 +23,10 @@ from waifu2x.backends.gpu.executor import Batch, Executor, Place
 from waifu2x.backends.gpu.fp32 import Fp32Executor
 from waifu2x.backends.gpu.runtime import Buffer, Kernel
 from waifu2x.backends.gpu.tuning import Choose
+from waifu2x.lowering.box import Box
 from waifu2x.lowering.geometry import Work
 from waifu2x.lowering.phases import Phase
 from waifu2x.lowering.steps import Average, DenseStep, Move, Product, Program
-from waifu2x.tiling import Box
 
 if TYPE_CHECKING:
     from waifu2x.backends.cuda.runtime import CudaRuntime

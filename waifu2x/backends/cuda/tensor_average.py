@@ -10,8 +10,8 @@ from waifu2x.backends.cuda.arguments import Address, packed
 from waifu2x.backends.cuda.tensor_layout import FewLayout, MapArguments, MapLayout
 from waifu2x.backends.cuda.tensor_step import Launch, Range, Task, TensorStep
 from waifu2x.backends.gpu.runtime import Macros
+from waifu2x.lowering.box import Box
 from waifu2x.lowering.steps import Average, Program
-from waifu2x.tiling import Box
 
 if TYPE_CHECKING:
     from waifu2x.backends.cuda.runtime import CudaRuntime

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from waifu2x.backends.cuda.tensor_pack import PIECE, VALUE_BYTES, round_up
+from waifu2x.lowering.box import Box
 from waifu2x.lowering.steps import Program, Value
-from waifu2x.tiling import Box
 
 FEW_PLANES = 4
 """Maps of no more are floats: no product of matrix units reads them plane by plane."""

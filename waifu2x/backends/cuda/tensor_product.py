@@ -26,15 +26,7 @@ from waifu2x.backends.cuda.tensor_pack import (
     pack_middle,
     placed,
 )
-from waifu2x.backends.cuda.tensor_shape import (
-    COLUMNS,
-    Job,
-    Shape,
-    candidates,
-    grid,
-    macros,
-    ranked,
-)
+from waifu2x.backends.cuda.tensor_shape import COLUMNS, Job, Shape, candidates, grid, macros, ranked
 from waifu2x.backends.cuda.tensor_step import (
     BORDERS,
     Launch,
@@ -47,9 +39,9 @@ from waifu2x.backends.cuda.tensor_step import (
 from waifu2x.backends.cuda.units import Units, is_old
 from waifu2x.backends.gpu.runtime import Macros
 from waifu2x.backends.gpu.tuning import Choose
+from waifu2x.lowering.box import Box
 from waifu2x.lowering.steps import Product, Program
-from waifu2x.model import Activation, Size
-from waifu2x.tiling import Box
+from waifu2x.networks.model import Activation, Size
 
 if TYPE_CHECKING:
     from waifu2x.backends.cuda.runtime import CudaRuntime

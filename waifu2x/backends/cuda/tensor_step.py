@@ -14,8 +14,8 @@ from waifu2x.backends.cuda.tensor_layout import BatchGrid
 from waifu2x.backends.cuda.tensor_vectors import VectorPlaces
 from waifu2x.backends.gpu.executor import Batch, Place
 from waifu2x.backends.gpu.runtime import Buffer, Macros
+from waifu2x.lowering.box import Box
 from waifu2x.lowering.steps import Program
-from waifu2x.tiling import Box
 
 if TYPE_CHECKING:
     from waifu2x.backends.cuda.runtime import CudaKernel, CudaRuntime

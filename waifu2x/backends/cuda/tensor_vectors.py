@@ -13,7 +13,7 @@ from waifu2x.backends.cuda.arguments import Address, address_of, packed
 from waifu2x.backends.gpu.runtime import Buffer, Macros
 from waifu2x.lowering.phases import Phase
 from waifu2x.lowering.steps import Average, DenseStep, Program
-from waifu2x.model import Size
+from waifu2x.networks.model import Size
 
 if TYPE_CHECKING:
     from waifu2x.backends.cuda.runtime import CudaKernel, CudaRuntime

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from waifu2x import cache
 from waifu2x.backends.reference import NumpyNetwork
 from waifu2x.lowering.content import content
 from waifu2x.lowering.steps import Product, Program
+from waifu2x.system import cache
 
 MOST = 65504 / 8
 """The largest value that is trusted to 16 bits: other pictures may make larger ones."""

@@ -14,9 +14,9 @@ import numpy as np
 
 from waifu2x.backends.gpu.executor import Executor
 from waifu2x.lowering import segments
+from waifu2x.lowering.box import Box
 from waifu2x.lowering.steps import Move, Product, Program, reads, writes
-from waifu2x.model import Size
-from waifu2x.tiling import Box
+from waifu2x.networks.model import Size
 
 TILE = (512, 1024)
 """Rows and columns of a picture that cuts are offered for: there are enough of them."""

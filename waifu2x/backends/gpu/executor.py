@@ -9,11 +9,11 @@ from typing import Any, Protocol
 import numpy as np
 
 from waifu2x.backends.gpu.runtime import Buffer, Kernel
+from waifu2x.lowering.box import Box
 from waifu2x.lowering.geometry import Work
 from waifu2x.lowering.phases import Phase
 from waifu2x.lowering.steps import Program
-from waifu2x.model import Size
-from waifu2x.tiling import Box
+from waifu2x.networks.model import Size
 
 
 @dataclass(frozen=True)

@@ -8,24 +8,17 @@ import numpy as np
 
 from waifu2x.backends.gpu import direct, winograd, winograd_vector
 from waifu2x.backends.gpu.executor import Batch, DevicePixels, Place
-from waifu2x.backends.gpu.maps import (
-    ALIGNMENT,
-    MAP_LIMIT,
-    Maps,
-    Margin,
-    block_of,
-    form_of,
-)
+from waifu2x.backends.gpu.maps import ALIGNMENT, MAP_LIMIT, Maps, Margin, block_of, form_of
 from waifu2x.backends.gpu.means import AverageStep, DenseLayer, Sums, vector_form
 from waifu2x.backends.gpu.moves import MoveStep
 from waifu2x.backends.gpu.peak import multiply_add_peak
 from waifu2x.backends.gpu.product import CELL, Planes, ProductStep, Shape, planes_of
 from waifu2x.backends.gpu.runtime import Buffer, Kernel, Limits, Runtime
 from waifu2x.backends.gpu.tuning import Choose
+from waifu2x.lowering.box import Box
 from waifu2x.lowering.geometry import Work
 from waifu2x.lowering.phases import Phase
 from waifu2x.lowering.steps import Average, DenseStep, Move, Product, Program, reads
-from waifu2x.tiling import Box
 
 _Own = ProductStep | MoveStep | AverageStep | DenseLayer
 

@@ -9,9 +9,9 @@ import numpy as np
 
 from waifu2x.backends.gpu.executor import Batch, DevicePixels, Place
 from waifu2x.backends.gpu.runtime import Argument, Limits, Macros
+from waifu2x.lowering.box import Box
 from waifu2x.lowering.steps import Value, View
-from waifu2x.model import Model
-from waifu2x.tiling import Box
+from waifu2x.networks.model import Model
 
 FLOAT_BYTES = 4
 UNIT = 64

@@ -9,8 +9,8 @@ import numpy as np
 from waifu2x.backends.gpu.executor import Batch
 from waifu2x.backends.gpu.maps import UNIT, Map, blocks_of
 from waifu2x.backends.gpu.runtime import Buffer, Kernel, Limits, Macros, Runtime
+from waifu2x.lowering.box import Box
 from waifu2x.lowering.steps import Average, DenseStep, Program, Value
-from waifu2x.tiling import Box
 
 _CHUNKS = 64
 _GROUP = 64

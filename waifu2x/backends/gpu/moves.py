@@ -18,8 +18,8 @@ from waifu2x.backends.gpu.maps import (
     target_macros,
 )
 from waifu2x.backends.gpu.runtime import Argument, Buffer, Kernel, Macros, Runtime
+from waifu2x.lowering.box import Box
 from waifu2x.lowering.steps import Move, Program
-from waifu2x.tiling import Box
 
 _GROUP = 64
 

@@ -18,7 +18,7 @@ from waifu2x.backends.gpu.schedule import NoRoomError
 from waifu2x.backends.gpu.stage import Run, Shape, Stage, TooManyError, no_room
 from waifu2x.backends.gpu.turning import Turning, turned_shape
 from waifu2x.backends.gpu.workspace import Taken, Workspace
-from waifu2x.backends.turns import AS_IT_IS, TURNS, Turn, levels, upright
+from waifu2x.backends.tta import AS_IT_IS, TURNS, Turn, levels, upright
 
 _FLOAT_BYTES = 4
 _SHARE = 0.2

@@ -24,8 +24,8 @@ from waifu2x.backends.gpu.maps import (
     target_macros,
 )
 from waifu2x.backends.gpu.runtime import Argument, Kernel, Macros, Runtime
+from waifu2x.lowering.box import Box
 from waifu2x.lowering.steps import Product, Program
-from waifu2x.tiling import Box
 
 CELL = 4
 """Steps are computed in whole cells of so many pixels a side, for Winograd."""

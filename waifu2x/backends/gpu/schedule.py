@@ -12,12 +12,12 @@ from waifu2x.backends.gpu import cuts
 from waifu2x.backends.gpu.cuts import step_cost
 from waifu2x.backends.gpu.executor import Executor
 from waifu2x.lowering import geometry, liveness, phases
+from waifu2x.lowering.box import Box
 from waifu2x.lowering.geometry import Work
 from waifu2x.lowering.liveness import Span
 from waifu2x.lowering.phases import Phase
 from waifu2x.lowering.steps import Average, Product, Program, writes
-from waifu2x.model import Size
-from waifu2x.tiling import Box
+from waifu2x.networks.model import Size
 
 _KEPT_SHARES = (1.0, 0.875, 0.75, 0.625, 0.5, 0.375, 0.25, 0.125, 0.0)
 """Of the memory, that maps may take which are kept where they do not all fit."""

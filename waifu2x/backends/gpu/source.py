@@ -6,7 +6,7 @@ import functools
 import logging
 import re
 
-from waifu2x.resources import shipped_kernels
+from waifu2x.system.resources import shipped_kernels
 
 _INCLUDE = re.compile(r'^#include "([\w.]+)"$', re.MULTILINE)
 

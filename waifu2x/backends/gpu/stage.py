@@ -19,9 +19,9 @@ from waifu2x.backends.gpu.runtime import Buffer, OutOfMemoryError
 from waifu2x.backends.gpu.schedule import NoRoomError, Pass, Room, Schedule, pass_cost
 from waifu2x.backends.gpu.workspace import Taken, Workspace
 from waifu2x.errors import BackendError
+from waifu2x.lowering.box import Box
 from waifu2x.lowering.phases import Phase
-from waifu2x.model import Model
-from waifu2x.tiling import Box
+from waifu2x.networks.model import Model
 
 _KEPT_SCHEDULES = 16
 _FEWEST_BAND_ROWS = 64

@@ -11,12 +11,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
-from waifu2x import __version__, cache
+from waifu2x import __version__
 from waifu2x.backends import Device, Trial
 from waifu2x.backends.gpu import source
 from waifu2x.backends.gpu.executor import Executor
 from waifu2x.backends.gpu.runtime import OutOfMemoryError
 from waifu2x.errors import BackendError
+from waifu2x.system import cache
 
 _KIND = "tuning"
 

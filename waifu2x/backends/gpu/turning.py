@@ -7,7 +7,7 @@ import numpy as np
 from waifu2x.backends.gpu.executor import DevicePixels
 from waifu2x.backends.gpu.maps import C_TYPES, target_macros
 from waifu2x.backends.gpu.runtime import Kernel, Macros, Runtime
-from waifu2x.backends.turns import Turn
+from waifu2x.backends.tta import Turn
 
 _GROUP = 128
 

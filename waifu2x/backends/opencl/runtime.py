@@ -11,12 +11,13 @@ import numpy as np
 import pyopencl as cl
 from numpy.typing import DTypeLike, NDArray
 
-from waifu2x import __version__, cache
+from waifu2x import __version__
 from waifu2x.backends.gpu import source
 from waifu2x.backends.gpu.replay import Records
 from waifu2x.backends.gpu.runtime import Argument, Kernel, Limits, Macros, OutOfMemoryError
 from waifu2x.backends.opencl.platforms import describe, is_gpu
 from waifu2x.errors import BackendError, DeviceError
+from waifu2x.system import cache
 
 _KIND = "opencl"
 _OPTIONS = ("-cl-std=CL1.2",)

@@ -26,12 +26,7 @@ from waifu2x.backends.cpu.kernels.integers import (
     sum_products,
     tiles,
 )
-from waifu2x.backends.cpu.kernels.memory import (
-    block_at,
-    locate_results,
-    locate_source,
-    record,
-)
+from waifu2x.backends.cpu.kernels.memory import block_at, locate_results, locate_source, record
 from waifu2x.backends.cpu.kernels.vector import Emitter, vector_kernel
 from waifu2x.backends.cpu.layout import RESIDUAL_ROWS, SOURCE_ROWS, TARGET_ROWS, TASK
 from waifu2x.backends.cpu.shapes import INTEGER_BLOCK, LANES, MOST_INPUT, PART_PAIRS, tile_height

@@ -42,13 +42,7 @@ from waifu2x.backends.cpu.layout import (
     TARGET_ROWS,
     TASK,
 )
-from waifu2x.backends.cpu.shapes import (
-    CHUNK,
-    FREQUENCIES,
-    LANES,
-    WIDTHS,
-    tile_height,
-)
+from waifu2x.backends.cpu.shapes import CHUNK, FREQUENCIES, LANES, WIDTHS, tile_height
 
 _tile_height = native(tile_height)
 SIDE = CELL + 2

@@ -1,0 +1,632 @@
+"""The contract: what every backend must compute, against the definition in `obvious`."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor, wait
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from PIL import Image
+
+from tests.conftest import EXAMPLES, MISSING, PRESENT
+from tests.helpers import obvious
+from tests.helpers.graphs import halving_model, random_graphs, residual_in_residual
+from waifu2x.backends import BACKEND_NAMES, Backend, Precision, open_backend
+from waifu2x.backends.cpu.closeness import drawing
+from waifu2x.errors import BackendError, UnavailableError
+from waifu2x.imaging.dtypes import from_unit
+from waifu2x.lowering.box import Box
+from waifu2x.networks import catalogue, model_set
+from waifu2x.networks.model import Activation, Convolution, Model, PixelShuffle, PixelUnshuffle
+
+PROMISED_DB = {"fp32": 100.0, "fp16": 65.0, "bf16": 60.0, "int16": 60.0, "auto": 60.0}
+"""On the shipped models, and as it turns out on random ones too."""
+FP32_DB = PROMISED_DB["fp32"]
+RANDOM_GRAPH_DB = {"fp32": 100.0, "fp16": 50.0, "bf16": 50.0, "int16": 50.0}
+"""What random graphs keep: slopes above 1 amplify what rounding to 16 bits leaves, and a picture of
+one pixel has no mean over many errors. A wrong tap, plane or place leaves less than 30 dB."""
+
+NETWORKS = {
+    "vgg_7": [3, 32, 32, 64, 64, 128, 128, 3],
+    "one plane": [1, 32, 64, 1],
+    "one layer": [3, 3],
+    "two layers": [3, 16, 3],
+    "odd planes": [3, 5, 7, 20, 9, 3],
+    "many planes at the ends": [24, 40, 24],
+    "wide": [3, 200, 144, 3],
+}
+
+NETWORKS_OF_THE_FIELD = [
+    ("upconv_7/art", 2, None),
+    ("upconv_7/photo", 2, 1),
+    ("cunet/art", 2, None),
+    ("cunet/art", 1, 3),
+    # With the extras that bring them.
+    ("cugan/se", 3, None),
+    ("realesrgan/animevideo", 2, None),
+]
+
+
+def processor_modes() -> list[Precision]:
+    """`fp32`, and what `auto` begins with."""
+    if "cpu" not in PRESENT:
+        return []
+    from waifu2x.backends.cpu.engine import arithmetics
+
+    return list(dict.fromkeys(("fp32", arithmetics()[0])))
+
+
+MODES: list[tuple[str, Precision]] = [
+    ("cuda", "fp32"),
+    ("cuda", "fp16"),
+    ("opencl", "fp32"),
+    *(("cpu", mode) for mode in processor_modes()),
+    ("numpy", "fp32"),
+]
+in_every_mode = pytest.mark.parametrize(
+    ("backend", "precision"), [mode for mode in MODES if mode[0] in PRESENT], indirect=["backend"]
+)
+"""What is computed differently: elsewhere `auto` is another word for one of these."""
+
+slow_fixture = settings(
+    deadline=None,
+    max_examples=25,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+
+
+def picture(height: int, width: int, planes: int, dtype: type = np.uint8) -> NDArray[Any]:
+    """Random pixels, the same for the same arguments."""
+    rng = np.random.default_rng(height * 1000 + width)
+    if dtype is np.float32:
+        return rng.random((height, width, planes), np.float32)
+    return rng.integers(0, np.iinfo(dtype).max, (height, width, planes), dtype, endpoint=True)
+
+
+@functools.cache
+def crop(name: str, box: Box) -> NDArray[np.uint8]:
+    """Part of an example, RGB."""
+    pixels = np.asarray(Image.open(EXAMPLES / name).convert("RGB"))
+    return np.ascontiguousarray(pixels[box.top : box.bottom, box.left : box.right])
+
+
+@functools.cache
+def definition(
+    name: str, scale: int, noise: int | None, example: str, box: Box
+) -> NDArray[np.float64]:
+    """What a model set makes of part of an example, by definition: the same for all backends."""
+    return obvious.run(model_set.find(name).models(scale, noise), crop(example, box))
+
+
+def run(
+    backend: Backend,
+    models: list[Model],
+    pixels: NDArray[Any],
+    out_dtype: type = np.float32,
+    tile: int | None = None,
+    precision: Precision = "fp32",
+    turns: int = 1,
+) -> NDArray[Any]:
+    """Whole pictures. A precision that the backend lacks skips the test."""
+    try:
+        network = backend.compile(models, precision)
+    except BackendError as error:
+        assert precision == "fp16"
+        pytest.skip(str(error))
+    scale = int(np.prod([model.scale for model in models]))
+    result = network(pixels, out_dtype, tile=tile, turns=turns)
+    height, width = (size * scale for size in pixels.shape[-3:-1])
+    assert result.shape == (*pixels.shape[:-3], height, width, models[-1].out_planes)
+    assert result.dtype == out_dtype
+    return result
+
+
+@pytest.mark.parametrize("name", BACKEND_NAMES)
+def test_backend_is_here(name: str) -> None:
+    """One that this machine lacks is skipped in all tests, unless it is required."""
+    if name in MISSING:
+        assert name not in os.environ.get("WAIFU2X_REQUIRE", "").split(","), MISSING[name]
+        pytest.skip(MISSING[name])
+
+
+@in_every_mode
+@pytest.mark.parametrize("scale", [1, 2, 3])
+@pytest.mark.parametrize("planes", NETWORKS.values(), ids=NETWORKS)
+def test_network_equals_its_definition(
+    backend: Backend, planes: list[int], scale: int, precision: Precision
+) -> None:
+    model = obvious.random_model(planes, seed=len(planes), scale=scale)
+    pixels = picture(19, 23, planes[0])
+    result = run(backend, [model], pixels, precision=precision)
+    assert obvious.psnr(result, obvious.run([model], pixels)) >= PROMISED_DB[precision]
+
+
+@in_every_mode
+@slow_fixture
+@given(height=st.integers(1, 200), width=st.integers(1, 200), scale=st.sampled_from([1, 2]))
+def test_any_size(
+    backend: Backend, height: int, width: int, scale: int, precision: Precision
+) -> None:
+    model = obvious.random_model([3, 16, 32, 3], seed=1, scale=scale)
+    pixels = picture(height, width, 3)
+    result = run(backend, [model], pixels, precision=precision)
+    assert obvious.psnr(result, obvious.run([model], pixels)) >= PROMISED_DB[precision]
+
+
+@in_every_mode
+@slow_fixture
+@given(
+    height=st.integers(1, 70),
+    width=st.integers(1, 70),
+    tile=st.integers(1, 80),
+    doublings=st.integers(0, 2),
+)
+def test_tiles_equal_the_whole_to_the_bit(
+    backend: Backend, height: int, width: int, tile: int, doublings: int, precision: Precision
+) -> None:
+    first = obvious.random_model([3, 16, 3], seed=2)
+    double = obvious.random_model([3, 16, 24, 3], seed=3, scale=2)
+    models = [first] + [double] * doublings
+    pixels = picture(height, width, 3)
+    tile = max(tile, 8)  # smaller ones say no more and take long
+    whole = run(backend, models, pixels, precision=precision)
+    tiled = run(backend, models, pixels, tile=tile, precision=precision)
+    np.testing.assert_array_equal(tiled, whole)
+
+
+def graphs(examples: int) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """A test of so many random graphs on pictures and tiles of any size."""
+
+    def decorate(test: Callable[..., None]) -> Callable[..., None]:
+        drawn = given(
+            model=random_graphs(),
+            height=st.integers(1, 40),
+            width=st.integers(1, 40),
+            tile=st.integers(8, 60),
+        )(test)
+        chosen = settings(
+            deadline=None, max_examples=examples, suppress_health_check=list(HealthCheck)
+        )
+        made: Callable[..., None] = in_every_mode(chosen(drawn))
+        return made
+
+    return decorate
+
+
+def check_graph(
+    backend: Backend, model: Model, height: int, width: int, tile: int, precision: Precision
+) -> None:
+    """Against its definition, and in tiles."""
+    pixels = picture(height, width, model.in_planes)
+    expected = obvious.run([model], pixels)
+    whole = run(backend, [model], pixels, precision=precision)
+    assert obvious.psnr(whole, expected) >= RANDOM_GRAPH_DB[precision]
+    tiled = run(backend, [model], pixels, tile=tile, precision=precision)
+    np.testing.assert_array_equal(tiled, whole)
+
+
+@graphs(8)
+def test_any_graph_in_any_tiles(
+    backend: Backend, model: Model, height: int, width: int, tile: int, precision: Precision
+) -> None:
+    check_graph(backend, model, height, width, tile, precision)
+
+
+def test_a_result_that_is_unshuffled(backend: Backend) -> None:
+    rng = np.random.default_rng(5)
+
+    def convolution(source: int, planes: tuple[int, int]) -> Convolution:
+        weight = rng.normal(0, 0.4, (*planes, 3, 3)).astype(np.float32)
+        bias = rng.normal(0, 0.1, planes[0]).astype(np.float32)
+        slopes = np.full(planes[0], 0.5, np.float32)
+        return Convolution(source, weight, bias, Activation("leaky", slopes))
+
+    nodes = (
+        convolution(0, (4, 1)),
+        PixelShuffle(1, 2),
+        convolution(2, (1, 1)),
+        convolution(3, (1, 1)),
+        PixelUnshuffle(4, 2),
+    )
+    model = Model("unshuffled", 1, nodes, padding=2)
+    check_graph(backend, model, 13, 21, 8, "fp32")
+
+
+@pytest.mark.matrix
+@graphs(40)
+def test_many_graphs_in_any_tiles(
+    backend: Backend, model: Model, height: int, width: int, tile: int, precision: Precision
+) -> None:
+    check_graph(backend, model, height, width, tile, precision)
+
+
+@in_every_mode
+@pytest.mark.parametrize("shape", [(1, 1), (41, 47), (70, 33)])
+@pytest.mark.parametrize(("name", "scale", "noise"), NETWORKS_OF_THE_FIELD)
+def test_networks_of_the_field(
+    backend: Backend,
+    name: str,
+    scale: int,
+    noise: int | None,
+    shape: tuple[int, int],
+    precision: Precision,
+) -> None:
+    known = catalogue.entry(name)
+    if known is None or known.folder is None:
+        pytest.skip(f"not installed: {name}")
+    models = model_set.find(name).models(scale, noise)
+    box = Box(30, 40, *shape)
+    pixels = crop("photo.jpg", box)
+    whole = run(backend, models, pixels, precision=precision)
+    expected = definition(name, scale, noise, "photo.jpg", box)
+    assert obvious.psnr(whole, expected) >= PROMISED_DB[precision]
+    stacked = run(backend, models, np.stack([pixels, pixels[::-1]]), tile=40, precision=precision)
+    np.testing.assert_array_equal(stacked[0], whole)
+
+
+@pytest.mark.parametrize("tile", [16, 37, 128])
+@pytest.mark.parametrize("name", ["vgg_7/art", "upconv_7/art", "cunet/art"])
+def test_shipped_model_in_tiles_equals_the_whole_to_the_bit(
+    backend: Backend, drawn: NDArray[np.uint8], name: str, tile: int
+) -> None:
+    models = model_set.find(name).models(2, 1)
+    pixels = np.ascontiguousarray(drawn[30:81, 40:107])
+    whole = run(backend, models, pixels, np.uint8, precision="auto")
+    tiled = run(backend, models, pixels, np.uint8, tile, "auto")
+    np.testing.assert_array_equal(tiled, whole)
+
+
+@pytest.mark.parametrize(("height", "width"), [(1, 1), (1, 50), (50, 1), (2, 3)])
+def test_tiny_pictures(backend: Backend, height: int, width: int) -> None:
+    models = model_set.find("vgg_7/art").models(2, 0)
+    pixels = picture(height, width, 3)
+    result = run(backend, models, pixels)
+    assert obvious.psnr(result, obvious.run(models, pixels)) >= FP32_DB
+
+
+@pytest.mark.parametrize("in_dtype", [np.uint8, np.uint16, np.float32])
+def test_pixels_of_every_dtype_mean_the_same(backend: Backend, in_dtype: type) -> None:
+    model = obvious.random_model([3, 16, 3], seed=4, scale=2)
+    pixels = picture(21, 17, 3, in_dtype)
+    expected = obvious.run([model], pixels)
+    assert obvious.psnr(run(backend, [model], pixels), expected) >= FP32_DB
+    for out_dtype in (np.uint8, np.uint16):
+        levels = obvious.to_levels(expected, out_dtype).astype(int)
+        result = run(backend, [model], pixels, out_dtype).astype(int)
+        # One level where float32 falls on the other side of a half.
+        assert abs(result - levels).max() <= 1
+
+
+def test_values_are_clipped_between_models_and_at_the_end(backend: Backend) -> None:
+    model = obvious.random_model([3, 16, 3], seed=5)
+    pixels = picture(16, 16, 3)
+    between = obvious.run([model], pixels)
+    assert ((between == 0) | (between == 1)).mean() > 0.01  # or the test would show nothing
+    expected = obvious.run([model, model], pixels)
+    assert obvious.psnr(run(backend, [model, model], pixels), expected) >= FP32_DB
+
+
+@pytest.mark.parametrize("name", ["drawn.png", "photo.jpg"])
+@pytest.mark.parametrize("noise", [None, 0, 1, 2, 3])
+def test_shipped_models_to_the_level(backend: Backend, name: str, noise: int | None) -> None:
+    box = Box(20, 30, 128, 160) if noise is not None else Box(40, 50, 64, 80)
+    pixels = crop(name, box)
+    scale = 2 if noise is None else 1
+    models = model_set.find("vgg_7/art").models(scale, noise)
+    values = definition("vgg_7/art", scale, noise, name, box)
+    quick = run(backend, models, pixels, precision="auto")
+    assert obvious.psnr(quick, values) >= PROMISED_DB["auto"]
+    exact = obvious.to_levels(values, np.uint8).astype(int)
+    difference = abs(run(backend, models, pixels, np.uint8).astype(int) - exact)
+    if backend.name == "numpy":
+        assert not difference.any()
+    assert difference.max() <= 1
+    assert np.mean(difference > 0) < 1 / 1000
+
+
+@in_every_mode
+@pytest.mark.parametrize("shape", [(2, 1, 1), (5, 30, 17), (13, 8, 65)])
+def test_pictures_together_equal_each_alone(
+    backend: Backend, shape: tuple[int, int, int], precision: Precision
+) -> None:
+    model = obvious.random_model([3, 16, 32, 3], seed=12, scale=2)
+    pictures = np.random.default_rng(7).integers(0, 256, (*shape, 3), np.uint8)
+    alone = [run(backend, [model], one, precision=precision) for one in pictures]
+    together = run(backend, [model], pictures, precision=precision)
+    np.testing.assert_array_equal(together, np.stack(alone))
+
+
+@in_every_mode
+@pytest.mark.parametrize("turns", [2, 4, 8])
+def test_the_mean_over_turned_pictures(backend: Backend, turns: int, precision: Precision) -> None:
+    double = obvious.random_model([3, 16, 3], seed=13, scale=2)
+    models = [obvious.random_model([3, 16, 3], seed=14), double]
+    pixels = picture(11, 17, 3)
+    result = run(backend, models, pixels, turns=turns, precision=precision)
+    expected = obvious.run_turned(models, pixels, turns)
+    assert obvious.psnr(result, expected) >= PROMISED_DB[precision]
+    assert obvious.psnr(obvious.run(models, pixels), expected) < 40  # or it would show nothing
+    stack = np.stack([pixels, pixels[::-1]])
+    together = run(backend, models, stack, tile=9, turns=turns, precision=precision)
+    np.testing.assert_array_equal(together[0], result)
+
+
+def test_the_mean_over_turned_pictures_of_sizes_that_a_network_rounds_up(backend: Backend) -> None:
+    """Maps are halved: a picture of odd size is one pixel more, on another side when turned."""
+    model = halving_model(seed=5)
+    assert model.multiple == 2
+    pixels = picture(7, 5, 3)
+    result = run(backend, [model], pixels, turns=8)
+    assert obvious.psnr(result, obvious.run_turned([model], pixels, 8)) >= FP32_DB
+
+
+@pytest.mark.parametrize("out_dtype", [np.uint8, np.uint16])
+def test_a_mean_is_rounded_once(backend: Backend, out_dtype: type) -> None:
+    model = obvious.random_model([3, 16, 3], seed=14)
+    pixels = picture(11, 17, 3)
+    result = run(backend, [model], pixels, out_dtype, turns=8)
+    mean = run(backend, [model], pixels, np.float32, turns=8)
+    np.testing.assert_array_equal(result, from_unit(mean, out_dtype))
+
+
+@pytest.mark.parametrize("turns", [1, 4])
+def test_progress_adds_up_to_one(backend: Backend, turns: int) -> None:
+    double = obvious.random_model([3, 16, 3], seed=6, scale=2)
+    parts: list[float] = []
+    network = backend.compile([double, double], "auto")
+    network(picture(70, 90, 3), np.uint8, tile=100, turns=turns, on_progress=parts.append)
+    assert sum(parts) == pytest.approx(1.0)
+
+
+def test_an_error_in_the_progress_report_ends_the_work(backend: Backend) -> None:
+    class StopError(Exception):
+        pass
+
+    def stop(part: float) -> None:
+        raise StopError
+
+    model = obvious.random_model([3, 16, 3], seed=7)
+    network = backend.compile([model], "fp32")
+    pixels = picture(300, 300, 3)
+    with pytest.raises(StopError):
+        network(pixels, np.uint8, on_progress=stop)
+    # And the next picture is as good as any.
+    result = network(pixels, np.float32)
+    assert obvious.psnr(result, obvious.run([model], pixels)) >= FP32_DB
+
+
+def test_closing_waits_for_pictures_and_ends_all_others(backend: Backend) -> None:
+    if backend.name == "numpy":
+        pytest.skip("it has nothing to close")
+    own = open_backend(backend.name)
+    network = own.compile([obvious.random_model([3, 8, 3], seed=1)], "auto")
+    pixels = picture(9, 9, 3)
+    expected = network(pixels, np.uint8)
+    begun, closing = threading.Event(), threading.Event()
+
+    def report(part: float) -> None:
+        begun.set()
+        closing.wait(20)
+
+    with ThreadPoolExecutor(2) as pool:
+        result = pool.submit(network, pixels, np.uint8, on_progress=report)
+        assert begun.wait(20)
+        closed = pool.submit(own.close)
+        assert not wait([closed], 0.1).done
+        closing.set()
+        np.testing.assert_array_equal(result.result(20), expected)
+        closed.result(20)
+    for _ in range(2):
+        with pytest.raises(BackendError, match="closed: open a new one"):
+            network(pixels, np.uint8)
+        own.close()
+
+
+def test_auto_is_one_of_the_other_precisions(backend: Backend) -> None:
+    """To the bit, so that nothing need be tested twice; on processors it is tested by itself."""
+    if backend.name == "cpu":
+        return
+    means: Precision = "fp16" if backend.name == "cuda" else "fp32"
+    model = obvious.random_model([3, 16, 3], seed=4, scale=2)
+    pixels = picture(21, 17, 3)
+    result = run(backend, [model], pixels, precision="auto")
+    np.testing.assert_array_equal(result, run(backend, [model], pixels, precision=means))
+
+
+def test_a_precision_that_is_missing_is_a_sentence(backend: Backend) -> None:
+    missing: Precision = "bf16" if backend.name == "cuda" else "fp16"
+    with pytest.raises(BackendError, match=f"backend {backend.name} has no precision {missing}"):
+        backend.compile([obvious.random_model([3, 3], seed=8)], missing)
+
+
+@pytest.mark.parametrize("cores", [1, 3, 16])
+def test_core_count_does_not_change_a_bit(monkeypatch: pytest.MonkeyPatch, cores: int) -> None:
+    from waifu2x.backends.cpu import engine
+
+    model = obvious.random_model([3, 16, 32, 3], seed=9, scale=2)
+    pixels = picture(150, 200, 3)
+    reference = open_backend("cpu")
+    expected = run(reference, [model], pixels)
+    reference.close()
+    monkeypatch.setattr(engine, "core_count", lambda: cores)
+    other = open_backend("cpu")
+    np.testing.assert_array_equal(run(other, [model], pixels), expected)
+    other.close()
+
+
+def test_auto_of_cpu_takes_finer_bf16_before_other_modes() -> None:
+    """Of the one network that needs it."""
+    from waifu2x.backends.cpu import engine
+
+    if engine.arithmetics()[0] != "bf16":
+        return  # elsewhere with tiles that are emulated
+    known = catalogue.entry("realesrgan/animevideo")
+    if known is None or known.folder is None:
+        pytest.skip("not installed: realesrgan/animevideo")
+    [model] = model_set.find("realesrgan/animevideo").models(2, None)
+    pixels = drawing(3)
+    expected = run(open_backend("numpy"), [model], pixels)
+    backend = open_backend("cpu")
+    plain, auto = (
+        obvious.psnr(backend.compile([model], precision)(pixels, np.float32), expected)
+        for precision in ("bf16", "auto")
+    )
+    assert plain < PROMISED_DB["auto"] <= auto < plain + 2
+    backend.close()
+
+
+@pytest.mark.parametrize("slots", [1, 8])
+def test_threads_that_call_at_once_get_what_each_gets_alone(
+    monkeypatch: pytest.MonkeyPatch, slots: int
+) -> None:
+    """However many of them there is room for on the board, each with more strips than go there
+    together."""
+    from waifu2x.backends.cpu import engine, strips, workers
+
+    monkeypatch.setattr(engine, "core_count", lambda: 3)
+    monkeypatch.setattr(workers, "_SLOTS", slots)
+    monkeypatch.setattr(strips, "_TOGETHER", 4)
+    backend = open_backend("cpu")
+    network = backend.compile([obvious.random_model([3, 16, 32, 3], seed=9, scale=2)], "fp32")
+    pictures = [picture(20 + 30 * n, 90 - 20 * n, 3) for n in range(4)]
+    alone = [network(pixels, np.float32) for pixels in pictures]
+    with ThreadPoolExecutor(12) as pool:
+        calls = [
+            pool.submit(network, pixels, np.float32, tile=32)
+            for _ in range(3)
+            for pixels in pictures
+        ]
+        for call, expected in zip(calls, alone * 3, strict=True):
+            np.testing.assert_array_equal(call.result(60), expected)
+    backend.close()
+
+
+def test_large_pictures_of_deep_networks_are_cut_into_blocks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from waifu2x.backends.cpu import engine
+
+    model = residual_in_residual(4, 32, 16)
+    pixels = picture(150, 201, 3)
+    backend = open_backend("cpu")
+    (stage,) = backend.compile([model], "fp32").models  # type: ignore[attr-defined]
+    assert stage.packed.program.cuts
+    assert len(stage._blocks(150, 201)) == 1
+    expected = stage.run(None, pixels[np.newaxis], np.float32, lambda part: None)
+    monkeypatch.setattr(engine, "_budget", lambda: 2 << 20)
+    assert len(stage._blocks(150, 201)) > 2
+    parts: list[float] = []
+    result = stage.run(None, pixels[np.newaxis], np.float32, parts.append)
+    np.testing.assert_array_equal(result, expected)
+    assert sum(parts) == pytest.approx(1.0)
+    backend.close()
+
+
+def test_unknown_backend_is_a_sentence() -> None:
+    with pytest.raises(
+        BackendError, match="unknown backend 'vulkan': choose one of cuda, opencl, cpu, numpy"
+    ):
+        open_backend("vulkan")
+
+
+@pytest.mark.parametrize("name", ["cpu", "auto"])
+def test_a_missing_library_names_the_remedy(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    def without_numba(module: str) -> Any:
+        if module == "waifu2x.backends.cpu.backend":
+            raise ModuleNotFoundError("No module named 'numba'", name="numba.core")
+        return real_import(module)
+
+    real_import = importlib.import_module
+    monkeypatch.setattr(importlib, "import_module", without_numba)
+    if name == "auto":
+        reasons: list[str] = []
+        assert open_backend("auto", on_skip=reasons.append).name == "numpy"
+        assert [reason.partition(":")[0] for reason in reasons] == [
+            "backend cpu needs the package numba.core"
+        ]
+        return
+    with pytest.raises(UnavailableError, match=r"needs the package numba.core: run `pip install"):
+        open_backend("cpu")
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize("isa", ["amx", "avx512", "avx2", "portable"])
+def test_contract_on_every_instruction_set(isa: str) -> None:
+    """The suite once more on `cpu`, with narrower vectors than this processor has."""
+    from waifu2x.backends.cpu.isa import VECTOR, available_isas
+
+    if os.environ.get("WAIFU2X_CPU_ISA"):
+        pytest.skip("this is such a run")
+    if isa == VECTOR.name or isa not in available_isas():
+        pytest.skip(f"this run is on {VECTOR.name}; this processor has {available_isas()}")
+    # Not the two that are about this machinery, and not the other backends.
+    selection = "not numpy and not opencl and not instruction_set and not shipped_model_in_tiles"
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-x", __file__, "-k", selection],
+        env=os.environ | {"WAIFU2X_CPU_ISA": isa},
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-3000:]
+
+
+@pytest.mark.matrix
+def test_tiles_where_there_are_none() -> None:
+    """What `auto` computes on AMX, with its instructions emulated."""
+    from waifu2x.backends.cpu.isa import available_isas
+
+    if os.environ.get("WAIFU2X_CPU_ISA") or "amx" in available_isas():
+        pytest.skip("the real ones are tested")
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-x",
+        "-p",
+        "tests.helpers.emulated_tiles",
+        __file__,
+    ]
+    done = subprocess.run(
+        [*command, "-k", "cpu and (bf16 or to_the_level) and not in_tiles and not any_graph"],
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-3000:]
+
+
+def test_an_instruction_set_that_is_missing_is_a_sentence() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "waifu2x", "devices"],
+        env=os.environ | {"WAIFU2X_CPU_ISA": "mmx"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "WAIFU2X_CPU_ISA=mmx: this processor has" in done.stdout
+    # And no reason for `auto` to compute slowly on another backend.
+    done = subprocess.run(
+        [sys.executable, "-c", "from waifu2x.backends import open_backend as o; print(o().name)"],
+        env=os.environ | {"WAIFU2X_CPU_ISA": "mmx"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout == ""
+    assert "BackendError: WAIFU2X_CPU_ISA=mmx: this processor has" in done.stderr

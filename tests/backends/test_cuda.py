@@ -1,0 +1,776 @@
+"""What of the CUDA backend can be told without a device: sources, weights, choices, the compiler.
+
+What its kernels compute is the contract's matter, in test_backends.py, where there is a device, and
+step by step that of tensor_maps.py.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import stat
+import struct
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from tests.by_hand.tensor_maps import unpacked
+from tests.helpers import emulated_mma, obvious
+from waifu2x.backends import Device
+from waifu2x.backends.cuda import compiler, tensor_pack, tensor_runs, value_range
+from waifu2x.backends.cuda.arguments import Address, packed
+from waifu2x.backends.cuda.compiler import target
+from waifu2x.backends.cuda.compilers import Compiler, nvcc, nvrtc
+from waifu2x.backends.cuda.compilers.nvrtc import Nvrtc
+from waifu2x.backends.cuda.tensor import TensorExecutor, makers
+from waifu2x.backends.cuda.tensor_layout import MapLayout, batch_grid, layouts
+from waifu2x.backends.cuda.tensor_peak import product_peak
+from waifu2x.backends.cuda.tensor_product import ProductArguments, has_windows, windows
+from waifu2x.backends.cuda.tensor_shape import (
+    COLUMNS,
+    Job,
+    MmaShape,
+    WgmmaShape,
+    candidates,
+    ranked,
+)
+from waifu2x.backends.cuda.units import Units, available_units, choose_units
+from waifu2x.backends.gpu import schedule, source
+from waifu2x.backends.gpu.executor import Batch, DevicePixels, Place
+from waifu2x.backends.gpu.runtime import Limits, Macros
+from waifu2x.backends.gpu.tuning import Way
+from waifu2x.errors import BackendError
+from waifu2x.lowering.box import Box
+from waifu2x.lowering.lower import lower
+from waifu2x.lowering.steps import Product
+from waifu2x.networks import model_set
+from waifu2x.networks.model import (
+    Activation,
+    Add,
+    Convolution,
+    Dense,
+    Enlarge,
+    Gate,
+    Mean,
+    Model,
+    Multiply,
+    Node,
+    PixelShuffle,
+    PixelUnshuffle,
+    Resize,
+    TransposedConvolution,
+    fit_padding,
+    leaky,
+)
+
+CHIPS = {
+    (7, 5): 64 << 10,
+    (8, 0): 163 << 10,
+    (8, 6): 99 << 10,
+    (8, 9): 99 << 10,
+    (9, 0): 227 << 10,
+    (10, 0): 227 << 10,
+    (12, 0): 99 << 10,
+}
+"""Compute capability, and the shared memory that a block may have (CUDA C++ Programming Guide)."""
+
+
+FULLY = ((7, 5), (8, 0), (9, 0))
+"""Chips whose kernels differ; for the others those that need most registers will do."""
+
+
+class Recorded:
+    """A runtime that only notes which kernels it is asked for."""
+
+    def __init__(self, capability: tuple[int, int]) -> None:
+        self.capability = capability
+        self.shared_bytes = CHIPS[capability]
+        self.device = Device("recorded", "")
+        self.limits = Limits(False, 132, 1024, 48 << 10, 32, 1 << 40)
+        self.wanted: dict[object, tuple[str, Macros]] = {}
+        self.launched = 0
+        self._end = 1 << 20
+
+    def free_memory(self) -> int:
+        return 1 << 40
+
+    def allocate(self, size: int) -> Any:
+        self._end += size + 256
+
+        class Memory:
+            address = self._end
+
+            def release(self) -> None: ...
+
+        memory = Memory()
+        memory.size = size  # type: ignore[attr-defined]
+        return memory
+
+    def upload(self, buffer: Any, array: NDArray[Any]) -> None:
+        assert buffer.size >= array.nbytes
+
+    def prepare(self, wanted: Sequence[tuple[str, Macros]]) -> None:
+        for stem, macros in wanted:
+            self.wanted[(stem, *macros.items())] = (stem, macros)
+
+    def build(self, stem: str, macros: Macros) -> Any:
+        self.prepare([(stem, macros)])
+
+        class Program:
+            def kernel(self, name: str, group: int, shared: int = 0) -> Any:
+                return object()
+
+        return Program()
+
+    def launch(self, kernel: Any, groups: tuple[int, int, int], *arguments: bytes) -> None:
+        assert all(size > 0 for size in groups)
+        self.launched += 1
+
+    @contextmanager
+    def timed(self) -> Iterator[list[tuple[None, float]]]:
+        yield [(None, 1.0)]
+
+
+def usual(step: int, candidates: Sequence[Way], work: str) -> Way:
+    """See tuning.Choose."""
+    return candidates[0]
+
+
+def record(
+    runtime: Any, model: Model, units: Units, terms: int, size: tuple[int, int], pictures: int = 1
+) -> None:
+    """Whatever an executor does for pictures of a size."""
+    executor = TensorExecutor(runtime, lower(model), units, terms, usual)
+    found = schedule.find(executor, size, pictures, schedule.Room(1 << 37, 1 << 37, 1 << 37))
+    dtype, (height, width) = np.dtype(np.uint8), (size[0] * model.scale, size[1] * model.scale)
+    before = DevicePixels(runtime.allocate(1), dtype, (pictures, *size, model.in_planes))
+    after = DevicePixels(runtime.allocate(1), dtype, (pictures, height, width, model.out_planes))
+    buffers = runtime.allocate(found.scratch), runtime.allocate(found.kept)
+    vectors = runtime.allocate(executor.vector_bytes(pictures))
+    executor.clear(vectors, pictures)
+    for phase, ((one,),) in zip(found.phases, found.passes, strict=True):
+        places = {
+            value: Place(buffers[spot.is_kept], spot.offset, spot.box)
+            for value, spot in one.spots.items()
+        }
+        batch = Batch(before, after, Box(0, 0, height, width), one.tile, found.sizes)
+        executor.run(batch, one.work, places, one.sums, vectors, phase)
+
+
+def shipped(name: str) -> Model:
+    """The doubling model of a set."""
+    (model,) = model_set.find(name).models(2, None)
+    return model
+
+
+def kernels_of_chip(capability: tuple[int, int]) -> list[tuple[str, Macros]]:
+    """Every kernel and macro set of the known models on a chip, for large pictures and small."""
+    runtime: Any = Recorded(capability)
+    fully = capability in FULLY
+    for units in available_units(capability)[:-1]:
+        product_peak(runtime, units)
+    for name in ("vgg_7/art", "upconv_7/art", "cunet/art"):
+        for units in available_units(capability)[: -1 if fully else 1]:
+            for terms in (1, 2) if fully else (2,):
+                record(runtime, shipped(name), units, terms, (540, 960))
+                if units == "wgmma":
+                    record(runtime, shipped(name), units, terms, (64, 64))
+    for model in (resized(), odd()):
+        for units in available_units(capability)[: -1 if fully else 1]:
+            for pictures in (1, 2) if fully else (1,):
+                record(runtime, model, units, 2, (64, 64), pictures)
+    if fully:
+        record(runtime, shipped("vgg_7/art"), available_units(capability)[0], 1, (64, 64), 5)
+    return list(runtime.wanted.values())
+
+
+def report(compiler: Compiler, capability: tuple[int, int], stem: str, chosen: Macros) -> str:
+    """What is not right with a kernel."""
+    architecture = target(capability, compiler.supported())
+    assert architecture is not None
+    options = ["--ptxas-options=-v", *(f"-D{name}={value}" for name, value in chosen.items())]
+    output = compiler.compile(f"{stem}.cu", source.of(stem), architecture, options)
+    assert output.code.startswith(b"\x7fELF"), "no cubin"
+    clean = "0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads"
+    return "" if clean in output.log else f"{stem} {dict(chosen)}: {output.log[-300:]}"
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize("capability", CHIPS, ids=lambda capability: f"sm_{capability}")
+def test_kernels_compile_without_spills(nvrtc_here: Nvrtc, capability: tuple[int, int]) -> None:
+    wanted = kernels_of_chip(capability)
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        reports = pool.map(partial(report, nvrtc_here, capability), *zip(*wanted, strict=True))
+        assert not [text for text in reports if text]
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize("capability", [(7, 5), (9, 0)], ids=lambda capability: f"sm_{capability}")
+def test_nvcc_takes_every_source(capability: tuple[int, int]) -> None:
+    compiler = nvcc.find()
+    if compiler is None:
+        pytest.skip("nvcc is not here")
+    wanted = dict(kernels_of_chip(capability))
+    assert len(wanted) > 4
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        reports = pool.map(
+            partial(report, compiler, capability), *zip(*wanted.items(), strict=True)
+        )
+        assert not [text for text in reports if text]
+
+
+BARE = """
+import json, sys
+from pathlib import Path
+from waifu2x.backends.cuda import compiler
+from waifu2x.backends.cuda.compilers import nvcc, nvrtc
+
+nvrtc._toolkits = lambda: []
+for stem, macros, capability in json.loads(sys.argv[1]):
+    code = compiler.compiled(stem, macros, capability=tuple(capability), cuda=(12, 0))
+    print("cubin" if code.startswith(b"\x7fELF") else code.splitlines()[0].decode())
+"""
+
+
+@pytest.mark.matrix
+def test_nothing_but_a_wheel_is_needed(nvrtc_here: Nvrtc, tmp_path: Path) -> None:
+    """No program on PATH, no toolkit: a kernel of each language, for a chip that NVRTC knows and
+    for one that nobody does yet."""
+    average = next(found for found in kernels_of_chip((8, 6)) if found[0] == "tensor_move")
+    other = "peak", {"VECTOR": "float4", "WIDTH": 4, "GROUP": 64, "CHAINS": 2, "REPEATS": 8}
+    wanted = [(*average, (8, 6)), (*other, (8, 6)), (*other, (99, 0))]
+    folders = {
+        "WAIFU2X_CACHE_DIR": str(tmp_path / "cache"),
+        "PYTHONPATH": os.pathsep.join(sys.path),
+    }
+    kept = {name: os.environ[name] for name in ("SYSTEMROOT",) if name in os.environ}
+    done = subprocess.run(
+        [sys.executable, "-c", BARE, json.dumps(wanted)],
+        env={"PATH": str(tmp_path), **folders, **kept},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert not done.returncode, done.stderr
+    first, second, third = done.stdout.splitlines()
+    assert (first, second) == ("cubin", "cubin")
+    assert third.startswith("//")  # PTX, for the driver
+
+
+def value_at(block: NDArray[np.float16], row: int, plane: int, group: int) -> np.float16:
+    """A weight where the kernels look for it: see `phase` in kernels/tensor.cuh."""
+    phase = row & 7 if group == 64 else row >> 1 & 3
+    return np.float16(block[row, ((plane // 8) ^ phase) * 8 + plane % 8])
+
+
+@pytest.mark.parametrize(("inputs", "outputs", "side"), [(32, 32, 3), (64, 128, 3), (256, 64, 1)])
+@pytest.mark.parametrize("units", ["wgmma", "mma"])
+def test_weights_are_where_products_read_them(
+    inputs: int, outputs: int, side: int, units: Units
+) -> None:
+    rng = np.random.default_rng(2)
+    weight = rng.normal(size=(outputs, inputs, side, side)).astype(np.float32)
+    job = Job(inputs, 64 if inputs % 64 == 0 else 32, outputs, side, 2, last=False)
+    group, width, groups = job.group, job.width, inputs // job.group
+    shape = candidates(job, units, (9, 0), CHIPS[9, 0])[0]
+    found = shape.pack(weight, width, group, 2)
+    assert found.shape == (outputs // width, 3 * groups, side**2, width, group)
+    for _ in range(500):
+        o, i = int(rng.integers(outputs)), int(rng.integers(inputs))
+        ky, kx = rng.integers(side, size=2)
+        row = o % width
+        if units == "mma":
+            # Of 32 planes a thread of a quad stores 8 neighbours: two of each product of 8.
+            quarter, pair, odd = o % 32 // 8, o % 8 // 2, o % 2
+            row += pair * 8 + quarter * 2 + odd - o % 32
+        terms = [
+            value_at(
+                found[o // width, visit * groups + i // group, ky * side + kx],
+                row,
+                i % group,
+                group,
+            )
+            for visit in range(3)
+        ]
+        exact = weight[o, i, ky, kx]
+        assert terms[0] == terms[2] == np.float16(exact)
+        assert abs(float(terms[0]) + float(terms[1]) - float(exact)) <= 2e-7 * abs(exact) + 3e-8
+
+
+@pytest.mark.parametrize("outputs", [3, 12])
+def test_weights_of_few_planes_are_columns(outputs: int) -> None:
+    rng = np.random.default_rng(3)
+    weight = rng.normal(size=(outputs, 128, 3, 3)).astype(np.float32)
+    width = Job(128, 64, outputs, 3, 1, last=True).width
+    found = tensor_pack.pack_last(weight, width, 64, 1)
+    assert found.shape == (1, 2, 3, width, 64)
+    for o in range(outputs):
+        for i in (0, 63, 64, 127):
+            for ky in range(3):
+                for kx in range(3):
+                    value = value_at(found[0, i // 64, ky], kx * outputs + o, i % 64, 64)
+                    assert value == np.float16(weight[o, i, ky, kx])
+    assert all(value_at(found[0, 0, 0], row, 5, 64) == 0 for row in range(3 * outputs, width))
+
+
+@pytest.mark.parametrize("inputs", [3, 1, 4])
+def test_weights_of_the_first_layer_are_fragments(inputs: int) -> None:
+    rng = np.random.default_rng(4)
+    weight = rng.normal(size=(64, inputs, 3, 3)).astype(np.float32)
+    found = tensor_pack.pack_first(weight, 256 / 255)
+    values = (3 * inputs + 1) // 2 * 2
+    for o in range(64):
+        for ky in range(3):
+            for kx in range(3):
+                for plane in range(inputs):
+                    k = ky * values + kx * inputs + plane
+                    # The fragment of mma m16n8k16 (PTX ISA): column lane / 4, values by pairs.
+                    k16, inside = divmod(k, 16)
+                    word, pair = divmod(inside, 8)
+                    lane, half = o % 8 * 4 + pair // 2, pair % 2
+                    high, low = found[:, o // 32, k16, o % 32 // 8, word, lane, half].astype(float)
+                    expected = float(weight[o, plane, ky, kx]) * 256 / 255
+                    assert abs(high + low - expected) <= 2e-7 * abs(expected) + 3e-8
+
+
+def test_planes_of_folded_values_and_of_parts_are_padded_each() -> None:
+    folded = MapLayout((32,), 2, 64, 1)
+    assert folded.stored == 128
+    assert folded.planes(0, (20,)).tolist() == [
+        32 * pixel + plane for pixel in range(4) for plane in range(20)
+    ]
+    parts = MapLayout((32, 64, 32), 1, 32, 1)
+    assert parts.planes(1, (40, 3)).tolist() == [*range(40), 64, 65, 66]
+
+
+@pytest.mark.parametrize(
+    ("fold", "planes", "count"), [(1, 64, 1), (2, 64, 3), (1, 32, 2), (2, 32, 5)]
+)
+def test_maps_are_unpacked_as_kernels_store_them(fold: int, planes: int, count: int) -> None:
+    """`piece_at` and `target_at` of kernels/tensor.cuh, once more."""
+    layout = MapLayout((planes,), fold, 64 if planes * fold**2 % 64 == 0 else 32, 1)
+    box, grid = Box(0, 0, 6, 10), batch_grid(count)
+    to = layout.arguments(box, grid, 0, 0)
+    raw = np.zeros(layout.bytes(box, grid), np.uint8)
+    values = raw.view(np.float16)
+    exact = np.random.default_rng(5).normal(size=(count, 6, 10, planes)).astype(np.float16)
+    for (picture, y, x, c), value in np.ndenumerate(exact):
+        plane = c + (y % fold * fold + x % fold) * planes
+        row = y // fold + picture // grid.across * to.rows
+        column = x // fold + picture % grid.across * to.columns
+        phase = column & 7 if layout.group == 64 else column >> 1 & 3
+        place = plane // layout.group * to.group * 16 + (plane % layout.group // 8 ^ phase) * 16
+        place += (row * to.pitch + column) * layout.group * 2 + plane % 8 * 2
+        values[place // 2] = value
+    assert np.array_equal(unpacked(raw, layout, box, count), exact)
+
+
+def test_arguments_are_structs_of_c() -> None:
+    fields = (Address(1 << 40), (1, 2, 3), np.float32(0.5), Address(5), 2.5, 7)
+    assert packed(fields) == struct.pack("PiiifPdi4x", 1 << 40, 1, 2, 3, 0.5, 5, 2.5, 7)
+    with pytest.raises(TypeError, match="type str"):
+        packed((Address(1), "x"))
+    assert len(ProductArguments._fields) == 13
+
+
+def test_programs_that_matrix_units_run() -> None:
+    for name in ("vgg_7/art", "upconv_7/art", "cunet/art"):
+        program = lower(shipped(name))
+        assert tensor_runs.runs(program, layouts(program, 1))
+        for pictures in (1, 3):
+            runtime: Any = Recorded((9, 0))
+            record(runtime, shipped(name), "wgmma", 2, (36, 40), pictures)
+            assert runtime.launched >= len(program.steps) - 8
+    # Few planes of the picture at once, and a mean of few planes, are for other units.
+    many = (conv(0, 3, 48), PixelShuffle(1, 4))
+    vector = np.ones((3, 3), np.float32), np.zeros(3, np.float32), leaky(0.1, 3)
+    mean = (conv(0, 3, 3), Mean(1), Dense(2, *vector), Multiply(1, 3))
+    for nodes in (many, mean):
+        program = lower(fit_padding("other", 3, nodes))
+        assert not tensor_runs.runs(program, layouts(program, 1))
+
+
+def compact(scale: int) -> Model:
+    """Zeros around, slopes of each plane's own, and the picture added, enlarged."""
+    nodes: list[Node] = []
+    for made, read in ((64, 3), (64, 64), (3 * scale**2, 64)):
+        weight = np.full((made, read, 3, 3), 0.1 / read, np.float32)
+        bias = np.zeros(made, np.float32)
+        activation = Activation("leaky", np.linspace(-1, 2, made, dtype=np.float32))
+        if made != 64:
+            activation = leaky(1, made)
+        nodes.append(Convolution(len(nodes), weight, bias, activation, padding=1))
+    nodes += [PixelShuffle(3, scale), Enlarge(0, scale), Add(4, 5)]
+    return fit_padding("compact", 3, tuple(nodes), "zero")
+
+
+def resized() -> Model:
+    """Half as large as it was made."""
+    model = compact(4)
+    return fit_padding("resized", 3, (*model.nodes, Resize(len(model.nodes), 1, 2)), "zero")
+
+
+def odd() -> Model:
+    """What one network or another has, and those that come along have not."""
+    weight, bias = np.ones((3, 64, 3, 3), np.float32), np.zeros(3, np.float32)
+    nodes = (
+        PixelUnshuffle(0, 2),
+        replace(conv(1, 12, 64), padding=1),
+        Gate(2, 2),
+        TransposedConvolution(3, weight, bias, leaky(0.1, 3), 3),
+        Convolution(4, np.ones((3, 3, 1, 1), np.float32), bias, leaky(1, 3)),
+        TransposedConvolution(5, np.ones((3, 3, 2, 2), np.float32), bias, leaky(0.1, 3), 2),
+    )
+    return fit_padding("odd", 3, nodes)
+
+
+@pytest.mark.parametrize("pictures", [1, 3])
+@pytest.mark.parametrize("name", ["compact", "resized", "odd"])
+def test_networks_of_other_makers_run_on_matrix_units(name: str, pictures: int) -> None:
+    model = {"compact": compact(3), "resized": resized(), "odd": odd()}[name]
+    program = lower(model)
+    assert tensor_runs.runs(program, layouts(program, 1))
+    runtime: Any = Recorded((9, 0))
+    record(runtime, model, "wgmma", 2, (36, 40), pictures)
+    assert runtime.launched == len(program.steps)
+
+
+def amplified(by: float) -> Model:
+    """A small network whose maps are so many times as large as its pixels, its result is not."""
+    model = obvious.random_model([3, 32, 32, 3], seed=6)
+    first, *rest, last = model.nodes
+    assert isinstance(first, Convolution)
+    assert isinstance(last, Convolution)
+    scale = np.float32(by)
+    first = replace(first, weight=first.weight * scale, bias=first.bias * scale)
+    (middle,) = rest
+    assert isinstance(middle, Convolution)
+    middle = replace(middle, bias=middle.bias * scale)
+    return replace(model, nodes=(first, middle, replace(last, weight=last.weight / scale)))
+
+
+def test_networks_beyond_the_range_of_16_bits_are_computed_in_32(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("WAIFU2X_CACHE_DIR", str(tmp_path))
+    runtime: Any = Recorded((9, 0))
+    for by, tensor_units in ((1.0, True), (1e3, True), (1e4, False), (1e30, False)):
+        caplog.clear()
+        for make in makers(runtime, "wgmma").values():
+            executor = make(lower(amplified(by)), usual)
+            assert isinstance(executor, TensorExecutor) is tensor_units
+        messages = [record.message for record in caplog.records]
+        assert len(messages) == (0 if tensor_units else 3)
+        assert all("for which 16 bits have no room: computed in 32 bits" in m for m in messages)
+
+
+def test_maps_that_are_multiplied_have_two_terms_unless_told_otherwise(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    runtime: Any = Recorded((9, 0))
+    made = makers(runtime, "wgmma")
+    for model, terms in ((compact(2), 1), (odd(), 2)):
+        caplog.clear()
+        program = lower(model)
+        executor: Any = made["auto"](program, usual)
+        assert executor._terms == terms
+        assert [record.message for record in caplog.records] == (
+            [
+                "odd: multiplies maps with each other, for which fp16 is not exact enough: computed"
+                " in fp32, which takes longer"
+            ]
+            if terms == 2
+            else []
+        )
+        plain: Any = made["fp16"](program, usual)
+        assert plain._terms == 1
+
+
+def test_the_largest_value_is_found_once_and_kept(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("WAIFU2X_CACHE_DIR", str(tmp_path))
+    model = amplified(300.0)
+    found = value_range.largest(lower(model))
+    pictures = value_range._pictures(3)
+    values = [v for picture in pictures for v in obvious.values(model, picture / 255)[1:]]
+    assert found == pytest.approx(max(np.abs(value).max() for value in values), rel=1e-6)
+    monkeypatch.setattr(value_range, "_measured", lambda program: 7.0)
+    assert value_range.largest(lower(model)) == found
+    assert value_range.largest(lower(amplified(300.5))) == 7.0
+
+
+def conv(source: int, inputs: int, outputs: int) -> Convolution:
+    weight = np.zeros((outputs, inputs, 3, 3), np.float32)
+    return Convolution(source, weight, np.zeros(outputs, np.float32), leaky(0.1, outputs))
+
+
+def test_slopes_stand_beside_biases() -> None:
+    bias = np.array([1, 2], np.float32)
+    follows = tensor_pack.pack_follows(
+        bias, Activation("leaky", np.array([3, -4], np.float32)), [1, 32], 64
+    )
+    assert follows[:, [1, 32]].tolist() == [[1, 2], [3, -4]]
+    assert not follows[:, [0, *range(2, 32), *range(33, 64)]].any()
+
+
+@pytest.mark.parametrize("capability", CHIPS)
+@pytest.mark.parametrize("terms", [1, 2])
+@pytest.mark.parametrize(
+    "planes",
+    [
+        (32, 32, 3),
+        (64, 64, 3),
+        (128, 256, 3),
+        (256, 12, 3),
+        (128, 3, 3),
+        (512, 128, 1),
+        (128, 512, 1),
+    ],
+)
+def test_every_chip_has_a_shape_for_every_product(
+    capability: tuple[int, int], terms: int, planes: tuple[int, int, int]
+) -> None:
+    inputs, outputs, side = planes
+    job = Job(inputs, 64 if inputs % 64 == 0 else 32, outputs, side, terms, last=outputs < 32)
+    for units in available_units(capability)[:-1]:
+        shapes = candidates(job, units, capability, CHIPS[capability])
+        assert shapes
+        for shape in shapes:
+            assert shape.shared(job) <= CHIPS[capability]
+            if isinstance(shape, WgmmaShape):
+                assert shape.rows % shape.warpgroups == 0
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize(("planes", "terms"), [(32, 2), (64, 1)])
+def test_every_shape_of_mma_makes_the_same_on_emulated_warps(
+    planes: int, terms: int, tmp_path: Path
+) -> None:
+    """Teams, loose warps, rings of rows and none of these, as every chip takes them."""
+    if not shutil.which("g++"):
+        pytest.skip("no g++ is here")
+    group = 64 if planes % 64 == 0 else 32
+    assert not emulated_mma.differing(Job(planes, group, planes, 3, terms, last=False), tmp_path)
+
+
+def test_small_pictures_get_more_blocks() -> None:
+    job = Job(64, 64, 64, 3, 1, last=False)
+    large, small = (MmaShape(rows, 2, (32, 64), b_stages=3) for rows in (4, 2))
+    assert ranked(job, [large, small], 1080, 1920, 132) == ([large, small], "large")
+    assert ranked(job, [large, small], 60, 60, 132) == ([small, large], "small")
+    # As many rows for the busiest multiprocessor: the order stays.
+    assert ranked(job, [large, small], 264, 2 * COLUMNS, 132) == ([large, small], "small")
+    # Few tiles of many planes are divided by planes, too.
+    deep = Job(256, 64, 128, 3, 1, last=False)
+    best = ranked(deep, candidates(deep, "wgmma", (9, 0), CHIPS[9, 0]), 40, 40, 132)[0][0]
+    assert best.width(deep) == 32
+
+
+def test_few_tiles_have_the_rows_that_fill_the_last_round() -> None:
+    dense = Job(192, 32, 64, 3, 1, last=False)
+    shapes = candidates(dense, "wgmma", (9, 0), CHIPS[9, 0])
+    # 8 tiles across: 34 down of eight rows, or 46 of six, are three rounds.
+    best, size_class = ranked(dense, shapes, 272, 482, 132)
+    assert (shapes[0].rows, best[0].rows, size_class) == (8, 6, "middle")
+    assert set(best) == set(shapes)
+    assert ranked(dense, shapes, 1080, 1920, 132) == (shapes, "large")
+
+
+def test_units_of_chips(monkeypatch: pytest.MonkeyPatch) -> None:
+    expected: dict[tuple[int, int], tuple[Units, ...]] = {
+        (6, 1): ("fma",),
+        (7, 5): ("mma", "fma"),
+        (9, 0): ("wgmma", "mma", "fma"),
+        (12, 0): ("mma", "fma"),
+    }
+    for capability, units in expected.items():
+        assert available_units(capability) == units
+    monkeypatch.delenv("WAIFU2X_CUDA_UNITS", raising=False)
+    assert choose_units((9, 0)) == "wgmma"
+    monkeypatch.setenv("WAIFU2X_CUDA_UNITS", "mma")
+    assert choose_units((9, 0)) == "mma"
+    with pytest.raises(BackendError, match="WAIFU2X_CUDA_UNITS=mma: this device has fma"):
+        choose_units((6, 1))
+
+
+@pytest.mark.parametrize(
+    ("capability", "supported", "architecture"),
+    [
+        ((9, 0), [75, 80, 90], "sm_90a"),
+        ((8, 9), [75, 80, 86, 89], "sm_89"),
+        ((8, 9), [75, 80, 86], "sm_86"),
+        ((12, 1), [90, 100, 120], "sm_120"),
+        ((12, 0), [80, 90], "compute_90"),
+        ((6, 1), [75, 80], None),
+    ],
+)
+def test_code_for_chips_that_a_compiler_does_not_know(
+    capability: tuple[int, int], supported: list[int], architecture: str | None
+) -> None:
+    assert target(capability, supported) == architecture
+
+
+@pytest.fixture
+def fake_nvcc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An nvcc that writes "code" and counts its runs; the only compiler to be found."""
+    home = tmp_path / "cuda"
+    (home / "bin").mkdir(parents=True)
+    path = home / "bin" / "nvcc"
+    path.write_text(
+        "#!/bin/sh\n"
+        'if [ "$1" = --list-gpu-code ]; then echo sm_80; exit; fi\n'
+        f"echo run >> {home}/runs\n"
+        f"if [ -e {home}/broken ]; then echo 'x.cu(3): error: no such thing' >&2; exit 1; fi\n"
+        'while [ "$1" != -o ]; do shift; done\n'
+        'printf code > "$2"\n'
+    )
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    monkeypatch.setenv("CUDA_HOME", str(home))
+    monkeypatch.setenv("WAIFU2X_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setattr(nvrtc, "find", lambda cuda: None)
+    return home
+
+
+def runs(home: Path) -> int:
+    log = home / "runs"
+    return len(log.read_text().splitlines()) if log.exists() else 0
+
+
+def compiled(stem: str, macros: Macros, capability: tuple[int, int] = (8, 0)) -> bytes:
+    """For a driver of CUDA 12.4."""
+    return compiler.compiled(stem, macros, capability=capability, cuda=(12, 4))
+
+
+def test_a_warm_start_needs_no_compiler(fake_nvcc: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert compiled("tensor_first", {"A": 1}) == b"code"
+    assert runs(fake_nvcc) == 1
+    monkeypatch.setattr(nvcc, "find", lambda: None)
+    assert compiled("tensor_first", {"A": 1}) == b"code"
+    assert compiler.has_kept()
+    reason = (
+        r"lacks a kernel: its kernels are compiled once, by NVRTC for CUDA 12.4 or older, which is"
+        r" not here: run `pip install 'waifu2x-kernels\[cuda\]'`, or use another backend$"
+    )
+    for stem, chosen, capability in (
+        ("tensor_first", {"A": 2}, (8, 0)),
+        ("tensor_mma", {"A": 1}, (8, 0)),
+        ("tensor_first", {"A": 1}, (8, 6)),
+    ):
+        with pytest.raises(BackendError, match=reason):
+            compiled(stem, chosen, capability)
+
+
+def test_a_damaged_entry_is_compiled_again(fake_nvcc: Path, tmp_path: Path) -> None:
+    compiled("tensor_first", {})
+    (entry,) = (tmp_path / "cache" / "cuda").iterdir()
+    entry.write_bytes(entry.read_bytes()[:-1] + b"x")
+    assert compiled("tensor_first", {}) == b"code"
+    assert runs(fake_nvcc) == 2
+
+
+def test_a_compiler_that_fails_is_a_sentence(fake_nvcc: Path) -> None:
+    (fake_nvcc / "broken").touch()
+    with pytest.raises(BackendError, match=r"cannot compile tensor_first.cu for sm_80 \(x.cu\(3\)"):
+        compiled("tensor_first", {})
+
+
+def test_a_compiler_that_is_too_new_is_a_sentence(fake_nvcc: Path) -> None:
+    with pytest.raises(BackendError, match=r"nvcc is too new for this device \(sm_61\): run `pip"):
+        compiled("direct", {}, (6, 1))
+
+
+@pytest.mark.matrix
+def test_nvrtc_that_fails_is_a_sentence(
+    nvrtc_here: Nvrtc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WAIFU2X_CACHE_DIR", str(tmp_path))
+    with pytest.raises(
+        BackendError, match=r"^NVRTC \d+ cannot compile tensor_first.cu for sm_80 \("
+    ) as e:
+        compiled("tensor_first", {})  # its macros are missing
+    assert "error" in str(e.value)
+    assert "\n" not in str(e.value)
+    damaged = tmp_path / "libnvrtc.so.12"
+    damaged.write_text("no library")
+    monkeypatch.setattr(nvrtc, "find", lambda cuda: Nvrtc(damaged, 12))
+    with pytest.raises(BackendError, match=r"libnvrtc.so.12: .*: install it anew, or use another"):
+        compiled("tensor_first", {})
+
+
+@pytest.mark.parametrize(
+    ("twelve", "thirteen"),
+    [
+        ("cuda_nvrtc/lib/libnvrtc.so.12", "cu13/lib/libnvrtc.so.13"),
+        ("cuda_nvrtc/bin/nvrtc64_120_0.dll", "cu13/bin/x86_64/nvrtc64_130_0.dll"),
+    ],
+)
+def test_nvrtc_is_taken_from_wheels_then_from_toolkits_if_the_driver_takes_its_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, twelve: str, thirteen: str
+) -> None:
+    wheels, toolkit = tmp_path / "nvidia", tmp_path / "toolkit"
+    monkeypatch.setattr(nvrtc, "_wheels", lambda: sorted(wheels.iterdir()))
+    monkeypatch.setattr(nvrtc, "_toolkits", lambda: [toolkit])
+
+    def found(cuda: int) -> Path | None:
+        one = nvrtc.find(cuda)
+        return one.path if one else None
+
+    def put(path: Path) -> Path:
+        path.parent.mkdir(parents=True)
+        for name in (path.name, path.name.replace("nvrtc", "nvrtc-builtins"), f"{path.name}.alt"):
+            (path.parent / name).touch()
+        return path
+
+    wheels.mkdir()
+    assert found(13) is None
+    kit = put(toolkit / "lib64/libnvrtc.so.12")
+    assert (found(13), found(12), found(11)) == (kit, kit, None)
+    newer = put(wheels / thirteen)
+    assert (found(13), found(12)) == (newer, kit)
+    older = put(wheels / twelve)
+    assert (found(13), found(12), found(11)) == (older, older, None)
+
+
+def test_an_old_driver_is_a_sentence() -> None:
+    assert compiler.missing((11, 8)) == (
+        "its kernels are compiled once, and NVRTC needs a driver for CUDA 12.0 or newer, not 11.8:"
+        " update NVIDIA's driver, or use another backend"
+    )
+
+
+def test_sources_hold_what_they_include() -> None:
+    text = source.read("tensor_wgmma.cu")
+    assert '#include "' not in text
+    assert "store_row" in text
+
+
+def test_what_an_enlargement_repeats_is_multiplied_once() -> None:
+    rng = np.random.default_rng(0)
+    weight = rng.normal(size=(32, 64, 3, 3)).astype(np.float32)
+    same = Convolution(2, weight, np.zeros(32, np.float32), leaky(0.1, 32), padding=1)
+    first = replace(conv(0, 3, 64), padding=1)
+    model = fit_padding("enlarged", 3, (first, Enlarge(1, 2), same))
+    step = next(
+        step for step in lower(model).steps if isinstance(step, Product) and step.shuffle > 1
+    )
+    assert has_windows(step)
+    taps = windows(step)
+    assert taps.shape == (128, 64, 2, 2)
+    # Pixel (1, 0) reads the rows from the second on, and the columns from the first on.
+    lower_left = taps[64:96]
+    assert np.allclose(lower_left.sum((2, 3)), weight.sum((2, 3)), atol=1e-5)
+    assert np.array_equal(lower_left, step.weight[64:96, :, 1:, :2])
+    assert not has_windows(replace(step, weight=np.ones_like(step.weight)))
+    assert not has_windows(replace(step, shuffle=1))

@@ -1,0 +1,421 @@
+"""The Runtime on a driver that computes nothing: what goes wrong, and what then."""
+
+from __future__ import annotations
+
+import gc
+import re
+import struct
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.helpers import obvious
+from tests.helpers.fake_cuda import FakeDriver, fetched
+from waifu2x.backends import open_backend
+from waifu2x.backends.cuda import backend as cuda
+from waifu2x.backends.cuda import compiler, memory, runtime
+from waifu2x.backends.cuda.compilers.nvcc import Nvcc
+from waifu2x.backends.cuda.driver import by_ctypes
+from waifu2x.backends.gpu.runtime import OutOfMemoryError
+from waifu2x.errors import BackendError, DeviceError, NotInstalledError
+from waifu2x.system import cache
+
+PIXELS = np.zeros((20, 30, 3), np.uint8)
+
+
+@pytest.fixture
+def compiled(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
+    """A compiler whose code is the name of the file, and the names of what it has compiled; an
+    empty cache."""
+    names: list[str] = []
+
+    def compile_(name: str, *arguments: Any) -> bytes:
+        names.append(name)
+        return f"{name} {len(names)}".encode()
+
+    monkeypatch.setattr(compiler, "_compile", compile_)
+    monkeypatch.setattr(compiler, "find", lambda version: Nvcc("nvcc"))
+    monkeypatch.setenv(cache.DIRECTORY_VARIABLE, str(tmp_path))
+    return names
+
+
+@pytest.fixture
+def backend(driver: FakeDriver, compiled: list[str]) -> Iterator[Any]:
+    """The backend on a device without matrix units."""
+    opened: Any = cuda.create(0)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def network(backend: Any) -> Any:
+    """A small network that doubles."""
+    return backend.compile([obvious.random_model([3, 16, 3], seed=1, scale=2)], "auto")
+
+
+@pytest.mark.parametrize("launch", [1, 2, 3])
+def test_an_illegal_access_is_one_line_and_closing_still_works(
+    driver: FakeDriver,
+    backend: Any,
+    network: Any,
+    launch: int,
+) -> None:
+    driver.failing_launch = launch
+
+    def twice() -> None:
+        network(PIXELS, np.uint8)
+        network(PIXELS, np.uint8)
+
+    for _ in range(3):
+        with pytest.raises(DeviceError) as caught:
+            twice()
+        assert re.fullmatch(
+            r"Fake: its driver stopped the work \(\w+ failed: an illegal memory access was"
+            r" encountered\): start the program again, or use another backend",
+            str(caught.value).replace("call failed", "cuCall failed"),
+        )
+    backend.close()
+
+
+def test_a_device_that_cannot_be_opened_is_passed_over_by_auto(
+    driver: FakeDriver,
+    compiled: list[str],
+) -> None:
+    driver.broken = 101
+    reason = r"^Fake: cannot be opened \(.* failed: invalid device ordinal\): close other programs"
+    with pytest.raises(DeviceError, match=reason):
+        cuda.create(0)
+
+
+def test_pages_that_cannot_be_locked_are_ordinary_ones(
+    driver: FakeDriver,
+    network: Any,
+) -> None:
+    driver.locked_out = True
+    assert network(PIXELS, np.uint8).shape == (40, 60, 3)
+
+
+def test_large_arrays_are_not_locked(driver: FakeDriver, backend: Any) -> None:
+    assert backend._runtime.host_array((1 << 15, 1 << 16), np.uint8).nbytes == 1 << 31
+    assert not driver.ever_locked
+    backend._runtime.host_array((1 << 10, 1 << 10), np.uint8)
+    assert driver.ever_locked == 1 << 20
+
+
+def test_large_results_come_in_pieces(
+    driver: FakeDriver, backend: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (memory, runtime):
+        monkeypatch.setattr(module, "LOCKED_BYTES", 1000)
+    monkeypatch.setattr(runtime, "_PIECE", 300)
+    cuda_runtime = backend._runtime
+    buffer = cuda_runtime.allocate(4000)
+    result = np.zeros((2, 5, 333), np.uint8)
+    cuda_runtime.download(buffer, result)
+    np.testing.assert_array_equal(result.ravel(), fetched(buffer.address, 3330))
+    whole = np.zeros(1000, np.uint8)
+    cuda_runtime.download(buffer, whole)
+    np.testing.assert_array_equal(whole, fetched(buffer.address, 1000))
+    before = driver.ever_locked
+    sent = np.zeros(4000, np.uint8)
+    sent.flags.writeable = False
+    cuda_runtime.upload(buffer, sent)
+    assert driver.ever_locked == before
+
+
+def test_all_that_a_context_has_is_freed_in_it(
+    driver: FakeDriver, compiled: list[str], network: Any, backend: Any
+) -> None:
+    """Pages of results that outlive their backend too: by the next one."""
+    result = network(PIXELS, np.uint8)
+    assert driver.locked
+    backend.close()
+    backend.close()
+    assert (driver.modules, driver.streams) == (0, 0)
+    assert len(driver.locked) == 1
+    del result
+    assert driver.freed_outside == 0
+    assert len(memory._ORPHANS) == 1
+    other: Any = cuda.create(0)
+    other._runtime.host_array((5, 5), np.uint8)
+    assert not memory._ORPHANS
+    other.close()
+    del network, other
+    gc.collect()
+    assert driver.freed_outside == 0
+    assert not driver.locked
+
+
+def test_a_context_lives_as_long_as_pages_of_it(driver: FakeDriver, compiled: list[str]) -> None:
+    opened: Any = cuda.create(0)
+    array = opened._runtime.host_array((5, 5), np.uint8)
+    opened.close()
+    del opened
+    gc.collect()
+    assert driver.contexts == 1
+    array[:] = 1
+    del array
+    gc.collect()
+    assert driver.contexts == 1
+    other: Any = cuda.create(0)
+    other._runtime.host_array((5, 5), np.uint8)
+    other.close()
+    del other
+    gc.collect()
+    assert driver.contexts == 0
+
+
+def test_events_are_freed(driver: FakeDriver, backend: Any, network: Any) -> None:
+    runtime = backend._runtime
+    with runtime.timed() as launches:
+        network(PIXELS, np.uint8)
+    assert [seconds for _, seconds in launches] == [0.25] * 2
+    with runtime.span() as seconds:
+        network(PIXELS, np.uint8)
+    assert seconds == [0.25]
+    del launches
+    gc.collect()
+    assert driver.events == 1  # for the next call
+    backend.close()
+    gc.collect()
+    assert driver.events == 0
+
+
+def test_kernels_get_their_arguments(driver: FakeDriver, backend: Any) -> None:
+    runtime = backend._runtime
+    target = runtime.allocate(16)
+    kernel = runtime.build("peak", {}).kernel("peak", 64, 1 << 10)
+    runtime.launch(kernel, (3, 2, 1), target, np.float32(1.5), np.int32(-7), b"four")
+    packed = struct.pack("Pfi4s", target.address, 1.5, -7, b"four")
+    assert driver.launched == [((3, 2, 1), 64, packed, 1 << 10)]
+
+
+def test_pages_of_a_broken_context_are_not_freed(driver: FakeDriver, backend: Any) -> None:
+    """pycuda would say on the terminal, of each, that it cannot."""
+    runtime = backend._runtime
+    # More than are kept: to free one is the first that fails.
+    arrays = [runtime.host_array((size, 1 << 10), np.uint8) for size in range(10, 90)]
+    del arrays
+    driver.broken = 700
+    with pytest.raises(DeviceError):
+        runtime.host_array((1 << 14, 1 << 10), np.uint8)
+    backend.close()
+    assert driver.freed_outside == 0
+
+
+def test_a_device_that_breaks_while_a_call_waits_leaves_nothing_to_free(
+    driver: FakeDriver, backend: Any, network: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not the event that was waited for, buffers that nobody holds, or events of a measurement."""
+    runtime = backend._runtime
+    network(PIXELS, np.uint8)
+    held = runtime.allocate(16)
+    real = runtime.driver.wait_event
+
+    def wait_event(event: Any) -> None:
+        driver.broken = 700
+        del held_too[:]
+        real(event)
+
+    held_too = [held]
+    del held
+    monkeypatch.setattr(runtime.driver, "wait_event", wait_event)
+    with pytest.raises(DeviceError):
+        network(PIXELS, np.uint8)
+    with pytest.raises(DeviceError), runtime.timed():
+        network(PIXELS, np.uint8)
+    backend.close()
+    gc.collect()
+    assert driver.freed_outside == 0
+
+
+def test_memory_that_runs_out_while_copying_is_a_sentence(
+    driver: FakeDriver,
+    network: Any,
+) -> None:
+    for copy in (1, 2):  # up, down
+        driver.failing_copy = copy
+        with pytest.raises(BackendError, match=r"^Fake: no memory for a picture of ") as caught:
+            network(PIXELS, np.uint8)
+        assert not isinstance(caught.value, DeviceError)
+        driver.failing_copy = 0
+        assert network(PIXELS, np.uint8).shape == (40, 60, 3)
+
+
+def test_buffers_come_back_to_the_driver(driver: FakeDriver, backend: Any, network: Any) -> None:
+    network(PIXELS, np.uint8)
+    assert driver.used
+    backend.close()
+    assert not driver.used
+
+
+def test_buffers_that_nobody_holds_come_back_too(driver: FakeDriver, backend: Any) -> None:
+    before = driver.used
+    buffer = backend._runtime.allocate(1 << 20)
+    assert driver.used == before + (1 << 20)
+    buffer.release()
+    buffer.release()
+    assert driver.used == before
+    buffer = backend._runtime.allocate(1 << 20)
+    del buffer
+    gc.collect()
+    assert driver.used == before
+
+
+def test_memory_is_written_before_anybody_reads_it(driver: FakeDriver, backend: Any) -> None:
+    driver.total = 1 << 40
+    for size in (1, 4097, (1 << 31) + 5, 5 << 31):
+        driver.cleared.clear()
+        address = backend._runtime.allocate(size).address
+        for start, length in sorted(driver.cleared.items()):
+            assert start == address
+            address += length
+        assert sum(driver.cleared.values()) == size
+
+
+# Code in the cache.
+
+
+def test_code_that_the_driver_refuses_is_compiled_again(
+    driver: FakeDriver,
+    backend: Any,
+    compiled: list[str],
+) -> None:
+    model = obvious.random_model([3, 16, 3], seed=1)
+    backend.compile([model], "auto")
+    first = list(compiled)
+    driver.refused = {f"{name} {number}".encode() for number, name in enumerate(first, 1)}
+    another: Any = cuda.create(0)
+    another.compile([model], "auto")
+    assert compiled == first * 2
+    another.close()
+    last: Any = cuda.create(0)
+    last.compile([model], "auto")
+    last.close()
+    assert compiled == first * 2
+
+
+def test_code_that_the_driver_refuses_even_fresh_is_a_sentence(
+    driver: FakeDriver,
+    backend: Any,
+    compiled: list[str],
+) -> None:
+    driver.refused = {f"direct.cl {number}".encode() for number in range(9)}
+    with pytest.raises(BackendError, match="its driver does not take the code of direct") as caught:
+        backend.compile([obvious.random_model([3, 16, 3], seed=1)], "auto")
+    assert not isinstance(caught.value, DeviceError)
+
+
+# Graphs.
+
+
+def test_the_third_picture_is_one_launch_of_a_graph(
+    driver: FakeDriver,
+    backend: Any,
+    network: Any,
+) -> None:
+    counts = []
+    for _ in range(4):
+        network(PIXELS, np.uint8)
+        counts.append(len(driver.launched))
+    # Launched, captured, replayed.
+    assert counts == [2, 4, 4, 4]
+    assert (driver.graphs, driver.executables) == (0, 1)
+    backend.close()
+    assert not driver.executables
+
+
+@pytest.mark.parametrize("call", ["launch", "end", "instantiate"])
+def test_a_capture_that_fails_leaks_nothing_and_the_work_goes_on(
+    driver: FakeDriver,
+    network: Any,
+    call: str,
+) -> None:
+    driver.failing_capture = call
+    for _ in range(4):
+        launched = len(driver.launched)
+        assert network(PIXELS, np.uint8).shape == (40, 60, 3)
+        assert len(driver.launched) >= launched + 2
+    assert (driver.graphs, driver.executables, driver.capturing) == (0, 0, False)
+
+
+def test_a_device_that_breaks_while_it_is_captured_says_so(
+    driver: FakeDriver,
+    network: Any,
+) -> None:
+    network(PIXELS, np.uint8)
+    driver.failing_launch = len(driver.launched) + 1
+    with pytest.raises(DeviceError, match="an illegal memory access"):
+        network(PIXELS, np.uint8)
+    assert (driver.graphs, driver.capturing) == (0, False)
+
+
+def test_out_of_memory_is_no_fault_of_the_device(driver: FakeDriver, backend: Any) -> None:
+    with pytest.raises(OutOfMemoryError):
+        backend._runtime.allocate(1 << 40)
+    assert backend._runtime.allocate(1 << 20).size == 1 << 20
+
+
+# What is here, and what is not.
+
+
+def test_devices_say_through_what_they_are_called(
+    driver: FakeDriver, compiled: list[str], request: pytest.FixtureRequest
+) -> None:
+    (device,) = cuda.devices()
+    through = "pycuda" if "pycuda" in request.node.name else "NVIDIA's driver alone"
+    assert device.detail == (
+        "16.0 GiB, 100 multiprocessors, sm_61, driver for CUDA 13.0;"
+        f" through {through}, compiled by nvcc"
+    )
+    assert device.is_gpu
+
+
+def test_without_compiler_and_kernels_there_is_no_backend(
+    driver: FakeDriver, compiled: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = cuda.create(0)
+    monkeypatch.setattr(compiler, "find", lambda version: None)
+    for call in (cuda.devices, lambda: cuda.create(0)):
+        with pytest.raises(
+            NotInstalledError, match=r"no kernels yet: .* run `pip install 'waifu2x"
+        ):
+            call()
+    skipped: list[str] = []
+    assert open_backend("auto", on_skip=skipped.append).name != "cuda"
+    assert not [reason for reason in skipped if "cuda" in reason]
+    opened.compile([obvious.random_model([3, 16, 3], seed=1)], "auto")
+    (device,) = cuda.devices()
+    assert device.detail.endswith("no compiler is here: only kernels that are kept")
+    cuda.create(0).close()
+    opened.close()
+
+
+@pytest.mark.parametrize("driver", ["ctypes"], indirect=True)
+def test_a_machine_without_driver_is_a_sentence(
+    driver: FakeDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def missing() -> None:
+        raise OSError("libcuda.so.1: cannot open shared object file")
+
+    monkeypatch.setattr(by_ctypes, "library", missing)
+    with pytest.raises(
+        NotInstalledError, match=r"needs NVIDIA's driver \(libcuda.so.1: cannot open"
+    ):
+        cuda.devices()
+
+
+@pytest.mark.parametrize("driver", ["pycuda"], indirect=True)
+def test_a_pycuda_that_does_not_load_is_passed_over(
+    driver: FakeDriver, compiled: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken = ModuleType("pycuda")  # without its driver
+    monkeypatch.setitem(sys.modules, "pycuda", broken)
+    monkeypatch.setitem(sys.modules, "pycuda.driver", None)
+    (device,) = cuda.devices()
+    assert "through NVIDIA's driver alone" in device.detail

@@ -1,0 +1,186 @@
+"""The kernels of `kernels/*.cl` through NVIDIA's compilers: the other half of `dialect.h`.
+
+It needs no GPU, and tells of each kernel what its registers cannot hold.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+from waifu2x.backends import Device
+from waifu2x.backends.cuda.compiler import target
+from waifu2x.backends.cuda.compilers import nvcc
+from waifu2x.backends.gpu import peak, source
+from waifu2x.backends.gpu.executor import DevicePixels
+from waifu2x.backends.gpu.fp32 import Fp32Executor
+from waifu2x.backends.gpu.runtime import Limits, Macros
+from waifu2x.backends.gpu.turning import Turning
+from waifu2x.backends.tta import TURNS
+from waifu2x.lowering.lower import lower
+from waifu2x.networks import model_set
+from waifu2x.networks.model import (
+    Activation,
+    Add,
+    Convolution,
+    Crop,
+    Enlarge,
+    Model,
+    PixelShuffle,
+    PixelUnshuffle,
+    fit_padding,
+    leaky,
+)
+
+CHIPS = [61, 75, 80, 86, 89, 90, 120]
+CHIPS_IN_FULL = 90
+"""For this one everything is compiled, for the others what is closest to the limits."""
+COUNTS = {"IN_PLANES", "OUT_PLANES", "SUB_PLANES", "SUB_BLOCKS", "STORED", "PLANES", "PART_PLANES"}
+COUNTS |= {"SOURCE_BLOCKS", "TARGET_BLOCKS", "BLOCKS", "INPUTS", "OUTPUTS"}
+"""Macros that only say how many planes there are."""
+
+
+class Build(NamedTuple):
+    """One kernel as it is specialised."""
+
+    stem: str
+    macros: tuple[tuple[str, str | int], ...]
+    usual: bool
+    """Rather than one that only the tuner may choose."""
+
+
+class Recorder:
+    """See Runtime: a GPU that only notes what would be compiled for it."""
+
+    device = Device("recorder", "")
+    limits = Limits(
+        is_cpu=False,
+        compute_units=100,
+        max_group=1024,
+        local_bytes=48 << 10,
+        vector=32,
+        max_buffer=1 << 40,
+    )
+
+    def __init__(self) -> None:
+        self.builds: dict[tuple[str, tuple[Any, ...]], Build] = {}
+        self.usual = True
+
+    def build(self, stem: str, macros: Macros) -> Any:
+        key = stem, tuple(item for item in macros.items() if item[0] not in COUNTS)
+        self.builds.setdefault(key, Build(stem, tuple(macros.items()), self.usual))
+        return SimpleNamespace(kernel=lambda name, group: None)
+
+    def allocate(self, size: int) -> Any:
+        return SimpleNamespace(size=size, release=lambda: None)
+
+    def prepare(self, wanted: Any) -> None:
+        pass
+
+    def upload(self, buffer: Any, array: Any) -> None:
+        pass
+
+    def launch(self, kernel: Any, groups: Any, *arguments: Any) -> None:
+        pass
+
+    def timed(self) -> Any:
+        raise InterruptedError
+
+
+class Choice:
+    """See Choose: the nth candidate of each step."""
+
+    def __init__(self, index: int) -> None:
+        self._index = index
+        self.more = False
+
+    def __call__(self, step: int, candidates: Sequence[Any], work: str) -> Any:
+        self.more |= len(candidates) > self._index + 1
+        return candidates[min(self._index, len(candidates) - 1)]
+
+
+def everything() -> Model:
+    """A network with what those of the field do not have."""
+
+    def convolution(source: int, read: int, made: int, kind: str = "leaky") -> Convolution:
+        weight, bias = np.ones((made, read, 3, 3), np.float32), np.zeros(made, np.float32)
+        activation = Activation("sigmoid", bias) if kind == "sigmoid" else leaky(0.1, made)
+        return Convolution(source, weight, bias, activation)
+
+    nodes = (
+        convolution(0, 3, 32, "sigmoid"),
+        convolution(1, 32, 64, "sigmoid"),
+        convolution(2, 64, 64),
+        Crop(2, 1),
+        Add(3, 4, 0.2),
+        PixelShuffle(5, 2),
+        PixelUnshuffle(6, 2),
+        Enlarge(7, 2),
+        convolution(8, 64, 12),
+        convolution(9, 12, 24),
+    )
+    return fit_padding("everything", 3, nodes, "reflect")
+
+
+def builds() -> list[Build]:
+    """What the fp32 executor compiles for a GPU, for pixels of bytes; and what turns pictures."""
+    recorder: Any = Recorder()
+    with pytest.raises(InterruptedError):
+        peak.multiply_add_peak(recorder)
+    names = [("vgg_7/art", 2, None), ("upconv_7/art", 2, None), ("cunet/art", 2, None)]
+    models = [model_set.find(name).models(scale, noise)[0] for name, scale, noise in names]
+    programs = [lower(model) for model in (*models, everything())]
+    turning = Turning(recorder)
+    for dtype in map(np.dtype, (np.uint8, np.uint16, np.float32)):
+        pixels = DevicePixels(recorder.allocate(0), dtype, (1, 5, 7, 3))
+        total = DevicePixels(recorder.allocate(0), np.dtype(np.float32), pixels.shape)
+        turning.turn(pixels, TURNS[2][1], pixels)
+        turning.add(total, TURNS[2][1], total, first=True)
+        turning.finish(total, 2, pixels)
+    choice = Choice(0)
+    while True:
+        for program in programs:
+            Fp32Executor(recorder, program, choice)
+        if not choice.more:
+            return list(recorder.builds.values())
+        choice = Choice(choice._index + 1)
+        recorder.usual = False
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize(("compiler", "chip"), [("nvrtc", chip) for chip in CHIPS] + [("nvcc", 80)])
+def test_every_kernel_compiles_and_the_usual_ones_fit_the_registers(
+    compiler: str, chip: int, request: pytest.FixtureRequest
+) -> None:
+    found = nvcc.find() if compiler == "nvcc" else request.getfixturevalue("nvrtc_here")
+    if found is None:
+        pytest.skip("nvcc is not here")
+    architecture = target((chip // 10, chip % 10), found.supported())
+    if architecture is None or not architecture.startswith("sm_"):
+        pytest.skip(f"this {compiler} makes no code for sm_{chip}")
+    wanted = builds()
+    stems = {"direct", "winograd", "peak", "move", "mean", "dense", "turn"}
+    assert stems == {build.stem for build in wanted}
+    if chip != CHIPS_IN_FULL:
+        wanted = [build for build in wanted if build.usual and build.stem in ("winograd", "direct")]
+
+    def report(number: int) -> str:
+        stem, macros, _ = wanted[number]
+        options = ["--ptxas-options=-v", *(f"-D{name}={value}" for name, value in macros)]
+        return found.compile(f"{stem}.cl", source.of(stem), architecture, options).log
+
+    with ThreadPoolExecutor(2) as pool:
+        reports = list(pool.map(report, range(len(wanted))))
+    for build, text in zip(wanted, reports, strict=True):
+        figures = re.findall(r"(\d+) bytes (?:stack frame|spill stores|spill loads)", text)
+        assert figures, text
+        assert len(figures) % 3 == 0, text
+        # ptxas may trade a register for room for one more group. The tuner may choose what spills
+        # a little more, where that is faster all the same.
+        assert sum(map(int, figures)) <= (16 if build.usual else 256), (build, text)

@@ -1,0 +1,218 @@
+"""The OpenCL library's part: devices, and programs in the cache."""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from tests.helpers import obvious
+from waifu2x import backends
+from waifu2x.backends import Device, open_backend
+from waifu2x.cli import cli
+from waifu2x.errors import DeviceError, UnavailableError
+from waifu2x.system import cache
+
+pytest.importorskip("pyopencl")
+
+import pyopencl as cl
+
+from waifu2x.backends import opencl
+from waifu2x.backends.gpu import source
+from waifu2x.backends.opencl import platforms
+from waifu2x.backends.opencl.runtime import OpenClRuntime
+
+MACROS: dict[str, str | int] = {"VECTOR": "float4", "WIDTH": 4, "GROUP": 1, "CHAINS": 2}
+
+
+@pytest.fixture
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A cache of its own, for kernels."""
+    monkeypatch.setenv(cache.DIRECTORY_VARIABLE, str(tmp_path))
+    return tmp_path / "opencl"
+
+
+class Builder:
+    """Builds one small program, and says whether it was compiled."""
+
+    def __init__(self, device: Any, caplog: pytest.LogCaptureFixture) -> None:
+        caplog.set_level(logging.INFO)
+        self._device = device
+        self._log = caplog
+
+    def compiles(self, driver: str = "", repeats: int = 8) -> bool:
+        """With a runtime of its own, as another process would."""
+        runtime = OpenClRuntime(self._device)
+        if driver:
+            runtime.identity = (*runtime.identity[:-1], driver)
+        self._log.clear()
+        source.announce_compiling.cache_clear()
+        kernel = runtime.build("peak", {**MACROS, "REPEATS": repeats}).kernel("peak", 1)
+        target, result = runtime.allocate(16), np.zeros(4, np.float32)
+        runtime.launch(kernel, (1, 1, 1), target, np.float32(1))
+        runtime.synchronize()
+        runtime.download(target, result)
+        assert (result == 1 + repeats).all()  # chains from 0 and 1, half a one each step
+        return any("compiling for" in record.message for record in self._log.records)
+
+
+@pytest.fixture
+def builder(opencl_device: Any, own_cache: Path, caplog: pytest.LogCaptureFixture) -> Builder:
+    """See Builder."""
+    return Builder(opencl_device, caplog)
+
+
+def test_a_second_run_compiles_nothing(builder: Builder) -> None:
+    assert builder.compiles()
+    assert not builder.compiles()
+
+
+@pytest.mark.parametrize("change", [{"driver": "2.0"}, {"repeats": 9}], ids=repr)
+def test_another_driver_or_macro_is_another_program(
+    builder: Builder, change: dict[str, Any]
+) -> None:
+    assert builder.compiles()
+    assert builder.compiles(**change)
+    assert not builder.compiles(**change)
+    assert not builder.compiles()
+
+
+def test_a_damaged_entry_is_made_again(builder: Builder, own_cache: Path) -> None:
+    assert builder.compiles()
+    (entry,) = own_cache.iterdir()
+    entry.write_bytes(entry.read_bytes()[:-9])
+    assert builder.compiles()
+    assert not builder.compiles()
+
+
+def test_an_entry_that_the_driver_refuses_is_made_again(builder: Builder, own_cache: Path) -> None:
+    assert builder.compiles()
+    (entry,) = own_cache.iterdir()
+    cache.store("opencl", entry.name, b"no program of any driver")
+    assert builder.compiles()
+    assert not builder.compiles()
+
+
+def test_a_network_from_the_cache_compiles_nothing(
+    opencl_device: Any, own_cache: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    model = obvious.random_model([3, 16, 16, 3], seed=1)
+    pixels = np.random.default_rng(0).integers(0, 256, (9, 9, 3), np.uint8)
+    caplog.set_level(logging.INFO)
+    results = []
+    for _ in range(2):
+        caplog.clear()
+        source.announce_compiling.cache_clear()
+        backend = opencl.create(0)
+        network = backend.compile([model], "fp32")
+        results.append(network(pixels, np.float32))
+        backend.close()
+    assert not [record for record in caplog.records if "compiling" in record.message]
+    np.testing.assert_array_equal(results[0], results[1])
+
+
+def test_what_the_driver_refuses_is_an_error_of_the_device(builder: Builder) -> None:
+    assert builder.compiles()
+    runtime = OpenClRuntime(builder._device)
+    kernel = runtime.build("peak", {**MACROS, "REPEATS": 8}).kernel("peak", 1)
+    target = runtime.allocate(16)
+    kernel.group = 7
+    with pytest.raises(
+        DeviceError, match=r": its driver stopped the work \(.*\): start the"
+    ) as caught:
+        runtime.launch(kernel, (1, 1, 1), target, np.float32(1))
+    assert "\n" not in str(caught.value)
+    target.release()
+    target.release()
+    runtime.close()
+
+
+def device(kind: int, name: str, shared: bool = False, available: bool = True) -> Any:
+    """A device as far as choosing among devices goes."""
+    return SimpleNamespace(
+        type=kind,
+        name=name,
+        host_unified_memory=shared,
+        available=available,
+        compiler_available=True,
+        max_compute_units=1,
+        global_mem_size=1 << 30,
+        platform=SimpleNamespace(name="platform"),
+        driver_version="1",
+    )
+
+
+class Platform:
+    """A platform, or one whose driver is broken."""
+
+    def __init__(self, *devices: Any) -> None:
+        self._devices = devices
+
+    def get_devices(self) -> list[Any]:
+        if not self._devices:
+            raise cl.RuntimeError("clGetDeviceIDs failed: PLATFORM_NOT_FOUND_KHR\nand more")
+        return list(self._devices)
+
+
+PROCESSOR = device(cl.device_type.CPU, "processor", shared=True)
+INTEGRATED = device(cl.device_type.GPU, "integrated", shared=True)
+DISCRETE = device(cl.device_type.GPU, "discrete")
+OFF = device(cl.device_type.GPU, "off", available=False)
+
+
+def test_discrete_gpus_come_before_integrated_ones_before_processors(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found = [Platform(PROCESSOR, OFF), Platform(INTEGRATED, DISCRETE)]
+    monkeypatch.setattr(cl, "get_platforms", lambda: found)
+    assert [d.name for d in opencl.devices()] == ["discrete", "integrated", "processor"]
+    assert [d.is_gpu for d in opencl.devices()] == [True, True, False]
+    assert platforms.pick(1) is INTEGRATED
+    with pytest.raises(UnavailableError, match="has no device 3: choose from 0 to 2"):
+        platforms.pick(3)
+
+
+def test_a_broken_platform_is_skipped_with_a_sentence(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(cl, "get_platforms", lambda: [Platform(), Platform(DISCRETE)])
+    assert [d.name for d in opencl.devices()] == ["discrete"]
+    (record,) = caplog.records
+    assert "OpenCL platform skipped: clGetDeviceIDs failed" in record.message
+    assert "\n" not in record.message
+
+
+@pytest.mark.parametrize("found", [[], [Platform()], [Platform(OFF)]])
+def test_no_device_is_a_sentence(monkeypatch: pytest.MonkeyPatch, found: list[Platform]) -> None:
+    monkeypatch.setattr(cl, "get_platforms", lambda: found)
+    with pytest.raises(UnavailableError, match="backend opencl found no device: install"):
+        opencl.devices()
+
+
+@pytest.mark.parametrize(("is_gpu", "chosen"), [(True, "opencl"), (False, "cpu")])
+def test_auto_takes_opencl_for_a_gpu_only(
+    monkeypatch: pytest.MonkeyPatch, opencl_device: Any, is_gpu: bool, chosen: str
+) -> None:
+    without_cuda = tuple(entry for entry in backends._BACKENDS if entry.name != "cuda")
+    monkeypatch.setattr(backends, "_BACKENDS", without_cuda)
+    monkeypatch.setattr(opencl, "devices", lambda: [Device("device", "", is_gpu)])
+    backend = open_backend("auto")
+    assert backend.name == chosen
+    backend.close()
+
+
+def test_bench_tunes_and_measures(opencl_device: Any, own_cache: Path) -> None:
+    result = CliRunner().invoke(
+        cli,
+        ["bench", "-m", "vgg_7", "--tune", "--json", "--backend", "opencl", "--size", "9x9"],
+    )
+    assert result.exit_code == 0, result.output
+    assert len(json.loads(result.stdout)["layers"]) == 7
+    assert "128 > 128" in result.stderr
+    assert cache.usage()[1].kind == "tuning"

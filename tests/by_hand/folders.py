@@ -1,0 +1,197 @@
+"""Large folders and kills: a script, not a test of the quick suite.
+
+    python -m tests.by_hand.folders kills [--count 30] [--seed 0]
+    python -m tests.by_hand.folders bad [--files 20000]
+    python -m tests.by_hand.folders resume [--files 100000]
+
+`kills` runs `waifu2x batch` on a folder, kills it at random moments, and resumes it with
+--skip-existing; in the end every output must be there and the same as an undisturbed run's, and
+nothing temporary. `bad` runs a folder of tiny pictures of which one in a hundred is none: exactly
+those must be listed, in the summary and by --json, and all others be done; prints the memory of the
+program on the way. `resume` runs a folder whose outputs are all there. Ends with 1, and says why,
+if something is not so.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+from tests.helpers.contents import identity_models
+
+LIMIT = 10.0
+"""Seconds that a resume over what is finished may take."""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("check", choices=["kills", "bad", "resume"])
+    parser.add_argument("--count", type=int, default=30)
+    parser.add_argument("--files", type=int)
+    parser.add_argument("--seed", type=int, default=0)
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        root = Path(name)
+        (root / "in").mkdir()
+        identity_models(root / "identity")
+        if arguments.check == "kills":
+            faults = kills(root, arguments.count, random.Random(arguments.seed))
+        elif arguments.check == "bad":
+            faults = bad(root, arguments.files or 20_000, random.Random(arguments.seed))
+        else:
+            faults = resume(root, arguments.files or 100_000)
+    for fault in faults:
+        print(f"FAULT: {fault}")
+    sys.exit(bool(faults))
+
+
+def waifu2x(root: Path, *options: str, target: str = "out") -> list[str]:
+    """The command line of a batch."""
+    program = [sys.executable, "-m", "waifu2x", "batch", "-r", *options]
+    return [*program, str(root / "in"), str(root / target)]
+
+
+def make_picture(path: Path, seed: int, width: int, height: int) -> None:
+    """A picture of noise."""
+    path.parent.mkdir(exist_ok=True)
+    pixels = np.random.default_rng(seed).integers(0, 256, (height, width, 3), np.uint8)
+    Image.fromarray(pixels).save(path)
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """Every file of a folder, hidden ones, too."""
+    files = (path for path in folder.rglob("*") if path.is_file())
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
+
+
+def kills(root: Path, count: int, chance: random.Random) -> list[str]:
+    """Faults after so many kills."""
+    for number in range(300):
+        width, height = chance.randrange(10, 200), chance.randrange(10, 200)
+        make_picture(root / f"in/{number % 7}/{number}.png", number, width, height)
+    options = ["-m", "vgg_7", "--skip-existing"]
+    start = time.monotonic()
+    subprocess.run(waifu2x(root, *options, target="peace"), capture_output=True, check=True)
+    undisturbed = time.monotonic() - start
+    killed = swept = left = 0
+    while killed < count:
+        lanes = chance.choice(["auto", "3:1:2"])  # threads, or processes besides
+        process = subprocess.Popen(
+            waifu2x(root, *options, "-j", lanes),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        try:
+            process.wait(chance.uniform(0.1, undisturbed / 5))
+        except subprocess.TimeoutExpired:
+            process.kill()
+            killed += 1
+        swept += "of a killed run removed" in process.communicate()[1]
+        if process.returncode == 0:
+            # It has come to the end: half of it once more.
+            made = [path for path in (root / "out").rglob("*.png") if chance.random() < 0.5]
+            for path in made:
+                path.unlink()
+        elif (root / "out").exists():
+            left += any((root / "out").rglob("*.part"))
+    last = subprocess.run(waifu2x(root, *options), capture_output=True, text=True, check=False)
+    expected, found = contents(root / "peace"), contents(root / "out")
+    print(f"{killed} kills, of which {left} left something; {swept} of the next runs swept it")
+    faults = [] if last.returncode == 0 else [f"the last run: {last.stderr[-500:]}"]
+    faults += [f"missing: {name}" for name in expected.keys() - found.keys()]
+    faults += [f"left over: {name}" for name in found.keys() - expected.keys()]
+    both = expected.keys() & found.keys()
+    faults += [f"differs: {name}" for name in both if expected[name] != found[name]]
+    print(f"{len(both)} outputs compared with those of an undisturbed run")
+    return faults
+
+
+def bad(root: Path, files: int, chance: random.Random) -> list[str]:
+    """Faults of a run over tiny pictures, one in a hundred of them no picture."""
+    wrong = set(chance.sample(range(files), files // 100))
+    make_picture(root / "good.png", 0, 12, 9)
+    good = (root / "good.png").read_bytes()
+    names = [f"{number % 100}/{number}.png" for number in range(files)]
+    for number, name in enumerate(names):
+        path = root / "in" / name
+        path.parent.mkdir(exist_ok=True)
+        cut = chance.choice([0, 5, 40, len(good) // 2]) if number in wrong else len(good)
+        path.write_bytes(good[:cut])
+    start, sizes = time.monotonic(), []
+    with (root / "errors").open("w") as errors:
+        process = subprocess.Popen(
+            waifu2x(root, "-m", str(root / "identity"), "--backend", "numpy", "--json"),
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+        )
+        assert process.stdout is not None
+        rows = []
+        for line in process.stdout:
+            rows.append(json.loads(line))
+            if len(rows) % (files // 20) == 0:
+                sizes.append(resident(process.pid))
+        process.wait()
+    print(f"{files} files in {time.monotonic() - start:.0f} s; MiB on the way: {sizes}")
+    expected = {str(root / "in" / names[number]) for number in wrong}
+    text = (root / "errors").read_text()
+    summary = f"{files - len(wrong)} done, 0 skipped, {len(wrong)} failed"
+    _, _, after = text.rpartition(summary)
+    if after == text:
+        return [f"no line {summary!r}: {text[-500:]}"]
+    listed = {
+        line.removeprefix("failed   ").partition(".png")[0] + ".png"
+        for line in after.splitlines()[1:]
+    }
+    told = {row["input"] for row in rows if row["status"] == "failed"}
+    made = {str(root / "in" / path.relative_to(root / "out")) for path in files_of(root / "out")}
+    faults = [] if process.returncode == 1 else [f"exit code {process.returncode}"]
+    faults += [f"the list at the end: {listed ^ expected}"] if listed != expected else []
+    faults += [f"--json: {told ^ expected}"] if told != expected else []
+    every = {str(root / "in" / name) for name in names}
+    faults += [f"outputs: {made ^ (every - expected)}"] if made != every - expected else []
+    return faults
+
+
+def files_of(folder: Path) -> list[Path]:
+    """In it and in the folders in it."""
+    return [path for path in folder.rglob("*") if path.is_file()]
+
+
+def resident(process: int) -> int:
+    """MiB of a process."""
+    status = Path(f"/proc/{process}/status").read_text()
+    return int(status.partition("VmRSS:")[2].split()[0]) >> 10
+
+
+def resume(root: Path, files: int) -> list[str]:
+    """Faults of a resume over so many files, all of them done."""
+    make_picture(root / "good.png", 0, 12, 9)
+    for number in range(files):
+        name = f"{number % 100}/{number}.png"
+        for folder in ("in", "out"):
+            (root / folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(root / "good.png", root / folder / name)
+    start = time.monotonic()
+    done = subprocess.run(
+        waifu2x(root, "--skip-existing"), capture_output=True, text=True, check=False
+    )
+    seconds = time.monotonic() - start
+    print(f"{files} files, all done before: {seconds:.1f} s")
+    faults = [] if f"0 done, {files} skipped, 0 failed" in done.stderr else [done.stderr[-500:]]
+    return faults + ([f"{seconds:.1f} s"] if seconds > LIMIT else [])
+
+
+if __name__ == "__main__":
+    main()

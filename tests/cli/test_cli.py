@@ -1,0 +1,702 @@
+"""The program as its users call it: results, messages, exit codes, and nothing lost."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+import resource
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+from PIL import Image
+
+import waifu2x
+from waifu2x.cli import cli, progress
+from waifu2x.networks.readers.architectures import Layer
+from waifu2x.networks.readers.waifu2x_json import Weights, dump
+
+Run = Callable[..., Result]
+
+COMPILING = "compiling for this processor, once: some twenty seconds\n"
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Calls the command line in a folder with one good picture, a.png of 12 x 8."""
+    monkeypatch.chdir(tmp_path)
+    pixels = np.random.default_rng(0).integers(0, 256, (8, 12, 3), np.uint8)
+    Image.fromarray(pixels).save("a.png")
+
+    def call(*arguments: str, stdin: bytes | None = None) -> Result:
+        return CliRunner().invoke(cli, arguments, input=stdin)
+
+    return call
+
+
+def load(path: str | Path | io.BytesIO) -> Image.Image:
+    """A whole picture, its file closed."""
+    with Image.open(path) as image:
+        image.load()
+        return image
+
+
+def assert_one_line_error(result: Result, message: str, code: int = 1) -> None:
+    """One line that says what is wrong, the exit code, and no traceback."""
+    assert result.exit_code == code, result.output
+    lines = result.stderr.strip().splitlines()
+    # A usage error repeats the usage first.
+    assert lines[-1].startswith("Error: "), result.stderr
+    assert message in lines[-1]
+    assert code == 2 or len(lines) == 1
+    assert "Traceback" not in result.output
+
+
+def leftovers(folder: Path) -> list[str]:
+    return [path.name for path in folder.rglob("*.part")]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "size"),
+    [
+        ([], (24, 16)),
+        (["-s", "4"], (48, 32)),
+        (["-s", "1", "-n", "0"], (12, 8)),
+        (["-n", "3", "--scale", "2", "-t", "16"], (24, 16)),
+        (["--backend", "numpy"], (24, 16)),
+    ],
+)
+def test_upscale(run: Run, arguments: list[str], size: tuple[int, int]) -> None:
+    result = run("upscale", *arguments, "a.png", "b.png")
+    assert (result.exit_code, result.output) == (0, "")
+    assert load("b.png").size == size
+    assert not leftovers(Path())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "size"),
+    [
+        (["-s", "1.5"], (18, 12)),
+        (["-s", "4/3"], (16, 11)),  # 10.67 rows
+        (["--scale", "0.5"], (6, 4)),
+        (["--width", "20"], (20, 13)),
+        (["--height", "20"], (30, 20)),
+        (["--width", "20", "--height", "20"], (20, 13)),
+        (["--width", "20", "--height", "20", "--fit", "cover"], (20, 20)),
+        (["--width", "20", "--height", "20", "--fit", "exact"], (20, 20)),
+        (["--longer-side", "30"], (30, 20)),
+        (["--shorter-side", "10"], (15, 10)),
+        (["--min-size", "20"], (30, 20)),
+        (["--min-size", "20x4"], (20, 13)),
+        (["--tta", "2"], (24, 16)),
+    ],
+)
+def test_any_size(run: Run, arguments: list[str], size: tuple[int, int]) -> None:
+    result = run("upscale", "-m", tiny(), "--json", *arguments, "a.png", "b.png")
+    assert result.exit_code == 0, result.output
+    row = json.loads(result.stdout)
+    assert (row["width"], row["height"]) == load("b.png").size == size
+
+
+def test_tta_with_and_without_its_number(run: Run) -> None:
+    expected = waifu2x.upscale(np.asarray(load("a.png")), tta=8, model=tiny())
+    for number, options in enumerate((["-x"], ["--tta"], ["-x", "8"], ["-x8"], ["--tta=8"])):
+        assert run("upscale", "-m", tiny(), *options, "a.png", f"{number}.png").exit_code == 0
+        np.testing.assert_array_equal(np.asarray(load(f"{number}.png")), expected)
+    assert run("upscale", "-m", tiny(), "a.png", "b.png", "-x").exit_code == 0
+    assert run("upscale", "-m", tiny(), "--overwrite", "--", "a.png", "b.png").exit_code == 0
+    assert (np.asarray(load("b.png")) != expected).any()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["-s", "1e3"], "expected a number above 0, at most 32, such as 2, 1.5 or 4/3"),
+        (["-s", "x"], "expected a number"),
+        (["-s", "2", "--width", "20"], "Give one size: --scale or --width and --height."),
+        (["--longer-side", "2", "--min-size", "20"], "Give one size: --longer-side or --min-size."),
+        (["--fit", "cover", "--width", "9"], "--fit needs --width and --height."),
+        (["--min-size", "20x"], "expected pixels, like 2000, or 3840x2160."),
+        (["--width", "0"], "0 is not in the range"),
+        (["-x", "3"], "'3' is not one of '1', '2', '4', '8'"),
+    ],
+)
+def test_sizes_that_make_no_sense(run: Run, arguments: list[str], message: str) -> None:
+    if arguments == ["-x", "3"]:
+        arguments = ["-x3"]  # or it would be the name of a file
+    assert_one_line_error(run("upscale", *arguments, "a.png", "b.png"), message, 2)
+
+
+def test_a_picture_that_would_grow_too_much(run: Run) -> None:
+    result = run("upscale", "-m", tiny(), "--width", "400", "a.png", "b.png")
+    assert_one_line_error(result, "a.png: a picture of 12x8 would grow 33.33 times: ask for at")
+    assert not Path("b.png").exists()
+
+
+def test_large_pictures_keep_their_files(run: Run) -> None:
+    Path("in").mkdir()
+    load("a.png").save("in/small.png")
+    load("a.png").resize((30, 10)).save("in/large.png", compress_level=9)
+    load("a.png").resize((30, 10)).save("in/other.jpg")
+    result = run("batch", "-m", tiny(), "--only-smaller-than", "30", "--json", "in", "out")
+    assert result.exit_code == 0
+    assert "2 done, 1 copied, 0 skipped, 0 failed" in result.stderr
+    rows = {Path(row["output"]).name: row for row in map(json.loads, result.stdout.splitlines())}
+    assert {name: row["status"] for name, row in rows.items()} == {
+        "small.png": "done",
+        "large.png": "copied",
+        "other.png": "done",
+    }
+    assert (rows["large.png"]["width"], rows["large.png"]["height"]) == (30, 10)
+    assert Path("out/large.png").read_bytes() == Path("in/large.png").read_bytes()
+    assert load("out/small.png").size == (24, 16)
+    # Another format takes the same pixels.
+    np.testing.assert_array_equal(
+        np.asarray(load("out/other.png")), np.asarray(load("in/other.jpg"))
+    )
+    result = run("upscale", "-m", tiny(), "--min-size", "5", "in/large.png", "out/large.png")
+    assert_one_line_error(result, "out/large.png: exists already")
+    result = run(
+        "upscale", "-m", tiny(), "--min-size", "5", "--overwrite", "in/large.png", "out/small.png"
+    )
+    assert "copied   in/large.png -> out/small.png (30x10, as it is)" in result.stderr
+    assert Path("out/small.png").read_bytes() == Path("in/large.png").read_bytes()
+
+
+def test_batch_says_what_its_seconds_went_into(run: Run) -> None:
+    Path("in").mkdir()
+    for name in ("x", "y"):
+        load("a.png").save(f"in/{name}.png")
+    result = run("batch", "-m", tiny(), "-v", "-s", "1.5", "in", "out")
+    lines = result.stderr[result.stderr.index("where the time went: ") :].splitlines()
+    rows = [line for line in lines[1:] if line.endswith(" ms a picture")]
+    stages = {"read", "wait", "decode", "prepare", "network", "resize", "encode", "write"}
+    assert {row.split()[0] for row in rows} == stages
+    shares = [int(row.partition("%")[0].split()[-1]) for row in rows]
+    assert sum(shares) == pytest.approx(100, abs=4)
+
+
+def test_progress_of_one_picture(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With rate and time left, after a second, on a terminal only."""
+    now = 100.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    with progress.one_picture() as (on_size, on_progress):
+        on_progress(0.5)
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    with progress.one_picture() as (on_size, on_progress):
+        on_size(1000, 2000)
+        now += 0.5
+        on_progress(0.25)
+        assert "rich.progress" not in sys.modules or capsys.readouterr().err == ""
+        now += 1.5
+        on_progress(0.25)
+        now += 2
+        on_progress(0.3)
+    shown = capsys.readouterr().err
+    assert "80 %  0.40 Mpixel/s  0:00:01 left" in shown
+
+
+def test_upscale_is_what_python_gets(run: Run) -> None:
+    run("upscale", "-n", "1", "a.png", "b.png")
+    expected = waifu2x.upscale(np.asarray(load("a.png")), noise=1)
+    np.testing.assert_array_equal(np.asarray(load("b.png")), expected)
+
+
+@pytest.mark.parametrize("name", ["b.jpg", "b.jpeg", "b.webp", "b.bmp", "b.tif", "b.TIFF", "b.PNG"])
+def test_the_file_name_decides_the_format(run: Run, name: str) -> None:
+    assert run("upscale", "a.png", name).exit_code == 0
+    forms = {"jpg": "JPEG", "jpeg": "JPEG", "tif": "TIFF"}
+    extension = name[2:].lower()
+    assert load(name).format == forms.get(extension, extension.upper())
+
+
+def test_quality_and_format(run: Run) -> None:
+    for quality in ("20", "95"):
+        assert run("upscale", "-q", quality, "a.png", f"{quality}.jpg").exit_code == 0
+    assert Path("20.jpg").stat().st_size < Path("95.jpg").stat().st_size
+    assert run("upscale", "-f", "webp", "a.png", "no_suffix").exit_code == 0
+    assert run("upscale", "-q", "like", "95.jpg", "like.jpg").exit_code == 0
+    for quality, name in (("like", "b.webp"), ("0", "b.jpg"), ("good", "b.jpg"), ("like", "b.png")):
+        assert run("upscale", "-q", quality, "a.png", name).exit_code == 2
+    assert load("no_suffix").format == "WEBP"
+
+
+def test_compression(run: Run) -> None:
+    for compression in ("default", "best"):
+        command = ("upscale", "--compression", compression, "a.png", f"{compression}.png")
+        assert run(*command).exit_code == 0
+    assert load("best.png").tobytes() == load("default.png").tobytes()
+    assert Path("best.png").stat().st_size < Path("default.png").stat().st_size
+    result = run("upscale", "--compression", "best", "a.png", "b.jpg")
+    assert result.exit_code == 2
+    assert "--compression is for png, apng, webp, tif, tiff, jxl" in result.stderr
+
+
+def test_pipes(run: Run) -> None:
+    result = run("upscale", "-", "-", stdin=Path("a.png").read_bytes())
+    assert result.exit_code == 0
+    run("upscale", "a.png", "b.png")
+    piped = load(io.BytesIO(result.stdout_bytes))
+    np.testing.assert_array_equal(np.asarray(piped), np.asarray(load("b.png")))
+
+
+def test_json_and_verbose(run: Run) -> None:
+    result = run("upscale", "--json", "-v", "a.png", "b.png")
+    row = json.loads(result.stdout)
+    assert (row["status"], row["width"], row["height"]) == ("done", 24, 16)
+    assert "cpu: " in result.stderr
+    assert re.search(r"read .* s, prepare .* s, network .* s, write .* s", result.stderr)
+
+
+def test_pictures_with_transparency_keep_it(run: Run) -> None:
+    Image.new("RGBA", (6, 5), (255, 0, 0, 128)).save("t.png")
+    assert run("upscale", "t.png", "u.png").exit_code == 0
+    result = load("u.png")
+    assert (result.mode, result.size) == ("RGBA", (12, 10))
+    assert np.ptp(np.asarray(result)[..., 3]) == 0
+
+
+def break_file(kind: str) -> str:
+    """Makes a bad input and gives its name."""
+    if kind == "text":
+        Path("bad.png").write_text("hello")
+    elif kind == "empty":
+        Path("bad.png").touch()
+    elif kind == "folder":
+        Path("bad.png").mkdir()
+    elif kind == "cut off":
+        Path("bad.png").write_bytes(Path("a.png").read_bytes()[:-60])
+    return "bad.png"
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [
+        ("missing", "bad.png: cannot read: no such file"),
+        ("text", "bad.png: not a picture of a known format (PNG, JPEG, "),
+        ("empty", "bad.png: the file is empty"),
+        ("folder", "bad.png: cannot read: is a directory"),
+        ("cut off", "bad.png: damaged or cut off"),
+    ],
+)
+def test_bad_pictures(run: Run, kind: str, message: str) -> None:
+    assert_one_line_error(run("upscale", break_file(kind), "b.png"), message)
+    assert not Path("b.png").exists()
+    assert not leftovers(Path())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["a.png", "nowhere/b.png"], "nowhere: no such folder: make it first"),
+        (["a.png", "folder.png"], "folder.png: is a folder"),
+        (["a.png", "a.png", "--overwrite"], "a.png: is an input itself"),
+        (["a.png", "there.png"], "there.png: exists already: use --overwrite"),
+        (["-m", "nothing", "a.png", "b.png"], "nothing: no such model"),
+        (["-m", "a.png", "a.png", "b.png"], "a.png: not a model file: expected"),
+        (["-m", "folder.png", "a.png", "b.png"], "folder.png: no model files here"),
+        (["--precision", "fp16", "a.png", "b.png"], "has no precision fp16"),
+        (["-s", "32", "wide.png", "b.jpg"], "JPEG holds at most 65500 pixels a side"),
+    ],
+)
+def test_what_cannot_be_done(run: Run, arguments: list[str], message: str) -> None:
+    Path("folder.png").mkdir()
+    Path("there.png").write_bytes(b"precious")
+    Image.new("RGB", (2050, 1)).save("wide.png")
+    assert_one_line_error(run("upscale", *arguments), message)
+    assert Path("there.png").read_bytes() == b"precious"
+    assert not Path("b.png").exists()
+    assert not leftovers(Path())
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["a.png"],
+        ["a.png", "b.xyz"],
+        ["a.png", "b"],
+        ["-s", "33", "a.png", "b.png"],
+        ["-s", "1", "a.png", "b.png"],
+        ["-n", "4", "a.png", "b.png"],
+        ["-t", "8", "a.png", "b.png"],
+        ["-t", "²0", "a.png", "b.png"],
+        ["-q", "101", "a.png", "b.jpg"],
+        ["-q", "50", "a.png", "b.png"],
+        ["-f", "jpg", "a.png", "b.png"],
+        ["--backend", "vulkan", "a.png", "b.png"],
+        ["--overwrite", "--skip-existing", "a.png", "b.png"],
+        ["--json", "a.png", "-"],
+    ],
+)
+def test_wrong_command_lines(run: Run, arguments: list[str]) -> None:
+    result = run("upscale", *arguments)
+    assert result.exit_code == 2
+    assert not Path("b.png").exists()
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("{", "not valid JSON"),
+        ('[{"weight": [[[[1,0,0],[0,1,0],[0,0,NaN]]]], "bias": [0]}]', "layer 1: weight holds"),
+        ('[{"weight": [[[[1,0,0],[0,1,0],[0,0,1]]]], "bias": [0, 1]}]', "layer 1: bias has 2"),
+    ],
+)
+def test_bad_models(run: Run, content: str, message: str) -> None:
+    Path("models").mkdir()
+    Path("models/scale2.0x_model.json").write_text(content)
+    result = run("upscale", "-m", "models", "a.png", "b.png")
+    assert_one_line_error(result, f"scale2.0x_model.json: {message}")
+
+
+def test_skip_and_overwrite(run: Run) -> None:
+    Path("b.png").write_bytes(b"precious")
+    result = run("upscale", "--skip-existing", "a.png", "b.png")
+    assert (result.exit_code, Path("b.png").read_bytes()) == (0, b"precious")
+    assert run("upscale", "--overwrite", "a.png", "b.png").exit_code == 0
+    assert load("b.png").size == (24, 16)
+
+
+def program(*arguments: str, preexec: Callable[[], None] | None = None) -> subprocess.Popen[str]:
+    """The program as a process of its own."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "waifu2x", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=preexec,
+    )
+
+
+def tiny() -> str:
+    """A model set of one layer."""
+    weight = np.random.default_rng(0).normal(0, 0.2, (3, 3, 3, 3)).astype(np.float32)
+    layer = Layer("convolution", weight, np.full(3, 0.5, np.float32))
+    Path("tiny").mkdir(exist_ok=True)
+    Path("tiny/scale2.0x_model.json").write_bytes(dump(Weights("vgg_1", [layer])))
+    return "./tiny"
+
+
+def test_a_full_disk_loses_nothing(run: Run) -> None:
+    """A limit on file sizes stands for the disk: writing fails half way."""
+
+    def limit() -> None:
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (500, 500))
+
+    Path("b.png").write_bytes(b"precious")
+    process = program("upscale", "--overwrite", "a.png", "b.png", preexec=limit)
+    _, errors = process.communicate()
+    assert process.returncode == 1
+    assert errors == "Error: b.png: cannot write: file too large\n"
+    assert Path("b.png").read_bytes() == b"precious"
+    assert not leftovers(Path())
+
+
+def test_stdout_that_cannot_be_written(run: Run) -> None:
+    with Path("/dev/full").open("wb") as full:
+        process = subprocess.run(
+            [sys.executable, "-m", "waifu2x", "upscale", "a.png", "-"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert process.returncode == 1
+    assert process.stderr == "Error: standard output: cannot write: no space left on device\n"
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_folder_that_cannot_be_written(run: Run) -> None:
+    Path("locked").mkdir(mode=0o500)
+    result = run("upscale", "a.png", "locked/b.png")
+    assert_one_line_error(result, "locked: cannot write to this folder: permission denied")
+
+
+def test_output_in_a_folder_that_is_a_file(run: Run) -> None:
+    result = run("upscale", "a.png", "a.png/b.png")
+    assert_one_line_error(result, "a.png: no such folder")
+
+
+def test_batch(run: Run) -> None:
+    for name in ("in/x.jpg", "in/sub/y.webp", "in/z.png"):
+        Path(name).parent.mkdir(parents=True, exist_ok=True)
+        load("a.png").save(name)
+    Path("in/broken.png").write_text("hello")
+    Path("in/.DS_Store").touch()
+    result = run("batch", "-r", "-j", "2:1:2", "in", "out/deep")
+    assert result.exit_code == 1
+    made = sorted(path.relative_to("out/deep").as_posix() for path in Path("out").rglob("*.*"))
+    assert made == ["sub/y.png", "x.png", "z.png"]
+    assert "3 done, 0 skipped, 1 failed" in result.stderr
+    # Failures are listed once more at the end.
+    assert result.stderr.splitlines()[-1].startswith("failed   in/broken.png: not a picture")
+    Path("in/broken.png").unlink()
+    result = run("batch", "-r", "--skip-existing", "--json", "in", "out/deep")
+    assert result.exit_code == 0
+    rows = [json.loads(line) for line in result.stdout.splitlines()]
+    assert [row["status"] for row in rows] == ["skipped"] * 3
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["nowhere", "out"],
+        ["a.png", "out"],
+        [".", "."],
+        ["-j", "0:1:1", ".", "out"],
+        ["-j", "2", ".", "out"],
+    ],
+)
+def test_wrong_batches(run: Run, arguments: list[str]) -> None:
+    Path("empty").mkdir()
+    assert run("batch", *arguments).exit_code == 2
+    assert not Path("out").exists()
+
+
+def test_batch_of_nothing(run: Run) -> None:
+    Path("in/sub").mkdir(parents=True)
+    Image.new("RGB", (3, 3)).save("in/sub/b.png")
+    Path("in/notes.txt").touch()
+    result = run("batch", "in", "out")
+    assert (result.exit_code, result.stderr) == (
+        0,
+        "in: no pictures here; for folders in it give --recursive\n",
+    )
+    assert "1 done, 0 skipped, 0 failed; 1 other" in run("batch", "-r", "in", "out").stderr
+
+
+def test_names_with_line_ends_stay_one_line(run: Run) -> None:
+    Path("new\nline\x1b[31m.png").write_text("hello")
+    assert_one_line_error(
+        run("upscale", "new\nline\x1b[31m.png", "b.png"), r"new\nline\x1b[31m.png: not a picture"
+    )
+
+
+def test_names_as_long_as_they_may_be(run: Run) -> None:
+    name = "漢" * 83 + ".png"
+    assert len(name.encode()) == 253
+    assert run("upscale", "a.png", name).exit_code == 0
+    assert load(name).size == (24, 16)
+
+
+def test_overwriting_keeps_the_mode(run: Run) -> None:
+    run("upscale", "a.png", "b.png")
+    Path("b.png").chmod(0o600)
+    assert run("upscale", "--overwrite", "a.png", "b.png").exit_code == 0
+    assert Path("b.png").stat().st_mode & 0o777 == 0o600
+
+
+def test_closed_streams(run: Run) -> None:
+    for arguments, redirection, message in (
+        ("a.png -", ">&-", "standard output: is closed"),
+        ("- b.png", "<&-", "standard input: is closed"),
+    ):
+        command = f"{sys.executable} -m waifu2x upscale {arguments} {redirection}"
+        done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stderr) == (1, f"Error: {message}\n")
+    with Path("/dev/full").open("w") as full:
+        process = subprocess.run(
+            [sys.executable, "-m", "waifu2x", "models", "list"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert process.returncode == 1
+    assert process.stderr == "Error: standard output: cannot write: no space left on device\n"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_other_signals_leave_no_half_file(run: Run, number: signal.Signals) -> None:
+    pixels = np.random.default_rng(0).integers(0, 256, (400, 400, 3), np.uint8)
+    Image.fromarray(pixels).save("large.png")
+    # It is the writing that the signal is to meet.
+    process = program("upscale", "-m", tiny(), "-s", "8", "-f", "bmp", "large.png", "b.bmp")
+    deadline = time.monotonic() + 120
+    while not leftovers(Path()):
+        assert process.poll() is None, "finished before the signal"
+        assert time.monotonic() < deadline
+    process.send_signal(number)
+    process.communicate(timeout=60)
+    assert process.returncode == 128 + number
+    assert not leftovers(Path())
+    assert not Path("b.bmp").exists()
+
+
+def test_interrupt_keeps_what_is_finished_and_leaves_no_half_file(run: Run) -> None:
+    Path("in").mkdir()
+    pixels = np.random.default_rng(0).integers(0, 256, (150, 150, 3), np.uint8)
+    for index in range(200):
+        Image.fromarray(pixels).save(f"in/{index:03}.png")
+    process = program("batch", "in", "out")
+    deadline = time.monotonic() + 120
+    while not list(Path().glob("out/*.png")):
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "Traceback" not in errors
+    assert errors.endswith("Interrupted.\n")
+    made = list(Path("out").iterdir())
+    assert 0 < len(made) < 200
+    for path in made:
+        assert np.asarray(load(path)).shape == (300, 300, 3)
+
+
+def test_devices(run: Run) -> None:
+    rows = json.loads(run("devices", "--json").stdout)
+    usable = {row["backend"] for row in rows if row["usable"]}
+    assert usable == {"opencl", "cpu", "numpy"}
+    assert [row["number"] for row in rows if row["backend"] == "cpu"] == [0]
+    assert "cpu " in run("devices").stdout
+
+
+WITHOUT_NUMBA = """
+import sys
+
+class Hidden:
+    def find_spec(self, name, *rest):
+        if name.partition(".")[0] in ("numba", "llvmlite"):
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Hidden())
+from waifu2x.cli import main
+main()
+"""
+
+
+@pytest.mark.parametrize("command", ["devices", "upscale --backend cpu in.png out.png"])
+def test_a_processor_without_numba_is_a_sentence(command: str, tmp_path: Path) -> None:
+    Image.new("RGB", (8, 8)).save(tmp_path / "in.png")
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_NUMBA, *command.split()],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    said = "backend cpu needs the package llvmlite: run `pip install waifu2x-kernels`"
+    assert said in done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("precision", ["auto", "fp32"])
+def test_bench(run: Run, precision: str) -> None:
+    result = run("bench", "-m", "vgg_7", "--json", "--size", "40x30", "--precision", precision)
+    document = json.loads(result.stdout)
+    units = re.compile(" (bf16|int16)$")
+    names = [units.sub("", row["layer"]) for row in document["layers"]]
+    planes = ["3 > 32", "32 > 32", "32 > 64", "64 > 64", "64 > 128", "128 > 128", "128 > 3"]
+    assert names == ["pixels", *planes]
+    # The layers' times are shares of the whole, where there is a counter to tell them apart.
+    total = sum(row["ms"] for row in document["layers"])
+    assert total == pytest.approx(document["network"]["ms"]) or total == 0
+    assert document["program"]["ms"] > document["network"]["ms"]
+    assert "whole program" in run("bench", "-m", tiny(), "--size", "40x30").stdout
+    reference = run("bench", "--backend", "numpy", "--size", "20x20", "-m", "cunet", "-n", "1")
+    assert "cunet: 20x20 -> 40x40" in reference.stdout
+    assert "1x1 64 > 256" in reference.stdout
+    assert run("bench", "--size", "0x5").exit_code == 2
+
+
+def test_models(run: Run) -> None:
+    assert "vgg_7/art" in run("models", "list").stdout
+    rows = json.loads(run("models", "list", "--json").stdout)
+    own = ["vgg_7/art", "upconv_7/art", "upconv_7/photo", "cunet/art"]
+    # Then those of extras, whether they are installed or not.
+    assert [row["name"] for row in rows][: len(own)] == own
+    table = run("models", "list").stdout
+    for row in rows:
+        if row["name"] in own:
+            assert row["noise_levels"] == [0, 1, 2, 3]
+            assert row["install"] is None
+        assert (row["folder"] is None) == (row["install"] is not None)
+        assert row["licence"] in ("MIT", "BSD-3-Clause", "Apache-2.0")
+        assert row["best_at"] in table
+    chain = (
+        "3x3 3 > 32, 3x3 32 > 32, 3x3 32 > 64, 3x3 64 > 64, 3x3 64 > 128, 3x3 128 > 128, 3x3 128"
+    )
+    assert run("models", "info", "vgg_7/art").stdout.count(chain) == 5
+    text = run("models", "info", "cunet").stdout
+    for layer in ("2x2/2 64 > 64", "transposed 4x4/2 64 > 3", "dense 128 > 16"):
+        assert text.count(layer) >= 5
+    documents = json.loads(run("models", "info", "--json", "upconv_7").stdout)
+    assert [(each["scale"], each["padding"], each["multiple"]) for each in documents] == [
+        (2, 7, 1)
+    ] * 5
+    assert documents[0]["layers"][-1] == {
+        "kind": "transposed convolution",
+        "in_planes": 256,
+        "out_planes": 3,
+        "taps": 4,
+        "stride": 2,
+    }
+    assert_one_line_error(run("models", "info", "gone.param"), "gone.param: cannot read the model")
+    assert_one_line_error(run("models", "info", "gone.json"), "gone.json: cannot read the model")
+
+
+def test_models_import(run: Run) -> None:
+    kernel = np.zeros((3, 3, 3, 3), np.float32)
+    kernel[range(3), range(3), 1, 1] = 1
+    arrays = {"conv1/W": kernel, "conv1/b": np.zeros(3, np.float32)}
+    np.savez("anime_style_scale_rgb.npz", **arrays)  # type: ignore[arg-type]
+    result = run("models", "import", "anime_style_scale_rgb.npz", "imported", "--name", "my/own")
+    assert result.stdout.strip() == "imported/my/own/scale2.0x_model.json"
+    # The identity: doubling repeats every pixel.
+    assert run("upscale", "-m", "imported/my/own", "a.png", "b.png").exit_code == 0
+    expected = np.asarray(load("a.png")).repeat(2, 0).repeat(2, 1)
+    np.testing.assert_array_equal(np.asarray(load("b.png")), expected)
+
+
+def test_cache(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("WAIFU2X_CACHE_DIR", str(tmp_path / "kept"))
+    assert run("models", "info", "vgg_7/art").exit_code == 0
+    document = json.loads(run("cache", "info", "--json").stdout)
+    assert document["folder"] == str(tmp_path / "kept")
+    assert document["kinds"]["weights"]["files"] == 5
+    assert run("cache", "clear").exit_code == 0
+    assert json.loads(run("cache", "info", "--json").stdout)["kinds"] == {}
+
+
+def test_a_cache_that_cannot_be_written_changes_nothing(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path("file").touch()
+    expected = waifu2x.upscale(np.asarray(load("a.png")), model=tiny())
+    monkeypatch.setenv("WAIFU2X_CACHE_DIR", "file")
+    process = program("upscale", "-m", tiny(), "a.png", "b.png")
+    assert process.communicate() == ("", COMPILING)
+    np.testing.assert_array_equal(np.asarray(load("b.png")), expected)
+
+
+@pytest.mark.matrix
+def test_damaged_and_warm_caches(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Compiled code is kept, found again, and made again when it is damaged."""
+    monkeypatch.setenv("WAIFU2X_CACHE_DIR", str(tmp_path / "kept"))
+    entries: dict[str, dict[Path, int]] = {}
+    for state in ("cold", "warm", "damaged"):
+        if state == "damaged":
+            for path in entries["warm"]:
+                content = bytearray(path.read_bytes())
+                content[len(content) // 2] ^= 255
+                path.write_bytes(content)
+        process = program("upscale", "-m", tiny(), "--overwrite", "a.png", f"{state}.png")
+        assert process.communicate() == ("", "" if state == "warm" else COMPILING)
+        entries[state] = {path: path.stat().st_ino for path in (tmp_path / "kept/numba").iterdir()}
+    assert entries["warm"] == entries["cold"]
+    assert set(entries["damaged"]) == set(entries["cold"])
+    assert len({Path(f"{state}.png").read_bytes() for state in entries}) == 1

@@ -1,0 +1,95 @@
+"""What the package promises as a whole: public names, light start, a complete wheel."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+import waifu2x
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_public_names() -> None:
+    for name in waifu2x.__all__:
+        assert getattr(waifu2x, name) is not None
+    with pytest.raises(AttributeError, match="no attribute 'downscale'"):
+        waifu2x.downscale  # noqa: B018
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"]])
+def test_help_imports_nothing_heavy(arguments: list[str]) -> None:
+    code = f"""
+import json, sys
+sys.argv = ["waifu2x", *{arguments!r}]
+from waifu2x.cli import main
+try:
+    main()
+except SystemExit as end:
+    assert not end.code
+print(json.dumps(sorted({{name.partition(".")[0] for name in sys.modules}})))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = set(json.loads(done.stdout.splitlines()[-1]))
+    assert not loaded & {
+        "numba",
+        "llvmlite",
+        "pycuda",
+        "pyopencl",
+        "numpy",
+        "PIL",
+        "rich",
+        "tifffile",
+    }
+
+
+def test_only_pictures_know_codecs_and_only_backends_know_their_library() -> None:
+    allowed = {
+        "PIL": {"pictures", "resample.py", "sheet.py", "upscaler.py", "options.py"},
+        "tifffile": {"pictures"},
+        "imagecodecs": {"pictures"},
+        "isal": {"pictures"},
+        "numba": {"kernels"},
+        "llvmlite": {"cpu", "kernels"},
+        "pycuda": {"by_pycuda.py"},
+    }
+    for path in (ROOT / "waifu2x").rglob("*.py"):
+        text = path.read_text()
+        for library, homes in allowed.items():
+            if f"import {library}" in text or f"from {library}" in text:
+                assert homes & {path.name, path.parent.name}, f"{path} imports {library}"
+
+
+def test_only_the_command_line_prints() -> None:
+    for path in (ROOT / "waifu2x").rglob("*.py"):
+        if "cli" not in path.parts:
+            text = path.read_text()
+            assert "print(" not in text, path
+            assert "click" not in text, path
+
+
+def test_wheel_holds_models_and_kernels(tmp_path: Path) -> None:
+    build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "-o", str(tmp_path)]
+    subprocess.run([*build, str(ROOT)], check=True, capture_output=True)
+    (wheel,) = tmp_path.glob("*.whl")
+    names = set(zipfile.ZipFile(wheel).namelist())
+    kinds = ["scale2.0x", "noise0", "noise1", "noise2", "noise3"]
+    assert {f"waifu2x/models/vgg_7/art/{kind}_model.json" for kind in kinds} <= names
+    assert {"waifu2x/models/LICENSE", "waifu2x/kernels/README.md", "waifu2x/py.typed"} <= names
+    # Unpacked, with nothing beside it, it finds its models.
+    zipfile.ZipFile(wheel).extractall(tmp_path / "site")
+    code = "from waifu2x import model_set; print(model_set.find('vgg_7/art').folder)"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={"PYTHONPATH": str(tmp_path / "site"), "PATH": ""},
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=tmp_path,
+    )
+    assert Path(done.stdout.strip()).is_relative_to(tmp_path)

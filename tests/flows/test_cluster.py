@@ -1,0 +1,434 @@
+"""Folders by the workers of a cluster, against what a local run makes: real schedulers and workers,
+each a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+from PIL import Image
+
+pytest.importorskip("distributed", reason="--cluster needs dask and distributed: extra [dev]")
+pytest.importorskip("upath")
+
+from distributed import Client
+
+import waifu2x
+from tests.cli.test_cli import leftovers, program, tiny
+from tests.helpers.contents import identity_models
+from tests.helpers.odd_workers import DEADLY
+from waifu2x.api import Upscaler
+from waifu2x.cli import cli
+from waifu2x.errors import ClusterError
+from waifu2x.flows.batch import cluster
+from waifu2x.flows.batch.group import Group, _Lasting, work_on
+from waifu2x.flows.batch.plan import plan
+from waifu2x.flows.outcome import Outcome
+from waifu2x.flows.pipeline import Output
+from waifu2x.formats.table import Quality
+
+pytestmark = [pytest.mark.matrix]
+
+SECONDS = 120
+"""After which whatever a test waits for will not come."""
+MODEL = ["-m", "vgg_7"]
+
+
+def wait_for(condition: Callable[[], Any]) -> Any:
+    """What the condition says, as soon as it says something."""
+    deadline = time.monotonic() + SECONDS
+    while not (result := condition()):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    return result
+
+
+@contextmanager
+def dask(*arguments: str, **environment: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A process of Dask's, until the context ends."""
+    root = str(Path(waifu2x.__file__).parent.parent)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "dask", *arguments],
+        env={**os.environ, "PYTHONPATH": root, **environment},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        yield process
+    finally:
+        process.terminate()
+        process.wait(SECONDS)
+
+
+@contextmanager
+def scheduling(folder: Path, **environment: str) -> Iterator[str]:
+    """The address of a scheduler without workers."""
+    file = folder / "scheduler.json"
+    arguments = ["--port", "0", "--no-dashboard", "--scheduler-file", str(file)]
+    with dask("scheduler", "--host", "127.0.0.1", *arguments, **environment):
+        yield wait_for(lambda: file.exists() and file.read_text() and _address(file))
+
+
+def _address(file: Path) -> str | None:
+    try:
+        return str(json.loads(file.read_text())["address"])
+    except ValueError:  # not yet whole
+        return None
+
+
+@contextmanager
+def working(
+    address: str, *arguments: str, count: int = 1, **environment: str
+) -> Iterator[list[subprocess.Popen[bytes]]]:
+    """Workers that a scheduler knows."""
+    with ExitStack() as stack:
+        client = stack.enter_context(Client(address, set_as_default=False))
+        before = len(client.nthreads())
+        options = ["--nthreads", "1", "--memory-limit", "0", "--no-dashboard", *arguments]
+        started = [
+            stack.enter_context(dask("worker", address, *options, **environment))
+            for _ in range(count)
+        ]
+        client.wait_for_workers(before + count, timeout=SECONDS)
+        yield started
+
+
+@pytest.fixture(scope="module")
+def scheduler(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with scheduling(tmp_path_factory.mktemp("scheduler")) as address:
+        yield address
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working one."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def make_pictures(folder: Path, count: int, size: int = 20) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    rng = np.random.default_rng(0)
+    for index in range(count):
+        pixels = rng.integers(0, 256, (size, size + index % 7, 3), np.uint8)
+        Image.fromarray(pixels).save(folder / f"{index:03}.png")
+
+
+def batch(*arguments: str) -> Result:
+    return CliRunner().invoke(cli, ["batch", *arguments])
+
+
+def rows(result: Result, base: str) -> dict[str, dict[str, object]]:
+    """What `--json` says of each input, but for the time it took; of outputs, where in `base`."""
+    found = {}
+    for line in result.stdout.splitlines():
+        row = json.loads(line)
+        said = {key: row.get(key) for key in ("status", "width", "height", "error")}
+        said["output"] = row["output"].removeprefix(base)
+        found[Path(row["input"]).name] = said
+    return found
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file() and path.suffix != ".part"
+    }
+
+
+def test_a_worker_is_killed_in_the_middle(folder: Path, scheduler: str) -> None:
+    make_pictures(Path("in"), 100)
+    make_pictures(Path("in/deeper"), 20)
+    Path("in/bad.png").write_text("hello")
+    Path("in/cut.png").write_bytes(Path("in/000.png").read_bytes()[:600])
+    model = ["-m", tiny()]
+    here = batch("-r", "--json", *model, str(folder / "in"), str(folder / "here"))
+    total = len(contents(folder / "here"))
+    with working(scheduler, "--no-nanny", count=2) as workers:
+        left: list[int] = []
+
+        def kill() -> None:
+            wait_for(lambda: len(list(Path("there").glob("*.png"))) >= 20)
+            workers[0].kill()
+            left.append(total - len(contents(folder / "there")))
+
+        killer = threading.Thread(target=kill)
+        killer.start()
+        there = batch("-r", "--json", *model, "--cluster", scheduler, "in", "there")
+        killer.join()
+        assert workers[0].wait(SECONDS) == -signal.SIGKILL
+    assert left[0] > 0, "killed too late"
+    assert there.exit_code == here.exit_code == 1
+    assert rows(there, f"{folder}/there") == rows(here, f"{folder}/here")
+    assert contents(folder / "there") == contents(folder / "here")
+    assert "120 done, 0 skipped, 2 failed" in there.stderr
+    assert sorted(there.stderr.splitlines()[-2:]) == sorted(here.stderr.splitlines()[-2:])
+
+
+def group_of(folder: Path) -> tuple[Group, Any, Any]:
+    """All pictures of folder/in as one group, and what a worker is told with it."""
+    arguments = {"scale": 2, "noise": None, "model": "vgg_7"}
+    output = Output("png", Quality(), "fail")
+    folders = folder / "in", folder / "out"
+    settings, weights = cluster.settings_of(arguments, output, None, 10**6, folders)
+    jobs = list(plan(*folders, "png", False).jobs)
+    return Group(f"waifu2x-test-{folder.name}", jobs), settings, weights
+
+
+def test_batches_that_share_a_folder_share_a_worker(folder: Path) -> None:
+    make_pictures(Path("in"), 3)
+    identity_models(folder / "identity")
+    group, settings, _ = group_of(folder)
+    with Upscaler(2, model=str(folder / "identity"), backend="numpy") as upscaler:
+        lasting = _Lasting(upscaler, settings)
+        outcomes: list[Outcome] = []
+        threads = [
+            threading.Thread(
+                target=lambda: outcomes.extend(lasting.make(group.jobs, lambda: True)[0]),
+                daemon=True,
+            )
+            for _ in range(2)
+        ]
+        with lasting._lock:  # so that all is given before anything is told
+            for thread in threads:
+                thread.start()
+        for thread in threads:
+            thread.join(SECONDS)
+            assert not thread.is_alive()
+        lasting.close()
+    assert len(outcomes) == 6
+    assert [outcome.status for outcome in outcomes].count("done") >= 3
+    assert len(list(Path("out").iterdir())) == 3
+
+
+def test_what_a_lost_worker_has_finished_counts_and_stays(folder: Path, scheduler: str) -> None:
+    make_pictures(Path("in"), 2)
+    Path("in/001.png").rename(Path("in") / DEADLY)
+    Path("out").mkdir()
+    group, settings, weights = group_of(folder)
+    odd = {"ODD_WORKER": f"dies-once:{folder / 'out'}"}
+    with (
+        working(scheduler, "--no-nanny", "--preload", "tests.helpers.odd_workers", count=2, **odd),
+        Client(scheduler, set_as_default=False) as client,
+    ):
+        finished = client.submit(work_on, group, settings, weights, key=group.key).result(SECONDS)
+    sizes = {outcome.job.target.name: outcome.width for outcome in finished.outcomes}
+    assert sizes == {"000.png": 40, DEADLY: 42}
+    assert {(outcome.status, outcome.error) for outcome in finished.outcomes} == {("done", "")}
+    assert Path("seen").read_text() == f"000.png {Path('out/000.png').stat().st_ino}"
+
+
+def test_a_file_that_kills_its_workers_fails_alone(folder: Path) -> None:
+    make_pictures(Path("in"), 4)
+    Path("in/001.png").rename(Path("in") / DEADLY)
+    with (
+        scheduling(folder, DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES="0") as scheduler,
+        working(scheduler, "--preload", "tests.helpers.odd_workers", ODD_WORKER="dies"),
+    ):
+        result = batch("--json", *MODEL, "--cluster", scheduler, "in", "out")
+    assert result.exit_code == 1
+    statuses = {name: row["status"] for name, row in rows(result, "").items()}
+    assert statuses == dict.fromkeys(["000.png", "002.png", "003.png"], "done") | {DEADLY: "failed"}
+    assert f"{DEADLY}: one worker after the other was lost on it" in result.stderr
+
+
+def test_a_broken_device_hands_its_files_to_others(folder: Path, scheduler: str) -> None:
+    make_pictures(Path("in"), 12)
+    odd = ("--no-nanny", "--preload", "tests.helpers.odd_workers")
+    with working(scheduler, *odd, ODD_WORKER="broken"):
+        alone = batch("--json", *MODEL, "--cluster", scheduler, "in", "out")
+        with working(scheduler, "--no-nanny"):
+            both = batch("--json", *MODEL, "--cluster", scheduler, "in", "out")
+    assert {row["status"] for row in rows(alone, "").values()} == {"failed"}
+    assert "0 done, 0 skipped, 12 failed" in alone.stderr
+    assert "not begun, since no worker had a device left" in alone.stderr
+    assert "12 done, 0 skipped, 0 failed" in both.stderr
+    assert both.stderr.count("gets no more files") <= 1
+
+
+def test_weights_travel(folder: Path, scheduler: str) -> None:
+    """A model of the user's own, which workers do not have."""
+    make_pictures(Path("in"), 3)
+    model = tiny()
+    batch("-m", model, "in", "here")
+    group, settings, _ = group_of(folder)
+    arguments = {**settings.arguments, "model": model}
+    settings, weights = cluster.settings_of(
+        arguments, settings.output, None, settings.max_pixels, settings.folders
+    )
+    Path(model).rename("elsewhere")
+    Path("out").mkdir()
+    with (
+        working(scheduler, "--no-nanny"),
+        Client(scheduler, set_as_default=False) as client,
+    ):
+        outcomes = list(cluster.run(client, list(group.jobs), settings, weights))
+    assert [outcome.status for outcome in outcomes] == ["done"] * 3
+    assert contents(folder / "out") == contents(folder / "here")
+
+
+def test_outputs_that_exist(folder: Path, scheduler: str) -> None:
+    make_pictures(Path("in"), 3)
+    Path("out").mkdir()
+    Path("out/001.png").write_text("precious")
+    command = [*MODEL, "--json", "--cluster", scheduler, "in", "out"]
+    with working(scheduler, "--no-nanny"):
+        skipped = batch("--skip-existing", *command)
+        failed = batch(*command)
+        Path("out/sub").mkdir()
+        over = batch("--overwrite", *command)
+    statuses = {name: row["status"] for name, row in rows(skipped, "").items()}
+    assert statuses == {"000.png": "done", "001.png": "skipped", "002.png": "done"}
+    assert skipped.exit_code == 0
+    assert (failed.exit_code, failed.stderr.count("exists already: use --overwrite")) == (1, 6)
+    assert (over.exit_code, "3 done" in over.stderr) == (0, True)
+    assert Path("out/001.png").read_bytes()[:4] == b"\x89PNG"
+
+
+def test_no_input_is_overwritten(folder: Path, scheduler: str) -> None:
+    """Nor one of another group: the target of p/p/000.png is p/000.png."""
+    make_pictures(Path("p"), 1)
+    make_pictures(Path("p/p"), 1)
+    before = Path("p/000.png").read_bytes()
+    with working(scheduler, "--no-nanny"):
+        result = batch("-r", "--overwrite", *MODEL, "--cluster", scheduler, "p", ".")
+    assert "000.png: is an input itself" in result.stderr
+    assert Path("p/000.png").read_bytes() == before
+
+
+def test_interrupt_cancels_what_is_left(folder: Path, scheduler: str) -> None:
+    make_pictures(Path("in"), 40, size=150)
+    with (
+        working(scheduler, "--no-nanny"),
+        Client(scheduler, set_as_default=False) as client,
+    ):
+        process = program("batch", *MODEL, "--cluster", scheduler, "in", "out")
+        wait_for(lambda: list(Path("out").glob("*.png")) or process.poll() is not None)
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=SECONDS)
+        assert (process.returncode, "Traceback" in errors) == (130, False)
+        assert errors.endswith("Interrupted.\n")
+        wait_for(lambda: not any(client.run(known).values()))
+        made = contents(folder / "out")
+    assert 0 < len(made) < 40
+    assert not leftovers(folder)
+    for name in made:
+        with Image.open(folder / "out" / name) as image:
+            assert np.asarray(image).shape[0] == 300
+
+
+def known(dask_worker: Any) -> int:
+    """How many tasks a worker knows, those among them that it has not begun: between two it runs
+    none. Dask calls it there."""
+    return len(dask_worker.state.tasks)
+
+
+def test_local(folder: Path) -> None:
+    make_pictures(Path("in"), 5)
+    here = batch(*MODEL, "--json", "in", "here")
+    process = program("batch", *MODEL, "--json", "-v", "--cluster", "local", "in", "there")
+    lines, errors = process.communicate(timeout=SECONDS)
+    assert process.returncode == here.exit_code == 0
+    assert contents(folder / "there") == contents(folder / "here")
+    assert len(lines.splitlines()) == 5
+    assert "5 done, 0 skipped, 0 failed;" in errors
+    assert "Warning" not in errors
+    assert "worker tcp://127.0.0.1:" in errors
+    assert ": cpu: " in errors
+
+
+def test_what_a_cluster_can_lack(
+    folder: Path, scheduler: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_pictures(Path("in"), 1)
+
+    def error(address: str, code: int = 1) -> str:
+        result = batch(*MODEL, "--cluster", address, "in", "out")
+        assert result.exit_code == code
+        assert code == 2 or len(result.stderr.splitlines()) == 1
+        assert "Traceback" not in result.stderr
+        return result.stderr.splitlines()[-1]
+
+    for address in ("nowhere", "tcp://host", "8786", "nonsense://127.0.0.1:1"):
+        assert "expected local, or like tcp://host:8786" in error(address, 2)
+    monkeypatch.setattr(cluster, "_CONNECT_SECONDS", 0.5)
+    assert "Error: tcp://127.0.0.1:1: no scheduler answers" in error("tcp://127.0.0.1:1")
+    assert "no scheduler answers" in error("tcp://no.such.host.invalid:8786")
+    assert "not the address of a scheduler" in error("tls://127.0.0.1:1")
+    monkeypatch.undo()
+    monkeypatch.chdir(folder)
+    assert f"has no workers: start some with `dask worker {scheduler}`" in error(scheduler)
+    with working(scheduler, "--no-nanny"):
+        monkeypatch.setattr(cluster, "__version__", "9.9")
+        expected = f"has waifu2x {waifu2x.__version__}, not 9.9: install 9.9 there"
+        assert expected in error(scheduler)
+
+
+def test_workers_that_do_not_fit(folder: Path, scheduler: str) -> None:
+    """Found by the workers themselves: they may have joined in the middle."""
+    make_pictures(Path("in"), 2)
+    Path("out").mkdir()
+    group, settings, weights = group_of(folder)
+    with (
+        working(scheduler, "--no-nanny"),
+        Client(scheduler, set_as_default=False) as client,
+    ):
+        for wrong, message in (
+            (replace(settings, version="9.9"), r"has waifu2x .*, not 9\.9: install the same"),
+            (
+                replace(settings, folders=(folder / "in", folder / "nowhere")),
+                "nowhere: worker tcp://.* does not see this folder: give one that all machines",
+            ),
+            (
+                replace(settings, arguments={**settings.arguments, "backend": "cuda"}, key="x"),
+                "worker tcp://.*: backend cuda needs",
+            ),
+        ):
+            with pytest.raises(ClusterError, match=message):
+                list(cluster.run(client, list(group.jobs), wrong, weights))
+    assert not list(Path("out").iterdir())
+
+
+def test_a_scheduler_that_goes_away(folder: Path) -> None:
+    make_pictures(Path("in"), 40, size=100)
+    group, settings, weights = group_of(folder)
+    Path("out").mkdir()
+    with ExitStack() as stack:
+        machine = ExitStack()
+        stack.push(machine)
+        address = machine.enter_context(scheduling(folder))
+        stack.enter_context(working(address, "--no-nanny"))
+        with cluster.connected(address) as client:
+            outcomes = cluster.run(client, list(group.jobs), settings, weights)
+            first: Outcome = next(outcomes)
+            assert first.status == "done"
+            machine.close()
+            with pytest.raises(ClusterError, match="lost the scheduler: what is finished stays"):
+                list(outcomes)
+
+
+def test_groups_are_worth_about_a_second() -> None:
+    """By the measured rate, but no more than twice the last: one lucky file says little."""
+    pace = cluster._Pace()
+    budgets = []
+    for _ in range(6):
+        cost = max(pace.budget, 1000.0)
+        pace.learn(cost, cost / 20_000.0)
+        budgets.append(pace.budget)
+    assert budgets == [2000, 4000, 8000, 16_000, 20_000, 20_000]
+    pace.learn(20_000, 10.0)
+    assert pace.budget == 2000

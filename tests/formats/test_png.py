@@ -1,0 +1,384 @@
+"""PNG: what we write, read by others; what others write, read by us; what is damaged."""
+
+from __future__ import annotations
+
+import io
+import struct
+import sys
+import tracemalloc
+import zlib
+from collections.abc import Iterator
+from typing import Any
+
+import imagecodecs
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from PIL import Image
+
+from tests.helpers.contents import decode, drawn, encode, encoded, noise, opened, png_with, ramp
+from tests.helpers.odd_pictures import PROFILE, png_of
+from waifu2x.errors import ImageError
+from waifu2x.formats import png, png_filter, png_rows, png_write
+from waifu2x.formats.read import decode as decode_all
+from waifu2x.formats.table import Compression
+from waifu2x.imaging.picture import Frames, Picture, with_alpha
+
+DTYPES = (np.uint8, np.uint16)
+SIZES = ((1, 1), (7, 12), (700, 501))
+"""The last has several bands, the last of them not full."""
+PLANES = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}
+"""By colour type."""
+KINDS = (
+    *((0, depth) for depth in (1, 2, 4, 8, 16)),
+    *((3, depth) for depth in (1, 2, 4, 8)),
+    *((kind, depth) for kind in (2, 4, 6) for depth in (8, 16)),
+)
+"""Every colour type and depth there is."""
+
+
+class Sink(io.BytesIO):
+    """What forgets what is written to it."""
+
+    size = 0
+
+    def write(self, content: Any) -> int:
+        self.size += len(content)
+        return len(content)
+
+
+# What we write.
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("planes", [1, 3])
+@pytest.mark.parametrize("alpha", [False, True])
+@pytest.mark.parametrize("size", SIZES)
+def test_png_is_what_others_read(
+    dtype: Any, planes: int, alpha: bool, size: tuple[int, int]
+) -> None:
+    picture = drawn(planes, alpha, size, dtype)
+    data = encode(picture, "png")
+    samples = np.atleast_3d(imagecodecs.png_decode(data))
+    assert samples.dtype == dtype
+    assert (samples == with_alpha(picture)).all()
+    if dtype == np.uint8:
+        assert (opened(data) == with_alpha(picture)).all()
+    assert (with_alpha(decode(data)) == with_alpha(picture)).all()
+
+
+@pytest.mark.parametrize("compression", ["fast", "default", "best"])
+def test_any_number_of_cores_writes_the_same_file(compression: Compression) -> None:
+    rows = np.linspace(0, 3000, 700 * 501).astype(np.uint8).reshape(700, 501, 1)
+    pixels = np.concatenate([rows, rows[::-1], rows[:, ::-1]], axis=-1)
+    files = {
+        encode(Picture(pixels), "png", compression=compression, threads=threads)
+        for threads in (1, 2, 5, None)
+    }
+    (data,) = files
+    assert (opened(data) == pixels).all()
+
+
+def test_best_is_smaller() -> None:
+    smooth = np.sin(np.indices((300, 400)) / 9).sum(0)[..., np.newaxis] * 60 + 128
+    picture = Picture((smooth + noise(300, 400, 3) / 40).astype(np.uint8))
+    usual, best = (len(encode(picture, "png", compression=how)) for how in ("default", "best"))
+    assert best < 0.95 * usual
+    assert best < len(encoded(Image.fromarray(picture.pixels), optimize=True))
+
+
+@pytest.mark.parametrize("kind", [(0, 8), (2, 8), (4, 8), (6, 8), (6, 16)])
+@pytest.mark.parametrize(
+    "each", [png_filter.up, png_filter.sub, png_filter.average, png_filter.paeth]
+)
+def test_filters_are_what_libpng_undoes(kind: tuple[int, int], each: png_filter.Filter) -> None:
+    pixel = PLANES[kind[0]] * kind[1] // 8
+    samples = noise(9, 11 * pixel)
+    lines = np.concatenate([np.zeros((1, 11 * pixel), np.uint8), samples])
+    filtered = np.empty((9, 11 * pixel + 1), np.uint8)
+    each(lines, pixel, filtered)
+    data = png_of((11, 9, kind[1], kind[0], 0, 0, 0), zlib.compress(filtered.tobytes()))
+    back = imagecodecs.png_decode(data)
+    if kind[1] == 16:
+        back = back.astype(">u2")
+    assert back.tobytes() == samples.tobytes()
+
+
+def test_checksums_join() -> None:
+    whole = noise(100_000).tobytes() + b"\xff" * 70_000
+    for at in (0, 1, 5552, 99_999, len(whole)):
+        parts = whole[:at], whole[at:]
+        one, other = map(zlib.adler32, parts)
+        joined = png_write.adler_of_both(one, other, len(parts[1]))
+        assert joined == zlib.adler32(whole)
+
+
+def test_png_without_isal(monkeypatch: pytest.MonkeyPatch) -> None:
+    picture = drawn(3, True, (70, 50))
+    for compression in ("default", "best"):
+        with monkeypatch.context() as patch:
+            patch.setitem(sys.modules, "isal", None)
+            data = encode(picture, "png", compression=compression)
+            assert (with_alpha(decode(data)) == with_alpha(picture)).all()
+        assert (imagecodecs.png_decode(data) == with_alpha(picture)).all()
+
+
+@pytest.mark.parametrize("alpha", [False, True])
+def test_large_png_is_written_in_little_memory(alpha: bool) -> None:
+    """120 megapixels that take no room, since they are one row."""
+    row = noise(1, 12_000, 3)
+    pixels = np.broadcast_to(row, (10_000, 12_000, 3))
+    opacity = np.broadcast_to(row[..., 0], pixels.shape[:2]) if alpha else None
+    file = Sink()
+    tracemalloc.start()
+    png_write.write(Frames((Picture(pixels, opacity),)), [], file, threads=2)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert file.size > row.size
+    assert peak < 16 << 20
+
+
+def test_a_full_disk_ends_it() -> None:
+    class Full(io.BytesIO):
+        def write(self, content: Any) -> int:
+            if self.tell() > 1 << 20:
+                raise OSError(28, "No space left on device")
+            return super().write(content)
+
+    frames = Frames((drawn(3, False, (2000, 1000)),))
+    with pytest.raises(OSError, match="No space left"):
+        png_write.write(frames, [], Full(), threads=3)
+
+
+# What others write.
+
+
+def filtered_noise(kind: int, depth: int, size: tuple[int, int]) -> NDArray[np.uint8]:
+    """Rows of any bytes, each by any filter: they mean some picture."""
+    height, width = size
+    stride = -(-width * PLANES[kind] * depth // 8)
+    rows = noise(height, stride + 1, seed=depth)
+    rows[:, 0] %= 5
+    return rows
+
+
+def obvious(rows: NDArray[np.uint8], kind: int, depth: int, width: int) -> NDArray[Any]:
+    """(H, W, planes) samples of filtered rows, by the definition, byte by byte."""
+    pixel = max(1, PLANES[kind] * depth // 8)
+    before = [0] * (rows.shape[1] - 1 + pixel)
+    lines = []
+    for row in rows.tolist():
+        line = [0] * pixel
+        for at, value in enumerate(row[1:], pixel):
+            left, above, corner = line[at - pixel], before[at], before[at - pixel]
+            guess = left + above - corner
+            nearest = min((left, above, corner), key=lambda byte: abs(guess - byte))
+            predicted = (0, left, above, (left + above) // 2, nearest)[row[0]]
+            line.append((value + predicted) % 256)
+        lines.append(line[pixel:])
+        before = line
+    bits = np.unpackbits(np.array(lines, np.uint8), axis=1)
+    samples = bits[:, : width * PLANES[kind] * depth].reshape(len(lines), width, -1, depth)
+    return samples @ (1 << np.arange(depth)[::-1])
+
+
+@pytest.mark.parametrize(("kind", "depth"), KINDS)
+@pytest.mark.parametrize("interlaced", [False, True])
+def test_every_kind_of_png_is_what_its_definition_says(
+    kind: int, depth: int, interlaced: bool
+) -> None:
+    height, width = 21, 27
+    whole = ((0, 0, 1, 1),)
+    adam7 = (
+        (0, 0, 8, 8), (0, 4, 8, 8), (4, 0, 8, 4), (0, 2, 4, 4), (2, 0, 4, 2), (0, 1, 2, 2),
+        (1, 0, 2, 1),
+    )  # fmt: skip
+    expected = np.empty((height, width, PLANES[kind]), int)
+    content = b""
+    for y, x, down, across in adam7 if interlaced else whole:
+        part = expected[y::down, x::across]
+        rows = filtered_noise(kind, depth, part.shape[:2])
+        part[...] = obvious(rows, kind, depth, part.shape[1])
+        content += rows.tobytes()
+    more = []
+    if kind == 3:
+        palette = noise(2**depth, 3)
+        more.append((b"PLTE", palette.tobytes()))
+        expected = palette[expected[..., 0]]
+    elif depth < 8:
+        expected = expected * (255 // (2**depth - 1))
+    header = (width, height, depth, kind, 0, 0, int(interlaced))
+    back = with_alpha(decode(png_of(header, zlib.compress(content), *more)))
+    assert back.dtype == (np.uint16 if depth == 16 else np.uint8)
+    assert back.shape == expected.shape
+    assert (back == expected).all()
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("planes", [1, 3])
+def test_transparent_colour(planes: int, dtype: Any) -> None:
+    pixels = noise(5, 6, planes, dtype=dtype)
+    key = struct.pack(f">{planes}H", *map(int, pixels[2, 3]))
+    back = decode(png_with(pixels, (b"tRNS", key)))
+    assert (back.pixels == pixels).all()
+    assert back.alpha is not None
+    shown = np.where((pixels == pixels[2, 3]).all(-1), 0, np.iinfo(dtype).max)
+    assert (back.alpha == shown).all()
+
+
+def split(data: bytes, length: int) -> bytes:
+    """With its pixels in chunks of that length, some with nothing in them."""
+    pieces: list[bytes | memoryview] = [data[: len(png.SIGNATURE)]]
+    for kind, start, end in png.places(data):
+        step = length if kind == b"IDAT" else max(1, end - start)
+        for at in range(start, max(end, start + 1), step):
+            pieces += png.chunk(kind, data[at : min(at + step, end)])
+            if kind == b"IDAT":
+                pieces += png.chunk(kind)
+    return b"".join(pieces)
+
+
+def test_pixels_in_many_pieces() -> None:
+    pixels = noise(12, 9, 3)
+    assert (decode(split(encode(Picture(pixels), "png"), 7)).pixels == pixels).all()
+
+
+@pytest.fixture(params=[1, 2], ids=["one core", "two cores"])
+def small_bands(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two rows of `filtered_noise` of 37 pixels of RGB are a band."""
+    monkeypatch.setattr(png_rows, "_BAND", 2 * (1 + 37 * 3))
+    monkeypatch.setattr(png_rows, "core_count", lambda: request.param)
+
+
+@pytest.mark.parametrize("kind", [0, 2, 6])
+@pytest.mark.parametrize("length", [1, 50, 1 << 20])
+@pytest.mark.usefixtures("small_bands")
+def test_every_filter_is_undone_where_bands_meet(kind: int, length: int) -> None:
+    height, width = 201, 37
+    rows = filtered_noise(kind, 8, (height, width))
+    deflated = memoryview(zlib.compress(rows.tobytes()))
+    parts = [deflated[at : at + length] for at in range(0, len(deflated), length)]
+    samples = png_rows.decoded([memoryview(b""), *parts], (height, width, PLANES[kind]), kind)
+    assert samples is not None
+    assert samples.dtype == np.uint8
+    assert (samples.reshape(height, width, -1) == obvious(rows, kind, 8, width)).all()
+
+
+def test_rows_take_little_memory_besides_the_pixels() -> None:
+    height, width = 2500, 4000
+    data = png_of((width, height, 8, 2, 0, 0, 0), zlib.compress(bytes(height * (1 + 3 * width)), 1))
+    tracemalloc.start()
+    back: NDArray[Any] = decode(data).pixels
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert not back.any()
+    assert peak < back.nbytes + (8 << 20)
+
+
+def test_metadata_is_what_pillow_finds(monkeypatch: pytest.MonkeyPatch) -> None:
+    exif = Image.Exif()
+    exif[0x010F], exif[0x0112] = "Maker", 6
+    data = encoded(
+        Image.fromarray(ramp(3)), exif=exif, icc_profile=PROFILE, dpi=(300, 150), title="A title"
+    )
+    ours = decode(data)
+    monkeypatch.setattr("waifu2x.formats.png_read.read", lambda *arguments: None)
+    theirs = decode(data)
+    assert ours.metadata == theirs.metadata
+    assert ours.metadata.dpi is not None
+    assert ours.colours == theirs.colours
+    assert (ours.pixels == theirs.pixels).all()
+    assert ours.pixels.shape == (33, 24, 3)
+
+
+# What is damaged.
+
+
+def damaged(data: bytes) -> Iterator[tuple[str, bytes]]:
+    """A bit wrong in each chunk, and its kind."""
+    for kind, start, end in png.places(data):
+        for place in {start, (start + end) // 2, end + 3}:
+            content = bytearray(data)
+            content[place] ^= 16
+            yield kind.decode(), bytes(content)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_every_checksum_is_looked_at(dtype: Any) -> None:
+    pixels = noise(9, 8, 3, dtype=dtype)
+    text = (b"tEXt", b"Title\0A title"), (b"pHYs", struct.pack(">IIB", 5000, 5000, 1))
+    for kind, content in damaged(png_with(pixels, png.profile_chunk(PROFILE), *text)):
+        if kind in ("IHDR", "IDAT", "IEND"):
+            with pytest.raises(ImageError, match=f"^p: damaged: the checksum of its {kind} is wro"):
+                decode(content)
+        else:
+            frames = decode_all(content, "p")
+            assert f"its {kind} is damaged and left out" in frames.notes
+            assert (frames.pictures[0].pixels == pixels).all()
+            kept = frames.pictures[0]
+            assert (kept.colours.icc_profile is None) == (kind == "iCCP")
+            assert (kept.metadata.chunks == ()) == (kind == "tEXt")
+            assert (kept.metadata.dpi is None) == (kind == "pHYs")
+
+
+def test_rows_that_are_not_all_there() -> None:
+    rows = b"".join(b"\0" + noise(30).tobytes() for _ in range(9))
+    header = (10, 10, 8, 2, 0, 0, 0)
+    with pytest.raises(ImageError, match=r"^p: damaged or cut off: "):
+        decode(png_of(header, zlib.compress(rows)))
+
+
+def wrong_rows() -> dict[str, bytes]:
+    """The content of IDAT of 41 rows of 37 pixels of RGB, in which something is wrong."""
+    rows = filtered_noise(2, 8, (41, 37))
+    stride = rows.shape[1]
+    whole = zlib.compress(rows.tobytes())
+    wrong = {f"without its last {less} bytes": whole[:-less] for less in (1, 4, 5, 2000)}
+    wrong["another checksum"] = whole[:-1] + bytes([whole[-1] ^ 1])
+    wrong["no rows"] = b""
+    for less in (1, stride, stride + 1, 20 * stride):
+        wrong[f"{less} bytes missing"] = zlib.compress(rows.tobytes()[:-less])
+    for more in (1, stride, 20 * stride):
+        wrong[f"{more} bytes too many"] = zlib.compress(rows.tobytes() + bytes(more))
+    for row in (0, 1, 2, 3, 40):
+        other = rows.copy()
+        other[row, 0] = 5
+        wrong[f"a filter that there is not, row {row}"] = zlib.compress(other.tobytes())
+    # A block of a kind that there is not, behind 21 rows.
+    part = zlib.compressobj()
+    start = part.compress(rows[:21].tobytes()) + part.flush(zlib.Z_SYNC_FLUSH)
+    wrong["damaged in the middle"] = start + b"\x07" + bytes(9)
+    return wrong
+
+
+ACCEPTED = (
+    "without its last 1 bytes",
+    "without its last 4 bytes",
+    *(f"{more} bytes too many" for more in (1, 112, 2240)),
+)
+"""All rows are there."""
+
+
+@pytest.mark.parametrize("what", wrong_rows())
+@pytest.mark.usefixtures("small_bands")
+def test_wrong_rows_are_what_the_decoder_says_of_the_file(what: str) -> None:
+    data = png_of((37, 41, 8, 2, 0, 0, 0), wrong_rows()[what])
+    if what in ACCEPTED:
+        assert (decode(data).pixels == imagecodecs.spng_decode(data)).all()
+        return
+    with pytest.raises(imagecodecs.SpngError) as theirs:
+        imagecodecs.spng_decode(data)
+    with pytest.raises(ImageError) as ours:
+        decode_all(data, "p")
+    assert str(ours.value) == f"p: damaged or cut off: {theirs.value}"
+
+
+def test_rows_beyond_the_last_take_no_memory() -> None:
+    rows = bytes(31 * 10)
+    data = png_of((10, 10, 8, 2, 0, 0, 0), zlib.compress(rows + bytes(1 << 28), 9))
+    tracemalloc.start()
+    back: NDArray[Any] = decode(data).pixels
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert not back.any()
+    assert peak < 8 << 20

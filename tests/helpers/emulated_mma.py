@@ -1,0 +1,303 @@
+"""kernels/tensor_mma.cu on the processor: every shape that some chip may be given.
+
+    python -m tests.helpers.emulated_mma [INPUTS OUTPUTS SIDE TERMS]
+
+For machines without a GPU, and for schedules that a GPU hardly ever takes: the kernel is compiled
+as C++ with warps that are emulated (`emulated_warps.h`), which take turns at random; copies happen
+at once, or as late as the kernel's waits allow. Each result is compared with a convolution in
+float64, and each shape's to the bit with the first one's. Without arguments, all of JOBS, which
+takes long; the exit code is 1 if anything differs. Needs g++ on x86-64 with AVX2 and F16C.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tests.by_hand.tensor_maps import unpacked
+from waifu2x.backends.cuda.arguments import Address, packed
+from waifu2x.backends.cuda.tensor_layout import (
+    COLUMNS_BEYOND,
+    ROWS_BEYOND,
+    MapArguments,
+    MapLayout,
+    batch_grid,
+)
+from waifu2x.backends.cuda.tensor_pack import pack_last, pack_middle, pack_quads
+from waifu2x.backends.cuda.tensor_product import ProductArguments
+from waifu2x.backends.cuda.tensor_shape import Job, MmaShape, candidates, depth, macros
+from waifu2x.backends.cuda.tensor_step import LayerExtent, Range
+from waifu2x.backends.gpu import source
+from waifu2x.lowering.box import Box
+
+HEADER = Path(__file__).with_name("emulated_warps.h")
+CHIPS = {(7, 5): 64, (8, 0): 163, (8, 6): 99, (9, 0): 227}
+"""Shared memory of a block in KiB, by compute capability."""
+SIZE = (9, 70)
+"""Rows and columns of results: several tiles, none of them whole."""
+SLOPE = 0.1
+JOBS = (
+    *((32, 32, 3, terms, 1) for terms in (1, 2)),
+    *((32, 64, 3, terms, 1) for terms in (1, 2)),
+    *((64, 64, 3, terms, 1) for terms in (1, 2)),
+    *((128, 128, 3, terms, 1) for terms in (1, 2)),
+    *((128, 3, 3, terms, 1) for terms in (1, 2)),
+    *((128, 64, 1, terms, 1) for terms in (1, 2)),
+    *((64, 256, 2, terms, 4) for terms in (1, 2)),
+)
+"""Planes read and made, taps in each direction, terms, windows: see Job."""
+GIVEN = "shared_address round_to_half widen pack unpack copy16 commit wait load_matrices mma"
+BARRIERS = "barrier_init barrier_arrive barrier_arrive_copied barrier_wait"
+"""What the header has in the place of a chip's instructions."""
+ENTRY = """
+static const Product* product;
+
+static void fiber() {
+    using namespace device;
+    tensor_mma(*product);
+    complete(*current);
+    current->is_done = true;
+    warps[current->warp].live--;
+    void* ended;
+    if (--live == 0) switch_fibers(&ended, outside);
+    current = next_of(warps[current->warp].live ? current->warp : any_warp());
+    switch_fibers(&ended, current->stack_pointer);
+}
+
+extern "C" void launch(const Product* arguments, int blocks, int late, int seed) {
+    using namespace device;
+    product = arguments;
+    is_late = late;
+    state = seed;
+    std::vector<uint8_t> memory(SHARED + 1024);
+    shared = memory.data() + (1024 - reinterpret_cast<uintptr_t>(memory.data()) % 1024);
+    threads.resize(THREADS);
+    for (Thread& thread : threads) thread.stack.resize(FIBER_BYTES);
+    grid = {blocks, 1, 1};
+    for (int number = 0; number < blocks; number++) {
+        block = {number, 0, 0};
+        memset(shared, 0x7f, SHARED);  // no numbers
+        block_barriers.clear();
+        shared_barriers.clear();
+        warps.assign(THREADS / 32, Warp{});
+        live = THREADS;
+        waits = tries = 0;
+        for (int i = 0; i < THREADS; i++) {
+            Thread& thread = threads[i];
+            thread.place = {i, 0, 0};
+            thread.lane = i % 32;
+            thread.warp = i / 32;
+            thread.is_done = false;
+            warps[thread.warp].live++;
+            void** top = reinterpret_cast<void**>(
+                reinterpret_cast<uintptr_t>(thread.stack.data() + FIBER_BYTES) / 64 * 64);
+            *--top = nullptr;
+            *--top = reinterpret_cast<void*>(fiber);
+            for (int saved = 0; saved < 6; saved++) *--top = nullptr;
+            thread.stack_pointer = top;
+        }
+        current = next_of(any_warp());
+        switch_fibers(&outside, current->stack_pointer);
+    }
+}
+"""
+
+
+def main() -> None:
+    """See above."""
+    numbers = [int(argument) for argument in sys.argv[1:]]
+    chosen = [job for job in JOBS if job[:4] == tuple(numbers)] if numbers else JOBS
+    if not chosen:
+        sys.exit(f"none of {', '.join(map(str, JOBS))}")
+    wrong = 0
+    with tempfile.TemporaryDirectory() as folder:
+        for inputs, outputs, side, terms, windows in chosen:
+            group = 64 if inputs % 64 == 0 else 32
+            job = Job(inputs, group, outputs, side, terms, outputs < 32, windows)
+            wrong += differing(job, Path(folder))
+    print(f"{wrong} shapes differ")
+    sys.exit(wrong > 0)
+
+
+def shapes_of(job: Job) -> Iterator[MmaShape]:
+    """Of all chips, each once; those first that do without what few chips have room for."""
+    found = [
+        shape
+        for chip, memory in CHIPS.items()
+        for shape in candidates(job, "mma", chip, memory << 10)
+        if isinstance(shape, MmaShape)
+    ]
+    yield from sorted(dict.fromkeys(found), key=lambda shape: (shape.ahead, shape.teams))
+
+
+def differing(job: Job, folder: Path) -> int:
+    """How many shapes make other results than they should."""
+    work = Work(job)
+    shapes = list(shapes_of(job))
+    with ThreadPoolExecutor() as pool:
+        libraries = list(pool.map(lambda shape: compiled(job, shape, folder), shapes))
+    first: NDArray[np.uint8] | None = None
+    wrong = 0
+    for shape, library in zip(shapes, libraries, strict=True):
+        made = [work.result(shape, library, late=late, seed=late + 1) for late in (False, True)]
+        first = made[0] if first is None else first
+        error = work.error(made[0])
+        same = all(np.array_equal(one, first) for one in made)
+        wrong += not same or error > work.bound
+        print(f"{job}: {shape}: {error:.1e}, {'same bits' if same else 'OTHER BITS'}", flush=True)
+    return wrong
+
+
+def compiled(job: Job, shape: MmaShape, folder: Path) -> ctypes.CDLL:
+    """The kernel for a shape, as a function of the processor's."""
+    chosen: dict[str, str | int] = {
+        **macros(job, shape),
+        "ROWS_BEYOND": ROWS_BEYOND,
+        "COLUMNS_BEYOND": COLUMNS_BEYOND,
+        "STORED_GROUPS": job.inputs // job.group,
+        "FIRST_GROUP": 0,
+        "SHUFFLE": 2 if job.windows > 1 else 1,
+        "ZERO": 0,
+        "ACTIVATION": 0,
+        "RESIDUAL": 0,
+        "STACK": 0,
+    }
+    if job.last:
+        chosen |= {"PLANES": job.outputs, "PIXEL": 0}
+    else:
+        each = job.outputs // job.windows
+        target = 64 if each % 64 == 0 else 32
+        chosen |= {"OUT_GROUP": target, "OUT_STORED": each, "EACH": each, "PART": 0, "FOLD": 1}
+    defined = "".join(f"#define {name} {value}\n" for name, value in chosen.items())
+    text = defined + HEADER.read_text() + without_instructions(source.read("tensor_mma.cu")) + ENTRY
+    path = folder / hashlib.sha256(text.encode()).hexdigest()
+    path.with_suffix(".cc").write_text(text)
+    options = "-O2 -mavx2 -mf16c -ffp-contract=off -fno-strict-aliasing -w -shared -fPIC -o"
+    subprocess.run(["g++", *options.split(), path, path.with_suffix(".cc")], check=True)
+    return ctypes.CDLL(str(path))
+
+
+def without_instructions(text: str) -> str:
+    """A kernel's text without what the header has in the place of instructions."""
+    for name in (*GIVEN.split(), *BARRIERS.split()):
+        function = rf"(template <int \w+>\n)?__device__ __forceinline__ \w+ {name}\(.*?\n}}\n"
+        text = re.sub(function, "", text, flags=re.DOTALL)
+    barrier = r"asm volatile\(\"bar.sync .*?\"n\"\((\w+)\).*?\);"
+    text = re.sub(barrier, r"device::synchronize(team + 1, \1);", text)
+    text = re.sub(r"extern __shared__.*;", "uint8_t* const shared = device::shared;", text)
+    if "asm" in text:
+        sys.exit(f"an instruction that is not emulated: {text[text.index('asm') :][:200]}")
+    return text
+
+
+class Work:
+    """A product, its operands and what it should make."""
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+        rng = np.random.default_rng(1)
+        rows, columns = SIZE
+        reach = 2 if job.windows > 1 else job.side - 1
+        self._source = MapLayout((job.inputs,), 1, job.group, job.terms)
+        self._box = Box(0, 0, rows + reach, columns + reach)
+        count = self._source.bytes(self._box, batch_grid(1)) // 2
+        self._map = np.clip(rng.standard_normal(count), -0.3, 3).astype(np.float16)
+        if job.terms == 2:
+            # The low terms of as many values.
+            cut = self._source.arguments(self._box, batch_grid(1), 0, 0).group * 8
+            self._map[cut * (job.inputs // job.group) :] *= np.float16(2**-11)
+        shape = (job.outputs, job.inputs, job.side, job.side)
+        scale = np.sqrt(1.4 / np.prod(shape[1:]))
+        self._weight = (rng.standard_normal(shape) * scale).astype(np.float32)
+        self._bias = rng.standard_normal(job.outputs).astype(np.float32)
+        if job.terms == 1:
+            self._weight = self._weight.astype(np.float16).astype(np.float32)
+        self.bound = 5e-4 if job.terms == 1 and not job.last else 2e-5
+        """Of errors: half of the last of 11 bits, or sums in 24 bits."""
+        each = job.outputs // job.windows
+        self._scale = 2 if job.windows > 1 else 1
+        self._target = MapLayout((each,), 1, 64 if each % 64 == 0 else 32, job.terms)
+        self._target_box = Box(0, 0, rows * self._scale, columns * self._scale)
+        self._expected = self._exact()
+
+    def _exact(self) -> NDArray[np.float64]:
+        """(rows, columns, planes), in float64."""
+        job, (rows, columns) = self._job, SIZE
+        values = unpacked(self._map.view(np.uint8), self._source, self._box, 1)[0]
+        result = np.zeros((rows * self._scale, columns * self._scale, job.outputs // job.windows))
+        each = job.outputs // job.windows
+        for window in range(job.windows):
+            dy, dx = divmod(window, 2)
+            planes = slice(window * each, (window + 1) * each)
+            total = np.tile(self._bias[planes].astype(np.float64), (rows, columns, 1))
+            for ky in range(job.side):
+                for kx in range(job.side):
+                    part = values[dy + ky :, dx + kx :][:rows, :columns]
+                    total += part @ self._weight[planes, :, ky, kx].T.astype(np.float64)
+            result[dy :: self._scale, dx :: self._scale] = np.maximum(total, SLOPE * total)
+        return result
+
+    def result(
+        self, shape: MmaShape, library: ctypes.CDLL, *, late: bool, seed: int
+    ) -> NDArray[np.uint8]:
+        """What a shape makes, by one block for each tile of planes: a map's bytes, or floats'."""
+        job, (rows, columns) = self._job, SIZE
+        width = shape.width(job)
+        pack: Any = pack_last if job.spread else pack_middle if job.last else pack_quads
+        weights = np.ascontiguousarray(pack(self._weight, width, job.group, job.terms))
+        planes = width if job.last else job.outputs
+        follows = np.zeros((2, planes), np.float32)
+        follows[0, : job.outputs] = self._bias
+        across = -(-columns // job.results)
+        tiles = across * -(-rows // shape.rows)
+        grid, target = batch_grid(1), self._target_box
+        if job.last:
+            size = rows * columns * job.outputs * 4
+            write = MapArguments(columns, 0, 0, 0, rows, columns)
+        else:
+            size = self._target.bytes(target, grid)
+            write = self._target.arguments(target, grid, 0, 0)
+        made = np.full(size, 0x7F, np.uint8)
+        arguments = packed(
+            ProductArguments(
+                Address(self._map.ctypes.data),
+                Address(weights.ctypes.data),
+                Address(follows.ctypes.data),
+                Address(made.ctypes.data),
+                Address(0),
+                self._source.arguments(self._box, grid, 0, 0),
+                write,
+                MapArguments(),
+                LayerExtent(rows, columns, across, tiles),
+                Range(),
+                Range(0, 0, rows, columns),
+                np.float32(1),
+                np.float32(SLOPE),
+            )
+        )
+        library.launch(arguments, depth(job, shape), int(late), seed)
+        return made
+
+    def error(self, made: NDArray[np.uint8]) -> float:
+        """The largest, of any value: of its size where that is beyond 1."""
+        if self._job.last:
+            values = made.view(np.float32).reshape(self._expected.shape).astype(np.float64)
+        else:
+            values = unpacked(made, self._target, self._target_box, 1)[0]
+        sizes = np.maximum(np.abs(self._expected), 1)
+        return float((np.abs(values - self._expected) / sizes).max())
+
+
+if __name__ == "__main__":
+    main()

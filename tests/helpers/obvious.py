@@ -1,0 +1,169 @@
+"""The definition of networks, written once more: whole pictures, float64, node by node, nothing
+clever."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from waifu2x.networks import model as graph
+from waifu2x.networks.model import Activation, Model, stack
+
+_PAD_MODES = {"replicate": "edge", "reflect": "reflect", "zero": "constant"}
+
+
+def random_model(planes: Sequence[int], seed: int, scale: int = 1) -> Model:
+    """A stack of convolutions with random weights whose results stay about as large as inputs."""
+    rng = np.random.default_rng(seed)
+    layers = []
+    for inputs, outputs in pairwise(planes):
+        weight = rng.normal(size=(outputs, inputs, 3, 3)) * np.sqrt(1.5 / (9 * inputs))
+        bias = rng.normal(size=outputs) * 0.1
+        layers.append((weight.astype(np.float32), bias.astype(np.float32)))
+    return stack("random", layers, 0.1, scale)
+
+
+def run(models: Sequence[Model], pixels: NDArray[Any]) -> NDArray[np.float64]:
+    """(H, W, planes) pixels of any dtype through models, values clipped to [0, 1] after each."""
+    peak = 1.0 if pixels.dtype.kind == "f" else float(np.iinfo(pixels.dtype).max)
+    planes = pixels.astype(np.float64) / peak
+    for model in models:
+        height, width = planes.shape[:2]
+        result = values(model, planes)[-1]
+        planes = result[: height * model.scale, : width * model.scale].clip(0.0, 1.0)
+    return planes
+
+
+def run_turned(models: Sequence[Model], pixels: NDArray[Any], turns: int) -> NDArray[np.float64]:
+    """`run`, where each model's result is the mean over the picture turned in so many ways."""
+    ways: list[tuple[Callable[..., Any], Callable[..., Any]]] = []
+    for mirror in (lambda a: a, np.fliplr):
+        for quarters in range(4):
+            forth = partial(lambda a, m, q: np.rot90(m(a), q), m=mirror, q=quarters)
+            back = partial(lambda a, m, q: m(np.rot90(a, -q)), m=mirror, q=quarters)
+            ways.append((forth, back))
+    if turns == 2:
+        ways = [ways[0], (lambda a: a.transpose(1, 0, 2),) * 2]
+    planes = run([], pixels)
+    for model in models:
+        made = [back(run([model], forth(planes))) for forth, back in ways[:turns]]
+        planes = np.mean(made, axis=0)
+    return planes
+
+
+def values(model: Model, picture: NDArray[np.float64]) -> list[NDArray[np.float64]]:
+    """All values of a network for a picture (H, W, planes) in [0, 1]: maps and vectors."""
+    more = [-size % model.multiple for size in picture.shape[:2]]
+    pads = [(model.padding, model.padding + extra) for extra in more]
+    mode: Any = _PAD_MODES[model.border]
+    found = [np.pad(picture, [*pads, (0, 0)], mode=mode)]
+    for node in model.nodes:
+        found.append(_made(node, found))
+    return found
+
+
+def _made(node: graph.Node, found: list[NDArray[np.float64]]) -> NDArray[np.float64]:
+    match node:
+        case graph.Convolution():
+            pad = (node.padding, node.padding)
+            side = node.weight.shape[-1]
+            source = np.pad(found[node.source], [pad, pad, (0, 0)])
+            rows, columns = ((size - side) // node.stride + 1 for size in source.shape[:2])
+            sums = np.zeros((rows, columns, node.weight.shape[0])) + node.bias.astype(np.float64)
+            for y in range(side):
+                for x in range(side):
+                    taken = source[y :: node.stride, x :: node.stride][:rows, :columns]
+                    flat = taken.reshape(rows * columns, -1)
+                    tap = node.weight[:, :, y, x].astype(np.float64)
+                    sums += (flat @ tap.T).reshape(rows, columns, -1)
+            return activate(sums, node.activation)
+        case graph.TransposedConvolution():
+            source, side, stride = found[node.source], node.weight.shape[-1], node.stride
+            rows, columns = ((size - 1) * stride + side for size in source.shape[:2])
+            sums = np.zeros((rows, columns, node.weight.shape[0])) + node.bias.astype(np.float64)
+            for y in range(side):
+                for x in range(side):
+                    tap = source @ node.weight[:, :, y, x].astype(np.float64).T
+                    bottom, right = y + source.shape[0] * stride, x + source.shape[1] * stride
+                    sums[y:bottom:stride, x:right:stride] += tap
+            inner = slice(node.crop, -node.crop or None)
+            return activate(sums[inner, inner], node.activation)
+        case graph.Enlarge():
+            return found[node.source].repeat(node.factor, 0).repeat(node.factor, 1)
+        case graph.PixelShuffle():
+            rows, columns, planes = found[node.source].shape
+            r = node.factor
+            cells = found[node.source].reshape(rows, columns, planes // r**2, r, r)
+            return cells.transpose(0, 3, 1, 4, 2).reshape(rows * r, columns * r, planes // r**2)
+        case graph.PixelUnshuffle():
+            rows, columns, planes = found[node.source].shape
+            r = node.factor
+            cells = found[node.source].reshape(rows // r, r, columns // r, r, planes)
+            return cells.transpose(0, 2, 4, 1, 3).reshape(rows // r, columns // r, planes * r**2)
+        case graph.Crop():
+            inner = slice(node.pixels, -node.pixels or None)
+            return found[node.source][inner, inner]
+        case graph.Add():
+            return found[node.source] * node.factor + found[node.other]
+        case graph.Gate():
+            source = found[node.source]
+            return np.asarray((source + found[node.other]) * (_sigmoid(source) - 0.5))
+        case graph.Resize():
+            rows = _resized(found[node.source], node.up, node.down)
+            return _resized(rows.transpose(1, 0, 2), node.up, node.down).transpose(1, 0, 2)
+        case graph.Concatenate():
+            return np.concatenate([found[source] for source in node.sources], axis=-1)
+        case graph.Mean():
+            return np.asarray(found[node.source].mean(axis=(0, 1)))
+        case graph.Dense():
+            return activate(
+                node.weight.astype(np.float64) @ found[node.source] + node.bias, node.activation
+            )
+        case graph.Multiply():
+            return found[node.source] * found[node.factors]
+
+
+def _resized(source: NDArray[np.float64], up: int, down: int) -> NDArray[np.float64]:
+    """Rows by bicubic interpolation: every pixel of the source, weighed by its distance."""
+    count = len(source)
+    made = np.zeros((count * up // down, *source.shape[1:]))
+    for y, row in enumerate(made):
+        place = (y + 0.5) * down / up - 0.5
+        for near in range(int(np.floor(place)) - 1, int(np.floor(place)) + 3):
+            t = abs(place - near)
+            if t <= 1:
+                weight = 1.25 * t**3 - 2.25 * t**2 + 1
+            else:
+                weight = -0.75 * t**3 + 3.75 * t**2 - 6 * t + 3
+            row += weight * source[min(max(near, 0), count - 1)]
+    return made
+
+
+def activate(values: NDArray[np.float64], activation: Activation) -> NDArray[np.float64]:
+    """An activation over the last axis."""
+    if activation.kind == "sigmoid":
+        return _sigmoid(values)
+    if activation.kind == "silu":
+        return np.asarray(values * _sigmoid(values))
+    return np.where(values > 0, values, values * activation.slopes)
+
+
+def _sigmoid(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    with np.errstate(over="ignore"):  # of large negative values: the result is 0
+        return 1 / (1 + np.exp(-values))
+
+
+def to_levels(values: NDArray[np.float64], dtype: type) -> NDArray[Any]:
+    """Values in [0, 1] as integers of a dtype, rounded half to even."""
+    return np.round(values * np.iinfo(dtype).max).astype(dtype)
+
+
+def psnr(values: NDArray[Any], reference: NDArray[np.float64]) -> float:
+    """Peak signal to noise ratio in dB, for values in [0, 1]."""
+    error = np.mean((values.astype(np.float64) - reference) ** 2)
+    return float("inf") if error == 0 else float(-10 * np.log10(error))

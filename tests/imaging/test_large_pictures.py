@@ -1,0 +1,199 @@
+"""More than 2^31 pixels or bytes: what is out of a small integer's range, on whatever is here.
+
+Nothing is computed in full: kernels run where such a picture ends, and all other work is cut,
+placed and counted without a device. `large_pictures.py` computes one in earnest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from tests.backends.test_cuda import Recorded, usual
+from tests.helpers import obvious
+from waifu2x.backends.cuda.tensor import TensorExecutor
+from waifu2x.backends.gpu.executor import Batch, DevicePixels, Executor, Place
+from waifu2x.backends.gpu.fp32 import Fp32Executor
+from waifu2x.backends.gpu.network import GpuNetwork
+from waifu2x.backends.gpu.stage import Stage
+from waifu2x.backends.gpu.tuning import Kept
+from waifu2x.backends.gpu.workspace import Workspace
+from waifu2x.errors import BackendError
+from waifu2x.lowering import geometry
+from waifu2x.lowering.box import Box
+from waifu2x.lowering.lower import lower
+from waifu2x.networks.model import Enlarge, Model, fit_padding
+
+SQUARE, LONG = (24_000, 24_000), (264, 1_040_000)
+"""Sources of a last pass, which doubles them: 2.3 * 10^9 and 1.1 * 10^9 pixels come out."""
+MOST_GROUPS = (2**31 - 1, 65_535, 65_535)
+"""Of a CUDA launch (CUDA C++ Programming Guide, "Technical Specifications per Compute
+Capability")."""
+ROOM = 1 << 37
+
+
+class Corner:
+    """The end of a picture of one plane, which takes more than 2^31 bytes, on an OpenCL device."""
+
+    def __init__(self, device: Any, size: tuple[int, int], model: Model) -> None:
+        from waifu2x.backends.opencl.runtime import OpenClRuntime
+
+        self.runtime = OpenClRuntime(device)
+        self._size = size
+        self._model = model
+        self._executor = Fp32Executor(self.runtime, lower(model), Kept(self.runtime.device))
+
+    def computed(self, end: NDArray[np.uint8], side: int) -> NDArray[np.uint8]:
+        """The last `side` rows and columns of the result, where the picture's last pixels are
+        `end`; its others are whatever fresh memory holds."""
+        import pyopencl as cl
+
+        runtime, executor, scale = self.runtime, self._executor, self._model.scale
+        height, width = self._size
+        queue = runtime._queue
+        source, target = (
+            DevicePixels(
+                runtime.allocate(rows * columns), np.dtype(np.uint8), (1, rows, columns, 1)
+            )
+            for rows, columns in (self._size, (height * scale, width * scale))
+        )
+        rows = np.zeros((len(end), width), np.uint8)
+        rows[:, -end.shape[1] :] = end
+        start = (height - len(end)) * width
+        cl.enqueue_copy(queue, source.buffer.handle, rows, dst_offset=start)  # type: ignore[attr-defined]
+        height, width = height * scale, width * scale
+        tile = Box(height - side, width - side, side, side)
+        program = executor.program
+        steps = range(len(program.steps))
+        work = geometry.work(program, steps, {program.result: tile}, executor.unit)
+        places = {
+            value: Place(runtime.allocate(executor.map_bytes(value, box, 1)), 0, box)
+            for value, box in work.values.items()
+            if value not in (0, program.result)
+        }
+        sizes = geometry.sizes(program, *self._size)
+        batch = Batch(source, target, Box(0, 0, height, width), tile, sizes)
+        executor.run(batch, work, places, {}, runtime.allocate(256), None)
+        found = np.empty((side, width), np.uint8)
+        start = (height - side) * width
+        cl.enqueue_copy(queue, found, target.buffer.handle, src_offset=start)  # type: ignore[attr-defined]
+        return found[:, -side:]
+
+    def alone(self, end: NDArray[np.uint8]) -> NDArray[np.uint8]:
+        """The result of the picture's last pixels."""
+        workspace = Workspace(self.runtime)
+        stage = Stage(self._model, self._executor, workspace)
+        return GpuNetwork([stage], workspace)(end[..., np.newaxis], np.uint8)[..., 0]
+
+
+@pytest.mark.parametrize(
+    ("model", "size"),
+    [
+        (obvious.random_model([1, 8, 1], seed=7), (46_400, 46_404)),
+        (fit_padding("move", 1, (Enlarge(0, 2),)), (23_200, 23_202)),
+    ],
+    ids=["product", "move"],
+)
+def test_the_far_corner_is_what_it_is_alone(
+    opencl_device: Any, model: Model, size: tuple[int, int]
+) -> None:
+    corner = Corner(opencl_device, size, model)
+    if corner.runtime.limits.max_buffer < size[0] * size[1] * model.scale**2:
+        pytest.skip("this device has no buffer as large")
+    end = np.random.default_rng(8).integers(0, 256, (60, 70), np.uint8)
+    found = corner.computed(end, 40)
+    np.testing.assert_array_equal(found, corner.alone(end)[-40:, -40:])
+
+
+class Counted(Recorded):
+    """A runtime that launches nothing, and checks what it is asked for."""
+
+    def __init__(self, total: int = ROOM) -> None:
+        super().__init__((9, 0))
+        self.limits = replace(self.limits, max_buffer=total)
+        self.total = total
+
+    def current(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def free_memory(self) -> int:
+        return self.total
+
+    def launch(self, kernel: Any, groups: tuple[int, int, int], *arguments: Any) -> None:
+        assert all(0 < count <= most for count, most in zip(groups, MOST_GROUPS, strict=True))
+        super().launch(kernel, groups)
+
+    def replay(self, key: Any, queue: Callable[[], None]) -> None:
+        queue()
+
+    def synchronize(self) -> None: ...
+
+    def host_array(self, shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
+        return np.broadcast_to(np.zeros(1, dtype), shape)
+
+    def download(self, buffer: Any, array: NDArray[Any]) -> None:
+        assert array.nbytes <= buffer.size
+
+
+def executors(runtime: Any, model: Model) -> list[Executor]:
+    """One for each kind of unit."""
+    program = lower(model)
+    return [
+        Fp32Executor(runtime, program, usual),
+        TensorExecutor(runtime, program, "mma", 1, usual),
+        TensorExecutor(runtime, program, "wgmma", 2, usual),
+    ]
+
+
+@pytest.fixture(scope="module")
+def model() -> Model:
+    """A small network that doubles, on units of any kind."""
+    return obvious.random_model([3, 32, 32, 3], seed=1, scale=2)
+
+
+@pytest.mark.parametrize("size", [SQUARE, LONG])
+@pytest.mark.parametrize("number", range(3), ids=["fma", "mma", "wgmma"])
+def test_all_passes_of_a_large_picture_can_be_asked_for(
+    model: Model, number: int, size: tuple[int, int]
+) -> None:
+    runtime: Any = Counted()
+    workspace = Workspace(runtime)
+    stage = Stage(model, executors(runtime, model)[number], workspace)
+    pixels = np.broadcast_to(np.zeros(1, np.float32), (*size, 3))
+    result = GpuNetwork([stage], workspace)(pixels, np.uint8)
+    assert result.shape == (2 * size[0], 2 * size[1], 3)
+    assert runtime.launched
+
+
+@pytest.mark.parametrize(
+    ("total", "sentence"),
+    [(90 << 30, ""), (30 << 30, "no memory for a picture of 48000x48000 pixels")],
+)
+def test_what_does_not_fit_is_refused_before_the_work(
+    model: Model, total: int, sentence: str
+) -> None:
+    runtime: Any = Counted(total)
+    workspace = Workspace(runtime)
+    stage = Stage(model, executors(runtime, model)[0], workspace)
+    network = GpuNetwork([stage] * 5, workspace)
+    pixels = np.broadcast_to(np.zeros(1, np.uint8), (3000, 3000, 3))
+    if not sentence:
+        assert network(pixels, np.uint8).shape == (96_000, 96_000, 3)
+        return
+    with pytest.raises(BackendError, match=sentence):
+        network(pixels, np.uint8)
+    assert not runtime.launched
+
+
+def test_stacks_of_long_pictures_are_computed_one_by_one(model: Model) -> None:
+    runtime: Any = Counted()
+    workspace = Workspace(runtime)
+    stage = Stage(model, executors(runtime, model)[0], workspace)
+    stack = np.broadcast_to(np.zeros(1, np.uint8), (2, 5, 600_000, 3))
+    assert GpuNetwork([stage], workspace)(stack, np.uint8).shape == (2, 10, 1_200_000, 3)

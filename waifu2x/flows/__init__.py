@@ -1,0 +1,1 @@
+"""Work from sources to sinks: one file, folders, archives, clusters."""

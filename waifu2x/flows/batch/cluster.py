@@ -1,0 +1,472 @@
+"""The work on many files by the workers of a Dask cluster.
+
+Files are handed out in groups worth about a second, by what each worker was measured to do. Dask
+runs a group again elsewhere if its worker is lost; `group.py` sees to it that what was finished by
+then counts as done and is not touched.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import queue
+import secrets
+import time
+import warnings
+from collections import Counter, deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from waifu2x import __version__
+from waifu2x.errors import ClusterError, ModelError, OutputError
+from waifu2x.flows.outcome import Outcome
+from waifu2x.flows.pipeline import Identity, Job, Note, Output, may_write
+from waifu2x.formats.write import EXISTS
+from waifu2x.networks import catalogue, model_set
+from waifu2x.system import stores
+from waifu2x.system.files import reason
+
+if TYPE_CHECKING:
+    from distributed import Client, Future
+
+    from waifu2x.flows.batch.group import Finished, Group, Settings, Weights
+    from waifu2x.flows.batch.run import Jobs
+
+LOCAL = "local"
+"""The address that means processes of this machine."""
+_LOCAL_WORKERS = 2
+_GROUP_SECONDS = 1.0
+_FILE_BYTES = 1 << 14
+"""What a file costs besides its bytes, in bytes."""
+_SETTLED_AT_ONCE = 1000
+"""Outcomes that take no work, before they are told."""
+_CONNECT_SECONDS = 10.0
+_LOOK_SECONDS = 1.0
+"""Between looks at whether there are new workers, or none."""
+_PATIENCE_SECONDS = 60.0
+"""Without any worker before it is an error: some come back."""
+
+
+@contextmanager
+def connected(address: str) -> Iterator[Client]:
+    """A client of the scheduler at an address, whose workers all have this version of waifu2x.
+
+    `LOCAL` starts two workers here. Raises ClusterError.
+    """
+    try:
+        import dask
+
+        # It logs what is told here in a line.
+        dask.config.set({"logging": {"distributed": "critical", "distributed.client": "critical"}})
+        from distributed import Client, LocalCluster
+    except ImportError as error:
+        raise ClusterError(stores.MISSING.format("--cluster needs")) from error
+    for name in ("distributed", "distributed.client"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+    if address == LOCAL:
+        # Workers start processes of their own for codecs, as daemons may not.
+        with (
+            dask.config.set({"distributed.worker.daemon": False}),
+            LocalCluster(
+                n_workers=_LOCAL_WORKERS,
+                threads_per_worker=1,
+                memory_limit=None,
+                dashboard_address=":0",  # whichever port is free
+                preload="waifu2x.flows.batch.group",
+                silence_logs=logging.CRITICAL,
+            ) as cluster,
+            Client(cluster, set_as_default=False) as client,
+        ):
+            yield client
+        return
+    try:
+        client = Client(
+            address, timeout=_CONNECT_SECONDS, set_as_default=False, name="waifu2x-batch"
+        )
+    except OSError as error:
+        raise ClusterError(
+            f"{address}: no scheduler answers: start one with `dask scheduler`, or look at the"
+            " address"
+        ) from error
+    except (ValueError, TypeError, RuntimeError) as error:
+        line = " ".join(str(error).split())
+        raise ClusterError(f"{address}: not the address of a scheduler: {line}") from error
+    with client:
+        _check_workers(client, address)
+        yield client
+
+
+def _check_workers(client: Client, address: str) -> None:
+    """Raises ClusterError where there are none, or one has another waifu2x."""
+    # Dask asks for what is installed, older ones for the module.
+    names = ["waifu2x-kernels", "waifu2x"]
+    workers = client.get_versions(packages=names)["workers"]
+    if not workers:
+        raise ClusterError(
+            f"{address}: this scheduler has no workers: start some with `dask worker {address}`"
+        )
+    for worker, found in sorted(workers.items()):
+        version = next(filter(None, map(found["packages"].get, names)), None)
+        if version != __version__:
+            has = f"has waifu2x {version}, not {__version__}" if version else "lacks waifu2x"
+            raise ClusterError(f"{address}: worker {worker} {has}: install {__version__} there")
+
+
+def packed(model: str) -> tuple[str, dict[str, bytes] | None]:
+    """A model as workers get it: the name of one that comes with waifu2x, or a path and its files.
+
+    Raises ModelError.
+    """
+    found = model_set.find(model)
+    known = catalogue.entry(found.name)
+    if known is not None and known.folder == found.folder:
+        return found.name, None
+    folder = found.folder.resolve()
+    try:
+        if folder.is_file():
+            return folder.name, {folder.name: folder.read_bytes()}
+        # Weights may lie beside the file that names them.
+        stems = {path.stem for path in found.files.values()}
+        files = [path for path in sorted(folder.iterdir()) if path.stem in stems]
+        return folder.name, {f"{folder.name}/{path.name}": path.read_bytes() for path in files}
+    except OSError as error:
+        raise ModelError(f"{error.filename}: cannot read: {reason(error)}") from error
+
+
+def settings_of(
+    arguments: Mapping[str, Any],
+    output: Output,
+    at_once: Jobs | None,
+    max_pixels: int,
+    folders: tuple[Path, Path],
+) -> tuple[Settings, Weights | None]:
+    """What workers are told of a batch, with the arguments of an Upscaler. Raises ModelError."""
+    from waifu2x.flows.batch.group import Settings
+
+    name, weights = packed(arguments["model"])
+    arguments = {**arguments, "model": name}
+    different = repr((sorted(arguments.items()), output, at_once, max_pixels))
+    digest = hashlib.blake2b(different.encode(), digest_size=16)
+    for path, content in sorted((weights or {}).items()):
+        digest.update(f"{path} {len(content)} ".encode() + content)
+    key = digest.hexdigest()
+    return Settings(arguments, output, at_once, max_pixels, key, folders), weights
+
+
+def run(
+    client: Client,
+    jobs: Iterable[Job | None],
+    settings: Settings,
+    weights: Weights | None,
+    *,
+    sources: frozenset[Identity] = frozenset(),
+    on_worker: Callable[[str, str], None] = lambda address, device: None,
+    on_notice: Callable[[str], None] = lambda notice: None,
+    on_note: Note = lambda job, note: None,
+) -> Generator[Outcome, None, None]:
+    """The outcome of each job as its group ends; what `batch.run.run` gives, by a cluster.
+
+    `jobs` and `sources` are as there. `on_worker` is told of each worker with its first group,
+    `on_notice` what there is to say of the cluster and of models, each once. Closing the iterator,
+    or an interrupt, cancels the rest. Raises ClusterError if the cluster is lost; finished files
+    stay then, too.
+    """
+    deal = _Deal(client, iter(jobs), settings, weights, sources, on_worker, on_notice, on_note)
+    try:
+        yield from deal.outcomes()
+    finally:
+        deal.cancel()
+
+
+class _Listings:
+    """What is in the two folders: at URLs, by one look for all files."""
+
+    def __init__(self, settings: Settings, sources: frozenset[Identity]) -> None:
+        self._existing = settings.output.existing
+        self._sources = sources
+        self._source, self._target = settings.folders
+
+    @cached_property
+    def _inputs(self) -> dict[str, int]:
+        return stores.listed(self._source, True)
+
+    @cached_property
+    def _outputs(self) -> dict[str, int]:
+        return stores.listed(self._target, True)
+
+    def bytes(self, job: Job) -> int:
+        """How large its file is; 0 if nobody knows."""
+        if stores.is_url(job.source):
+            return self._inputs.get(str(job.source).removeprefix(f"{self._source}/"), 0)
+        try:
+            return job.source.stat().st_size
+        except OSError:
+            return 0
+
+    def settled(self, job: Job) -> Outcome | None:
+        """What can be said without any work, since the output is there, or is an input itself.
+
+        It is said before the work: whatever a worker finds later in the place of an output was not
+        there when the job began.
+        """
+        try:
+            if not stores.is_url(job.target):
+                free = may_write(job, self._existing, self._sources)
+            else:
+                free = self._may_upload(job)
+        except OutputError as error:
+            return Outcome(job, "failed", 0.0, error=str(error))
+        return None if free else Outcome(job, "skipped", 0.0)
+
+    def _may_upload(self, job: Job) -> bool:
+        """See `pipeline.may_write`."""
+        if str(job.target) in self._sources:
+            raise OutputError(f"{job.target}: is an input itself: choose another output")
+        there = str(job.target).removeprefix(f"{self._target}/") in self._outputs
+        if there and self._existing == "fail":
+            raise OutputError(EXISTS.format(job.target))
+        return not there or self._existing == "overwrite"
+
+
+@dataclass
+class _Pace:
+    """How much a worker gets at a time."""
+
+    budget: float = 0.0
+    """In bytes; less than a file costs means one file."""
+
+    def learn(self, cost: float, seconds: float) -> None:
+        """It took so long for that. One group does not more than double the next."""
+        rate = cost / max(seconds, 1e-3)
+        self.budget = min(rate * _GROUP_SECONDS, 2 * max(self.budget, cost))
+
+
+@dataclass
+class _Deal:
+    """Who works on what."""
+
+    client: Client
+    jobs: Iterator[Job | None]
+    settings: Settings
+    weights: Weights | None
+    sources: frozenset[Identity]
+    on_worker: Callable[[str, str], None]
+    on_notice: Callable[[str], None]
+    on_note: Note
+    ahead: deque[tuple[Job, int]] = field(default_factory=deque)
+    """Taken from `jobs`, with what they cost, and not handed out."""
+    suspects: deque[Job] = field(default_factory=deque)
+    """Those whose group lost one worker after the other, to be tried alone."""
+    flying: dict[Future, tuple[Group, str]] = field(default_factory=dict)
+    """Groups that are handed out, and for which worker they were measured."""
+    ended: queue.SimpleQueue[Future] = field(default_factory=queue.SimpleQueue)
+    paces: dict[str, _Pace] = field(default_factory=dict)
+    broken: set[str] = field(default_factory=set)
+    """Workers whose device has stopped working."""
+    told: set[str] = field(default_factory=set)
+    settled: list[Outcome] = field(default_factory=list)
+    groups: int = 0
+    exhausted: bool = False
+
+    def outcomes(self) -> Iterator[Outcome]:
+        """All of them, as groups end."""
+        self._name = f"waifu2x-{secrets.token_hex(8)}"
+        self._listings = _Listings(self.settings, self.sources)
+        self._sent_weights = self._send_weights()
+        last_seen = time.monotonic()
+        while not self.exhausted or self.ahead or self.suspects or self.flying:
+            workers = self._workers()
+            if workers:
+                last_seen = time.monotonic()
+            elif time.monotonic() - last_seen > _PATIENCE_SECONDS:
+                raise ClusterError(f"no workers for {_PATIENCE_SECONDS:.0f} seconds: {_RESUME}")
+            else:
+                self._say(f"no workers left: waiting {_PATIENCE_SECONDS:.0f} seconds for one")
+            usable = [worker for worker in workers if worker not in self.broken]
+            if workers and not usable:
+                yield from self._not_begun()
+            self._hand_out({worker: workers[worker] for worker in usable})
+            more = bool(self.settled)
+            yield from self.settled
+            self.settled.clear()
+            if workers and not self.flying:
+                continue  # whoever gives the jobs waits for them
+            try:
+                future = self.ended.get(timeout=0 if more else _LOOK_SECONDS)
+            except queue.Empty:
+                continue
+            group, worker = self.flying.pop(future)
+            yield from self._ended(future, group, worker)
+
+    def cancel(self) -> None:
+        """Nobody waits for what is left."""
+        # A scheduler that is gone has forgotten it already.
+        with suppress(Exception):
+            self.client.cancel(list(self.flying), force=True)
+            for group, _ in self.flying.values():
+                self._forget(group)
+
+    def _workers(self) -> dict[str, int]:
+        """How many groups each works on at a time."""
+        try:
+            if self.client.status == "running":
+                return dict(self.client.nthreads())
+        except OSError:
+            pass
+        raise ClusterError(f"lost the scheduler: {_RESUME}")
+
+    def _send_weights(self) -> Future | None:
+        if self.weights is None:
+            return None
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that it is large
+            # As the result of a task it is made again if a worker is lost.
+            return self.client.submit(dict, self.weights, key=f"{self._name}-weights")
+
+    def _hand_out(self, workers: Mapping[str, int]) -> None:
+        """Gives every worker something to do, and something to do next."""
+        busy = Counter(worker for _, worker in self.flying.values())
+        for worker, threads in workers.items():
+            for _ in range(threads + 1 - busy[worker]):
+                if self.suspects:
+                    self._send([self.suspects.popleft()], True, worker, workers)
+                elif jobs := self._take(worker):
+                    self._send(jobs, False, worker, workers)
+
+    def _take(self, worker: str) -> list[Job]:
+        """The next group for a worker: at least one file, if there is one now."""
+        budget = self.paces.setdefault(worker, _Pace()).budget
+        jobs: list[Job] = []
+        cost = 0
+        while (following := self._next()) is not None:
+            if jobs and cost + following[1] > budget:
+                self.ahead.appendleft(following)
+                break
+            jobs.append(following[0])
+            cost += following[1]
+        return jobs
+
+    def _next(self) -> tuple[Job, int] | None:
+        """The next file that takes work, and what it costs; None if there is none now."""
+        if self.ahead:
+            return self.ahead.popleft()
+        for job in self.jobs:
+            if job is None:
+                return None
+            outcome = self._listings.settled(job)
+            if outcome is None:
+                return job, self._cost(job)
+            self.settled.append(outcome)
+            if len(self.settled) >= _SETTLED_AT_ONCE:
+                return None
+        self.exhausted = True
+        return None
+
+    def _cost(self, job: Job) -> int:
+        return _FILE_BYTES + self._listings.bytes(job)
+
+    def _send(
+        self, jobs: Sequence[Job], repeated: bool, worker: str, usable: Mapping[str, int]
+    ) -> None:
+        from waifu2x.flows.batch.group import Group, work_on
+
+        self.groups += 1
+        group = Group(f"{self._name}-{self.groups}", tuple(jobs), repeated)
+        future = self.client.submit(
+            work_on,
+            group,
+            self.settings,
+            self._sent_weights,
+            key=group.key,
+            # A wish: if it is lost, any other. But nobody wants one whose device is broken.
+            workers=list(usable) if self.broken else [worker],
+            allow_other_workers=not self.broken,
+        )
+        self.flying[future] = group, worker
+        future.add_done_callback(self.ended.put)
+
+    def _ended(self, future: Future, group: Group, worker: str) -> Iterator[Outcome]:
+        from distributed import KilledWorker
+
+        try:
+            finished: Finished = future.result()
+        except KilledWorker:
+            if len(group.jobs) > 1:
+                self.suspects.extend(group.jobs)
+            else:
+                yield _deadly(group.jobs[0])
+            return
+        except ImportError as error:
+            raise ClusterError(f"a worker lacks what it needs: {error}") from error
+        except ClusterError:
+            raise
+        except BaseException as error:
+            if future.status in ("cancelled", "lost"):
+                raise ClusterError(f"lost the scheduler: {_RESUME}") from error
+            raise
+        finally:
+            with suppress(OSError):
+                self._forget(group)
+        if finished.worker == worker:
+            cost = sum(map(self._cost, group.jobs))
+            self.paces.setdefault(worker, _Pace()).learn(cost, finished.seconds)
+        if finished.worker not in self.told:
+            self.told.add(finished.worker)
+            self.on_worker(finished.worker, finished.device)
+        for note in finished.notes:
+            self._say(note)
+        for job, note in finished.job_notes:
+            self.on_note(job, note)
+        outcomes = finished.outcomes
+        if any(outcome.device_failed for outcome in outcomes):
+            yield from self._elsewhere(finished)
+        else:
+            yield from outcomes
+
+    def _elsewhere(self, finished: Finished) -> Iterator[Outcome]:
+        """A worker has no device any more: what failed there is for others."""
+        if finished.worker not in self.broken:
+            self.broken.add(finished.worker)
+            error = next(each.error for each in finished.outcomes if each.device_failed)
+            self._say(f"worker {finished.worker} gets no more files: {error}")
+        for outcome in finished.outcomes:
+            if outcome.status == "failed" and set(self._workers()) - self.broken:
+                self.ahead.append((outcome.job, self._cost(outcome.job)))
+            else:
+                yield outcome
+
+    def _not_begun(self) -> Iterator[Outcome]:
+        """What becomes of the rest where no device works any more."""
+        rest = (job for job in self.jobs if job is not None)
+        for job in (*self.suspects, *(job for job, _ in self.ahead), *rest):
+            error = f"{job.source}: not begun, since no worker had a device left that works"
+            yield Outcome(job, "failed", 0.0, error=error)
+        self.suspects.clear()
+        self.ahead.clear()
+        self.exhausted = True
+
+    def _forget(self, group: Group) -> None:
+        """The scheduler need not remember that it has begun."""
+        from distributed import Event
+
+        Event(group.key, client=self.client).clear()
+
+    def _say(self, notice: str) -> None:
+        if notice not in self.told:
+            self.told.add(notice)
+            self.on_notice(notice)
+
+
+_RESUME = "what is finished stays: run again with --skip-existing"
+
+
+def _deadly(job: Job) -> Outcome:
+    error = (
+        f"{job.source}: one worker after the other was lost on it: use a smaller scale, or workers"
+        " with more memory"
+    )
+    return Outcome(job, "failed", 0.0, error=error)

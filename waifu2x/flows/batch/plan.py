@@ -1,0 +1,143 @@
+"""What is to be done about a folder: which files, and what each is to be called."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import overload
+
+from waifu2x.flows import archive
+from waifu2x.flows.batch.walk import walk
+from waifu2x.flows.outcome import Outcome
+from waifu2x.flows.pipeline import Job
+from waifu2x.formats import table as formats
+from waifu2x.system.files import reason
+
+_TAKEN = frozenset((*formats.READABLE, *archive.EXTENSIONS))
+
+
+class JobList(Sequence[Job]):
+    """Pictures of one folder, and where in another their results go.
+
+    Names are kept as text: a folder may have hundreds of thousands, and a Job takes half a KiB.
+    """
+
+    def __init__(self, folder: Path, target: Path, names: Sequence[tuple[str, str]]) -> None:
+        """`names` are paths in the two folders, with slashes."""
+        self.folder = folder
+        self.target = target
+        self.names = names
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    @overload
+    def __getitem__(self, at: int) -> Job: ...
+    @overload
+    def __getitem__(self, at: slice) -> JobList: ...
+    def __getitem__(self, at: int | slice) -> Job | JobList:
+        if isinstance(at, slice):
+            return JobList(self.folder, self.target, self.names[at])
+        return self.job(*self.names[at])
+
+    def __iter__(self) -> Iterator[Job]:
+        return (self.job(*names) for names in self.names)
+
+    def job(self, source: str, target: str) -> Job:
+        """The job of two names."""
+        return Job(self.folder / source, self.target / target)
+
+    def where(self, wanted: Callable[[str, str], bool]) -> JobList:
+        """Those of whose names that is true."""
+        return JobList(self.folder, self.target, [names for names in self.names if wanted(*names)])
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is to be done about a folder."""
+
+    jobs: JobList
+    unreadable: list[Outcome]
+    """Folders in it that could not be looked into, as failed outcomes."""
+    passed_over: int
+    """Files that are no pictures by their names, and links to folders; hidden ones and what systems
+    put there do not count."""
+
+
+def plan(folder: Path, target: Path, extension: str, recursive: bool) -> Plan:
+    """The pictures of a folder in order of path, each with a target of its own.
+
+    Hidden files, other file types, links to folders and the target folder itself are passed over.
+    Pictures whose targets would be one (a.jpg, a.png) keep their type in the target's name
+    (a.jpg.png, a.png.png); where only case or the way in which accents are written tells those
+    apart, as not every file system does, they are numbered (a.jpg.2.png).
+    """
+    unreadable: list[Outcome] = []
+    sources: list[str] = []
+    passed_over = 0
+    for found in walk(folder, recursive, target):
+        if found.error is not None:
+            path = folder / found.path
+            message = f"{path}: cannot read the folder: {reason(found.error)}"
+            unreadable.append(Outcome(Job(path, target), "failed", 0.0, error=message))
+        elif found.is_file and _extension(found.path) in _TAKEN:
+            sources.append(found.path)
+        else:
+            passed_over += 1
+    sources.sort()
+    names = list(zip(sources, _target_names(sources, extension), strict=True))
+    return Plan(JobList(folder, target, names), unreadable, passed_over)
+
+
+def _target_names(sources: Sequence[str], extension: str) -> list[str]:
+    """A name for each source: its stem with the new type, or its whole name where that clashes."""
+    types = [_type(source, extension) for source in sources]
+    names = [
+        f"{source.rpartition('.')[0]}.{type_}" for source, type_ in zip(sources, types, strict=True)
+    ]
+    with_type: set[int] = set()
+    while True:
+        clashing = set(_clashing(names))
+        if clashing <= with_type:
+            break
+        for at in clashing - with_type:
+            names[at] = f"{sources[at]}.{types[at]}"
+        with_type |= clashing
+    taken = {_folded(name) for name in names}
+    first: set[str] = set()
+    for at in sorted(clashing):
+        if _folded(names[at]) not in first:
+            first.add(_folded(names[at]))
+            continue
+        number = 2
+        while _folded(f"{sources[at]}.{number}.{types[at]}") in taken:
+            number += 1
+        names[at] = f"{sources[at]}.{number}.{types[at]}"
+        taken.add(_folded(names[at]))
+    return names
+
+
+def _clashing(names: Iterable[str]) -> Iterator[int]:
+    """Which of the names are one to some file system."""
+    folded = [_folded(name) for name in names]
+    counts = Counter(folded)
+    return (at for at, name in enumerate(folded) if counts[name] > 1)
+
+
+def _folded(name: str) -> str:
+    """A name without what does not tell files apart everywhere."""
+    return name.lower() if name.isascii() else unicodedata.normalize("NFC", name.casefold())
+
+
+def _type(source: str, extension: str) -> str:
+    """Of a source's target: an archive stays one, with pictures of the new type in it."""
+    suffix = _extension(source)
+    return suffix if suffix in archive.EXTENSIONS else extension
+
+
+def _extension(path: str) -> str:
+    name, _, extension = path.rpartition(".")
+    return extension.lower() if name and "/" not in extension else ""

@@ -1,0 +1,102 @@
+"""A folder in which pictures arrive: which are there, whole, and not done yet."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from waifu2x.flows.batch.plan import JobList, Plan
+from waifu2x.flows.outcome import Outcome
+from waifu2x.flows.pipeline import Job
+
+SETTLED = 2.0
+"""Seconds without a change after which a file is taken for whole."""
+_PAUSE = 1.0
+"""Seconds between two looks at a folder."""
+_SHARE = 0.1
+"""Of the time, at most, that looking takes, of however many files."""
+
+_State = tuple[int, int, int]
+"""Size, time of change in ns, inode."""
+
+
+@dataclass(slots=True)
+class _Seen:
+    state: _State
+    since: float
+    """When it was seen first as it is."""
+    given: bool = False
+    """Whether it has been handed out as it is."""
+
+
+class Arrivals:
+    """What is new in a folder since the last look.
+
+    There is no other way that works on every system and on network drives: a file is whole when its
+    size and time of change have stayed for SETTLED seconds. One that is renamed into the folder is
+    whole from the start, which nothing shows: it takes as long.
+    """
+
+    def __init__(
+        self,
+        look: Callable[[], Plan],
+        is_wanted: Callable[[str, str], bool] = lambda source, target: True,
+        done: frozenset[str] = frozenset(),
+        on_unreadable: Callable[[Outcome], None] = lambda outcome: None,
+    ) -> None:
+        """`look` makes the plan of the folder as it is, `is_wanted` says by the names of a file and
+        its target whether it is. What is in `done`, names of targets, is so at the first look. A
+        folder that cannot be read is told once."""
+        self._look = look
+        self._is_wanted = is_wanted
+        self._done = done
+        self._on_unreadable = on_unreadable
+        self._seen: dict[str, _Seen] | None = None
+        self._told: set[str] = set()
+
+    def whole(self, now: float, today: float) -> JobList:
+        """What is whole and was not given as it is now: new, or changed since.
+
+        `now` is in seconds of a clock that is never set, `today` of the one of files. At the first
+        look, files whose last change is older than SETTLED are whole.
+        """
+        plan = self._look()
+        first, before = self._seen is None, self._seen or {}
+        seen: dict[str, _Seen] = {}
+
+        def is_due(source: str, target: str) -> bool:
+            try:
+                status = (plan.jobs.folder / source).stat()
+            except OSError:
+                return False  # gone again
+            state = status.st_size, status.st_mtime_ns, status.st_ino
+            known = before.get(source)
+            if known is None or known.state != state:
+                old = first and today - status.st_mtime >= SETTLED
+                known = _Seen(state, now - SETTLED if old else now, first and target in self._done)
+            seen[source] = known
+            due = not known.given and now - known.since >= SETTLED
+            known.given |= due
+            return due
+
+        jobs = plan.jobs.where(self._is_wanted).where(is_due)
+        for outcome in plan.unreadable:
+            if str(outcome.job.source) not in self._told:
+                self._on_unreadable(outcome)
+        self._told = {str(outcome.job.source) for outcome in plan.unreadable}
+        # What is in a folder that cannot be read, for now perhaps, is not new afterwards.
+        self._seen = {**before, **seen} if plan.unreadable else seen
+        return jobs
+
+
+def watch(arrivals: Arrivals, stopped: threading.Event) -> Iterator[Job | None]:
+    """JobList as their files arrive, until `stopped` is set."""
+    while not stopped.is_set():
+        start = time.monotonic()
+        jobs = arrivals.whole(start, time.time())
+        looking = time.monotonic() - start
+        yield from jobs
+        stopped.wait(max(_PAUSE, looking / _SHARE))
+        yield None

@@ -1,0 +1,120 @@
+"""One picture enlarged by several model sets, each by its own networks, to one size."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import partial
+from typing import Any
+
+from numpy.typing import NDArray
+
+from waifu2x.api import Upscaler
+from waifu2x.backends import Progress, ignore, scaled
+from waifu2x.errors import ImageError
+from waifu2x.formats.profiles import in_srgb_tone
+from waifu2x.imaging import comparison, resample
+from waifu2x.imaging.dtypes import from_unit
+from waifu2x.imaging.picture import Picture
+from waifu2x.imaging.sizes import Part, rounded
+from waifu2x.lowering.box import Box
+from waifu2x.networks import model_set
+from waifu2x.networks.chains import models_of
+
+
+@dataclass(frozen=True, eq=False)
+class Result:
+    """What one way to enlarge made of a picture."""
+
+    name: str
+    """Of a model set, or of what stands beside them: Lanczos, the input."""
+    networks: str
+    """What it took, for people; empty where that is no network."""
+    pixels: NDArray[Any]
+    """(H, W, 1 or 3), in the dtype of the picture."""
+    psnr: float | None = None
+    """In dB, against the original where there is one; see `Comparison`."""
+    ssim: float | None = None
+
+
+def opaque(picture: Picture) -> Picture:
+    """A picture as it looks on white, in its own dtype."""
+    if picture.alpha is None:
+        return picture
+    pixels = from_unit(comparison.on_white(picture), picture.pixels.dtype)
+    return replace(picture, pixels=pixels, alpha=None)
+
+
+def reduced(original: Picture, scale: Fraction) -> tuple[Picture, Picture]:
+    """An opaque picture reduced so many times by Lanczos, and what of the original it shows.
+
+    Rows and columns that are over, below and on the right, are cut off, so that what is reduced
+    and enlarged again has the size of the second picture. Raises ImageError for one that is too
+    small.
+    """
+    height, width = original.pixels.shape[:2]
+    small_height, small_width = math.floor(height / scale), math.floor(width / scale)
+    if not small_height or not small_width:
+        raise ImageError(f"a picture of {width}x{height} cannot be reduced {float(scale):g} times")
+    rows, columns = rounded(small_height * scale), rounded(small_width * scale)
+    cut = original.pixels[:rows, :columns]
+    part = Part.of(rows, columns)
+    pixels = resample.lanczos(cut, part, 1, small_height, small_width, cut.dtype)
+    return replace(original, pixels=pixels), replace(original, pixels=cut)
+
+
+def check(names: Sequence[str], scale: Fraction, noise: int | None) -> list[str]:
+    """The names of model sets in full; ModelError if one is missing, or lacks what is asked."""
+    found = [model_set.find(name) for name in names]
+    for models in found:
+        models_of(models, math.prod(models.factors(scale, noise)), noise)
+    return [models.name for models in found]
+
+
+def results(
+    picture: Picture,
+    names: Sequence[str],
+    scale: Fraction,
+    noise: int | None,
+    *,
+    original: Picture | None = None,
+    on_progress: Progress = ignore,
+    on_note: Callable[[str], None] = lambda note: None,
+    **device: Any,
+) -> list[Result]:
+    """An opaque picture enlarged by Lanczos, then by each model set; figures against the original.
+
+    For a scale of 1 the picture itself comes first. `device` is what an Upscaler takes of
+    `backend`, `device` and `precision`, `on_note` is told what it notes. Raises as an Upscaler and
+    its calls do.
+    """
+    height, width = picture.pixels.shape[:2]
+    rows, columns = rounded(height * scale), rounded(width * scale)
+    plain, part = picture.pixels, Part.of(height, width)
+    if scale != 1:
+        plain = resample.lanczos(plain, part, 1, rows, columns, plain.dtype)
+    made = [_judged(Result("input" if scale == 1 else "Lanczos", "", plain), original)]
+    share = scaled(on_progress, 1 / len(names))
+    for name in names:
+        with Upscaler(scale, noise, model=name, **device) as upscaler:
+            for note in upscaler.notes:
+                on_note(note)
+            enlarge = partial(upscaler.enlarger.picture, on_progress=share)
+            larger = in_srgb_tone(picture, enlarge)
+            made.append(_judged(Result(name, upscaler.passes, larger.pixels), original))
+    return made
+
+
+def boxes(found: Sequence[Result], side: int, count: int) -> list[Box]:
+    """Where the sets' results differ most; that of a single one, from what stands beside it."""
+    compared = found[1:] if len(found) > 2 else found
+    return comparison.worst_boxes([result.pixels for result in compared], side, count)
+
+
+def _judged(result: Result, original: Picture | None) -> Result:
+    if original is None:
+        return result
+    figures = comparison.compare(original, Picture(result.pixels))
+    return replace(result, psnr=figures.psnr, ssim=figures.ssim)

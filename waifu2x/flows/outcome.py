@@ -1,0 +1,111 @@
+"""What becomes of one file, whatever goes wrong with it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from typing import Literal
+
+from waifu2x.backends import Progress, ignore
+from waifu2x.errors import BackendError, DeviceError, Waifu2xError
+from waifu2x.flows import archive
+from waifu2x.flows.pipeline import Identity, Job, Made, Note, Output, Room, make
+from waifu2x.formats.limits import MAX_PIXELS
+from waifu2x.imaging.enlarger import Enlarger
+from waifu2x.system.files import is_disk_full, reason
+
+Status = Literal["done", "copied", "skipped", "failed"]
+"""`copied`: it was to stay as it is, and so did its file."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a job ended."""
+
+    job: Job
+    status: Status
+    seconds: float
+    height: int = 0
+    width: int = 0
+    error: str = ""
+    spent: Mapping[str, float] = field(default_factory=dict)
+    """The seconds of each stage of what is done."""
+    device_failed: bool = False
+    """Nothing more can be computed."""
+    disk_full: bool = False
+    """Nothing more can be written."""
+    previews: tuple[bytes, ...] = ()
+    """See Made."""
+
+
+def outcome_of(job: Job, made: Made | None) -> Outcome:
+    """What `pipeline.make` gives, as an outcome."""
+    if made is None:
+        return Outcome(job, "skipped", 0.0)
+    spent = made.spent
+    status: Status = "copied" if made.copied else "done"
+    return Outcome(
+        job,
+        status,
+        spent.total,
+        made.height,
+        made.width,
+        spent=spent.seconds,
+        previews=made.previews,
+    )
+
+
+def run_one(
+    job: Job,
+    enlarger: Enlarger,
+    output: Output,
+    *,
+    max_pixels: int = MAX_PIXELS,
+    room: Room = lambda content: nullcontext(),
+    on_progress: Progress = ignore,
+    on_note: Note = lambda job, note: None,
+    sources: frozenset[Identity] = frozenset(),
+) -> Outcome:
+    """How one file ends: `pipeline.make` or `make_archive`, with errors as a failed outcome."""
+    start = time.monotonic()
+    device_failed = disk_full = False
+    try:
+        archived = job.source.suffix[1:].lower() in archive.EXTENSIONS
+        work = archive.make_archive if archived else make
+        made = work(
+            job,
+            output,
+            lambda: enlarger,
+            max_pixels=max_pixels,
+            room=room,
+            on_progress=on_progress,
+            on_note=on_note,
+            sources=sources,
+            alone=False,
+        )
+    except BackendError as error:
+        message = f"{job.source}: {error}"
+        device_failed = isinstance(error, DeviceError)
+    except Waifu2xError as error:
+        if output.existing == "skip" and isinstance(error.__cause__, FileExistsError):
+            return Outcome(job, "skipped", 0.0)  # another run has made it meanwhile
+        message = str(error)
+        disk_full = is_disk_full(error.__cause__)
+    except OSError as error:
+        disk_full = is_disk_full(error)
+        message = f"{error.filename or job.source}: {reason(error)}"
+    except MemoryError:
+        message = f"{job.source}: not enough memory for the result: use a smaller scale"
+    else:
+        return outcome_of(job, made)
+    seconds = time.monotonic() - start
+    return Outcome(
+        job,
+        "failed",
+        seconds,
+        error=message,
+        device_failed=device_failed,
+        disk_full=disk_full,
+    )

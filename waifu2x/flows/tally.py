@@ -1,0 +1,51 @@
+"""What has become of the files of a batch so far."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from waifu2x.flows.outcome import Outcome
+
+
+@dataclass
+class Tally:
+    """Outcomes, added up; of the failures all is kept."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+    """By status, but for what failed."""
+    failed: dict[Path, Outcome] = field(default_factory=dict)
+    """By source. What is done after all, having changed, is no failure any more."""
+    spent: Counter[str] = field(default_factory=Counter)
+    """Seconds by stage, of all pictures that are done."""
+    pixels: int = 0
+    """Of the results."""
+    start: float = field(default_factory=time.monotonic)
+
+    def add(self, outcome: Outcome) -> None:
+        """Counts how one more ended."""
+        if outcome.status == "failed":
+            self.failed[outcome.job.source] = outcome
+            return
+        self.failed.pop(outcome.job.source, None)
+        self.counts[outcome.status] += 1
+        self.spent.update(outcome.spent)
+        if outcome.status == "done":
+            self.pixels += outcome.height * outcome.width
+
+    @property
+    def ended(self) -> int:
+        """How many files are done with."""
+        return self.counts.total() + len(self.failed)
+
+    @property
+    def seconds(self) -> float:
+        """Since the start."""
+        return time.monotonic() - self.start
+
+    @property
+    def rate(self) -> float:
+        """Megapixels of results a second."""
+        return self.pixels / 1e6 / max(self.seconds, 1e-9)

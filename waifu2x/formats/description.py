@@ -1,0 +1,74 @@
+"""What a picture's file holds, and what of it another format would keep."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from waifu2x.formats import metadata, profiles
+from waifu2x.formats import table as formats
+from waifu2x.formats.read import read
+
+
+@dataclass(frozen=True)
+class Description:
+    """What was found in a file."""
+
+    format: str
+    width: int
+    height: int
+    """Upright."""
+    colours: str
+    """`grey` or `RGB`, as it is computed."""
+    bits: int
+    """Of a sample; 32 is float."""
+    transparent: bool
+    """Whether any pixel is."""
+    pictures: int
+    """Frames or pages; all else is said of the first."""
+    profile: str | None
+    """The name of its colour profile."""
+    metadata: tuple[str, ...]
+    """Kinds of it."""
+    kept: tuple[str, ...]
+    lost: tuple[str, ...]
+    """What a result in the format that was asked for keeps, and does not."""
+    notes: tuple[str, ...]
+    """What there is to say of the file itself."""
+
+
+def describe(path: Path, extension: str) -> Description:
+    """The pictures in a file, and what becomes of them in a format.
+
+    Raises ImageError for a file that cannot be read, and for one that is not supported.
+    """
+    found, form = read(path), formats.of(extension)
+    first = found.pictures[0]
+    height, width, planes = first.pixels.shape
+    bits = 8 * first.pixels.dtype.itemsize
+    said = metadata.kinds(first.metadata)
+    profile = first.colours.icc_profile
+    every = "animation" if found.animated else "pages"
+    held: dict[str, bool] = {kind: kind in form.keeps for kind in sorted(said)}
+    if profile:
+        held["profile"] = "profile" in form.keeps
+    if first.transparent:
+        held["transparency"] = form.alpha
+    if len(found.pictures) > 1:
+        held[every] = form.frames == every
+    if bits > 8:
+        held[f"{bits} bits"] = bits in form.depths
+    return Description(
+        format=found.format,
+        width=width,
+        height=height,
+        colours="grey" if planes == 1 else "RGB",
+        bits=bits,
+        transparent=first.transparent,
+        pictures=len(found.pictures),
+        profile=profiles.name_of(profile) if profile else None,
+        metadata=tuple(sorted(said)),
+        kept=tuple(kind for kind, kept in held.items() if kept),
+        lost=tuple(kind for kind, kept in held.items() if not kept),
+        notes=found.notes,
+    )

@@ -1,0 +1,294 @@
+"""Metadata: found in files, put right for the result, and made ready for its format."""
+
+from __future__ import annotations
+
+import re
+import struct
+import zlib
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from waifu2x.formats import exif, png
+from waifu2x.formats.table import Format, Kind
+from waifu2x.imaging.picture import Chunk, Metadata
+
+_XMP_KEYWORD = b"XML:com.adobe.xmp\0"
+_XMP_ORIENTATION = (
+    rb"""(\btiff:Orientation\s*=\s*["'])\s*([1-8])\s*(["'])""",
+    rb"(<tiff:Orientation\s*>)\s*([1-8])\s*(</tiff:Orientation\s*>)",
+)
+"""Patterns: as an attribute, and as an element. Few files need them, so `re` compiles them then."""
+_XMP_SIZES = tuple(
+    (side, pattern.replace(b"NAME", name))
+    for side, names in enumerate(
+        (
+            (b"exif:PixelYDimension", b"tiff:ImageLength"),
+            (b"exif:PixelXDimension", b"tiff:ImageWidth"),
+        )
+    )
+    for name in names
+    for pattern in (
+        rb"""(\bNAME\s*=\s*["'])\s*\d+\s*(["'])""",
+        rb"(<NAME\s*>)\s*\d+\s*(</NAME\s*>)",
+    )
+)
+"""0 for height, 1 for width, and a pattern."""
+_FIELDS: tuple[tuple[Kind, str], ...] = (
+    ("EXIF", "exif"),
+    ("XMP", "xmp"),
+    ("IPTC", "iptc"),
+    ("resolution", "dpi"),
+    ("comment", "comment"),
+)
+_LARGEST_TEXT = 1 << 24
+"""Bytes of a compressed text that are unpacked."""
+_LONGEST = 65_000
+"""Bytes in a segment of a JPEG, what surrounds them left out."""
+_METRES = 0.0254
+"""Of an inch."""
+
+
+def of_file(data: bytes, info: Mapping[Any, Any], form: str) -> tuple[Metadata, int]:
+    """What a file says, with all of it upright, and the orientation that it asked for, 1 to 8.
+
+    `info` is Pillow's, `form` its name of the format; PNG tells all by its chunks. For TIFF, see
+    `of_tiff`.
+    """
+    metadata = Metadata(
+        exif=_exif(info.get("exif")),
+        xmp=_bytes(info.get("xmp")),
+        iptc=_iptc(info.get("photoshop")),
+        dpi=_jfif_dpi(info) if form in ("JPEG", "MPO") else dpi(info.get("dpi")),
+        comment=_bytes(info.get("comment")),
+    )
+    if form == "PNG":
+        metadata = _of_png(metadata, data)
+    said, orientation = upright(metadata)
+    # These two are stored upright, and their own word for it has been followed.
+    return said, 1 if form in ("JXL", "HEIF") else orientation
+
+
+def upright(metadata: Metadata) -> tuple[Metadata, int]:
+    """Metadata that asks for no turn, and the turn that EXIF, or else XMP, asked for."""
+    asked = exif.orientation(metadata.exif) if metadata.exif else 1
+    if asked == 1 and metadata.xmp:
+        asked = _xmp_orientation(metadata.xmp)
+    if asked == 1:
+        return metadata, 1
+    xmp = metadata.xmp
+    for pattern in _XMP_ORIENTATION:
+        xmp = xmp and re.sub(pattern, rb"\g<1>1\3", xmp)
+    block = metadata.exif and exif.upright(metadata.exif, asked)
+    dpi = metadata.dpi and metadata.dpi[::-1] if asked >= 5 else metadata.dpi
+    return replace(metadata, exif=block, xmp=xmp, dpi=dpi), asked
+
+
+def of_tiff(metadata: Metadata, data: bytes, at: int) -> Metadata:
+    """With what the directory at an offset of a TIFF file says."""
+    try:
+        whole = exif.directory(data, at)
+    except (ValueError, struct.error):
+        return metadata
+    values = {entry.tag: entry.value for entry in whole.entries}
+    described = exif.described(whole, but=exif.RESOLUTION)
+    block = None
+    if described.entries or described.children:
+        block = exif.block(described, exif.layout(data).order)
+    iptc = values.get(33723) or _of_resources(values.get(34377, b""))
+    return replace(metadata, exif=block, xmp=values.get(700), iptc=iptc)
+
+
+def sized(metadata: Metadata, height: int, width: int) -> Metadata:
+    """Metadata of a picture of that size, wherever it names one."""
+    block = metadata.exif and exif.sized(metadata.exif, height, width)
+    xmp = metadata.xmp
+    for side, pattern in _XMP_SIZES:
+        xmp = xmp and re.sub(pattern, rb"\g<1>%d\2" % (height, width)[side], xmp)
+    return replace(metadata, exif=block, xmp=xmp)
+
+
+def kinds(metadata: Metadata) -> set[Kind]:
+    """What is said at all."""
+    text = any(kind in (b"tEXt", b"zTXt", b"iTXt") for kind, _ in metadata.chunks)
+    said: set[Kind] = {kind for kind, name in _FIELDS if getattr(metadata, name)}
+    return said | {"text"} if text else said
+
+
+def fitted(metadata: Metadata, form: Format) -> tuple[Metadata, set[Kind]]:
+    """What of it a format holds, and the kinds that it does not."""
+    lost = kinds(metadata) & {"text"} - form.keeps
+    for kind, name in _FIELDS:
+        value = getattr(metadata, name)
+        # In a JPEG, each is one segment.
+        long = form.name == "JPEG" and kind != "resolution" and len(value or b"") > _LONGEST
+        if value and (kind not in form.keeps or long):
+            lost.add(kind)
+            without: dict[str, Any] = {name: None}
+            metadata = replace(metadata, **without)
+    return metadata, lost
+
+
+def save_options(metadata: Metadata, form: Format) -> dict[str, Any]:
+    """Such metadata as arguments of Pillow's `save`."""
+    options: dict[str, Any] = {}
+    if metadata.exif:
+        options["exif"] = b"Exif\0\0" + metadata.exif
+    if metadata.xmp:
+        options["xmp"] = metadata.xmp
+    if metadata.dpi:
+        options["dpi"] = metadata.dpi
+    if metadata.comment:
+        options["comment"] = metadata.comment
+    if metadata.iptc:
+        options["extra"] = _photoshop_segment(metadata.iptc)
+    return options
+
+
+def png_chunks(metadata: Metadata) -> list[Chunk]:
+    """What goes into a PNG."""
+    found = list(metadata.chunks)
+    if metadata.dpi:
+        across, down = (round(dots / _METRES) for dots in metadata.dpi)
+        found.append((b"pHYs", struct.pack(">IIB", across, down, 1)))
+    if metadata.exif:
+        found.append((b"eXIf", metadata.exif))
+    if metadata.xmp:
+        found.append((b"iTXt", _XMP_KEYWORD + bytes(4) + metadata.xmp))
+    if metadata.iptc:
+        found.append((b"zTXt", _raw_profile(b"iptc", _photoshop(metadata.iptc))))
+    return found
+
+
+def _bytes(value: Any) -> bytes | None:
+    if isinstance(value, str):
+        value = value.encode("utf-8", "surrogateescape")
+    return bytes(value) if isinstance(value, bytes | bytearray) and value else None
+
+
+def _exif(value: Any) -> bytes | None:
+    block = _bytes(value)
+    if block and block.startswith(b"Exif\0\0"):
+        block = block[6:]
+    return block if block and exif.readable(block) else None
+
+
+def _jfif_dpi(info: Mapping[Any, Any]) -> tuple[float, float] | None:
+    """What a JPEG's own header says; Pillow's word may be from EXIF, or a guess."""
+    factor = {1: 1.0, 2: 2.54}.get(info.get("jfif_unit", 0))
+    density = info.get("jfif_density")
+    return None if not (factor and density) else dpi([dots * factor for dots in density])
+
+
+def dpi(value: Any) -> tuple[float, float] | None:
+    """A resolution, if it is a sensible one."""
+    try:
+        across, down = (float(dots) for dots in value)
+    except (TypeError, ValueError, ZeroDivisionError):
+        return None
+    # Beyond these, a field of some format would overflow.
+    return (across, down) if 1 <= across < 65536 and 1 <= down < 65536 else None
+
+
+def _iptc(value: Any) -> bytes | None:
+    """From Photoshop's resources, by number."""
+    return _bytes(value.get(0x0404)) if isinstance(value, Mapping) else None
+
+
+def _of_png(metadata: Metadata, data: bytes) -> Metadata:
+    """With what a PNG's chunks say, all but the colours."""
+    kept: list[Chunk] = []
+    for kind, body in png.other_chunks(png.chunks(data)):
+        text = _text(kind, body)
+        if kind == b"eXIf":
+            metadata = replace(metadata, exif=_exif(body))
+        elif kind == b"iTXt" and body.startswith(_XMP_KEYWORD):
+            metadata = replace(metadata, xmp=text or metadata.xmp)
+        elif kind == b"pHYs" and (dots := _dots(body)):
+            metadata = replace(metadata, dpi=dots)
+        elif text and body.startswith((b"Raw profile type exif\0", b"Raw profile type APP1\0")):
+            block = _exif(_unpacked(text))
+            metadata = replace(metadata, exif=metadata.exif or block)
+        elif text and body.startswith(b"Raw profile type iptc\0"):
+            records = _of_resources(_unpacked(text))
+            metadata = replace(metadata, iptc=metadata.iptc or records)
+        else:
+            kept.append((kind, body))
+    return replace(metadata, chunks=tuple(kept))
+
+
+def _dots(body: bytes) -> tuple[float, float] | None:
+    """The resolution of a pHYs, where it is one and not a ratio."""
+    if len(body) != 9 or body[8] != 1:
+        return None
+    return dpi([dots * _METRES for dots in struct.unpack(">II", body[:8])])
+
+
+def _text(kind: bytes, body: bytes) -> bytes | None:
+    """The text of a chunk, unpacked."""
+    _, _, rest = body.partition(b"\0")
+    if kind == b"tEXt":
+        return rest
+    packed = kind == b"zTXt" or (kind == b"iTXt" and rest[:1] == b"\1")
+    if kind == b"iTXt":
+        rest = rest[2:].partition(b"\0")[2].partition(b"\0")[2]
+    elif kind == b"zTXt":
+        rest = rest[1:]
+    else:
+        return None
+    if not packed:
+        return rest
+    try:
+        return zlib.decompressobj().decompress(rest, _LARGEST_TEXT)
+    except zlib.error:
+        return None
+
+
+def _xmp_orientation(xmp: bytes) -> int:
+    for pattern in _XMP_ORIENTATION:
+        found = re.search(pattern, xmp)
+        if found:
+            return int(found[2])
+    return 1
+
+
+def _raw_profile(name: bytes, content: bytes) -> bytes:
+    """ImageMagick's and exiftool's way to put what PNG has no chunk for into a text."""
+    digits = content.hex().encode()
+    lines = b"\n".join(digits[i : i + 72] for i in range(0, len(digits), 72))
+    text = b"\n%s\n%8d\n%s\n" % (name, len(content), lines)
+    return b"Raw profile type %s\0\0" % name + zlib.compress(text)
+
+
+def _unpacked(text: bytes) -> bytes:
+    """The content of such a text: a name, a length and hexadecimal digits, each on a line."""
+    try:
+        return bytes.fromhex("".join(text.decode("latin-1").split()[2:]))
+    except ValueError:
+        return b""
+
+
+def _photoshop(iptc: bytes) -> bytes:
+    """IIM records as a Photoshop resource."""
+    return b"8BIM\x04\x04\0\0" + struct.pack(">I", len(iptc)) + iptc + bytes(len(iptc) % 2)
+
+
+def _photoshop_segment(iptc: bytes) -> bytes:
+    """IIM records as a segment of a JPEG."""
+    content = b"Photoshop 3.0\0" + _photoshop(iptc)
+    return b"\xff\xed" + struct.pack(">H", len(content) + 2) + content
+
+
+def _of_resources(content: bytes) -> bytes | None:
+    """IIM records from Photoshop's resources, or bare ones."""
+    if content[:1] == b"\x1c":
+        return content
+    at = content.find(b"8BIM\x04\x04")
+    if at < 0 or at + 12 > len(content):
+        return None
+    named = content[at + 6] + 1
+    at += 6 + named + named % 2
+    if at + 4 > len(content):
+        return None
+    (length,) = struct.unpack_from(">I", content, at)
+    return content[at + 4 : at + 4 + length] or None

@@ -1,0 +1,138 @@
+"""Between Pillow's images and Pictures."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, JpegImagePlugin
+
+from waifu2x.errors import ImageError
+from waifu2x.formats import metadata, profiles
+from waifu2x.formats.failures import in_words
+from waifu2x.imaging.orientation import turned
+from waifu2x.imaging.picture import Colours, JpegCoding, Picture, apart, with_alpha
+
+
+def from_pil(image: Image.Image, name: str = "the picture") -> Picture:
+    """A PIL image as a Picture, upright: turned as its EXIF asks for.
+
+    Raises ImageError for a mode that is not supported, and if its file cannot be read to the end.
+    """
+    with in_words(name, "damaged, cut off, or its file was closed before it was read"):
+        image.load()
+        info: dict[Any, Any] = dict(image.info)
+        if "exif" not in info:
+            info["exif"] = _exif(image)
+        said, orientation = metadata.of_file(b"", info, "")
+        picture, _ = plain(image, name)
+        return turned(replace(picture, metadata=said), orientation)
+
+
+def _exif(image: Image.Image) -> bytes | None:
+    """Of an image whose format has it in a place of its own."""
+    try:
+        return image.getexif().tobytes()
+    except Exception:
+        return None  # broken EXIF, in as many ways as damage; the pixels are as good as any
+
+
+def plain(image: Image.Image, name: str) -> tuple[Picture, tuple[str, ...]]:
+    """A loaded image's pixels, alpha and profile, and what there is to say about them.
+
+    Raises ImageError for a mode that is not supported.
+    """
+    profile = image.info.get("icc_profile") or None
+    notes: tuple[str, ...] = ()
+    if image.mode in ("CMYK", "LAB"):
+        image, notes = _to_rgb(image, profile)
+        profile = None
+    image = _simple(image)
+    if image.mode not in ("L", "LA", "RGB", "RGBA", "I;16"):
+        raise ImageError(f"{name}: {image.mode} pictures are not supported: convert to RGB first")
+    pixels = np.asarray(image)
+    if image.mode == "I;16":
+        pixels = pixels.astype(np.uint16)
+    if pixels.ndim == 2:
+        pixels = pixels[..., np.newaxis]
+    alpha = None
+    if image.mode in ("LA", "RGBA"):
+        pixels, alpha = apart(pixels)
+    if profile and not profiles.fits(profile, pixels.shape[-1]):
+        profile = None
+        notes += (profiles.BAD_PROFILE,)
+    return Picture(np.ascontiguousarray(pixels), alpha, Colours(profile)), notes
+
+
+def jpeg_coding(image: Image.Image) -> JpegCoding | None:
+    """How a JPEG was coded; None for other formats."""
+    if not isinstance(image, JpegImagePlugin.JpegImageFile) or not image.quantization:
+        return None
+    tables = tuple(tuple(image.quantization[key]) for key in sorted(image.quantization))
+    # -1 is a ratio of its own, or a picture without chroma.
+    return JpegCoding(tables, max(0, JpegImagePlugin.get_sampling(image)))
+
+
+def _simple(image: Image.Image) -> Image.Image:
+    """As grey or RGB, with or without alpha, where that loses nothing."""
+    transparent = "transparency" in image.info
+    mode = image.mode
+    if mode in ("P", "PA"):
+        return image.convert("RGBA" if transparent or mode == "PA" else "RGB")
+    if mode == "1":
+        return image.convert("LA" if transparent else "L")
+    if mode in ("RGB", "L") and transparent:
+        return image.convert("RGBA" if mode == "RGB" else "LA")
+    if mode in ("YCbCr", "RGBX", "HSV"):
+        return image.convert("RGB")
+    if mode == "RGBa":
+        return image.convert("RGBA")
+    if mode == "La":
+        return image.convert("LA")
+    if mode in ("I;16B", "I;16L", "I;16N", "I"):
+        values = np.asarray(image)
+        if values.min() >= 0 and values.max() < 65536:
+            return Image.fromarray(values.astype(np.uint16))
+    return image
+
+
+def _to_rgb(image: Image.Image, profile: bytes | None) -> tuple[Image.Image, tuple[str, ...]]:
+    """CMYK or Lab as sRGB, by littleCMS: through its profile, or by the plain formula without."""
+    from PIL import ImageCms
+
+    srgb = ImageCms.createProfile("sRGB")
+    if image.mode == "LAB":
+        source: Any = ImageCms.createProfile("LAB")
+    elif profile and profiles.fits(profile, 4):
+        source = io.BytesIO(profile)
+    else:
+        return image.convert("RGB"), ("CMYK without a profile: its colours are approximate",)
+    try:
+        converted = ImageCms.profileToProfile(image, source, srgb, outputMode="RGB")
+    except (ImageCms.PyCMSError, OSError):
+        return image.convert("RGB"), ("its colour profile is damaged: its colours are approximate",)
+    assert converted is not None  # only where it works in place
+    return converted, (f"{image.mode} is converted to sRGB",)
+
+
+def to_pil(picture: Picture) -> Image.Image:
+    """A Picture of 8 bits, or a grey one of 16, as a PIL image."""
+    samples = with_alpha(picture)
+    image = Image.fromarray(samples[..., 0] if samples.shape[-1] == 1 else samples)
+    if picture.colours.icc_profile:
+        image.info["icc_profile"] = picture.colours.icc_profile
+    return image
+
+
+def resize(planes: NDArray[np.float32], height: int, width: int) -> NDArray[np.float32]:
+    """(H, W, C) float planes at another size, by bicubic interpolation (a = -0.5)."""
+    resized = [
+        np.asarray(
+            Image.fromarray(planes[..., c]).resize((width, height), Image.Resampling.BICUBIC)
+        )
+        for c in range(planes.shape[-1])
+    ]
+    return np.stack(resized, axis=-1)

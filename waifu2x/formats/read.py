@@ -1,0 +1,84 @@
+"""Pictures from files."""
+
+from __future__ import annotations
+
+import functools
+import logging
+from dataclasses import replace
+from pathlib import Path
+
+from waifu2x.errors import ImageError
+from waifu2x.formats import exif, png, png_read, pnm
+from waifu2x.formats.failures import in_words
+from waifu2x.formats.limits import MAX_PIXELS
+from waifu2x.imaging.picture import Extent, Frames
+from waifu2x.system.files import read_bytes, reason
+
+_BITS_PER_SAMPLE = 258
+
+
+def read(path: Path, max_pixels: int = MAX_PIXELS) -> Frames:
+    """The pictures in a file.
+
+    Raises ImageError if it cannot be read, is damaged, is of a kind that is not supported, or
+    holds more than `max_pixels` in all.
+    """
+    return decode(content(path), str(path), max_pixels)
+
+
+def content(path: Path) -> bytes:
+    """Of a file. Raises ImageError."""
+    try:
+        return read_bytes(path)
+    except OSError as error:
+        raise ImageError(f"{path}: cannot read: {reason(error)}") from error
+
+
+def extent(data: bytes) -> Extent | None:
+    """What a file's content says of its size, without decoding it; None if it does not say."""
+    found = png_read.extent(data) if data.startswith(png.SIGNATURE) else None
+    if found is None:
+        from waifu2x.formats import pillow_read
+
+        found = pillow_read.extent(data)
+    return found
+
+
+def decode(data: bytes, name: str, max_pixels: int = MAX_PIXELS) -> Frames:
+    """The pictures in a file's content; `name` stands for it in messages. Raises ImageError."""
+    if not data:
+        raise ImageError(f"{name}: the file is empty")
+    _silence()
+    with in_words(name, "damaged or cut off"):
+        if data.startswith(png.SIGNATURE):
+            found = png_read.read(data, name, max_pixels)
+            if found:
+                return found
+        if data.startswith((b"II", b"MM")) and _deep_tiff(data):
+            from waifu2x.formats import tiff
+
+            return replace(tiff.read(data, name, max_pixels), format="TIFF")
+        if pnm.is_deep(data):
+            return replace(pnm.read(data, name, max_pixels), format="PNM")
+        # Most files are PNG, and to import Pillow takes as long as to read one.
+        from waifu2x.formats import pillow_read
+
+        return pillow_read.read(data, name, max_pixels)
+
+
+@functools.cache
+def _silence() -> None:
+    """Keeps from the terminal what decoders log: it comes as an exception as well."""
+    for name in ("PIL", "tifffile", "imagecodecs"):
+        logging.getLogger(name).setLevel(logging.CRITICAL + 1)
+
+
+def _deep_tiff(data: bytes) -> bool:
+    """Whether a TIFF has samples of more than 8 bits, which Pillow reads in part or not at all."""
+    try:
+        return any(
+            max(exif.numbers(data, at, _BITS_PER_SAMPLE), default=8) > 8
+            for at in exif.directories(data)
+        )
+    except ValueError:
+        return False  # damaged, which Pillow finds as well

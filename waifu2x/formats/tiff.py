@@ -1,0 +1,200 @@
+"""TIFF by tifffile: any depth, written in full; what has more than 8 bits, read."""
+
+from __future__ import annotations
+
+import io
+import struct
+from typing import IO, Any
+
+import numpy as np
+import tifffile
+from numpy.typing import NDArray
+
+from waifu2x.errors import ImageError
+from waifu2x.formats import exif, metadata, profiles
+from waifu2x.formats.limits import check_pixels
+from waifu2x.formats.profiles import BAD_PROFILE
+from waifu2x.formats.table import Compression
+from waifu2x.imaging.orientation import turned
+from waifu2x.imaging.picture import Colours, Frames, Metadata, Picture, full_range, with_alpha
+
+_BIG = 4_000_000_000
+"""Bytes of pixels from which on offsets need 64 bits."""
+_STRIP = 1 << 18
+"""Bytes of a strip, which is what a reader has to unpack at once."""
+_LEVELS: dict[Compression, int] = {"fast": 1, "default": 6, "best": 12}
+"""Of libdeflate."""
+_REDUCED = 1
+"""NewSubfileType of a thumbnail."""
+_PREMULTIPLIED = 1
+_GREY, _RGB = (0, 1), (2,)
+_MIN_IS_WHITE = 0
+
+
+def read(data: bytes, name: str, max_pixels: int) -> Frames:
+    """The pages of a file. Raises ImageError, and whatever tifffile raises if it is damaged."""
+    pictures, notes = [], set[str]()
+    with tifffile.TiffFile(io.BytesIO(data)) as file:
+        pages = [page for page in file.pages if not page.subfiletype & _REDUCED]
+        if not pages:
+            raise ImageError(f"{name}: has no picture in it")
+        total = sum(page.imagewidth * page.imagelength for page in pages)
+        size = (pages[0].imagewidth, pages[0].imagelength)
+        check_pixels(name, size, len(pages), total, max_pixels)
+        for page in pages:
+            picture, note = _page(page, data, name)
+            pictures.append(picture)
+            notes.update(note)
+    return Frames(tuple(pictures), notes=tuple(sorted(notes)))
+
+
+def write(frames: Frames, file: IO[bytes], compression: Compression = "default") -> None:
+    """Writes a file; `file` can be read and sought."""
+    size = sum(_raw_size(picture) for picture in frames.pictures)
+    first = frames.pictures[0].metadata
+    order = exif.layout(first.exif).order if first.exif else "<"
+    with tifffile.TiffWriter(file, bigtiff=size > _BIG, byteorder=order) as writer:
+        for picture in frames.pictures:
+            writer.write(_samples(picture), **_options(picture, compression))
+    if first.exif:
+        block = exif.directory(first.exif, exif.directories(first.exif)[0])
+        # Its word for the resolution counts where the file had none besides it.
+        _describe(file, exif.described(block, but=exif.RESOLUTION if first.dpi else ()))
+
+
+def _raw_size(picture: Picture) -> int:
+    return picture.pixels.nbytes + (0 if picture.alpha is None else picture.alpha.nbytes)
+
+
+def _samples(picture: Picture) -> NDArray[Any]:
+    samples = with_alpha(picture)
+    return samples[..., 0] if samples.shape[-1] == 1 else samples
+
+
+def _options(picture: Picture, compression: Compression) -> dict[str, Any]:
+    said, (height, _, planes) = picture.metadata, picture.pixels.shape
+    stride = _raw_size(picture) // height
+    options: dict[str, Any] = {
+        "photometric": "rgb" if planes == 3 else "minisblack",
+        "compression": "adobe_deflate",
+        "compressionargs": {"level": _LEVELS[compression]},
+        "predictor": True,
+        "rowsperstrip": max(1, _STRIP // stride),
+        "metadata": None,
+        "software": False,
+        "extratags": [],
+    }
+    if picture.alpha is not None:
+        options |= {"extrasamples": ["unassalpha"], "planarconfig": "contig"}
+    if picture.colours.icc_profile:
+        options["iccprofile"] = picture.colours.icc_profile
+    if said.dpi:
+        options["resolution"] = said.dpi
+        options["resolutionunit"] = "INCH"
+    if said.xmp:
+        options["extratags"].append((700, 1, len(said.xmp), said.xmp, True))
+    if said.iptc:
+        options["extratags"].append((33723, 7, len(said.iptc), said.iptc, True))
+    return options
+
+
+def _describe(file: IO[bytes], described: exif.Directory) -> None:
+    """Puts entries into the first directory of a file: a new one at its end takes its place.
+
+    tifffile writes no directories below a picture's own, such as EXIF's.
+    """
+    file.seek(0)
+    with tifffile.TiffFile(file) as written:
+        form = exif.Layout(written.byteorder, written.is_bigtiff)
+        page = written.pages[0]
+        entries = []
+        for tag in page.tags:
+            file.seek(tag.valueoffset)
+            value = file.read(tag.valuebytecount)
+            entries.append(exif.Entry(tag.code, int(tag.dtype), tag.count, value))
+        after = written.pages[1].offset if len(written.pages) > 1 else 0
+        said = {entry.tag for entry in described.entries}
+        kept = [entry for entry in entries if entry.tag not in said]
+        at = file.seek(0, io.SEEK_END)
+        at += file.write(bytes(at % 2))
+        directory = exif.Directory((*kept, *described.entries), described.children)
+        file.write(exif.packed(directory, form, at, after))
+        file.seek(8 if form.big else 4)
+        file.write(struct.pack(form.offset, at))
+        file.seek(0, io.SEEK_END)
+
+
+def _page(page: tifffile.TiffPage, data: bytes, name: str) -> tuple[Picture, set[str]]:
+    notes: set[str] = set()
+    photometric = int(page.photometric)
+    if photometric not in (*_GREY, *_RGB):
+        kind = getattr(page.photometric, "name", str(photometric))
+        raise ImageError(
+            f"{name}: {kind} pictures of more than 8 bits are not supported: convert to RGB first"
+        )
+    samples = page.asarray()
+    if not samples.size:
+        raise ImageError(f"{name}: damaged or cut off: it has no samples")
+    if samples.ndim == 2:
+        samples = samples[..., np.newaxis]
+    elif int(page.planarconfig) == 2:
+        samples = np.moveaxis(samples, 0, -1)
+    if samples.ndim != 3:
+        raise ImageError(f"{name}: a volume of {samples.shape} samples is not a picture")
+    values = _values(samples, page.bitspersample, name, notes)
+    planes = 1 if photometric in _GREY else 3
+    if photometric == _MIN_IS_WHITE:
+        values = (np.iinfo(values.dtype).max if values.dtype.kind == "u" else 1) - values
+    pixels, alpha = values[..., :planes], None
+    if values.shape[-1] > planes and page.extrasamples and int(page.extrasamples[0]) in (1, 2):
+        alpha = np.ascontiguousarray(values[..., planes])
+        if int(page.extrasamples[0]) == _PREMULTIPLIED:
+            pixels = _divided(pixels, alpha)
+    pixels = np.ascontiguousarray(pixels)
+    found = metadata.of_tiff(Metadata(dpi=_dpi(page)), data, page.offset)
+    said, orientation = metadata.upright(found)
+    profile = page.tags.valueof(34675)
+    if profile and not profiles.fits(bytes(profile), planes):
+        profile = None
+        notes.add(BAD_PROFILE)
+    picture = Picture(pixels, alpha, Colours(bytes(profile) if profile else None), said)
+    return turned(picture, orientation), notes
+
+
+def _values(samples: NDArray[Any], bits: Any, name: str, notes: set[str]) -> NDArray[Any]:
+    """Samples as uint8, uint16 or float32 of a Picture."""
+    kind, depth = samples.dtype.kind, int(np.max(bits))
+    if kind == "u" and depth <= 16:
+        return full_range(samples, depth)
+    if kind != "f":
+        raise ImageError(
+            f"{name}: {depth}-bit {'signed ' if kind == 'i' else ''}samples are not supported:"
+            " convert to 16 bits or float first"
+        )
+    low, high = float(samples.min()), float(samples.max())
+    if not (low >= -1 and high <= 2):  # also where they are no numbers
+        raise ImageError(
+            f"{name}: float samples from {low:g} to {high:g}, expected 0 to 1: scale them first"
+        )
+    if low < 0 or high > 1:
+        notes.add("float samples outside 0 to 1 are cut off")
+    values: NDArray[np.float32] = samples.astype(np.float32).clip(0, 1)
+    return values
+
+
+def _divided(pixels: NDArray[Any], alpha: NDArray[Any]) -> NDArray[Any]:
+    """Colours that were multiplied by alpha, as they were before."""
+    peak = 1.0 if pixels.dtype.kind == "f" else float(np.iinfo(pixels.dtype).max)
+    share = np.maximum(alpha, 1e-6 if peak == 1.0 else 1).astype(np.float32) / np.float32(peak)
+    straight = (pixels / share[..., np.newaxis]).clip(0, peak)
+    rounded: NDArray[Any] = (np.rint(straight) if peak > 1 else straight).astype(pixels.dtype)
+    return rounded
+
+
+def _dpi(page: tifffile.TiffPage) -> tuple[float, float] | None:
+    try:
+        (a, b), (c, d) = page.tags.valueof(282), page.tags.valueof(283)
+        unit = {2: 1.0, 3: 2.54}[int(page.tags.valueof(296, 2))]
+        return metadata.dpi((a / b * unit, c / d * unit))
+    except (TypeError, ValueError, ZeroDivisionError, KeyError):
+        return None

@@ -1,0 +1,1 @@
+"""Pictures in memory: planes, colour, transparency, sizes, comparison."""

@@ -1,0 +1,177 @@
+"""How much pictures differ, and where."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from waifu2x.errors import ImageError
+from waifu2x.imaging import resample
+from waifu2x.imaging.dtypes import to_unit
+from waifu2x.imaging.picture import Picture
+from waifu2x.imaging.sizes import Part
+from waifu2x.lowering.box import Box
+
+_SIGMA, _RADIUS = 1.5, 5
+_C1, _C2 = 0.01**2, 0.03**2
+_BAND_ROWS = 256
+_LEAST_SHARE = 0.98
+"""Of the longer proportion in the other one: pictures of other shapes show other things."""
+
+Planes = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Two pictures, brought to one size, and how much they differ."""
+
+    first: Planes
+    second: Planes
+    """(H, W, 1 or 3) in [0, 1]."""
+    resized: str | None
+    """Which of them was resized for it, `first` or `second`."""
+    psnr: float
+    """Peak signal to noise ratio in dB, over all values; infinite for equal pictures."""
+    ssim: float
+    """Structural similarity (Wang et al. 2004), the mean over planes: 1 for equal pictures."""
+    largest: float
+    """The largest difference of two values."""
+    differing: float
+    """The share of pixels that differ at all, by more than half a level of 16 bits."""
+
+
+def compare(first: Picture, second: Picture) -> Comparison:
+    """Two pictures; the smaller one is enlarged to the size of the other, by Lanczos.
+
+    Transparent pictures are compared as they look on white; grey counts as RGB where the other one
+    is. Raises ImageError for pictures whose proportions differ by more than 2 %.
+    """
+    one, other = on_white(first), on_white(second)
+    planes = max(one.shape[-1], other.shape[-1])
+    one, other = (values.repeat(planes // values.shape[-1], axis=-1) for values in (one, other))
+    resized = None
+    if one.shape != other.shape:
+        _refuse_other_shapes(one, other)
+        if one.shape[0] * one.shape[1] < other.shape[0] * other.shape[1]:
+            resized, one = "first", _at_size(one, other)
+        else:
+            resized, other = "second", _at_size(other, one)
+    square, largest, differing = 0.0, 0.0, 0
+    for rows in _bands(len(one)):
+        difference = abs(one[rows].astype(np.float64) - other[rows])
+        square += float((difference**2).sum())
+        largest = max(largest, float(difference.max()))
+        differing += int((difference.max(axis=-1) > 0.5 / 65535).sum())
+    error = square / one.size
+    psnr = math.inf if not error else -10 * math.log10(error)
+    share = differing / (one.shape[0] * one.shape[1])
+    return Comparison(one, other, resized, psnr, ssim(one, other), largest, share)
+
+
+def ssim(one: Planes, other: Planes) -> float:
+    """The structural similarity of (H, W, C) in [0, 1]: Gaussian windows of sigma 1.5, 11 x 11.
+
+    Variances are those of populations. Windows lie within the picture; one that is smaller than
+    that has a single window, of all its pixels.
+    """
+    if min(one.shape[:2]) <= 2 * _RADIUS:
+        return float(np.mean(_similarity(*(f.mean((0, 1)) for f in _moments(one, other)))))
+    taps = np.exp(-0.5 * (np.arange(-_RADIUS, _RADIUS + 1) / _SIGMA) ** 2)
+    taps /= taps.sum()
+    total, count = 0.0, 0
+    for rows in _bands(len(one) - 2 * _RADIUS):
+        window = slice(rows.start, min(rows.stop + 2 * _RADIUS, len(one)))
+        moments = (_filtered(f, taps) for f in _moments(one[window], other[window]))
+        found = _similarity(*moments)
+        total, count = total + float(found.sum()), count + found.size
+    return total / count
+
+
+def worst_boxes(pictures: Sequence[NDArray[Any]], side: int, count: int) -> list[Box]:
+    """Squares that do not overlap, where pictures differ most, the worst first.
+
+    Of two or more (H, W, C) of one shape and dtype, what counts is the sum over values of the
+    square of the largest difference between any two. Fewer boxes where all the rest is equal;
+    smaller ones in smaller pictures.
+    """
+    height, width = pictures[0].shape[:2]
+    side = min(side, height, width)
+    step = max(1, side // 2)
+    errors = np.zeros((-(-height // step), -(-width // step)))
+    for cell in range(len(errors)):
+        rows = slice(cell * step, (cell + 1) * step)
+        bands = [to_unit(values[rows], np.float32) for values in pictures]
+        spread = np.maximum.reduce(bands) - np.minimum.reduce(bands)
+        squares = (spread**2).sum(axis=(0, 2), dtype=np.float64)
+        errors[cell] = np.add.reduceat(squares, range(0, width, step))
+    # Of two by two cells, which make a square.
+    padded = np.pad(errors, ((0, 1), (0, 1)))
+    sums = padded[:-1, :-1] + padded[1:, :-1] + padded[:-1, 1:] + padded[1:, 1:]
+    tops = np.arange(0, height, step).clip(max=height - side)
+    lefts = np.arange(0, width, step).clip(max=width - side)
+    boxes: list[Box] = []
+    while len(boxes) < count and sums.max() > 0:
+        y, x = np.unravel_index(int(sums.argmax()), sums.shape)
+        boxes.append(Box(int(tops[y]), int(lefts[x]), side, side))
+        sums[np.ix_(abs(tops - tops[y]) < side, abs(lefts - lefts[x]) < side)] = 0
+    return boxes
+
+
+def on_white(picture: Picture) -> Planes:
+    """As it looks on white, (H, W, 1 or 3) in [0, 1]."""
+    values = to_unit(picture.pixels, np.float32)
+    if picture.alpha is None:
+        return values
+    opacity = to_unit(picture.alpha, np.float32)[..., np.newaxis]
+    return values * opacity + (1 - opacity)
+
+
+def _refuse_other_shapes(one: Planes, other: Planes) -> None:
+    (height, width), (other_height, other_width) = one.shape[:2], other.shape[:2]
+    proportions = sorted([height * other_width, width * other_height])
+    # A pixel more or less is rounding.
+    slack = max(height, width, other_height, other_width)
+    if proportions[0] + slack < _LEAST_SHARE * proportions[1]:
+        raise ImageError(
+            f"pictures of {width}x{height} and {other_width}x{other_height} have other"
+            " proportions: crop one of them first"
+        )
+
+
+def _at_size(values: Planes, like: Planes) -> Planes:
+    height, width = like.shape[:2]
+    return resample.lanczos(values, Part.of(*values.shape[:2]), 1, height, width, np.float32)
+
+
+def _moments(one: Planes, other: Planes) -> Iterator[NDArray[np.float64]]:
+    """What a window takes means of."""
+    x, y = one.astype(np.float64), other.astype(np.float64)
+    yield from (x, y, x * x, y * y, x * y)
+
+
+def _similarity(
+    x: NDArray[Any], y: NDArray[Any], xx: NDArray[Any], yy: NDArray[Any], xy: NDArray[Any]
+) -> NDArray[Any]:
+    """Of windows, from the means of those moments."""
+    luminance = (2 * x * y + _C1) / (x * x + y * y + _C1)
+    structure = (2 * (xy - x * y) + _C2) / (xx - x * x + yy - y * y + _C2)
+    found: NDArray[Any] = luminance * structure
+    return found
+
+
+def _filtered(values: NDArray[np.float64], taps: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Windows of a separable filter that lie within (H, W, C)."""
+    rows, columns = (size - len(taps) + 1 for size in values.shape[:2])
+    down = sum(tap * values[y : y + rows] for y, tap in enumerate(taps))
+    across: NDArray[np.float64] = sum(tap * down[:, x : x + columns] for x, tap in enumerate(taps))
+    return across
+
+
+def _bands(rows: int) -> Iterator[slice]:
+    for top in range(0, rows, _BAND_ROWS):
+        yield slice(top, min(top + _BAND_ROWS, rows))

@@ -1,0 +1,34 @@
+"""Pictures brought upright, as EXIF's orientation asks for."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from waifu2x.imaging.picture import Picture, contiguous
+
+
+def turned(picture: Picture, orientation: int) -> Picture:
+    """A picture stored with an orientation, 1 to 8, as it is meant to be seen."""
+    if not 2 <= orientation <= 8:
+        return picture
+    alpha = picture.alpha
+    return replace(
+        picture,
+        pixels=contiguous(turned_plane(picture.pixels, orientation)),
+        alpha=None if alpha is None else np.ascontiguousarray(turned_plane(alpha, orientation)),
+    )
+
+
+def turned_plane(plane: NDArray[Any], orientation: int) -> NDArray[Any]:
+    """(H, W, ...) as it is meant to be seen, without a copy."""
+    if orientation in (3, 4, 6, 7):
+        plane = plane[::-1]
+    if orientation in (2, 3, 7, 8):
+        plane = plane[:, ::-1]
+    if orientation >= 5:
+        plane = plane.swapaxes(0, 1)
+    return plane

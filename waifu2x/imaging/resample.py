@@ -1,0 +1,135 @@
+"""Pictures at another size, by Pillow's filters, in float.
+
+Pixels are areas whose centres lie at half coordinates; where a picture is reduced, the filter grows
+with what a pixel of the result covers, so that nothing aliases; at the edges it is cut off and what
+is left of it weighs 1. Work goes by bands of rows, whose limits depend on sizes alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+from PIL import Image
+
+from waifu2x.imaging.dtypes import from_unit, to_unit
+from waifu2x.imaging.sizes import Part
+
+_BAND_FLOATS = 1 << 22
+"""Of a plane's band, source or result."""
+_LANCZOS = Image.Resampling.LANCZOS
+_BICUBIC = Image.Resampling.BICUBIC
+_REACH = {_LANCZOS: 3, _BICUBIC: 2}
+"""Pixels to each side that the filter weighs, where it enlarges."""
+_SEEN = 1 / 1024
+"""Less opacity than that says nothing of a colour."""
+
+_Planes = NDArray[np.float32]
+
+
+def bicubic(planes: _Planes, height: int, width: int) -> _Planes:
+    """(H, W, C) at another size, by bicubic interpolation (a = -0.5); not clipped."""
+    whole = (0.0, 0.0, planes.shape[1], planes.shape[0])
+    return _Resize(_BICUBIC, whole, height, width)(planes, 0, height)
+
+
+def lanczos(
+    planes: NDArray[Any], part: Part, factor: int, height: int, width: int, dtype: DTypeLike
+) -> NDArray[Any]:
+    """(H, W, C) pixels at another size, (height, width, C) in `dtype`, by Lanczos (a = 3).
+
+    The result shows `part` of a picture that was enlarged by `factor` before; it is clipped and
+    rounded once.
+    """
+    resize = _Resize(_LANCZOS, _box(part, factor), height, width)
+    result = np.empty((height, width, planes.shape[-1]), dtype)
+    for rows in resize.bands():
+        result[slice(*rows)] = from_unit(resize(planes, *rows), dtype)
+    return result
+
+
+def lanczos_with_alpha(
+    planes: NDArray[Any],
+    alpha: NDArray[Any],
+    part: Part,
+    factor: int,
+    height: int,
+    width: int,
+    dtype: DTypeLike,
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    """`lanczos` of a picture and its transparency, (H, W).
+
+    Colours weigh as much as they are opaque: the result laid over any ground is what the picture
+    laid over it would give. Where nothing is seen, they are what lies there.
+    """
+    resize = _Resize(_LANCZOS, _box(part, factor), height, width)
+    result = np.empty((height, width, planes.shape[-1]), dtype)
+    shown = np.empty((height, width), dtype)
+    opaque = alpha[..., np.newaxis]
+    for rows in resize.bands():
+        opacity = resize(opaque, *rows)
+        light = resize(planes, *rows, weight=opaque)
+        hidden = opacity < _SEEN
+        colours = light / np.where(hidden, np.float32(1), opacity)
+        if hidden.any():
+            colours = np.where(hidden, resize(planes, *rows), colours)
+        result[slice(*rows)] = from_unit(colours, dtype)
+        shown[slice(*rows)] = from_unit(opacity[..., 0], dtype)
+    return result, shown
+
+
+def _box(part: Part, factor: int) -> tuple[float, float, float, float]:
+    """Left, top, right and bottom of a part, in enlarged pixels."""
+    left, top = part.left * factor, part.top * factor
+    right, bottom = left + part.width * factor, top + part.height * factor
+    return float(left), float(top), float(right), float(bottom)
+
+
+class _Resize:
+    """One filter and one geometry."""
+
+    def __init__(
+        self,
+        kind: Image.Resampling,
+        box: tuple[float, float, float, float],
+        height: int,
+        width: int,
+    ) -> None:
+        """`box` is what the result, `height` rows of `width` pixels, shows of the source."""
+        self._kind = kind
+        self._left, self._top, self._right, self._bottom = box
+        self._height, self._width = height, width
+        self._step = (self._bottom - self._top) / height
+
+    def bands(self) -> Iterator[tuple[int, int]]:
+        """First row and end of each part of the result."""
+        longest = max(self._width, self._right - self._left)
+        rows = max(16, int(_BAND_FLOATS / longest / max(1.0, self._step)))
+        for first in range(0, self._height, rows):
+            yield first, min(first + rows, self._height)
+
+    def __call__(
+        self, planes: NDArray[Any], first: int, end: int, weight: NDArray[Any] | None = None
+    ) -> _Planes:
+        """Rows `first` to `end` of the result, (end - first, width, C), not clipped.
+
+        `weight`, (H, W, 1), is what the planes are multiplied by before.
+        """
+        top = self._top + first * self._step
+        bottom = self._bottom if end == self._height else self._top + end * self._step
+        beyond = math.ceil(_REACH[self._kind] * max(1.0, self._step)) + 1
+        start = max(0, math.floor(top) - beyond)
+        rows = slice(start, math.ceil(bottom) + beyond)
+        source = to_unit(planes[rows], np.float32)
+        if weight is not None:
+            source *= to_unit(weight[rows], np.float32)
+        box = (self._left, top - start, self._right, min(bottom - start, len(source)))
+        size = (self._width, end - first)
+        resized = [
+            np.asarray(Image.fromarray(source[..., plane]).resize(size, self._kind, box))
+            for plane in range(source.shape[-1])
+        ]
+        return np.stack(resized, axis=-1)

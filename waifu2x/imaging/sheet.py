@@ -1,0 +1,154 @@
+"""Pictures side by side, to look at: the whole, and magnified crops where they differ."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, ImageDraw, ImageFont
+
+from waifu2x.imaging import resample
+from waifu2x.imaging.comparison import Comparison, Planes, worst_boxes
+from waifu2x.imaging.dtypes import from_unit, to_unit
+from waifu2x.imaging.sizes import Part
+from waifu2x.lowering.box import Box
+
+_GAP = 4
+_GREY = np.float32(0.5)
+_LEAST_CELL = 256
+"""Pixels across: crops are four times as large, those of very small pictures more."""
+_TEXT, _LINE, _MARGIN = 15, 20, 8
+_INK, _FAINT = (0, 0, 0), (104, 104, 104)
+_Font = ImageFont.FreeTypeFont | ImageFont.ImageFont
+
+
+class Column(NamedTuple):
+    """One picture of several, on a sheet."""
+
+    name: str
+    caption: str
+    """A second line below its name; may be empty."""
+    pixels: NDArray[Any]
+    """(H, W, 1 or 3), of one size, planes and dtype on a sheet."""
+
+
+def side_by_side(
+    comparison: Comparison, *, side: int = 64, count: int = 4, magnified: int = 4
+) -> tuple[NDArray[np.uint8], list[Box]]:
+    """A picture to look at, (rows, columns, 1 or 3), and where its crops are from.
+
+    Each row has the first picture, the second, and how much they differ, on grey, magnified as far
+    as it goes: on top the whole, reduced to the width of a crop, then crops where they differ most,
+    each pixel repeated.
+    """
+    pictures = comparison.first, comparison.second
+    boxes = worst_boxes(pictures, side, count)
+    width = (boxes[0].width if boxes else side) * magnified
+    rows = [[_thumbnail(values, width) for values in pictures]]
+    for box in boxes:
+        rows.append([_crop(values, box, magnified) for values in pictures])
+    tiles = [[one, other, _strongly(other - one)] for one, other in rows]
+    planes = comparison.first.shape[-1]
+    height = sum(len(row[0]) + _GAP for row in tiles) - _GAP
+    sheet = np.ones((height, 3 * width + 2 * _GAP, planes), np.float32)
+    top = 0
+    for row in tiles:
+        for place, tile in enumerate(row):
+            left = place * (width + _GAP)
+            sheet[top : top + len(tile), left : left + tile.shape[1]] = tile
+        top += len(row[0]) + _GAP
+    return from_unit(sheet, np.uint8), boxes
+
+
+def of_columns(
+    title: Sequence[str], columns: Sequence[Column], boxes: Sequence[Box]
+) -> NDArray[np.uint8]:
+    """A picture to look at, (rows, columns, 1 or 3).
+
+    A column for each picture, under its name, with crops of the `boxes`, each pixel repeated. To
+    the left of them the lines of the title and the first picture as a whole, where the places of
+    the crops are outlined and numbered.
+    """
+    first = columns[0].pixels
+    side = boxes[0].width if boxes else min(first.shape[:2])
+    magnified = -(-_LEAST_CELL // side)
+    cell = side * magnified
+    head = _MARGIN + 2 * _LINE + _GAP
+    left = _MARGIN + cell + 2 * _LINE
+    width = left + len(columns) * (cell + _GAP) - _GAP + _MARGIN
+    height = head + max(1, len(boxes)) * (cell + _GAP) - _GAP + _MARGIN
+    sheet = Image.new("RGB", (width, height), "white")
+    pen, font = ImageDraw.Draw(sheet), ImageFont.load_default(_TEXT)
+    for number, line in enumerate(title):
+        pen.text((_MARGIN, _MARGIN + number * _LINE), _fitted(line, font, cell), _INK, font)
+    top = max(head, _MARGIN + len(title) * _LINE + _GAP)
+    sheet.paste(_overview(first, boxes, cell, height - top - _MARGIN, font), (_MARGIN, top))
+    for row, box in enumerate(boxes):
+        y = head + row * (cell + _GAP)
+        pen.text((left - _LINE, y + cell // 2), str(row + 1), _INK, font, anchor="mm")
+        for place, column in enumerate(columns):
+            crop = _crop(column.pixels, box, magnified)
+            sheet.paste(_image(crop), (left + place * (cell + _GAP), y))
+    for place, column in enumerate(columns):
+        x = left + place * (cell + _GAP)
+        pen.text((x, _MARGIN), _fitted(column.name, font, cell), _INK, font)
+        pen.text((x, _MARGIN + _LINE), _fitted(column.caption, font, cell), _FAINT, font)
+    return np.atleast_3d(np.asarray(sheet.convert("L") if first.shape[-1] == 1 else sheet))
+
+
+def _overview(
+    pixels: NDArray[Any], boxes: Sequence[Box], width: int, height: int, font: _Font
+) -> Image.Image:
+    """A picture within so many pixels, with the numbers of boxes at their outlines."""
+    factor = min(Fraction(width, pixels.shape[1]), Fraction(height, pixels.shape[0]))
+    rows, columns = (max(1, math.floor(size * factor)) for size in pixels.shape[:2])
+    part = Part.of(*pixels.shape[:2])
+    small = _image(resample.lanczos(pixels, part, 1, rows, columns, np.uint8))
+    pen = ImageDraw.Draw(small)
+    for number, box in enumerate(boxes, 1):
+        corners = box.left, box.top, box.right, box.bottom
+        x, y, right, bottom = (math.floor(place * factor) for place in corners)
+        # Black beside white is seen on any picture.
+        pen.rectangle((x, y, right - 1, bottom - 1), outline="black")
+        pen.rectangle((x + 1, y + 1, right - 2, bottom - 2), outline="white")
+        middle = (x + right) // 2, (y + bottom) // 2
+        pen.text(middle, str(number), "white", font, "mm", stroke_width=2, stroke_fill="black")
+    return small
+
+
+def _fitted(text: str, font: _Font, width: int) -> str:
+    """The end of a text that is too wide: of paths, it says more than their beginning."""
+    if font.getlength(text) <= width:
+        return text
+    start = next(
+        start for start in range(1, len(text) + 1) if font.getlength(f"...{text[start:]}") <= width
+    )
+    return f"...{text[start:]}"
+
+
+def _image(pixels: NDArray[Any]) -> Image.Image:
+    """(H, W, 1 or 3) of any dtype as 8-bit RGB."""
+    levels = from_unit(to_unit(pixels, np.float32), np.uint8)
+    return Image.fromarray(levels.repeat(3 // levels.shape[-1], axis=-1))
+
+
+def _crop(values: NDArray[Any], box: Box, magnified: int) -> NDArray[Any]:
+    """A part of (H, W, C), each pixel repeated."""
+    crop = values[box.top : box.bottom, box.left : box.right]
+    return crop.repeat(magnified, 0).repeat(magnified, 1)
+
+
+def _thumbnail(values: Planes, width: int) -> Planes:
+    """A picture of so many columns."""
+    height = max(1, round(Fraction(values.shape[0] * width, values.shape[1])))
+    return resample.lanczos(values, Part.of(*values.shape[:2]), 1, height, width, np.float32)
+
+
+def _strongly(difference: Planes) -> Planes:
+    """A difference on grey, so strong that its largest value is black or white."""
+    most = float(abs(difference).max())
+    return _GREY + difference * (_GREY / most if most else 0)

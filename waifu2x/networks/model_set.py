@@ -1,0 +1,300 @@
+"""Sets of models that belong together: some for each noise level, one that only enlarges."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import math
+import os
+import re
+import stat
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from pathlib import Path
+
+from waifu2x.errors import ModelError
+from waifu2x.networks import catalogue
+from waifu2x.networks.catalogue import Role
+from waifu2x.networks.model import Model
+from waifu2x.networks.readers import SUFFIXES, read_model
+from waifu2x.networks.rescale import doubled, halved
+from waifu2x.system.files import reason
+from waifu2x.system.resources import user_models
+
+DEFAULT = "cunet/art"
+"""The best in every task of benchmarks/quality.py, and where most programs of the field start."""
+_STEM = re.compile(r"(noise(?P<noise>[0-3]))?_?(scale(?P<scale>[2348])(\.0)?x)?_model")
+_MOST_PASSES = 6
+
+
+@dataclass(frozen=True)
+class ModelSet:
+    """What `-m` names."""
+
+    name: str
+    folder: Path
+    """Where its files are; of a single file, that itself."""
+    files: dict[Role, Path]
+    """Model files by what they do."""
+    read: dict[Path, Model] = field(default_factory=dict, compare=False, repr=False)
+    """Models that had to be read to know what they do."""
+
+    @property
+    def noise_levels(self) -> list[int]:
+        """Noise levels that it has a model for."""
+        return sorted({noise for noise, _ in self.files if noise is not None})
+
+    @property
+    def scales(self) -> list[int]:
+        """By how much its models enlarge, 1 among them where one does not."""
+        return sorted({scale for _, scale in self.files})
+
+    def factors(self, scale: Fraction | float, noise: int | None = None) -> tuple[int, ...]:
+        """By how much each model of a chain enlarges, to make a picture at least so much larger.
+
+        The smallest enlargement that there is, in the fewest passes; what is above `scale` is to be
+        reduced. Empty for a scale of 1. Raises ModelError if no chain of the set enlarges so much.
+        """
+        scales = [each for each in self.scales if each > 1]
+        best: tuple[int, int, tuple[int, ...]] | None = None
+        for count in range(_MOST_PASSES + 1):
+            for factors in itertools.combinations_with_replacement(scales, count):
+                made = math.prod(factors)
+                if made < scale or not self._can(factors, noise):
+                    continue
+                if best is None or (made, count) < best[:2]:
+                    best = made, count, factors
+        if best is None:
+            lacks = noise is not None and noise not in self.noise_levels
+            raise ModelError(f"{self.name}: {self._missing((noise, 1) if lacks else (None, 2))}")
+        return best[2]
+
+    def models(self, scale: Fraction | float, noise: int | None) -> list[Model]:
+        """The models to run one after the other: noise is removed once, by the first.
+
+        They enlarge by the product of `factors(scale, noise)`. Raises ModelError if a model is
+        missing or unreadable.
+        """
+        factors = list(self.factors(scale, noise))
+        if noise is not None and not factors:
+            return [self._denoiser(noise)]
+        roles: list[Role] = [(None, factor) for factor in factors]
+        if not roles and (None, 1) in self.files:
+            roles = [(None, 1)]
+        if noise is not None:
+            joint = next((factor for factor in factors if (noise, factor) in self.files), None)
+            if joint is not None:
+                roles.remove((None, joint))
+            roles.insert(0, (noise, joint or 1))
+        read: dict[Role, Model] = {}
+        for role in roles:
+            if role not in read:
+                read[role] = self._read(role)
+        return [read[role] for role in roles]
+
+    def _can(self, factors: Sequence[int], noise: int | None) -> bool:
+        """Whether the set has what a chain of such factors takes."""
+        plain = list(factors)
+        if noise is not None and factors:
+            joint = next((factor for factor in factors if (noise, factor) in self.files), None)
+            if joint is not None:
+                plain.remove(joint)
+            elif (noise, 1) not in self.files:
+                return False
+        return all((None, factor) in self.files for factor in plain)
+
+    def substitute(self, scale: Fraction | float, noise: int | None) -> str | None:
+        """What `models` gives in the place of a model that the set lacks; None if it lacks none."""
+        if scale > 1 or noise is None or (noise, 1) in self.files:
+            return None
+        lacks = f"{self.name} has no model that removes noise level {noise} without enlarging"
+        other = self._other_denoiser(noise)
+        if other:
+            return f"{lacks}: uses that of {other.name}"
+        if (noise, 2) in self.files:
+            return f"{lacks}: uses one that doubles, and halves its result"
+        return None
+
+    def _denoiser(self, noise: int) -> Model:
+        """What removes noise and does not enlarge."""
+        other = self._other_denoiser(noise)
+        if other:
+            return other._read((noise, 1))
+        if (noise, 1) not in self.files and (noise, 2) in self.files:
+            return halved(self._read((noise, 2)))
+        return self._read((noise, 1))
+
+    def _other_denoiser(self, noise: int) -> ModelSet | None:
+        """The set that stands in where this one cannot remove noise alone, as upstream does."""
+        known = catalogue.entry(self.name)
+        if not known or not known.denoiser or (noise, 1) in self.files:
+            return None
+        other = _of_catalogue(known.denoiser) if known.folder == self.folder else None
+        return other if other and (noise, 1) in other.files else None
+
+    def _read(self, role: Role) -> Model:
+        if role not in self.files:
+            raise ModelError(f"{self.name}: {self._missing(role)}")
+        path = self.files[role]
+        model = self.read.get(path) or read_model(path)
+        expected = role[1]
+        if model.scale == expected:
+            return model
+        if (model.scale, expected) == (1, 2):
+            return doubled(model)
+        raise ModelError(f"{path}: enlarges {model.scale} times, but its name says {expected}")
+
+    def _missing(self, role: Role) -> str:
+        noise, _ = role
+        if noise is None:
+            return "no model that enlarges: scale2.0x_model.json is missing"
+        levels = ", ".join(map(str, self.noise_levels)) or "none"
+        return f"no model for noise level {noise}; the levels here: {levels}"
+
+
+def find(name: str) -> ModelSet:
+    """A model set by its name, its family's name, the path of its folder or of a single file.
+
+    Names are of sets that come with waifu2x or were imported; a family alone, such as `cunet`,
+    means its usual style. Raises ModelError if there is none.
+    """
+    if not name:
+        raise ModelError(f"the name of the model is empty; the models here: {_names()}")
+    folder = Path(name)
+    if folder.parts and not folder.is_absolute() and ".." not in folder.parts:
+        spelt = folder.as_posix()
+        names = [spelt]
+        if len(folder.parts) == 1:
+            names.append(catalogue.usual(spelt) or f"{spelt}/{catalogue.USUAL_STYLE}")
+        for each in names:
+            found = _of_catalogue(each) or _of_user(each)
+            if found:
+                return found
+        for each in names:
+            absent = catalogue.entry(each)
+            if absent and not folder.is_dir():
+                raise ModelError(f"{name}: not installed: {absent.install}")
+    return _of_path(name)
+
+
+def role(file_name: str) -> Role | None:
+    """What a model does, from the name of its file; None if that is not one of waifu2x's."""
+    name = file_name.lower()
+    suffix = next((suffix for suffix in SUFFIXES if name.endswith(suffix)), "")
+    match = _STEM.fullmatch(file_name.removesuffix(suffix)) if suffix else None
+    if not match or not (match["noise"] or match["scale"]):
+        return None
+    return int(match["noise"]) if match["noise"] else None, int(match["scale"] or 1)
+
+
+def is_shipped(name: str) -> bool:
+    """Whether a set of this name comes with waifu2x, where `find` looks first."""
+    return catalogue.entry(Path(name).as_posix()) is not None
+
+
+def available() -> list[ModelSet]:
+    """The model sets that come with waifu2x, then those imported, each in order of name.
+
+    Raises ModelError for a folder that cannot be read.
+    """
+    found = {entry.name: _of_catalogue(entry.name) for entry in catalogue.ENTRIES}
+    sets = [each for each in found.values() if each]
+    root = user_models()
+    if root:
+        for folder in sorted(_folders_with_models(root)):
+            name = folder.relative_to(root).as_posix()
+            if not found.get(name):
+                sets.append(ModelSet(name, folder, _files(folder)))
+    return sets
+
+
+def _of_catalogue(name: str) -> ModelSet | None:
+    """A set that comes with waifu2x, if its files are here."""
+    entry = catalogue.entry(name)
+    folder = entry.folder if entry else None
+    if entry is None or folder is None:
+        return None
+    try:
+        if entry.package is None:
+            files = _files(folder)
+        else:
+            packaged = {path: catalogue.packaged(path.name) for path in _listed(folder)}
+            files = {of[1]: path for path, of in packaged.items() if of and of[0] == name}
+    except ModelError:  # a folder that cannot be read is as good as none
+        return None
+    return ModelSet(name, folder, files) if files else None
+
+
+def _of_user(name: str) -> ModelSet | None:
+    """An imported set."""
+    root = user_models()
+    with contextlib.suppress(OSError, ValueError):  # of a name too long, say: it is not here
+        if root and (root / name).is_dir() and root != root / name:
+            files = _files(root / name)
+            return ModelSet(name, root / name, files) if files else None
+    return None
+
+
+def _of_path(name: str) -> ModelSet:
+    """The set in a folder."""
+    folder = Path(name)
+    try:
+        mode = folder.stat().st_mode
+    except (FileNotFoundError, NotADirectoryError, ValueError) as error:
+        raise ModelError(
+            f"{name}: no such model and no such folder; the models here: {_names()}"
+        ) from error
+    except OSError as error:
+        raise ModelError(f"{name}: cannot read the folder: {reason(error)}") from error
+    if stat.S_ISREG(mode) and name.lower().endswith(SUFFIXES):
+        return _of_file(folder)
+    if not stat.S_ISDIR(mode):
+        raise ModelError(f"{name}: not a model file: expected {', '.join(SUFFIXES)}, or a folder")
+    files = _files(folder)
+    if not files:
+        raise ModelError(f"{name}: no model files here: expected names like scale2.0x_model.json")
+    return ModelSet(name, folder, files)
+
+
+def _of_file(path: Path) -> ModelSet:
+    """The set of one file, whatever its name: what does not enlarge counts as noise level 0."""
+    model = read_model(path)
+    return ModelSet(str(path), path, {role_of(model): path}, {path: model})
+
+
+def role_of(model: Model) -> Role:
+    """What a network does whose name does not tell."""
+    return (0, 1) if model.scale == 1 else (None, model.scale)
+
+
+def _files(folder: Path) -> dict[Role, Path]:
+    """The models in a folder by what they do."""
+    found: dict[Role, Path] = {}
+    for path in _listed(folder):
+        of_file = role(path.name)
+        if of_file:
+            found.setdefault(of_file, path)
+    return found
+
+
+def _listed(folder: Path) -> list[Path]:
+    try:
+        return sorted(folder.iterdir())
+    except OSError as error:
+        raise ModelError(f"{folder}: cannot read the folder: {reason(error)}") from error
+
+
+def _names() -> str:
+    return ", ".join(found.name for found in available()) or "none"
+
+
+def _folders_with_models(root: Path) -> Iterator[Path]:
+    def refuse(error: OSError) -> None:
+        if not isinstance(error, FileNotFoundError | NotADirectoryError):
+            message = f"{error.filename}: cannot read the folder: {reason(error)}"
+            raise ModelError(message) from error
+
+    for folder, _, names in os.walk(root, onerror=refuse):
+        if Path(folder) != root and any(role(name) for name in names):
+            yield Path(folder)

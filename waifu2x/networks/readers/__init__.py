@@ -1,0 +1,47 @@
+"""Files of models, each format in its own module: a path in, a Model out."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pathlib import Path
+
+from waifu2x.errors import ModelError
+from waifu2x.networks.model import Model
+from waifu2x.networks.readers.limits import read_file
+from waifu2x.networks.readers.tensors import MAX_TENSOR_BYTES
+
+# Each is imported when it is needed: all together take as long as a small picture.
+_MODULES = {
+    ".json": "waifu2x_json",
+    ".json.gz": "waifu2x_json",
+    ".param": "ncnn",
+    ".npz": "chainer",
+}
+NAMED_SUFFIXES = (".pth", ".safetensors")
+"""Of files of weights by name."""
+SUFFIXES = (*_MODULES, *NAMED_SUFFIXES)
+
+
+def parse_named(content: bytes, name: str) -> Model:
+    """The network in the bytes of a .pth or .safetensors file; `name` stands for it in messages."""
+    from waifu2x.networks.readers import recognised, safetensors, torch_files
+
+    parse = safetensors.parse if name.lower().endswith(".safetensors") else torch_files.parse
+    return recognised.build(parse(content, name), name)
+
+
+def read_model(path: Path) -> Model:
+    """The network in a file of waifu2x JSON, ncnn (.param, with its .bin beside it), Chainer,
+    PyTorch (.pth) or safetensors.
+
+    Raises ModelError, one sentence with the file, if it cannot be read, is damaged or holds what a
+    Model cannot express.
+    """
+    name = path.name.lower()
+    if name.endswith(NAMED_SUFFIXES):
+        return parse_named(read_file(path, MAX_TENSOR_BYTES), str(path))
+    for suffix, module in _MODULES.items():
+        if name.endswith(suffix):
+            model: Model = import_module(f"waifu2x.networks.readers.{module}").read_model(path)
+            return model
+    raise ModelError(f"{path}: not a model file: expected {', '.join(SUFFIXES)}")

@@ -1,0 +1,94 @@
+"""Weights of waifu2x-chainer: .npz files, zip files of arrays named after the layers."""
+
+from __future__ import annotations
+
+import io
+import math
+import zipfile
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from waifu2x.errors import ModelError
+from waifu2x.networks.model import Model
+from waifu2x.networks.readers.architectures import Layer, build
+from waifu2x.networks.readers.limits import DAMAGED_ZIP, MAX_BYTES, read_file, read_member
+from waifu2x.networks.readers.waifu2x_json import Weights
+
+
+def read_model(path: Path) -> Model:
+    """The network in an .npz file. Raises ModelError."""
+    return build(str(path), *parse(read_file(path), str(path)))
+
+
+def parse(raw: bytes, name: str) -> Weights:
+    """The content of an .npz file, checked; `name` stands for the file in messages.
+
+    Raises ModelError if it is damaged or of an architecture other than VGG7 and UpConv7.
+    """
+    stored = _arrays(raw, name)
+    if "conv_pre/W" in stored:
+        found = "upresnet10" if any("/fc1/" in each for each in stored) else "resnet10"
+        raise ModelError(f"{name}: {found} is not supported: only vgg7 and upconv7 are")
+    count = len({key.partition("/")[0] for key in stored})
+    last = stored.get(f"conv{count}/W")
+    doubles = last is not None and last.shape[2:] == (4, 4)
+    if doubles and last is not None and last.ndim == 4:  # its layer has no bias
+        stored.setdefault(f"conv{count}/b", np.zeros(last.shape[1], np.float32))
+    names = {f"conv{number}/{part}" for number in range(1, count + 1) for part in "Wb"}
+    if not stored or set(stored) != names:
+        raise ModelError(f"{name}: not a stack of convolutions: only vgg7 and upconv7 can be read")
+    layers = []
+    for number in range(1, count + 1):
+        weight, bias = stored[f"conv{number}/W"], stored[f"conv{number}/b"]
+        if weight.ndim != 4 or bias.ndim != 1:
+            raise ModelError(f"{name}: conv{number} is not a convolution")
+        if doubles and number == count:  # in Chainer, as in Torch, (in_planes, out_planes, kH, kW)
+            weight = np.ascontiguousarray(weight.swapaxes(0, 1))
+            layers.append(Layer("transposed", weight, bias))
+        else:
+            layers.append(Layer("convolution", weight, bias))
+    weights = Weights("upconv_7" if doubles else f"vgg_{count}", layers)
+    build(name, *weights)
+    return weights
+
+
+def _arrays(raw: bytes, name: str) -> dict[str, NDArray[np.float32]]:
+    """All arrays. Not numpy.load, which allocates whatever a header asks for."""
+    arrays: dict[str, NDArray[np.float32]] = {}
+    left = MAX_BYTES
+    try:
+        with zipfile.ZipFile(io.BytesIO(raw)) as archive:
+            for member in archive.namelist():
+                key = member.removesuffix(".npy")
+                content = read_member(archive, member, f"{name}: {key}")
+                left -= len(content)
+                if left < 0:
+                    raise ModelError(f"{name}: unpacks to more than {MAX_BYTES >> 20} MiB")
+                arrays[key] = _array(content, f"{name}: {key}")
+    except (OSError, *DAMAGED_ZIP) as error:
+        raise ModelError(f"{name}: not a readable .npz file: {error or 'cut off'}") from error
+    return arrays
+
+
+def _array(content: bytes, where: str) -> NDArray[np.float32]:
+    """One .npy file. Raises ValueError if it is damaged."""
+    stream = io.BytesIO(content)
+    version = np.lib.format.read_magic(stream)
+    read_header = {
+        (1, 0): np.lib.format.read_array_header_1_0,
+        (2, 0): np.lib.format.read_array_header_2_0,
+    }.get(version)
+    if read_header is None:
+        raise ValueError(f"version {version}")
+    shape, fortran, dtype = read_header(stream)
+    data = content[stream.tell() :]
+    if dtype.kind not in "fiu" or math.prod(shape) * dtype.itemsize != len(data):
+        raise ValueError(f"{dtype} numbers of shape {shape} in {len(data)} bytes")
+    values = np.frombuffer(data, dtype).reshape(shape, order="F" if fortran else "C")
+    with np.errstate(over="ignore"):
+        narrow = values.astype(np.float32, order="C")
+    if not np.isfinite(narrow).all():
+        raise ModelError(f"{where}: holds a value that is not a finite float32")
+    return narrow

@@ -1,0 +1,1 @@
+"""The machine: files, stores, cache, memory, cores, time."""

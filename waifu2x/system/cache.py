@@ -1,0 +1,190 @@
+"""The cache folder: entries that can be lost at any time and are made again.
+
+WAIFU2X_CACHE_DIR, else the platform's folder for caches, holds one folder for each kind of entry.
+Keys are digests of everything that decides the content. An entry begins with the digest of its
+content, so that a damaged one is seen and made again. A folder that cannot be written, or a user
+without a home directory, costs time and nothing else.
+
+Machine code is among the entries, so folders are made for their owner alone, and one that belongs
+to somebody else, or that others can write, is not used. Together the entries take so many bytes at
+most; those that were not used for longest go first.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import re
+import stat
+import struct
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import platformdirs
+
+from waifu2x.system.files import write_atomically
+from waifu2x.system.resources import of_user
+
+DIRECTORY_VARIABLE = "WAIFU2X_CACHE_DIR"
+KINDS = ("closeness", "cuda", "numba", "opencl", "ranges", "tuning", "weights")
+MOST_BYTES = 1 << 30
+"""Of all entries together."""
+_DIGEST_BYTES = 32
+_NUMBER = struct.Struct("<d")
+# The folder is the user's choice and may hold files of others: only what has the name of an entry,
+# or of what `write_atomically` leaves if it is killed, is counted and removed.
+_OURS = re.compile(r"[0-9a-f]{40}|\..*[0-9a-f]{12}\.part")
+
+
+class Usage(NamedTuple):
+    """What one kind of entry takes."""
+
+    kind: str
+    files: int
+    size: int
+    """Bytes."""
+
+
+def directory() -> Path | None:
+    """The cache folder, which may not exist yet; None for a user without a home directory."""
+    chosen = os.environ.get(DIRECTORY_VARIABLE)
+    return Path(chosen) if chosen else of_user(platformdirs.user_cache_path)
+
+
+def digest(*parts: bytes | str) -> str:
+    """A key from everything that decides the content of an entry."""
+    hashed = hashlib.sha256()
+    for part in parts:
+        data = part.encode() if isinstance(part, str) else part
+        hashed.update(len(data).to_bytes(8, "little") + data)
+    return hashed.hexdigest()[:40]
+
+
+def load(kind: str, key: str) -> bytes | None:
+    """An entry's content, or None if it is absent, unreadable or damaged."""
+    folder = _folder(kind)
+    if folder is None or not _is_trusted(folder):
+        return None
+    path = folder / key
+    try:
+        stored = path.read_bytes()
+    except OSError:
+        return None
+    content = stored[_DIGEST_BYTES:]
+    if hashlib.sha256(content).digest() != stored[:_DIGEST_BYTES]:
+        return None
+    with contextlib.suppress(OSError):
+        os.utime(path)  # used just now: see _shrink
+    return content
+
+
+def store(kind: str, key: str, content: bytes) -> None:
+    """Keeps an entry, if the folder can be written."""
+    folder = _folder(kind)
+    if folder is None:
+        return
+    with contextlib.suppress(OSError):
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, exist_ok=True)
+        if _is_trusted(folder):
+            write_atomically(folder / key, hashlib.sha256(content).digest() + content)
+            _shrink(keep=folder / key)
+
+
+def number(kind: str, key: str, find: Callable[[], float]) -> float:
+    """A number that is found once."""
+    kept = load(kind, key)
+    if kept is not None and len(kept) == _NUMBER.size:
+        (value,) = _NUMBER.unpack(kept)
+        return float(value)
+    found = find()
+    store(kind, key, _NUMBER.pack(found))
+    return found
+
+
+def distrusted() -> list[Path]:
+    """Folders of entries that are not used, since others could have put something there."""
+    folders = [folder for kind in KINDS if (folder := _folder(kind)) is not None]
+    return [folder for folder in folders if folder.is_dir() and not _is_trusted(folder)]
+
+
+def usage() -> list[Usage]:
+    """What each kind of entry takes, by name. Raises OSError for a folder that cannot be read."""
+    kinds = []
+    for kind in KINDS:
+        sizes = list(_entries(kind).values())
+        if sizes:
+            kinds.append(Usage(kind, len(sizes), sum(sizes)))
+    return kinds
+
+
+def clear() -> None:
+    """Removes every entry. Raises OSError for one that cannot be removed."""
+    for kind in KINDS:
+        for path in _entries(kind):
+            path.unlink(missing_ok=True)
+        folder = _folder(kind)
+        if folder is not None:
+            # It may be absent, or hold files of others; an empty folder left behind is no harm.
+            with contextlib.suppress(OSError):
+                folder.rmdir()
+
+
+def _folder(kind: str) -> Path | None:
+    if kind not in KINDS:
+        raise ValueError(f"Expected one of {', '.join(KINDS)}, but got {kind!r}")
+    root = directory()
+    return root / kind if root else None
+
+
+def _is_trusted(folder: Path) -> bool:
+    """Whether nobody but this user can have written into a folder.
+
+    Windows has no such modes; there, a user's profile is private.
+    """
+    if not hasattr(os, "getuid"):
+        return True
+    try:
+        status = folder.stat()
+    except OSError:
+        return False
+    return status.st_uid == os.getuid() and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+
+
+def _shrink(keep: Path) -> None:
+    """Removes what was not used for longest, until the rest is small enough."""
+    sizes = {path: size for kind in KINDS for path, size in _entries(kind).items()}
+    excess = sum(sizes.values()) - MOST_BYTES
+    if excess <= 0:
+        return
+    used = {}
+    for path in sizes.keys() - {keep}:
+        with contextlib.suppress(OSError):
+            used[path] = path.stat().st_mtime_ns
+    for path in sorted(used, key=used.__getitem__):
+        if excess <= 0:
+            return
+        with contextlib.suppress(OSError):
+            path.unlink()
+            excess -= sizes[path]
+
+
+def _entries(kind: str) -> dict[Path, int]:
+    """The files of one kind that are ours, and their sizes."""
+    folder = _folder(kind)
+    entries: dict[Path, int] = {}
+    if folder is None:
+        return entries
+    try:
+        paths = sorted(folder.iterdir())
+    except (FileNotFoundError, NotADirectoryError):
+        return entries
+    for path in paths:
+        if _OURS.fullmatch(path.name):
+            with contextlib.suppress(FileNotFoundError):  # removed meanwhile by another process
+                status = path.lstat()
+                if not stat.S_ISDIR(status.st_mode):
+                    entries[path] = status.st_size
+    return entries

@@ -1,0 +1,203 @@
+"""Files that appear under their name only when they are complete."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import functools
+import hashlib
+import io
+import os
+import platform
+import re
+import secrets
+import stat
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any
+
+from waifu2x.system import stores
+
+if sys.platform != "win32":
+    import fcntl
+
+_TEMPORARY = re.compile(r"\.waifu2x-([0-9a-f]{8})-[0-9a-f]{12}\.part")
+"""Names of temporary files: the machine, then at random. The cache knows them, too."""
+_FOREIGN_SECONDS = 24 * 3600.0
+"""From then on a temporary file is nobody's whose machine is another, or knows no locks."""
+_WRITTEN_BACK = 1 << 25
+"""Bytes that are written before the system is told to begin with them."""
+_CLOSED_SECONDS = 60.0
+"""Where files cannot be renamed while they are open: longer than one is closed without its name."""
+
+
+def read_bytes(path: Path) -> bytes:
+    """The content of a file, or of what is at a URL. Raises OSError."""
+    return stores.read_bytes(path) if stores.is_url(path) else path.read_bytes()
+
+
+def write_atomically(path: Path, data: bytes, *, replace: bool = True) -> None:
+    """Writes a file at once; see `writing`."""
+    with writing(path, replace=replace) as file:
+        file.write(data)
+
+
+@contextlib.contextmanager
+def writing(path: Path, *, replace: bool = True) -> Iterator[IO[bytes]]:
+    """A temporary file beside `path`, to write, read and seek, which then gets the name `path`.
+
+    If that fails or is interrupted, whatever stood at `path` still does, and the temporary file is
+    gone. Follows symbolic links, and keeps the mode of a file that it replaces. For a URL, the
+    temporary file is on this machine, and is uploaded then. Raises OSError, and FileExistsError if
+    there is a file at `path` by then and `replace` is false.
+    """
+    if stores.is_url(path):
+        with stores.uploading(path, replace=replace) as file:
+            yield file
+        return
+    try:
+        target = path.resolve()
+    except RuntimeError as error:  # a loop of links, before Python 3.13
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path)) from error
+    # A signal may come at any point: whatever is made is known by its name before it is made.
+    temporary = _temporary(target)
+    try:
+        while (opened := _opened(temporary)) is None:
+            temporary = _temporary(target)
+        with opened as file:
+            if replace and target.exists():
+                temporary.chmod(stat.S_IMODE(target.stat().st_mode))
+            yield file
+            file.flush()
+            # A crash after the rename must not leave an empty file where a picture was.
+            os.fsync(file.fileno())
+            if sys.platform != "win32":
+                _rename(temporary, target, replace)  # before the lock goes
+        if sys.platform == "win32":
+            _rename(temporary, target, replace)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        raise
+
+
+def is_temporary(name: str) -> bool:
+    """Whether a file's name is one of those that `writing` gives."""
+    return _TEMPORARY.fullmatch(name) is not None
+
+
+def remove_abandoned(path: Path) -> bool:
+    """Removes a temporary file of `writing` if its program is gone; whether it did.
+
+    A program holds a lock on it as long as it lives. Where locks may not reach, on the file systems
+    that other machines share, only age tells. Raises nothing.
+    """
+    name = _TEMPORARY.fullmatch(path.name)
+    if name is None:
+        return False
+    own, needed = name[1] == _machine(), _FOREIGN_SECONDS
+    try:
+        if sys.platform == "win32":
+            # One that is open cannot be removed.
+            needed = _CLOSED_SECONDS if own else needed
+        elif own:
+            with path.open("r+b") as file:
+                locked = _lock(file)
+                if locked:
+                    path.unlink()
+                if locked is not None:
+                    return locked
+        if time.time() - path.stat().st_mtime < needed:
+            return False
+        path.unlink()
+    except OSError:
+        return False
+    return True
+
+
+@functools.cache
+def _machine() -> str:
+    """This machine, in eight digits."""
+    return hashlib.blake2b(platform.node().encode(), digest_size=4).hexdigest()
+
+
+def _temporary(target: Path) -> Path:
+    """A new name in a target's folder."""
+    return target.with_name(f".waifu2x-{_machine()}-{secrets.token_hex(6)}.part")
+
+
+class _File(io.FileIO):
+    """A file that begins to go to the disk while the rest of it is made: at the end, `fsync` has
+    little to wait for."""
+
+    _waiting = 0
+
+    def write(self, content: Any) -> int:
+        """See io.FileIO."""
+        written = super().write(content)
+        self._waiting += written
+        if self._waiting >= _WRITTEN_BACK and sys.platform == "linux":
+            self._waiting = 0
+            # Its other meaning, that nobody will read it soon, is as true of so large a file.
+            with contextlib.suppress(OSError):  # it is no more than advice
+                os.posix_fadvise(self.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        return written
+
+
+def _opened(temporary: Path) -> IO[bytes] | None:
+    """A new file of that name, locked until it is closed; None if another program has removed it
+    meanwhile, one that looks for what is abandoned."""
+    # Not tempfile: its files are private to the user, and results should have the usual mode.
+    file = io.BufferedRandom(_File(temporary, "x+"))
+    if sys.platform == "win32" or (_lock(file) is not False and temporary.exists()):
+        return file
+    file.close()
+    temporary.unlink(missing_ok=True)
+    return None
+
+
+if sys.platform != "win32":
+
+    def _lock(file: IO[bytes]) -> bool | None:
+        """Whether a file is ours until it is closed; None where the file system has no locks."""
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        except OSError:
+            return None
+        return True
+
+
+def _rename(temporary: Path, target: Path, replace: bool) -> None:
+    if replace:
+        temporary.replace(target)
+    else:
+        _rename_to_new(temporary, target)
+
+
+def _rename_to_new(temporary: Path, target: Path) -> None:
+    """Renames, or raises FileExistsError: a plain rename would replace."""
+    try:
+        os.link(temporary, target)
+    except FileExistsError:
+        raise
+    except OSError:
+        # A file system without hard links: the check and the rename leave a moment between them.
+        if target.exists():
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(target)) from None
+        temporary.replace(target)
+    else:
+        temporary.unlink()
+
+
+def reason(error: OSError) -> str:
+    """What the system says is wrong, without the number and the path."""
+    return (error.strerror or str(error)).lower()
+
+
+def is_disk_full(error: BaseException | None) -> bool:
+    """Whether an error says that there is no room, or that a user's share of it is used up."""
+    return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
