@@ -1,7 +1,7 @@
 """Enlarges a picture to more than 2^31 bytes with the program, and computes its far corner alone.
 
-    python tests/by_hand/large_pictures.py cuda [cpu ...]          3000x3000, 16 times as large: 6.9 GB
-    python tests/by_hand/large_pictures.py --long cpu              long and narrow, 9 times quicker
+    python tests/by_hand/large_pictures.py cuda [cpu ...]  3000x3000, 16 times as large: 6.9 GB
+    python tests/by_hand/large_pictures.py --long cpu      long and narrow, 9 times quicker
 
 For each backend that is named it runs `waifu2x upscale -m vgg_7`, reads the result back, and
 compares the last pixels with what the same backend makes of the picture's last pixels alone: they

@@ -2,8 +2,9 @@
 
 A value is a map in memory of an engine's own layout. Places in it are counted from its pixel (0,
 0), as in `waifu2x.networks.model`; cells and blocks of any kind are anchored there, never to a
-tile, so that every tile computes the same numbers in the same order. A place beyond a value's size is computed
-like any other, from a picture that goes on as its border says, unless the value is `zero_outside`.
+tile, so that every tile computes the same numbers in the same order. A place beyond a value's size
+is computed like any other, from a picture that goes on as its border says, unless the value is
+`zero_outside`.
 """
 
 from __future__ import annotations
@@ -137,8 +138,8 @@ class Move:
     gate: bool = False
     """With a residual: (source + residual) * (sigmoid(source) - 1/2) instead."""
     resize: tuple[int, int] = (1, 1)
-    """Up and down, see `networks.model.Resize`: other than (1, 1) for a source that is a whole value
-    of one part, and neither folded nor the picture, with none of the above."""
+    """Up and down, see `networks.model.Resize`: other than (1, 1) for a source that is a whole
+    value of one part, and neither folded nor the picture, with none of the above."""
 
 
 @dataclass(frozen=True)
