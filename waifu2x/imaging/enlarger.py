@@ -35,18 +35,18 @@ class Enlarger:
     """
 
     def __init__(
-        self, chains: Chains, request: Request, noise: int | None, turns: int, tile: int | None
+        self, chains: Chains, request: Request, noise: int | None, tta: int, tile: int | None
     ) -> None:
-        """`noise` is a level or None; `turns` and `tile` are those of a Network."""
+        """`noise` is a level or None; `tta` and `tile` are those of a Network."""
         self.chains = chains
         self.request = request
         self.noise = noise
-        self.turns = turns
+        self.tta = tta
         self.tile = tile
 
     def on(self, chains: Chains) -> Enlarger:
         """The same on other chains."""
-        return Enlarger(chains, self.request, self.noise, self.turns, self.tile)
+        return Enlarger(chains, self.request, self.noise, self.tta, self.tile)
 
     def picture(
         self,
@@ -206,9 +206,7 @@ class Enlarger:
         self, chain: Chain, pixels: NDArray[Any], dtype: DTypeLike, on_progress: Progress
     ) -> NDArray[Any]:
         """A picture, or several of one size, through networks."""
-        return chain.network(
-            pixels, dtype, tile=self.tile, turns=self.turns, on_progress=on_progress
-        )
+        return chain.network(pixels, dtype, tile=self.tile, tta=self.tta, on_progress=on_progress)
 
 
 def _resized(
