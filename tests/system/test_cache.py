@@ -293,7 +293,10 @@ def test_compiled_code_without_a_home_directory(monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.delenv("WAIFU2X_CACHE_DIR")
     monkeypatch.setattr(platformdirs, "user_cache_path", no_home)
-    inputs, results = PEAK_DEPTH * tile_height(WIDTHS[0]), tile_height(WIDTHS[0]) * WIDTHS[0] * LANES
+    inputs, results = (
+        PEAK_DEPTH * tile_height(WIDTHS[0]),
+        tile_height(WIDTHS[0]) * WIDTHS[0] * LANES,
+    )
     scratch, weights = np.ones(inputs + results, np.float32), np.ones(8192, np.float32)
     Compiled("loops", "vector_loop")(1, scratch, weights)
     np.testing.assert_array_equal(scratch, np.repeat([1, PEAK_DEPTH], [inputs, results]))

@@ -289,9 +289,7 @@ class PhaseStrips:
         if task.kind == WRITE:
             return roots.get(program.result, _EMPTY)
         if task.kind == KEEP:
-            return geometry.divided(
-                roots.get(task.step, _EMPTY), self.packed.forms[task.step].fold
-            )
+            return geometry.divided(roots.get(task.step, _EMPTY), self.packed.forms[task.step].fold)
         if task.kind == AVERAGE:
             return roots.get(task.reaches[0].map, _EMPTY)
         box = work.steps.get(task.step, _EMPTY)
@@ -374,4 +372,3 @@ def integer_scratch_floats(in_planes: int, group: int) -> tuple[int, int, int]:
         FREQUENCIES * (group * WIDTHS[0] * LANES + LANES),
         FREQUENCIES * part + -(-in_planes // part) * group * LANES,
     )
-

@@ -29,7 +29,9 @@ def vector_loop(repeats, scratch, weights):  # type: ignore[no-untyped-def]
 def integer_loop(repeats, scratch, weights):  # type: ignore[no-untyped-def]
     """The same in 16-bit integers."""
     for _ in range(repeats):
-        integer_product(_WIDTH, _HEIGHT, scratch, 0, PEAK_DEPTH // 2, weights, 0, PEAK_DEPTH * _HEIGHT, 0, 0)
+        integer_product(
+            _WIDTH, _HEIGHT, scratch, 0, PEAK_DEPTH // 2, weights, 0, PEAK_DEPTH * _HEIGHT, 0, 0
+        )
 
 
 @entry(INTEGER, _TASKS, INTEGERS, FLOATS, FLOATS)
