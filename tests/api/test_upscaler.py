@@ -250,7 +250,10 @@ def test_what_lies_under_transparent_pixels_does_not_show() -> None:
         (np.zeros(4, np.uint8), "Expected shape"),
         (np.zeros((0, 4, 3), np.uint8), "Expected at least one pixel"),
         (np.zeros((4, 4, 3), np.float64), "Expected uint8, uint16 or float32, but got float64"),
-        (np.full((4, 4, 3), np.nan, np.float32), r"Expected float32 in \[0, 1\], but got nan to nan"),
+        (
+            np.full((4, 4, 3), np.nan, np.float32),
+            r"Expected float32 in \[0, 1\], but got nan to nan",
+        ),
         (np.full((2, 4, 4, 3), [0, 1, np.inf], np.float32), "but got 0 to inf: scale or clip it"),
         (np.full((4, 4), -0.5, np.float32), "but got -0.5 to -0.5"),
         (np.zeros((0, 4, 4, 3), np.uint8), "Expected at least one pixel"),
