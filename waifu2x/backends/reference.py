@@ -39,7 +39,9 @@ from waifu2x.lowering.steps import (
     label,
     reads,
 )
-from waifu2x.networks.model import Border, Model, cubic_taps, sigmoid
+from waifu2x.networks.activations import sigmoid
+from waifu2x.networks.model import Border, Model
+from waifu2x.networks.nodes import cubic_taps
 
 TILE_PIXELS = 1 << 16
 """Output pixels worked on at once: each takes up to 4 KiB, for the feature maps of two layers."""

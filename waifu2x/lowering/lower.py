@@ -33,8 +33,9 @@ from waifu2x.lowering.steps import (
     Value,
     View,
 )
-from waifu2x.networks.model import (
-    Activation,
+from waifu2x.networks.activations import Activation
+from waifu2x.networks.model import Model
+from waifu2x.networks.nodes import (
     Add,
     Concatenate,
     Convolution,
@@ -43,7 +44,6 @@ from waifu2x.networks.model import (
     Enlarge,
     Gate,
     Mean,
-    Model,
     Multiply,
     Node,
     PixelShuffle,

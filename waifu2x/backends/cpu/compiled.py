@@ -35,7 +35,7 @@ _SOURCES = (
     "backends/cpu/layout.py",
     "backends/cpu/shapes.py",
     "errors.py",
-    "networks/model.py",
+    "networks/activations.py",
     "system/cores.py",
 )
 """The files whose code or constants an entry holds: the kernels and all that they import."""

@@ -49,7 +49,8 @@ from waifu2x.lowering.lower import lower
 from waifu2x.lowering.phases import Phase, plan
 from waifu2x.lowering.segments import reach, segmented
 from waifu2x.lowering.steps import Average, DenseStep, Product
-from waifu2x.networks.model import Model, Size, Weighted
+from waifu2x.networks.model import Model, Size
+from waifu2x.networks.nodes import Weighted
 from waifu2x.system.cores import core_count
 
 KEPT_BYTES = 1100 << 20

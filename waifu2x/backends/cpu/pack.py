@@ -41,7 +41,7 @@ from waifu2x.backends.cpu.tasks import Reach, Task
 from waifu2x.lowering import geometry
 from waifu2x.lowering.phases import Phase
 from waifu2x.lowering.steps import Average, Move, Product, Program, View
-from waifu2x.networks.model import cubic_taps
+from waifu2x.networks.nodes import cubic_taps
 
 _FEW = 4
 """The most planes that a map may have to be stored without padding."""

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from waifu2x.lowering.steps import Average, DenseStep, Move, Product, Program, View
-from waifu2x.networks.model import Activation, sigmoid
+from waifu2x.networks.activations import Activation, sigmoid
 
 _GREY = 0.5
 
