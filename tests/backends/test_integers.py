@@ -233,7 +233,7 @@ import sys
 sys.path.insert(0, {root!r})
 import {first}
 import numpy as np
-from tests.test_integers import sample
+from tests.backends.test_integers import sample
 np.save({path!r}, sample())
 """
 

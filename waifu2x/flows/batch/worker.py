@@ -31,7 +31,7 @@ from waifu2x.flows.pipeline import Job, Note, Output
 from waifu2x.imaging.enlarger import Enlarger
 from waifu2x.imaging.sizes import Request
 from waifu2x.networks.chains import ChainFacts, Chains
-from waifu2x.system import memory
+from waifu2x.system import allocator
 
 
 @dataclass(frozen=True)
@@ -264,7 +264,7 @@ def _end(code: int | None) -> str:
 def work(connection: Connection, task: Task) -> None:
     """The process: files, one after the other, until there are no more or nobody wants them."""
     warnings.filterwarnings("ignore")  # of codecs, on odd but readable files
-    memory.keep_freed()
+    allocator.keep_freed()
     # Signals that end a group of processes are for the one that it belongs to, which then sends no
     # more.
     for name in ("SIGINT", "SIGTERM", "SIGHUP"):
