@@ -96,8 +96,8 @@ class Missing:
 
 def test_what_a_set_lacks_a_table_says() -> None:
     table = FactTable.of(Missing(), 1, [Fraction(1), Fraction(3, 2)])
-    with pytest.raises(ModelError, match="^odd: has no scale model$"):
+    with pytest.raises(ModelError, match=r"^odd: has no scale model$"):
         table.factors(Fraction(2), 1)
     assert table.factors(Fraction(1), 1) == ()
-    with pytest.raises(ModelError, match="^odd: damaged$"):
+    with pytest.raises(ModelError, match=r"^odd: damaged$"):
         table.facts(1, 1)

@@ -9,7 +9,9 @@ from numpy.typing import NDArray
 
 
 def bleed(planes: NDArray[np.float32], alpha: NDArray[Any], radius: int) -> NDArray[np.float32]:
-    """(H, W, C) planes whose transparent pixels, up to `radius` from a visible one, take its colour.
+    """Planes, (H, W, C), whose transparent pixels take the colour of visible ones near them.
+
+    Near means up to `radius` pixels away.
 
     Each round gives the pixels next to known ones the mean of those; what is farther away becomes
     0. This is what the original waifu2x does before it scales (alpha_util.lua, nunif's alpha.py).
