@@ -35,7 +35,7 @@ from waifu2x.formats.read import decode
 from waifu2x.formats.table import Compression, Quality
 from waifu2x.formats.write import encode, write
 from waifu2x.imaging.picture import Frames, Picture
-from waifu2x.system.cores import core_count
+from waifu2x.system.machine import core_count
 
 Pixels = NDArray[Any]
 _SIZE = (1920, 1080)

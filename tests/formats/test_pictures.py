@@ -14,14 +14,13 @@ from PIL import Image, ImageCms, JpegImagePlugin
 
 from tests.helpers.contents import decode, encode, encoded, noise, opened, ramp
 from waifu2x.errors import ImageError, OutputError
-from waifu2x.formats import jxl, pillow
+from waifu2x.formats import adapt, jxl, pillow
 from waifu2x.formats import table as formats
 from waifu2x.formats.adapt import check_results
 from waifu2x.formats.read import decode as decode_all
 from waifu2x.formats.read import read
 from waifu2x.formats.write import write
 from waifu2x.imaging.picture import Colours, Frames, Picture
-from waifu2x.system import memory
 
 Pixels = NDArray[np.uint8]
 LOSSLESS = ("png", "bmp", "tif", "tiff", "webp", "ppm", "tga", "jp2", "qoi", "jxl")
@@ -428,7 +427,7 @@ def test_libtiff_does_not_write_to_the_terminal(capfd: pytest.CaptureFixture[str
 
 
 def test_a_format_that_counts_bytes_in_32_bits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory, "available", lambda: 1 << 40)
+    monkeypatch.setattr(adapt, "available_memory", lambda: 1 << 40)
     check_results(formats.of("bmp"), [(30_000, 40_000, 3)], 1, "p")
     with pytest.raises(OutputError, match=r"^p: BMP holds at most 4 GiB, .*: choose png or tiff$"):
         check_results(formats.of("bmp"), [(48_000, 48_000, 3)], 1, "p")
@@ -438,7 +437,7 @@ def test_a_format_that_counts_bytes_in_32_bits(monkeypatch: pytest.MonkeyPatch) 
 
 def test_results_larger_than_the_memory_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     large, png = (48_000, 48_000, 3), formats.of("png")
-    monkeypatch.setattr(memory, "available", lambda: 7 << 30)
+    monkeypatch.setattr(adapt, "available_memory", lambda: 7 << 30)
     check_results(png, [large], 1, "p")
     for form, shapes, itemsize, size in (
         (png, [large], 2, "12.9"),
@@ -450,24 +449,5 @@ def test_results_larger_than_the_memory_are_refused(monkeypatch: pytest.MonkeyPa
             OutputError, match=f"^p: the .* of 48000x48000 pixels takes? {size} GiB"
         ):
             check_results(form, shapes, itemsize, "p")
-    monkeypatch.setattr(memory, "available", lambda: None)
+    monkeypatch.setattr(adapt, "available_memory", lambda: None)
     check_results(png, [large, large], 2, "p")
-
-
-@pytest.mark.parametrize(
-    ("files", "expected"),
-    [
-        ({}, None),
-        ({"machine": "MemTotal:  9 kB\nMemAvailable:    7 kB\nSwapFree: 2 kB\n"}, 9 << 10),
-        ({"machine": "MemAvailable: 7 kB\n", "max": "5000\n", "stat": "anon 1000\nfile 9\n"}, 4000),
-        ({"machine": "MemAvailable: 7 kB\n", "max": "max\n", "stat": "anon 1000\n"}, 7 << 10),
-    ],
-)
-def test_free_memory_is_what_machine_and_container_leave(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: dict[str, str], expected: int | None
-) -> None:
-    for name, content in files.items():
-        (tmp_path / f"memory.{name}").write_text(content)
-    monkeypatch.setattr(memory, "_MACHINE", tmp_path / "memory.machine")
-    monkeypatch.setattr(memory, "_GROUPS", (tmp_path / "memory.max",))
-    assert memory.available() == expected

@@ -14,7 +14,7 @@ from waifu2x.formats import metadata, profiles
 from waifu2x.formats.table import Format
 from waifu2x.imaging.dtypes import from_unit, to_unit
 from waifu2x.imaging.picture import Colours, Frames, Metadata, Picture
-from waifu2x.system import memory
+from waifu2x.system.machine import available_memory
 
 Depth = Literal["auto", "8", "16"]
 """Bits a sample of results; auto: as many as the input has, where the format holds them."""
@@ -97,7 +97,7 @@ def check_results(
         elif form.name != "TIFF":
             copied = 4 if planes > 1 else 1  # Pillow's own
         needed += height * width * (planes * itemsize + copied)
-    free = memory.available()
+    free = available_memory()
     if free is not None and needed > free:
         height, width, _ = shapes[0]
         one, count = len(shapes) == 1, len(shapes)

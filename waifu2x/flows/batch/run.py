@@ -24,8 +24,8 @@ from waifu2x.flows.batch.worker import DiedError, Task, Worker
 from waifu2x.flows.outcome import Outcome, run_one
 from waifu2x.flows.pipeline import Identity, Job, Note, Output, may_write
 from waifu2x.formats.limits import MAX_PIXELS
-from waifu2x.system import memory
-from waifu2x.system.cores import core_count
+from waifu2x.imaging.enlarger import Enlarger
+from waifu2x.system.machine import available_memory, core_count
 
 _FIRST_LANES = 3
 """One picture is loaded, one computed and one saved."""
@@ -112,7 +112,8 @@ class _Lanes:
         in_network = at_once.in_network if at_once else upscaler.backend.calls_at_once
         self._queue = Queue(in_network)
         self._chains = QueuedChains(upscaler.enlarger.chains, self._queue)
-        self._enlarger = upscaler.enlarger.on(self._chains)
+        made = upscaler.enlarger
+        self._enlarger = Enlarger(self._chains, made.request, made.noise, made.tta, made.tile)
         self._room = Room()
         self._stopped = threading.Event()
         self._device_failed = threading.Event()
@@ -280,6 +281,6 @@ class _Lanes:
 
 def _most_lanes(in_network: int) -> int:
     """One for each core, as memory allows: what waits for them here takes some of the cores."""
-    free = memory.available()
+    free = available_memory()
     by_memory = core_count() if free is None else free // _LANE_BYTES
     return max(1, min(max(core_count(), in_network + 2), by_memory))
