@@ -229,7 +229,10 @@ def test_a_picture_that_is_added_enlarged_is_an_input_of_the_last_product() -> N
         ((convolution(0, 1, 1), Add(1, 0)), "its sources lie at different places"),
         ((Mean(0),), "its result is a vector, but expected a picture"),
         ((Mean(0), Crop(1, 1)), "reads a vector, but expected a map"),
-        ((convolution(0, 1, 2), Mean(0), Multiply(1, 2)), "multiplies the 2 planes of .* by the 1 factors of"),
+        (
+            (convolution(0, 1, 2), Mean(0), Multiply(1, 2)),
+            "multiplies the 2 planes of .* by the 1 factors of",
+        ),
         ((convolution(0, 1, 1, 2, stride=2),), "its result is 1/2 times the picture"),
         ((Crop(0, 500),), "its result begins 500 pixels off the picture's"),
     ],
