@@ -114,7 +114,7 @@ class Upscaler:
         """What does the work on one picture."""
         try:
             if fixed is not None and (factor > 1 or noise is not None):
-                chains.chain(factor, noise)
+                chains.network(factor, noise)
         except BaseException:
             self.backend.close()
             raise

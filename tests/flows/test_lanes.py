@@ -84,7 +84,7 @@ def upscaler(tmp_path: Path) -> Upscaler:
 def with_network(upscaler: Upscaler, network: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Puts another network into the place of an upscaler's."""
     monkeypatch.setattr(upscaler.backend, "compile", lambda models, precision: network)
-    upscaler.enlarger.chains._chains.clear()  # type: ignore[attr-defined]
+    upscaler.enlarger.chains._networks.clear()  # type: ignore[attr-defined]
 
 
 def pictures(folder: Path, *contents: Picture) -> list[Job]:

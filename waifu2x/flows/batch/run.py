@@ -24,6 +24,7 @@ from waifu2x.flows.batch.worker import DiedError, Task, Worker
 from waifu2x.flows.jobs import Identity, Job, OnNotice, Output, may_write
 from waifu2x.flows.outcome import Outcome, run_one
 from waifu2x.formats.limits import MAX_PIXELS
+from waifu2x.imaging.enlarger import Enlarger
 from waifu2x.system.machine import available_memory, core_count
 
 _FIRST_LANES = 3
@@ -111,7 +112,8 @@ class _Lanes:
         in_network = at_once.in_network if at_once else upscaler.backend.calls_at_once
         self._queue = Queue(in_network)
         self._chains = QueuedChains(upscaler.enlarger.chains, self._queue)
-        self._enlarger = upscaler.enlarger.on(self._chains)
+        made = upscaler.enlarger
+        self._enlarger = Enlarger(self._chains, made.request, made.noise, made.tta, made.tile)
         self._room = Room()
         self._stopped = threading.Event()
         self._device_failed = threading.Event()
