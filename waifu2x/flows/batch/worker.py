@@ -26,8 +26,8 @@ from numpy.typing import DTypeLike, NDArray
 from waifu2x.backends import Network, Progress, ignore
 from waifu2x.flows.batch.room import Room, needed_bytes
 from waifu2x.flows.batch.segments import Attached, Segments, Shared
+from waifu2x.flows.jobs import Job, OnNotice, Output
 from waifu2x.flows.outcome import Outcome, Status, run_one
-from waifu2x.flows.pipeline import Job, Note, Output
 from waifu2x.imaging.enlarger import Enlarger
 from waifu2x.imaging.sizes import Request
 from waifu2x.networks.chains import ChainFacts, Chains
@@ -148,15 +148,15 @@ class Worker:
                 raise
         self._attached = Attached(self._connection)
 
-    def run(self, job: Job, on_progress: Progress, on_note: Note) -> Outcome:
+    def run(self, job: Job, on_progress: Progress, on_notice: OnNotice) -> Outcome:
         """What becomes of a file. `on_progress` is told of a network's work alone, and raises to
         stop it. Raises DiedError."""
-        ended = self._serve(job, on_progress, on_note)
+        ended = self._serve(job, on_progress, on_notice)
         if isinstance(ended, Exception):
             raise ended
         return Outcome(job, *ended)
 
-    def _serve(self, job: Job, on_progress: Progress, on_note: Note) -> Ended | Exception:
+    def _serve(self, job: Job, on_progress: Progress, on_notice: OnNotice) -> Ended | Exception:
         """Hands a file over and answers what the worker asks, until it is done."""
         self._tell(job)
         with ExitStack() as held:
@@ -165,7 +165,7 @@ class Worker:
                 if isinstance(said, Ended | Exception):
                     return said
                 if isinstance(said, Said):
-                    on_note(job, said.note)
+                    on_notice(job, said.note)
                 elif isinstance(said, GivenBack):
                     held.close()
                 else:
@@ -283,8 +283,8 @@ def work(connection: Connection, task: Task) -> None:
                     enlarger,
                     task.output,
                     max_pixels=task.max_pixels,
-                    room=partial(_room, link, enlarger, task.unasked),
-                    on_note=lambda job, note: connection.send(Said(note)),
+                    reserve=partial(_room, link, enlarger, task.unasked),
+                    on_notice=lambda job, note: connection.send(Said(note)),
                 )
             except (EOFError, OSError):
                 raise
