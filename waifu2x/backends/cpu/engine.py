@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import logging
 import math
-import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import cache, lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -50,7 +49,7 @@ from waifu2x.lowering.phases import Phase, plan
 from waifu2x.lowering.segments import reach, segmented
 from waifu2x.lowering.steps import Conv, GlobalAvgPool, Linear
 from waifu2x.networks.model import Model, Size, Weighted
-from waifu2x.system.cores import core_count
+from waifu2x.system.machine import core_count, total_memory
 
 KEPT_BYTES = 1100 << 20
 """The most memory for maps that are kept between phases."""
@@ -524,13 +523,11 @@ class Pass:
                 vectors[start : start + len(values)] = values
 
 
+@cache
 def _budget() -> int:
     """Bytes for maps that are kept."""
-    try:
-        memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (AttributeError, ValueError, OSError):
-        return KEPT_BYTES
-    return min(KEPT_BYTES, memory // _KEPT_SHARE)
+    memory = total_memory()
+    return KEPT_BYTES if memory is None else min(KEPT_BYTES, memory // _KEPT_SHARE)
 
 
 def _picture(pixels: NDArray[Any], model: Model | None) -> tuple[int, ...]:
