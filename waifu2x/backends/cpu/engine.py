@@ -47,7 +47,7 @@ from waifu2x.lowering.box import Box
 from waifu2x.lowering.lower import lower
 from waifu2x.lowering.phases import Phase, plan
 from waifu2x.lowering.segments import reach, segmented
-from waifu2x.lowering.steps import Average, DenseStep, Product
+from waifu2x.lowering.steps import Conv, GlobalAvgPool, Linear
 from waifu2x.networks.model import Model, Size
 from waifu2x.networks.nodes import Weighted
 from waifu2x.system.machine import core_count, total_memory
@@ -144,7 +144,7 @@ class CpuBackend:
         layers = []
         lowered = stage.packed.program.model
         for number, step in enumerate(stage.packed.program.steps):
-            if isinstance(step, Product):
+            if isinstance(step, Conv):
                 node = lowered.nodes[step.node - 1]
                 assert isinstance(node, Weighted)
                 unit, reached = "", on_vectors
@@ -365,7 +365,7 @@ class CpuModel:
         steps = self.packed.program.steps
         with self._lock:
             for task, spent in zip(strips.tasks, ticks.tolist(), strict=True):
-                inner = task.kind < layout.READ and isinstance(steps[task.step], Product)
+                inner = task.kind < layout.READ and isinstance(steps[task.step], Conv)
                 number = task.step if inner else -1
                 self.ticks[number] = self.ticks.get(number, 0) + spent
 
@@ -487,7 +487,7 @@ class Pass:
             records["memory_floats"] = columns * packed.kept_floats(task.step)
         elif task.kind == AVERAGE:
             step = packed.program.steps[task.step]
-            assert isinstance(step, Average)
+            assert isinstance(step, GlobalAvgPool)
             records["memory"] = packed.vector_starts[step.vector]
 
     def _finish_strips(
@@ -510,12 +510,12 @@ class Pass:
         starts = packed.vector_starts
         for number in (*phase.averages, *phase.dense):
             step = packed.program.steps[number]
-            if isinstance(step, Average):
+            if isinstance(step, GlobalAvgPool):
                 start, planes = starts[step.vector], packed.program.vectors[step.vector]
                 height, width = sizes[step.source.value]
                 part = slice(start, start + planes)
                 vectors[part] = sums[part] / (height * width * float(1 << layout.SUM_BITS))
-            elif isinstance(step, DenseStep):
+            elif isinstance(step, Linear):
                 first = starts[step.source]
                 source = vectors[first : first + step.weight.shape[1]].astype(np.float64)
                 values = (step.weight * source).sum(axis=1) + step.bias
