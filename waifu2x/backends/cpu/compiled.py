@@ -36,7 +36,7 @@ _SOURCES = (
     "backends/cpu/shapes.py",
     "errors.py",
     "networks/activations.py",
-    "system/cores.py",
+    "system/machine.py",
 )
 """The files whose code or constants an entry holds: the kernels and all that they import."""
 _LOG = logging.getLogger(__name__)
