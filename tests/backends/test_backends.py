@@ -29,7 +29,9 @@ from waifu2x.errors import BackendError, UnavailableError
 from waifu2x.imaging.dtypes import from_unit
 from waifu2x.lowering.box import Box
 from waifu2x.networks import catalogue, model_set
-from waifu2x.networks.model import Activation, Convolution, Model, PixelShuffle, PixelUnshuffle
+from waifu2x.networks.activations import Activation
+from waifu2x.networks.model import Model
+from waifu2x.networks.nodes import Convolution, PixelShuffle, PixelUnshuffle
 
 PROMISED_DB = {"fp32": 100.0, "fp16": 65.0, "bf16": 60.0, "int16": 60.0, "auto": 60.0}
 """On the shipped models, and as it turns out on random ones too."""

@@ -14,15 +14,18 @@ import pytest
 from numpy.typing import NDArray
 
 from tests.helpers import obvious
-from waifu2x.backends import open_backend
+from waifu2x.backends import Precision, open_backend
 from waifu2x.backends.cpu import isa, weights
 from waifu2x.backends.cpu.closeness import drawing
 from waifu2x.backends.cpu.picture import with_picture
 from waifu2x.backends.cpu.shapes import INTEGER_BLOCK, LANES, MOST_INPUT, PART_PAIRS
 from waifu2x.errors import BackendError
 from waifu2x.lowering.lower import lower
+from waifu2x.lowering.steps import Conv
 from waifu2x.networks import model_set
-from waifu2x.networks.model import (
+from waifu2x.networks.activations import leaky
+from waifu2x.networks.builder import fit_padding
+from waifu2x.networks.nodes import (
     Add,
     Concatenate,
     Convolution,
@@ -33,8 +36,6 @@ from waifu2x.networks.model import (
     Multiply,
     PixelShuffle,
     TransposedConvolution,
-    fit_padding,
-    leaky,
 )
 
 integers = pytest.mark.skipif(not isa.VECTOR.integers, reason="this processor has none")
@@ -210,7 +211,8 @@ def test_1x1_products_of_every_form() -> None:
     with closing(open_backend("cpu")) as backend:
         network = backend.compile([model], "int16")
         (packed,) = (stage.packed for stage in network.models)  # type: ignore[attr-defined]
-        points = {n for n, step in enumerate(packed.program.steps) if getattr(step, "taps", 0) == 1}
+        steps = enumerate(packed.program.steps)
+        points = {n for n, step in steps if isinstance(step, Conv) and step.taps == 1}
         assert len(points) == 3
         assert points <= packed.in_integers
         result = network(pixels, np.float32)
@@ -233,7 +235,7 @@ import sys
 sys.path.insert(0, {root!r})
 import {first}
 import numpy as np
-from tests.test_integers import sample
+from tests.backends.test_integers import sample
 np.save({path!r}, sample())
 """
 
@@ -291,9 +293,12 @@ def test_auto_leaves_integers_where_a_network_multiplies_what_rounding_leaves(
         for _ in range(2):  # found, then kept
             result = backend.compile([steep], "auto")(pixels, np.float32)
             assert obvious.psnr(result, expected) > 100
-        in_integers = backend.compile([model], "int16")(pixels, np.float32)
+        fastest: Precision = "bf16" if isa.VECTOR.tiles else "int16"
+        in_fastest = backend.compile([model], fastest)(pixels, np.float32)
         found = backend.compile([model], "auto")(pixels, np.float32)
-        np.testing.assert_array_equal(found, in_integers)
+        np.testing.assert_array_equal(found, in_fastest)
     said = [record.getMessage() for record in caplog.records]
-    assert len(said) == 2
-    assert "steep: int16 would keep " in said[0]
+    modes = ["bf16", "int16"] if isa.VECTOR.tiles else ["int16"]
+    assert len(said) == 2 * len(modes)
+    for line, mode in zip(said, 2 * modes, strict=True):
+        assert f"steep: {mode} would keep " in line

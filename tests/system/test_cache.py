@@ -289,15 +289,17 @@ def test_without_a_home_directory(
 
 def test_compiled_code_without_a_home_directory(monkeypatch: pytest.MonkeyPatch) -> None:
     from waifu2x.backends.cpu.compiled import Compiled
-    from waifu2x.backends.cpu.peak import DEPTH
-    from waifu2x.backends.cpu.shapes import LANES, WIDTHS, tile_height
+    from waifu2x.backends.cpu.shapes import LANES, PEAK_DEPTH, WIDTHS, tile_height
 
     monkeypatch.delenv("WAIFU2X_CACHE_DIR")
     monkeypatch.setattr(platformdirs, "user_cache_path", no_home)
-    inputs, results = DEPTH * tile_height(WIDTHS[0]), tile_height(WIDTHS[0]) * WIDTHS[0] * LANES
+    inputs, results = (
+        PEAK_DEPTH * tile_height(WIDTHS[0]),
+        tile_height(WIDTHS[0]) * WIDTHS[0] * LANES,
+    )
     scratch, weights = np.ones(inputs + results, np.float32), np.ones(8192, np.float32)
     Compiled("loops", "vector_loop")(1, scratch, weights)
-    np.testing.assert_array_equal(scratch, np.repeat([1, DEPTH], [inputs, results]))
+    np.testing.assert_array_equal(scratch, np.repeat([1, PEAK_DEPTH], [inputs, results]))
 
 
 def test_machine_code_that_does_not_load_is_compiled_again(

@@ -144,7 +144,7 @@ def test_reason() -> None:
 UNFINISHED = """
 import sys, time
 from pathlib import Path
-from waifu2x.files import writing
+from waifu2x.system.files import writing
 with writing(Path(sys.argv[1])) as file:
     file.write(b"half")
     file.flush()

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import logging
 import math
-import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import cache, lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -49,9 +48,10 @@ from waifu2x.lowering.box import Box
 from waifu2x.lowering.lower import lower
 from waifu2x.lowering.phases import Phase, plan
 from waifu2x.lowering.segments import reach, segmented
-from waifu2x.lowering.steps import Average, DenseStep, Product
-from waifu2x.networks.model import Model, Size, Weighted
-from waifu2x.system.cores import core_count
+from waifu2x.lowering.steps import Conv, GlobalAvgPool, Linear
+from waifu2x.networks.model import Model, Size
+from waifu2x.networks.nodes import Weighted
+from waifu2x.system.machine import core_count, total_memory
 
 KEPT_BYTES = 1100 << 20
 """The most memory for maps that are kept between phases."""
@@ -145,7 +145,7 @@ class CpuBackend:
         layers = []
         lowered = stage.packed.program.model
         for number, step in enumerate(stage.packed.program.steps):
-            if isinstance(step, Product):
+            if isinstance(step, Conv):
                 node = lowered.nodes[step.node - 1]
                 assert isinstance(node, Weighted)
                 unit, reached = "", on_vectors
@@ -377,7 +377,7 @@ class CpuModel:
         steps = self.packed.program.steps
         with self._lock:
             for task, spent in zip(strips.tasks, ticks.tolist(), strict=True):
-                inner = task.kind < layout.READ and isinstance(steps[task.step], Product)
+                inner = task.kind < layout.READ and isinstance(steps[task.step], Conv)
                 number = task.step if inner else -1
                 self.ticks[number] = self.ticks.get(number, 0) + spent
 
@@ -499,7 +499,7 @@ class Pass:
             records["memory_floats"] = columns * packed.kept_floats(task.step)
         elif task.kind == AVERAGE:
             step = packed.program.steps[task.step]
-            assert isinstance(step, Average)
+            assert isinstance(step, GlobalAvgPool)
             records["memory"] = packed.vector_starts[step.vector]
 
     def _finish_strips(
@@ -522,12 +522,12 @@ class Pass:
         starts = packed.vector_starts
         for number in (*phase.averages, *phase.dense):
             step = packed.program.steps[number]
-            if isinstance(step, Average):
+            if isinstance(step, GlobalAvgPool):
                 start, planes = starts[step.vector], packed.program.vectors[step.vector]
                 height, width = sizes[step.source.value]
                 part = slice(start, start + planes)
                 vectors[part] = sums[part] / (height * width * float(1 << layout.SUM_BITS))
-            elif isinstance(step, DenseStep):
+            elif isinstance(step, Linear):
                 first = starts[step.source]
                 source = vectors[first : first + step.weight.shape[1]].astype(np.float64)
                 values = (step.weight * source).sum(axis=1) + step.bias
@@ -536,13 +536,11 @@ class Pass:
                 vectors[start : start + len(values)] = values
 
 
+@cache
 def _budget() -> int:
     """Bytes for maps that are kept."""
-    try:
-        memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (AttributeError, ValueError, OSError):
-        return KEPT_BYTES
-    return min(KEPT_BYTES, memory // _KEPT_SHARE)
+    memory = total_memory()
+    return KEPT_BYTES if memory is None else min(KEPT_BYTES, memory // _KEPT_SHARE)
 
 
 def _picture(pixels: NDArray[Any], model: Model | None) -> tuple[int, ...]:

@@ -23,7 +23,8 @@ from waifu2x.errors import BackendError
 from waifu2x.lowering.lower import lower
 from waifu2x.lowering.segments import segmented
 from waifu2x.lowering.steps import Program
-from waifu2x.networks.model import Convolution, Model, TransposedConvolution
+from waifu2x.networks.model import Model
+from waifu2x.networks.nodes import Convolution, TransposedConvolution
 
 _RUNS = 5
 _CALLS_AT_ONCE = 3

@@ -6,15 +6,14 @@ import threading
 import time
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from fractions import Fraction
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from waifu2x.backends import Network, Progress, ignore
-from waifu2x.networks.chains import Chain, Chains
+from waifu2x.networks.chains import Chains
 
 _STACKED = 1 << 16
 """Pixels of a picture up to which several are computed as one stack: beyond that, one by itself
@@ -182,22 +181,15 @@ class QueuedNetwork:
 
 
 class QueuedChains:
-    """See Chains: those of others, whose networks wait for their turn."""
+    """Those of others, whose networks wait for their turn."""
 
     def __init__(self, chains: Chains, queue: Queue) -> None:
         self.name = chains.name
+        self.factors = chains.factors
+        self.facts = chains.facts
         self._chains = chains
         self._queue = queue
-        self._queued: dict[Chain, Chain] = {}
-        """Chains by those of the others."""
 
-    def factors(self, scale: Fraction, noise: int | None) -> tuple[int, ...]:
-        """See Chains."""
-        return self._chains.factors(scale, noise)
-
-    def chain(self, factor: int, noise: int | None) -> Chain:
-        """See Chains."""
-        found = self._chains.chain(factor, noise)
-        if found not in self._queued:
-            self._queued[found] = replace(found, network=QueuedNetwork(found.network, self._queue))
-        return self._queued[found]
+    def network(self, factor: int, noise: int | None) -> Network:
+        """One whose calls wait for their turn. Raises ModelError, BackendError."""
+        return QueuedNetwork(self._chains.network(factor, noise), self._queue)
