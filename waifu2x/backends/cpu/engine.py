@@ -18,6 +18,7 @@ from waifu2x.backends import (
     Device,
     LayerTime,
     Measurement,
+    Pin,
     Precision,
     Progress,
     Trial,
@@ -122,6 +123,10 @@ class CpuBackend:
                 closeness.PROMISED,
             )
         return CpuModel(model, ways[-1], self._workers)
+
+    def pin(self, memory: NDArray[Any]) -> Pin:
+        """Does nothing: pixels are used where they are."""
+        return Pin()
 
     def measure(self, model: Model, precision: Precision, pixels: NDArray[Any]) -> Measurement:
         """See Backend: the best of three."""
