@@ -407,12 +407,12 @@ def test_a_sprite_of_any_size_laid_over_a_ground(ground: int, dtype: type) -> No
     assert not opacity.all()
 
 
-@pytest.mark.parametrize("turns", [2, 8])
-def test_turned_pictures(drawn: NDArray[np.uint8], y_models: Path, turns: int) -> None:
+@pytest.mark.parametrize("tta", [2, 8])
+def test_turned_pictures(drawn: NDArray[np.uint8], y_models: Path, tta: int) -> None:
     grey = np.ascontiguousarray(drawn[60:77, 50:73, :1])
     models = model_set.find(str(y_models)).models(2, 1)
-    result = upscale(grey, 2, 1, model=str(y_models), tta=turns)
-    assert_levels(result, obvious.run_turned(models, grey, turns))
+    result = upscale(grey, 2, 1, model=str(y_models), tta=tta)
+    assert_levels(result, obvious.run_turned(models, grey, tta))
 
 
 def test_a_one_plane_model_at_any_size(drawn: NDArray[np.uint8], y_models: Path) -> None:

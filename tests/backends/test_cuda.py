@@ -55,23 +55,22 @@ from waifu2x.lowering.box import Box
 from waifu2x.lowering.lower import lower
 from waifu2x.lowering.steps import Conv
 from waifu2x.networks import model_set
-from waifu2x.networks.model import (
-    Activation,
+from waifu2x.networks.activations import Activation, leaky
+from waifu2x.networks.builder import fit_padding
+from waifu2x.networks.model import Model
+from waifu2x.networks.nodes import (
     Add,
     Convolution,
     Dense,
     Enlarge,
     Gate,
     Mean,
-    Model,
     Multiply,
     Node,
     PixelShuffle,
     PixelUnshuffle,
     Resize,
     TransposedConvolution,
-    fit_padding,
-    leaky,
 )
 
 CHIPS = {

@@ -23,7 +23,9 @@ from waifu2x.errors import BackendError
 from waifu2x.lowering.lower import lower
 from waifu2x.lowering.steps import Conv
 from waifu2x.networks import model_set
-from waifu2x.networks.model import (
+from waifu2x.networks.activations import leaky
+from waifu2x.networks.builder import fit_padding
+from waifu2x.networks.nodes import (
     Add,
     Concatenate,
     Convolution,
@@ -34,8 +36,6 @@ from waifu2x.networks.model import (
     Multiply,
     PixelShuffle,
     TransposedConvolution,
-    fit_padding,
-    leaky,
 )
 
 integers = pytest.mark.skipif(not isa.VECTOR.integers, reason="this processor has none")

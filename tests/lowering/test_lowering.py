@@ -18,19 +18,19 @@ from waifu2x.lowering.box import Box
 from waifu2x.lowering.lower import lower
 from waifu2x.lowering.steps import Conv, Copy, GlobalAvgPool, MapStep, PlanewiseStep, Scale
 from waifu2x.networks import model_set
-from waifu2x.networks.model import (
+from waifu2x.networks.activations import leaky
+from waifu2x.networks.builder import fit_padding
+from waifu2x.networks.model import Model
+from waifu2x.networks.nodes import (
     Add,
     Concatenate,
     Convolution,
     Crop,
     Enlarge,
     Mean,
-    Model,
     Multiply,
     Node,
     PixelShuffle,
-    fit_padding,
-    leaky,
 )
 
 SIDES = st.integers(1, 300)
@@ -225,11 +225,14 @@ def test_a_picture_that_is_added_enlarged_is_an_input_of_the_last_product() -> N
     [
         ((), "a network without nodes"),
         ((convolution(1, 1, 1),), r"node 1 \(Convolution\): reads value 1, which is not made"),
-        ((convolution(0, 3, 1),), r"weight reads 3 planes, but its source has 1"),
+        ((convolution(0, 3, 1),), r"weight reads 3 planes, but the picture makes 1"),
         ((convolution(0, 1, 1), Add(1, 0)), "its sources lie at different places"),
-        ((Mean(0),), "its result is None times the picture"),
+        ((Mean(0),), "its result is a vector, but expected a picture"),
         ((Mean(0), Crop(1, 1)), "reads a vector, but expected a map"),
-        ((convolution(0, 1, 2), Mean(0), Multiply(1, 2)), "expected a vector of 2 factors"),
+        (
+            (convolution(0, 1, 2), Mean(0), Multiply(1, 2)),
+            "multiplies the 2 planes of .* by the 1 factors of",
+        ),
         ((convolution(0, 1, 1, 2, stride=2),), "its result is 1/2 times the picture"),
         ((Crop(0, 500),), "its result begins 500 pixels off the picture's"),
     ],

@@ -16,7 +16,8 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from waifu2x.networks.model import Activation, Model
+from waifu2x.networks.activations import Activation
+from waifu2x.networks.model import Model
 
 
 @dataclass(frozen=True)

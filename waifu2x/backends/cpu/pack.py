@@ -57,7 +57,7 @@ from waifu2x.lowering.steps import (
     residual_of,
     stored_block,
 )
-from waifu2x.networks.model import cubic_taps
+from waifu2x.networks.nodes import cubic_taps
 
 _FEW = 4
 """The most planes that a map may have to be stored without padding."""

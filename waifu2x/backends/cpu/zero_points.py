@@ -20,7 +20,7 @@ from waifu2x.lowering.steps import (
     View,
     residual_of,
 )
-from waifu2x.networks.model import Activation, sigmoid
+from waifu2x.networks.activations import Activation, sigmoid
 
 _GREY = 0.5
 

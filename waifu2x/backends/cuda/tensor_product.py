@@ -41,7 +41,8 @@ from waifu2x.backends.gpu.runtime import Macros
 from waifu2x.backends.gpu.tuning import Choose
 from waifu2x.lowering.box import Box
 from waifu2x.lowering.steps import Conv, Program
-from waifu2x.networks.model import Activation, Size
+from waifu2x.networks.activations import Activation
+from waifu2x.networks.model import Size
 
 if TYPE_CHECKING:
     from waifu2x.backends.cuda.runtime import CudaRuntime
