@@ -40,14 +40,16 @@ def read_bytes(path: Path) -> bytes:
     return stores.read_bytes(path) if stores.is_url(path) else path.read_bytes()
 
 
-def read_regular(path: Path) -> bytes:
-    """The content of a regular file. Raises OSError, and at once for whatever might never end or
-    never begin: pipes and devices."""
-    descriptor = os.open(path, os.O_RDONLY | _NEVER_WAITS)
-    with os.fdopen(descriptor, "rb") as file:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise OSError(errno.EINVAL, "not a regular file", str(path))
-        return file.read()
+def open_regular(path: Path) -> IO[bytes]:
+    """A regular file, open for reading.
+
+    Raises OSError, and at once for what might never begin or never end: pipes and devices.
+    """
+    file = os.fdopen(os.open(path, os.O_RDONLY | _NEVER_WAITS), "rb")
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise OSError(errno.EINVAL, "not a regular file", str(path))
+    return file
 
 
 def write_atomically(path: Path, data: bytes, *, replace: bool = True) -> None:
