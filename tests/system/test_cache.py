@@ -78,6 +78,25 @@ def test_a_folder_in_the_place_of_an_entry(folder: Path) -> None:
     assert [path.name for path in (folder / "weights").iterdir()] == [KEY]
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="no such files")
+@pytest.mark.parametrize("kind", ["pipe", "device"])
+def test_what_is_no_regular_file_is_no_entry(folder: Path, kind: str) -> None:
+    """To read it would never end, or never begin."""
+    (folder / "weights").mkdir(parents=True, mode=0o700)
+    path = folder / "weights" / KEY
+    if kind == "pipe":
+        os.mkfifo(path)
+    else:
+        path.symlink_to("/dev/zero")
+    code = f"from waifu2x.system import cache; print(cache.load('weights', {KEY!r}))"
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout == "None\n"
+    if kind == "pipe":
+        cache.store("weights", KEY, b"content")
+        assert cache.load("weights", KEY) == b"content"
+
+
 def test_a_file_in_the_place_of_the_cache(folder: Path) -> None:
     folder.parent.mkdir()
     folder.write_bytes(b"mine")
@@ -289,15 +308,17 @@ def test_without_a_home_directory(
 
 def test_compiled_code_without_a_home_directory(monkeypatch: pytest.MonkeyPatch) -> None:
     from waifu2x.backends.cpu.compiled import Compiled
-    from waifu2x.backends.cpu.peak import DEPTH
-    from waifu2x.backends.cpu.shapes import LANES, WIDTHS, tile_height
+    from waifu2x.backends.cpu.shapes import LANES, PEAK_DEPTH, WIDTHS, tile_height
 
     monkeypatch.delenv("WAIFU2X_CACHE_DIR")
     monkeypatch.setattr(platformdirs, "user_cache_path", no_home)
-    inputs, results = DEPTH * tile_height(WIDTHS[0]), tile_height(WIDTHS[0]) * WIDTHS[0] * LANES
+    inputs, results = (
+        PEAK_DEPTH * tile_height(WIDTHS[0]),
+        tile_height(WIDTHS[0]) * WIDTHS[0] * LANES,
+    )
     scratch, weights = np.ones(inputs + results, np.float32), np.ones(8192, np.float32)
     Compiled("loops", "vector_loop")(1, scratch, weights)
-    np.testing.assert_array_equal(scratch, np.repeat([1, DEPTH], [inputs, results]))
+    np.testing.assert_array_equal(scratch, np.repeat([1, PEAK_DEPTH], [inputs, results]))
 
 
 def test_machine_code_that_does_not_load_is_compiled_again(

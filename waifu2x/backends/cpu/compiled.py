@@ -28,6 +28,17 @@ from waifu2x.backends.cpu.isa import VECTOR
 from waifu2x.system import cache
 
 _KIND = "numba"
+_PACKAGE = Path(__file__).parents[2]
+_SOURCES = (
+    "backends/cpu/isa.py",
+    "backends/cpu/kernels/*.py",
+    "backends/cpu/layout.py",
+    "backends/cpu/shapes.py",
+    "errors.py",
+    "networks/activations.py",
+    "system/machine.py",
+)
+"""The files whose code or constants an entry holds: the kernels and all that they import."""
 _LOG = logging.getLogger(__name__)
 _STATUS_OF = ctypes.CFUNCTYPE(ctypes.c_int32)
 _NUMBA_VERSION = version("numba")  # from what pip wrote; raises an ImportError without it
@@ -95,8 +106,6 @@ class Compiled:
         return function
 
     def _key(self) -> str:
-        # An entry's code holds all that it calls, so every source file here decides it.
-        sources = [path.read_bytes() for path in sorted(Path(__file__).parent.rglob("*.py"))]
         settings = [f"{k}={v}" for k, v in sorted(os.environ.items()) if k.startswith("NUMBA_")]
         return cache.digest(
             self._module,
@@ -105,5 +114,10 @@ class Compiled:
             *(llvm.get_process_triple(), llvm.get_host_cpu_name(), VECTOR.name),
             llvm.get_host_cpu_features().flatten(),
             repr(settings),
-            *sources,
+            *(path.read_bytes() for path in sources()),
         )
+
+
+def sources() -> list[Path]:
+    """The files that decide compiled code, sorted."""
+    return sorted(path for pattern in _SOURCES for path in _PACKAGE.glob(pattern))

@@ -11,11 +11,16 @@ from numpy.typing import NDArray
 
 from waifu2x.backends.cpu.compiled import Compiled
 from waifu2x.backends.cpu.layout import PLACES, TASK, aligned
-from waifu2x.backends.cpu.shapes import BLOCK, CONFIG_FLOATS, LANES, WIDTHS, tile_height
+from waifu2x.backends.cpu.shapes import (
+    BLOCK,
+    CONFIG_FLOATS,
+    LANES,
+    PEAK_DEPTH,
+    WIDTHS,
+    tile_height,
+)
 from waifu2x.backends.cpu.weights import tile_config
 
-DEPTH = 64
-"""Input planes of the vector loop."""
 STEPS = 2
 """Steps of the tile loop, in each of nine taps."""
 _MILLISECONDS = 50
@@ -26,12 +31,12 @@ _tile_loop = Compiled("loops", "tile_loop")
 
 def vector_peak(cores: int) -> float:
     """Multiply-adds a second of fp32 vector code on that many threads."""
-    return _measure(_vector_loop, DEPTH * tile_height(WIDTHS[0]) * WIDTHS[0] * LANES, cores)
+    return _measure(_vector_loop, PEAK_DEPTH * tile_height(WIDTHS[0]) * WIDTHS[0] * LANES, cores)
 
 
 def integer_peak(cores: int) -> float:
     """Multiply-adds a second of 16-bit integers on that many threads."""
-    return _measure(_integer_loop, DEPTH * tile_height(WIDTHS[0]) * WIDTHS[0] * LANES, cores)
+    return _measure(_integer_loop, PEAK_DEPTH * tile_height(WIDTHS[0]) * WIDTHS[0] * LANES, cores)
 
 
 def tile_peak(cores: int) -> float:

@@ -16,6 +16,9 @@ WIDTHS = (4, 2, 1) if VECTOR.registers >= 32 else (2, 1)
 ROW_BLOCK = 12
 """Every tile height divides this: rows of pixels or cells are padded to it instead of checked."""
 
+PEAK_DEPTH = 64
+"""Input planes of the loops that measure what the arithmetic units reach."""
+
 FREQUENCIES = 64
 """Winograd: products for each cell of 6x6 results."""
 CHUNK = 64

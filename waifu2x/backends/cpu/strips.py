@@ -51,7 +51,7 @@ from waifu2x.backends.cpu.tasks import Task
 from waifu2x.lowering import geometry
 from waifu2x.lowering.box import Box
 from waifu2x.lowering.phases import Phase
-from waifu2x.lowering.steps import Move, Product
+from waifu2x.lowering.steps import Conv, MapStep
 from waifu2x.networks.model import Size
 
 _SPARE_PIXELS = 2 * max(ROW_BLOCK, BLOCK)
@@ -174,10 +174,10 @@ class PhaseStrips:
         found = []
         for number, box in work.steps.items():
             step = program.steps[number]
-            assert isinstance(step, Product | Move)
+            assert isinstance(step, MapStep)
             resolution = float(program.values[step.target.value].resolution)
-            if isinstance(step, Product):
-                resolution /= step.shuffle
+            if isinstance(step, Conv):
+                resolution /= step.depth_to_space
             spent[resolution] = spent.get(resolution, 0) + costs[number]
             found.append((costs[number], box.height / resolution - side, resolution))
         layer_costs, halos, scales = np.array(found or [(1.0, 0.0, 1.0)]).T
@@ -289,7 +289,7 @@ class PhaseStrips:
         if task.kind == WRITE:
             return roots.get(program.result, _EMPTY)
         if task.kind == KEEP:
-            return _stored(roots.get(task.step, _EMPTY), self.packed.forms[task.step].fold)
+            return geometry.divided(roots.get(task.step, _EMPTY), self.packed.forms[task.step].fold)
         if task.kind == AVERAGE:
             return roots.get(task.reaches[0].map, _EMPTY)
         box = work.steps.get(task.step, _EMPTY)
@@ -299,7 +299,7 @@ class PhaseStrips:
         """The part of each map that its ring holds, in pixels of memory."""
         held: dict[int, Box] = {}
         for value, box in work.values.items():
-            held[value] = _stored(box, self.packed.forms[value].fold)
+            held[value] = geometry.divided(box, self.packed.forms[value].fold)
         for task, box in zip(self.tasks, boxes, strict=True):
             for reach in task.reaches:
                 if reach.map < len(self.packed.program.values) and reach.map:
@@ -308,13 +308,13 @@ class PhaseStrips:
                     continue
                 top, bottom = reach.rows(box.top, box.bottom)
                 left, right = reach.rows(box.left, box.right)
-                held[reach.map] = _around(
+                held[reach.map] = geometry.hull(
                     Box(top, left, bottom - top, right - left), held.get(reach.map)
                 )
         for task, box in zip(self.tasks, boxes, strict=True):
             # What is only between two tasks is as large as what the first of them writes.
             if task.target >= len(self.packed.program.values) and task.kind != READ:
-                held[task.target] = _around(box, held.get(task.target))
+                held[task.target] = geometry.hull(box, held.get(task.target))
         return {index: held.get(index, _EMPTY) for index in self._used}
 
     def _order(self, spans: Sequence[tuple[int, int]]) -> Order:
@@ -372,18 +372,3 @@ def integer_scratch_floats(in_planes: int, group: int) -> tuple[int, int, int]:
         FREQUENCIES * (group * WIDTHS[0] * LANES + LANES),
         FREQUENCIES * part + -(-in_planes // part) * group * LANES,
     )
-
-
-def _stored(box: Box, fold: int) -> Box:
-    """A box of single pixels in pixels of memory."""
-    top, left = box.top // fold, box.left // fold
-    return Box(top, left, -(-box.bottom // fold) - top, -(-box.right // fold) - left)
-
-
-def _around(box: Box, other: Box | None) -> Box:
-    """The smallest box around both."""
-    if other is None:
-        return box
-    top, left = min(box.top, other.top), min(box.left, other.left)
-    bottom, right = max(box.bottom, other.bottom), max(box.right, other.right)
-    return Box(top, left, bottom - top, right - left)

@@ -10,8 +10,7 @@ from waifu2x.backends.cpu.kernels.memory import advance, record
 from waifu2x.backends.cpu.kernels.tiles import configure, product_block, release
 from waifu2x.backends.cpu.kernels.winograd import product
 from waifu2x.backends.cpu.layout import LATE_PLACES, PLACES, TASK
-from waifu2x.backends.cpu.peak import DEPTH
-from waifu2x.backends.cpu.shapes import WIDTHS, tile_height
+from waifu2x.backends.cpu.shapes import PEAK_DEPTH, WIDTHS, tile_height
 
 _TASKS = types.CPointer(from_dtype(TASK))
 _WIDTH = WIDTHS[0]
@@ -21,16 +20,18 @@ _HEIGHT = tile_height(_WIDTH)
 @entry(INTEGER, FLOATS, FLOATS)
 def vector_loop(repeats, scratch, weights):  # type: ignore[no-untyped-def]
     """Register tiles on vectors."""
-    inputs, block, products = 0, 0, DEPTH * _HEIGHT
+    inputs, block, products = 0, 0, PEAK_DEPTH * _HEIGHT
     for _ in range(repeats):
-        product(_WIDTH, scratch, inputs, DEPTH, weights, block, products)
+        product(_WIDTH, scratch, inputs, PEAK_DEPTH, weights, block, products)
 
 
 @entry(INTEGER, FLOATS, FLOATS)
 def integer_loop(repeats, scratch, weights):  # type: ignore[no-untyped-def]
     """The same in 16-bit integers."""
     for _ in range(repeats):
-        integer_product(_WIDTH, _HEIGHT, scratch, 0, DEPTH // 2, weights, 0, DEPTH * _HEIGHT, 0, 0)
+        integer_product(
+            _WIDTH, _HEIGHT, scratch, 0, PEAK_DEPTH // 2, weights, 0, PEAK_DEPTH * _HEIGHT, 0, 0
+        )
 
 
 @entry(INTEGER, _TASKS, INTEGERS, FLOATS, FLOATS)
