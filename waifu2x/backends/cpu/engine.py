@@ -26,9 +26,9 @@ from waifu2x.backends import (
     scaled,
 )
 from waifu2x.backends.cpu import closeness, isa, layout
-from waifu2x.backends.cpu.forms import round_up
-from waifu2x.backends.cpu.layout import (
-    AVERAGE,
+from waifu2x.backends.cpu.map_layout import round_up
+from waifu2x.backends.cpu.records import (
+    POOL,
     BORDER_CODES,
     KEEP,
     LOAD,
@@ -485,7 +485,7 @@ class Pass:
             records["memory"] = starts[:, np.newaxis]
             records["memory_rows"], records["memory_columns"] = rows, columns
             records["memory_floats"] = columns * packed.kept_floats(task.step)
-        elif task.kind == AVERAGE:
+        elif task.kind == POOL:
             step = packed.program.steps[task.step]
             assert isinstance(step, Average)
             records["memory"] = packed.vector_starts[step.vector]

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from waifu2x.backends.cpu.layout import LOAD
+from waifu2x.backends.cpu.records import LOAD
 from waifu2x.backends.cpu.tasks import Reach, Task
 
 

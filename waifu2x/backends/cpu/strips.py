@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from waifu2x.backends.cpu import isa
-from waifu2x.backends.cpu.forms import round_up
-from waifu2x.backends.cpu.layout import (
-    AVERAGE,
+from waifu2x.backends.cpu.map_layout import round_up
+from waifu2x.backends.cpu.records import (
+    POOL,
     CELL,
     FEW_TILES,
     INTEGER_POINTWISE,
@@ -42,7 +42,7 @@ from waifu2x.backends.cpu.shapes import (
     LANES,
     PART_PAIRS,
     ROW_BLOCK,
-    STAGE_FLOATS,
+    SUM_FLOATS,
     TILE_ROWS,
     WIDTHS,
     tile_height,
@@ -270,7 +270,7 @@ class PhaseStrips:
                 products = max(products, ROW_BLOCK * WIDTHS[0] * LANES)
                 stage = max(stage, -(-depth // (2 * PART_PAIRS)) * span * LANES)
             elif task.kind == TILES:
-                products = max(products, 2 * STAGE_FLOATS)
+                products = max(products, 2 * SUM_FLOATS)
             elif task.kind == FEW_TILES:
                 pixels = boxes[n].width + _SPARE_PIXELS
                 products = max(products, task.rows * pixels * COLUMNS)
@@ -290,7 +290,7 @@ class PhaseStrips:
             return roots.get(program.result, _EMPTY)
         if task.kind == KEEP:
             return geometry.divided(roots.get(task.step, _EMPTY), self.packed.forms[task.step].fold)
-        if task.kind == AVERAGE:
+        if task.kind == POOL:
             return roots.get(task.reaches[0].map, _EMPTY)
         box = work.steps.get(task.step, _EMPTY)
         return Box(*(edge * task.scale for edge in box))

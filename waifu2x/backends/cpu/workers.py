@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 
 from waifu2x.backends.cpu import layout
 from waifu2x.backends.cpu.compiled import Compiled
-from waifu2x.backends.cpu.forms import round_up
-from waifu2x.backends.cpu.layout import (
+from waifu2x.backends.cpu.map_layout import round_up
+from waifu2x.backends.cpu.records import (
     CONSTANTS,
     COUNT,
     DONE,
