@@ -92,7 +92,7 @@ class Upscaler:
         devices = device if device == "all" else _devices(device)
         if request.scale == 1 and noise is None:
             raise ValueError("Nothing to do: expected a scale above 1, a noise level, or both")
-        turns = _integer(tta, (1, 2, 4, 8), "a tta of 1, 2, 4 or 8")
+        tta = _integer(tta, (1, 2, 4, 8), "a tta of 1, 2, 4 or 8")
         models = model_set.find(model)
         # Sizes other than a scale tell only with a picture which networks it goes through.
         fixed = request.scale
@@ -110,11 +110,11 @@ class Upscaler:
         """What networks a scale takes, for people; empty where only a picture tells."""
         self._closed = False
         chains = CompiledChains(models, self.backend, precision)
-        self.enlarger = Enlarger(chains, request, noise, turns, tile)
+        self.enlarger = Enlarger(chains, request, noise, tta, tile)
         """What does the work on one picture."""
         try:
             if fixed is not None and (factor > 1 or noise is not None):
-                chains.chain(factor, noise)
+                chains.network(factor, noise)
         except BaseException:
             self.backend.close()
             raise
@@ -123,20 +123,22 @@ class Upscaler:
         """The image enlarged and denoised, in the kind it came: a NumPy array or a PIL image.
 
         Arrays are (H, W) or (H, W, C) with 1 to 4 planes: grey, grey and alpha, RGB, RGB and alpha;
-        uint8 or uint16 over their range, or float32 in [0, 1]. (N, H, W, C) is N pictures, which
-        some backends compute together. The result has the same planes and dtype; a PIL image is
-        turned as its EXIF asks for, and comes back without it. `on_progress` is told of each
-        further part of the work that is done; the parts add up to 1, and it may raise to stop the
-        work.
+        uint8 or uint16 over their range, or float32 in [0, 1], in any byte order. (N, H, W, C) is N
+        pictures, which some backends compute together. The result has the same planes and dtype, in
+        the machine's byte order; a PIL image is turned as its EXIF asks for, and comes back without
+        it. `on_progress` is told of each further part of the work that is done; the parts add up to
+        1, and it may raise to stop the work.
 
-        Raises ImageError for any other array or image, ModelError if the picture has transparency
-        and there is no model to scale it, and BackendError after `close`.
+        Raises ImageError for any other array or image, also for floats that are NaN or outside
+        [0, 1], ModelError if the picture has transparency and there is no model to scale it, and
+        BackendError after `close`.
         """
         if self._closed:
             raise BackendError("this upscaler is closed: make a new one")
-        if isinstance(image, np.ndarray) and image.ndim == 4 and len(image):
-            return self._pictures(image, on_progress)
         if isinstance(image, np.ndarray):
+            image = _checked(image)
+            if image.ndim == 4:
+                return self._pictures(image, on_progress)
             result = self.enlarger.picture(_from_array(image), on_progress)
             return _to_array(result, image.ndim)
         if hasattr(image, "mode") and hasattr(image, "info"):
@@ -172,7 +174,9 @@ class Upscaler:
             if results is not None:
                 return results
         share = scaled(on_progress, 1 / len(images))
-        return np.stack([self(image, on_progress=share) for image in images])
+        return np.stack(
+            [_to_array(self.enlarger.picture(_from_array(image), share), 3) for image in images]
+        )
 
 
 def upscale(
@@ -215,14 +219,28 @@ def _integer(value: Any, allowed: Container[int], expected: str) -> int:
     return number
 
 
+def _checked(array: NDArray[Any]) -> NDArray[Any]:
+    """An array of one picture or several, in the machine's byte order. Raises ImageError."""
+    if array.ndim not in (2, 3, 4) or (array.ndim > 2 and not 1 <= array.shape[-1] <= 4):
+        raise ImageError(
+            f"Expected shape (H, W), (H, W, 1 to 4) or (N, H, W, 1 to 4), but got {array.shape}"
+        )
+    if not array.size:
+        raise ImageError(f"Expected at least one pixel, but got shape {array.shape}")
+    native = array.dtype.newbyteorder("=")
+    if native not in PIXEL_DTYPES:
+        raise ImageError(f"Expected uint8, uint16 or float32, but got {array.dtype}")
+    if array.dtype.kind == "f":
+        low, high = float(array.min()), float(array.max())
+        if not (low >= 0 and high <= 1):  # also where they are no numbers
+            raise ImageError(
+                f"Expected float32 in [0, 1], but got {low:g} to {high:g}: scale or clip it first"
+            )
+    return array.astype(native, copy=False)
+
+
 def _from_array(array: NDArray[Any]) -> Picture:
     planes = array[..., np.newaxis] if array.ndim == 2 else array
-    if planes.ndim != 3 or not 1 <= planes.shape[-1] <= 4:
-        raise ImageError(f"Expected shape (H, W) or (H, W, 1 to 4), but got {array.shape}")
-    if not planes.size:
-        raise ImageError(f"Expected at least one pixel, but got shape {array.shape}")
-    if array.dtype not in PIXEL_DTYPES:
-        raise ImageError(f"Expected uint8, uint16 or float32, but got {array.dtype}")
     if planes.shape[-1] in (2, 4):
         return Picture(planes[..., :-1], planes[..., -1])
     return Picture(planes)

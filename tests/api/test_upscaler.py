@@ -77,7 +77,19 @@ def test_array_kinds_come_back_as_they_went(drawn: NDArray[np.uint8]) -> None:
             assert upscaler(image).shape == (40, 60, planes)
         assert upscaler(pixels[..., 0]).shape == (40, 60)
         for dtype in (np.uint8, np.uint16, np.float32):
-            assert upscaler(pixels.astype(dtype)).dtype == dtype
+            assert upscaler((pixels > 99).astype(dtype)).dtype == dtype
+
+
+@pytest.mark.parametrize("dtype", [np.uint16, np.float32])
+def test_arrays_of_either_byte_order(drawn: NDArray[np.uint8], dtype: type) -> None:
+    values = drawn[:12, :10].astype(np.float32) / 255
+    pixels = values if dtype is np.float32 else np.rint(values * 65535).astype(dtype)
+    with Upscaler(model="vgg_7", backend="numpy") as upscaler:
+        expected = upscaler(pixels)
+        for order in "<>":
+            found = upscaler(pixels.astype(pixels.dtype.newbyteorder(order)))
+            assert found.dtype == dtype
+            assert (found == expected).all()
 
 
 def test_sixteen_bits_keep_what_eight_lose(drawn: NDArray[np.uint8]) -> None:
@@ -234,10 +246,18 @@ def test_what_lies_under_transparent_pixels_does_not_show() -> None:
 @pytest.mark.parametrize(
     ("image", "message"),
     [
-        (np.zeros((4, 4, 5), np.uint8), r"Expected shape \(H, W\) or \(H, W, 1 to 4\)"),
+        (np.zeros((4, 4, 5), np.uint8), r"Expected shape \(H, W\), \(H, W, 1 to 4\) or"),
         (np.zeros(4, np.uint8), "Expected shape"),
         (np.zeros((0, 4, 3), np.uint8), "Expected at least one pixel"),
         (np.zeros((4, 4, 3), np.float64), "Expected uint8, uint16 or float32, but got float64"),
+        (
+            np.full((4, 4, 3), np.nan, np.float32),
+            r"Expected float32 in \[0, 1\], but got nan to nan",
+        ),
+        (np.full((2, 4, 4, 3), [0, 1, np.inf], np.float32), "but got 0 to inf: scale or clip it"),
+        (np.full((4, 4), -0.5, np.float32), "but got -0.5 to -0.5"),
+        (np.zeros((0, 4, 4, 3), np.uint8), "Expected at least one pixel"),
+        (Image.new("RGB", (0, 5)), "the picture: it has no pixels: its size is 0x5"),
         ([[1, 2], [3, 4]], "Expected a NumPy array or a PIL image, but got list"),
         (Image.new("F", (4, 4)), "F pictures are not supported"),
     ],
@@ -263,6 +283,8 @@ def test_images_that_cannot_be_handled(image: Any, message: str) -> None:
         ({"scale": np.True_, "noise": 1}, "Expected a scale .* but got np.True_"),
         ({"scale": np.array([2, 4])}, "Expected a scale .* but got array"),
         ({"scale": 2, "width": 3}, "Expected one of scale, width and height"),
+        ({"min_size": 3}, r"Expected a min_size of \(width, height\), but got 3"),
+        ({"min_size": (3, 4, 5)}, r"Expected a min_size of \(width, height\), but got \(3, 4, 5\)"),
         ({"tta": 3}, "Expected a tta of 1, 2, 4 or 8, but got 3"),
         ({"noise": 1.0}, "Expected a noise level .* but got 1.0"),
         ({"noise": False}, "Expected a noise level .* but got False"),
@@ -385,12 +407,12 @@ def test_a_sprite_of_any_size_laid_over_a_ground(ground: int, dtype: type) -> No
     assert not opacity.all()
 
 
-@pytest.mark.parametrize("turns", [2, 8])
-def test_turned_pictures(drawn: NDArray[np.uint8], y_models: Path, turns: int) -> None:
+@pytest.mark.parametrize("tta", [2, 8])
+def test_turned_pictures(drawn: NDArray[np.uint8], y_models: Path, tta: int) -> None:
     grey = np.ascontiguousarray(drawn[60:77, 50:73, :1])
     models = model_set.find(str(y_models)).models(2, 1)
-    result = upscale(grey, 2, 1, model=str(y_models), tta=turns)
-    assert_levels(result, obvious.run_turned(models, grey, turns))
+    result = upscale(grey, 2, 1, model=str(y_models), tta=tta)
+    assert_levels(result, obvious.run_turned(models, grey, tta))
 
 
 def test_a_one_plane_model_at_any_size(drawn: NDArray[np.uint8], y_models: Path) -> None:

@@ -78,15 +78,16 @@ def ignore(part: float) -> None:
 
 
 class Network(Protocol):
-    """A chain of models, compiled for a device."""
+    """A chain of models, compiled for a device. Any number of threads may call it."""
 
     def __call__(
         self,
         pixels: NDArray[Any],
         out_dtype: DTypeLike,
         *,
+        out: NDArray[Any] | None = None,
         tile: int | None = None,
-        turns: int = 1,
+        tta: int = 1,
         on_progress: Progress = ignore,
     ) -> NDArray[Any]:
         """Whole pictures through all models.
@@ -94,12 +95,25 @@ class Network(Protocol):
         `pixels` is one picture, (height, width, planes), or several of one size in front of which
         stands their number, C-contiguous: uint8 and uint16 span their range, float32 spans [0, 1].
         The result has as many dimensions, in `out_dtype`, one of the same three, rounded half to
-        even. Between models values are clipped to [0, 1] and stay float. `tile` is a wish: about so
-        many output pixels, a side, are worked on at once. With `turns`, 2, 4 or 8, each model runs
-        on the picture turned in so many ways, and the mean counts: see `turns.TURNS`. No tile,
-        number of pictures, of cores or of devices changes a bit of the result.
+        even. Between models values are clipped to [0, 1] and stay float.
 
-        Raises BackendError where memory is short; on_progress may raise to stop the work.
+        The result is written into `out` and returned, if that is given: a C-contiguous, writable
+        array of the result's shape and dtype, with memory of its own. Where the call raises, its
+        content is undefined. `tile` is a wish: about so many output pixels, a side, are worked on
+        at once. With a `tta` of 2, 4 or 8, each model runs on the picture transformed in so many
+        ways (`tta.TRANSFORMS`), and the mean counts. No tile, number of pictures, of cores or of
+        devices changes a bit of the result.
+
+        Raises BackendError where memory is short, and after `close`; ValueError for an `out` that
+        does not fit. `on_progress` may raise to stop the work.
+        """
+        ...
+
+    def close(self) -> None:
+        """Frees its weights and all else that is its own, once the calls under way are done.
+
+        Calls that come later, or wait for their turn, raise BackendError; closing again does
+        nothing. Closing the backend closes its networks.
         """
         ...
 

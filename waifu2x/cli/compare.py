@@ -19,8 +19,8 @@ from waifu2x.cli.progress import one_picture
 from waifu2x.cli.report import tell
 from waifu2x.errors import ImageError
 from waifu2x.flows import model_comparison
+from waifu2x.flows.jobs import Job, identities, may_write
 from waifu2x.flows.model_comparison import Result
-from waifu2x.flows.pipeline import Job, identities, may_write
 from waifu2x.formats.read import read
 from waifu2x.formats.table import Quality
 from waifu2x.formats.write import write
@@ -221,7 +221,7 @@ def _models(
             level,
             original=original,
             on_progress=on_progress,
-            on_note=functools.cache(tell),
+            on_notice=functools.cache(tell),
             **device,
         )
     boxes = model_comparison.boxes(found, _SIDE, _COUNT)

@@ -11,7 +11,7 @@ import click
 
 from waifu2x.cli.report import printable, tell
 from waifu2x.errors import ImageError
-from waifu2x.formats import table as formats
+from waifu2x.formats import table
 from waifu2x.formats.description import Description, describe
 
 
@@ -23,7 +23,7 @@ from waifu2x.formats.description import Description, describe
     "-f",
     "--format",
     "extension",
-    type=click.Choice(formats.WRITABLE),
+    type=click.Choice(table.WRITABLE),
     default="png",
     show_default=True,
     help="Of the result in question.",

@@ -10,8 +10,9 @@ import click
 
 from waifu2x.cli.report import tell
 from waifu2x.networks import catalogue, model_set
-from waifu2x.networks.model import Convolution, Dense, Model, Weighted
+from waifu2x.networks.model import Model
 from waifu2x.networks.model_import import import_models
+from waifu2x.networks.nodes import Convolution, Dense, Weighted
 from waifu2x.networks.readers import SUFFIXES, read_model
 
 _COLUMNS = (

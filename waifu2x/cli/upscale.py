@@ -19,9 +19,10 @@ from waifu2x.cli.options import (
     upscale_options,
 )
 from waifu2x.cli.progress import one_picture
+from waifu2x.flows.jobs import STANDARD, Job
 from waifu2x.flows.outcome import Outcome, outcome_of
-from waifu2x.flows.pipeline import STANDARD, Job, make
-from waifu2x.formats import table as formats
+from waifu2x.flows.upscaling import upscale_file
+from waifu2x.formats import table
 from waifu2x.imaging.enlarger import Enlarger
 
 
@@ -32,7 +33,7 @@ from waifu2x.imaging.enlarger import Enlarger
     "-f",
     "--format",
     "extension",
-    type=click.Choice(formats.WRITABLE),
+    type=click.Choice(table.WRITABLE),
     help="Of the output; otherwise its file name decides, and png on stdout.",
 )
 @upscale_options
@@ -62,14 +63,14 @@ def upscale(
             return upscaler.enlarger
 
         with one_picture() as (on_size, on_progress):
-            made = make(
+            made = upscale_file(
                 job,
                 output,
                 opened,
                 max_pixels=max_pixels,
                 on_size=on_size,
                 on_progress=on_progress,
-                on_note=lambda job, note: report.tell(f"{source}: {note}"),
+                on_notice=lambda job, note: report.tell(f"{source}: {note}"),
             )
     _finish(outcome_of(job, made), as_json, verbose)
 
@@ -77,15 +78,15 @@ def upscale(
 def _extension(target: str, chosen: str | None) -> str:
     """The format of the output: the option, or the file name, which must not contradict it."""
     suffix = Path(target).suffix[1:].lower() if target != "-" else ""
-    if suffix in formats.WRITABLE:
-        if chosen and not formats.same(chosen, suffix):
+    if suffix in table.WRITABLE:
+        if chosen and not table.same(chosen, suffix):
             raise click.UsageError(f"--format {chosen} contradicts the file name {target}.")
         return suffix
     if chosen:
         return chosen
     if target == "-":
         return "png"
-    known = ", ".join(formats.WRITABLE)
+    known = ", ".join(table.WRITABLE)
     raise click.UsageError(f"{target}: no known extension ({known}); give one, or --format.")
 
 

@@ -20,8 +20,11 @@ from waifu2x.imaging.picture import Colours, JpegCoding, Picture, apart, with_al
 def from_pil(image: Image.Image, name: str = "the picture") -> Picture:
     """A PIL image as a Picture, upright: turned as its EXIF asks for.
 
-    Raises ImageError for a mode that is not supported, and if its file cannot be read to the end.
+    Raises ImageError for a mode that is not supported, for an image without pixels, and if its file
+    cannot be read to the end.
     """
+    if not (image.width and image.height):
+        raise ImageError(f"{name}: it has no pixels: its size is {image.width}x{image.height}")
     with in_words(name, "damaged, cut off, or its file was closed before it was read"):
         image.load()
         info: dict[Any, Any] = dict(image.info)

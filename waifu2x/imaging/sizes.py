@@ -169,7 +169,11 @@ def request(
         scale = 2
     least = None
     if min_size is not None:
-        least_width, least_height = min_size
+        try:
+            least_width, least_height = min_size
+        except (TypeError, ValueError):
+            message = f"Expected a min_size of (width, height), but got {min_size!r}"
+            raise ValueError(message) from None
         least = _pixels(least_width, "min_size"), _pixels(least_height, "min_size")
     return Request(
         None if scale is None else scale_of(scale),
