@@ -13,33 +13,33 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from waifu2x import __version__
-from waifu2x.lowering.content import content
-from waifu2x.lowering.steps import Program
+from waifu2x.backends.cpu.arithmetic import Arithmetic
+from waifu2x.backends.cpu.compiled import result_key
+from waifu2x.networks.model import Model
 from waifu2x.system import cache
 
 PROMISED = 60.0
 """PSNR in dB that `auto` keeps."""
 Run = Callable[[NDArray[np.uint8]], NDArray[np.float32]]
 """A picture (rows, columns, planes) through a network."""
-_KIND = "closeness"
+_KIND = "accuracy"
 _SIDE = 96
 _FILLS = 10
 _LINES = 4
 
 
-def decibels(program: Program, way: str, fast: Run, exact: Run) -> float:
-    """PSNR in dB of the fast way against the exact one, found by trying, or in the cache.
+def decibels(model: Model, arithmetic: Arithmetic, finer: int, fast: Run, exact: Run) -> float:
+    """PSNR in dB of a fast arithmetic against the exact one, found by trying, or in the cache.
 
-    `way` names the fast one, with all that decides its bits.
+    For `finer`, see PackedProgram.
     """
 
     def found() -> float:
-        picture = drawing(program.model.in_planes)
+        picture = drawing(model.in_planes)
         error = np.square(fast(picture).astype(np.float64) - exact(picture)).mean()
         return float(-10 * np.log10(max(error, 1e-30)))
 
-    return cache.number(_KIND, cache.digest(__version__, way, *content(program)), found)
+    return cache.number(_KIND, result_key(model, arithmetic, str(finer)), found)
 
 
 def drawing(planes: int) -> NDArray[np.uint8]:

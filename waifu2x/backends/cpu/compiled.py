@@ -32,11 +32,10 @@ _PACKAGE = Path(__file__).parents[2]
 _SOURCES = (
     "backends/cpu/isa.py",
     "backends/cpu/kernels/*.py",
-    "backends/cpu/layout.py",
+    "backends/cpu/records.py",
     "backends/cpu/shapes.py",
     "errors.py",
     "networks/activations.py",
-    "system/machine.py",
 )
 """The files whose code or constants an entry holds: the kernels and all that they import."""
 _LOG = logging.getLogger(__name__)
@@ -121,3 +120,7 @@ class Compiled:
 def sources() -> list[Path]:
     """The files that decide compiled code, sorted."""
     return sorted(path for pattern in _SOURCES for path in _PACKAGE.glob(pattern))
+
+
+def result_key(model: object, *parts: str) -> str:
+    return cache.digest(repr(id(model)), *parts)

@@ -98,14 +98,12 @@ class PackedProgram:
 
     def _steps_of(self, kinds: tuple[int, ...]) -> set[int]:
         return {
-            number
-            for number, own in self.tasks.items()
-            if any(task.kind in kinds for task in own)
+            number for number, own in self.tasks.items() if any(task.kind in kinds for task in own)
         }
 
     def _load(self, value: int) -> LoadTask:
         return LoadTask(
-            schedule=Schedule(value, ROWS, target=value),
+            schedule=Schedule(value, ROWS, target=value, part=None),
             target=TaskTarget(value),
             as_integers=int(self.maps.is_kept_as_integers(value)),
         )

@@ -40,7 +40,7 @@ from waifu2x.lowering.steps import (
     View,
     residual_of,
 )
-from waifu2x.networks.model import cubic_taps
+from waifu2x.networks.nodes import cubic_taps
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,6 +15,7 @@ import numpy as np
 
 from waifu2x.backends.cpu.records import KEEP, LOAD, POOL, READ
 
+
 @dataclass(frozen=True)
 class RowWindow:
     """Which rows of a map's memory a task reads for its rows y0 to y1:
@@ -52,8 +53,8 @@ class Schedule:
     """What it reads of maps."""
     target: int = -1
     """The map that it writes; -1 for none."""
-    part: int = 0
-    """The part of the target."""
+    part: int | None = 0
+    """The part of the target that it writes; None for all."""
     rate: tuple[int, int] = (1, 1)
     """Row y of it makes rows y * rate[0] / rate[1] of the target's memory."""
     scale: int = 1

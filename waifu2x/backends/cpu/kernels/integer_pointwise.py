@@ -133,9 +133,15 @@ def convolve_integer_pointwise(task, maps, places, scratch, weights, constants):
             dy, dx, inner, width = block_at(task, plane)
             height = _tile_height(width)
             half = height // 2
-            target = places[TARGET_ROWS + row * task.depth_to_space + dy] + dx * task.target_block + inner
+            target = (
+                places[TARGET_ROWS + row * task.depth_to_space + dy]
+                + dx * task.target_block
+                + inner
+            )
             residual = (
-                places[RESIDUAL_ROWS + row * task.depth_to_space + dy] + dx * task.residual_block + inner
+                places[RESIDUAL_ROWS + row * task.depth_to_space + dy]
+                + dx * task.residual_block
+                + inner
             )
             # The last tile may run past `count` into stale pixels, and past the columns into spare
             # room at the end of each row.

@@ -155,8 +155,8 @@ def _emit_input(
     scale_step: ir.Value,
 ) -> None:
     """`depth` planes of one cell: 8x8 pixels -> 64 frequencies, `stride` pairs apart, by way of
-    `staging`; FLAT in floats, at `flat`. What 1 stands for goes to a vector for each part, the first
-    at `scale`, `scale_step` apart."""
+    `staging`; FLAT in floats, at `flat`. What 1 stands for goes to a vector for each part, the
+    first at `scale`, `scale_step` apart."""
     if not VECTOR.integers:
         return
     rows = [v.add(v.integer(places, SOURCE_ROWS + y), offset) for y in range(SIDE)]

@@ -110,7 +110,11 @@ _loaded = vector_kernel(_emit_loaded)
 def load_rows(task, maps, scratch, constants):  # type: ignore[no-untyped-def]
     """The next rows of a map that was kept; zeros outside it."""
     target = record(maps, task.target)
-    floats, side, pixel = pointer(task.memory, np.float32), target.space_to_depth, target.pixel_floats
+    floats, side, pixel = (
+        pointer(task.memory, np.float32),
+        target.space_to_depth,
+        target.pixel_floats,
+    )
     left, right = task.column, task.column + task.columns
     first, end = max(left, 0), min(right, task.memory_columns)
     for row in range(task.next_row, min(task.next_row + task.rows, task.end_row)):

@@ -72,7 +72,9 @@ def atomic_load(typing_context: Any, numbers: types.Type, index: types.Type) -> 
 
 
 @intrinsic  # type: ignore[untyped-decorator]
-def atomic_store(typing_context: Any, numbers: types.Type, index: types.Type, value: types.Type) -> Any:
+def atomic_store(
+    typing_context: Any, numbers: types.Type, index: types.Type, value: types.Type
+) -> Any:
     """Changes one of many integers, for other threads to see after all that was written before."""
 
     def codegen(context: Any, builder: ir.IRBuilder, sig: Any, values: Sequence[Any]) -> Any:
@@ -91,8 +93,8 @@ def memory_row(map_, row):  # type: ignore[no-untyped-def]
 
 @native
 def pixel_row(map_, row, column):  # type: ignore[no-untyped-def]
-    """Where the pixel of a row and a column, multiples of its space-to-depth, lies: in values of the map,
-    floats or bf16."""
+    """Where the pixel of a row and a column, multiples of its space-to-depth, lies: in values of
+    the map, floats or bf16."""
     side = map_.space_to_depth
     start = memory_row(map_, row // side) + (column // side - map_.column) * map_.pixel_floats
     if map_.terms:

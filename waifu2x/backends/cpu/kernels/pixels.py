@@ -94,9 +94,7 @@ def write_rows(task, maps, picture, scratch, constants, vectors):  # type: ignor
                     if task.space_to_depth == 1:
                         value = get(source, scratch, constants, start, plane + p * task.plane_step)
                     else:
-                        value = gathered(
-                            task, source, scratch, constants, row, task.column + x, p
-                        )
+                        value = gathered(task, source, scratch, constants, row, task.column + x, p)
                     scratch[first + x * planes + p] = combine(
                         task, maps, scratch, constants, vectors, value, row, task.column + x, p
                     )

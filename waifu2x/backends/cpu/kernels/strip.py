@@ -6,7 +6,6 @@ import numpy as np
 from numba import from_dtype
 
 from waifu2x.backends.cpu.kernels import INTEGER, INTEGERS, entry_point, native
-from waifu2x.backends.cpu.kernels.kept_maps import add_rows, keep_rows, load_rows
 from waifu2x.backends.cpu.kernels.direct import (
     convolve_few_inputs,
     convolve_few_outputs,
@@ -15,15 +14,22 @@ from waifu2x.backends.cpu.kernels.direct import (
 from waifu2x.backends.cpu.kernels.few_tiles import convolve_few_tiles
 from waifu2x.backends.cpu.kernels.integer_pointwise import convolve_integer_pointwise
 from waifu2x.backends.cpu.kernels.integers import convolve_integers
-from waifu2x.backends.cpu.kernels.memory import advance, atomic_load, pointer, record, atomic_store, take
-from waifu2x.backends.cpu.kernels.planewise import planewise_rows
+from waifu2x.backends.cpu.kernels.kept_maps import add_rows, keep_rows, load_rows
+from waifu2x.backends.cpu.kernels.memory import (
+    advance,
+    atomic_load,
+    atomic_store,
+    fetch_add,
+    pointer,
+    record,
+)
 from waifu2x.backends.cpu.kernels.pixels import read_rows, write_rows
+from waifu2x.backends.cpu.kernels.planewise import planewise_rows
 from waifu2x.backends.cpu.kernels.tiles import configure, convolve_tiles, release
 from waifu2x.backends.cpu.kernels.values import clear_outside
 from waifu2x.backends.cpu.kernels.vector import pause, ticks
 from waifu2x.backends.cpu.kernels.winograd import convolve
 from waifu2x.backends.cpu.records import (
-    POOL,
     CONSTANTS,
     COUNT,
     DONE,
@@ -36,10 +42,11 @@ from waifu2x.backends.cpu.records import (
     KEEP,
     LOAD,
     MAP,
-    PLANEWISE,
     PICTURE,
     PLACES,
+    PLANEWISE,
     POINTWISE,
+    POOL,
     READ,
     SCRATCH,
     SLOT,
@@ -150,6 +157,9 @@ def run_strips(board, first, end, thread, patience, most, opened):  # type: igno
             release()
             fetch_add(numbers, DONE)
             looks, most = 0, most - 1
-        if most >= 0 and atomic_load(advance(board, first * SLOT), DONE) >= board[first * SLOT + COUNT]:
+        if (
+            most >= 0
+            and atomic_load(advance(board, first * SLOT), DONE) >= board[first * SLOT + COUNT]
+        ):
             break
         pause()

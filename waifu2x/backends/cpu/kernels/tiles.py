@@ -115,9 +115,7 @@ def _emit_block(
                             v.tile("tdpbf16ps", sums[m][n], 4 + m, 6 + n)
                 with v.loop(per_step) as more:
                     # Past the last pixel, the last one once more: it changes nothing.
-                    epilogue.finish(
-                        v.smaller(v.add(v.mul(index, per_step), more), last), late_sums
-                    )
+                    epilogue.finish(v.smaller(v.add(v.mul(index, per_step), more), last), late_sums)
         for m in range(pixels):
             for n in range(2):
                 place = v.at(scratch, v.add(sums_at, m * TILE_ROWS * BLOCK + n * 16))

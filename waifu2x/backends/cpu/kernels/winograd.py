@@ -119,7 +119,7 @@ def emit_output(
 ) -> None:
     """One cell, one vector of planes: 64 products, `stride` apart -> 6x6 results.
 
-    Its rows are those at `first`, and then every one that a block of depth-to-space is high; `target` and `residual` are the
+    Its rows are those at `first` and then every `depth_to_space`th; `target` and `residual` are the
     offsets of its pixels along them. Products are multiplied by `factors`, vectors (64, LANES);
     that at frequency `flat` is added to every result instead.
     """
@@ -173,7 +173,9 @@ def _emit_input(
     rows = [v.add(v.integer(places, SOURCE_ROWS + y), offset) for y in range(SIDE)]
     side = v.opaque_count(SIDE)
     with v.loop(depth, LANES) as plane:
-        stacked = input_columns(v, [v.opaque(scratch, v.add(row, plane)) for row in rows], pixel, side)
+        stacked = input_columns(
+            v, [v.opaque(scratch, v.add(row, plane)) for row in rows], pixel, side
+        )
         target, down = v.opaque(scratch, v.add(inputs, plane)), v.mul(stride, SIDE)
         with v.loop(side) as y:
             row = v.at(target, v.mul(down, y))
