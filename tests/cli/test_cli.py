@@ -637,6 +637,54 @@ def test_other_signals_leave_no_half_file(run: Run, number: signal.Signals) -> N
     assert not Path("b.bmp").exists()
 
 
+STUCK = """
+import hashlib, sys
+
+from waifu2x.formats import {module} as module
+
+def stuck(*arguments):
+    print("stuck", flush=True)
+    hashlib.pbkdf2_hmac("sha256", b"", b"", 2**31 - 1)  # one instruction of many minutes
+
+module.{function} = stuck
+from waifu2x.__main__ import main
+main()
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="other signals")
+@pytest.mark.parametrize(
+    ("module", "function", "number", "message"),
+    [
+        ("read", "decode", signal.SIGTERM, ""),
+        ("png_write", "write", signal.SIGINT, "Interrupted.\n"),
+    ],
+)
+def test_signals_are_heard_while_compiled_code_runs(
+    run: Run, module: str, function: str, number: signal.Signals, message: str
+) -> None:
+    """Python runs no handler of a signal before that has returned."""
+    code = STUCK.format(module=module, function=function)
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, "upscale", "--backend", "numpy", "a.png", "b.png"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    with process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "stuck\n"
+        assert len(leftovers(Path())) == (function == "write")
+        process.send_signal(number)
+        try:
+            _, errors = process.communicate(timeout=60)
+        finally:
+            process.kill()
+    assert (process.returncode, errors) == (128 + number, message)
+    assert not leftovers(Path())
+    assert not Path("b.png").exists()
+
+
 def test_interrupt_keeps_what_is_finished_and_leaves_no_half_file(run: Run) -> None:
     Path("in").mkdir()
     pixels = np.random.default_rng(0).integers(0, 256, (150, 150, 3), np.uint8)
