@@ -28,8 +28,7 @@ from waifu2x.networks.readers import (
     parse_named,
     waifu2x_json,
 )
-from waifu2x.networks.readers.limits import DAMAGED_ZIP, read_file, read_member
-from waifu2x.networks.readers.tensors import MAX_TENSOR_BYTES
+from waifu2x.networks.readers.limits import DAMAGED_ZIP, MAX_TENSOR_BYTES, read_file, read_member
 from waifu2x.system.files import reason, write_atomically
 from waifu2x.system.resources import user_models
 
