@@ -10,7 +10,6 @@ import gzip
 import io
 import os
 import re
-import stat
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -18,7 +17,7 @@ from pathlib import Path
 from typing import IO
 
 from waifu2x.errors import ModelError
-from waifu2x.system.files import reason
+from waifu2x.system.files import open_regular, reason
 
 DAMAGED_ZIP = (zipfile.BadZipFile, zlib.error, EOFError, ValueError, RuntimeError)
 """What zipfile raises. ValueError: names that are not UTF-8. RuntimeError: a damaged header can
@@ -36,8 +35,6 @@ _MAX_DEPTH = 32
 _ENTRY = re.compile(rb"PK\x01\x02")
 """How each entry of a zip file's directory begins."""
 _CHUNK = 1 << 20
-_READ = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
-"""To open a file for reading, without waiting for a writer should it be a pipe."""
 
 
 class Budget:
@@ -86,31 +83,12 @@ class Budget:
 
 
 def open_file(path: Path) -> IO[bytes]:
-    """A regular file, open for reading.
-
-    Raises ModelError if it cannot be read or is a device, a pipe or a folder; those are not opened,
-    as that alone may wait for ever.
-    """
+    """A regular file, open for reading. Raises ModelError, at once for devices, pipes, folders."""
     try:
-        _check_regular(path.stat().st_mode, path)
-        # Another file can have taken its place since.
-        file = os.fdopen(os.open(path, _READ), "rb")
-        try:
-            _check_regular(os.fstat(file.fileno()).st_mode, path)
-        except BaseException:
-            file.close()
-            raise
+        return open_regular(path)
     except (OSError, ValueError) as error:
         why = reason(error) if isinstance(error, OSError) else str(error)
         raise ModelError(f"{path}: cannot read the model: {why}") from error
-    return file
-
-
-def _check_regular(mode: int, path: Path) -> None:
-    if stat.S_ISDIR(mode):
-        raise ModelError(f"{path}: cannot read the model: is a directory")
-    if not stat.S_ISREG(mode):
-        raise ModelError(f"{path}: cannot read the model: not a regular file")
 
 
 def read_file(path: Path, most: int | None = None) -> bytes:

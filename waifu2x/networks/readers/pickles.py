@@ -251,7 +251,9 @@ class _Machine:
             raise _DamagedError(f"damaged: gives attributes to a name: {_ONLY_TENSORS}")
 
     def storage(self) -> None:
-        """PyTorch's name of a storage: ("storage", class, key, place, count); if legacy, None, too.
+        """A storage by PyTorch's name: ("storage", class, key, place, count).
+
+        In legacy files, None stands behind those.
         """
         name = self.pop()
         length = 6 if self._legacy else 5
@@ -284,7 +286,9 @@ def _is_size(value: object) -> bool:
 
 def _tensor(arguments: tuple[Any, ...]) -> Tensor:
     """What _rebuild_tensor and _rebuild_tensor_v2 would make."""
-    storage, offset, shape, strides = (*arguments[:4], *[None] * (4 - len(arguments)))
+    if len(arguments) < 4:
+        raise _DamagedError("damaged: a tensor without a shape")
+    storage, offset, shape, strides = arguments[:4]
     if (
         not isinstance(storage, Stored)
         or type(shape) is not tuple

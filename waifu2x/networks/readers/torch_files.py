@@ -44,6 +44,7 @@ _DTYPES: dict[str, str] = {
     "Byte": "u1",
     "Bool": "u1",
 }
+_SIGNATURE = b"PK\x03\x04"
 _LOCAL_HEADER = struct.Struct("<4s22xHH")
 """What stands before a member of a zip file: a signature, and how long name and extra are."""
 
@@ -110,7 +111,7 @@ class _Members:
         """Where the content of a member begins."""
         at = member.header_offset
         header = self._content[max(at, 0) : max(at, 0) + _LOCAL_HEADER.size]
-        if at < 0 or len(header) < _LOCAL_HEADER.size or header[:4] != b"PK\x03\x04":
+        if at < 0 or len(header) < _LOCAL_HEADER.size or header[:4].tobytes() != _SIGNATURE:
             raise ModelError(f"{self._name}: damaged archive: {_short(member.filename)} is missing")
         _, name_length, extra_length = _LOCAL_HEADER.unpack(header)
         return int(at + _LOCAL_HEADER.size + name_length + extra_length)
@@ -159,13 +160,17 @@ def _legacy(content: bytes, name: str) -> Contents:
         position += 8
         if count != storages[key].length or position + size > len(content):
             raise ModelError(f"{name}: damaged: cut off, or data of another length")
-        data[key] = partial(view.__getitem__, slice(position, position + size))
+        data[key] = partial(_same, view[position : position + size])
         position += size
     if position != len(content):
         raise ModelError(f"{name}: damaged: {len(content) - position} bytes more than its data")
     if data.keys() != storages.keys():
         raise ModelError(f"{name}: damaged: the data of a tensor are missing")
     return _contents(found, data, name)
+
+
+def _same(view: memoryview) -> memoryview:
+    return view
 
 
 def _itemsize(stored: Stored, name: str) -> int:
