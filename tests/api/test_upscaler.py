@@ -87,7 +87,7 @@ def test_arrays_of_either_byte_order(drawn: NDArray[np.uint8], dtype: type) -> N
     with Upscaler(model="vgg_7", backend="numpy") as upscaler:
         expected = upscaler(pixels)
         for order in "<>":
-            found = upscaler(pixels.astype(pixels.dtype.newbyteorder(order)))
+            found = upscaler(pixels.astype(np.dtype(f"{order}{pixels.dtype.str[1:]}")))
             assert found.dtype == dtype
             assert (found == expected).all()
 
