@@ -29,7 +29,8 @@ from tests.helpers import obvious
 from waifu2x.backends import BACKEND_NAMES, Backend, Network, open_backend
 from waifu2x.errors import BackendError
 from waifu2x.networks import model_set
-from waifu2x.networks.model import Convolution, Crop, Enlarge, Model
+from waifu2x.networks.model import Model
+from waifu2x.networks.nodes import Convolution, Crop, Enlarge
 from waifu2x.networks.readers.ncnn import weights_path
 
 DRAWN = Path(__file__).parent.parent / "examples" / "drawn.png"

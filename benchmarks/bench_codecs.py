@@ -29,13 +29,12 @@ from PIL import Image
 import waifu2x
 from benchmarks.rounds import measure
 from waifu2x.backends.cpu.isa import processor_name
-from waifu2x.formats import png_write
-from waifu2x.formats import table as formats
+from waifu2x.formats import png_write, table
 from waifu2x.formats.read import decode
 from waifu2x.formats.table import Compression, Quality
 from waifu2x.formats.write import encode, write
 from waifu2x.imaging.picture import Frames, Picture
-from waifu2x.system.cores import core_count
+from waifu2x.system.machine import core_count
 
 Pixels = NDArray[Any]
 _SIZE = (1920, 1080)
@@ -83,7 +82,7 @@ def timed(work: Callable[[], object]) -> float:
 def write_and_read(name: str, pixels: Pixels, form: str, rounds: int) -> None:
     """Prints a table for one picture."""
     writers: dict[str, Callable[[], bytes]] = {}
-    for compression in get_args(formats.Compression):
+    for compression in get_args(table.Compression):
         writers[f"{compression}, 1 core"] = partial(encoded, pixels, form, compression, 1)
         writers[f"{compression}, all cores"] = partial(encoded, pixels, form, compression, None)
     if form == "png":
@@ -158,7 +157,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("pictures", nargs="*", type=Path)
     parser.add_argument("--rounds", type=int, default=9)
-    parser.add_argument("--format", default="png", choices=formats.COMPRESSED)
+    parser.add_argument("--format", default="png", choices=table.COMPRESSED)
     parser.add_argument("--large", metavar="WxH")
     parser.add_argument("--folder", type=Path, help="where large files are written")
     arguments = parser.parse_args()

@@ -30,7 +30,7 @@ from waifu2x.backends import Precision, open_backend
 from waifu2x.backends.cpu.isa import VECTOR, processor_name
 from waifu2x.networks import model_set
 from waifu2x.networks.model import Model
-from waifu2x.system.cores import core_count
+from waifu2x.system.machine import core_count
 
 CHECKED = (96, 160)
 """Height and width of the picture that results are compared on."""

@@ -29,7 +29,7 @@ from waifu2x.api import Upscaler
 from waifu2x.formats.read import read
 from waifu2x.formats.table import Quality
 from waifu2x.formats.write import encode
-from waifu2x.system.cores import core_count
+from waifu2x.system.machine import core_count
 
 _EXAMPLES = Path(__file__).parent.parent / "examples"
 _DIFFERENT = 50

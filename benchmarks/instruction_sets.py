@@ -31,7 +31,7 @@ from benchmarks.program import make_picture
 from waifu2x.backends import open_backend
 from waifu2x.backends.cpu import isa
 from waifu2x.networks import model_set
-from waifu2x.system.cores import core_count
+from waifu2x.system.machine import core_count
 
 CHECKED = ((65, 41), (37, 90), (150, 70))
 NETWORKS = ("vgg_7/art", "upconv_7/art", "cunet/art")

@@ -17,8 +17,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from waifu2x.networks.model import (
-    Activation,
+from waifu2x.networks.activations import Activation
+from waifu2x.networks.model import Model
+from waifu2x.networks.nodes import (
     Add,
     Concatenate,
     Convolution,
@@ -27,7 +28,6 @@ from waifu2x.networks.model import (
     Enlarge,
     Gate,
     Mean,
-    Model,
     Multiply,
     PixelShuffle,
     PixelUnshuffle,
@@ -35,7 +35,7 @@ from waifu2x.networks.model import (
     TransposedConvolution,
     sources,
 )
-from waifu2x.system.cores import core_count
+from waifu2x.system.machine import core_count
 
 Peer = Callable[[NDArray[np.float32]], NDArray[np.float32]]
 

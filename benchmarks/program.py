@@ -25,7 +25,7 @@ from PIL import Image
 
 from waifu2x.api import Upscaler
 from waifu2x.backends.cpu.isa import processor_name
-from waifu2x.system.cores import core_count
+from waifu2x.system.machine import core_count
 
 _MODEL = "vgg_7"
 """Others take means over the whole picture, so that a corner tells nothing of the rest."""

@@ -14,8 +14,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from waifu2x.networks.model import (
-    Activation,
+from waifu2x.networks.activations import Activation
+from waifu2x.networks.model import Model
+from waifu2x.networks.nodes import (
     Add,
     Concatenate,
     Convolution,
@@ -24,7 +25,6 @@ from waifu2x.networks.model import (
     Enlarge,
     Gate,
     Mean,
-    Model,
     Multiply,
     PixelShuffle,
     PixelUnshuffle,

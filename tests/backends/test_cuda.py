@@ -53,25 +53,24 @@ from waifu2x.backends.gpu.tuning import Way
 from waifu2x.errors import BackendError
 from waifu2x.lowering.box import Box
 from waifu2x.lowering.lower import lower
-from waifu2x.lowering.steps import Product
+from waifu2x.lowering.steps import Conv
 from waifu2x.networks import model_set
-from waifu2x.networks.model import (
-    Activation,
+from waifu2x.networks.activations import Activation, leaky
+from waifu2x.networks.builder import fit_padding
+from waifu2x.networks.model import Model
+from waifu2x.networks.nodes import (
     Add,
     Convolution,
     Dense,
     Enlarge,
     Gate,
     Mean,
-    Model,
     Multiply,
     Node,
     PixelShuffle,
     PixelUnshuffle,
     Resize,
     TransposedConvolution,
-    fit_padding,
-    leaky,
 )
 
 CHIPS = {
@@ -763,7 +762,7 @@ def test_what_an_enlargement_repeats_is_multiplied_once() -> None:
     first = replace(conv(0, 3, 64), padding=1)
     model = fit_padding("enlarged", 3, (first, Enlarge(1, 2), same))
     step = next(
-        step for step in lower(model).steps if isinstance(step, Product) and step.shuffle > 1
+        step for step in lower(model).steps if isinstance(step, Conv) and step.depth_to_space > 1
     )
     assert has_windows(step)
     taps = windows(step)
@@ -773,4 +772,4 @@ def test_what_an_enlargement_repeats_is_multiplied_once() -> None:
     assert np.allclose(lower_left.sum((2, 3)), weight.sum((2, 3)), atol=1e-5)
     assert np.array_equal(lower_left, step.weight[64:96, :, 1:, :2])
     assert not has_windows(replace(step, weight=np.ones_like(step.weight)))
-    assert not has_windows(replace(step, shuffle=1))
+    assert not has_windows(replace(step, depth_to_space=1))

@@ -21,8 +21,11 @@ from waifu2x.backends.cpu.picture import with_picture
 from waifu2x.backends.cpu.shapes import INTEGER_BLOCK, LANES, MOST_INPUT, PART_PAIRS
 from waifu2x.errors import BackendError
 from waifu2x.lowering.lower import lower
+from waifu2x.lowering.steps import Conv
 from waifu2x.networks import model_set
-from waifu2x.networks.model import (
+from waifu2x.networks.activations import leaky
+from waifu2x.networks.builder import fit_padding
+from waifu2x.networks.nodes import (
     Add,
     Concatenate,
     Convolution,
@@ -33,8 +36,6 @@ from waifu2x.networks.model import (
     Multiply,
     PixelShuffle,
     TransposedConvolution,
-    fit_padding,
-    leaky,
 )
 
 integers = pytest.mark.skipif(not isa.VECTOR.integers, reason="this processor has none")
@@ -210,7 +211,8 @@ def test_1x1_products_of_every_form() -> None:
     with closing(open_backend("cpu")) as backend:
         network = backend.compile([model], "int16")
         (packed,) = (stage.packed for stage in network.models)  # type: ignore[attr-defined]
-        points = {n for n, step in enumerate(packed.program.steps) if getattr(step, "taps", 0) == 1}
+        steps = enumerate(packed.program.steps)
+        points = {n for n, step in steps if isinstance(step, Conv) and step.taps == 1}
         assert len(points) == 3
         assert points <= packed.in_integers
         result = network(pixels, np.float32)

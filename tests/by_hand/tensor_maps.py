@@ -33,7 +33,7 @@ from waifu2x.backends.gpu.tuning import Kept
 from waifu2x.lowering import geometry, phases
 from waifu2x.lowering.box import Box
 from waifu2x.lowering.lower import lower
-from waifu2x.lowering.steps import Average, Move, Product, Program
+from waifu2x.lowering.steps import GlobalAvgPool, MapStep, Program
 from waifu2x.networks import model_set
 from waifu2x.networks.model import Model
 
@@ -95,7 +95,7 @@ class Bench:
         everything = range(len(program.steps))
         roots = {program.result: whole}
         for step in program.steps:
-            if isinstance(step, Average):
+            if isinstance(step, GlobalAvgPool):
                 roots[step.source.value] = Box(0, 0, *sizes[step.source.value])
         work = geometry.work(program, everything, roots, executor.unit, sizes)
         self.places: dict[int, Place] = {}
@@ -114,7 +114,7 @@ class Bench:
             sums = {}
             for number in phase.averages:
                 step = program.steps[number]
-                assert isinstance(step, Average)
+                assert isinstance(step, GlobalAvgPool)
                 sums[number] = Box(0, 0, *sizes[step.source.value])
             part = geometry.Work(work.values, steps, work.needed)
             executor.run(batch, part, self.places, sums, vectors, phase)
@@ -204,7 +204,7 @@ def _makers(program: Program, value: int) -> list[int]:
     return [
         number
         for number, step in enumerate(program.steps)
-        if isinstance(step, Product | Move) and step.target.value == value
+        if isinstance(step, MapStep) and step.target.value == value
     ]
 
 

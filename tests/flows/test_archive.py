@@ -14,8 +14,8 @@ from click.testing import CliRunner, Result
 from tests.helpers.contents import decode, encode, identity_models, noise
 from waifu2x.cli import cli
 from waifu2x.errors import ImageError
-from waifu2x.flows.archive import make_archive
-from waifu2x.flows.pipeline import Job, Output
+from waifu2x.flows.archive import upscale_archive
+from waifu2x.flows.jobs import Job, Output
 from waifu2x.formats.table import Quality
 from waifu2x.imaging.picture import Picture
 
@@ -97,7 +97,7 @@ def test_damage_anywhere_is_a_sentence(folder: Path, method: int) -> None:
         content[rng.integers(0, len(content), 2)] = rng.integers(0, 256, 2)
         job.source.write_bytes(content.tobytes())
         with pytest.raises(ImageError, match=r"^a\.zip: "):  # sound or not, there is no picture
-            make_archive(job, output, cast(Any, lambda: None))
+            upscale_archive(job, output, cast(Any, lambda: None))
 
 
 @pytest.mark.parametrize(

@@ -19,11 +19,12 @@ from PIL import Image
 from tests.helpers.contents import encode, identity_models, noise
 from waifu2x.api import Upscaler
 from waifu2x.errors import BackendError, ImageError
-from waifu2x.flows import pipeline
+from waifu2x.flows import jobs as rules
+from waifu2x.flows import upscaling
 from waifu2x.flows.batch.plan import plan
 from waifu2x.flows.batch.run import Jobs, run
+from waifu2x.flows.jobs import Job, Output
 from waifu2x.flows.outcome import Outcome, run_one
-from waifu2x.flows.pipeline import Job, Output
 from waifu2x.formats.read import decode
 from waifu2x.formats.table import Quality
 from waifu2x.imaging.picture import Picture
@@ -151,7 +152,7 @@ def test_existing_outputs(tmp_path: Path) -> None:
     (job,) = make_pictures(tmp_path / "in", 1)
     job.target.parent.mkdir()
 
-    def outcome(existing: pipeline.Existing) -> Outcome:
+    def outcome(existing: rules.Existing) -> Outcome:
         job.target.write_bytes(b"precious")
         with Upscaler(scale=2, model="vgg_7") as upscaler:
             return run_one(job, upscaler.enlarger, Output("png", Quality(), existing))
@@ -189,7 +190,7 @@ def test_no_picture_of_a_batch_is_overwritten(tmp_path: Path) -> None:
     assert any(job.target == inner for job in jobs)
     overwrite = Output("png", Quality(), "overwrite")
     with Upscaler(scale=2, model="vgg_7") as upscaler:
-        outcomes = list(run(jobs, upscaler, overwrite, sources=pipeline.identities(jobs)))
+        outcomes = list(run(jobs, upscaler, overwrite, sources=rules.identities(jobs)))
     assert sorted(outcome.status for outcome in outcomes) == ["done", "failed"]
     assert inner.read_bytes() == before
 
@@ -261,7 +262,7 @@ def test_a_resume_does_not_look_at_all_inputs_for_each_output(
 
     sources = Counted({(0, number) for number in range(1000)})
     for job in jobs:
-        assert not pipeline.may_write(job, "skip", sources)
+        assert not rules.may_write(job, "skip", sources)
     assert looks == 0
 
 
@@ -280,14 +281,14 @@ def test_a_large_file_is_decoded_while_the_enlarger_is_opened(
         assert begun.wait(30)
         return upscaler.enlarger
 
-    monkeypatch.setattr(pipeline, "decode", decoded)
-    monkeypatch.setattr(pipeline, "_LARGE_FILE", 1)
+    monkeypatch.setattr(upscaling, "decode", decoded)
+    monkeypatch.setattr(upscaling, "_LARGE_FILE", 1)
     source = tmp_path / "in.png"
     source.write_bytes(encode(Picture(noise(5, 7, 3)), "png"))
     job, output = Job(source, tmp_path / "out.png"), Output("png", Quality(), "fail")
     identity_models(tmp_path / "identity")
     with Upscaler(2, model=str(tmp_path / "identity"), backend="numpy") as upscaler:
-        made = pipeline.make(job, output, opened)
+        made = upscaling.upscale_file(job, output, opened)
     assert made is not None
     assert (made.height, made.width) == (10, 14)
 
@@ -297,4 +298,4 @@ def test_a_large_file_is_decoded_while_the_enlarger_is_opened(
 
     source.write_bytes(source.read_bytes()[:60])
     with pytest.raises(ImageError, match=r"in\.png: damaged or cut off"):
-        pipeline.make(replace(job, target=tmp_path / "other.png"), output, fails)
+        upscaling.upscale_file(replace(job, target=tmp_path / "other.png"), output, fails)

@@ -36,8 +36,8 @@ from waifu2x.errors import ClusterError
 from waifu2x.flows.batch import cluster
 from waifu2x.flows.batch.group import Group, _Lasting, work_on
 from waifu2x.flows.batch.plan import plan
+from waifu2x.flows.jobs import Output
 from waifu2x.flows.outcome import Outcome
-from waifu2x.flows.pipeline import Output
 from waifu2x.formats.table import Quality
 
 pytestmark = [pytest.mark.matrix]

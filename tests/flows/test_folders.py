@@ -30,8 +30,8 @@ from waifu2x.cli import cli, progress, report
 from waifu2x.flows.batch import watch
 from waifu2x.flows.batch.plan import Plan, plan
 from waifu2x.flows.batch.watch import SETTLED, Arrivals
+from waifu2x.flows.jobs import Job, Output
 from waifu2x.flows.outcome import Outcome, run_one
-from waifu2x.flows.pipeline import Job, Output
 from waifu2x.flows.tally import Tally
 from waifu2x.formats.preview import SIDE, preview
 from waifu2x.formats.table import Quality

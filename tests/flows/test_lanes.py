@@ -34,8 +34,8 @@ from waifu2x.flows.batch.room import Room, needed_bytes
 from waifu2x.flows.batch.run import Jobs, run
 from waifu2x.flows.batch.segments import Attached, Segments, Shared
 from waifu2x.flows.batch.worker import Worker, prepare
+from waifu2x.flows.jobs import Job, Output
 from waifu2x.flows.outcome import Outcome
-from waifu2x.flows.pipeline import Job, Output
 from waifu2x.formats.read import decode, extent
 from waifu2x.formats.table import Quality
 from waifu2x.imaging.picture import Picture
@@ -58,8 +58,9 @@ class Doubling:
         pixels: NDArray[Any],
         out_dtype: Any,
         *,
+        out: NDArray[Any] | None = None,
         tile: int | None = None,
-        turns: int = 1,
+        tta: int = 1,
         on_progress: Callable[[float], None] = ignore,
     ) -> NDArray[Any]:
         with self.lock:
@@ -74,6 +75,9 @@ class Doubling:
             with self.lock:
                 self.inside -= 1
 
+    def close(self) -> None:
+        pass
+
 
 @pytest.fixture
 def upscaler(tmp_path: Path) -> Upscaler:
@@ -84,7 +88,7 @@ def upscaler(tmp_path: Path) -> Upscaler:
 def with_network(upscaler: Upscaler, network: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Puts another network into the place of an upscaler's."""
     monkeypatch.setattr(upscaler.backend, "compile", lambda models, precision: network)
-    upscaler.enlarger.chains._chains.clear()  # type: ignore[attr-defined]
+    upscaler.enlarger.chains._networks.clear()  # type: ignore[attr-defined]
 
 
 def pictures(folder: Path, *contents: Picture) -> list[Job]:
@@ -124,7 +128,7 @@ def test_processes_make_what_threads_make(tmp_path: Path, upscaler: Upscaler) ->
                 upscaler,
                 Output("png", Quality(), "overwrite"),
                 at_once=at_once,
-                on_note=lambda job, note, notes=notes: notes.append(note),  # type: ignore[misc]
+                on_notice=lambda job, note, notes=notes: notes.append(note),  # type: ignore[misc]
             )
         )
         ended.append(sorted((o.job.target.name, o.status, o.error) for o in outcomes))
@@ -231,7 +235,13 @@ def test_notes_that_nobody_takes_end_the_work_of_processes(
     jobs = list(plan(tmp_path / "in", tmp_path / "out", "jpg", False).jobs)
     with pytest.raises(BrokenPipeError):
         list(
-            run(jobs, upscaler, replace(PNG, extension="jpg"), at_once=IN_PROCESSES, on_note=broken)
+            run(
+                jobs,
+                upscaler,
+                replace(PNG, extension="jpg"),
+                at_once=IN_PROCESSES,
+                on_notice=broken,
+            )
         )
     assert not [child for child in multiprocessing.active_children() if "worker" in child.name]
 

@@ -15,7 +15,7 @@ from PIL import Image, ImageCms
 from tests.helpers.contents import identity_models
 from waifu2x.cli import cli
 from waifu2x.errors import ImageError
-from waifu2x.flows.model_comparison import Result as Made
+from waifu2x.flows.model_comparison import Result as Upscaled
 from waifu2x.flows.model_comparison import boxes, opaque, reduced
 from waifu2x.imaging.comparison import worst_boxes
 from waifu2x.imaging.picture import Picture
@@ -204,7 +204,7 @@ def test_only_sets_decide_where_crops_are() -> None:
     plain, one, other = (np.zeros((64, 64, 3), np.uint8) for _ in range(3))
     plain[:20] = 255
     other[50, 50] = 9
-    made = [Made("", "", pixels) for pixels in (plain, one, other)]
+    made = [Upscaled("", "", pixels) for pixels in (plain, one, other)]
     (box,) = boxes(made, 16, 4)
     assert box.top <= 50 < box.bottom
     assert boxes(made[:2], 16, 1)[0].top < 20

@@ -18,7 +18,7 @@ from tests.helpers.contents import decode, drawn, encode, encoded, identity_mode
 from waifu2x.cli import cli
 from waifu2x.errors import ImageError
 from waifu2x.formats import read
-from waifu2x.formats.adapt import Wishes, adapt
+from waifu2x.formats.adapt import OutputOptions, adapt
 from waifu2x.formats.read import decode as decode_all
 from waifu2x.formats.table import of
 from waifu2x.imaging.picture import Frames, Picture, with_alpha
@@ -242,15 +242,15 @@ def test_depth(folder: Path) -> None:
 
 def test_depth_of_floats() -> None:
     picture = Picture(np.full((3, 4, 3), 0.5, np.float32))
-    for extension, wishes, bits in (
-        ("tif", Wishes(), 32),
-        ("png", Wishes(), 16),
-        ("jpg", Wishes(), 8),
-        ("tif", Wishes(depth="8"), 8),
+    for extension, options, bits in (
+        ("tif", OutputOptions(), 32),
+        ("png", OutputOptions(), 16),
+        ("jpg", OutputOptions(), 8),
+        ("tif", OutputOptions(depth="8"), 8),
     ):
-        back = decode(encode(picture, extension, wishes=wishes))
+        back = decode(encode(picture, extension, options=options))
         assert 8 * back.pixels.dtype.itemsize == bits
-    _, notes = adapt(Frames((picture,)), of("png"), Wishes())
+    _, notes = adapt(Frames((picture,)), of("png"), OutputOptions())
     assert notes == ["PNG holds 16 bits a sample, not 32"]
 
 

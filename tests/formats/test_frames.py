@@ -18,9 +18,10 @@ from PIL import Image
 from tests.helpers.contents import encode, encoded, identity_models, noise, ramp
 from waifu2x.api import Upscaler
 from waifu2x.cli import cli
-from waifu2x.flows.pipeline import Job, Output, make
-from waifu2x.formats import table as formats
-from waifu2x.formats.adapt import Wishes, adapt
+from waifu2x.flows.jobs import Job, Output
+from waifu2x.flows.upscaling import upscale_file
+from waifu2x.formats import table
+from waifu2x.formats.adapt import OutputOptions, adapt
 from waifu2x.formats.read import decode
 from waifu2x.formats.table import Quality
 from waifu2x.imaging.picture import Frames, Picture
@@ -148,7 +149,7 @@ def test_frames_that_repeat_are_computed_once(folder: Path) -> None:
         parts: list[float] = []
         job = Job(Path("a.png"), Path("b.png"))
         output = Output("png", Quality(), "fail")
-        make(job, output, lambda: upscaler.enlarger, on_progress=parts.append)
+        upscale_file(job, output, lambda: upscaler.enlarger, on_progress=parts.append)
     assert len(calls) == 2
     assert sum(parts) == pytest.approx(1)
     back = seen(Path("b.png").read_bytes())
@@ -276,9 +277,9 @@ def test_background(folder: Path, extension: str, name: str, level: int) -> None
 
 def test_a_grey_picture_on_a_background() -> None:
     grey = Picture(np.full((4, 4, 1), 100, np.uint8), np.zeros((4, 4), np.uint8))
-    form = formats.of("jpg")
+    form = table.of("jpg")
     for background, planes in (((9, 9, 9), 1), ((9, 0, 200), 3)):
-        fitted, _ = adapt(Frames((grey,)), form, Wishes(background=background))
+        fitted, _ = adapt(Frames((grey,)), form, OutputOptions(background=background))
         assert fitted.pictures[0].pixels.shape == (4, 4, planes)
         assert (fitted.pictures[0].pixels == background[:planes]).all()
 

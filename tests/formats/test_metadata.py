@@ -20,10 +20,9 @@ from PIL import ExifTags, Image, ImageOps
 
 from tests.helpers.contents import decode, encode, encoded, identity_models, noise, png_with, ramp
 from waifu2x.cli import cli
-from waifu2x.formats import exif, metadata
-from waifu2x.formats import table as formats
+from waifu2x.formats import exif, metadata, table
 from waifu2x.formats import tags as tiff_tags
-from waifu2x.formats.adapt import Wishes, adapt
+from waifu2x.formats.adapt import OutputOptions, adapt
 from waifu2x.imaging.picture import Frames, Metadata, Picture
 
 SMALL = np.repeat(np.repeat(np.array([[[250, 10, 9], [10, 240, 10]]], np.uint8), 48, 0), 32, 1)
@@ -186,7 +185,7 @@ FIELDS = {"EXIF": "exif", "XMP": "xmp", "IPTC": "iptc", "resolution": "dpi", "co
 
 @pytest.mark.parametrize("extension", ["png", "jpg", "webp", "tif", "avif", "gif", "bmp", "heic"])
 def test_what_formats_keep(extension: str) -> None:
-    form = formats.of(extension)
+    form = table.of(extension)
     picture = Picture(ramp(3), metadata=SAID)
     back = decode(encode(picture, extension)).metadata
     expected = metadata.sized(SAID, 24, 33)
@@ -201,7 +200,7 @@ def test_what_formats_keep(extension: str) -> None:
             assert kept == pytest.approx((300, 300), abs=0.02)
         else:
             assert kept == getattr(expected, name)
-    _, notes = adapt(Frames((picture,)), form, Wishes())
+    _, notes = adapt(Frames((picture,)), form, OutputOptions())
     lost = {kind for kind in FIELDS if kind not in form.keeps} | ({"text"} - form.keeps)
     assert set(notes[0].removeprefix(f"{form.name} holds no ").split(" and no ")) == lost
 
@@ -224,7 +223,9 @@ def test_png_chunks_go_along() -> None:
 def test_strip() -> None:
     said = Metadata(exif=exif_block("<"), xmp=XMP % 1, iptc=IPTC, dpi=(72, 72), comment=b"c")
     for extension in ("png", "jpg", "tif", "webp"):
-        back = decode(encode(Picture(ramp(3), metadata=said), extension, wishes=Wishes(strip=True)))
+        back = decode(
+            encode(Picture(ramp(3), metadata=said), extension, options=OutputOptions(strip=True))
+        )
         assert back.metadata == Metadata()
 
 
@@ -232,7 +233,7 @@ def test_too_long_for_a_jpeg_is_said_not_failed() -> None:
     said = Metadata(xmp=XMP + b" " * 70_000)
     picture = Picture(ramp(3), metadata=said)
     assert decode(encode(picture, "jpg")).metadata.xmp is None
-    _, notes = adapt(Frames((picture,)), formats.of("jpg"), Wishes())
+    _, notes = adapt(Frames((picture,)), table.of("jpg"), OutputOptions())
     assert notes == ["JPEG holds no XMP"]
 
 

@@ -14,14 +14,12 @@ from PIL import Image, ImageCms, JpegImagePlugin
 
 from tests.helpers.contents import decode, encode, encoded, noise, opened, ramp
 from waifu2x.errors import ImageError, OutputError
-from waifu2x.formats import jxl, pillow
-from waifu2x.formats import table as formats
+from waifu2x.formats import adapt, jxl, pillow, table
 from waifu2x.formats.adapt import check_results
 from waifu2x.formats.read import decode as decode_all
 from waifu2x.formats.read import read
 from waifu2x.formats.write import write
 from waifu2x.imaging.picture import Colours, Frames, Picture
-from waifu2x.system import memory
 
 Pixels = NDArray[np.uint8]
 LOSSLESS = ("png", "bmp", "tif", "tiff", "webp", "ppm", "tga", "jp2", "qoi", "jxl")
@@ -43,7 +41,7 @@ def test_lossless_round_trip(
 ) -> None:
     pixels = noise(*size, planes)
     path = tmp_path / f"picture.{extension}"
-    write(Frames((Picture(pixels),)), path, extension, formats.Quality())
+    write(Frames((Picture(pixels),)), path, extension, table.Quality())
     (back,) = read(path).pictures
     assert back.alpha is None
     assert (back.colours == Colours()) == (extension != "jxl")  # which always has a profile
@@ -77,7 +75,7 @@ def test_compression(extension: str) -> None:
     pixels = (smooth + noise(150, 200, 3) / 40).astype(np.uint8)
     files = {
         compression: encode(Picture(pixels), extension, compression=compression)
-        for compression in get_args(formats.Compression)
+        for compression in get_args(table.Compression)
     }
     for content in files.values():
         assert (decode(content).pixels == pixels).all()
@@ -382,7 +380,7 @@ def test_no_memory_for_the_file(monkeypatch: pytest.MonkeyPatch, extension: str)
 
 @pytest.mark.parametrize(("extension", "largest"), [("webp", 16383), ("jpg", 65500)])
 def test_largest_sides(extension: str, largest: int) -> None:
-    form = formats.of(extension)
+    form = table.of(extension)
     for height, width in ((1, largest + 1), (largest + 1, 1)):
         with pytest.raises(OutputError, match=f"at most {largest} pixels a side.*png or tiff"):
             check_results(form, [(height, width, 3)], 1, "p")
@@ -398,16 +396,16 @@ def test_largest_sides(extension: str, largest: int) -> None:
 def test_unwritable_place(tmp_path: Path, name: str) -> None:
     (tmp_path / "folder").mkdir()
     with pytest.raises(OutputError) as caught:
-        write(Frames((Picture(ramp(3)),)), tmp_path / name, "png", formats.Quality(), replace=True)
+        write(Frames((Picture(ramp(3)),)), tmp_path / name, "png", table.Quality(), replace=True)
     assert str(caught.value).startswith(f"{tmp_path / name}: cannot write: ")
     assert [path.name for path in tmp_path.iterdir()] == ["folder"]
 
 
 def test_same_format() -> None:
-    assert formats.same("jpg", "jpeg")
-    assert formats.same("tif", "tiff")
-    assert not formats.same("jpg", "png")
-    assert len({form.name for form in formats.FORMATS if form.writable}) == 13
+    assert table.same("jpg", "jpeg")
+    assert table.same("tif", "tiff")
+    assert not table.same("jpg", "png")
+    assert len({form.name for form in table.FORMATS if form.writable}) == 13
 
 
 def test_libtiff_does_not_write_to_the_terminal(capfd: pytest.CaptureFixture[str]) -> None:
@@ -428,46 +426,27 @@ def test_libtiff_does_not_write_to_the_terminal(capfd: pytest.CaptureFixture[str
 
 
 def test_a_format_that_counts_bytes_in_32_bits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory, "available", lambda: 1 << 40)
-    check_results(formats.of("bmp"), [(30_000, 40_000, 3)], 1, "p")
+    monkeypatch.setattr(adapt, "available_memory", lambda: 1 << 40)
+    check_results(table.of("bmp"), [(30_000, 40_000, 3)], 1, "p")
     with pytest.raises(OutputError, match=r"^p: BMP holds at most 4 GiB, .*: choose png or tiff$"):
-        check_results(formats.of("bmp"), [(48_000, 48_000, 3)], 1, "p")
+        check_results(table.of("bmp"), [(48_000, 48_000, 3)], 1, "p")
     for extension in ("png", "tif"):
-        check_results(formats.of(extension), [(48_000, 48_000, 3)], 1, "p")
+        check_results(table.of(extension), [(48_000, 48_000, 3)], 1, "p")
 
 
 def test_results_larger_than_the_memory_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    large, png = (48_000, 48_000, 3), formats.of("png")
-    monkeypatch.setattr(memory, "available", lambda: 7 << 30)
+    large, png = (48_000, 48_000, 3), table.of("png")
+    monkeypatch.setattr(adapt, "available_memory", lambda: 7 << 30)
     check_results(png, [large], 1, "p")
     for form, shapes, itemsize, size in (
         (png, [large], 2, "12.9"),
         (png, [large, large], 1, "12.9"),
-        (formats.of("tga"), [large], 1, "15.0"),  # Pillow's own copy has four bytes to a pixel
-        (formats.of("tif"), [(48_000, 48_000, 4)], 1, "17.2"),
+        (table.of("tga"), [large], 1, "15.0"),  # Pillow's own copy has four bytes to a pixel
+        (table.of("tif"), [(48_000, 48_000, 4)], 1, "17.2"),
     ):
         with pytest.raises(
             OutputError, match=f"^p: the .* of 48000x48000 pixels takes? {size} GiB"
         ):
             check_results(form, shapes, itemsize, "p")
-    monkeypatch.setattr(memory, "available", lambda: None)
+    monkeypatch.setattr(adapt, "available_memory", lambda: None)
     check_results(png, [large, large], 2, "p")
-
-
-@pytest.mark.parametrize(
-    ("files", "expected"),
-    [
-        ({}, None),
-        ({"machine": "MemTotal:  9 kB\nMemAvailable:    7 kB\nSwapFree: 2 kB\n"}, 9 << 10),
-        ({"machine": "MemAvailable: 7 kB\n", "max": "5000\n", "stat": "anon 1000\nfile 9\n"}, 4000),
-        ({"machine": "MemAvailable: 7 kB\n", "max": "max\n", "stat": "anon 1000\n"}, 7 << 10),
-    ],
-)
-def test_free_memory_is_what_machine_and_container_leave(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: dict[str, str], expected: int | None
-) -> None:
-    for name, content in files.items():
-        (tmp_path / f"memory.{name}").write_text(content)
-    monkeypatch.setattr(memory, "_MACHINE", tmp_path / "memory.machine")
-    monkeypatch.setattr(memory, "_GROUPS", (tmp_path / "memory.max",))
-    assert memory.available() == expected

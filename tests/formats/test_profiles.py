@@ -17,9 +17,8 @@ from PIL import Image, ImageCms
 from tests.helpers.contents import decode, encode, encoded, identity_models, noise, ramp
 from waifu2x.api import Upscaler
 from waifu2x.cli import cli
-from waifu2x.formats import profiles
-from waifu2x.formats import table as formats
-from waifu2x.formats.adapt import Wishes, adapt
+from waifu2x.formats import profiles, table
+from waifu2x.formats.adapt import OutputOptions, adapt
 from waifu2x.formats.read import decode as decode_all
 from waifu2x.imaging.picture import Colours, Frames, Picture
 
@@ -241,7 +240,7 @@ def test_formats_without_profiles_get_srgb(planes: int) -> None:
     light = ramp(planes) / 255
     expected = 255 * profiles.srgb_encoded(light)
     assert abs(back.pixels - expected).max() <= 2
-    _, notes = adapt(Frames((picture,)), formats.of("bmp"), Wishes())
+    _, notes = adapt(Frames((picture,)), table.of("bmp"), OutputOptions())
     assert notes == ["BMP holds no colour profile: converted to sRGB"]
 
 

@@ -10,9 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from waifu2x.formats import png_write
-from waifu2x.formats import table as formats
-from waifu2x.formats.adapt import Wishes, adapt, finish
+from waifu2x.formats import png_write, table
+from waifu2x.formats.adapt import OutputOptions, adapt, finish
 from waifu2x.formats.limits import MAX_PIXELS
 from waifu2x.formats.read import decode as decode_all
 from waifu2x.formats.write import encode as encode_to
@@ -20,7 +19,7 @@ from waifu2x.imaging.picture import Chunk, Frames, Picture
 from waifu2x.networks.readers.architectures import Layer
 from waifu2x.networks.readers.waifu2x_json import Weights, dump
 
-_USUAL = Wishes()
+_USUAL = OutputOptions()
 
 
 def noise(*shape: int, seed: int = 0, dtype: Any = np.uint8) -> NDArray[Any]:
@@ -58,18 +57,18 @@ def encode(
     pictures: Picture | Frames,
     extension: str,
     level: int | Literal["like"] | None = None,
-    wishes: Wishes = _USUAL,
-    compression: formats.Compression = "default",
+    options: OutputOptions = _USUAL,
+    compression: table.Compression = "default",
     threads: int | None = None,
 ) -> bytes:
     """As the program writes what it did not enlarge."""
     frames = pictures if isinstance(pictures, Frames) else Frames((pictures,))
-    form = formats.of(extension)
-    fitted, _ = adapt(frames, form, wishes)
-    done = tuple(finish(picture, form, wishes) for picture in fitted.pictures)
+    form = table.of(extension)
+    fitted, _ = adapt(frames, form, options)
+    done = tuple(finish(picture, form, options) for picture in fitted.pictures)
     stream = io.BytesIO()
     result = Frames(done, fitted.durations, fitted.loop)
-    encode_to(result, extension, formats.Quality(level, compression), "p", stream, threads)
+    encode_to(result, extension, table.Quality(level, compression), "p", stream, threads)
     return stream.getvalue()
 
 

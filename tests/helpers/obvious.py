@@ -3,6 +3,7 @@ clever."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import pairwise
@@ -11,8 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from waifu2x.networks import model as graph
-from waifu2x.networks.model import Activation, Model, stack
+from waifu2x.networks import nodes as graph
+from waifu2x.networks.activations import Activation, leaky
+from waifu2x.networks.builder import GraphBuilder
+from waifu2x.networks.model import Model
 
 _PAD_MODES = {"replicate": "edge", "reflect": "reflect", "zero": "constant"}
 
@@ -20,12 +23,19 @@ _PAD_MODES = {"replicate": "edge", "reflect": "reflect", "zero": "constant"}
 def random_model(planes: Sequence[int], seed: int, scale: int = 1) -> Model:
     """A stack of convolutions with random weights whose results stay about as large as inputs."""
     rng = np.random.default_rng(seed)
-    layers = []
-    for inputs, outputs in pairwise(planes):
+    margin = len(planes) - 1
+    padding = math.ceil(margin / scale)
+    builder = GraphBuilder("random", planes[0])
+    value = builder.enlarge(0, scale) if scale > 1 else 0
+    if padding * scale > margin:
+        value = builder.crop(value, padding * scale - margin)
+    for number, (inputs, outputs) in enumerate(pairwise(planes), 1):
         weight = rng.normal(size=(outputs, inputs, 3, 3)) * np.sqrt(1.5 / (9 * inputs))
         bias = rng.normal(size=outputs) * 0.1
-        layers.append((weight.astype(np.float32), bias.astype(np.float32)))
-    return stack("random", layers, 0.1, scale)
+        activation = leaky(0.1 if number < margin else 1.0, outputs)
+        arrays = weight.astype(np.float32), bias.astype(np.float32)
+        value = builder.convolution(value, *arrays, activation)
+    return builder.model()
 
 
 def run(models: Sequence[Model], pixels: NDArray[Any]) -> NDArray[np.float64]:
@@ -39,7 +49,7 @@ def run(models: Sequence[Model], pixels: NDArray[Any]) -> NDArray[np.float64]:
     return planes
 
 
-def run_turned(models: Sequence[Model], pixels: NDArray[Any], turns: int) -> NDArray[np.float64]:
+def run_turned(models: Sequence[Model], pixels: NDArray[Any], tta: int) -> NDArray[np.float64]:
     """`run`, where each model's result is the mean over the picture turned in so many ways."""
     ways: list[tuple[Callable[..., Any], Callable[..., Any]]] = []
     for mirror in (lambda a: a, np.fliplr):
@@ -47,11 +57,11 @@ def run_turned(models: Sequence[Model], pixels: NDArray[Any], turns: int) -> NDA
             forth = partial(lambda a, m, q: np.rot90(m(a), q), m=mirror, q=quarters)
             back = partial(lambda a, m, q: m(np.rot90(a, -q)), m=mirror, q=quarters)
             ways.append((forth, back))
-    if turns == 2:
+    if tta == 2:
         ways = [ways[0], (lambda a: a.transpose(1, 0, 2),) * 2]
     planes = run([], pixels)
     for model in models:
-        made = [back(run([model], forth(planes))) for forth, back in ways[:turns]]
+        made = [back(run([model], forth(planes))) for forth, back in ways[:tta]]
         planes = np.mean(made, axis=0)
     return planes
 

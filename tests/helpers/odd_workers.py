@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from waifu2x.errors import DeviceError
-from waifu2x.flows import pipeline
+from waifu2x.flows import upscaling
 from waifu2x.formats.write import write
 from waifu2x.imaging.enlarger import Enlarger
 
@@ -39,7 +39,7 @@ def dask_setup(worker: object) -> None:
                 os._exit(1)
         write(frames, path, *rest, **named)
 
-    setattr(pipeline, write.__name__, die)  # which imports it
+    setattr(upscaling, write.__name__, die)  # which imports it
 
 
 def _broken(self: Enlarger, *rest: Any, **named: Any) -> Any:

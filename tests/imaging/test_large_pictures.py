@@ -28,7 +28,9 @@ from waifu2x.errors import BackendError
 from waifu2x.lowering import geometry
 from waifu2x.lowering.box import Box
 from waifu2x.lowering.lower import lower
-from waifu2x.networks.model import Enlarge, Model, fit_padding
+from waifu2x.networks.builder import fit_padding
+from waifu2x.networks.model import Model
+from waifu2x.networks.nodes import Enlarge
 
 SQUARE, LONG = (24_000, 24_000), (264, 1_040_000)
 """Sources of a last pass, which doubles them: 2.3 * 10^9 and 1.1 * 10^9 pixels come out."""

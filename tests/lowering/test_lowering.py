@@ -16,21 +16,21 @@ from waifu2x.errors import ModelError
 from waifu2x.lowering import geometry, phases, segments
 from waifu2x.lowering.box import Box
 from waifu2x.lowering.lower import lower
-from waifu2x.lowering.steps import Average, Move, Product
+from waifu2x.lowering.steps import Conv, Copy, GlobalAvgPool, MapStep, PlanewiseStep, Scale
 from waifu2x.networks import model_set
-from waifu2x.networks.model import (
+from waifu2x.networks.activations import leaky
+from waifu2x.networks.builder import fit_padding
+from waifu2x.networks.model import Model
+from waifu2x.networks.nodes import (
     Add,
     Concatenate,
     Convolution,
     Crop,
     Enlarge,
     Mean,
-    Model,
     Multiply,
     Node,
     PixelShuffle,
-    fit_padding,
-    leaky,
 )
 
 SIDES = st.integers(1, 300)
@@ -41,11 +41,11 @@ def convolution(source: int, read: int, made: int, side: int = 3, **more: int) -
     return Convolution(source, weight, np.zeros(made, np.float32), leaky(0.1, made), **more)
 
 
-def test_vgg_7_is_nothing_but_products() -> None:
+def test_vgg_7_is_nothing_but_convolutions() -> None:
     program = lower(obvious.random_model([3, 32, 32, 3], seed=1, scale=2))
-    assert [type(step) for step in program.steps] == [Product] * 3
+    assert [type(step) for step in program.steps] == [Conv] * 3
     first = program.steps[0]
-    assert isinstance(first, Product)
+    assert isinstance(first, Conv)
     # Three layers lose three pixels of the doubled picture, which four pixels of padding cover.
     assert (first.source.enlarge, first.source.offset) == (2, 1)
     assert program.model.padding == 2
@@ -54,14 +54,14 @@ def test_vgg_7_is_nothing_but_products() -> None:
 def test_cunet_moves_only_what_a_mean_scales() -> None:
     (model,) = model_set.find("cunet/art").models(2, None)
     program = lower(model)
-    moves = [step for step in program.steps if isinstance(step, Move)]
+    moves = [step for step in program.steps if isinstance(step, PlanewiseStep)]
     assert len(moves) == 4
-    assert all(move.factors is not None and move.residual is None for move in moves)
-    products = [step for step in program.steps if isinstance(step, Product)]
-    assert len(products) == 22
-    assert [p.shuffle for p in products].count(2) == 4
-    assert sum(p.residual is not None for p in products) == 4
-    assert sum(value.fold == 2 for value in program.values) == 3
+    assert all(isinstance(move, Scale) and move.residual is None for move in moves)
+    convolutions = [step for step in program.steps if isinstance(step, Conv)]
+    assert len(convolutions) == 22
+    assert [p.depth_to_space for p in convolutions].count(2) == 4
+    assert sum(p.residual is not None for p in convolutions) == 4
+    assert sum(value.space_to_depth == 2 for value in program.values) == 3
 
 
 def test_a_kernel_with_too_many_taps_is_a_sentence() -> None:
@@ -103,10 +103,10 @@ def test_around_a_picture_nothing_is_computed_but_zeros_that_are_read(unit: int)
     )
     for number, box in work.steps.items():
         step = program.steps[number]
-        assert isinstance(step, Product | Move)
+        assert isinstance(step, MapStep)
         rows, columns = sizes[step.target.value]
-        if isinstance(step, Product):
-            rows, columns = rows // step.shuffle, columns // step.shuffle
+        if isinstance(step, Conv):
+            rows, columns = rows // step.depth_to_space, columns // step.depth_to_space
         inside = geometry.aligned(Box(0, 0, rows, columns), (unit, unit))
         most = Box(-1, -1, inside.height + 2, inside.width + 2)
         assert geometry.overlap(box, geometry.aligned(most, (unit, unit))) == box
@@ -126,7 +126,7 @@ def test_what_is_kept_fits_the_budget() -> None:
     steps = [number for phase in plan for number in phase.steps]
     assert len(steps) == len(set(steps))
     averages = [program.steps[number] for phase in plan for number in phase.averages]
-    assert all(isinstance(step, Average) for step in averages)
+    assert all(isinstance(step, GlobalAvgPool) for step in averages)
     assert len(averages) == 4
     for budget in (0, 1, 2, 3):
         plan = phases.plan(program, lambda step: 1.0, lambda value: 1.0, budget)
@@ -198,7 +198,7 @@ def test_what_is_enlarged_is_computed_small() -> None:
     same = Convolution(1, weight, bias, leaky(0.1, 4), padding=1)
     model = fit_padding("enlarged", 3, (Enlarge(0, 2), same, convolution(2, 4, 3, padding=1)))
     program = lower(model)
-    assert [type(step) for step in program.steps] == [Product] * 2
+    assert [type(step) for step in program.steps] == [Conv] * 2
     pixels = np.random.default_rng(6).random((5, 7, 3), np.float32)
     result = NumpyNetwork([program])(pixels, np.float32)
     assert obvious.psnr(result, obvious.run([model], pixels)) > 140
@@ -214,7 +214,7 @@ def test_a_picture_that_is_added_enlarged_is_an_input_of_the_last_product() -> N
     )
     model = fit_padding("added", 3, nodes)
     program = lower(model)
-    assert [type(step) for step in program.steps] == [Product, Move, Product]
+    assert [type(step) for step in program.steps] == [Conv, Copy, Conv]
     pixels = np.random.default_rng(6).random((5, 7, 3), np.float32)
     result = NumpyNetwork([program])(pixels, np.float32)
     assert obvious.psnr(result, obvious.run([model], pixels)) > 140
@@ -225,11 +225,14 @@ def test_a_picture_that_is_added_enlarged_is_an_input_of_the_last_product() -> N
     [
         ((), "a network without nodes"),
         ((convolution(1, 1, 1),), r"node 1 \(Convolution\): reads value 1, which is not made"),
-        ((convolution(0, 3, 1),), r"weight reads 3 planes, but its source has 1"),
+        ((convolution(0, 3, 1),), r"weight reads 3 planes, but the picture makes 1"),
         ((convolution(0, 1, 1), Add(1, 0)), "its sources lie at different places"),
-        ((Mean(0),), "its result is None times the picture"),
+        ((Mean(0),), "its result is a vector, but expected a picture"),
         ((Mean(0), Crop(1, 1)), "reads a vector, but expected a map"),
-        ((convolution(0, 1, 2), Mean(0), Multiply(1, 2)), "expected a vector of 2 factors"),
+        (
+            (convolution(0, 1, 2), Mean(0), Multiply(1, 2)),
+            "multiplies the 2 planes of .* by the 1 factors of",
+        ),
         ((convolution(0, 1, 1, 2, stride=2),), "its result is 1/2 times the picture"),
         ((Crop(0, 500),), "its result begins 500 pixels off the picture's"),
     ],

@@ -17,7 +17,8 @@ from tests.helpers.obvious import values
 from waifu2x.cli import cli
 from waifu2x.errors import ModelError
 from waifu2x.networks import catalogue, model_set
-from waifu2x.networks.model import Enlarge, Model
+from waifu2x.networks.model import Model
+from waifu2x.networks.nodes import Enlarge
 from waifu2x.networks.readers import read_model
 from waifu2x.networks.readers.architectures import Layer
 from waifu2x.networks.readers.waifu2x_json import Weights, dump

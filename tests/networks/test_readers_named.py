@@ -229,7 +229,10 @@ def test_what_is_averaged_goes_before_what_is_not() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"body.2.weight": np.zeros((8, 7, 3, 3), np.float32)}, "weight reads 7 planes, but its"),
+        (
+            {"body.2.weight": np.zeros((8, 7, 3, 3), np.float32)},
+            "weight reads 7 planes, but node 1 (Conv",
+        ),
         (
             {"body.2.bias": np.zeros(7, np.float32)},
             "body.2.bias has the shape (7,), but expected 8",

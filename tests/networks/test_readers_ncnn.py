@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from tests.helpers.obvious import psnr, values
 from waifu2x.errors import ModelError
 from waifu2x.networks import model_set
-from waifu2x.networks.model import Add, Convolution, Dense, Enlarge, Model, PixelShuffle
+from waifu2x.networks.model import Model
+from waifu2x.networks.nodes import Add, Convolution, Dense, Enlarge, PixelShuffle
 from waifu2x.networks.readers import ncnn, read_model
 
 HALF = 0x01306B47

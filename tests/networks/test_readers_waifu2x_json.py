@@ -15,7 +15,9 @@ import pytest
 from numpy.typing import NDArray
 
 from waifu2x.errors import ModelError
-from waifu2x.networks.model import Activation, Convolution, Model
+from waifu2x.networks.activations import Activation
+from waifu2x.networks.model import Model
+from waifu2x.networks.nodes import Convolution
 from waifu2x.networks.readers import read_model
 from waifu2x.networks.readers.architectures import Kind, Layer, build
 from waifu2x.networks.readers.waifu2x_json import Weights, dump, parse

@@ -14,6 +14,7 @@ from waifu2x.backends import (
     Device,
     LayerTime,
     Measurement,
+    Pin,
     Precision,
     Progress,
     Trial,
@@ -21,6 +22,7 @@ from waifu2x.backends import (
     pick_device,
     scaled,
 )
+from waifu2x.backends.results import check_out, closed_network, result_shape
 from waifu2x.backends.tta import mean
 from waifu2x.errors import BackendError
 from waifu2x.imaging.dtypes import from_unit, to_unit
@@ -29,17 +31,26 @@ from waifu2x.lowering.box import Box
 from waifu2x.lowering.lower import lower
 from waifu2x.lowering.segments import segmented
 from waifu2x.lowering.steps import (
-    Average,
-    DenseStep,
+    BicubicResize,
+    Conv,
+    DepthToSpace,
+    GatedAdd,
+    GlobalAvgPool,
+    Linear,
     MapStep,
-    Move,
-    Product,
+    PlanewiseStep,
     Program,
+    Scale,
+    SpaceToDepth,
     View,
     label,
     reads,
+    residual_of,
+    stored_block,
 )
-from waifu2x.networks.model import Border, Model, cubic_taps, sigmoid
+from waifu2x.networks.activations import sigmoid
+from waifu2x.networks.model import Border, Model
+from waifu2x.networks.nodes import cubic_taps
 
 TILE_PIXELS = 1 << 16
 """Output pixels worked on at once: each takes up to 4 KiB, for the feature maps of two layers."""
@@ -75,6 +86,10 @@ class NumpyBackend:
                 f"backend numpy has no precision {precision}: use auto or fp32, or another backend"
             )
         return NumpyNetwork([segmented(lower(model)) for model in models])
+
+    def pin(self, memory: NDArray[Any]) -> Pin:
+        """Does nothing: pixels are used where they are."""
+        return Pin()
 
     def measure(self, model: Model, precision: Precision, pixels: NDArray[Any]) -> Measurement:
         """See Backend. There is no peak to compare with."""
@@ -115,47 +130,70 @@ class NumpyNetwork:
         """Told the values that each step has made, of maps and before the result is clipped."""
         self.kept_bytes = float("inf")
         """For maps that are kept between phases: where it is too small, they are computed again."""
+        self._is_closed = False
 
     def __call__(
         self,
         pixels: NDArray[Any],
         out_dtype: DTypeLike,
         *,
+        out: NDArray[Any] | None = None,
         tile: int | None = None,
-        turns: int = 1,
+        tta: int = 1,
         on_progress: Progress = ignore,
     ) -> NDArray[Any]:
-        """See Network."""
-        if pixels.ndim == 4:
-            share = scaled(on_progress, 1 / max(1, len(pixels)))
-            one = partial(self, out_dtype=out_dtype, tile=tile, turns=turns, on_progress=share)
-            return np.stack([one(picture) for picture in pixels])
+        """Runs whole pictures; each by itself, with intermediate results in float32."""
+        if self._is_closed:
+            raise closed_network()
+        models = [program.model for program in self.programs]
+        shape = result_shape(models, pixels.shape)
+        check_out(out, shape, out_dtype, pixels)
+        result = np.empty(shape, out_dtype) if out is None else out
+        many = pixels.ndim == 4
+        share = scaled(on_progress, 1 / max(1, len(pixels))) if many else on_progress
+        for picture, made in zip(pixels, result, strict=True) if many else [(pixels, result)]:
+            self._picture(picture, made, tile, tta, share)
+        return result
+
+    def close(self) -> None:
+        """Refuses later calls; there is nothing to free."""
+        self._is_closed = True
+
+    def _picture(
+        self,
+        pixels: NDArray[Any],
+        out: NDArray[Any],
+        tile: int | None,
+        tta: int,
+        on_progress: Progress,
+    ) -> None:
         costs = [1 + p.model.multiply_adds * p.model.scale**2 for p in self.programs]
         for index, program in enumerate(self.programs):
             share = scaled(on_progress, costs[index] / sum(costs))
-            last = index == len(self.programs) - 1
-            dtype = out_dtype if last else np.float32
-            run = partial(self._run, program, tile)
-            pixels = mean(run, pixels[np.newaxis], dtype, turns, share)[0]
-        return pixels
+            made = out
+            if index < len(self.programs) - 1:
+                made = np.empty(result_shape([program.model], pixels.shape), np.float32)
+            execute = partial(self._execute, program, tile)
+            mean(execute, pixels[np.newaxis], made[np.newaxis], tta, share)
+            pixels = made
 
-    def _run(
+    def _execute(
         self,
         program: Program,
         tile: int | None,
         stack: NDArray[Any],
-        dtype: DTypeLike,
+        out: NDArray[Any],
         on_progress: Progress,
-    ) -> NDArray[Any]:
+    ) -> None:
         """A stack of one picture through a program."""
-        return _Run(program, stack[0], dtype, self)(tile, on_progress)[np.newaxis]
+        _Execution(program, stack[0], out[0], self)(tile, on_progress)
 
 
-class _Run:
-    """A program on a picture."""
+class _Execution:
+    """A program on a picture (H, W, planes), its results written into another."""
 
     def __init__(
-        self, program: Program, pixels: NDArray[Any], dtype: DTypeLike, network: NumpyNetwork
+        self, program: Program, pixels: NDArray[Any], out: NDArray[Any], network: NumpyNetwork
     ) -> None:
         self._program = program
         self._network = network
@@ -163,9 +201,9 @@ class _Run:
         self._sizes = geometry.sizes(program, *pixels.shape[:2])
         self._kept: dict[int, Planes] = {}
         self._vectors: dict[int, Planes] = {}
-        self._result = np.empty((*self._sizes[-1], program.model.out_planes), dtype)
+        self._result = out
 
-    def __call__(self, tile: int | None, on_progress: Progress) -> NDArray[Any]:
+    def __call__(self, tile: int | None, on_progress: Progress) -> None:
         program = self._program
         rows, columns = self._sizes[program.result]
         # Tiles are as wide as the picture: a product is made for each row, and rounds by its
@@ -175,7 +213,6 @@ class _Run:
         total = sum(sum(map(self._cost, phase.steps)) for phase in plan)
         for phase in plan:
             self._phase(phase, down, scaled(on_progress, sum(map(self._cost, phase.steps)) / total))
-        return self._result
 
     def _phase(self, phase: phases.Phase, down: int, on_progress: Progress) -> None:
         program = self._program
@@ -184,7 +221,7 @@ class _Run:
             planes = program.values[value].planes
             self._kept[value] = np.zeros((*self._sizes[value], planes))
         averages = [program.steps[number] for number in phase.averages]
-        sums = {step.vector: np.float64(0) for step in averages if isinstance(step, Average)}
+        sums = {step.vector: np.float64(0) for step in averages if isinstance(step, GlobalAvgPool)}
         boxes = zip(*(geometry.tiles(self._sizes[v], down, 1, 4) for v in roots), strict=True)
         for tiles in boxes:
             parts = {v: box for v, box in zip(roots, tiles, strict=True) if box.height}
@@ -199,18 +236,18 @@ class _Run:
                     target = self._result[box.top : box.bottom, box.left : box.right]
                     target[:] = from_unit(found, target.dtype)
             for step in averages:
-                assert isinstance(step, Average)
+                assert isinstance(step, GlobalAvgPool)
                 if step.source.value in parts:
                     found = maps[step.source.value].read(parts[step.source.value])
                     sums[step.vector] = sums[step.vector] + found.sum(axis=(0, 1))
             on_progress(1 / down)
         for step in averages:
-            assert isinstance(step, Average)
+            assert isinstance(step, GlobalAvgPool)
             size = self._sizes[step.source.value]
             self._vectors[step.vector] = np.asarray(sums[step.vector] / (size[0] * size[1]))
         for number in phase.dense:
             dense = program.steps[number]
-            assert isinstance(dense, DenseStep)
+            assert isinstance(dense, Linear)
             sums_ = dense.weight.astype(np.float64) @ self._vectors[dense.source] + dense.bias
             self._vectors[dense.vector] = dense.activation(sums_)
         self._kept = {value: kept for value, kept in self._kept.items() if value in phase.live}
@@ -226,21 +263,18 @@ class _Run:
         for number, box in work.steps.items():
             start = time.perf_counter()
             step = program.steps[number]
-            assert isinstance(step, Product | Move)
+            assert isinstance(step, MapStep)
             for value in {view.value for view in reads(step)} | {step.target.value}:
                 if value not in maps:
                     maps[value] = self._map(value, phase, work.values[value])
-            place = box
-            if isinstance(step, Product):
-                made, place = self._product(step, box, maps)
+            place = geometry.scaled(box, stored_block(step))
+            if isinstance(step, Conv):
+                made = self._conv(step, box, maps)
             else:
-                made = self._move(step, box, maps)
-            if isinstance(step, Move) and step.gate:
-                assert step.residual
-                gate = sigmoid(made) - 0.5
-                made = (made + self._read(step.residual, place, maps)) * gate
-            elif step.residual:
-                made = made + self._read(step.residual, place, maps)
+                made = self._planewise(step, box, maps)
+            residual = residual_of(step)
+            sums = made + self._read(residual, place, maps) if residual else made
+            made = sums * (sigmoid(made) - 0.5) if isinstance(step, GatedAdd) else sums
             self._network.on_made(self._store(step, made, place, maps))
             for value in {view.value for view in reads(step)} - set(parts):
                 if last_use[value] == number:
@@ -257,9 +291,10 @@ class _Run:
         planes = self._program.values[value].planes
         return _Map(np.full((box.height, box.width, planes), np.nan), box)
 
-    def _product(self, step: Product, box: Box, maps: Mapping[int, _Map]) -> tuple[Planes, Box]:
-        """Its results, shuffled, before the residual, and where they lie."""
-        fold = self._program.values[step.source.value].fold
+    def _conv(self, step: Conv, box: Box, maps: Mapping[int, _Map]) -> Planes:
+        """Results in a box, (rows, columns, planes) as they are stored by depth-to-space, before
+        the residual."""
+        fold = self._program.values[step.source.value].space_to_depth
         reach = step.taps - 1
         read = Box(box.top, box.left, box.height + reach, box.width + reach)
         if fold > 1:
@@ -277,39 +312,42 @@ class _Run:
                 taken = np.ascontiguousarray(planes[y : y + box.height, x : x + box.width])
                 sums += taken @ step.weight[:, :, y, x].astype(np.float64).T
         made = step.activation(sums) * step.factor
-        r = step.shuffle
+        r = step.depth_to_space
         cells = made.reshape(box.height, box.width, r, r, -1).transpose(0, 2, 1, 3, 4)
-        return cells.reshape(box.height * r, box.width * r, -1), geometry.scaled(box, r)
+        return cells.reshape(box.height * r, box.width * r, -1)
 
-    def _move(self, step: Move, box: Box, maps: Mapping[int, _Map]) -> Planes:
+    def _planewise(self, step: PlanewiseStep, box: Box, maps: Mapping[int, _Map]) -> Planes:
+        """Results in a box, (rows, columns, planes), before the residual."""
         rows, columns = np.arange(box.top, box.bottom), np.arange(box.left, box.right)
-        if step.resize != (1, 1):
-            return self._resize(step, rows, columns, maps[step.source.value])
-        if step.unshuffle > 1:
-            r = step.unshuffle
-            pixels = self._read(step.source, geometry.scaled(box, r), maps)
-            cells = pixels.reshape(box.height, r, box.width, r, -1).transpose(0, 2, 4, 1, 3)
-            planes = cells.reshape(box.height, box.width, -1)
-        elif step.shuffle > 1:
-            r = step.shuffle
-            cover = geometry.divided(box, r)
-            pixels = self._read(step.source, cover, maps)
-            count = pixels.shape[-1] // r**2
-            repeated = pixels[np.ix_(rows // r - cover.top, columns // r - cover.left)]
-            cells = repeated.reshape(box.height, box.width, count, r, r)
-            y, x = np.ix_(rows % r, columns % r)
-            planes = cells[np.arange(box.height)[:, None], np.arange(box.width), :, y, x]
-        else:
-            planes = self._read(step.source, box, maps)
-        if step.factors is not None:
-            planes = planes * self._vectors[step.factors]
-        return planes * step.factor
+        match step:
+            case BicubicResize():
+                return self._resize(step, rows, columns, maps[step.source.value])
+            case SpaceToDepth(block=r):
+                pixels = self._read(step.source, geometry.scaled(box, r), maps)
+                cells = pixels.reshape(box.height, r, box.width, r, -1).transpose(0, 2, 4, 1, 3)
+                return cells.reshape(box.height, box.width, -1)
+            case DepthToSpace(block=r):
+                cover = geometry.divided(box, r)
+                pixels = self._read(step.source, cover, maps)
+                count = pixels.shape[-1] // r**2
+                repeated = pixels[np.ix_(rows // r - cover.top, columns // r - cover.left)]
+                cells = repeated.reshape(box.height, box.width, count, r, r)
+                y, x = np.ix_(rows % r, columns % r)
+                planes = cells[np.arange(box.height)[:, None], np.arange(box.width), :, y, x]
+                return planes * step.factor
+            case Scale():
+                planes = self._read(step.source, box, maps)
+                return planes * self._vectors[step.vector] * step.factor
+            case GatedAdd():
+                return self._read(step.source, box, maps)
+            case _:
+                return self._read(step.source, box, maps) * step.factor
 
     def _resize(
-        self, step: Move, rows: NDArray[np.int64], columns: NDArray[np.int64], source: _Map
+        self, step: BicubicResize, rows: NDArray[np.int64], columns: NDArray[np.int64], source: _Map
     ) -> Planes:
         """Bicubic interpolation."""
-        (up, down), size = step.resize, self._sizes[step.source.value]
+        up, down, size = step.up, step.down, self._sizes[step.source.value]
         taps = cubic_taps(up, down)
 
         def near(places: NDArray[np.int64], tap: int, length: int, first: int) -> Any:
@@ -356,10 +394,10 @@ class _Run:
     def _cost(self, number: int) -> float:
         """Multiply-adds of a step for a pixel of the picture."""
         step = self._program.steps[number]
-        if isinstance(step, Product):
-            target = self._program.values[step.target.value].resolution / step.shuffle
+        if isinstance(step, Conv):
+            target = self._program.values[step.target.value].resolution / step.depth_to_space
             return step.weight.size * float(target) ** 2
-        if isinstance(step, Move):
+        if isinstance(step, MapStep):
             value = self._program.values[step.target.value]
             return value.planes * float(value.resolution) ** 2
         return 0.0

@@ -37,9 +37,9 @@ from waifu2x.flows.batch.retry import Failures
 from waifu2x.flows.batch.run import Jobs, run
 from waifu2x.flows.batch.shard import Shard, shard_of
 from waifu2x.flows.batch.watch import Arrivals, watch
+from waifu2x.flows.jobs import Identity, Job, OnNotice, Output, identities, make_folder
 from waifu2x.flows.outcome import Outcome
-from waifu2x.flows.pipeline import Identity, Job, Note, Output, identities, make_folder
-from waifu2x.formats import table as formats
+from waifu2x.formats import table
 from waifu2x.system import stores
 
 _MANY = 50
@@ -78,7 +78,7 @@ def _shard(context: Any, parameter: Any, value: str | None) -> Shard | None:
     "-f",
     "--format",
     "extension",
-    type=click.Choice(formats.WRITABLE),
+    type=click.Choice(table.WRITABLE),
     default="png",
     show_default=True,
     help="Of the outputs.",
@@ -230,7 +230,7 @@ def batch(
 
 
 _Work = Callable[
-    [Iterable[Job | None], Callable[[Job, float], None], Note], Generator[Outcome, None, None]
+    [Iterable[Job | None], Callable[[Job, float], None], OnNotice], Generator[Outcome, None, None]
 ]
 """What makes outcomes of jobs, and tells of progress and of notes."""
 
@@ -250,7 +250,7 @@ def _here(
     with open_upscaler(**options) as upscaler:
         if verbose:
             report.tell(describe(upscaler))
-        yield lambda jobs, on_progress, on_note: run(
+        yield lambda jobs, on_progress, on_notice: run(
             jobs,
             upscaler,
             output,
@@ -259,7 +259,7 @@ def _here(
             max_pixels=max_pixels,
             sources=sources,
             on_progress=on_progress,
-            on_note=on_note,
+            on_notice=on_notice,
         )
 
 
@@ -284,20 +284,20 @@ def _on_cluster(
     arguments = arguments_of(**options)
     with cluster.connected(address) as client:
         settings, weights = cluster.settings_of(arguments, output, at_once, max_pixels, folders)
-        yield lambda jobs, on_progress, on_note: cluster.run(
+        yield lambda jobs, on_progress, on_notice: cluster.run(
             client,
             jobs,
             settings,
             weights,
             sources=sources,
             on_worker=tell_of,
-            on_notice=report.tell,
-            on_note=on_note,
+            on_news=report.tell,
+            on_notice=on_notice,
         )
 
 
 def _nobody(
-    jobs: Iterable[Job | None], on_progress: Callable[[Job, float], None], on_note: Note
+    jobs: Iterable[Job | None], on_progress: Callable[[Job, float], None], on_notice: OnNotice
 ) -> Generator[Outcome, None, None]:
     """Where nothing is left to do."""
     yield from ()
@@ -373,7 +373,7 @@ def _tell(outcome: Outcome) -> None:
     report.tell(report.text_line(outcome))
 
 
-def _told_once() -> Note:
+def _told_once() -> OnNotice:
     """What tells a note with the first file that it is about: a folder's are mostly the same."""
     told, lock = set[str](), Lock()
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import click
 
-from waifu2x.cli.report import printable, tell
+from waifu2x.cli.report import printable, show, tell
 from waifu2x.errors import ImageError
-from waifu2x.formats import table as formats
+from waifu2x.formats import table
 from waifu2x.formats.description import Description, describe
 
 
@@ -23,7 +23,7 @@ from waifu2x.formats.description import Description, describe
     "-f",
     "--format",
     "extension",
-    type=click.Choice(formats.WRITABLE),
+    type=click.Choice(table.WRITABLE),
     default="png",
     show_default=True,
     help="Of the result in question.",
@@ -38,13 +38,13 @@ def info(files: tuple[Path, ...], extension: str, as_json: bool) -> None:
         except ImageError as error:
             failed = True
             if as_json:
-                click.echo(json.dumps({"file": str(path), "error": str(error)}))
+                show(json.dumps({"file": str(path), "error": str(error)}))
             tell(str(error))
             continue
         if as_json:
-            click.echo(json.dumps({"file": str(path), **asdict(found)}))
+            show(json.dumps({"file": str(path), **asdict(found)}))
         else:
-            click.echo(printable(f"{path}: {_text(found, extension)}"))
+            show(printable(f"{path}: {_text(found, extension)}"))
     if failed:
         sys.exit(1)
 

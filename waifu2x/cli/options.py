@@ -15,9 +15,9 @@ from waifu2x.api import Upscaler
 from waifu2x.backends import BACKEND_NAMES, Precision
 from waifu2x.cli.report import tell
 from waifu2x.errors import OutputError
-from waifu2x.flows.pipeline import Existing, Output
-from waifu2x.formats import table as formats
-from waifu2x.formats.adapt import Depth, Wishes
+from waifu2x.flows.jobs import Existing, Output
+from waifu2x.formats import table
+from waifu2x.formats.adapt import Depth, OutputOptions
 from waifu2x.formats.limits import MAX_PIXELS
 from waifu2x.formats.table import Compression, Quality
 from waifu2x.imaging.sizes import Fit, scale_of
@@ -82,7 +82,7 @@ def _devices(context: Any, parameter: Any, value: str) -> tuple[int, ...] | Lite
 
 def _colour(context: Any, parameter: Any, value: str | None) -> tuple[int, int, int]:
     if value is None:
-        return Wishes.background
+        return OutputOptions.background
     from PIL import ImageColor
 
     try:
@@ -341,14 +341,14 @@ def output_of(
     skip_existing: bool,
 ) -> Output:
     """How results are written; a usage error for what contradicts itself or the format."""
-    form = formats.of(extension)
+    form = table.of(extension)
     if quality is not None and not form.quality:
-        lossy = ", ".join(formats.LOSSY)
+        lossy = ", ".join(table.LOSSY)
         raise click.UsageError(f"--quality is for {lossy}; {extension} is lossless.")
     if quality == "like" and form.name != "JPEG":
         raise click.UsageError(f"--quality like is for jpg; give {extension} a number.")
     if compression != "default" and not form.compression:
-        raise click.UsageError(f"--compression is for {', '.join(formats.COMPRESSED)}.")
+        raise click.UsageError(f"--compression is for {', '.join(table.COMPRESSED)}.")
     if depth != "auto" and int(depth) not in form.depths:
         raise click.UsageError(
             f"{form.name} does not hold {depth} bits a sample: choose png or tiff."
@@ -356,8 +356,8 @@ def output_of(
     if overwrite and skip_existing:
         raise click.UsageError("--overwrite and --skip-existing exclude each other.")
     existing: Existing = "overwrite" if overwrite else "skip" if skip_existing else "fail"
-    wishes = Wishes(depth, background, strip)
-    return Output(extension, Quality(quality, compression), existing, wishes, copy_times)
+    options = OutputOptions(depth, background, strip)
+    return Output(extension, Quality(quality, compression), existing, options, copy_times)
 
 
 class Location(click.ParamType[Path]):

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from waifu2x.backends import Progress, ignore
 from waifu2x.cli import report
+from waifu2x.flows.jobs import Job
 from waifu2x.flows.outcome import Outcome
-from waifu2x.flows.pipeline import Job
 from waifu2x.flows.tally import Tally
 
 if TYPE_CHECKING:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,11 @@ from waifu2x.cli.options import (
     upscale_options,
 )
 from waifu2x.cli.progress import one_picture
+from waifu2x.errors import Waifu2xError
+from waifu2x.flows.jobs import STANDARD, Job
 from waifu2x.flows.outcome import Outcome, outcome_of
-from waifu2x.flows.pipeline import STANDARD, Job, make
-from waifu2x.formats import table as formats
+from waifu2x.flows.upscaling import upscale_file
+from waifu2x.formats import table
 from waifu2x.imaging.enlarger import Enlarger
 
 
@@ -32,7 +35,7 @@ from waifu2x.imaging.enlarger import Enlarger
     "-f",
     "--format",
     "extension",
-    type=click.Choice(formats.WRITABLE),
+    type=click.Choice(table.WRITABLE),
     help="Of the output; otherwise its file name decides, and png on stdout.",
 )
 @upscale_options
@@ -51,9 +54,9 @@ def upscale(
     if as_json and target == "-":
         raise click.UsageError("--json and the picture cannot share stdout.")
     job = Job(Path(source), Path(target))
-    if job.target != STANDARD:
-        check_folder(job.target.parent)
-    with ExitStack() as stack:
+    with _failure_as_json(job, as_json), ExitStack() as stack:
+        if job.target != STANDARD:
+            check_folder(job.target.parent)
 
         def opened() -> Enlarger:
             upscaler = stack.enter_context(open_upscaler(**options))
@@ -62,14 +65,14 @@ def upscale(
             return upscaler.enlarger
 
         with one_picture() as (on_size, on_progress):
-            made = make(
+            made = upscale_file(
                 job,
                 output,
                 opened,
                 max_pixels=max_pixels,
                 on_size=on_size,
                 on_progress=on_progress,
-                on_note=lambda job, note: report.tell(f"{source}: {note}"),
+                on_notice=lambda job, note: report.tell(f"{source}: {note}"),
             )
     _finish(outcome_of(job, made), as_json, verbose)
 
@@ -77,21 +80,33 @@ def upscale(
 def _extension(target: str, chosen: str | None) -> str:
     """The format of the output: the option, or the file name, which must not contradict it."""
     suffix = Path(target).suffix[1:].lower() if target != "-" else ""
-    if suffix in formats.WRITABLE:
-        if chosen and not formats.same(chosen, suffix):
+    if suffix in table.WRITABLE:
+        if chosen and not table.same(chosen, suffix):
             raise click.UsageError(f"--format {chosen} contradicts the file name {target}.")
         return suffix
     if chosen:
         return chosen
     if target == "-":
         return "png"
-    known = ", ".join(formats.WRITABLE)
+    known = ", ".join(table.WRITABLE)
     raise click.UsageError(f"{target}: no known extension ({known}); give one, or --format.")
+
+
+@contextmanager
+def _failure_as_json(job: Job, as_json: bool) -> Iterator[None]:
+    """Shows a failed outcome for what ends the work within, where JSON is wanted."""
+    try:
+        yield
+    except (Waifu2xError, MemoryError, OSError) as error:
+        if as_json:
+            message = report.message_of(error)
+            report.show(report.json_line(Outcome(job, "failed", 0.0, error=message)))
+        raise
 
 
 def _finish(outcome: Outcome, as_json: bool, verbose: bool) -> None:
     if as_json:
-        click.echo(report.json_line(outcome))
+        report.show(report.json_line(outcome))
     if verbose and outcome.spent:
         report.tell(report.stages_line(outcome.spent))
     if not as_json and (verbose or outcome.status in ("skipped", "copied")):

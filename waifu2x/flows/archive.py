@@ -11,22 +11,18 @@ from pathlib import Path, PurePosixPath
 
 from waifu2x.backends import Progress, ignore, scaled
 from waifu2x.errors import ImageError, OutputError
-from waifu2x.flows.pipeline import (
+from waifu2x.flows.jobs import (
     Identity,
     Job,
-    Made,
-    Note,
+    OnNotice,
     Output,
-    Room,
+    Reserve,
     copy_times,
-    enlarged,
-    finished,
     make_folder,
     may_write,
-    prepared,
-    result_sizes,
 )
-from waifu2x.formats import table as formats
+from waifu2x.flows.upscaling import Upscaled, enlarged, finished, prepared, result_sizes
+from waifu2x.formats import table
 from waifu2x.formats.failures import in_words
 from waifu2x.formats.limits import MAX_PIXELS
 from waifu2x.formats.read import decode
@@ -41,22 +37,22 @@ _LARGEST = 1 << 30
 """Bytes of a file in an archive that are unpacked."""
 
 
-def make_archive(
+def upscale_archive(
     job: Job,
     output: Output,
     enlarger: Callable[[], Enlarger],
     *,
     max_pixels: int = MAX_PIXELS,
-    room: Room = lambda content: nullcontext(),
+    reserve: Reserve = lambda content: nullcontext(),
     on_progress: Progress = ignore,
-    on_note: Note = lambda job, note: None,
+    on_notice: OnNotice = lambda job, note: None,
     sources: frozenset[Identity] = frozenset(),
     alone: bool = True,
-) -> Made | None:
+) -> Upscaled | None:
     """An archive whose pictures are enlarged, one after the other, under their names.
 
     Other files are copied, order and dates stay. One picture that cannot be read fails the whole,
-    and nothing is written. Arguments and errors are those of `pipeline.make`.
+    and nothing is written. Arguments and errors are those of `upscale_file`.
     """
     if not may_write(job, output.existing, sources):
         return None
@@ -84,11 +80,11 @@ def make_archive(
                 shown = f"{job.source}: {member.filename}"
                 with ExitStack() as held:
                     with spent("wait"):
-                        held.enter_context(room(content))
+                        held.enter_context(reserve(content))
                     with spent("decode"):
                         frames = decode(content, shown, max_pixels)
                     sizes = result_sizes(network, frames, shown)
-                    frames = prepared(frames, sizes, output, shown, job, on_note)
+                    frames = prepared(frames, sizes, output, shown, job, on_notice)
                     frames = finished(enlarged(frames, network, share, spent), output)
                     with spent("encode"):
                         result = io.BytesIO()
@@ -105,7 +101,7 @@ def make_archive(
         place = job.source if str(error.filename) == str(job.source) else job.target
         raise OutputError(f"{place}: {reason(error)}") from error
     copy_times(job, output)
-    return Made(height, width, spent)
+    return Upscaled(height, width, spent)
 
 
 @contextmanager
@@ -138,7 +134,7 @@ def _is_picture(name: str) -> bool:
     """By its name; what macOS puts into archives besides is none."""
     path = PurePosixPath(name)
     hidden = path.name.startswith(".") or "__MACOSX" in path.parts
-    return not hidden and path.suffix[1:].lower() in formats.READABLE
+    return not hidden and path.suffix[1:].lower() in table.READABLE
 
 
 def _unpacked(source: zipfile.ZipFile, member: zipfile.ZipInfo, job: Job) -> bytes:

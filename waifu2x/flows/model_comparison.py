@@ -81,14 +81,14 @@ def results(
     *,
     original: Picture | None = None,
     on_progress: Progress = ignore,
-    on_note: Callable[[str], None] = lambda note: None,
+    on_notice: Callable[[str], None] = lambda note: None,
     **device: Any,
 ) -> list[Result]:
     """An opaque picture enlarged by Lanczos, then by each model set; figures against the original.
 
     For a scale of 1 the picture itself comes first. `device` is what an Upscaler takes of
-    `backend`, `device` and `precision`, `on_note` is told what it notes. Raises as an Upscaler and
-    its calls do.
+    `backend`, `device` and `precision`, `on_notice` is told what it notes. Raises as an Upscaler
+    and its calls do.
     """
     height, width = picture.pixels.shape[:2]
     rows, columns = rounded(height * scale), rounded(width * scale)
@@ -100,7 +100,7 @@ def results(
     for name in names:
         with Upscaler(scale, noise, model=name, **device) as upscaler:
             for note in upscaler.notes:
-                on_note(note)
+                on_notice(note)
             enlarge = partial(upscaler.enlarger.picture, on_progress=share)
             larger = in_srgb_tone(picture, enlarge)
             made.append(_judged(Result(name, upscaler.passes, larger.pixels), original))

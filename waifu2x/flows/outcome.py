@@ -11,7 +11,8 @@ from typing import Literal
 from waifu2x.backends import Progress, ignore
 from waifu2x.errors import BackendError, DeviceError, Waifu2xError
 from waifu2x.flows import archive
-from waifu2x.flows.pipeline import Identity, Job, Made, Note, Output, Room, make
+from waifu2x.flows.jobs import Identity, Job, OnNotice, Output, Reserve
+from waifu2x.flows.upscaling import Upscaled, upscale_file
 from waifu2x.formats.limits import MAX_PIXELS
 from waifu2x.imaging.enlarger import Enlarger
 from waifu2x.system.files import is_disk_full, reason
@@ -37,11 +38,11 @@ class Outcome:
     disk_full: bool = False
     """Nothing more can be written."""
     previews: tuple[bytes, ...] = ()
-    """See Made."""
+    """See Upscaled."""
 
 
-def outcome_of(job: Job, made: Made | None) -> Outcome:
-    """What `pipeline.make` gives, as an outcome."""
+def outcome_of(job: Job, made: Upscaled | None) -> Outcome:
+    """What `upscale_file` gives, as an outcome."""
     if made is None:
         return Outcome(job, "skipped", 0.0)
     spent = made.spent
@@ -63,25 +64,25 @@ def run_one(
     output: Output,
     *,
     max_pixels: int = MAX_PIXELS,
-    room: Room = lambda content: nullcontext(),
+    reserve: Reserve = lambda content: nullcontext(),
     on_progress: Progress = ignore,
-    on_note: Note = lambda job, note: None,
+    on_notice: OnNotice = lambda job, note: None,
     sources: frozenset[Identity] = frozenset(),
 ) -> Outcome:
-    """How one file ends: `pipeline.make` or `make_archive`, with errors as a failed outcome."""
+    """How one file ends: `upscale_file` or `upscale_archive`, with errors as a failed outcome."""
     start = time.monotonic()
     device_failed = disk_full = False
     try:
         archived = job.source.suffix[1:].lower() in archive.EXTENSIONS
-        work = archive.make_archive if archived else make
+        work = archive.upscale_archive if archived else upscale_file
         made = work(
             job,
             output,
             lambda: enlarger,
             max_pixels=max_pixels,
-            room=room,
+            reserve=reserve,
             on_progress=on_progress,
-            on_note=on_note,
+            on_notice=on_notice,
             sources=sources,
             alone=False,
         )

@@ -14,7 +14,7 @@ from waifu2x.formats import metadata, profiles
 from waifu2x.formats.table import Format
 from waifu2x.imaging.dtypes import from_unit, to_unit
 from waifu2x.imaging.picture import Colours, Frames, Metadata, Picture
-from waifu2x.system import memory
+from waifu2x.system.machine import available_memory
 
 Depth = Literal["auto", "8", "16"]
 """Bits a sample of results; auto: as many as the input has, where the format holds them."""
@@ -26,7 +26,7 @@ _DTYPES: dict[int, np.dtype[Any]] = {
 
 
 @dataclass(frozen=True)
-class Wishes:
+class OutputOptions:
     """What is to become of a picture besides its size."""
 
     depth: Depth = "auto"
@@ -36,19 +36,19 @@ class Wishes:
     """Whether metadata is left out; what the colours mean stays."""
 
 
-def adapt(frames: Frames, form: Format, wishes: Wishes) -> tuple[Frames, list[str]]:
+def adapt(frames: Frames, form: Format, options: OutputOptions) -> tuple[Frames, list[str]]:
     """What is to be enlarged for a format, and clauses about what is not kept of the file."""
     frames, notes = _countable(frames, form)
     said, changes = set[str](), dict[str, None]()
     pictures = []
     for picture in frames.pictures:
-        if wishes.strip:
+        if options.strip:
             picture = replace(picture, metadata=Metadata())
         kept, lost = metadata.fitted(picture.metadata, form)
         picture = replace(picture, metadata=kept)
         said |= lost
         for step in (_opaque, _in_colours, _deep):
-            picture, note = step(picture, form, wishes)
+            picture, note = step(picture, form, options)
             changes |= dict.fromkeys(note)
         pictures.append(picture)
     if said:
@@ -59,9 +59,9 @@ def adapt(frames: Frames, form: Format, wishes: Wishes) -> tuple[Frames, list[st
     return replace(frames, pictures=tuple(pictures)), notes
 
 
-def finish(picture: Picture, form: Format, wishes: Wishes) -> Picture:
+def finish(picture: Picture, form: Format, options: OutputOptions) -> Picture:
     """A result in the depth of its output."""
-    dtype = _DTYPES[_bits(picture.pixels.dtype, form, wishes)]
+    dtype = _DTYPES[_bits(picture.pixels.dtype, form, options)]
     alpha = picture.alpha
     return replace(
         picture,
@@ -97,7 +97,7 @@ def check_results(
         elif form.name != "TIFF":
             copied = 4 if planes > 1 else 1  # Pillow's own
         needed += height * width * (planes * itemsize + copied)
-    free = memory.available()
+    free = available_memory()
     if free is not None and needed > free:
         height, width, _ = shapes[0]
         one, count = len(shapes) == 1, len(shapes)
@@ -121,28 +121,30 @@ def _countable(frames: Frames, form: Format) -> tuple[Frames, list[str]]:
     return replace(frames, pictures=frames.pictures[:1], durations=()), notes
 
 
-def _opaque(picture: Picture, form: Format, wishes: Wishes) -> tuple[Picture, list[str]]:
+def _opaque(picture: Picture, form: Format, options: OutputOptions) -> tuple[Picture, list[str]]:
     """Composed on the background, where the format has no transparency."""
     alpha = picture.alpha
     if alpha is None or form.alpha:
         return picture, []
     if not picture.transparent:
         return replace(picture, alpha=None), []
-    background = np.array(wishes.background, np.float32) / np.float32(255)
+    background = np.array(options.background, np.float32) / np.float32(255)
     pixels = to_unit(picture.pixels, np.float32)
     colours = picture.colours
-    if pixels.shape[-1] == 1 and len(set(wishes.background)) == 1:
+    if pixels.shape[-1] == 1 and len(set(options.background)) == 1:
         background = background[:1]
     elif pixels.shape[-1] == 1:
         colours = Colours()  # its profile is for grey
     share = to_unit(alpha, np.float32)[..., np.newaxis]
     composed = from_unit(pixels * share + background * (1 - share), picture.pixels.dtype)
-    name = "#{:02x}{:02x}{:02x}".format(*wishes.background)
+    name = "#{:02x}{:02x}{:02x}".format(*options.background)
     note = f"{form.name} holds no transparency: the picture is composed on {name}"
     return replace(picture, pixels=composed, alpha=None, colours=colours), [note]
 
 
-def _in_colours(picture: Picture, form: Format, wishes: Wishes) -> tuple[Picture, list[str]]:
+def _in_colours(
+    picture: Picture, form: Format, options: OutputOptions
+) -> tuple[Picture, list[str]]:
     """With what its colours mean in the format's words, or in sRGB where it has none."""
     colours, planes = picture.colours, picture.pixels.shape[-1]
     if form.name == "PNG":
@@ -158,21 +160,21 @@ def _in_colours(picture: Picture, form: Format, wishes: Wishes) -> tuple[Picture
     return replace(picture, colours=Colours(profile)), notes
 
 
-def _deep(picture: Picture, form: Format, wishes: Wishes) -> tuple[Picture, list[str]]:
+def _deep(picture: Picture, form: Format, options: OutputOptions) -> tuple[Picture, list[str]]:
     """With the depth that is asked for, if it has less: networks keep the depth they are given."""
     has = 8 * picture.pixels.dtype.itemsize
-    bits = _bits(picture.pixels.dtype, form, wishes)
-    if bits < has and wishes.depth == "auto":
+    bits = _bits(picture.pixels.dtype, form, options)
+    if bits < has and options.depth == "auto":
         return picture, [f"{form.name} holds {bits} bits a sample, not {has}"]
     if bits <= has:
         return picture, []
-    return finish(picture, form, wishes), []
+    return finish(picture, form, options), []
 
 
-def _bits(dtype: np.dtype[Any], form: Format, wishes: Wishes) -> int:
+def _bits(dtype: np.dtype[Any], form: Format, options: OutputOptions) -> int:
     """Bits a sample of the output for a picture of a dtype."""
-    if wishes.depth != "auto":
-        return int(wishes.depth)
+    if options.depth != "auto":
+        return int(options.depth)
     return max(depth for depth in form.depths if depth <= max(8, 8 * dtype.itemsize))
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from waifu2x.formats import metadata, profiles
-from waifu2x.formats import table as formats
+from waifu2x.formats import metadata, profiles, table
 from waifu2x.formats.read import read
 
 
@@ -42,7 +41,7 @@ def describe(path: Path, extension: str) -> Description:
 
     Raises ImageError for a file that cannot be read, and for one that is not supported.
     """
-    found, form = read(path), formats.of(extension)
+    found, form = read(path), table.of(extension)
     first = found.pictures[0]
     height, width, planes = first.pixels.shape
     bits = 8 * first.pixels.dtype.itemsize

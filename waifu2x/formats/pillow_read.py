@@ -12,8 +12,7 @@ import numpy as np
 from PIL import Image, UnidentifiedImageError, _imaging
 
 from waifu2x.errors import ImageError
-from waifu2x.formats import deep, jxl, metadata, png, tags
-from waifu2x.formats import table as formats
+from waifu2x.formats import deep, jxl, metadata, png, table, tags
 from waifu2x.formats.limits import Budget, check_pixels
 from waifu2x.formats.pillow import jpeg_coding, plain
 from waifu2x.imaging.orientation import turned
@@ -22,7 +21,7 @@ from waifu2x.imaging.picture import Colours, Extent, Frames, Metadata, Picture
 _BUILT_IN = ("PNG", "JPEG", "BMP", "GIF", "PPM")
 """Formats that Pillow knows without loading all its plugins, so they are tried first."""
 _OPENED = tuple(
-    dict.fromkeys((*_BUILT_IN, *(form.pillow for form in formats.FORMATS if form.plugin is None)))
+    dict.fromkeys((*_BUILT_IN, *(form.pillow for form in table.FORMATS if form.plugin is None)))
 )
 _ANIMATED = ("GIF", "PNG", "WEBP", "AVIF")
 """Formats whose further pictures follow in time; those of others are previews, sizes or layers."""
@@ -37,10 +36,10 @@ _REDUCED = 1
 def read(data: bytes, name: str, max_pixels: int) -> Frames:
     """The pictures in a file's content. Raises ImageError, and whatever decoders raise."""
     _prepare()
-    opened, plugin = _OPENED, formats.sniffed(data)
+    opened, plugin = _OPENED, table.sniffed(data)
     if plugin:
         try:
-            formats.plug_in(plugin)
+            table.plug_in(plugin)
         except ImageError as error:
             raise ImageError(f"{name}: {error}") from error
         if plugin.pillow == "JXL":
@@ -50,15 +49,15 @@ def read(data: bytes, name: str, max_pixels: int) -> Frames:
     try:
         image = Image.open(io.BytesIO(data), formats=opened)
     except UnidentifiedImageError as error:
-        raise ImageError(f"{name}: not a picture of a known format ({formats.NAMES})") from error
+        raise ImageError(f"{name}: not a picture of a known format ({table.NAMES})") from error
     with image:
         frames = _frames(image, data, name, max_pixels)
-        return replace(frames, format=formats.name_of(str(image.format)))
+        return replace(frames, format=table.name_of(str(image.format)))
 
 
 def extent(data: bytes) -> Extent | None:
     """See `read.extent`."""
-    if formats.sniffed(data):
+    if table.sniffed(data):
         return None
     _prepare()
     try:

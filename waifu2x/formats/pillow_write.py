@@ -10,8 +10,7 @@ import numpy as np
 from PIL import Image
 
 from waifu2x.errors import ImageError, OutputError
-from waifu2x.formats import metadata
-from waifu2x.formats import table as formats
+from waifu2x.formats import metadata, table
 from waifu2x.formats.pillow import to_pil
 from waifu2x.formats.table import Compression, Format, Quality
 from waifu2x.imaging.picture import Colours, Frames, JpegCoding, Picture
@@ -33,7 +32,7 @@ def write(frames: Frames, form: Format, quality: Quality, name: str, file: IO[by
     """Writes the content of a file in a format that Pillow knows. Raises OutputError, OSError."""
     first = frames.pictures[0]
     try:
-        formats.plug_in(form)
+        table.plug_in(form)
     except ImageError as error:
         raise OutputError(f"{name}: {error}") from error
     options = metadata.save_options(first.metadata, form)

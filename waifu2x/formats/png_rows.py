@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from waifu2x.formats import png
 from waifu2x.formats.ahead import in_order
-from waifu2x.system.cores import core_count
+from waifu2x.system.machine import core_count
 
 _BAND = 1 << 19
 """Bytes of rows that are inflated and unfiltered at a time."""

@@ -24,7 +24,7 @@ from waifu2x.formats.ahead import in_order
 from waifu2x.formats.png import SIGNATURE, chunk, fast_zlib
 from waifu2x.formats.table import Compression
 from waifu2x.imaging.picture import Chunk, Frames, Picture, interleave
-from waifu2x.system.cores import core_count
+from waifu2x.system.machine import core_count
 
 _BAND = 1 << 19
 """Bytes that are filtered and deflated at a time: they stay in a core's cache."""

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import IO
 
 from waifu2x.errors import OutputError
-from waifu2x.formats import metadata, png, png_write, pnm
-from waifu2x.formats import table as formats
+from waifu2x.formats import metadata, png, png_write, pnm, table
 from waifu2x.formats.table import Quality
 from waifu2x.imaging.picture import Chunk, Frames, Picture
 from waifu2x.system.files import reason, writing
@@ -59,13 +58,13 @@ def encode(
 ) -> None:
     """Writes the content of a file to `file`, which can be read and sought.
 
-    The pictures are such as `adapt` leaves for the format; a level of quality is for formats.LOSSY,
+    The pictures are such as `adapt` leaves for the format; a level of quality is for table.LOSSY,
     "like" for JPEG: coded as the picture was that it comes from, if that was a JPEG.
     `threads` is how many cores may work on it, where the encoder can use them; None is all, 1 is
     for callers that write several files at a time. The file is the same.
     Raises OutputError, and OSError if `file` cannot be written.
     """
-    form = formats.of(extension)
+    form = table.of(extension)
     frames = _sized(frames)
     try:
         if form.name == "PNG":

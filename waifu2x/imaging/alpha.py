@@ -8,15 +8,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 
-def bleed(planes: NDArray[np.float32], alpha: NDArray[Any], reach: int) -> NDArray[np.float32]:
-    """(H, W, C) planes whose transparent pixels, up to `reach` from a visible one, take its colour.
+def bleed(planes: NDArray[np.float32], alpha: NDArray[Any], radius: int) -> NDArray[np.float32]:
+    """Planes, (H, W, C), whose transparent pixels take the colour of visible ones near them.
 
-    Each round gives the pixels next to known ones the mean of those; what is out of reach becomes
+    Near means up to `radius` pixels away.
+
+    Each round gives the pixels next to known ones the mean of those; what is farther away becomes
     0. This is what the original waifu2x does before it scales (alpha_util.lua, nunif's alpha.py).
     """
     known = alpha > 0
     result = np.where(known[..., np.newaxis], planes, np.float32(0))
-    for _ in range(reach):
+    for _ in range(radius):
         if known.all():
             break
         total = _sum_3x3(result)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from waifu2x.lowering.steps import Program
-from waifu2x.networks.model import Activation
+from waifu2x.networks.activations import Activation
 
 
 def content(program: Program) -> list[bytes | str]:

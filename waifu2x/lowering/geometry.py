@@ -1,6 +1,6 @@
 """Which part of every value a box of the result needs: one walk backward through the steps.
 
-All boxes are in single pixels of a value, counted from its pixel (0, 0), whatever its fold. Parts
+All boxes are in single pixels of a value, counted from its pixel (0, 0), however stored. Parts
 that are computed are made up to whole units, at multiples of a unit, so that cells of any kind lie
 alike in every tile; they may reach beyond a value's size. Where a value is zero there, nothing is
 computed for it: else every layer of a deep network would add to what is made around a picture.
@@ -14,7 +14,18 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from waifu2x.lowering.box import Box
-from waifu2x.lowering.steps import Move, Product, Program, View, reads
+from waifu2x.lowering.steps import (
+    BicubicResize,
+    Conv,
+    DepthToSpace,
+    MapStep,
+    Program,
+    SpaceToDepth,
+    View,
+    reads,
+    residual_of,
+    stored_block,
+)
 from waifu2x.networks.model import Size
 
 
@@ -25,8 +36,8 @@ class Work:
     values: Mapping[int, Box]
     """Of each value that is read or written: all that is read, and all that is written."""
     steps: Mapping[int, Box]
-    """By the number of each step that runs: the results of a product before they are shuffled, the
-    pixels of a move's target."""
+    """By the number of each step that runs: the results of a convolution before depth-to-space, the
+    pixels of any other's target."""
     needed: Mapping[int, Box]
     """Of each value, what results depend on. What is read besides may be anything."""
 
@@ -50,27 +61,27 @@ def work(
     written: dict[int, Box] = {}
     for number in reversed(steps):
         step = program.steps[number]
-        if not isinstance(step, Product | Move) or step.target.value not in needed:
+        if not isinstance(step, MapStep) or step.target.value not in needed:
             continue
-        shuffle = step.shuffle if isinstance(step, Product) else 1
-        fold = program.values[step.target.value].fold
-        units = (math.lcm(unit[0], fold), math.lcm(unit[1], fold))
-        box = aligned(divided(needed[step.target.value], shuffle), units)
+        block, stored = stored_block(step), program.values[step.target.value].space_to_depth
+        units = (math.lcm(unit[0], stored), math.lcm(unit[1], stored))
+        box = aligned(divided(needed[step.target.value], block), units)
         boxes[number] = box
-        made = scaled(box, shuffle)
+        made = scaled(box, block)
         written[step.target.value] = hull(made, written.get(step.target.value))
         inside = box
         if sizes is not None and program.values[step.target.value].zero_outside:
             size = Box(0, 0, *sizes[step.target.value])
-            inside = aligned(overlap(box, divided(size, shuffle)), units)
+            inside = aligned(overlap(box, divided(size, block)), units)
         for part, found in ((box, read), (inside, needed)):
             if not part.height or not part.width:
                 continue
             wanted = source_box(program, number, part)
             found[step.source.value] = hull(wanted, found.get(step.source.value))
-            if step.residual:
-                wanted = viewed(step.residual, scaled(part, shuffle))
-                found[step.residual.value] = hull(wanted, found.get(step.residual.value))
+            residual = residual_of(step)
+            if residual:
+                wanted = viewed(residual, scaled(part, block))
+                found[residual.value] = hull(wanted, found.get(residual.value))
     values = dict(written)
     for value, box in (*roots.items(), *read.items()):
         values[value] = hull(box, values.get(value))
@@ -80,17 +91,23 @@ def work(
 def source_box(program: Program, number: int, box: Box) -> Box:
     """The pixels of its source that a step reads for its results in a box."""
     step = program.steps[number]
-    if isinstance(step, Product):
-        more = step.taps - 1
-        grown = Box(box.top, box.left, box.height + more, box.width + more)
-        return scaled(viewed(step.source, grown), program.values[step.source.value].fold)
-    assert isinstance(step, Move)
-    if step.resize != (1, 1):
-        up, down = step.resize
-        wide = Box(box.top * down, box.left * down, box.height * down, box.width * down)
-        near = divided(wide, up)
-        return Box(near.top - 1, near.left - 1, near.height + 3, near.width + 3)
-    return viewed(step.source, scaled(divided(box, step.shuffle), step.unshuffle))
+    assert isinstance(step, MapStep)
+    match step:
+        case Conv():
+            more = step.taps - 1
+            grown = Box(box.top, box.left, box.height + more, box.width + more)
+            stored = program.values[step.source.value].space_to_depth
+            return scaled(viewed(step.source, grown), stored)
+        case BicubicResize(up=up, down=down):
+            wide = Box(box.top * down, box.left * down, box.height * down, box.width * down)
+            near = divided(wide, up)
+            return Box(near.top - 1, near.left - 1, near.height + 3, near.width + 3)
+        case DepthToSpace():
+            return viewed(step.source, divided(box, step.block))
+        case SpaceToDepth():
+            return viewed(step.source, scaled(box, step.block))
+        case _:
+            return viewed(step.source, box)
 
 
 def viewed(view: View, box: Box) -> Box:

@@ -16,14 +16,14 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from waifu2x.networks.model import (
-    Activation,
+from waifu2x.networks.activations import Activation
+from waifu2x.networks.model import Model
+from waifu2x.networks.nodes import (
     Add,
     Concatenate,
     Convolution,
     Crop,
     Enlarge,
-    Model,
     Node,
     PixelShuffle,
     moved,

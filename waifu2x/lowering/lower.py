@@ -1,19 +1,18 @@
-"""A network as a graph, made into steps: products, what their epilogues and stores take along,
-moves.
+"""A network as a graph, made into steps: convolutions, what their epilogues and stores take along,
+planewise steps.
 
 Identities that keep the kinds of steps few:
-- a convolution at a stride s is a product over the source stored folded by s, with k / s taps;
-- a transposed convolution is a product with s * s times the planes, stored shuffled; taps that do
-  not exist are zero;
-- a pixel shuffle behind a product is a store, an addition behind it a residual;
+- a convolution at a stride s is one over the source stored by space-to-depth, with k / s taps;
+- a transposed convolution is a valid one with s * s times the planes, stored by depth-to-space;
+  taps that do not exist are zero;
+- a pixel shuffle behind a convolution is a store, an addition behind it a residual;
 - a crop, and the enlargement of the picture, are ways to read;
 - a concatenation is a value with several parts, each written where it is made.
-Whatever fits none of these is a move of its own.
+Whatever fits none of these is a planewise step of its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -23,18 +22,26 @@ from waifu2x.errors import ModelError
 from waifu2x.lowering import phases
 from waifu2x.lowering.identities import simplified
 from waifu2x.lowering.steps import (
-    Average,
-    DenseStep,
-    Move,
-    Product,
+    BicubicResize,
+    Conv,
+    Copy,
+    DepthToSpace,
+    GatedAdd,
+    GlobalAvgPool,
+    Linear,
     Program,
+    Scale,
+    SpaceToDepth,
     Step,
     Target,
     Value,
     View,
+    compacted,
+    writes,
 )
-from waifu2x.networks.model import (
-    Activation,
+from waifu2x.networks.activations import Activation
+from waifu2x.networks.model import Model
+from waifu2x.networks.nodes import (
     Add,
     Concatenate,
     Convolution,
@@ -43,7 +50,6 @@ from waifu2x.networks.model import (
     Enlarge,
     Gate,
     Mean,
-    Model,
     Multiply,
     Node,
     PixelShuffle,
@@ -54,7 +60,7 @@ from waifu2x.networks.model import (
 )
 
 _TAPS = 3
-"""The most in each direction that a product has."""
+"""The most in each direction that a convolution of a program has."""
 
 
 def lower(model: Model) -> Program:
@@ -67,11 +73,11 @@ def lower(model: Model) -> Program:
 
 @dataclass(frozen=True)
 class _Taps:
-    """A convolution as a product over a folded source."""
+    """A convolution over its source as it is stored by space-to-depth."""
 
     weight: NDArray[np.float32]
     first: int
-    """The first tap's place, from the product's own."""
+    """The first tap's place, from the result's own."""
     reaches: bool
     """Whether results inside their size read places outside the source's."""
 
@@ -95,7 +101,7 @@ class _Lowering:
         self._vector_of: dict[int, int] = {}
         self._copies: dict[tuple[int, int, bool], int] = {}
         self._fused = self._fusions()
-        self._folds = {value: self._fold(value) for value in self._live}
+        self._blocks = {value: self._stored_block(value) for value in self._live}
         self._parts: dict[int, Target] = {}
         """Graph values that are made where a concatenation wants them."""
         self._wide: dict[tuple[int, ...], int] = {}
@@ -109,18 +115,15 @@ class _Lowering:
             if value not in self._fused:
                 self._lower(value)
         result = self._result(last)
-        order = [index for index in range(len(self._values)) if index != result] + [result]
-        made = _renumbered(
-            Program(self._model, tuple(self._values), tuple(self._vectors), tuple(self._steps)),
-            order,
-        )
+        values, steps = compacted(self._values, self._steps, result)
+        made = Program(self._model, values, tuple(self._vectors), steps)
         # What is read in a later phase may be kept or computed again: outside, it is the same.
         crossing = phases.crossing(made)
-        values = (
-            replace(v, zero_outside=v.zero_outside or n in crossing)
-            for n, v in enumerate(made.values)
+        kept = (
+            replace(value, zero_outside=value.zero_outside or number in crossing)
+            for number, value in enumerate(values)
         )
-        return replace(made, values=tuple(values))
+        return replace(made, values=tuple(kept))
 
     # What is fused with what.
 
@@ -151,8 +154,9 @@ class _Lowering:
             return False
         return operand == node.source or node.factor == 1
 
-    def _fold(self, value: int) -> int:
-        """How a graph value is stored: folded if all products that read it do so at one stride."""
+    def _stored_block(self, value: int) -> int:
+        """How a graph value is stored: by space-to-depth if all convolutions that read it do so at
+        one stride."""
         node = self._node(value)
         if isinstance(node, Crop | Concatenate | Mean | Dense | Resize) or value == len(
             self._model.nodes
@@ -161,20 +165,20 @@ class _Lowering:
         if self._shuffle_of(value) > 1 or self._residual_of(value) is not None:
             return 1
         strides = set()
-        for reader, offset in self._products(value):
+        for reader, offset in self._convolutions(value):
             if reader is None or offset % reader.stride:
                 return 1
             strides.add(reader.stride)
         return strides.pop() if len(strides) == 1 else 1
 
-    def _products(self, value: int, offset: int = 0) -> list[tuple[Convolution | None, int]]:
+    def _convolutions(self, value: int, offset: int = 0) -> list[tuple[Convolution | None, int]]:
         """The convolutions that read a graph value and by what it is cropped for them; None for
         what reads only plain maps."""
         found: list[tuple[Convolution | None, int]] = []
         for reader in self._readers[value]:
             node = self._node(reader)
             if isinstance(node, Crop):
-                found += self._products(reader, offset + node.pixels)
+                found += self._convolutions(reader, offset + node.pixels)
             elif isinstance(node, Convolution):
                 found.append((node, offset))
             elif isinstance(node, TransposedConvolution | Concatenate):
@@ -182,7 +186,7 @@ class _Lowering:
         return found
 
     def _shuffle_of(self, value: int) -> int:
-        """By how much the product that makes a graph value is shuffled; 1 if none does."""
+        """The block of depth-to-space of the convolution that makes a graph value, else 1."""
         node = self._node(value)
         if isinstance(node, Add):
             inner = self._taken(value)
@@ -218,7 +222,7 @@ class _Lowering:
                 if (
                     source not in self._parts
                     and self._is_made(source)
-                    and self._folds[source] == 1
+                    and self._blocks[source] == 1
                     and source != len(self._model.nodes)
                 ):
                     self._parts[source] = Target(index, part)
@@ -265,22 +269,22 @@ class _Lowering:
             case Mean():
                 self._vector_of[value] = vector = self._add_vector(self._planes(value))
                 source = self._plain(node.source)
-                self._steps.append(Average(value, source, vector))
+                self._steps.append(GlobalAvgPool(value, source, vector))
             case Dense():
                 source_vector = self._vector_of[node.source]
                 self._vector_of[value] = vector = self._add_vector(self._planes(value))
                 self._steps.append(
-                    DenseStep(value, source_vector, node.weight, node.bias, node.activation, vector)
+                    Linear(value, source_vector, node.weight, node.bias, node.activation, vector)
                 )
             case Gate():
-                step = Move(value, self._source(node.source), Target(0), gate=True)
-                self._move(value, step, node.other)
+                source, residual = self._source(node.source), self._added(node.other)
+                self._steps.append(GatedAdd(value, source, self._target(value), residual))
             case Resize():
                 whole = self._plain(node.source)
-                if self._values[whole.value].fold > 1:
+                if self._values[whole.value].space_to_depth > 1:
                     whole = View(self._copied(node.source, 1, zero=False))
-                step = Move(value, whole, Target(0))
-                self._move(value, replace(step, resize=(node.up, node.down)), None)
+                target = self._target(value)
+                self._steps.append(BicubicResize(value, whole, target, node.up, node.down))
             case Add():
                 inner = self._taken(value)
                 factor = node.factor if inner in (node.source, None) else 1.0
@@ -294,35 +298,36 @@ class _Lowering:
         node = self._node(inner)
         if other is not None and inner not in self._fused:
             # Neither operand can take the other one along.
-            self._move(value, Move(value, self._source(inner), Target(0), factor=factor), other)
+            source, residual = self._source(inner), self._added(other)
+            self._steps.append(Copy(value, source, self._target(value), factor, residual))
             return
         match node:
             case PixelShuffle() if node.source in self._fused:
-                self._product(value, node.source, factor, node.factor, other)
+                self._conv(value, node.source, factor, node.factor, other)
             case Convolution() | TransposedConvolution():
-                self._product(value, inner, factor, 1, other)
+                self._conv(value, inner, factor, 1, other)
             case PixelShuffle():
-                step = Move(inner, self._source(node.source), Target(0), shuffle=node.factor)
-                self._move(value, replace(step, factor=factor), other)
+                source, added = self._source(node.source), self._residual(other)
+                target = self._target(value)
+                self._steps.append(DepthToSpace(inner, source, target, node.factor, factor, added))
             case PixelUnshuffle():
-                step = Move(inner, self._source(node.source), Target(0), unshuffle=node.factor)
-                self._move(value, step, other)
+                source = self._source(node.source)
+                self._steps.append(SpaceToDepth(inner, source, self._target(value), node.factor))
             case Enlarge():
                 source = self._source(node.source)
                 if source.enlarge > 1:
                     source = View(self._copied(node.source, 1, zero=False))
                 source = replace(source, offset=source.offset * node.factor, enlarge=node.factor)
-                self._move(value, Move(inner, source, Target(0)), other)
+                self._steps.append(Copy(inner, source, self._target(value)))
             case Multiply():
-                source, factors = self._source(node.source), self._vector_of[node.factors]
-                step = Move(inner, source, Target(0), factor=factor, factors=factors)
-                self._move(value, step, other)
+                source, vector = self._source(node.source), self._vector_of[node.factors]
+                added = self._residual(other)
+                target = self._target(value)
+                self._steps.append(Scale(inner, source, target, vector, factor, added))
             case _:
                 raise AssertionError(node)
 
-    def _product(
-        self, value: int, inner: int, factor: float, shuffle: int, other: int | None
-    ) -> None:
+    def _conv(self, value: int, inner: int, factor: float, shuffle: int, other: int | None) -> None:
         """A convolution of either kind, with what follows it."""
         node = self._node(inner)
         assert isinstance(node, Convolution | TransposedConvolution)
@@ -336,7 +341,7 @@ class _Lowering:
             rows = np.tile(np.arange(len(node.bias)), shuffle**2)
         weight = taps.weight[rows] if isinstance(node, Convolution) else taps.weight
         activation = Activation(node.activation.kind, node.activation.slopes[rows])
-        source = self._product_source(node.source, stride, taps.reaches)
+        source = self._conv_source(node.source, stride, taps.reaches)
         source = replace(source, offset=source.offset + taps.first)
         residual = None
         later = None
@@ -344,38 +349,41 @@ class _Lowering:
             view = self._source(other)
             fits = (
                 view.value != 0
-                and self._values[view.value].fold == shuffle
+                and self._values[view.value].space_to_depth == shuffle
                 and view.offset % shuffle == 0
                 and view.enlarge == 1
             )
             residual, later = (view, None) if fits else (None, view)
         target = self._target(value) if later is None else Target(self._add_value(value))
         self._steps.append(
-            Product(
+            Conv(
                 node=inner,
                 source=source,
                 weight=np.ascontiguousarray(weight),
                 bias=node.bias[rows],
                 activation=activation,
                 target=target,
-                shuffle=shuffle,
+                depth_to_space=shuffle,
                 factor=factor,
                 residual=residual,
             )
         )
         if later is not None:
             # It cannot be added on the way.
-            assert other is not None
-            self._move(value, Move(value, View(target.value), Target(0)), other)
+            residual = self._residual(other)
+            copy = Copy(value, View(target.value), self._target(value), residual=residual)
+            self._steps.append(copy)
 
-    def _move(self, value: int, step: Move, other: int | None) -> None:
-        """A move into its target, with what is added."""
-        residual = None
-        if other is not None:
-            residual = self._source(other)
-            if residual.value == 0 or residual.enlarge > 1:
-                residual = View(self._copied(other, 1, zero=False))
-        self._steps.append(replace(step, target=self._target(value), residual=residual))
+    def _residual(self, other: int | None) -> View | None:
+        """What a planewise step adds, if it adds a graph value."""
+        return None if other is None else self._added(other)
+
+    def _added(self, other: int) -> View:
+        """A graph value as a view that a planewise step can add."""
+        view = self._source(other)
+        if view.value == 0 or view.enlarge > 1:
+            return View(self._copied(other, 1, zero=False))
+        return view
 
     def _concatenate(self, value: int) -> None:
         flat = self._flat(value)
@@ -384,11 +392,11 @@ class _Lowering:
             target = Target(index, part)
             made = self._parts.get(source) == target
             copied = any(
-                isinstance(step, Move) and step.target == target and step.node == source
+                isinstance(step, Copy) and step.target == target and step.node == source
                 for step in self._steps
             )
             if not made and not copied:
-                self._steps.append(Move(source, self._source(source), target))
+                self._steps.append(Copy(source, self._source(source), target))
         self._views[value] = tuple(View(index, first=part) for part in range(len(flat)))
 
     def _result(self, last: int) -> int:
@@ -396,14 +404,13 @@ class _Lowering:
         views = self._views[last]
         index = views[0].value
         if index and views == (View(index),) and not self._readers[last]:
-            stored, writers = self._values[index], 0
-            for step in self._steps:
-                writers += isinstance(step, Product | Move) and step.target.value == index
+            stored = self._values[index]
+            writers = sum(writes(step) == index for step in self._steps)
             if stored.graph == last and len(stored.parts) == 1 and writers == 1:
                 return index
         source = self._source(last)
         index = self._add_value(last)
-        self._steps.append(Move(last, source, Target(index)))
+        self._steps.append(Copy(last, source, Target(index)))
         return index
 
     # Where values are.
@@ -427,8 +434,9 @@ class _Lowering:
             return view
         return View(self._copied(value, 1, zero=False))
 
-    def _product_source(self, value: int, stride: int, reaches: bool) -> View:
-        """What a product reads: folded by its stride, zero outside if it reaches there."""
+    def _conv_source(self, value: int, stride: int, reaches: bool) -> View:
+        """What a convolution reads: by space-to-depth at its stride, zero outside if it reaches
+        there."""
         views = self._views[value]
         first = views[0]
         stored = self._values[first.value]
@@ -437,23 +445,24 @@ class _Lowering:
         )
         plain = first.value != 0 and first.offset == 0
         black = self._model.border == "zero" and self._model.padding == 0 and first.offset == 0
-        if stored.fold == stride and first.offset % stride == 0 and together:
+        if stored.space_to_depth == stride and first.offset % stride == 0 and together:
             if reaches and plain:
                 self._values[first.value] = replace(stored, zero_outside=True)
             if not reaches or plain or (first.value == 0 and black):
                 return replace(first, offset=first.offset // stride, parts=len(views))
         return View(self._copied(value, stride, zero=reaches))
 
-    def _copied(self, value: int, fold: int, *, zero: bool) -> int:
-        """A graph value in a value of one part, by moves."""
-        key = (value, fold, zero)
+    def _copied(self, value: int, block: int, *, zero: bool) -> int:
+        """A graph value in a value of one part, by copies."""
+        key = (value, block, zero)
         if key not in self._copies:
             index = self._add_value(value)
-            self._values[index] = replace(self._values[index], fold=fold, zero_outside=zero)
+            stored = replace(self._values[index], space_to_depth=block, zero_outside=zero)
+            self._values[index] = stored
             self._copies[key] = index
             plane = 0
             for view in self._views[value]:
-                self._steps.append(Move(value, view, Target(index, 0, plane)))
+                self._steps.append(Copy(value, view, Target(index, 0, plane)))
                 plane += self._values[view.value].parts[view.first]
         return self._copies[key]
 
@@ -462,8 +471,8 @@ class _Lowering:
         target = self._parts.get(value)
         if target is None:
             target = Target(self._add_value(value))
-            fold = self._folds[value]
-            self._values[target.value] = replace(self._values[target.value], fold=fold)
+            stored = self._values[target.value]
+            self._values[target.value] = replace(stored, space_to_depth=self._blocks[value])
         self._views[value] = (View(target.value, first=target.part),)
         return target
 
@@ -491,7 +500,7 @@ def _live(model: Model) -> list[int]:
 
 
 def _convolution_taps(node: Convolution, where: str) -> _Taps:
-    """out[y] = sum of weight[k] * in[y * stride + k - padding] over k, by folded places."""
+    """out[y] = sum of weight[k] * in[y * stride + k - padding] over k, by places as stored."""
     side, stride = node.weight.shape[-1], node.stride
     places = [divmod(k - node.padding, stride) for k in range(side)]
     first = places[0][0]
@@ -501,8 +510,8 @@ def _convolution_taps(node: Convolution, where: str) -> _Taps:
     for ky, (y, dy) in enumerate(places):
         for kx, (x, dx) in enumerate(places):
             weight[:, dy, dx, :, y - first, x - first] = node.weight[:, :, ky, kx]
-    folded = weight.reshape(made, stride**2 * read, count, count)
-    return _Taps(folded, first, reaches=node.padding > 0)
+    stored = weight.reshape(made, stride**2 * read, count, count)
+    return _Taps(stored, first, reaches=node.padding > 0)
 
 
 def _transposed_taps(node: TransposedConvolution, where: str) -> _Taps:
@@ -539,39 +548,3 @@ def _shuffled(planes: int, factor: int) -> NDArray[np.intp]:
     """The planes of a pixel shuffle's source, [plane][dy][dx], in the order [dy][dx][plane]."""
     order = np.arange(planes).reshape(planes // factor**2, factor, factor)
     return order.transpose(1, 2, 0).ravel()
-
-
-def _renumbered(program: Program, order: Sequence[int]) -> Program:
-    """The same program, its values in another order, those that no step touches left out."""
-    touched = {0, order[-1]}
-    for step in program.steps:
-        if isinstance(step, Product | Move):
-            touched |= {step.source.value, step.target.value}
-            touched |= {step.residual.value} if step.residual else set()
-        elif isinstance(step, Average):
-            touched.add(step.source.value)
-    kept = [index for index in order if index in touched]
-    place = {old: new for new, old in enumerate(kept)}
-
-    def moved(step: Step) -> Step:
-        match step:
-            case Product() | Move():
-                residual = step.residual
-                if residual:
-                    residual = replace(residual, value=place[residual.value])
-                return replace(
-                    step,
-                    source=replace(step.source, value=place[step.source.value]),
-                    target=replace(step.target, value=place[step.target.value]),
-                    residual=residual,
-                )
-            case Average():
-                return replace(step, source=replace(step.source, value=place[step.source.value]))
-        return step
-
-    return Program(
-        program.model,
-        tuple(program.values[index] for index in kept),
-        program.vectors,
-        tuple(map(moved, program.steps)),
-    )

@@ -14,7 +14,16 @@ from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from waifu2x.lowering.steps import Average, DenseStep, Move, Product, Program, reads, writes
+from waifu2x.lowering.steps import (
+    GlobalAvgPool,
+    Linear,
+    MapStep,
+    Program,
+    Scale,
+    VectorStep,
+    reads,
+    writes,
+)
 
 
 @dataclass(frozen=True)
@@ -22,7 +31,7 @@ class Phase:
     """A pass over the whole picture."""
 
     steps: tuple[int, ...]
-    """Products and moves of every tile, in order, those that are computed again among them."""
+    """Those of every tile that write maps, in order, those that are computed again among them."""
     given: tuple[int, ...]
     """Values that were kept before and that it reads; and the picture, if it reads that."""
     kept: tuple[int, ...]
@@ -39,7 +48,7 @@ class Phase:
         averaged = (
             step.source.value
             for step in map(program.steps.__getitem__, self.averages)
-            if isinstance(step, Average)
+            if isinstance(step, GlobalAvgPool)
         )
         makes = any(writes(program.steps[number]) == program.result for number in self.steps)
         last = (program.result,) if makes else ()
@@ -64,8 +73,9 @@ def plan(
         after = frozenset[int]()
         if phase < count - 1:
             after = _choice(program, own, phase, before, cost, size, budget)
-        ends = [program.steps[n] for n in own[phase] if isinstance(program.steps[n], Average)]
-        wanted = {end.source.value for end in ends if isinstance(end, Average)}
+        steps_of = {n: program.steps[n] for n in own[phase]}
+        pools = {n: step for n, step in steps_of.items() if isinstance(step, GlobalAvgPool)}
+        wanted = {pool.source.value for pool in pools.values()}
         wanted |= after - before
         if phase == count - 1:
             wanted.add(program.result)
@@ -75,8 +85,8 @@ def plan(
                 steps=tuple(steps),
                 given=tuple(sorted(given)),
                 kept=tuple(sorted(after - before)),
-                averages=tuple(n for n in own[phase] if isinstance(program.steps[n], Average)),
-                dense=tuple(n for n in own[phase] if isinstance(program.steps[n], DenseStep)),
+                averages=tuple(pools),
+                dense=tuple(n for n, step in steps_of.items() if isinstance(step, Linear)),
                 live=after,
             )
         )
@@ -91,7 +101,7 @@ def crossing(program: Program) -> frozenset[int]:
     found: set[int] = set()
     for step, depth in zip(program.steps, depths, strict=True):
         found.update(v.value for v in reads(step) if made.get(v.value, depth) < depth)
-        if isinstance(step, Product | Move):
+        if isinstance(step, MapStep):
             made[step.target.value] = max(made.get(step.target.value, 0), depth)
     return frozenset(found - {0})
 
@@ -100,7 +110,7 @@ def _depths(program: Program) -> list[int]:
     """The phase in which each step runs first: how many means lie behind it one after another, or
     cuts of the program.
 
-    An Average belongs to the phase that ends with it, and so does what is computed of its vector.
+    A mean belongs to the phase that ends with it, and so does what is computed of its vector.
     """
     values = [0] * len(program.values)
     vectors = [0] * len(program.vectors)
@@ -109,13 +119,13 @@ def _depths(program: Program) -> list[int]:
         floor = bisect_right(program.cuts, number)
         depth = max((values[view.value] for view in reads(step)), default=floor)
         depth = max(depth, floor)
-        if isinstance(step, Average | DenseStep):
-            if isinstance(step, DenseStep):
+        if isinstance(step, VectorStep):
+            if isinstance(step, Linear):
                 depth = vectors[step.source]
             vectors[step.vector] = depth
         else:
-            if isinstance(step, Move) and step.factors is not None:
-                depth = max(depth, vectors[step.factors] + 1)
+            if isinstance(step, Scale):
+                depth = max(depth, vectors[step.vector] + 1)
             values[step.target.value] = max(values[step.target.value], depth)
         depths.append(depth)
     return depths
@@ -124,7 +134,7 @@ def _depths(program: Program) -> list[int]:
 def _writers(program: Program) -> dict[int, list[int]]:
     found: dict[int, list[int]] = {}
     for number, step in enumerate(program.steps):
-        if isinstance(step, Product | Move):
+        if isinstance(step, MapStep):
             found.setdefault(step.target.value, []).append(number)
     return found
 

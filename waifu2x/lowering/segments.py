@@ -16,15 +16,21 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from waifu2x.lowering.steps import (
-    Average,
-    Move,
-    Product,
+    BicubicResize,
+    Conv,
+    Copy,
+    GlobalAvgPool,
+    MapStep,
     Program,
     Step,
     Target,
     Value,
     View,
+    compacted,
     reads,
+    redirected,
+    renumbered,
+    touched,
     writes,
 )
 
@@ -43,7 +49,7 @@ def segmented(program: Program, tile: tuple[int, int] = TILE) -> Program:
 
     Only values that are zero outside their size are kept: those that padded convolutions read.
     """
-    if any(isinstance(step, Average) for step in program.steps):
+    if any(isinstance(step, GlobalAvgPool) for step in program.steps):
         return program
     costs = [0.0]
     for step in program.steps:
@@ -91,7 +97,7 @@ def cut(program: Program, positions: Sequence[int]) -> Program:
         added, first = made.cut(position + more)
         more += added
         cuts.append(first)
-    values, steps = made.ordered(program.result)
+    values, steps = compacted(made.values, made.steps, program.result)
     return replace(program, values=values, steps=steps, cuts=tuple(cuts))
 
 
@@ -120,12 +126,12 @@ class _Cut:
             views = [view for step in after for view in reads(step) if view.value == value]
             if written or any(view.parts > 1 for view in views):
                 own = value
-                if any(value in _touched(step) for step in (*before, *ends)):
+                if any(value in touched(step) for step in (*before, *ends)):
                     own = self._add(self.values[value])
                 for part, copy in copies.items():
                     node = self.values[value].graph
-                    starts.append(Move(node, View(copy), Target(own, part)))
-                after = [_renumbered(step, {value: own}) for step in after]
+                    starts.append(Copy(node, View(copy), Target(own, part)))
+                after = [renumbered(step, {value: own}) for step in after]
             else:
                 after = [_reading(step, value, copies) for step in after]
         self.steps = [*before, *ends, *starts, *after]
@@ -138,35 +144,26 @@ class _Cut:
         writers = [
             n
             for n, step in enumerate(before)
-            if isinstance(step, Product | Move) and step.target == Target(value, part)
+            if isinstance(step, MapStep) and step.target == Target(value, part)
         ]
         read = any(view.value == value for step in before for view in reads(step))
         if len(writers) == 1 and not read:
             step = before[writers[0]]
-            assert isinstance(step, Product | Move)
-            before[writers[0]] = replace(step, target=Target(copy))
+            before[writers[0]] = redirected(step, lambda view: view, lambda _: Target(copy))
         else:
-            ends.append(Move(stored.graph, View(value, first=part), Target(copy)))
+            ends.append(Copy(stored.graph, View(value, first=part), Target(copy)))
         return copy
 
     def _add(self, value: Value) -> int:
         self.values.append(value)
         return len(self.values) - 1
 
-    def ordered(self, result: int) -> tuple[tuple[Value, ...], tuple[Step, ...]]:
-        """All values that steps touch, the result last, and the steps with their numbers."""
-        touched = {0, result}.union(*map(_touched, self.steps))
-        order = [value for value in sorted(touched) if value != result] + [result]
-        places = {old: new for new, old in enumerate(order)}
-        steps = [_renumbered(step, places) for step in self.steps]
-        return tuple(self.values[value] for value in order), tuple(steps)
-
 
 def _cost(program: Program, step: Step) -> float:
     """Multiply-adds for a pixel of the picture."""
-    if not isinstance(step, Product):
+    if not isinstance(step, Conv):
         return 0.0
-    resolution = program.values[step.target.value].resolution / step.shuffle
+    resolution = program.values[step.target.value].resolution / step.depth_to_space
     return float(step.weight.size * resolution**2)
 
 
@@ -176,14 +173,14 @@ def reaches(program: Program, unit: int = 1) -> list[float]:
     values = [0.0] * len(program.values)
     found = [0.0]
     for step in program.steps:
-        if isinstance(step, Product | Move):
+        if isinstance(step, MapStep):
             far = max(values[view.value] for view in reads(step))
             resolution = program.values[step.source.value].resolution
-            if isinstance(step, Product):
-                fold = program.values[step.source.value].fold
-                cells = -(-(step.taps - 1) * fold // (2 * unit))
+            if isinstance(step, Conv):
+                block = program.values[step.source.value].space_to_depth
+                cells = -(-(step.taps - 1) * block // (2 * unit))
                 far += float(cells * unit / resolution)
-            elif step.resize != (1, 1):
+            elif isinstance(step, BicubicResize):
                 far += float(2 / resolution)
             values[step.target.value] = max(values[step.target.value], far)
         found.append(max(found[-1], *values))
@@ -195,7 +192,7 @@ def _kept_costs(program: Program) -> dict[int, float]:
     first: dict[tuple[int, int], int] = {}
     last: dict[tuple[int, int], int] = {}
     for number, step in enumerate(program.steps):
-        if isinstance(step, Product | Move):
+        if isinstance(step, MapStep):
             first.setdefault((step.target.value, step.target.part), number)
         for view in reads(step):
             last |= {(view.value, view.first + part): number for part in range(view.parts)}
@@ -217,7 +214,7 @@ def _crossing(values: Sequence[Value], steps: Sequence[Step], position: int) -> 
     written = {
         (step.target.value, step.target.part)
         for step in steps[:position]
-        if isinstance(step, Product | Move)
+        if isinstance(step, MapStep)
     }
     found: dict[int, set[int]] = {}
     for step in steps[position:]:
@@ -228,33 +225,6 @@ def _crossing(values: Sequence[Value], steps: Sequence[Step], position: int) -> 
     return found
 
 
-def _touched(step: Step) -> set[int]:
-    """The values that a step reads and writes."""
-    return {view.value for view in reads(step)} | ({writes(step)} - {-1})
-
-
-def _renumbered(step: Step, places: Mapping[int, int]) -> Step:
-    """The step, values found at other numbers."""
-    if _touched(step).isdisjoint(places):
-        return step
-
-    def moved(view: View) -> View:
-        return replace(view, value=places.get(view.value, view.value))
-
-    match step:
-        case Product() | Move():
-            target = step.target.value
-            return replace(
-                step,
-                source=moved(step.source),
-                target=replace(step.target, value=places.get(target, target)),
-                residual=step.residual and moved(step.residual),
-            )
-        case Average():
-            return replace(step, source=moved(step.source))
-    return step
-
-
 def _reading(step: Step, value: int, copies: Mapping[int, int]) -> Step:
     """The step, parts of a value read from their copies."""
 
@@ -263,7 +233,4 @@ def _reading(step: Step, value: int, copies: Mapping[int, int]) -> Step:
             return view
         return replace(view, value=copies[view.first], first=0)
 
-    if not isinstance(step, Product | Move) or value not in _touched(step):
-        return step
-    residual = step.residual and moved(step.residual)
-    return replace(step, source=moved(step.source), residual=residual)
+    return redirected(step, moved, lambda target: target)

@@ -1,4 +1,4 @@
-"""What an engine runs: products, moves and means over values, in order.
+"""What an engine runs: convolutions, planewise steps and means over values, in order.
 
 A value is a map in memory of an engine's own layout. Places in it are counted from its pixel (0,
 0), as in `waifu2x.networks.model`; cells and blocks of any kind are anchored there, never to a
@@ -9,13 +9,15 @@ is computed like any other, from a picture that goes on as its border says, unle
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
 
-from waifu2x.networks.model import Activation, Model
+from waifu2x.networks.activations import Activation
+from waifu2x.networks.model import Model
 
 
 @dataclass(frozen=True)
@@ -29,16 +31,16 @@ class Value:
     each part with planes that are zero."""
     resolution: Fraction
     """Its pixels for each pixel of the picture."""
-    fold: int = 1
-    """Above 1: stored with fold x fold neighbouring pixels as the planes of one, in the order
-    [dy][dx][plane], for products that read it at a stride. It has one part then."""
+    space_to_depth: int = 1
+    """Above 1: stored with so many pixels a side as the planes of one, in the order
+    [dy][dx][plane], for convolutions that read it at a stride. It has one part then."""
     zero_outside: bool = False
     """Beyond its size it holds zeros, for convolutions that are padded with them. The picture does
     so by the model's border."""
 
     @property
     def planes(self) -> int:
-        """Of all parts, unfolded."""
+        """Planes of a single pixel, those of all parts together."""
         return sum(self.parts)
 
 
@@ -46,19 +48,19 @@ class Value:
 class View:
     """How a step reads a value: pixel y of the view is pixel (y + offset) // enlarge of the value.
 
-    A product reads a folded value as it is stored: pixels of the view are then those of the folded
-    map, and `offset` counts them. All others read single pixels, folded or not.
+    A convolution reads a value as it is stored: where that is by space-to-depth, pixels of the view
+    are stored ones, and `offset` counts them. All others read single pixels, however stored.
     """
 
     value: int
     offset: int = 0
     """The same for rows and columns; may be negative."""
     enlarge: int = 1
-    """Above 1 for the source of a move, and of a product that reads the picture."""
+    """Above 1 for the source of a planewise step, and of a convolution that reads the picture."""
     first: int = 0
     """The first of the parts that it reads."""
     parts: int = 1
-    """How many; above 1 only for the source of a product."""
+    """How many; above 1 only for the source of a convolution."""
 
 
 @dataclass(frozen=True)
@@ -68,16 +70,16 @@ class Target:
     value: int
     part: int = 0
     plane: int = 0
-    """The first plane of that part; above 0 only for moves, several of which may fill a part."""
+    """The first plane of that part; above 0 only for copies, several of which may fill a part."""
 
 
 @dataclass(frozen=True, eq=False)
-class Product:
+class Conv:
     """activation(weight * source + bias) * factor + residual.
 
-    A valid cross-correlation of one or nine taps, stored shuffled: the result at (y, x) of the
-    product, planes [dy][dx][plane], are the pixels (y * shuffle + dy, x * shuffle + dx) of the
-    target.
+    A valid cross-correlation of one or nine taps, stored by depth-to-space: the result at (y, x),
+    planes [dy][dx][plane], are the pixels (y * block + dy, x * block + dx) of the target, where
+    block is `depth_to_space`.
     """
 
     node: int
@@ -85,24 +87,24 @@ class Product:
     source: View
     weight: NDArray[np.float32]
     """(out, in, taps, taps), taps 1 or 3. `in` goes as the source is stored, without padding, `out`
-    as the product's result: [dy][dx][plane]."""
+    as the sums: [dy][dx][plane]."""
     bias: NDArray[np.float32]
     """(out,)."""
     activation: Activation
-    """Of `out` planes."""
+    """It has `out` planes."""
     target: Target
-    shuffle: int = 1
-    """Above 1 only where the target is not folded and has one part."""
+    depth_to_space: int = 1
+    """Above 1 only where the target is stored by single pixels and has one part."""
     factor: float = 1.0
     residual: View | None = None
-    """Of the target's planes and pixels, of a value other than the picture. Its fold equals the
-    shuffle and divides its offset, so it lies in memory as the product's own result does: the pixel
-    (y + offset / shuffle, x + offset / shuffle) of the folded map, all its planes [dy][dx][plane].
-    The target is not folded."""
+    """It has the target's planes and pixels, and is of a value other than the picture. Its
+    space-to-depth equals `depth_to_space` and divides its offset, so it lies in memory as the sums
+    do: pixel (y + offset / block, x + offset / block) as stored, all its planes [dy][dx][plane].
+    The target is stored by single pixels."""
 
     @property
     def taps(self) -> int:
-        """In each direction."""
+        """Taps in each direction."""
         return int(self.weight.shape[-1])
 
     @property
@@ -112,38 +114,90 @@ class Product:
 
     @property
     def out_planes(self) -> int:
-        """Planes of its result, before it is shuffled."""
+        """Planes of its sums, before depth-to-space."""
         return int(self.weight.shape[0])
 
 
 @dataclass(frozen=True)
-class Move:
-    """source * factors * factor + residual, plane by plane; whatever no product does on its way.
+class Copy:
+    """source * factor + residual.
 
-    With `shuffle`, plane c of pixel (y, x) is plane (c * shuffle + y % shuffle) * shuffle + x %
-    shuffle of the source's pixel (y // shuffle, x // shuffle); with `unshuffle`, the other way
-    round. The source is a view of single pixels of one part, and so is the residual, folded or not.
+    The source of every planewise step is a view of single pixels of one part, and so is a residual,
+    which has the target's pixels, as many planes, and is of a value other than the picture.
     """
 
     node: int
     source: View
     target: Target
-    shuffle: int = 1
-    unshuffle: int = 1
     factor: float = 1.0
-    factors: int | None = None
-    """A vector of as many elements as the source has planes."""
     residual: View | None = None
-    """Of the target's pixels and as many planes; of a value other than the picture."""
-    gate: bool = False
-    """With a residual: (source + residual) * (sigmoid(source) - 1/2) instead."""
-    resize: tuple[int, int] = (1, 1)
-    """Up and down, see `networks.model.Resize`: other than (1, 1) for a source that is a whole
-    value of one part, and neither folded nor the picture, with none of the above."""
 
 
 @dataclass(frozen=True)
-class Average:
+class DepthToSpace:
+    """Planes become pixels; then * factor + residual.
+
+    Plane c of the result's pixel (y, x) is plane (c * block + y % block) * block + x % block of the
+    source's pixel (y // block, x // block).
+    """
+
+    node: int
+    source: View
+    target: Target
+    block: int
+    factor: float = 1.0
+    residual: View | None = None
+
+
+@dataclass(frozen=True)
+class SpaceToDepth:
+    """Pixels become planes: the inverse of DepthToSpace."""
+
+    node: int
+    source: View
+    target: Target
+    block: int
+
+
+@dataclass(frozen=True)
+class Scale:
+    """source * vector * factor + residual: a plane times its element of a vector."""
+
+    node: int
+    source: View
+    target: Target
+    vector: int
+    """It has as many elements as the source has planes."""
+    factor: float = 1.0
+    residual: View | None = None
+
+
+@dataclass(frozen=True)
+class GatedAdd:
+    """(source + residual) * (sigmoid(source) - 1/2)."""
+
+    node: int
+    source: View
+    target: Target
+    residual: View
+
+
+@dataclass(frozen=True)
+class BicubicResize:
+    """The map `up / down` times as large, as `networks.model.Resize` defines it.
+
+    The source is a whole value of one part, stored by single pixels, other than the picture.
+    """
+
+    node: int
+    source: View
+    target: Target
+    up: int
+    down: int
+
+
+@dataclass(frozen=True)
+class GlobalAvgPool:
     """The mean of each plane of a value over all of its size, into a vector."""
 
     node: int
@@ -153,7 +207,7 @@ class Average:
 
 
 @dataclass(frozen=True, eq=False)
-class DenseStep:
+class Linear:
     """activation(weight @ source + bias), on vectors."""
 
     node: int
@@ -165,9 +219,13 @@ class DenseStep:
     vector: int
 
 
-MapStep = Product | Move
+PlanewiseStep = Copy | DepthToSpace | SpaceToDepth | Scale | GatedAdd | BicubicResize
+"""Steps without weights: each plane of the result is made of one plane of the source."""
+MapStep = Conv | PlanewiseStep
 """Steps that write maps."""
-Step = Product | Move | Average | DenseStep
+VectorStep = GlobalAvgPool | Linear
+"""Steps that write vectors."""
+Step = MapStep | VectorStep
 
 
 @dataclass(frozen=True, eq=False)
@@ -190,32 +248,115 @@ class Program:
         return len(self.values) - 1
 
 
-def reads(step: Step) -> tuple[View, ...]:
-    """The maps that a step reads."""
+def residual_of(step: Step) -> View | None:
+    """The map that a step adds to what it makes of its source."""
     match step:
-        case Product() | Move():
-            return (step.source, step.residual) if step.residual else (step.source,)
-        case Average():
-            return (step.source,)
-    return ()
+        case Conv() | Copy() | DepthToSpace() | Scale() | GatedAdd():
+            return step.residual
+    return None
+
+
+def factor_of(step: PlanewiseStep) -> float:
+    """The number that a step multiplies all that it makes of its source by."""
+    return step.factor if isinstance(step, Copy | DepthToSpace | Scale) else 1.0
+
+
+def stored_block(step: MapStep) -> int:
+    """Pixels of the target, in each direction, that one result of a step is stored as."""
+    return step.depth_to_space if isinstance(step, Conv) else 1
+
+
+def made_planes(step: PlanewiseStep, planes: int) -> int:
+    """Planes that a step makes of so many."""
+    match step:
+        case DepthToSpace():
+            return planes // step.block**2
+        case SpaceToDepth():
+            return planes * step.block**2
+    return planes
+
+
+def reads(step: Step) -> tuple[View, ...]:
+    """The maps that a step reads, its source first."""
+    if isinstance(step, Linear):
+        return ()
+    residual = residual_of(step)
+    return (step.source, residual) if residual else (step.source,)
 
 
 def writes(step: Step) -> int:
-    """The value that a step writes; -1 of one that makes a vector."""
-    return step.target.value if isinstance(step, Product | Move) else -1
+    """The value that a step writes; -1 if it makes a vector."""
+    return step.target.value if isinstance(step, MapStep) else -1
+
+
+def redirected(
+    step: Step, view: Callable[[View], View], target: Callable[[Target], Target]
+) -> Step:
+    """The same step, its maps read by other views and written to another target."""
+    match step:
+        case Linear():
+            return step
+        case GlobalAvgPool():
+            return replace(step, source=view(step.source))
+        case SpaceToDepth() | BicubicResize():
+            return replace(step, source=view(step.source), target=target(step.target))
+        case GatedAdd():
+            residual = view(step.residual)
+            return replace(
+                step, source=view(step.source), target=target(step.target), residual=residual
+            )
+        case Conv() | Copy() | DepthToSpace() | Scale():
+            added = step.residual and view(step.residual)
+            return replace(
+                step, source=view(step.source), target=target(step.target), residual=added
+            )
+
+
+def renumbered(step: Step, numbers: Mapping[int, int]) -> Step:
+    """The same step, its values found by other numbers where there are any."""
+    return redirected(
+        step,
+        lambda view: replace(view, value=numbers.get(view.value, view.value)),
+        lambda target: replace(target, value=numbers.get(target.value, target.value)),
+    )
+
+
+def touched(step: Step) -> set[int]:
+    """The values that a step reads or writes."""
+    return {view.value for view in reads(step)} | ({writes(step)} - {-1})
+
+
+def compacted(
+    values: Sequence[Value], steps: Sequence[Step], result: int
+) -> tuple[tuple[Value, ...], tuple[Step, ...]]:
+    """The picture, the values that steps touch in the same order, the result last; and the steps
+    with the new numbers of their values."""
+    found = {0, result}.union(*map(touched, steps))
+    order = [value for value in sorted(found) if value != result] + [result]
+    numbers = {old: new for new, old in enumerate(order)}
+    kept = tuple(values[value] for value in order)
+    return kept, tuple(renumbered(step, numbers) for step in steps)
 
 
 def label(step: Step) -> str:
-    """A step for people: a product's planes, and its taps where they are not the usual 3x3."""
+    """A step for people: a convolution's planes, and its taps where they are not the usual 3x3."""
     match step:
-        case Product():
+        case Conv():
             taps = "" if step.taps == 3 else f"{step.taps}x{step.taps} "
             return f"{taps}{step.in_planes} > {step.out_planes}"
-        case Move():
-            if step.gate or step.resize != (1, 1):
-                return "gate" if step.gate else "resize"
-            return "move" if step.factors is None else "scale"
-        case Average():
+        case Copy():
+            return "copy"
+        case DepthToSpace():
+            return "depth to space"
+        case SpaceToDepth():
+            return "space to depth"
+        case Scale():
+            return "scale"
+        case GatedAdd():
+            return "gate"
+        case BicubicResize():
+            return "resize"
+        case GlobalAvgPool():
             return "mean"
-        case DenseStep():
-            return "dense"
+        case Linear():
+            return "linear"

@@ -1,13 +1,14 @@
-"""Models one after the other, compiled: what enlarges by a factor and removes noise."""
+"""Chains: models one after the other, that enlarge by a factor and remove noise."""
 
 from __future__ import annotations
 
 import functools
 import math
 import threading
+from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 from waifu2x.errors import ModelError
 
@@ -17,35 +18,48 @@ if TYPE_CHECKING:
     from waifu2x.networks.model_set import ModelSet
 
 
-@dataclass(frozen=True)
-class Chain:
-    """Models one after the other, ready to run."""
+class ChainFacts(NamedTuple):
+    """What is known of a chain without running it."""
 
-    network: Network
     planes: int
-    """That it takes and makes: 1 or 3."""
+    """Planes that it takes and makes: 1 or 3."""
     scale: int
-    reach: int
-    """Pixels from which a result may take something."""
+    """How many times it enlarges, on each side."""
+    radius: int
+    """Receptive-field radius: how many pixels away an input pixel may change an output pixel."""
 
 
-class Chains(Protocol):
-    """The chains that there are. Calls may come from several threads."""
+class Facts(Protocol):
+    """The chains that a model set has, as far as they are known without a device."""
 
     name: str
-    """Of the model set, for messages."""
+    """The model set's, for messages."""
 
     def factors(self, scale: Fraction, noise: int | None) -> tuple[int, ...]:
-        """By how much each model enlarges, to reach a scale; see `ModelSet.factors`."""
+        """How many times each model of a chain enlarges, to reach `scale`.
+
+        The same as `ModelSet.factors`. Raises ModelError.
+        """
         ...
 
-    def chain(self, factor: int, noise: int | None) -> Chain:
-        """What enlarges so much and denoises. Raises ModelError, BackendError."""
+    def facts(self, factor: int, noise: int | None) -> ChainFacts:
+        """The chain that enlarges `factor` times and removes `noise`. Raises ModelError."""
+        ...
+
+
+class Chains(Facts, Protocol):
+    """Chains with networks that run them. Calls may come from several threads."""
+
+    def network(self, factor: int, noise: int | None) -> Network:
+        """The network that enlarges `factor` times and removes `noise`, compiled at first use.
+
+        Raises ModelError, BackendError.
+        """
         ...
 
 
 class CompiledChains:
-    """See Chains: of a model set, compiled when they are first asked for."""
+    """The chains of a model set; each is compiled when its network is first asked for."""
 
     def __init__(self, models: ModelSet, backend: Backend, precision: Precision) -> None:
         self.name = str(models.folder)
@@ -54,23 +68,90 @@ class CompiledChains:
         self._precision: Precision = precision
         self._backend = backend
         self._lock = threading.Lock()
-        self._chains: dict[tuple[int, int | None], Chain] = {}
+        self._models: dict[tuple[int, int | None], list[Model]] = {}
+        self._networks: dict[tuple[int, int | None], Network] = {}
 
-    def chain(self, factor: int, noise: int | None) -> Chain:
-        """See Chains."""
+    def facts(self, factor: int, noise: int | None) -> ChainFacts:
+        """Reads the chain's models at first use. Raises ModelError."""
+        with self._lock:
+            return _facts(self._read(factor, noise))
+
+    def network(self, factor: int, noise: int | None) -> Network:
+        """Compiles the chain at first use. Raises ModelError, BackendError."""
         with self._lock:
             key = factor, noise
-            if key not in self._chains:
-                models = models_of(self._set, factor, noise)
-                network = self._backend.compile(models, self._precision)
-                scale = math.prod(model.scale for model in models)
-                reach = max(model.offset for model in models)
-                self._chains[key] = Chain(network, models[0].in_planes, scale, reach)
-            return self._chains[key]
+            if key not in self._networks:
+                models = self._read(factor, noise)
+                self._networks[key] = self._backend.compile(models, self._precision)
+            return self._networks[key]
+
+    def _read(self, factor: int, noise: int | None) -> list[Model]:
+        key = factor, noise
+        if key not in self._models:
+            self._models[key] = models_of(self._set, factor, noise)
+        return self._models[key]
+
+
+@dataclass(frozen=True)
+class FactTable:
+    """Facts written down for another process, which needs neither models nor a device.
+
+    Where there is nothing to be had, the message of the ModelError stands.
+    """
+
+    name: str
+    noise: int | None
+    """The only noise level, besides None, that it knows."""
+    scales: dict[int, tuple[int, ...] | str]
+    """`factors` of whole scales with `noise`."""
+    chains: dict[tuple[int, int | None], ChainFacts | str]
+
+    @classmethod
+    def of(cls, facts: Facts, noise: int | None, scales: Iterable[Fraction]) -> FactTable:
+        """What pictures take that grow by one of `scales`, with transparency or without."""
+        whole: dict[int, tuple[int, ...] | str] = {}
+        chains: dict[tuple[int, int | None], ChainFacts | str] = {}
+        for scale in {math.ceil(scale) for scale in scales}:
+            try:
+                whole[scale] = factors = facts.factors(Fraction(scale), noise)
+            except ModelError as error:
+                whole[scale] = str(error)
+                continue
+            for key in {(math.prod(factors), noise), (math.prod(factors), None)} - {(1, None)}:
+                if key not in chains:
+                    try:
+                        chains[key] = facts.facts(*key)
+                    except ModelError as error:
+                        chains[key] = str(error)
+        return cls(facts.name, noise, whole, chains)
+
+    def factors(self, scale: Fraction, noise: int | None) -> tuple[int, ...]:
+        """The factors of the next whole scale: chains enlarge by whole numbers. Raises
+        ModelError."""
+        assert noise == self.noise
+        return _known(self.scales[math.ceil(scale)])
+
+    def facts(self, factor: int, noise: int | None) -> ChainFacts:
+        """What was found out of a chain. Raises ModelError."""
+        return _known(self.chains[factor, noise])
+
+
+_Known = TypeVar("_Known")
+
+
+def _known(found: _Known | str) -> _Known:
+    if isinstance(found, str):
+        raise ModelError(found)
+    return found
+
+
+def _facts(models: list[Model]) -> ChainFacts:
+    scale = math.prod(model.scale for model in models)
+    return ChainFacts(models[0].in_planes, scale, max(model.offset for model in models))
 
 
 def models_of(models: ModelSet, factor: int, noise: int | None) -> list[Model]:
-    """Those of a chain. Raises ModelError."""
+    """The models of a chain, in the order in which they run. Raises ModelError."""
     found = models.models(factor, noise)
     if noise is None and math.prod(model.scale for model in found) != factor:
         raise ModelError(f"{models.name}: no models that enlarge {factor} times alone")

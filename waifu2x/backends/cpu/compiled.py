@@ -35,8 +35,8 @@ _SOURCES = (
     "backends/cpu/layout.py",
     "backends/cpu/shapes.py",
     "errors.py",
-    "networks/model.py",
-    "system/cores.py",
+    "networks/activations.py",
+    "system/machine.py",
 )
 """The files whose code or constants an entry holds: the kernels and all that they import."""
 _LOG = logging.getLogger(__name__)

@@ -23,7 +23,7 @@ from typing import Any, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from waifu2x.networks.model import ActivationKind
+from waifu2x.networks.activations import ActivationKind
 
 CELL = 6
 """Rows and columns of a Winograd cell; steps compute whole cells."""

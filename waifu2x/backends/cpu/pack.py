@@ -40,8 +40,24 @@ from waifu2x.backends.cpu.shapes import BLOCK, CONFIG_FLOATS, INTEGER_BLOCK, LAN
 from waifu2x.backends.cpu.tasks import Reach, Task
 from waifu2x.lowering import geometry
 from waifu2x.lowering.phases import Phase
-from waifu2x.lowering.steps import Average, Move, Product, Program, View
-from waifu2x.networks.model import cubic_taps
+from waifu2x.lowering.steps import (
+    BicubicResize,
+    Conv,
+    DepthToSpace,
+    GatedAdd,
+    GlobalAvgPool,
+    MapStep,
+    PlanewiseStep,
+    Program,
+    Scale,
+    SpaceToDepth,
+    View,
+    factor_of,
+    made_planes,
+    residual_of,
+    stored_block,
+)
+from waifu2x.networks.nodes import cubic_taps
 
 _FEW = 4
 """The most planes that a map may have to be stored without padding."""
@@ -76,11 +92,10 @@ class PackedProgram:
         self.readers = geometry.read_by(program)
         self.unit = (self._rows, _TILE_COLUMNS if bfloats else CELL)
         """Rows and columns that steps compute whole multiples of."""
-        moves = [step for step in program.steps if isinstance(step, Move)]
-        resizes = [step for step in moves if step.resize != (1, 1)]
+        resizes = [step for step in program.steps if isinstance(step, BicubicResize)]
         self._resized = {value for s in resizes for value in (s.source.value, s.target.value)}
         """Values that stay floats: rows of those are resized."""
-        inner = [step for step in program.steps if isinstance(step, Product) and step.source.value]
+        inner = [step for step in program.steps if isinstance(step, Conv) and step.source.value]
         self._finer = {id(step) for step in inner[:finer]}
         self.on_tiles: set[int] = set()
         """The steps that run in bf16."""
@@ -103,9 +118,9 @@ class PackedProgram:
         self.tasks: dict[int, tuple[Task, ...]] = {}
         """Of each step that writes a map, in order."""
         for number, step in enumerate(program.steps):
-            if isinstance(step, Product):
+            if isinstance(step, Conv):
                 self.tasks[number] = tuple(self._product(number, step))
-            elif isinstance(step, Move):
+            elif isinstance(step, PlanewiseStep):
                 self.tasks[number] = (self._move(number, step),)
         self.weights = np.concatenate(self._weights, out=aligned(self._sizes[0]))
         self.constants = np.concatenate(
@@ -133,7 +148,7 @@ class PackedProgram:
         ends = [(value, KEEP, value) for value in phase.kept]
         for number in phase.averages:
             step = self.program.steps[number]
-            assert isinstance(step, Average)
+            assert isinstance(step, GlobalAvgPool)
             ends.append((step.source.value, AVERAGE, number))
         for value, kind, number in sorted(ends):
             form = self.forms[value]
@@ -169,12 +184,10 @@ class PackedProgram:
     def cut(self, value: int) -> int:
         """At multiples of how many rows and columns a value may be cut so that no cell of the step
         that makes it is computed twice."""
-        units = [self.program.values[value].fold]
+        units = [self.program.values[value].space_to_depth]
         for step in self.program.steps:
-            if isinstance(step, Product) and step.target.value == value:
-                units.append(self.unit[1] * step.shuffle)
-            elif isinstance(step, Move) and step.target.value == value:
-                units.append(self.unit[1])
+            if isinstance(step, MapStep) and step.target.value == value:
+                units.append(self.unit[1] * stored_block(step))
         return math.lcm(*units)
 
     # Maps.
@@ -184,17 +197,17 @@ class PackedProgram:
         stored = self.program.values[value]
         narrow = (
             len(stored.parts) == 1
-            and stored.fold == 1
+            and stored.space_to_depth == 1
             and stored.planes <= _FEW
             and not any(product.taps == 1 for product in self._products(value))
         )
         padded = tuple(p if narrow else round_up(p, self._block) for p in stored.parts)
-        return Form(stored.parts, padded, stored.fold)
+        return Form(stored.parts, padded, stored.space_to_depth)
 
-    def _products(self, value: int) -> list[Product]:
+    def _products(self, value: int) -> list[Conv]:
         """Those whose source is a value."""
         steps = [self.program.steps[number] for number in self.readers[value]]
-        return [s for s in steps if isinstance(s, Product) and s.source.value == value]
+        return [s for s in steps if isinstance(s, Conv) and s.source.value == value]
 
     def _stored(self, value: int, points: NDArray[np.float64]) -> Form:
         """As bf16 if products read it on tiles: in one term if nothing else does, and in two for
@@ -220,7 +233,7 @@ class PackedProgram:
             form, terms=2 if two else 1, zero_point=padded, zero_offset=self._constant(padded)
         )
 
-    def _is_sensitive(self, step: Product) -> bool:
+    def _is_sensitive(self, step: Conv) -> bool:
         """Whether nothing evens out the rounding of what a product reads: it makes pixels, or what
         is as good as pixels. Or whether it shall be taken for one of those."""
         target = self.forms[step.target.value]
@@ -243,7 +256,7 @@ class PackedProgram:
 
     # Products.
 
-    def _product(self, number: int, step: Product) -> list[Task]:
+    def _product(self, number: int, step: Conv) -> list[Task]:
         """A product; before it, the picture with padded planes where it needs those, and behind it
         a move where its own epilogue does not do."""
         program, tasks = self.program, list[Task]()
@@ -268,10 +281,12 @@ class PackedProgram:
             and step.activation.kind == "leaky"
             and (step.factor == 1 or step.residual is not None)
             and target.fold <= 2
-            and step.shuffle <= MOST_SHUFFLED
+            and step.depth_to_space <= MOST_SHUFFLED
         )
         if few:
-            fits = target.padded == target.parts and step.shuffle == 1 and step.residual is None
+            fits = (
+                target.padded == target.parts and step.depth_to_space == 1 and step.residual is None
+            )
         else:
             fits = target.planes % self._block == 0
             if kind != TILES:
@@ -283,23 +298,27 @@ class PackedProgram:
         if kind in (INTEGER_WINOGRAD, INTEGER_POINTWISE):
             self.in_integers.add(number)
         if plain:
-            map_, shuffle, planes = step.target.value, step.shuffle, target.padded[step.target.part]
+            map_, shuffle, planes = (
+                step.target.value,
+                step.depth_to_space,
+                target.padded[step.target.part],
+            )
         else:
             block = LANES if number in self.in_integers else self._block
             shuffle, planes = 1, len(step.bias) if few else round_up(len(step.bias), block)
             map_ = self._add_map(Form((len(step.bias),), (planes,)))
         tasks.append(self._sum(number, step, view, source, kind, map_, shuffle, planes, plain))
         if not plain:
-            group = len(step.bias) // step.shuffle**2
+            group = len(step.bias) // step.depth_to_space**2
             fields: dict[str, int | float] = {
-                "shuffle": step.shuffle,
+                "shuffle": step.depth_to_space,
                 "plane_step": 1,
-                "row_step": step.shuffle * group,
+                "row_step": step.depth_to_space * group,
                 "column_step": group,
                 "activation": step.activation.code,
                 "factor": step.factor,
             }
-            reach = Reach(map_, down=step.shuffle)
+            reach = Reach(map_, down=step.depth_to_space)
             tasks.append(
                 self._moving(
                     WRITE if is_result else MOVE,
@@ -311,12 +330,12 @@ class PackedProgram:
                     fields,
                     step.residual,
                     (step.target.part, 0),
-                    step.shuffle,
+                    step.depth_to_space,
                 )
             )
         return tasks
 
-    def _kind(self, step: Product, source: Form) -> int:
+    def _kind(self, step: Conv, source: Form) -> int:
         """How a product is computed."""
         few = step.taps == 3 and len(step.bias) <= _FEW
         if source.terms:
@@ -334,7 +353,7 @@ class PackedProgram:
     def _sum(
         self,
         number: int,
-        step: Product,
+        step: Conv,
         view: View,
         source: int,
         kind: int,
@@ -434,41 +453,42 @@ class PackedProgram:
 
     # Moves.
 
-    def _move(self, number: int, step: Move) -> Task:
+    def _move(self, number: int, step: PlanewiseStep) -> Task:
         view, program = step.source, self.program
         source = self._source_map(replace(view, enlarge=1))
         form, target = self.forms[source], self.forms[step.target.value]
-        shuffle = step.shuffle
+        shuffle = step.block if isinstance(step, DepthToSpace) else 1
+        unshuffle = step.block if isinstance(step, SpaceToDepth) else 1
         is_result = step.target.value == program.result
         fields: dict[str, int | float] = {
             "source_offset": view.offset,
             "source_plane": form.start(view.first),
             "enlarge": view.enlarge,
             "shuffle": shuffle,
-            "unshuffle": step.unshuffle,
+            "unshuffle": unshuffle,
             "plane_step": shuffle**2,
             "row_step": shuffle,
             "column_step": 1,
-            "factor": step.factor,
+            "factor": factor_of(step),
         }
-        if step.factors is not None:
-            fields["factors"] = self.vector_starts[step.factors]
+        if isinstance(step, Scale):
+            fields["factors"] = self.vector_starts[step.vector]
         reach = Reach(
             source,
-            up=step.unshuffle,
+            up=unshuffle,
             down=shuffle,
             offset=view.offset,
             unit=view.enlarge * form.fold,
             first=view.first,
         )
-        if step.gate:
+        if isinstance(step, GatedAdd):
             fields["gate"] = 1
-        if step.resize != (1, 1):
-            up, down = step.resize
+        if isinstance(step, BicubicResize):
+            up, down = step.up, step.down
             taps = cubic_taps(up, down).ravel()
             fields |= {"up": up, "enlarge": down, "cubic": self._constant(taps)}
             reach = Reach(source, up=down, down=up, offset=-1, more=3, first=view.first)
-        planes = form.parts[view.first] // shuffle**2 * step.unshuffle**2
+        planes = made_planes(step, form.parts[view.first])
         kind = WRITE if is_result else MOVE
         return self._moving(
             kind,
@@ -478,7 +498,7 @@ class PackedProgram:
             target,
             step.target.value,
             fields,
-            step.residual,
+            residual_of(step),
             (step.target.part, step.target.plane),
             planes=planes,
             part=view.first,
@@ -618,10 +638,10 @@ def _costs(program: Program) -> list[float]:
     costs = []
     for step in program.steps:
         cost = 0.0
-        if isinstance(step, Product):
-            resolution = program.values[step.target.value].resolution / step.shuffle
+        if isinstance(step, Conv):
+            resolution = program.values[step.target.value].resolution / step.depth_to_space
             cost = float(step.weight.size * resolution**2)
-        elif isinstance(step, Move):
+        elif isinstance(step, MapStep):
             resolution = program.values[step.target.value].resolution
             cost = float(16 * program.values[step.target.value].planes * resolution**2)
         costs.append(cost)

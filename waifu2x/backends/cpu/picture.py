@@ -5,7 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 
 from waifu2x.lowering.geometry import read_by
-from waifu2x.lowering.steps import Move, Program, Target, writes
+from waifu2x.lowering.steps import (
+    Copy,
+    DepthToSpace,
+    GatedAdd,
+    Program,
+    Scale,
+    Target,
+    writes,
+)
 
 
 def with_picture(program: Program) -> Program:
@@ -16,12 +24,12 @@ def with_picture(program: Program) -> Program:
     """
     steps = program.steps
     last = next(step for step in steps if writes(step) == program.result)
-    if not isinstance(last, Move) or last.residual is None:
+    if not isinstance(last, Copy | DepthToSpace | Scale | GatedAdd) or last.residual is None:
         return program
     added = last.residual
     writers = [step for step in steps if writes(step) == added.value]
     copy = writers[0]
-    if not isinstance(copy, Move) or copy != Move(copy.node, copy.source, Target(added.value)):
+    if not isinstance(copy, Copy) or copy != Copy(copy.node, copy.source, Target(added.value)):
         return program
     if len(writers) > 1 or copy.source.value or len(read_by(program)[added.value]) > 1:
         return program

@@ -51,7 +51,7 @@ from waifu2x.backends.cpu.tasks import Task
 from waifu2x.lowering import geometry
 from waifu2x.lowering.box import Box
 from waifu2x.lowering.phases import Phase
-from waifu2x.lowering.steps import Move, Product
+from waifu2x.lowering.steps import Conv, MapStep
 from waifu2x.networks.model import Size
 
 _SPARE_PIXELS = 2 * max(ROW_BLOCK, BLOCK)
@@ -174,10 +174,10 @@ class PhaseStrips:
         found = []
         for number, box in work.steps.items():
             step = program.steps[number]
-            assert isinstance(step, Product | Move)
+            assert isinstance(step, MapStep)
             resolution = float(program.values[step.target.value].resolution)
-            if isinstance(step, Product):
-                resolution /= step.shuffle
+            if isinstance(step, Conv):
+                resolution /= step.depth_to_space
             spent[resolution] = spent.get(resolution, 0) + costs[number]
             found.append((costs[number], box.height / resolution - side, resolution))
         layer_costs, halos, scales = np.array(found or [(1.0, 0.0, 1.0)]).T

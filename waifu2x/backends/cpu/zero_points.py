@@ -5,8 +5,22 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from waifu2x.lowering.steps import Average, DenseStep, Move, Product, Program, View
-from waifu2x.networks.model import Activation, sigmoid
+from waifu2x.lowering.steps import (
+    BicubicResize,
+    Conv,
+    Copy,
+    DepthToSpace,
+    GatedAdd,
+    GlobalAvgPool,
+    Linear,
+    MapStep,
+    Program,
+    Scale,
+    SpaceToDepth,
+    View,
+    residual_of,
+)
+from waifu2x.networks.activations import Activation, sigmoid
 
 _GREY = 0.5
 
@@ -24,45 +38,53 @@ def find(program: Program) -> list[NDArray[np.float64]]:
 
     for step in program.steps:
         match step:
-            case Average():
+            case GlobalAvgPool():
                 vectors[step.vector] = read(step.source)
-            case DenseStep():
+            case Linear():
                 sums = step.weight.astype(np.float64) @ vectors[step.source] + step.bias
                 vectors[step.vector] = _activated(sums, step.activation)
-            case Product():
-                source = np.tile(read(step.source), program.values[step.source.value].fold ** 2)
+            case Conv():
+                source = np.tile(
+                    read(step.source), program.values[step.source.value].space_to_depth ** 2
+                )
                 sums = step.weight.sum(axis=(2, 3), dtype=np.float64) @ source + step.bias
                 made = _activated(sums, step.activation) * step.factor
-                if step.shuffle > 1:
+                if step.depth_to_space > 1:
                     # One for all places, though they may differ.
-                    made = made.reshape(step.shuffle**2, -1).mean(axis=0)
+                    made = made.reshape(step.depth_to_space**2, -1).mean(axis=0)
                 _write(program, values, step, made)
-            case Move():
+            case Copy():
+                _write(program, values, step, read(step.source) * step.factor)
+            case Scale():
+                made = read(step.source) * vectors[step.vector]
+                _write(program, values, step, made * step.factor)
+            case DepthToSpace():
+                made = read(step.source).reshape(-1, step.block**2).mean(axis=1)
+                _write(program, values, step, made * step.factor)
+            case SpaceToDepth():
+                _write(program, values, step, read(step.source).repeat(step.block**2))
+            case BicubicResize():
+                _write(program, values, step, read(step.source))
+            case GatedAdd():
                 made = read(step.source)
-                if step.factors is not None:
-                    made = made * vectors[step.factors]
-                made = made.reshape(-1, step.shuffle**2).mean(axis=1) * step.factor
-                if step.gate:
-                    assert step.residual is not None
-                    gate = sigmoid(made) - 0.5
-                    _write(program, values, step, made * gate, gate)
-                    continue
-                _write(program, values, step, made.repeat(step.unshuffle**2))
+                gate = sigmoid(made) - 0.5
+                _write(program, values, step, made * gate, gate)
     return values
 
 
 def _write(
     program: Program,
     values: list[NDArray[np.float64]],
-    step: Product | Move,
+    step: MapStep,
     made: NDArray[np.float64],
     share: NDArray[np.float64] | float = 1.0,
 ) -> None:
     """Writes what a step makes, plus `share` of its residual."""
-    if step.residual is not None:
-        parts = program.values[step.residual.value].parts
-        first = sum(parts[: step.residual.first])
-        made = made + share * values[step.residual.value][first : first + len(made)]
+    residual = residual_of(step)
+    if residual is not None:
+        parts = program.values[residual.value].parts
+        first = sum(parts[: residual.first])
+        made = made + share * values[residual.value][first : first + len(made)]
     parts = program.values[step.target.value].parts
     first = sum(parts[: step.target.part]) + step.target.plane
     values[step.target.value][first : first + len(made)] = made

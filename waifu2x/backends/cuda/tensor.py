@@ -26,7 +26,7 @@ from waifu2x.backends.gpu.tuning import Choose
 from waifu2x.lowering.box import Box
 from waifu2x.lowering.geometry import Work
 from waifu2x.lowering.phases import Phase
-from waifu2x.lowering.steps import Average, DenseStep, Move, Product, Program
+from waifu2x.lowering.steps import Conv, GatedAdd, GlobalAvgPool, Linear, Program
 
 if TYPE_CHECKING:
     from waifu2x.backends.cuda.runtime import CudaRuntime
@@ -62,7 +62,7 @@ def makers(runtime: CudaRuntime, units: Units) -> dict[Precision, Maker]:
     fp16, fp32 = maker(1), maker(2)
 
     def auto(program: Program, choose: Choose) -> Executor:
-        if not any(isinstance(step, Move) and step.gate for step in program.steps):
+        if not any(isinstance(step, GatedAdd) for step in program.steps):
             return fp16(program, choose)
         _LOG.warning(
             "%s: multiplies maps with each other, for which fp16 is not exact enough: computed in"
@@ -95,20 +95,20 @@ class TensorExecutor:
         self._averages: dict[int, AverageStep] = {}
         for number, step in enumerate(program.steps):
             match step:
-                case Product():
+                case Conv():
                     self._steps[number] = ProductStep(
                         runtime, program, number, found, units, terms, choose
                     )
-                case Move():
+                case GlobalAvgPool():
+                    place = self._vectors.sum_places[number]
+                    self._averages[number] = AverageStep(runtime, program, number, found, place)
+                case Linear():
+                    pass
+                case _:
                     make = MoveStep if is_of_pieces(program, step, found) else GatherStep
                     self._steps[number] = make(
                         runtime, program, number, found, terms, self._vectors.vector_places
                     )
-                case Average():
-                    place = self._vectors.sum_places[number]
-                    self._averages[number] = AverageStep(runtime, program, number, found, place)
-                case DenseStep():
-                    pass
 
     def map_bytes(self, value: int, box: Box, pictures: int) -> int:
         """See Executor."""

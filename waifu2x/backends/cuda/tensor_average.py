@@ -11,7 +11,7 @@ from waifu2x.backends.cuda.tensor_layout import FewLayout, MapArguments, MapLayo
 from waifu2x.backends.cuda.tensor_step import Launch, Range, Task, TensorStep
 from waifu2x.backends.gpu.runtime import Macros
 from waifu2x.lowering.box import Box
-from waifu2x.lowering.steps import Average, Program
+from waifu2x.lowering.steps import GlobalAvgPool, Program
 
 if TYPE_CHECKING:
     from waifu2x.backends.cuda.runtime import CudaRuntime
@@ -45,7 +45,7 @@ class AverageStep(TensorStep):
     ) -> None:
         super().__init__(runtime, program, number)
         step = program.steps[number]
-        assert isinstance(step, Average)
+        assert isinstance(step, GlobalAvgPool)
         self._value = step.source.value
         layout = layouts[self._value]
         assert isinstance(layout, MapLayout)

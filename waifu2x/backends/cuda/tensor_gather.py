@@ -18,7 +18,15 @@ from waifu2x.backends.cuda.tensor_step import (
     SourceArguments,
     Task,
 )
-from waifu2x.lowering.steps import View
+from waifu2x.lowering.steps import (
+    BicubicResize,
+    DepthToSpace,
+    GatedAdd,
+    Scale,
+    SpaceToDepth,
+    View,
+    factor_of,
+)
 
 _THREADS = 256
 
@@ -59,21 +67,21 @@ class GatherStep(AnyMoveStep):
             values = moved = planes
         else:
             values = PIECE if (step.target.plane | moved) % PIECE == 0 else 1
-        up, down = step.resize
+        up, down = (step.up, step.down) if isinstance(step, BicubicResize) else (1, 1)
         chosen: dict[str, str | int] = {
             "THREADS": _THREADS,
             "VALUES": values,
             "PLANES": planes,
             "MOVED": moved,
             "ENLARGE": step.source.enlarge,
-            "SHUFFLE_OF": step.shuffle,
-            "UNSHUFFLE": step.unshuffle,
+            "SHUFFLE_OF": step.block if isinstance(step, DepthToSpace) else 1,
+            "UNSHUFFLE": step.block if isinstance(step, SpaceToDepth) else 1,
             "UP": up,
             "DOWN": down,
-            "FACTORS": int(step.factors is not None),
-            "GATE": int(step.gate),
+            "FACTORS": int(isinstance(step, Scale)),
+            "GATE": int(isinstance(step, GatedAdd)),
             "TERMS": self._terms,
-            "ADDED": int(step.residual is not None),
+            "ADDED": int(self._residual is not None),
             "ZERO": int(self.reaches_out(step.target.value, box, task)),
             **self._source_macros(task),
         }
@@ -89,11 +97,11 @@ class GatherStep(AnyMoveStep):
             chosen["PART"] = target.start(step.target.part) + step.target.plane
             chosen["FOLD"] = target.fold
         residual, added = Address(0), MapArguments()
-        if step.residual is not None:
-            residual, added = task.address(step.residual.value), self._map(task, step.residual)
-            layout = self._layout(step.residual.value)
+        if self._residual is not None:
+            residual, added = task.address(self._residual.value), self._map(task, self._residual)
+            layout = self._layout(self._residual.value)
             if layout is not None:
-                chosen |= residual_macros(layout, step.residual)
+                chosen |= residual_macros(layout, self._residual)
         source, pixels, source_map = self._source(task)
         wanted, target_map = self._target(task)
         grid = task.grid
@@ -113,9 +121,9 @@ class GatherStep(AnyMoveStep):
             box.top,
             box.left,
             step.source.offset,
-            step.residual.offset if step.residual else 0,
+            self._residual.offset if self._residual else 0,
             task.vectors.vectors_each,
-            np.float32(step.factor),
+            np.float32(factor_of(step)),
         )
         blocks = (-(-box.width * (moved // values) // _THREADS), box.height, grid.pictures)
         return Launch("tensor_gather", chosen, _THREADS, 0, blocks, lambda: packed(arguments))

@@ -130,8 +130,8 @@ def layouts(program: Program, terms: int) -> tuple[MapLayout | FewLayout, ...]:
 
 
 def _layout(value: Value, terms: int) -> MapLayout | FewLayout:
-    if value.planes <= FEW_PLANES and value.fold == 1 and len(value.parts) == 1:
+    if value.planes <= FEW_PLANES and value.space_to_depth == 1 and len(value.parts) == 1:
         return FewLayout(value.planes)
     parts = tuple(round_up(planes, PLANE_UNIT) for planes in value.parts)
-    wide = all(planes * value.fold**2 % 64 == 0 for planes in parts)
-    return MapLayout(parts, value.fold, 64 if wide else 32, terms)
+    wide = all(planes * value.space_to_depth**2 % 64 == 0 for planes in parts)
+    return MapLayout(parts, value.space_to_depth, 64 if wide else 32, terms)

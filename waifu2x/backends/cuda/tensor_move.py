@@ -11,7 +11,18 @@ from waifu2x.backends.cuda.arguments import Address, packed
 from waifu2x.backends.cuda.tensor_layout import PLANE_UNIT, FewLayout, MapArguments, MapLayout
 from waifu2x.backends.cuda.tensor_pack import PIECE, round_up
 from waifu2x.backends.cuda.tensor_step import Launch, LayerExtent, Range, Task, TensorStep
-from waifu2x.lowering.steps import Move, Program, View
+from waifu2x.lowering.steps import (
+    Copy,
+    GatedAdd,
+    PlanewiseStep,
+    Program,
+    Scale,
+    View,
+    factor_of,
+    made_planes,
+    reads,
+    residual_of,
+)
 
 if TYPE_CHECKING:
     from waifu2x.backends.cuda.runtime import CudaRuntime
@@ -50,17 +61,18 @@ class AnyMoveStep(TensorStep):
     ) -> None:
         super().__init__(runtime, program, number)
         step = program.steps[number]
-        assert isinstance(step, Move)
+        assert isinstance(step, PlanewiseStep)
         self._step = step
+        self._residual = residual_of(step)
         self._layouts = layouts
         self._terms = terms
         self._vector_places = vector_places
 
     def factors(self, task: Task) -> Address:
         """Of its planes, if it has any."""
-        if self._step.factors is None:
+        if not isinstance(self._step, Scale):
             return Address(0)
-        return Address(task.vectors.vectors + 4 * self._vector_places[self._step.factors])
+        return Address(task.vectors.vectors + 4 * self._vector_places[self._step.vector])
 
 
 class MoveStep(AnyMoveStep):
@@ -87,8 +99,8 @@ class MoveStep(AnyMoveStep):
             "IN_FOLD": source.fold,
             "IN_PART": source.start(step.source.first),
             "ENLARGE": step.source.enlarge,
-            "FACTORS": int(step.factors is not None),
-            "GATE": int(step.gate),
+            "FACTORS": int(isinstance(step, Scale)),
+            "GATE": int(isinstance(step, GatedAdd)),
             "TERMS": self._terms,
             "OUT_GROUP": target.group,
             "OUT_STORED": target.stored,
@@ -96,14 +108,14 @@ class MoveStep(AnyMoveStep):
             "PART": target.start(step.target.part) + step.target.plane,
             "FOLD": target.fold,
             "ZERO": int(self.reaches_out(step.target.value, box, task)),
-            "RESIDUAL": int(step.residual is not None),
+            "RESIDUAL": int(self._residual is not None),
         }
         residual, added = Address(0), MapArguments()
-        if step.residual:
-            layout = self._layouts[step.residual.value]
+        if self._residual:
+            layout = self._layouts[self._residual.value]
             assert isinstance(layout, MapLayout)
-            residual, added = task.address(step.residual.value), self._seen(task, step.residual)
-            chosen |= residual_macros(layout, step.residual)
+            residual, added = task.address(self._residual.value), self._seen(task, self._residual)
+            chosen |= residual_macros(layout, self._residual)
         rows, columns = task.batch.sizes[step.target.value]
         arguments = MoveArguments(
             task.address(step.source.value),
@@ -118,7 +130,7 @@ class MoveStep(AnyMoveStep):
             ),
             Range(-box.top, -box.left, rows - box.top, columns - box.left),
             task.vectors.vectors_each,
-            np.float32(step.factor),
+            np.float32(factor_of(step)),
         )
         columns_each = _MOVE_THREADS // pieces * _MOVE_REPEATS
         parts = moved // (PIECE * pieces)
@@ -146,27 +158,26 @@ def residual_macros(layout: MapLayout, view: View) -> dict[str, str | int]:
     }
 
 
-def is_of_pieces(program: Program, step: Move, layouts: Sequence[MapLayout | FewLayout]) -> bool:
+def is_of_pieces(
+    program: Program, step: PlanewiseStep, layouts: Sequence[MapLayout | FewLayout]
+) -> bool:
     """Whether a move is of whole pieces, each from one place."""
-    views = (step.source, *([step.residual] if step.residual else []))
-    values = (*(view.value for view in views), step.target.value)
+    values = (*(view.value for view in reads(step)), step.target.value)
     are_maps = all(
         0 < value < program.result and isinstance(layouts[value], MapLayout) for value in values
     )
     _, moved = moved_planes(program, step)
     return (
         are_maps
-        and step.shuffle == step.unshuffle == 1
-        and step.resize == (1, 1)
+        and isinstance(step, Copy | Scale | GatedAdd)
         and (step.target.plane | moved) % PIECE == 0
     )
 
 
-def moved_planes(program: Program, step: Move) -> tuple[int, int]:
+def moved_planes(program: Program, step: PlanewiseStep) -> tuple[int, int]:
     """Planes that a move moves, and those that it writes: whoever writes a part's last plane writes
     the zeros behind it, too."""
-    planes = program.values[step.source.value].parts[step.source.first]
-    planes = planes // step.shuffle**2 * step.unshuffle**2
+    planes = made_planes(step, program.values[step.source.value].parts[step.source.first])
     part_planes = program.values[step.target.value].parts[step.target.part]
     if step.target.plane + planes < part_planes:
         return planes, planes

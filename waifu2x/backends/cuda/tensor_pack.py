@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from waifu2x.networks.model import Activation
+from waifu2x.networks.activations import Activation
 
 VALUE_BYTES = 2
 PIECE = 8

@@ -40,8 +40,9 @@ from waifu2x.backends.cuda.units import Units, is_old
 from waifu2x.backends.gpu.runtime import Macros
 from waifu2x.backends.gpu.tuning import Choose
 from waifu2x.lowering.box import Box
-from waifu2x.lowering.steps import Product, Program
-from waifu2x.networks.model import Activation, Size
+from waifu2x.lowering.steps import Conv, Program
+from waifu2x.networks.activations import Activation
+from waifu2x.networks.model import Size
 
 if TYPE_CHECKING:
     from waifu2x.backends.cuda.runtime import CudaRuntime
@@ -90,7 +91,7 @@ class ProductStep(TensorStep):
     ) -> None:
         super().__init__(runtime, program, number)
         step = program.steps[number]
-        assert isinstance(step, Product)
+        assert isinstance(step, Conv)
         self._step = step
         self._layouts = layouts
         self._terms = terms
@@ -107,7 +108,7 @@ class ProductStep(TensorStep):
             outputs = step.out_planes if last else self._outputs
             self._job = Job(inputs, self._source.group, outputs, step.taps, terms, last)
             if not last and has_windows(step):
-                self._job = replace(self._job, side=_WINDOW, windows=step.shuffle**2)
+                self._job = replace(self._job, side=_WINDOW, windows=step.depth_to_space**2)
             self._candidates = candidates(
                 self._job, units, runtime.capability, runtime.shared_bytes
             )
@@ -132,12 +133,12 @@ class ProductStep(TensorStep):
     @property
     def _outputs(self) -> int:
         """Planes of the product's result, padded for a map, or for what a first one makes."""
-        return self._each * self._step.shuffle**2 if self._map_target else PLANE_UNIT
+        return self._each * self._step.depth_to_space**2 if self._map_target else PLANE_UNIT
 
     @cached_property
     def _output_places(self) -> NDArray[np.intp]:
         """Where the planes of the result stand among the padded ones."""
-        pixels = self._step.shuffle**2
+        pixels = self._step.depth_to_space**2
         if self._map_target is None:
             return np.arange(self._step.out_planes)
         planes = np.arange(self._step.out_planes // pixels)
@@ -289,7 +290,7 @@ class ProductStep(TensorStep):
 
     def _computed(self, task: Task) -> Box:
         """The results that are computed: of a map, those for which it has room."""
-        box, shuffle = task.boxes[self.number], self._step.shuffle
+        box, shuffle = task.boxes[self.number], self._step.depth_to_space
         if self._map_target is None:
             return box
         held = task.places[self._step.target.value].box
@@ -300,13 +301,13 @@ class ProductStep(TensorStep):
 
     def _made(self, box: Box) -> Box:
         """The target's pixels."""
-        return Box(*(number * self._step.shuffle for number in box))
+        return Box(*(number * self._step.depth_to_space for number in box))
 
     def _store_macros(self, task: Task, box: Box) -> dict[str, str | int]:
         """What of a kernel hangs on what follows the sums."""
         step, target = self._step, self._map_target
         result: dict[str, str | int] = {
-            "SHUFFLE": step.shuffle,
+            "SHUFFLE": step.depth_to_space,
             "ZERO": int(self.reaches_out(step.target.value, self._made(box), task)),
             "ACTIVATION": _activation(step.activation),
             "RESIDUAL": int(step.residual is not None),
@@ -315,7 +316,7 @@ class ProductStep(TensorStep):
         if target is None:
             is_result = step.target.value == self.program.result
             pixels = task.batch.target.dtype.itemsize if is_result else 0
-            result["PLANES"] = step.out_planes // step.shuffle**2
+            result["PLANES"] = step.out_planes // step.depth_to_space**2
             result["PIXEL"] = 8 * pixels
         else:
             result["OUT_GROUP"] = target.group
@@ -340,7 +341,7 @@ class ProductStep(TensorStep):
         self, task: Task, box: Box, read: MapArguments, extent: LayerExtent
     ) -> tuple[Any, ...]:
         """ProductArguments from `residual` on."""
-        step, grid, shuffle = self._step, task.grid, self._step.shuffle
+        step, grid, shuffle = self._step, task.grid, self._step.depth_to_space
         made = self._made(box)
         rows, columns = task.batch.sizes[step.target.value]
         real = Range(-made.top, -made.left, rows - made.top, columns - made.left)
@@ -391,10 +392,10 @@ class ProductStep(TensorStep):
         return held, held, (held.height, held.width)
 
 
-def windows(step: Product) -> NDArray[np.float32]:
+def windows(step: Conv) -> NDArray[np.float32]:
     """(out, in, 2, 2): of each pixel that a result is shuffled to, the taps from [dy * 2 / shuffle]
     [dx * 2 / shuffle] on."""
-    shuffle = step.shuffle
+    shuffle = step.depth_to_space
     made, read = step.out_planes // shuffle**2, step.in_planes
     pixels = step.weight.reshape(shuffle, shuffle, made, read, step.taps, step.taps)
     taps = np.empty((shuffle, shuffle, made, read, _WINDOW, _WINDOW), np.float32)
@@ -404,9 +405,9 @@ def windows(step: Product) -> NDArray[np.float32]:
     return taps.reshape(-1, read, _WINDOW, _WINDOW)
 
 
-def has_windows(step: Product) -> bool:
+def has_windows(step: Conv) -> bool:
     """Whether all other taps are zero: behind an enlargement, and of transposed convolutions."""
-    if step.taps != 3 or step.shuffle == 1:
+    if step.taps != 3 or step.depth_to_space == 1:
         return False
     return bool(np.count_nonzero(windows(step)) == np.count_nonzero(step.weight))
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from waifu2x.backends.cuda.tensor_layout import PLANE_UNIT, FewLayout, MapLayout
 from waifu2x.backends.cuda.tensor_shape import MOST_SUMS
-from waifu2x.lowering.steps import Average, Product, Program, Step
+from waifu2x.lowering.steps import Conv, GlobalAvgPool, Program, Step
 
 
 def runs(program: Program, layouts: Sequence[MapLayout | FewLayout]) -> bool:
@@ -19,7 +19,7 @@ def _runs(program: Program, layouts: Sequence[MapLayout | FewLayout], step: Step
         return 0 < value < program.result and isinstance(layouts[value], MapLayout)
 
     match step:
-        case Product():
+        case Conv():
             is_first, is_last = not is_map(step.source.value), not is_map(step.target.value)
             if step.factor != 1 and step.residual is None:
                 return False
@@ -27,8 +27,10 @@ def _runs(program: Program, layouts: Sequence[MapLayout | FewLayout], step: Step
                 return False
             if not is_last:
                 return step.residual is None or is_map(step.residual.value)
-            added = step.residual is None or (step.shuffle == 1 and not is_map(step.residual.value))
+            added = step.residual is None or (
+                step.depth_to_space == 1 and not is_map(step.residual.value)
+            )
             return added and step.out_planes <= (PLANE_UNIT if is_first else MOST_SUMS)
-        case Average():
+        case GlobalAvgPool():
             return is_map(step.source.value)
     return True

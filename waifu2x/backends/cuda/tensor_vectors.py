@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from waifu2x.backends.cuda.arguments import Address, address_of, packed
 from waifu2x.backends.gpu.runtime import Buffer, Macros
 from waifu2x.lowering.phases import Phase
-from waifu2x.lowering.steps import Average, DenseStep, Program
+from waifu2x.lowering.steps import GlobalAvgPool, Linear, Program
 from waifu2x.networks.model import Size
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class Vectors:
         self._runtime = runtime
         self._program = program
         averaged = [
-            program.values[step.source.value].planes if isinstance(step, Average) else 0
+            program.values[step.source.value].planes if isinstance(step, GlobalAvgPool) else 0
             for step in program.steps
         ]
         *self.sum_places, self._sums_each = accumulate(averaged, initial=0)
@@ -76,7 +76,7 @@ class Vectors:
         self._weights: dict[int, tuple[Buffer, Buffer]] = {}
         try:
             for number, step in enumerate(program.steps):
-                if isinstance(step, DenseStep):
+                if isinstance(step, Linear):
                     follows = np.stack([step.bias, step.activation.slopes], axis=1)
                     self._weights[number] = self._uploaded(step.weight), self._uploaded(follows)
         except BaseException:
@@ -131,7 +131,7 @@ class Vectors:
 
     def _mean(self, number: int, sizes: Sequence[Size]) -> VectorTask:
         step = self._program.steps[number]
-        assert isinstance(step, Average)
+        assert isinstance(step, GlobalAvgPool)
         rows, columns = sizes[step.source.value]
         return VectorTask(
             scale=1 / (rows * columns * UNIT),
@@ -143,7 +143,7 @@ class Vectors:
 
     def _dense(self, number: int) -> VectorTask:
         step = self._program.steps[number]
-        assert isinstance(step, DenseStep)
+        assert isinstance(step, Linear)
         weight, follows = (address_of(buffer) for buffer in self._weights[number])
         return VectorTask(
             weight,

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from waifu2x.backends.reference import NumpyNetwork
 from waifu2x.lowering.content import content
-from waifu2x.lowering.steps import Product, Program
+from waifu2x.lowering.steps import Conv, Program
 from waifu2x.system import cache
 
 MOST = 65504 / 8
@@ -38,7 +38,7 @@ def _measured(program: Program) -> float:
         sizes.append(float(np.abs(made).max(initial=0.0)))
 
     for step in program.steps:
-        if isinstance(step, Product):
+        if isinstance(step, Conv):
             note(step.weight)
     network = NumpyNetwork([program])
     network.on_made = note

@@ -15,7 +15,7 @@ import numpy as np
 from waifu2x.backends.gpu.executor import Executor
 from waifu2x.lowering import segments
 from waifu2x.lowering.box import Box
-from waifu2x.lowering.steps import Move, Product, Program, reads, writes
+from waifu2x.lowering.steps import Conv, MapStep, Program, reads, stored_block, writes
 from waifu2x.networks.model import Size
 
 TILE = (512, 1024)
@@ -74,9 +74,9 @@ def step_cost(program: Program, number: int, box: Box) -> float:
     """About the multiply-adds of a step for its results in a box."""
     step = program.steps[number]
     pixels = float(box.height * box.width)
-    if isinstance(step, Product):
+    if isinstance(step, Conv):
         return pixels * step.weight.size
-    if isinstance(step, Move):
+    if isinstance(step, MapStep):
         # It moves memory, which takes about as long as some multiply-adds.
         return pixels * program.values[step.target.value].planes * 16
     return 0.0
@@ -85,11 +85,11 @@ def step_cost(program: Program, number: int, box: Box) -> float:
 def whole(program: Program, number: int, sizes: Sequence[Size]) -> Box:
     """About what a step makes of a whole picture."""
     step = program.steps[number]
-    if not isinstance(step, Product | Move):
+    if not isinstance(step, MapStep):
         return Box(0, 0, 0, 0)
     rows, columns = sizes[step.target.value]
-    shuffle = step.shuffle if isinstance(step, Product) else 1
-    return Box(0, 0, rows // shuffle, columns // shuffle)
+    block = stored_block(step)
+    return Box(0, 0, rows // block, columns // block)
 
 
 class _Spans:

@@ -91,7 +91,7 @@ class Executor(Protocol):
         """Queues the steps of `work` on one tile.
 
         `places` has every value of `work` that is neither the picture nor the result. `sums` says,
-        by the numbers of Average steps, over which box of its source each adds to its sums in
+        by the numbers of GlobalAvgPool steps, over which box of its source each adds to its sums in
         `vectors`; boxes of all passes together are each value's whole size, and some may be empty.
         `ends` is the phase whose last pass this is: its sums are complete then, and its means and
         dense layers follow.

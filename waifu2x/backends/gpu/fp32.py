@@ -18,7 +18,15 @@ from waifu2x.backends.gpu.tuning import Choose
 from waifu2x.lowering.box import Box
 from waifu2x.lowering.geometry import Work
 from waifu2x.lowering.phases import Phase
-from waifu2x.lowering.steps import Average, DenseStep, Move, Product, Program, reads
+from waifu2x.lowering.steps import (
+    Conv,
+    GlobalAvgPool,
+    Linear,
+    Program,
+    Scale,
+    Step,
+    reads,
+)
 
 _Own = ProductStep | MoveStep | AverageStep | DenseLayer
 
@@ -71,7 +79,7 @@ class Fp32Executor:
                 case AverageStep():
                     source = self.program.steps[number]
                     box = sums[number]
-                    if box.height and box.width and isinstance(source, Average):
+                    if box.height and box.width and isinstance(source, GlobalAvgPool):
                         own.sum(maps[source.source.value], box, vectors, pictures)
         if ends is not None:
             self._finish(ends, batch, vectors)
@@ -105,7 +113,7 @@ class Fp32Executor:
         pictures = batch.source.shape[0]
         for number in (*phase.averages, *phase.dense):
             own, step = self._steps[number], self.program.steps[number]
-            if isinstance(own, AverageStep) and isinstance(step, Average):
+            if isinstance(own, AverageStep) and isinstance(step, GlobalAvgPool):
                 rows, columns = batch.sizes[step.source.value]
                 own.mean(rows * columns, vectors, pictures)
             elif isinstance(own, DenseLayer):
@@ -125,31 +133,29 @@ class Fp32Executor:
             self.close()
             raise
 
-    def _make(
-        self, number: int, step: Product | Move | Average | DenseStep, choose: Choose
-    ) -> _Own:
+    def _make(self, number: int, step: Step, choose: Choose) -> _Own:
         runtime, program = self._runtime, self.program
         match step:
-            case Product():
+            case Conv():
                 planes = planes_of(program, step, self._block)
                 found = candidates(runtime.limits, planes)
                 shape = choose(number, found, f"fp32 {planes!r}")
                 return ProductStep(runtime, program, step, planes, shape)
-            case Move():
-                return MoveStep(runtime, program, number, self._block)
-            case Average():
+            case GlobalAvgPool():
                 return AverageStep(runtime, program, number, self._form, self._block)
-            case DenseStep():
+            case Linear():
                 return DenseLayer(runtime, step, self._form)
+            case _:
+                return MoveStep(runtime, program, number, self._block)
 
     def _find_margins(self) -> list[Margin]:
         """Of each value: what the groups of products that write and read it reach beyond."""
         margins = [Margin()] * len(self.program.values)
         for step, own in zip(self.program.steps, self._steps, strict=True):
-            if not isinstance(step, Product) or not isinstance(own, ProductStep):
+            if not isinstance(step, Conv) or not isinstance(own, ProductStep):
                 continue
             margin, target = own.margin, step.target.value
-            by, fold = step.shuffle, self.program.values[target].fold
+            by, fold = step.depth_to_space, self.program.values[target].space_to_depth
             written = Margin(-(-margin.rows * by // fold), -(-margin.columns * by // fold))
             margins[target] = margins[target].hull(written)
             for view in reads(step):
@@ -159,9 +165,7 @@ class Fp32Executor:
     def _factors(self, number: int) -> int:
         """The first float of a move's factors."""
         step = self.program.steps[number]
-        if isinstance(step, Move) and step.factors is not None:
-            return self._form.vectors[step.factors]
-        return 0
+        return self._form.vectors[step.vector] if isinstance(step, Scale) else 0
 
 
 class _NoBuffer:

@@ -36,7 +36,7 @@ def round_up(count: int, unit: int) -> int:
 
 def blocks_of(value: Value, block: int) -> list[int]:
     """Blocks of each part of a value; of a folded one, those of one of its pixels each."""
-    count = value.fold**2
+    count = value.space_to_depth**2
     return [-(-planes // block) for planes in value.parts * count]
 
 
@@ -44,7 +44,7 @@ def places_of(value: Value, first: int, parts: int, block: int) -> list[int]:
     """Where the planes of some parts of a value are stored, from the first one's."""
     found: list[int] = []
     start = 0
-    pixels = value.fold**2
+    pixels = value.space_to_depth**2
     for planes in value.parts[first : first + parts] * pixels:
         found += range(start, start + planes)
         start += round_up(planes, block)
@@ -75,8 +75,8 @@ class Form:
 
 def form_of(value: Value, box: Box, margin: Margin, block: int) -> Form:
     """Of the pixels in a box."""
-    rows = -(-box.height // value.fold) + margin.rows
-    pitch = -(-box.width // value.fold) + margin.columns
+    rows = -(-box.height // value.space_to_depth) + margin.rows
+    pitch = -(-box.width // value.space_to_depth) + margin.columns
     floats = sum(blocks_of(value, block)) * rows * pitch * block
     return Form(pitch, rows * pitch, -(-floats // UNIT))
 
@@ -92,7 +92,7 @@ class Map:
 
     def arguments(self, y: int, x: int, part: int = 0) -> tuple[Argument, ...]:
         """MAP of a kernel whose coordinates begin at a stored pixel of a part of the value."""
-        fold, box = self.value.fold, self.place.box
+        fold, box = self.value.space_to_depth, self.place.box
         blocks = sum(blocks_of(self.value, self.block)[:part])
         first = (y - box.top // fold) * self.form.pitch + x - box.left // fold
         numbers = (
@@ -116,7 +116,7 @@ class Map:
 
     def part_start(self, part: int) -> tuple[Argument, ...]:
         """The same for one part."""
-        box, fold = self.place.box, self.value.fold
+        box, fold = self.place.box, self.value.space_to_depth
         return self.arguments(box.top // fold, box.left // fold, part)
 
 

@@ -10,7 +10,7 @@ from waifu2x.backends.gpu.executor import Batch
 from waifu2x.backends.gpu.maps import UNIT, Map, blocks_of
 from waifu2x.backends.gpu.runtime import Buffer, Kernel, Limits, Macros, Runtime
 from waifu2x.lowering.box import Box
-from waifu2x.lowering.steps import Average, DenseStep, Program, Value
+from waifu2x.lowering.steps import GlobalAvgPool, Linear, Program, Value
 
 _CHUNKS = 64
 _GROUP = 64
@@ -28,7 +28,7 @@ class VectorForm:
     vectors: tuple[int, ...]
     """The first float of each."""
     sums: dict[int, int]
-    """By the numbers of Average steps: the first 64-bit integer of the sums."""
+    """By the numbers of GlobalAvgPool steps: the first 64-bit integer of the sums."""
     partial: int
     """The first 64-bit integer of partial sums."""
     sum_count: int
@@ -42,7 +42,7 @@ def vector_form(program: Program, block: int) -> VectorForm:
     sums: dict[int, int] = {}
     count = partial = 0
     for number, step in enumerate(program.steps):
-        if isinstance(step, Average):
+        if isinstance(step, GlobalAvgPool):
             sums[number] = count
             count += program.vectors[step.vector]
             partial = max(partial, _blocks(program.values[step.source.value], block))
@@ -84,7 +84,7 @@ class AverageStep:
     ) -> None:
         """Raises BackendError."""
         step = program.steps[number]
-        assert isinstance(step, Average)
+        assert isinstance(step, GlobalAvgPool)
         value = program.values[step.source.value]
         self._runtime = runtime
         self._form = form
@@ -92,7 +92,7 @@ class AverageStep:
         self._vector = form.vectors[step.vector]
         self._blocks = _blocks(value, block)
         self._planes = program.vectors[step.vector]
-        macros = _macros(runtime.limits, block, self._blocks, self._planes, value.fold)
+        macros = _macros(runtime.limits, block, self._blocks, self._planes, value.space_to_depth)
         self._group = int(macros["GROUP"])
         built = runtime.build("mean", macros)
         self._sum, self._add, self._mean = (
@@ -143,7 +143,7 @@ class AverageStep:
 class DenseLayer:
     """A fully connected layer, its weights on the device."""
 
-    def __init__(self, runtime: Runtime, step: DenseStep, form: VectorForm) -> None:
+    def __init__(self, runtime: Runtime, step: Linear, form: VectorForm) -> None:
         """Raises BackendError, OutOfMemoryError."""
         self._runtime = runtime
         self._places = (form.vectors[step.source], form.vectors[step.vector], form.size // 4)

@@ -19,7 +19,18 @@ from waifu2x.backends.gpu.maps import (
 )
 from waifu2x.backends.gpu.runtime import Argument, Buffer, Kernel, Macros, Runtime
 from waifu2x.lowering.box import Box
-from waifu2x.lowering.steps import Move, Program
+from waifu2x.lowering.steps import (
+    BicubicResize,
+    DepthToSpace,
+    GatedAdd,
+    PlanewiseStep,
+    Program,
+    Scale,
+    SpaceToDepth,
+    factor_of,
+    made_planes,
+    residual_of,
+)
 
 _GROUP = 64
 
@@ -29,18 +40,18 @@ class MoveStep:
 
     def __init__(self, runtime: Runtime, program: Program, number: int, block: int) -> None:
         step = program.steps[number]
-        assert isinstance(step, Move)
+        assert isinstance(step, PlanewiseStep)
         self._runtime = runtime
         self._program = program
         self._step = step
+        self._residual = residual_of(step)
         self._block = block
         self._kernels: dict[object, Kernel] = {}
         values, target = program.values, program.values[step.target.value]
         source = values[step.source.value]
         self._from_pixels = step.source.value == 0
         self._to_pixels = step.target.value == program.result
-        read = source.parts[step.source.first]
-        self._planes = read // step.shuffle**2 * step.unshuffle**2
+        self._planes = made_planes(step, source.parts[step.source.first])
         part = target.parts[step.target.part]
         end = step.target.plane + self._planes
         # Whoever ends a part makes its last block up with zeros.
@@ -53,27 +64,32 @@ class MoveStep:
             "PLANES": self._planes,
             "TARGET_PLANE": step.target.plane,
             "PART_PLANES": filled - step.target.plane,
-            "SHUFFLE": step.shuffle,
-            "UNSHUFFLE": step.unshuffle,
+            "SHUFFLE": 1,
+            "UNSHUFFLE": 1,
             "ENLARGE": step.source.enlarge,
-            "SOURCE_FOLD": source.fold,
+            "SOURCE_FOLD": source.space_to_depth,
             "SOURCE_BLOCKS": blocks_of(source, block)[0],
-            "TARGET_FOLD": target.fold,
+            "TARGET_FOLD": target.space_to_depth,
             "TARGET_BLOCKS": blocks_of(target, block)[0],
         }
         self._blocks = -(-(filled - step.target.plane) // block)
-        if step.factor != 1:
-            macros["FACTOR"] = f"{float(np.float32(step.factor))!r}f"
-        if step.factors is not None:
-            macros["FACTORS"] = 1
-        if step.gate:
-            macros["GATE"] = 1
-        if step.resize != (1, 1):
-            macros["UP"], macros["DOWN"] = step.resize
-        if step.residual is not None:
-            residual = values[step.residual.value]
+        match step:
+            case DepthToSpace():
+                macros["SHUFFLE"] = step.block
+            case SpaceToDepth():
+                macros["UNSHUFFLE"] = step.block
+            case Scale():
+                macros["FACTORS"] = 1
+            case GatedAdd():
+                macros["GATE"] = 1
+            case BicubicResize():
+                macros["UP"], macros["DOWN"] = step.up, step.down
+        if factor_of(step) != 1:
+            macros["FACTOR"] = f"{float(np.float32(factor_of(step)))!r}f"
+        if self._residual is not None:
+            residual = values[self._residual.value]
             macros["RESIDUAL"] = 1
-            macros["RESIDUAL_FOLD"] = residual.fold
+            macros["RESIDUAL_FOLD"] = residual.space_to_depth
             macros["RESIDUAL_BLOCKS"] = blocks_of(residual, block)[0]
         if target.zero_outside and not self._to_pixels:
             macros["ZERO_OUTSIDE"] = 1
@@ -110,7 +126,7 @@ class MoveStep:
         """Queues the results in a box; the factors lie in `vectors` at `first`, in floats."""
         groups = (-(-box.width // _GROUP), self._blocks, box.height * batch.source.shape[0])
         factors: Sequence[Argument] = ()
-        if self._step.factors is not None:
+        if isinstance(self._step, Scale):
             factors = (vectors, np.int32(first), np.int32(step))
         self._runtime.launch(
             self.kernel(batch.source, batch.target),
@@ -135,9 +151,9 @@ class MoveStep:
             return (batch.source.buffer, *map(np.int32, sizes))
         source = maps[view.value]
         place = (*source.part_start(view.first), *map(np.int32, source.corner))
-        if self._step.resize == (1, 1):
-            return place
-        return (*place, *map(np.int32, batch.sizes[view.value]))
+        if isinstance(self._step, BicubicResize):
+            return (*place, *map(np.int32, batch.sizes[view.value]))
+        return place
 
     def _target_arguments(self, batch: Batch, maps: Maps) -> Sequence[Argument]:
         target = self._step.target
@@ -153,7 +169,7 @@ class MoveStep:
         return bounds(Box(0, 0, *batch.sizes[self._step.target.value]), 0, 0)
 
     def _residual_arguments(self, maps: Maps) -> Sequence[Argument]:
-        view = self._step.residual
+        view = self._residual
         if view is None:
             return ()
         residual = maps[view.value]

@@ -25,7 +25,8 @@ from waifu2x.backends.gpu.maps import (
 )
 from waifu2x.backends.gpu.runtime import Argument, Kernel, Macros, Runtime
 from waifu2x.lowering.box import Box
-from waifu2x.lowering.steps import Product, Program
+from waifu2x.lowering.geometry import scaled
+from waifu2x.lowering.steps import Conv, Program
 
 CELL = 4
 """Steps are computed in whole cells of so many pixels a side, for Winograd."""
@@ -103,15 +104,15 @@ class Shape(Protocol):
         ...
 
 
-def planes_of(program: Program, step: Product, block: int) -> Planes:
+def planes_of(program: Program, step: Conv, block: int) -> Planes:
     """Of a step."""
     view = step.source
     source, target = program.values[view.value], program.values[step.target.value]
     to_pixels = step.target.value == program.result
-    own = step.out_planes // step.shuffle**2
-    narrow = own <= NARROW and len(target.parts) == 1 and target.fold == 1
+    own = step.out_planes // step.depth_to_space**2
+    narrow = own <= NARROW and len(target.parts) == 1 and target.space_to_depth == 1
     width = NARROW if narrow and block > NARROW else block
-    sub = own if to_pixels or step.shuffle == 1 else round_up(own, width)
+    sub = own if to_pixels or step.depth_to_space == 1 else round_up(own, width)
     from_pixels = view.value == 0
     inputs = range(step.in_planes)
     return Planes(
@@ -139,7 +140,7 @@ class ProductStep:
     """A product, its weights on the device."""
 
     def __init__(
-        self, runtime: Runtime, program: Program, step: Product, planes: Planes, shape: Shape
+        self, runtime: Runtime, program: Program, step: Conv, planes: Planes, shape: Shape
     ) -> None:
         """Raises BackendError, OutOfMemoryError."""
         self._runtime = runtime
@@ -216,16 +217,16 @@ class ProductStep:
 
     def _store_macros(self) -> Macros:
         step, planes, target = self._step, self._planes, self._target
-        own = step.out_planes // step.shuffle**2
+        own = step.out_planes // step.depth_to_space**2
         vector = NARROW if planes.is_narrow and planes.block > NARROW else planes.block
         macros: dict[str, str | int] = {
             "UNIT": UNIT,
             "BLOCK": planes.block,
-            "SUB_PLANES": planes.sub_planes if step.shuffle > 1 else self._width,
+            "SUB_PLANES": planes.sub_planes if step.depth_to_space > 1 else self._width,
             "SUB_BLOCKS": -(-own // planes.block),
             "STORED": planes.out_count if planes.to_pixels else round_up(planes.out_count, vector),
-            "SHUFFLE": step.shuffle,
-            "FOLD": target.fold,
+            "SHUFFLE": step.depth_to_space,
+            "FOLD": target.space_to_depth,
         }
         slopes = step.activation.slopes
         if step.activation.kind != "leaky":
@@ -251,22 +252,22 @@ class ProductStep:
         return maps[view.value].arguments(top, left, view.first)
 
     def _target_arguments(self, batch: Batch, box: Box, maps: Maps) -> Sequence[Argument]:
-        step, fold = self._step, self._target.fold
+        step, fold = self._step, self._target.space_to_depth
         if self._planes.to_pixels:
-            return result_arguments(batch, box.top * step.shuffle, box.left * step.shuffle)
-        top, left = box.top * step.shuffle // fold, box.left * step.shuffle // fold
+            return result_arguments(batch, *scaled(box, step.depth_to_space)[:2])
+        top, left = (place // fold for place in scaled(box, step.depth_to_space)[:2])
         return maps[step.target.value].arguments(top, left, step.target.part)
 
     def _residual_arguments(self, box: Box, maps: Maps) -> Sequence[Argument]:
         view = self._step.residual
         if view is None:
             return ()
-        offset = view.offset // self._step.shuffle
+        offset = view.offset // self._step.depth_to_space
         return maps[view.value].arguments(box.top + offset, box.left + offset, view.first)
 
     def _bounds(self, batch: Batch, box: Box) -> Sequence[Argument]:
         step = self._step
-        top, left = box.top * step.shuffle, box.left * step.shuffle
+        top, left = scaled(box, step.depth_to_space)[:2]
         if self._planes.to_pixels:
             return bounds(batch.tile, top, left)
         if self._target.zero_outside:

@@ -16,7 +16,7 @@ from waifu2x.lowering.box import Box
 from waifu2x.lowering.geometry import Work
 from waifu2x.lowering.liveness import Span
 from waifu2x.lowering.phases import Phase
-from waifu2x.lowering.steps import Average, Product, Program, writes
+from waifu2x.lowering.steps import Conv, GlobalAvgPool, Program, writes
 from waifu2x.networks.model import Size
 
 _KEPT_SHARES = (1.0, 0.875, 0.75, 0.625, 0.5, 0.375, 0.25, 0.125, 0.0)
@@ -235,7 +235,7 @@ class _Frame:
             self._roots[index] = roots
             made = geometry.work(program, phase.steps, roots, executor.unit, self._sizes)
             for value in set(phase.given) & made.needed.keys() - {0}:
-                fold = program.values[value].fold
+                fold = program.values[value].space_to_depth
                 box = geometry.aligned(made.needed[value], (fold, fold))
                 wanted[value] = geometry.hull(box, wanted.get(value))
                 box = geometry.aligned(made.values[value], (fold, fold))
@@ -371,16 +371,16 @@ class _Frame:
 
     def _unit(self, value: int) -> int:
         """Multiples at which a value can be cut without computing anything twice."""
-        unit = math.lcm(*self._executor.unit, self._program.values[value].fold)
+        unit = math.lcm(*self._executor.unit, self._program.values[value].space_to_depth)
         shuffles = [
-            step.shuffle
+            step.depth_to_space
             for step in self._program.steps
-            if isinstance(step, Product) and step.target.value == value
+            if isinstance(step, Conv) and step.target.value == value
         ]
         return unit * max(shuffles, default=1)
 
 
 def _averaged(program: Program, number: int) -> int:
     step = program.steps[number]
-    assert isinstance(step, Average)
+    assert isinstance(step, GlobalAvgPool)
     return step.source.value

@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Any
 
 from waifu2x import __version__
 from waifu2x.errors import ClusterError, ModelError, OutputError
+from waifu2x.flows.jobs import Identity, Job, OnNotice, Output, may_write
 from waifu2x.flows.outcome import Outcome
-from waifu2x.flows.pipeline import Identity, Job, Note, Output, may_write
 from waifu2x.formats.write import EXISTS
 from waifu2x.networks import catalogue, model_set
 from waifu2x.system import stores
@@ -165,17 +165,17 @@ def run(
     *,
     sources: frozenset[Identity] = frozenset(),
     on_worker: Callable[[str, str], None] = lambda address, device: None,
-    on_notice: Callable[[str], None] = lambda notice: None,
-    on_note: Note = lambda job, note: None,
+    on_news: Callable[[str], None] = lambda notice: None,
+    on_notice: OnNotice = lambda job, note: None,
 ) -> Generator[Outcome, None, None]:
     """The outcome of each job as its group ends; what `batch.run.run` gives, by a cluster.
 
     `jobs` and `sources` are as there. `on_worker` is told of each worker with its first group,
-    `on_notice` what there is to say of the cluster and of models, each once. Closing the iterator,
+    `on_news` what there is to say of the cluster and of models, each once. Closing the iterator,
     or an interrupt, cancels the rest. Raises ClusterError if the cluster is lost; finished files
     stay then, too.
     """
-    deal = _Deal(client, iter(jobs), settings, weights, sources, on_worker, on_notice, on_note)
+    deal = _Deal(client, iter(jobs), settings, weights, sources, on_worker, on_news, on_notice)
     try:
         yield from deal.outcomes()
     finally:
@@ -223,7 +223,7 @@ class _Listings:
         return None if free else Outcome(job, "skipped", 0.0)
 
     def _may_upload(self, job: Job) -> bool:
-        """See `pipeline.may_write`."""
+        """See `jobs.may_write`."""
         if str(job.target) in self._sources:
             raise OutputError(f"{job.target}: is an input itself: choose another output")
         there = str(job.target).removeprefix(f"{self._target}/") in self._outputs
@@ -255,8 +255,8 @@ class _Deal:
     weights: Weights | None
     sources: frozenset[Identity]
     on_worker: Callable[[str, str], None]
-    on_notice: Callable[[str], None]
-    on_note: Note
+    on_news: Callable[[str], None]
+    on_notice: OnNotice
     ahead: deque[tuple[Job, int]] = field(default_factory=deque)
     """Taken from `jobs`, with what they cost, and not handed out."""
     suspects: deque[Job] = field(default_factory=deque)
@@ -420,7 +420,7 @@ class _Deal:
         for note in finished.notes:
             self._say(note)
         for job, note in finished.job_notes:
-            self.on_note(job, note)
+            self.on_notice(job, note)
         outcomes = finished.outcomes
         if any(outcome.device_failed for outcome in outcomes):
             yield from self._elsewhere(finished)
@@ -458,7 +458,7 @@ class _Deal:
     def _say(self, notice: str) -> None:
         if notice not in self.told:
             self.told.add(notice)
-            self.on_notice(notice)
+            self.on_news(notice)
 
 
 _RESUME = "what is finished stays: run again with --skip-existing"

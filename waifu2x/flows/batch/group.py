@@ -20,8 +20,8 @@ from waifu2x import __version__
 from waifu2x.api import Upscaler
 from waifu2x.errors import ClusterError, Waifu2xError
 from waifu2x.flows.batch.run import Jobs, run
+from waifu2x.flows.jobs import Job, Output
 from waifu2x.flows.outcome import Outcome
-from waifu2x.flows.pipeline import Job, Output
 from waifu2x.system import stores
 
 
@@ -181,7 +181,7 @@ class _Lasting:
             at_once=settings.at_once,
             max_pixels=settings.max_pixels,
             on_progress=self._go_on,
-            on_note=self._on_note,
+            on_notice=self._on_notice,
         )
         self.broken = False
         """Whether its device has stopped working: nothing more comes of it."""
@@ -259,7 +259,7 @@ class _Lasting:
         if self._ended.is_set():
             raise _CancelledError
 
-    def _on_note(self, job: Job, note: str) -> None:
+    def _on_notice(self, job: Job, note: str) -> None:
         with self._lock:
             self._waiting[job][0].put((job, note))
 

@@ -11,12 +11,12 @@ from typing import overload
 
 from waifu2x.flows import archive
 from waifu2x.flows.batch.walk import walk
+from waifu2x.flows.jobs import Job
 from waifu2x.flows.outcome import Outcome
-from waifu2x.flows.pipeline import Job
-from waifu2x.formats import table as formats
+from waifu2x.formats import table
 from waifu2x.system.files import reason
 
-_TAKEN = frozenset((*formats.READABLE, *archive.EXTENSIONS))
+_TAKEN = frozenset((*table.READABLE, *archive.EXTENSIONS))
 
 
 class JobList(Sequence[Job]):

@@ -6,15 +6,14 @@ import threading
 import time
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from fractions import Fraction
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from waifu2x.backends import Network, Progress, ignore
-from waifu2x.networks.chains import Chain, Chains
+from waifu2x.networks.chains import Chains
 
 _STACKED = 1 << 16
 """Pixels of a picture up to which several are computed as one stack: beyond that, one by itself
@@ -31,7 +30,7 @@ class _Kind(NamedTuple):
     dtype: np.dtype[Any]
     out_dtype: np.dtype[Any]
     tile: int | None
-    turns: int
+    tta: int
 
 
 @dataclass(eq=False)
@@ -139,7 +138,7 @@ def _compute(calls: Sequence[_Call]) -> None:
         if len(calls) > 1:
             pixels = np.stack([call.pixels for call in calls])
         results = kind.network(
-            pixels, kind.out_dtype, tile=kind.tile, turns=kind.turns, on_progress=report
+            pixels, kind.out_dtype, tile=kind.tile, tta=kind.tta, on_progress=report
         )
         for call, result in zip(calls, results if len(calls) > 1 else [results], strict=True):
             call.result = result
@@ -163,33 +162,34 @@ class QueuedNetwork:
         pixels: NDArray[Any],
         out_dtype: DTypeLike,
         *,
+        out: NDArray[Any] | None = None,
         tile: int | None = None,
-        turns: int = 1,
+        tta: int = 1,
         on_progress: Progress = ignore,
     ) -> NDArray[Any]:
-        """See Network."""
+        """Runs pictures when it is their turn."""
         dtype = np.dtype(out_dtype)
-        kind = _Kind(self._network, pixels.shape, pixels.dtype, dtype, tile, turns)
-        return self._queue.run(kind, pixels, on_progress)
+        kind = _Kind(self._network, pixels.shape, pixels.dtype, dtype, tile, tta)
+        result = self._queue.run(kind, pixels, on_progress)
+        if out is None:
+            return result
+        np.copyto(out, result)
+        return out
+
+    def close(self) -> None:
+        """Does nothing: its network belongs to whoever made the queue."""
 
 
 class QueuedChains:
-    """See Chains: those of others, whose networks wait for their turn."""
+    """Those of others, whose networks wait for their turn."""
 
     def __init__(self, chains: Chains, queue: Queue) -> None:
         self.name = chains.name
+        self.factors = chains.factors
+        self.facts = chains.facts
         self._chains = chains
         self._queue = queue
-        self._queued: dict[Chain, Chain] = {}
-        """Chains by those of the others."""
 
-    def factors(self, scale: Fraction, noise: int | None) -> tuple[int, ...]:
-        """See Chains."""
-        return self._chains.factors(scale, noise)
-
-    def chain(self, factor: int, noise: int | None) -> Chain:
-        """See Chains."""
-        found = self._chains.chain(factor, noise)
-        if found not in self._queued:
-            self._queued[found] = replace(found, network=QueuedNetwork(found.network, self._queue))
-        return self._queued[found]
+    def network(self, factor: int, noise: int | None) -> Network:
+        """One whose calls wait for their turn. Raises ModelError, BackendError."""
+        return QueuedNetwork(self._chains.network(factor, noise), self._queue)

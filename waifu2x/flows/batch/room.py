@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from waifu2x.errors import ImageError
 from waifu2x.formats.read import extent
 from waifu2x.imaging.enlarger import Enlarger
-from waifu2x.system import memory
+from waifu2x.system.machine import available_memory
 
 _SHARE = 0.5
 """Of the machine's free memory, where the system tells how much that is."""
@@ -29,7 +29,7 @@ class Room:
 
     def __init__(self, size: int | None = None) -> None:
         """`size` is a share of the memory that is free now, if it is not given."""
-        free = memory.available()
+        free = available_memory()
         self.size = size or (_UNKNOWN if free is None else int(free * _SHARE))
         self._taken = 0
         self._lock = threading.Lock()

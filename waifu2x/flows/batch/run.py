@@ -21,11 +21,11 @@ from waifu2x.errors import OutputError
 from waifu2x.flows.batch.queue import Queue, QueuedChains
 from waifu2x.flows.batch.room import Room, needed_bytes
 from waifu2x.flows.batch.worker import DiedError, Task, Worker
+from waifu2x.flows.jobs import Identity, Job, OnNotice, Output, may_write
 from waifu2x.flows.outcome import Outcome, run_one
-from waifu2x.flows.pipeline import Identity, Job, Note, Output, may_write
 from waifu2x.formats.limits import MAX_PIXELS
-from waifu2x.system import memory
-from waifu2x.system.cores import core_count
+from waifu2x.imaging.enlarger import Enlarger
+from waifu2x.system.machine import available_memory, core_count
 
 _FIRST_LANES = 3
 """One picture is loaded, one computed and one saved."""
@@ -57,7 +57,7 @@ def run(
     max_pixels: int = MAX_PIXELS,
     sources: frozenset[Identity] = frozenset(),
     on_progress: Callable[[Job, float], None] = lambda job, part: None,
-    on_note: Note = lambda job, note: None,
+    on_notice: OnNotice = lambda job, note: None,
 ) -> Generator[Outcome]:
     """The outcome of each job, as it ends; one picture's failure does not concern the others.
 
@@ -71,7 +71,7 @@ def run(
     Closing the iterator, or an interrupt, stops the work: finished files stay, unfinished ones
     leave nothing.
     """
-    lanes = _Lanes(jobs, upscaler, output, at_once, max_pixels, sources, on_progress, on_note)
+    lanes = _Lanes(jobs, upscaler, output, at_once, max_pixels, sources, on_progress, on_notice)
     try:
         lanes.start(many and upscaler.backend.device.is_gpu)
         while (ended := lanes.ended.get()) is not None:
@@ -98,7 +98,7 @@ class _Lanes:
         max_pixels: int,
         sources: frozenset[Identity],
         on_progress: Callable[[Job, float], None],
-        on_note: Note,
+        on_notice: OnNotice,
     ) -> None:
         self.ended: queue.SimpleQueue[Outcome | BaseException | None] = queue.SimpleQueue()
         """How jobs end; an error that is a defect; None when all have."""
@@ -108,11 +108,12 @@ class _Lanes:
         self._max_pixels = max_pixels
         self._sources = sources
         self._on_progress = on_progress
-        self._on_note = on_note
+        self._on_notice = on_notice
         in_network = at_once.in_network if at_once else upscaler.backend.calls_at_once
         self._queue = Queue(in_network)
         self._chains = QueuedChains(upscaler.enlarger.chains, self._queue)
-        self._enlarger = upscaler.enlarger.on(self._chains)
+        made = upscaler.enlarger
+        self._enlarger = Enlarger(self._chains, made.request, made.noise, made.tta, made.tile)
         self._room = Room()
         self._stopped = threading.Event()
         self._device_failed = threading.Event()
@@ -229,9 +230,9 @@ class _Lanes:
                 self._enlarger,
                 self._output,
                 max_pixels=self._max_pixels,
-                room=lambda content: self._room.taken(needed_bytes(content, self._enlarger)),
+                reserve=lambda content: self._room.taken(needed_bytes(content, self._enlarger)),
                 on_progress=partial(self._tell, job),
-                on_note=self._on_note,
+                on_notice=self._on_notice,
                 sources=self._sources,
             )
         try:
@@ -240,7 +241,7 @@ class _Lanes:
                 return Outcome(job, "skipped", 0.0)
         except OutputError as error:
             return Outcome(job, "failed", 0.0, error=str(error))
-        return worker.run(job, report, self._on_note)
+        return worker.run(job, report, self._on_notice)
 
     def _report(self, job: Job, part: float) -> None:
         if self._stopped.is_set():
@@ -280,6 +281,6 @@ class _Lanes:
 
 def _most_lanes(in_network: int) -> int:
     """One for each core, as memory allows: what waits for them here takes some of the cores."""
-    free = memory.available()
+    free = available_memory()
     by_memory = core_count() if free is None else free // _LANE_BYTES
     return max(1, min(max(core_count(), in_network + 2), by_memory))

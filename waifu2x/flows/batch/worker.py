@@ -23,15 +23,16 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from waifu2x.backends import Progress, ignore
+from waifu2x.backends import Network, Progress, ignore
+from waifu2x.backends.results import check_out
 from waifu2x.flows.batch.room import Room, needed_bytes
 from waifu2x.flows.batch.segments import Attached, Segments, Shared
+from waifu2x.flows.jobs import Job, OnNotice, Output
 from waifu2x.flows.outcome import Outcome, Status, run_one
-from waifu2x.flows.pipeline import Job, Note, Output
 from waifu2x.imaging.enlarger import Enlarger
 from waifu2x.imaging.sizes import Request
-from waifu2x.networks.chains import Chain, Chains
-from waifu2x.system import memory
+from waifu2x.networks.chains import ChainFacts, Chains
+from waifu2x.system import allocator
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ class Task:
 
     request: Request
     noise: int | None
-    turns: int
+    tta: int
     tile: int | None
     output: Output
     max_pixels: int
@@ -50,7 +51,7 @@ class Task:
     @classmethod
     def of(cls, enlarger: Enlarger, output: Output, max_pixels: int, unasked: int) -> Task:
         """What a worker is to do in the place of an enlarger."""
-        told = enlarger.request, enlarger.noise, enlarger.turns, enlarger.tile
+        told = enlarger.request, enlarger.noise, enlarger.tta, enlarger.tile
         return cls(*told, output, max_pixels, unasked)
 
 
@@ -70,7 +71,7 @@ class Factors(NamedTuple):
 
 
 class Opened(NamedTuple):
-    """Asks for planes, scale and reach of a chain."""
+    """Asks for `Chains.facts`."""
 
     factor: int
     noise: int | None
@@ -84,7 +85,7 @@ class Computed(NamedTuple):
     pixels: Shared
     result: Shared
     tile: int | None
-    turns: int
+    tta: int
     dropped: list[int]
     """Segments that are gone."""
 
@@ -148,15 +149,15 @@ class Worker:
                 raise
         self._attached = Attached(self._connection)
 
-    def run(self, job: Job, on_progress: Progress, on_note: Note) -> Outcome:
+    def run(self, job: Job, on_progress: Progress, on_notice: OnNotice) -> Outcome:
         """What becomes of a file. `on_progress` is told of a network's work alone, and raises to
         stop it. Raises DiedError."""
-        ended = self._serve(job, on_progress, on_note)
+        ended = self._serve(job, on_progress, on_notice)
         if isinstance(ended, Exception):
             raise ended
         return Outcome(job, *ended)
 
-    def _serve(self, job: Job, on_progress: Progress, on_note: Note) -> Ended | Exception:
+    def _serve(self, job: Job, on_progress: Progress, on_notice: OnNotice) -> Ended | Exception:
         """Hands a file over and answers what the worker asks, until it is done."""
         self._tell(job)
         with ExitStack() as held:
@@ -165,7 +166,7 @@ class Worker:
                 if isinstance(said, Ended | Exception):
                     return said
                 if isinstance(said, Said):
-                    on_note(job, said.note)
+                    on_notice(job, said.note)
                 elif isinstance(said, GivenBack):
                     held.close()
                 else:
@@ -205,8 +206,7 @@ class Worker:
             elif isinstance(said, Factors):
                 answer = self._chains.factors(*said)
             elif isinstance(said, Opened):
-                found = self._chains.chain(*said)
-                answer = found.planes, found.scale, found.reach
+                answer = self._chains.facts(*said)
             elif isinstance(said, Taken):
                 held.enter_context(self._room.taken(said.size))
             else:
@@ -228,11 +228,15 @@ class Worker:
             # What it sent besides is still on its way: nobody could tell it from the next message.
             self.close()
             raise DiedError(f"cannot share its memory: {error}") from error
-        network = self._chains.chain(said.factor, said.noise).network
-        made = network(
-            pixels, result.dtype, tile=said.tile, turns=said.turns, on_progress=on_progress
+        network = self._chains.network(said.factor, said.noise)
+        network(
+            pixels,
+            result.dtype,
+            out=result,
+            tile=said.tile,
+            tta=said.tta,
+            on_progress=on_progress,
         )
-        np.copyto(result, made)
 
 
 def prepare() -> None:
@@ -265,7 +269,7 @@ def _end(code: int | None) -> str:
 def work(connection: Connection, task: Task) -> None:
     """The process: files, one after the other, until there are no more or nobody wants them."""
     warnings.filterwarnings("ignore")  # of codecs, on odd but readable files
-    memory.keep_freed()
+    allocator.keep_freed()
     # Signals that end a group of processes are for the one that it belongs to, which then sends no
     # more.
     for name in ("SIGINT", "SIGTERM", "SIGHUP"):
@@ -277,15 +281,15 @@ def work(connection: Connection, task: Task) -> None:
         while (job := connection.recv()) is not None:
             if enlarger is None:
                 chains = _RemoteChains(link)
-                enlarger = Enlarger(chains, task.request, task.noise, task.turns, task.tile)
+                enlarger = Enlarger(chains, task.request, task.noise, task.tta, task.tile)
             try:
                 outcome = run_one(
                     job,
                     enlarger,
                     task.output,
                     max_pixels=task.max_pixels,
-                    room=partial(_room, link, enlarger, task.unasked),
-                    on_note=lambda job, note: connection.send(Said(note)),
+                    reserve=partial(_room, link, enlarger, task.unasked),
+                    on_notice=lambda job, note: connection.send(Said(note)),
                 )
             except (EOFError, OSError):
                 raise
@@ -336,23 +340,26 @@ class _RemoteChains:
         self.name: str = link.ask(Named())
         self._link = link
         self._factors: dict[Factors, tuple[int, ...]] = {}
-        self._chains: dict[Opened, Chain] = {}
+        self._facts: dict[Opened, ChainFacts] = {}
 
     def factors(self, scale: Fraction, noise: int | None) -> tuple[int, ...]:
-        """See Chains."""
+        """Asks once for each scale."""
         question = Factors(scale, noise)
         if question not in self._factors:
             self._factors[question] = self._link.ask(question)
         return self._factors[question]
 
-    def chain(self, factor: int, noise: int | None) -> Chain:
-        """See Chains."""
+    def facts(self, factor: int, noise: int | None) -> ChainFacts:
+        """Asks once for each chain."""
         question = Opened(factor, noise)
-        if question not in self._chains:
-            planes, scale, reach = self._link.ask(question)
-            network = _RemoteNetwork(self._link, question, scale)
-            self._chains[question] = Chain(network, planes, scale, reach)
-        return self._chains[question]
+        if question not in self._facts:
+            self._facts[question] = self._link.ask(question)
+        return self._facts[question]
+
+    def network(self, factor: int, noise: int | None) -> Network:
+        """One of the other process."""
+        scale = self.facts(factor, noise).scale
+        return _RemoteNetwork(self._link, Opened(factor, noise), scale)
 
 
 class _RemoteNetwork:
@@ -368,18 +375,26 @@ class _RemoteNetwork:
         pixels: NDArray[Any],
         out_dtype: DTypeLike,
         *,
+        out: NDArray[Any] | None = None,
         tile: int | None = None,
-        turns: int = 1,
+        tta: int = 1,
         on_progress: Progress = ignore,
     ) -> NDArray[Any]:
-        """See Network."""
+        """Runs pictures in the other process, by way of shared memory."""
         segments = self._link.segments
         height, width, planes = pixels.shape[-3:]
-        size = (height * self._scale, width * self._scale, planes)
+        shape = (*pixels.shape[:-3], height * self._scale, width * self._scale, planes)
+        check_out(out, shape, out_dtype, pixels)
         source, told = segments.array(pixels.shape, pixels.dtype)
         np.copyto(source, pixels)
-        result, to_be = segments.array((*pixels.shape[:-3], *size), out_dtype)
-        question = Computed(*self._chain, told, to_be, tile, turns, segments.dropped())
+        result, to_be = segments.array(shape, out_dtype)
+        question = Computed(*self._chain, told, to_be, tile, tta, segments.dropped())
         self._link.ask(question, told, to_be)
         on_progress(1.0)
-        return result
+        if out is None:
+            return result
+        np.copyto(out, result)
+        return out
+
+    def close(self) -> None:
+        """Does nothing: it belongs to the other process."""

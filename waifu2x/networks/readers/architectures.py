@@ -18,22 +18,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from waifu2x.errors import ModelError
-from waifu2x.networks.model import (
-    Activation,
+from waifu2x.networks.activations import Activation, leaky
+from waifu2x.networks.builder import fit_padding
+from waifu2x.networks.model import Border, Model
+from waifu2x.networks.nodes import (
     Add,
-    Border,
     Convolution,
     Crop,
     Dense,
     Enlarge,
     Mean,
-    Model,
     Multiply,
     Node,
     PixelShuffle,
     TransposedConvolution,
-    fit_padding,
-    leaky,
 )
 
 SLOPE = 0.1

@@ -16,8 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from waifu2x.errors import ModelError
-from waifu2x.networks.model import (
-    Activation,
+from waifu2x.networks.activations import Activation, leaky
+from waifu2x.networks.builder import fit_padding
+from waifu2x.networks.model import Model
+from waifu2x.networks.nodes import (
     Add,
     Concatenate,
     Convolution,
@@ -26,7 +28,6 @@ from waifu2x.networks.model import (
     Enlarge,
     Gate,
     Mean,
-    Model,
     Multiply,
     Node,
     PixelShuffle,
@@ -35,8 +36,6 @@ from waifu2x.networks.model import (
     TransposedConvolution,
     Weighted,
     affine,
-    fit_padding,
-    leaky,
     sources,
 )
 from waifu2x.networks.readers.limits import read_file

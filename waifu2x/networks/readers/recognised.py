@@ -17,21 +17,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from waifu2x.errors import ModelError
-from waifu2x.networks.model import (
-    Activation,
+from waifu2x.networks.activations import Activation, leaky
+from waifu2x.networks.builder import fit_padding
+from waifu2x.networks.model import Border, Model
+from waifu2x.networks.nodes import (
     Add,
-    Border,
     Concatenate,
     Convolution,
     Enlarge,
     Gate,
-    Model,
     Node,
     PixelShuffle,
     PixelUnshuffle,
     affine,
-    fit_padding,
-    leaky,
     moved,
 )
 from waifu2x.networks.readers import architectures

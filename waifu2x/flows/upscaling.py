@@ -4,73 +4,47 @@ from __future__ import annotations
 
 import hashlib
 import io
-import os
-import stat
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
-from dataclasses import dataclass, field, replace
+from contextlib import ExitStack, nullcontext
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Literal
 
 from waifu2x.backends import Progress, ignore, scaled
 from waifu2x.errors import ImageError, OutputError
-from waifu2x.formats import table as formats
-from waifu2x.formats.adapt import Wishes, adapt, check_results, finish
+from waifu2x.flows.jobs import (
+    STANDARD,
+    Identity,
+    Job,
+    OnNotice,
+    Output,
+    Reserve,
+    copy_times,
+    make_folder,
+    may_write,
+)
+from waifu2x.formats import table
+from waifu2x.formats.adapt import OutputOptions, adapt, check_results, finish
 from waifu2x.formats.limits import MAX_PIXELS
 from waifu2x.formats.preview import preview
 from waifu2x.formats.profiles import in_srgb_tone
 from waifu2x.formats.read import content, decode
-from waifu2x.formats.table import Quality
 from waifu2x.formats.write import EXISTS, encode, write
 from waifu2x.imaging.enlarger import Enlarger
 from waifu2x.imaging.picture import Frames, Picture
-from waifu2x.system import stores
 from waifu2x.system.files import read_bytes, reason, write_atomically
 from waifu2x.system.stopwatch import Stopwatch
-
-Existing = Literal["fail", "overwrite", "skip"]
-"""What to do about an output that is there already."""
-Identity = tuple[int, int] | str
-"""Device and inode of a file, or its URL."""
-STANDARD = Path("-")
-"""Standard input as a source, standard output as a target."""
-
-
-@dataclass(frozen=True)
-class Job:
-    """One picture to make."""
-
-    source: Path
-    target: Path
-
 
 _LARGE = 1 << 25
 """Pixels of results."""
 _LARGE_FILE = 1 << 24
 """Bytes that take longer to decode than a device takes to open."""
-Note = Callable[[Job, str], None]
-"""What is told of a job in words."""
 
 
 @dataclass(frozen=True)
-class Output:
-    """How results are written."""
-
-    extension: str
-    quality: Quality
-    existing: Existing
-    wishes: Wishes = field(default_factory=Wishes)
-    copy_times: bool = False
-    """Whether a result gets the dates of its source."""
-    previews: bool = False
-    """Whether small pictures of source and result are wanted, too."""
-
-
-@dataclass(frozen=True)
-class Made:
+class Upscaled:
     """A picture that was made, and what it took."""
 
     height: int
@@ -87,29 +61,24 @@ class Made:
     is, one."""
 
 
-Room = Callable[[bytes], AbstractContextManager[None]]
-"""Waits until there is memory for the picture of a file with that content, and all that becomes of
-it; the memory is free again when the context ends."""
-
-
-def make(
+def upscale_file(
     job: Job,
     output: Output,
     enlarger: Callable[[], Enlarger],
     *,
     max_pixels: int = MAX_PIXELS,
-    room: Room = lambda content: nullcontext(),
+    reserve: Reserve = lambda content: nullcontext(),
     on_size: Callable[[int, int], None] = lambda height, width: None,
     on_progress: Progress = ignore,
-    on_note: Note = lambda job, note: None,
+    on_notice: OnNotice = lambda job, note: None,
     sources: frozenset[Identity] = frozenset(),
     alone: bool = True,
-) -> Made | None:
+) -> Upscaled | None:
     """Reads, enlarges and writes one file; None if it is there already and may stay.
 
     `enlarger` is called when the file has been read, or while a large one is decoded; then, before
     the work, `on_size` with the rows of all results together and the columns of the first, and
-    `on_note` with a line about what the output does not keep, if there is anything. Nothing in
+    `on_notice` with a line about what the output does not keep, if there is anything. Nothing in
     `sources` is ever replaced. `alone`: no other files are worked on; otherwise only large results
     are encoded by all cores, and nothing is done while a file is decoded.
     Raises Waifu2xError, OSError, MemoryError.
@@ -121,7 +90,7 @@ def make(
         file = _content(job.source)
     with ExitStack() as held:
         with spent("wait"):
-            held.enter_context(room(file))
+            held.enter_context(reserve(file))
         name = _name(job.source, "standard input")
         with spent("decode"):
             if alone and len(file) >= _LARGE_FILE:
@@ -136,17 +105,17 @@ def make(
             stays = _stays(source, network) and _is_file_of(job, output)
             if not stays:
                 target = _name(job.target, "standard output")
-                source = prepared(source, sizes, output, target, job, on_note)
+                source = prepared(source, sizes, output, target, job, on_notice)
         if stays:
             with spent("write"):
                 _copy(job, output)
-            return Made(height, width, spent, True, _previews(output, source))
+            return Upscaled(height, width, spent, True, _previews(output, source))
         on_size(sum(rows for rows, _ in sizes[: len(source.pictures)]), width)
         result = enlarged(source, network, on_progress, spent)
         pixels = sum(rows * columns for rows, columns in sizes)
         threads = None if alone or pixels >= _LARGE else 1
         _write(finished(result, output), job, output, spent, threads)
-        return Made(height, width, spent, False, _previews(output, source, result))
+        return Upscaled(height, width, spent, False, _previews(output, source, result))
 
 
 def _decoded_meanwhile(
@@ -180,28 +149,28 @@ def prepared(
     output: Output,
     name: str,
     job: Job,
-    on_note: Note,
+    on_notice: OnNotice,
 ) -> Frames:
     """What is to be enlarged of a file, to these sizes; `name` is the output's.
 
     Tells what the output will not keep. Raises OutputError if it cannot hold the result.
     """
-    form = formats.of(output.extension)
-    source, notes = adapt(source, form, output.wishes)
+    form = table.of(output.extension)
+    source, notes = adapt(source, form, output.options)
     shapes = [
         (*size, picture.pixels.shape[-1] + (picture.alpha is not None))
         for size, picture in zip(sizes, source.pictures, strict=False)
     ]
     check_results(form, shapes, source.pictures[0].pixels.dtype.itemsize, name)
     if notes:
-        on_note(job, "; ".join(notes))
+        on_notice(job, "; ".join(notes))
     return source
 
 
 def finished(result: Frames, output: Output) -> Frames:
     """Results as they are written."""
-    form = formats.of(output.extension)
-    pictures = (finish(picture, form, output.wishes) for picture in result.pictures)
+    form = table.of(output.extension)
+    pictures = (finish(picture, form, output.options) for picture in result.pictures)
     return replace(result, pictures=tuple(pictures))
 
 
@@ -231,64 +200,6 @@ def _digest(picture: Picture) -> bytes:
     return digest.digest()
 
 
-def may_write(job: Job, existing: Existing, sources: frozenset[Identity] = frozenset()) -> bool:
-    """Whether the target is free or may be replaced; False says skip. Raises OutputError.
-
-    Whatever is an input, the job's own or one of `sources`, is never replaced.
-    """
-    if job.target == STANDARD:
-        return True
-    try:
-        status = stores.stat(job.target) if stores.is_url(job.target) else job.target.stat()
-    except FileNotFoundError:
-        return True
-    except OSError as error:
-        raise OutputError(f"{job.target}: cannot write: {reason(error)}") from error
-    if stat.S_ISDIR(status.st_mode):
-        raise OutputError(f"{job.target}: is a folder, not a file")
-    if not stat.S_ISREG(status.st_mode):
-        raise OutputError(f"{job.target}: is not a plain file; for stdout give -")
-    identity = _identity(job.target, status)
-    if identity in sources or identity in identities([job]):
-        raise OutputError(f"{job.target}: is an input itself: choose another output")
-    if existing == "fail":
-        raise OutputError(EXISTS.format(job.target))
-    return existing == "overwrite"
-
-
-def identities(jobs: Iterable[Job]) -> frozenset[Identity]:
-    """What tells the sources of jobs from other files, whatever their paths."""
-    found = set()
-    for job in jobs:
-        with suppress(OSError):
-            found.add(_identity(job.source))
-    return frozenset(found)
-
-
-def _identity(path: Path, status: os.stat_result | None = None) -> Identity:
-    if stores.is_url(path):
-        return str(path)
-    status = status or path.stat()
-    return status.st_dev, status.st_ino
-
-
-def make_folder(folder: Path) -> None:
-    """A folder for outputs and those above it, if need be. Raises OutputError."""
-    if stores.is_url(folder):
-        return  # object stores have none
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise OutputError(f"{folder}: cannot make the folder: {reason(error)}") from error
-
-
-def copy_times(job: Job, output: Output) -> None:
-    """Gives a result the dates of its source, if that is wished for."""
-    if output.copy_times and job.source != STANDARD:
-        status = job.source.stat()
-        os.utime(job.target, ns=(status.st_atime_ns, status.st_mtime_ns))
-
-
 def _stays(source: Frames, network: Enlarger) -> bool:
     """Whether every picture of a file comes back as it is."""
     return all(network.leaves(*picture.pixels.shape[:2]) for picture in source.pictures)
@@ -297,8 +208,8 @@ def _stays(source: Frames, network: Enlarger) -> bool:
 def _is_file_of(job: Job, output: Output) -> bool:
     """Whether a job is from file to file, and the source is, by its name, what is asked for."""
     suffix = job.source.suffix[1:].lower()
-    known = suffix in formats.WRITABLE and formats.same(suffix, output.extension)
-    plain = output.wishes == Wishes(background=output.wishes.background)
+    known = suffix in table.WRITABLE and table.same(suffix, output.extension)
+    plain = output.options == OutputOptions(background=output.options.background)
     return known and plain and STANDARD not in (job.source, job.target)
 
 
@@ -332,7 +243,10 @@ def _content(source: Path) -> bytes:
         return content(source)
     if sys.stdin is None:
         raise ImageError("standard input: is closed")
-    return sys.stdin.buffer.read()
+    try:
+        return sys.stdin.buffer.read()
+    except OSError as error:
+        raise ImageError(f"standard input: cannot read: {reason(error)}") from error
 
 
 def _write(result: Frames, job: Job, output: Output, spent: Stopwatch, threads: int | None) -> None:
@@ -357,5 +271,10 @@ def _write(result: Frames, job: Job, output: Output, spent: Stopwatch, threads: 
     with spent("encode"):
         encode(result, output.extension, output.quality, "standard output", encoded)
     with spent("write"):
-        sys.stdout.buffer.write(encoded.getbuffer())
-        sys.stdout.buffer.flush()
+        try:
+            sys.stdout.buffer.write(encoded.getbuffer())
+            sys.stdout.buffer.flush()
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            raise OutputError(f"standard output: cannot write: {reason(error)}") from error

@@ -1,0 +1,114 @@
+"""The loop that carries items from a source through some work to a sink.
+
+It is the same for the one picture of a PNG, the frames of an animation, the pages of a document and
+the files of an archive.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
+from itertools import islice
+from typing import TypeVar
+
+from waifu2x.backends import Progress, ignore, scaled
+from waifu2x.imaging.streams import Sink, Source
+
+_Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
+Work = Callable[[_Item, Progress], _Result]
+"""Makes a result of an item. It is called by several threads at a time; the progress that it is
+given adds up to 1 for each item, and raises where the work is to stop."""
+
+
+class StoppedError(Exception):
+    """Ends work that nobody waits for any more, from within its progress report."""
+
+
+def flow(
+    source: Source[_Item],
+    work: Work[_Item, _Result],
+    sink: Sink[_Result],
+    *,
+    in_flight: int = 1,
+    on_progress: Progress = ignore,
+) -> None:
+    """Carries every item of a source through `work` into a sink, in order, and closes both.
+
+    At most `in_flight` items are worked on or wait for those before them, and one more is read
+    ahead; with 1, all is done by the calling thread. `on_progress` is told of parts that add up to
+    1, from one thread at a time, where the source knows how many items it has. Whatever is raised,
+    by any of them or by an interrupt, ends the work on all items and aborts the sink.
+    """
+    count = source.header.count
+    if count is not None:
+        in_flight = max(1, min(in_flight, count))
+    share = scaled(on_progress, 1 / count) if count else ignore
+    opened = False
+    try:
+        with (
+            closing(source),
+            closing(_in_order(iter(source), work, in_flight, share)) as results,
+        ):
+            for result in results:
+                if not opened:
+                    sink.open(source.header)
+                    opened = True
+                sink.add(result)
+            if not opened:
+                sink.open(source.header)
+            sink.close()
+    except BaseException:
+        sink.abort()
+        raise
+
+
+def _in_order(
+    items: Iterator[_Item],
+    work: Callable[[_Item, Progress], _Result],
+    in_flight: int,
+    on_progress: Progress,
+) -> Generator[_Result]:
+    """The results of all items, in their order. Closing it stops the work that is under way."""
+    if in_flight == 1:
+        for item in items:
+            yield work(item, on_progress)
+        return
+    stopped, lock = threading.Event(), threading.Lock()
+
+    def report(part: float) -> None:
+        if stopped.is_set():
+            raise StoppedError
+        with lock:
+            on_progress(part)
+
+    def read() -> list[_Item]:
+        return list(islice(items, 1))
+
+    waiting: deque[Future[_Result]] = deque()
+    pool = ThreadPoolExecutor(in_flight + 1, thread_name_prefix="waifu2x-flow")
+    try:
+        unread: Exception | None = None
+        reading = pool.submit(read)
+        while True:
+            try:
+                found = reading.result()
+            except Exception as error:
+                unread = error  # after whatever is wrong with an item before it
+                break
+            if not found:
+                break
+            waiting.append(pool.submit(work, found.pop(), report))
+            reading = pool.submit(read)
+            if len(waiting) == in_flight:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+        if unread is not None:
+            raise unread
+    finally:
+        stopped.set()
+        pool.shutdown(cancel_futures=True)

@@ -1,0 +1,251 @@
+"""What surrounds networks: a picture becomes calls of networks, their results become a picture.
+
+Neither needs a device: both are functions of the picture, of the request and of what is known of
+chains beforehand, so that they may run in a process that has no networks.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from waifu2x.errors import ModelError
+from waifu2x.imaging import alpha as transparency
+from waifu2x.imaging import colour
+from waifu2x.imaging.dtypes import from_unit, to_unit
+from waifu2x.imaging.picture import Picture
+from waifu2x.imaging.sizes import Plan, Request
+from waifu2x.system.stopwatch import Stopwatch
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from waifu2x.networks.chains import ChainFacts, Facts
+
+_FLOAT_BYTES = 4
+"""Bytes of a float for each byte of an 8-bit sample."""
+RESIZE_SHARE = 0.05
+"""Share of a picture's work, for progress, that a resize has beside networks."""
+
+
+@dataclass(frozen=True, eq=False)
+class Call:
+    """One call of a chain's network."""
+
+    factor: int
+    noise: int | None
+    """With `factor`, which chain."""
+    pixels: NDArray[Any]
+    """(height, width, planes of the chain), C-contiguous."""
+    shape: tuple[int, int, int]
+    """The result's."""
+    dtype: np.dtype[Any]
+    """The result's."""
+    share: float
+    """Of the work on the picture, for progress."""
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """A picture that is ready for networks, and what `finish` has to know of it."""
+
+    picture: Picture
+    """As it came, but for the colours under transparent pixels; where nothing is to be done, the
+    result."""
+    calls: tuple[Call, ...]
+    """The colours; then the transparency, where networks scale it. None where no network has a
+    part."""
+    plan: Plan | None
+    """None where nothing is to be done."""
+
+    @property
+    def finish_share(self) -> float:
+        """Share of the work on the picture that `finish` has, for progress."""
+        return 1.0 - sum(call.share for call in self.calls)
+
+
+class Processing:
+    """Pre- and postprocessing of the pictures of one request. Threads may share it."""
+
+    def __init__(self, facts: Facts, request: Request, noise: int | None) -> None:
+        """`noise` is the level to remove, or None."""
+        self.facts = facts
+        self.request = request
+        self.noise = noise
+
+    def prepare(self, picture: Picture) -> Prepared:
+        """The network calls that a picture takes.
+
+        A picture whose pixels are C-contiguous, opaque, and of as many planes as the networks take
+        is not copied: its pixels are those of the call. Raises ImageError if it would grow more
+        than 32 times, ModelError if it has transparency and there is no model to scale it.
+        """
+        height, width = picture.pixels.shape[:2]
+        if self.leaves(height, width):
+            return Prepared(picture, (), None)
+        plan = self._plan(height, width)
+        picture = replace(picture, pixels=np.ascontiguousarray(picture.pixels))
+        if plan.factor == 1 and self.noise is None:
+            return Prepared(picture, (), plan)
+        chain = self.facts.facts(plan.factor, self.noise)
+        alpha = picture.alpha
+        uneven = alpha is not None and np.ptp(alpha) > 0
+        opacity = self._scaling(plan.factor, chain) if uneven and plan.factor > 1 else None
+        if alpha is not None and not alpha.all():
+            bled = transparency.bleed(to_unit(picture.pixels, np.float32), alpha, chain.radius)
+            picture = replace(picture, pixels=from_unit(bled, picture.pixels.dtype))
+        share = 1.0 if plan.part is None else 1.0 - RESIZE_SHARE
+        calls = [_colours_call(picture.pixels, plan, chain, self.noise, share)]
+        if opacity is not None:
+            assert alpha is not None
+            planes = alpha[..., np.newaxis].repeat(opacity.planes, axis=-1)
+            halved = share / 2
+            calls = [
+                replace(calls[0], share=halved),
+                _call(planes, np.float32, plan.factor, opacity, None, halved),
+            ]
+        return Prepared(picture, tuple(calls), plan)
+
+    def result_size(self, height: int, width: int) -> tuple[int, int]:
+        """Rows and columns of the result of a picture of that size.
+
+        Raises ImageError if it would grow more than 32 times.
+        """
+        if self.request.leaves(height, width):
+            return height, width
+        plan = self._plan(height, width)
+        return plan.height, plan.width
+
+    def growth(self, height: int, width: int) -> float:
+        """Bytes that a result takes while it is made, for each byte of a picture of that size.
+
+        Raises ImageError if it would grow more than 32 times.
+        """
+        if self.leaves(height, width):
+            return 0.0
+        plan = self._plan(height, width)
+        area = (height * plan.factor) * (width * plan.factor)
+        if plan.part is None:
+            return area / (height * width)
+        # Floats until they are resized, and after that once more.
+        return _FLOAT_BYTES * (area + plan.height * plan.width) / (height * width)
+
+    def leaves(self, height: int, width: int) -> bool:
+        """Whether a picture of that size comes back as it is.
+
+        Raises ImageError if it would grow more than 32 times.
+        """
+        if self.request.leaves(height, width):
+            return True
+        plan = self._plan(height, width)
+        return self.noise is None and plan.part is None and plan.factor == 1
+
+    def enlargement(self, scale: Fraction) -> int:
+        """How many times networks enlarge to reach a scale."""
+        return math.prod(self.facts.factors(scale, self.noise))
+
+    def _plan(self, height: int, width: int) -> Plan:
+        return self.request.plan(height, width, self.enlargement)
+
+    def _scaling(self, factor: int, colours: ChainFacts) -> ChainFacts:
+        """The chain for transparency, which is never denoised. Raises ModelError."""
+        try:
+            found = self.facts.facts(factor, None)
+            if found.planes != colours.planes:
+                raise ModelError(
+                    f"{self.facts.name}: its models do not all take {colours.planes} planes"
+                )
+        except ModelError as error:
+            raise ModelError(f"transparency needs a scale model: {error}") from error
+        return found
+
+
+def finish(
+    prepared: Prepared, results: Sequence[NDArray[Any]], stopwatch: Stopwatch | None = None
+) -> Picture:
+    """The picture that is made of the results of a picture's calls, in their order.
+
+    A result that needs nothing more is not copied. `stopwatch` gets the seconds of `prepare`, and
+    of `resize` where there is one.
+    """
+    plan, source = prepared.plan, prepared.picture
+    if plan is None:
+        return source
+    spent = stopwatch or Stopwatch()
+    pixels, alpha, dtype = source.pixels, source.alpha, source.pixels.dtype
+    if results:
+        between = dtype if plan.part is None else np.dtype(np.float32)
+        with spent("prepare"):
+            seen = prepared.calls[0].pixels.shape[-1]
+            pixels = _coloured(results[0], seen, pixels, between)
+            if len(results) > 1:
+                alpha = from_unit(results[1].mean(axis=-1), between)
+            elif alpha is not None:
+                alpha = alpha.repeat(plan.factor, 0).repeat(plan.factor, 1)
+    if plan.part is not None:
+        with spent("resize"):
+            pixels, alpha = _resized(pixels, alpha, plan, dtype)
+    return replace(source, pixels=pixels, alpha=alpha)
+
+
+def _colours_call(
+    pixels: NDArray[Any], plan: Plan, chain: ChainFacts, noise: int | None, share: float
+) -> Call:
+    """The call for grey or RGB pixels of a chain of one or three planes."""
+    planes = pixels.shape[-1]
+    # What is resized, or put together from planes, stays float until then.
+    dtype: DTypeLike = np.float32
+    if planes == chain.planes:
+        dtype = pixels.dtype if plan.part is None else np.float32
+    elif planes == 1:
+        pixels = pixels.repeat(3, axis=-1)
+    else:
+        pixels = np.ascontiguousarray(colour.luma(to_unit(pixels, np.float32)))
+    return _call(pixels, dtype, plan.factor, chain, noise, share)
+
+
+def _call(
+    pixels: NDArray[Any],
+    dtype: DTypeLike,
+    factor: int,
+    chain: ChainFacts,
+    noise: int | None,
+    share: float,
+) -> Call:
+    height, width, planes = pixels.shape
+    shape = height * chain.scale, width * chain.scale, planes
+    return Call(factor, noise, pixels, shape, np.dtype(dtype), share)
+
+
+def _coloured(
+    result: NDArray[Any], seen: int, source: NDArray[Any], dtype: np.dtype[Any]
+) -> NDArray[Any]:
+    """Pixels of as many planes as the source, from a network that saw `seen` planes of it."""
+    planes = source.shape[-1]
+    if seen == planes:
+        return result
+    if planes == 1:
+        return from_unit(colour.luma(result), dtype)
+    from waifu2x.imaging import resample
+
+    chroma = resample.bicubic(colour.chroma(to_unit(source, np.float32)), *result.shape[:2])
+    return from_unit(colour.to_rgb(result, chroma), dtype)
+
+
+def _resized(
+    pixels: NDArray[Any], alpha: NDArray[Any] | None, plan: Plan, dtype: DTypeLike
+) -> tuple[NDArray[Any], NDArray[Any] | None]:
+    """A picture as networks made it, at the size of the plan."""
+    from waifu2x.imaging import resample  # by Pillow, which few pictures need
+
+    assert plan.part is not None
+    size = plan.height, plan.width
+    if alpha is not None and np.ptp(alpha) > 0:
+        return resample.lanczos_with_alpha(pixels, alpha, plan.part, plan.factor, *size, dtype)
+    result = resample.lanczos(pixels, plan.part, plan.factor, *size, dtype)
+    return result, None if alpha is None else np.full(size, alpha[0, 0])

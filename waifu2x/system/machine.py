@@ -1,0 +1,169 @@
+"""What this machine lets a process use: processors and memory, as containers limit them.
+
+Linux tells in files, below a root that tests replace by a folder of their own. Limits are those of
+control groups: of the process's group and of every group around it, in the hierarchies of version 1
+and in the one of version 2 (Linux, "Control Group v2", "CFS Bandwidth Control" and "Memory Resource
+Controller"). Files that are missing or not understood limit nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import math
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+_ROOT = Path("/")
+_KIB = 1024
+_MEMORY_LIMITS = ("memory.max", "memory.high", "memory.limit_in_bytes")
+"""Files of version 2, where the second slows down whoever takes more, and of version 1, where no
+limit is a number far above any memory."""
+
+
+def core_count(root: Path = _ROOT) -> int:
+    """How many threads can compute at the same time: at least 1.
+
+    That is the number of processors that the process may run on, or the time that its container
+    may spend on them, rounded up: 2 threads for 1.5 CPUs.
+    """
+    return _within_quota(len(_processors()), root)
+
+
+def physical_core_count(root: Path = _ROOT) -> int:
+    """As `core_count`, with processors that share a core's units counted once."""
+    cores = set()
+    for number in _processors():
+        topology = root / f"sys/devices/system/cpu/cpu{number}/topology"
+        # The second is what Linux before 5.3 calls it.
+        siblings = _text(topology / "core_cpus_list") or _text(topology / "thread_siblings_list")
+        cores.add(siblings or str(number))
+    return _within_quota(len(cores), root)
+
+
+def total_memory(root: Path = _ROOT) -> int | None:
+    """Bytes of memory that the process may ever take; None where the system does not tell."""
+    found = _machine_memory(root).get("MemTotal") or _physical_memory()
+    limits = [limit for limit, _ in _memory_limits(root)]
+    return min(limits if found is None else [found, *limits], default=None)
+
+
+def available_memory(root: Path = _ROOT) -> int | None:
+    """Bytes of memory that can still be had, the machine's swap among them, at least 0; None where
+    the system does not tell (only Linux does)."""
+    found = _machine_memory(root)
+    free = [max(0, limit - _taken(group)) for limit, group in _memory_limits(root)]
+    if "MemAvailable" in found:
+        free.append(found["MemAvailable"] + found.get("SwapFree", 0))
+    return min(free, default=None)
+
+
+def _processors() -> set[int]:
+    """The numbers of the processors that the process may run on."""
+    if hasattr(os, "sched_getaffinity"):
+        return os.sched_getaffinity(0)
+    return set(range(os.cpu_count() or 1))
+
+
+def _within_quota(count: int, root: Path) -> int:
+    """A number of threads, or fewer where control groups allow less time of processors."""
+    for group in _groups(root, "cpu"):
+        # Version 2 has both in one file, version 1 in two.
+        quota, _, period = _text(group / "cpu.max").partition(" ")
+        quota = quota or _text(group / "cpu.cfs_quota_us")
+        period = period or _text(group / "cpu.cfs_period_us")
+        if quota.isdecimal() and period.isdecimal() and int(period):  # not "max", not -1
+            count = min(count, math.ceil(int(quota) / int(period)))
+    return max(1, count)
+
+
+def _machine_memory(root: Path) -> dict[str, int]:
+    """The machine's numbers in /proc/meminfo, in bytes."""
+    lines = re.findall(r"^(\w+): +(\d+) kB$", _text(root / "proc/meminfo"), re.MULTILINE)
+    return {name: int(size) * _KIB for name, size in lines}
+
+
+def _physical_memory() -> int | None:
+    """Bytes of memory as systems other than Linux tell them; None for those that do not."""
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):
+        return None
+
+
+def _memory_limits(root: Path) -> Iterator[tuple[int, Path]]:
+    """The least limit in bytes of each control group that has one, and the group's folder."""
+    for group in _groups(root, "memory"):
+        texts = [_text(group / name) for name in _MEMORY_LIMITS]
+        limits = [int(text) for text in texts if text.isdecimal()]  # not "max"
+        if limits:
+            yield min(limits), group
+
+
+def _taken(group: Path) -> int:
+    """Bytes that a control group has taken, without what the system takes back when it must:
+    pages of files and its own reclaimable caches."""
+    taken = _text(group / "memory.current") or _text(group / "memory.usage_in_bytes")
+    if not taken.isdecimal():
+        return 0
+    found = re.findall(r"^(\w+) (\d+)$", _text(group / "memory.stat"), re.MULTILINE)
+    stat = {name: int(size) for name, size in found}
+    if "total_cache" in stat:  # version 1, with the groups inside
+        files = stat["total_cache"] - stat.get("total_shmem", 0)
+    else:
+        files = stat.get("file", 0) - stat.get("shmem", 0) + stat.get("slab_reclaimable", 0)
+    return max(0, int(taken) - max(0, files))
+
+
+@functools.cache
+def _groups(root: Path, controller: str) -> list[Path]:
+    """The folders of all control groups that may limit this for the process, innermost first."""
+    unified, legacy = "", ""
+    for line in _text(root / "proc/self/cgroup").splitlines():
+        number, _, rest = line.partition(":")
+        controllers, _, path = rest.partition(":")
+        if number == "0" and not controllers:
+            unified = path
+        elif controller in controllers.split(","):
+            legacy = path
+    found = []
+    for line in _text(root / "proc/self/mountinfo").splitlines():
+        # 31 23 0:28 ROOT POINT OPTIONS [MORE...] - TYPE SOURCE OPTIONS
+        left, _, right = line.partition(" - ")
+        fields, kind = left.split(" "), right.split(" ")
+        if len(fields) < 6 or len(kind) < 3:
+            continue
+        is_legacy = kind[0] == "cgroup" and controller in kind[2].split(",")
+        path = unified if kind[0] == "cgroup2" else legacy if is_legacy else ""
+        if path:
+            found += _upwards(root, _unescaped(fields[4]), _unescaped(fields[3]), path)
+    return found
+
+
+def _upwards(root: Path, point: str, mounted: str, path: str) -> list[Path]:
+    """The folders of a group and of those around it, as far as they are mounted.
+
+    `mounted` is the group that is mounted at `point`. A container often sees its own group there,
+    while its processes are told their paths from outside: then that folder is all there is.
+    """
+    top = root / point.lstrip("/")
+    parts = Path(path).parts
+    inside = Path(mounted).parts
+    if ".." in parts or parts[: len(inside)] != inside:
+        return [top]
+    below = parts[len(inside) :]
+    return [top.joinpath(*below[:depth]) for depth in range(len(below), -1, -1)]
+
+
+def _unescaped(field: str) -> str:
+    """A field of /proc/self/mountinfo, where blanks are written as octal numbers."""
+    return re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), field)
+
+
+def _text(path: Path) -> str:
+    """A small file's text without its last line break; empty if it cannot be read."""
+    with contextlib.suppress(OSError, ValueError):
+        return path.read_text().strip()
+    return ""
