@@ -13,8 +13,8 @@ from typing import Any
 import click
 
 from waifu2x import __version__
-from waifu2x.cli.report import message_of, printable
-from waifu2x.errors import Waifu2xError
+from waifu2x.cli.report import message_of
+from waifu2x.errors import Waifu2xError, printable
 
 _COMMANDS = {
     "upscale": "Enlarge and denoise one picture.",
