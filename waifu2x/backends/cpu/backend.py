@@ -7,7 +7,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from waifu2x.backends import Backend, Device, Measurement, Precision, Trial, pick_device
+from waifu2x.backends import Backend, Device, Measurement, Pin, Precision, Trial, pick_device
 from waifu2x.backends.cpu import isa
 from waifu2x.backends.cpu.arithmetic import arithmetics
 from waifu2x.backends.cpu.choosing import accurate
@@ -77,6 +77,10 @@ class CpuBackend:
     def tune(self, model: Model, precision: Precision, pixels: NDArray[Any]) -> Iterator[Trial]:
         """Finds nothing to choose."""
         yield from ()
+
+    def pin(self, memory: NDArray[Any]) -> Pin:
+        """Does nothing: pixels are used where they are."""
+        return Pin()
 
     def close(self) -> None:
         """Ends the threads, after the calls that are under way."""
