@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from PIL import Image, JpegImagePlugin
 
 from waifu2x.errors import ImageError
