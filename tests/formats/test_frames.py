@@ -231,6 +231,7 @@ def test_icons_are_not_taken_for_other_formats(side: int) -> None:
     (picture,) = decode(icon(side), "p").pictures
     expected = noise(side, side, 4)
     assert (picture.pixels == expected[..., :3]).all()
+    assert picture.alpha is not None
     assert (picture.alpha == expected[..., 3]).all()
 
 

@@ -25,7 +25,7 @@ class Declared(NamedTuple):
     height: int
     """Pixels that each picture takes when it is decoded: more than is shown where a part of it
     lies outside."""
-    count: int = 1
+    pictures: int = 1
     """How many pictures there are."""
 
 

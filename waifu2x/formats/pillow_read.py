@@ -42,8 +42,8 @@ def read(data: bytes, name: str, max_pixels: int) -> Frames:
         opened = (plugin.pillow,)
     said = declared(data)
     if said:
-        total = said.width * said.height * said.count
-        check_pixels(name, said[:2], said.count, total, max_pixels)
+        total = said.width * said.height * said.pictures
+        check_pixels(name, said[:2], said.pictures, total, max_pixels)
     try:
         image = Image.open(io.BytesIO(data), formats=opened)
     except UnidentifiedImageError as error:
@@ -62,7 +62,7 @@ def extent(data: bytes) -> Extent | None:
         said = declared(data)
         if said:
             height, width = said.height, said.width
-            return Extent(height, width, height * width * _PLANES * said.count)
+            return Extent(height, width, height * width * _PLANES * said.pictures)
         with Image.open(io.BytesIO(data), formats=table.by_pillow(data)) as image:
             width, height = image.size
             planes = 4 if image.mode == "P" else len(image.getbands())
