@@ -15,16 +15,24 @@ from click.testing import CliRunner
 from numpy.typing import NDArray
 from PIL import Image
 
-from tests.helpers.contents import encode, encoded, identity_models, noise, ramp
+from tests.helpers.contents import (
+    Frames,
+    adapt,
+    decode_all,
+    encode,
+    encoded,
+    identity_models,
+    noise,
+    ramp,
+)
 from waifu2x.api import Upscaler
 from waifu2x.cli import cli
 from waifu2x.flows.jobs import Job, Output
 from waifu2x.flows.upscaling import upscale_file
 from waifu2x.formats import table
-from waifu2x.formats.adapt import OutputOptions, adapt
-from waifu2x.formats.read import decode
+from waifu2x.formats.adapt import OutputOptions
 from waifu2x.formats.table import Quality
-from waifu2x.imaging.picture import Frames, Picture
+from waifu2x.imaging.picture import Picture
 
 ANIMATIONS = ("gif", "png", "webp")
 PALETTE = np.array([[0, 0, 0], [255, 0, 0], [0, 200, 0], [10, 20, 250]], np.uint8)
@@ -61,7 +69,7 @@ def test_animations_come_back(extension: str, loop: int, alpha: bool) -> None:
     pictures = frames_of(3)
     source = animation(pictures, loop, alpha)
     data = encode(source, extension)
-    back = decode(data, "p")
+    back = decode_all(data, "p")
     assert back.durations == DURATIONS
     assert back.loop == loop
     for frame, picture, shown in zip(back.pictures, source.pictures, seen(data), strict=True):
@@ -77,7 +85,7 @@ def test_animations_come_back(extension: str, loop: int, alpha: bool) -> None:
 def test_an_animated_avif() -> None:
     """Which loses something of its pictures, and shows them without end."""
     pictures = [np.full((16, 24, 3), level, np.uint8) for level in (10, 120, 240)]
-    back = decode(encode(animation(pictures), "avif"), "p")
+    back = decode_all(encode(animation(pictures), "avif"), "p")
     assert (back.durations, back.loop) == (DURATIONS, 0)
     for frame, pixels in zip(back.pictures, pictures, strict=True):
         assert abs(frame.pixels.astype(int) - pixels).max() <= 3
@@ -129,7 +137,7 @@ def test_every_way_of_disposal(folder: Path, extension: str) -> None:
         visible = large[..., 3] > 0
         assert ((found[..., 3] > 0) == visible).all()
         assert (found[visible] == large[visible]).all()
-    result = decode(Path(f"b.{extension}").read_bytes(), "p")
+    result = decode_all(Path(f"b.{extension}").read_bytes(), "p")
     assert (result.durations, result.loop) == ((50.0, 60.0, 70.0, 80.0), 2)
 
 
@@ -160,15 +168,15 @@ def test_frames_that_repeat_are_computed_once(folder: Path) -> None:
 def test_a_picture_for_programs_without_animations_is_left_out() -> None:
     images = [Image.fromarray(pixels) for pixels in frames_of(3)]
     data = encoded(images[0], save_all=True, append_images=images[1:], default_image=True)
-    back = decode(data, "p")
+    back = decode_all(data, "p")
     assert len(back.pictures) == 2
     assert (back.pictures[0].pixels == np.asarray(images[1])).all()
 
 
 def test_a_gif_of_one_picture_is_no_animation() -> None:
-    back = decode(encoded(Image.fromarray(frames_of(1)[0]), "GIF"), "p")
-    assert not back.animated
-    assert not decode(encode(back, "gif"), "p").animated
+    back = decode_all(encoded(Image.fromarray(frames_of(1)[0]), "GIF"), "p")
+    assert not back.durations
+    assert not decode_all(encode(back, "gif"), "p").durations
 
 
 @pytest.mark.parametrize(
@@ -182,7 +190,7 @@ def test_animations_in_other_formats(folder: Path, extension: str, note: str) ->
     pictures = frames_of(3)
     Path("a.png").write_bytes(encode(animation(pictures), "png"))
     assert upscale("a.png", f"b.{extension}") == f"a.png: {note}\n"
-    result = decode(Path(f"b.{extension}").read_bytes(), "p")
+    result = decode_all(Path(f"b.{extension}").read_bytes(), "p")
     assert len(result.pictures) == (3 if extension == "tif" else 1)
 
 
@@ -238,7 +246,7 @@ def test_a_missing_plugin_is_a_sentence(
     for module in ("pillow_jxl", "pillow_heif"):
         monkeypatch.setitem(__import__("sys").modules, module, None)
     with pytest.raises(ImageError, match=rf"^p: \w+( XL)? needs a plugin: pip install {package}$"):
-        decode(data, "p")
+        decode_all(data, "p")
     extension = "jxl" if "jxl" in package else "heic"
     with pytest.raises(OutputError, match=f"needs a plugin: pip install {package}"):
         encode(Picture(ramp(3)), extension)
@@ -252,7 +260,7 @@ def test_many_colours_in_a_gif() -> None:
     pixels = np.stack([y * 5, x * 5, y + x], axis=-1).astype(np.uint8)
     alpha = np.full((48, 48), 255, np.uint8)
     alpha[:10] = 100
-    back = decode(encode(Picture(pixels, alpha), "gif"), "p").pictures[0]
+    back = decode_all(encode(Picture(pixels, alpha), "gif"), "p").pictures[0]
     assert back.alpha is not None
     assert (back.alpha == np.where(alpha < 128, 0, 255)).all()
     visible = alpha == 255
@@ -269,7 +277,7 @@ def test_background(folder: Path, extension: str, name: str, level: int) -> None
     told = upscale("--background", name, "a.png", f"b.{extension}")
     assert "holds no transparency: the picture is composed on #" in told
     assert told.count("\n") == 1
-    result = decode(Path(f"b.{extension}").read_bytes(), "p").pictures[0].pixels.astype(int)
+    result = decode_all(Path(f"b.{extension}").read_bytes(), "p").pictures[0].pixels.astype(int)
     assert abs(result[:, :6] - level).max() <= 3
     assert abs(result[:6, 10:] - (200 + 4 * level) / 5).max() <= 3
     assert abs(result[10:, 10:] - 200).max() <= 3
@@ -315,7 +323,7 @@ def test_wholly_transparent(folder: Path, dtype: Any) -> None:
     picture = Picture(noise(6, 5, 3, dtype=dtype), np.zeros((6, 5), dtype))
     Path("a.png").write_bytes(encode(picture, "png"))
     assert upscale("a.png", "b.png") == ""
-    result = decode(Path("b.png").read_bytes(), "p").pictures[0]
+    result = decode_all(Path("b.png").read_bytes(), "p").pictures[0]
     assert result.alpha is not None
     assert not result.alpha.any()
     assert result.pixels.shape == (12, 10, 3)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import struct
+from collections.abc import Generator
 from typing import IO, Any
 
 import numpy as np
@@ -14,9 +15,12 @@ from waifu2x.errors import ImageError
 from waifu2x.formats import exif, metadata, profiles
 from waifu2x.formats.limits import check_pixels
 from waifu2x.formats.profiles import BAD_PROFILE
+from waifu2x.formats.source import DecodedFile
 from waifu2x.formats.table import Compression
-from waifu2x.imaging.orientation import turned
-from waifu2x.imaging.picture import Colours, Frames, Metadata, Picture, full_range, with_alpha
+from waifu2x.formats.writer import Writer
+from waifu2x.imaging.orientation import turned, upright_size
+from waifu2x.imaging.picture import Colours, Metadata, Picture, full_range, with_alpha
+from waifu2x.imaging.streams import Extent, Header, Timed
 
 _BIG = 4_000_000_000
 """Bytes of pixels from which on offsets need 64 bits."""
@@ -31,35 +35,74 @@ _GREY, _RGB = (0, 1), (2,)
 _MIN_IS_WHITE = 0
 
 
-def read(data: bytes, name: str, max_pixels: int) -> Frames:
+def open_content(data: bytes, name: str, max_pixels: int) -> DecodedFile:
     """The pages of a file. Raises ImageError, and whatever tifffile raises if it is damaged."""
-    pictures, notes = [], set[str]()
-    with tifffile.TiffFile(io.BytesIO(data)) as file:
+    file = tifffile.TiffFile(io.BytesIO(data))
+    try:
         pages = [page for page in file.pages if not page.subfiletype & _REDUCED]
         if not pages:
             raise ImageError(f"{name}: has no picture in it")
         total = sum(page.imagewidth * page.imagelength for page in pages)
         size = (pages[0].imagewidth, pages[0].imagelength)
         check_pixels(name, size, len(pages), total, max_pixels)
+        header = Header(tuple(map(_extent, pages)), len(pages), format="TIFF")
+    except BaseException:
+        file.close()
+        raise
+
+    def decoded() -> Generator[Timed]:
         for page in pages:
-            picture, note = _page(page, data, name)
-            pictures.append(picture)
-            notes.update(note)
-    return Frames(tuple(pictures), notes=tuple(sorted(notes)))
+            picture, notices = _page(page, data, name)
+            yield Timed(picture, notices=tuple(sorted(notices)))
+
+    return DecodedFile(name, header, decoded(), file.close)
 
 
-def write(frames: Frames, file: IO[bytes], compression: Compression = "default") -> None:
-    """Writes a file; `file` can be read and sought."""
-    size = sum(_raw_size(picture) for picture in frames.pictures)
-    first = frames.pictures[0].metadata
-    order = exif.layout(first.exif).order if first.exif else "<"
-    with tifffile.TiffWriter(file, bigtiff=size > _BIG, byteorder=order) as writer:
-        for picture in frames.pictures:
-            writer.write(_samples(picture), **_options(picture, compression))
-    if first.exif:
-        block = exif.directory(first.exif, exif.directories(first.exif)[0])
-        # Its word for the resolution counts where the file had none besides it.
-        _describe(file, exif.described(block, but=exif.RESOLUTION if first.dpi else ()))
+def _extent(page: tifffile.TiffPage) -> Extent:
+    """Its size upright, and about how many bytes its samples take in memory."""
+    height, width = page.imagelength, page.imagewidth
+    orientation = page.tags.valueof(exif.ORIENTATION, 1)
+    rows, columns = upright_size(height, width, orientation if isinstance(orientation, int) else 1)
+    sample = -(-int(np.max(page.bitspersample)) // 8)
+    return Extent(rows, columns, rows * columns * page.samplesperpixel * sample)
+
+
+class TiffWriter(Writer):
+    """Writes pages into a file as they come."""
+
+    def __init__(
+        self, header: Header, file: IO[bytes], compression: Compression = "default"
+    ) -> None:
+        """`header` is that of the results; `file` can be read and sought."""
+        self._extents = header.all_extents
+        self._file = file
+        self._compression = compression
+        self._writer: Any = None
+        self._first: Metadata | None = None
+
+    def add(self, timed: Timed) -> None:
+        """Writes the next page."""
+        picture = timed.picture
+        if self._writer is None:
+            self._first = first = picture.metadata
+            order = exif.layout(first.exif).order if first.exif else "<"
+            big = self._total(picture) > _BIG
+            self._writer = tifffile.TiffWriter(self._file, bigtiff=big, byteorder=order)
+        self._writer.write(_samples(picture), **_options(picture, self._compression))
+
+    def finish(self) -> None:
+        """Writes what comes after the last page."""
+        self._writer.close()
+        first = self._first
+        if first is not None and first.exif:
+            block = exif.directory(first.exif, exif.directories(first.exif)[0])
+            # Its word for the resolution counts where the file had none besides it.
+            _describe(self._file, exif.described(block, but=exif.RESOLUTION if first.dpi else ()))
+
+    def _total(self, first: Picture) -> float:
+        """About how many bytes the samples of all pages have, by the first and the header."""
+        nbytes = [extent.nbytes for extent in self._extents]
+        return _raw_size(first) * sum(nbytes) / max(nbytes[0], 1)
 
 
 def _raw_size(picture: Picture) -> int:
