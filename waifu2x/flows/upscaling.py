@@ -313,7 +313,10 @@ def _content(source: Path) -> bytes:
         return content(source)
     if sys.stdin is None:
         raise ImageError("standard input: is closed")
-    return sys.stdin.buffer.read()
+    try:
+        return sys.stdin.buffer.read()
+    except OSError as error:
+        raise ImageError(f"standard input: cannot read: {reason(error)}") from error
 
 
 def _sink(job: Job, output: Output, spent: Stopwatch, threads: int | None) -> Sink[Timed]:
@@ -357,5 +360,10 @@ class _StandardOutput(ContentSink):
         """Hands the file over. Raises OutputError, OSError."""
         super().close()
         with self.spent("write"):
-            sys.stdout.buffer.write(self._encoded.getbuffer())
-            sys.stdout.buffer.flush()
+            try:
+                sys.stdout.buffer.write(self._encoded.getbuffer())
+                sys.stdout.buffer.flush()
+            except BrokenPipeError:
+                raise
+            except OSError as error:
+                raise OutputError(f"standard output: cannot write: {reason(error)}") from error

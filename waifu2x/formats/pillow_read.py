@@ -8,13 +8,15 @@ import functools
 import io
 from collections.abc import Generator
 from dataclasses import replace
+from typing import Literal
 
 import numpy as np
 from PIL import Image, UnidentifiedImageError, _imaging
 
 from waifu2x.errors import ImageError
-from waifu2x.formats import deep, exif, gif, jxl, metadata, png, table
-from waifu2x.formats.limits import check_pixels
+from waifu2x.formats import deep, gif, jxl, metadata, png, table, tags
+from waifu2x.formats.exif import ORIENTATION
+from waifu2x.formats.limits import Budget, check_pixels
 from waifu2x.formats.pillow import jpeg_coding, plain
 from waifu2x.formats.source import DecodedFile
 from waifu2x.imaging.orientation import turned, upright_size
@@ -29,7 +31,8 @@ _OPENED = tuple(
 _ANIMATED = ("GIF", "PNG", "WEBP", "AVIF")
 """Formats whose further pictures follow in time; those of others are previews, sizes or layers."""
 _SUBFILE_TYPE, _WIDTH, _HEIGHT, _PHOTOMETRIC, _SAMPLES = 254, 256, 257, 262, 277
-"""Tags of a TIFF's directory."""
+_PAGE_TAGS = (_SUBFILE_TYPE, _WIDTH, _HEIGHT, _PHOTOMETRIC, ORIENTATION, _SAMPLES)
+"""Tags of a TIFF's directory, each with one number."""
 _PALETTE = 3
 """A value of the tag for the kind of samples."""
 _LOOP_ONCE = 1
@@ -199,15 +202,18 @@ def _pages(
 ) -> tuple[Header, Generator[Timed]]:
     """The pages of a TIFF of 8 bits, without thumbnails."""
     count = getattr(image, "n_frames", 1)
-    pages, extents, total = list[tuple[int, int]](), list[Extent](), 0
-    for index, at in enumerate(exif.directories(data)[:count]):
-        if count > 1 and _tag(data, at, _SUBFILE_TYPE) & _REDUCED:
+    pages, extents, total, budget = list[tuple[int, int]](), list[Extent](), 0, Budget(len(data))
+    for index, at in enumerate(tags.pages(data, budget)[:count]):
+        said = tags.values(data, at, _PAGE_TAGS, budget)
+        order: Literal["little", "big"] = "little" if tags.layout(data).order == "<" else "big"
+        found = {tag: int.from_bytes(value, order) for tag, value in said.items()}
+        if count > 1 and found.get(_SUBFILE_TYPE, 0) & _REDUCED:
             continue
-        height, width = _tag(data, at, _HEIGHT), _tag(data, at, _WIDTH)
+        height, width = found.get(_HEIGHT, 0), found.get(_WIDTH, 0)
         total += height * width
         check_pixels(name, (width, height), 1, total, max_pixels)
-        planes = 3 if _tag(data, at, _PHOTOMETRIC) == _PALETTE else _tag(data, at, _SAMPLES) or 1
-        rows, columns = upright_size(height, width, _tag(data, at, exif.ORIENTATION))
+        planes = 3 if found.get(_PHOTOMETRIC) == _PALETTE else found.get(_SAMPLES, 1)
+        rows, columns = upright_size(height, width, found.get(ORIENTATION, 1))
         extents.append(Extent(rows, columns, rows * columns * planes))
         pages.append((index, at))
     if not pages:
@@ -216,21 +222,17 @@ def _pages(
     return header, _decoded_pages(image, data, name, pages if count > 1 else [(-1, pages[0][1])])
 
 
-def _tag(data: bytes, at: int, tag: int) -> int:
-    """The first number of a tag in a directory at an offset; 0 if it is not there."""
-    return next(iter(exif.numbers(data, at, tag)), 0)
-
-
 def _decoded_pages(
     image: Image.Image, data: bytes, name: str, pages: list[tuple[int, int]]
 ) -> Generator[Timed]:
     """Pages by their index, -1 for the one that is there already, and their directory's offset."""
+    budget = Budget(len(data))
     for index, at in pages:
         if index >= 0:
             image.seek(index)
         resolution = metadata.dpi(image.info.get("dpi"))
         # Pillow has brought the page upright by then.
-        said, _ = metadata.upright(metadata.of_tiff(Metadata(dpi=resolution), data, at))
+        said, _ = metadata.upright(metadata.of_tiff(Metadata(dpi=resolution), data, at, budget))
         image.load()
         picture, notices = plain(image, name)
         yield Timed(replace(picture, metadata=said), notices=tuple(sorted(set(notices))))

@@ -54,7 +54,7 @@ class Enlarger(Processing):
             with spent("network"):
                 results.append(
                     network(
-                        call.pixels, call.dtype, tile=self.tile, turns=self.tta, on_progress=report
+                        call.pixels, call.dtype, tile=self.tile, tta=self.tta, on_progress=report
                     )
                 )
         finished = finish(prepared, results, spent)
@@ -78,5 +78,5 @@ class Enlarger(Processing):
         network = self.chains.network(plan.factor, self.noise)
         pictures = np.ascontiguousarray(pictures)
         return network(
-            pictures, pictures.dtype, tile=self.tile, turns=self.tta, on_progress=on_progress
+            pictures, pictures.dtype, tile=self.tile, tta=self.tta, on_progress=on_progress
         )

@@ -30,7 +30,7 @@ class _Kind(NamedTuple):
     dtype: np.dtype[Any]
     out_dtype: np.dtype[Any]
     tile: int | None
-    turns: int
+    tta: int
 
 
 @dataclass(eq=False)
@@ -138,7 +138,7 @@ def _compute(calls: Sequence[_Call]) -> None:
         if len(calls) > 1:
             pixels = np.stack([call.pixels for call in calls])
         results = kind.network(
-            pixels, kind.out_dtype, tile=kind.tile, turns=kind.turns, on_progress=report
+            pixels, kind.out_dtype, tile=kind.tile, tta=kind.tta, on_progress=report
         )
         for call, result in zip(calls, results if len(calls) > 1 else [results], strict=True):
             call.result = result
@@ -162,14 +162,22 @@ class QueuedNetwork:
         pixels: NDArray[Any],
         out_dtype: DTypeLike,
         *,
+        out: NDArray[Any] | None = None,
         tile: int | None = None,
-        turns: int = 1,
+        tta: int = 1,
         on_progress: Progress = ignore,
     ) -> NDArray[Any]:
-        """See Network."""
+        """Runs pictures when it is their turn."""
         dtype = np.dtype(out_dtype)
-        kind = _Kind(self._network, pixels.shape, pixels.dtype, dtype, tile, turns)
-        return self._queue.run(kind, pixels, on_progress)
+        kind = _Kind(self._network, pixels.shape, pixels.dtype, dtype, tile, tta)
+        result = self._queue.run(kind, pixels, on_progress)
+        if out is None:
+            return result
+        np.copyto(out, result)
+        return out
+
+    def close(self) -> None:
+        """Does nothing: its network belongs to whoever made the queue."""
 
 
 class QueuedChains:

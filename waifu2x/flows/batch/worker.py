@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from waifu2x.backends import Network, Progress, ignore
+from waifu2x.backends.results import check_out
 from waifu2x.flows.batch.room import Room, needed_bytes
 from waifu2x.flows.batch.segments import Attached, Segments, Shared
 from waifu2x.flows.jobs import Job, OnNotice, Output
@@ -40,7 +41,7 @@ class Task:
 
     request: Request
     noise: int | None
-    turns: int
+    tta: int
     tile: int | None
     output: Output
     max_pixels: int
@@ -84,7 +85,7 @@ class Computed(NamedTuple):
     pixels: Shared
     result: Shared
     tile: int | None
-    turns: int
+    tta: int
     dropped: list[int]
     """Segments that are gone."""
 
@@ -228,10 +229,14 @@ class Worker:
             self.close()
             raise DiedError(f"cannot share its memory: {error}") from error
         network = self._chains.network(said.factor, said.noise)
-        made = network(
-            pixels, result.dtype, tile=said.tile, turns=said.turns, on_progress=on_progress
+        network(
+            pixels,
+            result.dtype,
+            out=result,
+            tile=said.tile,
+            tta=said.tta,
+            on_progress=on_progress,
         )
-        np.copyto(result, made)
 
 
 def prepare() -> None:
@@ -276,7 +281,7 @@ def work(connection: Connection, task: Task) -> None:
         while (job := connection.recv()) is not None:
             if enlarger is None:
                 chains = _RemoteChains(link)
-                enlarger = Enlarger(chains, task.request, task.noise, task.turns, task.tile)
+                enlarger = Enlarger(chains, task.request, task.noise, task.tta, task.tile)
             try:
                 outcome = run_one(
                     job,
@@ -370,18 +375,26 @@ class _RemoteNetwork:
         pixels: NDArray[Any],
         out_dtype: DTypeLike,
         *,
+        out: NDArray[Any] | None = None,
         tile: int | None = None,
-        turns: int = 1,
+        tta: int = 1,
         on_progress: Progress = ignore,
     ) -> NDArray[Any]:
-        """See Network."""
+        """Runs pictures in the other process, by way of shared memory."""
         segments = self._link.segments
         height, width, planes = pixels.shape[-3:]
-        size = (height * self._scale, width * self._scale, planes)
+        shape = (*pixels.shape[:-3], height * self._scale, width * self._scale, planes)
+        check_out(out, shape, out_dtype, pixels)
         source, told = segments.array(pixels.shape, pixels.dtype)
         np.copyto(source, pixels)
-        result, to_be = segments.array((*pixels.shape[:-3], *size), out_dtype)
-        question = Computed(*self._chain, told, to_be, tile, turns, segments.dropped())
+        result, to_be = segments.array(shape, out_dtype)
+        question = Computed(*self._chain, told, to_be, tile, tta, segments.dropped())
         self._link.ask(question, told, to_be)
         on_progress(1.0)
-        return result
+        if out is None:
+            return result
+        np.copyto(out, result)
+        return out
+
+    def close(self) -> None:
+        """Does nothing: it belongs to the other process."""
