@@ -10,7 +10,7 @@ from typing import IO, Any
 from PIL import Image
 
 from waifu2x.formats.gif_write import GifWriter
-from waifu2x.formats.pillow_write import image_of, in_words, plug_in, save_options
+from waifu2x.formats.pillow_write import MOST_LOOPS, image_of, in_words, plug_in, save_options
 from waifu2x.formats.table import Format, Quality
 from waifu2x.formats.writer import Writer
 from waifu2x.imaging.streams import Header, Timed
@@ -55,7 +55,8 @@ class CodedAnimation(Writer):
             self._frames.put(image)
             return
         options = save_options(timed.picture, self._form, self._quality)
-        options |= {"save_all": True, "duration": self._durations, "loop": self._header.loop}
+        loop = min(self._header.loop, MOST_LOOPS)
+        options |= {"save_all": True, "duration": self._durations, "loop": loop}
         assert self._header.count is not None  # all that read animations know
         further = _Further(self._frames, self._header.count - 1)
         self._thread = threading.Thread(

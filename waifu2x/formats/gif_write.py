@@ -15,14 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import GifImagePlugin, Image
 
-from waifu2x.formats.pillow_write import TRANSPARENT, image_of, in_words, save_options
+from waifu2x.formats.pillow_write import MOST_LOOPS, TRANSPARENT, image_of, in_words, save_options
 from waifu2x.formats.table import Format, Quality
 from waifu2x.formats.writer import Writer
 from waifu2x.imaging.streams import Header, Timed
 
 _LONGEST = 655350
 """Milliseconds that a frame can be shown."""
-_MOST_LOOPS = 65535
 _BLOCK = 255
 """Bytes of a block of data, at most."""
 _CLEARED = 2
@@ -113,7 +112,8 @@ class GifWriter(Writer):
             table.ljust(3 << bits, b"\0"),
         ]
         if self._header.loop != 1:
-            loops = min(self._header.loop, _MOST_LOOPS)
+            # It is named how many times come after the first, and nothing where there are none.
+            loops = min(max(0, self._header.loop - 1), MOST_LOOPS)
             parts.append(b"!\xff\x0bNETSCAPE2.0\x03\x01" + struct.pack("<HB", loops, 0))
         comment = self._options.get("comment")
         if comment:

@@ -14,7 +14,8 @@ import numpy as np
 from PIL import Image, UnidentifiedImageError, _imaging
 
 from waifu2x.errors import ImageError
-from waifu2x.formats import deep, gif, jxl, metadata, png, table, tags
+from waifu2x.formats import deep, gif, metadata, png, table, tags
+from waifu2x.formats.declared import declared
 from waifu2x.formats.exif import ORIENTATION
 from waifu2x.formats.limits import Budget, check_pixels
 from waifu2x.formats.pillow import jpeg_coding, plain
@@ -23,19 +24,15 @@ from waifu2x.imaging.orientation import turned, upright_size
 from waifu2x.imaging.picture import Colours, Metadata, Picture, contiguous
 from waifu2x.imaging.streams import Extent, Header, Timed
 
-_BUILT_IN = ("PNG", "JPEG", "BMP", "GIF", "PPM")
-"""Formats that Pillow knows without loading all its plugins, so they are tried first."""
-_OPENED = tuple(
-    dict.fromkeys((*_BUILT_IN, *(form.pillow for form in table.FORMATS if form.plugin is None)))
-)
 _ANIMATED = ("GIF", "PNG", "WEBP", "AVIF")
 """Formats whose further pictures follow in time; those of others are previews, sizes or layers."""
+_PLANES = 4
+"""Samples of a pixel, at most."""
 _SUBFILE_TYPE, _WIDTH, _HEIGHT, _PHOTOMETRIC, _SAMPLES = 254, 256, 257, 262, 277
 _PAGE_TAGS = (_SUBFILE_TYPE, _WIDTH, _HEIGHT, _PHOTOMETRIC, ORIENTATION, _SAMPLES)
 """Tags of a TIFF's directory, each with one number."""
 _PALETTE = 3
 """A value of the tag for the kind of samples."""
-_LOOP_ONCE = 1
 _DURATION = 100.0
 """Milliseconds of a frame that names none, or 0, as browsers have it."""
 _REDUCED = 1
@@ -45,16 +42,17 @@ _REDUCED = 1
 def open_content(data: bytes, name: str, max_pixels: int) -> DecodedFile:
     """The pictures in a file's content. Raises ImageError, and whatever decoders raise."""
     _prepare()
-    opened, plugin = _OPENED, table.sniffed(data)
+    opened, plugin = table.by_pillow(data), table.sniffed(data)
     if plugin:
         try:
             table.plug_in(plugin)
         except ImageError as error:
             raise ImageError(f"{name}: {error}") from error
-        if plugin.pillow == "JXL":
-            width, height = jxl.size(data)
-            check_pixels(name, (width, height), 1, width * height, max_pixels)
         opened = (plugin.pillow,)
+    said = declared(data)
+    if said:
+        total = said.width * said.height * said.pictures
+        check_pixels(name, said[:2], said.pictures, total, max_pixels)
     try:
         image = Image.open(io.BytesIO(data), formats=opened)
     except UnidentifiedImageError as error:
@@ -75,7 +73,10 @@ def extent(data: bytes) -> Extent | None:
         return None
     _prepare()
     try:
-        with Image.open(io.BytesIO(data), formats=_OPENED) as image:
+        said = declared(data)
+        if said:
+            return Extent(said.height, said.width, said.height * said.width * _PLANES)
+        with Image.open(io.BytesIO(data), formats=table.by_pillow(data)) as image:
             return Extent(image.height, image.width, _nbytes(image, data))
     except Exception:
         # Whatever is wrong with it, who decodes it will say.
@@ -116,9 +117,7 @@ def _frames(
     # An APNG's picture for programs that know no animations is not part of this one.
     skipped = int(bool(image.info.get("default_image")))
     animated = count - skipped > 1
-    # A GIF without the word for it is shown once.
-    loop = int(image.info.get("loop", _LOOP_ONCE if image.format == "GIF" else 0))
-    header = Header(extents, count - skipped, animated, loop)
+    header = Header(extents, count - skipped, animated, _loop(image))
     colour = image.format == "GIF" and gif.has_colours(data)
     frames = _animation(image, data, name, said, orientation, range(skipped, count), colour)
     return header, frames
@@ -169,6 +168,15 @@ def _animation(
         )
         duration = _duration(image) if len(indices) > 1 else None
         yield Timed(turned(picture, orientation), duration, tuple(sorted(notices)))
+
+
+def _loop(image: Image.Image) -> int:
+    """How many times an animation is shown; 0 is without end."""
+    said = image.info.get("loop")
+    if image.format == "GIF":
+        # It names how many times come after the first; without a word, there are none.
+        return 1 if said is None else int(said) and int(said) + 1
+    return int(said or 0)
 
 
 def _duration(image: Image.Image) -> float:

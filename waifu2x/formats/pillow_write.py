@@ -22,6 +22,8 @@ from waifu2x.imaging.streams import Timed
 
 _LEVEL = {"JPEG": 95, "AVIF": 90, "HEIF": 90}
 """Where nothing is asked for; other formats are lossless then."""
+MOST_LOOPS = 65535
+"""How many times an animation can be shown, but for one without end."""
 _OPAQUE = 128
 """Alpha from which on a pixel of a GIF is opaque."""
 TRANSPARENT = 255
