@@ -115,9 +115,11 @@ def test_a_profile_made_of_srgb_words_is_none() -> None:
 
 @pytest.mark.parametrize("broken", [b"\0" * 32, struct.pack(">8I", *[0] * 8), b"\xff" * 32, b""])
 def test_broken_words_are_no_failure(broken: bytes) -> None:
-    for chunks in (((b"cHRM", broken),), ((b"gAMA", broken[:4]),), ((b"cICP", broken[:4]),)):
-        profiles.profile_of(Colours(None, chunks), 3)
-        profiles.tone(Colours(None, chunks), 3)
+    for name, word in ((b"cHRM", broken), (b"gAMA", broken[:4]), (b"cICP", broken[:4])):
+        colours = Colours(None, ((name, word),))
+        is_number = (name, word) == (b"gAMA", b"\xff" * 4)  # a steep one, but one that can be used
+        assert (profiles.profile_of(colours, 3) is not None) == is_number
+        assert (profiles.tone(colours, 3) is not None) == is_number
 
 
 # What networks see, and what comes back.
