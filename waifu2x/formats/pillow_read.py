@@ -16,7 +16,7 @@ from waifu2x.formats import deep, metadata, png, table, tags
 from waifu2x.formats.declared import declared
 from waifu2x.formats.limits import Budget, check_pixels
 from waifu2x.formats.pillow import jpeg_coding, plain
-from waifu2x.imaging.orientation import turned
+from waifu2x.imaging.orientation import oriented
 from waifu2x.imaging.picture import Colours, Extent, Frames, Metadata, Picture
 
 _ANIMATED = ("GIF", "PNG", "WEBP", "AVIF")
@@ -102,7 +102,7 @@ def _frames(image: Image.Image, data: bytes, name: str, max_pixels: int) -> Fram
         first = replace(first, colours=Colours(None, png.colour_chunks(png.chunks(data))))
     first = replace(first, metadata=said, jpeg=jpeg_coding(image))
     if count == 1:
-        return Frames((turned(first, orientation),), notes=tuple(sorted(notes)))
+        return Frames((oriented(first, orientation),), notes=tuple(sorted(notes)))
     pictures, durations = [first], [_duration(image)]
     for index in range(1, count):
         image.seek(index)
@@ -114,7 +114,7 @@ def _frames(image: Image.Image, data: bytes, name: str, max_pixels: int) -> Fram
         # An APNG's picture for programs that know no animations is not part of this one.
         pictures, durations = pictures[1:], durations[1:]
         pictures[0] = replace(pictures[0], metadata=said)
-    pictures = [turned(picture, orientation) for picture in _alike(pictures)]
+    pictures = [oriented(picture, orientation) for picture in _alike(pictures)]
     if len(pictures) == 1:
         durations = []
     loop = _loop(image)

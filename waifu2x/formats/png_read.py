@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from waifu2x.errors import ImageError
 from waifu2x.formats import metadata, png, png_rows, profiles
 from waifu2x.formats.limits import check_pixels
-from waifu2x.imaging.orientation import turned
+from waifu2x.imaging.orientation import oriented
 from waifu2x.imaging.picture import Colours, Extent, Frames, Picture, apart
 
 _GREY_AND_ALPHA = 4
@@ -69,7 +69,7 @@ def read(data: bytes, name: str, max_pixels: int) -> Frames | None:
     if deep and b"acTL" in kinds:
         notes.add("only its first picture is read: it has 16 bits a sample")
     said, orientation = metadata.of_file(data, {}, "PNG")
-    picture = turned(Picture(pixels, alpha, colours, said), orientation)
+    picture = oriented(Picture(pixels, alpha, colours, said), orientation)
     return Frames((picture,), format="PNG", notes=tuple(sorted(notes)))
 
 

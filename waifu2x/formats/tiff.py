@@ -16,7 +16,7 @@ from waifu2x.formats import metadata, profiles, tags
 from waifu2x.formats.limits import Budget, OverBudgetError, check_pixels
 from waifu2x.formats.profiles import BAD_PROFILE
 from waifu2x.formats.table import Compression
-from waifu2x.imaging.orientation import turned
+from waifu2x.imaging.orientation import oriented
 from waifu2x.imaging.picture import Colours, Frames, Metadata, Picture, full_range, with_alpha
 
 _BIG = 4_000_000_000
@@ -163,7 +163,7 @@ def _page(
         profile = None
         notes.add(BAD_PROFILE)
     picture = Picture(pixels, alpha, Colours(bytes(profile) if profile else None), said)
-    return turned(picture, orientation), notes
+    return oriented(picture, orientation), notes
 
 
 def _values(samples: NDArray[Any], bits: Any, name: str, notes: set[str]) -> NDArray[Any]:

@@ -1,4 +1,4 @@
-"""What each second of some work went into."""
+"""Where the time of some work goes."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from contextlib import contextmanager
 
 
 class Stopwatch:
-    """Seconds by what they were spent on, in the order in which that began."""
+    """Seconds spent on each stage of some work, by its name, in the order of their beginnings."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
 
     @contextmanager
     def __call__(self, name: str) -> Iterator[None]:
-        """Times what is done inside; what bears one name is added up."""
+        """Times the block inside as part of the stage `name`."""
         self.seconds.setdefault(name, 0.0)
         start = time.monotonic()
         try:
@@ -25,5 +25,5 @@ class Stopwatch:
 
     @property
     def total(self) -> float:
-        """Of all of it."""
+        """All seconds together."""
         return sum(self.seconds.values())
