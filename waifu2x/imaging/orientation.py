@@ -23,6 +23,11 @@ def oriented(picture: Picture, orientation: int) -> Picture:
     )
 
 
+def oriented_size(height: int, width: int, orientation: int) -> tuple[int, int]:
+    """The (height, width) that a picture stored with an EXIF orientation is meant to be seen in."""
+    return (width, height) if 5 <= orientation <= 8 else (height, width)
+
+
 def oriented_plane(plane: NDArray[Any], orientation: int) -> NDArray[Any]:
     """A view of an array (H, W, ...) stored with an EXIF orientation, as it is meant to be seen."""
     if orientation in (3, 4, 6, 7):

@@ -113,6 +113,17 @@ def remove_unfinished() -> None:
             temporary.unlink()
 
 
+class _AbandonedError(Exception):
+    """Ends the writing of a file without giving it its name."""
+
+
+def abandon(held: contextlib.ExitStack) -> None:
+    """Ends what `writing` has begun among other contexts, and leaves nothing of it."""
+    error = _AbandonedError()
+    with contextlib.suppress(OSError):  # what could not be written is not wanted any more
+        held.__exit__(type(error), error, None)
+
+
 def is_temporary(name: str) -> bool:
     """Whether a file name is that of a temporary file of `writing`."""
     return _TEMPORARY.fullmatch(name) is not None
