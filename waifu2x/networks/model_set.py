@@ -17,8 +17,9 @@ from waifu2x.errors import ModelError
 from waifu2x.networks import catalogue
 from waifu2x.networks.catalogue import Role
 from waifu2x.networks.model import Model
-from waifu2x.networks.readers import SUFFIXES, read_model
+from waifu2x.networks.readers import SUFFIXES
 from waifu2x.networks.rescale import doubled, halved
+from waifu2x.networks.shared import shared
 from waifu2x.system.files import reason
 from waifu2x.system.resources import user_models
 
@@ -37,8 +38,8 @@ class ModelSet:
     """Where its files are; of a single file, that itself."""
     files: dict[Role, Path]
     """Model files by what they do."""
-    read: dict[Path, Model] = field(default_factory=dict, compare=False, repr=False)
-    """Models that had to be read to know what they do."""
+    held: tuple[Model, ...] = field(default=(), compare=False, repr=False)
+    """Models that had to be read to know what they do, held so that they are not read again."""
 
     @property
     def noise_levels(self) -> list[int]:
@@ -122,7 +123,8 @@ class ModelSet:
         if other:
             return other._read((noise, 1))
         if (noise, 1) not in self.files and (noise, 2) in self.files:
-            return halved(self._read((noise, 2)))
+            self._read((noise, 2))  # or says what is wrong with it
+            return shared(self.files[noise, 2], "halved", halved)
         return self._read((noise, 1))
 
     def _other_denoiser(self, noise: int) -> ModelSet | None:
@@ -137,12 +139,12 @@ class ModelSet:
         if role not in self.files:
             raise ModelError(f"{self.name}: {self._missing(role)}")
         path = self.files[role]
-        model = self.read.get(path) or read_model(path)
+        model = shared(path)
         expected = role[1]
         if model.scale == expected:
             return model
         if (model.scale, expected) == (1, 2):
-            return doubled(model)
+            return shared(path, "doubled", doubled)
         raise ModelError(f"{path}: enlarges {model.scale} times, but its name says {expected}")
 
     def _missing(self, role: Role) -> str:
@@ -259,8 +261,8 @@ def _of_path(name: str) -> ModelSet:
 
 def _of_file(path: Path) -> ModelSet:
     """The set of one file, whatever its name: what does not enlarge counts as noise level 0."""
-    model = read_model(path)
-    return ModelSet(str(path), path, {role_of(model): path}, {path: model})
+    model = shared(path)
+    return ModelSet(str(path), path, {role_of(model): path}, (model,))
 
 
 def role_of(model: Model) -> Role:

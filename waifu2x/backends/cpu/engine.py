@@ -6,6 +6,7 @@ import logging
 import math
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache, partial
@@ -75,6 +76,7 @@ class CpuBackend:
     def __init__(self) -> None:
         self.device = processor()
         self._workers = Workers(core_count())
+        self._networks = weakref.WeakSet[CpuNetwork]()
 
     def compile(self, models: Sequence[Model], precision: Precision) -> CpuNetwork:
         """See Backend. `auto` is the fastest that keeps 60 dB: bf16 on tiles, int16, fp32."""
@@ -90,7 +92,9 @@ class CpuBackend:
         for model in models:
             if id(model) not in packed:
                 packed[id(model)] = self._close_enough(model, ways)
-        return CpuNetwork([packed[id(model)] for model in models], self._workers)
+        network = CpuNetwork([packed[id(model)] for model in models], self._workers, self._released)
+        self._networks.add(network)
+        return network
 
     def _close_enough(self, model: Model, ways: Sequence[Arithmetic]) -> CpuModel:
         """The model by the first of these ways that keeps what `auto` promises, or the last."""
@@ -177,9 +181,27 @@ class CpuBackend:
         """See Backend: there is nothing to choose."""
         yield from ()
 
+    @property
+    def bytes(self) -> int:
+        """Bytes of the packed weights of all open networks, and of memory kept for further calls.
+
+        A model that two networks have counts twice: each has packed its own.
+        """
+        open_models = {model for network in list(self._networks) for model in network.models}
+        weights = sum(
+            model.packed.weights.nbytes + model.packed.constants.nbytes for model in open_models
+        )
+        return weights + self._workers.bytes
+
     def close(self) -> None:
-        """Ends the threads."""
+        """Ends the threads, after the calls that are under way."""
         self._workers.close()
+        self._workers.release()
+
+    def _released(self) -> None:
+        """Frees what is kept for further calls once no network is open."""
+        if not any(network.models for network in list(self._networks)):
+            self._workers.release()
 
 
 def arithmetics() -> list[Arithmetic]:
@@ -205,7 +227,10 @@ def processor() -> Device:
 class CpuNetwork:
     """Models one after the other: see Network."""
 
-    def __init__(self, models: Sequence[CpuModel], workers: Workers) -> None:
+    def __init__(
+        self, models: Sequence[CpuModel], workers: Workers, on_close: Callable[[], None]
+    ) -> None:
+        self._on_close = on_close
         self.models = tuple(models)
         """Empty once it is closed."""
         self._workers = workers
@@ -241,11 +266,15 @@ class CpuNetwork:
                     made = np.empty(result_shape([model.model], stack.shape), np.float32)
                 mean(partial(model.run, tile), stack, made, tta, report)
                 stack = made
+        if not self.models:  # closed meanwhile: what this call has given back is the last
+            self._on_close()
         return result
 
     def close(self) -> None:
         """Lets go of the packed weights; calls under way end with what they hold."""
-        self.models = ()
+        if self.models:
+            self.models = ()
+            self._on_close()
 
 
 class CpuModel:

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from waifu2x.backends.cpu import layout
 from waifu2x.backends.cpu.compiled import Compiled
 from waifu2x.backends.cpu.forms import round_up
+from waifu2x.backends.cpu.free_memory import FreeMemory
 from waifu2x.backends.cpu.layout import (
     CONSTANTS,
     COUNT,
@@ -57,8 +58,8 @@ class Workers:
         self._changed = threading.Condition()
         self._calls = 0
         self._is_closed = False
-        self._spare: queue.SimpleQueue[NDArray[np.float32]] = queue.SimpleQueue()
-        self._spare_maps: queue.SimpleQueue[NDArray[np.float32]] = queue.SimpleQueue()
+        self._spare = FreeMemory()
+        self._spare_maps = FreeMemory()
         self._team = _Team(cores)
 
     @contextmanager
@@ -92,11 +93,11 @@ class Workers:
         for others, who may wait for those.
         """
         floats = round_up(2 * layout.PLACES + floats, layout.LINE_FLOATS)
-        scratch = _large_enough(self._spare, self.cores * floats)
+        scratch = self._spare.take(self.cores * floats)
         try:
             slot = self._team.free.get(waits)
         except queue.Empty:
-            self._spare.put(scratch)
+            self._spare.give_back(scratch)
             return None
         flight = Flight(self._team, slot, strips, (weights, constants, scratch))
         row = flight.row
@@ -127,17 +128,27 @@ class Workers:
             while flight.row[DONE] < flight.count:
                 flight.run()
             flight.land()
-            self._spare.put(flight.memory)
+            self._spare.give_back(flight.memory)
 
     def borrow_maps(self, floats: int) -> NDArray[np.float32]:
         """At least that many floats of uninitialised memory, on a cache line, for maps that are
         kept between phases."""
-        return _large_enough(self._spare_maps, floats)
+        return self._spare_maps.take(floats)
 
     def give_back_maps(self, memory: NDArray[np.float32]) -> None:
         """For the next call, if it is not too much to hold on to."""
         if memory.nbytes <= SPARE_BYTES:
-            self._spare_maps.put(memory)
+            self._spare_maps.give_back(memory)
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of memory that is kept for further calls."""
+        return self._spare.bytes + self._spare_maps.bytes
+
+    def release(self) -> None:
+        """Frees the memory that is kept for further calls."""
+        self._spare.release()
+        self._spare_maps.release()
 
     def close(self) -> None:
         """Ends the threads, after the calls that are under way."""
@@ -237,13 +248,3 @@ def _help(
         if opened[0] == seen:
             asleep.append(bell)
             goes_on = bell.get()
-
-
-def _large_enough(
-    spare: queue.SimpleQueue[NDArray[np.float32]], floats: int
-) -> NDArray[np.float32]:
-    try:
-        memory = spare.get_nowait()
-    except queue.Empty:
-        memory = np.empty(0, np.float32)
-    return memory if memory.size >= floats else layout.aligned(floats)
