@@ -12,8 +12,8 @@ import numpy as np
 from PIL import Image, UnidentifiedImageError, _imaging
 
 from waifu2x.errors import ImageError
-from waifu2x.formats import deep, exif, jxl, metadata, png, table
-from waifu2x.formats.limits import check_pixels
+from waifu2x.formats import deep, jxl, metadata, png, table, tags
+from waifu2x.formats.limits import Budget, check_pixels
 from waifu2x.formats.pillow import jpeg_coding, plain
 from waifu2x.imaging.orientation import turned
 from waifu2x.imaging.picture import Colours, Extent, Frames, Metadata, Picture
@@ -149,10 +149,11 @@ def _alike(pictures: list[Picture]) -> list[Picture]:
 def _pages(image: Image.Image, data: bytes, name: str, max_pixels: int) -> Frames:
     """The pages of a TIFF of 8 bits, without thumbnails."""
     count = getattr(image, "n_frames", 1)
-    offsets = exif.directories(data)[:count]
+    budget = Budget(len(data))
+    offsets = tags.pages(data, budget)[:count]
     pictures, notes, total = [], set[str](), 0
     for index, at in enumerate(offsets):
-        if count > 1 and max(exif.numbers(data, at, _SUBFILE_TYPE), default=0) & _REDUCED:
+        if count > 1 and max(tags.numbers(data, at, _SUBFILE_TYPE, budget), default=0) & _REDUCED:
             continue
         if count > 1:
             image.seek(index)
@@ -160,7 +161,7 @@ def _pages(image: Image.Image, data: bytes, name: str, max_pixels: int) -> Frame
         check_pixels(name, image.size, 1, total, max_pixels)
         resolution = metadata.dpi(image.info.get("dpi"))
         # Pillow has brought the page upright by then.
-        said, _ = metadata.upright(metadata.of_tiff(Metadata(dpi=resolution), data, at))
+        said, _ = metadata.upright(metadata.of_tiff(Metadata(dpi=resolution), data, at, budget))
         picture, found = _one(image, name)
         notes |= found
         pictures.append(replace(picture, metadata=said))

@@ -31,6 +31,8 @@ _WRITTEN_BACK = 1 << 25
 """Bytes that are written before the system is told to begin with them."""
 _NEVER_WAITS = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 """Flags of open(2): a pipe opens without a writer; the other is Windows'."""
+_unfinished: set[Path] = set()
+"""The temporary files that this process is writing."""
 _CLOSED_SECONDS = 60.0
 """Where files cannot be renamed while they are open: longer than one is closed without its name."""
 
@@ -78,8 +80,11 @@ def writing(path: Path, *, replace: bool = True) -> Iterator[IO[bytes]]:
     # A signal may come at any point: whatever is made is known by its name before it is made.
     temporary = _temporary(target)
     try:
+        _unfinished.add(temporary)
         while (opened := _opened(temporary)) is None:
+            _unfinished.discard(temporary)
             temporary = _temporary(target)
+            _unfinished.add(temporary)
         with opened as file:
             if replace and target.exists():
                 temporary.chmod(stat.S_IMODE(target.stat().st_mode))
@@ -95,6 +100,15 @@ def writing(path: Path, *, replace: bool = True) -> Iterator[IO[bytes]]:
         with contextlib.suppress(OSError):
             temporary.unlink()
         raise
+    finally:
+        _unfinished.discard(temporary)
+
+
+def remove_unfinished() -> None:
+    """Removes the temporary files that this process is writing, for an end without unwinding."""
+    for temporary in list(_unfinished):
+        with contextlib.suppress(OSError):
+            temporary.unlink()
 
 
 def is_temporary(name: str) -> bool:
