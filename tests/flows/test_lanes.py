@@ -87,7 +87,7 @@ def upscaler(tmp_path: Path) -> Upscaler:
 
 def with_network(upscaler: Upscaler, network: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Puts another network into the place of an upscaler's."""
-    monkeypatch.setattr(upscaler.backend, "compile", lambda models, precision: network)
+    monkeypatch.setattr(upscaler.engine.backend, "compile", lambda models, precision: network)
     upscaler.enlarger.chains._networks.clear()  # type: ignore[attr-defined]
 
 
@@ -351,7 +351,7 @@ def test_many_pictures_for_a_gpu_have_all_lanes_at_once(
     prepare()
     monkeypatch.setattr(lanes, "Worker", counted)
     monkeypatch.setattr(lanes, "_most_lanes", lambda in_network: 5)
-    monkeypatch.setattr(upscaler.backend, "device", Device("GPU", "", is_gpu=True))
+    monkeypatch.setattr(upscaler.engine.backend, "device", Device("GPU", "", is_gpu=True))
     busy = Doubling(lambda: time.sleep(0.05))
     with_network(upscaler, busy, monkeypatch)
     outcomes = list(run(pictures(tmp_path / "in", *small(30)), upscaler, PNG, many=True))

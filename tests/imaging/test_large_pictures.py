@@ -131,7 +131,7 @@ class Counted(Recorded):
         assert all(0 < count <= most for count, most in zip(groups, MOST_GROUPS, strict=True))
         super().launch(kernel, groups)
 
-    def replay(self, key: Any, queue: Callable[[], None]) -> None:
+    def replay(self, owner: Any, key: Any, queue: Callable[[], None]) -> None:
         queue()
 
     def synchronize(self) -> None: ...

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
@@ -17,6 +18,7 @@ from waifu2x.backends.progress import Furthest
 from waifu2x.backends.results import closed_network
 from waifu2x.errors import BackendError, DeviceMemoryError
 from waifu2x.networks.model import Model
+from waifu2x.system.arguments import integer
 
 
 class Engine:
@@ -32,7 +34,7 @@ class Engine:
     its networks. `notes` says why `auto` passed over better backends. Close it, or use it as a
     context manager, to free the devices.
 
-    Raises BackendError if they cannot be used.
+    Raises BackendError if they cannot be used, ValueError for numbers that make no sense.
     """
 
     def __init__(
@@ -41,8 +43,8 @@ class Engine:
         device: int | Sequence[int] | Literal["all"] = 0,
         precision: Precision = "auto",
     ) -> None:
+        devices = device if device == "all" else _devices(device)
         notes: list[str] = []
-        devices = [device] if isinstance(device, int) else device
         self.backend: Backend = open_devices(backend, devices, notes.append)
         """What computes; with `auto` another one may take its place when its device stops."""
         self.notes = tuple(notes)
@@ -168,6 +170,17 @@ class Engine:
             except DeviceMemoryError:
                 if not self.make_room():
                     raise
+
+
+def _devices(device: int | Sequence[int]) -> list[int]:
+    """Numbers of devices, each once. Raises ValueError."""
+    numbers = [
+        integer(number, range(sys.maxsize), "a device number from 0 up")
+        for number in (device if isinstance(device, Sequence) else [device])
+    ]
+    if not numbers or len(set(numbers)) < len(numbers):
+        raise ValueError(f"Expected different device numbers, but got {device!r}")
+    return numbers
 
 
 class _Shared:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import math
 import os
@@ -57,19 +58,11 @@ class ModelSet:
         The smallest enlargement that there is, in the fewest passes; what is above `scale` is to be
         reduced. Empty for a scale of 1. Raises ModelError if no chain of the set enlarges so much.
         """
-        scales = [each for each in self.scales if each > 1]
-        best: tuple[int, int, tuple[int, ...]] | None = None
-        for count in range(_MOST_PASSES + 1):
-            for factors in itertools.combinations_with_replacement(scales, count):
-                made = math.prod(factors)
-                if made < scale or not self._can(factors, noise):
-                    continue
-                if best is None or (made, count) < best[:2]:
-                    best = made, count, factors
-        if best is None:
+        found = _factors(frozenset(self.files), scale, noise)
+        if found is None:
             lacks = noise is not None and noise not in self.noise_levels
             raise ModelError(f"{self.name}: {self._missing((noise, 1) if lacks else (None, 2))}")
-        return best[2]
+        return found
 
     def models(self, scale: Fraction | float, noise: int | None) -> list[Model]:
         """The models to run one after the other: noise is removed once, by the first.
@@ -93,17 +86,6 @@ class ModelSet:
             if role not in read:
                 read[role] = self._read(role)
         return [read[role] for role in roles]
-
-    def _can(self, factors: Sequence[int], noise: int | None) -> bool:
-        """Whether the set has what a chain of such factors takes."""
-        plain = list(factors)
-        if noise is not None and factors:
-            joint = next((factor for factor in factors if (noise, factor) in self.files), None)
-            if joint is not None:
-                plain.remove(joint)
-            elif (noise, 1) not in self.files:
-                return False
-        return all((None, factor) in self.files for factor in plain)
 
     def substitute(self, scale: Fraction | float, noise: int | None) -> str | None:
         """What `models` gives in the place of a model that the set lacks; None if it lacks none."""
@@ -153,6 +135,35 @@ class ModelSet:
             return "no model that enlarges: scale2.0x_model.json is missing"
         levels = ", ".join(map(str, self.noise_levels)) or "none"
         return f"no model for noise level {noise}; the levels here: {levels}"
+
+
+@functools.lru_cache(1024)
+def _factors(
+    roles: frozenset[Role], scale: Fraction | float, noise: int | None
+) -> tuple[int, ...] | None:
+    """`ModelSet.factors` of a set with models of these roles; None if it has no such chain."""
+    scales = sorted({factor for _, factor in roles if factor > 1})
+    best: tuple[int, int, tuple[int, ...]] | None = None
+    for count in range(_MOST_PASSES + 1):
+        for factors in itertools.combinations_with_replacement(scales, count):
+            made = math.prod(factors)
+            if made < scale or not _has_chain(roles, factors, noise):
+                continue
+            if best is None or (made, count) < best[:2]:
+                best = made, count, factors
+    return None if best is None else best[2]
+
+
+def _has_chain(roles: frozenset[Role], factors: Sequence[int], noise: int | None) -> bool:
+    """Whether a set with models of these roles has what a chain of such factors takes."""
+    plain = list(factors)
+    if noise is not None and factors:
+        joint = next((factor for factor in factors if (noise, factor) in roles), None)
+        if joint is not None:
+            plain.remove(joint)
+        elif (noise, 1) not in roles:
+            return False
+    return all((None, factor) in roles for factor in plain)
 
 
 def find(name: str) -> ModelSet:

@@ -73,7 +73,7 @@ def run(
     """
     lanes = _Lanes(jobs, upscaler, output, at_once, max_pixels, sources, on_progress, on_notice)
     try:
-        lanes.start(many and upscaler.backend.device.is_gpu)
+        lanes.start(many and upscaler.engine.backend.device.is_gpu)
         while (ended := lanes.ended.get()) is not None:
             if isinstance(ended, BaseException):
                 raise ended
@@ -109,7 +109,7 @@ class _Lanes:
         self._sources = sources
         self._on_progress = on_progress
         self._on_notice = on_notice
-        in_network = at_once.in_network if at_once else upscaler.backend.calls_at_once
+        in_network = at_once.in_network if at_once else upscaler.engine.backend.calls_at_once
         self._queue = Queue(in_network)
         self._chains = QueuedChains(upscaler.enlarger.chains, self._queue)
         made = upscaler.enlarger
