@@ -231,7 +231,7 @@ def test_what_is_averaged_goes_before_what_is_not() -> None:
     [
         (
             {"body.2.weight": np.zeros((8, 7, 3, 3), np.float32)},
-            "weight reads 7 planes, but node 1 (Conv",
+            "weight reads 7 planes, but body.0 makes 8",
         ),
         (
             {"body.2.bias": np.zeros(7, np.float32)},

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -36,7 +37,8 @@ _NUMBERS = 1024
 """The most whole numbers of a tag that are read."""
 
 
-class Tag(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Tag:
     """A tagged value, in the byte order of its file."""
 
     number: int
@@ -88,7 +90,8 @@ class TiffLayout(NamedTuple):
         return 20 if self.big else 12
 
 
-class Place(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Place:
     """An entry of a directory, where it stands."""
 
     at: int

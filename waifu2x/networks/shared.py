@@ -7,12 +7,13 @@ from collections.abc import Callable
 from pathlib import Path
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
+from waifu2x.networks.digests import file_states
 from waifu2x.networks.model import Model
 from waifu2x.networks.readers import content_files, read_model
 
 _lock = threading.Lock()
 _models: WeakValueDictionary[object, Model] = WeakValueDictionary()
-"""By path, content and what was made of it."""
+"""By path, what was made of the file, and what the file system tells of it."""
 _sources: WeakKeyDictionary[Model, Model] = WeakKeyDictionary()
 """What each changed model was made of, held as long as that is: they have the same arrays."""
 _reading: dict[object, threading.Lock] = {}
@@ -25,7 +26,7 @@ def shared(path: Path, kind: str = "", change: Callable[[Model], Model] | None =
     `change` makes another model of it, which is shared under the name `kind`. A file that was
     written anew is read anew. Raises ModelError as `read_model` does.
     """
-    key = (str(path.absolute()), kind, *(_identity(file) for file in content_files(path)))
+    key = (str(path), kind, file_states(content_files(path)))
     with _lock:
         found = _models.get(key)
         if found is not None:
@@ -50,12 +51,3 @@ def _changed(source: Model, change: Callable[[Model], Model]) -> Model:
     with _lock:
         _sources[made] = source
     return made
-
-
-def _identity(path: Path) -> tuple[int, int, int] | None:
-    """What changes with a file's content; None for one that is not here, which its reader tells."""
-    try:
-        found = path.stat()
-    except (OSError, ValueError):
-        return None
-    return found.st_mtime_ns, found.st_size, found.st_ino

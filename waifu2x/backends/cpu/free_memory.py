@@ -7,7 +7,7 @@ import threading
 import numpy as np
 from numpy.typing import NDArray
 
-from waifu2x.backends.cpu import layout
+from waifu2x.backends.cpu.records import aligned
 
 
 class FreeMemory:
@@ -27,7 +27,7 @@ class FreeMemory:
         """A block of at least so many floats: the one given back first, or a new one."""
         with self._lock:
             block = self._blocks.pop(0) if self._blocks else None
-        return block if block is not None and block.size >= floats else layout.aligned(floats)
+        return block if block is not None and block.size >= floats else aligned(floats)
 
     def give_back(self, block: NDArray[np.float32]) -> None:
         """Keeps a block for the next who takes one."""
