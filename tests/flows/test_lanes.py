@@ -87,7 +87,7 @@ def upscaler(tmp_path: Path) -> Upscaler:
 
 def with_network(upscaler: Upscaler, network: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Puts another network into the place of an upscaler's."""
-    monkeypatch.setattr(upscaler.engine.backend, "compile", lambda models, precision: network)
+    monkeypatch.setattr(upscaler.engine, "network", lambda models: network)
     upscaler.enlarger.chains._networks.clear()  # type: ignore[attr-defined]
 
 
