@@ -26,6 +26,6 @@ def _parts(value: Any) -> list[bytes | str]:
         case np.ndarray():
             return [repr(value.shape), value.tobytes()]
         case Activation():
-            return [value.kind, value.slopes.tobytes()]
+            return [repr(value.function), value.slopes.tobytes()]
         case _:
             return [repr(value)]

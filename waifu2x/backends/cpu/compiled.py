@@ -36,6 +36,7 @@ _SOURCES = (
     "backends/cpu/shapes.py",
     "errors.py",
     "networks/activations.py",
+    "networks/expressions.py",
     "system/machine.py",
 )
 """The files whose code or constants an entry holds: the kernels and all that they import."""

@@ -18,12 +18,12 @@ pixels of a row. A folded map has the planes of fold x fold pixels one after ano
 from __future__ import annotations
 
 import math
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from waifu2x.networks.activations import ActivationKind
+from waifu2x.networks import expressions
 
 CELL = 6
 """Rows and columns of a Winograd cell; steps compute whole cells."""
@@ -51,7 +51,9 @@ BY_VALUES, BY_PLANES, BY_FLOATS, BY_RESIZING, BY_INTEGERS = range(5)
 """How moves, sums and pixels to write are read: value by value, which is right for all, by vectors
 of planes, by floats that lie evenly spaced, or by bicubic interpolation; and how maps are kept: as
 they are, or as 16-bit integers."""
-SILU = get_args(ActivationKind).index("silu")
+FUNCTIONS = (expressions.LEAKY, expressions.SIGMOID, expressions.SILU)
+"""What tasks compute of sums, by number."""
+SILU = FUNCTIONS.index(expressions.SILU)
 """The number of that activation in tasks."""
 
 LINE_BYTES = 64

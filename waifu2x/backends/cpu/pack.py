@@ -22,6 +22,7 @@ from waifu2x.backends.cpu.layout import (
     FEW_INPUTS,
     FEW_OUTPUTS,
     FEW_TILES,
+    FUNCTIONS,
     INTEGER_POINTWISE,
     INTEGER_WINOGRAD,
     KEEP,
@@ -57,6 +58,7 @@ from waifu2x.lowering.steps import (
     residual_of,
     stored_block,
 )
+from waifu2x.networks.expressions import LEAKY
 from waifu2x.networks.nodes import cubic_taps
 
 _FEW = 4
@@ -278,7 +280,7 @@ class PackedProgram:
         few = kind in (FEW_OUTPUTS, FEW_TILES)
         plain = (
             not is_result
-            and step.activation.kind == "leaky"
+            and step.activation.function == LEAKY
             and (step.factor == 1 or step.residual is not None)
             and target.fold <= 2
             and step.depth_to_space <= MOST_SHUFFLED
@@ -315,7 +317,7 @@ class PackedProgram:
                 "plane_step": 1,
                 "row_step": step.depth_to_space * group,
                 "column_step": group,
-                "activation": step.activation.code,
+                "activation": FUNCTIONS.index(step.activation.function),
                 "factor": step.factor,
             }
             reach = Reach(map_, down=step.depth_to_space)
@@ -384,7 +386,7 @@ class PackedProgram:
                 form.start(view.first) + form.positions(view.first, view.parts)
             ]
             bias[made] += step.weight.sum(axis=(2, 3), dtype=np.float64) @ points
-        slopes[made] = step.activation.slopes if step.activation.kind == "leaky" else 1
+        slopes[made] = step.activation.slopes if step.activation.function == LEAKY else 1
         rows = {POINTWISE: target.fold, INTEGER_POINTWISE: target.fold, WINOGRAD: CELL}.get(
             kind, self._rows
         )

@@ -18,8 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from waifu2x.errors import ModelError
-from waifu2x.networks.activations import Activation, leaky
+from waifu2x.networks.activations import elementwise, leaky
 from waifu2x.networks.builder import fit_padding
+from waifu2x.networks.expressions import SIGMOID
 from waifu2x.networks.model import Border, Model
 from waifu2x.networks.nodes import (
     Add,
@@ -135,7 +136,7 @@ class _Builder:
         planes = len(layer.bias)
         follows = leaky(0.0, planes)
         if activation == "sigmoid":
-            follows = Activation("sigmoid", leaky(1.0, planes).slopes)
+            follows = elementwise(SIGMOID, planes)
         node = Dense(source, layer.weight[:, :, 0, 0], layer.bias, follows)
         return self._append(node, planes, self._taken)
 

@@ -16,8 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from waifu2x.errors import ModelError
-from waifu2x.networks.activations import Activation, leaky
+from waifu2x.networks.activations import Activation, elementwise, leaky
 from waifu2x.networks.builder import fit_padding
+from waifu2x.networks.expressions import LEAKY, SIGMOID, SILU
 from waifu2x.networks.model import Model
 from waifu2x.networks.nodes import (
     Add,
@@ -524,18 +525,18 @@ class _Graph:
                 f"{line.where}: key 0 (number of slopes) is {count}, but expected {len(node.bias)}"
             )
         slopes = np.broadcast_to(self._weights.plain(count, line.where), (len(node.bias),)).copy()
-        return self._fold(value, node, Activation("leaky", slopes))
+        return self._fold(value, node, Activation(LEAKY, slopes))
 
     def sigmoid(self, line: Line) -> int | _Curve:
         (source,) = self._read(line, 1)
         if source in self._shared:
             return _Curve(source, 0.0)
         value, node = self._before(line)
-        return self._fold(value, node, replace(leaky(1.0, len(node.bias)), kind="sigmoid"))
+        return self._fold(value, node, elementwise(SIGMOID, len(node.bias)))
 
     def swish(self, line: Line) -> int:
         value, node = self._before(line)
-        return self._fold(value, node, replace(leaky(1.0, len(node.bias)), kind="silu"))
+        return self._fold(value, node, elementwise(SILU, len(node.bias)))
 
     def _before(self, line: Line) -> tuple[int, Weighted]:
         """The layer that an activation belongs to."""
@@ -585,7 +586,7 @@ def _activation(line: Line, planes: int) -> Activation:
     if kind == 2 and len(parameters) == 1:
         return leaky(float(parameters[0]), planes)
     if kind == 4:
-        return replace(leaky(1.0, planes), kind="sigmoid")
+        return elementwise(SIGMOID, planes)
     raise ModelError(f"{line.where}: key 9 (activation) is {kind}: not supported")
 
 

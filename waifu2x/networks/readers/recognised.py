@@ -11,14 +11,14 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from waifu2x.errors import ModelError
-from waifu2x.networks.activations import Activation, leaky
+from waifu2x.networks.activations import Activation, elementwise, leaky
 from waifu2x.networks.builder import fit_padding
+from waifu2x.networks.expressions import LEAKY, SILU, Expression
 from waifu2x.networks.model import Border, Model
 from waifu2x.networks.nodes import (
     Add,
@@ -112,7 +112,7 @@ class _Weights:
         *,
         taps: int = 3,
         has_bias: bool = True,
-        kind: Any = "leaky",
+        function: Expression = LEAKY,
     ) -> Convolution:
         """A layer that leaves the size as it is."""
         weight = self.take(f"{key}.weight", None, None, taps, taps)
@@ -120,7 +120,7 @@ class _Weights:
         bias = self.take(f"{key}.bias", planes) if has_bias else np.zeros(planes, np.float32)
         if isinstance(slopes, float):
             slopes = leaky(slopes, planes).slopes
-        return Convolution(source, weight, bias, Activation(kind, slopes), padding=taps // 2)
+        return Convolution(source, weight, bias, Activation(function, slopes), padding=taps // 2)
 
     def ignore(self, pattern: str) -> None:
         """Leaves out tensors whose names match."""
@@ -213,16 +213,16 @@ def _span(weights: _Weights) -> Model:
         shifts = np.array([-255 * mean for mean in _MEAN], np.float32)
         source = net.add(affine(source, np.full(3, 255, np.float32), shifts))
 
-    def same(value: int, key: str, kind: Any = "leaky") -> int:
+    def same(value: int, key: str, function: Expression = LEAKY) -> int:
         weight, bias = (first, first_bias) if key == "conv_1" else _folded(weights, key)
-        activation = Activation(kind, leaky(1.0, len(bias)).slopes)
+        activation = elementwise(function, len(bias))
         return net.add(Convolution(value, weight, bias, activation, padding=1))
 
     value = start = same(source, "conv_1")
     after_first = tap = 0
     for block in range(1, 7):
-        tap = same(value, f"block_{block}.c1_r", "silu")
-        inner = same(tap, f"block_{block}.c2_r", "silu")
+        tap = same(value, f"block_{block}.c1_r", SILU)
+        inner = same(tap, f"block_{block}.c2_r", SILU)
         value = net.add(Gate(same(inner, f"block_{block}.c3_r"), value))
         after_first = after_first or value
     joined = net.add(Concatenate((start, same(value, "conv_2"), after_first, tap)))
