@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from waifu2x import backends
 from waifu2x.api import Upscaler
-from waifu2x.backends import Device
+from waifu2x.backends import Device, Pin
 from waifu2x.backends.pool import DevicePool, open_devices
 from waifu2x.errors import BackendError, UnavailableError
 
@@ -29,12 +29,21 @@ class FakeBackend:
         self.number = number
         self.meeting = meeting
         self.closed = False
+        self.pinned = 0
         self.networks: list[FakeNetwork] = []
 
     def compile(self, models: Any, precision: Any) -> Any:
         network = FakeNetwork(self)
         self.networks.append(network)
         return network
+
+    def pin(self, memory: NDArray[Any]) -> Pin:
+        self.pinned += 1
+
+        def release() -> None:
+            self.pinned -= 1
+
+        return Pin(release)
 
     def measure(self, model: Any, precision: Any, pixels: Any) -> Any:
         return self.number
@@ -119,6 +128,13 @@ def test_a_stack_is_written_where_it_is_asked_for() -> None:
         network(pixels, np.uint8, out=room)
     network.close()
     assert all(fake.networks[0].closed for fake in fakes)
+
+
+def test_memory_is_pinned_for_all_devices() -> None:
+    backend, fakes = pool_of(3)
+    with backend.pin(np.zeros(9, np.uint8)):
+        assert [fake.pinned for fake in fakes] == [1, 1, 1]
+    assert [fake.pinned for fake in fakes] == [0, 0, 0]
 
 
 def test_what_cannot_be_compiled_for_all_devices_is_closed_on_the_others() -> None:

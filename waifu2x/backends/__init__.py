@@ -77,6 +77,26 @@ def ignore(part: float) -> None:
     """Progress that nobody wants to know."""
 
 
+class Pin:
+    """Memory that is page-locked for a device until `close`, or the end of the `with` block."""
+
+    def __init__(self, release: Callable[[], None] = lambda: None) -> None:
+        """`release` unlocks it, and is called once."""
+        self._release: Callable[[], None] | None = release
+
+    def close(self) -> None:
+        """Unlocks the memory; closing again does nothing."""
+        release, self._release = self._release, None
+        if release is not None:
+            release()
+
+    def __enter__(self) -> Pin:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self.close()
+
+
 class Network(Protocol):
     """A chain of models, compiled for a device. Any number of threads may call it."""
 
@@ -132,6 +152,15 @@ class Backend(Protocol):
 
         Whatever has to be built for them is built here: raises BackendError if it cannot be, for
         memory that is short, and for a precision that the backend lacks.
+        """
+        ...
+
+    def pin(self, memory: NDArray[Any]) -> Pin:
+        """Page-locks memory that pixels are read from or results written into, for faster copies.
+
+        `memory` is a C-contiguous array that has to live until the pin is closed; calls may use any
+        part of it. Where a device cannot use such memory, or the system allows no more, this does
+        nothing: copies then go through memory of the backend's own. Closing the backend unlocks it.
         """
         ...
 

@@ -15,6 +15,7 @@ from waifu2x.backends import (
     Device,
     Measurement,
     Network,
+    Pin,
     Precision,
     Progress,
     Trial,
@@ -48,6 +49,10 @@ class FallbackBackend:
         network = FallbackNetwork(self, models, precision)
         network.prepare()
         return network
+
+    def pin(self, memory: NDArray[Any]) -> Pin:
+        """Page-locks memory for the backend of now; the next one copies through its own."""
+        return self.current.pin(memory)
 
     def measure(self, model: Model, precision: Precision, pixels: NDArray[Any]) -> Measurement:
         """See Backend."""

@@ -18,6 +18,7 @@ from waifu2x.backends import (
     Device,
     Measurement,
     Network,
+    Pin,
     Precision,
     Progress,
     Trial,
@@ -95,6 +96,13 @@ class DevicePool:
             raise
         calls_at_once = [backend.calls_at_once for backend in self._backends]
         return PooledNetwork(models, networks, calls_at_once)
+
+    def pin(self, memory: NDArray[Any]) -> Pin:
+        """Page-locks memory for all devices."""
+        with ExitStack() as held:
+            for backend in self._backends:
+                held.enter_context(backend.pin(memory))
+            return Pin(held.pop_all().close)
 
     def measure(self, model: Model, precision: Precision, pixels: NDArray[Any]) -> Measurement:
         """See Backend: of the first device, since a picture is computed by one."""

@@ -14,6 +14,7 @@ from waifu2x.backends import (
     Device,
     LayerTime,
     Measurement,
+    Pin,
     Precision,
     Progress,
     Trial,
@@ -85,6 +86,10 @@ class NumpyBackend:
                 f"backend numpy has no precision {precision}: use auto or fp32, or another backend"
             )
         return NumpyNetwork([segmented(lower(model)) for model in models])
+
+    def pin(self, memory: NDArray[Any]) -> Pin:
+        """Does nothing: pixels are used where they are."""
+        return Pin()
 
     def measure(self, model: Model, precision: Precision, pixels: NDArray[Any]) -> Measurement:
         """See Backend. There is no peak to compare with."""

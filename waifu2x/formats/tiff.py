@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import struct
+from collections.abc import Generator
 from typing import IO, Any
 
 import numpy as np
@@ -11,12 +13,16 @@ import tifffile
 from numpy.typing import NDArray
 
 from waifu2x.errors import ImageError
-from waifu2x.formats import exif, metadata, profiles
-from waifu2x.formats.limits import check_pixels
+from waifu2x.formats import metadata, profiles, tags
+from waifu2x.formats.exif import ORIENTATION
+from waifu2x.formats.limits import Budget, OverBudgetError, check_pixels
 from waifu2x.formats.profiles import BAD_PROFILE
+from waifu2x.formats.source import DecodedFile
 from waifu2x.formats.table import Compression
-from waifu2x.imaging.orientation import turned
-from waifu2x.imaging.picture import Colours, Frames, Metadata, Picture, full_range, with_alpha
+from waifu2x.formats.writer import Writer
+from waifu2x.imaging.orientation import turned, upright_size
+from waifu2x.imaging.picture import Colours, Metadata, Picture, full_range, with_alpha
+from waifu2x.imaging.streams import Extent, Header, Timed
 
 _BIG = 4_000_000_000
 """Bytes of pixels from which on offsets need 64 bits."""
@@ -31,35 +37,78 @@ _GREY, _RGB = (0, 1), (2,)
 _MIN_IS_WHITE = 0
 
 
-def read(data: bytes, name: str, max_pixels: int) -> Frames:
+def open_content(data: bytes, name: str, max_pixels: int) -> DecodedFile:
     """The pages of a file. Raises ImageError, and whatever tifffile raises if it is damaged."""
-    pictures, notes = [], set[str]()
-    with tifffile.TiffFile(io.BytesIO(data)) as file:
+    budget = Budget(len(data))
+    file = tifffile.TiffFile(io.BytesIO(data))
+    try:
         pages = [page for page in file.pages if not page.subfiletype & _REDUCED]
         if not pages:
             raise ImageError(f"{name}: has no picture in it")
         total = sum(page.imagewidth * page.imagelength for page in pages)
         size = (pages[0].imagewidth, pages[0].imagelength)
         check_pixels(name, size, len(pages), total, max_pixels)
+        header = Header(tuple(map(_extent, pages)), len(pages), format="TIFF")
+    except BaseException:
+        file.close()
+        raise
+
+    def decoded() -> Generator[Timed]:
         for page in pages:
-            picture, note = _page(page, data, name)
-            pictures.append(picture)
-            notes.update(note)
-    return Frames(tuple(pictures), notes=tuple(sorted(notes)))
+            picture, notices = _page(page, data, name, budget)
+            yield Timed(picture, notices=tuple(sorted(notices)))
+
+    return DecodedFile(name, header, decoded(), file.close)
 
 
-def write(frames: Frames, file: IO[bytes], compression: Compression = "default") -> None:
-    """Writes a file; `file` can be read and sought."""
-    size = sum(_raw_size(picture) for picture in frames.pictures)
-    first = frames.pictures[0].metadata
-    order = exif.layout(first.exif).order if first.exif else "<"
-    with tifffile.TiffWriter(file, bigtiff=size > _BIG, byteorder=order) as writer:
-        for picture in frames.pictures:
-            writer.write(_samples(picture), **_options(picture, compression))
-    if first.exif:
-        block = exif.directory(first.exif, exif.directories(first.exif)[0])
-        # Its word for the resolution counts where the file had none besides it.
-        _describe(file, exif.described(block, but=exif.RESOLUTION if first.dpi else ()))
+def _extent(page: tifffile.TiffPage) -> Extent:
+    """Its size upright, and about how many bytes its samples take in memory."""
+    height, width = page.imagelength, page.imagewidth
+    orientation = page.tags.valueof(ORIENTATION, 1)
+    rows, columns = upright_size(height, width, orientation if isinstance(orientation, int) else 1)
+    sample = -(-int(np.max(page.bitspersample)) // 8)
+    return Extent(rows, columns, rows * columns * page.samplesperpixel * sample)
+
+
+class TiffWriter(Writer):
+    """Writes pages into a file as they come."""
+
+    def __init__(
+        self, header: Header, file: IO[bytes], compression: Compression = "default"
+    ) -> None:
+        """`header` is that of the results; `file` can be read and sought."""
+        self._extents = header.all_extents
+        self._file = file
+        self._compression = compression
+        self._writer: Any = None
+        self._first: Metadata | None = None
+
+    def add(self, timed: Timed) -> None:
+        """Writes the next page."""
+        picture = timed.picture
+        if self._writer is None:
+            self._first = first = picture.metadata
+            order = tags.layout(first.exif).order if first.exif else "<"
+            big = self._total(picture) > _BIG
+            self._writer = tifffile.TiffWriter(self._file, bigtiff=big, byteorder=order)
+        self._writer.write(_samples(picture), **_options(picture, self._compression))
+
+    def finish(self) -> None:
+        """Writes what comes after the last page."""
+        self._writer.close()
+        first = self._first
+        if first is not None and first.exif:
+            # Its word for the resolution counts where the file had none besides it.
+            but = tags.RESOLUTION if first.dpi else ()
+            at = tags.first(first.exif, tags.layout(first.exif))
+            with contextlib.suppress(ValueError, OverBudgetError):  # of a damaged block
+                described = tags.described(first.exif, at, Budget(len(first.exif)), but)
+                _describe(self._file, described)
+
+    def _total(self, first: Picture) -> float:
+        """About how many bytes the samples of all pages have, by the first and the header."""
+        nbytes = [extent.nbytes for extent in self._extents]
+        return _raw_size(first) * sum(nbytes) / max(nbytes[0], 1)
 
 
 def _raw_size(picture: Picture) -> int:
@@ -98,33 +147,35 @@ def _options(picture: Picture, compression: Compression) -> dict[str, Any]:
     return options
 
 
-def _describe(file: IO[bytes], described: exif.Directory) -> None:
+def _describe(file: IO[bytes], described: tags.Directory) -> None:
     """Puts entries into the first directory of a file: a new one at its end takes its place.
 
     tifffile writes no directories below a picture's own, such as EXIF's.
     """
     file.seek(0)
     with tifffile.TiffFile(file) as written:
-        form = exif.Layout(written.byteorder, written.is_bigtiff)
+        form = tags.TiffLayout(written.byteorder, written.is_bigtiff)
         page = written.pages[0]
         entries = []
         for tag in page.tags:
             file.seek(tag.valueoffset)
             value = file.read(tag.valuebytecount)
-            entries.append(exif.Entry(tag.code, int(tag.dtype), tag.count, value))
+            entries.append(tags.Tag(tag.code, int(tag.dtype), tag.count, value))
         after = written.pages[1].offset if len(written.pages) > 1 else 0
-        said = {entry.tag for entry in described.entries}
-        kept = [entry for entry in entries if entry.tag not in said]
+        said = {tag.number for tag in described.tags}
+        kept = [tag for tag in entries if tag.number not in said]
         at = file.seek(0, io.SEEK_END)
         at += file.write(bytes(at % 2))
-        directory = exif.Directory((*kept, *described.entries), described.children)
-        file.write(exif.packed(directory, form, at, after))
+        directory = tags.Directory((*kept, *described.tags), described.children)
+        file.write(tags.packed(directory, form, at, after))
         file.seek(8 if form.big else 4)
         file.write(struct.pack(form.offset, at))
         file.seek(0, io.SEEK_END)
 
 
-def _page(page: tifffile.TiffPage, data: bytes, name: str) -> tuple[Picture, set[str]]:
+def _page(
+    page: tifffile.TiffPage, data: bytes, name: str, budget: Budget
+) -> tuple[Picture, set[str]]:
     notes: set[str] = set()
     photometric = int(page.photometric)
     if photometric not in (*_GREY, *_RGB):
@@ -151,7 +202,7 @@ def _page(page: tifffile.TiffPage, data: bytes, name: str) -> tuple[Picture, set
         if int(page.extrasamples[0]) == _PREMULTIPLIED:
             pixels = _divided(pixels, alpha)
     pixels = np.ascontiguousarray(pixels)
-    found = metadata.of_tiff(Metadata(dpi=_dpi(page)), data, page.offset)
+    found = metadata.of_tiff(Metadata(dpi=_dpi(page)), data, page.offset, budget)
     said, orientation = metadata.upright(found)
     profile = page.tags.valueof(34675)
     if profile and not profiles.fits(bytes(profile), planes):

@@ -24,11 +24,11 @@ from typing import NamedTuple
 
 import platformdirs
 
-from waifu2x.system.files import write_atomically
+from waifu2x.system.files import open_regular, write_atomically
 from waifu2x.system.resources import of_user
 
 DIRECTORY_VARIABLE = "WAIFU2X_CACHE_DIR"
-KINDS = ("closeness", "cuda", "numba", "opencl", "ranges", "tuning", "weights")
+KINDS = ("accuracy", "cuda", "digests", "numba", "opencl", "ranges", "tuning", "weights")
 MOST_BYTES = 1 << 30
 """Of all entries together."""
 _DIGEST_BYTES = 32
@@ -69,7 +69,8 @@ def load(kind: str, key: str) -> bytes | None:
         return None
     path = folder / key
     try:
-        stored = path.read_bytes()
+        with open_regular(path) as file:
+            stored = file.read()
     except OSError:
         return None
     content = stored[_DIGEST_BYTES:]

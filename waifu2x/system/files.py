@@ -29,6 +29,10 @@ _FOREIGN_SECONDS = 24 * 3600.0
 """From then on a temporary file is nobody's whose machine is another, or knows no locks."""
 _WRITTEN_BACK = 1 << 25
 """Bytes that are written before the system is told to begin with them."""
+_NEVER_WAITS = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+"""Flags of open(2): a pipe opens without a writer; the other is Windows'."""
+_unfinished: set[Path] = set()
+"""The temporary files that this process is writing."""
 _CLOSED_SECONDS = 60.0
 """Where files cannot be renamed while they are open: longer than one is closed without its name."""
 
@@ -36,6 +40,18 @@ _CLOSED_SECONDS = 60.0
 def read_bytes(path: Path) -> bytes:
     """The content of a file, or of what is at a URL. Raises OSError."""
     return stores.read_bytes(path) if stores.is_url(path) else path.read_bytes()
+
+
+def open_regular(path: Path) -> IO[bytes]:
+    """A regular file, open for reading.
+
+    Raises OSError, and at once for what might never begin or never end: pipes and devices.
+    """
+    file = os.fdopen(os.open(path, os.O_RDONLY | _NEVER_WAITS), "rb")
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise OSError(errno.EINVAL, "not a regular file", str(path))
+    return file
 
 
 def write_atomically(path: Path, data: bytes, *, replace: bool = True) -> None:
@@ -64,8 +80,11 @@ def writing(path: Path, *, replace: bool = True) -> Iterator[IO[bytes]]:
     # A signal may come at any point: whatever is made is known by its name before it is made.
     temporary = _temporary(target)
     try:
+        _unfinished.add(temporary)
         while (opened := _opened(temporary)) is None:
+            _unfinished.discard(temporary)
             temporary = _temporary(target)
+            _unfinished.add(temporary)
         with opened as file:
             if replace and target.exists():
                 temporary.chmod(stat.S_IMODE(target.stat().st_mode))
@@ -81,6 +100,26 @@ def writing(path: Path, *, replace: bool = True) -> Iterator[IO[bytes]]:
         with contextlib.suppress(OSError):
             temporary.unlink()
         raise
+    finally:
+        _unfinished.discard(temporary)
+
+
+def remove_unfinished() -> None:
+    """Removes the temporary files that this process is writing, for an end without unwinding."""
+    for temporary in list(_unfinished):
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+
+
+class _AbandonedError(Exception):
+    """Ends the writing of a file without giving it its name."""
+
+
+def abandon(held: contextlib.ExitStack) -> None:
+    """Ends what `writing` has begun among other contexts, and leaves nothing of it."""
+    error = _AbandonedError()
+    with contextlib.suppress(OSError):  # what could not be written is not wanted any more
+        held.__exit__(type(error), error, None)
 
 
 def is_temporary(name: str) -> bool:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from waifu2x.backends import LayerTime, Measurement, Precision, Trial
+from waifu2x.backends import LayerTime, Measurement, Pin, Precision, Trial
 from waifu2x.backends.gpu import cuts, tuning
 from waifu2x.backends.gpu.executor import Executor
 from waifu2x.backends.gpu.network import GpuNetwork
@@ -65,6 +65,10 @@ class GpuBackend:
         network = GpuNetwork([stages[id(model)] for model in models], self._workspace)
         self._open.add(network)
         return network
+
+    def pin(self, memory: NDArray[Any]) -> Pin:
+        """Page-locks memory where the library can copy from and to it directly."""
+        return self._runtime.pin(memory)
 
     def measure(self, model: Model, precision: Precision, pixels: NDArray[Any]) -> Measurement:
         """See Backend: by the device's clock, medians."""

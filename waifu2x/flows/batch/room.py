@@ -61,8 +61,8 @@ class Room:
 
 
 def needed_bytes(content: bytes, enlarger: Enlarger) -> int:
-    """About what a file with that content takes until its result is written: the file, its
-    pictures, and theirs enlarged."""
+    """About what a file with that content takes until its result is written: the file, a picture
+    of it at a time, and its result."""
     found = extent(content)
     if found is None:
         return _UNREAD * len(content)
@@ -70,4 +70,4 @@ def needed_bytes(content: bytes, enlarger: Enlarger) -> int:
         growth = enlarger.growth(found.height, found.width)
     except ImageError:
         growth = 0.0
-    return len(content) + int(found.bytes * (1 + growth))
+    return len(content) + int(found.nbytes * (1 + growth))
