@@ -29,6 +29,8 @@ _FOREIGN_SECONDS = 24 * 3600.0
 """From then on a temporary file is nobody's whose machine is another, or knows no locks."""
 _WRITTEN_BACK = 1 << 25
 """Bytes that are written before the system is told to begin with them."""
+_unfinished: dict[Path, Path] = {}
+"""The temporary files that this process writes now, and the paths that they are for."""
 _CLOSED_SECONDS = 60.0
 """Where files cannot be renamed while they are open: longer than one is closed without its name."""
 
@@ -64,8 +66,11 @@ def writing(path: Path, *, replace: bool = True) -> Iterator[IO[bytes]]:
     # A signal may come at any point: whatever is made is known by its name before it is made.
     temporary = _temporary(target)
     try:
+        _unfinished[temporary] = path
         while (opened := _opened(temporary)) is None:
+            del _unfinished[temporary]
             temporary = _temporary(target)
+            _unfinished[temporary] = path
         with opened as file:
             if replace and target.exists():
                 temporary.chmod(stat.S_IMODE(target.stat().st_mode))
@@ -81,6 +86,20 @@ def writing(path: Path, *, replace: bool = True) -> Iterator[IO[bytes]]:
         with contextlib.suppress(OSError):
             temporary.unlink()
         raise
+    finally:
+        _unfinished.pop(temporary, None)
+
+
+def discard_unfinished(path: Path | None = None) -> None:
+    """Removes what threads of this process write now, for `path` or for any.
+
+    Whoever writes it finds that out at the end, and `path` never appears. On Windows it stays, as
+    a file that is open cannot be removed.
+    """
+    for temporary, wanted in list(_unfinished.items()):
+        if path is None or wanted == path:
+            with contextlib.suppress(OSError):
+                temporary.unlink()
 
 
 def is_temporary(name: str) -> bool:
