@@ -1,5 +1,25 @@
-"""`python -m waifu2x`."""
+"""Where the program begins: `waifu2x`, and `python -m waifu2x`."""
 
-from waifu2x.cli import main
+from __future__ import annotations
 
-main()
+import sys
+
+_INTERRUPTED = 130
+"""Exit code after Ctrl-C, as shells have it: 128 and the number of the signal."""
+
+
+def main() -> None:
+    """Runs the `waifu2x` command and exits."""
+    # Ctrl-C may come at any time, while modules are imported, too.
+    try:
+        from waifu2x import cli
+
+        cli.main()
+    except KeyboardInterrupt:
+        if sys.stderr is not None:
+            sys.stderr.write("Interrupted.\n")
+        sys.exit(_INTERRUPTED)
+
+
+if __name__ == "__main__":
+    main()

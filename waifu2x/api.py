@@ -92,7 +92,7 @@ class Upscaler:
         devices = device if device == "all" else _devices(device)
         if request.scale == 1 and noise is None:
             raise ValueError("Nothing to do: expected a scale above 1, a noise level, or both")
-        turns = _integer(tta, (1, 2, 4, 8), "a tta of 1, 2, 4 or 8")
+        tta = _integer(tta, (1, 2, 4, 8), "a tta of 1, 2, 4 or 8")
         models = model_set.find(model)
         # Sizes other than a scale tell only with a picture which networks it goes through.
         fixed = request.scale
@@ -110,7 +110,7 @@ class Upscaler:
         """What networks a scale takes, for people; empty where only a picture tells."""
         self._closed = False
         chains = CompiledChains(models, self.backend, precision)
-        self.networks = Networks(chains, turns, tile)
+        self.networks = Networks(chains, tta, tile)
         """The networks of all pictures."""
         self.enlarger = Enlarger(chains, request, noise, self.networks)
         """What does the work on one picture."""

@@ -86,8 +86,11 @@ def test_arrays_of_either_byte_order(drawn: NDArray[np.uint8], dtype: type) -> N
     pixels = values if dtype is np.float32 else np.rint(values * 65535).astype(dtype)
     with Upscaler(model="vgg_7", backend="numpy") as upscaler:
         expected = upscaler(pixels)
-        for order in "<>":
-            found = upscaler(pixels.astype(pixels.dtype.newbyteorder(order)))
+        for dtype_of_order in (
+            np.dtype(dtype).newbyteorder("<"),
+            np.dtype(dtype).newbyteorder(">"),
+        ):
+            found = upscaler(pixels.astype(dtype_of_order))
             assert found.dtype == dtype
             assert (found == expected).all()
 
@@ -407,12 +410,12 @@ def test_a_sprite_of_any_size_laid_over_a_ground(ground: int, dtype: type) -> No
     assert not opacity.all()
 
 
-@pytest.mark.parametrize("turns", [2, 8])
-def test_turned_pictures(drawn: NDArray[np.uint8], y_models: Path, turns: int) -> None:
+@pytest.mark.parametrize("tta", [2, 8])
+def test_turned_pictures(drawn: NDArray[np.uint8], y_models: Path, tta: int) -> None:
     grey = np.ascontiguousarray(drawn[60:77, 50:73, :1])
     models = model_set.find(str(y_models)).models(2, 1)
-    result = upscale(grey, 2, 1, model=str(y_models), tta=turns)
-    assert_levels(result, obvious.run_turned(models, grey, turns))
+    result = upscale(grey, 2, 1, model=str(y_models), tta=tta)
+    assert_levels(result, obvious.run_turned(models, grey, tta))
 
 
 def test_a_one_plane_model_at_any_size(drawn: NDArray[np.uint8], y_models: Path) -> None:

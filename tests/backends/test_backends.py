@@ -119,7 +119,7 @@ def run(
     out_dtype: type = np.float32,
     tile: int | None = None,
     precision: Precision = "fp32",
-    turns: int = 1,
+    tta: int = 1,
 ) -> NDArray[Any]:
     """Whole pictures. A precision that the backend lacks skips the test."""
     try:
@@ -128,7 +128,7 @@ def run(
         assert precision == "fp16"
         pytest.skip(str(error))
     scale = int(np.prod([model.scale for model in models]))
-    result = network(pixels, out_dtype, tile=tile, turns=turns)
+    result = network(pixels, out_dtype, tile=tile, tta=tta)
     height, width = (size * scale for size in pixels.shape[-3:-1])
     assert result.shape == (*pixels.shape[:-3], height, width, models[-1].out_planes)
     assert result.dtype == out_dtype
@@ -351,17 +351,17 @@ def test_pictures_together_equal_each_alone(
 
 
 @in_every_mode
-@pytest.mark.parametrize("turns", [2, 4, 8])
-def test_the_mean_over_turned_pictures(backend: Backend, turns: int, precision: Precision) -> None:
+@pytest.mark.parametrize("tta", [2, 4, 8])
+def test_the_mean_over_turned_pictures(backend: Backend, tta: int, precision: Precision) -> None:
     double = obvious.random_model([3, 16, 3], seed=13, scale=2)
     models = [obvious.random_model([3, 16, 3], seed=14), double]
     pixels = picture(11, 17, 3)
-    result = run(backend, models, pixels, turns=turns, precision=precision)
-    expected = obvious.run_turned(models, pixels, turns)
+    result = run(backend, models, pixels, tta=tta, precision=precision)
+    expected = obvious.run_turned(models, pixels, tta)
     assert obvious.psnr(result, expected) >= PROMISED_DB[precision]
     assert obvious.psnr(obvious.run(models, pixels), expected) < 40  # or it would show nothing
     stack = np.stack([pixels, pixels[::-1]])
-    together = run(backend, models, stack, tile=9, turns=turns, precision=precision)
+    together = run(backend, models, stack, tile=9, tta=tta, precision=precision)
     np.testing.assert_array_equal(together[0], result)
 
 
@@ -370,7 +370,7 @@ def test_the_mean_over_turned_pictures_of_sizes_that_a_network_rounds_up(backend
     model = halving_model(seed=5)
     assert model.multiple == 2
     pixels = picture(7, 5, 3)
-    result = run(backend, [model], pixels, turns=8)
+    result = run(backend, [model], pixels, tta=8)
     assert obvious.psnr(result, obvious.run_turned([model], pixels, 8)) >= FP32_DB
 
 
@@ -378,17 +378,17 @@ def test_the_mean_over_turned_pictures_of_sizes_that_a_network_rounds_up(backend
 def test_a_mean_is_rounded_once(backend: Backend, out_dtype: type) -> None:
     model = obvious.random_model([3, 16, 3], seed=14)
     pixels = picture(11, 17, 3)
-    result = run(backend, [model], pixels, out_dtype, turns=8)
-    mean = run(backend, [model], pixels, np.float32, turns=8)
+    result = run(backend, [model], pixels, out_dtype, tta=8)
+    mean = run(backend, [model], pixels, np.float32, tta=8)
     np.testing.assert_array_equal(result, from_unit(mean, out_dtype))
 
 
-@pytest.mark.parametrize("turns", [1, 4])
-def test_progress_adds_up_to_one(backend: Backend, turns: int) -> None:
+@pytest.mark.parametrize("tta", [1, 4])
+def test_progress_adds_up_to_one(backend: Backend, tta: int) -> None:
     double = obvious.random_model([3, 16, 3], seed=6, scale=2)
     parts: list[float] = []
     network = backend.compile([double, double], "auto")
-    network(picture(70, 90, 3), np.uint8, tile=100, turns=turns, on_progress=parts.append)
+    network(picture(70, 90, 3), np.uint8, tile=100, tta=tta, on_progress=parts.append)
     assert sum(parts) == pytest.approx(1.0)
 
 
@@ -434,6 +434,82 @@ def test_closing_waits_for_pictures_and_ends_all_others(backend: Backend) -> Non
         with pytest.raises(BackendError, match="closed: open a new one"):
             network(pixels, np.uint8)
         own.close()
+
+
+@pytest.mark.parametrize("options", [{}, {"tile": 30}, {"tta": 4}], ids=repr)
+@pytest.mark.parametrize("count", [None, 3])
+def test_a_result_is_written_where_it_is_asked_for(
+    backend: Backend, count: int | None, options: dict[str, Any]
+) -> None:
+    models = [obvious.random_model([3, 16, 3], seed=1, scale=scale) for scale in (1, 2)]
+    network = backend.compile(models, "fp32")
+    pixels = picture(33, 41, 3)
+    if count is not None:
+        pixels = np.stack([np.roll(pixels, turn, axis=1) for turn in range(count)])
+    for dtype in (np.uint8, np.float32):
+        expected = network(pixels, dtype, **options)
+        room = np.full((expected.shape[0] + 2, *expected.shape[1:]), 0.25, dtype)
+        out = room[1:-1]
+        assert network(pixels, dtype, out=out, **options) is out
+        np.testing.assert_array_equal(out, expected)
+        assert (room[[0, -1]] == room.dtype.type(0.25)).all()
+    network.close()
+
+
+def test_an_array_that_cannot_take_a_result_is_refused(backend: Backend) -> None:
+    network = backend.compile([obvious.random_model([3, 8, 3], seed=1, scale=2)], "fp32")
+    pixels = picture(9, 12, 3)
+    fitting = np.zeros((18, 24, 3), np.uint8)
+    read_only = np.zeros_like(fitting)
+    read_only.flags.writeable = False
+    for out, reason in (
+        (np.zeros((18, 25, 3), np.uint8), r"Expected out of shape \(18, 24, 3\) and dtype uint8"),
+        (np.zeros((1, 18, 24, 3), np.uint8), r"but got \(1, 18, 24, 3\) and uint8"),
+        (fitting.astype(np.float32), r"but got \(18, 24, 3\) and float32"),
+        (np.zeros((18, 24, 6), np.uint8)[..., ::2], "but it is not C-contiguous"),
+        (read_only, "but it is read-only"),
+    ):
+        with pytest.raises(ValueError, match=reason):
+            network(pixels, np.uint8, out=out)
+    network.close()
+    same = backend.compile([obvious.random_model([3, 8, 3], seed=1)], "fp32")
+    with pytest.raises(ValueError, match="it shares that of the pixels"):
+        same(pixels, np.uint8, out=pixels)
+    same.close()
+
+
+def test_a_closed_network_says_so_and_others_go_on(backend: Backend) -> None:
+    model = obvious.random_model([3, 8, 3], seed=1)
+    pixels = picture(9, 12, 3)
+    closed, other = (backend.compile([model], "fp32") for _ in range(2))
+    expected = closed(pixels, np.uint8)
+    for _ in range(2):
+        closed.close()
+        with pytest.raises(
+            BackendError, match=r"^this network is closed: compile its models again$"
+        ):
+            closed(pixels, np.uint8)
+    np.testing.assert_array_equal(other(pixels, np.uint8), expected)
+    other.close()
+
+
+def test_closing_a_network_waits_for_its_pictures(backend: Backend) -> None:
+    network = backend.compile([obvious.random_model([3, 8, 3], seed=1)], "auto")
+    pixels = picture(9, 9, 3)
+    expected = network(pixels, np.uint8)
+    begun, closing = threading.Event(), threading.Event()
+
+    def report(part: float) -> None:
+        begun.set()
+        closing.wait(20)
+
+    with ThreadPoolExecutor(2) as pool:
+        result = pool.submit(network, pixels, np.uint8, on_progress=report)
+        assert begun.wait(20)
+        closed = pool.submit(network.close)
+        closing.set()
+        np.testing.assert_array_equal(result.result(20), expected)
+        closed.result(20)
 
 
 def test_auto_is_one_of_the_other_precisions(backend: Backend) -> None:

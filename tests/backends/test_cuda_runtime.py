@@ -128,6 +128,90 @@ def test_large_results_come_in_pieces(
     assert driver.ever_locked == before
 
 
+def place(array: np.ndarray[Any, Any]) -> tuple[int, int]:
+    """Address and bytes."""
+    return array.ctypes.data, array.nbytes
+
+
+@pytest.mark.parametrize("limit", [memory.LOCKED_BYTES, 100])
+def test_pinned_pixels_and_results_are_copied_by_the_device_alone(
+    driver: FakeDriver, backend: Any, network: Any, monkeypatch: pytest.MonkeyPatch, limit: int
+) -> None:
+    """Not once on the host, however large they are."""
+    for module in (memory, runtime):
+        monkeypatch.setattr(module, "LOCKED_BYTES", limit)
+    locked = driver.ever_locked  # for weights
+    segment = np.zeros(1 << 16, np.uint8)
+    pixels = segment[: PIXELS.size].reshape(PIXELS.shape)
+    out = segment[4096 : 4096 + 4 * PIXELS.size].reshape(40, 60, 3)
+    with backend.pin(segment):
+        assert driver.registered == dict([place(segment)])
+        for options in ({}, {"tile": 16}):
+            driver.sent.clear()
+            driver.fetched.clear()
+            assert network(pixels, np.uint8, out=out, **options) is out
+            assert driver.sent == [place(pixels)]
+            assert sum(size for _, size in driver.fetched) == out.nbytes
+            assert all(place(out)[0] <= start < sum(place(out)) for start, _ in driver.fetched)
+        assert driver.ever_locked == locked
+    assert not driver.registered
+    # The same arrays are staged now.
+    network(pixels, np.uint8, out=out)
+    assert driver.sent[-1] != place(pixels) or limit == 100
+
+
+def test_a_result_in_ordinary_pages_comes_through_locked_ones(
+    driver: FakeDriver, network: Any, backend: Any
+) -> None:
+    """Else whoever queues it would wait for it, and keep others from the device."""
+    copied, out = network(PIXELS, np.uint8), np.zeros((40, 60, 3), np.uint8)
+    assert driver.fetched == [place(copied)]
+    network(PIXELS, np.uint8, out=out)
+    assert driver.fetched[1][0] in driver.locked
+    np.testing.assert_array_equal(out, copied)
+
+
+def test_memory_is_pinned_once_for_all_devices(
+    driver: FakeDriver, backend: Any, compiled: list[str]
+) -> None:
+    other: Any = cuda.create(0)
+    segment = np.zeros(4096, np.uint8)
+    pins = [one.pin(segment) for one in (backend, backend, other)]
+    assert driver.registered == dict([place(segment)])
+    pins[0].close()
+    pins[0].close()
+    backend.close()
+    assert driver.registered
+    other.close()
+    assert not driver.registered
+    for pin in pins:
+        pin.close()
+    assert backend.pin(segment)
+    assert not driver.registered
+
+
+def test_memory_that_cannot_be_pinned_is_staged(
+    driver: FakeDriver, backend: Any, network: Any
+) -> None:
+    pixels, out = PIXELS.copy(), np.zeros((40, 60, 3), np.uint8)
+    expected = network(pixels, np.uint8)
+    driver.locked_out = True
+    with backend.pin(out), backend.pin(pixels):
+        driver.locked_out = False
+        np.testing.assert_array_equal(network(pixels, np.uint8, out=out), expected)
+
+
+def test_unpinning_where_the_device_has_broken(driver: FakeDriver, backend: Any) -> None:
+    segment = np.zeros(4096, np.uint8)
+    first, second = backend.pin(segment[:1000]), backend.pin(segment[2000:])
+    driver.broken = 700
+    first.close()
+    backend.close()
+    second.close()
+    driver.broken = 0
+    driver.registered.clear()
+
+
 def test_all_that_a_context_has_is_freed_in_it(
     driver: FakeDriver, compiled: list[str], network: Any, backend: Any
 ) -> None:

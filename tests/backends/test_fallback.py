@@ -37,21 +37,24 @@ class Faulty:
         self.left = pictures
         self.tries = 0
         self.closed = False
+        self.open_networks = 0
 
     def compile(self, models: Any, precision: Any) -> Any:
         if precision == "fp16" and self.name != "first":
             raise BackendError(f"backend {self.name} has no precision fp16")
         if self.left < 0:
             raise DeviceError(f"{self.device.name}: stopped while compiling")
-        return self._compute
+        self.open_networks += 1
+        return FaultyNetwork(self)
 
-    def _compute(
+    def compute(
         self,
         pixels: NDArray[Any],
         dtype: Any,
         *,
+        out: Any,
         tile: Any = None,
-        turns: Any = 1,
+        tta: Any = 1,
         on_progress: Any = ignore,
     ) -> NDArray[Any]:
         if self.closed:
@@ -62,10 +65,27 @@ class Faulty:
             raise DeviceError(f"{self.device.name}: stopped")
         self.left -= 1
         on_progress(0.5)
-        return pixels.repeat(2, -3).repeat(2, -2).astype(dtype)
+        result = pixels.repeat(2, -3).repeat(2, -2).astype(dtype)
+        if out is None:
+            return result
+        np.copyto(out, result)
+        return out  # type: ignore[no-any-return]
 
     def close(self) -> None:
         self.closed = True
+
+
+class FaultyNetwork:
+    """A network of such a backend."""
+
+    def __init__(self, backend: Faulty) -> None:
+        self.backend = backend
+
+    def __call__(self, pixels: Any, dtype: Any, *, out: Any = None, **options: Any) -> NDArray[Any]:
+        return self.backend.compute(pixels, dtype, out=out, **options)
+
+    def close(self) -> None:
+        self.backend.open_networks -= 1
 
 
 @pytest.fixture
@@ -108,6 +128,14 @@ def test_the_next_backend_computes_the_picture_again(
     assert (first.tries, second.tries, third.tries) == (2, 2, 2)
     assert (backend.name, backend.device) == ("third", third.device)
     assert (first.closed, second.closed, third.closed) == (True, True, False)
+    result = np.zeros_like(expected)
+    assert network(PIXELS, np.uint8, out=result) is result
+    np.testing.assert_array_equal(result, expected)
+    network.close()
+    network.close()
+    assert third.open_networks == 0
+    with pytest.raises(BackendError, match="this network is closed"):
+        network(PIXELS, np.uint8)
     assert [record.message for record in caplog.records] == [
         "Device of first: stopped: going on with backend second",
         "Device of second: stopped: going on with backend third",

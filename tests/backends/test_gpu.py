@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -42,9 +43,10 @@ from waifu2x.lowering import liveness
 from waifu2x.lowering.liveness import Span
 from waifu2x.lowering.lower import lower
 from waifu2x.lowering.segments import segmented
-from waifu2x.lowering.steps import Conv, MapStep
+from waifu2x.lowering.steps import Conv, MapStep, Program
 from waifu2x.networks import model_set
 from waifu2x.networks.model import Model
+from waifu2x.networks.nodes import Convolution
 from waifu2x.system import cache
 
 pytest.importorskip("pyopencl")
@@ -257,13 +259,48 @@ def test_a_deep_network_is_cut_where_memory_is_short(
     expected = run(whole, deep, pixels)
     for share, tile in ((0.75, None), (0.6, None), (0.6, 100)):
         tight = TightRuntime(opencl_device, int(whole.most * share))
-        backend = backend_of(tight)
+        made: list[Executor] = []
+
+        def make(
+            program: Program,
+            choose: Choose,
+            tight: Runtime = tight,
+            made: list[Executor] = made,
+        ) -> Executor:
+            made.append(Fp32Executor(tight, program, choose))
+            return made[-1]
+
+        backend = GpuBackend("opencl", tight, {"fp32": make})
         result = backend.compile([deep], "fp32")(pixels, np.float32, tile=tile)
         np.testing.assert_array_equal(result, expected)
         assert tight.most <= whole.most * share
-        assert len(backend._open) == 2  # one of the program with cuts
+        assert len(made) == 2  # one of the program with cuts
         backend.close()
         assert tight.allocated == 0
+
+
+def test_networks_that_are_closed_or_given_up_leave_no_weights(opencl_device: Any) -> None:
+    """Five compiles leave as much as one, whether their networks are closed or only forgotten."""
+    runtime = OpenClRuntime(opencl_device)
+    backend = backend_of(runtime)
+    model = obvious.random_model([3, 48, 32, 3], seed=1)
+    first = backend.compile([model], "fp32")
+    one = runtime.allocated
+    assert one >= sum(node.weight.nbytes for node in model.nodes if isinstance(node, Convolution))
+    first.close()
+    assert runtime.allocated == 0
+    for _ in range(5):
+        network = backend.compile([model, model], "fp32")
+        assert runtime.allocated == one
+        network.close()
+        network.close()
+        assert runtime.allocated == 0
+    del network
+    for _ in range(5):
+        backend.compile([model], "fp32")
+        gc.collect()
+        assert runtime.allocated <= one
+    backend.close()
 
 
 @pytest.mark.usefixtures("large_tiles")
@@ -346,18 +383,18 @@ def test_results_come_in_bands_where_they_do_not_fit(opencl_device: Any) -> None
 def test_means_over_turned_pictures_are_made_where_there_is_room(opencl_device: Any) -> None:
     model, pixels = obvious.random_model([3, 16, 3], seed=2, scale=2), pixels_of(600, 200)
     whole = TightRuntime(opencl_device, 1 << 40)
-    expected = run(whole, model, pixels, turns=4)
+    expected = run(whole, model, pixels, tta=4)
     for share in (0.75, 2.5):  # no room for a result, and none for three
         tight = TightRuntime(opencl_device, 2 * pixels.nbytes + int(expected.nbytes * share))
         parts: list[float] = []
-        result = run(tight, model, pixels, turns=4, on_progress=parts.append)
+        result = run(tight, model, pixels, tta=4, on_progress=parts.append)
         np.testing.assert_array_equal(result, expected)
         assert tight.refused
         assert sum(parts) == pytest.approx(1.0)
     stack = np.stack([pixels[:60], pixels[60:120], pixels[120:180]])
-    expected = run(whole, model, stack, turns=2)
+    expected = run(whole, model, stack, tta=2)
     tight = TightRuntime(opencl_device, expected.nbytes * 2)
-    np.testing.assert_array_equal(run(tight, model, stack, turns=2), expected)
+    np.testing.assert_array_equal(run(tight, model, stack, tta=2), expected)
 
 
 @pytest.mark.usefixtures("large_tiles")

@@ -21,8 +21,8 @@ from waifu2x.backends.gpu import peak, source
 from waifu2x.backends.gpu.executor import DevicePixels
 from waifu2x.backends.gpu.fp32 import Fp32Executor
 from waifu2x.backends.gpu.runtime import Limits, Macros
-from waifu2x.backends.gpu.turning import Turning
-from waifu2x.backends.tta import TURNS
+from waifu2x.backends.gpu.transforms import Transforms
+from waifu2x.backends.tta import TRANSFORMS
 from waifu2x.lowering.lower import lower
 from waifu2x.networks import model_set
 from waifu2x.networks.activations import Activation, leaky
@@ -121,20 +121,20 @@ def everything() -> Model:
 
 
 def builds() -> list[Build]:
-    """What the fp32 executor compiles for a GPU, for pixels of bytes; and what turns pictures."""
+    """What the fp32 executor compiles for a GPU, for pixels of bytes; and the kernels of TTA."""
     recorder: Any = Recorder()
     with pytest.raises(InterruptedError):
         peak.multiply_add_peak(recorder)
     names = [("vgg_7/art", 2, None), ("upconv_7/art", 2, None), ("cunet/art", 2, None)]
     models = [model_set.find(name).models(scale, noise)[0] for name, scale, noise in names]
     programs = [lower(model) for model in (*models, everything())]
-    turning = Turning(recorder)
+    transforms = Transforms(recorder)
     for dtype in map(np.dtype, (np.uint8, np.uint16, np.float32)):
         pixels = DevicePixels(recorder.allocate(0), dtype, (1, 5, 7, 3))
         total = DevicePixels(recorder.allocate(0), np.dtype(np.float32), pixels.shape)
-        turning.turn(pixels, TURNS[2][1], pixels)
-        turning.add(total, TURNS[2][1], total, first=True)
-        turning.finish(total, 2, pixels)
+        transforms.transform(pixels, TRANSFORMS[2][1], pixels)
+        transforms.add(total, TRANSFORMS[2][1], total, first=True)
+        transforms.finish(total, 2, pixels)
     choice = Choice(0)
     while True:
         for program in programs:

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from waifu2x import backends
 from waifu2x.api import Upscaler
-from waifu2x.backends import Device
+from waifu2x.backends import Device, Pin
 from waifu2x.backends.pool import DevicePool, open_devices
-from waifu2x.errors import UnavailableError
+from waifu2x.errors import BackendError, UnavailableError
 
 
 class FakeBackend:
@@ -29,24 +29,56 @@ class FakeBackend:
         self.number = number
         self.meeting = meeting
         self.closed = False
+        self.pinned = 0
+        self.networks: list[FakeNetwork] = []
 
     def compile(self, models: Any, precision: Any) -> Any:
-        def network(
-            pixels: Any, dtype: Any, *, tile: Any = None, turns: Any = 1, on_progress: Any = None
-        ) -> NDArray[Any]:
-            self.meeting.wait(10)
-            if pixels.max() > 9:
-                raise RuntimeError("too bright")
-            on_progress(1.0)
-            return np.full((*pixels.shape[:-3], 1, 1, 1), self.number, dtype)
-
+        network = FakeNetwork(self)
+        self.networks.append(network)
         return network
+
+    def pin(self, memory: NDArray[Any]) -> Pin:
+        self.pinned += 1
+
+        def release() -> None:
+            self.pinned -= 1
+
+        return Pin(release)
 
     def measure(self, model: Any, precision: Any, pixels: Any) -> Any:
         return self.number
 
     def tune(self, model: Any, precision: Any, pixels: Any) -> Any:
         yield self.number
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class FakeNetwork:
+    """Fills results with the number of its backend."""
+
+    def __init__(self, backend: FakeBackend) -> None:
+        self.backend = backend
+        self.closed = False
+
+    def __call__(
+        self,
+        pixels: Any,
+        dtype: Any,
+        *,
+        out: Any = None,
+        tile: Any = None,
+        tta: Any = 1,
+        on_progress: Any = None,
+    ) -> NDArray[Any]:
+        self.backend.meeting.wait(10)
+        if pixels.max() > 9:
+            raise RuntimeError("too bright")
+        on_progress(1.0)
+        result = np.empty((*pixels.shape[:-3], 1, 1, 1), dtype) if out is None else out
+        result[:] = self.backend.number
+        return result
 
     def close(self) -> None:
         self.closed = True
@@ -82,6 +114,39 @@ def test_a_stack_is_divided_among_the_devices_in_order() -> None:
     assert sorted(map(numbers.count, {0, 1, 2})) == [2, 2, 3]
     assert sum(a != b for a, b in pairwise(numbers)) == 2
     assert sum(parts) == pytest.approx(1.0)
+
+
+def test_a_stack_is_written_where_it_is_asked_for() -> None:
+    backend, fakes = pool_of(3)
+    network = backend.compile([], "auto")
+    pixels, room = np.zeros((7, 1, 1, 1), np.uint8), np.full((9, 1, 1, 1), 99, np.uint8)
+    result = network(pixels, np.uint8, out=room[1:8])
+    assert np.shares_memory(result, room)
+    assert room[[0, 8]].ravel().tolist() == [99, 99]
+    assert sorted(map(room[1:8].ravel().tolist().count, range(3))) == [2, 2, 3]
+    with pytest.raises(ValueError, match="Expected out of shape"):
+        network(pixels, np.uint8, out=room)
+    network.close()
+    assert all(fake.networks[0].closed for fake in fakes)
+
+
+def test_memory_is_pinned_for_all_devices() -> None:
+    backend, fakes = pool_of(3)
+    with backend.pin(np.zeros(9, np.uint8)):
+        assert [fake.pinned for fake in fakes] == [1, 1, 1]
+    assert [fake.pinned for fake in fakes] == [0, 0, 0]
+
+
+def test_what_cannot_be_compiled_for_all_devices_is_closed_on_the_others() -> None:
+    backend, fakes = pool_of(2)
+
+    def fail(models: Any, precision: Any) -> Any:
+        raise BackendError("no kernels")
+
+    fakes[1].compile = fail  # type: ignore[method-assign]
+    with pytest.raises(BackendError, match="no kernels"):
+        backend.compile([], "auto")
+    assert fakes[0].networks[0].closed
 
 
 def test_measuring_and_tuning_reach_the_devices() -> None:

@@ -518,6 +518,108 @@ def test_closed_streams(run: Run) -> None:
     assert process.stderr == "Error: standard output: cannot write: no space left on device\n"
 
 
+def test_a_closed_stderr_says_nothing_and_spoils_nothing(run: Run) -> None:
+    Path("in").mkdir()
+    for name in ("x", "y"):
+        load("a.png").save(f"in/{name}.png")
+    Path("bad.png").write_text("hello")
+    for arguments, code in (
+        (f"upscale -v -m {tiny()} a.png b.png", 0),
+        (f"upscale -m {tiny()} bad.png c.png", 1),
+        (f"upscale -m {tiny()} a.png d.xyz", 2),
+        (f"batch -v -m {tiny()} in out", 0),
+    ):
+        command = f"{sys.executable} -m waifu2x {arguments} 2>&-"
+        done = subprocess.run(command, shell=True, capture_output=True, check=False)
+        assert (done.returncode, done.stdout) == (code, b"")
+    assert Path("b.png").read_bytes() == Path("out/x.png").read_bytes()
+    assert load("b.png").size == (24, 16)
+
+
+def test_no_file_gets_the_number_of_a_closed_stream(run: Run) -> None:
+    """What libraries print would end up in it."""
+    code = (
+        "import os, sys; from waifu2x import cli; sys.argv[1:] = ['--help']\n"
+        "try:\n cli.main()\n"
+        "except SystemExit: print(os.open('a.png', os.O_RDONLY), file=open('number', 'w'))"
+    )
+    subprocess.run(f'{sys.executable} -c "{code}" <&- >&- 2>&-', shell=True, check=True)
+    assert int(Path("number").read_text()) > 2
+
+
+def test_stdin_that_cannot_be_read(run: Run) -> None:
+    command = f"{sys.executable} -m waifu2x upscale - b.png 0>x"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
+    message = "Error: standard input: cannot read: bad file descriptor\n"
+    assert (done.returncode, done.stderr) == (1, message)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["bad.png", "b.png"], "bad.png: not a picture of a known format"),
+        (["gone.png", "b.png"], "gone.png: cannot read: no such file or directory"),
+        (["a.png", "nowhere/b.png"], "nowhere: no such folder"),
+        (["-m", "nothing", "a.png", "b.png"], "nothing: no such model"),
+    ],
+)
+def test_json_of_a_failure(run: Run, arguments: list[str], message: str) -> None:
+    Path("bad.png").write_text("hello")
+    result = run("upscale", "--json", *arguments)
+    assert_one_line_error(result, message)
+    (line,) = result.stdout.splitlines()
+    row = json.loads(line)
+    assert (row["input"], row["output"]) == (arguments[-2], arguments[-1])
+    assert row["status"] == "failed"
+    assert row["error"].startswith(message)
+
+
+LOGGED = r"""
+import logging
+
+from waifu2x import cli
+
+log = logging.getLogger("waifu2x.readers")
+cli.cli.main = lambda **_: log.warning("%s: %d", "a\n\x1b[2J", 1)
+cli.main()
+"""
+
+
+def test_what_is_logged_is_one_line_without_orders_to_the_terminal() -> None:
+    command = [sys.executable, "-c", LOGGED]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stderr == "a\\n\\x1b[2J: 1\n"
+
+
+INTERRUPTED_IMPORT = """
+import sys
+
+late = sys.argv.pop(1)
+
+class Interrupting:
+    def find_spec(self, name, *rest):
+        if name == late:
+            raise KeyboardInterrupt
+
+sys.meta_path.insert(0, Interrupting())
+from waifu2x.__main__ import main
+main()
+"""
+
+
+@pytest.mark.parametrize("late", ["click", "waifu2x.cli.upscale", "llvmlite"])
+def test_an_interrupt_while_modules_are_imported(run: Run, late: str) -> None:
+    command = [late, "upscale", "--backend", "cpu", "-m", tiny(), "a.png", "b.png"]
+    done = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED_IMPORT, *command],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr.strip()) == (130, "Interrupted.")
+    assert not Path("b.png").exists()
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_other_signals_leave_no_half_file(run: Run, number: signal.Signals) -> None:
     pixels = np.random.default_rng(0).integers(0, 256, (400, 400, 3), np.uint8)

@@ -58,8 +58,9 @@ class Doubling:
         pixels: NDArray[Any],
         out_dtype: Any,
         *,
+        out: NDArray[Any] | None = None,
         tile: int | None = None,
-        turns: int = 1,
+        tta: int = 1,
         on_progress: Callable[[float], None] = ignore,
     ) -> NDArray[Any]:
         with self.lock:
@@ -73,6 +74,9 @@ class Doubling:
         finally:
             with self.lock:
                 self.inside -= 1
+
+    def close(self) -> None:
+        pass
 
 
 @pytest.fixture

@@ -13,13 +13,14 @@ import pytest
 from numpy.typing import NDArray
 
 from waifu2x.backends.cuda import driver as drivers
-from waifu2x.backends.cuda import graph
+from waifu2x.backends.cuda import graph, registration
 from waifu2x.backends.cuda.driver import Attribute, by_ctypes
 
 WORDS = {
     2: "out of memory",
     101: "invalid device ordinal",
     200: "device kernel image is invalid",
+    712: "part or all of the requested memory range is already mapped",
     700: "an illegal memory access was encountered",
     900: "operation not permitted when stream is capturing",
     901: "operation failed due to a previous error during capture",
@@ -59,6 +60,12 @@ class FakeDriver:
         pages where none was current, too."""
         self.locked_out = False
         """No page can be locked."""
+        self.registered: dict[int, int] = {}
+        """Bytes of others that are locked now, by their addresses."""
+        self.sent: list[tuple[int, int]] = []
+        """Address and bytes on the machine of each copy to the device."""
+        self.fetched: list[tuple[int, int]] = []
+        """The same of each copy from it."""
         self.failing_copy = 0
         """The number of the copy from which on memory runs out; 0 for none."""
         self.total = 1 << 34
@@ -145,9 +152,27 @@ class FakeDriver:
                 raise RefusedError(2)
             self.failing_copy -= 1
 
+    def register(self, address: int, size: int) -> None:
+        """Locks pages of others; a second time it is refused, as by the driver."""
+        self.check()
+        assert self.depth
+        if self.locked_out or address in self.registered:
+            raise RefusedError(712)
+        self.registered[address] = size
+
+    def unregister(self, address: int) -> None:
+        self.check()
+        assert self.depth
+        del self.registered[address]
+
+    def send(self, source: int, size: int) -> None:
+        self.copy(size)
+        self.sent.append((source, size))
+
     def fetch(self, target: int, address: int, size: int) -> None:
         """What a device holds is its address, byte by byte, so that tests see what came."""
         self.copy(size)
+        self.fetched.append((target, size))
         ctypes.memmove(target, fetched(address, size).tobytes(), size)
 
     def load(self, code: bytes) -> None:
@@ -273,12 +298,21 @@ class FakeLibrary:
         self.driver.unlock(address)
 
     @_status
-    def cuMemcpyHtoDAsync_v2(self, address: int, array: int, size: int, stream: int) -> None:
-        self.driver.copy(size)
+    def cuMemHostRegister_v2(self, address: int, size: int, flags: int) -> None:
+        assert flags == 1
+        self.driver.register(address, size)
 
     @_status
-    def cuMemcpyDtoHAsync_v2(self, array: int, address: int, size: int, stream: int) -> None:
-        self.driver.fetch(array, address, size)
+    def cuMemHostUnregister(self, address: int) -> None:
+        self.driver.unregister(address)
+
+    @_status
+    def cuMemcpyHtoDAsync_v2(self, address: int, array: int, size: int, stream: int) -> None:
+        self.driver.send(array, size)
+
+    @_status
+    def cuMemcpyDtoHAsync_v2(self, array: Any, address: int, size: int, stream: int) -> None:
+        self.driver.fetch(ctypes.addressof(array), address, size)
 
     @_status
     def cuStreamCreate(self, out: Any, flags: int) -> None:
@@ -577,7 +611,9 @@ def pycuda_driver(driver: FakeDriver) -> ModuleType:
     )
     found.module_from_buffer = Code
     found.pagelocked_empty = _pycuda(pagelocked_empty)
-    found.memcpy_htod_async = _pycuda(lambda address, array, stream: driver.copy(array.nbytes))
+    found.memcpy_htod_async = _pycuda(
+        lambda address, array, stream: driver.send(array.ctypes.data, array.nbytes)
+    )
     found.memcpy_dtoh_async = _pycuda(
         lambda array, address, stream: driver.fetch(array.ctypes.data, address, array.nbytes)
     )
@@ -592,6 +628,7 @@ def driver(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> I
     library = FakeLibrary(fake)
     monkeypatch.setattr(graph, "library", lambda: library)
     monkeypatch.setattr(by_ctypes, "library", lambda: library)
+    monkeypatch.setattr(registration, "library", lambda: library)
     package: Any = None
     if request.param == "pycuda":
         package = ModuleType("pycuda")

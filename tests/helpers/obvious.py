@@ -49,7 +49,7 @@ def run(models: Sequence[Model], pixels: NDArray[Any]) -> NDArray[np.float64]:
     return planes
 
 
-def run_turned(models: Sequence[Model], pixels: NDArray[Any], turns: int) -> NDArray[np.float64]:
+def run_turned(models: Sequence[Model], pixels: NDArray[Any], tta: int) -> NDArray[np.float64]:
     """`run`, where each model's result is the mean over the picture turned in so many ways."""
     ways: list[tuple[Callable[..., Any], Callable[..., Any]]] = []
     for mirror in (lambda a: a, np.fliplr):
@@ -57,11 +57,11 @@ def run_turned(models: Sequence[Model], pixels: NDArray[Any], turns: int) -> NDA
             forth = partial(lambda a, m, q: np.rot90(m(a), q), m=mirror, q=quarters)
             back = partial(lambda a, m, q: m(np.rot90(a, -q)), m=mirror, q=quarters)
             ways.append((forth, back))
-    if turns == 2:
+    if tta == 2:
         ways = [ways[0], (lambda a: a.transpose(1, 0, 2),) * 2]
     planes = run([], pixels)
     for model in models:
-        made = [back(run([model], forth(planes))) for forth, back in ways[:turns]]
+        made = [back(run([model], forth(planes))) for forth, back in ways[:tta]]
         planes = np.mean(made, axis=0)
     return planes
 

@@ -78,6 +78,25 @@ def test_a_folder_in_the_place_of_an_entry(folder: Path) -> None:
     assert [path.name for path in (folder / "weights").iterdir()] == [KEY]
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="no such files")
+@pytest.mark.parametrize("kind", ["pipe", "device"])
+def test_what_is_no_regular_file_is_no_entry(folder: Path, kind: str) -> None:
+    """To read it would never end, or never begin."""
+    (folder / "weights").mkdir(parents=True, mode=0o700)
+    path = folder / "weights" / KEY
+    if kind == "pipe":
+        os.mkfifo(path)
+    else:
+        path.symlink_to("/dev/zero")
+    code = f"from waifu2x.system import cache; print(cache.load('weights', {KEY!r}))"
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout == "None\n"
+    if kind == "pipe":
+        cache.store("weights", KEY, b"content")
+        assert cache.load("weights", KEY) == b"content"
+
+
 def test_a_file_in_the_place_of_the_cache(folder: Path) -> None:
     folder.parent.mkdir()
     folder.write_bytes(b"mine")

@@ -77,16 +77,37 @@ def ignore(part: float) -> None:
     """Progress that nobody wants to know."""
 
 
+class Pin:
+    """Memory that is page-locked for a device until `close`, or the end of the `with` block."""
+
+    def __init__(self, release: Callable[[], None] = lambda: None) -> None:
+        """`release` unlocks it, and is called once."""
+        self._release: Callable[[], None] | None = release
+
+    def close(self) -> None:
+        """Unlocks the memory; closing again does nothing."""
+        release, self._release = self._release, None
+        if release is not None:
+            release()
+
+    def __enter__(self) -> Pin:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self.close()
+
+
 class Network(Protocol):
-    """A chain of models, compiled for a device."""
+    """A chain of models, compiled for a device. Any number of threads may call it."""
 
     def __call__(
         self,
         pixels: NDArray[Any],
         out_dtype: DTypeLike,
         *,
+        out: NDArray[Any] | None = None,
         tile: int | None = None,
-        turns: int = 1,
+        tta: int = 1,
         on_progress: Progress = ignore,
     ) -> NDArray[Any]:
         """Whole pictures through all models.
@@ -94,12 +115,25 @@ class Network(Protocol):
         `pixels` is one picture, (height, width, planes), or several of one size in front of which
         stands their number, C-contiguous: uint8 and uint16 span their range, float32 spans [0, 1].
         The result has as many dimensions, in `out_dtype`, one of the same three, rounded half to
-        even. Between models values are clipped to [0, 1] and stay float. `tile` is a wish: about so
-        many output pixels, a side, are worked on at once. With `turns`, 2, 4 or 8, each model runs
-        on the picture turned in so many ways, and the mean counts: see `turns.TURNS`. No tile,
-        number of pictures, of cores or of devices changes a bit of the result.
+        even. Between models values are clipped to [0, 1] and stay float.
 
-        Raises BackendError where memory is short; on_progress may raise to stop the work.
+        The result is written into `out` and returned, if that is given: a C-contiguous, writable
+        array of the result's shape and dtype, with memory of its own. Where the call raises, its
+        content is undefined. `tile` is a wish: about so many output pixels, a side, are worked on
+        at once. With a `tta` of 2, 4 or 8, each model runs on the picture transformed in so many
+        ways (`tta.TRANSFORMS`), and the mean counts. No tile, number of pictures, of cores or of
+        devices changes a bit of the result.
+
+        Raises BackendError where memory is short, and after `close`; ValueError for an `out` that
+        does not fit. `on_progress` may raise to stop the work.
+        """
+        ...
+
+    def close(self) -> None:
+        """Frees its weights and all else that is its own, once the calls under way are done.
+
+        Calls that come later, or wait for their turn, raise BackendError; closing again does
+        nothing. Closing the backend closes its networks.
         """
         ...
 
@@ -118,6 +152,15 @@ class Backend(Protocol):
 
         Whatever has to be built for them is built here: raises BackendError if it cannot be, for
         memory that is short, and for a precision that the backend lacks.
+        """
+        ...
+
+    def pin(self, memory: NDArray[Any]) -> Pin:
+        """Page-locks memory that pixels are read from or results written into, for faster copies.
+
+        `memory` is a C-contiguous array that has to live until the pin is closed; calls may use any
+        part of it. Where a device cannot use such memory, or the system allows no more, this does
+        nothing: copies then go through memory of the backend's own. Closing the backend unlocks it.
         """
         ...
 

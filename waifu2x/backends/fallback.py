@@ -15,11 +15,13 @@ from waifu2x.backends import (
     Device,
     Measurement,
     Network,
+    Pin,
     Precision,
     Progress,
     Trial,
     ignore,
 )
+from waifu2x.backends.results import closed_network
 from waifu2x.errors import BackendError, DeviceError
 from waifu2x.networks.model import Model
 
@@ -47,6 +49,10 @@ class FallbackBackend:
         network = FallbackNetwork(self, models, precision)
         network.prepare()
         return network
+
+    def pin(self, memory: NDArray[Any]) -> Pin:
+        """Page-locks memory for the backend of now; the next one copies through its own."""
+        return self.current.pin(memory)
 
     def measure(self, model: Model, precision: Precision, pixels: NDArray[Any]) -> Measurement:
         """See Backend."""
@@ -111,11 +117,22 @@ class FallbackNetwork:
         self._precision: Precision = precision
         self._lock = threading.Lock()
         self._compiled: tuple[Backend, Network] | None = None
+        self._is_closed = False
+
+    def close(self) -> None:
+        """Closes the network on the backend of now; those on stopped devices went with these."""
+        with self._lock:
+            self._is_closed = True
+            compiled, self._compiled = self._compiled, None
+        if compiled is not None:
+            compiled[1].close()
 
     def prepare(self) -> tuple[Backend, Network]:
         """The backend that is used now and the network on it. Raises BackendError."""
         with self._lock:
             while True:
+                if self._is_closed:
+                    raise closed_network()
                 backend = self._backend.current
                 if self._compiled is not None and self._compiled[0] is backend:
                     return self._compiled
@@ -129,17 +146,18 @@ class FallbackNetwork:
         pixels: NDArray[Any],
         out_dtype: DTypeLike,
         *,
+        out: NDArray[Any] | None = None,
         tile: int | None = None,
-        turns: int = 1,
+        tta: int = 1,
         on_progress: Progress = ignore,
     ) -> NDArray[Any]:
-        """See Network."""
+        """Runs pictures on the backend of now, and again on the next one if its device stops."""
         told = Furthest(on_progress)
         while True:
             backend, network = self.prepare()
             try:
                 report = told.attempt()
-                return network(pixels, out_dtype, tile=tile, turns=turns, on_progress=report)
+                return network(pixels, out_dtype, out=out, tile=tile, tta=tta, on_progress=report)
             except BackendError as error:
                 self._backend.replace(backend, error)
 

@@ -18,6 +18,7 @@ from waifu2x.backends import (
     Device,
     Measurement,
     Network,
+    Pin,
     Precision,
     Progress,
     Trial,
@@ -27,6 +28,7 @@ from waifu2x.backends import (
     scaled,
 )
 from waifu2x.backends.fallback import FallbackBackend, Furthest
+from waifu2x.backends.results import check_out, result_shape
 from waifu2x.errors import DeviceError
 from waifu2x.networks.model import Model
 
@@ -84,8 +86,23 @@ class DevicePool:
 
     def compile(self, models: Sequence[Model], precision: Precision) -> Network:
         """See Backend."""
-        networks = [backend.compile(models, precision) for backend in self._backends]
-        return PooledNetwork(networks, [backend.calls_at_once for backend in self._backends])
+        networks: list[Network] = []
+        try:
+            for backend in self._backends:
+                networks.append(backend.compile(models, precision))
+        except BaseException:
+            for network in networks:
+                network.close()
+            raise
+        calls_at_once = [backend.calls_at_once for backend in self._backends]
+        return PooledNetwork(models, networks, calls_at_once)
+
+    def pin(self, memory: NDArray[Any]) -> Pin:
+        """Page-locks memory for all devices."""
+        with ExitStack() as held:
+            for backend in self._backends:
+                held.enter_context(backend.pin(memory))
+            return Pin(held.pop_all().close)
 
     def measure(self, model: Model, precision: Precision, pixels: NDArray[Any]) -> Measurement:
         """See Backend: of the first device, since a picture is computed by one."""
@@ -110,8 +127,11 @@ class PooledNetwork:
     A device that stops working is not taken again; the others compute its pictures, too.
     """
 
-    def __init__(self, networks: Sequence[Network], calls_at_once: Sequence[int]) -> None:
-        """`calls_at_once` are those of each device."""
+    def __init__(
+        self, models: Sequence[Model], networks: Sequence[Network], calls_at_once: Sequence[int]
+    ) -> None:
+        """`networks` and `calls_at_once` are those of each device."""
+        self._models = tuple(models)
         self._lock = threading.Lock()
         self._working = set(range(len(networks)))
         """The networks whose devices have not stopped working."""
@@ -129,35 +149,46 @@ class PooledNetwork:
         pixels: NDArray[Any],
         out_dtype: DTypeLike,
         *,
+        out: NDArray[Any] | None = None,
         tile: int | None = None,
-        turns: int = 1,
+        tta: int = 1,
         on_progress: Progress = ignore,
     ) -> NDArray[Any]:
-        """See Network. Each device gets a part of a stack, and one at a time tells of progress."""
+        """Runs pictures; each device gets a part of a stack, and one at a time tells of
+        progress."""
 
-        def on_one(stack: NDArray[Any], report: Progress) -> NDArray[Any]:
+        def on_one(stack: NDArray[Any], out: NDArray[Any] | None, report: Progress) -> NDArray[Any]:
             told = Furthest(report)
             return self._on_one(
                 lambda network: network(
-                    stack, out_dtype, tile=tile, turns=turns, on_progress=told.attempt()
+                    stack, out_dtype, out=out, tile=tile, tta=tta, on_progress=told.attempt()
                 )
             )
 
         parts = min(len(self._networks), len(pixels)) if pixels.ndim == 4 else 1
         if parts <= 1:
-            return on_one(pixels, on_progress)
+            return on_one(pixels, out, on_progress)
+        if out is None:
+            out = np.empty(result_shape(self._models, pixels.shape), out_dtype)
+        check_out(out, result_shape(self._models, pixels.shape), out_dtype, pixels)
         lock = threading.Lock()
 
         def told(part: float) -> None:
             with lock:
                 on_progress(part)
 
-        def compute(stack: NDArray[Any]) -> NDArray[Any]:
-            share = scaled(told, len(stack) / len(pixels))
-            return on_one(stack, share)
+        def compute(stack: NDArray[Any], made: NDArray[Any]) -> None:
+            on_one(stack, made, scaled(told, len(stack) / len(pixels)))
 
         with ThreadPoolExecutor(parts, thread_name_prefix="waifu2x-device") as pool:
-            return np.concatenate(list(pool.map(compute, np.array_split(pixels, parts))))
+            list(pool.map(compute, np.array_split(pixels, parts), np.array_split(out, parts)))
+        return out
+
+    def close(self) -> None:
+        """Closes the networks of all devices, though one may fail."""
+        with ExitStack() as held:
+            for network in self._networks:
+                held.callback(network.close)
 
     def _on_one(self, work: Callable[[Network], NDArray[Any]]) -> NDArray[Any]:
         """What some work makes on a device that does not stop working."""

@@ -14,6 +14,7 @@ from waifu2x.backends import (
     Device,
     LayerTime,
     Measurement,
+    Pin,
     Precision,
     Progress,
     Trial,
@@ -21,6 +22,7 @@ from waifu2x.backends import (
     pick_device,
     scaled,
 )
+from waifu2x.backends.results import check_out, closed_network, result_shape
 from waifu2x.backends.tta import mean
 from waifu2x.errors import BackendError
 from waifu2x.imaging.dtypes import from_unit, to_unit
@@ -85,6 +87,10 @@ class NumpyBackend:
             )
         return NumpyNetwork([segmented(lower(model)) for model in models])
 
+    def pin(self, memory: NDArray[Any]) -> Pin:
+        """Does nothing: pixels are used where they are."""
+        return Pin()
+
     def measure(self, model: Model, precision: Precision, pixels: NDArray[Any]) -> Measurement:
         """See Backend. There is no peak to compare with."""
         network = self.compile([model], precision)
@@ -124,47 +130,70 @@ class NumpyNetwork:
         """Told the values that each step has made, of maps and before the result is clipped."""
         self.kept_bytes = float("inf")
         """For maps that are kept between phases: where it is too small, they are computed again."""
+        self._is_closed = False
 
     def __call__(
         self,
         pixels: NDArray[Any],
         out_dtype: DTypeLike,
         *,
+        out: NDArray[Any] | None = None,
         tile: int | None = None,
-        turns: int = 1,
+        tta: int = 1,
         on_progress: Progress = ignore,
     ) -> NDArray[Any]:
-        """See Network."""
-        if pixels.ndim == 4:
-            share = scaled(on_progress, 1 / max(1, len(pixels)))
-            one = partial(self, out_dtype=out_dtype, tile=tile, turns=turns, on_progress=share)
-            return np.stack([one(picture) for picture in pixels])
+        """Runs whole pictures; each by itself, with intermediate results in float32."""
+        if self._is_closed:
+            raise closed_network()
+        models = [program.model for program in self.programs]
+        shape = result_shape(models, pixels.shape)
+        check_out(out, shape, out_dtype, pixels)
+        result = np.empty(shape, out_dtype) if out is None else out
+        many = pixels.ndim == 4
+        share = scaled(on_progress, 1 / max(1, len(pixels))) if many else on_progress
+        for picture, made in zip(pixels, result, strict=True) if many else [(pixels, result)]:
+            self._picture(picture, made, tile, tta, share)
+        return result
+
+    def close(self) -> None:
+        """Refuses later calls; there is nothing to free."""
+        self._is_closed = True
+
+    def _picture(
+        self,
+        pixels: NDArray[Any],
+        out: NDArray[Any],
+        tile: int | None,
+        tta: int,
+        on_progress: Progress,
+    ) -> None:
         costs = [1 + p.model.multiply_adds * p.model.scale**2 for p in self.programs]
         for index, program in enumerate(self.programs):
             share = scaled(on_progress, costs[index] / sum(costs))
-            last = index == len(self.programs) - 1
-            dtype = out_dtype if last else np.float32
-            run = partial(self._run, program, tile)
-            pixels = mean(run, pixels[np.newaxis], dtype, turns, share)[0]
-        return pixels
+            made = out
+            if index < len(self.programs) - 1:
+                made = np.empty(result_shape([program.model], pixels.shape), np.float32)
+            execute = partial(self._execute, program, tile)
+            mean(execute, pixels[np.newaxis], made[np.newaxis], tta, share)
+            pixels = made
 
-    def _run(
+    def _execute(
         self,
         program: Program,
         tile: int | None,
         stack: NDArray[Any],
-        dtype: DTypeLike,
+        out: NDArray[Any],
         on_progress: Progress,
-    ) -> NDArray[Any]:
+    ) -> None:
         """A stack of one picture through a program."""
-        return _Run(program, stack[0], dtype, self)(tile, on_progress)[np.newaxis]
+        _Execution(program, stack[0], out[0], self)(tile, on_progress)
 
 
-class _Run:
-    """A program on a picture."""
+class _Execution:
+    """A program on a picture (H, W, planes), its results written into another."""
 
     def __init__(
-        self, program: Program, pixels: NDArray[Any], dtype: DTypeLike, network: NumpyNetwork
+        self, program: Program, pixels: NDArray[Any], out: NDArray[Any], network: NumpyNetwork
     ) -> None:
         self._program = program
         self._network = network
@@ -172,9 +201,9 @@ class _Run:
         self._sizes = geometry.sizes(program, *pixels.shape[:2])
         self._kept: dict[int, Planes] = {}
         self._vectors: dict[int, Planes] = {}
-        self._result = np.empty((*self._sizes[-1], program.model.out_planes), dtype)
+        self._result = out
 
-    def __call__(self, tile: int | None, on_progress: Progress) -> NDArray[Any]:
+    def __call__(self, tile: int | None, on_progress: Progress) -> None:
         program = self._program
         rows, columns = self._sizes[program.result]
         # Tiles are as wide as the picture: a product is made for each row, and rounds by its
@@ -184,7 +213,6 @@ class _Run:
         total = sum(sum(map(self._cost, phase.steps)) for phase in plan)
         for phase in plan:
             self._phase(phase, down, scaled(on_progress, sum(map(self._cost, phase.steps)) / total))
-        return self._result
 
     def _phase(self, phase: phases.Phase, down: int, on_progress: Progress) -> None:
         program = self._program

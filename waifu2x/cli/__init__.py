@@ -13,9 +13,8 @@ from typing import Any
 import click
 
 from waifu2x import __version__
-from waifu2x.cli.report import printable
+from waifu2x.cli.report import message_of, printable
 from waifu2x.errors import Waifu2xError
-from waifu2x.system.files import reason
 
 _COMMANDS = {
     "upscale": "Enlarge and denoise one picture.",
@@ -29,8 +28,8 @@ _COMMANDS = {
 }
 """Each in the module of its name, imported when it is called."""
 
-INTERRUPTED = 130
-"""Exit code after Ctrl-C, as shells have it: 128 and the number of the signal."""
+_STANDARD_ERROR = 2
+"""The number of its file descriptor; those of input and output are less."""
 
 
 class _Commands(click.Group):
@@ -51,15 +50,10 @@ class _Commands(click.Group):
     def invoke(self, context: click.Context) -> Any:
         try:
             return super().invoke(context)
-        except Waifu2xError as error:
-            message = str(error)
-        except MemoryError:
-            message = "not enough memory for this picture: use a smaller scale"
-        except OSError as error:
-            if error.filename is None:
-                raise  # not about a file: about stdout, which is for `main`
-            message = f"{error.filename}: {reason(error)}"
-        raise click.ClickException(printable(message))
+        except BrokenPipeError:
+            raise  # nobody reads standard output any more, which is no news for anybody
+        except (Waifu2xError, MemoryError, OSError) as error:
+            raise click.ClickException(printable(message_of(error))) from error
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
@@ -77,11 +71,21 @@ def cli() -> None:
     """
 
 
+class _OneLine(logging.Formatter):
+    """Formats log messages as `tell` does: they quote names from model files."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return printable(super().format(record))
+
+
 def main() -> None:
-    """The `waifu2x` command."""
+    """Runs the `waifu2x` command and exits."""
+    _replace_closed_streams()
     # Pillow's remarks on odd but readable files are not for users.
     warnings.filterwarnings("ignore", module="PIL")
-    logging.basicConfig(format="%(message)s")
+    shown = logging.StreamHandler()
+    shown.setFormatter(_OneLine())
+    logging.basicConfig(handlers=[shown])
     logging.getLogger("waifu2x").setLevel(logging.INFO)
     for name in ("SIGTERM", "SIGHUP"):
         number = getattr(signal, name, None)
@@ -90,18 +94,31 @@ def main() -> None:
             signal.signal(number, lambda received, frame: sys.exit(128 + received))
     try:
         code = cli.main(standalone_mode=False)
-        if sys.stdout is not None:
-            sys.stdout.flush()
     except click.ClickException as error:
         error.show()
         code = error.exit_code
     except click.Abort:
-        click.echo("Interrupted.", err=True)
-        code = INTERRUPTED
-    except OSError as error:
-        # What could not be written would be tried once more at exit, with a traceback.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        if not isinstance(error, BrokenPipeError):
-            click.echo(f"Error: standard output: cannot write: {reason(error)}", err=True)
+        raise KeyboardInterrupt from None
+    except BrokenPipeError:
         code = 1
+    try:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except OSError:
+        # What could not be written would be tried once more at exit, with a traceback. It has been
+        # told: `show` leaves nothing unwritten where all is well.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     sys.exit(code)
+
+
+def _replace_closed_streams() -> None:
+    """Opens something in the place of standard streams that were closed (`2>&-`).
+
+    Otherwise a file that is opened later would get the number of one of them, and with it whatever
+    libraries print. For Python, standard input and output stay closed; errors go nowhere.
+    """
+    while (number := os.open(os.devnull, os.O_RDWR)) <= _STANDARD_ERROR:
+        os.set_inheritable(number, True)
+    os.close(number)
+    if sys.stderr is None:
+        sys.stderr = os.fdopen(_STANDARD_ERROR, "w", closefd=False)

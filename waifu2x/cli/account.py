@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from types import TracebackType
 
-import click
-
 from waifu2x.cli import report
 from waifu2x.flows.batch.page import Page
 from waifu2x.flows.batch.plan import JobList
@@ -42,7 +40,7 @@ class Account:
         """Counts how one more file ended."""
         self.tally.add(outcome)
         if self._as_json:
-            click.echo(report.json_line(outcome))
+            report.show(report.json_line(outcome))
         if self._page is not None:
             self._page.add(outcome)
 
@@ -51,7 +49,7 @@ class Account:
         self.tally.counts["skipped"] += len(jobs)
         for start in range(0, len(jobs) if self._as_json else 0, _LINES):
             outcomes = (Outcome(job, "skipped", 0.0) for job in jobs[start : start + _LINES])
-            click.echo("\n".join(map(report.json_line, outcomes)))
+            report.show("\n".join(map(report.json_line, outcomes)))
 
     @property
     def left(self) -> int:

@@ -16,7 +16,7 @@ import numpy as np
 
 from waifu2x.backends import open_backend
 from waifu2x.cli.options import network_options, noise_option
-from waifu2x.cli.report import tell
+from waifu2x.cli.report import show, tell
 from waifu2x.formats.table import Quality
 from waifu2x.formats.write import write
 from waifu2x.imaging.picture import Frames, Picture
@@ -95,19 +95,19 @@ def bench(
             "network": {"ms": measured.seconds * 1e3, "gflops": gflops},
             "program": {"ms": program * 1e3},
         }
-        click.echo(json.dumps(document, indent=2))
+        show(json.dumps(document, indent=2))
         return
-    click.echo(f"{opened.name}: {opened.device.name}, {opened.device.detail}")
+    show(f"{opened.name}: {opened.device.name}, {opened.device.detail}")
     large = f"{width * network.scale}x{height * network.scale}"
-    click.echo(f"{model}: {width}x{height} -> {large}, {precision}")
-    click.echo(f"{'layer':16} {'ms':>8} {'GFLOP/s':>9} {'of peak':>8} {'peak':>7}")
+    show(f"{model}: {width}x{height} -> {large}, {precision}")
+    show(f"{'layer':16} {'ms':>8} {'GFLOP/s':>9} {'of peak':>8} {'peak':>7}")
     for row in rows:
-        click.echo(
+        show(
             f"{row['layer']:16} {row['ms']:8.1f} {row['gflops']:9.0f}"
             f" {row['share_of_peak']:8.0%} {row['peak_gflops']:7.0f}"
         )
-    click.echo(f"{'whole network':16} {measured.seconds * 1e3:8.1f} {gflops:9.0f}")
-    click.echo(f"{'whole program':16} {program * 1e3:8.1f}")
+    show(f"{'whole network':16} {measured.seconds * 1e3:8.1f} {gflops:9.0f}")
+    show(f"{'whole program':16} {program * 1e3:8.1f}")
 
 
 def _time_program(

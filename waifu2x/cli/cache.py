@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 import click
 
-from waifu2x.cli.report import tell
+from waifu2x.cli.report import show, tell
 from waifu2x.errors import OutputError
 from waifu2x.system import cache as store
 from waifu2x.system.files import reason
@@ -36,11 +36,11 @@ def info(as_json: bool = False) -> None:
     if as_json:
         kinds = {kind.kind: {"files": kind.files, "bytes": kind.size} for kind in usage}
         where = None if folder is None else str(folder)
-        click.echo(json.dumps({"folder": where, "kinds": kinds}, indent=2))
+        show(json.dumps({"folder": where, "kinds": kinds}, indent=2))
         return
-    click.echo(_NONE if folder is None else str(folder))
+    show(_NONE if folder is None else str(folder))
     for kind in usage:
-        click.echo(f"{kind.kind:10} {kind.files:4} files {kind.size / 2**20:8.1f} MiB")
+        show(f"{kind.kind:10} {kind.files:4} files {kind.size / 2**20:8.1f} MiB")
 
 
 @cache.command()
@@ -49,7 +49,7 @@ def clear() -> None:
     with _one_line("clear"):
         store.clear()
     if store.directory() is None:
-        click.echo(_NONE)
+        show(_NONE)
 
 
 @contextmanager

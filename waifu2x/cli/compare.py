@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from waifu2x.cli.options import check_folder, device_options, noise_option, scale_option
 from waifu2x.cli.progress import one_picture
-from waifu2x.cli.report import tell
+from waifu2x.cli.report import show, tell
 from waifu2x.errors import ImageError
 from waifu2x.flows import model_comparison
 from waifu2x.flows.jobs import Job, identities, may_write
@@ -142,20 +142,20 @@ def _pictures(
     height, width = found.first.shape[:2]
     resized = {"first": first, "second": second, None: None}[found.resized]
     if as_json:
-        click.echo(json.dumps(_document(found, resized, boxes)))
+        show(json.dumps(_document(found, resized, boxes)))
         return
     if resized is not None:
         tell(f"{resized}: enlarged to {width}x{height} to be compared")
-    click.echo(f"PSNR {found.psnr:.2f} dB" if math.isfinite(found.psnr) else "PSNR infinite: equal")
-    click.echo(f"SSIM {found.ssim:.4f}")
-    click.echo(f"largest difference {found.largest * 255:.1f} of 255 levels")
-    click.echo(f"{found.differing:.2%} of the pixels differ")
+    show(f"PSNR {found.psnr:.2f} dB" if math.isfinite(found.psnr) else "PSNR infinite: equal")
+    show(f"SSIM {found.ssim:.4f}")
+    show(f"largest difference {found.largest * 255:.1f} of 255 levels")
+    show(f"{found.differing:.2%} of the pixels differ")
     _tell_crops(boxes)
 
 
 def _tell_crops(boxes: list[Box]) -> None:
     for number, box in enumerate(boxes, 1):
-        click.echo(f"crop {number}: {box.width}x{box.height} pixels at {box.left}, {box.top}")
+        show(f"crop {number}: {box.width}x{box.height} pixels at {box.left}, {box.top}")
 
 
 def _document(
@@ -235,14 +235,14 @@ def _models(
     title = _title(picture, found[0].pixels, reduce, level)
     _write(sheet.of_columns(title, columns, boxes), target, overwrite, picture.colours)
     if as_json:
-        click.echo(json.dumps(_models_document(found, boxes, target)))
+        show(json.dumps(_models_document(found, boxes, target)))
         return
     wide = max(len(each.name) for each in found)
     for each in found:
         cells = [f"{each.name:{wide}}", _figures(each), each.networks]
-        click.echo("  ".join(cell for cell in cells if cell).rstrip())
+        show("  ".join(cell for cell in cells if cell).rstrip())
     _tell_crops(boxes)
-    click.echo(f"picture: {target}")
+    show(f"picture: {target}")
 
 
 def _figures(result: Result) -> str:

@@ -7,6 +7,7 @@ import json
 import click
 
 from waifu2x.backends import BACKEND_NAMES, list_devices
+from waifu2x.cli.report import show
 from waifu2x.errors import BackendError
 
 
@@ -32,11 +33,11 @@ def devices(as_json: bool) -> None:
                 }
             )
     if as_json:
-        click.echo(json.dumps(rows, indent=2))
+        show(json.dumps(rows, indent=2))
         return
     for row in rows:
         if row["usable"]:
             what = f"{row['number']}  {row['device']}: {row['detail']}"
         else:
             what = f"-  no: {row['reason']}"
-        click.echo(f"{row['backend']:8} {what}")
+        show(f"{row['backend']:8} {what}")

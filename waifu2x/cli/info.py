@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from waifu2x.cli.report import printable, tell
+from waifu2x.cli.report import printable, show, tell
 from waifu2x.errors import ImageError
 from waifu2x.formats import table
 from waifu2x.formats.description import Description, describe
@@ -38,13 +38,13 @@ def info(files: tuple[Path, ...], extension: str, as_json: bool) -> None:
         except ImageError as error:
             failed = True
             if as_json:
-                click.echo(json.dumps({"file": str(path), "error": str(error)}))
+                show(json.dumps({"file": str(path), "error": str(error)}))
             tell(str(error))
             continue
         if as_json:
-            click.echo(json.dumps({"file": str(path), **asdict(found)}))
+            show(json.dumps({"file": str(path), **asdict(found)}))
         else:
-            click.echo(printable(f"{path}: {_text(found, extension)}"))
+            show(printable(f"{path}: {_text(found, extension)}"))
     if failed:
         sys.exit(1)
 

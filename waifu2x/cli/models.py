@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from waifu2x.cli.report import tell
+from waifu2x.cli.report import show, tell
 from waifu2x.networks import catalogue, model_set
 from waifu2x.networks.model import Model
 from waifu2x.networks.model_import import import_models
@@ -45,13 +45,13 @@ def list_models(as_json: bool) -> None:
     known = {row["name"] for row in rows}
     rows += [_absent(entry) for entry in catalogue.ENTRIES if entry.name not in known]
     if as_json:
-        click.echo(json.dumps(rows, indent=2))
+        show(json.dumps(rows, indent=2))
         return
     table = [_COLUMNS, *map(_cells, rows)]
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     for line in table:
         cells = (cell.ljust(width) for cell, width in zip(line, widths, strict=True))
-        click.echo("  ".join(cells).rstrip())
+        show("  ".join(cells).rstrip())
 
 
 def _row(found: model_set.ModelSet) -> dict[str, Any]:
@@ -106,15 +106,15 @@ def info(name: str, as_json: bool) -> None:
     paths = [Path(name)] if single else list(model_set.find(name).files.values())
     rows = [_description(path, read_model(path)) for path in paths]
     if as_json:
-        click.echo(json.dumps(rows, indent=2))
+        show(json.dumps(rows, indent=2))
         return
     for row in rows:
-        click.echo(
+        show(
             f"{row['file']}\n    enlarges {row['scale']}x; {row['planes']} planes;"
             f" reads {row['padding']} pixels around the picture;"
             f" {row['multiply_adds']} multiply-adds for an output pixel"
         )
-        click.echo(f"    {', '.join(map(_layer_text, row['layers']))}")
+        show(f"    {', '.join(map(_layer_text, row['layers']))}")
 
 
 def _description(path: Path, model: Model) -> dict[str, Any]:
@@ -166,6 +166,6 @@ def import_(source: Path, folder: Path | None, name: str | None, overwrite: bool
     """
     for result in import_models(source, folder, name, overwrite=overwrite):
         if result.path:
-            click.echo(str(result.path))
+            show(str(result.path))
         else:
             tell(f"left out: {result.reason}")

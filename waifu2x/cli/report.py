@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from waifu2x.errors import OutputError, Waifu2xError
+from waifu2x.system.files import reason
+
 if TYPE_CHECKING:
     from waifu2x.flows.outcome import Outcome
     from waifu2x.flows.tally import Tally
@@ -79,8 +82,30 @@ def summary(tally: Tally, passed_over: int, left: int) -> str:
 
 
 def tell(message: str) -> None:
-    """A line for people."""
+    """Writes a line for people, to standard error."""
     click.echo(printable(message), err=True)
+
+
+def show(text: str) -> None:
+    """Writes what was asked for to standard output, with a line break.
+
+    Raises OutputError, or BrokenPipeError if nobody reads it any more.
+    """
+    try:
+        click.echo(text)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise OutputError(f"standard output: cannot write: {reason(error)}") from error
+
+
+def message_of(error: Waifu2xError | MemoryError | OSError) -> str:
+    """What is wrong, and what to do, in one sentence."""
+    if isinstance(error, MemoryError):
+        return "not enough memory for this picture: use a smaller scale"
+    if isinstance(error, OSError):
+        return f"{error.filename}: {reason(error)}" if error.filename else reason(error)
+    return str(error)
 
 
 def printable(message: str) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from waifu2x.cli.options import (
     upscale_options,
 )
 from waifu2x.cli.progress import one_picture
+from waifu2x.errors import Waifu2xError
 from waifu2x.flows.jobs import STANDARD, Job
 from waifu2x.flows.outcome import Outcome, outcome_of
 from waifu2x.flows.upscaling import upscale_file
@@ -52,9 +54,9 @@ def upscale(
     if as_json and target == "-":
         raise click.UsageError("--json and the picture cannot share stdout.")
     job = Job(Path(source), Path(target))
-    if job.target != STANDARD:
-        check_folder(job.target.parent)
-    with ExitStack() as stack:
+    with _failure_as_json(job, as_json), ExitStack() as stack:
+        if job.target != STANDARD:
+            check_folder(job.target.parent)
 
         def opened() -> Enlarger:
             upscaler = stack.enter_context(open_upscaler(**options))
@@ -90,9 +92,21 @@ def _extension(target: str, chosen: str | None) -> str:
     raise click.UsageError(f"{target}: no known extension ({known}); give one, or --format.")
 
 
+@contextmanager
+def _failure_as_json(job: Job, as_json: bool) -> Iterator[None]:
+    """Shows a failed outcome for what ends the work within, where JSON is wanted."""
+    try:
+        yield
+    except (Waifu2xError, MemoryError, OSError) as error:
+        if as_json:
+            message = report.message_of(error)
+            report.show(report.json_line(Outcome(job, "failed", 0.0, error=message)))
+        raise
+
+
 def _finish(outcome: Outcome, as_json: bool, verbose: bool) -> None:
     if as_json:
-        click.echo(report.json_line(outcome))
+        report.show(report.json_line(outcome))
     if verbose and outcome.spent:
         report.tell(report.stages_line(outcome.spent))
     if not as_json and (verbose or outcome.status in ("skipped", "copied")):

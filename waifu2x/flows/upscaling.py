@@ -243,7 +243,10 @@ def _content(source: Path) -> bytes:
         return content(source)
     if sys.stdin is None:
         raise ImageError("standard input: is closed")
-    return sys.stdin.buffer.read()
+    try:
+        return sys.stdin.buffer.read()
+    except OSError as error:
+        raise ImageError(f"standard input: cannot read: {reason(error)}") from error
 
 
 def _write(result: Frames, job: Job, output: Output, spent: Stopwatch, threads: int | None) -> None:
@@ -268,5 +271,10 @@ def _write(result: Frames, job: Job, output: Output, spent: Stopwatch, threads: 
     with spent("encode"):
         encode(result, output.extension, output.quality, "standard output", encoded)
     with spent("write"):
-        sys.stdout.buffer.write(encoded.getbuffer())
-        sys.stdout.buffer.flush()
+        try:
+            sys.stdout.buffer.write(encoded.getbuffer())
+            sys.stdout.buffer.flush()
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            raise OutputError(f"standard output: cannot write: {reason(error)}") from error

@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 import platformdirs
 
-from waifu2x.system.files import write_atomically
+from waifu2x.system.files import open_regular, write_atomically
 from waifu2x.system.resources import of_user
 
 DIRECTORY_VARIABLE = "WAIFU2X_CACHE_DIR"
@@ -69,7 +69,8 @@ def load(kind: str, key: str) -> bytes | None:
         return None
     path = folder / key
     try:
-        stored = path.read_bytes()
+        with open_regular(path) as file:
+            stored = file.read()
     except OSError:
         return None
     content = stored[_DIGEST_BYTES:]

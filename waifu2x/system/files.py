@@ -31,6 +31,8 @@ _WRITTEN_BACK = 1 << 25
 """Bytes that are written before the system is told to begin with them."""
 _unfinished: dict[Path, Path] = {}
 """The temporary files that this process writes now, and the paths that they are for."""
+_NEVER_WAITS = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+"""Flags of open(2): a pipe opens without a writer; the other is Windows'."""
 _CLOSED_SECONDS = 60.0
 """Where files cannot be renamed while they are open: longer than one is closed without its name."""
 
@@ -38,6 +40,18 @@ _CLOSED_SECONDS = 60.0
 def read_bytes(path: Path) -> bytes:
     """The content of a file, or of what is at a URL. Raises OSError."""
     return stores.read_bytes(path) if stores.is_url(path) else path.read_bytes()
+
+
+def open_regular(path: Path) -> IO[bytes]:
+    """A regular file, open for reading.
+
+    Raises OSError, and at once for what might never begin or never end: pipes and devices.
+    """
+    file = os.fdopen(os.open(path, os.O_RDONLY | _NEVER_WAITS), "rb")
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise OSError(errno.EINVAL, "not a regular file", str(path))
+    return file
 
 
 def write_atomically(path: Path, data: bytes, *, replace: bool = True) -> None:

@@ -18,6 +18,7 @@ from waifu2x.backends import (
     Device,
     LayerTime,
     Measurement,
+    Pin,
     Precision,
     Progress,
     Trial,
@@ -40,6 +41,7 @@ from waifu2x.backends.cpu.picture import with_picture
 from waifu2x.backends.cpu.strips import Batch, PhaseStrips
 from waifu2x.backends.cpu.tasks import Task
 from waifu2x.backends.cpu.workers import Flight, Workers, run_strips
+from waifu2x.backends.results import check_out, closed_network, result_shape
 from waifu2x.backends.tta import mean
 from waifu2x.errors import BackendError
 from waifu2x.lowering import geometry
@@ -94,9 +96,9 @@ class CpuBackend:
         """The model by the first of these ways that keeps what `auto` promises, or the last."""
 
         def run(made: CpuModel, picture: NDArray[np.uint8]) -> NDArray[np.float32]:
+            result = np.empty(result_shape([model], picture.shape), np.float32)
             with self._workers.working():
-                stack = made.run(None, picture[np.newaxis], np.float32, ignore)
-            result: NDArray[np.float32] = stack[0]
+                made.run(None, picture[np.newaxis], result[np.newaxis], ignore)
             return result
 
         def exactly(picture: NDArray[np.uint8]) -> NDArray[np.float32]:
@@ -121,6 +123,10 @@ class CpuBackend:
                 closeness.PROMISED,
             )
         return CpuModel(model, ways[-1], self._workers)
+
+    def pin(self, memory: NDArray[Any]) -> Pin:
+        """Does nothing: pixels are used where they are."""
+        return Pin()
 
     def measure(self, model: Model, precision: Precision, pixels: NDArray[Any]) -> Measurement:
         """See Backend: the best of three."""
@@ -201,6 +207,7 @@ class CpuNetwork:
 
     def __init__(self, models: Sequence[CpuModel], workers: Workers) -> None:
         self.models = tuple(models)
+        """Empty once it is closed."""
         self._workers = workers
 
     def __call__(
@@ -208,24 +215,37 @@ class CpuNetwork:
         pixels: NDArray[Any],
         out_dtype: DTypeLike,
         *,
+        out: NDArray[Any] | None = None,
         tile: int | None = None,
-        turns: int = 1,
+        tta: int = 1,
         on_progress: Progress = ignore,
     ) -> NDArray[Any]:
-        """See Network."""
-        stack = pixels if pixels.ndim == 4 else pixels[np.newaxis]
-        costs, area = [], 1.0
-        for model in self.models:
-            costs.append(area * model.cost)
-            area *= model.model.scale**2
+        """Runs whole pictures on all cores."""
         with self._workers.working():
-            for index, model in enumerate(self.models):
-                last = index == len(self.models) - 1
+            models = self.models  # `close` may empty it meanwhile
+            if not models:
+                raise closed_network()
+            shape = result_shape([model.model for model in models], pixels.shape)
+            check_out(out, shape, out_dtype, pixels)
+            result = np.empty(shape, out_dtype) if out is None else out
+            stack = pixels if pixels.ndim == 4 else pixels[np.newaxis]
+            last = result if pixels.ndim == 4 else result[np.newaxis]
+            costs, area = [], 1.0
+            for model in models:
+                costs.append(area * model.cost)
+                area *= model.model.scale**2
+            for index, model in enumerate(models):
                 report = scaled(on_progress, costs[index] / sum(costs))
-                run = partial(model.run, tile)
-                dtype = out_dtype if last else np.float32
-                stack = mean(run, stack, dtype, turns, report)
-        return stack if pixels.ndim == 4 else stack[0]
+                made = last
+                if index < len(models) - 1:
+                    made = np.empty(result_shape([model.model], stack.shape), np.float32)
+                mean(partial(model.run, tile), stack, made, tta, report)
+                stack = made
+        return result
+
+    def close(self) -> None:
+        """Lets go of the packed weights; calls under way end with what they hold."""
+        self.models = ()
 
 
 class CpuModel:
@@ -247,27 +267,28 @@ class CpuModel:
         self._plans = lru_cache(16)(self._plan)
 
     def run(
-        self, tile: int | None, stack: NDArray[Any], out_dtype: DTypeLike, on_progress: Progress
-    ) -> NDArray[Any]:
-        """Pictures (number, rows, columns, planes), all of one size."""
-        count, height, width, _ = stack.shape
+        self, tile: int | None, stack: NDArray[Any], out: NDArray[Any], on_progress: Progress
+    ) -> None:
+        """Runs pictures (N, H, W, planes), all of one size, and writes the results into `out`,
+        C-contiguous."""
+        _, height, width, _ = stack.shape
         blocks = self._blocks(height, width)
         if len(blocks) == 1:
-            return self._whole(stack, out_dtype, tile, on_progress)
+            self._whole(stack, out, tile, on_progress)
+            return
         scale = self.model.scale
-        shape = (count, height * scale, width * scale, self.model.out_planes)
-        result = np.empty(shape, out_dtype)
         for box, around in blocks:
             rows, columns = slice(around.top, around.bottom), slice(around.left, around.right)
             share = scaled(on_progress, box.height * box.width / (height * width))
-            made = self._whole(stack[:, rows, columns], out_dtype, tile, share)
+            part = stack[:, rows, columns]
+            made = np.empty(result_shape([self.model], part.shape), out.dtype)
+            self._whole(part, made, tile, share)
             top, left = box.top - around.top, box.left - around.left
             inner = made[:, top * scale :, left * scale :][
                 :, : box.height * scale, : box.width * scale
             ]
             place = geometry.scaled(box, scale)
-            result[:, place.top : place.bottom, place.left : place.right] = inner
-        return result
+            out[:, place.top : place.bottom, place.left : place.right] = inner
 
     def _blocks(self, height: int, width: int) -> list[tuple[Box, Box]]:
         """Blocks that large pictures are cut into where a deep network keeps maps, each with all
@@ -301,13 +322,10 @@ class CpuModel:
         return found
 
     def _whole(
-        self, stack: NDArray[Any], out_dtype: DTypeLike, tile: int | None, on_progress: Progress
-    ) -> NDArray[Any]:
-        """Pictures whose maps fit the budget."""
+        self, stack: NDArray[Any], out: NDArray[Any], tile: int | None, on_progress: Progress
+    ) -> None:
+        """Runs pictures whose maps fit the budget."""
         count, height, width, _ = stack.shape
-        model = self.model
-        shape = (count, height * model.scale, width * model.scale, model.out_planes)
-        result = np.empty(shape, out_dtype)
         phases = self._plans(height, width)
         starts, floats = self._places(phases)
         together = max(1, min(count, _budget() // max(4 * floats, 1)))
@@ -317,9 +335,8 @@ class CpuModel:
             part = slice(first, first + together)
             share = len(stack[part]) / count
             report = scaled(on_progress, share)
-            Pass(self, phases, stack[part], result[part], kept, starts, tile, report).run()
+            Pass(self, phases, stack[part], out[part], kept, starts, tile, report).run()
         self._workers.give_back_maps(maps)
-        return result
 
     def _places(self, phases: Sequence[PhaseStrips]) -> tuple[dict[int, int], int]:
         """Where each map that is kept begins, in floats, and how many they take together: those

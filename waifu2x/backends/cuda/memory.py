@@ -7,12 +7,17 @@ import ctypes
 import math
 import threading
 import weakref
+from bisect import bisect_right, insort
 from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from waifu2x.backends.cuda import registration
 from waifu2x.backends.cuda.driver import Driver, current
 
 _KEPT = 64
@@ -46,6 +51,10 @@ class HostMemory:
         """By their size; of which there was a free one longest, first."""
         self._returned: deque[NDArray[np.uint8]] = deque()
         """Where the garbage collector may put a block at any time, in any thread."""
+        self._locked = _Ranges()
+        """All memory that is page-locked now: blocks, and what others have pinned."""
+        self._pins: list[tuple[int, int]] = []
+        """Address and bytes of what others have pinned."""
         self._is_closed = self._is_broken = False
 
     def array(self, shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
@@ -62,6 +71,8 @@ class HostMemory:
                 block = self._driver.lock_pages(max(size, 1))
             except self._driver.error:
                 return np.empty(shape, dtype)
+            with self._lock:
+                self._locked.add(_address(block), block.size)
         array = np.frombuffer(block.data[:size], dtype).reshape(shape)
         # Views of it keep `array.base` alive, and with it the block.
         assert array.base is not None
@@ -69,30 +80,63 @@ class HostMemory:
         return array
 
     def staged(self, array: NDArray[Any]) -> NDArray[Any]:
-        """A C-contiguous array as it is best sent: a copy, or itself if that would not be locked.
+        """A C-contiguous array as it is best sent: a page-locked copy, or itself if it is locked
+        already or too large for that.
 
         Raises as `array` does."""
-        if array.nbytes > LOCKED_BYTES:
+        if array.nbytes > LOCKED_BYTES or self.is_locked(array):
             return array
         copied = self.array(array.shape, array.dtype)
         np.copyto(copied, array)
         return copied
 
+    def is_locked(self, array: NDArray[Any]) -> bool:
+        """Whether all of a C-contiguous array is page-locked."""
+        with self._lock:
+            return self._locked.holds(_address(array), array.nbytes)
+
+    def pin(self, memory: NDArray[Any]) -> Callable[[], None]:
+        """Page-locks a C-contiguous array of others, if the driver does; what undoes it."""
+        place = _address(memory), memory.nbytes
+        with self._lock:
+            if self._is_closed or not memory.nbytes or not registration.register(*place):
+                return lambda: None
+            self._pins.append(place)
+            self._locked.add(*place)
+        return partial(self._unpin, place)
+
+    def _unpin(self, place: tuple[int, int]) -> None:
+        with self._lock:
+            if place in self._pins:  # else it went when this was closed
+                self._pins.remove(place)
+                self._locked.remove(*place)
+                # Where the context is broken, it goes with the process.
+                with suppress(self._driver.error), current(self._driver, self._context):
+                    registration.unregister(*place)
+
     def close(self) -> None:
         """Frees what nobody holds, and later what somebody still does, such as results.
 
         Raises the driver's errors where the context is broken."""
-        self._is_closed = True
-        self._collect()
-        while self._free:
-            self._free_block(self._oldest())
+        with self._lock:
+            self._is_closed = True
+            self._unpin_all()
+            self._collect()
+            while self._free:
+                self._free_block(self._oldest())
 
     def abandon(self) -> None:
         """The same for a context that is broken, in which nothing can be freed any more."""
-        self._is_closed = self._is_broken = True
-        self._collect()
-        while self._free:
-            abandon(self._oldest())
+        with self._lock:
+            self._is_closed = self._is_broken = True
+            self._unpin_all()
+            self._collect()
+            while self._free:
+                abandon(self._oldest())
+
+    def _unpin_all(self) -> None:
+        while self._pins:
+            registration.unregister(*self._pins.pop())
 
     def _give_back(self, block: NDArray[np.uint8]) -> None:
         if self._is_broken:
@@ -132,11 +176,35 @@ class HostMemory:
         return block
 
     def _free_block(self, block: NDArray[np.uint8]) -> None:
+        self._locked.remove(_address(block), block.size)
         try:
             self._driver.free_pages(block)
         except self._driver.error:  # the context is broken, and nobody has noticed yet
             abandon(block)
             raise
+
+
+class _Ranges:
+    """Ranges of addresses, some of them perhaps more than once, none overlapping another."""
+
+    def __init__(self) -> None:
+        self._ranges: list[tuple[int, int]] = []
+        """Start and end, in order."""
+
+    def add(self, start: int, size: int) -> None:
+        insort(self._ranges, (start, start + size))
+
+    def remove(self, start: int, size: int) -> None:
+        self._ranges.remove((start, start + size))
+
+    def holds(self, start: int, size: int) -> bool:
+        """Whether one of them has all of a range."""
+        index = bisect_right(self._ranges, start, key=lambda one: one[0]) - 1
+        return index >= 0 and start + size <= self._ranges[index][1]
+
+
+def _address(array: NDArray[Any]) -> int:
+    return int(array.__array_interface__["data"][0])
 
 
 def abandon(piece: object) -> None:

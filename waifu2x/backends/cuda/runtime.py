@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from waifu2x.backends import Pin
 from waifu2x.backends.cuda.compiler import compiled
 from waifu2x.backends.cuda.driver import Attribute, Driver, current
 from waifu2x.backends.cuda.graph import Graph, capture
@@ -257,6 +258,11 @@ class CudaRuntime:
         with self.current():
             return self._host.array(shape, dtype)
 
+    def pin(self, memory: NDArray[Any]) -> Pin:
+        """Page-locks memory by registering it with the driver."""
+        with self.current():
+            return Pin(self._host.pin(memory))
+
     def upload(self, buffer: Any, array: NDArray[Any]) -> None:
         """See Runtime."""
         with self.current():
@@ -267,7 +273,7 @@ class CudaRuntime:
 
     def download(self, buffer: Any, array: NDArray[Any]) -> None:
         """See Runtime."""
-        if array.nbytes <= LOCKED_BYTES:
+        if array.nbytes <= LOCKED_BYTES or self._host.is_locked(array):
             self._fetch(array, buffer.address)
             return
         # Fresh pages are what takes long: several threads touch them, behind locked ones.
@@ -391,11 +397,16 @@ class CudaRuntime:
     def fetch(self, buffer: Any, array: NDArray[Any]) -> Fetched:
         """See Runtime."""
         with self.current():
-            if array.nbytes > LOCKED_BYTES:
-                return Fetched(self._mark(self._stream), partial(self.download, buffer, array))
+            target = array
+            if not self._host.is_locked(array):
+                if array.nbytes > LOCKED_BYTES:
+                    return Fetched(self._mark(self._stream), partial(self.download, buffer, array))
+                # The driver would wait here for a copy into pages that may move.
+                target = self._host.array(array.shape, array.dtype)
             self._follow(self._downloads, self._stream)
-            self.driver.download(array, buffer.address, self._downloads)
-            return Fetched(self._mark(self._downloads), None)
+            self.driver.download(target, buffer.address, self._downloads)
+            rest = None if target is array else partial(np.copyto, array, target)
+            return Fetched(self._mark(self._downloads), rest)
 
     def wait(self, mark: Fetched) -> None:
         """See Runtime."""

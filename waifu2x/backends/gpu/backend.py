@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from waifu2x.backends import LayerTime, Measurement, Precision, Trial
+from waifu2x.backends import LayerTime, Measurement, Pin, Precision, Trial
 from waifu2x.backends.gpu import cuts, tuning
 from waifu2x.backends.gpu.executor import Executor
 from waifu2x.backends.gpu.network import GpuNetwork
@@ -44,20 +45,30 @@ class GpuBackend:
         self._runtime = runtime
         self._makers = makers
         self._workspace = Workspace(runtime)
-        self._open: list[Executor] = []
+        self._open = weakref.WeakSet[GpuNetwork]()
 
     def compile(self, models: Sequence[Model], precision: Precision) -> GpuNetwork:
         """See Backend."""
         maker = self._maker(precision)
         stages: dict[int, Stage] = {}
         with self._workspace.working():
-            for model in models:
-                if id(model) not in stages:
-                    executor = self._executor(maker, model, tuning.Kept(self.device))
-                    self._open.append(executor)
-                    divided = partial(self._divided, maker, executor.program)
-                    stages[id(model)] = Stage(model, executor, self._workspace, divided)
-        return GpuNetwork([stages[id(model)] for model in models], self._workspace)
+            try:
+                for model in models:
+                    if id(model) not in stages:
+                        executor = self._executor(maker, model, tuning.Kept(self.device))
+                        divided = partial(self._divided, maker, executor.program)
+                        stages[id(model)] = Stage(model, executor, self._workspace, divided)
+            except BaseException:
+                for stage in stages.values():
+                    stage.close()
+                raise
+        network = GpuNetwork([stages[id(model)] for model in models], self._workspace)
+        self._open.add(network)
+        return network
+
+    def pin(self, memory: NDArray[Any]) -> Pin:
+        """Page-locks memory where the library can copy from and to it directly."""
+        return self._runtime.pin(memory)
 
     def measure(self, model: Model, precision: Precision, pixels: NDArray[Any]) -> Measurement:
         """See Backend: by the device's clock, medians."""
@@ -102,7 +113,9 @@ class GpuBackend:
 
     def close(self) -> None:
         """See Backend."""
-        self._workspace.close(*self._open)
+        for network in list(self._open):
+            network.close()
+        self._workspace.close()
 
     def _maker(self, precision: Precision) -> Maker:
         """What makes executors of a precision. Raises BackendError for one that it lacks."""
@@ -132,7 +145,6 @@ class GpuBackend:
             executor = maker(divided, tuning.Kept(self.device))
         except OutOfMemoryError:
             return None
-        self._open.append(executor)
         return executor
 
     def _step_seconds(self, model: Model, executor: Executor, pixels: NDArray[Any]) -> list[float]:

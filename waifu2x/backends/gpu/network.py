@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import pairwise
@@ -16,9 +17,11 @@ from waifu2x.backends.gpu.executor import DevicePixels
 from waifu2x.backends.gpu.runtime import OutOfMemoryError, Runtime
 from waifu2x.backends.gpu.schedule import NoRoomError
 from waifu2x.backends.gpu.stage import Run, Shape, Stage, TooManyError, no_room
-from waifu2x.backends.gpu.turning import Turning, turned_shape
+from waifu2x.backends.gpu.transforms import Transforms, transformed_shape
 from waifu2x.backends.gpu.workspace import Taken, Workspace
-from waifu2x.backends.tta import AS_IT_IS, TURNS, Turn, levels, upright
+from waifu2x.backends.results import check_out, closed_network, result_shape
+from waifu2x.backends.tta import IDENTITY, TRANSFORMS, Transform, inverse, write_mean
+from waifu2x.errors import BackendError
 
 _FLOAT_BYTES = 4
 _SHARE = 0.2
@@ -33,7 +36,7 @@ class Way(NamedTuple):
     """How a network is to be run; see Network."""
 
     tile: int | None
-    turns: int
+    tta: int
 
 
 _PLAIN = Way(None, 1)
@@ -50,7 +53,11 @@ class GpuNetwork:
         self._stages = tuple(stages)
         self._workspace = workspace
         self._runtime = workspace.runtime
-        self._turning = Turning(workspace.runtime)
+        self._transforms = Transforms(workspace.runtime)
+        self._is_closed = False
+        self._discard = weakref.finalize(self, workspace.discard, self._stages)
+        """Where it is given up without `close`: stages are freed when the device's turn allows."""
+        self._discard.atexit = False
         self._needed: dict[object, int] = {}
         """Bytes that pictures take, by their shapes and dtypes through the stages."""
 
@@ -59,19 +66,37 @@ class GpuNetwork:
         pixels: NDArray[Any],
         out_dtype: DTypeLike,
         *,
+        out: NDArray[Any] | None = None,
         tile: int | None = None,
-        turns: int = 1,
+        tta: int = 1,
         on_progress: Progress = ignore,
     ) -> NDArray[Any]:
-        """See Network."""
-        pictures = pixels[np.newaxis] if pixels.ndim == 3 else pixels
-        way, dtype = Way(tile, turns), np.dtype(out_dtype)
+        """Runs whole pictures; what fits runs beside other calls, what does not runs alone."""
+        way = Way(tile, tta)
+        shape = result_shape([stage.model for stage in self._stages], pixels.shape)
+        check_out(out, shape, out_dtype, pixels)
         with self._runtime.current():
-            results = self._shared(pictures, dtype, on_progress) if way == _PLAIN else None
-            if results is None:
+            result = self._runtime.host_array(shape, out_dtype) if out is None else out
+            pictures, results = pixels, result
+            if pixels.ndim == 3:
+                pictures, results = pixels[np.newaxis], result[np.newaxis]
+            if way != _PLAIN or not self._shared(pictures, results, on_progress):
                 with self._workspace.working():
-                    results = self._stack(pictures, dtype, way, on_progress)
-        return results[0] if pixels.ndim == 3 else results
+                    self._check_open()
+                    self._stack(pictures, results, way, on_progress)
+        return result
+
+    def close(self) -> None:
+        """Frees the weights once the calls under way are done."""
+        self._is_closed = True
+        if self._discard.detach() is not None:
+            self._workspace.discard(self._stages)
+            with suppress(BackendError), self._workspace.working():
+                pass
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise closed_network()
 
     @contextmanager
     def on_device(self, pixels: NDArray[Any], out_dtype: DTypeLike) -> Iterator[Callable[[], None]]:
@@ -97,24 +122,23 @@ class GpuNetwork:
             yield queue
             self._runtime.synchronize()
 
-    def _shared(
-        self, pictures: NDArray[Any], dtype: np.dtype[Any], on_progress: Progress
-    ) -> NDArray[Any] | None:
-        """Results of pictures that leave room for those of others; None for pictures that do not.
+    def _shared(self, pictures: NDArray[Any], results: NDArray[Any], on_progress: Progress) -> bool:
+        """Computes pictures beside other calls; False for those that leave no room for others.
 
         Raises BackendError.
         """
+        dtype = results.dtype
         shapes = self._shapes(_shape(pictures))
         dtypes = [pictures.dtype, *[np.dtype(np.float32)] * (len(shapes) - 2), dtype]
         with self._workspace.sharing(), self._workspace.taken() as taken:
+            self._check_open()
             most = self._workspace.free()
             if not self._leaves_room(shapes, dtypes, most):
-                return None
+                return False
             try:
                 source = _pixels(taken, pictures.dtype, shapes[0])
                 target = _pixels(taken, dtype, shapes[-1])
                 sent = self._runtime.send(source.buffer, pictures)
-                result = self._runtime.host_array(target.shape, dtype)
                 with self._workspace.queueing() as scratch:
                     between = zip(dtypes[1:-1], shapes[1:-1], strict=True)
                     made = [_pixels(scratch, *kind) for kind in between]
@@ -123,7 +147,7 @@ class GpuNetwork:
                     for stage, (read, written) in zip(self._stages, ends, strict=True):
                         run = Run(stage, read, written.dtype, None, ignore)
                         run.bound(written, scratch, most).queue()
-                    fetched = self._runtime.fetch(target.buffer, result)
+                    fetched = self._runtime.fetch(target.buffer, results)
                 self._runtime.wait(fetched)
                 del sent  # held until then
             except BaseException as error:
@@ -131,10 +155,10 @@ class GpuNetwork:
                 with suppress(Exception):
                     self._runtime.synchronize()
                 if isinstance(error, OutOfMemoryError | NoRoomError):
-                    return None  # alone, it may still fit
+                    return False  # alone, it may still fit
                 raise
             on_progress(1.0)
-            return result
+            return True
 
     def _leaves_room(
         self, shapes: Sequence[Shape], dtypes: Sequence[np.dtype[Any]], most: int
@@ -175,22 +199,19 @@ class GpuNetwork:
         return shapes
 
     def _stack(
-        self, pictures: NDArray[Any], dtype: np.dtype[Any], way: Way, on_progress: Progress
-    ) -> NDArray[Any]:
+        self, pictures: NDArray[Any], results: NDArray[Any], way: Way, on_progress: Progress
+    ) -> None:
         """Pictures of one size: all at once if they fit so, else in two halves."""
         count = len(pictures)
         if count <= 1 or (way.tile is None and self._longest(pictures.shape) <= _LONGEST):
             try:
-                return self._batch(pictures, dtype, way, on_progress)
+                self._batch(pictures, results, way, on_progress)
+                return
             except TooManyError:
                 self._workspace.release()
-        halves = pictures[: count // 2], pictures[count // 2 :]
-        return np.concatenate(
-            [
-                self._stack(half, dtype, way, scaled(on_progress, len(half) / count))
-                for half in halves
-            ]
-        )
+        for half in (slice(0, count // 2), slice(count // 2, count)):
+            share = scaled(on_progress, len(pictures[half]) / count)
+            self._stack(pictures[half], results[half], way, share)
 
     def _longest(self, shape: tuple[int, ...]) -> int:
         """Rows of all pictures together, with padding, where they are most, however turned."""
@@ -204,8 +225,8 @@ class GpuNetwork:
         return longest
 
     def _batch(
-        self, pictures: NDArray[Any], dtype: np.dtype[Any], way: Way, on_progress: Progress
-    ) -> NDArray[Any]:
+        self, pictures: NDArray[Any], results: NDArray[Any], way: Way, on_progress: Progress
+    ) -> None:
         """Pictures through all models. Raises TooManyError if several do not fit undivided."""
         reports = [scaled(on_progress, share) for share in self._shares()]
         between = np.dtype(np.float32)
@@ -213,22 +234,21 @@ class GpuNetwork:
         with self._workspace.taken() as taken:
             source = self._uploaded(pictures, taken)
             for stage, report in zip(self._stages[:-1], reports, strict=False):
-                if way.turns == 1:
+                if way.tta == 1:
                     made = Run(stage, source, between, way.tile, report).to_device(taken)
                 else:
                     made = self._mean(stage, source, between, way, taken, report)
                 taken.drop(source.buffer)
                 source = made
             last = self._stages[-1]
-            if way.turns == 1:
-                return Run(last, source, dtype, way.tile, reports[-1]).to_host()
-            if not self._has_room(last.result_shape(source.shape), taken):
-                return self._mean_on_host(last, source, dtype, way, reports[-1])
-            made = self._mean(last, source, dtype, way, taken, reports[-1])
-            self._runtime.synchronize()
-            result = self._runtime.host_array(made.shape, dtype)
-            self._runtime.download(made.buffer, result)
-            return result
+            if way.tta == 1:
+                Run(last, source, results.dtype, way.tile, reports[-1]).to_host(results)
+            elif not self._has_room(last.result_shape(source.shape), taken):
+                self._mean_on_host(last, source, results, way, reports[-1])
+            else:
+                made = self._mean(last, source, results.dtype, way, taken, reports[-1])
+                self._runtime.synchronize()
+                self._runtime.download(made.buffer, results)
 
     def _mean(
         self,
@@ -243,19 +263,19 @@ class GpuNetwork:
 
         Raises BackendError, TooManyError.
         """
-        report = scaled(on_progress, 1 / way.turns)
+        report = scaled(on_progress, 1 / way.tta)
         shape = stage.result_shape(source.shape)
         with _words_for_memory(self._runtime, shape):
             total = _pixels(taken, np.dtype(np.float32), shape)
-            for number, turn in enumerate(TURNS[way.turns]):
-                laid = self._turned(source, turn, taken) if number else source
+            for number, transform in enumerate(TRANSFORMS[way.tta]):
+                laid = self._transformed(source, transform, taken) if number else source
                 made = Run(stage, laid, total.dtype, way.tile, report).to_device(taken)
-                self._turning.add(made, turn, total, first=number == 0)
+                self._transforms.add(made, transform, total, first=number == 0)
                 taken.drop(made.buffer)
                 if number:
                     taken.drop(laid.buffer)
             result = _pixels(taken, dtype, shape)
-            self._turning.finish(total, way.turns, result)
+            self._transforms.finish(total, way.tta, result)
             taken.drop(total.buffer)
         return result
 
@@ -263,28 +283,35 @@ class GpuNetwork:
         self,
         stage: Stage,
         source: DevicePixels,
-        dtype: np.dtype[Any],
+        results: NDArray[Any],
         way: Way,
         on_progress: Progress,
-    ) -> NDArray[Any]:
+    ) -> None:
         """The same where results do not fit the device: to the bit, as sums are of floats in one
         order."""
-        report = scaled(on_progress, 1 / way.turns)
-        total: NDArray[np.float32] | None = None
-        for turn in TURNS[way.turns]:
+        report = scaled(on_progress, 1 / way.tta)
+        total = np.empty(results.shape, np.float32)
+        for transform in TRANSFORMS[way.tta]:
             with self._workspace.taken() as taken:
-                with _words_for_memory(self._runtime, source.shape):
-                    laid = self._turned(source, turn, taken) if turn != AS_IT_IS else source
-                made = Run(stage, laid, np.dtype(np.float32), way.tile, report).to_host()
-            made = upright(made, turn)
-            total = np.array(made) if total is None else np.add(total, made, out=total)
-        assert total is not None
-        return levels(total, way.turns, dtype)
+                laid = source
+                if transform != IDENTITY:
+                    with _words_for_memory(self._runtime, source.shape):
+                        laid = self._transformed(source, transform, taken)
+                shape = stage.result_shape(laid.shape)
+                made = total
+                if transform != IDENTITY:
+                    made = self._runtime.host_array(shape, np.float32)
+                Run(stage, laid, np.dtype(np.float32), way.tile, report).to_host(made)
+            if transform != IDENTITY:
+                np.add(total, inverse(made, transform), out=total)
+        write_mean(total, way.tta, results)
 
-    def _turned(self, source: DevicePixels, turn: Turn, taken: Taken) -> DevicePixels:
-        """Pictures turned. May raise OutOfMemoryError."""
-        target = _pixels(taken, source.dtype, turned_shape(source.shape, turn))
-        self._turning.turn(source, turn, target)
+    def _transformed(
+        self, source: DevicePixels, transform: Transform, taken: Taken
+    ) -> DevicePixels:
+        """Pictures transformed. May raise OutOfMemoryError."""
+        target = _pixels(taken, source.dtype, transformed_shape(source.shape, transform))
+        self._transforms.transform(source, transform, target)
         return target
 
     def _has_room(self, shape: Shape, taken: Taken) -> bool:

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from waifu2x.backends import Device
+from waifu2x.backends import Device, Pin
 
 Macros = Mapping[str, str | int]
 """What a kernel is specialised by; a number or C text each."""
@@ -96,6 +96,10 @@ class Runtime(Protocol):
 
     def host_array(self, shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
         """An uninitialised array in the machine's memory, of the kind that is fastest to fill."""
+        ...
+
+    def pin(self, memory: NDArray[Any]) -> Pin:
+        """Page-locks memory of others, as `Backend.pin`. Any thread may call this at any time."""
         ...
 
     def upload(self, buffer: Buffer, array: NDArray[Any]) -> None:

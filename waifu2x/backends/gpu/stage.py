@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
@@ -50,9 +49,24 @@ class Stage:
         self.model = model
         self.executor = executor
         self.workspace = workspace
-        self._divided = functools.cache(divided)
+        self._divided = divided
+        self._is_divided = False
+        self._other: Executor | None = None
         self._schedules: OrderedDict[object, tuple[Schedule, float]] = OrderedDict()
         """With the memory from which on a better one may be found."""
+
+    def close(self) -> None:
+        """Frees the weights."""
+        self.executor.close()
+        if self._other is not None:
+            self._other.close()
+
+    def _with_cuts(self) -> Executor | None:
+        """The executor of the same program with cuts, made when it is first needed."""
+        if not self._is_divided:
+            self._is_divided = True
+            self._other = self._divided()
+        return self._other
 
     def result_shape(self, shape: Shape) -> Shape:
         """Of the pictures that it makes of some."""
@@ -69,7 +83,7 @@ class Stage:
         found = self._known(key, most)
         if found is None:
             found = schedule.find(
-                self.executor, shape[1:3], shape[0], self._room(most), tile, bands, self._divided
+                self.executor, shape[1:3], shape[0], self._room(most), tile, bands, self._with_cuts
             )
             self._keep(key, found, most)
         return found
@@ -134,13 +148,14 @@ class Run:
             raise self._failure(error) from error
         return target
 
-    def to_host(self) -> NDArray[Any]:
-        """The results, fetched in bands if they do not fit. Raises BackendError, TooManyError."""
+    def to_host(self, results: NDArray[Any]) -> None:
+        """Fetches the results, in bands if they do not fit. Raises BackendError, TooManyError."""
         rows = self._shape[1]
         bands = 1
         while True:
             try:
-                return self._fetched(bands)
+                self._fetch(results, bands)
+                return
             except (NoRoomError, OutOfMemoryError) as error:
                 self._workspace.release()
                 bands *= 2
@@ -152,21 +167,19 @@ class Run:
         OutOfMemoryError."""
         return self._bound(target, taken, self._schedule(1, most))
 
-    def _fetched(self, bands: int) -> NDArray[Any]:
-        """The results in at least so many bands. Raises NoRoomError, OutOfMemoryError."""
+    def _fetch(self, results: NDArray[Any], bands: int) -> None:
+        """Fetches the results in at least so many bands. Raises NoRoomError, OutOfMemoryError."""
         _, rows, columns, planes = self._shape
-        result = self._runtime.host_array(self._shape, self._dtype)
         with self._workspace.taken() as taken:
             if bands == 1:
                 target = self._target(taken, self._shape)
                 self._all(target)
-                self._runtime.download(target.buffer, result)
-                return result
+                self._runtime.download(target.buffer, results)
+                return
             # Tiles are cut at multiples of some pixels.
             most = min(-(-rows // bands) + _FEWEST_BAND_ROWS, rows)
             target = self._target(taken, (1, most, columns, planes))
-            self._all(target, bands, result)
-            return result
+            self._all(target, bands, results)
 
     def _target(self, taken: Taken, shape: Shape) -> DevicePixels:
         size = int(np.prod(shape, dtype=np.int64)) * self._dtype.itemsize

@@ -7,10 +7,11 @@ they are kept for the next picture, as long as they are few and nobody else need
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from typing import Protocol
 
-from waifu2x.backends.gpu.executor import Executor
 from waifu2x.backends.gpu.runtime import Buffer, OutOfMemoryError, Runtime
 from waifu2x.errors import BackendError
 
@@ -22,6 +23,14 @@ _QUEUED_SHARE = 0.1
 """Of it, for what shares the device, besides."""
 _CPU_SCRATCH_BYTES = 32 << 20
 """On a processor, maps are to stay in its caches."""
+
+
+class Closable(Protocol):
+    """What holds buffers."""
+
+    def close(self) -> None:
+        """Frees them; closing again does nothing."""
+        ...
 
 
 class Workspace:
@@ -41,6 +50,7 @@ class Workspace:
         self._is_taken = False
         self._is_closed = False
         self._queueing = threading.Lock()
+        self._discarded: deque[Closable] = deque()
         self.scratch_limit = (
             _CPU_SCRATCH_BYTES if runtime.limits.is_cpu else runtime.limits.max_buffer
         )
@@ -49,6 +59,11 @@ class Workspace:
         self._spares = Spares(runtime, int(free * _SPARE_SHARE))
         self._queued = Spares(runtime, int(free * _QUEUED_SHARE))
         """What queued kernels still use: for nothing but further kernels."""
+
+    def discard(self, owners: Sequence[Closable]) -> None:
+        """Closes some owners of buffers as soon as nobody computes. Any thread may call this at any
+        time, the garbage collector's among them."""
+        self._discarded.extend(owners)
 
     def free(self) -> int:
         """Bytes that can be taken, as far as the library tells."""
@@ -70,6 +85,7 @@ class Workspace:
         try:
             # Nobody's kernels are queued any more.
             self._queued.move_to(self._spares)
+            self._close_discarded()
             yield
         finally:
             with self._turn:
@@ -90,21 +106,23 @@ class Workspace:
                 self._sharers -= 1
                 self._turn.notify_all()
 
+    def _close_discarded(self) -> None:
+        while self._discarded:
+            self._discarded.popleft().close()
+
     def _check_open(self) -> None:
         if self._is_closed:
             name = self.runtime.device.name
             raise BackendError(f"{name}: this backend is closed: open a new one")
 
-    def close(self, *executors: Executor) -> None:
-        """Frees everything, when whoever works has ended: executors, then the runtime."""
+    def close(self) -> None:
+        """Frees everything when whoever works has ended, and closes the runtime."""
         with self._turn:
             if self._is_closed:
                 return
         with suppress(BackendError), self.working():
             self._is_closed = True
             self.release()
-            for executor in executors:
-                executor.close()
             self.runtime.close()
 
     def taken(self) -> Taken:

@@ -12,6 +12,7 @@ import pyopencl as cl
 from numpy.typing import DTypeLike, NDArray
 
 from waifu2x import __version__
+from waifu2x.backends import Pin
 from waifu2x.backends.gpu import source
 from waifu2x.backends.gpu.replay import Records
 from waifu2x.backends.gpu.runtime import Argument, Kernel, Limits, Macros, OutOfMemoryError
@@ -152,6 +153,10 @@ class OpenClRuntime:
     def host_array(self, shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
         """See Runtime."""
         return np.empty(shape, dtype)
+
+    def pin(self, memory: NDArray[Any]) -> Pin:
+        """Does nothing: OpenCL page-locks no memory of others."""
+        return Pin()
 
     def upload(self, buffer: Any, array: NDArray[Any]) -> None:
         """See Runtime."""

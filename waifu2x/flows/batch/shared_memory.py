@@ -22,6 +22,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from waifu2x.backends import Pin
+
 _KEPT_BYTES = 64 << 20
 """Bytes of unused segments that are kept for the next pictures."""
 
@@ -177,14 +179,12 @@ class SharedPool:
 class AttachedPool:
     """The arrays of another process's pool, as this process sees them."""
 
-    def __init__(
-        self, connection: Connection, pin: Callable[[NDArray[Any]], Callable[[], None]]
-    ) -> None:
-        """`pin` registers memory with the device, and gives what ends that."""
+    def __init__(self, connection: Connection, pin: Callable[[NDArray[Any]], Pin]) -> None:
+        """`pin` is the device's `Backend.pin`."""
         self._connection = connection
         self._pin = pin
-        self._segments: dict[int, tuple[Any, Callable[[], None]]] = {}
-        """Memory by the segment's number, and what ends its registration."""
+        self._segments: dict[int, tuple[NDArray[np.uint8], Pin]] = {}
+        """All memory of each segment, by the segment's number."""
 
     def receive(self, arrays: Sequence[SharedArray]) -> list[NDArray[Any]]:
         """The arrays that a message has named.
@@ -196,8 +196,8 @@ class AttachedPool:
     def drop(self, segments: Sequence[int]) -> None:
         """Lets go of segments, by their numbers. No call may use them any more."""
         for number in segments:
-            _, unpin = self._segments.pop(number)
-            unpin()
+            _, pin = self._segments.pop(number)
+            pin.close()
 
     def close(self) -> None:
         """Lets go of all of them."""
@@ -207,11 +207,11 @@ class AttachedPool:
         if told.is_new:
             memory = self._map(told)
             whole = np.frombuffer(memory.buf if told.name else memory, np.uint8, told.size)
-            self._segments[told.segment] = memory, self._pin(whole)
-        memory, _ = self._segments[told.segment]
-        buffer = memory.buf if told.name else memory
-        count = math.prod(told.shape)
-        return np.frombuffer(buffer, told.dtype, count, told.offset).reshape(told.shape)
+            self._segments[told.segment] = whole, self._pin(whole)
+        whole, _ = self._segments[told.segment]
+        dtype = np.dtype(told.dtype)
+        size = math.prod(told.shape) * dtype.itemsize
+        return whole[told.offset : told.offset + size].view(dtype).reshape(told.shape)
 
     def _map(self, told: SharedArray) -> Any:
         if told.name or sys.platform == "win32":

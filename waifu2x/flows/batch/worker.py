@@ -20,6 +20,7 @@ from typing import Any, Protocol
 
 from numpy.typing import DTypeLike, NDArray
 
+from waifu2x.backends import Pin
 from waifu2x.flows.batch.codec import (
     Codec,
     CodecTask,
@@ -36,9 +37,6 @@ from waifu2x.system.files import discard_unfinished
 
 _ENDING_SECONDS = 1.0
 """How long a thread that is stopped may take: what it does in a codec cannot be ended."""
-
-Pin = Callable[[NDArray[Any]], Callable[[], None]]
-"""Registers memory with the device, and gives what ends that."""
 
 
 class CodecWorker(Protocol):
@@ -104,9 +102,9 @@ class CodecProcess:
         task: CodecTask,
         on_report: Callable[[CodecWorker, Report], None],
         name: str,
-        pin: Pin,
+        pin: Callable[[NDArray[Any]], Pin],
     ) -> None:
-        """The process starts meanwhile. Raises RuntimeError where no thread can be started."""
+        """The process starts meanwhile; `pin` is the device's. Raises RuntimeError where no thread can be started."""
         self._task = task
         self._on_report = on_report
         self._lock = threading.Lock()

@@ -1,6 +1,6 @@
 """A mean over turned pictures (`--tta`) below the seam, against as many calls averaged above it.
 
-python benchmarks/bench_turns.py [--backend auto] [--size 960x540] [--rounds 5] [MODEL...]
+python benchmarks/bench_tta.py [--backend auto] [--size 960x540] [--rounds 5] [MODEL...]
 
 Both are compared with each other to the bit before they are timed, by the clock, from 8-bit pixels
 to 8-bit pixels, in rounds; medians and ratios to one plain call are shown.
@@ -24,7 +24,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 from benchmarks.program import make_picture
 from benchmarks.rounds import measure
 from waifu2x.backends import Network, open_backend
-from waifu2x.backends.tta import TURNS, turned, upright
+from waifu2x.backends.tta import TRANSFORMS, inverse, transformed
 from waifu2x.imaging.dtypes import from_unit
 from waifu2x.networks import model_set
 
@@ -34,9 +34,9 @@ COUNT = 8
 def above(network: Network, pixels: NDArray[np.uint8]) -> NDArray[np.uint8]:
     """The mean of as many calls, each with its own transfers."""
     total: Any = 0
-    for turn in TURNS[COUNT]:
-        laid = np.ascontiguousarray(turned(pixels[np.newaxis], turn))
-        total = total + upright(network(laid, np.float32), turn)[0]
+    for transform in TRANSFORMS[COUNT]:
+        laid = np.ascontiguousarray(transformed(pixels[np.newaxis], transform))
+        total = total + inverse(network(laid, np.float32), transform)[0]
     return from_unit(total * np.float32(1 / COUNT), np.uint8)
 
 
@@ -61,11 +61,11 @@ def main() -> None:
     print(f"{'model':10} {'plain':>9} {'turned':>9} {'of plain':>9} {'above':>9} {'of plain':>9}")
     for name in arguments.models:
         network = backend.compile(model_set.find(name).models(2, None), "auto")
-        if not np.array_equal(network(pixels, np.uint8, turns=COUNT), above(network, pixels)):
+        if not np.array_equal(network(pixels, np.uint8, tta=COUNT), above(network, pixels)):
             sys.exit(f"{name}: the mean below the seam is not the mean above it")
         timers: dict[str, Callable[[], float]] = {
             "plain": partial(seconds, partial(network, pixels, np.uint8)),
-            "below": partial(seconds, partial(network, pixels, np.uint8, turns=COUNT)),
+            "below": partial(seconds, partial(network, pixels, np.uint8, tta=COUNT)),
             "above": partial(seconds, partial(above, network, pixels)),
         }
         found = measure(timers, arguments.rounds)

@@ -1,4 +1,4 @@
-"""Pictures turned on the device, and the mean of what becomes of them, by `kernels/turn.cl`."""
+"""Pictures transformed on the device, and the mean of the results, by `kernels/turn.cl`."""
 
 from __future__ import annotations
 
@@ -7,35 +7,38 @@ import numpy as np
 from waifu2x.backends.gpu.executor import DevicePixels
 from waifu2x.backends.gpu.maps import C_TYPES, target_macros
 from waifu2x.backends.gpu.runtime import Kernel, Macros, Runtime
-from waifu2x.backends.tta import Turn
+from waifu2x.backends.tta import Transform
 
 _GROUP = 128
 
 
-class Turning:
-    """The kernels, built as they are asked for."""
+class Transforms:
+    """The kernels of test-time augmentation, built when they are first asked for."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self._group = 1 if runtime.limits.is_cpu else min(_GROUP, runtime.limits.max_group)
         self._kernels: dict[object, Kernel] = {}
 
-    def turn(self, source: DevicePixels, turn: Turn, target: DevicePixels) -> None:
-        """Queues that `target`, of the turned size, becomes the source turned."""
+    def transform(self, source: DevicePixels, transform: Transform, target: DevicePixels) -> None:
+        """Queues that `target`, of the transformed size, becomes the source transformed."""
         kernel = self._kernel("turn", source, source)
         buffers = source.buffer, target.buffer
-        self._runtime.launch(kernel, _groups(source), *buffers, *_places(source, turn))
+        self._runtime.launch(kernel, _groups(source), *buffers, *_places(source, transform))
 
-    def add(self, source: DevicePixels, turn: Turn, total: DevicePixels, first: bool) -> None:
-        """Queues that the total grows by turned pictures, floats; the first time it is those."""
+    def add(
+        self, source: DevicePixels, transform: Transform, total: DevicePixels, first: bool
+    ) -> None:
+        """Queues that the total, floats, grows by transformed results put back; with `first`, it
+        becomes them."""
         kernel = self._kernel("add", total, total)
         arguments = source.buffer, total.buffer, np.int32(first)
-        self._runtime.launch(kernel, _groups(total), *arguments, *_places(total, turn))
+        self._runtime.launch(kernel, _groups(total), *arguments, *_places(total, transform))
 
-    def finish(self, total: DevicePixels, turns: int, target: DevicePixels) -> None:
-        """Queues that `target` becomes the mean of so many pictures, which the total is."""
+    def finish(self, total: DevicePixels, tta: int, target: DevicePixels) -> None:
+        """Queues that `target` becomes the mean of `tta` results, of which the total is the sum."""
         kernel = self._kernel("finish", total, target)
-        arguments = total.buffer, target.buffer, np.float32(1 / turns)
+        arguments = total.buffer, target.buffer, np.float32(1 / tta)
         size = map(np.int32, total.shape[1:3])
         self._runtime.launch(kernel, _groups(total), *arguments, *size)
 
@@ -53,15 +56,17 @@ class Turning:
         return self._kernels[key]
 
 
-def turned_shape(shape: tuple[int, int, int, int], turn: Turn) -> tuple[int, int, int, int]:
-    """Of pictures, when they are turned."""
+def transformed_shape(
+    shape: tuple[int, int, int, int], transform: Transform
+) -> tuple[int, int, int, int]:
+    """The shape (pictures, rows, columns, planes) of pictures after a transform."""
     pictures, rows, columns, planes = shape
-    return (pictures, columns, rows, planes) if turn.transposed else shape
+    return (pictures, columns, rows, planes) if transform.transposed else shape
 
 
 def _groups(pixels: DevicePixels) -> tuple[int, int, int]:
     return pixels.shape[1], 1, pixels.shape[0]
 
 
-def _places(pixels: DevicePixels, turn: Turn) -> tuple[np.int32, ...]:
-    return tuple(np.int32(number) for number in (*pixels.shape[1:3], *turn))
+def _places(pixels: DevicePixels, transform: Transform) -> tuple[np.int32, ...]:
+    return tuple(np.int32(number) for number in (*pixels.shape[1:3], *transform))
