@@ -31,10 +31,10 @@ from waifu2x.cli.options import (
 )
 from waifu2x.cli.progress import many_pictures
 from waifu2x.flows.batch import cluster, outputs, worker
+from waifu2x.flows.batch.driver import InFlight
 from waifu2x.flows.batch.page import Page
 from waifu2x.flows.batch.plan import Plan, plan
 from waifu2x.flows.batch.retry import Failures
-from waifu2x.flows.batch.driver import InFlight
 from waifu2x.flows.batch.run import run
 from waifu2x.flows.batch.shard import Shard, shard_of
 from waifu2x.flows.batch.watch import Arrivals, watch

@@ -58,9 +58,7 @@ class Networks:
 class Enlarger(Processing):
     """Enlarges and denoises pictures as one request asks for. Threads may share it."""
 
-    def __init__(
-        self, facts: Facts, request: Request, noise: int | None, compute: Compute
-    ) -> None:
+    def __init__(self, facts: Facts, request: Request, noise: int | None, compute: Compute) -> None:
         """`noise` is the level to remove, or None; `compute` runs networks."""
         super().__init__(facts, request, noise)
         self._compute = compute

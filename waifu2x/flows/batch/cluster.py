@@ -33,8 +33,8 @@ from waifu2x.system.files import reason
 if TYPE_CHECKING:
     from distributed import Client, Future
 
-    from waifu2x.flows.batch.group import Finished, Group, Settings, Weights
     from waifu2x.flows.batch.driver import InFlight
+    from waifu2x.flows.batch.group import Finished, Group, Settings, Weights
 
 LOCAL = "local"
 """The address that means processes of this machine."""

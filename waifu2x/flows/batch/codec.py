@@ -20,7 +20,6 @@ from numpy.typing import DTypeLike, NDArray
 
 from waifu2x.backends import Progress
 from waifu2x.flows.batch.semaphore import needed_bytes
-from waifu2x.flows.batch.shared_memory import SharedArray
 from waifu2x.flows.flow import StoppedError
 from waifu2x.flows.jobs import Job, Output
 from waifu2x.flows.outcome import Outcome, Status, run_one
@@ -92,7 +91,8 @@ class OfferedCall(NamedTuple):
     """With `factor`, which chain."""
     pixels: Any
     out: Any
-    """Where the result is to be written. Both are arrays, from a process SharedArray."""
+    """Where the result is to be written. Both are arrays, but SharedArray on their way from a
+    process."""
     share: float
     """Of the work on the file, for progress."""
 
@@ -290,5 +290,3 @@ class DirectLink:
     def offer(self, number: int, calls: Sequence[OfferedCall]) -> None:
         """Reports the calls as they are."""
         self.report(Offered(number, calls, ()))
-
-

@@ -14,7 +14,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
@@ -100,14 +100,6 @@ class _Pending:
     error: Exception | None = None
 
 
-@dataclass(eq=False)
-class _Gone:
-    """A worker that has died, whose memory calls may still use."""
-
-    worker: CodecWorker
-    calls: int = field(default=0)
-
-
 class DeviceDriver:
     """Makes files by one backend and codec workers. It is for one batch.
 
@@ -145,10 +137,9 @@ class DeviceDriver:
         self._grows = in_flight is None
         self._allowance = int(self._memory.size * _ALLOWED_SHARE / self._most)
         enlarger = upscaler.enlarger
-        request, noise = enlarger.request, enlarger.noise
-        scales = [request.scale] if request.scale else map(Fraction, range(1, MOST + 1))
-        facts = FactTable.of(enlarger.facts, noise, scales)
-        self._task = CodecTask(facts, request, noise, output, max_pixels)
+        self._task = CodecTask(enlarger.facts, enlarger.request, enlarger.noise, output, max_pixels)
+        self._told: CodecTask | None = None
+        """The task as processes are told it."""
         self._stopped = threading.Event()
         self._device_failed = threading.Event()
         self._changed = threading.Condition()
@@ -160,8 +151,8 @@ class DeviceDriver:
         self._threads_wanted = 0
         self._processes_wanted = 0
         self._may_have_processes = may_start_processes()
-        self._are_up = False
-        """Whether a process has said that it is."""
+        self._up: set[CodecWorker] = set()
+        """Workers that have said so."""
         self._started = 0
         self._is_exhausted = False
         self._since = 0
@@ -211,20 +202,23 @@ class DeviceDriver:
                     self.ended.put(outcome)
                     self._vacate(worker)
                     continue
-                with self._changed:
-                    lost = worker not in self._workers
-                    if not lost:
-                        self._assigned[worker] = _Assignment(job)
-                if lost:  # it has died while nothing was given to it
-                    self.ended.put(self._lost(job, "has ended"))
-                else:
-                    worker.send(Make(job, self._allowance))
+                while worker is not None and not self._assign(worker, job):
+                    worker = self._vacant()  # that one has died while the job was awaited
         except BaseException as error:
             self._fail(error)
         finally:
             with self._changed:
                 self._is_exhausted = True
                 self._tell_end()
+
+    def _assign(self, worker: CodecWorker, job: Job) -> bool:
+        """Gives a worker a file; False if the worker is gone."""
+        with self._changed:
+            if worker not in self._workers:
+                return False
+            self._assigned[worker] = _Assignment(job)
+        worker.send(Make(job, self._allowance))
+        return True
 
     def _vacant(self) -> CodecWorker | None:
         """A worker that has nothing to do, as soon as there is one; None at the end."""
@@ -298,8 +292,9 @@ class DeviceDriver:
                     return
                 self._started += 1
                 name = f"waifu2x-codec-{self._started}"
+                task = self._told = self._told or self._process_task()
                 try:
-                    worker = CodecProcess(self._task, self._on_report, name, self._pin)
+                    worker = CodecProcess(task, self._on_report, name, self._pin)
                 except (RuntimeError, OSError):
                     self._do_without_processes()
                 else:
@@ -331,11 +326,23 @@ class DeviceDriver:
             if self._may_have_processes:
                 # Threads work on until the first process is up.
                 self._processes_wanted = wanted
-                self._threads_wanted = 0 if self._are_up else self._threads_wanted
+                self._threads_wanted = 0 if self._has_process() else self._threads_wanted
             else:
                 self._threads_wanted = wanted
             self._changed.notify_all()
         self._add_processes()
+
+    def _has_process(self) -> bool:
+        """Whether one is at work. Called with the lock."""
+        return any(worker.is_process for worker in self._up)
+
+    def _process_task(self) -> CodecTask:
+        """The task, with facts that need no models: of the scales that pictures may grow by."""
+        task = self._task
+        scales = [Fraction(scale) for scale in range(1, MOST + 1)]
+        if task.request.scale is not None:
+            scales = [task.request.scale]
+        return replace(task, facts=FactTable.of(task.facts, task.noise, scales))
 
     def _most_workers(self, in_network: int, sharing: int) -> int:
         """One for each core, as memory allows."""
@@ -352,12 +359,13 @@ class DeviceDriver:
             self._fail(error)
 
     def _handle(self, worker: CodecWorker, report: Report) -> None:
+        if self._stopped.is_set():
+            return
         if isinstance(report, Up):
             with self._changed:
-                if worker.is_process:
-                    self._are_up = True
-                    if self._grows:
-                        self._threads_wanted = 0
+                self._up.add(worker)
+                if worker.is_process and self._grows:
+                    self._threads_wanted = 0
             self._vacate(worker)
             return
         if isinstance(report, Died):
@@ -450,10 +458,9 @@ class DeviceDriver:
 
     def _bury(self, worker: CodecWorker, why: str) -> None:
         """A process has ended: the file that it was at fails, and another takes its place."""
-        if self._stopped.is_set():
-            return
         with self._changed:
-            was_up = worker in self._free or worker in self._assigned
+            was_up = worker in self._up
+            self._up.discard(worker)
             self._workers.discard(worker)
             with suppress(ValueError):
                 self._free.remove(worker)
@@ -465,12 +472,10 @@ class DeviceDriver:
             worker.release()
         if assignment is not None:
             _clear(assignment.job, True, True)
-            self._end(worker, assignment, self._lost(assignment.job, why))
+            error = f"{assignment.job.source}: the process that worked on it {why}"
+            outcome = Outcome(assignment.job, "failed", 0.0, error=error)
+            self._end(worker, assignment, outcome)
         self._add_processes()
-
-    def _lost(self, job: Job, why: str) -> Outcome:
-        message = f"{job.source}: the process that worked on it {why}"
-        return Outcome(job, "failed", 0.0, error=message)
 
     def _give_back(self, assignment: _Assignment) -> None:
         """Frees the memory of a file, which it may still be waiting for."""

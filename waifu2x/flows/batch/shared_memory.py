@@ -183,8 +183,10 @@ class AttachedPool:
         """`pin` is the device's `Backend.pin`."""
         self._connection = connection
         self._pin = pin
-        self._segments: dict[int, tuple[NDArray[np.uint8], Pin]] = {}
-        """All memory of each segment, by the segment's number."""
+        self._segments: dict[int, tuple[Any, NDArray[np.uint8], Pin]] = {}
+        """What maps each segment, its bytes, and that the device knows them; by its number."""
+        self._leaving: list[Any] = []
+        """Mappings that an array may still use for a moment."""
 
     def receive(self, arrays: Sequence[SharedArray]) -> list[NDArray[Any]]:
         """The arrays that a message has named.
@@ -196,8 +198,11 @@ class AttachedPool:
     def drop(self, segments: Sequence[int]) -> None:
         """Lets go of segments, by their numbers. No call may use them any more."""
         for number in segments:
-            _, pin = self._segments.pop(number)
+            memory, whole, pin = self._segments.pop(number)
             pin.close()
+            del whole
+            self._leaving.append(memory)
+        self._leaving = [memory for memory in self._leaving if not _closed(memory)]
 
     def close(self) -> None:
         """Lets go of all of them."""
@@ -207,8 +212,8 @@ class AttachedPool:
         if told.is_new:
             memory = self._map(told)
             whole = np.frombuffer(memory.buf if told.name else memory, np.uint8, told.size)
-            self._segments[told.segment] = whole, self._pin(whole)
-        whole, _ = self._segments[told.segment]
+            self._segments[told.segment] = memory, whole, self._pin(whole)
+        _, whole, _ = self._segments[told.segment]
         dtype = np.dtype(told.dtype)
         size = math.prod(told.shape) * dtype.itemsize
         return whole[told.offset : told.offset + size].view(dtype).reshape(told.shape)
@@ -224,6 +229,15 @@ class AttachedPool:
             return mmap.mmap(file, told.size)
         finally:
             os.close(file)
+
+
+def _closed(memory: Any) -> bool:
+    """Unmaps memory; False if an array still uses it."""
+    try:
+        memory.close()
+    except BufferError:
+        return False
+    return True
 
 
 def _address(array: NDArray[Any]) -> int:

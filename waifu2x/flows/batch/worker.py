@@ -104,7 +104,10 @@ class CodecProcess:
         name: str,
         pin: Callable[[NDArray[Any]], Pin],
     ) -> None:
-        """The process starts meanwhile; `pin` is the device's. Raises RuntimeError where no thread can be started."""
+        """The process starts meanwhile; `pin` is the device's.
+
+        Raises RuntimeError where no thread can be started, OSError where no pipe can be opened.
+        """
         self._task = task
         self._on_report = on_report
         self._lock = threading.Lock()
