@@ -16,7 +16,13 @@ from __future__ import annotations
 
 
 class Waifu2xError(Exception):
-    """Base of every error that this package raises on purpose."""
+    """Base of every error that this package raises on purpose.
+
+    Its text is one line that a terminal can show, whatever the names in it hold.
+    """
+
+    def __str__(self) -> str:
+        return printable(super().__str__())
 
 
 class ModelError(Waifu2xError):
@@ -63,3 +69,16 @@ class ClusterError(Waifu2xError):
 
 class OutputError(Waifu2xError):
     """A result cannot be written where it should go."""
+
+
+def printable(message: str) -> str:
+    """A message as one line, with what cannot be seen escaped.
+
+    Names of files, and of what is in them, come from strangers and may hold line ends and orders to
+    the terminal.
+    """
+    if message.isprintable():
+        return message
+    return "".join(
+        character if character.isprintable() else ascii(character)[1:-1] for character in message
+    )

@@ -10,6 +10,7 @@ import resource
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -184,27 +185,66 @@ def test_batch_says_what_its_seconds_went_into(run: Run) -> None:
     assert sum(shares) == pytest.approx(100, abs=4)
 
 
+class _Timer:
+    """In the place of threading.Timer: its time has come when the test says so."""
+
+    made: list[_Timer]
+
+    def __init__(self, seconds: float, function: Callable[[], None]) -> None:
+        self.seconds, self.expire, self.is_cancelled = seconds, function, False
+        self.made.append(self)
+
+    def start(self) -> None:
+        pass
+
+    def cancel(self) -> None:
+        self.is_cancelled = True
+
+
+@pytest.fixture
+def timers(monkeypatch: pytest.MonkeyPatch) -> list[_Timer]:
+    monkeypatch.setattr(_Timer, "made", [], raising=False)
+    monkeypatch.setattr(threading, "Timer", _Timer)
+    return _Timer.made
+
+
 def test_progress_of_one_picture(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    timers: list[_Timer], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """With rate and time left, after a second, on a terminal only."""
+    """It is shown from the first second on, with rate and time left as soon as they are known."""
     now = 100.0
     monkeypatch.setattr(time, "monotonic", lambda: now)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    with progress.one_picture() as (on_size, on_progress):
+        (timer,) = timers
+        assert timer.seconds == 1
+        timer.expire()
+        assert "0 %  preparing" in capsys.readouterr().err
+        now += 5
+        on_size(1000, 2000)
+        assert timer.is_cancelled is False
+        now += 2
+        on_progress(0.5)
+        now += 2
+        on_progress(0.3)
+    assert timer.is_cancelled
+    assert "80 %  0.40 Mpixel/s  0:00:01 left" in capsys.readouterr().err
+
+
+def test_work_of_less_than_a_second_shows_no_progress(
+    timers: list[_Timer], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     with progress.one_picture() as (on_size, on_progress):
         on_progress(0.5)
-    assert capsys.readouterr().err == ""
+    assert timers == []  # no terminal
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     with progress.one_picture() as (on_size, on_progress):
         on_size(1000, 2000)
-        now += 0.5
         on_progress(0.25)
-        assert "rich.progress" not in sys.modules or capsys.readouterr().err == ""
-        now += 1.5
-        on_progress(0.25)
-        now += 2
-        on_progress(0.3)
-    shown = capsys.readouterr().err
-    assert "80 %  0.40 Mpixel/s  0:00:01 left" in shown
+    (timer,) = timers
+    assert timer.is_cancelled
+    timer.expire()  # which came just when the work ended
+    assert capsys.readouterr().err == ""
 
 
 def test_upscale_is_what_python_gets(run: Run) -> None:
@@ -635,6 +675,54 @@ def test_other_signals_leave_no_half_file(run: Run, number: signal.Signals) -> N
     assert process.returncode == 128 + number
     assert not leftovers(Path())
     assert not Path("b.bmp").exists()
+
+
+STUCK = """
+import hashlib, sys
+
+from waifu2x.formats import {module} as module
+
+def stuck(*arguments):
+    print("stuck", flush=True)
+    hashlib.pbkdf2_hmac("sha256", b"", b"", 2**31 - 1)  # one instruction of many minutes
+
+module.{function} = stuck
+from waifu2x.__main__ import main
+main()
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="other signals")
+@pytest.mark.parametrize(
+    ("module", "function", "number", "message"),
+    [
+        ("read", "decode", signal.SIGTERM, ""),
+        ("png_write", "write", signal.SIGINT, "Interrupted.\n"),
+    ],
+)
+def test_signals_are_heard_while_compiled_code_runs(
+    run: Run, module: str, function: str, number: signal.Signals, message: str
+) -> None:
+    """Python runs no handler of a signal before that has returned."""
+    code = STUCK.format(module=module, function=function)
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, "upscale", "--backend", "numpy", "a.png", "b.png"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    with process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "stuck\n"
+        assert len(leftovers(Path())) == (function == "write")
+        process.send_signal(number)
+        try:
+            _, errors = process.communicate(timeout=60)
+        finally:
+            process.kill()
+    assert (process.returncode, errors) == (128 + number, message)
+    assert not leftovers(Path())
+    assert not Path("b.png").exists()
 
 
 def test_interrupt_keeps_what_is_finished_and_leaves_no_half_file(run: Run) -> None:

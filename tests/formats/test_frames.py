@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import struct
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from waifu2x.flows.jobs import Job, Output
 from waifu2x.flows.upscaling import upscale_file
 from waifu2x.formats import table
 from waifu2x.formats.adapt import OutputOptions, adapt
+from waifu2x.formats.pillow import from_pil
 from waifu2x.formats.read import decode
 from waifu2x.formats.table import Quality
 from waifu2x.imaging.picture import Frames, Picture
@@ -130,7 +132,7 @@ def test_every_way_of_disposal(folder: Path, extension: str) -> None:
         assert ((found[..., 3] > 0) == visible).all()
         assert (found[visible] == large[visible]).all()
     result = decode(Path(f"b.{extension}").read_bytes(), "p")
-    assert (result.durations, result.loop) == ((50.0, 60.0, 70.0, 80.0), 2)
+    assert (result.durations, result.loop) == ((50.0, 60.0, 70.0, 80.0), 3)
 
 
 def test_frames_that_repeat_are_computed_once(folder: Path) -> None:
@@ -211,6 +213,70 @@ def test_the_largest_of_an_icon(folder: Path) -> None:
     upscale("a.ico", "b.png")
     with Image.open("b.png") as image:
         assert image.size == (64, 64)
+
+
+def icon(side: int) -> bytes:
+    """An icon of one picture of 32 bits, as Windows has it: without PNG, the mask behind."""
+    pixels = noise(side, side, 4)
+    mask = bytes(side * (-(-side // 32) * 4))
+    header = struct.pack("<IiiHHIIiiII", 40, side, 2 * side, 1, 32, 0, 0, 0, 0, 0, 0)
+    inner = header + pixels[::-1, :, [2, 1, 0, 3]].tobytes() + mask
+    entry = struct.pack("<BBBBHHII", side, side, 0, 0, 1, 32, len(inner), 22)
+    return b"\0\0\1\0\1\0" + entry + inner
+
+
+@pytest.mark.parametrize("side", [16, 32, 48, 128])
+def test_icons_are_not_taken_for_other_formats(side: int) -> None:
+    """Some of their bytes are where a TGA has its depth."""
+    (picture,) = decode(icon(side), "p").pictures
+    expected = noise(side, side, 4)
+    assert (picture.pixels == expected[..., :3]).all()
+    assert picture.alpha is not None
+    assert (picture.alpha == expected[..., 3]).all()
+
+
+def tga(
+    kind: int, name: bytes, palette: bytes, depth: int, samples: bytes, flags: int = 0x28
+) -> bytes:
+    """A TGA of 2x2 pixels, from the top, with colours of 32 bits in its palette."""
+    count = len(palette) // 4
+    header = (len(name), int(count > 0), kind, 0, count, 32, 0, 0, 2, 2, depth, flags)
+    return struct.pack("<BBBHHBHHHHBB", *header) + name + palette + samples
+
+
+@pytest.mark.parametrize("name", [b"", b"ten bytes.", b"eleven byte"])
+def test_a_tga_with_a_name_in_it(name: bytes) -> None:
+    """Its first byte is the length of the name: 10 is how a PCX begins."""
+    pixels = noise(2, 2, 3)
+    (picture,) = decode(tga(2, name, b"", 24, pixels[..., ::-1].tobytes()), "p").pictures
+    assert (picture.pixels == pixels).all()
+
+
+def test_a_palette_with_transparency() -> None:
+    palette = bytes((1, 2, 3, 255, 40, 50, 60, 128, 7, 8, 9, 0))
+    (picture,) = decode(tga(1, b"", palette, 8, b"\0\1\2\1"), "p").pictures
+    assert picture.alpha is not None
+    assert picture.alpha.tolist() == [[255, 128], [0, 128]]
+    assert picture.pixels.tolist() == [[[3, 2, 1], [60, 50, 40]], [[9, 8, 7], [60, 50, 40]]]
+    image = Image.new("P", (2, 1))
+    image.putpalette([1, 2, 3, 4, 5, 6, 7, 200], "RGBA")
+    image.putpixel((1, 0), 1)
+    alpha = from_pil(image).alpha
+    assert alpha is not None
+    assert alpha.tolist() == [[4, 200]]
+
+
+def test_a_gif_is_shown_as_often_as_it_says() -> None:
+    """Its number of loops counts what comes after the first time."""
+    images = [Image.fromarray(pixels) for pixels in frames_of(2)]
+    for options, times in (({}, 1), ({"loop": 0}, 0), ({"loop": 1}, 2), ({"loop": 7}, 8)):
+        data = encoded(images[0], "GIF", save_all=True, append_images=images[1:], **options)
+        back = decode(data, "p")
+        assert back.loop == times
+        with Image.open(io.BytesIO(encode(back, "gif"))) as image:
+            assert image.info.get("loop") == options.get("loop")
+        with Image.open(io.BytesIO(encode(back, "png"))) as image:
+            assert image.info["loop"] == times
 
 
 @pytest.mark.parametrize("form", ["PCX", "SGI", "DDS", "TGA", "PPM", "JPEG2000", "BMP", "QOI"])

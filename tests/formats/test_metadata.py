@@ -21,6 +21,7 @@ from PIL import ExifTags, Image, ImageOps
 from tests.helpers.contents import decode, encode, encoded, identity_models, noise, png_with, ramp
 from waifu2x.cli import cli
 from waifu2x.formats import exif, metadata, table
+from waifu2x.formats import tags as tiff_tags
 from waifu2x.formats.adapt import OutputOptions, adapt
 from waifu2x.imaging.picture import Frames, Metadata, Picture
 
@@ -38,9 +39,9 @@ IPTC = b"\x1c\x02\x78\x00\x0dA caption, 13"
 
 def exif_block(order: str, orientation: int = 1, thumbnail: bool = True) -> bytes:
     """Of a camera: words, sizes as SHORT, a maker's note, a position, and a thumbnail."""
-    entry = exif.Entry
+    entry = tiff_tags.Tag
     short = struct.Struct(order + "H")
-    camera = exif.Directory(
+    camera = tiff_tags.Directory(
         (
             entry(0x9003, 2, 20, b"2020:02:03 04:05:06\0"),
             entry(0x927C, 7, 12, b"maker's note"),
@@ -48,8 +49,8 @@ def exif_block(order: str, orientation: int = 1, thumbnail: bool = True) -> byte
             entry(0xA003, 3, 1, short.pack(24)),
         )
     )
-    position = exif.Directory((entry(1, 2, 2, b"N\0"),))
-    first = exif.Directory(
+    position = tiff_tags.Directory((entry(1, 2, 2, b"N\0"),))
+    first = tiff_tags.Directory(
         (
             entry(0x010F, 2, 6, b"Maker\0"),
             entry(exif.ORIENTATION, 3, 1, short.pack(orientation)),
@@ -57,7 +58,7 @@ def exif_block(order: str, orientation: int = 1, thumbnail: bool = True) -> byte
         ),
         {0x8769: camera, 0x8825: position},
     )
-    block = exif.block(first, order)
+    block = tiff_tags.block(first, order)
     if not thumbnail:
         return block
     # The thumbnail's directory, after which it lies, is the second.

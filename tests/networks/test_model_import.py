@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import io
 import json
-import lzma
 import zipfile
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
@@ -302,7 +301,6 @@ def test_archives_in_upper_case(tmp_path: Path, name: str) -> None:
     "error",
     [
         EOFError(),
-        lzma.LZMAError("Corrupt input data"),
         UnicodeDecodeError("utf-8", b"", 0, 1, "invalid"),
         NotImplementedError("compression type 99"),
     ],
@@ -604,7 +602,6 @@ def test_upconv7(tmp_path: Path) -> None:
 
 def test_bombs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("waifu2x.networks.readers.limits.MAX_BYTES", 1 << 20)
-    monkeypatch.setattr("waifu2x.networks.readers.chainer.MAX_BYTES", 1 << 20)
     zeros = bytes(2 << 20)
     source = archive(tmp_path / "models.zip", {"a/b/noise1_model.json": zeros})
     with pytest.raises(ModelError, match=r"noise1_model\.json: larger than the 1 MiB that a model"):
@@ -618,7 +615,7 @@ def test_bombs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ModelError, match="unpacks to more than 1 MiB"):
         import_models(source, tmp_path / "models", None)
     monkeypatch.setattr("waifu2x.networks.model_import._MAX_UNPACKED", 1000)
-    with pytest.raises(ModelError, match="its models unpack to more than"):
+    with pytest.raises(ModelError, match=r"models\.zip: unpacks to more than"):
         import_models(archive(tmp_path / "models.zip", MEMBERS), tmp_path / "models", None)
 
 

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 
 from tests.helpers.obvious import values
 from waifu2x.cli import cli
-from waifu2x.errors import ModelError
+from waifu2x.errors import ModelError, printable
 from waifu2x.networks import catalogue, model_set
 from waifu2x.networks.model import Model
 from waifu2x.networks.nodes import Enlarge
@@ -234,7 +234,7 @@ def test_names_that_no_file_can_have(
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ModelError) as caught:
         model_set.find(name)
-    assert str(caught.value) == f"{name}: {message}"
+    assert str(caught.value) == printable(f"{name}: {message}")
     result = CliRunner().invoke(cli, ["models", "info", name])
     assert result.exit_code == 1
     assert result.stderr.startswith("Error: ")

@@ -231,7 +231,7 @@ def test_what_is_averaged_goes_before_what_is_not() -> None:
     [
         (
             {"body.2.weight": np.zeros((8, 7, 3, 3), np.float32)},
-            "weight reads 7 planes, but node 1 (Conv",
+            "weight reads 7 planes, but body.0 makes 8",
         ),
         (
             {"body.2.bias": np.zeros(7, np.float32)},
@@ -437,7 +437,7 @@ def test_a_pickle_that_counts_takes_no_memory() -> None:
     pickle.code += b"Kar" + struct.pack("<I", 1 << 30)
     content = weight_files.new_file(pickle)
     tracemalloc.start()
-    with pytest.raises(ModelError, match="its pickle counts to 1073741824"):
+    with pytest.raises(ModelError, match="holds no weights by name"):
         read(content)
     assert tracemalloc.get_traced_memory()[1] < 4 << 20
     tracemalloc.stop()

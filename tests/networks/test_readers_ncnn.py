@@ -434,8 +434,14 @@ def test_wrong_text(text: bytes, message: str) -> None:
             same().add("InnerProduct i 1 1 a b", **{"0": 2, "2": 8}),
             "reads a map: only behind a global mean",
         ),
-        (squeeze().add("Scale s 2 1 two a0 b", **{"0": -233}), "multiplies other than a map by"),
-        (squeeze().add("Scale s 2 1 a0 one b", **{"0": -233}), "multiplies 4 planes by 2 fact"),
+        (
+            squeeze().add("Scale s 2 1 two a0 b", **{"0": -233}),
+            "reads a vector, but expected a map",
+        ),
+        (
+            squeeze().add("Scale s 2 1 a0 one b", **{"0": -233}),
+            "multiplies the 4 planes of line 4 (Convolution a) by the 2 factors",
+        ),
         (squeeze().add("Scale s 1 1 a0 b", **{"0": 4}), "1 blobs in and 1 out, but expected 2"),
         (squeeze().add("BinaryOp o 2 1 a0 two b"), "reads a vector, but expected maps"),
         (squeeze().add("BinaryOp o 2 1 a0 a2 b", **{"0": 1}), "key 0 (operation) is 1"),
@@ -446,7 +452,10 @@ def test_wrong_text(text: bytes, message: str) -> None:
             squeeze().add("Sigmoid o 1 1 a0 b").add("BinaryOp p 2 1 a2 b c", **{"0": 2}),
             "multiplies other maps than those of a gate",
         ),
-        (squeeze().add("BinaryOp o 2 1 a0 a2 b", **{"0": 2}), "multiplies other than a map"),
+        (
+            squeeze().add("BinaryOp o 2 1 a0 a2 b", **{"0": 2}),
+            "multiplies a map by a map, but expected",
+        ),
         (squeeze().add("Eltwise e 2 1 a0 a2 b", **{"0": 0}), "key 0 (operation) is 0"),
         (
             squeeze().add("Eltwise e 2 1 a0 a2 b", **{"0": 1, "_23301": "2,0.5,0.5"}),
@@ -456,7 +465,7 @@ def test_wrong_text(text: bytes, message: str) -> None:
             squeeze()
             .convolution("a0", "b", (4, 3), **{"4": 1})
             .add("Eltwise e 2 1 b a2 c", **{"0": 1}),
-            "its blobs have 3 and 4 planes",
+            "adds the 4 planes of line 4 (Convolution a) to the 3 of",
         ),
         (squeeze().add("Concat e 2 1 a0 a2 b", **{"0": 1}), "key 0 (axis) is 1: not supported"),
         (squeeze().add("PixelShuffle p 1 1 a0 b", **{"0": 3}), "4 planes are not a multiple of 9"),
@@ -499,7 +508,7 @@ def test_wrong_text(text: bytes, message: str) -> None:
             .add("Crop c 2 1 a1 a2 d")
             .add("Crop e 1 1 d f", _23309="2,1,1", _23310="2,-1,-1", _23311="2,1,2")
             .add("BinaryOp g 2 1 f b0 h"),
-            "m.param: makes 4 planes of 3: a picture must stay one",
+            "makes 4 planes of the picture's 3: a picture must stay one",
         ),
         (
             same().deconvolution("a", "b", (4, 3), 4, **{"3": 2, "4": 1, "18": 1}),
@@ -523,7 +532,7 @@ def test_a_crop_to_another_size() -> None:
     """ncnn crops to the size of the second blob, wherever that ends."""
     files = same().add("Split s 1 2 a a0 a1").convolution("a0", "b", (4, 4), 5)
     files.add("Split t 1 2 b b0 b1").add("Crop c 2 1 a1 b0 d", **{"0": 1, "1": 1})
-    files.convolution("d", "e", (4, 4)).add("BinaryOp f 2 1 e b1 g")
+    last(files.convolution("d", "e", (4, 4)).add("BinaryOp f 2 1 e b1 g"), "g", 4)
     with pytest.raises(ModelError, match=r"\(Crop c\): crops \d+ pixels to \d+: only as much on"):
         files.parse()
 
@@ -603,7 +612,7 @@ def test_every_cut_and_flip_of_a_real_network() -> None:
 
 
 def test_short_lines_of_many_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("waifu2x.networks.readers.ncnn.MAX_LAYERS", 6)
+    monkeypatch.setattr("waifu2x.networks.builder.MOST_NODES", 6)
     files = same().add(f"Eltwise e 9 1 {'a ' * 9}b", **{"0": 1})
     with pytest.raises(ModelError, match=r"line 5 \(Eltwise e\): more than 6 nodes"):
         files.parse()

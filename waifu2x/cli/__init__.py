@@ -13,8 +13,8 @@ from typing import Any
 import click
 
 from waifu2x import __version__
-from waifu2x.cli.report import message_of, printable
-from waifu2x.errors import Waifu2xError
+from waifu2x.cli.report import message_of, tell
+from waifu2x.errors import Waifu2xError, printable
 
 _COMMANDS = {
     "upscale": "Enlarge and denoise one picture.",
@@ -71,11 +71,11 @@ def cli() -> None:
     """
 
 
-class _OneLine(logging.Formatter):
-    """Formats log messages as `tell` does: they quote names from model files."""
+class _Told(logging.Handler):
+    """Tells log messages as the program's own: they quote names from model files."""
 
-    def format(self, record: logging.LogRecord) -> str:
-        return printable(super().format(record))
+    def emit(self, record: logging.LogRecord) -> None:
+        tell(self.format(record))
 
 
 def main() -> None:
@@ -83,9 +83,7 @@ def main() -> None:
     _replace_closed_streams()
     # Pillow's remarks on odd but readable files are not for users.
     warnings.filterwarnings("ignore", module="PIL")
-    shown = logging.StreamHandler()
-    shown.setFormatter(_OneLine())
-    logging.basicConfig(handlers=[shown])
+    logging.basicConfig(handlers=[_Told()], format="%(message)s")
     logging.getLogger("waifu2x").setLevel(logging.INFO)
     for name in ("SIGTERM", "SIGHUP"):
         number = getattr(signal, name, None)

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import click
 
-from waifu2x.cli.report import printable, show, tell
-from waifu2x.errors import ImageError
+from waifu2x.cli.report import show, tell
+from waifu2x.errors import ImageError, printable
 from waifu2x.formats import table
 from waifu2x.formats.description import Description, describe
 

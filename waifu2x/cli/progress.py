@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -20,11 +21,13 @@ if TYPE_CHECKING:
 
 _QUIET_SECONDS = 1.0
 """Work of one picture that takes no longer is not worth a bar, nor the time to load one."""
+_ALL = 1 - 1e-6
+"""Parts add up to nearly 1."""
 
 
 @contextmanager
 def one_picture() -> Iterator[tuple[Callable[[int, int], None], Progress]]:
-    """What is told of the size of a result, and of the work on it."""
+    """What is told of the rows and columns of a result, and of the work on it."""
     if not sys.stderr.isatty():
         yield (lambda height, width: None), ignore
         return
@@ -36,39 +39,67 @@ def one_picture() -> Iterator[tuple[Callable[[int, int], None], Progress]]:
 
 
 class _OnePicture:
+    """A bar that appears by itself once the work has taken a while, whatever it is at."""
+
     def __init__(self) -> None:
         self._start = time.monotonic()
         self._pixels = 0
         self._done = 0.0
+        self._ended = False
         self._bar: Bar | None = None
+        self._lock = threading.Lock()
+        self._timer = threading.Timer(_QUIET_SECONDS, self._show)
+        self._timer.daemon = True
+        self._timer.start()
 
     def begin(self, height: int, width: int) -> None:
-        """The work on so large a result begins."""
+        """Starts the clock: the work on a result of so many pixels begins."""
         self._start = time.monotonic()
-        self._pixels = height * width
+        with self._lock:
+            self._pixels = height * width
+            self._update()
 
     def advance(self, part: float) -> None:
-        """That part is done."""
-        self._done = min(1.0, self._done + part)
-        elapsed = time.monotonic() - self._start
-        if elapsed < _QUIET_SECONDS or not self._done:
-            return
-        if self._bar is None:
-            from rich.progress import TextColumn
-
-            self._bar = _bar(TextColumn("{task.percentage:3.0f} %  {task.fields[text]}"))
-            self._bar.add_task("", total=1.0, text="")
-            self._bar.start()
-        (task,) = self._bar.task_ids
-        rate = self._done * self._pixels / elapsed / 1e6
-        left = elapsed * (1.0 - self._done) / self._done
-        text = f"{rate:.2f} Mpixel/s  {_clock(left)} left"
-        self._bar.update(task, completed=self._done, text=text)
+        """Counts a part of the work as done."""
+        with self._lock:
+            self._done = min(1.0, self._done + part)
+            self._update()
 
     def end(self) -> None:
         """Takes the bar away."""
-        if self._bar is not None:
-            self._bar.stop()
+        self._timer.cancel()
+        with self._lock:
+            self._ended = True
+            if self._bar is not None:
+                self._bar.stop()
+
+    def _show(self) -> None:
+        from rich.progress import TextColumn
+
+        with self._lock:
+            if not self._ended:
+                self._bar = _bar(TextColumn("{task.percentage:3.0f} %  {task.fields[text]}"))
+                self._bar.add_task("", total=1.0, text="")
+                self._update()
+                self._bar.start()
+
+    def _update(self) -> None:
+        """Brings the figures up to date, where they are shown."""
+        if self._bar is None:
+            return
+        elapsed = max(time.monotonic() - self._start, 1e-9)
+        if not self._pixels:
+            text = "preparing"
+        elif not self._done:
+            text = f"{self._pixels / 1e6:.1f} Mpixel"
+        elif self._done > _ALL:
+            text = "writing"
+        else:
+            rate = self._done * self._pixels / elapsed / 1e6
+            left = elapsed * (1.0 - self._done) / self._done
+            text = f"{rate:.2f} Mpixel/s  {_clock(left)} left"
+        (task,) = self._bar.task_ids
+        self._bar.update(task, completed=self._done, text=text)
 
 
 def _clock(seconds: float) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from waifu2x.errors import OutputError, Waifu2xError
+from waifu2x.errors import OutputError, Waifu2xError, printable
 from waifu2x.system.files import reason
 
 if TYPE_CHECKING:
@@ -106,12 +106,3 @@ def message_of(error: Waifu2xError | MemoryError | OSError) -> str:
     if isinstance(error, OSError):
         return f"{error.filename}: {reason(error)}" if error.filename else reason(error)
     return str(error)
-
-
-def printable(message: str) -> str:
-    """A message as one line: file names may hold line ends and orders to the terminal."""
-    if message.isprintable():
-        return message
-    return "".join(
-        character if character.isprintable() else ascii(character)[1:-1] for character in message
-    )

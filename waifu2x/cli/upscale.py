@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from waifu2x.cli import report
+from waifu2x.cli.interrupts import heard_at_once
 from waifu2x.cli.options import (
     OUTPUT_NAMES,
     CommandWithTta,
@@ -54,7 +55,7 @@ def upscale(
     if as_json and target == "-":
         raise click.UsageError("--json and the picture cannot share stdout.")
     job = Job(Path(source), Path(target))
-    with _failure_as_json(job, as_json), ExitStack() as stack:
+    with _failure_as_json(job, as_json), heard_at_once(), ExitStack() as stack:
         if job.target != STANDARD:
             check_folder(job.target.parent)
 

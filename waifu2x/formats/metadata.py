@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from waifu2x.formats import exif, png
+from waifu2x.formats import exif, png, tags
+from waifu2x.formats.limits import Budget, OverBudgetError
 from waifu2x.formats.table import Format, Kind
 from waifu2x.imaging.picture import Chunk, Metadata
 
@@ -84,19 +85,18 @@ def upright(metadata: Metadata) -> tuple[Metadata, int]:
     return replace(metadata, exif=block, xmp=xmp, dpi=dpi), asked
 
 
-def of_tiff(metadata: Metadata, data: bytes, at: int) -> Metadata:
-    """With what the directory at an offset of a TIFF file says."""
+def of_tiff(metadata: Metadata, data: bytes, at: int, budget: Budget) -> Metadata:
+    """Metadata with what the directory at an offset of a TIFF file says besides."""
     try:
-        whole = exif.directory(data, at)
-    except (ValueError, struct.error):
+        found = tags.values(data, at, (tags.XMP, tags.IPTC, tags.PHOTOSHOP), budget)
+        described = tags.described(data, at, budget, but=tags.RESOLUTION)
+    except (ValueError, OverBudgetError):
         return metadata
-    values = {entry.tag: entry.value for entry in whole.entries}
-    described = exif.described(whole, but=exif.RESOLUTION)
     block = None
-    if described.entries or described.children:
-        block = exif.block(described, exif.layout(data).order)
-    iptc = values.get(33723) or _of_resources(values.get(34377, b""))
-    return replace(metadata, exif=block, xmp=values.get(700), iptc=iptc)
+    if described.tags or described.children:
+        block = tags.block(described, tags.layout(data).order)
+    iptc = found.get(tags.IPTC) or _of_resources(found.get(tags.PHOTOSHOP, b""))
+    return replace(metadata, exif=block, xmp=found.get(tags.XMP), iptc=iptc)
 
 
 def sized(metadata: Metadata, height: int, width: int) -> Metadata:

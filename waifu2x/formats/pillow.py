@@ -81,10 +81,10 @@ def jpeg_coding(image: Image.Image) -> JpegCoding | None:
 
 def _simple(image: Image.Image) -> Image.Image:
     """As grey or RGB, with or without alpha, where that loses nothing."""
-    transparent = "transparency" in image.info
+    transparent = image.has_transparency_data
     mode = image.mode
     if mode in ("P", "PA"):
-        return image.convert("RGBA" if transparent or mode == "PA" else "RGB")
+        return image.convert("RGBA" if transparent else "RGB")
     if mode == "1":
         return image.convert("LA" if transparent else "L")
     if mode in ("RGB", "L") and transparent:

@@ -12,21 +12,18 @@ import numpy as np
 from PIL import Image, UnidentifiedImageError, _imaging
 
 from waifu2x.errors import ImageError
-from waifu2x.formats import deep, exif, jxl, metadata, png, table
-from waifu2x.formats.limits import check_pixels
+from waifu2x.formats import deep, metadata, png, table, tags
+from waifu2x.formats.declared import declared
+from waifu2x.formats.limits import Budget, check_pixels
 from waifu2x.formats.pillow import jpeg_coding, plain
 from waifu2x.imaging.orientation import turned
 from waifu2x.imaging.picture import Colours, Extent, Frames, Metadata, Picture
 
-_BUILT_IN = ("PNG", "JPEG", "BMP", "GIF", "PPM")
-"""Formats that Pillow knows without loading all its plugins, so they are tried first."""
-_OPENED = tuple(
-    dict.fromkeys((*_BUILT_IN, *(form.pillow for form in table.FORMATS if form.plugin is None)))
-)
 _ANIMATED = ("GIF", "PNG", "WEBP", "AVIF")
 """Formats whose further pictures follow in time; those of others are previews, sizes or layers."""
+_PLANES = 4
+"""Samples of a pixel, at most."""
 _SUBFILE_TYPE = 254
-_LOOP_ONCE = 1
 _DURATION = 100.0
 """Milliseconds of a frame that names none, or 0, as browsers have it."""
 _REDUCED = 1
@@ -36,16 +33,17 @@ _REDUCED = 1
 def read(data: bytes, name: str, max_pixels: int) -> Frames:
     """The pictures in a file's content. Raises ImageError, and whatever decoders raise."""
     _prepare()
-    opened, plugin = _OPENED, table.sniffed(data)
+    opened, plugin = table.by_pillow(data), table.sniffed(data)
     if plugin:
         try:
             table.plug_in(plugin)
         except ImageError as error:
             raise ImageError(f"{name}: {error}") from error
-        if plugin.pillow == "JXL":
-            width, height = jxl.size(data)
-            check_pixels(name, (width, height), 1, width * height, max_pixels)
         opened = (plugin.pillow,)
+    said = declared(data)
+    if said:
+        total = said.width * said.height * said.pictures
+        check_pixels(name, said[:2], said.pictures, total, max_pixels)
     try:
         image = Image.open(io.BytesIO(data), formats=opened)
     except UnidentifiedImageError as error:
@@ -61,7 +59,11 @@ def extent(data: bytes) -> Extent | None:
         return None
     _prepare()
     try:
-        with Image.open(io.BytesIO(data), formats=_OPENED) as image:
+        said = declared(data)
+        if said:
+            height, width = said.height, said.width
+            return Extent(height, width, height * width * _PLANES * said.pictures)
+        with Image.open(io.BytesIO(data), formats=table.by_pillow(data)) as image:
             width, height = image.size
             planes = 4 if image.mode == "P" else len(image.getbands())
             sample = 4 if image.mode[0] in "IF" else -(-deep.depth(image, data) // 8)
@@ -115,8 +117,7 @@ def _frames(image: Image.Image, data: bytes, name: str, max_pixels: int) -> Fram
     pictures = [turned(picture, orientation) for picture in _alike(pictures)]
     if len(pictures) == 1:
         durations = []
-    # A GIF without the word for it is shown once.
-    loop = int(image.info.get("loop", _LOOP_ONCE if image.format == "GIF" else 0))
+    loop = _loop(image)
     return Frames(tuple(pictures), tuple(durations), loop, notes=tuple(sorted(notes)))
 
 
@@ -125,6 +126,15 @@ def _one(image: Image.Image, name: str) -> tuple[Picture, set[str]]:
     image.load()
     picture, notes = plain(image, name)
     return picture, set(notes)
+
+
+def _loop(image: Image.Image) -> int:
+    """How many times an animation is shown; 0 is without end."""
+    said = image.info.get("loop")
+    if image.format == "GIF":
+        # It names how many times come after the first; without a word, there are none.
+        return 1 if said is None else int(said) and int(said) + 1
+    return int(said or 0)
 
 
 def _duration(image: Image.Image) -> float:
@@ -149,10 +159,11 @@ def _alike(pictures: list[Picture]) -> list[Picture]:
 def _pages(image: Image.Image, data: bytes, name: str, max_pixels: int) -> Frames:
     """The pages of a TIFF of 8 bits, without thumbnails."""
     count = getattr(image, "n_frames", 1)
-    offsets = exif.directories(data)[:count]
+    budget = Budget(len(data))
+    offsets = tags.pages(data, budget)[:count]
     pictures, notes, total = [], set[str](), 0
     for index, at in enumerate(offsets):
-        if count > 1 and max(exif.numbers(data, at, _SUBFILE_TYPE), default=0) & _REDUCED:
+        if count > 1 and max(tags.numbers(data, at, _SUBFILE_TYPE, budget), default=0) & _REDUCED:
             continue
         if count > 1:
             image.seek(index)
@@ -160,7 +171,7 @@ def _pages(image: Image.Image, data: bytes, name: str, max_pixels: int) -> Frame
         check_pixels(name, image.size, 1, total, max_pixels)
         resolution = metadata.dpi(image.info.get("dpi"))
         # Pillow has brought the page upright by then.
-        said, _ = metadata.upright(metadata.of_tiff(Metadata(dpi=resolution), data, at))
+        said, _ = metadata.upright(metadata.of_tiff(Metadata(dpi=resolution), data, at, budget))
         picture, found = _one(image, name)
         notes |= found
         pictures.append(replace(picture, metadata=said))

@@ -17,6 +17,7 @@ from waifu2x.imaging.picture import Colours, Frames, JpegCoding, Picture
 
 _LEVEL = {"JPEG": 95, "AVIF": 90, "HEIF": 90}
 """Where nothing is asked for; other formats are lossless then."""
+_MOST_LOOPS = 65535
 _OPAQUE = 128
 """Alpha from which on a pixel of a GIF is opaque."""
 _TRANSPARENT = 255
@@ -52,8 +53,11 @@ def write(frames: Frames, form: Format, quality: Quality, name: str, file: IO[by
             "append_images": images[1:],
             "duration": [round(duration) for duration in frames.durations],
         }
-        if form.name != "GIF" or frames.loop != 1:
-            options["loop"] = frames.loop
+        if form.name != "GIF":
+            options["loop"] = min(frames.loop, _MOST_LOOPS)
+        elif frames.loop != 1:
+            # A GIF names how many times come after the first, and nothing where there are none.
+            options["loop"] = min(max(0, frames.loop - 1), _MOST_LOOPS)
     # Into memory first: encoders seek, and what they raise is told apart from a full disk.
     content = io.BytesIO()
     try:

@@ -149,7 +149,7 @@ def _curves(colours: Colours, planes: int) -> list[Curve] | None:
         tags = _tags(colours.icc_profile)
         names = (b"kTRC",) if planes == 1 else (b"rTRC", b"gTRC", b"bTRC")
         try:
-            return [_curve(tags[name]) for name in names]
+            return [_curve(colours.icc_profile[tags[name]]) for name in names]
         except (KeyError, struct.error, ValueError):
             return None  # one that is all tables
     chunks = dict(colours.chunks)
@@ -225,8 +225,8 @@ def name_of(profile: bytes) -> str:
         return "unnamed"
 
 
-def _tags(profile: bytes) -> dict[bytes, bytes]:
-    """The tags of a profile; none if it is damaged."""
+def _tags(profile: bytes) -> dict[bytes, slice]:
+    """Where the tags of a profile are, some of which may share a place; none if it is damaged."""
     try:
         size, count = (
             struct.unpack_from(">I", profile)[0],
@@ -239,7 +239,7 @@ def _tags(profile: bytes) -> dict[bytes, bytes]:
             name, start, length = struct.unpack_from(">4sII", profile, 132 + 12 * i)
             if start + length > size:
                 return {}
-            found[name] = profile[start : start + length]
+            found[name] = slice(start, start + length)
         return found
     except struct.error:
         return {}

@@ -8,9 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from waifu2x.errors import ImageError
-from waifu2x.formats import exif, png, png_read, pnm
+from waifu2x.formats import png, png_read, pnm, tags
 from waifu2x.formats.failures import in_words
-from waifu2x.formats.limits import MAX_PIXELS
+from waifu2x.formats.limits import MAX_PIXELS, Budget
 from waifu2x.imaging.picture import Extent, Frames
 from waifu2x.system.files import read_bytes, reason
 
@@ -75,10 +75,11 @@ def _silence() -> None:
 
 def _deep_tiff(data: bytes) -> bool:
     """Whether a TIFF has samples of more than 8 bits, which Pillow reads in part or not at all."""
+    budget = Budget(len(data))
     try:
         return any(
-            max(exif.numbers(data, at, _BITS_PER_SAMPLE), default=8) > 8
-            for at in exif.directories(data)
+            max(tags.numbers(data, at, _BITS_PER_SAMPLE, budget), default=8) > 8
+            for at in tags.pages(data, budget)
         )
     except ValueError:
         return False  # damaged, which Pillow finds as well

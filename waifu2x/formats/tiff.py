@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import struct
 from typing import IO, Any
@@ -11,8 +12,8 @@ import tifffile
 from numpy.typing import NDArray
 
 from waifu2x.errors import ImageError
-from waifu2x.formats import exif, metadata, profiles
-from waifu2x.formats.limits import check_pixels
+from waifu2x.formats import metadata, profiles, tags
+from waifu2x.formats.limits import Budget, OverBudgetError, check_pixels
 from waifu2x.formats.profiles import BAD_PROFILE
 from waifu2x.formats.table import Compression
 from waifu2x.imaging.orientation import turned
@@ -33,7 +34,7 @@ _MIN_IS_WHITE = 0
 
 def read(data: bytes, name: str, max_pixels: int) -> Frames:
     """The pages of a file. Raises ImageError, and whatever tifffile raises if it is damaged."""
-    pictures, notes = [], set[str]()
+    pictures, notes, budget = [], set[str](), Budget(len(data))
     with tifffile.TiffFile(io.BytesIO(data)) as file:
         pages = [page for page in file.pages if not page.subfiletype & _REDUCED]
         if not pages:
@@ -42,7 +43,7 @@ def read(data: bytes, name: str, max_pixels: int) -> Frames:
         size = (pages[0].imagewidth, pages[0].imagelength)
         check_pixels(name, size, len(pages), total, max_pixels)
         for page in pages:
-            picture, note = _page(page, data, name)
+            picture, note = _page(page, data, name, budget)
             pictures.append(picture)
             notes.update(note)
     return Frames(tuple(pictures), notes=tuple(sorted(notes)))
@@ -52,14 +53,16 @@ def write(frames: Frames, file: IO[bytes], compression: Compression = "default")
     """Writes a file; `file` can be read and sought."""
     size = sum(_raw_size(picture) for picture in frames.pictures)
     first = frames.pictures[0].metadata
-    order = exif.layout(first.exif).order if first.exif else "<"
+    order = tags.layout(first.exif).order if first.exif else "<"
     with tifffile.TiffWriter(file, bigtiff=size > _BIG, byteorder=order) as writer:
         for picture in frames.pictures:
             writer.write(_samples(picture), **_options(picture, compression))
     if first.exif:
-        block = exif.directory(first.exif, exif.directories(first.exif)[0])
         # Its word for the resolution counts where the file had none besides it.
-        _describe(file, exif.described(block, but=exif.RESOLUTION if first.dpi else ()))
+        but = tags.RESOLUTION if first.dpi else ()
+        at = tags.first(first.exif, tags.layout(first.exif))
+        with contextlib.suppress(ValueError, OverBudgetError):  # of a damaged block
+            _describe(file, tags.described(first.exif, at, Budget(len(first.exif)), but))
 
 
 def _raw_size(picture: Picture) -> int:
@@ -98,33 +101,35 @@ def _options(picture: Picture, compression: Compression) -> dict[str, Any]:
     return options
 
 
-def _describe(file: IO[bytes], described: exif.Directory) -> None:
+def _describe(file: IO[bytes], described: tags.Directory) -> None:
     """Puts entries into the first directory of a file: a new one at its end takes its place.
 
     tifffile writes no directories below a picture's own, such as EXIF's.
     """
     file.seek(0)
     with tifffile.TiffFile(file) as written:
-        form = exif.Layout(written.byteorder, written.is_bigtiff)
+        form = tags.TiffLayout(written.byteorder, written.is_bigtiff)
         page = written.pages[0]
         entries = []
         for tag in page.tags:
             file.seek(tag.valueoffset)
             value = file.read(tag.valuebytecount)
-            entries.append(exif.Entry(tag.code, int(tag.dtype), tag.count, value))
+            entries.append(tags.Tag(tag.code, int(tag.dtype), tag.count, value))
         after = written.pages[1].offset if len(written.pages) > 1 else 0
-        said = {entry.tag for entry in described.entries}
-        kept = [entry for entry in entries if entry.tag not in said]
+        said = {tag.number for tag in described.tags}
+        kept = [tag for tag in entries if tag.number not in said]
         at = file.seek(0, io.SEEK_END)
         at += file.write(bytes(at % 2))
-        directory = exif.Directory((*kept, *described.entries), described.children)
-        file.write(exif.packed(directory, form, at, after))
+        directory = tags.Directory((*kept, *described.tags), described.children)
+        file.write(tags.packed(directory, form, at, after))
         file.seek(8 if form.big else 4)
         file.write(struct.pack(form.offset, at))
         file.seek(0, io.SEEK_END)
 
 
-def _page(page: tifffile.TiffPage, data: bytes, name: str) -> tuple[Picture, set[str]]:
+def _page(
+    page: tifffile.TiffPage, data: bytes, name: str, budget: Budget
+) -> tuple[Picture, set[str]]:
     notes: set[str] = set()
     photometric = int(page.photometric)
     if photometric not in (*_GREY, *_RGB):
@@ -151,7 +156,7 @@ def _page(page: tifffile.TiffPage, data: bytes, name: str) -> tuple[Picture, set
         if int(page.extrasamples[0]) == _PREMULTIPLIED:
             pixels = _divided(pixels, alpha)
     pixels = np.ascontiguousarray(pixels)
-    found = metadata.of_tiff(Metadata(dpi=_dpi(page)), data, page.offset)
+    found = metadata.of_tiff(Metadata(dpi=_dpi(page)), data, page.offset, budget)
     said, orientation = metadata.upright(found)
     profile = page.tags.valueof(34675)
     if profile and not profiles.fits(bytes(profile), planes):

@@ -31,6 +31,7 @@ from waifu2x.networks.nodes import (
 )
 from waifu2x.networks.shapes import ValueShape, infer_shape, node_label, picture_shape
 
+MOST_NODES = 10_000
 _MULTIPLES = (1, 2, 4, 8, 16)
 """What rows and columns of a picture may have to be made up to."""
 
@@ -90,6 +91,8 @@ class GraphBuilder:
     def append(self, node: Node) -> int:
         """Any node."""
         label = self.layer or node_label(len(self._shapes), node)
+        if len(self._nodes) == MOST_NODES:
+            raise ModelError(f"{self.name}: {label}: more than {MOST_NODES} nodes")
         self._shapes.append(self._infer(node, len(self._shapes), label))
         self._nodes.append(node)
         self._makers.append(label)

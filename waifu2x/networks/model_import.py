@@ -11,14 +11,14 @@ from __future__ import annotations
 
 import contextlib
 import re
-import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path, PurePosixPath
-from typing import NamedTuple
 
 from waifu2x.errors import ModelError, OutputError
 from waifu2x.networks.catalogue import Role, packaged
+from waifu2x.networks.model import Model
 from waifu2x.networks.model_set import is_shipped, role, role_of
 from waifu2x.networks.readers import (
     NAMED_SUFFIXES,
@@ -28,8 +28,15 @@ from waifu2x.networks.readers import (
     parse_named,
     waifu2x_json,
 )
-from waifu2x.networks.readers.limits import DAMAGED_ZIP, read_file, read_member
-from waifu2x.networks.readers.tensors import MAX_TENSOR_BYTES
+from waifu2x.networks.readers.limits import (
+    DAMAGED_ZIP,
+    MAX_TENSOR_BYTES,
+    Budget,
+    open_archive,
+    open_file,
+    read_file,
+    read_member,
+)
 from waifu2x.system.files import reason, write_atomically
 from waifu2x.system.resources import user_models
 
@@ -41,13 +48,22 @@ _MAX_UNPACKED = 1 << 30
 _EXISTS = "{}: exists already: use --overwrite to replace it"
 
 
-class _Member(NamedTuple):
+@dataclass(frozen=True)
+class _Member:
     """A file that may hold a model."""
 
     name: str
     content: bytes
     weights: bytes | None
-    """Of the .bin file beside a .param file; None if there is none."""
+    """The .bin file beside a .param file; None if there is none."""
+
+    def read_named(self) -> Model:
+        """The network in a file of weights by name, read once. Raises ModelError."""
+        return self._named
+
+    @cached_property
+    def _named(self) -> Model:
+        return parse_named(self.content, self.name)
 
 
 @dataclass(frozen=True)
@@ -179,18 +195,16 @@ def _members(source: Path) -> Iterator[_Member]:
         content = read_file(source, MAX_TENSOR_BYTES) if named else read_file(source)
         yield _Member(str(source), content, weights)
         return
-    left = _MAX_UNPACKED
+    budget = Budget(str(source), size=_MAX_UNPACKED)
     try:
-        with zipfile.ZipFile(source) as archive:
-            names = archive.namelist()
+        with open_file(source) as file, open_archive(file, budget) as archive:
+            names = set(archive.namelist())
             for name in sorted(name for name in names if name.endswith(SUFFIXES)):
                 content, weights = read_member(archive, name, f"{source}: {name}"), None
                 beside = name.removesuffix(".param") + ".bin"
                 if name.endswith(".param") and beside in names:
                     weights = read_member(archive, beside, f"{source}: {beside}")
-                left -= len(content) + len(weights or b"")
-                if left < 0:
-                    raise ModelError(f"{source}: its models unpack to more than 1 GiB")
+                budget.take_bytes(len(content) + len(weights or b""))
                 yield _Member(name, content, weights)
     except OSError as error:
         raise ModelError(f"{source}: cannot read the model: {reason(error)}") from error
@@ -201,31 +215,35 @@ def _members(source: Path) -> Iterator[_Member]:
 
 def _files(member: _Member, path: Path) -> dict[Path, bytes]:
     """What to write for a model: its file, or two. Raises ModelError if it cannot be used."""
-    name, content, weights = member
+    name, content = member.name, member.content
     if name.endswith(".param"):
-        if weights is None:
+        if member.weights is None:
             raise ModelError(f"{name}: its weights are missing: expected a .bin file beside it")
-        ncnn.parse(content, weights, name)
-        return {path: content, ncnn.weights_path(path): weights}
+        ncnn.parse(content, member.weights, name)
+        return {path: content, ncnn.weights_path(path): member.weights}
     if name.lower().endswith(NAMED_SUFFIXES):
-        parse_named(content, name)
+        member.read_named()
         return {path: content}
     parse = chainer.parse if name.endswith(".npz") else waifu2x_json.parse
     return {path: waifu2x_json.dump(parse(content, name))}
 
 
 def _own_names(member: _Member) -> tuple[str, str]:
-    """The same for a single file: weights by name, under a name that says nothing, are a set of
-    their own, `imported/NAME`."""
+    """Model set and file name for a single file.
+
+    Weights by name, in a file whose name says nothing, are a set of their own, `imported/NAME`.
+    """
     path = PurePosixPath(member.name.replace("\\", "/"))
     if path.suffix.lower() not in NAMED_SUFFIXES:
         return _names(member.name)
-    of_file = role(path.name) or role_of(parse_named(member.content, member.name))
+    of_file = role(path.name) or role_of(member.read_named())
     return f"imported/{path.stem}", _file_name(of_file, path.suffix.lower())
 
 
 def _names(member: str) -> tuple[str, str]:
     """Model set and file name for a source file, from its path."""
+    if not member.isprintable():
+        raise ModelError(f"{member}: its name has characters that cannot be shown")
     path = PurePosixPath(member.replace("\\", "/"))
     stem = path.name.removesuffix(".gz").rpartition(".")[0]
     of_package = packaged(path.name)

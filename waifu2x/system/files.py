@@ -33,6 +33,8 @@ _unfinished: dict[Path, Path] = {}
 """The temporary files that this process writes now, and the paths that they are for."""
 _NEVER_WAITS = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 """Flags of open(2): a pipe opens without a writer; the other is Windows'."""
+_unfinished: set[Path] = set()
+"""The temporary files that this process is writing."""
 _CLOSED_SECONDS = 60.0
 """Where files cannot be renamed while they are open: longer than one is closed without its name."""
 
@@ -104,11 +106,11 @@ def writing(path: Path, *, replace: bool = True) -> Iterator[IO[bytes]]:
         _unfinished.pop(temporary, None)
 
 
-def discard_unfinished(path: Path | None = None) -> None:
-    """Removes what threads of this process write now, for `path` or for any.
+def remove_unfinished(path: Path | None = None) -> None:
+    """Removes the temporary files that this process is writing, for `path` or for any.
 
-    Whoever writes it finds that out at the end, and `path` never appears. On Windows it stays, as
-    a file that is open cannot be removed.
+    It is for an end without unwinding, and for threads that cannot be ended: what one of those
+    writes then never gets its name. Windows removes no file that is open.
     """
     for temporary, wanted in list(_unfinished.items()):
         if path is None or wanted == path:

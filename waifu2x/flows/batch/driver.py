@@ -50,7 +50,7 @@ from waifu2x.flows.outcome import Outcome
 from waifu2x.imaging.sizes import MOST
 from waifu2x.networks.chains import FactTable
 from waifu2x.system import stores
-from waifu2x.system.files import discard_unfinished, is_temporary, remove_abandoned
+from waifu2x.system.files import remove_unfinished, is_temporary, remove_abandoned
 from waifu2x.system.machine import available_memory, core_count
 
 _FIRST_WORKERS = 3
@@ -510,7 +510,7 @@ def _clear(job: Job, is_process: bool, has_ended: bool) -> None:
         return  # uploads are whole or nothing
     if not is_process:
         if not has_ended:
-            discard_unfinished(job.target)
+            remove_unfinished(job.target)
         return
     with suppress(OSError), os.scandir(job.target.resolve().parent) as entries:
         for path in [entry.path for entry in entries if is_temporary(entry.name)]:

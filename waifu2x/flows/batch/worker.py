@@ -33,7 +33,7 @@ from waifu2x.flows.batch.codec import (
 )
 from waifu2x.flows.batch.shared_memory import AttachedPool, SharedPool
 from waifu2x.system import allocator
-from waifu2x.system.files import discard_unfinished
+from waifu2x.system.files import remove_unfinished
 
 _ENDING_SECONDS = 1.0
 """How long a thread that is stopped may take: what it does in a codec cannot be ended."""
@@ -251,7 +251,7 @@ def work(connection: Connection, task: CodecTask) -> None:
 
 def _vanish() -> None:
     """Ends a process whose driver is gone, in the middle of whatever it is at."""
-    discard_unfinished()
+    remove_unfinished()
     os._exit(1)
 
 

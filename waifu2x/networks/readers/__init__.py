@@ -7,8 +7,7 @@ from pathlib import Path
 
 from waifu2x.errors import ModelError
 from waifu2x.networks.model import Model
-from waifu2x.networks.readers.limits import read_file
-from waifu2x.networks.readers.tensors import MAX_TENSOR_BYTES
+from waifu2x.networks.readers.limits import MAX_TENSOR_BYTES, read_file
 
 # Each is imported when it is needed: all together take as long as a small picture.
 _MODULES = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import math
-import zipfile
+import re
 from pathlib import Path
 
 import numpy as np
@@ -13,8 +13,22 @@ from numpy.typing import NDArray
 from waifu2x.errors import ModelError
 from waifu2x.networks.model import Model
 from waifu2x.networks.readers.architectures import Layer, build
-from waifu2x.networks.readers.limits import DAMAGED_ZIP, MAX_BYTES, read_file, read_member
+from waifu2x.networks.readers.limits import (
+    DAMAGED_ZIP,
+    Budget,
+    open_archive,
+    read_file,
+    read_member,
+)
 from waifu2x.networks.readers.waifu2x_json import Weights
+
+_HEADER = re.compile(
+    rb"\x93NUMPY(?:\x01\x00..|\x02\x00....)\{'descr': '(?P<dtype>[<>|=]?(?:f[248]|[iu][1248]))',"
+    rb" 'fortran_order': (?P<fortran>True|False),"
+    rb" 'shape': \((?P<shape>(?:\d{1,9}L?(?:, ?|(?=\)))){0,8})\),? ?\}[ ]*\n",
+    re.DOTALL,
+)
+"""What a .npy file of numbers begins with, as NumPy writes it: versions 1 and 2."""
 
 
 def read_model(path: Path) -> Model:
@@ -57,36 +71,30 @@ def parse(raw: bytes, name: str) -> Weights:
 def _arrays(raw: bytes, name: str) -> dict[str, NDArray[np.float32]]:
     """All arrays. Not numpy.load, which allocates whatever a header asks for."""
     arrays: dict[str, NDArray[np.float32]] = {}
-    left = MAX_BYTES
+    budget = Budget(name)
     try:
-        with zipfile.ZipFile(io.BytesIO(raw)) as archive:
+        with open_archive(io.BytesIO(raw), budget) as archive:
             for member in archive.namelist():
                 key = member.removesuffix(".npy")
                 content = read_member(archive, member, f"{name}: {key}")
-                left -= len(content)
-                if left < 0:
-                    raise ModelError(f"{name}: unpacks to more than {MAX_BYTES >> 20} MiB")
-                arrays[key] = _array(content, f"{name}: {key}")
+                arrays[key] = _array(content, f"{name}: {key}", budget)
     except (OSError, *DAMAGED_ZIP) as error:
         raise ModelError(f"{name}: not a readable .npz file: {error or 'cut off'}") from error
     return arrays
 
 
-def _array(content: bytes, where: str) -> NDArray[np.float32]:
+def _array(content: bytes, where: str, budget: Budget) -> NDArray[np.float32]:
     """One .npy file. Raises ValueError if it is damaged."""
-    stream = io.BytesIO(content)
-    version = np.lib.format.read_magic(stream)
-    read_header = {
-        (1, 0): np.lib.format.read_array_header_1_0,
-        (2, 0): np.lib.format.read_array_header_2_0,
-    }.get(version)
-    if read_header is None:
-        raise ValueError(f"version {version}")
-    shape, fortran, dtype = read_header(stream)
-    data = content[stream.tell() :]
-    if dtype.kind not in "fiu" or math.prod(shape) * dtype.itemsize != len(data):
-        raise ValueError(f"{dtype} numbers of shape {shape} in {len(data)} bytes")
-    values = np.frombuffer(data, dtype).reshape(shape, order="F" if fortran else "C")
+    header = _HEADER.match(content)
+    if header is None:
+        raise ValueError("no header of an array of numbers")
+    dtype = np.dtype(header["dtype"].decode())
+    shape = [int(each) for each in re.findall(rb"\d+", header["shape"])]
+    if math.prod(shape) * dtype.itemsize != len(content) - header.end():
+        raise ValueError(f"{dtype} numbers of shape {tuple(shape)} in {len(content)} bytes")
+    budget.take_bytes(max(len(content), math.prod(shape) * 4))
+    flat = np.frombuffer(content, dtype, offset=header.end())
+    values = flat.reshape(shape, order="F" if header["fortran"] == b"True" else "C")
     with np.errstate(over="ignore"):
         narrow = values.astype(np.float32, order="C")
     if not np.isfinite(narrow).all():

@@ -1,40 +1,107 @@
-"""Files of models are read whole, and only up to a limit: what is unpacked can be a bomb."""
+"""What one model file may cost its reader, and how files and archives are read within that.
+
+Files come from strangers, and few bytes can ask for many: every number of a file that decides how
+much is copied, made or done is taken from a budget before that happens.
+"""
 
 from __future__ import annotations
 
 import gzip
 import io
+import os
+import re
 import zipfile
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
+from typing import IO
 
 from waifu2x.errors import ModelError
-from waifu2x.system.files import reason
+from waifu2x.system.files import open_regular, reason
 
-try:
-    from lzma import LZMAError
-except ImportError:  # Python can be built without it; then zipfile does not read it either
-    LZMAError = zlib.error  # type: ignore[assignment, misc]
-
-DAMAGED_ZIP = (zipfile.BadZipFile, zlib.error, LZMAError, EOFError, ValueError, RuntimeError)
+DAMAGED_ZIP = (zipfile.BadZipFile, zlib.error, EOFError, ValueError, RuntimeError)
 """What zipfile raises. ValueError: names that are not UTF-8. RuntimeError: a damaged header can
 look like encryption or an unknown compression."""
 
 MAX_BYTES = 64 << 20
-"""Of one file, packed or unpacked; the largest networks of waifu2x take half of it as JSON."""
+"""Bytes of one file, packed or unpacked; the largest networks of waifu2x take half of it as JSON.
+"""
+MAX_TENSOR_BYTES = 512 << 20
+"""Bytes of one file of tensors, .pth or .safetensors: the largest networks in single precision,
+twice, are a quarter of it."""
+_MAX_ENTRIES = 20_000
+_MAX_STEPS = 500_000
+_MAX_DEPTH = 32
+_ENTRY = re.compile(rb"PK\x01\x02")
+"""How each entry of a zip file's directory begins."""
+_CHUNK = 1 << 20
 
 
-def read_file(path: Path, most: int | None = None) -> bytes:
-    """A file's bytes. Raises ModelError if it cannot be read or has more than `most`, MAX_BYTES
-    if that is None."""
-    most = MAX_BYTES if most is None else most
+class Budget:
+    """What is left of the bytes, entries and steps that reading one model file may take.
+
+    Each `take_` method raises ModelError, one sentence that begins with the file's name, where more
+    is asked for than is left.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        size: int | None = None,
+        entries: int = _MAX_ENTRIES,
+        steps: int = _MAX_STEPS,
+    ) -> None:
+        """`size` is bytes of memory beside the file's own, MAX_BYTES if it is None."""
+        self.name = name
+        self._size = self._bytes = MAX_BYTES if size is None else size
+        self._entries = entries
+        self._steps = steps
+
+    def take_bytes(self, count: int) -> None:
+        """Bytes that are about to be allocated."""
+        self._bytes -= count
+        if self._bytes < 0:
+            raise ModelError(f"{self.name}: unpacks to more than {self._size >> 20} MiB")
+
+    def take_entries(self, count: int) -> None:
+        """Members of an archive, or elements of lists and dictionaries."""
+        self._entries -= count
+        if self._entries < 0:
+            raise ModelError(f"{self.name}: has more entries than a model can need")
+
+    def take_steps(self, count: int = 1) -> None:
+        """Instructions, or whatever takes about as long."""
+        self._steps -= count
+        if self._steps < 0:
+            raise ModelError(f"{self.name}: takes more steps to read than a model can need")
+
+    def check_depth(self, depth: int) -> None:
+        """Raises ModelError for what is nested deeper than any model's data."""
+        if depth > _MAX_DEPTH:
+            raise ModelError(f"{self.name}: is nested more than {_MAX_DEPTH} deep")
+
+
+def open_file(path: Path) -> IO[bytes]:
+    """A regular file, open for reading. Raises ModelError, at once for devices, pipes, folders."""
     try:
-        with path.open("rb") as file:
-            content = file.read(most + 1)
+        return open_regular(path)
     except (OSError, ValueError) as error:
         why = reason(error) if isinstance(error, OSError) else str(error)
         raise ModelError(f"{path}: cannot read the model: {why}") from error
-    _check(content, str(path), most)
+
+
+def read_file(path: Path, most: int | None = None) -> bytes:
+    """A regular file's bytes, at most so many, or MAX_BYTES if that is None. Raises ModelError."""
+    most = MAX_BYTES if most is None else most
+    with open_file(path) as file:
+        try:
+            size = os.fstat(file.fileno()).st_size
+            _check_size(size, str(path), most)
+            content = file.read(size + 1)
+        except OSError as error:
+            raise ModelError(f"{path}: cannot read the model: {reason(error)}") from error
+    _check_size(len(content), str(path), most)
     return content
 
 
@@ -44,22 +111,45 @@ def gunzip(packed: bytes, name: str) -> bytes:
         content = gzip.GzipFile(fileobj=io.BytesIO(packed)).read(MAX_BYTES + 1)
     except (OSError, EOFError, zlib.error) as error:
         raise ModelError(f"{name}: damaged gzip data: {error}") from error
-    _check(content, name)
+    _check_size(len(content), name, MAX_BYTES)
     return content
+
+
+def open_archive(file: IO[bytes], budget: Budget) -> zipfile.ZipFile:
+    """A zip file, its entries counted before any of them is kept.
+
+    Raises ModelError for more entries than the budget has, and what zipfile raises for damage.
+    """
+    for chunk in _chunks(file):
+        budget.take_entries(len(_ENTRY.findall(chunk)))
+    file.seek(0)
+    return zipfile.ZipFile(file)
+
+
+def _chunks(file: IO[bytes]) -> Iterator[bytes]:
+    """A file's content in parts that overlap by less than an entry's first bytes."""
+    file.seek(0)
+    tail = b""
+    while part := file.read(_CHUNK):
+        yield tail + part
+        tail = part[-3:]
 
 
 def read_member(archive: zipfile.ZipFile, member: str, name: str) -> bytes:
-    """A member of a zip file, its checksum compared.
+    """A member of a zip file, stored or deflated, its checksum compared.
 
-    Raises ModelError if it is larger than MAX_BYTES, and what zipfile raises for damage.
+    Raises ModelError if it is larger than MAX_BYTES or packed in another way, whose size nobody
+    knows before it is unpacked; and what zipfile raises for damage.
     """
+    method = archive.getinfo(member).compress_type
+    if method not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        raise ModelError(f"{name}: packed by method {method} of zip files: only deflate is read")
     with archive.open(member) as file:
         content = file.read(MAX_BYTES + 1)
-    _check(content, name)
+    _check_size(len(content), name, MAX_BYTES)
     return content
 
 
-def _check(content: bytes, name: str, most: int | None = None) -> None:
-    most = MAX_BYTES if most is None else most
-    if len(content) > most:
+def _check_size(size: int, name: str, most: int) -> None:
+    if size > most:
         raise ModelError(f"{name}: larger than the {most >> 20} MiB that a model may take")

@@ -33,13 +33,20 @@ Number = int | float
 class Line:
     """One layer, as text."""
 
-    where: str
-    """For messages: file, line, kind and name."""
+    file: str
+    """For messages."""
+    label: str
+    """For messages: line, kind and name."""
     kind: str
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     values: dict[int, Number | list[Number]]
     """By key; what a reader asks for is taken out, and what is left at the end is refused."""
+
+    @property
+    def where(self) -> str:
+        """What messages begin with: file, line, kind and name."""
+        return f"{self.file}: {self.label}"
 
     def number(self, key: int, word: str, default: Number | None = None) -> Number:
         """A value that must be there, or has a default."""
@@ -95,7 +102,7 @@ def parse_lines(text: bytes, name: str) -> list[Line]:
     if not 1 <= layers <= MAX_LAYERS:
         raise ModelError(f"{name}: line 2: {layers} layers, but expected 1 to {MAX_LAYERS}")
     lines = [
-        _parse_line(row.split(), f"{name}: line {number}")
+        _parse_line(row.split(), name, f"line {number}")
         for number, row in enumerate(rows[2:], 3)
         if row.strip()
     ]
@@ -107,12 +114,14 @@ def parse_lines(text: bytes, name: str) -> list[Line]:
     return lines
 
 
-def _parse_line(words: list[str], where: str) -> Line:
+def _parse_line(words: list[str], name: str, label: str) -> Line:
+    where = f"{name}: {label}"
     if max(map(len, words)) > _MAX_WORD:
         raise ModelError(f"{where}: a name or number of more than {_MAX_WORD} characters")
     if len(words) < 4 or not all(re.fullmatch(r"\d{1,4}", each, re.ASCII) for each in words[2:4]):
         raise ModelError(f"{where}: expected kind, name and the numbers of blobs in and out")
-    where = f"{where} ({words[0]} {words[1]})"
+    label = f"{label} ({words[0]} {words[1]})"
+    where = f"{name}: {label}"
     inputs, outputs = map(int, words[2:4])
     names = words[4 : 4 + inputs + outputs]
     if len(names) < inputs + outputs or any("=" in blob for blob in names):
@@ -131,7 +140,7 @@ def _parse_line(words: list[str], where: str) -> Line:
         if number in values:
             raise ModelError(f"{where}: key {number} appears twice")
         values[number] = parsed
-    return Line(where, words[0], tuple(names[:inputs]), tuple(names[inputs:]), values)
+    return Line(name, label, words[0], tuple(names[:inputs]), tuple(names[inputs:]), values)
 
 
 def _parse_list(text: str, where: str) -> list[Number]:
@@ -150,8 +159,8 @@ def _parse_number(text: str, where: str) -> Number:
     return int(text) if re.fullmatch(r"[+-]?\d+", text, re.ASCII) else value
 
 
-class Weights:
-    """The .bin file, read from its beginning to its end."""
+class BinFile:
+    """The weights of a .bin file, read from its beginning to its end."""
 
     def __init__(self, raw: bytes) -> None:
         self._raw = raw
@@ -193,7 +202,7 @@ class Weights:
 
 
 def _finite(values: NDArray[np.generic], where: str) -> NDArray[np.float32]:
-    numbers = values.astype(np.float32)
+    numbers = values.astype(np.float32, copy=False)
     if not np.isfinite(numbers).all():
         raise ModelError(f"{where}: its weights in the .bin file hold a value that is not finite")
     return numbers

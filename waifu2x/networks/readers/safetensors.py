@@ -15,7 +15,13 @@ from numpy.typing import NDArray
 
 from waifu2x.errors import ModelError
 from waifu2x.networks.readers.state_dicts import MARKS, stripped
-from waifu2x.networks.readers.tensors import MOST_DIMENSIONS, Contents, TensorInfo, from_bfloats
+from waifu2x.networks.readers.tensors import (
+    MOST_DIMENSIONS,
+    Contents,
+    TensorInfo,
+    check_size,
+    from_bfloats,
+)
 
 _MAX_HEADER = 1 << 20
 _DTYPES = {
@@ -62,6 +68,7 @@ def parse(content: bytes, name: str) -> Contents:
         raise ModelError(f"{name}: damaged: {len(data) - position} bytes that no tensor is of")
     if not tensors:
         raise ModelError(f"{name}: holds no weights by name")
+    check_size((info.shape for info in tensors.values()), name)
     marks = frozenset(tensors) & set(MARKS)
     return Contents(stripped({k: v for k, v in tensors.items() if k not in marks}), marks)
 
@@ -75,7 +82,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _tensor(key: str, entry: object, data: memoryview, name: str) -> tuple[int, int, TensorInfo]:
-    """Where it begins and ends, and what is known of it."""
+    """Where a tensor's data begin and end, and what is known of it."""
     where = f"{name}: {key[:60]!r}"
     if not isinstance(entry, dict) or entry.keys() != {"dtype", "shape", "data_offsets"}:
         raise ModelError(f"{where}: expected dtype, shape and data_offsets")

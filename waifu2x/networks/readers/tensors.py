@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,11 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from waifu2x.errors import ModelError
+from waifu2x.networks.readers.limits import MAX_TENSOR_BYTES
 
-MAX_TENSOR_BYTES = 512 << 20
-"""Of a file of tensors: the largest networks in single precision, twice, are a quarter of it."""
 MOST_DIMENSIONS = 8
-"""Of a tensor: networks have four."""
+"""Dimensions that a tensor may have: weights have four."""
 
 
 @dataclass(frozen=True)
@@ -23,8 +23,9 @@ class TensorInfo:
 
     shape: tuple[int, ...]
     dtype: str
-    """As the file calls it."""
+    """Its kind of numbers, as the file calls it."""
     read: Callable[[], NDArray[Any]]
+    """Makes the array: where possible a view of the file's bytes."""
 
 
 @dataclass(frozen=True)
@@ -33,20 +34,64 @@ class Contents:
 
     tensors: dict[str, TensorInfo]
     marks: frozenset[str] = frozenset()
-    """See `state_dicts.MARKS`."""
+    """Which of `state_dicts.MARKS` it has."""
     maker: str = ""
     """The network's name, where the program that wrote the file says it."""
 
 
+def is_inside(count: int, offset: int, shape: Sequence[int], strides: Sequence[int]) -> bool:
+    """Whether a view of `count` stored numbers lies inside them and reads none of them twice.
+
+    Offset and strides are in numbers, none of anything negative. A stride of 0 repeats numbers on
+    purpose, and is inside.
+    """
+    if 0 in shape:
+        return offset <= count
+    reach = 0
+    for step, length in sorted(zip(strides, shape, strict=True)):
+        if length > 1 and step:
+            if step <= reach:
+                return False
+            reach += (length - 1) * step
+    return offset + reach < count
+
+
+def view_of(
+    raw: bytes | memoryview, dtype: str, offset: int, shape: Sequence[int], strides: Sequence[int]
+) -> NDArray[Any]:
+    """A read-only array of numbers in a buffer, without a copy; see `is_inside`.
+
+    Raises ValueError for one that is not inside.
+    """
+    kind = np.dtype(dtype)
+    count = memoryview(raw).nbytes // kind.itemsize
+    if not is_inside(count, offset, shape, strides):
+        raise ValueError("a tensor reaches beyond its data, or its numbers overlap")
+    if 0 in shape:
+        return np.zeros(shape, kind)
+    steps = [step * kind.itemsize for step in strides]
+    # This, too, holds the bounds against the buffer.
+    return np.ndarray(tuple(shape), kind, raw, offset * kind.itemsize, steps)
+
+
+def check_size(tensors: Iterable[Sequence[int]], name: str) -> None:
+    """Raises ModelError if tensors of such shapes take more than MAX_TENSOR_BYTES as float32."""
+    if sum(map(math.prod, tensors)) * 4 > MAX_TENSOR_BYTES:
+        raise ModelError(f"{name}: its tensors take more than {MAX_TENSOR_BYTES >> 20} MiB")
+
+
 def floats(raw: NDArray[Any], where: str) -> NDArray[np.float32]:
-    """Numbers as float32. Raises ModelError if one is not finite."""
+    """Numbers as float32, the very array where they are. Raises ModelError if one is not finite."""
     with np.errstate(over="ignore"):
-        numbers = np.ascontiguousarray(raw, np.float32)
+        # A copy only where the file's bytes are not such numbers already.
+        numbers: NDArray[np.float32] = np.require(raw, np.float32, ["C", "A"])
     if not np.isfinite(numbers).all():
         raise ModelError(f"{where} holds a value that is not finite")
     return numbers
 
 
 def from_bfloats(raw: NDArray[np.uint16]) -> NDArray[np.float32]:
-    """The upper halves of float32 numbers."""
-    return (raw.astype(np.uint32) << 16).view(np.float32)
+    """float32 numbers from their upper halves."""
+    wide = raw.astype(np.uint32, order="C")
+    wide <<= 16
+    return wide.view(np.float32)

@@ -7,8 +7,9 @@ they were five pickles in a row, followed by each storage: its length as int64, 
 from __future__ import annotations
 
 import io
-import math
+import struct
 import zipfile
+import zlib
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
@@ -18,28 +19,36 @@ from numpy.typing import NDArray
 
 from waifu2x.errors import ModelError
 from waifu2x.networks.readers import pickles
-from waifu2x.networks.readers.limits import DAMAGED_ZIP
+from waifu2x.networks.readers.limits import DAMAGED_ZIP, Budget, open_archive
 from waifu2x.networks.readers.pickles import Stored, Tensor
 from waifu2x.networks.readers.state_dicts import unwrapped
-from waifu2x.networks.readers.tensors import MAX_TENSOR_BYTES, Contents, TensorInfo, from_bfloats
+from waifu2x.networks.readers.tensors import (
+    Contents,
+    TensorInfo,
+    check_size,
+    from_bfloats,
+    view_of,
+)
 
 _LEGACY_MAGIC = 0x1950A86A20F9469CFC6C
 _PROTOCOL = 1001
 _DTYPES: dict[str, str] = {
-    "Float": "f4",
-    "Half": "f2",
-    "BFloat16": "u2",
-    "Double": "f8",
-    "Long": "i8",
-    "Int": "i4",
-    "Short": "i2",
+    "Float": "<f4",
+    "Half": "<f2",
+    "BFloat16": "<u2",
+    "Double": "<f8",
+    "Long": "<i8",
+    "Int": "<i4",
+    "Short": "<i2",
     "Char": "i1",
     "Byte": "u1",
     "Bool": "u1",
 }
-_MOST_MEMBERS = 20_000
+_SIGNATURE = b"PK\x03\x04"
+_LOCAL_HEADER = struct.Struct("<4s22xHH")
+"""What stands before a member of a zip file: a signature, and how long name and extra are."""
 
-_Storage = Callable[[Stored], bytes | memoryview]
+_Read = Callable[[], memoryview]
 
 
 def parse(content: bytes, name: str) -> Contents:
@@ -55,12 +64,11 @@ def parse(content: bytes, name: str) -> Contents:
 
 def _zipped(content: bytes, name: str) -> Contents:
     try:
-        archive = zipfile.ZipFile(io.BytesIO(content))
-        members = archive.infolist()
+        members = open_archive(io.BytesIO(content), Budget(name)).infolist()
     except DAMAGED_ZIP as error:
         raise ModelError(f"{name}: damaged archive: {error}") from error
     names = [member.filename for member in members]
-    if len(names) > _MOST_MEMBERS or len(set(names)) != len(names):
+    if len(set(names)) != len(names):
         raise ModelError(f"{name}: damaged archive: names appear twice in it")
     roots = [each.removesuffix("data.pkl") for each in names if each.endswith("/data.pkl")]
     if len(roots) != 1:
@@ -68,88 +76,101 @@ def _zipped(content: bytes, name: str) -> Contents:
     (root,) = roots
     if any(each.startswith(f"{root}code/") for each in names):
         raise ModelError(f"{name}: a TorchScript program, not weights: only weights are read")
-    if any(member.compress_type != zipfile.ZIP_STORED for member in members):
-        raise ModelError(f"{name}: damaged archive: PyTorch compresses nothing")
-    if sum(member.file_size for member in members) > MAX_TENSOR_BYTES:
-        raise ModelError(f"{name}: larger than the {MAX_TENSOR_BYTES >> 20} MiB that it may take")
-
-    def member(key: str) -> bytes:
-        try:
-            return archive.read(root + key)
-        except KeyError as error:
-            raise ModelError(f"{name}: damaged archive: {key!r} is missing") from error
-        except DAMAGED_ZIP as error:
-            raise ModelError(f"{name}: damaged archive: {error}") from error
-
-    order = member("byteorder") if f"{root}byteorder" in names else b"little"
-    if order.strip() != b"little":
+    archive = _Members(content, members, name)
+    order = archive.read(f"{root}byteorder") if f"{root}byteorder" in names else b"little"
+    if bytes(order[:16]).strip() != b"little":
         raise ModelError(f"{name}: its numbers are not little-endian: not supported")
-    program = member("data.pkl")
+    program = archive.read(f"{root}data.pkl")
     if len(program) > pickles.MAX_PICKLE:
         raise ModelError(f"{name}: damaged: a pickle of {len(program)} bytes")
-    found = pickles.load(io.BytesIO(program), name)
+    storages: dict[str, Stored] = {}
+    found = pickles.load(io.BytesIO(program), _pickle_budget(name), storages)
+    return _contents(found, {k: partial(archive.read, f"{root}data/{k}") for k in storages}, name)
 
-    def storage(stored: Stored) -> bytes:
-        raw = member(f"data/{stored.key}")
-        if len(raw) != stored.length * _itemsize(stored, name):
-            raise ModelError(f"{name}: damaged: data {stored.key[:30]!r} has {len(raw)} bytes")
-        return raw
 
-    return _contents(found, storage, name)
+class _Members:
+    """The members of a zip file in memory, none of them compressed or copied."""
+
+    def __init__(self, content: bytes, members: list[zipfile.ZipInfo], name: str) -> None:
+        """Raises ModelError if any is compressed, or lies outside the file or inside another."""
+        self._content = memoryview(content)
+        self._name = name
+        self._places: dict[str, tuple[int, int, int]] = {}
+        """Where each begins and ends, and its checksum."""
+        if any(member.compress_type != zipfile.ZIP_STORED for member in members):
+            raise ModelError(f"{name}: damaged archive: PyTorch compresses nothing")
+        end = 0
+        for member in sorted(members, key=lambda each: each.header_offset):
+            begin = self._begin(member)
+            if member.header_offset < end or begin + member.file_size > len(content):
+                raise ModelError(f"{name}: damaged archive: its members overlap or are cut off")
+            end = begin + member.file_size
+            self._places[member.filename] = begin, end, member.CRC
+
+    def _begin(self, member: zipfile.ZipInfo) -> int:
+        """Where the content of a member begins."""
+        at = member.header_offset
+        header = self._content[max(at, 0) : max(at, 0) + _LOCAL_HEADER.size]
+        if at < 0 or len(header) < _LOCAL_HEADER.size or header[:4].tobytes() != _SIGNATURE:
+            raise ModelError(f"{self._name}: damaged archive: {_short(member.filename)} is missing")
+        _, name_length, extra_length = _LOCAL_HEADER.unpack(header)
+        return int(at + _LOCAL_HEADER.size + name_length + extra_length)
+
+    def read(self, member: str) -> memoryview:
+        """A view of a member, its checksum compared. Raises ModelError."""
+        if member not in self._places:
+            raise ModelError(f"{self._name}: damaged archive: {_short(member)} is missing")
+        begin, end, checksum = self._places[member]
+        view = self._content[begin:end]
+        if zlib.crc32(view) != checksum:
+            raise ModelError(f"{self._name}: damaged archive: {_short(member)} has changed")
+        return view
+
+
+def _short(key: str) -> str:
+    return repr(key[-60:])
+
+
+def _pickle_budget(name: str) -> Budget:
+    return Budget(name, entries=pickles.MAX_ENTRIES)
 
 
 def _legacy(content: bytes, name: str) -> Contents:
     file = io.BytesIO(content)
-    head = [pickles.load(file, name) for _ in range(3)]
+    budget = _pickle_budget(name)
+    storages: dict[str, Stored] = {}
+    head = [pickles.load(file, budget, {}) for _ in range(3)]
     if head[0] != _LEGACY_MAGIC:
         raise ModelError(f"{name}: a pickle, but not a file of PyTorch")
     if head[1] != _PROTOCOL or not isinstance(head[2], dict):
         raise ModelError(f"{name}: not a file of PyTorch that is known")
     if head[2].get("little_endian") is not True:
         raise ModelError(f"{name}: its numbers are not little-endian: not supported")
-    found = pickles.load(file, name, legacy=True)
-    keys = pickles.load(file, name)
+    found = pickles.load(file, budget, storages, legacy=True)
+    keys = pickles.load(file, budget, {})
     if not isinstance(keys, list) or not all(isinstance(key, str) for key in keys):
         raise ModelError(f"{name}: damaged: no list of its data")
-    counts: dict[str, Stored] = {}
-    for tensor in _tensors_of(found):
-        if counts.setdefault(tensor.storage.key, tensor.storage) != tensor.storage:
-            raise ModelError(f"{name}: damaged: data of two kinds under one name")
     view, position = memoryview(content), file.tell()
-    data: dict[str, memoryview] = {}
+    data: dict[str, _Read] = {}
     for key in keys:
-        if key not in counts or key in data:
+        if key not in storages or key in data:
             raise ModelError(f"{name}: damaged: data that no tensor is of")
-        size = counts[key].length * _itemsize(counts[key], name)
+        size = storages[key].length * _itemsize(storages[key], name)
         count = int.from_bytes(view[position : position + 8], "little")
         position += 8
-        if count != counts[key].length or position + size > len(content):
+        if count != storages[key].length or position + size > len(content):
             raise ModelError(f"{name}: damaged: cut off, or data of another length")
-        data[key] = view[position : position + size]
+        data[key] = partial(_same, view[position : position + size])
         position += size
     if position != len(content):
         raise ModelError(f"{name}: damaged: {len(content) - position} bytes more than its data")
-
-    def storage(stored: Stored) -> memoryview:
-        if stored.key not in data:
-            raise ModelError(f"{name}: damaged: the data of a tensor are missing")
-        return data[stored.key]
-
-    return _contents(found, storage, name)
+    if data.keys() != storages.keys():
+        raise ModelError(f"{name}: damaged: the data of a tensor are missing")
+    return _contents(found, data, name)
 
 
-def _tensors_of(found: object) -> list[Tensor]:
-    """All tensors inside, wherever."""
-    tensors: list[Tensor] = []
-    waiting, seen = [found], set[int]()
-    while waiting:
-        each = waiting.pop()
-        if isinstance(each, Tensor):
-            tensors.append(each)
-        elif isinstance(each, dict | list | tuple) and id(each) not in seen:
-            seen.add(id(each))
-            waiting += list(each.values()) if isinstance(each, dict) else list(each)
-    return tensors
+def _same(view: memoryview) -> memoryview:
+    return view
 
 
 def _itemsize(stored: Stored, name: str) -> int:
@@ -158,31 +179,29 @@ def _itemsize(stored: Stored, name: str) -> int:
     return np.dtype(_DTYPES[stored.dtype]).itemsize
 
 
-def _contents(found: object, storage: _Storage, name: str) -> Contents:
+def _contents(found: object, data: Mapping[str, _Read], name: str) -> Contents:
+    """The tensors by name, each a view of its storage's bytes, which `data` has by key."""
     maker = ""
     if isinstance(found, Mapping) and isinstance(found.get("name"), str):
         maker = found["name"]
     weights, marks = unwrapped(found, Tensor, name)
-    total = sum(math.prod(tensor.shape) for tensor in weights.values())
-    if total * 4 > MAX_TENSOR_BYTES:
-        raise ModelError(f"{name}: its tensors take more than {MAX_TENSOR_BYTES >> 20} MiB")
-    arrays: dict[str, NDArray[Any]] = {}
+    check_size((tensor.shape for tensor in weights.values()), name)
+    kept: dict[str, memoryview] = {}
+
+    def storage(stored: Stored) -> memoryview:
+        if stored.key not in kept:
+            raw = data[stored.key]()
+            if len(raw) != stored.length * _itemsize(stored, name):
+                raise ModelError(f"{name}: damaged: data {stored.key[:30]!r} has {len(raw)} bytes")
+            kept[stored.key] = raw
+        return kept[stored.key]
 
     def read(tensor: Tensor) -> NDArray[Any]:
-        stored = tensor.storage
-        itemsize = _itemsize(stored, name)
-        if stored.key not in arrays:
-            arrays[stored.key] = np.frombuffer(storage(stored), "<" + _DTYPES[stored.dtype])
-        flat = arrays[stored.key]
-        if 0 in tensor.shape:
-            return np.zeros(tensor.shape, flat.dtype)
-        view = np.lib.stride_tricks.as_strided(
-            flat[tensor.offset :],
-            tensor.shape,
-            [step * itemsize for step in tensor.strides],
-            writeable=False,
+        _, offset, shape, strides = tensor
+        view = view_of(
+            storage(tensor.storage), _DTYPES[tensor.storage.dtype], offset, shape, strides
         )
-        return from_bfloats(np.ascontiguousarray(view)) if stored.dtype == "BFloat16" else view
+        return from_bfloats(view) if tensor.storage.dtype == "BFloat16" else view
 
     return Contents(
         {

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from waifu2x.errors import ModelError
 from waifu2x.networks.model import Model
 from waifu2x.networks.readers.architectures import Kind, Layer, build
-from waifu2x.networks.readers.limits import gunzip, read_file
+from waifu2x.networks.readers.limits import Budget, gunzip, read_file
 from waifu2x.system import cache
 
 _CONVOLUTION = "nn.SpatialConvolutionMM"
@@ -37,6 +37,9 @@ _CLASSES: dict[str, Kind] = {
 }
 _CACHE_KIND = "weights"
 _CACHE_FORMAT = "2"
+_MAX_LISTS = 2_000_000
+_MAX_NUMBERS = 8_000_000
+"""Lists and numbers of one file: those of 64 MiB, as long as networks' numbers are."""
 
 
 class Weights(NamedTuple):
@@ -68,6 +71,9 @@ def parse(raw: bytes, name: str) -> Weights:
     """
     if raw[:2] == b"\x1f\x8b":
         raw = gunzip(raw, name)
+    # Each list and each number takes up to a hundred bytes, however few it is written in.
+    Budget(name, entries=_MAX_LISTS).take_entries(raw.count(b"[") + raw.count(b"{"))
+    Budget(name, entries=_MAX_NUMBERS).take_entries(raw.count(b","))
     try:
         document = json.loads(raw)
     except (ValueError, RecursionError) as error:

@@ -1,0 +1,66 @@
+"""Signals that end the program soon, whatever it is doing."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from waifu2x.system.files import remove_unfinished
+
+_GRACE_SECONDS = 0.5
+"""How long the work may take to end by itself, which tells more and leaves less behind."""
+_SHOW_CURSOR = "\r\x1b[2K\x1b[?25h"
+"""Orders to a terminal where a bar was: clear the line, show the cursor."""
+
+
+@contextmanager
+def heard_at_once() -> Iterator[None]:
+    """Lets SIGINT, SIGTERM and SIGHUP end the work within soon, leaving no half-made file.
+
+    Python runs the handlers of signals in the main thread, between two of its own instructions. To
+    decode, to encode or to compute a part of a large picture is one instruction, and may take many
+    seconds. So a thread learns of signals from the system, and ends the program if the main thread
+    has not ended the work by then. Only for the main thread; on Windows it does nothing.
+    """
+    if sys.platform == "win32":
+        yield
+        return
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    ended = threading.Event()
+    thread = threading.Thread(
+        target=_listen, args=(reader, ended), name="waifu2x-signals", daemon=True
+    )
+    before = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        signal.set_wakeup_fd(before)
+        os.close(writer)
+        thread.join()
+        os.close(reader)
+
+
+def _listen(reader: int, ended: threading.Event) -> None:
+    """Reads the numbers of signals, until the other end of the pipe is closed."""
+    numbers = [getattr(signal, name, None) for name in ("SIGINT", "SIGTERM", "SIGHUP")]
+    while received := os.read(reader, 1):
+        if received[0] in numbers and not ended.wait(_GRACE_SECONDS):
+            _end(received[0])
+
+
+def _end(number: int) -> None:
+    """Ends the program as the signal's handler would have done."""
+    remove_unfinished()
+    if sys.stderr.isatty():
+        sys.stderr.write(_SHOW_CURSOR)
+    if number == signal.SIGINT:
+        sys.stderr.write("Interrupted.\n")
+    sys.stderr.flush()
+    os._exit(128 + number)

@@ -1,0 +1,122 @@
+"""Graphs of layers whose weights stand in a file under names."""
+
+from __future__ import annotations
+
+import math
+import re
+
+import numpy as np
+from numpy.typing import NDArray
+
+from waifu2x.errors import ModelError
+from waifu2x.networks.activations import Activation, leaky
+from waifu2x.networks.builder import GraphBuilder
+from waifu2x.networks.readers.limits import MAX_TENSOR_BYTES, Budget
+from waifu2x.networks.readers.tensors import Contents, floats
+
+
+class NamedWeights:
+    """The tensors of a file, taken one after the other: none must be left at the end."""
+
+    def __init__(self, contents: Contents, name: str) -> None:
+        """`name` stands for the file in messages."""
+        self.name = name
+        self.marks, self.maker = contents.marks, contents.maker
+        self.budget = Budget(name, size=2 * MAX_TENSOR_BYTES)
+        """For what is computed from the file's tensors."""
+        self._tensors = contents.tensors
+        self._left = set(contents.tensors)
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._tensors
+
+    def shape(self, key: str) -> tuple[int, ...]:
+        """The shape of a tensor. Raises ModelError if it is missing."""
+        if key not in self._tensors:
+            raise ModelError(f"{self.name}: {key[:80]} is missing")
+        return self._tensors[key].shape
+
+    def length(self, key: str, axis: int) -> int:
+        """The length of a tensor along an axis; 0 if it has fewer."""
+        shape = self.shape(key)
+        return shape[axis] if axis < len(shape) else 0
+
+    def planes(self, layer: str) -> int:
+        """Planes that a convolution makes."""
+        return self.length(f"{layer}.weight", 0)
+
+    def take(self, key: str, *shape: int | None) -> NDArray[np.float32]:
+        """A tensor, of so many dimensions, and where a length is given, of that.
+
+        Raises ModelError for another shape, and for values that are not finite.
+        """
+        found = self.shape(key)
+        if (
+            len(found) != len(shape)
+            or any(
+                have != want for have, want in zip(found, shape, strict=True) if want is not None
+            )
+            or 0 in found
+        ):
+            wanted = " x ".join("any" if each is None else str(each) for each in shape)
+            raise ModelError(
+                f"{self.name}: {key[:80]} has the shape {found}, but expected {wanted}"
+            )
+        self._left.discard(key)
+        return floats(self._tensors[key].read(), f"{self.name}: {key[:80]}")
+
+    def convolution(
+        self, layer: str, taps: int = 3, *, has_bias: bool = True
+    ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """Weight (out_planes, in_planes, taps, taps) and bias of a layer; zeros for no bias."""
+        weight = self.take(f"{layer}.weight", None, None, taps, taps)
+        planes = len(weight)
+        bias = self.take(f"{layer}.bias", planes) if has_bias else np.zeros(planes, np.float32)
+        return weight, bias
+
+    def ignore(self, pattern: str) -> None:
+        """Leaves out tensors whose names match a regular expression."""
+        self._left = {key for key in self._left if not re.fullmatch(pattern, key)}
+
+    def finish(self) -> None:
+        """Raises ModelError if a tensor is left."""
+        if self._left:
+            key = min(self._left)
+            raise ModelError(f"{self.name}: {key[:80]} belongs to no layer of this network")
+
+
+class NamedGraph(GraphBuilder):
+    """A graph whose layers take their weights by name."""
+
+    def __init__(self, weights: NamedWeights, in_planes: int) -> None:
+        """A graph for pictures of so many planes."""
+        super().__init__(weights.name, in_planes)
+        self.weights = weights
+
+    def same_size(
+        self,
+        source: int,
+        layer: str,
+        activation: float | Activation = 1.0,
+        *,
+        taps: int = 3,
+        has_bias: bool = True,
+    ) -> int:
+        """A convolution padded to keep the size, then an activation, or leaky ReLU of a slope."""
+        self.layer = layer[:80]
+        weight, bias = self.weights.convolution(layer, taps, has_bias=has_bias)
+        if isinstance(activation, float):
+            activation = leaky(activation, len(bias))
+        return self.convolution(source, weight, bias, activation, padding=taps // 2)
+
+
+def scale_and_planes(made: int, read: int, where: str) -> tuple[int, int]:
+    """By how much a last layer that makes so many planes enlarges, and the result's planes.
+
+    `read` are those of the picture. Raises ModelError, which begins with `where`.
+    """
+    for planes in (read, 3, 4, 1):
+        scale = math.isqrt(made // planes) if planes else 0
+        if scale and made == planes * scale**2:
+            return scale, planes
+    raise ModelError(f"{where}: {made} planes are no picture's")
