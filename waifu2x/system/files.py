@@ -33,8 +33,6 @@ _unfinished: dict[Path, Path] = {}
 """The temporary files that this process writes now, and the paths that they are for."""
 _NEVER_WAITS = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 """Flags of open(2): a pipe opens without a writer; the other is Windows'."""
-_unfinished: set[Path] = set()
-"""The temporary files that this process is writing."""
 _CLOSED_SECONDS = 60.0
 """Where files cannot be renamed while they are open: longer than one is closed without its name."""
 

@@ -50,7 +50,7 @@ from waifu2x.flows.outcome import Outcome
 from waifu2x.imaging.sizes import MOST
 from waifu2x.networks.chains import FactTable
 from waifu2x.system import stores
-from waifu2x.system.files import remove_unfinished, is_temporary, remove_abandoned
+from waifu2x.system.files import is_temporary, remove_abandoned, remove_unfinished
 from waifu2x.system.machine import available_memory, core_count
 
 _FIRST_WORKERS = 3
@@ -180,11 +180,12 @@ class DeviceDriver:
             made = {worker: each.job for worker, each in self._assigned.items()}
         for worker in workers:
             worker.stop()
+        for worker in workers:
+            worker.join()
+            if worker in made:
+                _clear(made[worker], worker.is_process)
         self._scheduler.close()
         for worker in workers:
-            has_ended = worker.join()
-            if worker in made:
-                _clear(made[worker], worker.is_process, has_ended)
             worker.release()
         if self._feeder.ident is not None:
             self._feeder.join(_FEEDER_SECONDS)
@@ -471,7 +472,7 @@ class DeviceDriver:
         if is_unused:
             worker.release()
         if assignment is not None:
-            _clear(assignment.job, True, True)
+            _clear(assignment.job, True)
             error = f"{assignment.job.source}: the process that worked on it {why}"
             outcome = Outcome(assignment.job, "failed", 0.0, error=error)
             self._end(worker, assignment, outcome)
@@ -504,13 +505,12 @@ def _with_wait(outcome: Outcome, waited: float) -> Outcome:
     return replace(outcome, spent=spent)
 
 
-def _clear(job: Job, is_process: bool, has_ended: bool) -> None:
+def _clear(job: Job, is_process: bool) -> None:
     """Removes what a worker that was stopped has left of its file."""
     if stores.is_url(job.target):
         return  # uploads are whole or nothing
     if not is_process:
-        if not has_ended:
-            remove_unfinished(job.target)
+        remove_unfinished(job.target)
         return
     with suppress(OSError), os.scandir(job.target.resolve().parent) as entries:
         for path in [entry.path for entry in entries if is_temporary(entry.name)]:

@@ -35,8 +35,8 @@ from waifu2x.flows.batch.shared_memory import AttachedPool, SharedPool
 from waifu2x.system import allocator
 from waifu2x.system.files import remove_unfinished
 
-_ENDING_SECONDS = 1.0
-"""How long a thread that is stopped may take: what it does in a codec cannot be ended."""
+_ENDING_SECONDS = 0.1
+"""How long the end of a thread is waited for: what it does in a codec cannot be ended."""
 
 
 class CodecWorker(Protocol):
@@ -52,8 +52,8 @@ class CodecWorker(Protocol):
         """Begins to end it, whatever it is at. No report comes after that which counts."""
         ...
 
-    def join(self) -> bool:
-        """Waits for its end after `stop`; False if it has not come soon."""
+    def join(self) -> None:
+        """Waits for its end after `stop`; a thread's, for a moment."""
         ...
 
     def release(self) -> None:
@@ -82,11 +82,10 @@ class CodecThread:
         """Ends it where it waits for the driver, or else in its next file."""
         self._codec.stop()
 
-    def join(self) -> bool:
+    def join(self) -> None:
         """Waits for a moment."""
         if self._thread is not threading.current_thread():
             self._thread.join(_ENDING_SECONDS)
-        return not self._thread.is_alive()
 
     def release(self) -> None:
         """Its memory is this process's."""
@@ -135,10 +134,9 @@ class CodecProcess:
             if self._process is not None:
                 self._process.kill()
 
-    def join(self) -> bool:
+    def join(self) -> None:
         """Waits until it is gone."""
         self._thread.join()
-        return True
 
     def release(self) -> None:
         """Ends the registration of its memory with the device."""
