@@ -26,9 +26,10 @@ from waifu2x.flows.batch.plan import plan
 from waifu2x.flows.batch.run import run
 from waifu2x.flows.jobs import Job, Output
 from waifu2x.flows.outcome import Outcome, run_one
-from waifu2x.formats.read import decode
+from waifu2x.formats.source import DecodedFile
 from waifu2x.formats.table import Quality
 from waifu2x.imaging.picture import Picture
+from waifu2x.imaging.streams import Timed
 
 PNG = Output("png", Quality(), "fail")
 
@@ -271,17 +272,19 @@ def test_a_large_file_is_decoded_while_the_enlarger_is_opened(
 ) -> None:
     begun, opening = threading.Event(), threading.Event()
 
-    def decoded(*arguments: Any) -> Any:
+    first = DecodedFile.first
+
+    def decoded(source: DecodedFile) -> Timed:
         begun.set()
         assert opening.wait(30)
-        return decode(*arguments)
+        return first(source)
 
     def opened() -> Any:
         opening.set()
         assert begun.wait(30)
         return upscaler.enlarger
 
-    monkeypatch.setattr(upscaling, "decode", decoded)
+    monkeypatch.setattr(DecodedFile, "first", decoded)
     monkeypatch.setattr(upscaling, "_LARGE_FILE", 1)
     source = tmp_path / "in.png"
     source.write_bytes(encode(Picture(noise(5, 7, 3)), "png"))

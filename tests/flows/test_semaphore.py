@@ -73,7 +73,7 @@ def test_files_tell_how_much_memory_they_take(extension: str, planes: int) -> No
     assert found is not None
     assert (found.height, found.width) == (20, 31)
     decoded = decode(content).pixels
-    assert found.bytes >= decoded.nbytes or decoded.shape[-1] > planes
+    assert found.nbytes >= decoded.nbytes or decoded.shape[-1] > planes
 
 
 def test_the_memory_of_a_picture_counts_its_result(tmp_path: Path) -> None:

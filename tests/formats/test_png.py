@@ -16,13 +16,24 @@ import pytest
 from numpy.typing import NDArray
 from PIL import Image
 
-from tests.helpers.contents import decode, drawn, encode, encoded, noise, opened, png_with, ramp
+from tests.helpers.contents import (
+    decode,
+    decode_all,
+    drawn,
+    encode,
+    encoded,
+    noise,
+    opened,
+    png_with,
+    ramp,
+)
 from tests.helpers.odd_pictures import PROFILE, png_of
 from waifu2x.errors import ImageError
 from waifu2x.formats import png, png_filter, png_rows, png_write
-from waifu2x.formats.read import decode as decode_all
 from waifu2x.formats.table import Compression
-from waifu2x.imaging.picture import Frames, Picture, with_alpha
+from waifu2x.formats.write import header_of
+from waifu2x.imaging.picture import Picture, with_alpha
+from waifu2x.imaging.streams import Timed
 
 DTYPES = (np.uint8, np.uint16)
 SIZES = ((1, 1), (7, 12), (700, 501))
@@ -129,9 +140,11 @@ def test_large_png_is_written_in_little_memory(alpha: bool) -> None:
     row = noise(1, 12_000, 3)
     pixels = np.broadcast_to(row, (10_000, 12_000, 3))
     opacity = np.broadcast_to(row[..., 0], pixels.shape[:2]) if alpha else None
-    file = Sink()
+    file, picture = Sink(), Picture(pixels, opacity)
     tracemalloc.start()
-    png_write.write(Frames((Picture(pixels, opacity),)), [], file, threads=2)
+    writer = png_write.PngWriter(header_of(picture), file, threads=2)
+    writer.add(Timed(picture))
+    writer.finish()
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert file.size > row.size
@@ -145,9 +158,10 @@ def test_a_full_disk_ends_it() -> None:
                 raise OSError(28, "No space left on device")
             return super().write(content)
 
-    frames = Frames((drawn(3, False, (2000, 1000)),))
+    picture = drawn(3, False, (2000, 1000))
+    writer = png_write.PngWriter(header_of(picture), Full(), threads=3)
     with pytest.raises(OSError, match="No space left"):
-        png_write.write(frames, [], Full(), threads=3)
+        writer.add(Timed(picture))
 
 
 # What others write.
@@ -282,7 +296,7 @@ def test_metadata_is_what_pillow_finds(monkeypatch: pytest.MonkeyPatch) -> None:
         Image.fromarray(ramp(3)), exif=exif, icc_profile=PROFILE, dpi=(300, 150), title="A title"
     )
     ours = decode(data)
-    monkeypatch.setattr("waifu2x.formats.png_read.read", lambda *arguments: None)
+    monkeypatch.setattr("waifu2x.formats.png_read.open_content", lambda *arguments: None)
     theirs = decode(data)
     assert ours.metadata == theirs.metadata
     assert ours.metadata.dpi is not None
@@ -313,7 +327,7 @@ def test_every_checksum_is_looked_at(dtype: Any) -> None:
                 decode(content)
         else:
             frames = decode_all(content, "p")
-            assert f"its {kind} is damaged and left out" in frames.notes
+            assert f"its {kind} is damaged and left out" in frames.notices
             assert (frames.pictures[0].pixels == pixels).all()
             kept = frames.pictures[0]
             assert (kept.colours.icc_profile is None) == (kind == "iCCP")

@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from PIL import Image, JpegImagePlugin
 
 from waifu2x.errors import ImageError
@@ -128,14 +127,3 @@ def to_pil(picture: Picture) -> Image.Image:
     if picture.colours.icc_profile:
         image.info["icc_profile"] = picture.colours.icc_profile
     return image
-
-
-def resize(planes: NDArray[np.float32], height: int, width: int) -> NDArray[np.float32]:
-    """(H, W, C) float planes at another size, by bicubic interpolation (a = -0.5)."""
-    resized = [
-        np.asarray(
-            Image.fromarray(planes[..., c]).resize((width, height), Image.Resampling.BICUBIC)
-        )
-        for c in range(planes.shape[-1])
-    ]
-    return np.stack(resized, axis=-1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import struct
+from collections.abc import Generator
 from typing import IO, Any
 
 import numpy as np
@@ -13,11 +14,15 @@ from numpy.typing import NDArray
 
 from waifu2x.errors import ImageError
 from waifu2x.formats import metadata, profiles, tags
+from waifu2x.formats.exif import ORIENTATION
 from waifu2x.formats.limits import Budget, OverBudgetError, check_pixels
 from waifu2x.formats.profiles import BAD_PROFILE
+from waifu2x.formats.source import DecodedFile
 from waifu2x.formats.table import Compression
-from waifu2x.imaging.orientation import turned
-from waifu2x.imaging.picture import Colours, Frames, Metadata, Picture, full_range, with_alpha
+from waifu2x.formats.writer import Writer
+from waifu2x.imaging.orientation import turned, upright_size
+from waifu2x.imaging.picture import Colours, Metadata, Picture, full_range, with_alpha
+from waifu2x.imaging.streams import Extent, Header, Timed
 
 _BIG = 4_000_000_000
 """Bytes of pixels from which on offsets need 64 bits."""
@@ -32,37 +37,78 @@ _GREY, _RGB = (0, 1), (2,)
 _MIN_IS_WHITE = 0
 
 
-def read(data: bytes, name: str, max_pixels: int) -> Frames:
+def open_content(data: bytes, name: str, max_pixels: int) -> DecodedFile:
     """The pages of a file. Raises ImageError, and whatever tifffile raises if it is damaged."""
-    pictures, notes, budget = [], set[str](), Budget(len(data))
-    with tifffile.TiffFile(io.BytesIO(data)) as file:
+    budget = Budget(len(data))
+    file = tifffile.TiffFile(io.BytesIO(data))
+    try:
         pages = [page for page in file.pages if not page.subfiletype & _REDUCED]
         if not pages:
             raise ImageError(f"{name}: has no picture in it")
         total = sum(page.imagewidth * page.imagelength for page in pages)
         size = (pages[0].imagewidth, pages[0].imagelength)
         check_pixels(name, size, len(pages), total, max_pixels)
+        header = Header(tuple(map(_extent, pages)), len(pages), format="TIFF")
+    except BaseException:
+        file.close()
+        raise
+
+    def decoded() -> Generator[Timed]:
         for page in pages:
-            picture, note = _page(page, data, name, budget)
-            pictures.append(picture)
-            notes.update(note)
-    return Frames(tuple(pictures), notes=tuple(sorted(notes)))
+            picture, notices = _page(page, data, name, budget)
+            yield Timed(picture, notices=tuple(sorted(notices)))
+
+    return DecodedFile(name, header, decoded(), file.close)
 
 
-def write(frames: Frames, file: IO[bytes], compression: Compression = "default") -> None:
-    """Writes a file; `file` can be read and sought."""
-    size = sum(_raw_size(picture) for picture in frames.pictures)
-    first = frames.pictures[0].metadata
-    order = tags.layout(first.exif).order if first.exif else "<"
-    with tifffile.TiffWriter(file, bigtiff=size > _BIG, byteorder=order) as writer:
-        for picture in frames.pictures:
-            writer.write(_samples(picture), **_options(picture, compression))
-    if first.exif:
-        # Its word for the resolution counts where the file had none besides it.
-        but = tags.RESOLUTION if first.dpi else ()
-        at = tags.first(first.exif, tags.layout(first.exif))
-        with contextlib.suppress(ValueError, OverBudgetError):  # of a damaged block
-            _describe(file, tags.described(first.exif, at, Budget(len(first.exif)), but))
+def _extent(page: tifffile.TiffPage) -> Extent:
+    """Its size upright, and about how many bytes its samples take in memory."""
+    height, width = page.imagelength, page.imagewidth
+    orientation = page.tags.valueof(ORIENTATION, 1)
+    rows, columns = upright_size(height, width, orientation if isinstance(orientation, int) else 1)
+    sample = -(-int(np.max(page.bitspersample)) // 8)
+    return Extent(rows, columns, rows * columns * page.samplesperpixel * sample)
+
+
+class TiffWriter(Writer):
+    """Writes pages into a file as they come."""
+
+    def __init__(
+        self, header: Header, file: IO[bytes], compression: Compression = "default"
+    ) -> None:
+        """`header` is that of the results; `file` can be read and sought."""
+        self._extents = header.all_extents
+        self._file = file
+        self._compression = compression
+        self._writer: Any = None
+        self._first: Metadata | None = None
+
+    def add(self, timed: Timed) -> None:
+        """Writes the next page."""
+        picture = timed.picture
+        if self._writer is None:
+            self._first = first = picture.metadata
+            order = tags.layout(first.exif).order if first.exif else "<"
+            big = self._total(picture) > _BIG
+            self._writer = tifffile.TiffWriter(self._file, bigtiff=big, byteorder=order)
+        self._writer.write(_samples(picture), **_options(picture, self._compression))
+
+    def finish(self) -> None:
+        """Writes what comes after the last page."""
+        self._writer.close()
+        first = self._first
+        if first is not None and first.exif:
+            # Its word for the resolution counts where the file had none besides it.
+            but = tags.RESOLUTION if first.dpi else ()
+            at = tags.first(first.exif, tags.layout(first.exif))
+            with contextlib.suppress(ValueError, OverBudgetError):  # of a damaged block
+                described = tags.described(first.exif, at, Budget(len(first.exif)), but)
+                _describe(self._file, described)
+
+    def _total(self, first: Picture) -> float:
+        """About how many bytes the samples of all pages have, by the first and the header."""
+        nbytes = [extent.nbytes for extent in self._extents]
+        return _raw_size(first) * sum(nbytes) / max(nbytes[0], 1)
 
 
 def _raw_size(picture: Picture) -> int:

@@ -23,6 +23,11 @@ def turned(picture: Picture, orientation: int) -> Picture:
     )
 
 
+def upright_size(height: int, width: int, orientation: int) -> tuple[int, int]:
+    """Height and width, as it is meant to be seen, of a picture stored with an orientation."""
+    return (width, height) if 5 <= orientation <= 8 else (height, width)
+
+
 def turned_plane(plane: NDArray[Any], orientation: int) -> NDArray[Any]:
     """(H, W, ...) as it is meant to be seen, without a copy."""
     if orientation in (3, 4, 6, 7):

@@ -116,6 +116,17 @@ def remove_unfinished(path: Path | None = None) -> None:
                 temporary.unlink()
 
 
+class _AbandonedError(Exception):
+    """Ends the writing of a file without giving it its name."""
+
+
+def abandon(held: contextlib.ExitStack) -> None:
+    """Ends what `writing` has begun among other contexts, and leaves nothing of it."""
+    error = _AbandonedError()
+    with contextlib.suppress(OSError):  # what could not be written is not wanted any more
+        held.__exit__(type(error), error, None)
+
+
 def is_temporary(name: str) -> bool:
     """Whether a file's name is one of those that `writing` gives."""
     return _TEMPORARY.fullmatch(name) is not None

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 
 class Stopwatch:
-    """Seconds by what they were spent on, in the order in which that began."""
+    """Seconds by what they were spent on, in the order in which that began.
+
+    Threads may share it: what several of them do at a time counts for each.
+    """
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
+        self._lock = threading.Lock()
 
     @contextmanager
     def __call__(self, name: str) -> Iterator[None]:
@@ -21,7 +26,8 @@ class Stopwatch:
         try:
             yield
         finally:
-            self.seconds[name] += time.monotonic() - start
+            with self._lock:
+                self.seconds[name] += time.monotonic() - start
 
     @property
     def total(self) -> float:

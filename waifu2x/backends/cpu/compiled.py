@@ -14,7 +14,7 @@ import logging
 import os
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -29,14 +29,13 @@ from waifu2x.system import cache
 
 _KIND = "numba"
 _PACKAGE = Path(__file__).parents[2]
-_SOURCES = (
+SOURCES = (
     "backends/cpu/isa.py",
     "backends/cpu/kernels/*.py",
-    "backends/cpu/layout.py",
+    "backends/cpu/records.py",
     "backends/cpu/shapes.py",
     "errors.py",
     "networks/activations.py",
-    "system/machine.py",
 )
 """The files whose code or constants an entry holds: the kernels and all that they import."""
 _LOG = logging.getLogger(__name__)
@@ -106,18 +105,25 @@ class Compiled:
         return function
 
     def _key(self) -> str:
-        settings = [f"{k}={v}" for k, v in sorted(os.environ.items()) if k.startswith("NUMBA_")]
-        return cache.digest(
-            self._module,
-            self._name,
-            *(__version__, sys.version, _NUMBA_VERSION, llvmlite.__version__),
-            *(llvm.get_process_triple(), llvm.get_host_cpu_name(), VECTOR.name),
-            llvm.get_host_cpu_features().flatten(),
-            repr(settings),
-            *(path.read_bytes() for path in sources()),
-        )
+        return cache.digest(self._module, self._name, *environment(), *contents(SOURCES))
 
 
-def sources() -> list[Path]:
-    """The files that decide compiled code, sorted."""
-    return sorted(path for pattern in _SOURCES for path in _PACKAGE.glob(pattern))
+def environment() -> tuple[str, ...]:
+    """What decides compiled code besides its sources: versions, settings, the processor."""
+    settings = [f"{k}={v}" for k, v in sorted(os.environ.items()) if k.startswith("NUMBA_")]
+    return (
+        *(__version__, sys.version, _NUMBA_VERSION, llvmlite.__version__),
+        *(llvm.get_process_triple(), llvm.get_host_cpu_name(), VECTOR.name),
+        llvm.get_host_cpu_features().flatten(),
+        repr(settings),
+    )
+
+
+def contents(patterns: Sequence[str]) -> list[bytes]:
+    """What stands in files of this package, with their names."""
+    paths = sorted(path for pattern in patterns for path in _PACKAGE.glob(pattern))
+    return [
+        part
+        for path in paths
+        for part in (path.relative_to(_PACKAGE).as_posix().encode(), path.read_bytes())
+    ]

@@ -78,7 +78,7 @@ class MemorySemaphore:
 def needed_bytes(content: bytes, processing: Processing) -> int:
     """About how many bytes a file with that content takes until its result is written.
 
-    These are the file, its pictures, and their results.
+    These are the file, a picture of it at a time, and its result.
     """
     found = extent(content)
     if found is None:
@@ -87,4 +87,4 @@ def needed_bytes(content: bytes, processing: Processing) -> int:
         growth = processing.growth(found.height, found.width)
     except ImageError:
         growth = 0.0
-    return len(content) + int(found.bytes * (1 + growth))
+    return len(content) + int(found.nbytes * (1 + growth))
