@@ -63,7 +63,7 @@ class Graph(torch.nn.Module):  # type: ignore[misc]
             self.parts[str(value)] = torch.nn.Sequential(layer, _activation(node.activation))
 
     def forward(self, picture: Any) -> Any:
-        """Of a picture (n, planes, height, width) as `prepared` has it."""
+        """The network's output for pictures (n, planes, height, width) as `prepared` has them."""
         found = [picture] * (self.lead + 1)
         for value, node in enumerate(self.nodes[self.lead :], self.lead + 1):
             match node:
@@ -176,7 +176,7 @@ class Compiled:
         """Whether it has ended in time so far."""
 
     def __call__(self, planes: Any) -> Any:
-        """Of a tensor; compiled at the first of a size."""
+        """The output for a tensor; a size is compiled at its first call."""
         size = tuple(planes.shape)
         if size not in self._ways:
             self._ways[size] = self._way(planes)
@@ -256,7 +256,7 @@ def graph_of(run: Callable[[Any], Any], planes: Any) -> Callable[[], None]:
 
 
 def seconds(work: Callable[[], Any], repeats: int) -> float:
-    """Of one run, by the device's events around several."""
+    """Seconds of one run of `work`, by the device's events around several."""
     before, after = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     with torch.inference_mode():
         before.record()

@@ -20,7 +20,7 @@ from waifu2x.formats.exif import ORIENTATION
 from waifu2x.formats.limits import Budget, check_pixels
 from waifu2x.formats.pillow import jpeg_coding, plain
 from waifu2x.formats.source import DecodedFile
-from waifu2x.imaging.orientation import turned, upright_size
+from waifu2x.imaging.orientation import oriented, oriented_size
 from waifu2x.imaging.picture import Colours, Metadata, Picture, contiguous
 from waifu2x.imaging.streams import Extent, Header, Timed
 
@@ -110,7 +110,7 @@ def _frames(
     count = getattr(image, "n_frames", 1) if image.format in _ANIMATED else 1
     check_pixels(name, image.size, count, image.width * image.height * count, max_pixels)
     said, orientation = metadata.of_file(data, dict(image.info), str(image.format))
-    rows, columns = upright_size(image.height, image.width, orientation)
+    rows, columns = oriented_size(image.height, image.width, orientation)
     extents = (Extent(rows, columns, _nbytes(image, data)),)
     if count == 1:
         return Header(extents), _one_picture(image, data, name, said, orientation)
@@ -130,7 +130,7 @@ def _one_picture(
     picture, notices = _loaded(image, data, name)
     picture, said_of_it = deep.deepened(picture, image, data)
     picture = replace(picture, metadata=said, jpeg=jpeg_coding(image))
-    yield Timed(turned(picture, orientation), notices=tuple(sorted({*notices, *said_of_it})))
+    yield Timed(oriented(picture, orientation), notices=tuple(sorted({*notices, *said_of_it})))
 
 
 def _loaded(image: Image.Image, data: bytes, name: str) -> tuple[Picture, tuple[str, ...]]:
@@ -167,7 +167,7 @@ def _animation(
             metadata=said if index == indices[0] else Metadata(),
         )
         duration = _duration(image) if len(indices) > 1 else None
-        yield Timed(turned(picture, orientation), duration, tuple(sorted(notices)))
+        yield Timed(oriented(picture, orientation), duration, tuple(sorted(notices)))
 
 
 def _loop(image: Image.Image) -> int:
@@ -221,7 +221,7 @@ def _pages(
         total += height * width
         check_pixels(name, (width, height), 1, total, max_pixels)
         planes = 3 if found.get(_PHOTOMETRIC) == _PALETTE else found.get(_SAMPLES, 1)
-        rows, columns = upright_size(height, width, found.get(ORIENTATION, 1))
+        rows, columns = oriented_size(height, width, found.get(ORIENTATION, 1))
         extents.append(Extent(rows, columns, rows * columns * planes))
         pages.append((index, at))
     if not pages:

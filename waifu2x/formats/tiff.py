@@ -20,7 +20,7 @@ from waifu2x.formats.profiles import BAD_PROFILE
 from waifu2x.formats.source import DecodedFile
 from waifu2x.formats.table import Compression
 from waifu2x.formats.writer import Writer
-from waifu2x.imaging.orientation import turned, upright_size
+from waifu2x.imaging.orientation import oriented, oriented_size
 from waifu2x.imaging.picture import Colours, Metadata, Picture, full_range, with_alpha
 from waifu2x.imaging.streams import Extent, Header, Timed
 
@@ -65,7 +65,7 @@ def _extent(page: tifffile.TiffPage) -> Extent:
     """Its size upright, and about how many bytes its samples take in memory."""
     height, width = page.imagelength, page.imagewidth
     orientation = page.tags.valueof(ORIENTATION, 1)
-    rows, columns = upright_size(height, width, orientation if isinstance(orientation, int) else 1)
+    rows, columns = oriented_size(height, width, orientation if isinstance(orientation, int) else 1)
     sample = -(-int(np.max(page.bitspersample)) // 8)
     return Extent(rows, columns, rows * columns * page.samplesperpixel * sample)
 
@@ -209,7 +209,7 @@ def _page(
         profile = None
         notes.add(BAD_PROFILE)
     picture = Picture(pixels, alpha, Colours(bytes(profile) if profile else None), said)
-    return turned(picture, orientation), notes
+    return oriented(picture, orientation), notes
 
 
 def _values(samples: NDArray[Any], bits: Any, name: str, notes: set[str]) -> NDArray[Any]:

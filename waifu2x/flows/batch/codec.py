@@ -38,6 +38,8 @@ class CodecTask:
     noise: int | None
     output: Output
     max_pixels: int
+    in_flight: int
+    """How many pictures of a file are worked on at a time."""
 
 
 # What the driver tells a worker.
@@ -52,7 +54,9 @@ class Make(NamedTuple):
 
 
 class Proceed(NamedTuple):
-    """The memory that it looked for is there."""
+    """The memory that it asked for is there."""
+
+    number: int
 
 
 class Computed(NamedTuple):
@@ -74,13 +78,20 @@ class Up(NamedTuple):
 
 
 class Looked(NamedTuple):
-    """The file's header says that it takes so many bytes of memory. It waits for Proceed."""
+    """The header of the file, or of one in an archive, says how much memory it takes.
 
+    The worker waits for Proceed before it decodes.
+    """
+
+    number: int
     size: int
+    """In bytes."""
 
 
 class Released(NamedTuple):
-    """The memory that it looked for is free again."""
+    """That memory is free again."""
+
+    number: int
 
 
 class OfferedCall(NamedTuple):
@@ -174,23 +185,20 @@ class Codec:
         self._link = link
         self._enlarger = Enlarger(task.facts, task.request, task.noise, self._compute)
         self._jobs: queue.SimpleQueue[Make | None] = queue.SimpleQueue()
-        self._proceeds: queue.SimpleQueue[Exception | None] = queue.SimpleQueue()
         self._numbers = itertools.count()
         self._lock = threading.Lock()
-        self._offered: dict[int, queue.SimpleQueue[Exception | None]] = {}
-        """Where who waits for an offer is told how it ended."""
+        self._waiting: dict[int, queue.SimpleQueue[Exception | None]] = {}
+        """Where threads wait for the answers to what they have reported, by its number."""
         self._told = threading.local()
         self._allowance = 0
         self._is_stopped = False
 
     def deliver(self, command: Command) -> None:
         """Takes what the driver tells; from any thread."""
-        if isinstance(command, Computed):
+        if isinstance(command, Computed | Proceed):
             with self._lock:
-                answer = self._offered.pop(command.number)
-            answer.put(command.error)
-        elif isinstance(command, Proceed):
-            self._proceeds.put(None)
+                answer = self._waiting.pop(command.number)
+            answer.put(command.error if isinstance(command, Computed) else None)
         else:
             self._jobs.put(command)
 
@@ -198,8 +206,8 @@ class Codec:
         """Ends the file that is being made, from any thread; nothing of it stays."""
         with self._lock:
             self._is_stopped = True
-            waiting = list(self._offered.values())
-        for answer in (*waiting, self._proceeds):
+            waiting = list(self._waiting.values())
+        for answer in waiting:
             answer.put(StoppedError())
         self._jobs.put(None)
 
@@ -217,6 +225,7 @@ class Codec:
                     reserve=self._reserve,
                     on_progress=self._note_share,
                     on_notice=lambda job, text: self._link.report(Notified(text)),
+                    in_flight=self._task.in_flight,
                 )
             except StoppedError:
                 return
@@ -238,17 +247,21 @@ class Codec:
             self._told.share = 0.0
             on_progress(call.share)
             offered.append(OfferedCall(call.factor, call.noise, pixels, out, self._told.share))
+        self._answered(lambda number: self._link.offer(number, offered))
+        return [call.out for call in offered]
+
+    def _answered(self, report: Callable[[int], None]) -> None:
+        """Reports something under a number, and waits for the answer. Raises the error in it."""
         answer: queue.SimpleQueue[Exception | None] = queue.SimpleQueue()
         with self._lock:
             if self._is_stopped:
                 raise StoppedError
             number = next(self._numbers)
-            self._offered[number] = answer
-        self._link.offer(number, offered)
+            self._waiting[number] = answer
+        report(number)
         error = answer.get()
         if error is not None:
             raise error
-        return [call.out for call in offered]
 
     def _note_share(self, part: float) -> None:
         self._told.share = part
@@ -260,14 +273,17 @@ class Codec:
         if size <= self._allowance:
             yield
             return
-        self._link.report(Looked(size))
-        error = self._proceeds.get()
-        if error is not None:
-            raise error
+        numbers: list[int] = []
+
+        def look(number: int) -> None:
+            numbers.append(number)
+            self._link.report(Looked(number, size))
+
+        self._answered(look)
         try:
             yield
         finally:
-            self._link.report(Released())
+            self._link.report(Released(*numbers))
 
 
 OnReport = Callable[[Report], None]

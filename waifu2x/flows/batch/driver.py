@@ -12,9 +12,9 @@ import queue
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
@@ -55,6 +55,8 @@ from waifu2x.system.machine import available_memory, core_count
 
 _FIRST_WORKERS = 3
 """One picture is loaded, one computed and one saved."""
+_IN_FLIGHT = 4
+"""Pictures of one file that are under way at a time, at most."""
 _IDLE_SHARE = 0.05
 """Of the time: a network that has less to do than the rest of it is waiting for codecs."""
 _PROCESSES = 4
@@ -80,10 +82,9 @@ class _Assignment:
     """A file that a worker makes."""
 
     job: Job
-    memory: int = 0
-    """Bytes that it has, or waits for."""
-    on_memory: Callable[[], None] | None = None
-    """What is called when the bytes are there."""
+    memory: dict[int, tuple[int, Callable[[], None]]] = field(default_factory=dict)
+    """Bytes that it has or waits for, by the number of the report, and what is called when they are
+    there."""
     progress: float = 0.0
     """The part that has been told of."""
     waited: float = 0.0
@@ -381,11 +382,11 @@ class DeviceDriver:
         elif isinstance(report, Ended):
             self._end(worker, assignment, Outcome(assignment.job, *report))
         elif isinstance(report, Looked):
-            on_memory = partial(worker.send, Proceed())
-            assignment.memory, assignment.on_memory = report.size, on_memory
-            self._memory.acquire(report.size, on_memory)
+            granted = partial(worker.send, Proceed(report.number))
+            assignment.memory[report.number] = report.size, granted
+            self._memory.acquire(report.size, granted)
         elif isinstance(report, Released):
-            self._give_back(assignment)
+            self._give_back(assignment, [report.number])
         elif isinstance(report, Notified):
             self._on_notice(assignment.job, report.text)
         elif isinstance(report, Defect):
@@ -441,7 +442,7 @@ class DeviceDriver:
 
     def _end(self, worker: CodecWorker, assignment: _Assignment, outcome: Outcome) -> None:
         """A file has ended, and its worker is free."""
-        self._give_back(assignment)
+        self._give_back(assignment, list(assignment.memory))
         assignment.is_over = True
         if outcome.device_failed:
             self._device_failed.set()
@@ -478,11 +479,12 @@ class DeviceDriver:
             self._end(worker, assignment, outcome)
         self._add_processes()
 
-    def _give_back(self, assignment: _Assignment) -> None:
-        """Frees the memory of a file, which it may still be waiting for."""
-        on_memory, assignment.on_memory = assignment.on_memory, None
-        if on_memory is not None and not self._memory.withdraw(on_memory):
-            self._memory.release(assignment.memory)
+    def _give_back(self, assignment: _Assignment, numbers: Sequence[int]) -> None:
+        """Frees memory of a file, which may still be waiting for it."""
+        for number in numbers:
+            size, granted = assignment.memory.pop(number)
+            if not self._memory.withdraw(granted):
+                self._memory.release(size)
 
     def _tell_end(self) -> None:
         """Called with the lock."""
