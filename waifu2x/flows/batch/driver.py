@@ -138,7 +138,14 @@ class DeviceDriver:
         self._grows = in_flight is None
         self._allowance = int(self._memory.size * _ALLOWED_SHARE / self._most)
         enlarger = upscaler.enlarger
-        self._task = CodecTask(enlarger.facts, enlarger.request, enlarger.noise, output, max_pixels)
+        self._task = CodecTask(
+            enlarger.facts,
+            enlarger.request,
+            enlarger.noise,
+            output,
+            max_pixels,
+            min(in_network + 1, _IN_FLIGHT),
+        )
         self._told: CodecTask | None = None
         """The task as processes are told it."""
         self._stopped = threading.Event()
