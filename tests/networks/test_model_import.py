@@ -236,7 +236,10 @@ BIAS = np.zeros(1)
             "upresnet10 is not supported: only vgg7 and upconv7 are",
         ),
         (npz({"conv1/W": np.ones((3, 3, 4, 4))}), "upconv_7 has 7"),
-        (npz(upconv_arrays() | {"conv7/W": np.ones((2, 1, 4, 4))}), "layer 7: makes 1 planes of the picture"),
+        (
+            npz(upconv_arrays() | {"conv7/W": np.ones((2, 1, 4, 4))}),
+            "layer 7: makes 1 planes of the p",
+        ),
         (npz({"conv1/W": WEIGHTS.astype(str), "conv1/b": BIAS}), "not a readable .npz"),
         (npz({"conv1/W": WEIGHTS.astype(object), "conv1/b": BIAS}), "not a readable .npz"),
         (npz(chainer_arrays())[:-40], "not a readable .npz"),
