@@ -13,7 +13,7 @@ from waifu2x.backends import Progress, scaled
 from waifu2x.backends.cpu import kept_memory
 from waifu2x.backends.cpu.arithmetic import Arithmetic
 from waifu2x.backends.cpu.blocks import Block, blocks
-from waifu2x.backends.cpu.execution import Execution
+from waifu2x.backends.cpu.execution import StripExecution
 from waifu2x.backends.cpu.limits import check_resolution
 from waifu2x.backends.cpu.packed import PackedProgram
 from waifu2x.backends.cpu.picture import with_picture
@@ -97,7 +97,7 @@ class CpuModel:
             for first in range(0, count, together):
                 part = slice(first, first + together)
                 report = scaled(on_progress, len(stack[part]) / count)
-                execution = Execution(
+                execution = StripExecution(
                     self.packed, plan, self._workers, stack[part], out[part], kept
                 )
                 execution.run(tile, report)
