@@ -89,7 +89,7 @@ def codec_rate(folder: Path, count: int, scale: int) -> float:
 
 
 def program_seconds(folder: Path, target: Path, options: list[str]) -> float:
-    """Of `waifu2x batch` as a whole."""
+    """Seconds of a whole `waifu2x batch`."""
     command = [sys.executable, "-m", "waifu2x", "batch", str(folder), str(target), *options]
     start = time.perf_counter()
     done = subprocess.run(command, capture_output=True, text=True)

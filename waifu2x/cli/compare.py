@@ -28,7 +28,7 @@ from waifu2x.imaging.picture import Colours, Picture
 from waifu2x.lowering.box import Box
 
 _SIDE, _COUNT = 64, 4
-"""Of crops of what models make: pixels, and how many."""
+"""Crops of what models make: pixels a side, and how many."""
 _OF_MODELS = ("scale", "noise", "reduce", "backend", "device", "precision")
 """Options that two pictures have no use for."""
 

@@ -31,7 +31,7 @@ class CommandWithTta(click.Command):
     """A command whose --tta may stand without its number."""
 
     def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
-        """See click. The number is made plain: what follows may be the name of a file."""
+        """Parses arguments with the number of a bare --tta added: a file name may follow it."""
         end = args.index("--") if "--" in args else len(args)
         for at in range(end):
             if args[at] in ("-x", "--tta") and args[at + 1 : at + 2] not in _TTA_LEVELS:
@@ -361,12 +361,12 @@ def output_of(
 
 
 class Location(click.ParamType[Path]):
-    """A path, or a URL of files; see `stores.located`."""
+    """An argument that is a path, or a URL of files."""
 
     name = "path"
 
     def convert(self, value: Any, parameter: Any, context: Any) -> Path:
-        """See click. Raises StoreError for a URL that cannot be used."""
+        """The path or URL of an argument. Raises StoreError for a URL that cannot be used."""
         return value if isinstance(value, Path) else stores.located(value)
 
 

@@ -12,7 +12,7 @@ from PIL import Image, JpegImagePlugin
 from waifu2x.errors import ImageError
 from waifu2x.formats import metadata, profiles
 from waifu2x.formats.failures import in_words
-from waifu2x.imaging.orientation import turned
+from waifu2x.imaging.orientation import oriented
 from waifu2x.imaging.picture import Colours, JpegCoding, Picture, apart, with_alpha
 
 
@@ -31,7 +31,7 @@ def from_pil(image: Image.Image, name: str = "the picture") -> Picture:
             info["exif"] = _exif(image)
         said, orientation = metadata.of_file(b"", info, "")
         picture, _ = plain(image, name)
-        return turned(replace(picture, metadata=said), orientation)
+        return oriented(replace(picture, metadata=said), orientation)
 
 
 def _exif(image: Image.Image) -> bytes | None:

@@ -20,7 +20,7 @@ from waifu2x.formats.exif import ORIENTATION
 from waifu2x.formats.limits import Budget, check_pixels
 from waifu2x.formats.pillow import jpeg_coding, plain
 from waifu2x.formats.source import DecodedFile
-from waifu2x.imaging.orientation import turned, upright_size
+from waifu2x.imaging.orientation import oriented, oriented_size
 from waifu2x.imaging.picture import Colours, Metadata, Picture, contiguous
 from waifu2x.imaging.streams import Extent, Header, Timed
 
@@ -28,15 +28,13 @@ _ANIMATED = ("GIF", "PNG", "WEBP", "AVIF")
 """Formats whose further pictures follow in time; those of others are previews, sizes or layers."""
 _PLANES = 4
 """Samples of a pixel, at most."""
-_SUBFILE_TYPE, _WIDTH, _HEIGHT, _PHOTOMETRIC, _SAMPLES = 254, 256, 257, 262, 277
-_PAGE_TAGS = (_SUBFILE_TYPE, _WIDTH, _HEIGHT, _PHOTOMETRIC, ORIENTATION, _SAMPLES)
+_WIDTH, _HEIGHT, _PHOTOMETRIC, _SAMPLES = 256, 257, 262, 277
+_PAGE_TAGS = (tags.SUBFILE_TYPE, _WIDTH, _HEIGHT, _PHOTOMETRIC, ORIENTATION, _SAMPLES)
 """Tags of a TIFF's directory, each with one number."""
 _PALETTE = 3
 """A value of the tag for the kind of samples."""
 _DURATION = 100.0
 """Milliseconds of a frame that names none, or 0, as browsers have it."""
-_REDUCED = 1
-"""NewSubfileType of a thumbnail in a TIFF."""
 
 
 def open_content(data: bytes, name: str, max_pixels: int) -> DecodedFile:
@@ -110,7 +108,7 @@ def _frames(
     count = getattr(image, "n_frames", 1) if image.format in _ANIMATED else 1
     check_pixels(name, image.size, count, image.width * image.height * count, max_pixels)
     said, orientation = metadata.of_file(data, dict(image.info), str(image.format))
-    rows, columns = upright_size(image.height, image.width, orientation)
+    rows, columns = oriented_size(image.height, image.width, orientation)
     extents = (Extent(rows, columns, _nbytes(image, data)),)
     if count == 1:
         return Header(extents), _one_picture(image, data, name, said, orientation)
@@ -130,7 +128,7 @@ def _one_picture(
     picture, notices = _loaded(image, data, name)
     picture, said_of_it = deep.deepened(picture, image, data)
     picture = replace(picture, metadata=said, jpeg=jpeg_coding(image))
-    yield Timed(turned(picture, orientation), notices=tuple(sorted({*notices, *said_of_it})))
+    yield Timed(oriented(picture, orientation), notices=tuple(sorted({*notices, *said_of_it})))
 
 
 def _loaded(image: Image.Image, data: bytes, name: str) -> tuple[Picture, tuple[str, ...]]:
@@ -167,7 +165,7 @@ def _animation(
             metadata=said if index == indices[0] else Metadata(),
         )
         duration = _duration(image) if len(indices) > 1 else None
-        yield Timed(turned(picture, orientation), duration, tuple(sorted(notices)))
+        yield Timed(oriented(picture, orientation), duration, tuple(sorted(notices)))
 
 
 def _loop(image: Image.Image) -> int:
@@ -215,13 +213,13 @@ def _pages(
         said = tags.values(data, at, _PAGE_TAGS, budget)
         order: Literal["little", "big"] = "little" if tags.layout(data).order == "<" else "big"
         found = {tag: int.from_bytes(value, order) for tag, value in said.items()}
-        if count > 1 and found.get(_SUBFILE_TYPE, 0) & _REDUCED:
+        if count > 1 and found.get(tags.SUBFILE_TYPE, 0) & tags.REDUCED:
             continue
         height, width = found.get(_HEIGHT, 0), found.get(_WIDTH, 0)
         total += height * width
         check_pixels(name, (width, height), 1, total, max_pixels)
         planes = 3 if found.get(_PHOTOMETRIC) == _PALETTE else found.get(_SAMPLES, 1)
-        rows, columns = upright_size(height, width, found.get(ORIENTATION, 1))
+        rows, columns = oriented_size(height, width, found.get(ORIENTATION, 1))
         extents.append(Extent(rows, columns, rows * columns * planes))
         pages.append((index, at))
     if not pages:
@@ -238,9 +236,8 @@ def _decoded_pages(
     for index, at in pages:
         if index >= 0:
             image.seek(index)
-        resolution = metadata.dpi(image.info.get("dpi"))
         # Pillow has brought the page upright by then.
-        said, _ = metadata.upright(metadata.of_tiff(Metadata(dpi=resolution), data, at, budget))
+        said, _ = metadata.upright(metadata.of_tiff(data, at, budget))
         image.load()
         picture, notices = plain(image, name)
         yield Timed(replace(picture, metadata=said), notices=tuple(sorted(set(notices))))

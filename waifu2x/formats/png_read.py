@@ -19,7 +19,7 @@ from waifu2x.errors import ImageError
 from waifu2x.formats import metadata, png, png_rows, profiles
 from waifu2x.formats.limits import check_pixels
 from waifu2x.formats.source import DecodedFile
-from waifu2x.imaging.orientation import turned, upright_size
+from waifu2x.imaging.orientation import oriented, oriented_size
 from waifu2x.imaging.picture import Colours, Picture, apart
 from waifu2x.imaging.streams import Extent, Header, Timed
 
@@ -68,14 +68,14 @@ def open_content(data: bytes, name: str, max_pixels: int) -> DecodedFile | None:
     if deep and b"acTL" in kinds:
         notices.add("only its first picture is read: it has 16 bits a sample")
     said, orientation = metadata.of_file(data, {}, "PNG")
-    rows, columns = upright_size(header.height, header.width, orientation)
+    rows, columns = oriented_size(header.height, header.width, orientation)
     found = Header(
         (Extent(rows, columns, _nbytes(header)),), format="PNG", notices=tuple(sorted(notices))
     )
 
     def decoded() -> Generator[Timed]:
         pixels, alpha = apart(np.atleast_3d(_samples(data, places, header)))
-        yield Timed(turned(Picture(pixels, alpha, colours, said), orientation))
+        yield Timed(oriented(Picture(pixels, alpha, colours, said), orientation))
 
     return DecodedFile(name, found, decoded())
 
