@@ -37,7 +37,7 @@ from waifu2x.imaging.enlarger import Enlarger
     "--format",
     "extension",
     type=click.Choice(table.WRITABLE),
-    help="Of the output; otherwise its file name decides, and png on stdout.",
+    help="Format of the output; otherwise its file name decides, and png on stdout.",
 )
 @upscale_options
 def upscale(
