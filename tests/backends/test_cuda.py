@@ -57,6 +57,7 @@ from waifu2x.lowering.steps import Conv
 from waifu2x.networks import model_set
 from waifu2x.networks.activations import Activation, leaky
 from waifu2x.networks.builder import fit_padding
+from waifu2x.networks.expressions import LEAKY
 from waifu2x.networks.model import Model
 from waifu2x.networks.nodes import (
     Add,
@@ -198,8 +199,9 @@ def report(compiler: Compiler, capability: tuple[int, int], stem: str, chosen: M
     """What is not right with a kernel."""
     architecture = target(capability, compiler.supported())
     assert architecture is not None
-    options = ["--ptxas-options=-v", *(f"-D{name}={value}" for name, value in chosen.items())]
-    output = compiler.compile(f"{stem}.cu", source.of(stem), architecture, options)
+    defined, lines = source.definitions(chosen)
+    options = ["--ptxas-options=-v", *defined]
+    output = compiler.compile(f"{stem}.cu", lines + source.of(stem), architecture, options)
     assert output.code.startswith(b"\x7fELF"), "no cubin"
     clean = "0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads"
     return "" if clean in output.log else f"{stem} {dict(chosen)}: {output.log[-300:]}"
@@ -406,7 +408,7 @@ def compact(scale: int) -> Model:
     for made, read in ((64, 3), (64, 64), (3 * scale**2, 64)):
         weight = np.full((made, read, 3, 3), 0.1 / read, np.float32)
         bias = np.zeros(made, np.float32)
-        activation = Activation("leaky", np.linspace(-1, 2, made, dtype=np.float32))
+        activation = Activation(LEAKY, np.linspace(-1, 2, made, dtype=np.float32))
         if made != 64:
             activation = leaky(1, made)
         nodes.append(Convolution(len(nodes), weight, bias, activation, padding=1))
@@ -518,7 +520,7 @@ def conv(source: int, inputs: int, outputs: int) -> Convolution:
 def test_slopes_stand_beside_biases() -> None:
     bias = np.array([1, 2], np.float32)
     follows = tensor_pack.pack_follows(
-        bias, Activation("leaky", np.array([3, -4], np.float32)), [1, 32], 64
+        bias, Activation(LEAKY, np.array([3, -4], np.float32)), [1, 32], 64
     )
     assert follows[:, [1, 32]].tolist() == [[1, 2], [3, -4]]
     assert not follows[:, [0, *range(2, 32), *range(33, 64)]].any()

@@ -270,3 +270,47 @@ def test_grey_stays_grey(folder: Path, form: str) -> None:
     assert upscale(f"a.{extension}", f"b.{extension}") == ""
     with Image.open(f"b.{extension}") as image:
         assert (image.mode, image.size) == ("L", (18, 16))
+
+
+def test_a_thumbnail_of_many_bits_does_not_make_a_tiff_deep() -> None:
+    """The picture is one with a palette, which is for Pillow."""
+    picture = Image.fromarray(noise(9, 7, 3)).quantize(16)
+    stream = io.BytesIO(encoded(picture, "TIFF"))
+    with tifffile.TiffWriter(stream, append=True) as writer:
+        writer.write(np.zeros((4, 4), np.float32), subfiletype=1, metadata=None)
+    (found,) = decode_all(stream.getvalue()).pictures
+    assert (found.pixels == np.asarray(picture.convert("RGB"))).all()
+
+
+def test_a_page_with_a_palette_beside_a_deep_one() -> None:
+    indices = noise(9, 7) % 4
+    colours = np.array([[0, 0, 0], [255, 0, 9], [0, 200, 0], [10, 20, 250]], np.uint8)
+    table = np.zeros((3, 256), np.uint16)
+    table[:, :4] = colours.T.astype(np.uint16) * 257
+    stream = io.BytesIO()
+    with tifffile.TiffWriter(stream) as writer:
+        writer.write(indices, photometric="palette", colormap=table, metadata=None)
+        writer.write(noise(5, 6, dtype=np.uint16), metadata=None)
+    first, second = decode_all(stream.getvalue()).pictures
+    assert (first.pixels == colours[indices]).all()
+    assert second.pixels.dtype == np.uint16
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16])
+@pytest.mark.parametrize("order", ["<", ">"])
+def test_a_tiff_gains_no_resolution(dtype: type, order: str) -> None:
+    """Nor does a page take the one of the page before."""
+    stream = io.BytesIO()
+    pages = [noise(9, 7, dtype=dtype), noise(5, 6, dtype=dtype), noise(4, 4, dtype=dtype)]
+    with tifffile.TiffWriter(stream, byteorder=order) as writer:
+        for index, page in enumerate(pages):
+            said = {"resolution": (300, 150), "resolutionunit": "INCH"} if index == 1 else {}
+            writer.write(page, metadata=None, **said)
+    back = decode_all(stream.getvalue())
+    assert [one.metadata.dpi for one in back.pictures] == [None, (300, 150), None]
+    with tifffile.TiffFile(io.BytesIO(encode(back, "tif"))) as file:
+        assert len(file.pages) == 3
+        for page, pixels, index in zip(file.pages, pages, range(3), strict=True):
+            assert (page.asarray() == pixels).all()
+            found = {tag.code for tag in page.tags} & {282, 283, 296}
+            assert len(found) == (3 if index == 1 else 0)

@@ -47,7 +47,9 @@ _LARGEST_TEXT = 1 << 24
 _LONGEST = 65_000
 """Bytes in a segment of a JPEG, what surrounds them left out."""
 _METRES = 0.0254
-"""Of an inch."""
+"""An inch, in metres."""
+_INCH = {"<": b"\2\0", ">": b"\0\2"}
+"""The unit of a TIFF's resolution that names none, by byte order."""
 
 
 def of_file(data: bytes, info: Mapping[Any, Any], form: str) -> tuple[Metadata, int]:
@@ -85,18 +87,34 @@ def upright(metadata: Metadata) -> tuple[Metadata, int]:
     return replace(metadata, exif=block, xmp=xmp, dpi=dpi), asked
 
 
-def of_tiff(metadata: Metadata, data: bytes, at: int, budget: Budget) -> Metadata:
-    """Metadata with what the directory at an offset of a TIFF file says besides."""
+def of_tiff(data: bytes, at: int, budget: Budget) -> Metadata:
+    """What the directory at an offset of a TIFF file says besides its pixels."""
+    wanted = {tags.XMP, tags.IPTC, tags.PHOTOSHOP} | tags.RESOLUTION
     try:
-        found = tags.values(data, at, (tags.XMP, tags.IPTC, tags.PHOTOSHOP), budget)
+        order = tags.layout(data).order
+        found = tags.values(data, at, wanted, budget)
         described = tags.described(data, at, budget, but=tags.RESOLUTION)
     except (ValueError, OverBudgetError):
-        return metadata
+        return Metadata()
     block = None
     if described.tags or described.children:
-        block = tags.block(described, tags.layout(data).order)
+        block = tags.block(described, order)
     iptc = found.get(tags.IPTC) or _of_resources(found.get(tags.PHOTOSHOP, b""))
-    return replace(metadata, exif=block, xmp=found.get(tags.XMP), iptc=iptc)
+    return Metadata(exif=block, xmp=found.get(tags.XMP), iptc=iptc, dpi=_tiff_dpi(found, order))
+
+
+def _tiff_dpi(found: Mapping[int, bytes], order: str) -> tuple[float, float] | None:
+    """The resolution that tags of a TIFF name."""
+    try:
+        unit = struct.unpack(order + "H", found.get(tags.RESOLUTION_UNIT, _INCH[order]))[0]
+        factor = {2: 1.0, 3: 2.54}[unit]
+        sides = (
+            struct.unpack(order + "II", found[tag])
+            for tag in (tags.X_RESOLUTION, tags.Y_RESOLUTION)
+        )
+        return dpi([dots / divisor * factor for dots, divisor in sides])
+    except (KeyError, struct.error, ZeroDivisionError):
+        return None
 
 
 def sized(metadata: Metadata, height: int, width: int) -> Metadata:

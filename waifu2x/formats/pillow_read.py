@@ -28,15 +28,13 @@ _ANIMATED = ("GIF", "PNG", "WEBP", "AVIF")
 """Formats whose further pictures follow in time; those of others are previews, sizes or layers."""
 _PLANES = 4
 """Samples of a pixel, at most."""
-_SUBFILE_TYPE, _WIDTH, _HEIGHT, _PHOTOMETRIC, _SAMPLES = 254, 256, 257, 262, 277
-_PAGE_TAGS = (_SUBFILE_TYPE, _WIDTH, _HEIGHT, _PHOTOMETRIC, ORIENTATION, _SAMPLES)
+_WIDTH, _HEIGHT, _PHOTOMETRIC, _SAMPLES = 256, 257, 262, 277
+_PAGE_TAGS = (tags.SUBFILE_TYPE, _WIDTH, _HEIGHT, _PHOTOMETRIC, ORIENTATION, _SAMPLES)
 """Tags of a TIFF's directory, each with one number."""
 _PALETTE = 3
 """A value of the tag for the kind of samples."""
 _DURATION = 100.0
 """Milliseconds of a frame that names none, or 0, as browsers have it."""
-_REDUCED = 1
-"""NewSubfileType of a thumbnail in a TIFF."""
 
 
 def open_content(data: bytes, name: str, max_pixels: int) -> DecodedFile:
@@ -215,7 +213,7 @@ def _pages(
         said = tags.values(data, at, _PAGE_TAGS, budget)
         order: Literal["little", "big"] = "little" if tags.layout(data).order == "<" else "big"
         found = {tag: int.from_bytes(value, order) for tag, value in said.items()}
-        if count > 1 and found.get(_SUBFILE_TYPE, 0) & _REDUCED:
+        if count > 1 and found.get(tags.SUBFILE_TYPE, 0) & tags.REDUCED:
             continue
         height, width = found.get(_HEIGHT, 0), found.get(_WIDTH, 0)
         total += height * width
@@ -238,9 +236,8 @@ def _decoded_pages(
     for index, at in pages:
         if index >= 0:
             image.seek(index)
-        resolution = metadata.dpi(image.info.get("dpi"))
         # Pillow has brought the page upright by then.
-        said, _ = metadata.upright(metadata.of_tiff(Metadata(dpi=resolution), data, at, budget))
+        said, _ = metadata.upright(metadata.of_tiff(data, at, budget))
         image.load()
         picture, notices = plain(image, name)
         yield Timed(replace(picture, metadata=said), notices=tuple(sorted(set(notices))))

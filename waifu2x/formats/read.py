@@ -16,8 +16,6 @@ from waifu2x.imaging.picture import Picture
 from waifu2x.imaging.streams import Extent
 from waifu2x.system.files import read_bytes, reason
 
-_BITS_PER_SAMPLE = 258
-
 
 def first_picture(path: Path, max_pixels: int = MAX_PIXELS) -> Picture:
     """The first picture in a file. Raises ImageError as `open_content` and its source do."""
@@ -81,8 +79,9 @@ def _deep_tiff(data: bytes) -> bool:
     budget = Budget(len(data))
     try:
         return any(
-            max(tags.numbers(data, at, _BITS_PER_SAMPLE, budget), default=8) > 8
+            max(tags.numbers(data, at, tags.BITS_PER_SAMPLE, budget), default=8) > 8
             for at in tags.pages(data, budget)
+            if not tags.is_thumbnail(data, at, budget)
         )
     except ValueError:
         return False  # damaged, which Pillow finds as well

@@ -35,7 +35,7 @@ SOURCES = (
     "backends/cpu/records.py",
     "backends/cpu/shapes.py",
     "errors.py",
-    "networks/activations.py",
+    "networks/expressions.py",
 )
 """The files whose code or constants an entry holds: the kernels and all that they import."""
 _LOG = logging.getLogger(__name__)

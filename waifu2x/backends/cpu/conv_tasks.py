@@ -36,6 +36,7 @@ from waifu2x.backends.cpu.tasks import (
     TaskTarget,
 )
 from waifu2x.lowering.steps import Conv, View
+from waifu2x.networks.expressions import LEAKY
 
 ON_TILES = (TILES, FEW_TILES)
 """Kinds of convolutions in bf16."""
@@ -123,7 +124,7 @@ def _is_direct(packing: Packing, step: Conv, kind: int) -> bool:
     added = [layouts[step.residual.value]] if step.residual else []
     does_all = (
         step.target.value != packing.program.result
-        and step.activation.kind == "leaky"
+        and step.activation.function == LEAKY
         and (step.factor == 1 or bool(added))
         and target.space_to_depth <= 2
         and step.depth_to_space <= MOST_DEPTH_TO_SPACE
@@ -234,7 +235,7 @@ def _arrays(
     bias[made] = step.bias
     if source.terms:
         bias[made] += _share_of_zero_point(step.weight, source, view)
-    slopes[made] = step.activation.slopes if step.activation.kind == "leaky" else 1
+    slopes[made] = step.activation.slopes if step.activation.function == LEAKY else 1
     return (
         arrays.add_weight(_PACKERS[kind](weight, store.group_planes)),
         arrays.add_constant(bias),

@@ -13,6 +13,7 @@ from waifu2x.backends.cpu.records import (
     BY_PLANES,
     BY_RESIZING,
     BY_VALUES,
+    FUNCTIONS,
     PLANEWISE,
     SILU,
     WRITE,
@@ -102,7 +103,7 @@ def store_task(packing: Packing, number: int, step: Conv, source: int) -> Planew
         depth_to_space=block,
         row_step=block * group,
         column_step=group,
-        activation=step.activation.code,
+        activation=FUNCTIONS.index(step.activation.function),
         factor=step.factor,
     )
     planes = packing.maps.layouts[step.target.value].parts[step.target.part]
