@@ -692,13 +692,13 @@ def test_other_signals_leave_no_half_file(run: Run, number: signal.Signals) -> N
 STUCK = """
 import hashlib, sys
 
-from waifu2x.formats import {module} as module
+from {module} import {kind}
 
-def stuck(*arguments):
+def stuck(*arguments, **named):
     print("stuck", flush=True)
     hashlib.pbkdf2_hmac("sha256", b"", b"", 2**31 - 1)  # one instruction of many minutes
 
-module.{function} = stuck
+{kind}.{method} = stuck
 from waifu2x.__main__ import main
 main()
 """
@@ -706,17 +706,17 @@ main()
 
 @pytest.mark.skipif(sys.platform == "win32", reason="other signals")
 @pytest.mark.parametrize(
-    ("module", "function", "number", "message"),
+    ("module", "kind", "method", "number", "message"),
     [
-        ("read", "decode", signal.SIGTERM, ""),
-        ("png_write", "write", signal.SIGINT, "Interrupted.\n"),
+        ("waifu2x.backends.reference", "NumpyNetwork", "__call__", signal.SIGTERM, ""),
+        ("waifu2x.formats.png_write", "PngWriter", "add", signal.SIGINT, "Interrupted.\n"),
     ],
 )
 def test_signals_are_heard_while_compiled_code_runs(
-    run: Run, module: str, function: str, number: signal.Signals, message: str
+    run: Run, module: str, kind: str, method: str, number: signal.Signals, message: str
 ) -> None:
     """Python runs no handler of a signal before that has returned."""
-    code = STUCK.format(module=module, function=function)
+    code = STUCK.format(module=module, kind=kind, method=method)
     process = subprocess.Popen(
         [sys.executable, "-c", code, "upscale", "--backend", "numpy", "a.png", "b.png"],
         stdout=subprocess.PIPE,
@@ -726,7 +726,7 @@ def test_signals_are_heard_while_compiled_code_runs(
     with process:
         assert process.stdout is not None
         assert process.stdout.readline() == "stuck\n"
-        assert len(leftovers(Path())) == (function == "write")
+        assert len(leftovers(Path())) == (kind == "PngWriter")
         process.send_signal(number)
         try:
             _, errors = process.communicate(timeout=60)

@@ -209,7 +209,7 @@ _OPTIONS = [
         "--quality",
         callback=_level,
         metavar="1..100|like",
-        help="Quality of jpg (default 95), avif and heic (90), webp, jxl and jp2 (default: lossless)."
+        help="Quality of jpg (default 95), avif, heic (90), webp, jxl and jp2 (default: lossless)."
         " like: jpg coded as finely as the input was, if that is one.",
     ),
     click.option(
