@@ -31,10 +31,11 @@ from waifu2x.cli.options import (
 from waifu2x.cli.progress import many_pictures
 from waifu2x.cli.reporter import BatchReporter
 from waifu2x.flows.batch import cluster, outputs, worker
+from waifu2x.flows.batch.driver import InFlight
 from waifu2x.flows.batch.page import Page
 from waifu2x.flows.batch.plan import Plan, plan
 from waifu2x.flows.batch.retry import Failures
-from waifu2x.flows.batch.run import Jobs, run
+from waifu2x.flows.batch.run import run
 from waifu2x.flows.batch.shard import Shard, shard_of
 from waifu2x.flows.batch.watch import Arrivals, watch
 from waifu2x.flows.jobs import Identity, Job, OnNotice, Output, identities, make_folder
@@ -48,13 +49,13 @@ _SCHEDULER = re.compile(r"(tcp|tls|ucx|wss?)://\S+:\d+", re.ASCII)
 """An address of Dask's."""
 
 
-def _jobs(context: Any, parameter: Any, value: str) -> Jobs | None:
+def _jobs(context: Any, parameter: Any, value: str) -> InFlight | None:
     if value == "auto":
         return None
     if not re.fullmatch(r"[1-9]\d{0,2}:[1-9]\d{0,2}:[1-9]\d{0,2}", value, re.ASCII):
         raise click.BadParameter(f"{value!r}: expected auto, or three whole numbers like 1:1:2.")
     load, process, save = map(int, value.split(":"))
-    return Jobs(load + process + save, process)
+    return InFlight(load + process + save, process)
 
 
 def _address(context: Any, parameter: Any, value: str | None) -> str | None:
@@ -86,7 +87,7 @@ def _shard(context: Any, parameter: Any, value: str | None) -> Shard | None:
 @click.option(
     "-j",
     "--jobs",
-    "at_once",
+    "in_flight",
     callback=_jobs,
     metavar="auto|LOAD:PROC:SAVE",
     default="auto",
@@ -135,7 +136,7 @@ def batch(
     target: Path,
     recursive: bool,
     extension: str,
-    at_once: Jobs | None,
+    in_flight: InFlight | None,
     shard: Shard | None,
     retried: Path | None,
     fail_fast: bool,
@@ -200,7 +201,7 @@ def batch(
             if address is not None:
                 opened = partial(_on_cluster, address, (folder, target))
             work = stack.enter_context(
-                opened(options, output, at_once, max_pixels, sources, verbose=verbose)
+                opened(options, output, in_flight, max_pixels, sources, verbose=verbose)
             )
         paper = None if page is None else Page(page, f"{folder}, enlarged into {target}")
         reporter = stack.enter_context(
@@ -240,7 +241,7 @@ def _here(
     many: bool,
     options: dict[str, Any],
     output: Output,
-    at_once: Jobs | None,
+    in_flight: InFlight | None,
     max_pixels: int,
     sources: frozenset[Identity],
     *,
@@ -254,7 +255,7 @@ def _here(
             jobs,
             upscaler,
             output,
-            at_once=at_once,
+            in_flight=in_flight,
             many=many,
             max_pixels=max_pixels,
             sources=sources,
@@ -269,7 +270,7 @@ def _on_cluster(
     folders: tuple[Path, Path],
     options: dict[str, Any],
     output: Output,
-    at_once: Jobs | None,
+    in_flight: InFlight | None,
     max_pixels: int,
     sources: frozenset[Identity],
     *,
@@ -283,7 +284,7 @@ def _on_cluster(
 
     arguments = arguments_of(**options)
     with cluster.connected(address) as client:
-        settings, weights = cluster.settings_of(arguments, output, at_once, max_pixels, folders)
+        settings, weights = cluster.settings_of(arguments, output, in_flight, max_pixels, folders)
         yield lambda jobs, on_progress, on_notice: cluster.run(
             client,
             jobs,
