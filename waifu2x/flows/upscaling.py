@@ -88,8 +88,8 @@ def upscale_file(
     first, and `on_notice` with a line about what the output does not keep, if there is anything.
     It is called again for what shows only later. Nothing in `sources` is ever replaced. `alone`: no
     other files are worked on; otherwise only large results are encoded by all cores, and nothing is
-    done while a file is decoded. `in_flight` is how many pictures of the file are worked on at a
-    time. Raises Waifu2xError, OSError, MemoryError.
+    done while a file is decoded. `in_flight` is how many pictures of the file are between its
+    decoder and its encoder at a time. Raises Waifu2xError, OSError, MemoryError.
     """
     if not may_write(job, output.existing, sources):
         return None

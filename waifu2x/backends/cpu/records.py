@@ -18,12 +18,12 @@ another, [dy][dx][plane]: its rows and columns in memory are those of the blocks
 from __future__ import annotations
 
 import math
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from waifu2x.networks.activations import ActivationKind
+from waifu2x.networks.expressions import ACTIVATIONS
 
 CELL = 6
 """Rows and columns of a Winograd cell; steps compute whole cells."""
@@ -52,8 +52,9 @@ BY_VALUES, BY_PLANES, BY_FLOATS, BY_RESIZING = range(4)
 """Methods to read the source of a planewise step, a mean or pixels to write: value by value, which
 is right for all, by vectors of planes, by floats that lie evenly spaced, or by bicubic
 interpolation."""
-SILU = get_args(ActivationKind).index("silu")
-"""The number of that activation in tasks."""
+FUNCTIONS = tuple(ACTIVATIONS.values())
+"""What tasks compute of sums, by number."""
+SILU = list(ACTIVATIONS).index("silu")
 
 LINE_BYTES = 64
 """A cache line, and the widest vector: a load that crosses two lines costs two."""
