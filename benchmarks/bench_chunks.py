@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from benchmarks.program import make_picture
 from waifu2x.backends import open_backend
-from waifu2x.backends.cpu import isa, strips
+from waifu2x.backends.cpu import isa, scratch
 from waifu2x.backends.cpu.shapes import CHUNK, ROW_BLOCK
 from waifu2x.networks import model_set
 
@@ -33,23 +33,23 @@ def main() -> None:
     (model,) = model_set.find("vgg_7/art").models(2, None)
     backend = open_backend("cpu")
     network = backend.compile([model], "fp32")
-    own = strips.group_size
+    own = scratch.group_size
     chosen = own(128, CHUNK, isa.l2_bytes())
     groups = [ROW_BLOCK * n for n in (1, 2, 3, 4, 5, 6)]
     seconds: dict[int, list[float]] = {group: [] for group in groups}
     expected = network(pixels, np.uint8)
     for _ in range(4):
         for group in groups:
-            strips.group_size = lambda *_, group=group: group
+            scratch.group_size = lambda *_, group=group: group
             start = time.perf_counter()
             result = network(pixels, np.uint8)
             seconds[group].append(time.perf_counter() - start)
             assert np.array_equal(result, expected), "the group size must not change a bit"
-    strips.group_size = own
+    scratch.group_size = own
     print(f"{isa.processor_name()}, {isa.l2_bytes() // 1024} KiB L2, {width}x{height}")
     print("cells  inputs and products of 128 > 128     ms")
     for group in groups:
-        size = 4 * sum(strips.scratch_floats(128, group)) // 1024
+        size = 4 * sum(scratch.winograd_floats(128, group)) // 1024
         mark = "  the engine's choice" if group == chosen else ""
         print(f"{group:5}  {size:5} KiB {min(seconds[group]) * 1e3:33.0f}{mark}")
 

@@ -27,13 +27,13 @@ from numpy.typing import NDArray
 from PIL import Image
 
 import waifu2x
+from benchmarks.codecs import decode, encode
 from benchmarks.rounds import measure
 from waifu2x.backends.cpu.isa import processor_name
-from waifu2x.formats import png_write, table
-from waifu2x.formats.read import decode
+from waifu2x.formats import table
 from waifu2x.formats.table import Compression, Quality
-from waifu2x.formats.write import encode, write
-from waifu2x.imaging.picture import Frames, Picture
+from waifu2x.formats.write import write_picture
+from waifu2x.imaging.picture import Picture
 from waifu2x.system.machine import core_count
 
 Pixels = NDArray[Any]
@@ -59,7 +59,7 @@ def results() -> dict[str, Pixels]:
 
 def encoded(pixels: Pixels, form: str, compression: Compression, threads: int | None) -> bytes:
     stream = io.BytesIO()
-    encode(Frames((Picture(pixels),)), form, Quality(None, compression), form, stream, threads)
+    encode(Picture(pixels), form, stream, Quality(None, compression), threads=threads)
     return stream.getvalue()
 
 
@@ -90,7 +90,7 @@ def write_and_read(name: str, pixels: Pixels, form: str, rounds: int) -> None:
     files = {title: encode() for title, encode in writers.items()}
     for title, content in files.items():
         theirs = opened(content) if form == "png" else pixels
-        ours = decode(content, name).pictures[0].pixels
+        ours = decode(content, name).pixels
         if not (np.array_equal(theirs, pixels) and np.array_equal(ours, pixels)):
             raise SystemExit(f"{name}, {title}: other pixels are read")
     figures = measure({title: partial(timed, work) for title, work in writers.items()}, rounds)
@@ -121,14 +121,14 @@ def repeated(pixels: Pixels, width: int, height: int) -> Pixels:
 
 def write_large(pixels: Pixels, folder: Path | None, rounds: int) -> None:
     """Prints seconds by cores."""
-    frames = Frames((Picture(pixels),))
+    picture = Picture(pixels)
     cores = [1 << i for i in range(core_count().bit_length()) if 1 << i < core_count()]
     print(f"\n{pixels.shape[1]}x{pixels.shape[0]}, {pixels.nbytes / 1e6:.0f} MB of pixels")
     with tempfile.TemporaryDirectory(dir=folder) as place:
         path = Path(place) / "large.png"
         for threads in (*cores, core_count()):
-            save = partial(write, frames, path, "png", Quality(), replace=True, threads=threads)
-            deflate = partial(png_write.write, frames, [], Sink(), threads=threads)
+            save = partial(write_picture, picture, path, "png", replace=True, threads=threads)
+            deflate = partial(encode, picture, "png", Sink(), threads=threads)
             to_file, alone = (min(timed(f) for _ in range(rounds)) for f in (save, deflate))
             print(
                 f"{threads:3} cores: {to_file:6.2f} s to a file, {alone:6.2f} s without one,"

@@ -80,7 +80,7 @@ class Ours:
         return statistics.median(figures)
 
     def seconds(self, work: Callable[[], None], repeats: int) -> float:
-        """Of one run of `work`, by events."""
+        """Seconds of one run of `work`, by events."""
         runtime: Any = self.backend
         with runtime._runtime.span() as figures:
             for _ in range(repeats):

@@ -20,15 +20,15 @@ import sys
 import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 from PIL import Image
 
+from benchmarks.codecs import encode
 from waifu2x.api import Upscaler
-from waifu2x.formats.read import read
-from waifu2x.formats.table import Quality
-from waifu2x.formats.write import encode
+from waifu2x.formats.read import first_picture
 from waifu2x.system.machine import core_count
 
 _EXAMPLES = Path(__file__).parent.parent / "examples"
@@ -72,11 +72,9 @@ def network_rate(upscaler: Upscaler, pixels: np.ndarray, threads: int) -> float:
 
 def _code(arguments: tuple[Path, int]) -> None:
     path, scale = arguments
-    frames = read(path)
-    (picture,) = frames.pictures
+    picture = first_picture(path)
     pixels = picture.pixels.repeat(scale, 0).repeat(scale, 1)
-    object.__setattr__(picture, "pixels", pixels)
-    encode(frames, "png", Quality(), path.name, io.BytesIO(), 1)
+    encode(replace(picture, pixels=pixels), "png", io.BytesIO(), threads=1)
 
 
 def codec_rate(folder: Path, count: int, scale: int) -> float:
@@ -91,7 +89,7 @@ def codec_rate(folder: Path, count: int, scale: int) -> float:
 
 
 def program_seconds(folder: Path, target: Path, options: list[str]) -> float:
-    """Of `waifu2x batch` as a whole."""
+    """Seconds of a whole `waifu2x batch`."""
     command = [sys.executable, "-m", "waifu2x", "batch", str(folder), str(target), *options]
     start = time.perf_counter()
     done = subprocess.run(command, capture_output=True, text=True)

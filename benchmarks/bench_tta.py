@@ -41,7 +41,7 @@ def above(network: Network, pixels: NDArray[np.uint8]) -> NDArray[np.uint8]:
 
 
 def seconds(work: Callable[[], object]) -> float:
-    """Of some work."""
+    """Seconds of one run of `work`."""
     start = time.perf_counter()
     work()
     return time.perf_counter() - start

@@ -91,7 +91,7 @@ def made(executor: Executor, size: Size, room: Room, divided: Executor | None) -
 
 
 def least(program: Program, size: Size) -> float:
-    """Of the picture as one tile."""
+    """The work on a picture as one tile."""
     sizes = geometry.sizes(program, *size)
     root = {program.result: Box(0, 0, *sizes[program.result])}
     work = geometry.work(program, range(len(program.steps)), root, (1, 1), sizes)

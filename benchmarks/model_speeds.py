@@ -28,7 +28,7 @@ from waifu2x.networks import model_set
 
 
 def seconds(network: Network, pixels: NDArray[np.uint8]) -> float:
-    """Of one call."""
+    """Seconds of one call."""
     start = time.perf_counter()
     network(pixels, np.uint8)
     return time.perf_counter() - start

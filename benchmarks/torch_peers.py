@@ -15,6 +15,7 @@ import torch
 from numpy.typing import NDArray
 
 from waifu2x.networks.activations import Activation
+from waifu2x.networks.expressions import SIGMOID, SILU
 from waifu2x.networks.model import Model
 from waifu2x.networks.nodes import (
     Add,
@@ -63,7 +64,7 @@ class Graph(torch.nn.Module):  # type: ignore[misc]
             self.parts[str(value)] = torch.nn.Sequential(layer, _activation(node.activation))
 
     def forward(self, picture: Any) -> Any:
-        """Of a picture (n, planes, height, width) as `prepared` has it."""
+        """The network's output for pictures (n, planes, height, width) as `prepared` has them."""
         found = [picture] * (self.lead + 1)
         for value, node in enumerate(self.nodes[self.lead :], self.lead + 1):
             match node:
@@ -113,9 +114,9 @@ def lead(model: Model) -> int:
 
 def _activation(activation: Activation) -> torch.nn.Module:
     slopes = activation.slopes
-    if activation.kind == "sigmoid":
+    if activation.function == SIGMOID:
         return torch.nn.Sigmoid()
-    if activation.kind == "silu":
+    if activation.function == SILU:
         return torch.nn.SiLU()
     if activation.is_linear:
         return torch.nn.Identity()
@@ -176,7 +177,7 @@ class Compiled:
         """Whether it has ended in time so far."""
 
     def __call__(self, planes: Any) -> Any:
-        """Of a tensor; compiled at the first of a size."""
+        """The output for a tensor; a size is compiled at its first call."""
         size = tuple(planes.shape)
         if size not in self._ways:
             self._ways[size] = self._way(planes)
@@ -256,7 +257,7 @@ def graph_of(run: Callable[[Any], Any], planes: Any) -> Callable[[], None]:
 
 
 def seconds(work: Callable[[], Any], repeats: int) -> float:
-    """Of one run, by the device's events around several."""
+    """Seconds of one run of `work`, by the device's events around several."""
     before, after = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     with torch.inference_mode():
         before.record()

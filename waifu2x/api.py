@@ -20,7 +20,7 @@ from waifu2x.errors import BackendError, ImageError
 from waifu2x.formats.profiles import in_srgb_tone
 from waifu2x.imaging import sizes
 from waifu2x.imaging.dtypes import PIXEL_DTYPES
-from waifu2x.imaging.enlarger import Enlarger
+from waifu2x.imaging.enlarger import Enlarger, Networks
 from waifu2x.imaging.picture import Picture, with_alpha
 from waifu2x.imaging.sizes import Fit
 from waifu2x.networks import model_set
@@ -110,7 +110,9 @@ class Upscaler:
         """What networks a scale takes, for people; empty where only a picture tells."""
         self._closed = False
         chains = CompiledChains(models, self.backend, precision)
-        self.enlarger = Enlarger(chains, request, noise, tta, tile)
+        self.networks = Networks(chains, tta, tile)
+        """The networks of all pictures."""
+        self.enlarger = Enlarger(chains, request, noise, self.networks)
         """What does the work on one picture."""
         try:
             if fixed is not None and (factor > 1 or noise is not None):

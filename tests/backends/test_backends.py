@@ -24,12 +24,14 @@ from tests.conftest import EXAMPLES, MISSING, PRESENT
 from tests.helpers import obvious
 from tests.helpers.graphs import halving_model, random_graphs, residual_in_residual
 from waifu2x.backends import BACKEND_NAMES, Backend, Precision, open_backend
-from waifu2x.backends.cpu.closeness import drawing
+from waifu2x.backends.cpu.accuracy import drawing
+from waifu2x.backends.results import result_shape
 from waifu2x.errors import BackendError, UnavailableError
 from waifu2x.imaging.dtypes import from_unit
 from waifu2x.lowering.box import Box
 from waifu2x.networks import catalogue, model_set
 from waifu2x.networks.activations import Activation
+from waifu2x.networks.expressions import LEAKY
 from waifu2x.networks.model import Model
 from waifu2x.networks.nodes import Convolution, PixelShuffle, PixelUnshuffle
 
@@ -65,7 +67,7 @@ def processor_modes() -> list[Precision]:
     """`fp32`, and what `auto` begins with."""
     if "cpu" not in PRESENT:
         return []
-    from waifu2x.backends.cpu.engine import arithmetics
+    from waifu2x.backends.cpu.arithmetic import arithmetics
 
     return list(dict.fromkeys(("fp32", arithmetics()[0])))
 
@@ -233,7 +235,7 @@ def test_a_result_that_is_unshuffled(backend: Backend) -> None:
         weight = rng.normal(0, 0.4, (*planes, 3, 3)).astype(np.float32)
         bias = rng.normal(0, 0.1, planes[0]).astype(np.float32)
         slopes = np.full(planes[0], 0.5, np.float32)
-        return Convolution(source, weight, bias, Activation("leaky", slopes))
+        return Convolution(source, weight, bias, Activation(LEAKY, slopes))
 
     nodes = (
         convolution(0, (4, 1)),
@@ -531,14 +533,14 @@ def test_a_precision_that_is_missing_is_a_sentence(backend: Backend) -> None:
 
 @pytest.mark.parametrize("cores", [1, 3, 16])
 def test_core_count_does_not_change_a_bit(monkeypatch: pytest.MonkeyPatch, cores: int) -> None:
-    from waifu2x.backends.cpu import engine
+    from waifu2x.backends.cpu import backend
 
     model = obvious.random_model([3, 16, 32, 3], seed=9, scale=2)
     pixels = picture(150, 200, 3)
     reference = open_backend("cpu")
     expected = run(reference, [model], pixels)
     reference.close()
-    monkeypatch.setattr(engine, "core_count", lambda: cores)
+    monkeypatch.setattr(backend, "core_count", lambda: cores)
     other = open_backend("cpu")
     np.testing.assert_array_equal(run(other, [model], pixels), expected)
     other.close()
@@ -546,9 +548,9 @@ def test_core_count_does_not_change_a_bit(monkeypatch: pytest.MonkeyPatch, cores
 
 def test_auto_of_cpu_takes_finer_bf16_before_other_modes() -> None:
     """Of the one network that needs it."""
-    from waifu2x.backends.cpu import engine
+    from waifu2x.backends.cpu.arithmetic import arithmetics
 
-    if engine.arithmetics()[0] != "bf16":
+    if arithmetics()[0] != "bf16":
         return  # elsewhere with tiles that are emulated
     known = catalogue.entry("realesrgan/animevideo")
     if known is None or known.folder is None:
@@ -569,12 +571,13 @@ def test_auto_of_cpu_takes_finer_bf16_before_other_modes() -> None:
 def test_threads_that_call_at_once_get_what_each_gets_alone(
     monkeypatch: pytest.MonkeyPatch, slots: int
 ) -> None:
-    """However many of them there is room for on the board, each with more strips than go there
+    """However many of them there is room for in the work queue, each with more strips than go there
     together."""
-    from waifu2x.backends.cpu import engine, strips, workers
+    from waifu2x.backends.cpu import backend as cpu
+    from waifu2x.backends.cpu import strips, work_queue
 
-    monkeypatch.setattr(engine, "core_count", lambda: 3)
-    monkeypatch.setattr(workers, "_SLOTS", slots)
+    monkeypatch.setattr(cpu, "core_count", lambda: 3)
+    monkeypatch.setattr(work_queue, "_SLOTS", slots)
     monkeypatch.setattr(strips, "_TOGETHER", 4)
     backend = open_backend("cpu")
     network = backend.compile([obvious.random_model([3, 16, 32, 3], seed=9, scale=2)], "fp32")
@@ -594,19 +597,20 @@ def test_threads_that_call_at_once_get_what_each_gets_alone(
 def test_large_pictures_of_deep_networks_are_cut_into_blocks(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from waifu2x.backends.cpu import engine
+    from waifu2x.backends.cpu import kept_memory
 
     model = residual_in_residual(4, 32, 16)
     pixels = picture(150, 201, 3)
     backend = open_backend("cpu")
     (stage,) = backend.compile([model], "fp32").models  # type: ignore[attr-defined]
     assert stage.packed.program.cuts
-    assert len(stage._blocks(150, 201)) == 1
-    expected = stage.run(None, pixels[np.newaxis], np.float32, lambda part: None)
-    monkeypatch.setattr(engine, "_budget", lambda: 2 << 20)
-    assert len(stage._blocks(150, 201)) > 2
+    assert len(stage.blocks(150, 201)) == 1
+    expected, result = np.empty((2, 1, *result_shape([model], pixels.shape)), np.float32)
+    stage.run(None, pixels[np.newaxis], expected, lambda part: None)
+    monkeypatch.setattr(kept_memory, "budget", lambda: 2 << 20)
+    assert len(stage.blocks(150, 201)) > 2
     parts: list[float] = []
-    result = stage.run(None, pixels[np.newaxis], np.float32, parts.append)
+    stage.run(None, pixels[np.newaxis], result, parts.append)
     np.testing.assert_array_equal(result, expected)
     assert sum(parts) == pytest.approx(1.0)
     backend.close()

@@ -296,10 +296,10 @@ def test_one_picture_goes_on_with_the_next_backend(
 
 BROKEN = """
 import numpy as np
-from waifu2x.upscaler import Upscaler
+from waifu2x.api import Upscaler
 
 picture = np.random.default_rng(0).integers(0, 256, (16, 16, 3), np.uint8)
-with Upscaler(2, model="vgg_7") as upscaler:
+with Upscaler(2, model="vgg_7", precision="fp32") as upscaler:
     assert upscaler.backend.name == "cuda"
     first = upscaler(picture).astype(int)
     runtime = upscaler.backend.current._runtime

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from tests.helpers import obvious
 from waifu2x.backends import Precision, open_backend
 from waifu2x.backends.cpu import isa, weights
-from waifu2x.backends.cpu.closeness import drawing
+from waifu2x.backends.cpu.accuracy import drawing
 from waifu2x.backends.cpu.picture import with_picture
 from waifu2x.backends.cpu.shapes import INTEGER_BLOCK, LANES, MOST_INPUT, PART_PAIRS
 from waifu2x.errors import BackendError
@@ -142,11 +142,12 @@ def test_kept_maps_take_half_the_memory() -> None:
     with closing(open_backend("cpu")) as backend:
         network = backend.compile([model], "int16")
         (stage,) = network.models  # type: ignore[attr-defined]
-        kept = [value for plan in stage._plans(26, 44) for value in plan.phase.kept]
+        kept = [value for strips in stage.plan(26, 44).phases for value in strips.phase.kept]
         assert len(kept) == 2
+        maps = stage.packed.maps
         for value in kept:
-            floats = stage.packed.forms[value].pixel_floats
-            assert floats / 2 < stage.packed.kept_floats(value) <= floats / 2 + floats / 40
+            floats = maps.layouts[value].pixel_floats
+            assert floats / 2 < maps.kept_floats(value) <= floats / 2 + floats / 40
         result = network(pixels, np.float32)
         np.testing.assert_array_equal(network(pixels, np.float32, tile=13), result)
     expected = obvious.run([model], pixels)

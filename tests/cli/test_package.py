@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import subprocess
 import sys
@@ -16,6 +17,18 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_public_names() -> None:
+    """`__all__` names what the package defines or imports for its users, and nothing else."""
+    tree = ast.parse(Path(waifu2x.__file__).read_text())
+    later = [node for each in tree.body if isinstance(each, ast.If) for node in each.body]
+    defined: set[str] = set()
+    for node in (*tree.body, *later):
+        if isinstance(node, ast.ImportFrom) and node.module != "__future__":
+            defined |= {alias.asname or alias.name for alias in node.names}
+        elif isinstance(node, ast.Assign):
+            defined |= {target.id for target in node.targets if isinstance(target, ast.Name)}
+    public = {name for name in defined if not name.startswith("_")} - {"Any", "TYPE_CHECKING"}
+    assert set(waifu2x.__all__) == public | {"__version__"}
+    assert list(waifu2x.__all__) == sorted(waifu2x.__all__)
     for name in waifu2x.__all__:
         assert getattr(waifu2x, name) is not None
     with pytest.raises(AttributeError, match="no attribute 'downscale'"):

@@ -14,14 +14,23 @@ from click.testing import CliRunner
 from numpy.typing import NDArray
 from PIL import Image
 
-from tests.helpers.contents import decode, drawn, encode, encoded, identity_models, noise
+from tests.helpers.contents import (
+    Frames,
+    adapt,
+    decode,
+    decode_all,
+    drawn,
+    encode,
+    encoded,
+    identity_models,
+    noise,
+)
 from waifu2x.cli import cli
 from waifu2x.errors import ImageError
 from waifu2x.formats import read
-from waifu2x.formats.adapt import OutputOptions, adapt
-from waifu2x.formats.read import decode as decode_all
+from waifu2x.formats.adapt import OutputOptions
 from waifu2x.formats.table import of
-from waifu2x.imaging.picture import Frames, Picture, with_alpha
+from waifu2x.imaging.picture import Picture, with_alpha
 
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.float32])
@@ -61,7 +70,7 @@ def test_what_has_many_bits_is_read_in_full(form: str, bits: int, planes: int) -
     samples = picture >> np.uint16(16 - bits)
     frames = decode_all(many_bits(form, bits, samples), "p", 10_000)
     assert frames.pictures[0].pixels.dtype == np.uint16
-    assert frames.notes == ()
+    assert frames.notices == ()
     found = with_alpha(frames.pictures[0])
     np.testing.assert_array_equal(found, np.rint(samples * (65535 / (2**bits - 1))))
 
@@ -75,7 +84,7 @@ def test_heif_of_ten_bits_is_read_in_full(mode: str) -> None:
     heif.from_bytes(mode, (52, 37), ramp.tobytes()).save(file, quality=100)
     frames = decode_all(file.getvalue(), "p", 10_000)
     found = with_alpha(frames.pictures[0])
-    assert frames.notes == ()
+    assert frames.notices == ()
     assert found.dtype == np.uint16
     assert found.max() > 65_400
     assert len(np.unique(found)) > 600
@@ -100,7 +109,7 @@ def test_what_cannot_be_read_in_full_is_read_as_8_bits(
 
     monkeypatch.setattr(imagecodecs, "avif_decode", decoded)
     frames = decode_all(data, "p", 10_000)
-    assert frames.notes == ("its 10 bits a sample are read as 8",)
+    assert frames.notices == ("its 10 bits a sample are read as 8",)
     assert frames.pictures[0].pixels.dtype == np.uint8
     assert np.abs(frames.pictures[0].pixels - samples / 1023 * 255).max() <= 1.5
 
@@ -111,7 +120,7 @@ def test_a_deep_avif_takes_more_memory_and_an_ordinary_one_does_not() -> None:
         shallow = (samples >> np.uint16(16 - bits)).astype(np.uint8 if bits == 8 else np.uint16)
         extent = read.extent(many_bits("avif", bits, shallow))
         assert extent is not None
-        assert extent.bytes == samples.size * size
+        assert extent.nbytes == samples.size * size
         assert decode(many_bits("avif", bits, shallow)).pixels.itemsize == size
 
 
@@ -187,7 +196,7 @@ def test_floats_slightly_outside_are_cut_off_and_that_is_said() -> None:
     tifffile.imwrite(stream, np.array([[-0.01, 0.5, 1.02]], np.float32))
     frames = decode_all(stream.getvalue(), "p")
     assert frames.pictures[0].pixels.ravel().tolist() == [0.0, 0.5, 1.0]
-    assert frames.notes == ("float samples outside 0 to 1 are cut off",)
+    assert frames.notices == ("float samples outside 0 to 1 are cut off",)
 
 
 # Through the program.
@@ -261,3 +270,47 @@ def test_grey_stays_grey(folder: Path, form: str) -> None:
     assert upscale(f"a.{extension}", f"b.{extension}") == ""
     with Image.open(f"b.{extension}") as image:
         assert (image.mode, image.size) == ("L", (18, 16))
+
+
+def test_a_thumbnail_of_many_bits_does_not_make_a_tiff_deep() -> None:
+    """The picture is one with a palette, which is for Pillow."""
+    picture = Image.fromarray(noise(9, 7, 3)).quantize(16)
+    stream = io.BytesIO(encoded(picture, "TIFF"))
+    with tifffile.TiffWriter(stream, append=True) as writer:
+        writer.write(np.zeros((4, 4), np.float32), subfiletype=1, metadata=None)
+    (found,) = decode_all(stream.getvalue()).pictures
+    assert (found.pixels == np.asarray(picture.convert("RGB"))).all()
+
+
+def test_a_page_with_a_palette_beside_a_deep_one() -> None:
+    indices = noise(9, 7) % 4
+    colours = np.array([[0, 0, 0], [255, 0, 9], [0, 200, 0], [10, 20, 250]], np.uint8)
+    table = np.zeros((3, 256), np.uint16)
+    table[:, :4] = colours.T.astype(np.uint16) * 257
+    stream = io.BytesIO()
+    with tifffile.TiffWriter(stream) as writer:
+        writer.write(indices, photometric="palette", colormap=table, metadata=None)
+        writer.write(noise(5, 6, dtype=np.uint16), metadata=None)
+    first, second = decode_all(stream.getvalue()).pictures
+    assert (first.pixels == colours[indices]).all()
+    assert second.pixels.dtype == np.uint16
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16])
+@pytest.mark.parametrize("order", ["<", ">"])
+def test_a_tiff_gains_no_resolution(dtype: type, order: str) -> None:
+    """Nor does a page take the one of the page before."""
+    stream = io.BytesIO()
+    pages = [noise(9, 7, dtype=dtype), noise(5, 6, dtype=dtype), noise(4, 4, dtype=dtype)]
+    with tifffile.TiffWriter(stream, byteorder=order) as writer:
+        for index, page in enumerate(pages):
+            said = {"resolution": (300, 150), "resolutionunit": "INCH"} if index == 1 else {}
+            writer.write(page, metadata=None, **said)
+    back = decode_all(stream.getvalue())
+    assert [one.metadata.dpi for one in back.pictures] == [None, (300, 150), None]
+    with tifffile.TiffFile(io.BytesIO(encode(back, "tif"))) as file:
+        assert len(file.pages) == 3
+        for page, pixels, index in zip(file.pages, pages, range(3), strict=True):
+            assert (page.asarray() == pixels).all()
+            found = {tag.code for tag in page.tags} & {282, 283, 296}
+            assert len(found) == (3 if index == 1 else 0)

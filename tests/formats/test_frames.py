@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import struct
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -15,16 +16,25 @@ from click.testing import CliRunner
 from numpy.typing import NDArray
 from PIL import Image
 
-from tests.helpers.contents import encode, encoded, identity_models, noise, ramp
+from tests.helpers.contents import (
+    Frames,
+    adapt,
+    decode_all,
+    encode,
+    encoded,
+    identity_models,
+    noise,
+    ramp,
+)
 from waifu2x.api import Upscaler
 from waifu2x.cli import cli
 from waifu2x.flows.jobs import Job, Output
 from waifu2x.flows.upscaling import upscale_file
 from waifu2x.formats import table
-from waifu2x.formats.adapt import OutputOptions, adapt
-from waifu2x.formats.read import decode
+from waifu2x.formats.adapt import OutputOptions
+from waifu2x.formats.pillow import from_pil
 from waifu2x.formats.table import Quality
-from waifu2x.imaging.picture import Frames, Picture
+from waifu2x.imaging.picture import Picture
 
 ANIMATIONS = ("gif", "png", "webp")
 PALETTE = np.array([[0, 0, 0], [255, 0, 0], [0, 200, 0], [10, 20, 250]], np.uint8)
@@ -61,7 +71,7 @@ def test_animations_come_back(extension: str, loop: int, alpha: bool) -> None:
     pictures = frames_of(3)
     source = animation(pictures, loop, alpha)
     data = encode(source, extension)
-    back = decode(data, "p")
+    back = decode_all(data, "p")
     assert back.durations == DURATIONS
     assert back.loop == loop
     for frame, picture, shown in zip(back.pictures, source.pictures, seen(data), strict=True):
@@ -77,7 +87,7 @@ def test_animations_come_back(extension: str, loop: int, alpha: bool) -> None:
 def test_an_animated_avif() -> None:
     """Which loses something of its pictures, and shows them without end."""
     pictures = [np.full((16, 24, 3), level, np.uint8) for level in (10, 120, 240)]
-    back = decode(encode(animation(pictures), "avif"), "p")
+    back = decode_all(encode(animation(pictures), "avif"), "p")
     assert (back.durations, back.loop) == (DURATIONS, 0)
     for frame, pixels in zip(back.pictures, pictures, strict=True):
         assert abs(frame.pixels.astype(int) - pixels).max() <= 3
@@ -129,8 +139,8 @@ def test_every_way_of_disposal(folder: Path, extension: str) -> None:
         visible = large[..., 3] > 0
         assert ((found[..., 3] > 0) == visible).all()
         assert (found[visible] == large[visible]).all()
-    result = decode(Path(f"b.{extension}").read_bytes(), "p")
-    assert (result.durations, result.loop) == ((50.0, 60.0, 70.0, 80.0), 2)
+    result = decode_all(Path(f"b.{extension}").read_bytes(), "p")
+    assert (result.durations, result.loop) == ((50.0, 60.0, 70.0, 80.0), 3)
 
 
 def test_frames_that_repeat_are_computed_once(folder: Path) -> None:
@@ -160,15 +170,15 @@ def test_frames_that_repeat_are_computed_once(folder: Path) -> None:
 def test_a_picture_for_programs_without_animations_is_left_out() -> None:
     images = [Image.fromarray(pixels) for pixels in frames_of(3)]
     data = encoded(images[0], save_all=True, append_images=images[1:], default_image=True)
-    back = decode(data, "p")
+    back = decode_all(data, "p")
     assert len(back.pictures) == 2
     assert (back.pictures[0].pixels == np.asarray(images[1])).all()
 
 
 def test_a_gif_of_one_picture_is_no_animation() -> None:
-    back = decode(encoded(Image.fromarray(frames_of(1)[0]), "GIF"), "p")
-    assert not back.animated
-    assert not decode(encode(back, "gif"), "p").animated
+    back = decode_all(encoded(Image.fromarray(frames_of(1)[0]), "GIF"), "p")
+    assert not back.durations
+    assert not decode_all(encode(back, "gif"), "p").durations
 
 
 @pytest.mark.parametrize(
@@ -182,7 +192,7 @@ def test_animations_in_other_formats(folder: Path, extension: str, note: str) ->
     pictures = frames_of(3)
     Path("a.png").write_bytes(encode(animation(pictures), "png"))
     assert upscale("a.png", f"b.{extension}") == f"a.png: {note}\n"
-    result = decode(Path(f"b.{extension}").read_bytes(), "p")
+    result = decode_all(Path(f"b.{extension}").read_bytes(), "p")
     assert len(result.pictures) == (3 if extension == "tif" else 1)
 
 
@@ -213,6 +223,70 @@ def test_the_largest_of_an_icon(folder: Path) -> None:
         assert image.size == (64, 64)
 
 
+def icon(side: int) -> bytes:
+    """An icon of one picture of 32 bits, as Windows has it: without PNG, the mask behind."""
+    pixels = noise(side, side, 4)
+    mask = bytes(side * (-(-side // 32) * 4))
+    header = struct.pack("<IiiHHIIiiII", 40, side, 2 * side, 1, 32, 0, 0, 0, 0, 0, 0)
+    inner = header + pixels[::-1, :, [2, 1, 0, 3]].tobytes() + mask
+    entry = struct.pack("<BBBBHHII", side, side, 0, 0, 1, 32, len(inner), 22)
+    return b"\0\0\1\0\1\0" + entry + inner
+
+
+@pytest.mark.parametrize("side", [16, 32, 48, 128])
+def test_icons_are_not_taken_for_other_formats(side: int) -> None:
+    """Some of their bytes are where a TGA has its depth."""
+    (picture,) = decode_all(icon(side), "p").pictures
+    expected = noise(side, side, 4)
+    assert (picture.pixels == expected[..., :3]).all()
+    assert picture.alpha is not None
+    assert (picture.alpha == expected[..., 3]).all()
+
+
+def tga(
+    kind: int, name: bytes, palette: bytes, depth: int, samples: bytes, flags: int = 0x28
+) -> bytes:
+    """A TGA of 2x2 pixels, from the top, with colours of 32 bits in its palette."""
+    count = len(palette) // 4
+    header = (len(name), int(count > 0), kind, 0, count, 32, 0, 0, 2, 2, depth, flags)
+    return struct.pack("<BBBHHBHHHHBB", *header) + name + palette + samples
+
+
+@pytest.mark.parametrize("name", [b"", b"ten bytes.", b"eleven byte"])
+def test_a_tga_with_a_name_in_it(name: bytes) -> None:
+    """Its first byte is the length of the name: 10 is how a PCX begins."""
+    pixels = noise(2, 2, 3)
+    (picture,) = decode_all(tga(2, name, b"", 24, pixels[..., ::-1].tobytes()), "p").pictures
+    assert (picture.pixels == pixels).all()
+
+
+def test_a_palette_with_transparency() -> None:
+    palette = bytes((1, 2, 3, 255, 40, 50, 60, 128, 7, 8, 9, 0))
+    (picture,) = decode_all(tga(1, b"", palette, 8, b"\0\1\2\1"), "p").pictures
+    assert picture.alpha is not None
+    assert picture.alpha.tolist() == [[255, 128], [0, 128]]
+    assert picture.pixels.tolist() == [[[3, 2, 1], [60, 50, 40]], [[9, 8, 7], [60, 50, 40]]]
+    image = Image.new("P", (2, 1))
+    image.putpalette([1, 2, 3, 4, 5, 6, 7, 200], "RGBA")
+    image.putpixel((1, 0), 1)
+    alpha = from_pil(image).alpha
+    assert alpha is not None
+    assert alpha.tolist() == [[4, 200]]
+
+
+def test_a_gif_is_shown_as_often_as_it_says() -> None:
+    """Its number of loops counts what comes after the first time."""
+    images = [Image.fromarray(pixels) for pixels in frames_of(2)]
+    for options, times in (({}, 1), ({"loop": 0}, 0), ({"loop": 1}, 2), ({"loop": 7}, 8)):
+        data = encoded(images[0], "GIF", save_all=True, append_images=images[1:], **options)
+        back = decode_all(data, "p")
+        assert back.loop == times
+        with Image.open(io.BytesIO(encode(back, "gif"))) as image:
+            assert image.info.get("loop") == options.get("loop")
+        with Image.open(io.BytesIO(encode(back, "png"))) as image:
+            assert image.info["loop"] == times
+
+
 @pytest.mark.parametrize("form", ["PCX", "SGI", "DDS", "TGA", "PPM", "JPEG2000", "BMP", "QOI"])
 def test_further_formats_are_read(folder: Path, form: str) -> None:
     extension = {"JPEG2000": "jp2"}.get(form, form.lower())
@@ -238,7 +312,7 @@ def test_a_missing_plugin_is_a_sentence(
     for module in ("pillow_jxl", "pillow_heif"):
         monkeypatch.setitem(__import__("sys").modules, module, None)
     with pytest.raises(ImageError, match=rf"^p: \w+( XL)? needs a plugin: pip install {package}$"):
-        decode(data, "p")
+        decode_all(data, "p")
     extension = "jxl" if "jxl" in package else "heic"
     with pytest.raises(OutputError, match=f"needs a plugin: pip install {package}"):
         encode(Picture(ramp(3)), extension)
@@ -252,7 +326,7 @@ def test_many_colours_in_a_gif() -> None:
     pixels = np.stack([y * 5, x * 5, y + x], axis=-1).astype(np.uint8)
     alpha = np.full((48, 48), 255, np.uint8)
     alpha[:10] = 100
-    back = decode(encode(Picture(pixels, alpha), "gif"), "p").pictures[0]
+    back = decode_all(encode(Picture(pixels, alpha), "gif"), "p").pictures[0]
     assert back.alpha is not None
     assert (back.alpha == np.where(alpha < 128, 0, 255)).all()
     visible = alpha == 255
@@ -269,7 +343,7 @@ def test_background(folder: Path, extension: str, name: str, level: int) -> None
     told = upscale("--background", name, "a.png", f"b.{extension}")
     assert "holds no transparency: the picture is composed on #" in told
     assert told.count("\n") == 1
-    result = decode(Path(f"b.{extension}").read_bytes(), "p").pictures[0].pixels.astype(int)
+    result = decode_all(Path(f"b.{extension}").read_bytes(), "p").pictures[0].pixels.astype(int)
     assert abs(result[:, :6] - level).max() <= 3
     assert abs(result[:6, 10:] - (200 + 4 * level) / 5).max() <= 3
     assert abs(result[10:, 10:] - 200).max() <= 3
@@ -315,7 +389,7 @@ def test_wholly_transparent(folder: Path, dtype: Any) -> None:
     picture = Picture(noise(6, 5, 3, dtype=dtype), np.zeros((6, 5), dtype))
     Path("a.png").write_bytes(encode(picture, "png"))
     assert upscale("a.png", "b.png") == ""
-    result = decode(Path("b.png").read_bytes(), "p").pictures[0]
+    result = decode_all(Path("b.png").read_bytes(), "p").pictures[0]
     assert result.alpha is not None
     assert not result.alpha.any()
     assert result.pixels.shape == (12, 10, 3)

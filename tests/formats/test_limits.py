@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import struct
 import tracemalloc
+import zlib
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from PIL import Image
 
-from tests.helpers.contents import decode, encode, png_with, ramp
+from tests.helpers.contents import decode, encode, encoded, png_with, ramp
+from tests.helpers.limits import memory_limit
 from waifu2x.cli import cli
 from waifu2x.errors import ImageError
-from waifu2x.formats import tags
+from waifu2x.formats import png, tags
 from waifu2x.formats.limits import MAX_PICTURES, Budget, OverBudgetError
+from waifu2x.formats.read import extent
 
 MIB = 1 << 20
 PLAIN = ((256, 2), (257, 2), (258, 8), (259, 1), (262, 1), (273, 8), (277, 1), (278, 2), (279, 4))
@@ -107,6 +111,63 @@ def test_directories_below_are_within_a_budget() -> None:
     block = b"II*\0" + struct.pack("<IH", 8, count) + entries + bytes(4)
     with pytest.raises(OverBudgetError):
         tags.described(block, 8, Budget(len(block)))
+
+
+def gif_of(canvas: tuple[int, int], *frames: tuple[int, int, int, int], disposal: int = 2) -> bytes:
+    """A GIF whose frames (left, top, width, height) hold a few pixels, whatever they declare."""
+    data = b"GIF89a" + struct.pack("<HHBBB", *canvas, 0x80, 0, 0) + b"\0\0\0\xff\xff\xff"
+    for frame in frames:
+        data += b"!\xf9\4" + bytes((disposal << 2, 5, 0, 0, 0))
+        data += b"," + struct.pack("<4HB", *frame, 0) + b"\2\2\x4c\1\0"
+    return data + b";"
+
+
+@pytest.mark.parametrize("disposal", [0, 1, 2, 3])
+@pytest.mark.parametrize(
+    "frames",
+    [
+        [(0, 0, 65535, 65535)],
+        [(0, 0, 1, 1), (0, 0, 65535, 65535)],
+        [(0, 0, 1, 1), (65535, 65535, 1, 1), (0, 0, 1, 1)],
+    ],
+)
+def test_frames_beyond_a_canvas_count(
+    frames: list[tuple[int, int, int, int]], disposal: int
+) -> None:
+    data = gif_of((1, 1), *frames, disposal=disposal)
+    with memory_limit(200 * MIB), pytest.raises(ImageError, match="more than --max-pixels"):
+        decode(data)
+    with memory_limit(200 * MIB):
+        extent(data)
+
+
+def test_a_webp_that_declares_much() -> None:
+    data = bytearray(encoded(Image.fromarray(ramp(3)), "WEBP", icc_profile=b"profile"))
+    assert data[12:16] == b"VP8X"
+    data[24:30] = b"\xff\x3f\0\xff\x3f\0"
+    with memory_limit(200 * MIB), pytest.raises(ImageError, match="16384x16384 pixels are more"):
+        decode(bytes(data))
+
+
+@pytest.mark.parametrize("kind", ["png", "bmp"])
+def test_an_icon_whose_picture_is_larger_than_it_says(kind: str) -> None:
+    side = 40_000
+    if kind == "png":
+        header = struct.pack(">IIBBBBB", side, side, 8, 6, 0, 0, 0)
+        inner = png.SIGNATURE + b"".join(png.chunk(b"IHDR", header))
+        inner += b"".join(png.chunk(b"IDAT", zlib.compress(bytes(1000))))
+    else:
+        inner = struct.pack("<IiiHHIIiiII", 40, side, 2 * side, 1, 32, 0, 0, 0, 0, 0, 0)
+    inner += bytes(1000)
+    entry = struct.pack("<BBBBHHII", 16, 16, 0, 0, 1, 32, len(inner), 22)
+    with memory_limit(200 * MIB), pytest.raises(ImageError, match=f"{side}x{side} pixels are more"):
+        decode(b"\0\0\1\0\1\0" + entry + inner)
+
+
+def test_boxes_of_a_jpeg_xl_are_within_a_budget() -> None:
+    data = b"\0\0\0\x0cJXL \r\n\x87\n" + b"\0\0\0\x08free" * 300_000
+    with pytest.raises(ImageError, match="more entries than a file of its size"):
+        decode(data)
 
 
 def test_exif_that_overlaps_is_left_out_of_a_tiff() -> None:

@@ -14,13 +14,22 @@ from click.testing import CliRunner
 from numpy.typing import NDArray
 from PIL import Image, ImageCms
 
-from tests.helpers.contents import decode, encode, encoded, identity_models, noise, ramp
+from tests.helpers.contents import (
+    Frames,
+    adapt,
+    decode,
+    decode_all,
+    encode,
+    encoded,
+    identity_models,
+    noise,
+    ramp,
+)
 from waifu2x.api import Upscaler
 from waifu2x.cli import cli
 from waifu2x.formats import profiles, table
-from waifu2x.formats.adapt import OutputOptions, adapt
-from waifu2x.formats.read import decode as decode_all
-from waifu2x.imaging.picture import Colours, Frames, Picture
+from waifu2x.formats.adapt import OutputOptions
+from waifu2x.imaging.picture import Colours, Picture
 
 LAB = ImageCms.ImageCmsProfile(ImageCms.createProfile("LAB")).tobytes()
 SRGB = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
@@ -106,9 +115,11 @@ def test_a_profile_made_of_srgb_words_is_none() -> None:
 
 @pytest.mark.parametrize("broken", [b"\0" * 32, struct.pack(">8I", *[0] * 8), b"\xff" * 32, b""])
 def test_broken_words_are_no_failure(broken: bytes) -> None:
-    for chunks in (((b"cHRM", broken),), ((b"gAMA", broken[:4]),), ((b"cICP", broken[:4]),)):
-        profiles.profile_of(Colours(None, chunks), 3)
-        profiles.tone(Colours(None, chunks), 3)
+    for name, word in ((b"cHRM", broken), (b"gAMA", broken[:4]), (b"cICP", broken[:4])):
+        colours = Colours(None, ((name, word),))
+        is_number = (name, word) == (b"gAMA", b"\xff" * 4)  # a steep one, but one that can be used
+        assert (profiles.profile_of(colours, 3) is not None) == is_number
+        assert (profiles.tone(colours, 3) is not None) == is_number
 
 
 # What networks see, and what comes back.
@@ -215,7 +226,7 @@ def test_bad_profiles_are_left_out_with_a_word(bad: bytes, form: str) -> None:
     data = encoded(Image.fromarray(ramp(3)), form, icc_profile=bad)
     frames = decode_all(data, "p")
     assert frames.pictures[0].colours.icc_profile is None
-    assert frames.notes == (profiles.BAD_PROFILE,)
+    assert frames.notices == (profiles.BAD_PROFILE,)
 
 
 @pytest.mark.parametrize("seed", range(30))
@@ -291,7 +302,7 @@ def test_cmyk_through_its_profile(form: str) -> None:
     )
     difference = delta_e(lab(frames.pictures[0].pixels, SRGB), lab(np.asarray(converted), SRGB))
     assert difference.max() < 3
-    assert frames.notes == ("CMYK is converted to sRGB",)
+    assert frames.notices == ("CMYK is converted to sRGB",)
     assert frames.pictures[0].colours == Colours()
 
 
@@ -301,7 +312,7 @@ def test_cmyk_without_a_profile(icc_profile: bytes | None) -> None:
     image = Image.fromarray(inks, "CMYK")
     frames = decode_all(encoded(image, "TIFF", icc_profile=icc_profile), "p")
     assert (frames.pictures[0].pixels == np.asarray(image.convert("RGB"))).all()
-    assert "approximate" in frames.notes[0]
+    assert "approximate" in frames.notices[0]
 
 
 def test_lab() -> None:

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import io
+from contextlib import closing
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
 from waifu2x.formats import png_write, table
-from waifu2x.formats.adapt import OutputOptions, adapt, finish
+from waifu2x.formats.adapt import Adapter, OutputOptions, finish
 from waifu2x.formats.limits import MAX_PIXELS
-from waifu2x.formats.read import decode as decode_all
-from waifu2x.formats.write import encode as encode_to
-from waifu2x.imaging.picture import Chunk, Frames, Picture
+from waifu2x.formats.read import open_content
+from waifu2x.formats.write import ContentSink, header_of
+from waifu2x.imaging.picture import Chunk, Metadata, Picture
+from waifu2x.imaging.streams import Header, Timed
 from waifu2x.networks.readers.architectures import Layer
 from waifu2x.networks.readers.waifu2x_json import Weights, dump
+from waifu2x.system.stopwatch import Stopwatch
 
 _USUAL = OutputOptions()
 
@@ -53,6 +56,60 @@ def opened(data: bytes) -> NDArray[Any]:
         return np.atleast_3d(np.asarray(image))
 
 
+class Frames(NamedTuple):
+    """All pictures of a file at once, which the program never has."""
+
+    pictures: tuple[Picture, ...]
+    durations: tuple[float, ...] = ()
+    """Milliseconds of each frame of an animation; empty for all else."""
+    loop: int = 0
+    format: str = ""
+    notices: tuple[str, ...] = ()
+
+    @property
+    def header(self) -> Header:
+        """What a source of them would say first."""
+        extents = [header_of(one).extent(0) for one in self.pictures]
+        kept = extents[:1] if self.durations else extents
+        return Header(
+            tuple(kept), len(self.pictures), bool(self.durations), self.loop, notices=self.notices
+        )
+
+    def timed(self) -> list[Timed]:
+        """Each with its duration."""
+        durations = self.durations or [None] * len(self.pictures)
+        return [Timed(*pair) for pair in zip(self.pictures, durations, strict=True)]
+
+
+def decode_all(data: bytes, name: str = "p", max_pixels: int = MAX_PIXELS) -> Frames:
+    """Everything that a file holds."""
+    with closing(open_content(data, name, max_pixels)) as source:
+        header, timed = source.header, list(source)
+    notices = {*header.notices, *(notice for one in timed for notice in one.notices)}
+    durations = tuple(one.duration for one in timed if one.duration is not None)
+    pictures = tuple(one.picture for one in timed)
+    assert header.count == len(pictures)
+    assert [extent[:2] for extent in header.all_extents] == [
+        picture.pixels.shape[:2] for picture in pictures
+    ]
+    assert header.animated == bool(durations)
+    assert header.format
+    return Frames(pictures, durations, header.loop, header.format, tuple(sorted(notices)))
+
+
+def adapt(frames: Frames, form: table.Format, options: OutputOptions) -> tuple[Frames, list[str]]:
+    """All pictures as a format holds them, and what is said about that."""
+    adapter = Adapter(form, options)
+    header, notices = adapter.header(frames.header)
+    pictures = []
+    for picture in frames.pictures[: header.count]:
+        picture, said = adapter.picture(picture)
+        pictures.append(picture)
+        notices += said
+    durations = frames.durations if header.animated else ()
+    return Frames(tuple(pictures), durations, frames.loop), [*frames.notices, *notices]
+
+
 def encode(
     pictures: Picture | Frames,
     extension: str,
@@ -68,14 +125,22 @@ def encode(
     done = tuple(finish(picture, form, options) for picture in fitted.pictures)
     stream = io.BytesIO()
     result = Frames(done, fitted.durations, fitted.loop)
-    encode_to(result, extension, table.Quality(level, compression), "p", stream, threads)
+    quality = table.Quality(level, compression)
+    sink = ContentSink(stream, extension, quality, "p", Stopwatch(), threads)
+    sink.open(result.header)
+    for timed in result.timed():
+        sink.add(timed)
+    sink.close()
     return stream.getvalue()
 
 
 def png_with(pixels: NDArray[Any], *chunks: Chunk) -> bytes:
     """A PNG with chunks before its pixels."""
     stream = io.BytesIO()
-    png_write.write(Frames((Picture(pixels),)), chunks, stream)
+    picture = Picture(pixels, metadata=Metadata(chunks=chunks))
+    writer = png_write.PngWriter(header_of(picture), stream)
+    writer.add(Timed(picture))
+    writer.finish()
     return stream.getvalue()
 
 

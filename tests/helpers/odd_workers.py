@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from waifu2x.errors import DeviceError
-from waifu2x.flows import upscaling
-from waifu2x.formats.write import write
+from waifu2x.formats.write import FileSink
 from waifu2x.imaging.enlarger import Enlarger
+from waifu2x.imaging.streams import Header
 
 DEADLY = "deadly.png"
 
@@ -29,17 +29,19 @@ def dask_setup(worker: object) -> None:
         Enlarger.picture = _broken  # type: ignore[method-assign]
         return
 
-    def die(frames: Any, path: Path, *rest: Any, **named: Any) -> None:
-        if path.name == DEADLY:
+    opened = FileSink.open
+
+    def die(sink: FileSink, header: Header) -> None:
+        if sink.path.name == DEADLY:
             if kind == "dies":
                 os._exit(1)
             seen = Path(folder).parent / "seen"
             if not seen.exists():
                 _wait_for_others(Path(folder), seen)
                 os._exit(1)
-        write(frames, path, *rest, **named)
+        opened(sink, header)
 
-    setattr(upscaling, write.__name__, die)  # which imports it
+    FileSink.open = die  # type: ignore[method-assign, assignment]
 
 
 def _broken(self: Enlarger, *rest: Any, **named: Any) -> Any:

@@ -67,7 +67,7 @@ def test_bicubic(size: tuple[int, int], planes: int) -> None:
     [part_of(0, 0, 16, 13), part_of("1/3", 2, "43/3", "17/2"), part_of(3, "8.7", 5, "1.2")],
 )
 def test_lanczos(size: tuple[int, int], part: Part) -> None:
-    """Of a picture that networks have doubled: enlarged, reduced, and both, all of it or a part."""
+    """A picture that networks have doubled, or a part of it: enlarged, reduced, and both."""
     source = np.random.default_rng(1).random((26, 32, 3), np.float32)
     result = resample.lanczos(source, part, 2, *size, np.float32)
     down = shares(lanczos, 26, size[0], float(2 * part.top), float(2 * part.height))

@@ -63,7 +63,7 @@ def rows(result: Result) -> dict[str, dict[str, Any]]:
 
 
 def summary(result: Result) -> str:
-    """Of a run with one failure, without the time it took."""
+    """The summary of a batch with one failure, without the time it took."""
     return result.stderr.splitlines()[-2].rpartition(";")[0]
 
 
@@ -87,7 +87,7 @@ def uploaded(folder: Path, url: str) -> None:
 
 
 def contents(place: str | Path) -> dict[str, bytes]:
-    """Of all files below, by their names."""
+    """The contents of all files below a folder or URL, by their names."""
     if isinstance(place, Path):
         files = (path for path in place.rglob("*") if path.is_file())
         return {path.relative_to(place).as_posix(): path.read_bytes() for path in files}

@@ -48,7 +48,7 @@ from waifu2x.lowering.steps import (
     residual_of,
     stored_block,
 )
-from waifu2x.networks.activations import sigmoid
+from waifu2x.networks.expressions import sigmoid
 from waifu2x.networks.model import Border, Model
 from waifu2x.networks.nodes import cubic_taps
 

@@ -17,9 +17,8 @@ import numpy as np
 from waifu2x.backends import open_backend
 from waifu2x.cli.options import network_options, noise_option
 from waifu2x.cli.report import show, tell
-from waifu2x.formats.table import Quality
-from waifu2x.formats.write import write
-from waifu2x.imaging.picture import Frames, Picture
+from waifu2x.formats.write import write_picture
+from waifu2x.imaging.picture import Picture
 from waifu2x.networks import model_set
 
 
@@ -121,7 +120,7 @@ def _time_program(
     """Seconds of `waifu2x upscale` on a PNG file, as a process of its own."""
     with tempfile.TemporaryDirectory() as folder:
         source, target = Path(folder) / "in.png", Path(folder) / "out.png"
-        write(Frames((Picture(pixels),)), source, "png", Quality())
+        write_picture(Picture(pixels), source, "png")
         command = [sys.executable, "-m", "waifu2x", "upscale", "--overwrite"]
         command += ["-m", model, "-n", noise]
         command += ["--backend", backend, "--device", str(device)]

@@ -21,15 +21,14 @@ from waifu2x.errors import ImageError
 from waifu2x.flows import model_comparison
 from waifu2x.flows.jobs import Job, identities, may_write
 from waifu2x.flows.model_comparison import Result
-from waifu2x.formats.read import read
-from waifu2x.formats.table import Quality
-from waifu2x.formats.write import write
+from waifu2x.formats.read import first_picture
+from waifu2x.formats.write import write_picture
 from waifu2x.imaging import comparison, sheet
-from waifu2x.imaging.picture import Colours, Frames, Picture
+from waifu2x.imaging.picture import Colours, Picture
 from waifu2x.lowering.box import Box
 
 _SIDE, _COUNT = 64, 4
-"""Of crops of what models make: pixels, and how many."""
+"""Crops of what models make: pixels a side, and how many."""
 _OF_MODELS = ("scale", "noise", "reduce", "backend", "device", "precision")
 """Options that two pictures have no use for."""
 
@@ -124,13 +123,13 @@ def _check_target(target: Path, overwrite: bool, *sources: Path) -> None:
 
 def _write(pixels: Any, target: Path, overwrite: bool, colours: Colours | None = None) -> None:
     picture = Picture(pixels, colours=colours or Colours())
-    write(Frames((picture,)), target, "png", Quality(), replace=overwrite)
+    write_picture(picture, target, "png", replace=overwrite)
 
 
 def _pictures(
     first: Path, second: Path, target: Path | None, overwrite: bool, as_json: bool
 ) -> None:
-    one, other = (read(path).pictures[0] for path in (first, second))
+    one, other = (first_picture(path) for path in (first, second))
     try:
         found = comparison.compare(one, other)
     except ImageError as error:
@@ -205,7 +204,7 @@ def _models(
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice:
         raise click.UsageError(f"--models has {twice} twice.")
-    picture, original = model_comparison.opaque(read(source).pictures[0]), None
+    picture, original = model_comparison.opaque(first_picture(source)), None
     if reduce:
         try:
             picture, original = model_comparison.reduced(picture, scale)

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import io
+import time
 import zipfile
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, closing, contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path, PurePosixPath
 
-from waifu2x.backends import Progress, ignore, scaled
+from waifu2x.backends import Progress, ignore
 from waifu2x.errors import ImageError, OutputError
+from waifu2x.flows.flow import flow
 from waifu2x.flows.jobs import (
     Identity,
     Job,
@@ -21,15 +25,16 @@ from waifu2x.flows.jobs import (
     make_folder,
     may_write,
 )
-from waifu2x.flows.upscaling import Upscaled, enlarged, finished, prepared, result_sizes
+from waifu2x.flows.upscaling import PictureWork, PreparedSource, Upscaled
 from waifu2x.formats import table
 from waifu2x.formats.failures import in_words
 from waifu2x.formats.limits import MAX_PIXELS
-from waifu2x.formats.read import decode
-from waifu2x.formats.write import EXISTS, encode
+from waifu2x.formats.read import open_content
+from waifu2x.formats.write import EXISTS, ContentSink
 from waifu2x.imaging.enlarger import Enlarger
+from waifu2x.imaging.streams import Header
 from waifu2x.system import stores
-from waifu2x.system.files import reason, writing
+from waifu2x.system.files import abandon, reason, writing
 from waifu2x.system.stopwatch import Stopwatch
 
 EXTENSIONS = ("cbz", "zip")
@@ -45,63 +50,161 @@ def upscale_archive(
     max_pixels: int = MAX_PIXELS,
     reserve: Reserve = lambda content: nullcontext(),
     on_progress: Progress = ignore,
-    on_notice: OnNotice = lambda job, note: None,
+    on_notice: OnNotice = lambda job, notice: None,
     sources: frozenset[Identity] = frozenset(),
     alone: bool = True,
+    in_flight: int = 1,
 ) -> Upscaled | None:
-    """An archive whose pictures are enlarged, one after the other, under their names.
+    """An archive whose pictures are enlarged under their names; None if it is there and may stay.
 
     Other files are copied, order and dates stay. One picture that cannot be read fails the whole,
-    and nothing is written. Arguments and errors are those of `upscale_file`.
+    and nothing is written. `in_flight` is how many of its pictures are worked on at a time; other
+    arguments and errors are those of `upscale_file`.
     """
     if not may_write(job, output.existing, sources):
         return None
-    spent = Stopwatch()
-    with spent("prepare"):
-        network = enlarger()
     make_folder(job.target.parent)
-    height = width = 0
+    start, spent, network = time.monotonic(), Stopwatch(), enlarger()
     try:
-        with (
-            _opened(job.source) as source,
-            writing(job.target, replace=output.existing == "overwrite") as file,
-            zipfile.ZipFile(file, "w") as target,
-        ):
-            members = [member for member in source.infolist() if not member.is_dir()]
-            names = _names(members, output.extension)
-            share = scaled(on_progress, 1 / max(1, len(names)))
-            for member in members:
-                with spent("read"):
-                    content = _unpacked(source, member, job)
-                name = names.get(member.filename)
-                if name is None:
-                    _add(target, member, member.filename, content, zipfile.ZIP_DEFLATED)
-                    continue
-                shown = f"{job.source}: {member.filename}"
-                with ExitStack() as held:
-                    with spent("wait"):
-                        held.enter_context(reserve(content))
-                    with spent("decode"):
-                        frames = decode(content, shown, max_pixels)
-                    sizes = result_sizes(network, frames, shown)
-                    frames = prepared(frames, sizes, output, shown, job, on_notice)
-                    frames = finished(enlarged(frames, network, share, spent), output)
-                    with spent("encode"):
-                        result = io.BytesIO()
-                        threads = None if alone else 1
-                        encode(frames, output.extension, output.quality, shown, result, threads)
-                with spent("write"):
-                    _add(target, member, name, result.getvalue(), zipfile.ZIP_STORED)
-                height, width = frames.pictures[0].pixels.shape[:2]
-            if not names:
-                raise ImageError(f"{job.source}: no pictures in this archive")
+        with _opened(job.source) as archive:
+            source = _Members(job, archive, output.extension, spent)
+            work = _PageWork(
+                job, output, network, spent, max_pixels, reserve, on_notice, None if alone else 1
+            )
+            sink = _NewArchive(job.target, spent, replace=output.existing == "overwrite")
+            flow(source, work, sink, in_flight=in_flight, on_progress=on_progress)
     except FileExistsError as error:
         raise OutputError(EXISTS.format(job.target)) from error
     except OSError as error:
         place = job.source if str(error.filename) == str(job.source) else job.target
         raise OutputError(f"{place}: {reason(error)}") from error
     copy_times(job, output)
-    return Upscaled(height, width, spent)
+    height, width = sink.size
+    return Upscaled(height, width, spent, time.monotonic() - start)
+
+
+@dataclass(frozen=True)
+class _Member:
+    """A file of an archive, as it is read and as it is to be written."""
+
+    info: zipfile.ZipInfo
+    name: str
+    """In the new archive."""
+    content: bytes
+    is_picture: bool
+    size: tuple[int, int] = (0, 0)
+    """Rows and columns of a result."""
+
+
+class _Members:
+    """The files of an archive as a source, unpacked when they are asked for."""
+
+    def __init__(
+        self, job: Job, archive: zipfile.ZipFile, extension: str, spent: Stopwatch
+    ) -> None:
+        """Raises ImageError if no picture is among them."""
+        self._job = job
+        self._archive = archive
+        self._spent = spent
+        self._members = [member for member in archive.infolist() if not member.is_dir()]
+        self._names = _names(self._members, extension)
+        if not self._names:
+            raise ImageError(f"{job.source}: no pictures in this archive")
+        self.header = Header((), len(self._members), format="ZIP")
+
+    def __iter__(self) -> Iterator[_Member]:
+        """The files in their order. Raises ImageError."""
+        for info in self._members:
+            with self._spent("read"):
+                content = _unpacked(self._archive, info, self._job)
+            name = self._names.get(info.filename)
+            yield _Member(info, name or info.filename, content, name is not None)
+
+    def close(self) -> None:
+        """Leaves the archive to whoever opened it."""
+
+
+class _PageWork:
+    """What makes the file of a result from the file of a picture. Threads may share it."""
+
+    def __init__(
+        self,
+        job: Job,
+        output: Output,
+        network: Enlarger,
+        spent: Stopwatch,
+        max_pixels: int,
+        reserve: Reserve,
+        on_notice: OnNotice,
+        threads: int | None,
+    ) -> None:
+        self._job = job
+        self._output = replace(output, previews=False)
+        self._network = network
+        self._spent = spent
+        self._max_pixels = max_pixels
+        self._reserve = reserve
+        self._on_notice = on_notice
+        self._threads = threads
+
+    def __call__(self, member: _Member, on_progress: Progress) -> _Member:
+        """The file with its picture enlarged; what is none as it is. Raises as `upscale_file`."""
+        if not member.is_picture:
+            on_progress(1.0)
+            return member
+        name = f"{self._job.source}: {member.info.filename}"
+        output, spent, result = self._output, self._spent, io.BytesIO()
+        with ExitStack() as held:
+            with spent("wait"):
+                held.enter_context(self._reserve(member.content))
+            with spent("decode"):
+                source = open_content(member.content, name, self._max_pixels)
+                held.enter_context(closing(source))
+            notify = partial(self._on_notice, self._job)
+            prepared = PreparedSource(source, self._network, output, name, name, notify, spent)
+            work = PictureWork(self._network, output, spent, animated=prepared.header.animated)
+            sink = ContentSink(result, output.extension, output.quality, name, spent, self._threads)
+            flow(prepared, work, sink, on_progress=on_progress)
+        return replace(member, content=result.getvalue(), size=prepared.sizes[0])
+
+
+class _NewArchive:
+    """A new archive as a sink: files with the dates and the rights of what they are made of."""
+
+    def __init__(self, path: Path, spent: Stopwatch, *, replace: bool) -> None:
+        self.size = (0, 0)
+        """Rows and columns of the first picture."""
+        self._path = path
+        self._spent = spent
+        self._replace = replace
+        self._held = ExitStack()
+        self._archive: zipfile.ZipFile | None = None
+
+    def open(self, header: Header) -> None:
+        """Begins a temporary file. Raises OSError."""
+        file = self._held.enter_context(writing(self._path, replace=self._replace))
+        self._archive = self._held.enter_context(zipfile.ZipFile(file, "w"))
+
+    def add(self, result: _Member) -> None:
+        """Writes the next file. Raises OSError."""
+        assert self._archive is not None
+        added = zipfile.ZipInfo(result.name, result.info.date_time)
+        added.external_attr = result.info.external_attr
+        # Pictures are compressed already.
+        added.compress_type = zipfile.ZIP_STORED if result.is_picture else zipfile.ZIP_DEFLATED
+        with self._spent("write"):
+            self._archive.writestr(added, result.content)
+        if result.is_picture and self.size == (0, 0):
+            self.size = result.size
+
+    def close(self) -> None:
+        """Completes the archive, which gets its name. Raises OSError."""
+        with self._spent("write"):
+            self._held.close()
+
+    def abort(self) -> None:
+        """Removes the temporary file."""
+        abandon(self._held)
 
 
 @contextmanager
@@ -146,12 +249,3 @@ def _unpacked(source: zipfile.ZipFile, member: zipfile.ZipInfo, job: Job) -> byt
             return source.read(member)
         except RuntimeError as error:  # encrypted, or packed in a rare way
             raise ImageError(f"{name}: cannot be unpacked: {error}") from error
-
-
-def _add(
-    target: zipfile.ZipFile, member: zipfile.ZipInfo, name: str, content: bytes, method: int
-) -> None:
-    """A file with the date and the rights of what it is made of."""
-    added = zipfile.ZipInfo(name, member.date_time)
-    added.external_attr, added.compress_type = member.external_attr, method
-    target.writestr(added, content)

@@ -45,15 +45,14 @@ def outcome_of(job: Job, made: Upscaled | None) -> Outcome:
     """What `upscale_file` gives, as an outcome."""
     if made is None:
         return Outcome(job, "skipped", 0.0)
-    spent = made.spent
     status: Status = "copied" if made.copied else "done"
     return Outcome(
         job,
         status,
-        spent.total,
+        made.seconds,
         made.height,
         made.width,
-        spent=spent.seconds,
+        spent=made.spent.seconds,
         previews=made.previews,
     )
 
@@ -68,6 +67,7 @@ def run_one(
     on_progress: Progress = ignore,
     on_notice: OnNotice = lambda job, note: None,
     sources: frozenset[Identity] = frozenset(),
+    in_flight: int = 1,
 ) -> Outcome:
     """How one file ends: `upscale_file` or `upscale_archive`, with errors as a failed outcome."""
     start = time.monotonic()
@@ -85,6 +85,7 @@ def run_one(
             on_notice=on_notice,
             sources=sources,
             alone=False,
+            in_flight=in_flight,
         )
     except BackendError as error:
         message = f"{job.source}: {error}"

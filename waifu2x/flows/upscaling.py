@@ -1,19 +1,20 @@
-"""One picture from file to file: read, enlarged, written, each with its seconds."""
+"""One file of pictures made of another: what is asked of both before the work, and the work."""
 
 from __future__ import annotations
 
-import hashlib
 import io
 import sys
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, nullcontext
+from contextlib import ExitStack, closing, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from waifu2x.backends import Progress, ignore, scaled
+from waifu2x.backends import Progress, ignore
 from waifu2x.errors import ImageError, OutputError
+from waifu2x.flows.flow import flow
 from waifu2x.flows.jobs import (
     STANDARD,
     Identity,
@@ -25,15 +26,18 @@ from waifu2x.flows.jobs import (
     make_folder,
     may_write,
 )
+from waifu2x.flows.repeats import Repeats
 from waifu2x.formats import table
-from waifu2x.formats.adapt import OutputOptions, adapt, check_results, finish
+from waifu2x.formats.adapt import Adapter, OutputOptions, check_result, finish
 from waifu2x.formats.limits import MAX_PIXELS
 from waifu2x.formats.preview import preview
 from waifu2x.formats.profiles import in_srgb_tone
-from waifu2x.formats.read import content, decode
-from waifu2x.formats.write import EXISTS, encode, write
+from waifu2x.formats.read import content, open_content
+from waifu2x.formats.source import DecodedFile
+from waifu2x.formats.write import EXISTS, ContentSink, FileSink
 from waifu2x.imaging.enlarger import Enlarger
-from waifu2x.imaging.picture import Frames, Picture
+from waifu2x.imaging.picture import Picture
+from waifu2x.imaging.streams import Extent, Header, Sink, Timed
 from waifu2x.system.files import read_bytes, reason, write_atomically
 from waifu2x.system.stopwatch import Stopwatch
 
@@ -45,7 +49,7 @@ _LARGE_FILE = 1 << 24
 
 @dataclass(frozen=True)
 class Upscaled:
-    """A picture that was made, and what it took."""
+    """A file that was made, and what it took."""
 
     height: int
     width: int
@@ -54,6 +58,8 @@ class Upscaled:
     """Seconds of `read`, of `wait`, for memory, of `decode`, of `prepare`, until the enlarger is
     there and the output's format is known to hold the result, of what the enlarger tells, of
     `encode` and of `write`."""
+    seconds: float
+    """On the clock: less than all that were spent, where threads work at a time."""
     copied: bool = False
     """Whether it stays as it is, and so does its file."""
     previews: tuple[bytes, ...] = ()
@@ -70,139 +76,203 @@ def upscale_file(
     reserve: Reserve = lambda content: nullcontext(),
     on_size: Callable[[int, int], None] = lambda height, width: None,
     on_progress: Progress = ignore,
-    on_notice: OnNotice = lambda job, note: None,
+    on_notice: OnNotice = lambda job, notice: None,
     sources: frozenset[Identity] = frozenset(),
     alone: bool = True,
+    in_flight: int = 1,
 ) -> Upscaled | None:
     """Reads, enlarges and writes one file; None if it is there already and may stay.
 
-    `enlarger` is called when the file has been read, or while a large one is decoded; then, before
-    the work, `on_size` with the rows of all results together and the columns of the first, and
-    `on_notice` with a line about what the output does not keep, if there is anything. Nothing in
-    `sources` is ever replaced. `alone`: no other files are worked on; otherwise only large results
-    are encoded by all cores, and nothing is done while a file is decoded.
-    Raises Waifu2xError, OSError, MemoryError.
+    `enlarger` is called when the first picture has been decoded, or while one of a large file is;
+    then, before the work, `on_size` with the rows of all results together and the columns of the
+    first, and `on_notice` with a line about what the output does not keep, if there is anything.
+    It is called again for what shows only later. Nothing in `sources` is ever replaced. `alone`: no
+    other files are worked on; otherwise only large results are encoded by all cores, and nothing is
+    done while a file is decoded. `in_flight` is how many pictures of the file are between its
+    decoder and its encoder at a time. Raises Waifu2xError, OSError, MemoryError.
     """
     if not may_write(job, output.existing, sources):
         return None
-    spent = Stopwatch()
+    start, spent = time.monotonic(), Stopwatch()
     with spent("read"):
-        file = _content(job.source)
+        data = _content(job.source)
     with ExitStack() as held:
         with spent("wait"):
-            held.enter_context(reserve(file))
-        name = _name(job.source, "standard input")
+            held.enter_context(reserve(data))
         with spent("decode"):
-            if alone and len(file) >= _LARGE_FILE:
-                source, network = _decoded_meanwhile(file, name, max_pixels, enlarger)
+            name = _name(job.source, "standard input")
+            source = held.enter_context(closing(open_content(data, name, max_pixels)))
+            if alone and len(data) >= _LARGE_FILE:
+                network = _opened_meanwhile(source, enlarger)
             else:
-                source, network = decode(file, name, max_pixels), None
-            del file
+                source.first()
+                network = None
+            del data
         with spent("prepare"):
             network = network or enlarger()
-            sizes = result_sizes(network, source, name)
-            height, width = sizes[0]
-            stays = _stays(source, network) and _is_file_of(job, output)
-            if not stays:
-                target = _name(job.target, "standard output")
-                source = prepared(source, sizes, output, target, job, on_notice)
-        if stays:
+            target = _name(job.target, "standard output")
+            prepared = PreparedSource(
+                source, network, output, name, target, partial(on_notice, job), spent, in_flight
+            )
+        height, width = prepared.sizes[0]
+        if _stays(source.header, network) and _is_file_of(job, output):
+            previews = _preview(output, source.first().picture)
+            for _ in source:
+                pass  # one that is damaged is not to be copied
             with spent("write"):
                 _copy(job, output)
-            return Upscaled(height, width, spent, True, _previews(output, source))
-        on_size(sum(rows for rows, _ in sizes[: len(source.pictures)]), width)
-        result = enlarged(source, network, on_progress, spent)
-        pixels = sum(rows * columns for rows, columns in sizes)
-        threads = None if alone or pixels >= _LARGE else 1
-        _write(finished(result, output), job, output, spent, threads)
-        return Upscaled(height, width, spent, False, _previews(output, source, result))
+            return Upscaled(height, width, spent, time.monotonic() - start, True, previews)
+        kept = prepared.header.all_extents
+        on_size(sum(extent.height for extent in kept), width)
+        large = sum(rows * columns for rows, columns in prepared.sizes) >= _LARGE
+        work = PictureWork(network, output, spent, animated=prepared.header.animated)
+        sink = _sink(job, output, spent, None if alone or large else 1)
+        flow(prepared, work, sink, in_flight=in_flight, on_progress=on_progress)
+        if job.target != STANDARD:
+            copy_times(job, output)
+        seconds = time.monotonic() - start
+        return Upscaled(height, width, spent, seconds, previews=work.previews)
 
 
-def _decoded_meanwhile(
-    file: bytes, name: str, max_pixels: int, enlarger: Callable[[], Enlarger]
-) -> tuple[Frames, Enlarger]:
-    """The pictures of a file, and the enlarger, opened while they are decoded.
+def _opened_meanwhile(source: DecodedFile, enlarger: Callable[[], Enlarger]) -> Enlarger:
+    """The enlarger, opened while the first picture is decoded.
 
-    Raises what either does; what is wrong with the file comes first.
+    Raises what either does; what is wrong with the picture comes first.
     """
     with ThreadPoolExecutor(1, thread_name_prefix="waifu2x-decode") as pool:
-        decoding = pool.submit(decode, file, name, max_pixels)
+        decoding = pool.submit(source.first)
         try:
             network = enlarger()
         except Exception:
             decoding.result()
             raise
-        return decoding.result(), network
+        decoding.result()
+        return network
 
 
-def result_sizes(network: Enlarger, source: Frames, name: str) -> list[tuple[int, int]]:
+class PreparedSource:
+    """The pictures of a file as they are to be enlarged for an output, each checked before."""
+
+    def __init__(
+        self,
+        source: DecodedFile,
+        network: Enlarger,
+        output: Output,
+        name: str,
+        target: str,
+        on_notice: Callable[[str], None],
+        spent: Stopwatch,
+        in_flight: int = 1,
+    ) -> None:
+        """Errors name the input `name` and the output `target`. `on_notice` is told in a line what
+        the output does not keep, with the first picture, and whenever more shows later; `spent`
+        gets the seconds of `decode` and of `prepare`.
+
+        Raises ImageError if a picture would grow more than 32 times.
+        """
+        self._source = source
+        self._network = network
+        self._form = table.of(output.extension)
+        self._adapter = Adapter(self._form, output.options)
+        self._target = target
+        self._on_notice = on_notice
+        self._spent = spent
+        self.sizes = _result_sizes(network, source.header, name)
+        """Rows and columns of the result of each picture of the file."""
+        kept, self._uncounted = self._adapter.header(source.header)
+        extents = tuple(
+            _grown(extent, size) for extent, size in zip(kept.extents, self.sizes, strict=False)
+        )
+        self.header = replace(kept, extents=extents)
+        """The header of the results."""
+        count = self.header.count
+        self._checked: set[tuple[tuple[int, int, int], int]] = set()
+        """Shapes of results, and bytes of their samples."""
+        self._at_once = in_flight + 1 if count is None else min(in_flight + 1, count)
+
+    def __iter__(self) -> Iterator[Timed]:
+        """The pictures, once. Raises ImageError, and OutputError if the output cannot hold one."""
+        pictures = iter(self._source)
+        read = 0
+        while read != self.header.count:
+            with self._spent("decode"):
+                timed = next(pictures, None)
+            if timed is None:
+                return
+            with self._spent("prepare"):
+                timed = self._fitted(timed)
+            yield timed
+            del timed  # before there is another one
+            read += 1
+
+    def close(self) -> None:
+        """Closes the file."""
+        self._source.close()
+
+    def _fitted(self, timed: Timed) -> Timed:
+        """One picture as the output can hold it, told and checked."""
+        picture, notices = self._adapter.picture(timed.picture)
+        found = list(timed.notices)
+        if timed.index == 0:
+            found = [*sorted({*self._source.header.notices, *found}), *self._uncounted]
+        notices = self._adapter.untold(found) + notices
+        height, width, planes = picture.pixels.shape
+        size = self._network.result_size(height, width)
+        planes += picture.alpha is not None
+        shape, itemsize = (*size, planes), picture.pixels.dtype.itemsize
+        if (shape, itemsize) not in self._checked:
+            check_result(self._form, shape, itemsize, self._target, self._at_once)
+            self._checked.add((shape, itemsize))
+        if notices:
+            self._on_notice("; ".join(notices))
+        duration = timed.duration if self.header.animated else None
+        return Timed(picture, duration, index=timed.index)
+
+
+def _result_sizes(network: Enlarger, header: Header, name: str) -> list[tuple[int, int]]:
     """Rows and columns of the result of each picture of a file, which errors name."""
     try:
-        return [network.result_size(*picture.pixels.shape[:2]) for picture in source.pictures]
+        return [network.result_size(height, width) for height, width, _ in header.all_extents]
     except ImageError as error:
         raise ImageError(f"{name}: {error}") from error
 
 
-def prepared(
-    source: Frames,
-    sizes: Sequence[tuple[int, int]],
-    output: Output,
-    name: str,
-    job: Job,
-    on_notice: OnNotice,
-) -> Frames:
-    """What is to be enlarged of a file, to these sizes; `name` is the output's.
-
-    Tells what the output will not keep. Raises OutputError if it cannot hold the result.
-    """
-    form = table.of(output.extension)
-    source, notes = adapt(source, form, output.options)
-    shapes = [
-        (*size, picture.pixels.shape[-1] + (picture.alpha is not None))
-        for size, picture in zip(sizes, source.pictures, strict=False)
-    ]
-    check_results(form, shapes, source.pictures[0].pixels.dtype.itemsize, name)
-    if notes:
-        on_notice(job, "; ".join(notes))
-    return source
+def _grown(extent: Extent, size: tuple[int, int]) -> Extent:
+    """The extent of a result of that size; its bytes by those of the picture."""
+    area = max(extent.height * extent.width, 1)
+    return Extent(*size, extent.nbytes * size[0] * size[1] // area)
 
 
-def finished(result: Frames, output: Output) -> Frames:
-    """Results as they are written."""
-    form = table.of(output.extension)
-    pictures = (finish(picture, form, output.options) for picture in result.pictures)
-    return replace(result, pictures=tuple(pictures))
+class PictureWork:
+    """What makes a result of each picture. Threads may share it."""
+
+    def __init__(
+        self, network: Enlarger, output: Output, spent: Stopwatch, *, animated: bool
+    ) -> None:
+        """`animated`: pictures are frames, of which those that repeat are computed once."""
+        self._network = network
+        self._output = output
+        self._form = table.of(output.extension)
+        self._spent = spent
+        self._result = Repeats(self._made) if animated else self._made
+        self.previews: tuple[bytes, ...] = ()
+        """JPEGs of the first picture and its result, where they are wanted and it is done."""
+
+    def __call__(self, timed: Timed, on_progress: Progress) -> Timed:
+        """The result of a picture. Raises ModelError, BackendError."""
+        result = self._result(timed.picture, on_progress)
+        if timed.index == 0 and self._output.previews:
+            self.previews = preview(timed.picture), preview(result)
+        return replace(timed, picture=result)
+
+    def _made(self, picture: Picture, on_progress: Progress) -> Picture:
+        work = partial(self._network.picture, on_progress=on_progress, stopwatch=self._spent)
+        return finish(in_srgb_tone(picture, work), self._form, self._output.options)
 
 
-def enlarged(source: Frames, network: Enlarger, on_progress: Progress, spent: Stopwatch) -> Frames:
-    """Every picture enlarged; those of an animation that repeat, once."""
-    share = scaled(on_progress, 1 / len(source.pictures))
-    done: dict[bytes, Picture] = {}
-    results = []
-    for picture in source.pictures:
-        digest = _digest(picture) if source.animated else b""
-        found = done.get(digest)
-        if found is None:
-            work = partial(network.picture, on_progress=share, stopwatch=spent)
-            found = in_srgb_tone(picture, work)
-            if source.animated:
-                done[digest] = found
-        else:
-            share(1.0)
-        results.append(found)
-    return replace(source, pictures=tuple(results))
-
-
-def _digest(picture: Picture) -> bytes:
-    digest = hashlib.blake2b(picture.pixels.data, digest_size=16)
-    if picture.alpha is not None:
-        digest.update(picture.alpha.data)
-    return digest.digest()
-
-
-def _stays(source: Frames, network: Enlarger) -> bool:
+def _stays(header: Header, network: Enlarger) -> bool:
     """Whether every picture of a file comes back as it is."""
-    return all(network.leaves(*picture.pixels.shape[:2]) for picture in source.pictures)
+    return all(network.leaves(height, width) for height, width, _ in header.all_extents)
 
 
 def _is_file_of(job: Job, output: Output) -> bool:
@@ -229,8 +299,8 @@ def _copy(job: Job, output: Output) -> None:
     copy_times(job, output)
 
 
-def _previews(output: Output, *files: Frames) -> tuple[bytes, ...]:
-    return tuple(preview(each.pictures[0]) for each in files if output.previews)
+def _preview(output: Output, picture: Picture) -> tuple[bytes, ...]:
+    return (preview(picture),) if output.previews else ()
 
 
 def _name(path: Path, standard: str) -> str:
@@ -238,7 +308,7 @@ def _name(path: Path, standard: str) -> str:
 
 
 def _content(source: Path) -> bytes:
-    """Of a file, or of standard input. Raises ImageError."""
+    """The content of a file, or of standard input. Raises ImageError."""
     if source != STANDARD:
         return content(source)
     if sys.stdin is None:
@@ -249,32 +319,51 @@ def _content(source: Path) -> bytes:
         raise ImageError(f"standard input: cannot read: {reason(error)}") from error
 
 
-def _write(result: Frames, job: Job, output: Output, spent: Stopwatch, threads: int | None) -> None:
-    if job.target != STANDARD:
-        with spent("write"):
-            make_folder(job.target.parent)
-        overwrite = output.existing == "overwrite"
-        write(
-            result,
-            job.target,
-            output.extension,
-            output.quality,
-            spent,
-            replace=overwrite,
-            threads=threads,
-        )
-        copy_times(job, output)
-        return
-    if sys.stdout is None:
-        raise OutputError("standard output: is closed")
-    encoded = io.BytesIO()  # a pipe cannot be sought
-    with spent("encode"):
-        encode(result, output.extension, output.quality, "standard output", encoded)
-    with spent("write"):
-        try:
-            sys.stdout.buffer.write(encoded.getbuffer())
-            sys.stdout.buffer.flush()
-        except BrokenPipeError:
-            raise
-        except OSError as error:
-            raise OutputError(f"standard output: cannot write: {reason(error)}") from error
+def _sink(job: Job, output: Output, spent: Stopwatch, threads: int | None) -> Sink[Timed]:
+    """Where the results of a job go."""
+    if job.target == STANDARD:
+        return _StandardOutput(output, spent)
+    return _NewFile(
+        job.target,
+        output.extension,
+        output.quality,
+        spent,
+        replace=output.existing == "overwrite",
+        threads=threads,
+    )
+
+
+class _NewFile(FileSink):
+    """A file in a folder that is made with it."""
+
+    def open(self, header: Header) -> None:
+        """Makes the folder and begins the file. Raises OutputError."""
+        with self.spent("write"):
+            make_folder(self.path.parent)
+        super().open(header)
+
+
+class _StandardOutput(ContentSink):
+    """Standard output, which gets everything at the end: a pipe cannot be sought."""
+
+    def __init__(self, output: Output, spent: Stopwatch) -> None:
+        self._encoded = io.BytesIO()
+        super().__init__(self._encoded, output.extension, output.quality, "standard output", spent)
+
+    def open(self, header: Header) -> None:
+        """Begins. Raises OutputError."""
+        if sys.stdout is None:
+            raise OutputError("standard output: is closed")
+        super().open(header)
+
+    def close(self) -> None:
+        """Hands the file over. Raises OutputError, OSError."""
+        super().close()
+        with self.spent("write"):
+            try:
+                sys.stdout.buffer.write(self._encoded.getbuffer())
+                sys.stdout.buffer.flush()
+            except BrokenPipeError:
+                raise
+            except OSError as error:
+                raise OutputError(f"standard output: cannot write: {reason(error)}") from error

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 
 from waifu2x.errors import OutputError
 from waifu2x.formats import metadata, profiles
-from waifu2x.formats.table import Format
+from waifu2x.formats.table import Format, Kind
 from waifu2x.imaging.dtypes import from_unit, to_unit
-from waifu2x.imaging.picture import Colours, Frames, Metadata, Picture
+from waifu2x.imaging.picture import Colours, Metadata, Picture
+from waifu2x.imaging.streams import Header
 from waifu2x.system.machine import available_memory
 
 Depth = Literal["auto", "8", "16"]
@@ -36,27 +37,54 @@ class OutputOptions:
     """Whether metadata is left out; what the colours mean stays."""
 
 
-def adapt(frames: Frames, form: Format, options: OutputOptions) -> tuple[Frames, list[str]]:
-    """What is to be enlarged for a format, and clauses about what is not kept of the file."""
-    frames, notes = _countable(frames, form)
-    said, changes = set[str](), dict[str, None]()
-    pictures = []
-    for picture in frames.pictures:
+class Adapter:
+    """Fits the pictures of one file to a format, and keeps account of what is lost by that."""
+
+    def __init__(self, form: Format, options: OutputOptions) -> None:
+        self._form = form
+        self._options = options
+        self._lost: set[Kind] = set()
+        self._told: set[str] = set()
+
+    def header(self, header: Header) -> tuple[Header, list[str]]:
+        """The header of as many pictures as the format holds, and clauses about those it does not.
+
+        Where it holds one, the first is kept.
+        """
+        form, notices = self._form, list[str]()
+        kind = "animation" if header.animated else "pages"
+        if header.count == 1 or form.frames == kind:
+            return header, notices
+        if header.animated and form.frames == "pages":
+            notices.append(f"{form.name} holds no timing: the pictures become pages")
+            return replace(header, animated=False), notices
+        of = "" if header.count is None else f" of {header.count}"
+        notices.append(f"{form.name} holds one picture: only the first{of} is kept")
+        return replace(header, extents=header.extents[:1], count=1, animated=False), notices
+
+    def picture(self, picture: Picture) -> tuple[Picture, list[str]]:
+        """What is to be enlarged of a picture, and clauses about what the format does not keep of
+        it that have not been given for a picture before it."""
+        form, options = self._form, self._options
         if options.strip:
             picture = replace(picture, metadata=Metadata())
         kept, lost = metadata.fitted(picture.metadata, form)
         picture = replace(picture, metadata=kept)
-        said |= lost
+        lost -= self._lost
+        self._lost |= lost
+        notices = [f"{form.name} holds no {' and no '.join(sorted(lost))}"] if lost else []
         for step in (_opaque, _in_colours, _deep):
-            picture, note = step(picture, form, options)
-            changes |= dict.fromkeys(note)
-        pictures.append(picture)
-    if said:
-        notes.append(f"{form.name} holds no {' and no '.join(sorted(said))}")
-    notes += changes
-    if form.colours:
-        notes.append(f"{form.name} holds {form.colours} colours a picture")
-    return replace(frames, pictures=tuple(pictures)), notes
+            picture, said = step(picture, form, options)
+            notices += said
+        if form.colours:
+            notices.append(f"{form.name} holds {form.colours} colours a picture")
+        return picture, self.untold(notices)
+
+    def untold(self, notices: Iterable[str]) -> list[str]:
+        """Those clauses that have not been given yet."""
+        new = [notice for notice in dict.fromkeys(notices) if notice not in self._told]
+        self._told.update(new)
+        return new
 
 
 def finish(picture: Picture, form: Format, options: OutputOptions) -> Picture:
@@ -70,55 +98,39 @@ def finish(picture: Picture, form: Format, options: OutputOptions) -> Picture:
     )
 
 
-def check_results(
-    form: Format, shapes: Sequence[tuple[int, int, int]], itemsize: int, name: str
+def check_result(
+    form: Format, shape: tuple[int, int, int], itemsize: int, name: str, at_once: int = 1
 ) -> None:
-    """Raises OutputError if the format cannot hold results of those shapes, or memory cannot.
+    """Raises OutputError if the format cannot hold a result of that shape, or memory cannot.
 
-    Better before the work. Shapes are rows, columns and planes, transparency among them; `itemsize`
-    is of a sample in bytes.
+    Better before the work. `shape` is rows, columns and planes, transparency among them; `itemsize`
+    is of a sample in bytes; `at_once` is how many such results there are in memory.
     """
-    needed = 0
-    for height, width, planes in shapes:
-        size = f"{width}x{height}"
-        if max(height, width) > form.largest:
-            raise OutputError(
-                f"{name}: {form.name} holds at most {form.largest} pixels a side,"
-                f" but the result is {size}: choose png or tiff"
-            )
-        if height * width * planes > form.most_bytes:
-            raise OutputError(
-                f"{name}: {form.name} holds at most {form.most_bytes / 2**30:.0f} GiB,"
-                f" but the result is {size}: choose png or tiff"
-            )
-        copied = planes * itemsize if planes in (2, 4) else 0  # samples and alpha, side by side
-        if form.name in ("PNG", "PNM"):
-            copied = 0  # written by bands
-        elif form.name != "TIFF":
-            copied = 4 if planes > 1 else 1  # Pillow's own
-        needed += height * width * (planes * itemsize + copied)
+    height, width, planes = shape
+    size = f"{width}x{height}"
+    if max(height, width) > form.largest:
+        raise OutputError(
+            f"{name}: {form.name} holds at most {form.largest} pixels a side,"
+            f" but the result is {size}: choose png or tiff"
+        )
+    if height * width * planes > form.most_bytes:
+        raise OutputError(
+            f"{name}: {form.name} holds at most {form.most_bytes / 2**30:.0f} GiB,"
+            f" but the result is {size}: choose png or tiff"
+        )
+    copied = planes * itemsize if planes in (2, 4) else 0  # samples and alpha, side by side
+    if form.name in ("PNG", "PNM"):
+        copied = 0  # written by bands
+    elif form.name != "TIFF":
+        copied = 4 if planes > 1 else 1  # Pillow's own
+    needed = height * width * (at_once * planes * itemsize + copied)
     free = available_memory()
     if free is not None and needed > free:
-        height, width, _ = shapes[0]
-        one, count = len(shapes) == 1, len(shapes)
-        subject, takes = ("result", "takes") if one else (f"{count} results", "take")
+        subject, takes = ("result", "takes") if at_once == 1 else (f"{at_once} results", "take")
         raise OutputError(
-            f"{name}: the {subject} of {width}x{height} pixels {takes} {needed / 2**30:.1f} GiB of"
+            f"{name}: the {subject} of {size} pixels {takes} {needed / 2**30:.1f} GiB of"
             f" memory, but {free / 2**30:.1f} GiB are free: use a smaller scale"
         )
-
-
-def _countable(frames: Frames, form: Format) -> tuple[Frames, list[str]]:
-    """As many pictures as the format holds."""
-    count, kind = len(frames.pictures), "animation" if frames.animated else "pages"
-    notes = list(frames.notes)
-    if count == 1 or form.frames == kind:
-        return frames, notes
-    if frames.animated and form.frames == "pages":
-        notes.append(f"{form.name} holds no timing: the pictures become pages")
-        return replace(frames, durations=()), notes
-    notes.append(f"{form.name} holds one picture: only the first of {count} is kept")
-    return replace(frames, pictures=frames.pictures[:1], durations=()), notes
 
 
 def _opaque(picture: Picture, form: Format, options: OutputOptions) -> tuple[Picture, list[str]]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
 from waifu2x.formats import metadata, profiles, table
-from waifu2x.formats.read import read
+from waifu2x.formats.read import content, open_content
 
 
 @dataclass(frozen=True)
@@ -41,33 +42,39 @@ def describe(path: Path, extension: str) -> Description:
 
     Raises ImageError for a file that cannot be read, and for one that is not supported.
     """
-    found, form = read(path), table.of(extension)
-    first = found.pictures[0]
+    form = table.of(extension)
+    with closing(open_content(content(path), str(path))) as source:
+        header, timed = source.header, source.first()
+        notices = {*header.notices, *timed.notices}
+        for further in source:
+            notices |= {*further.notices}
+    first = timed.picture
     height, width, planes = first.pixels.shape
     bits = 8 * first.pixels.dtype.itemsize
     said = metadata.kinds(first.metadata)
     profile = first.colours.icc_profile
-    every = "animation" if found.animated else "pages"
+    every = "animation" if header.animated else "pages"
     held: dict[str, bool] = {kind: kind in form.keeps for kind in sorted(said)}
     if profile:
         held["profile"] = "profile" in form.keeps
     if first.transparent:
         held["transparency"] = form.alpha
-    if len(found.pictures) > 1:
+    count = header.count or 1
+    if count > 1:
         held[every] = form.frames == every
     if bits > 8:
         held[f"{bits} bits"] = bits in form.depths
     return Description(
-        format=found.format,
+        format=header.format,
         width=width,
         height=height,
         colours="grey" if planes == 1 else "RGB",
         bits=bits,
         transparent=first.transparent,
-        pictures=len(found.pictures),
+        pictures=count,
         profile=profiles.name_of(profile) if profile else None,
         metadata=tuple(sorted(said)),
         kept=tuple(kind for kind, kept in held.items() if kept),
         lost=tuple(kind for kind, kept in held.items() if not kept),
-        notes=found.notes,
+        notes=tuple(sorted(notices)),
     )

@@ -25,9 +25,9 @@ def orientation(exif: bytes) -> int:
     """The turn that a block asks for, 1 to 8; 1, upright, where it says nothing sensible."""
     try:
         form = tags.layout(exif)
-        for at, tag, kind, count in _places(exif, form, tags.first(exif, form)):
-            if tag == ORIENTATION and kind == SHORT and count == 1:
-                (value,) = struct.unpack_from(form.order + "H", exif, at)
+        for place in _places(exif, form, tags.first(exif, form)):
+            if (place.tag, place.kind, place.count) == (ORIENTATION, SHORT, 1):
+                (value,) = struct.unpack_from(form.order + "H", exif, place.at)
                 return int(value) if 1 <= value <= 8 else 1
     except _DAMAGE:
         pass
@@ -64,11 +64,11 @@ def sized(exif: bytes, height: int, width: int) -> bytes:
         form = tags.layout(exif)
         directories = [tags.first(exif, form)]
         for directory in directories:
-            for at, tag, kind, count in _places(exif, form, directory):
-                if tag in sizes and count == 1:
-                    _put(changed, form, at, kind, sizes[tag])
-                elif tag == tags.EXIF and len(directories) == 1:
-                    directories.append(struct.unpack_from(form.order + "I", exif, at)[0])
+            for place in _places(exif, form, directory):
+                if place.tag in sizes and place.count == 1:
+                    _put(changed, form, place, sizes[place.tag])
+                elif place.tag == tags.EXIF and len(directories) == 1:
+                    directories.append(struct.unpack_from(form.order + "I", exif, place.at)[0])
     except _DAMAGE:
         pass
     return bytes(changed)
@@ -79,34 +79,34 @@ def _places(exif: bytes, form: TiffLayout, at: int) -> list[tags.Place]:
     return list(tags.places(exif, form, at, Budget(len(exif))))
 
 
-def _put(data: bytearray, form: TiffLayout, at: int, kind: int, value: int) -> None:
+def _put(data: bytearray, form: TiffLayout, place: tags.Place, value: int) -> None:
     """Writes a number over the one of an entry, whose type becomes LONG if it has to."""
-    if kind == SHORT and value < 1 << 16:
-        struct.pack_into(form.order + "H", data, at, value)
-    elif kind in (SHORT, LONG) and not form.big:
-        struct.pack_into(form.order + "H", data, at - 6, LONG)
-        struct.pack_into(form.order + "I", data, at, value)
+    if place.kind == SHORT and value < 1 << 16:
+        struct.pack_into(form.order + "H", data, place.at, value)
+    elif place.kind in (SHORT, LONG) and not form.big:
+        struct.pack_into(form.order + "H", data, place.at - 6, LONG)
+        struct.pack_into(form.order + "I", data, place.at, value)
 
 
 def _reset(data: bytearray, form: TiffLayout, directory: int) -> None:
     """Makes a directory ask for no turn."""
-    for at, tag, kind, _ in _places(bytes(data), form, directory):
-        if tag == ORIENTATION:
-            _put(data, form, at, kind, 1)
+    for place in _places(bytes(data), form, directory):
+        if place.tag == ORIENTATION:
+            _put(data, form, place, 1)
 
 
 def _turn_thumbnail(data: bytearray, form: TiffLayout, first: int, orientation: int) -> None:
     """Turns the thumbnail of the second directory in its place; what cannot be turned is blanked,
     and its directory unlinked."""
-    link = tags.following(data, form, first)
+    link = tags.following(bytes(data), form, first)
     (second,) = struct.unpack_from(form.offset, data, link)
     if form.big or not second:
         return
-    place = {tag: at for at, tag, _, _ in _places(bytes(data), form, second)}
+    found = {place.tag: place.at for place in _places(bytes(data), form, second)}
     turned = None
-    if _THUMBNAIL in place and _THUMBNAIL_LENGTH in place:
-        (start,) = struct.unpack_from(form.order + "I", data, place[_THUMBNAIL])
-        (length,) = struct.unpack_from(form.order + "I", data, place[_THUMBNAIL_LENGTH])
+    if _THUMBNAIL in found and _THUMBNAIL_LENGTH in found:
+        (start,) = struct.unpack_from(form.order + "I", data, found[_THUMBNAIL])
+        (length,) = struct.unpack_from(form.order + "I", data, found[_THUMBNAIL_LENGTH])
         end = min(start + length, len(data))
         if start < end:
             turned = turned_thumbnail(bytes(data[start:end]), orientation)
@@ -114,5 +114,5 @@ def _turn_thumbnail(data: bytearray, form: TiffLayout, first: int, orientation: 
     if turned is None:
         struct.pack_into(form.offset, data, link, 0)
         return
-    struct.pack_into(form.order + "I", data, place[_THUMBNAIL_LENGTH], len(turned))
+    struct.pack_into(form.order + "I", data, found[_THUMBNAIL_LENGTH], len(turned))
     _reset(data, form, second)

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import struct
 
+from waifu2x.formats.limits import Budget
+
 _BARE = b"\xff\x0a"
 _BITS = (9, 13, 18, 30)
 _RATIOS = ((0, 1), (1, 1), (12, 10), (4, 3), (3, 2), (16, 9), (5, 4), (2, 1))
@@ -17,15 +19,23 @@ _LONGEST = 32
 """Bytes that hold two sizes and what comes before the depth."""
 
 
+def is_jxl(data: bytes) -> bool:
+    """Whether a file begins as JPEG XL does, bare or in boxes."""
+    return data[:2] == _BARE or data[4:12] == b"JXL \r\n\x87\n"
+
+
 def size(data: bytes) -> tuple[int, int]:
-    """Width and height. Raises ValueError if there is no header."""
+    """Width and height of the picture.
+
+    Raises ValueError if there is no header, and OverBudgetError.
+    """
     return _Header(data).size()
 
 
 def depth(data: bytes) -> int:
     """Bits of a sample; 8 for floats, animations and files with a preview.
 
-    Raises ValueError if there is no header.
+    Raises ValueError if there is no header, and OverBudgetError.
     """
     header = _Header(data)
     header.size()
@@ -70,8 +80,9 @@ class _Header:
 
 def _codestream(data: bytes) -> bytes:
     """The start of what the boxes of a container hold."""
-    at = 0
+    at, budget = 0, Budget(len(data))
     while at + 8 <= len(data):
+        budget.visit()
         length, kind = struct.unpack_from(">I4s", data, at)
         head = 8
         if length == 1 and at + 16 <= len(data):

@@ -7,13 +7,12 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from PIL import Image, JpegImagePlugin
 
 from waifu2x.errors import ImageError
 from waifu2x.formats import metadata, profiles
 from waifu2x.formats.failures import in_words
-from waifu2x.imaging.orientation import turned
+from waifu2x.imaging.orientation import oriented
 from waifu2x.imaging.picture import Colours, JpegCoding, Picture, apart, with_alpha
 
 
@@ -32,7 +31,7 @@ def from_pil(image: Image.Image, name: str = "the picture") -> Picture:
             info["exif"] = _exif(image)
         said, orientation = metadata.of_file(b"", info, "")
         picture, _ = plain(image, name)
-        return turned(replace(picture, metadata=said), orientation)
+        return oriented(replace(picture, metadata=said), orientation)
 
 
 def _exif(image: Image.Image) -> bytes | None:
@@ -81,10 +80,10 @@ def jpeg_coding(image: Image.Image) -> JpegCoding | None:
 
 def _simple(image: Image.Image) -> Image.Image:
     """As grey or RGB, with or without alpha, where that loses nothing."""
-    transparent = "transparency" in image.info
+    transparent = image.has_transparency_data
     mode = image.mode
     if mode in ("P", "PA"):
-        return image.convert("RGBA" if transparent or mode == "PA" else "RGB")
+        return image.convert("RGBA" if transparent else "RGB")
     if mode == "1":
         return image.convert("LA" if transparent else "L")
     if mode in ("RGB", "L") and transparent:
@@ -128,14 +127,3 @@ def to_pil(picture: Picture) -> Image.Image:
     if picture.colours.icc_profile:
         image.info["icc_profile"] = picture.colours.icc_profile
     return image
-
-
-def resize(planes: NDArray[np.float32], height: int, width: int) -> NDArray[np.float32]:
-    """(H, W, C) float planes at another size, by bicubic interpolation (a = -0.5)."""
-    resized = [
-        np.asarray(
-            Image.fromarray(planes[..., c]).resize((width, height), Image.Resampling.BICUBIC)
-        )
-        for c in range(planes.shape[-1])
-    ]
-    return np.stack(resized, axis=-1)

@@ -6,71 +6,89 @@ import contextlib
 import ctypes
 import functools
 import io
+from collections.abc import Generator
 from dataclasses import replace
+from typing import Literal
 
 import numpy as np
 from PIL import Image, UnidentifiedImageError, _imaging
 
 from waifu2x.errors import ImageError
-from waifu2x.formats import deep, jxl, metadata, png, table, tags
+from waifu2x.formats import deep, gif, metadata, png, table, tags
+from waifu2x.formats.declared import declared
+from waifu2x.formats.exif import ORIENTATION
 from waifu2x.formats.limits import Budget, check_pixels
 from waifu2x.formats.pillow import jpeg_coding, plain
-from waifu2x.imaging.orientation import turned
-from waifu2x.imaging.picture import Colours, Extent, Frames, Metadata, Picture
+from waifu2x.formats.source import DecodedFile
+from waifu2x.imaging.orientation import oriented, oriented_size
+from waifu2x.imaging.picture import Colours, Metadata, Picture, contiguous
+from waifu2x.imaging.streams import Extent, Header, Timed
 
-_BUILT_IN = ("PNG", "JPEG", "BMP", "GIF", "PPM")
-"""Formats that Pillow knows without loading all its plugins, so they are tried first."""
-_OPENED = tuple(
-    dict.fromkeys((*_BUILT_IN, *(form.pillow for form in table.FORMATS if form.plugin is None)))
-)
 _ANIMATED = ("GIF", "PNG", "WEBP", "AVIF")
 """Formats whose further pictures follow in time; those of others are previews, sizes or layers."""
-_SUBFILE_TYPE = 254
-_LOOP_ONCE = 1
+_PLANES = 4
+"""Samples of a pixel, at most."""
+_WIDTH, _HEIGHT, _PHOTOMETRIC, _SAMPLES = 256, 257, 262, 277
+_PAGE_TAGS = (tags.SUBFILE_TYPE, _WIDTH, _HEIGHT, _PHOTOMETRIC, ORIENTATION, _SAMPLES)
+"""Tags of a TIFF's directory, each with one number."""
+_PALETTE = 3
+"""A value of the tag for the kind of samples."""
+_TEXTS = (b"tEXt", b"zTXt", b"iTXt", b"eXIf")
 _DURATION = 100.0
 """Milliseconds of a frame that names none, or 0, as browsers have it."""
-_REDUCED = 1
-"""NewSubfileType of a thumbnail in a TIFF."""
 
 
-def read(data: bytes, name: str, max_pixels: int) -> Frames:
+def open_content(data: bytes, name: str, max_pixels: int) -> DecodedFile:
     """The pictures in a file's content. Raises ImageError, and whatever decoders raise."""
     _prepare()
-    opened, plugin = _OPENED, table.sniffed(data)
+    opened, plugin = table.by_pillow(data), table.sniffed(data)
     if plugin:
         try:
             table.plug_in(plugin)
         except ImageError as error:
             raise ImageError(f"{name}: {error}") from error
-        if plugin.pillow == "JXL":
-            width, height = jxl.size(data)
-            check_pixels(name, (width, height), 1, width * height, max_pixels)
         opened = (plugin.pillow,)
+    said = declared(data)
+    if said:
+        total = said.width * said.height * said.pictures
+        check_pixels(name, said[:2], said.pictures, total, max_pixels)
+    # Pillow refuses a PNG for what it thinks of its texts, which it need not see.
+    seen = png.without(data, _TEXTS) if data.startswith(png.SIGNATURE) else data
     try:
-        image = Image.open(io.BytesIO(data), formats=opened)
+        image = Image.open(io.BytesIO(seen), formats=opened)
     except UnidentifiedImageError as error:
         raise ImageError(f"{name}: not a picture of a known format ({table.NAMES})") from error
-    with image:
-        frames = _frames(image, data, name, max_pixels)
-        return replace(frames, format=table.name_of(str(image.format)))
+    try:
+        read = _pages if image.format == "TIFF" else _frames
+        header, pictures = read(image, data, name, max_pixels)
+    except BaseException:
+        image.close()
+        raise
+    header = replace(header, format=table.name_of(str(image.format)))
+    return DecodedFile(name, header, pictures, image.close)
 
 
 def extent(data: bytes) -> Extent | None:
-    """See `read.extent`."""
+    """The size of the first picture, without decoding it; None if the file does not say."""
     if table.sniffed(data):
         return None
     _prepare()
     try:
-        with Image.open(io.BytesIO(data), formats=_OPENED) as image:
-            width, height = image.size
-            planes = 4 if image.mode == "P" else len(image.getbands())
-            sample = 4 if image.mode[0] in "IF" else -(-deep.depth(image, data) // 8)
-            counted = (*_ANIMATED, "TIFF")
-            count = getattr(image, "n_frames", 1) if image.format in counted else 1
+        said = declared(data)
+        if said:
+            return Extent(said.height, said.width, said.height * said.width * _PLANES)
+        with Image.open(io.BytesIO(data), formats=table.by_pillow(data)) as image:
+            return Extent(image.height, image.width, _nbytes(image, data))
     except Exception:
         # Whatever is wrong with it, who decodes it will say.
         return None
-    return Extent(height, width, height * width * planes * sample * count)
+
+
+def _nbytes(image: Image.Image, data: bytes) -> int:
+    """About how many bytes the samples of an opened image take in memory."""
+    planes = 4 if image.mode == "P" else len(image.getbands())
+    sample = 4 if image.mode[0] in "IF" else -(-deep.depth(image, data) // 8)
+    return image.height * image.width * planes * sample
 
 
 @functools.cache
@@ -86,85 +104,143 @@ def _prepare() -> None:
         library.TIFFSetWarningHandler(None)
 
 
-def _frames(image: Image.Image, data: bytes, name: str, max_pixels: int) -> Frames:
-    if image.format == "TIFF":
-        return _pages(image, data, name, max_pixels)
+def _frames(
+    image: Image.Image, data: bytes, name: str, max_pixels: int
+) -> tuple[Header, Generator[Timed]]:
+    """A picture, or the frames of an animation."""
     count = getattr(image, "n_frames", 1) if image.format in _ANIMATED else 1
     check_pixels(name, image.size, count, image.width * image.height * count, max_pixels)
-    first, notes = _one(image, name)
-    if count == 1:
-        first, said_of_it = deep.deepened(first, image, data)
-        notes.update(said_of_it)
     said, orientation = metadata.of_file(data, dict(image.info), str(image.format))
-    if image.format == "PNG" and not first.colours.icc_profile:
-        first = replace(first, colours=Colours(None, png.colour_chunks(png.chunks(data))))
-    first = replace(first, metadata=said, jpeg=jpeg_coding(image))
+    rows, columns = oriented_size(image.height, image.width, orientation)
+    extents = (Extent(rows, columns, _nbytes(image, data)),)
     if count == 1:
-        return Frames((turned(first, orientation),), notes=tuple(sorted(notes)))
-    pictures, durations = [first], [_duration(image)]
-    for index in range(1, count):
-        image.seek(index)
-        picture, found = _one(image, name)
-        notes |= found
-        pictures.append(replace(picture, colours=first.colours))
-        durations.append(_duration(image))
-    if image.info.get("default_image"):
-        # An APNG's picture for programs that know no animations is not part of this one.
-        pictures, durations = pictures[1:], durations[1:]
-        pictures[0] = replace(pictures[0], metadata=said)
-    pictures = [turned(picture, orientation) for picture in _alike(pictures)]
-    if len(pictures) == 1:
-        durations = []
-    # A GIF without the word for it is shown once.
-    loop = int(image.info.get("loop", _LOOP_ONCE if image.format == "GIF" else 0))
-    return Frames(tuple(pictures), tuple(durations), loop, notes=tuple(sorted(notes)))
+        return Header(extents), _one_picture(image, data, name, said, orientation)
+    # An APNG's picture for programs that know no animations is not part of this one.
+    skipped = int(bool(image.info.get("default_image")))
+    animated = count - skipped > 1
+    header = Header(extents, count - skipped, animated, _loop(image))
+    colour = image.format == "GIF" and gif.has_colours(data)
+    frames = _animation(image, data, name, said, orientation, range(skipped, count), colour)
+    return header, frames
 
 
-def _one(image: Image.Image, name: str) -> tuple[Picture, set[str]]:
-    """The frame that an image is at."""
+def _one_picture(
+    image: Image.Image, data: bytes, name: str, said: Metadata, orientation: int
+) -> Generator[Timed]:
+    """The only picture of a file."""
+    picture, notices = _loaded(image, data, name)
+    picture, said_of_it = deep.deepened(picture, image, data)
+    picture = replace(picture, metadata=said, jpeg=jpeg_coding(image))
+    yield Timed(oriented(picture, orientation), notices=tuple(sorted({*notices, *said_of_it})))
+
+
+def _loaded(image: Image.Image, data: bytes, name: str) -> tuple[Picture, tuple[str, ...]]:
+    """The frame that an image is at, and what there is to say of it."""
     image.load()
-    picture, notes = plain(image, name)
-    return picture, set(notes)
+    picture, notices = plain(image, name)
+    if image.format == "PNG" and not picture.colours.icc_profile:
+        picture = replace(picture, colours=Colours(None, png.colour_chunks(png.chunks(data))))
+    return picture, notices
+
+
+def _animation(
+    image: Image.Image,
+    data: bytes,
+    name: str,
+    said: Metadata,
+    orientation: int,
+    indices: range,
+    colour: bool,
+) -> Generator[Timed]:
+    """The frames at some indices; `colour`: they have three planes, also where one is grey."""
+    first, notices = _loaded(image, data, name)
+    alpha = first.alpha is not None
+    for index in indices:
+        if index == 0:
+            picture = first
+        else:
+            image.seek(index)
+            image.load()
+            picture, notices = plain(image, name)
+        picture = replace(
+            _like(picture, first.pixels.shape[:2], colour, alpha),
+            colours=first.colours,
+            metadata=said if index == indices[0] else Metadata(),
+        )
+        duration = _duration(image) if len(indices) > 1 else None
+        yield Timed(oriented(picture, orientation), duration, tuple(sorted(notices)))
+
+
+def _loop(image: Image.Image) -> int:
+    """How many times an animation is shown; 0 is without end."""
+    said = image.info.get("loop")
+    if image.format == "GIF":
+        # It names how many times come after the first; without a word, there are none.
+        return 1 if said is None else int(said) and int(said) + 1
+    return int(said or 0)
 
 
 def _duration(image: Image.Image) -> float:
     return float(image.info.get("duration") or _DURATION)
 
 
-def _alike(pictures: list[Picture]) -> list[Picture]:
-    """Frames with as many planes each, and alpha in all if in any."""
-    colour = any(picture.pixels.shape[-1] == 3 for picture in pictures)
-    alpha = any(picture.alpha is not None for picture in pictures)
-    result = []
-    for picture in pictures:
-        if colour and picture.pixels.shape[-1] == 1:
-            picture = replace(picture, pixels=picture.pixels.repeat(3, axis=-1))
-        if alpha and picture.alpha is None:
-            opaque = np.full(picture.pixels.shape[:2], 255, np.uint8)
-            picture = replace(picture, alpha=opaque)
-        result.append(picture)
-    return result
+def _like(picture: Picture, size: tuple[int, ...], colour: bool, alpha: bool) -> Picture:
+    """A frame with the size and the planes that all frames of its animation have.
+
+    Pillow enlarges its canvas for a frame that goes beyond it: that part is cut off.
+    """
+    height, width = size
+    if picture.pixels.shape[:2] != (height, width):
+        opacity = picture.alpha
+        picture = replace(
+            picture,
+            pixels=contiguous(picture.pixels[:height, :width]),
+            alpha=None if opacity is None else np.ascontiguousarray(opacity[:height, :width]),
+        )
+    if colour and picture.pixels.shape[-1] == 1:
+        picture = replace(picture, pixels=picture.pixels.repeat(3, axis=-1))
+    if alpha and picture.alpha is None:
+        picture = replace(picture, alpha=np.full((height, width), 255, np.uint8))
+    if not alpha and picture.alpha is not None:
+        picture = replace(picture, alpha=None)
+    return picture
 
 
-def _pages(image: Image.Image, data: bytes, name: str, max_pixels: int) -> Frames:
+def _pages(
+    image: Image.Image, data: bytes, name: str, max_pixels: int
+) -> tuple[Header, Generator[Timed]]:
     """The pages of a TIFF of 8 bits, without thumbnails."""
     count = getattr(image, "n_frames", 1)
-    budget = Budget(len(data))
-    offsets = tags.pages(data, budget)[:count]
-    pictures, notes, total = [], set[str](), 0
-    for index, at in enumerate(offsets):
-        if count > 1 and max(tags.numbers(data, at, _SUBFILE_TYPE, budget), default=0) & _REDUCED:
+    pages, extents, total, budget = list[tuple[int, int]](), list[Extent](), 0, Budget(len(data))
+    for index, at in enumerate(tags.pages(data, budget)[:count]):
+        said = tags.values(data, at, _PAGE_TAGS, budget)
+        order: Literal["little", "big"] = "little" if tags.layout(data).order == "<" else "big"
+        found = {tag: int.from_bytes(value, order) for tag, value in said.items()}
+        if count > 1 and found.get(tags.SUBFILE_TYPE, 0) & tags.REDUCED:
             continue
-        if count > 1:
-            image.seek(index)
-        total += image.width * image.height
-        check_pixels(name, image.size, 1, total, max_pixels)
-        resolution = metadata.dpi(image.info.get("dpi"))
-        # Pillow has brought the page upright by then.
-        said, _ = metadata.upright(metadata.of_tiff(Metadata(dpi=resolution), data, at, budget))
-        picture, found = _one(image, name)
-        notes |= found
-        pictures.append(replace(picture, metadata=said))
-    if not pictures:
+        height, width = found.get(_HEIGHT, 0), found.get(_WIDTH, 0)
+        total += height * width
+        check_pixels(name, (width, height), 1, total, max_pixels)
+        planes = 3 if found.get(_PHOTOMETRIC) == _PALETTE else found.get(_SAMPLES, 1)
+        rows, columns = oriented_size(height, width, found.get(ORIENTATION, 1))
+        extents.append(Extent(rows, columns, rows * columns * planes))
+        pages.append((index, at))
+    if not pages:
         raise ImageError(f"{name}: has no picture in it")
-    return Frames(tuple(pictures), notes=tuple(sorted(notes)))
+    header = Header(tuple(extents), len(pages))
+    return header, _decoded_pages(image, data, name, pages if count > 1 else [(-1, pages[0][1])])
+
+
+def _decoded_pages(
+    image: Image.Image, data: bytes, name: str, pages: list[tuple[int, int]]
+) -> Generator[Timed]:
+    """Pages by their index, -1 for the one that is there already, and their directory's offset."""
+    budget = Budget(len(data))
+    for index, at in pages:
+        if index >= 0:
+            image.seek(index)
+        # Pillow has brought the page upright by then.
+        said, _ = metadata.upright(metadata.of_tiff(data, at, budget))
+        image.load()
+        picture, notices = plain(image, name)
+        yield Timed(replace(picture, metadata=said), notices=tuple(sorted(set(notices))))

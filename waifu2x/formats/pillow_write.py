@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import io
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import IO, Any
 
@@ -13,13 +16,17 @@ from waifu2x.errors import ImageError, OutputError
 from waifu2x.formats import metadata, table
 from waifu2x.formats.pillow import to_pil
 from waifu2x.formats.table import Compression, Format, Quality
-from waifu2x.imaging.picture import Colours, Frames, JpegCoding, Picture
+from waifu2x.formats.writer import Writer
+from waifu2x.imaging.picture import Colours, JpegCoding, Picture
+from waifu2x.imaging.streams import Timed
 
 _LEVEL = {"JPEG": 95, "AVIF": 90, "HEIF": 90}
 """Where nothing is asked for; other formats are lossless then."""
+MOST_LOOPS = 65535
+"""How many times an animation can be shown, but for one without end."""
 _OPAQUE = 128
 """Alpha from which on a pixel of a GIF is opaque."""
-_TRANSPARENT = 255
+TRANSPARENT = 255
 """The palette's place for transparent pixels."""
 _EFFORT: dict[str, dict[Compression, dict[str, int]]] = {
     "WebP": {"fast": {"method": 0, "quality": 0}, "best": {"method": 6, "quality": 100}},
@@ -28,13 +35,50 @@ _EFFORT: dict[str, dict[Compression, dict[str, int]]] = {
 """What an encoder is told of how hard it is to try; WebP's quality means that without loss."""
 
 
-def write(frames: Frames, form: Format, quality: Quality, name: str, file: IO[bytes]) -> None:
-    """Writes the content of a file in a format that Pillow knows. Raises OutputError, OSError."""
-    first = frames.pictures[0]
+class PillowWriter(Writer):
+    """Writes the one picture of a file."""
+
+    def __init__(self, form: Format, quality: Quality, name: str, file: IO[bytes]) -> None:
+        """`name` stands for the file in messages. Raises OutputError for a missing plugin."""
+        plug_in(form, name)
+        self._form = form
+        self._quality = quality
+        self._name = name
+        self._file = file
+
+    def add(self, timed: Timed) -> None:
+        """Writes the picture. Raises OutputError, OSError."""
+        picture, form = timed.picture, self._form
+        options = save_options(picture, form, self._quality)
+        if form.colours and picture.alpha is not None:
+            options |= {"transparency": TRANSPARENT, "disposal": 2}
+        # Into memory first: encoders seek, and what they raise is told apart from a full disk.
+        content = io.BytesIO()
+        with in_words(form, self._name):
+            image_of(picture, form).save(content, form.pillow, **options)
+        self._file.write(content.getbuffer())
+
+
+def plug_in(form: Format, name: str) -> None:
+    """Lets Pillow know of a format that takes a plugin. Raises OutputError."""
     try:
         table.plug_in(form)
     except ImageError as error:
         raise OutputError(f"{name}: {error}") from error
+
+
+@contextmanager
+def in_words(form: Format, name: str) -> Iterator[None]:
+    """Makes what encoders raise an OutputError."""
+    try:
+        yield
+    except (OSError, ValueError, RuntimeError, KeyError, struct.error) as error:
+        reason = " ".join(str(error).split())
+        raise OutputError(f"{name}: cannot encode as {form.name}: {reason}") from error
+
+
+def save_options(first: Picture, form: Format, quality: Quality) -> dict[str, Any]:
+    """What Pillow's encoder is told of a file, by its first picture."""
     options = metadata.save_options(first.metadata, form)
     options |= _EFFORT.get(form.name, {}).get(quality.compression, {})
     if quality.level == "like":
@@ -43,29 +87,11 @@ def write(frames: Frames, form: Format, quality: Quality, name: str, file: IO[by
         options |= _level(form, quality.level)
     if first.colours.icc_profile and "profile" in form.keeps:
         options["icc_profile"] = first.colours.icc_profile
-    images = [_image(picture, form) for picture in frames.pictures]
-    if form.colours and any(picture.alpha is not None for picture in frames.pictures):
-        options |= {"transparency": _TRANSPARENT, "disposal": 2}
-    if frames.animated:
-        options |= {
-            "save_all": True,
-            "append_images": images[1:],
-            "duration": [round(duration) for duration in frames.durations],
-        }
-        if form.name != "GIF" or frames.loop != 1:
-            options["loop"] = frames.loop
-    # Into memory first: encoders seek, and what they raise is told apart from a full disk.
-    content = io.BytesIO()
-    try:
-        images[0].save(content, form.pillow, **options)
-    except (OSError, ValueError, RuntimeError, KeyError) as error:
-        reason = " ".join(str(error).split())
-        raise OutputError(f"{name}: cannot encode as {form.name}: {reason}") from error
-    file.write(content.getbuffer())
+    return options
 
 
-def _image(picture: Picture, form: Format) -> Image.Image:
-    """In a mode that the format has."""
+def image_of(picture: Picture, form: Format) -> Image.Image:
+    """A picture as an image in a mode that the format has."""
     bare = replace(picture, colours=Colours())
     if form.colours:
         return _indexed(bare)
@@ -106,7 +132,7 @@ def _level(form: Format, level: int | None) -> dict[str, Any]:
 def _indexed(picture: Picture) -> Image.Image:
     """In at most 256 colours, exactly where it has no more, with one for transparent pixels."""
     image = to_pil(replace(picture, alpha=None))
-    room = 256 if picture.alpha is None else _TRANSPARENT
+    room = 256 if picture.alpha is None else TRANSPARENT
     if image.mode == "RGB":
         colours = image.getcolors(room)
         if colours:
@@ -121,7 +147,7 @@ def _indexed(picture: Picture) -> Image.Image:
     if picture.alpha is None:
         return image
     indices = np.array(image)
-    indices[picture.alpha < _OPAQUE] = _TRANSPARENT
+    indices[picture.alpha < _OPAQUE] = TRANSPARENT
     result = Image.fromarray(indices)
     palette_values = image.getpalette() or []
     result.putpalette(palette_values[: 3 * room] + [0] * (768 - len(palette_values[: 3 * room])))

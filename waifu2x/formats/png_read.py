@@ -8,7 +8,8 @@ once went in.
 from __future__ import annotations
 
 import struct
-from typing import NamedTuple
+from collections.abc import Generator
+from typing import Any, NamedTuple
 
 import imagecodecs
 import numpy as np
@@ -17,12 +18,16 @@ from numpy.typing import NDArray
 from waifu2x.errors import ImageError
 from waifu2x.formats import metadata, png, png_rows, profiles
 from waifu2x.formats.limits import check_pixels
-from waifu2x.imaging.orientation import turned
-from waifu2x.imaging.picture import Colours, Extent, Frames, Picture, apart
+from waifu2x.formats.source import DecodedFile
+from waifu2x.imaging.orientation import oriented, oriented_size
+from waifu2x.imaging.picture import Colours, Picture, apart
+from waifu2x.imaging.streams import Extent, Header, Timed
 
 _GREY_AND_ALPHA = 4
 _PLANES = {0: 1, 2: 3, _GREY_AND_ALPHA: 2, 6: 4}
-"""Of the kinds that are read here: grey, RGB, grey and alpha, RGB and alpha."""
+"""Samples of a pixel, by IHDR's colour type: grey, RGB, grey and alpha, RGB and alpha."""
+_COLOURS = {0: 1, 2: 3, _GREY_AND_ALPHA: 1, 6: 3}
+"""Samples of a pixel without alpha, by IHDR's colour type."""
 
 
 class _Header(NamedTuple):
@@ -37,49 +42,66 @@ class _Header(NamedTuple):
     interlacing: int
 
 
-def read(data: bytes, name: str, max_pixels: int) -> Frames | None:
-    """The picture of a file that begins with png.SIGNATURE; None: Pillow is to read or refuse it.
+def open_content(data: bytes, name: str, max_pixels: int) -> DecodedFile | None:
+    """A file that begins with png.SIGNATURE; None: Pillow is to read or refuse it.
 
-    Raises ImageError, and what decoders raise if it is damaged.
+    Raises ImageError.
     """
     header = _header(data)
     if header is None:
         return None
-    places, notes = _checked(data, name)
+    places, notices = _checked(data, name)
     kinds = {kind for kind, _, _ in places}
     deep, whole = header.depth == 16, {b"IDAT", b"IEND"} <= kinds
     if not deep and (header.interlacing or kinds & {b"acTL", b"tRNS"} or not whole):
         return None
     size = header.width, header.height
     check_pixels(name, size, 1, header.width * header.height, max_pixels)
-    by_libpng = deep or header.kind == _GREY_AND_ALPHA
-    samples = None if by_libpng else _by_bands(data, places, header)
-    if samples is None:
-        bare = _bare(data, places) if whole else data
-        samples = (imagecodecs.png_decode if by_libpng else imagecodecs.spng_decode)(bare)
-    pixels, alpha = apart(np.atleast_3d(samples))
     chunks = dict(png.chunks(data))
     colours = Colours(None, png.colour_chunks(chunks.items()))
     if b"iCCP" in kinds:
         profile = png.profile(chunks[b"iCCP"])
-        if profile and profiles.fits(profile, pixels.shape[-1]):
+        if profile and profiles.fits(profile, _COLOURS[header.kind]):
             colours = Colours(profile)
         else:
-            notes.add(profiles.BAD_PROFILE)
+            notices.add(profiles.BAD_PROFILE)
     if deep and b"acTL" in kinds:
-        notes.add("only its first picture is read: it has 16 bits a sample")
+        notices.add("only its first picture is read: it has 16 bits a sample")
     said, orientation = metadata.of_file(data, {}, "PNG")
-    picture = turned(Picture(pixels, alpha, colours, said), orientation)
-    return Frames((picture,), format="PNG", notes=tuple(sorted(notes)))
+    rows, columns = oriented_size(header.height, header.width, orientation)
+    found = Header(
+        (Extent(rows, columns, _nbytes(header)),), format="PNG", notices=tuple(sorted(notices))
+    )
+
+    def decoded() -> Generator[Timed]:
+        pixels, alpha = apart(np.atleast_3d(_samples(data, places, header)))
+        yield Timed(oriented(Picture(pixels, alpha, colours, said), orientation))
+
+    return DecodedFile(name, found, decoded())
+
+
+def _samples(data: bytes, places: list[png.Place], header: _Header) -> NDArray[Any]:
+    """(H, W, planes), or (H, W) of one plane. Raises what decoders raise."""
+    kinds = {kind for kind, _, _ in places}
+    by_libpng = header.depth == 16 or header.kind == _GREY_AND_ALPHA
+    samples = None if by_libpng else _by_bands(data, places, header)
+    if samples is None:
+        bare = _bare(data, places) if {b"IDAT", b"IEND"} <= kinds else data
+        samples = (imagecodecs.png_decode if by_libpng else imagecodecs.spng_decode)(bare)
+    return samples
 
 
 def extent(data: bytes) -> Extent | None:
-    """See `read.extent`; None for what Pillow is to look at."""
+    """The size of the picture, without decoding it; None where Pillow is to look at the file."""
     header = _header(data)
     if header is None or any(kind == b"acTL" for kind, _, _ in png.places(data)):
         return None
-    size = header.height * header.width * _PLANES[header.kind] * (header.depth // 8)
-    return Extent(header.height, header.width, size)
+    return Extent(header.height, header.width, _nbytes(header))
+
+
+def _nbytes(header: _Header) -> int:
+    """Bytes of the samples in memory."""
+    return header.height * header.width * _PLANES[header.kind] * (header.depth // 8)
 
 
 def _header(data: bytes) -> _Header | None:
@@ -109,7 +131,7 @@ def _checked(data: bytes, name: str) -> tuple[list[png.Place], set[str]]:
 
 
 def _by_bands(data: bytes, places: list[png.Place], header: _Header) -> NDArray[np.uint8] | None:
-    """See `png_rows.decoded`."""
+    """The samples by ISA-L and libspng, a band of rows after the other; None where that fails."""
     view = memoryview(data)
     deflated = (view[start:end] for kind, start, end in places if kind == b"IDAT")
     shape = header.height, header.width, _PLANES[header.kind]

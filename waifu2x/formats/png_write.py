@@ -19,11 +19,13 @@ from typing import IO, NamedTuple
 
 import numpy as np
 
-from waifu2x.formats import png_filter
+from waifu2x.formats import metadata, png_filter
 from waifu2x.formats.ahead import in_order
-from waifu2x.formats.png import SIGNATURE, chunk, fast_zlib
+from waifu2x.formats.png import SIGNATURE, chunk, fast_zlib, profile_chunk
 from waifu2x.formats.table import Compression
-from waifu2x.imaging.picture import Chunk, Frames, Picture, interleave
+from waifu2x.formats.writer import Writer
+from waifu2x.imaging.picture import Chunk, Picture, interleave
+from waifu2x.imaging.streams import Header, Timed
 from waifu2x.system.machine import core_count
 
 _BAND = 1 << 19
@@ -47,45 +49,82 @@ class _Packed(NamedTuple):
     length: int
 
 
-def write(
-    frames: Frames,
-    ancillary: Sequence[Chunk],
-    file: IO[bytes],
-    compression: Compression = "default",
-    threads: int | None = None,
-) -> None:
-    """Writes a file; several pictures are an animation (APNG), each frame whole.
+class PngWriter(Writer):
+    """Writes a file as its pictures come; several are an animation (APNG), each frame whole."""
 
-    `ancillary` goes before the pixels, which are uint8 or uint16. As many `threads` work at a time,
-    or as there are cores; 1 is none but the caller's. Raises OSError if `file` cannot be written.
-    """
+    def __init__(
+        self,
+        header: Header,
+        file: IO[bytes],
+        compression: Compression = "default",
+        threads: int | None = None,
+    ) -> None:
+        """As many `threads` work at a time, or as there are cores; 1 is none but the caller's.
 
-    def put(kind: bytes, *parts: bytes) -> None:
-        for piece in chunk(kind, *parts):
-            file.write(piece)
+        `file` can be sought.
+        """
+        self._header = header
+        self._file = file
+        self._compression = compression
+        self._threads = threads or core_count()
+        self._frames = 0
+        self._numbers = iter(range(2**31))
+        self._control_at = 0
+        """Where the chunk is that says how many frames there are."""
 
-    first = frames.pictures[0]
-    height, width, planes = _shape(first)
-    kind = _COLOUR_TYPES[planes]
-    depth = 8 * first.pixels.dtype.itemsize
-    file.write(SIGNATURE)
-    put(b"IHDR", struct.pack(">IIBBBBB", width, height, depth, kind, 0, 0, 0))
-    for name, body in ancillary:
-        put(name, body)
-    if frames.animated:
-        put(b"acTL", struct.pack(">II", len(frames.pictures), frames.loop))
-    numbers = iter(range(2**31))
-    for index, picture in enumerate(frames.pictures):
-        if frames.animated:
-            control = _frame_control(next(numbers), width, height, frames.durations[index])
-            put(b"fcTL", control)
-        with closing(_stream(picture, compression, threads or core_count())) as stream:
+    def add(self, timed: Timed) -> None:
+        """Writes the next picture, of uint8 or uint16. Raises OSError."""
+        picture = timed.picture
+        height, width, planes = _shape(picture)
+        if not self._frames:
+            depth = 8 * picture.pixels.dtype.itemsize
+            self._file.write(SIGNATURE)
+            self._put(
+                b"IHDR",
+                struct.pack(">IIBBBBB", width, height, depth, _COLOUR_TYPES[planes], 0, 0, 0),
+            )
+            for name, body in _ancillary(picture):
+                self._put(name, body)
+            if self._header.animated:
+                self._put_animation_control(self._header.count or 1)
+        if self._header.animated:
+            self._put(
+                b"fcTL", _frame_control(next(self._numbers), width, height, timed.duration or 0)
+            )
+        with closing(_stream(picture, self._compression, self._threads)) as stream:
             for pieces in stream:
-                if index == 0:
-                    put(b"IDAT", *pieces)
+                if self._frames == 0:
+                    self._put(b"IDAT", *pieces)
                 else:
-                    put(b"fdAT", struct.pack(">I", next(numbers)), *pieces)
-    put(b"IEND")
+                    self._put(b"fdAT", struct.pack(">I", next(self._numbers)), *pieces)
+        self._frames += 1
+
+    def finish(self) -> None:
+        """Writes what comes after the last picture."""
+        self._put(b"IEND")
+        if self._header.animated and self._header.count != self._frames:
+            end = self._file.tell()
+            self._file.seek(self._control_at)
+            self._put_animation_control(self._frames)
+            self._file.seek(end)
+
+    def _put_animation_control(self, frames: int) -> None:
+        self._control_at = self._file.tell()
+        self._put(b"acTL", struct.pack(">II", frames, self._header.loop))
+
+    def _put(self, kind: bytes, *parts: bytes) -> None:
+        for piece in chunk(kind, *parts):
+            self._file.write(piece)
+
+
+def _ancillary(picture: Picture) -> list[Chunk]:
+    """What is said before the pixels of the first picture."""
+    colours, planes = picture.colours, picture.pixels.shape[-1]
+    depth = 8 * picture.pixels.dtype.itemsize
+    first: Sequence[Chunk] = colours.chunks
+    if colours.icc_profile:
+        first = [profile_chunk(colours.icc_profile)]
+    return [*first, *metadata.png_chunks(picture.metadata, planes, depth)]
 
 
 def _frame_control(number: int, width: int, height: int, duration: float) -> bytes:

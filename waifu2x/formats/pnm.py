@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Generator
 from typing import IO
 
 import numpy as np
 
 from waifu2x.errors import ImageError
 from waifu2x.formats.limits import check_pixels
-from waifu2x.imaging.picture import Frames, Picture
+from waifu2x.formats.source import DAMAGED, DecodedFile
+from waifu2x.formats.writer import Writer
+from waifu2x.imaging.picture import Picture
+from waifu2x.imaging.streams import Extent, Header, Timed
 
 _GAP = rb"(?:\s|#[^\n]*\n)+"
 _HEADER = rb"P6" + 3 * (_GAP + rb"(\d{1,9})") + rb"(?:\s|#[^\n]*\n)"
@@ -21,23 +25,37 @@ def is_deep(data: bytes) -> bool:
     return header is not None and 255 < int(header[3]) < 65536
 
 
-def read(data: bytes, name: str, max_pixels: int) -> Frames:
-    """The picture of such a file. Raises ImageError."""
+def open_content(data: bytes, name: str, max_pixels: int) -> DecodedFile:
+    """The picture of a file for which `is_deep` holds. Raises ImageError."""
     header = re.match(_HEADER, data)
     assert header is not None
     width, height, most = (int(number) for number in header.groups())
     check_pixels(name, (width, height), 1, width * height, max_pixels)
     if len(data) - header.end() < 6 * width * height or not width * height:
-        raise ImageError(f"{name}: damaged or cut off: it ends before its last row")
-    samples = np.frombuffer(data, ">u2", 3 * width * height, header.end())
+        raise ImageError(f"{name}: {DAMAGED}: it ends before its last row")
+    extent = Extent(height, width, 6 * height * width)
+    pictures = _decoded(data, header.end(), extent, most)
+    return DecodedFile(name, Header((extent,), format="PNM"), pictures)
+
+
+def _decoded(data: bytes, start: int, extent: Extent, most: int) -> Generator[Timed]:
+    height, width, _ = extent
+    samples = np.frombuffer(data, ">u2", 3 * width * height, start)
     if most < 65535:
         samples = np.rint(samples.clip(0, most) * (65535 / most))
-    return Frames((Picture(samples.astype(np.uint16).reshape(height, width, 3)),))
+    yield Timed(Picture(samples.astype(np.uint16).reshape(height, width, 3)))
 
 
-def write(picture: Picture, file: IO[bytes]) -> None:
-    """Writes a picture of 8 or 16 bits without alpha."""
-    height, width, planes = picture.pixels.shape
-    peak = np.iinfo(picture.pixels.dtype).max
-    file.write(b"P%d\n%d %d\n%d\n" % (5 if planes == 1 else 6, width, height, peak))
-    file.write(np.ascontiguousarray(picture.pixels, picture.pixels.dtype.newbyteorder(">")).data)
+class PnmWriter(Writer):
+    """Writes the one picture of a file."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+
+    def add(self, timed: Timed) -> None:
+        """Writes a picture of 8 or 16 bits without alpha."""
+        pixels = timed.picture.pixels
+        height, width, planes = pixels.shape
+        peak = np.iinfo(pixels.dtype).max
+        self._file.write(b"P%d\n%d %d\n%d\n" % (5 if planes == 1 else 6, width, height, peak))
+        self._file.write(np.ascontiguousarray(pixels, pixels.dtype.newbyteorder(">")).data)

@@ -149,7 +149,7 @@ def _curves(colours: Colours, planes: int) -> list[Curve] | None:
         tags = _tags(colours.icc_profile)
         names = (b"kTRC",) if planes == 1 else (b"rTRC", b"gTRC", b"bTRC")
         try:
-            return [_curve(memoryview(colours.icc_profile)[tags[name]]) for name in names]
+            return [_curve(colours.icc_profile[tags[name]]) for name in names]
         except (KeyError, struct.error, ValueError):
             return None  # one that is all tables
     chunks = dict(colours.chunks)
@@ -169,7 +169,7 @@ def _power(gamma: float) -> Curve:
     return lambda values: np.power(values, gamma)
 
 
-def _curve(tag: memoryview) -> Curve:
+def _curve(tag: bytes) -> Curve:
     """A curve or parametric curve. Raises ValueError or struct.error for anything else."""
     if tag[:4] == b"curv":
         (count,) = struct.unpack_from(">I", tag, 8)

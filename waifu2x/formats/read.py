@@ -4,26 +4,24 @@ from __future__ import annotations
 
 import functools
 import logging
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
 from waifu2x.errors import ImageError
-from waifu2x.formats import png, png_read, pnm, tags
+from waifu2x.formats import apng, png, png_read, pnm, tags
 from waifu2x.formats.failures import in_words
-from waifu2x.formats.limits import MAX_PIXELS, Budget
-from waifu2x.imaging.picture import Extent, Frames
+from waifu2x.formats.limits import MAX_PIXELS, Budget, OverBudgetError
+from waifu2x.formats.source import DAMAGED, DecodedFile
+from waifu2x.imaging.picture import Picture
+from waifu2x.imaging.streams import Extent
 from waifu2x.system.files import read_bytes, reason
 
-_BITS_PER_SAMPLE = 258
 
-
-def read(path: Path, max_pixels: int = MAX_PIXELS) -> Frames:
-    """The pictures in a file.
-
-    Raises ImageError if it cannot be read, is damaged, is of a kind that is not supported, or
-    holds more than `max_pixels` in all.
-    """
-    return decode(content(path), str(path), max_pixels)
+def first_picture(path: Path, max_pixels: int = MAX_PIXELS) -> Picture:
+    """The first picture in a file. Raises ImageError as `open_content` and its source do."""
+    with closing(open_content(content(path), str(path), max_pixels)) as source:
+        return source.first().picture
 
 
 def content(path: Path) -> bytes:
@@ -36,7 +34,10 @@ def content(path: Path) -> bytes:
 
 def extent(data: bytes) -> Extent | None:
     """What a file's content says of its size, without decoding it; None if it does not say."""
-    found = png_read.extent(data) if data.startswith(png.SIGNATURE) else None
+    try:
+        found = png_read.extent(data) if data.startswith(png.SIGNATURE) else None
+    except OverBudgetError:
+        return None
     if found is None:
         from waifu2x.formats import pillow_read
 
@@ -44,26 +45,35 @@ def extent(data: bytes) -> Extent | None:
     return found
 
 
-def decode(data: bytes, name: str, max_pixels: int = MAX_PIXELS) -> Frames:
-    """The pictures in a file's content; `name` stands for it in messages. Raises ImageError."""
+def open_content(data: bytes, name: str, max_pixels: int = MAX_PIXELS) -> DecodedFile:
+    """The pictures in a file's content, which `name` stands for in messages.
+
+    Raises ImageError if it is damaged, is of a kind that is not supported, or holds more than
+    `max_pixels` in all; so does the source where that shows only when a picture is decoded.
+    """
     if not data:
         raise ImageError(f"{name}: the file is empty")
     _silence()
-    with in_words(name, "damaged or cut off"):
+    with in_words(name, DAMAGED):
         if data.startswith(png.SIGNATURE):
-            found = png_read.read(data, name, max_pixels)
+            if apng.is_damaged(data):
+                first = open_content(apng.still(data), name, max_pixels)
+                notices = (*first.header.notices, apng.DAMAGED)
+                first.header = replace(first.header, notices=notices)
+                return first
+            found = png_read.open_content(data, name, max_pixels)
             if found:
                 return found
         if data.startswith((b"II", b"MM")) and _deep_tiff(data):
             from waifu2x.formats import tiff
 
-            return replace(tiff.read(data, name, max_pixels), format="TIFF")
+            return tiff.open_content(data, name, max_pixels)
         if pnm.is_deep(data):
-            return replace(pnm.read(data, name, max_pixels), format="PNM")
+            return pnm.open_content(data, name, max_pixels)
         # Most files are PNG, and to import Pillow takes as long as to read one.
         from waifu2x.formats import pillow_read
 
-        return pillow_read.read(data, name, max_pixels)
+        return pillow_read.open_content(data, name, max_pixels)
 
 
 @functools.cache
@@ -78,8 +88,9 @@ def _deep_tiff(data: bytes) -> bool:
     budget = Budget(len(data))
     try:
         return any(
-            max(tags.numbers(data, at, _BITS_PER_SAMPLE, budget), default=8) > 8
+            max(tags.numbers(data, at, tags.BITS_PER_SAMPLE, budget), default=8) > 8
             for at in tags.pages(data, budget)
+            if not tags.is_thumbnail(data, at, budget)
         )
     except ValueError:
         return False  # damaged, which Pillow finds as well

@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import Literal, NamedTuple
 
 from waifu2x.errors import ImageError
+from waifu2x.formats import jxl
 
 Kind = Literal["profile", "EXIF", "XMP", "IPTC", "resolution", "comment", "text"]
 """What a file may say besides its pixels."""
@@ -104,6 +105,19 @@ FORMATS = (
 )  # fmt: skip
 """In the order in which they are shown."""
 
+_BUILT_IN = ("PNG", "JPEG", "BMP", "GIF", "PPM")
+"""Formats that Pillow knows without loading all its plugins, so they are tried first."""
+_LAST = "TGA"
+_OPENED = (
+    *_BUILT_IN,
+    *dict.fromkeys(
+        form.pillow
+        for form in FORMATS
+        if form.plugin is None and form.pillow not in (*_BUILT_IN, _LAST)
+    ),
+    _LAST,
+)
+_TGA_FOOTER = b"TRUEVISION-XFILE.\0"
 _BY_EXTENSION = {extension: form for form in FORMATS for extension in form.extensions}
 READABLE = tuple(_BY_EXTENSION)
 """File name extensions of pictures, without the dot."""
@@ -136,7 +150,7 @@ def name_of(pillow: str) -> str:
 
 def sniffed(data: bytes) -> Format | None:
     """The format of a file's first bytes, where it is one that takes a plugin."""
-    if data[:2] == b"\xff\x0a" or data[4:12] == b"JXL \r\n\x87\n":
+    if jxl.is_jxl(data):
         return of("jxl")
     if data[4:8] == b"ftyp" and data[8:12] in (
         b"heic",
@@ -148,6 +162,20 @@ def sniffed(data: bytes) -> Format | None:
     ):
         return of("heic")
     return None
+
+
+def by_pillow(data: bytes) -> tuple[str, ...]:
+    """What Pillow calls the formats that it knows without a plugin and a file may have.
+
+    A TGA has no signature at its start, so it comes last, unless it has the one at its end; so
+    few bytes are PCX's that all of its header counts.
+    """
+    if data.endswith(_TGA_FOOTER):
+        return ("TGA",)
+    is_pcx = (
+        data[:1] == b"\x0a" and data[2:3] == b"\1" and data[3:4] in (b"\1", b"\2", b"\4", b"\x08")
+    )
+    return tuple(name for name in _OPENED if name != "PCX" or is_pcx)
 
 
 def plug_in(form: Format) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -15,6 +16,8 @@ from waifu2x.formats.limits import MAX_PICTURES, Budget, OverBudgetError
 EXIF, _GPS, _INTEROPERABILITY = 0x8769, 0x8825, 0xA005
 CHILDREN = {EXIF, _GPS, _INTEROPERABILITY}
 """Tags whose value is the offset of a directory."""
+SUBFILE_TYPE, BITS_PER_SAMPLE = 254, 258
+X_RESOLUTION, Y_RESOLUTION, RESOLUTION_UNIT = 282, 283, 296
 XMP, IPTC, PHOTOSHOP = 700, 33723, 34377
 ICC_PROFILE = 34675
 _STRUCTURE = frozenset(
@@ -23,8 +26,10 @@ _STRUCTURE = frozenset(
     | {*range(50706, 51180)}
 )
 """Tags of a TIFF that say how its pixels are stored, or what `Metadata` has of its own."""
-RESOLUTION = frozenset((282, 283, 296))
+RESOLUTION = frozenset((X_RESOLUTION, Y_RESOLUTION, RESOLUTION_UNIT))
 """Tags of a TIFF that EXIF has as well."""
+REDUCED = 1
+"""A flag of SUBFILE_TYPE: the picture is a smaller one of another page."""
 SHORT, LONG = 3, 4
 _BYTE, _LONG8, _IFD8 = 1, 16, 18
 _SIZES = {_BYTE: 1, 2: 1, SHORT: 2, LONG: 4, 5: 8, 6: 1, 7: 1, 8: 2, 9: 4, 10: 8, 11: 4, 12: 8}
@@ -36,7 +41,8 @@ _NUMBERS = 1024
 """The most whole numbers of a tag that are read."""
 
 
-class Tag(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Tag:
     """A tagged value, in the byte order of its file."""
 
     number: int
@@ -88,7 +94,8 @@ class TiffLayout(NamedTuple):
         return 20 if self.big else 12
 
 
-class Place(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Place:
     """An entry of a directory, where it stands."""
 
     at: int
@@ -172,6 +179,14 @@ def numbers(data: bytes, at: int, tag: int, budget: Budget) -> tuple[int, ...]:
     except struct.error as error:
         raise ValueError("a directory beyond the end") from error
     return ()
+
+
+def is_thumbnail(data: bytes, at: int, budget: Budget) -> bool:
+    """Whether the directory at an offset is that of a smaller picture of another page.
+
+    Raises ValueError if the directory is damaged, and OverBudgetError.
+    """
+    return bool(max(numbers(data, at, SUBFILE_TYPE, budget), default=0) & REDUCED)
 
 
 def values(data: bytes, at: int, wanted: Collection[int], budget: Budget) -> dict[int, bytes]:

@@ -6,7 +6,7 @@ import io
 
 import numpy as np
 
-from waifu2x.imaging.orientation import turned_plane
+from waifu2x.imaging.orientation import oriented_plane
 from waifu2x.imaging.picture import contiguous
 
 _LARGEST = 1 << 20
@@ -25,7 +25,7 @@ def turned_thumbnail(jpeg: bytes, orientation: int) -> bytes | None:
             pixels = np.atleast_3d(np.asarray(image))
     except Exception:
         return None  # damaged, in as many ways as decoders know
-    upright = contiguous(turned_plane(pixels, orientation))
+    upright = contiguous(oriented_plane(pixels, orientation))
     for quality in _QUALITIES:
         content = io.BytesIO()
         Image.fromarray(upright.squeeze(-1) if upright.shape[-1] == 1 else upright).save(

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import io
+import itertools
 import struct
+from collections.abc import Container, Generator
 from typing import IO, Any
 
 import numpy as np
@@ -13,11 +15,15 @@ from numpy.typing import NDArray
 
 from waifu2x.errors import ImageError
 from waifu2x.formats import metadata, profiles, tags
+from waifu2x.formats.exif import ORIENTATION
 from waifu2x.formats.limits import Budget, OverBudgetError, check_pixels
 from waifu2x.formats.profiles import BAD_PROFILE
+from waifu2x.formats.source import DecodedFile
 from waifu2x.formats.table import Compression
-from waifu2x.imaging.orientation import turned
-from waifu2x.imaging.picture import Colours, Frames, Metadata, Picture, full_range, with_alpha
+from waifu2x.formats.writer import Writer
+from waifu2x.imaging.orientation import oriented, oriented_size
+from waifu2x.imaging.picture import Colours, Metadata, Picture, full_range, with_alpha
+from waifu2x.imaging.streams import Extent, Header, Timed
 
 _BIG = 4_000_000_000
 """Bytes of pixels from which on offsets need 64 bits."""
@@ -25,44 +31,90 @@ _STRIP = 1 << 18
 """Bytes of a strip, which is what a reader has to unpack at once."""
 _LEVELS: dict[Compression, int] = {"fast": 1, "default": 6, "best": 12}
 """Of libdeflate."""
-_REDUCED = 1
-"""NewSubfileType of a thumbnail."""
 _PREMULTIPLIED = 1
 _GREY, _RGB = (0, 1), (2,)
-_MIN_IS_WHITE = 0
+_MIN_IS_WHITE, _PALETTE = 0, 3
 
 
-def read(data: bytes, name: str, max_pixels: int) -> Frames:
+def open_content(data: bytes, name: str, max_pixels: int) -> DecodedFile:
     """The pages of a file. Raises ImageError, and whatever tifffile raises if it is damaged."""
-    pictures, notes, budget = [], set[str](), Budget(len(data))
-    with tifffile.TiffFile(io.BytesIO(data)) as file:
-        pages = [page for page in file.pages if not page.subfiletype & _REDUCED]
+    budget = Budget(len(data))
+    file = tifffile.TiffFile(io.BytesIO(data))
+    try:
+        pages = [page for page in file.pages if not page.subfiletype & tags.REDUCED]
         if not pages:
             raise ImageError(f"{name}: has no picture in it")
         total = sum(page.imagewidth * page.imagelength for page in pages)
         size = (pages[0].imagewidth, pages[0].imagelength)
         check_pixels(name, size, len(pages), total, max_pixels)
+        header = Header(tuple(map(_extent, pages)), len(pages), format="TIFF")
+    except BaseException:
+        file.close()
+        raise
+
+    def decoded() -> Generator[Timed]:
         for page in pages:
-            picture, note = _page(page, data, name, budget)
-            pictures.append(picture)
-            notes.update(note)
-    return Frames(tuple(pictures), notes=tuple(sorted(notes)))
+            picture, notices = _page(page, data, name, budget)
+            yield Timed(picture, notices=tuple(sorted(notices)))
+
+    return DecodedFile(name, header, decoded(), file.close)
 
 
-def write(frames: Frames, file: IO[bytes], compression: Compression = "default") -> None:
-    """Writes a file; `file` can be read and sought."""
-    size = sum(_raw_size(picture) for picture in frames.pictures)
-    first = frames.pictures[0].metadata
-    order = tags.layout(first.exif).order if first.exif else "<"
-    with tifffile.TiffWriter(file, bigtiff=size > _BIG, byteorder=order) as writer:
-        for picture in frames.pictures:
-            writer.write(_samples(picture), **_options(picture, compression))
-    if first.exif:
-        # Its word for the resolution counts where the file had none besides it.
-        but = tags.RESOLUTION if first.dpi else ()
-        at = tags.first(first.exif, tags.layout(first.exif))
-        with contextlib.suppress(ValueError, OverBudgetError):  # of a damaged block
-            _describe(file, tags.described(first.exif, at, Budget(len(first.exif)), but))
+def _extent(page: tifffile.TiffPage) -> Extent:
+    """Its size upright, and about how many bytes its samples take in memory."""
+    height, width = page.imagelength, page.imagewidth
+    orientation = page.tags.valueof(ORIENTATION, 1)
+    rows, columns = oriented_size(height, width, orientation if isinstance(orientation, int) else 1)
+    sample = -(-int(np.max(page.bitspersample)) // 8)
+    return Extent(rows, columns, rows * columns * page.samplesperpixel * sample)
+
+
+class TiffWriter(Writer):
+    """Writes pages into a file as they come."""
+
+    def __init__(
+        self, header: Header, file: IO[bytes], compression: Compression = "default"
+    ) -> None:
+        """`header` is that of the results; `file` can be read and sought."""
+        self._extents = header.all_extents
+        self._file = file
+        self._compression = compression
+        self._writer: Any = None
+        self._first: Metadata | None = None
+        self._pages = 0
+        self._without_resolution = set[int]()
+        """Which pages have none."""
+
+    def add(self, timed: Timed) -> None:
+        """Writes the next page."""
+        picture = timed.picture
+        if self._writer is None:
+            self._first = first = picture.metadata
+            order = tags.layout(first.exif).order if first.exif else "<"
+            big = self._total(picture) > _BIG
+            self._writer = tifffile.TiffWriter(self._file, bigtiff=big, byteorder=order)
+        self._writer.write(_samples(picture), **_options(picture, self._compression))
+        if not picture.metadata.dpi:
+            self._without_resolution.add(self._pages)
+        self._pages += 1
+
+    def finish(self) -> None:
+        """Writes what comes after the last page."""
+        self._writer.close()
+        _drop_resolution(self._file, self._without_resolution)
+        first = self._first
+        if first is not None and first.exif:
+            # Its word for the resolution counts where the file had none besides it.
+            but = tags.RESOLUTION if first.dpi else ()
+            at = tags.first(first.exif, tags.layout(first.exif))
+            with contextlib.suppress(ValueError, OverBudgetError):  # of a damaged block
+                described = tags.described(first.exif, at, Budget(len(first.exif)), but)
+                _describe(self._file, described)
+
+    def _total(self, first: Picture) -> float:
+        """About how many bytes the samples of all pages have, by the first and the header."""
+        nbytes = [extent.nbytes for extent in self._extents]
+        return _raw_size(first) * sum(nbytes) / max(nbytes[0], 1)
 
 
 def _raw_size(picture: Picture) -> int:
@@ -101,6 +153,33 @@ def _options(picture: Picture, compression: Compression) -> dict[str, Any]:
     return options
 
 
+def _drop_resolution(file: IO[bytes], pages: Container[int]) -> None:
+    """Takes the resolution, which tifffile always writes, out of the directories of some pages."""
+    file.seek(0)
+    head = file.read(16)
+    form = tags.layout(head)
+    at = tags.first(head, form)
+    for index in itertools.count():
+        if not at:
+            break
+        file.seek(at)
+        (count,) = struct.unpack(form.number, file.read(struct.calcsize(form.number)))
+        table, link = file.read(count * form.size), file.read(form.room)
+        if index in pages:
+            entries = (
+                table[start : start + form.size] for start in range(0, len(table), form.size)
+            )
+            kept = [
+                entry
+                for entry in entries
+                if struct.unpack_from(form.order + "H", entry)[0] not in tags.RESOLUTION
+            ]
+            file.seek(at)
+            file.write(struct.pack(form.number, len(kept)) + b"".join(kept) + link)
+        (at,) = struct.unpack(form.offset, link)
+    file.seek(0, io.SEEK_END)
+
+
 def _describe(file: IO[bytes], described: tags.Directory) -> None:
     """Puts entries into the first directory of a file: a new one at its end takes its place.
 
@@ -132,7 +211,8 @@ def _page(
 ) -> tuple[Picture, set[str]]:
     notes: set[str] = set()
     photometric = int(page.photometric)
-    if photometric not in (*_GREY, *_RGB):
+    has_palette = photometric == _PALETTE and int(np.max(page.bitspersample)) <= 8
+    if photometric not in (*_GREY, *_RGB) and not has_palette:
         kind = getattr(page.photometric, "name", str(photometric))
         raise ImageError(
             f"{name}: {kind} pictures of more than 8 bits are not supported: convert to RGB first"
@@ -140,13 +220,16 @@ def _page(
     samples = page.asarray()
     if not samples.size:
         raise ImageError(f"{name}: damaged or cut off: it has no samples")
+    if has_palette:
+        table = np.asarray(page.colormap).T  # (colours, 3), of 16 bits
+        samples = (table[samples.squeeze()] >> 8).astype(np.uint8)
     if samples.ndim == 2:
         samples = samples[..., np.newaxis]
     elif int(page.planarconfig) == 2:
         samples = np.moveaxis(samples, 0, -1)
     if samples.ndim != 3:
         raise ImageError(f"{name}: a volume of {samples.shape} samples is not a picture")
-    values = _values(samples, page.bitspersample, name, notes)
+    values = _values(samples, 8 if has_palette else page.bitspersample, name, notes)
     planes = 1 if photometric in _GREY else 3
     if photometric == _MIN_IS_WHITE:
         values = (np.iinfo(values.dtype).max if values.dtype.kind == "u" else 1) - values
@@ -156,14 +239,14 @@ def _page(
         if int(page.extrasamples[0]) == _PREMULTIPLIED:
             pixels = _divided(pixels, alpha)
     pixels = np.ascontiguousarray(pixels)
-    found = metadata.of_tiff(Metadata(dpi=_dpi(page)), data, page.offset, budget)
+    found = metadata.of_tiff(data, page.offset, budget)
     said, orientation = metadata.upright(found)
     profile = page.tags.valueof(34675)
     if profile and not profiles.fits(bytes(profile), planes):
         profile = None
         notes.add(BAD_PROFILE)
     picture = Picture(pixels, alpha, Colours(bytes(profile) if profile else None), said)
-    return turned(picture, orientation), notes
+    return oriented(picture, orientation), notes
 
 
 def _values(samples: NDArray[Any], bits: Any, name: str, notes: set[str]) -> NDArray[Any]:
@@ -194,12 +277,3 @@ def _divided(pixels: NDArray[Any], alpha: NDArray[Any]) -> NDArray[Any]:
     straight = (pixels / share[..., np.newaxis]).clip(0, peak)
     rounded: NDArray[Any] = (np.rint(straight) if peak > 1 else straight).astype(pixels.dtype)
     return rounded
-
-
-def _dpi(page: tifffile.TiffPage) -> tuple[float, float] | None:
-    try:
-        (a, b), (c, d) = page.tags.valueof(282), page.tags.valueof(283)
-        unit = {2: 1.0, 3: 2.54}[int(page.tags.valueof(296, 2))]
-        return metadata.dpi((a / b * unit, c / d * unit))
-    except (TypeError, ValueError, ZeroDivisionError, KeyError):
-        return None

@@ -1,104 +1,229 @@
-"""Pictures into files."""
+"""Pictures into files, as they come."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import IO
 
 from waifu2x.errors import OutputError
-from waifu2x.formats import metadata, png, png_write, pnm, table
+from waifu2x.formats import metadata, png_write, pnm, table
 from waifu2x.formats.table import Quality
-from waifu2x.imaging.picture import Chunk, Frames, Picture
-from waifu2x.system.files import reason, writing
+from waifu2x.formats.writer import Writer
+from waifu2x.imaging.picture import Picture
+from waifu2x.imaging.streams import Extent, Header, Timed
+from waifu2x.system.files import abandon, reason, writing
 from waifu2x.system.stopwatch import Stopwatch
 
 EXISTS = "{}: exists already: use --overwrite or --skip-existing"
 
 
-def write(
-    frames: Frames,
+class Encoder(Writer):
+    """A Writer for any format, whose pictures are such as `Adapter` leaves for it."""
+
+    def __init__(
+        self,
+        header: Header,
+        extension: str,
+        quality: Quality,
+        name: str,
+        file: IO[bytes],
+        threads: int | None = None,
+    ) -> None:
+        """Begins the content of `file`, which can be read and sought.
+
+        `header` is that of the results, `name` stands for the file in messages. A level of quality
+        is for table.LOSSY, "like" for JPEG: coded as the picture was that it comes from, if that
+        was a JPEG. `threads` is how many cores may work on it, where the encoder can use them; None
+        is all, 1 is for callers that write several files at a time. The file is the same. Raises
+        OutputError for a format whose plugin is missing.
+        """
+        self._name = name
+        self._form = table.of(extension)
+        self._writer = self._writer_for(header, quality, file, threads)
+
+    def add(self, timed: Timed) -> None:
+        """Writes the next picture. Raises OutputError, and OSError if the file is not writable."""
+        picture = timed.picture
+        # What is said of sizes is to be true of the picture as it is now.
+        said = metadata.sized(picture.metadata, *picture.pixels.shape[:2])
+        try:
+            self._writer.add(replace(timed, picture=replace(picture, metadata=said)))
+        except MemoryError as error:
+            raise self._too_large() from error
+
+    def finish(self) -> None:
+        """Writes what comes after the last picture. Raises as `add` does."""
+        try:
+            self._writer.finish()
+        except MemoryError as error:
+            raise self._too_large() from error
+
+    def abort(self) -> None:
+        """Ends the work, instead of `finish`."""
+        self._writer.abort()
+
+    def _writer_for(
+        self, header: Header, quality: Quality, file: IO[bytes], threads: int | None
+    ) -> Writer:
+        form = self._form
+        if form.name == "PNG":
+            return png_write.PngWriter(header, file, quality.compression, threads)
+        if form.name == "TIFF":
+            from waifu2x.formats import tiff
+
+            return tiff.TiffWriter(header, file, quality.compression)
+        if form.name == "PNM":
+            return pnm.PnmWriter(file)
+        if header.animated:
+            from waifu2x.formats import animations
+
+            return animations.writer(header, form, quality, self._name, file)
+        from waifu2x.formats import pillow_write
+
+        return pillow_write.PillowWriter(form, quality, self._name, file)
+
+    def _too_large(self) -> OutputError:
+        return OutputError(
+            f"{self._name}: not enough memory to encode as {self._form.name}: use a smaller scale"
+        )
+
+
+class ContentSink:
+    """A Sink that is the content of a file which is there already."""
+
+    def __init__(
+        self,
+        file: IO[bytes],
+        extension: str,
+        quality: Quality,
+        name: str,
+        spent: Stopwatch,
+        threads: int | None = None,
+    ) -> None:
+        """Arguments are those of an Encoder; `spent` gets the seconds of `encode`."""
+        self._file = file
+        self._extension = extension
+        self._quality = quality
+        self._name = name
+        self.spent = spent
+        self._threads = threads
+        self._encoder: Encoder | None = None
+
+    def open(self, header: Header) -> None:
+        """Begins. Raises OutputError for a format whose plugin is missing."""
+        with self.spent("encode"):
+            self._encoder = Encoder(
+                header, self._extension, self._quality, self._name, self._file, self._threads
+            )
+
+    def add(self, result: Timed) -> None:
+        """Writes the next picture. Raises OutputError, and OSError if the file is not writable."""
+        assert self._encoder is not None
+        with self.spent("encode"):
+            self._encoder.add(result)
+
+    def close(self) -> None:
+        """Completes the content; the file stays open. Raises as `add` does."""
+        assert self._encoder is not None
+        with self.spent("encode"):
+            self._encoder.finish()
+
+    def abort(self) -> None:
+        """Ends the work, and leaves what is written."""
+        if self._encoder is not None:
+            self._encoder.abort()
+
+
+class FileSink:
+    """A Sink that is a file: it appears under its name when it is complete."""
+
+    def __init__(
+        self,
+        path: Path,
+        extension: str,
+        quality: Quality,
+        spent: Stopwatch | None = None,
+        *,
+        replace: bool = False,
+        threads: int | None = None,
+    ) -> None:
+        """`spent` gets the seconds of `encode` and of `write`; `threads` is as for an Encoder.
+
+        Where `replace` is false, a file that is there by the end stays, and it is an OutputError.
+        """
+        self.path = path
+        self._extension = extension
+        self._quality = quality
+        self.spent = spent or Stopwatch()
+        self._replace = replace
+        self._threads = threads
+        self._written = ExitStack()
+        self._content: ContentSink | None = None
+
+    def open(self, header: Header) -> None:
+        """Begins a temporary file. Raises OutputError."""
+        with self._in_words():
+            with self.spent("write"):
+                file = self._written.enter_context(writing(self.path, replace=self._replace))
+            self._content = ContentSink(
+                file, self._extension, self._quality, str(self.path), self.spent, self._threads
+            )
+            self._content.open(header)
+
+    def add(self, result: Timed) -> None:
+        """Writes the next picture. Raises OutputError."""
+        assert self._content is not None
+        with self._in_words():
+            self._content.add(result)
+
+    def close(self) -> None:
+        """Completes the file and gives it its name. Raises OutputError."""
+        assert self._content is not None
+        with self._in_words():
+            self._content.close()
+            with self.spent("write"):
+                self._written.close()
+
+    def abort(self) -> None:
+        """Removes the temporary file."""
+        if self._content is not None:
+            self._content.abort()
+        abandon(self._written)
+
+    @contextmanager
+    def _in_words(self) -> Iterator[None]:
+        """Makes what the system raises an OutputError."""
+        try:
+            yield
+        except FileExistsError as error:
+            raise OutputError(EXISTS.format(self.path)) from error
+        except OSError as error:
+            raise OutputError(f"{self.path}: cannot write: {reason(error)}") from error
+
+
+def header_of(picture: Picture) -> Header:
+    """The header of a file that holds one picture."""
+    height, width = picture.pixels.shape[:2]
+    return Header((Extent(height, width, picture.pixels.nbytes),))
+
+
+def write_picture(
+    picture: Picture,
     path: Path,
     extension: str,
-    quality: Quality,
-    spent: Stopwatch | None = None,
     *,
     replace: bool = False,
     threads: int | None = None,
 ) -> None:
-    """Writes pictures that fit the format; the file appears under its name when it is complete.
-
-    `spent` gets the seconds of `encode` and of `write`; `threads` as of `encode`.
-    Raises OutputError, also if there is a file by then and `replace` is false.
-    """
-    spent = spent or Stopwatch()
+    """Writes one picture into a file of its own; arguments and errors are those of a FileSink."""
+    sink = FileSink(path, extension, Quality(), replace=replace, threads=threads)
     try:
-        with ExitStack() as stack:
-            with spent("write"):
-                file = stack.enter_context(writing(path, replace=replace))
-            with spent("encode"):
-                encode(frames, extension, quality, str(path), file, threads)
-            with spent("write"):
-                stack.close()
-    except FileExistsError as error:
-        raise OutputError(EXISTS.format(path)) from error
-    except OSError as error:
-        raise OutputError(f"{path}: cannot write: {reason(error)}") from error
-
-
-def encode(
-    frames: Frames,
-    extension: str,
-    quality: Quality,
-    name: str,
-    file: IO[bytes],
-    threads: int | None = None,
-) -> None:
-    """Writes the content of a file to `file`, which can be read and sought.
-
-    The pictures are such as `adapt` leaves for the format; a level of quality is for table.LOSSY,
-    "like" for JPEG: coded as the picture was that it comes from, if that was a JPEG.
-    `threads` is how many cores may work on it, where the encoder can use them; None is all, 1 is
-    for callers that write several files at a time. The file is the same.
-    Raises OutputError, and OSError if `file` cannot be written.
-    """
-    form = table.of(extension)
-    frames = _sized(frames)
-    try:
-        if form.name == "PNG":
-            ancillary = _chunks(frames.pictures[0])
-            png_write.write(frames, ancillary, file, quality.compression, threads)
-        elif form.name == "TIFF":
-            from waifu2x.formats import tiff
-
-            tiff.write(frames, file, quality.compression)
-        elif form.name == "PNM":
-            pnm.write(frames.pictures[0], file)
-        else:
-            from waifu2x.formats import pillow_write
-
-            pillow_write.write(frames, form, quality, name, file)
-    except MemoryError as error:
-        raise OutputError(
-            f"{name}: not enough memory to encode as {form.name}: use a smaller scale"
-        ) from error
-
-
-def _sized(frames: Frames) -> Frames:
-    """With metadata that knows how large the pictures are now."""
-    pictures = (
-        replace(picture, metadata=metadata.sized(picture.metadata, *picture.pixels.shape[:2]))
-        for picture in frames.pictures
-    )
-    return replace(frames, pictures=tuple(pictures))
-
-
-def _chunks(picture: Picture) -> list[Chunk]:
-    """What a PNG says before its pixels."""
-    colours = picture.colours
-    first: Sequence[Chunk] = colours.chunks
-    if colours.icc_profile:
-        first = [png.profile_chunk(colours.icc_profile)]
-    return [*first, *metadata.png_chunks(picture.metadata)]
+        sink.open(header_of(picture))
+        sink.add(Timed(picture))
+        sink.close()
+    except BaseException:
+        sink.abort()
+        raise

@@ -15,18 +15,18 @@ _U, _V = np.float32(0.492), np.float32(0.877)
 
 
 def luma(rgb: NDArray[np.float32]) -> NDArray[np.float32]:
-    """(H, W, 3) in [0, 1] -> (H, W, 1) in [0, 1]."""
+    """The luma (H, W, 1) of RGB (H, W, 3), both in [0, 1]."""
     return (rgb @ _LUMA)[..., np.newaxis]
 
 
 def chroma(rgb: NDArray[np.float32]) -> NDArray[np.float32]:
-    """(H, W, 3) in [0, 1] -> U and V, (H, W, 2), 0 for grey."""
+    """The chroma (H, W, 2), U and V, of RGB (H, W, 3) in [0, 1]; 0 for grey."""
     y = luma(rgb)[..., 0]
     return np.stack([_U * (rgb[..., 2] - y), _V * (rgb[..., 0] - y)], axis=-1)
 
 
 def to_rgb(y: NDArray[np.float32], uv: NDArray[np.float32]) -> NDArray[np.float32]:
-    """(H, W, 1) luma and (H, W, 2) chroma -> (H, W, 3), not clipped."""
+    """The RGB (H, W, 3) of luma (H, W, 1) and chroma (H, W, 2), not clipped."""
     y, u, v = y[..., 0], uv[..., 0], uv[..., 1]
     return np.stack(
         [

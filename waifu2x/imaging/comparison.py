@@ -21,32 +21,32 @@ _SIGMA, _RADIUS = 1.5, 5
 _C1, _C2 = 0.01**2, 0.03**2
 _BAND_ROWS = 256
 _LEAST_SHARE = 0.98
-"""Of the longer proportion in the other one: pictures of other shapes show other things."""
+"""The least ratio of two pictures' proportions: with others, they show different things."""
 
 Planes = NDArray[np.float32]
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two pictures, brought to one size, and how much they differ."""
+    """Two pictures at one size, and how much they differ."""
 
     first: Planes
     second: Planes
-    """(H, W, 1 or 3) in [0, 1]."""
+    """Both (H, W, 1 or 3), float32 in [0, 1]."""
     resized: str | None
-    """Which of them was resized for it, `first` or `second`."""
+    """Which of them was resized to the size of the other, `first` or `second`; None if neither."""
     psnr: float
     """Peak signal to noise ratio in dB, over all values; infinite for equal pictures."""
     ssim: float
     """Structural similarity (Wang et al. 2004), the mean over planes: 1 for equal pictures."""
     largest: float
-    """The largest difference of two values."""
+    """The largest difference of two values, 0 to 1."""
     differing: float
     """The share of pixels that differ at all, by more than half a level of 16 bits."""
 
 
 def compare(first: Picture, second: Picture) -> Comparison:
-    """Two pictures; the smaller one is enlarged to the size of the other, by Lanczos.
+    """Compares two pictures; the smaller one is enlarged to the size of the other by Lanczos.
 
     Transparent pictures are compared as they look on white; grey counts as RGB where the other one
     is. Raises ImageError for pictures whose proportions differ by more than 2 %.
@@ -74,10 +74,12 @@ def compare(first: Picture, second: Picture) -> Comparison:
 
 
 def ssim(one: Planes, other: Planes) -> float:
-    """The structural similarity of (H, W, C) in [0, 1]: Gaussian windows of sigma 1.5, 11 x 11.
+    """The structural similarity of two arrays (H, W, C) in [0, 1], 1 where they are equal.
 
-    Variances are those of populations. Windows lie within the picture; one that is smaller than
-    that has a single window, of all its pixels.
+    Its windows are Gaussian, sigma 1.5, 11 x 11.
+
+    Variances are those of populations. Windows lie within the picture; a smaller picture has a
+    single window of all its pixels.
     """
     if min(one.shape[:2]) <= 2 * _RADIUS:
         return float(np.mean(_similarity(*(f.mean((0, 1)) for f in _moments(one, other)))))
@@ -93,11 +95,12 @@ def ssim(one: Planes, other: Planes) -> float:
 
 
 def worst_boxes(pictures: Sequence[NDArray[Any]], side: int, count: int) -> list[Box]:
-    """Squares that do not overlap, where pictures differ most, the worst first.
+    """At most `count` squares of `side` pixels, not overlapping, where pictures differ most, worst
+    first.
 
-    Of two or more (H, W, C) of one shape and dtype, what counts is the sum over values of the
-    square of the largest difference between any two. Fewer boxes where all the rest is equal;
-    smaller ones in smaller pictures.
+    `pictures` are two or more arrays (H, W, C) of one shape and dtype. A square's error is the sum
+    over its values of the square of the largest difference between any two pictures. Where all the
+    rest is equal there are fewer squares, and smaller ones in smaller pictures.
     """
     height, width = pictures[0].shape[:2]
     side = min(side, height, width)
@@ -106,10 +109,10 @@ def worst_boxes(pictures: Sequence[NDArray[Any]], side: int, count: int) -> list
     for cell in range(len(errors)):
         rows = slice(cell * step, (cell + 1) * step)
         bands = [to_unit(values[rows], np.float32) for values in pictures]
-        spread = np.maximum.reduce(bands) - np.minimum.reduce(bands)
-        squares = (spread**2).sum(axis=(0, 2), dtype=np.float64)
+        difference = np.maximum.reduce(bands) - np.minimum.reduce(bands)
+        squares = (difference**2).sum(axis=(0, 2), dtype=np.float64)
         errors[cell] = np.add.reduceat(squares, range(0, width, step))
-    # Of two by two cells, which make a square.
+    # Two by two cells make a square.
     padded = np.pad(errors, ((0, 1), (0, 1)))
     sums = padded[:-1, :-1] + padded[1:, :-1] + padded[:-1, 1:] + padded[1:, 1:]
     tops = np.arange(0, height, step).clip(max=height - side)
@@ -123,7 +126,7 @@ def worst_boxes(pictures: Sequence[NDArray[Any]], side: int, count: int) -> list
 
 
 def on_white(picture: Picture) -> Planes:
-    """As it looks on white, (H, W, 1 or 3) in [0, 1]."""
+    """A picture as it looks on a white background, float32 (H, W, 1 or 3) in [0, 1]."""
     values = to_unit(picture.pixels, np.float32)
     if picture.alpha is None:
         return values
@@ -149,7 +152,7 @@ def _at_size(values: Planes, like: Planes) -> Planes:
 
 
 def _moments(one: Planes, other: Planes) -> Iterator[NDArray[np.float64]]:
-    """What a window takes means of."""
+    """The arrays whose means in a window make its similarity: x, y, xx, yy, xy."""
     x, y = one.astype(np.float64), other.astype(np.float64)
     yield from (x, y, x * x, y * y, x * y)
 
@@ -157,7 +160,7 @@ def _moments(one: Planes, other: Planes) -> Iterator[NDArray[np.float64]]:
 def _similarity(
     x: NDArray[Any], y: NDArray[Any], xx: NDArray[Any], yy: NDArray[Any], xy: NDArray[Any]
 ) -> NDArray[Any]:
-    """Of windows, from the means of those moments."""
+    """The similarity of each window, from the means of its moments."""
     luminance = (2 * x * y + _C1) / (x * x + y * y + _C1)
     structure = (2 * (xy - x * y) + _C2) / (xx - x * x + yy - y * y + _C2)
     found: NDArray[Any] = luminance * structure
@@ -165,7 +168,7 @@ def _similarity(
 
 
 def _filtered(values: NDArray[np.float64], taps: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Windows of a separable filter that lie within (H, W, C)."""
+    """A separable filter of (H, W, C), where its window lies within."""
     rows, columns = (size - len(taps) + 1 for size in values.shape[:2])
     down = sum(tap * values[y : y + rows] for y, tap in enumerate(taps))
     across: NDArray[np.float64] = sum(tap * down[:, x : x + columns] for x, tap in enumerate(taps))

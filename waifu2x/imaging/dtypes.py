@@ -13,7 +13,7 @@ PIXEL_DTYPES = (np.dtype(np.uint8), np.dtype(np.uint16), np.dtype(np.float32))
 
 
 def to_unit(pixels: NDArray[Any], dtype: type[_Float]) -> NDArray[_Float]:
-    """Pixels as floats in [0, 1], in the given float dtype."""
+    """Pixels of a dtype in PIXEL_DTYPES as floats in [0, 1], of the float dtype `dtype`."""
     if pixels.dtype == np.float32:
         return pixels.astype(dtype)
     unit: NDArray[_Float] = pixels.astype(dtype) / dtype(np.iinfo(pixels.dtype).max)
@@ -21,7 +21,10 @@ def to_unit(pixels: NDArray[Any], dtype: type[_Float]) -> NDArray[_Float]:
 
 
 def from_unit(values: NDArray[Any], dtype: DTypeLike) -> NDArray[Any]:
-    """Floats clipped to [0, 1] as pixels of a dtype, integers rounded half to even."""
+    """Floats as pixels of a dtype in PIXEL_DTYPES.
+
+    They are clipped to [0, 1]; integers are rounded half to even.
+    """
     clipped = values.clip(0.0, 1.0)
     if np.dtype(dtype) == np.float32:
         return clipped.astype(np.float32)

@@ -11,20 +11,25 @@ from numpy.typing import NDArray
 from waifu2x.imaging.picture import Picture, contiguous
 
 
-def turned(picture: Picture, orientation: int) -> Picture:
-    """A picture stored with an orientation, 1 to 8, as it is meant to be seen."""
+def oriented(picture: Picture, orientation: int) -> Picture:
+    """A picture stored with an EXIF orientation, 1 to 8, as it is meant to be seen."""
     if not 2 <= orientation <= 8:
         return picture
     alpha = picture.alpha
     return replace(
         picture,
-        pixels=contiguous(turned_plane(picture.pixels, orientation)),
-        alpha=None if alpha is None else np.ascontiguousarray(turned_plane(alpha, orientation)),
+        pixels=contiguous(oriented_plane(picture.pixels, orientation)),
+        alpha=None if alpha is None else np.ascontiguousarray(oriented_plane(alpha, orientation)),
     )
 
 
-def turned_plane(plane: NDArray[Any], orientation: int) -> NDArray[Any]:
-    """(H, W, ...) as it is meant to be seen, without a copy."""
+def oriented_size(height: int, width: int, orientation: int) -> tuple[int, int]:
+    """The (height, width) that a picture stored with an EXIF orientation is meant to be seen in."""
+    return (width, height) if 5 <= orientation <= 8 else (height, width)
+
+
+def oriented_plane(plane: NDArray[Any], orientation: int) -> NDArray[Any]:
+    """A view of an array (H, W, ...) stored with an EXIF orientation, as it is meant to be seen."""
     if orientation in (3, 4, 6, 7):
         plane = plane[::-1]
     if orientation in (2, 3, 7, 8):

@@ -69,37 +69,6 @@ class Picture:
         return bool(self.alpha.min() < opaque)
 
 
-class Extent(NamedTuple):
-    """How large the pictures in a file are."""
-
-    height: int
-    width: int
-    """Of the first."""
-    bytes: int
-    """Of all of them in memory."""
-
-
-@dataclass(frozen=True, eq=False)
-class Frames:
-    """The pictures of a file: one, the pages of a document, or an animation."""
-
-    pictures: tuple[Picture, ...]
-    """At least one. Those of an animation have one size, planes and dtype."""
-    durations: tuple[float, ...] = ()
-    """Milliseconds that each picture of an animation is shown; empty for all else."""
-    loop: int = 0
-    """How many times an animation is shown; 0 is without end."""
-    format: str = ""
-    """Of the file, by its name among `formats`."""
-    notes: tuple[str, ...] = ()
-    """What of the file could not be had, each a clause."""
-
-    @property
-    def animated(self) -> bool:
-        """Whether the pictures follow each other in time."""
-        return bool(self.durations)
-
-
 def interleave(pixels: NDArray[Any], alpha: NDArray[Any], out: NDArray[Any]) -> None:
     """Fills (H, W, C + 1) with pixels (H, W, C) and alpha (H, W).
 

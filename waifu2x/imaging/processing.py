@@ -19,7 +19,7 @@ from waifu2x.imaging import alpha as transparency
 from waifu2x.imaging import colour
 from waifu2x.imaging.dtypes import from_unit, to_unit
 from waifu2x.imaging.picture import Picture
-from waifu2x.imaging.sizes import Plan, Request
+from waifu2x.imaging.sizes import Request, SizePlan
 from waifu2x.system.stopwatch import Stopwatch
 
 if TYPE_CHECKING:
@@ -41,8 +41,9 @@ class Call:
     noise: int | None
     """With `factor`, which chain."""
     pixels: NDArray[Any]
-    """(height, width, planes of the chain), C-contiguous."""
-    shape: tuple[int, int, int]
+    """(height, width, planes of the chain), or several pictures of one size in front of which
+    stands their number; C-contiguous."""
+    shape: tuple[int, ...]
     """The result's."""
     dtype: np.dtype[Any]
     """The result's."""
@@ -60,7 +61,7 @@ class Prepared:
     calls: tuple[Call, ...]
     """The colours; then the transparency, where networks scale it. None where no network has a
     part."""
-    plan: Plan | None
+    plan: SizePlan | None
     """None where nothing is to be done."""
 
     @property
@@ -149,7 +150,7 @@ class Processing:
         """How many times networks enlarge to reach a scale."""
         return math.prod(self.facts.factors(scale, self.noise))
 
-    def _plan(self, height: int, width: int) -> Plan:
+    def _plan(self, height: int, width: int) -> SizePlan:
         return self.request.plan(height, width, self.enlargement)
 
     def _scaling(self, factor: int, colours: ChainFacts) -> ChainFacts:
@@ -194,7 +195,7 @@ def finish(
 
 
 def _colours_call(
-    pixels: NDArray[Any], plan: Plan, chain: ChainFacts, noise: int | None, share: float
+    pixels: NDArray[Any], plan: SizePlan, chain: ChainFacts, noise: int | None, share: float
 ) -> Call:
     """The call for grey or RGB pixels of a chain of one or three planes."""
     planes = pixels.shape[-1]
@@ -238,7 +239,7 @@ def _coloured(
 
 
 def _resized(
-    pixels: NDArray[Any], alpha: NDArray[Any] | None, plan: Plan, dtype: DTypeLike
+    pixels: NDArray[Any], alpha: NDArray[Any] | None, plan: SizePlan, dtype: DTypeLike
 ) -> tuple[NDArray[Any], NDArray[Any] | None]:
     """A picture as networks made it, at the size of the plan."""
     from waifu2x.imaging import resample  # by Pillow, which few pictures need

@@ -1,4 +1,4 @@
-"""Pictures at another size, by Pillow's filters, in float.
+"""Resizing by Pillow's filters, in float32.
 
 Pixels are areas whose centres lie at half coordinates; where a picture is reduced, the filter grows
 with what a pixel of the result covers, so that nothing aliases; at the edges it is cut off and what
@@ -19,19 +19,22 @@ from waifu2x.imaging.dtypes import from_unit, to_unit
 from waifu2x.imaging.sizes import Part
 
 _BAND_FLOATS = 1 << 22
-"""Of a plane's band, source or result."""
+"""The most values of one plane's band of rows, of the source or the result."""
 _LANCZOS = Image.Resampling.LANCZOS
 _BICUBIC = Image.Resampling.BICUBIC
-_REACH = {_LANCZOS: 3, _BICUBIC: 2}
-"""Pixels to each side that the filter weighs, where it enlarges."""
+_RADIUS = {_LANCZOS: 3, _BICUBIC: 2}
+"""Pixels on each side of the centre that a filter weighs, where it enlarges."""
 _SEEN = 1 / 1024
-"""Less opacity than that says nothing of a colour."""
+"""The least opacity from which a colour can be told."""
 
 _Planes = NDArray[np.float32]
 
 
 def bicubic(planes: _Planes, height: int, width: int) -> _Planes:
-    """(H, W, C) at another size, by bicubic interpolation (a = -0.5); not clipped."""
+    """Resizes float32 planes (H, W, C) to (height, width, C) by bicubic interpolation (a = -0.5).
+
+    The result is not clipped.
+    """
     whole = (0.0, 0.0, planes.shape[1], planes.shape[0])
     return _Resize(_BICUBIC, whole, height, width)(planes, 0, height)
 
@@ -39,7 +42,7 @@ def bicubic(planes: _Planes, height: int, width: int) -> _Planes:
 def lanczos(
     planes: NDArray[Any], part: Part, factor: int, height: int, width: int, dtype: DTypeLike
 ) -> NDArray[Any]:
-    """(H, W, C) pixels at another size, (height, width, C) in `dtype`, by Lanczos (a = 3).
+    """Resizes pixels (H, W, C) to (height, width, C) in `dtype` by Lanczos (a = 3).
 
     The result shows `part` of a picture that was enlarged by `factor` before; it is clipped and
     rounded once.
@@ -60,10 +63,10 @@ def lanczos_with_alpha(
     width: int,
     dtype: DTypeLike,
 ) -> tuple[NDArray[Any], NDArray[Any]]:
-    """`lanczos` of a picture and its transparency, (H, W).
+    """Resizes a picture and its alpha (H, W) as `lanczos` does, with premultiplied colours.
 
-    Colours weigh as much as they are opaque: the result laid over any ground is what the picture
-    laid over it would give. Where nothing is seen, they are what lies there.
+    The result laid over any background is what the picture laid over it would give. Where the
+    result is transparent, its colours are those of the picture, not premultiplied.
     """
     resize = _Resize(_LANCZOS, _box(part, factor), height, width)
     result = np.empty((height, width, planes.shape[-1]), dtype)
@@ -82,14 +85,14 @@ def lanczos_with_alpha(
 
 
 def _box(part: Part, factor: int) -> tuple[float, float, float, float]:
-    """Left, top, right and bottom of a part, in enlarged pixels."""
+    """A part's left, top, right and bottom in pixels of the enlarged picture."""
     left, top = part.left * factor, part.top * factor
     right, bottom = left + part.width * factor, top + part.height * factor
     return float(left), float(top), float(right), float(bottom)
 
 
 class _Resize:
-    """One filter and one geometry."""
+    """A resize by one filter, between two fixed rectangles."""
 
     def __init__(
         self,
@@ -105,7 +108,7 @@ class _Resize:
         self._step = (self._bottom - self._top) / height
 
     def bands(self) -> Iterator[tuple[int, int]]:
-        """First row and end of each part of the result."""
+        """The bands of the result: first row and end of each."""
         longest = max(self._width, self._right - self._left)
         rows = max(16, int(_BAND_FLOATS / longest / max(1.0, self._step)))
         for first in range(0, self._height, rows):
@@ -120,7 +123,7 @@ class _Resize:
         """
         top = self._top + first * self._step
         bottom = self._bottom if end == self._height else self._top + end * self._step
-        beyond = math.ceil(_REACH[self._kind] * max(1.0, self._step)) + 1
+        beyond = math.ceil(_RADIUS[self._kind] * max(1.0, self._step)) + 1
         start = max(0, math.floor(top) - beyond)
         rows = slice(start, math.ceil(bottom) + beyond)
         source = to_unit(planes[rows], np.float32)

@@ -20,14 +20,14 @@ from waifu2x.lowering.box import Box
 _GAP = 4
 _GREY = np.float32(0.5)
 _LEAST_CELL = 256
-"""Pixels across: crops are four times as large, those of very small pictures more."""
+"""The least width of a crop on a sheet in pixels."""
 _TEXT, _LINE, _MARGIN = 15, 20, 8
 _INK, _FAINT = (0, 0, 0), (104, 104, 104)
 _Font = ImageFont.FreeTypeFont | ImageFont.ImageFont
 
 
 class Column(NamedTuple):
-    """One picture of several, on a sheet."""
+    """A picture on a sheet of several."""
 
     name: str
     caption: str
@@ -39,7 +39,7 @@ class Column(NamedTuple):
 def side_by_side(
     comparison: Comparison, *, side: int = 64, count: int = 4, magnified: int = 4
 ) -> tuple[NDArray[np.uint8], list[Box]]:
-    """A picture to look at, (rows, columns, 1 or 3), and where its crops are from.
+    """A sheet (H, W, 1 or 3) that compares two pictures, and where its crops are from.
 
     Each row has the first picture, the second, and how much they differ, on grey, magnified as far
     as it goes: on top the whole, reduced to the width of a crop, then crops where they differ most,
@@ -67,11 +67,11 @@ def side_by_side(
 def of_columns(
     title: Sequence[str], columns: Sequence[Column], boxes: Sequence[Box]
 ) -> NDArray[np.uint8]:
-    """A picture to look at, (rows, columns, 1 or 3).
+    """A sheet (H, W, 1 or 3) that compares several pictures.
 
-    A column for each picture, under its name, with crops of the `boxes`, each pixel repeated. To
-    the left of them the lines of the title and the first picture as a whole, where the places of
-    the crops are outlined and numbered.
+    It has a column for each picture, under its name, with crops of the `boxes`, each pixel
+    repeated. To the left of them are the lines of the title and the first picture as a whole, where
+    the places of the crops are outlined and numbered.
     """
     first = columns[0].pixels
     side = boxes[0].width if boxes else min(first.shape[:2])
@@ -103,7 +103,7 @@ def of_columns(
 def _overview(
     pixels: NDArray[Any], boxes: Sequence[Box], width: int, height: int, font: _Font
 ) -> Image.Image:
-    """A picture within so many pixels, with the numbers of boxes at their outlines."""
+    """A picture reduced to fit into `width` x `height`, with numbered outlines of the boxes."""
     factor = min(Fraction(width, pixels.shape[1]), Fraction(height, pixels.shape[0]))
     rows, columns = (max(1, math.floor(size * factor)) for size in pixels.shape[:2])
     part = Part.of(*pixels.shape[:2])
@@ -131,24 +131,24 @@ def _fitted(text: str, font: _Font, width: int) -> str:
 
 
 def _image(pixels: NDArray[Any]) -> Image.Image:
-    """(H, W, 1 or 3) of any dtype as 8-bit RGB."""
+    """Pixels (H, W, 1 or 3) of any pixel dtype as an 8-bit RGB image."""
     levels = from_unit(to_unit(pixels, np.float32), np.uint8)
     return Image.fromarray(levels.repeat(3 // levels.shape[-1], axis=-1))
 
 
 def _crop(values: NDArray[Any], box: Box, magnified: int) -> NDArray[Any]:
-    """A part of (H, W, C), each pixel repeated."""
+    """A box of an array (H, W, C), each pixel repeated `magnified` times both ways."""
     crop = values[box.top : box.bottom, box.left : box.right]
     return crop.repeat(magnified, 0).repeat(magnified, 1)
 
 
 def _thumbnail(values: Planes, width: int) -> Planes:
-    """A picture of so many columns."""
+    """A picture reduced to `width` columns."""
     height = max(1, round(Fraction(values.shape[0] * width, values.shape[1])))
     return resample.lanczos(values, Part.of(*values.shape[:2]), 1, height, width, np.float32)
 
 
 def _strongly(difference: Planes) -> Planes:
-    """A difference on grey, so strong that its largest value is black or white."""
+    """A difference around grey, amplified until its largest value is black or white."""
     most = float(abs(difference).max())
     return _GREY + difference * (_GREY / most if most else 0)

@@ -16,17 +16,17 @@ from typing import Any, Literal, get_args
 from waifu2x.errors import ImageError
 
 MOST = 32
-"""The largest scale."""
+"""The largest scale, and the most that a picture may grow in either direction."""
 
 Fit = Literal["inside", "cover", "exact"]
 """What a width and a height together mean. inside: the largest result that fits into them. cover:
-just so large, and what is over in one direction is cut off, as much on either side. exact: just so
-large, whatever that does to the proportions."""
+exactly that size, cropped evenly on both sides where the proportions differ. exact: exactly that
+size, stretched where the proportions differ."""
 
 
 @dataclass(frozen=True)
 class Part:
-    """A rectangle of a picture, in its pixels, which it may divide."""
+    """A rectangle of a picture in pixels; its edges may lie within pixels."""
 
     left: Fraction
     top: Fraction
@@ -35,45 +35,47 @@ class Part:
 
     @classmethod
     def of(cls, height: int, width: int) -> Part:
-        """All of a picture of that size."""
+        """The rectangle of a whole picture of `height` rows and `width` columns."""
         return cls(Fraction(0), Fraction(0), Fraction(width), Fraction(height))
 
 
 @dataclass(frozen=True)
-class Plan:
-    """How a picture becomes as large as it is to be."""
+class SizePlan:
+    """How a picture gets its size: networks enlarge it, then it is resized to rows and columns."""
 
     factor: int
-    """By how much networks enlarge it: at least as much as is asked for, both ways."""
+    """The scale of the networks: at least as much as is asked for, in both directions."""
     height: int
     width: int
-    """Of the result."""
+    """Pixels of the result."""
     part: Part | None
-    """What the result shows, in pixels of the source; None if all that the networks make is the
-    result, without any resize."""
+    """The rectangle of the source that the result shows; None if the networks' output is the
+    result, without a resize."""
 
 
 @dataclass(frozen=True)
 class Request:
-    """A size that was asked for; exactly one of these is given, or `width` and `height`.
+    """The size that a caller asks for, in one way: `scale`, `width` and `height` or one of them,
+    `longer_side`, `shorter_side`, or `min_size`.
 
-    Raises ValueError for anything else.
+    Raises ValueError where none or more than one is given, or `fit` lacks a width or a height.
     """
 
     scale: Fraction | None = None
-    """Times as large, above 0, at most 32."""
+    """Output pixels per input pixel in each direction, above 0, at most 32."""
     width: int | None = None
     height: int | None = None
-    """Of the result; one alone keeps the proportions."""
+    """Pixels of the result; with one alone, the other follows from the proportions."""
     fit: Fit = "inside"
     longer_side: int | None = None
+    """Pixels of the result's longer side; the proportions stay."""
     shorter_side: int | None = None
-    """Of the result; the proportions are kept."""
+    """Pixels of the result's shorter side; the proportions stay."""
     min_size: tuple[int, int] | None = None
-    """(width, height) that the result has at least: it keeps the proportions, and is never smaller
-    than the picture."""
+    """The least (width, height) of the result in pixels; the proportions stay, and the result is
+    never smaller than the picture."""
     only_smaller_than: int | None = None
-    """Pictures whose longer side has at least so many pixels stay as they are."""
+    """Skips pictures whose longer side has at least so many pixels: they stay as they are."""
 
     def __post_init__(self) -> None:
         sizes = [self.scale, self.longer_side, self.shorter_side, self.min_size]
@@ -88,12 +90,15 @@ class Request:
             raise ValueError(f"A fit of {self.fit} needs a width and a height")
 
     def leaves(self, height: int, width: int) -> bool:
-        """Whether a picture of that size is to stay as it is, whatever else is asked for."""
+        """Whether a picture of that size stays as it is, because of `only_smaller_than`."""
         return self.only_smaller_than is not None and max(height, width) >= self.only_smaller_than
 
-    def plan(self, height: int, width: int, enlargement: Callable[[Fraction], int]) -> Plan:
-        """For a picture of that size, with networks that enlarge by `enlargement` of a scale: at
-        least by that. Raises ImageError where the picture would grow more than 32 times."""
+    def plan(self, height: int, width: int, enlargement: Callable[[Fraction], int]) -> SizePlan:
+        """How a picture of `height` rows and `width` columns gets this size.
+
+        `enlargement` gives the scale of the networks for a scale that is needed: at least that.
+        Raises ImageError where the picture would grow more than 32 times.
+        """
         down, across = self._factors(height, width)
         rows, columns = rounded(height * down), rounded(width * across)
         part = Part.of(height, width)
@@ -112,10 +117,10 @@ class Request:
         factor = enlargement(most)
         whole = part.width == width and part.height == height
         same = whole and (rows, columns) == (height * factor, width * factor)
-        return Plan(factor, rows, columns, None if same else part)
+        return SizePlan(factor, rows, columns, None if same else part)
 
     def _factors(self, height: int, width: int) -> tuple[Fraction, Fraction]:
-        """By how much it grows, down and across."""
+        """By how much a picture grows, down and across."""
         if self.width is not None and self.height is not None:
             across, down = Fraction(self.width, width), Fraction(self.height, height)
             if self.fit == "exact":
@@ -139,7 +144,7 @@ class Request:
 
 
 def scale_of(value: Any) -> Fraction:
-    """A scale from any kind of number, or from text: 2, 1.5 or 4/3.
+    """A scale from a number of any kind, or from text such as 2, 1.5 or 4/3.
 
     A float means the decimal number that it is printed as: 1.15 is 23/20. Raises ValueError.
     """
@@ -163,7 +168,10 @@ def request(
     min_size: Any = None,
     only_smaller_than: Any = None,
 ) -> Request:
-    """What a caller asks for; nothing is a scale of 2. Raises ValueError."""
+    """The size that a caller asks for, from arguments of any type; a scale of 2 without any.
+
+    Raises ValueError.
+    """
     sizes = (scale, width, height, longer_side, shorter_side, min_size)
     if all(size is None for size in sizes):
         scale = 2
@@ -188,7 +196,7 @@ def request(
 
 
 def _pixels(value: Any, name: str) -> int:
-    """A number of pixels, at least 1. Raises ValueError."""
+    """Checks that a number of pixels is a whole one, at least 1. Raises ValueError."""
     try:
         pixels = 0 if isinstance(value, bool) else operator.index(value)
     except TypeError:
@@ -199,5 +207,5 @@ def _pixels(value: Any, name: str) -> int:
 
 
 def rounded(size: Fraction) -> int:
-    """A number of pixels: the nearest, halves up, never 0."""
+    """The nearest whole number of pixels, halves up, never 0."""
     return max(1, math.floor(size + Fraction(1, 2)))

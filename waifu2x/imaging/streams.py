@@ -57,6 +57,8 @@ class Timed:
     """Milliseconds; None where nothing is animated."""
     notices: tuple[str, ...] = ()
     """What was found only when this picture was decoded, each a clause without a full stop."""
+    index: int = 0
+    """The picture's place in its source."""
 
 
 class Source(Protocol[Item]):

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import fields
-from typing import Any
-
-import numpy as np
 
 from waifu2x.lowering.steps import Program
-from waifu2x.networks.activations import Activation
+from waifu2x.networks.digests import parts_of
 
 
 def content(program: Program) -> list[bytes | str]:
@@ -17,15 +14,5 @@ def content(program: Program) -> list[bytes | str]:
     for step in program.steps:
         parts.append(type(step).__name__)
         for field in fields(step):
-            parts += _parts(getattr(step, field.name))
+            parts += parts_of(getattr(step, field.name))
     return parts
-
-
-def _parts(value: Any) -> list[bytes | str]:
-    match value:
-        case np.ndarray():
-            return [repr(value.shape), value.tobytes()]
-        case Activation():
-            return [value.kind, value.slopes.tobytes()]
-        case _:
-            return [repr(value)]

@@ -340,7 +340,7 @@ class _Lowering:
             shuffle = node.stride
             rows = np.tile(np.arange(len(node.bias)), shuffle**2)
         weight = taps.weight[rows] if isinstance(node, Convolution) else taps.weight
-        activation = Activation(node.activation.kind, node.activation.slopes[rows])
+        activation = Activation(node.activation.function, node.activation.slopes[rows])
         source = self._conv_source(node.source, stride, taps.reaches)
         source = replace(source, offset=source.offset + taps.first)
         residual = None

@@ -32,8 +32,10 @@ class ChainFacts(NamedTuple):
 class Facts(Protocol):
     """The chains that a model set has, as far as they are known without a device."""
 
-    name: str
-    """The model set's, for messages."""
+    @property
+    def name(self) -> str:
+        """The model set's, for messages."""
+        ...
 
     def factors(self, scale: Fraction, noise: int | None) -> tuple[int, ...]:
         """How many times each model of a chain enlarges, to reach `scale`.

@@ -28,9 +28,9 @@ from waifu2x.system.files import open_regular, write_atomically
 from waifu2x.system.resources import of_user
 
 DIRECTORY_VARIABLE = "WAIFU2X_CACHE_DIR"
-KINDS = ("closeness", "cuda", "numba", "opencl", "ranges", "tuning", "weights")
+KINDS = ("accuracy", "cuda", "digests", "numba", "opencl", "ranges", "tuning", "weights")
 MOST_BYTES = 1 << 30
-"""Of all entries together."""
+"""The most that all entries take together."""
 _DIGEST_BYTES = 32
 _NUMBER = struct.Struct("<d")
 # The folder is the user's choice and may hold files of others: only what has the name of an entry,
@@ -39,12 +39,12 @@ _OURS = re.compile(r"[0-9a-f]{40}|\..*[0-9a-f]{12}\.part")
 
 
 class Usage(NamedTuple):
-    """What one kind of entry takes."""
+    """How much room one kind of entry takes."""
 
     kind: str
     files: int
     size: int
-    """Bytes."""
+    """Bytes of all its files."""
 
 
 def directory() -> Path | None:
@@ -95,7 +95,7 @@ def store(kind: str, key: str, content: bytes) -> None:
 
 
 def number(kind: str, key: str, find: Callable[[], float]) -> float:
-    """A number that is found once."""
+    """A number from the cache, or from `find` the first time."""
     kept = load(kind, key)
     if kept is not None and len(kept) == _NUMBER.size:
         (value,) = _NUMBER.unpack(kept)

@@ -26,19 +26,21 @@ if sys.platform != "win32":
 _TEMPORARY = re.compile(r"\.waifu2x-([0-9a-f]{8})-[0-9a-f]{12}\.part")
 """Names of temporary files: the machine, then at random. The cache knows them, too."""
 _FOREIGN_SECONDS = 24 * 3600.0
-"""From then on a temporary file is nobody's whose machine is another, or knows no locks."""
+"""The age from which a temporary file of another machine, or one that cannot be locked, counts as
+abandoned."""
 _WRITTEN_BACK = 1 << 25
-"""Bytes that are written before the system is told to begin with them."""
+"""Bytes after which the system is told to begin writing them to the disk."""
+_unfinished: dict[Path, Path] = {}
+"""The temporary files that this process is writing, and the paths that they are for."""
 _NEVER_WAITS = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 """Flags of open(2): a pipe opens without a writer; the other is Windows'."""
-_unfinished: set[Path] = set()
-"""The temporary files that this process is writing."""
 _CLOSED_SECONDS = 60.0
-"""Where files cannot be renamed while they are open: longer than one is closed without its name."""
+"""The age from which a closed temporary file counts as abandoned, where files are closed before
+they are renamed."""
 
 
 def read_bytes(path: Path) -> bytes:
-    """The content of a file, or of what is at a URL. Raises OSError."""
+    """The content of the file at a path or URL. Raises OSError."""
     return stores.read_bytes(path) if stores.is_url(path) else path.read_bytes()
 
 
@@ -55,7 +57,7 @@ def open_regular(path: Path) -> IO[bytes]:
 
 
 def write_atomically(path: Path, data: bytes, *, replace: bool = True) -> None:
-    """Writes a file at once; see `writing`."""
+    """Writes a file that appears under its name when it is complete, as `writing` does."""
     with writing(path, replace=replace) as file:
         file.write(data)
 
@@ -80,11 +82,11 @@ def writing(path: Path, *, replace: bool = True) -> Iterator[IO[bytes]]:
     # A signal may come at any point: whatever is made is known by its name before it is made.
     temporary = _temporary(target)
     try:
-        _unfinished.add(temporary)
+        _unfinished[temporary] = path
         while (opened := _opened(temporary)) is None:
-            _unfinished.discard(temporary)
+            del _unfinished[temporary]
             temporary = _temporary(target)
-            _unfinished.add(temporary)
+            _unfinished[temporary] = path
         with opened as file:
             if replace and target.exists():
                 temporary.chmod(stat.S_IMODE(target.stat().st_mode))
@@ -101,18 +103,34 @@ def writing(path: Path, *, replace: bool = True) -> Iterator[IO[bytes]]:
             temporary.unlink()
         raise
     finally:
-        _unfinished.discard(temporary)
+        _unfinished.pop(temporary, None)
 
 
-def remove_unfinished() -> None:
-    """Removes the temporary files that this process is writing, for an end without unwinding."""
-    for temporary in list(_unfinished):
-        with contextlib.suppress(OSError):
-            temporary.unlink()
+def remove_unfinished(path: Path | None = None) -> None:
+    """Removes the temporary files that this process is writing, for `path` or for any.
+
+    It is for an end without unwinding, and for threads that cannot be ended: what one of those
+    writes then never gets its name. Windows removes no file that is open.
+    """
+    for temporary, wanted in list(_unfinished.items()):
+        if path is None or wanted == path:
+            with contextlib.suppress(OSError):
+                temporary.unlink()
+
+
+class _AbandonedError(Exception):
+    """Ends the writing of a file without giving it its name."""
+
+
+def abandon(held: contextlib.ExitStack) -> None:
+    """Ends what `writing` has begun among other contexts, and leaves nothing of it."""
+    error = _AbandonedError()
+    with contextlib.suppress(OSError):  # what could not be written is not wanted any more
+        held.__exit__(type(error), error, None)
 
 
 def is_temporary(name: str) -> bool:
-    """Whether a file's name is one of those that `writing` gives."""
+    """Whether a file name is that of a temporary file of `writing`."""
     return _TEMPORARY.fullmatch(name) is not None
 
 
@@ -163,7 +181,7 @@ class _File(io.FileIO):
     _waiting = 0
 
     def write(self, content: Any) -> int:
-        """See io.FileIO."""
+        """Writes bytes; now and then tells the system to begin with what waits."""
         written = super().write(content)
         self._waiting += written
         if self._waiting >= _WRITTEN_BACK and sys.platform == "linux":

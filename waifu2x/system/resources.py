@@ -22,7 +22,10 @@ def shipped_kernels() -> Path:
 
 
 def user_models() -> Path | None:
-    """Where `waifu2x models import` puts models; it may not exist yet. None: see `of_user`."""
+    """The folder where `waifu2x models import` puts models; it may not exist yet.
+
+    None for a user without a home directory.
+    """
     folder = of_user(platformdirs.user_data_path)
     return folder / "models" if folder else None
 

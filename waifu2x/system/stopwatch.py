@@ -1,29 +1,35 @@
-"""What each second of some work went into."""
+"""Where the time of some work goes."""
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 
 class Stopwatch:
-    """Seconds by what they were spent on, in the order in which that began."""
+    """Seconds spent on each stage of some work, by its name, in the order of their beginnings.
+
+    Threads may share it: what several of them do at a time counts for each.
+    """
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
+        self._lock = threading.Lock()
 
     @contextmanager
     def __call__(self, name: str) -> Iterator[None]:
-        """Times what is done inside; what bears one name is added up."""
+        """Times the block inside as part of the stage `name`."""
         self.seconds.setdefault(name, 0.0)
         start = time.monotonic()
         try:
             yield
         finally:
-            self.seconds[name] += time.monotonic() - start
+            with self._lock:
+                self.seconds[name] += time.monotonic() - start
 
     @property
     def total(self) -> float:
-        """Of all of it."""
+        """All seconds together."""
         return sum(self.seconds.values())

@@ -23,7 +23,7 @@ _OBJECTS = ("s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "memory")
 
 
 def located(text: str) -> Path:
-    """What a text names: a path, or for a URL something that behaves like one (a UPath).
+    """The path that a text names; for a URL, something that behaves like one (a UPath).
 
     `file://` URLs are paths. Raises StoreError for a scheme that nothing is known of, and where a
     package is missing, or nobody answers.
@@ -52,11 +52,11 @@ def located(text: str) -> Path:
 
 
 MISSING = "{} more packages: pip install 'waifu2x-kernels[cluster]'"
-"""For what the extra brings."""
+"""A message for what the extra `cluster` installs; the slot takes what needs it and its verb."""
 
 
 def is_url(path: Path) -> bool:
-    """Whether that is one of `located`, and no path."""
+    """Whether a path is a URL that `located` has made."""
     return not isinstance(path, Path)
 
 
@@ -118,13 +118,13 @@ def listed(folder: Path, recursive: bool) -> dict[str, int]:
 
 
 def stat(url: Path) -> os.stat_result:
-    """What a store says of a file. Raises OSError."""
+    """Size and dates of a file at a URL. Raises OSError."""
     with _in_words(url):
         return url.stat()
 
 
 def read_bytes(url: Path) -> bytes:
-    """The content of a file. Raises OSError."""
+    """The content of a file at a URL. Raises OSError."""
     store = cast(Any, url)
     with _in_words(url):
         return bytes(store.fs.cat_file(store.path))
@@ -132,7 +132,7 @@ def read_bytes(url: Path) -> bytes:
 
 @contextlib.contextmanager
 def downloaded(url: Path) -> Iterator[IO[bytes]]:
-    """A temporary file with the content of another. Raises OSError."""
+    """A temporary file with the content of a file at a URL. Raises OSError."""
     with tempfile.TemporaryDirectory(prefix="waifu2x-") as folder:
         path = Path(folder) / "download"
         with _in_words(url):
@@ -143,7 +143,10 @@ def downloaded(url: Path) -> Iterator[IO[bytes]]:
 
 @contextlib.contextmanager
 def uploading(url: Path, *, replace: bool) -> Iterator[IO[bytes]]:
-    """A temporary file, to write, read and seek, which then is uploaded; see `files.writing`."""
+    """A temporary file to write, read and seek, which is uploaded at the end.
+
+    Raises OSError, and FileExistsError where `replace` is false and there is a file already.
+    """
     store = cast(Any, url)
     with tempfile.TemporaryDirectory(prefix="waifu2x-") as folder:
         path = Path(folder) / f"upload{url.suffix}"

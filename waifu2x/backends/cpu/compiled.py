@@ -14,7 +14,7 @@ import logging
 import os
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -24,19 +24,19 @@ import llvmlite.binding as llvm
 from numpy.typing import NDArray
 
 from waifu2x import __version__
-from waifu2x.backends.cpu.isa import VECTOR
+from waifu2x.backends.cpu.isa import ISA_VARIABLE, VECTOR
+from waifu2x.errors import BackendError
 from waifu2x.system import cache
 
 _KIND = "numba"
 _PACKAGE = Path(__file__).parents[2]
-_SOURCES = (
+SOURCES = (
     "backends/cpu/isa.py",
     "backends/cpu/kernels/*.py",
-    "backends/cpu/layout.py",
+    "backends/cpu/records.py",
     "backends/cpu/shapes.py",
     "errors.py",
-    "networks/activations.py",
-    "system/machine.py",
+    "networks/expressions.py",
 )
 """The files whose code or constants an entry holds: the kernels and all that they import."""
 _LOG = logging.getLogger(__name__)
@@ -73,7 +73,10 @@ class Compiled:
         assert status == 0, "compiled code has raised an exception"
 
     def load(self) -> Callable[..., int]:
-        """Finds the code in the cache or compiles it: some twenty seconds, once for a processor."""
+        """Finds the code in the cache or compiles it: some twenty seconds, once for a processor.
+
+        Raises BackendError if it cannot be compiled.
+        """
         with self._lock:
             if self._function is None:
                 key = self._key()
@@ -83,10 +86,22 @@ class Compiled:
                     with contextlib.suppress(RuntimeError):
                         self._function = self._link(stored)
                 if self._function is None:
-                    stored = self._compiled()
-                    cache.store(_KIND, key, stored)
-                    self._function = self._link(stored)
+                    self._function = self._build(key)
         return self._function
+
+    def _build(self, key: str) -> Callable[..., int]:
+        try:
+            made = self._compiled()
+            function = self._link(made)
+        # Numba, its plugins and LLVM raise errors of any kind.
+        except Exception as error:
+            fault = str(error).strip().partition("\n")[0] or type(error).__name__
+            raise BackendError(
+                f"backend cpu: its code cannot be compiled for this processor: {fault}:"
+                f" try {ISA_VARIABLE}=portable, or another backend"
+            ) from error
+        cache.store(_KIND, key, made)
+        return function
 
     def _compiled(self) -> bytes:
         """The name of its symbol and its object code."""
@@ -106,18 +121,25 @@ class Compiled:
         return function
 
     def _key(self) -> str:
-        settings = [f"{k}={v}" for k, v in sorted(os.environ.items()) if k.startswith("NUMBA_")]
-        return cache.digest(
-            self._module,
-            self._name,
-            *(__version__, sys.version, _NUMBA_VERSION, llvmlite.__version__),
-            *(llvm.get_process_triple(), llvm.get_host_cpu_name(), VECTOR.name),
-            llvm.get_host_cpu_features().flatten(),
-            repr(settings),
-            *(path.read_bytes() for path in sources()),
-        )
+        return cache.digest(self._module, self._name, *environment(), *contents(SOURCES))
 
 
-def sources() -> list[Path]:
-    """The files that decide compiled code, sorted."""
-    return sorted(path for pattern in _SOURCES for path in _PACKAGE.glob(pattern))
+def environment() -> tuple[str, ...]:
+    """What decides compiled code besides its sources: versions, settings, the processor."""
+    settings = [f"{k}={v}" for k, v in sorted(os.environ.items()) if k.startswith("NUMBA_")]
+    return (
+        *(__version__, sys.version, _NUMBA_VERSION, llvmlite.__version__),
+        *(llvm.get_process_triple(), llvm.get_host_cpu_name(), VECTOR.name),
+        llvm.get_host_cpu_features().flatten(),
+        repr(settings),
+    )
+
+
+def contents(patterns: Sequence[str]) -> list[bytes]:
+    """What stands in files of this package, with their names."""
+    paths = sorted(path for pattern in patterns for path in _PACKAGE.glob(pattern))
+    return [
+        part
+        for path in paths
+        for part in (path.relative_to(_PACKAGE).as_posix().encode(), path.read_bytes())
+    ]

@@ -14,7 +14,6 @@ from pathlib import Path
 import llvmlite.binding
 
 from waifu2x.errors import BackendError
-from waifu2x.system.machine import core_count as core_count
 
 ISA_VARIABLE = "WAIFU2X_CPU_ISA"
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from waifu2x.backends.cpu.compiled import Compiled
-from waifu2x.backends.cpu.layout import PLACES, TASK, aligned
+from waifu2x.backends.cpu.records import PLACES, TASK, aligned
 from waifu2x.backends.cpu.shapes import (
     BLOCK,
     CONFIG_FLOATS,

@@ -1,4 +1,4 @@
-"""The picture added to the result."""
+"""A picture that is added to the result: read by the step that makes the result."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from waifu2x.lowering.steps import (
 
 
 def with_picture(program: Program) -> Program:
-    """The same program, in which the move that makes the result reads the picture itself where it
-    adds a copy, perhaps enlarged: one that is slow to make, keep and read again.
+    """The same program; where the step that makes the result adds a copy of the picture, perhaps
+    enlarged, it reads the picture itself: a copy is slow to make, keep and read again.
 
-    Its residual is then a view of value 0, and of as many planes.
+    The residual is then a view of value 0, and of as many planes.
     """
     steps = program.steps
     last = next(step for step in steps if writes(step) == program.result)

@@ -13,21 +13,20 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from waifu2x.backends.cpu.layout import LOAD
-from waifu2x.backends.cpu.tasks import Reach, Task
+from waifu2x.backends.cpu.tasks import RowWindow, TaskSchedule
 
 
 @dataclass(frozen=True)
-class Order:
-    """Of one strip, or all that are alike."""
+class RunOrder:
+    """The order for one strip, or all that are alike."""
 
-    turns: NDArray[np.int64]
+    runs: NDArray[np.int64]
     """The numbers of the tasks, one for each of their runs."""
     rings: dict[int, int]
     """Rows of each map's ring: powers of two."""
 
 
-def order(tasks: Sequence[Task], spans: Sequence[tuple[int, int]]) -> Order:
+def order(tasks: Sequence[TaskSchedule], spans: Sequence[tuple[int, int]]) -> RunOrder:
     """The order for tasks with rows spans[n][0] to spans[n][1] each; an empty span is no work."""
     writers: dict[int, list[int]] = {}
     readers: dict[int, list[tuple[int, int]]] = {}
@@ -36,10 +35,10 @@ def order(tasks: Sequence[Task], spans: Sequence[tuple[int, int]]) -> Order:
             continue
         if task.target >= 0:
             writers.setdefault(task.target, []).append(n)
-        for r, reach in enumerate(task.reaches):
-            readers.setdefault(reach.map, []).append((n, r))
+        for r, window in enumerate(task.windows):
+            readers.setdefault(window.map, []).append((n, r))
     done = [first for first, _ in spans]
-    turns: list[int] = []
+    runs: list[int] = []
     held = dict.fromkeys(writers, 1)
 
     def made(task: int) -> int:
@@ -47,10 +46,10 @@ def order(tasks: Sequence[Task], spans: Sequence[tuple[int, int]]) -> Order:
         up, down = tasks[task].rate
         return done[task] * up // down
 
-    def wanted(reach: Reach) -> list[int]:
+    def wanted(window: RowWindow) -> list[int]:
         """The tasks that write what another one reads."""
-        parts = range(reach.first, reach.first + reach.parts)
-        return [w for w in writers[reach.map] if tasks[w].part in parts or tasks[w].kind == LOAD]
+        parts = (None, *range(window.first, window.first + window.parts))
+        return [w for w in writers[window.map] if tasks[w].part in parts]
 
     def lowest(map_: int, default: int) -> int:
         """The first row of a map that a reader still needs, or that a writer of another part has
@@ -62,20 +61,20 @@ def order(tasks: Sequence[Task], spans: Sequence[tuple[int, int]]) -> Order:
         for n, r in readers.get(map_, ()):
             if done[n] < spans[n][1]:
                 first = done[n]
-                rows = min(rows, tasks[n].reaches[r].rows(first, first + 1)[0])
+                rows = min(rows, tasks[n].windows[r].rows(first, first + 1)[0])
         return rows
 
     def run(n: int) -> None:
         task, first = tasks[n], done[n]
         end = min(first + task.rows, spans[n][1])
-        for reach in task.reaches:
-            stop = reach.rows(first, end)[1]
-            for writer in wanted(reach):
+        for window in task.windows:
+            stop = window.rows(first, end)[1]
+            for writer in wanted(window):
                 while done[writer] < spans[writer][1] and made(writer) < stop:
                     run(writer)
         if done[n] > first:
             return  # it has followed the last writer
-        turns.append(n)
+        runs.append(n)
         map_ = task.target
         if map_ >= 0:
             up, down = task.rate
@@ -89,14 +88,14 @@ def order(tasks: Sequence[Task], spans: Sequence[tuple[int, int]]) -> Order:
 
     def follow(n: int, r: int) -> None:
         """Runs a task that nothing waits for as long as its rows are there."""
-        reach = tasks[n].reaches[r]
+        window = tasks[n].windows[r]
         while done[n] < spans[n][1]:
-            stop = reach.rows(done[n], min(done[n] + tasks[n].rows, spans[n][1]))[1]
-            if any(done[w] < spans[w][1] and made(w) < stop for w in wanted(reach)):
+            stop = window.rows(done[n], min(done[n] + tasks[n].rows, spans[n][1]))[1]
+            if any(done[w] < spans[w][1] and made(w) < stop for w in wanted(window)):
                 return
-            if len(tasks[n].reaches) > 1:
+            if len(tasks[n].windows) > 1:
                 return
-            turns.append(n)
+            runs.append(n)
             done[n] = min(done[n] + tasks[n].rows, spans[n][1])
 
     for n in reversed(range(len(tasks))):
@@ -104,4 +103,4 @@ def order(tasks: Sequence[Task], spans: Sequence[tuple[int, int]]) -> Order:
             while done[n] < spans[n][1]:
                 run(n)
     rings = {map_: 1 << (rows - 1).bit_length() for map_, rows in held.items()}
-    return Order(np.array(turns, np.int64), rings)
+    return RunOrder(np.array(runs, np.int64), rings)

@@ -46,7 +46,7 @@ CONFIG_FLOATS = 16
 TILE_ROWS = 16
 """AMX: rows of a tile, of 64 bytes each."""
 TILE_FLOATS = 256
-STAGE_FLOATS = BLOCK * BLOCK
+SUM_FLOATS = BLOCK * BLOCK
 """AMX: sums of a block that are not results yet."""
 COLUMNS = 16
 """AMX: floats in a row of sums."""

@@ -1,14 +1,23 @@
-"""A program's steps as the tasks that compiled code runs, with what does not depend on a
-picture."""
+"""A program's steps as the tasks that compiled code runs: a class for each kind.
+
+They hold what depends on no picture. `fill` makes the record (`records.TASK`) of any of them: all
+fields of a task but `schedule` are fields of the record, those of a Formula too, and those of a
+TaskSource, TaskTarget or TaskResidual with its name before theirs: `source`, `source_plane`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+
+from waifu2x.backends.cpu.records import KEEP, LOAD, POOL, READ
 
 
 @dataclass(frozen=True)
-class Reach:
+class RowWindow:
     """Which rows of a map's memory a task reads for its rows y0 to y1:
 
     from floor((y0 * up // down + offset) / unit) to ceil((ceil(y1 * up / down) + more + offset) /
@@ -26,29 +35,198 @@ class Reach:
     parts: int = 1
 
     def rows(self, first: int, end: int) -> tuple[int, int]:
-        """For rows `first` to `end` of the task."""
+        """The rows that are read for rows `first` to `end` of the task, as such a range."""
         start = (first * self.up // self.down + self.offset) // self.unit
         stop = -(-end * self.up // self.down) + self.more + self.offset
         return start, -(-stop // self.unit)
 
 
-@dataclass(frozen=True, eq=False)
-class Task:
-    """One entry of the table that compiled code runs. Maps are known by numbers."""
+@dataclass(frozen=True)
+class TaskSchedule:
+    """Which rows a task reads, computes and writes: all that decides when it runs."""
 
-    kind: int
     step: int
-    """The step of the program that it belongs to; for LOAD and KEEP, the value."""
+    """The step of the program that it belongs to; for maps that are kept, the value."""
     rows: int
-    """That it computes at a time."""
-    reaches: tuple[Reach, ...]
+    """Rows that it computes at a time."""
+    windows: tuple[RowWindow, ...] = ()
+    """What it reads of maps."""
     target: int = -1
     """The map that it writes; -1 for none."""
-    part: int = 0
-    """Of the target."""
+    part: int | None = 0
+    """The part of the target that it writes; None for all."""
     rate: tuple[int, int] = (1, 1)
     """Row y of it makes rows y * rate[0] / rate[1] of the target's memory."""
     scale: int = 1
     """Its rows and columns are those of the step's results times this."""
-    fields: Mapping[str, int | float] = field(default_factory=dict)
-    """Of layout.TASK, that are the same for all strips."""
+
+
+@dataclass(frozen=True)
+class TaskSource:
+    """The map that a task reads, and where; see `records.TASK` for all fields."""
+
+    map: int
+    offset: int = 0
+    plane: int = 0
+    terms: int = 0
+    lo: int = 0
+    zero: int = 0
+
+
+@dataclass(frozen=True)
+class TaskTarget:
+    """The map that a task writes, and where; see `records.TASK` for all fields."""
+
+    map: int
+    plane: int = 0
+    pixel: int = 0
+    pair: int = 0
+    block: int = 0
+    terms: int = 0
+    lo: int = 0
+    zero: int = 0
+
+
+@dataclass(frozen=True)
+class TaskResidual:
+    """The map that a task adds, and where; see `records.TASK` for all fields."""
+
+    map: int = -1
+    """-1 for none."""
+    offset: int = 0
+    plane: int = 0
+    pixel: int = 0
+    pair: int = 0
+    block: int = 0
+    terms: int = 0
+    lo: int = 0
+    zero: int = 0
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ConvTask:
+    """A convolution, into a map."""
+
+    schedule: TaskSchedule
+    kind: int
+    """How it is computed: one of the first eight kinds."""
+    source: TaskSource
+    target: TaskTarget
+    residual: TaskResidual
+    depth: int
+    planes: int
+    group_planes: int
+    taps: int
+    k_blocks: int
+    weight: int
+    bias: int
+    slopes: int
+    depth_to_space: int
+    factor: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Formula:
+    """Which value of its source each value of a planewise step is made of, and how; see
+    `records.TASK` for all fields."""
+
+    depth_to_space: int = 1
+    space_to_depth: int = 1
+    enlarge: int = 1
+    plane_step: int = 1
+    row_step: int = 0
+    column_step: int = 0
+    activation: int = 0
+    vector: int = -1
+    factor: float = 1.0
+    gate: int = 0
+    up: int = 0
+    """0 for what is no bicubic interpolation."""
+    down: int = 0
+    cubic: int = 0
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class PlanewiseTask:
+    """A step without weights, or the activation and the store behind a convolution: into a map, or
+    into the pixels of the result."""
+
+    schedule: TaskSchedule
+    kind: int
+    """PLANEWISE or WRITE."""
+    method: int
+    source: TaskSource
+    target: TaskTarget
+    residual: TaskResidual
+    formula: Formula
+    planes: int
+    padding: int
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ReadTask:
+    """The picture, padded and enlarged, into a map."""
+
+    schedule: TaskSchedule
+    kind: int = READ
+    target: TaskTarget
+    enlarge: int
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class LoadTask:
+    """A map that an earlier phase has kept whole, into its ring."""
+
+    schedule: TaskSchedule
+    kind: int = LOAD
+    target: TaskTarget
+    as_integers: int
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class KeepTask:
+    """A map to where it is kept whole."""
+
+    schedule: TaskSchedule
+    kind: int = KEEP
+    source: TaskSource
+    as_integers: int
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class PoolTask:
+    """A map into the sums of its planes' means."""
+
+    schedule: TaskSchedule
+    kind: int = POOL
+    method: int
+    source: TaskSource
+    planes: int
+
+
+CpuTask = ConvTask | PlanewiseTask | ReadTask | LoadTask | KeepTask | PoolTask
+
+
+def fill(record: np.void, task: CpuTask) -> None:
+    """Writes what a task is, for all strips, into its record."""
+    record["rows"] = task.schedule.rows
+    record["residual"] = -1
+    for name, value in _values(task):
+        record[name] = value
+
+
+def _values(task: CpuTask) -> Iterator[tuple[str, Any]]:
+    for field in fields(task):
+        value = getattr(task, field.name)
+        match value:
+            case TaskSchedule():
+                continue
+            case Formula():
+                for inner in fields(value):
+                    yield inner.name, getattr(value, inner.name)
+            case TaskSource() | TaskTarget() | TaskResidual():
+                for inner in fields(value):
+                    name = "" if inner.name == "map" else f"_{inner.name}"
+                    yield field.name + name, getattr(value, inner.name)
+            case _:
+                yield field.name, value

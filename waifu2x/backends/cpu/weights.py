@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from waifu2x.backends.cpu.layout import CELL
+from waifu2x.backends.cpu.records import CELL
 from waifu2x.backends.cpu.shapes import (
     BLOCK,
     CHUNK,

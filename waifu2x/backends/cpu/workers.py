@@ -1,9 +1,7 @@
-"""The threads, which take strips from a board that all of them see.
+"""The threads of a backend, the memory that they work in, and the calls that use them.
 
 Who asks for strips runs them as well, so that a picture begins at once, and ends with its last
-strip. The others, once awake, find work without Python: to wake them costs a tenth of a millisecond
-each, one after the other, since each needs the interpreter's lock. So they look for more for a
-while before they sleep.
+strip.
 """
 
 from __future__ import annotations
@@ -12,7 +10,6 @@ import os
 import queue
 import threading
 import time
-import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -20,46 +17,28 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from waifu2x.backends.cpu import layout
-from waifu2x.backends.cpu.compiled import Compiled
-from waifu2x.backends.cpu.forms import round_up
-from waifu2x.backends.cpu.layout import (
-    CONSTANTS,
-    COUNT,
-    DONE,
-    FLOATS,
-    SCRATCH,
-    SLOT,
-    STOP,
-    STRIPS,
-    TAKEN,
-    WEIGHTS,
-)
+from waifu2x.backends.cpu.pixel_layout import round_up
+from waifu2x.backends.cpu.records import LINE_FLOATS, PLACES, aligned
+from waifu2x.backends.cpu.work_queue import TaskBatch, WorkQueue
 from waifu2x.errors import BackendError
 
-SPARE_BYTES = 768 << 20
-"""The most memory for maps that are kept that waits for the next call: its pages are there."""
-_SLOTS = 8
-_CLOSED = 1 << 62
-"""How many strips of a slot are taken when there are none."""
-_LOOKS = 8000
-"""At the board without finding anything, before a thread sleeps: about half a millisecond."""
-_NAP = 5e-4
+MOST_FREE_BYTES = 768 << 20
+"""The most memory for kept maps that waits for the next call: its pages are there."""
+_BACKOFF = 5e-4
 """Seconds between further looks of the one who called."""
-run_strips = Compiled("strip", "run_strips")
 
 
 class Workers:
-    """The threads, started when they are first needed, and their scratch memory."""
+    """The threads, started when they are first needed, and free lists of their memory."""
 
     def __init__(self, cores: int) -> None:
         self.cores = cores
         self._changed = threading.Condition()
         self._calls = 0
         self._is_closed = False
-        self._spare: queue.SimpleQueue[NDArray[np.float32]] = queue.SimpleQueue()
-        self._spare_maps: queue.SimpleQueue[NDArray[np.float32]] = queue.SimpleQueue()
-        self._team = _Team(cores)
+        self._free_scratch: queue.SimpleQueue[NDArray[np.float32]] = queue.SimpleQueue()
+        self._free_maps: queue.SimpleQueue[NDArray[np.float32]] = queue.SimpleQueue()
+        self._work = WorkQueue(cores)
 
     @contextmanager
     def working(self) -> Iterator[None]:
@@ -67,8 +46,8 @@ class Workers:
         with self._changed:
             if self._is_closed:
                 raise BackendError("backend cpu: this backend is closed: open a new one")
-            if self._team.process != os.getpid():
-                self._team = _Team(self.cores)  # a forked process inherits no threads
+            if self._work.process != os.getpid():
+                self._work = WorkQueue(self.cores)
             self._calls += 1
         try:
             yield
@@ -85,165 +64,64 @@ class Workers:
         constants: NDArray[np.float32],
         *,
         waits: bool,
-    ) -> Flight | None:
-        """Begins to run strips (layout.STRIP), each of which needs so many floats of memory.
+    ) -> TaskBatch | None:
+        """Begins to run strips (records.STRIP), each of which needs so many floats of memory.
 
-        Where the board is full, waits, or gives None: who has strips there already must not wait
+        Where the queue is full, waits, or gives None: who has strips there already must not wait
         for others, who may wait for those.
         """
-        floats = round_up(2 * layout.PLACES + floats, layout.LINE_FLOATS)
-        scratch = _large_enough(self._spare, self.cores * floats)
-        try:
-            slot = self._team.free.get(waits)
-        except queue.Empty:
-            self._spare.put(scratch)
+        floats = round_up(2 * PLACES + floats, LINE_FLOATS)
+        scratch = _large_enough(self._free_scratch, self.cores * floats)
+        slot = self._work.take_slot(waits=waits)
+        if slot is None:
+            self._free_scratch.put(scratch)
             return None
-        flight = Flight(self._team, slot, strips, (weights, constants, scratch))
-        row = flight.row
-        row[DONE], row[STOP], row[COUNT] = 0, 0, strips.size
-        row[STRIPS], row[SCRATCH], row[FLOATS] = strips.ctypes.data, scratch.ctypes.data, floats
-        row[WEIGHTS], row[CONSTANTS] = weights.ctypes.data, constants.ctypes.data
-        flight.memory = scratch
-        self._team.open(flight.slot, strips.size - 1)
-        return flight
+        return TaskBatch(self._work, slot, strips, scratch, floats, (weights, constants))
 
-    def finish(self, flight: Flight, report: Callable[[int], None]) -> None:
-        """Runs what is left of them, and waits for the others; reports how many have been done.
+    def finish(self, batch: TaskBatch, report: Callable[[int], None]) -> None:
+        """Runs what is left of a batch, and waits for the others; reports how many strips have
+        been done.
 
         Whatever is raised meanwhile, none runs any more afterwards.
         """
         try:
             done = 0
-            while done < flight.count:
-                flight.run()
-                now = int(flight.row[DONE])
+            while done < batch.count:
+                batch.run_one()
+                now = batch.done
                 if now > done:
                     report(now - done)
                 else:
-                    time.sleep(_NAP)
+                    time.sleep(_BACKOFF)
                 done = now
         finally:
-            flight.row[STOP] = 1  # which makes those that are left end at once
-            while flight.row[DONE] < flight.count:
-                flight.run()
-            flight.land()
-            self._spare.put(flight.memory)
+            batch.stop()
+            while batch.done < batch.count:
+                batch.run_one()
+            batch.release()
+            self._free_scratch.put(batch.scratch)
 
-    def borrow_maps(self, floats: int) -> NDArray[np.float32]:
-        """At least that many floats of uninitialised memory, on a cache line, for maps that are
-        kept between phases."""
-        return _large_enough(self._spare_maps, floats)
-
-    def give_back_maps(self, memory: NDArray[np.float32]) -> None:
-        """For the next call, if it is not too much to hold on to."""
-        if memory.nbytes <= SPARE_BYTES:
-            self._spare_maps.put(memory)
+    @contextmanager
+    def kept_maps(self, pictures: int, floats: int) -> Iterator[NDArray[np.float32]]:
+        """Uninitialised memory, (pictures, floats), for maps that are kept between phases; it waits
+        for the next call if it is not too much to hold on to."""
+        memory = _large_enough(self._free_maps, pictures * floats)
+        yield memory[: pictures * floats].reshape(pictures, floats)
+        if memory.nbytes <= MOST_FREE_BYTES:
+            self._free_maps.put(memory)
 
     def close(self) -> None:
         """Ends the threads, after the calls that are under way."""
         with self._changed:
             self._is_closed = True
             self._changed.wait_for(lambda: not self._calls)
-        self._team.end()
+        self._work.end()
 
 
-class Flight:
-    """Strips under way."""
-
-    memory: NDArray[np.float32]
-
-    def __init__(
-        self, team: _Team, slot: int, strips: NDArray[Any], arrays: tuple[NDArray[Any], ...]
-    ) -> None:
-        """`arrays` are what compiled code only knows the address of."""
-        self._team, self._arrays = team, (strips, *arrays)
-        self.slot, self.row = slot, team.board[slot]
-        self.count = strips.size
-
-    def run(self) -> None:
-        """Runs one strip; if there are none left, waits for the others, but not for long."""
-        run_strips(self._team.board, self.slot, self.slot + 1, 0, _LOOKS, 1, -1)
-
-    def land(self) -> None:
-        """Makes room on the board."""
-        self.row[TAKEN] = _CLOSED
-        self._team.free.put(self.slot)
-
-
-class _Team:
-    """The threads of a process, less those that call."""
-
-    def __init__(self, cores: int) -> None:
-        self.process = os.getpid()
-        self.board = np.zeros((_SLOTS, SLOT), np.int64)
-        self.board[:, TAKEN] = _CLOSED
-        self.free: queue.SimpleQueue[int] = queue.SimpleQueue()
-        for slot in range(_SLOTS):
-            self.free.put(slot)
-        self._cores = cores
-        self._lock = threading.Lock()
-        self._threads: list[threading.Thread] = []
-        self._bells: list[queue.SimpleQueue[bool]] = []
-        self._asleep: list[queue.SimpleQueue[bool]] = []
-        self._opened = [0]
-        weakref.finalize(self, _ring, self._bells, False)
-
-    def open(self, slot: int, wanted: int) -> None:
-        """Lets all take strips from a slot, and wakes as many as are wanted."""
-        with self._lock:
-            while len(self._threads) < min(wanted, self._cores - 1):
-                bell: queue.SimpleQueue[bool] = queue.SimpleQueue()
-                thread = threading.Thread(
-                    target=_help,
-                    args=(len(self._threads) + 1, self.board, bell, self._asleep, self._opened),
-                    name=f"waifu2x-cpu-{len(self._threads) + 1}",
-                    daemon=True,
-                )
-                self._bells.append(bell)
-                self._threads.append(thread)
-                thread.start()
-            self._opened[0] += 1
-            woken = [self._asleep.pop() for _ in range(min(wanted, len(self._asleep)))]
-        run_strips(self.board, 0, 0, 0, 0, 0, slot)
-        _ring(woken, True)
-
-    def end(self) -> None:
-        """Ends the threads."""
-        _ring(self._bells, False)
-        for thread in self._threads:
-            thread.join()
-
-
-def _ring(bells: list[queue.SimpleQueue[bool]], goes_on: bool) -> None:
-    for bell in bells:
-        bell.put(goes_on)
-
-
-def _help(
-    number: int,
-    board: NDArray[np.int64],
-    bell: queue.SimpleQueue[bool],
-    asleep: list[queue.SimpleQueue[bool]],
-    opened: list[int],
-) -> None:
-    """What a thread does until it is told to end.
-
-    If it misses a bell between a look and its sleep, strips are run by fewer, that is all.
-    """
-    goes_on = True
-    while goes_on:
-        seen = opened[0]
-        run_strips(board, 0, len(board), number, _LOOKS, -1, -1)
-        if opened[0] == seen:
-            asleep.append(bell)
-            goes_on = bell.get()
-
-
-def _large_enough(
-    spare: queue.SimpleQueue[NDArray[np.float32]], floats: int
-) -> NDArray[np.float32]:
+def _large_enough(free: queue.SimpleQueue[NDArray[np.float32]], floats: int) -> NDArray[np.float32]:
+    """So many floats or more from a free list, or new ones, on a cache line."""
     try:
-        memory = spare.get_nowait()
+        memory = free.get_nowait()
     except queue.Empty:
         memory = np.empty(0, np.float32)
-    return memory if memory.size >= floats else layout.aligned(floats)
+    return memory if memory.size >= floats else aligned(floats)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from waifu2x.backends.gpu.activation_text import dialect_macro
 from waifu2x.backends.gpu.executor import Batch
 from waifu2x.backends.gpu.maps import UNIT, Map, blocks_of
 from waifu2x.backends.gpu.runtime import Buffer, Kernel, Limits, Macros, Runtime
@@ -150,8 +151,7 @@ class DenseLayer:
         outputs, inputs = step.weight.shape
         self._outputs = outputs
         macros: dict[str, str | int] = {"GROUP": _GROUP, "INPUTS": inputs, "OUTPUTS": outputs}
-        if step.activation.kind != "leaky":
-            macros["ACTIVATION"] = step.activation.code
+        macros |= dialect_macro(step.activation.function)
         self._kernel = runtime.build("dense", macros).kernel("dense", _GROUP)
         weight = np.ascontiguousarray(step.weight.T, np.float32)
         ends = np.stack([step.bias, step.activation.slopes]).astype(np.float32)

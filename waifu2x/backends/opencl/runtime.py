@@ -170,8 +170,9 @@ class OpenClRuntime:
 
     def build(self, stem: str, macros: Macros) -> OpenClProgram:
         """See Runtime."""
-        text = source.read(f"{stem}.cl")
-        options = [*_OPTIONS, *(f"-D{name}={value}" for name, value in macros.items())]
+        defined, lines = source.definitions(macros)
+        text = lines + source.read(f"{stem}.cl")
+        options = [*_OPTIONS, *defined]
         if self.limits.is_cpu:
             options.append("-DON_CPU")
         key = cache.digest(__version__, cl.VERSION_TEXT, *self.identity, *options, text)

@@ -6,6 +6,7 @@ from importlib import import_module
 from pathlib import Path
 
 from waifu2x.errors import ModelError
+from waifu2x.networks.digests import file_states, note_files
 from waifu2x.networks.model import Model
 from waifu2x.networks.readers.limits import MAX_TENSOR_BYTES, read_file
 
@@ -36,6 +37,14 @@ def read_model(path: Path) -> Model:
     Raises ModelError, one sentence with the file, if it cannot be read, is damaged or holds what a
     Model cannot express.
     """
+    files = [path, path.with_suffix(".bin")] if path.suffix.lower() == ".param" else [path]
+    states = file_states(files)
+    model = _read(path)
+    note_files(model, states)
+    return model
+
+
+def _read(path: Path) -> Model:
     name = path.name.lower()
     if name.endswith(NAMED_SUFFIXES):
         return parse_named(read_file(path, MAX_TENSOR_BYTES), str(path))

@@ -1,8 +1,8 @@
 """All that is compiled; imported only when there is something to compile.
 
-`strip.py` and `loops.py` hold the entries. Data comes as pointers, never as arrays: compiled code
-then needs nothing of Numba's runtime, and its machine code can be kept and called without Numba.
-For the same reason nothing here raises.
+`strip.py` and `loops.py` hold the entry points. Data comes as pointers, never as arrays:
+compiled code then needs nothing of Numba's runtime, and its machine code can be kept and called
+without Numba. For the same reason nothing here raises.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from numba.core.untyped_passes import IRProcessing
 
 
 class _PartLibrary(JITCodeLibrary):  # type: ignore[misc]
-    """Code that is only ever linked into an entry: it is optimized there, with what calls it, and
-    never becomes machine code by itself. (Numba does both for every function, three times the
+    """Code that is only ever linked into an entry point: it is optimized there, with what calls it,
+    and never becomes machine code by itself. (Numba does both for every function, three times the
     work.)"""
 
     def _optimize_final_module(self) -> None:
@@ -64,14 +64,14 @@ class _PartCompiler(CompilerBase):  # type: ignore[misc]
 _OPTIONS = {"error_model": "numpy", "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 
 native = njit(pipeline_class=_PartCompiler, **_OPTIONS)
-"""Makes a function part of entries. The error model is that of C: a division does not raise."""
+"""Makes a function part of entry points. The error model is that of C: no division raises."""
 
 INTEGER = types.int64
 INTEGERS = types.CPointer(types.int64)
 FLOATS = types.CPointer(types.float32)
 
 
-class Entry:
+class EntryPoint:
     """A function that is called from Python, by its address."""
 
     def __init__(self, function: Callable[..., None], arguments: tuple[types.Type, ...]) -> None:
@@ -91,6 +91,6 @@ class Entry:
         return result.fndesc.llvm_func_name, result.library._get_compiled_object()
 
 
-def entry(*arguments: types.Type) -> Callable[[Callable[..., None]], Entry]:
-    """Makes an entry of a function with arguments of these types."""
-    return lambda function: Entry(function, arguments)
+def entry_point(*arguments: types.Type) -> Callable[[Callable[..., None]], EntryPoint]:
+    """Makes an entry point of a function with arguments of these types."""
+    return lambda function: EntryPoint(function, arguments)

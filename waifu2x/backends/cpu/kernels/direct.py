@@ -4,8 +4,9 @@
 in registers; interleaved rows make the taps of one kernel row neighbours in memory, so each of the
 three rows is one product of depth 3 * in_planes.
 
-`convolve_pointwise` (1x1, also over folded maps: all that is read of a pixel are neighbours) is the
-same with one row. A span of pixels stays in the L1 or L2 cache while all weights stream by.
+`convolve_pointwise` (1x1, also over maps stored by space-to-depth: all that is read of a pixel are
+neighbours) is the same with one row. A span of pixels stays in the L1 or L2 cache while all weights
+stream by.
 
 `convolve_few_outputs` (the last layer: 1 or 3 planes out) would waste the lanes of a vector on
 outputs; its vectors run along the input planes, one accumulator for each pixel and output, and the
@@ -25,7 +26,7 @@ from waifu2x.backends.cpu.kernels.epilogue import Epilogue
 from waifu2x.backends.cpu.kernels.memory import block_at, locate_results, locate_source, record
 from waifu2x.backends.cpu.kernels.product import accumulate
 from waifu2x.backends.cpu.kernels.vector import Emitter, vector_kernel
-from waifu2x.backends.cpu.layout import RESIDUAL_ROWS, SOURCE_ROWS, TARGET_ROWS, TASK
+from waifu2x.backends.cpu.records import RESIDUAL_ROWS, SOURCE_ROWS, TARGET_ROWS, TASK
 from waifu2x.backends.cpu.shapes import LANES, ROW_BLOCK, WIDTHS, tile_height
 
 _RUN = 4 if VECTOR.registers >= 32 else 3
@@ -183,9 +184,15 @@ def convolve_few_inputs(task, maps, places, scratch, weights, constants):  # typ
         block, plane = task.weight, 0
         while plane < task.planes:
             dy, dx, inner, width = block_at(task, plane)
-            target = places[TARGET_ROWS + row * task.shuffle + dy] + dx * task.target_block + inner
+            target = (
+                places[TARGET_ROWS + row * task.depth_to_space + dy]
+                + dx * task.target_block
+                + inner
+            )
             residual = (
-                places[RESIDUAL_ROWS + row * task.shuffle + dy] + dx * task.residual_block + inner
+                places[RESIDUAL_ROWS + row * task.depth_to_space + dy]
+                + dx * task.residual_block
+                + inner
             )
             # The last tile may run past the columns, into spare room at the end of each row.
             for x in range(0, task.columns, _tile_height(width)):
@@ -222,9 +229,15 @@ def convolve_pointwise(task, maps, places, scratch, weights, constants):  # type
         block, plane = task.weight, 0
         while plane < task.planes:
             dy, dx, inner, width = block_at(task, plane)
-            target = places[TARGET_ROWS + row * task.shuffle + dy] + dx * task.target_block + inner
+            target = (
+                places[TARGET_ROWS + row * task.depth_to_space + dy]
+                + dx * task.target_block
+                + inner
+            )
             residual = (
-                places[RESIDUAL_ROWS + row * task.shuffle + dy] + dx * task.residual_block + inner
+                places[RESIDUAL_ROWS + row * task.depth_to_space + dy]
+                + dx * task.residual_block
+                + inner
             )
             for x in range(first, end, _tile_height(width)):
                 _pointwise(

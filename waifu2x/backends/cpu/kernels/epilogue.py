@@ -1,8 +1,8 @@
 """What follows the sum of a product on vectors: bias, leaky ReLU, an addition, the store.
 
-Results of a run of neighbouring pixels go where the task says: in a plain map, a shuffled one or
-one folded by two, pixels of even and of odd columns each lie evenly spaced, so two strides reach
-all.
+Results of a run of neighbouring pixels go where the task says: in a plain map, by
+depth-to-space, or in a map stored by space-to-depth of two, pixels of even and of odd columns each
+lie evenly spaced, so two strides reach all.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from llvmlite import ir
 
 from waifu2x.backends.cpu.kernels.vector import Emitter
-from waifu2x.backends.cpu.layout import LINE_FLOATS, TASK
+from waifu2x.backends.cpu.records import LINE_FLOATS, TASK
 from waifu2x.backends.cpu.shapes import LANES
 
 
@@ -46,11 +46,11 @@ class Epilogue:
         slopes = v.load_constant(self._constants, v.add(self._slope, vector * LANES))
         results = v.accumulators([v.leaky(total, slopes) for total in sums])
         for _ in v.cases(self._has_residual, (1,)):
-            other = v.fix(scratch, v.add(residual, vector * LANES))
+            other = v.opaque(scratch, v.add(residual, vector * LANES))
             for x, result in enumerate(results):
                 added = v.load(other, self._offset(self._residual, x))
                 v.set(result, v.fma(v.get(result), self._factor, added))
-        to = v.fix(scratch, v.add(target, vector * LANES))
+        to = v.opaque(scratch, v.add(target, vector * LANES))
         for x, result in enumerate(results):
             v.store(v.get(result), to, self._offset(self._target, x))
 

@@ -27,7 +27,7 @@ from waifu2x.backends.cpu.isa import VECTOR
 from waifu2x.backends.cpu.kernels import native
 from waifu2x.backends.cpu.kernels.memory import locate_results, locate_source, record
 from waifu2x.backends.cpu.kernels.vector import Emitter, vector_kernel
-from waifu2x.backends.cpu.layout import SOURCE_ROWS, TARGET_ROWS, TASK
+from waifu2x.backends.cpu.records import SOURCE_ROWS, TARGET_ROWS, TASK
 from waifu2x.backends.cpu.shapes import BLOCK, COLUMNS, TILE_FLOATS
 
 
@@ -50,7 +50,7 @@ def _emit_sums(
     if not VECTOR.tiles:
         return
     stride, term_floats = v.mul(pixel, 4), v.half(pixel)
-    steps, block = v.field(task, TASK, "steps"), v.field(task, TASK, "weight")
+    k_blocks, block = v.field(task, TASK, "k_blocks"), v.field(task, TASK, "weight")
     for pixels in v.cases(height, (2, 1)):
         sums = [[y * 2 + m for m in range(pixels)] for y in range(2)]
         for tile in sums[0] + sums[1]:
@@ -58,12 +58,12 @@ def _emit_sums(
         for r in range(4):
             row = v.add(v.integer(places, SOURCE_ROWS + r), offset)
             results = [y for y in range(2) if 0 <= r - y < 3]
-            with v.loop(steps) as step:
+            with v.loop(k_blocks) as k_block:
                 for y in results:
-                    place = v.mul(v.add(v.mul(steps, r - y), step), TILE_FLOATS)
+                    place = v.mul(v.add(v.mul(k_blocks, r - y), k_block), TILE_FLOATS)
                     v.tile("tileloadd64", 6 + y, v.at(weights, v.add(block, place)), v.index(64))
                 for term in range(2):
-                    first = v.add(row, v.add(v.mul(step, BLOCK // 2), v.mul(term_floats, term)))
+                    first = v.add(row, v.add(v.mul(k_block, BLOCK // 2), v.mul(term_floats, term)))
                     for m in range(pixels):
                         place = v.add(first, v.mul(pixel, m * COLUMNS))
                         v.tile("tileloadd64", 4 + m, v.at(scratch, place), stride)

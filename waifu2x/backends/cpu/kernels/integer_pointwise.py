@@ -1,4 +1,4 @@
-"""1x1 convolution in 16-bit integers, also over folded maps.
+"""1x1 convolution in 16-bit integers, also over maps stored by space-to-depth.
 
 Each pixel's inputs become integers of at most MOST_INPUT by one scale for each part of 64 planes,
 weights by one for each output plane; `integers` has the reasons, and the product.
@@ -28,7 +28,7 @@ from waifu2x.backends.cpu.kernels.integers import (
 )
 from waifu2x.backends.cpu.kernels.memory import block_at, locate_results, locate_source, record
 from waifu2x.backends.cpu.kernels.vector import Emitter, vector_kernel
-from waifu2x.backends.cpu.layout import RESIDUAL_ROWS, SOURCE_ROWS, TARGET_ROWS, TASK
+from waifu2x.backends.cpu.records import RESIDUAL_ROWS, SOURCE_ROWS, TARGET_ROWS, TASK
 from waifu2x.backends.cpu.shapes import INTEGER_BLOCK, LANES, MOST_INPUT, PART_PAIRS, tile_height
 
 _tile_height = native(tile_height)
@@ -58,12 +58,12 @@ def _emit_inputs(
         v.set(place, v.add(scale, v.mul(x, LANES)))
         with v.loop(depth, 2 * PART_PAIRS) as begin:
             planes = v.smaller(v.add(depth, v.mul(begin, -1)), v.index(2 * PART_PAIRS))
-            own = v.fix(scratch, v.add(start, begin))
+            own = v.opaque(scratch, v.add(start, begin))
             most = largest(v, scratch, v.add(start, begin), planes)
             unit, fineness = scale_of(v, most, MOST_INPUT)
             v.store(unit, scratch, v.get(place))
             v.set(place, v.add(v.get(place), scale_step))
-            to = v.fix(scratch, v.add(target, v.half(begin)))
+            to = v.opaque(scratch, v.add(target, v.half(begin)))
             with v.loop(planes, INTEGER_BLOCK) as plane:
                 store_integers(v, own, plane, LANES, fineness, to, v.half(plane))
 
@@ -114,7 +114,7 @@ def convolve_integer_pointwise(task, maps, places, scratch, weights, constants):
     source = record(maps, task.source)
     locate_source(task, source, places, task.rows)
     locate_results(task, maps, places)
-    pixel, span, pairs = source.pixel_floats, task.group, task.depth // 2
+    pixel, span, pairs = source.pixel_floats, task.span, task.depth // 2
     for index in range(task.rows * -(-task.columns // span)):
         row, first = index % task.rows, index // task.rows * span
         count = min(span, task.columns - first)
@@ -125,7 +125,7 @@ def convolve_integer_pointwise(task, maps, places, scratch, weights, constants):
             places[SOURCE_ROWS + row] + first * pixel,
             scratch,
             task.inputs,
-            task.stage,
+            task.staging,
             span * LANES,
         )
         block, plane = task.weight, 0
@@ -133,9 +133,15 @@ def convolve_integer_pointwise(task, maps, places, scratch, weights, constants):
             dy, dx, inner, width = block_at(task, plane)
             height = _tile_height(width)
             half = height // 2
-            target = places[TARGET_ROWS + row * task.shuffle + dy] + dx * task.target_block + inner
+            target = (
+                places[TARGET_ROWS + row * task.depth_to_space + dy]
+                + dx * task.target_block
+                + inner
+            )
             residual = (
-                places[RESIDUAL_ROWS + row * task.shuffle + dy] + dx * task.residual_block + inner
+                places[RESIDUAL_ROWS + row * task.depth_to_space + dy]
+                + dx * task.residual_block
+                + inner
             )
             # The last tile may run past `count` into stale pixels, and past the columns into spare
             # room at the end of each row.
@@ -148,7 +154,7 @@ def convolve_integer_pointwise(task, maps, places, scratch, weights, constants):
                     scratch,
                     task.inputs + x * pairs,
                     pairs,
-                    task.stage + x * LANES,
+                    task.staging + x * LANES,
                     span * LANES,
                     weights,
                     block,

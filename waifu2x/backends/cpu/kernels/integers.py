@@ -44,7 +44,7 @@ from waifu2x.backends.cpu.kernels.winograd import (
     input_row,
     product,
 )
-from waifu2x.backends.cpu.layout import CELL, SOURCE_ROWS
+from waifu2x.backends.cpu.records import CELL, SOURCE_ROWS
 from waifu2x.backends.cpu.shapes import (
     FLAT,
     FREQUENCIES,
@@ -63,7 +63,7 @@ LEAST = 1e-30
 
 def largest(v: Emitter, source: ir.Value, start: ir.Value, count: ir.Value) -> ir.Value:
     """The largest magnitude of each lane of `count` values; LEAST at least."""
-    own = v.fix(source, start)
+    own = v.opaque(source, start)
     (most,) = v.accumulators([v.splat(LEAST)])
     v.set(most, v.splat(LEAST))
     with v.loop(count, LANES) as plane:
@@ -147,7 +147,7 @@ def _emit_input(
     places: ir.Value,
     offset: ir.Value,
     scratch: ir.Value,
-    stage: ir.Value,
+    staging: ir.Value,
     inputs: ir.Value,
     stride: ir.Value,
     flat: ir.Value,
@@ -155,12 +155,12 @@ def _emit_input(
     scale_step: ir.Value,
 ) -> None:
     """`depth` planes of one cell: 8x8 pixels -> 64 frequencies, `stride` pairs apart, by way of
-    `stage`; FLAT in floats, at `flat`. What 1 stands for goes to a vector for each part, the first
-    at `scale`, `scale_step` apart."""
+    `staging`; FLAT in floats, at `flat`. What 1 stands for goes to a vector for each part, the
+    first at `scale`, `scale_step` apart."""
     if not VECTOR.integers:
         return
     rows = [v.add(v.integer(places, SOURCE_ROWS + y), offset) for y in range(SIDE)]
-    vector, side = FREQUENCIES * LANES, v.times_of(SIDE)
+    vector, side = FREQUENCIES * LANES, v.opaque_count(SIDE)
     (place_of_scale,) = v.accumulators([scale])
     with v.loop(depth, 2 * PART_PAIRS) as begin:
         count = v.smaller(v.add(depth, v.mul(begin, -1)), v.index(2 * PART_PAIRS))
@@ -168,12 +168,12 @@ def _emit_input(
         v.set(most, v.splat(LEAST))
         with v.loop(count, LANES) as inner:
             plane = v.add(begin, inner)
-            starts = [v.fix(scratch, v.add(row, plane)) for row in rows]
-            shelf = input_columns(v, starts, pixel, side)
-            target = v.fix(scratch, v.add(stage, v.mul(inner, FREQUENCIES)))
+            starts = [v.opaque(scratch, v.add(row, plane)) for row in rows]
+            stacked = input_columns(v, starts, pixel, side)
+            target = v.opaque(scratch, v.add(staging, v.mul(inner, FREQUENCIES)))
             with v.loop(side) as y:
                 place = v.mul(y, SIDE * LANES)
-                for x, value in enumerate(input_row(v, shelf, y)):
+                for x, value in enumerate(input_row(v, stacked, y)):
                     v.store(value, target, v.add(place, x * LANES))
                     if x != FLAT % SIDE:
                         v.set(most, v.larger(v.magnitude(value), v.get(most)))
@@ -188,8 +188,8 @@ def _emit_input(
         v.store(unit, scratch, v.get(place_of_scale))
         v.set(place_of_scale, v.add(v.get(place_of_scale), scale_step))
         with v.loop(count, INTEGER_BLOCK) as inner:
-            source = v.fix(scratch, v.add(stage, v.mul(inner, FREQUENCIES)))
-            target = v.fix(scratch, v.add(inputs, v.half(v.add(begin, inner))))
+            source = v.opaque(scratch, v.add(staging, v.mul(inner, FREQUENCIES)))
+            target = v.opaque(scratch, v.add(inputs, v.half(v.add(begin, inner))))
             with v.loop(v.index(FREQUENCIES), 4) as first:
                 for n in range(4):
                     frequency = v.add(first, n)
@@ -237,7 +237,7 @@ def _emit_output(
     """`emit_output` of sums of products whose factors are at `scales`."""
     if not VECTOR.integers:
         return
-    factors = v.fix(weights, scales)
+    factors = v.opaque(weights, scales)
     emit_output(
         *(v, task, places, first, target, residual, scratch, products, stride, constants, plane),
         factors=factors,
@@ -256,11 +256,11 @@ def convolve_integers(task, maps, places, scratch, weights, constants):  # type:
     source = record(maps, task.source)
     locate_source(task, source, places, CELL + 2)
     locate_results(task, maps, places)
-    pairs, group, pixel = task.depth // 2, task.group, source.pixel_floats
+    pairs, group, pixel = task.depth // 2, task.cells, source.pixel_floats
     stride = group * pairs + LANES
     cells = task.columns // CELL
     flat = task.inputs + FREQUENCIES * stride
-    scales, scale_step = task.stage + FREQUENCIES * 2 * PART_PAIRS, group * LANES
+    scales, scale_step = task.staging + FREQUENCIES * 2 * PART_PAIRS, group * LANES
     for index in range(-(-cells // group)):
         first = index * group
         count = min(group, cells - first)
@@ -271,7 +271,7 @@ def convolve_integers(task, maps, places, scratch, weights, constants):  # type:
                 places,
                 (first + cell) * CELL * pixel,
                 scratch,
-                task.stage,
+                task.staging,
                 task.inputs + cell * pairs,
                 stride,
                 flat + cell * task.depth,

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from numba import from_dtype, types
 
-from waifu2x.backends.cpu.kernels import FLOATS, INTEGER, INTEGERS, entry
+from waifu2x.backends.cpu.kernels import FLOATS, INTEGER, INTEGERS, entry_point
 from waifu2x.backends.cpu.kernels.integers import integer_product
 from waifu2x.backends.cpu.kernels.memory import advance, record
 from waifu2x.backends.cpu.kernels.tiles import configure, product_block, release
 from waifu2x.backends.cpu.kernels.winograd import product
-from waifu2x.backends.cpu.layout import LATE_PLACES, PLACES, TASK
+from waifu2x.backends.cpu.records import LATE_PLACES, PLACES, TASK
 from waifu2x.backends.cpu.shapes import PEAK_DEPTH, WIDTHS, tile_height
 
 _TASKS = types.CPointer(from_dtype(TASK))
@@ -17,7 +17,7 @@ _WIDTH = WIDTHS[0]
 _HEIGHT = tile_height(_WIDTH)
 
 
-@entry(INTEGER, FLOATS, FLOATS)
+@entry_point(INTEGER, FLOATS, FLOATS)
 def vector_loop(repeats, scratch, weights):  # type: ignore[no-untyped-def]
     """Register tiles on vectors."""
     inputs, block, products = 0, 0, PEAK_DEPTH * _HEIGHT
@@ -25,7 +25,7 @@ def vector_loop(repeats, scratch, weights):  # type: ignore[no-untyped-def]
         product(_WIDTH, scratch, inputs, PEAK_DEPTH, weights, block, products)
 
 
-@entry(INTEGER, FLOATS, FLOATS)
+@entry_point(INTEGER, FLOATS, FLOATS)
 def integer_loop(repeats, scratch, weights):  # type: ignore[no-untyped-def]
     """The same in 16-bit integers."""
     for _ in range(repeats):
@@ -34,7 +34,7 @@ def integer_loop(repeats, scratch, weights):  # type: ignore[no-untyped-def]
         )
 
 
-@entry(INTEGER, _TASKS, INTEGERS, FLOATS, FLOATS)
+@entry_point(INTEGER, _TASKS, INTEGERS, FLOATS, FLOATS)
 def tile_loop(repeats, tasks, places, scratch, weights):  # type: ignore[no-untyped-def]
     """Blocks on AMX tiles: all rows and planes at the same place."""
     configure(weights)

@@ -10,7 +10,7 @@ from numba import types
 from numba.extending import intrinsic
 
 from waifu2x.backends.cpu.kernels import native
-from waifu2x.backends.cpu.layout import RESIDUAL_ROWS, SOURCE_ROWS, TARGET_ROWS
+from waifu2x.backends.cpu.records import RESIDUAL_ROWS, SOURCE_ROWS, TARGET_ROWS
 from waifu2x.backends.cpu.shapes import CHUNK, LANES, tile_width
 
 _tile_width = native(tile_width)
@@ -51,7 +51,7 @@ def advance(typing_context: Any, numbers: types.Type, count: types.Type) -> Any:
 
 
 @intrinsic  # type: ignore[untyped-decorator]
-def take(typing_context: Any, numbers: types.Type, index: types.Type) -> Any:
+def fetch_add(typing_context: Any, numbers: types.Type, index: types.Type) -> Any:
     """One of many integers, which then counts one more: no other thread gets the same."""
 
     def codegen(context: Any, builder: ir.IRBuilder, sig: Any, values: Sequence[Any]) -> Any:
@@ -62,7 +62,7 @@ def take(typing_context: Any, numbers: types.Type, index: types.Type) -> Any:
 
 
 @intrinsic  # type: ignore[untyped-decorator]
-def look(typing_context: Any, numbers: types.Type, index: types.Type) -> Any:
+def atomic_load(typing_context: Any, numbers: types.Type, index: types.Type) -> Any:
     """One of many integers, as other threads have left it by now."""
 
     def codegen(context: Any, builder: ir.IRBuilder, sig: Any, values: Sequence[Any]) -> Any:
@@ -72,7 +72,9 @@ def look(typing_context: Any, numbers: types.Type, index: types.Type) -> Any:
 
 
 @intrinsic  # type: ignore[untyped-decorator]
-def show(typing_context: Any, numbers: types.Type, index: types.Type, value: types.Type) -> Any:
+def atomic_store(
+    typing_context: Any, numbers: types.Type, index: types.Type, value: types.Type
+) -> Any:
     """Changes one of many integers, for other threads to see after all that was written before."""
 
     def codegen(context: Any, builder: ir.IRBuilder, sig: Any, values: Sequence[Any]) -> Any:
@@ -85,19 +87,19 @@ def show(typing_context: Any, numbers: types.Type, index: types.Type, value: typ
 
 @native
 def memory_row(map_, row):  # type: ignore[no-untyped-def]
-    """Where a row of a map lies, counted as in memory: of folded pixels."""
+    """Where a row of a map lies, counted as stored: pixels of space-to-depth."""
     return map_.ring + (row & map_.mask) * map_.row_floats
 
 
 @native
 def pixel_row(map_, row, column):  # type: ignore[no-untyped-def]
-    """Where the pixel of a row and a column, a multiple of its fold, lies: in values of the map,
-    floats or bf16."""
-    fold = map_.fold
-    start = memory_row(map_, row // fold) + (column // fold - map_.column) * map_.pixel_floats
+    """Where the pixel of a row and a column, multiples of its space-to-depth, lies: in values of
+    the map, floats or bf16."""
+    side = map_.space_to_depth
+    start = memory_row(map_, row // side) + (column // side - map_.column) * map_.pixel_floats
     if map_.terms:
         start *= 2
-    return start + row % fold * fold * map_.planes
+    return start + row % side * side * map_.planes
 
 
 @native
@@ -114,27 +116,27 @@ def locate_source(task, source, places, count):  # type: ignore[no-untyped-def]
 @native
 def locate_results(task, maps, places):  # type: ignore[no-untyped-def]
     """Writes the offsets of the rows that a product's next rows become, and of what is added."""
-    shuffle = task.shuffle
-    for row in range(task.rows * shuffle):
-        y = task.next_row * shuffle + row
+    side = task.depth_to_space
+    for row in range(task.rows * side):
+        y = task.next_row * side + row
         target = record(maps, task.target)
-        places[TARGET_ROWS + row] = task.target_plane + pixel_row(target, y, task.column * shuffle)
+        places[TARGET_ROWS + row] = task.target_plane + pixel_row(target, y, task.column * side)
         if task.residual >= 0:
             places[RESIDUAL_ROWS + row] = task.residual_plane + pixel_row(
                 record(maps, task.residual),
                 y + task.residual_offset,
-                task.column * shuffle + task.residual_offset,
+                task.column * side + task.residual_offset,
             )
 
 
 @native
 def block_at(task, plane):  # type: ignore[no-untyped-def]
     """The block of a product's planes that begins at `plane`: the row and column of its pixel among
-    those that a shuffle makes of one, its first plane in that pixel, its width in vectors."""
+    those that depth-to-space makes of one, its first plane in that pixel, its width in vectors."""
     group = plane // task.group_planes
     inner = plane - group * task.group_planes
     width = _tile_width((task.group_planes - inner) // LANES)
-    return group // task.shuffle, group % task.shuffle, inner, width
+    return group // task.depth_to_space, group % task.depth_to_space, inner, width
 
 
 @native

@@ -11,15 +11,15 @@ import numpy as np
 
 from waifu2x.backends.cpu.kernels import native
 from waifu2x.backends.cpu.kernels.memory import memory_row, pointer, record
-from waifu2x.backends.cpu.kernels.moves import (
+from waifu2x.backends.cpu.kernels.planewise import (
     combine,
-    move_floats,
+    copy_floats,
+    gathered,
     resize_row,
     source_pixel,
-    unshuffled,
 )
 from waifu2x.backends.cpu.kernels.values import get
-from waifu2x.backends.cpu.layout import BY_FLOATS, BY_PLANES, BY_RESIZING
+from waifu2x.backends.cpu.records import BY_FLOATS, BY_PLANES, BY_RESIZING
 
 
 @native
@@ -80,23 +80,21 @@ def write_rows(task, maps, picture, scratch, constants, vectors):  # type: ignor
     for row in range(task.next_row, min(task.next_row + task.rows, task.end_row)):
         # The row's values, neighbours in memory.
         first = task.products
-        if task.group == BY_FLOATS:
-            move_floats(task, maps, scratch, row, first, planes)
-        elif task.group == BY_PLANES:
+        if task.method == BY_FLOATS:
+            copy_floats(task, maps, scratch, row, first, planes)
+        elif task.method == BY_PLANES:
             first, plane = source_pixel(task, source, row, task.column)
             first += plane
-        elif task.group == BY_RESIZING:
+        elif task.method == BY_RESIZING:
             resize_row(task, source, scratch, constants, row, first, planes, planes)
         else:
             for x in range(task.columns):
                 start, plane = source_pixel(task, source, row, task.column + x)
                 for p in range(planes):
-                    if task.unshuffle == 1:
+                    if task.space_to_depth == 1:
                         value = get(source, scratch, constants, start, plane + p * task.plane_step)
                     else:
-                        value = unshuffled(
-                            task, source, scratch, constants, row, task.column + x, p
-                        )
+                        value = gathered(task, source, scratch, constants, row, task.column + x, p)
                     scratch[first + x * planes + p] = combine(
                         task, maps, scratch, constants, vectors, value, row, task.column + x, p
                     )

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numba import from_dtype
 
-from waifu2x.backends.cpu.kernels import INTEGER, INTEGERS, entry, native
-from waifu2x.backends.cpu.kernels.buffers import add_rows, keep_rows, load_rows
+from waifu2x.backends.cpu.kernels import INTEGER, INTEGERS, entry_point, native
 from waifu2x.backends.cpu.kernels.direct import (
     convolve_few_inputs,
     convolve_few_outputs,
@@ -15,15 +14,22 @@ from waifu2x.backends.cpu.kernels.direct import (
 from waifu2x.backends.cpu.kernels.few_tiles import convolve_few_tiles
 from waifu2x.backends.cpu.kernels.integer_pointwise import convolve_integer_pointwise
 from waifu2x.backends.cpu.kernels.integers import convolve_integers
-from waifu2x.backends.cpu.kernels.memory import advance, look, pointer, record, show, take
-from waifu2x.backends.cpu.kernels.moves import move
+from waifu2x.backends.cpu.kernels.kept_maps import add_rows, keep_rows, load_rows
+from waifu2x.backends.cpu.kernels.memory import (
+    advance,
+    atomic_load,
+    atomic_store,
+    fetch_add,
+    pointer,
+    record,
+)
 from waifu2x.backends.cpu.kernels.pixels import read_rows, write_rows
+from waifu2x.backends.cpu.kernels.planewise import planewise_rows
 from waifu2x.backends.cpu.kernels.tiles import configure, convolve_tiles, release
 from waifu2x.backends.cpu.kernels.values import clear_outside
-from waifu2x.backends.cpu.kernels.vector import rest, ticks
+from waifu2x.backends.cpu.kernels.vector import pause, ticks
 from waifu2x.backends.cpu.kernels.winograd import convolve
-from waifu2x.backends.cpu.layout import (
-    AVERAGE,
+from waifu2x.backends.cpu.records import (
     CONSTANTS,
     COUNT,
     DONE,
@@ -36,10 +42,11 @@ from waifu2x.backends.cpu.layout import (
     KEEP,
     LOAD,
     MAP,
-    MOVE,
     PICTURE,
     PLACES,
+    PLANEWISE,
     POINTWISE,
+    POOL,
     READ,
     SCRATCH,
     SLOT,
@@ -89,34 +96,34 @@ def _run(strip, numbers, places, weights, constants, scratch):  # type: ignore[n
                 convolve_tiles(task, maps, places, scratch, weights, constants, 1)
         elif kind == FEW_TILES:
             convolve_few_tiles(task, maps, places, scratch, weights, constants)
-        elif kind == MOVE:
-            move(task, maps, scratch, constants, vectors)
+        elif kind == PLANEWISE:
+            planewise_rows(task, maps, scratch, constants, vectors)
         elif kind == READ:
             read_rows(task, maps, record(pictures, 0), scratch)
         elif kind == LOAD:
             load_rows(task, maps, scratch, constants)
         elif kind == KEEP:
             keep_rows(task, maps, scratch)
-        elif kind == AVERAGE:
+        elif kind == POOL:
             add_rows(task, maps, scratch, constants, sums)
         else:
             write_rows(task, maps, record(pictures, 1), scratch, constants, vectors)
         if kind < READ and record(maps, task.target).is_zero_outside:
-            shuffle = task.shuffle if kind != MOVE else 1
+            side = task.depth_to_space if kind != PLANEWISE else 1
             clear_outside(
                 record(maps, task.target),
                 scratch,
                 constants,
-                task.next_row * shuffle,
-                min(task.next_row + task.rows, task.end_row) * shuffle,
-                task.column * shuffle,
-                (task.column + task.columns) * shuffle,
+                task.next_row * side,
+                min(task.next_row + task.rows, task.end_row) * side,
+                task.column * side,
+                (task.column + task.columns) * side,
             )
         task.next_row += task.rows
         task.ticks += ticks() - start
 
 
-@entry(INTEGERS, INTEGER, INTEGER, INTEGER, INTEGER, INTEGER, INTEGER)
+@entry_point(INTEGERS, INTEGER, INTEGER, INTEGER, INTEGER, INTEGER, INTEGER)
 def run_strips(board, first, end, thread, patience, most, opened):  # type: ignore[no-untyped-def]
     """Runs strips of slots `first` to `end` of a board that no thread has taken.
 
@@ -125,15 +132,15 @@ def run_strips(board, first, end, thread, patience, most, opened):  # type: igno
     that run strips of a slot, no two have the same. Opens a slot before, unless that is negative.
     """
     if opened >= 0:
-        show(advance(board, opened * SLOT), TAKEN, 0)
+        atomic_store(advance(board, opened * SLOT), TAKEN, 0)
     looks = 0
     while looks < patience and most != 0:
         looks += 1
         for slot in range(first, end):
             numbers = advance(board, slot * SLOT)
-            if look(numbers, TAKEN) >= numbers[COUNT]:
+            if atomic_load(numbers, TAKEN) >= numbers[COUNT]:
                 continue
-            index = take(numbers, TAKEN)
+            index = fetch_add(numbers, TAKEN)
             if index >= numbers[COUNT]:
                 continue
             floats = numbers[SCRATCH] + 4 * thread * numbers[FLOATS]
@@ -148,8 +155,11 @@ def run_strips(board, first, end, thread, patience, most, opened):  # type: igno
                 pointer(floats + 8 * PLACES, np.float32),
             )
             release()
-            take(numbers, DONE)
+            fetch_add(numbers, DONE)
             looks, most = 0, most - 1
-        if most >= 0 and look(advance(board, first * SLOT), DONE) >= board[first * SLOT + COUNT]:
+        if (
+            most >= 0
+            and atomic_load(advance(board, first * SLOT), DONE) >= board[first * SLOT + COUNT]
+        ):
             break
-        rest()
+        pause()

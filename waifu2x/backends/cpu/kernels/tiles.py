@@ -37,7 +37,7 @@ from waifu2x.backends.cpu.kernels.memory import (
     record,
 )
 from waifu2x.backends.cpu.kernels.vector import Emitter, vector_kernel
-from waifu2x.backends.cpu.layout import (
+from waifu2x.backends.cpu.records import (
     LATE_PLACES,
     PLACES,
     RESIDUAL_ROWS,
@@ -45,7 +45,7 @@ from waifu2x.backends.cpu.layout import (
     TARGET_ROWS,
     TASK,
 )
-from waifu2x.backends.cpu.shapes import BLOCK, LANES, STAGE_FLOATS, TILE_FLOATS, TILE_ROWS
+from waifu2x.backends.cpu.shapes import BLOCK, LANES, SUM_FLOATS, TILE_FLOATS, TILE_ROWS
 
 
 def _emit_configure(v: Emitter, weights: ir.Value) -> None:
@@ -72,7 +72,7 @@ def _emit_block(
     block: ir.Value,
     constants: ir.Value,
     plane: ir.Value,
-    stage: ir.Value,
+    sums_at: ir.Value,
     late: ir.Value,
 ) -> None:
     """Sums of `height` (1 or 2) tiles of pixels and BLOCK outputs, to (pixel, output) floats.
@@ -83,11 +83,11 @@ def _emit_block(
     if not VECTOR.tiles:
         return
     stride = v.mul(pixel, 4)
-    steps, terms = v.field(task, TASK, "steps"), v.field(task, TASK, "source_terms")
+    k_blocks, terms = v.field(task, TASK, "k_blocks"), v.field(task, TASK, "source_terms")
     bias = v.add(v.field(task, TASK, "bias"), plane)
-    count, per_step, late_stage, finish_at = _late(v, late)
+    count, per_step, late_sums, finish_at = _late(v, late)
     last = v.add(count, -1)
-    finisher = _Finisher(v, task, scratch, constants, finish_at)
+    epilogue = _TileEpilogue(v, task, scratch, constants, finish_at)
     for pixels in v.cases(height, (2, 1)):
         sums = [[m * 2 + n for n in range(2)] for m in range(pixels)]
         for m in range(pixels):
@@ -98,9 +98,9 @@ def _emit_block(
         with v.loop(taps) as y, v.loop(taps) as x:
             first = v.add(v.integer(places, v.add(row, v.add(y, SOURCE_ROWS))), offset)
             first = v.add(first, v.mul(pixel, x))
-            start = v.mul(v.add(v.mul(taps, y), x), steps)
-            with v.loop(steps) as step:
-                index = v.add(start, step)
+            start = v.mul(v.add(v.mul(taps, y), x), k_blocks)
+            with v.loop(k_blocks) as k_block:
+                index = v.add(start, k_block)
                 place = v.add(block, v.mul(index, 2 * TILE_FLOATS))
                 for n in range(2):
                     tile = v.at(weights, v.add(place, n * TILE_FLOATS))
@@ -109,34 +109,32 @@ def _emit_block(
                     # A second term follows all values of the first.
                     inputs = v.add(first, v.mul(v.half(pixel), term))
                     for m in range(pixels):
-                        inner = v.add(v.mul(step, 16), v.mul(pixel, m * TILE_ROWS))
+                        inner = v.add(v.mul(k_block, 16), v.mul(pixel, m * TILE_ROWS))
                         v.tile("tileloadd64", 4 + m, v.at(scratch, v.add(inputs, inner)), stride)
                         for n in range(2):
                             v.tile("tdpbf16ps", sums[m][n], 4 + m, 6 + n)
                 with v.loop(per_step) as more:
                     # Past the last pixel, the last one once more: it changes nothing.
-                    finisher.finish(
-                        v.smaller(v.add(v.mul(index, per_step), more), last), late_stage
-                    )
+                    epilogue.finish(v.smaller(v.add(v.mul(index, per_step), more), last), late_sums)
         for m in range(pixels):
             for n in range(2):
-                place = v.at(scratch, v.add(stage, m * TILE_ROWS * BLOCK + n * 16))
+                place = v.at(scratch, v.add(sums_at, m * TILE_ROWS * BLOCK + n * 16))
                 v.tile("tilestored64", sums[m][n], place, v.index(BLOCK * 4))
 
 
-_PIXELS, _EACH_STEP, _STAGE, _PLANE, _TARGET, _RESIDUAL = range(6)
+_PIXELS, _EACH_STEP, _SUMS, _PLANE, _TARGET, _RESIDUAL = range(6)
 """What describes a block whose sums are not results yet, by its place in `late`."""
 
 
 def _late(v: Emitter, late: ir.Value) -> tuple[ir.Value, ir.Value, ir.Value, list[ir.Value]]:
-    """Its pixels, those to finish in each step, its sums, and what else a _Finisher wants."""
-    count, per_step, stage, *rest = (
-        v.integer(late, n) for n in (_PIXELS, _EACH_STEP, _STAGE, _PLANE, _TARGET, _RESIDUAL)
+    """Its pixels, those to finish in each step, its sums, and what else a _TileEpilogue wants."""
+    count, per_step, sums, *at = (
+        v.integer(late, n) for n in (_PIXELS, _EACH_STEP, _SUMS, _PLANE, _TARGET, _RESIDUAL)
     )
-    return count, per_step, stage, rest
+    return count, per_step, sums, at
 
 
-class _Finisher:
+class _TileEpilogue:
     """BLOCK planes of pixels: leaky ReLU, an addition, less the zero point, stored."""
 
     def __init__(
@@ -162,36 +160,36 @@ class _Finisher:
         self._zero_points = constant("target_zero", inner)
         self._added_zero_points = constant("residual_zero", inner)
         self._factor = v.splat(v.narrow(v.field(task, TASK, "factor")))
-        names = ("terms", "rest", "pixel", "pair")
+        names = ("terms", "lo", "pixel", "pair")
         self._to = [v.field(task, TASK, f"target_{name}") for name in names]
         self._from = [v.field(task, TASK, f"residual_{name}") for name in names]
         self._has_residual = v.at_least(v.field(task, TASK, "residual"), 0)
 
-    def finish(self, pixel: ir.Value, stage: ir.Value) -> None:
-        """A pixel of those whose sums begin at `stage`."""
+    def finish(self, pixel: ir.Value, sums_at: ir.Value) -> None:
+        """A pixel of those whose sums begin at `sums_at`."""
         v, scratch = self._v, self._scratch
-        source = v.add(stage, v.mul(pixel, BLOCK))
+        source = v.add(sums_at, v.mul(pixel, BLOCK))
         sums = [v.load(scratch, v.add(source, n)) for n in self._vectors]
         slots = v.accumulators(
             [v.leaky(s, slope) for s, slope in zip(sums, self._slopes, strict=True)]
         )
         for _ in v.cases(self._has_residual, (1,)):
-            kind, rest, *strides = self._from
+            terms_stored, lo, *strides = self._from
             place = v.add(self._residual, v.pixel(strides, pixel))
-            for terms in v.cases(kind, (0, 1, 2)):
+            for terms in v.cases(terms_stored, (0, 1, 2)):
                 for n, slot in zip(self._vectors, slots, strict=True):
-                    added = v.load_terms(scratch, v.add(place, n), terms, rest)
+                    added = v.load_terms(scratch, v.add(place, n), terms, lo)
                     if terms:
                         added = v.plus(added, self._added_zero_points[n // LANES])
                     v.set(slot, v.fma(v.get(slot), self._factor, added))
-        kind, rest, *strides = self._to
+        terms_stored, lo, *strides = self._to
         place = v.add(self._target, v.pixel(strides, pixel))
-        for terms in v.cases(kind, (1, 2, 0)):
+        for terms in v.cases(terms_stored, (1, 2, 0)):
             for n, slot in zip(self._vectors, slots, strict=True):
                 result = v.get(slot)
                 if terms:
                     result = v.minus(result, self._zero_points[n // LANES])
-                v.store_terms(result, scratch, v.add(place, n), terms, rest)
+                v.store_terms(result, scratch, v.add(place, n), terms, lo)
 
 
 def _emit_finish(
@@ -200,10 +198,10 @@ def _emit_finish(
     """The last block."""
     if not VECTOR.tiles:
         return
-    count, _, stage, at = _late(v, late)
-    finisher = _Finisher(v, task, scratch, constants, at)
+    count, _, sums_at, at = _late(v, late)
+    epilogue = _TileEpilogue(v, task, scratch, constants, at)
     with v.loop(count) as pixel:
-        finisher.finish(pixel, stage)
+        epilogue.finish(pixel, sums_at)
 
 
 configure = vector_kernel(_emit_configure)
@@ -218,13 +216,13 @@ def convolve_tiles(task, maps, places, scratch, weights, constants, taps):  # ty
     source = record(maps, task.source)
     locate_source(task, source, places, task.rows + taps - 1)
     locate_results(task, maps, places)
-    pixel, shuffle = source.pixel_floats, task.shuffle
-    steps = taps * taps * task.steps
+    pixel, side = source.pixel_floats, task.depth_to_space
+    steps = taps * taps * task.k_blocks
     # Results are finished one block late, while the tile unit is busy with the next one.
-    stage, late_stage = task.products, task.products + STAGE_FLOATS
+    sums_at, late_sums = task.products, task.products + SUM_FLOATS
     late = advance(places, PLACES - LATE_PLACES)
     late[_PIXELS] = late[_EACH_STEP] = late[_PLANE] = late[_TARGET] = late[_RESIDUAL] = 0
-    late[_STAGE] = late_stage
+    late[_SUMS] = late_sums
     blocks = task.planes // BLOCK
     spans = -(-task.columns // BLOCK)
     # One loop over rows, spans of pixels and blocks of planes, so that "late" crosses all ends.
@@ -248,22 +246,22 @@ def convolve_tiles(task, maps, places, scratch, weights, constants, taps):  # ty
             task.weight + plane * taps * taps * task.depth // 2,
             constants,
             plane,
-            stage,
+            sums_at,
             late,
         )
-        stage, late_stage = late_stage, stage
+        sums_at, late_sums = late_sums, sums_at
         late[_PIXELS] = height * TILE_ROWS
         late[_EACH_STEP] = -(-late[_PIXELS] // steps)
-        late[_STAGE] = late_stage
+        late[_SUMS] = late_sums
         late[_PLANE] = plane
         late[_TARGET] = (
-            places[TARGET_ROWS + row * shuffle + dy]
+            places[TARGET_ROWS + row * side + dy]
             + x // 2 * task.target_pair
             + dx * task.target_block
             + inner
         )
         late[_RESIDUAL] = (
-            places[RESIDUAL_ROWS + row * shuffle + dy]
+            places[RESIDUAL_ROWS + row * side + dy]
             + x // 2 * task.residual_pair
             + dx * task.residual_block
             + inner

@@ -51,20 +51,20 @@ def _put_bfloat(
 
 @native
 def pixel_start(map_, y, x):  # type: ignore[no-untyped-def]
-    """Where the memory of the pixel begins into which single pixel (y, x) is folded, in floats."""
-    fold = map_.fold
-    if fold > 1:
-        y, x = y // fold, x // fold
+    """Where the memory of the pixel begins that single pixel (y, x) is stored in, in floats."""
+    side = map_.space_to_depth
+    if side > 1:
+        y, x = y // side, x // side
     return memory_row(map_, y) + (x - map_.column) * map_.pixel_floats
 
 
 @native
 def pixel_plane(map_, y, x):  # type: ignore[no-untyped-def]
-    """The first plane of single pixel (y, x) among all that is folded into that memory."""
-    fold = map_.fold
-    if fold == 1:
+    """The first plane of single pixel (y, x) among all that is stored in that memory."""
+    side = map_.space_to_depth
+    if side == 1:
         return 0
-    return (y % fold * fold + x % fold) * map_.planes
+    return (y % side * side + x % side) * map_.planes
 
 
 @native
@@ -84,10 +84,10 @@ def put(map_, scratch, constants, start, plane, value):  # type: ignore[no-untyp
     if map_.terms == 0:
         scratch[start + plane] = value
         return
-    rest = value - constants[map_.zero_point + plane % map_.planes]
-    stored = _put_bfloat(scratch, 2 * start + plane, rest)
+    left = value - constants[map_.zero_point + plane % map_.planes]
+    stored = _put_bfloat(scratch, 2 * start + plane, left)
     if map_.terms == 2:
-        _put_bfloat(scratch, 2 * start + map_.pixel_floats + plane, rest - stored)
+        _put_bfloat(scratch, 2 * start + map_.pixel_floats + plane, left - stored)
 
 
 def _emit_zero(
@@ -97,14 +97,14 @@ def _emit_zero(
     place: ir.Value,
     planes: ir.Value,
     terms: ir.Value,
-    rest: ir.Value,
+    lo: ir.Value,
     zero_point: ir.Value,
 ) -> None:
-    """Makes a pixel zero whose values begin at `place`, in bf16 terms `rest` apart."""
+    """Makes a pixel zero whose values begin at `place`, in bf16 terms `lo` apart."""
     for count in v.cases(terms, [count for count in TERMS if count]):
         with v.loop(planes, LANES) as plane:
             zero = v.minus(v.splat(0.0), v.load_constant(constants, v.add(zero_point, plane)))
-            v.store_terms(zero, scratch, v.add(place, plane), count, rest)
+            v.store_terms(zero, scratch, v.add(place, plane), count, lo)
 
 
 _zero = vector_kernel(_emit_zero)
@@ -113,7 +113,7 @@ _zero = vector_kernel(_emit_zero)
 @native
 def clear(map_, scratch, constants, y, first, end):  # type: ignore[no-untyped-def]
     """Makes single pixels from column `first` to `end` of a row zero."""
-    if map_.fold == 1 and map_.terms == 0:
+    if map_.space_to_depth == 1 and map_.terms == 0:
         start = pixel_start(map_, y, first)
         for i in range((end - first) * map_.pixel_floats):
             scratch[start + i] = np.float32(0)
@@ -121,9 +121,9 @@ def clear(map_, scratch, constants, y, first, end):  # type: ignore[no-untyped-d
     for x in range(first, end):
         start, plane = pixel_start(map_, y, x), pixel_plane(map_, y, x)
         if map_.terms:
-            place, rest = 2 * start + plane, map_.fold * map_.fold * map_.planes
+            place, lo = 2 * start + plane, map_.space_to_depth**2 * map_.planes
             zero_point = map_.zero_point
-            _zero(scratch, constants, place, map_.planes, map_.terms, rest, zero_point)
+            _zero(scratch, constants, place, map_.planes, map_.terms, lo, zero_point)
             continue
         for p in range(map_.planes):
             scratch[start + plane + p] = np.float32(0)

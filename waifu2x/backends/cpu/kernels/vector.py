@@ -85,27 +85,27 @@ class Emitter:
         """The pointer moved by `offset` floats."""
         return self._builder.gep(pointer, [self.index(offset)])
 
-    def fix(self, pointer: ir.Value, offset: int | ir.Value = 0) -> ir.Value:
+    def opaque(self, pointer: ir.Value, offset: int | ir.Value = 0) -> ir.Value:
         """The pointer moved by `offset` floats, as a number of its own to LLVM: else it takes sums
         of offsets apart, computes what it can of each outside of loops, and spills them all."""
         place = self.at(pointer, offset)
         asm = ir.InlineAsm(ir.FunctionType(place.type, [place.type]), "", "=r,0")
         return self._builder.call(asm, [place])
 
-    def times_of(self, count: int) -> ir.Value:
+    def opaque_count(self, count: int) -> ir.Value:
         """The count of a loop that LLVM shall not unroll, since it cannot know it."""
         asm = ir.InlineAsm(ir.FunctionType(_INDEX, [_INDEX]), "", "=r,0")
         return self._builder.call(asm, [self.index(count)])
 
-    def shelf(self, vectors: int) -> tuple[ir.Value, ir.Value]:
+    def stack_vectors(self, vectors: int) -> tuple[ir.Value, ir.Value]:
         """Memory for some vectors, as a pointer to write with and one to read with later.
 
         Where registers do not hold what lies between two steps, this beats what LLVM spills: it
         cannot see that both are the same, so it leaves each step in the order of its loads.
         """
         slot = cgutils.alloca_once(self._builder, _LANES, size=vectors)
-        to = self.fix(self._builder.bitcast(slot, _FLOAT.as_pointer()))
-        return to, self.fix(to)
+        to = self.opaque(self._builder.bitcast(slot, _FLOAT.as_pointer()))
+        return to, self.opaque(to)
 
     def load(self, pointer: ir.Value, offset: int | ir.Value = 0) -> ir.Value:
         """A vector of neighbouring floats."""
@@ -543,7 +543,7 @@ def ticks(typing_context: Any) -> Any:
 
 
 @intrinsic  # type: ignore[untyped-decorator]
-def rest(typing_context: Any) -> Any:
+def pause(typing_context: Any) -> Any:
     """Tells an x86 processor that this thread waits for others: it does less for some cycles."""
 
     def codegen(context: Any, builder: ir.IRBuilder, sig: Any, values: Sequence[Any]) -> Any:

@@ -34,7 +34,7 @@ from waifu2x.backends.cpu.kernels.memory import (
 )
 from waifu2x.backends.cpu.kernels.product import accumulate
 from waifu2x.backends.cpu.kernels.vector import Emitter, vector_kernel
-from waifu2x.backends.cpu.layout import (
+from waifu2x.backends.cpu.records import (
     CELL,
     LINE_FLOATS,
     RESIDUAL_ROWS,
@@ -85,7 +85,7 @@ def _transform_output(v: Emitter, m: list[ir.Value]) -> list[ir.Value]:
 def input_columns(v: Emitter, starts: list[ir.Value], pixel: ir.Value, side: ir.Value) -> ir.Value:
     """One vector of planes of a cell's 8x8 pixels, in rows that begin at `starts`, transformed down
     its columns: memory of (column, frequency)."""
-    to, shelf = v.shelf(FREQUENCIES)
+    to, stacked = v.stack_vectors(FREQUENCIES)
     with v.loop(side) as x:
         along, place = v.mul(pixel, x), v.mul(x, SIDE * LANES)
         column = [v.load(start, along) for start in starts]
@@ -93,12 +93,12 @@ def input_columns(v: Emitter, starts: list[ir.Value], pixel: ir.Value, side: ir.
             v.prefetch(start, v.add(along, LINE_FLOATS))
         for y, value in enumerate(_transform_input(v, column)):
             v.store(value, to, v.add(place, y * LANES))
-    return shelf
+    return stacked
 
 
-def input_row(v: Emitter, shelf: ir.Value, y: ir.Value) -> list[ir.Value]:
+def input_row(v: Emitter, stacked: ir.Value, y: ir.Value) -> list[ir.Value]:
     """The eight frequencies of row `y` of those, of one frequency down."""
-    across = v.at(shelf, v.mul(y, LANES))
+    across = v.at(stacked, v.mul(y, LANES))
     return _transform_input(v, [v.load(across, x * SIDE * LANES) for x in range(SIDE)])
 
 
@@ -119,21 +119,21 @@ def emit_output(
 ) -> None:
     """One cell, one vector of planes: 64 products, `stride` apart -> 6x6 results.
 
-    Its rows are those at `first`, and then every `shuffle`th; `target` and `residual` are the
+    Its rows are those at `first` and then every `depth_to_space`th; `target` and `residual` are the
     offsets of its pixels along them. Products are multiplied by `factors`, vectors (64, LANES);
     that at frequency `flat` is added to every result instead.
     """
-    shuffle = v.field(task, TASK, "shuffle")
+    row_step = v.field(task, TASK, "depth_to_space")
     epilogue = Epilogue(v, task, scratch, constants, plane)
-    to, shelf = v.shelf(SIDE * CELL)
+    to, stacked = v.stack_vectors(SIDE * CELL)
     down = v.mul(stride, SIDE)
-    tops = [v.fix(scratch, v.add(products, v.mul(down, y))) for y in range(SIDE)]
+    tops = [v.opaque(scratch, v.add(products, v.mul(down, y))) for y in range(SIDE)]
     for y in range(CELL):
-        row = v.add(first, v.mul(shuffle, y))
+        row = v.add(first, v.mul(row_step, y))
         to_row = v.add(v.integer(places, v.add(row, TARGET_ROWS)), target)
         from_row = v.add(v.integer(places, v.add(row, RESIDUAL_ROWS)), residual)
         epilogue.prefetch(CELL, 1, to_row, from_row)
-    with v.loop(v.times_of(SIDE)) as x:
+    with v.loop(v.opaque_count(SIDE)) as x:
         along = v.mul(stride, x)
         column = [v.load(top, along) for top in tops]
         if factors is not None:
@@ -147,10 +147,10 @@ def emit_output(
     bias = epilogue.bias(0)
     if flat is not None:
         bias = v.plus(bias, v.load(scratch, v.add(products, v.mul(stride, flat))))
-    with v.loop(v.times_of(CELL)) as y:
-        across = v.at(shelf, v.mul(y, LANES))
+    with v.loop(v.opaque_count(CELL)) as y:
+        across = v.at(stacked, v.mul(y, LANES))
         rows = [v.load(across, x * CELL * LANES) for x in range(SIDE)]
-        row = v.add(first, v.mul(shuffle, y))
+        row = v.add(first, v.mul(row_step, y))
         epilogue.store(
             [v.plus(value, bias) for value in _transform_output(v, rows)],
             0,
@@ -171,13 +171,15 @@ def _emit_input(
 ) -> None:
     """`depth` planes of one cell: 8x8 pixels -> 64 frequencies, `stride` floats apart."""
     rows = [v.add(v.integer(places, SOURCE_ROWS + y), offset) for y in range(SIDE)]
-    side = v.times_of(SIDE)
+    side = v.opaque_count(SIDE)
     with v.loop(depth, LANES) as plane:
-        shelf = input_columns(v, [v.fix(scratch, v.add(row, plane)) for row in rows], pixel, side)
-        target, down = v.fix(scratch, v.add(inputs, plane)), v.mul(stride, SIDE)
+        stacked = input_columns(
+            v, [v.opaque(scratch, v.add(row, plane)) for row in rows], pixel, side
+        )
+        target, down = v.opaque(scratch, v.add(inputs, plane)), v.mul(stride, SIDE)
         with v.loop(side) as y:
             row = v.at(target, v.mul(down, y))
-            for x, value in enumerate(input_row(v, shelf, y)):
+            for x, value in enumerate(input_row(v, stacked, y)):
                 v.store(value, row, v.mul(stride, x))
 
 
@@ -230,7 +232,7 @@ def convolve(task, maps, places, scratch, weights, constants):  # type: ignore[n
     source = record(maps, task.source)
     locate_source(task, source, places, CELL + 2)
     locate_results(task, maps, places)
-    depth, group, pixel = task.depth, task.group, source.pixel_floats
+    depth, group, pixel = task.depth, task.cells, source.pixel_floats
     stride = group * depth + LANES
     cells = task.columns // CELL
     for index in range(-(-cells // group)):

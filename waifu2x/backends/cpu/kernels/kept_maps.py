@@ -18,7 +18,7 @@ from waifu2x.backends.cpu.kernels.integers import largest, scale_of, store_integ
 from waifu2x.backends.cpu.kernels.memory import memory_row, pointer, record
 from waifu2x.backends.cpu.kernels.values import clear, get, pixel_plane, pixel_start
 from waifu2x.backends.cpu.kernels.vector import Emitter, vector_kernel
-from waifu2x.backends.cpu.layout import BY_INTEGERS, BY_PLANES, SUM_BITS, SUM_LIMIT
+from waifu2x.backends.cpu.records import BY_PLANES, SUM_BITS, SUM_LIMIT
 from waifu2x.backends.cpu.shapes import INTEGER_BLOCK, LANES, MOST_SHORT, PART_PAIRS
 
 _PART = 2 * PART_PAIRS
@@ -66,7 +66,7 @@ def _emit_kept(
             unit, fineness = scale_of(v, most, MOST_SHORT)
             v.store_float(v.first(unit), memory, v.get(scale))
             v.set(scale, v.add(v.get(scale), 1))
-            own, to = v.fix(scratch, v.add(source, start)), v.add(target, v.half(start))
+            own, to = v.opaque(scratch, v.add(source, start)), v.add(target, v.half(start))
             with v.loop(count, INTEGER_BLOCK) as plane:
                 store_integers(v, own, plane, LANES, fineness, memory, v.add(to, v.half(plane)))
 
@@ -110,19 +110,23 @@ _loaded = vector_kernel(_emit_loaded)
 def load_rows(task, maps, scratch, constants):  # type: ignore[no-untyped-def]
     """The next rows of a map that was kept; zeros outside it."""
     target = record(maps, task.target)
-    floats, fold, pixel = pointer(task.memory, np.float32), target.fold, target.pixel_floats
+    floats, side, pixel = (
+        pointer(task.memory, np.float32),
+        target.space_to_depth,
+        target.pixel_floats,
+    )
     left, right = task.column, task.column + task.columns
     first, end = max(left, 0), min(right, task.memory_columns)
     for row in range(task.next_row, min(task.next_row + task.rows, task.end_row)):
         if row < 0 or row >= task.memory_rows or first >= end:
-            for y in range(row * fold, row * fold + fold):
-                clear(target, scratch, constants, y, left * fold, right * fold)
+            for y in range(row * side, row * side + side):
+                clear(target, scratch, constants, y, left * side, right * side)
             continue
-        for y in range(row * fold, row * fold + fold):
-            clear(target, scratch, constants, y, left * fold, first * fold)
-            clear(target, scratch, constants, y, end * fold, right * fold)
+        for y in range(row * side, row * side + side):
+            clear(target, scratch, constants, y, left * side, first * side)
+            clear(target, scratch, constants, y, end * side, right * side)
         to = memory_row(target, row) + (first - target.column) * pixel
-        if task.group == BY_INTEGERS:
+        if task.as_integers:
             start = row * task.memory_floats
             scales = start + task.memory_columns * pixel // 2 + first * -(-pixel // _PART)
             start += first * pixel // 2
@@ -140,7 +144,7 @@ def keep_rows(task, maps, scratch):  # type: ignore[no-untyped-def]
     floats, pixel = pointer(task.memory, np.float32), source.pixel_floats
     for row in range(task.next_row, min(task.next_row + task.rows, task.end_row)):
         start = memory_row(source, row) + (task.column - source.column) * pixel
-        if task.group == BY_INTEGERS:
+        if task.as_integers:
             to = row * task.memory_floats
             scales = to + task.memory_columns * pixel // 2 + task.column * -(-pixel // _PART)
             to += task.column * pixel // 2
@@ -156,7 +160,7 @@ def add_rows(task, maps, scratch, constants, sums):  # type: ignore[no-untyped-d
     """Adds the next rows to the sums of a mean."""
     source = record(maps, task.source)
     for y in range(task.next_row, min(task.next_row + task.rows, task.end_row)):
-        if task.group == BY_PLANES:
+        if task.method == BY_PLANES:
             start = pixel_start(source, y, task.column)
             _sum(
                 task.columns,

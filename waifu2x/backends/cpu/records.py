@@ -1,4 +1,4 @@
-"""Where the maps of a strip lie in memory, and the tables that compiled code reads.
+"""The records that compiled code reads: where the maps of a strip lie in memory, and its tasks.
 
 A strip of the picture goes through all steps of a phase together, a few rows at a time. Each map
 keeps its last rows in a ring: row y lies in slot y & mask, and the ring holds as many rows as its
@@ -11,19 +11,19 @@ numbers in the same order wherever the strips are cut, which makes the output th
 for every tile size and thread count.
 
 A map is interleaved: its planes, padded to whole vectors, are neighbours in memory, then come the
-pixels of a row. A folded map has the planes of fold x fold pixels one after another,
-[dy][dx][plane]: its rows and columns in memory are those of the folded picture.
+pixels of a row. A map stored by space-to-depth has the planes of a block of pixels one after
+another, [dy][dx][plane]: its rows and columns in memory are those of the blocks.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from waifu2x.networks.activations import ActivationKind
+from waifu2x.networks.expressions import ACTIVATIONS
 
 CELL = 6
 """Rows and columns of a Winograd cell; steps compute whole cells."""
@@ -37,22 +37,24 @@ CELL = 6
     FEW_OUTPUTS,
     TILES,
     FEW_TILES,
-    MOVE,
+    PLANEWISE,
     READ,
     LOAD,
     KEEP,
-    AVERAGE,
+    POOL,
     WRITE,
 ) = range(14)
-"""Kinds of task. Those from READ on go between maps and the memory outside: the picture's pixels,
-maps that are kept whole, sums, the pixels of the result."""
+"""Kinds of task: eight ways to compute a convolution, planewise steps, and those, from READ on,
+that go between maps and the memory outside: the picture's pixels, maps that are kept whole, sums
+of means, the pixels of the result."""
 
-BY_VALUES, BY_PLANES, BY_FLOATS, BY_RESIZING, BY_INTEGERS = range(5)
-"""How moves, sums and pixels to write are read: value by value, which is right for all, by vectors
-of planes, by floats that lie evenly spaced, or by bicubic interpolation; and how maps are kept: as
-they are, or as 16-bit integers."""
-SILU = get_args(ActivationKind).index("silu")
-"""The number of that activation in tasks."""
+BY_VALUES, BY_PLANES, BY_FLOATS, BY_RESIZING = range(4)
+"""Methods to read the source of a planewise step, a mean or pixels to write: value by value, which
+is right for all, by vectors of planes, by floats that lie evenly spaced, or by bicubic
+interpolation."""
+FUNCTIONS = tuple(ACTIVATIONS.values())
+"""What tasks compute of sums, by number."""
+SILU = list(ACTIVATIONS).index("silu")
 
 LINE_BYTES = 64
 """A cache line, and the widest vector: a load that crosses two lines costs two."""
@@ -61,24 +63,25 @@ SUM_BITS = 20
 """Means are sums of integers: values times 2**SUM_BITS, at most SUM_LIMIT in size, rounded."""
 SUM_LIMIT = 2.0 ** (30 - SUM_BITS)
 
-MOST_SHUFFLED = 4
-"""The largest shuffle whose rows fit among the places of a task."""
+MOST_DEPTH_TO_SPACE = 4
+"""The largest block of a depth-to-space whose rows fit among the places of a task."""
 SOURCE_ROWS, TARGET_ROWS = 0, CELL + 2
-RESIDUAL_ROWS = TARGET_ROWS + CELL * MOST_SHUFFLED
+RESIDUAL_ROWS = TARGET_ROWS + CELL * MOST_DEPTH_TO_SPACE
 LATE_PLACES = 8
-PLACES = RESIDUAL_ROWS + CELL * MOST_SHUFFLED + LATE_PLACES
+PLACES = RESIDUAL_ROWS + CELL * MOST_DEPTH_TO_SPACE + LATE_PLACES
 """Where the offsets of rows stand among the places of a task, how many places there are, and how
 many of them, the last ones, describe a block on tiles that is not finished."""
 
 
 def aligned(floats: int) -> NDArray[np.float32]:
-    """Uninitialised memory that begins on a cache line."""
+    """Uninitialised memory of so many floats that begins on a cache line."""
     block = np.empty(floats + LINE_BYTES // 4, np.float32)
     return block[-block.ctypes.data % LINE_BYTES // 4 :][:floats]
 
 
 def addresses(array: NDArray[Any], axes: int) -> NDArray[np.int64]:
-    """Of the parts of an array at the indices of its first axes, which lie evenly spaced."""
+    """The addresses of an array's parts, at the indices of its first axes, which lie evenly
+    spaced."""
     shape = array.shape[:axes]
     steps = np.arange(math.prod(shape), dtype=np.int64) * array.strides[axes - 1]
     return (array.ctypes.data + steps).reshape(shape)
@@ -94,9 +97,9 @@ MAP = np.dtype(
         "mask",  # rows of the ring, a power of two, less one
         "row_floats",  # floats from one row of the ring to the next
         "column",  # the first that it holds, in pixels of memory
-        "pixel_floats",  # memory of one pixel, with all that is folded into it
+        "pixel_floats",  # memory of one pixel as it is stored
         "planes",  # of a single pixel, padding included
-        "fold",
+        "space_to_depth",  # single pixels a side that are stored as the planes of one
         "terms",  # bf16 terms that its values are stored in; 0: as floats
         "zero_point",  # offset among the constants of what bf16 values are stored less of
         "rows",  # of single pixels: the size of the value, beyond which it is zero
@@ -110,62 +113,71 @@ TASK = np.dtype(
     [
         *_integers(
             "kind",
-            "source",  # numbers of maps
-            "target",
-            "residual",  # -1 for none
             "rows",  # that are computed at a time
             "next_row",  # the first not computed yet, and the row after the last one
             "end_row",
             "column",  # the first
             "columns",
-            "depth",  # planes that a product reads of each pixel in memory, padding included
-            "planes",  # of its result, padding included
-            "group_planes",  # of one pixel after shuffling: planes = shuffle**2 * group_planes
-            "weight",  # offset of the first weight
-            "bias",  # offsets among the constants: of biases,
-            "slopes",  # of slopes
-            "source_offset",  # of the view, in pixels of the source's memory for products
-            "source_plane",  # offset of the first plane in a pixel
+            # The maps: their numbers, and where in them a task reads and writes. Offsets of maps
+            # with terms count bf16 values, those of other maps floats.
+            "source",
+            "source_offset",  # of the view, in pixels of the source's memory for convolutions
+            "source_plane",  # offset of the first plane in a pixel; in floats for convolutions
+            "source_terms",  # terms that are read
+            "source_lo",  # values from a first term to a second
+            "source_zero",  # offset of the zero point among the constants
+            "target",
             "target_plane",
+            "target_pixel",  # values between results of neighbouring pixels of even and odd column,
+            "target_pair",  # of two columns on,
+            "target_block",  # and between the groups of a depth-to-space
+            "target_terms",
+            "target_lo",
+            "target_zero",
+            "residual",  # -1 for none
             "residual_offset",
             "residual_plane",
-            "shuffle",
-            "unshuffle",  # of moves
-            "enlarge",
-            "plane_step",  # of moves that shuffle: which plane of the source belongs to plane p
-            "row_step",  # of row y and column x: p * plane_step + y % shuffle * row_step
-            "column_step",  # + x % shuffle * column_step
-            "padding",  # of moves: planes behind theirs that they make zero
-            "activation",
-            "factors",  # offset in the vectors; -1 for none
-            "gate",  # of moves: 1 for (value + residual) * (sigmoid(value) - 1/2)
-            "up",  # of moves that resize; `enlarge` is down then,
-            "cubic",  # and the taps stand at this offset among the constants
-            "group",  # Winograd: cells at a time, 1x1 in integers: pixels; others: a way from above
-            "inputs",  # Winograd: offset of V in the scratch memory
-            "stage",  # in integers: of what is not integers yet
-            "products",  # offset of M (Winograd), or of sums that are not results yet
-            "target_pixel",  # floats between results of neighbouring pixels of even and odd column,
-            "target_pair",  # of two columns on,
-            "target_block",  # and between the groups of a shuffle
-            "residual_pixel",  # the same of what is added; all six count values of their maps
+            "residual_pixel",
             "residual_pair",
             "residual_block",
-            "taps",
-            "steps",  # tiles: of 32 planes, for each tap
-            "source_terms",  # terms of the source that are read
-            "source_rest",
-            "source_zero",
-            "target_terms",  # as of the maps,
-            "target_rest",  # values from a first term to a second,
-            "target_zero",  # and where the zero point stands
             "residual_terms",
-            "residual_rest",
+            "residual_lo",
             "residual_zero",
+            # Convolutions.
+            "depth",  # planes that are read of each pixel in memory, padding included
+            "planes",  # of the sums, padding included; of planewise steps and means: of the result
+            "group_planes",  # of one pixel after depth-to-space: planes = its block's area * these
+            "taps",
+            "k_blocks",  # on tiles: of 32 planes, for each tap
+            "weight",  # offset of the first weight
+            "bias",  # offsets among the constants
+            "slopes",
+            "depth_to_space",
+            "cells",  # Winograd: cells at a time
+            "span",  # 1x1 in integers: pixels at a time
+            "inputs",  # Winograd: offset of V in the scratch memory
+            "staging",  # in integers: of what is not integers yet
+            "products",  # offset of M (Winograd), or of sums that are not results yet
+            # Planewise steps.
+            "method",  # one of those above
+            "space_to_depth",
+            "enlarge",
+            "plane_step",  # which plane of the source belongs to plane p of row y and column x:
+            "row_step",  # p * plane_step + y % depth_to_space * row_step
+            "column_step",  # + x % depth_to_space * column_step
+            "padding",  # planes behind theirs that they make zero
+            "activation",
+            "vector",  # offset in the vectors of what planes are multiplied by; -1 for none
+            "gate",  # 1 for (value + residual) * (sigmoid(value) - 1/2)
+            "up",  # of bicubic interpolation,
+            "down",
+            "cubic",  # whose taps stand at this offset among the constants
+            # Memory outside the strip.
             "memory",  # address of a map that is kept whole, or offset in the sums
             "memory_floats",  # of one row of it
             "memory_rows",  # in pixels of memory
             "memory_columns",
+            "as_integers",  # 1 for a map that is kept as 16-bit integers
             "ticks",  # time spent, in units of vector.ticks
         ),
         ("factor", np.float64),
@@ -204,8 +216,8 @@ STRIP = np.dtype(
 )
 
 TAKEN, DONE, STOP, COUNT, STRIPS, SCRATCH, FLOATS, WEIGHTS, CONSTANTS = 0, 8, *range(16, 23)
-"""What stands in a slot of the board that threads have in common, integers: how many strips have
-been taken and done, each on a cache line of its own; whether to stop; how many there are; where the
+"""What stands in a slot of the work queue that threads share, integers: how many strips have been
+taken and done, each on a cache line of its own; whether to stop; how many there are; where the
 first of them lies, the scratch memory, and how many floats of it each thread has, the arrays."""
 SLOT = 24
-"""How many integers that takes."""
+"""How many integers a slot takes."""

@@ -1,4 +1,4 @@
-"""How each map of a program lies in memory."""
+"""How a map of a program lies in memory."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ from waifu2x.networks.model import Size
 
 
 @dataclass(frozen=True, eq=False)
-class Form:
-    """A map in memory: see `layout`."""
+class PixelLayout:
+    """The planes of a map's pixels as they lie in memory: see `records`."""
 
     parts: tuple[int, ...]
     """Planes of each part."""
     padded: tuple[int, ...]
     """The same, made up to whole vectors; what is added is zero."""
-    fold: int = 1
+    space_to_depth: int = 1
+    """Pixels a side that are stored as the planes of one."""
     terms: int = 0
     """bf16 terms that values are stored in, less their zero point; 0: as floats."""
     zero_point: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
@@ -28,51 +29,55 @@ class Form:
 
     @property
     def planes(self) -> int:
-        """Of a single pixel, with padding."""
+        """Planes of a single pixel, padding included."""
         return sum(self.padded)
 
     @property
     def pixel_floats(self) -> int:
-        """Memory of a pixel with all that is folded into it."""
+        """Floats from one pixel in memory to the next."""
         return self.values * self.terms // 2 if self.terms else self.values
 
     @property
     def values(self) -> int:
-        """Of a pixel in memory, in one term."""
-        return self.fold**2 * self.planes
+        """Values of a pixel in memory, in one term."""
+        return self.space_to_depth**2 * self.planes
 
-    def strides(self, shuffle: int) -> tuple[int, int, int]:
-        """How far results of a shuffle lie apart, in values: of neighbouring pixels from an even
-        one on, of the ones after, and of the pixels that the shuffle makes of one."""
+    def strides(self, block: int) -> tuple[int, int, int]:
+        """How far apart, in values, results of a depth-to-space with blocks of that side lie: from
+        an even pixel to the next, to the one after, and between pixels of one block."""
         pixel = self.values * max(1, self.terms)
-        if self.fold == 1:
-            return pixel * shuffle, 2 * pixel * shuffle, pixel
-        if self.fold == shuffle:
+        if self.space_to_depth == 1:
+            return pixel * block, 2 * pixel * block, pixel
+        if self.space_to_depth == block:
             return pixel, 2 * pixel, self.planes
-        return self.planes, pixel, 0  # folded by two
+        return self.planes, pixel, 0  # stored by space-to-depth of two
 
     def start(self, part: int) -> int:
         """The first plane of a part."""
         return sum(self.padded[:part])
 
+    def zero_at(self, part: int) -> int:
+        """Where the zero point of a part's first plane stands among the constants."""
+        return self.zero_offset + (self.start(part) if self.terms else 0)
+
     def positions(self, first: int = 0, parts: int = 1) -> NDArray[np.intp]:
         """Where the planes of some parts lie in a pixel of memory, from the first part's start, in
-        the order in which products read them: [dy][dx][plane]."""
+        the order in which convolutions read them: [dy][dx][plane]."""
         single = np.concatenate(
             [
                 self.start(part) - self.start(first) + np.arange(self.parts[part])
                 for part in range(first, first + parts)
             ]
         )
-        folded = np.arange(self.fold**2)[:, np.newaxis] * self.planes + single
-        positions: NDArray[np.intp] = folded.ravel()
+        blocks = np.arange(self.space_to_depth**2)[:, np.newaxis] * self.planes + single
+        positions: NDArray[np.intp] = blocks.ravel()
         return positions
 
     def memory_size(self, size: Size) -> Size:
-        """Rows and columns in memory of a map of a size."""
-        return -(-size[0] // self.fold), -(-size[1] // self.fold)
+        """Rows and columns in memory of a map of that many single ones."""
+        return -(-size[0] // self.space_to_depth), -(-size[1] // self.space_to_depth)
 
 
 def round_up(count: int, unit: int) -> int:
-    """The next multiple."""
+    """The next multiple of `unit`."""
     return -(-count // unit) * unit

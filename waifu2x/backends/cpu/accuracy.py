@@ -9,37 +9,53 @@ networks came out 3 dB worse to 3 dB better, on its photo all of them better.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache as once
 
 import numpy as np
 from numpy.typing import NDArray
 
-from waifu2x import __version__
-from waifu2x.lowering.content import content
-from waifu2x.lowering.steps import Program
+from waifu2x.backends.cpu.arithmetic import Arithmetic
+from waifu2x.backends.cpu.compiled import contents, environment
+from waifu2x.networks.digests import model_digest
+from waifu2x.networks.model import Model
 from waifu2x.system import cache
 
 PROMISED = 60.0
 """PSNR in dB that `auto` keeps."""
 Run = Callable[[NDArray[np.uint8]], NDArray[np.float32]]
 """A picture (rows, columns, planes) through a network."""
-_KIND = "closeness"
+_KIND = "accuracy"
+_SOURCES = (
+    "backends/cpu/**/*.py",
+    "backends/winograd.py",
+    "lowering/**/*.py",
+    "networks/**/*.py",
+)
+"""The files that decide what the processor makes of a model's file."""
 _SIDE = 96
 _FILLS = 10
 _LINES = 4
 
 
-def decibels(program: Program, way: str, fast: Run, exact: Run) -> float:
-    """PSNR in dB of the fast way against the exact one, found by trying, or in the cache.
+def decibels(model: Model, arithmetic: Arithmetic, finer: int, fast: Run, exact: Run) -> float:
+    """PSNR in dB of a fast arithmetic against the exact one, found by trying, or in the cache.
 
-    `way` names the fast one, with all that decides its bits.
+    For `finer`, see PackedProgram. The answer is kept for this code, this processor and the model.
     """
 
     def found() -> float:
-        picture = drawing(program.model.in_planes)
+        picture = drawing(model.in_planes)
         error = np.square(fast(picture).astype(np.float64) - exact(picture)).mean()
         return float(-10 * np.log10(max(error, 1e-30)))
 
-    return cache.number(_KIND, cache.digest(__version__, way, *content(program)), found)
+    key = cache.digest(_code(), model_digest(model), arithmetic, str(finer))
+    return cache.number(_KIND, key, found)
+
+
+@once
+def _code() -> str:
+    """A digest of the code, which does not change while the program runs."""
+    return cache.digest(*environment(), *contents(_SOURCES))
 
 
 def drawing(planes: int) -> NDArray[np.uint8]:

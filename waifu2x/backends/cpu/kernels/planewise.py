@@ -1,9 +1,9 @@
-"""Moves: pixels from map to map with whatever no product does on its way.
+"""Planewise steps: pixels from map to map, with whatever no convolution does on its way.
 
-Value by value, so that every shuffle, fold and form of map is right. The common ones go by rows:
-maps of many planes, times a vector (squeeze and excite), through a SiLU, added to another or gated
-by it, by vectors of planes, and pixels from and to maps of floats, shuffled or enlarged and with an
-addition.
+Value by value, so that every depth-to-space and every layout of a map is right. The common ones go
+by rows: maps of many planes, times a vector (squeeze and excite), through an activation, added to
+another or gated by it, by vectors of planes; and pixels from and to maps of floats, by
+depth-to-space or enlarged, and with an addition.
 
 Bound: memory, or rather the caches; a few percent of any network.
 """
@@ -19,7 +19,7 @@ from waifu2x.backends.cpu.kernels import native
 from waifu2x.backends.cpu.kernels.memory import memory_row, pixel_row, record
 from waifu2x.backends.cpu.kernels.values import get, pixel_plane, pixel_start, put
 from waifu2x.backends.cpu.kernels.vector import Emitter, vector_kernel
-from waifu2x.backends.cpu.layout import BY_FLOATS, BY_PLANES, BY_RESIZING, SILU, TASK
+from waifu2x.backends.cpu.records import BY_FLOATS, BY_PLANES, BY_RESIZING, SILU, TASK
 from waifu2x.backends.cpu.shapes import LANES, TERMS
 
 
@@ -38,7 +38,7 @@ def _emit_planes(
     target_pixel: ir.Value,
     target_pair: ir.Value,
 ) -> None:
-    """All planes of a row and what `combine` does with them, by vectors; maps of any form.
+    """All planes of a row and what `combine` does with them, by vectors; maps of any layout.
 
     Places and strides count values of their maps; those of the target are to the pixel after an
     even one and to the one after that. Planes beyond those of the source are zeros.
@@ -50,7 +50,7 @@ def _emit_planes(
     def read(map_: str, place: ir.Value, plane: ir.Value) -> None:
         """A vector of the source, or adds one of the residual."""
         for terms in v.cases(field(f"{map_}_terms"), TERMS):
-            value = v.load_terms(scratch, v.add(place, plane), terms, field(f"{map_}_rest"))
+            value = v.load_terms(scratch, v.add(place, plane), terms, field(f"{map_}_lo"))
             if terms:
                 zero_point = v.load_constant(constants, v.add(field(f"{map_}_zero"), plane))
                 value = v.plus(value, zero_point)
@@ -60,7 +60,7 @@ def _emit_planes(
                 v.set(slot, v.first_lanes(value, v.minus_offset(planes, plane)))
 
     planes = field("planes")
-    factors, factor = field("factors"), v.splat(v.narrow(field("factor")))
+    factors, factor = field("vector"), v.splat(v.narrow(field("factor")))
     (slot,) = v.accumulators([v.splat(0.0)])
     with v.loop(columns) as x:
         start, other = v.add(source, v.mul(source_pixel, x)), v.mul(residual_pixel, x)
@@ -83,7 +83,7 @@ def _emit_planes(
                 if terms:
                     zero_point = v.load_constant(constants, v.add(field("target_zero"), plane))
                     value = v.minus(value, zero_point)
-                v.store_terms(value, scratch, v.add(to, plane), terms, field("target_rest"))
+                v.store_terms(value, scratch, v.add(to, plane), terms, field("target_lo"))
 
 
 _planes = vector_kernel(_emit_planes)
@@ -92,10 +92,10 @@ _planes = vector_kernel(_emit_planes)
 @native
 def source_pixel(task, source, y, x):  # type: ignore[no-untyped-def]
     """Where a task finds result pixel (y, x): the start of its memory, and the first plane."""
-    plane, shuffle, enlarge = task.source_plane, task.shuffle, task.enlarge
-    if shuffle > 1:
-        plane += y % shuffle * task.row_step + x % shuffle * task.column_step
-        y, x = y // shuffle, x // shuffle
+    plane, side, enlarge = task.source_plane, task.depth_to_space, task.enlarge
+    if side > 1:
+        plane += y % side * task.row_step + x % side * task.column_step
+        y, x = y // side, x // side
     y, x = y + task.source_offset, x + task.source_offset
     if enlarge > 1:
         y, x = y // enlarge, x // enlarge
@@ -103,14 +103,12 @@ def source_pixel(task, source, y, x):  # type: ignore[no-untyped-def]
 
 
 @native
-def unshuffled(task, source, scratch, constants, y, x, p):  # type: ignore[no-untyped-def]
-    """Plane p of result pixel (y, x) in the source of a move that unshuffles."""
-    factor = task.unshuffle
-    inner = p % factor**2
-    start, plane = source_pixel(
-        task, source, y * factor + inner // factor, x * factor + inner % factor
-    )
-    return get(source, scratch, constants, start, plane + p // factor**2)
+def gathered(task, source, scratch, constants, y, x, p):  # type: ignore[no-untyped-def]
+    """Plane p of result pixel (y, x) in the source of a space-to-depth."""
+    side = task.space_to_depth
+    inner = p % side**2
+    start, plane = source_pixel(task, source, y * side + inner // side, x * side + inner % side)
+    return get(source, scratch, constants, start, plane + p // side**2)
 
 
 @native
@@ -120,8 +118,8 @@ def combine(task, maps, scratch, constants, vectors, value, y, x, plane):  # typ
     if task.activation:  # the code of one without slopes, which products apply
         gate = np.float32(1 / (1 + math.exp(-value)))
         value = gate if task.activation == 1 else value * gate
-    if task.factors >= 0:
-        value *= vectors[task.factors + plane]
+    if task.vector >= 0:
+        value *= vectors[task.vector + plane]
     value *= np.float32(task.factor)
     if task.residual >= 0:
         residual = record(maps, task.residual)
@@ -135,9 +133,9 @@ def combine(task, maps, scratch, constants, vectors, value, y, x, plane):  # typ
 
 @native
 def resize_row(task, source, scratch, constants, y, to, pixel, planes):  # type: ignore[no-untyped-def]
-    """Row y of a bicubic interpolation of a map of floats that is not folded, to pixels `pixel`
-    floats apart."""
-    up, down, step = task.up, task.enlarge, source.pixel_floats
+    """Row y of a bicubic interpolation of a map of floats, stored by single pixels, to pixels
+    `pixel` floats apart."""
+    up, down, step = task.up, task.down, source.pixel_floats
     top = ((2 * y + 1) * down - up) // (2 * up) - 1
     last, end = source.rows - 1, source.columns - 1
     start = -source.column * step
@@ -164,25 +162,26 @@ def resize_row(task, source, scratch, constants, y, to, pixel, planes):  # type:
 
 
 @native
-def move_floats(task, maps, scratch, y, to, pixel):  # type: ignore[no-untyped-def]
-    """Row y of a move, between maps of floats that are not folded, to pixels `pixel` floats apart.
+def copy_floats(task, maps, scratch, y, to, pixel):  # type: ignore[no-untyped-def]
+    """Row y of a step between maps of floats, stored by single pixels, to pixels `pixel` floats
+    apart.
 
     All that compiled code would read again after every store is copied first.
     """
-    source, shuffle, planes = record(maps, task.source), task.shuffle, task.planes
+    source, side, planes = record(maps, task.source), task.depth_to_space, task.planes
     enlarge = task.enlarge
     step, column_step, source_pixel_floats = task.plane_step, task.column_step, source.pixel_floats
     factor, has_residual, added, added_pixel = np.float32(task.factor), task.residual >= 0, 0, 0
     # Only one of them is above 1.
-    x = (task.column // shuffle + task.source_offset) // enlarge
-    start = pixel_start(source, (y // shuffle + task.source_offset) // enlarge, x)
-    start += task.source_plane + y % shuffle * task.row_step
+    x = (task.column // side + task.source_offset) // enlarge
+    start = pixel_start(source, (y // side + task.source_offset) // enlarge, x)
+    start += task.source_plane + y % side * task.row_step
     if has_residual:
         residual = record(maps, task.residual)
         added_pixel = residual.pixel_floats
         x = task.column + task.residual_offset
         added = pixel_start(residual, y + task.residual_offset, x) + task.residual_plane
-    inner, copies = task.column % shuffle, shuffle
+    inner, copies = task.column % side, side
     if enlarge > 1:
         inner, copies = (task.column + task.source_offset) % enlarge, enlarge
         column_step = 0
@@ -199,16 +198,16 @@ def move_floats(task, maps, scratch, y, to, pixel):  # type: ignore[no-untyped-d
 
 
 @native
-def move(task, maps, scratch, constants, vectors):  # type: ignore[no-untyped-def]
-    """The next rows of a move."""
+def planewise_rows(task, maps, scratch, constants, vectors):  # type: ignore[no-untyped-def]
+    """The next rows of a planewise step."""
     source, target = record(maps, task.source), record(maps, task.target)
-    unshuffle, step, planes = task.unshuffle, task.plane_step, task.planes
+    step, planes = task.plane_step, task.planes
     for y in range(task.next_row, min(task.next_row + task.rows, task.end_row)):
-        if task.group == BY_FLOATS:
+        if task.method == BY_FLOATS:
             to = pixel_start(target, y, task.column) + task.target_plane
-            move_floats(task, maps, scratch, y, to, target.pixel_floats)
+            copy_floats(task, maps, scratch, y, to, target.pixel_floats)
             continue
-        if task.group == BY_PLANES:
+        if task.method == BY_PLANES:
             start, plane = source_pixel(task, source, y, task.column)
             pixel = source.pixel_floats
             if source.terms:
@@ -233,7 +232,7 @@ def move(task, maps, scratch, constants, vectors):  # type: ignore[no-untyped-de
                 task.target_pair,
             )
             continue
-        if task.group == BY_RESIZING:
+        if task.method == BY_RESIZING:
             to = pixel_start(target, y, task.column) + task.target_plane
             resize_row(task, source, scratch, constants, y, to, target.pixel_floats, planes)
             continue
@@ -241,10 +240,10 @@ def move(task, maps, scratch, constants, vectors):  # type: ignore[no-untyped-de
             to, first = pixel_start(target, y, x), pixel_plane(target, y, x) + task.target_plane
             start, plane = source_pixel(task, source, y, x)
             for p in range(planes):
-                if unshuffle == 1:
+                if task.space_to_depth == 1:
                     value = get(source, scratch, constants, start, plane + p * step)
                 else:
-                    value = unshuffled(task, source, scratch, constants, y, x, p)
+                    value = gathered(task, source, scratch, constants, y, x, p)
                 value = combine(task, maps, scratch, constants, vectors, value, y, x, p)
                 put(target, scratch, constants, to, first + p, value)
             for p in range(planes, planes + task.padding):

@@ -1,0 +1,33 @@
+"""What convolutions of maps with many planes are computed in, and what layouts follow from it."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from waifu2x.backends.cpu import isa
+from waifu2x.backends.cpu.records import CELL
+from waifu2x.backends.cpu.shapes import BLOCK, INTEGER_BLOCK, LANES
+
+Arithmetic = Literal["fp32", "int16", "bf16"]
+"""On vectors, in floats or in integers, or on tiles."""
+PLANE_UNIT: dict[Arithmetic, int] = {"fp32": LANES, "int16": INTEGER_BLOCK, "bf16": BLOCK}
+"""The planes of a map are padded to multiples of it."""
+TILE_UNIT = (2, 4)
+"""Rows at a time on tiles, the fewest, to leave the L2 cache to the weights; and columns."""
+CELL_UNIT = (CELL, CELL)
+"""The same of Winograd cells, and of what is computed beside them."""
+
+
+def unit_of(arithmetic: Arithmetic) -> tuple[int, int]:
+    """Rows and columns that convolutions compute whole multiples of."""
+    return TILE_UNIT if arithmetic == "bf16" else CELL_UNIT
+
+
+def arithmetics() -> list[Arithmetic]:
+    """What this processor computes in, fastest first."""
+    found: list[Arithmetic] = ["fp32"]
+    if isa.VECTOR.integers:
+        found.insert(0, "int16")
+    if isa.VECTOR.tiles:
+        found.insert(0, "bf16")
+    return found

@@ -1,0 +1,106 @@
+"""One model, packed for the processor."""
+
+from __future__ import annotations
+
+import threading
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from waifu2x.backends import Progress, scaled
+from waifu2x.backends.cpu import kept_memory
+from waifu2x.backends.cpu.arithmetic import Arithmetic
+from waifu2x.backends.cpu.blocks import Block, blocks
+from waifu2x.backends.cpu.execution import StripExecution
+from waifu2x.backends.cpu.packed import PackedProgram
+from waifu2x.backends.cpu.picture import with_picture
+from waifu2x.backends.cpu.plans import SizePlan, size_plan
+from waifu2x.backends.cpu.workers import Workers
+from waifu2x.backends.results import result_shape
+from waifu2x.lowering import geometry
+from waifu2x.lowering.lower import lower
+from waifu2x.lowering.segments import segmented
+from waifu2x.networks.model import Model
+
+_MOST_PLANS = 16
+"""Sizes of pictures whose plans are kept."""
+
+
+class CpuModel:
+    """One model, compiled: its tasks and packed weights, and plans for the sizes seen last."""
+
+    def __init__(
+        self, model: Model, arithmetic: Arithmetic, workers: Workers, finer: int = 0
+    ) -> None:
+        """For `finer`, see PackedProgram."""
+        self.model = model
+        program = segmented(with_picture(lower(model)))
+        self.packed = PackedProgram(program, arithmetic, finer)
+        self.ticks: dict[int, int] = {}
+        """Time spent on each step so far, by all threads; all that belongs to no convolution under
+        -1."""
+        self.cost = sum(self.packed.costs)
+        """Multiply-adds for a pixel of its picture."""
+        self._workers = workers
+        self._lock = threading.Lock()
+        self._plans = lru_cache(_MOST_PLANS)(self._new_plan)
+
+    def run(
+        self, tile: int | None, stack: NDArray[Any], out: NDArray[Any], on_progress: Progress
+    ) -> None:
+        """Runs pictures (N, H, W, planes), all of one size, and writes the results into `out`,
+        C-contiguous."""
+        _, height, width, _ = stack.shape
+        found = self.blocks(height, width)
+        if len(found) == 1:
+            self._whole(stack, out, tile, on_progress)
+            return
+        scale = self.model.scale
+        for box, halo in found:
+            rows, columns = slice(halo.top, halo.bottom), slice(halo.left, halo.right)
+            share = scaled(on_progress, box.height * box.width / (height * width))
+            part = stack[:, rows, columns]
+            made = np.empty(result_shape([self.model], part.shape), out.dtype)
+            self._whole(part, made, tile, share)
+            top, left = (box.top - halo.top) * scale, (box.left - halo.left) * scale
+            place = geometry.scaled(box, scale)
+            inner = made[:, top : top + place.height, left : left + place.width]
+            out[:, place.top : place.bottom, place.left : place.right] = inner
+
+    def plan(self, height: int, width: int) -> SizePlan:
+        """How pictures of that size run. Raises BackendError for one that is too large."""
+        return self._plans(height, width)
+
+    def blocks(self, height: int, width: int) -> list[Block]:
+        """The parts of a picture that run one after the other, as pictures of their own."""
+        program, size = self.packed.program, (height, width)
+        held = 4 * self.plan(height, width).kept.floats if program.cuts else 0
+        return blocks(program, size, held, kept_memory.budget())
+
+    def _new_plan(self, height: int, width: int) -> SizePlan:
+        return size_plan(self.packed, height, width)
+
+    def _whole(
+        self, stack: NDArray[Any], out: NDArray[Any], tile: int | None, on_progress: Progress
+    ) -> None:
+        """Runs pictures whose kept maps fit the budget, as many together as do."""
+        count, height, width, _ = stack.shape
+        plan = self.plan(height, width)
+        floats = plan.kept.floats
+        together = max(1, min(count, kept_memory.budget() // max(4 * floats, 1)))
+        with self._workers.kept_maps(together, floats) as kept:
+            for first in range(0, count, together):
+                part = slice(first, first + together)
+                report = scaled(on_progress, len(stack[part]) / count)
+                execution = StripExecution(
+                    self.packed, plan, self._workers, stack[part], out[part], kept
+                )
+                execution.run(tile, report)
+                self._add_ticks(execution.ticks)
+
+    def _add_ticks(self, ticks: dict[int, int]) -> None:
+        with self._lock:
+            for number, spent in ticks.items():
+                self.ticks[number] = self.ticks.get(number, 0) + spent

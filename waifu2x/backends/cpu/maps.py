@@ -1,0 +1,126 @@
+"""The maps of a program, and how each lies in memory."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from waifu2x.backends.cpu import zero_points
+from waifu2x.backends.cpu.arithmetic import PLANE_UNIT, Arithmetic
+from waifu2x.backends.cpu.arrays import Arrays
+from waifu2x.backends.cpu.pixel_layout import PixelLayout, round_up
+from waifu2x.backends.cpu.shapes import INTEGER_BLOCK, PART_PAIRS
+from waifu2x.lowering import geometry
+from waifu2x.lowering.steps import BicubicResize, Conv, Program, View
+
+FEW = 4
+"""The most planes that a map may have to be stored without padding."""
+_LEAST_BFLOATS = 32
+"""The fewest planes of a map in bf16: with fewer, rounding errors do not even out."""
+
+
+class ProgramMaps:
+    """The program's values by their numbers, then the maps that are only between two tasks."""
+
+    def __init__(
+        self, program: Program, arithmetic: Arithmetic, arrays: Arrays, finer: int = 0
+    ) -> None:
+        """In bf16, the first `finer` convolutions of inner maps read those in two terms."""
+        self._program, self._arithmetic, self._arrays = program, arithmetic, arrays
+        self.readers = geometry.read_by(program)
+        """The numbers of the steps that read each value."""
+        self.pictures: dict[int, int] = {}
+        """The maps that hold the picture, by how much it is enlarged."""
+        inner = [step for step in program.steps if isinstance(step, Conv) and step.source.value]
+        self._finer = {id(step) for step in inner[:finer]}
+        self.layouts = [self._float_layout(value) for value in range(len(program.values))]
+        if arithmetic == "bf16":
+            for value, points in enumerate(zero_points.find(program)):
+                self.layouts[value] = self._bf16_layout(value, points)
+
+    def add(self, layout: PixelLayout) -> int:
+        """The number of a new map."""
+        self.layouts.append(layout)
+        return len(self.layouts) - 1
+
+    def source_map(self, view: View) -> int:
+        """The map that a view reads: a value, or the picture enlarged."""
+        if view.value:
+            return view.value
+        if view.enlarge not in self.pictures:
+            planes = self._program.model.in_planes
+            self.pictures[view.enlarge] = self.add(PixelLayout((planes,), (planes,)))
+        return self.pictures[view.enlarge]
+
+    def is_sensitive(self, step: Conv) -> bool:
+        """Whether nothing evens out the rounding of what a convolution reads: it makes pixels, or
+        what is as good as pixels. Or whether it shall be taken for one of those."""
+        target = self.layouts[step.target.value]
+        makes_pixels = step.target.value == self._program.result or target.planes <= FEW
+        return makes_pixels or id(step) in self._finer
+
+    def is_kept_as_integers(self, value: int) -> bool:
+        """Whether a map is kept between phases as 16-bit integers: where convolutions read such."""
+        fits = self.layouts[value].values % INTEGER_BLOCK == 0
+        return self._arithmetic == "int16" and fits
+
+    def kept_floats(self, value: int) -> int:
+        """Floats that a pixel of a map takes where it is kept between phases."""
+        layout = self.layouts[value]
+        if self.is_kept_as_integers(value):
+            return layout.values // 2 + -(-layout.values // (2 * PART_PAIRS))
+        return layout.pixel_floats
+
+    def _convs(self, value: int) -> list[Conv]:
+        """The convolutions whose source is a value."""
+        steps = [self._program.steps[number] for number in self.readers[value]]
+        return [s for s in steps if isinstance(s, Conv) and s.source.value == value]
+
+    def _float_layout(self, value: int) -> PixelLayout:
+        stored = self._program.values[value]
+        narrow = (
+            len(stored.parts) == 1
+            and stored.space_to_depth == 1
+            and stored.planes <= FEW
+            and not any(conv.taps == 1 for conv in self._convs(value))
+        )
+        unit = PLANE_UNIT[self._arithmetic]
+        padded = tuple(p if narrow else round_up(p, unit) for p in stored.parts)
+        return PixelLayout(stored.parts, padded, stored.space_to_depth)
+
+    def _bf16_layout(self, value: int, points: NDArray[np.float64]) -> PixelLayout:
+        """In bf16 if convolutions read it on tiles: in one term if nothing else does, and in two
+        for whatever loses too much by that."""
+        layout, convs = self.layouts[value], self._convs(value)
+        stays_float = (
+            not value
+            or not convs
+            or self._program.values[value].planes < _LEAST_BFLOATS
+            or _is_resized(self._program, value)
+        )
+        if stays_float:
+            return layout
+        others = len(self.readers[value]) > len(convs) or any(
+            conv.residual and conv.residual.value == value for conv in convs
+        )
+        two = others or any(self.is_sensitive(conv) for conv in convs)
+        padded = _padded(points, layout)
+        offset = self._arrays.add_constant(padded)
+        return replace(layout, terms=2 if two else 1, zero_point=padded, zero_offset=offset)
+
+
+def _is_resized(program: Program, value: int) -> bool:
+    """Whether bicubic interpolation, which takes floats, reads or writes a value."""
+    resizes = [step for step in program.steps if isinstance(step, BicubicResize)]
+    return any(value in (step.source.value, step.target.value) for step in resizes)
+
+
+def _padded(points: NDArray[np.float64], layout: PixelLayout) -> NDArray[np.float64]:
+    """What belongs to the planes of all parts, with zeros for those that pad them."""
+    padded = np.zeros(layout.planes)
+    for part, count in enumerate(layout.parts):
+        first = sum(layout.parts[:part])
+        padded[layout.start(part) : layout.start(part) + count] = points[first : first + count]
+    return padded

@@ -1,0 +1,80 @@
+"""A chain of models on the processor, compiled."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from waifu2x.backends import Progress, ignore, scaled
+from waifu2x.backends.cpu.compiled_model import CpuModel
+from waifu2x.backends.cpu.limits import check_result
+from waifu2x.backends.cpu.workers import Workers
+from waifu2x.backends.results import check_out, closed_network, result_shape
+from waifu2x.backends.tta import mean
+from waifu2x.errors import BackendError
+
+
+class CpuNetwork:
+    """Models one after the other, on all cores."""
+
+    def __init__(self, models: Sequence[CpuModel], workers: Workers) -> None:
+        self.models = tuple(models)
+        """Empty once it is closed."""
+        self._workers = workers
+
+    def __call__(
+        self,
+        pixels: NDArray[Any],
+        out_dtype: DTypeLike,
+        *,
+        out: NDArray[Any] | None = None,
+        tile: int | None = None,
+        tta: int = 1,
+        on_progress: Progress = ignore,
+    ) -> NDArray[Any]:
+        """Runs whole pictures on all cores."""
+        with self._workers.working():
+            models = self.models  # `close` may empty it meanwhile
+            if not models:
+                raise closed_network()
+            shape = result_shape([model.model for model in models], pixels.shape)
+            check_result(shape)
+            check_out(out, shape, out_dtype, pixels)
+            try:
+                result = np.empty(shape, out_dtype) if out is None else out
+                _run(models, pixels, result, tile, tta, on_progress)
+            except MemoryError as error:
+                raise BackendError(f"backend cpu: memory is short: {error}") from error
+        return result
+
+    def close(self) -> None:
+        """Lets go of the packed weights; calls under way end with what they hold."""
+        self.models = ()
+
+
+def _run(
+    models: Sequence[CpuModel],
+    pixels: NDArray[Any],
+    result: NDArray[Any],
+    tile: int | None,
+    tta: int,
+    on_progress: Progress,
+) -> None:
+    """Runs a picture, or a stack of them, through all models; between them in float32."""
+    stack = pixels if pixels.ndim == 4 else pixels[np.newaxis]
+    last = result if pixels.ndim == 4 else result[np.newaxis]
+    costs, area = [], 1.0
+    for model in models:
+        costs.append(area * model.cost)
+        area *= model.model.scale**2
+    for index, model in enumerate(models):
+        report = scaled(on_progress, costs[index] / sum(costs))
+        made = last
+        if index < len(models) - 1:
+            made = np.empty(result_shape([model.model], stack.shape), np.float32)
+        mean(partial(model.run, tile), stack, made, tta, report)
+        stack = made

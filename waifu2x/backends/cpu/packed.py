@@ -1,0 +1,156 @@
+"""A program as tasks, its weights in the order in which the compiled code reads them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from waifu2x.backends.cpu.arithmetic import CELL_UNIT, Arithmetic, unit_of
+from waifu2x.backends.cpu.arrays import Arrays
+from waifu2x.backends.cpu.conv_tasks import IN_INTEGERS, ON_TILES, conv_tasks
+from waifu2x.backends.cpu.maps import ProgramMaps
+from waifu2x.backends.cpu.packing import ROWS, Packing
+from waifu2x.backends.cpu.planewise_tasks import planewise_task
+from waifu2x.backends.cpu.records import BY_PLANES, BY_VALUES, WINOGRAD
+from waifu2x.backends.cpu.shapes import LANES
+from waifu2x.backends.cpu.tasks import (
+    ConvTask,
+    CpuTask,
+    KeepTask,
+    LoadTask,
+    PlanewiseTask,
+    PoolTask,
+    ReadTask,
+    RowWindow,
+    TaskSchedule,
+    TaskSource,
+    TaskTarget,
+)
+from waifu2x.lowering.phases import Phase
+from waifu2x.lowering.steps import (
+    Conv,
+    GlobalAvgPool,
+    MapStep,
+    PlanewiseStep,
+    Program,
+    stored_block,
+    writes,
+)
+
+
+class PackedProgram:
+    """Tasks of every step, and the arrays that they point into."""
+
+    def __init__(self, program: Program, arithmetic: Arithmetic, finer: int = 0) -> None:
+        """In bf16, `finer` of the first convolutions on tiles read maps in two terms, for whatever
+        loses too much otherwise: what they round goes through all that follow."""
+        self.program = program
+        self.arithmetic = arithmetic
+        self.costs = _costs(program)
+        """Multiply-adds of each step for a pixel of the picture."""
+        arrays = Arrays()
+        self.maps = ProgramMaps(program, arithmetic, arrays, finer)
+        packing = Packing(program, arithmetic, self.maps, arrays)
+        self.vector_starts = packing.vector_starts
+        """Where each vector begins among all of them, and how long they are together."""
+        self.tasks: dict[int, list[ConvTask | PlanewiseTask]] = {}
+        """The tasks of each step that writes a map, in order."""
+        for number, step in enumerate(program.steps):
+            if isinstance(step, Conv):
+                self.tasks[number] = conv_tasks(packing, number, step)
+            elif isinstance(step, PlanewiseStep):
+                self.tasks[number] = [planewise_task(packing, number, step)]
+        kinds = {task.kind for own in self.tasks.values() for task in own}
+        self.unit = CELL_UNIT if WINOGRAD in kinds else unit_of(arithmetic)
+        """Rows and columns that steps compute whole multiples of."""
+        self.on_tiles = self._steps_of(ON_TILES)
+        """The steps that run in bf16."""
+        self.in_integers = self._steps_of(IN_INTEGERS)
+        """The steps that run in 16-bit integers."""
+        self.weights, self.constants = arrays.weights(), arrays.constants()
+
+    def phase_tasks(self, phase: Phase) -> list[CpuTask]:
+        """Everything that a strip of a phase runs."""
+        own = [task for number in phase.steps for task in self.tasks[number]]
+        read = {window.map for task in own for window in task.schedule.windows}
+        tasks: list[CpuTask] = [self._load(value) for value in phase.given if value]
+        tasks += [
+            ReadTask(
+                schedule=TaskSchedule(0, ROWS, target=map_),
+                target=TaskTarget(map_),
+                enlarge=enlarge,
+            )
+            for enlarge, map_ in self.maps.pictures.items()
+            if map_ in read
+        ]
+        tasks += own
+        tasks += self._ends(phase)
+        return tasks
+
+    def cut(self, value: int) -> int:
+        """At multiples of how many rows and columns a value may be cut so that no cell of the step
+        that makes it is computed twice."""
+        units = [self.program.values[value].space_to_depth]
+        for step in self.program.steps:
+            if isinstance(step, MapStep) and writes(step) == value:
+                units.append(self.unit[1] * stored_block(step))
+        return math.lcm(*units)
+
+    def _steps_of(self, kinds: tuple[int, ...]) -> set[int]:
+        return {
+            number for number, own in self.tasks.items() if any(task.kind in kinds for task in own)
+        }
+
+    def _load(self, value: int) -> LoadTask:
+        return LoadTask(
+            schedule=TaskSchedule(value, ROWS, target=value, part=None),
+            target=TaskTarget(value),
+            as_integers=int(self.maps.is_kept_as_integers(value)),
+        )
+
+    def _ends(self, phase: Phase) -> Iterator[KeepTask | PoolTask]:
+        """What keeps maps and adds to the sums of means, by the values that it reads."""
+        pooled = []
+        for number in phase.averages:
+            step = self.program.steps[number]
+            assert isinstance(step, GlobalAvgPool)
+            pooled.append((step.source.value, number))
+        for value in sorted({*phase.kept, *(value for value, _ in pooled)}):
+            if value in phase.kept:
+                yield self._keep(value)
+            for _, number in sorted(end for end in pooled if end[0] == value):
+                yield self._pool(value, number)
+
+    def _keep(self, value: int) -> KeepTask:
+        window = RowWindow(value, parts=len(self.maps.layouts[value].parts))
+        return KeepTask(
+            schedule=TaskSchedule(value, ROWS, (window,)),
+            source=TaskSource(value),
+            as_integers=int(self.maps.is_kept_as_integers(value)),
+        )
+
+    def _pool(self, value: int, number: int) -> PoolTask:
+        layout = self.maps.layouts[value]
+        even = not layout.terms and layout.space_to_depth == 1 and layout.planes % LANES == 0
+        window = RowWindow(value, unit=layout.space_to_depth, parts=len(layout.parts))
+        return PoolTask(
+            schedule=TaskSchedule(number, ROWS, (window,)),
+            method=BY_PLANES if even else BY_VALUES,
+            source=TaskSource(value),
+            planes=layout.parts[0],
+        )
+
+
+def _costs(program: Program) -> list[float]:
+    """What each step costs for a pixel of the picture, in multiply-adds."""
+    costs = []
+    for step in program.steps:
+        cost = 0.0
+        if isinstance(step, MapStep):
+            value = program.values[step.target.value]
+            if isinstance(step, Conv):
+                cost = float(step.weight.size * (value.resolution / step.depth_to_space) ** 2)
+            else:
+                cost = float(16 * value.planes * value.resolution**2)
+        costs.append(cost)
+    return costs

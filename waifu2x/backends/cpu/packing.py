@@ -1,0 +1,41 @@
+"""What turns steps into tasks: the program, its maps and arrays while they are made."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from waifu2x.backends.cpu.arithmetic import Arithmetic
+from waifu2x.backends.cpu.arrays import Arrays
+from waifu2x.backends.cpu.maps import ProgramMaps
+from waifu2x.backends.cpu.pixel_layout import round_up
+from waifu2x.backends.cpu.shapes import LANES
+from waifu2x.backends.cpu.tasks import RowWindow
+from waifu2x.lowering.steps import Program, View
+
+ROWS = 4
+"""Rows at a time of tasks that could do with any number."""
+
+
+@dataclass(frozen=True, eq=False)
+class Packing:
+    """What the tasks of all steps of a program share."""
+
+    program: Program
+    arithmetic: Arithmetic
+    maps: ProgramMaps
+    arrays: Arrays
+
+    @cached_property
+    def vector_starts(self) -> list[int]:
+        """Where each vector begins among all of them, and how long they are together."""
+        sizes = [round_up(size, LANES) for size in self.program.vectors]
+        starts: list[int] = np.cumsum([0, *sizes]).tolist()
+        return starts
+
+    def residual_window(self, view: View, up: int = 1) -> RowWindow:
+        """The rows of an addition for rows of a task each of which makes `up`."""
+        unit = self.maps.layouts[view.value].space_to_depth
+        return RowWindow(view.value, up=up, offset=view.offset, unit=unit, first=view.first)

@@ -1,0 +1,43 @@
+"""How pictures of one size run through a packed program: phases, strips, kept maps."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from waifu2x.backends.cpu import kept_memory
+from waifu2x.backends.cpu.limits import check_maps
+from waifu2x.backends.cpu.packed import PackedProgram
+from waifu2x.backends.cpu.strips import PhaseStrips
+from waifu2x.lowering import geometry
+from waifu2x.lowering.phases import plan
+from waifu2x.networks.model import Size
+
+
+@dataclass(frozen=True, eq=False)
+class SizePlan:
+    """How pictures of one size run."""
+
+    sizes: Sequence[Size]
+    """Rows and columns of each value."""
+    phases: list[PhaseStrips]
+    kept: kept_memory.Places
+    """Where the maps lie that phases keep for later ones."""
+
+
+def size_plan(packed: PackedProgram, height: int, width: int) -> SizePlan:
+    """The plan for pictures of that size. Raises BackendError for one whose maps no memory
+    holds."""
+    program = packed.program
+    sizes = geometry.sizes(program, height, width)
+    check_maps(program, sizes)
+    phases = plan(
+        program,
+        packed.costs.__getitem__,
+        lambda value: kept_memory.map_bytes(packed, value, sizes),
+        # Of a network that is cut, all is kept: see `blocks`.
+        math.inf if program.cuts else kept_memory.budget(),
+    )
+    strips = [PhaseStrips(packed, phase, sizes) for phase in phases]
+    return SizePlan(sizes, strips, kept_memory.places(strips))

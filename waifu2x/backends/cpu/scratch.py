@@ -1,0 +1,120 @@
+"""Scratch memory of the tasks of a strip, besides the rings of its maps."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from waifu2x.backends.cpu.pixel_layout import round_up
+from waifu2x.backends.cpu.records import (
+    CELL,
+    FEW_TILES,
+    INTEGER_POINTWISE,
+    INTEGER_WINOGRAD,
+    TILES,
+    WINOGRAD,
+    WRITE,
+)
+from waifu2x.backends.cpu.shapes import (
+    BLOCK,
+    CHUNK,
+    COLUMNS,
+    FREQUENCIES,
+    LANES,
+    PART_PAIRS,
+    ROW_BLOCK,
+    SUM_FLOATS,
+    WIDTHS,
+)
+from waifu2x.backends.cpu.tasks import ConvTask, CpuTask, PlanewiseTask
+
+SPARE_PIXELS = 2 * max(ROW_BLOCK, BLOCK)
+"""Pixels at the end of each row, for tiles that run past the last column and those that read
+there."""
+_LEAST_BLOCKS = 3
+"""Blocks of ROW_BLOCK cells in integers, at least, for each reading of all weights: no fewer than
+lets those come from beyond the L2 cache as fast as they are used."""
+_SPAN_FLOATS = 16384
+"""Memory of the inputs of a span of 1x1 convolutions in integers: what stays in an L2 cache beside
+weights."""
+
+
+class Scratch(NamedTuple):
+    """What a task needs for itself while it runs, and how much it does at a time."""
+
+    inputs: int = 0
+    """Floats of transformed or rounded inputs,"""
+    products: int = 0
+    """of sums,"""
+    staging: int = 0
+    """and of what is not integers yet."""
+    cells: int = 0
+    """Winograd cells at a time."""
+    span: int = 0
+    """Pixels at a time, of 1x1 convolutions in integers."""
+
+
+_NOTHING = Scratch()
+
+
+def scratch(task: CpuTask, width: int, cache_bytes: int) -> Scratch:
+    """The needs of a task for rows of so many columns, with an L2 cache of that size."""
+    match task:
+        case ConvTask():
+            return _conv_scratch(task, width, cache_bytes)
+        case PlanewiseTask() if task.kind == WRITE:
+            return Scratch(products=width * task.planes)
+    return _NOTHING
+
+
+def _conv_scratch(task: ConvTask, width: int, cache_bytes: int) -> Scratch:
+    depth = task.depth
+    if task.kind in (WINOGRAD, INTEGER_WINOGRAD):
+        cells = round_up(width // CELL, ROW_BLOCK)
+        if task.kind == WINOGRAD:
+            cells = min(cells, group_size(depth, CHUNK, cache_bytes))
+            return Scratch(*winograd_floats(depth, cells), cells=cells)
+        cells = min(cells, group_size(depth // 2, WIDTHS[0] * LANES, cache_bytes, _LEAST_BLOCKS))
+        return Scratch(*_integer_winograd_floats(depth, cells), cells=cells)
+    if task.kind == INTEGER_POINTWISE:
+        span = max(1, _SPAN_FLOATS * 2 // (depth * ROW_BLOCK)) * ROW_BLOCK
+        return Scratch(
+            inputs=span * depth // 2,
+            products=ROW_BLOCK * WIDTHS[0] * LANES,
+            staging=-(-depth // (2 * PART_PAIRS)) * span * LANES,
+            span=span,
+        )
+    if task.kind == TILES:
+        return Scratch(products=2 * SUM_FLOATS)
+    if task.kind == FEW_TILES:
+        return Scratch(products=task.schedule.rows * (width + SPARE_PIXELS) * COLUMNS)
+    return _NOTHING
+
+
+def group_size(of_inputs: int, of_products: int, cache_bytes: int, least: int = 1) -> int:
+    """Cells whose V and M, of so many floats for each frequency, take at most three quarters of a
+    cache: a multiple of ROW_BLOCK, `least` times that at least."""
+    floats = FREQUENCIES * (of_inputs + of_products)
+    return max(least, cache_bytes * 3 // 4 // (4 * floats * ROW_BLOCK)) * ROW_BLOCK
+
+
+def winograd_floats(in_planes: int, cells: int) -> tuple[int, int]:
+    """Floats of V and of M for a group of cells; each frequency is followed by one spare vector.
+
+    Without the spare vector the frequencies would lie a multiple of 4 KiB apart, in the same few
+    sets of the L1 cache.
+    """
+    return (
+        FREQUENCIES * (cells * in_planes + LANES),
+        FREQUENCIES * (cells * CHUNK + LANES),
+    )
+
+
+def _integer_winograd_floats(in_planes: int, cells: int) -> tuple[int, int, int]:
+    """The same in integers, V with the frequency that stays in floats, and of a part of a cell that
+    is not integers yet, with the scales of all cells behind it."""
+    part = 2 * PART_PAIRS
+    return (
+        FREQUENCIES * (cells * in_planes // 2 + LANES) + cells * in_planes,
+        FREQUENCIES * (cells * WIDTHS[0] * LANES + LANES),
+        FREQUENCIES * part + -(-in_planes // part) * cells * LANES,
+    )

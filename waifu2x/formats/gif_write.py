@@ -1,0 +1,152 @@
+"""Animated GIF: each frame is written when the next one is known to differ.
+
+The container is written here, Pillow compresses the frames: GIF 89a, sections 17 to 27. Each frame
+but the first has a colour table of its own, and holds the rectangle in which it differs from the
+one before it; with transparency, in which it shows anything at all.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import IO, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import GifImagePlugin, Image
+
+from waifu2x.formats.pillow_write import MOST_LOOPS, TRANSPARENT, image_of, in_words, save_options
+from waifu2x.formats.table import Format, Quality
+from waifu2x.formats.writer import Writer
+from waifu2x.imaging.streams import Header, Timed
+
+_LONGEST = 655350
+"""Milliseconds that a frame can be shown."""
+_BLOCK = 255
+"""Bytes of a block of data, at most."""
+_CLEARED = 2
+"""A way of disposal: before the next frame, the rectangle becomes transparent."""
+
+
+@dataclass
+class _Frame:
+    """A frame that waits for the next one."""
+
+    image: Image.Image
+    seen: NDArray[np.uint8]
+    """(H, W, 4): what it shows, black where it is transparent."""
+    box: tuple[int, int, int, int]
+    """The rectangle to be written: left, top, right, bottom."""
+    duration: int
+    """Milliseconds."""
+
+
+class GifWriter(Writer):
+    """Writes an animation as it comes. Frames that only repeat the one before prolong it."""
+
+    def __init__(
+        self, header: Header, form: Format, quality: Quality, name: str, file: IO[bytes]
+    ) -> None:
+        """`name` stands for the file in messages."""
+        self._header = header
+        self._form = form
+        self._quality = quality
+        self._name = name
+        self._file = file
+        self._waiting: _Frame | None = None
+        self._written = 0
+        self._options: dict[str, Any] = {}
+        self._transparent = False
+
+    def add(self, timed: Timed) -> None:
+        """Takes the next frame, and writes the one before it. Raises OutputError, OSError."""
+        picture, duration = timed.picture, round(timed.duration or 0)
+        with in_words(self._form, self._name):
+            image = _with_palette(image_of(picture, self._form))
+            if self._waiting is None:
+                self._options = save_options(picture, self._form, self._quality)
+                self._transparent = picture.alpha is not None
+            seen = _seen(image, self._transparent)
+            if self._waiting is None:
+                box = (0, 0, *image.size)
+                self._waiting = _Frame(image, seen, box, duration)
+                return
+            before = self._waiting
+            differs = (seen != before.seen).any(axis=-1)
+            if not differs.any() and before.duration + duration <= _LONGEST:
+                before.duration += duration
+                return
+            shown = seen[..., 3] > 0 if self._transparent else differs
+            coded = self._coded(before)
+        self._file.write(coded)
+        self._waiting = _Frame(image, seen, _box(shown), duration)
+
+    def finish(self) -> None:
+        """Writes the last frame and the end of the file. Raises OutputError, OSError."""
+        assert self._waiting is not None
+        with in_words(self._form, self._name):
+            coded = self._coded(self._waiting)
+        self._file.write(coded + b";")
+
+    def _coded(self, frame: _Frame) -> bytes:
+        """A frame as it stands in the file; the first behind the header."""
+        options: dict[str, Any] = {"duration": min(frame.duration, _LONGEST)}
+        if self._transparent:
+            options |= {"transparency": TRANSPARENT, "disposal": _CLEARED}
+        head = b""
+        if self._written:
+            options["include_color_table"] = True
+        else:
+            head = self._head(frame.image)
+        self._written += 1
+        image = frame.image.crop(frame.box)
+        return head + b"".join(GifImagePlugin.getdata(image, frame.box[:2], **options))
+
+    def _head(self, image: Image.Image) -> bytes:
+        """What stands before the first frame: sizes, the first colour table, loops, a comment."""
+        table = bytes(image.getpalette() or [])
+        bits = max(1, (len(table) // 3 - 1).bit_length())
+        parts = [
+            b"GIF89a",
+            struct.pack("<HHBBB", *image.size, 0x80 | (bits - 1), 0, 0),
+            table.ljust(3 << bits, b"\0"),
+        ]
+        if self._header.loop != 1:
+            # It is named how many times come after the first, and nothing where there are none.
+            loops = min(max(0, self._header.loop - 1), MOST_LOOPS)
+            parts.append(b"!\xff\x0bNETSCAPE2.0\x03\x01" + struct.pack("<HB", loops, 0))
+        comment = self._options.get("comment")
+        if comment:
+            parts.append(b"!\xfe")
+            for at in range(0, len(comment), _BLOCK):
+                block = comment[at : at + _BLOCK]
+                parts.append(bytes((len(block),)) + block)
+            parts.append(b"\0")
+        return b"".join(parts)
+
+
+def _with_palette(image: Image.Image) -> Image.Image:
+    """A grey image as one with a palette of all greys; others as they are."""
+    if image.mode == "L":
+        image.putpalette([level for level in range(256) for _ in range(3)])
+    return image
+
+
+def _seen(image: Image.Image, transparent: bool) -> NDArray[np.uint8]:
+    """(H, W, 4): colours and opacity, all 0 where an image with a palette is transparent."""
+    table = np.zeros((256, 4), np.uint8)
+    palette = np.array(image.getpalette(), np.uint8).reshape(-1, 3)
+    table[: len(palette), :3] = palette
+    table[:, 3] = 255
+    if transparent:
+        table[TRANSPARENT] = 0
+    seen: NDArray[np.uint8] = table[np.asarray(image)]
+    return seen
+
+
+def _box(shown: NDArray[np.bool_]) -> tuple[int, int, int, int]:
+    """The smallest rectangle around what is shown; one pixel where that is nothing."""
+    rows, columns = np.flatnonzero(shown.any(axis=1)), np.flatnonzero(shown.any(axis=0))
+    if not rows.size:
+        return 0, 0, 1, 1
+    return int(columns[0]), int(rows[0]), int(columns[-1]) + 1, int(rows[-1]) + 1

@@ -1,0 +1,110 @@
+"""Digests of models: of all that decides what they compute, for keys of what is kept about them.
+
+To hash all weights takes as long as to read them, tens of milliseconds for a large network. So a
+model that was read from files is known by theirs, and the digest of a file is kept under what the
+file system tells of it: path, inode, size and times of change.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from waifu2x.networks.activations import Activation
+from waifu2x.networks.model import Model
+from waifu2x.system import cache
+
+_KIND = "digests"
+_FORMAT = "1"
+_SETTLED_NS = 2_000_000_000
+"""How long ago a file must have changed for its times to tell the next change: file systems count
+in steps."""
+
+
+class FileState(NamedTuple):
+    """What the file system tells of a file."""
+
+    path: str
+    inode: int
+    size: int
+    modified_ns: int
+    changed_ns: int
+
+
+_FILES: WeakKeyDictionary[Model, tuple[FileState, ...]] = WeakKeyDictionary()
+_DIGESTS: WeakKeyDictionary[Model, str] = WeakKeyDictionary()
+
+
+def file_states(paths: Sequence[Path]) -> tuple[FileState, ...]:
+    """The states of files; none if one of them cannot be found."""
+    states = []
+    for path in paths:
+        try:
+            status = path.stat()
+        except OSError:
+            return ()
+        times = status.st_mtime_ns, status.st_ctime_ns
+        states.append(FileState(str(path.absolute()), status.st_ino, status.st_size, *times))
+    return tuple(states)
+
+
+def note_files(model: Model, states: tuple[FileState, ...]) -> None:
+    """Remembers the files that a model was read from, in the states that they had before."""
+    _FILES[model] = states
+
+
+def model_digest(model: Model) -> str:
+    """The digest of a model: two with the same compute the same, if the same code reads them."""
+    if model not in _DIGESTS:
+        _DIGESTS[model] = _of_files(_FILES.get(model, ())) or _of_content(model)
+    return _DIGESTS[model]
+
+
+def parts_of(value: Any) -> list[bytes | str]:
+    """A field of a node or of a step, as parts of a key (`cache.digest`)."""
+    match value:
+        case np.ndarray():
+            return [repr(value.shape), value.tobytes()]
+        case Activation():
+            return [repr(value.function), value.slopes.tobytes()]
+        case _:
+            return [repr(value)]
+
+
+def _of_content(model: Model) -> str:
+    parts: list[bytes | str] = [repr(model.in_planes), repr(model.padding), model.border]
+    parts.append(repr(model.multiple))
+    for node in model.nodes:
+        parts.append(type(node).__name__)
+        for field in fields(node):
+            parts += parts_of(getattr(node, field.name))
+    return cache.digest(_FORMAT, "content", *parts)
+
+
+def _of_files(states: tuple[FileState, ...]) -> str | None:
+    """The digest of files, if they are still in those states."""
+    if not states or file_states([Path(state.path) for state in states]) != states:
+        return None
+    try:
+        return cache.digest(_FORMAT, "files", *map(_of_file, states))
+    except OSError:
+        return None
+
+
+def _of_file(state: FileState) -> bytes:
+    key = cache.digest(_FORMAT, *map(str, state))
+    kept = cache.load(_KIND, key)
+    if kept is not None:
+        return kept
+    with Path(state.path).open("rb") as file:
+        found = hashlib.file_digest(file, "sha256").digest()
+    if max(state.modified_ns, state.changed_ns) < time.time_ns() - _SETTLED_NS:
+        cache.store(_KIND, key, found)
+    return found
