@@ -17,7 +17,6 @@ from typing import Any
 import click
 
 from waifu2x.cli import report
-from waifu2x.cli.account import Account
 from waifu2x.cli.options import (
     OUTPUT_NAMES,
     CommandWithTta,
@@ -30,6 +29,7 @@ from waifu2x.cli.options import (
     upscale_options,
 )
 from waifu2x.cli.progress import many_pictures
+from waifu2x.cli.reporter import BatchReporter
 from waifu2x.flows.batch import cluster, outputs, worker
 from waifu2x.flows.batch.driver import InFlight
 from waifu2x.flows.batch.page import Page
@@ -82,7 +82,7 @@ def _shard(context: Any, parameter: Any, value: str | None) -> Shard | None:
     type=click.Choice(table.WRITABLE),
     default="png",
     show_default=True,
-    help="Of the outputs.",
+    help="Format of the outputs.",
 )
 @click.option(
     "-j",
@@ -204,21 +204,21 @@ def batch(
                 opened(options, output, in_flight, max_pixels, sources, verbose=verbose)
             )
         paper = None if page is None else Page(page, f"{folder}, enlarged into {target}")
-        account = stack.enter_context(
-            Account(expected, planned.passed_over, paper, as_json=as_json, verbose=verbose)
+        reporter = stack.enter_context(
+            BatchReporter(expected, planned.passed_over, paper, as_json=as_json, verbose=verbose)
         )
 
         def take(outcome: Outcome) -> None:
-            account.add(outcome)
+            reporter.add(outcome)
             if why := _reason_to_stop(outcome, target, fail_fast):
-                account.stopped_for = why
+                reporter.stopped_for = why
                 stopped.set()
 
         for outcome in unreadable:
             take(outcome)
-        account.skip(wanted.where(lambda _, name: name in done))
+        reporter.skip(wanted.where(lambda _, name: name in done))
         on_progress, on_outcome = stack.enter_context(
-            many_pictures(None if watching else len(left), account.tally)
+            many_pictures(None if watching else len(left), reporter.tally)
         )
         outcomes = work(_until(stopped, jobs), on_progress, _told_once())
         stack.enter_context(closing(outcomes))
@@ -226,14 +226,14 @@ def batch(
         for outcome in outcomes:
             take(outcome)
             on_outcome(outcome)
-    if account.tally.failed or account.left:
+    if reporter.tally.failed or reporter.left:
         sys.exit(1)
 
 
 _Work = Callable[
     [Iterable[Job | None], Callable[[Job, float], None], OnNotice], Generator[Outcome, None, None]
 ]
-"""What makes outcomes of jobs, and tells of progress and of notes."""
+"""Makes outcomes of jobs, and tells of progress and of notices."""
 
 
 @contextmanager
@@ -375,14 +375,14 @@ def _tell(outcome: Outcome) -> None:
 
 
 def _told_once() -> OnNotice:
-    """What tells a note with the first file that it is about: a folder's are mostly the same."""
+    """Tells each notice once, with the first file it is about: a folder's are mostly the same."""
     told, lock = set[str](), Lock()
 
-    def tell(job: Job, note: str) -> None:
+    def tell(job: Job, notice: str) -> None:
         with lock:
-            known = note in told
-            told.add(note)
+            known = notice in told
+            told.add(notice)
         if not known:
-            report.tell(f"{job.source}: {note} (told once)")
+            report.tell(f"{job.source}: {notice} (told once)")
 
     return tell

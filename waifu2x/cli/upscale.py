@@ -40,7 +40,7 @@ _IN_FLIGHT = 2
     "--format",
     "extension",
     type=click.Choice(table.WRITABLE),
-    help="Of the output; otherwise its file name decides, and png on stdout.",
+    help="Format of the output; otherwise its file name decides, and png on stdout.",
 )
 @upscale_options
 def upscale(

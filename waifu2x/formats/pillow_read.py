@@ -33,6 +33,7 @@ _PAGE_TAGS = (tags.SUBFILE_TYPE, _WIDTH, _HEIGHT, _PHOTOMETRIC, ORIENTATION, _SA
 """Tags of a TIFF's directory, each with one number."""
 _PALETTE = 3
 """A value of the tag for the kind of samples."""
+_TEXTS = (b"tEXt", b"zTXt", b"iTXt", b"eXIf")
 _DURATION = 100.0
 """Milliseconds of a frame that names none, or 0, as browsers have it."""
 
@@ -51,8 +52,10 @@ def open_content(data: bytes, name: str, max_pixels: int) -> DecodedFile:
     if said:
         total = said.width * said.height * said.pictures
         check_pixels(name, said[:2], said.pictures, total, max_pixels)
+    # Pillow refuses a PNG for what it thinks of its texts, which it need not see.
+    seen = png.without(data, _TEXTS) if data.startswith(png.SIGNATURE) else data
     try:
-        image = Image.open(io.BytesIO(data), formats=opened)
+        image = Image.open(io.BytesIO(seen), formats=opened)
     except UnidentifiedImageError as error:
         raise ImageError(f"{name}: not a picture of a known format ({table.NAMES})") from error
     try:

@@ -119,11 +119,12 @@ class PngWriter(Writer):
 
 def _ancillary(picture: Picture) -> list[Chunk]:
     """What is said before the pixels of the first picture."""
-    colours = picture.colours
+    colours, planes = picture.colours, picture.pixels.shape[-1]
+    depth = 8 * picture.pixels.dtype.itemsize
     first: Sequence[Chunk] = colours.chunks
     if colours.icc_profile:
         first = [profile_chunk(colours.icc_profile)]
-    return [*first, *metadata.png_chunks(picture.metadata)]
+    return [*first, *metadata.png_chunks(picture.metadata, planes, depth)]
 
 
 def _frame_control(number: int, width: int, height: int, duration: float) -> bytes:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import functools
 import logging
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 from waifu2x.errors import ImageError
-from waifu2x.formats import png, png_read, pnm, tags
+from waifu2x.formats import apng, png, png_read, pnm, tags
 from waifu2x.formats.failures import in_words
-from waifu2x.formats.limits import MAX_PIXELS, Budget
+from waifu2x.formats.limits import MAX_PIXELS, Budget, OverBudgetError
 from waifu2x.formats.source import DAMAGED, DecodedFile
 from waifu2x.imaging.picture import Picture
 from waifu2x.imaging.streams import Extent
@@ -33,7 +34,10 @@ def content(path: Path) -> bytes:
 
 def extent(data: bytes) -> Extent | None:
     """What a file's content says of its size, without decoding it; None if it does not say."""
-    found = png_read.extent(data) if data.startswith(png.SIGNATURE) else None
+    try:
+        found = png_read.extent(data) if data.startswith(png.SIGNATURE) else None
+    except OverBudgetError:
+        return None
     if found is None:
         from waifu2x.formats import pillow_read
 
@@ -52,6 +56,11 @@ def open_content(data: bytes, name: str, max_pixels: int = MAX_PIXELS) -> Decode
     _silence()
     with in_words(name, DAMAGED):
         if data.startswith(png.SIGNATURE):
+            if apng.is_damaged(data):
+                first = open_content(apng.still(data), name, max_pixels)
+                notices = (*first.header.notices, apng.DAMAGED)
+                first.header = replace(first.header, notices=notices)
+                return first
             found = png_read.open_content(data, name, max_pixels)
             if found:
                 return found

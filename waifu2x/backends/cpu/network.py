@@ -11,6 +11,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from waifu2x.backends import Progress, ignore, scaled
 from waifu2x.backends.cpu.compiled_model import CpuModel
+from waifu2x.backends.cpu.limits import check_result
 from waifu2x.backends.cpu.workers import Workers
 from waifu2x.backends.results import check_out, closed_network, result_shape
 from waifu2x.backends.tta import mean
@@ -45,6 +46,7 @@ class CpuNetwork:
             if not models:
                 raise closed_network()
             shape = result_shape([model.model for model in models], pixels.shape)
+            check_result(shape)
             check_out(out, shape, out_dtype, pixels)
             try:
                 result = np.empty(shape, out_dtype) if out is None else out

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from waifu2x.backends.cpu.free_memory import FreeMemory
-from waifu2x.backends.cpu.map_layout import round_up
+from waifu2x.backends.cpu.pixel_layout import round_up
 from waifu2x.backends.cpu.records import LINE_FLOATS, PLACES
 from waifu2x.backends.cpu.work_queue import TaskBatch, WorkQueue
 from waifu2x.errors import BackendError

@@ -48,10 +48,10 @@ def makers(runtime: CudaRuntime, units: Units) -> dict[Precision, Maker]:
                 return Fp32Executor(runtime, program, choose)
             largest = value_range.largest(program)
             if not largest <= value_range.MOST:
-                _LOG.warning(
+                _warn(
+                    program,
                     "%s: has values of %.2g, for which 16 bits have no room: computed in 32 bits,"
                     " which takes longer",
-                    program.model.name,
                     largest,
                 )
                 return Fp32Executor(runtime, program, choose)
@@ -64,14 +64,20 @@ def makers(runtime: CudaRuntime, units: Units) -> dict[Precision, Maker]:
     def auto(program: Program, choose: Choose) -> Executor:
         if not any(isinstance(step, GatedAdd) for step in program.steps):
             return fp16(program, choose)
-        _LOG.warning(
+        _warn(
+            program,
             "%s: multiplies maps with each other, for which fp16 is not exact enough: computed in"
             " fp32, which takes longer",
-            program.model.name,
         )
         return fp32(program, choose)
 
     return {"auto": auto, "fp16": fp16, "fp32": fp32}
+
+
+def _warn(program: Program, message: str, *values: float) -> None:
+    """Logs a warning about a model once: not again for the same one, cut."""
+    if not program.cuts:
+        _LOG.warning(message, program.model.name, *values)
 
 
 class TensorExecutor:

@@ -22,7 +22,7 @@ class NamedWeights:
         """`name` stands for the file in messages."""
         self.name = name
         self.marks, self.maker = contents.marks, contents.maker
-        self.budget = Budget(name, size=2 * MAX_TENSOR_BYTES)
+        self.budget = Budget(name, size=MAX_TENSOR_BYTES // 2)
         """For what is computed from the file's tensors."""
         self._tensors = contents.tensors
         self._left = set(contents.tensors)

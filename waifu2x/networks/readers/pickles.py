@@ -8,11 +8,10 @@ it calls nothing. Steps, elements and depth are bounded.
 
 from __future__ import annotations
 
-import io
 import pickletools
 import reprlib
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple, cast
 
 from waifu2x.errors import ModelError
 from waifu2x.networks.readers.limits import Budget
@@ -68,9 +67,9 @@ class _DamagedError(Exception):
 
 
 def load(
-    file: io.BytesIO, budget: Budget, storages: dict[str, Stored], *, legacy: bool = False
-) -> Any:
-    """The object of one pickle, `file` left at its end.
+    content: bytes, at: int, budget: Budget, storages: dict[str, Stored], *, legacy: bool = False
+) -> tuple[Any, int]:
+    """The object of the pickle that begins at a place of a file's bytes, and where that ends.
 
     `storages` receives all storages that it names. Raises ModelError for damage, for more than the
     budget allows, and for whatever is not made of plain numbers, strings with names, lists,
@@ -78,23 +77,41 @@ def load(
     """
     machine = _Machine(budget, storages, legacy)
     try:
-        for word, argument in _instructions(file, budget):
+        window = _Window(content, at)
+        for word, argument in _instructions(window, budget):
             machine.run(word, argument)
-        return machine.result()
+        return machine.result(), window.tell()
     except _DamagedError as error:
         raise ModelError(f"{budget.name}: {error}") from None
     except IndexError:
         raise ModelError(f"{budget.name}: damaged: its pickle takes more than there is") from None
 
 
-def _instructions(file: io.BytesIO, budget: Budget) -> list[tuple[str, Any]]:
+class _Window:
+    """The bytes that a pickle may take, read without a copy of all of them."""
+
+    def __init__(self, content: bytes, at: int) -> None:
+        self._content = content
+        self._at = at
+        self._end = min(len(content), at + MAX_PICKLE)
+
+    def read(self, count: int) -> bytes:
+        begin, self._at = self._at, max(self._at, min(self._at + count, self._end))
+        return self._content[begin : self._at]
+
+    def readline(self) -> bytes:
+        line_end = self._content.find(b"\n", self._at, self._end)
+        return self.read((self._end if line_end < 0 else line_end + 1) - self._at)
+
+    def tell(self) -> int:
+        return self._at
+
+
+def _instructions(window: _Window, budget: Budget) -> list[tuple[str, Any]]:
     """All instructions of a pickle, each with its argument; refused as a whole."""
-    start = file.tell()
-    length = min(len(file.getbuffer()) - start, MAX_PICKLE)
     found: list[tuple[str, Any]] = []
-    view = io.BytesIO(file.getbuffer()[start : start + length])
     try:
-        for instruction, argument, _ in pickletools.genops(view):
+        for instruction, argument, _ in pickletools.genops(cast(IO[bytes], window)):
             budget.take_steps()
             if instruction.name in ("NEWOBJ", "NEWOBJ_EX"):
                 raise _DamagedError(_WHOLE_OBJECT)
@@ -105,7 +122,6 @@ def _instructions(file: io.BytesIO, budget: Budget) -> list[tuple[str, Any]]:
         raise
     except Exception as error:  # whatever damage makes pickletools raise
         raise _DamagedError("damaged: not a whole pickle") from error
-    file.seek(start + view.tell())
     return found
 
 

@@ -84,8 +84,9 @@ def _zipped(content: bytes, name: str) -> Contents:
     if len(program) > pickles.MAX_PICKLE:
         raise ModelError(f"{name}: damaged: a pickle of {len(program)} bytes")
     storages: dict[str, Stored] = {}
-    found = pickles.load(io.BytesIO(program), _pickle_budget(name), storages)
-    return _contents(found, {k: partial(archive.read, f"{root}data/{k}") for k in storages}, name)
+    found, _ = pickles.load(bytes(program), 0, _pickle_budget(name), storages)
+    data = {key: partial(archive.read, f"{root}data/{key}") for key in storages}
+    return _contents(found, data, len(content), name)
 
 
 class _Members:
@@ -136,21 +137,23 @@ def _pickle_budget(name: str) -> Budget:
 
 
 def _legacy(content: bytes, name: str) -> Contents:
-    file = io.BytesIO(content)
     budget = _pickle_budget(name)
     storages: dict[str, Stored] = {}
-    head = [pickles.load(file, budget, {}) for _ in range(3)]
+    head, position = list[Any](), 0
+    for _ in range(3):
+        found, position = pickles.load(content, position, budget, {})
+        head.append(found)
     if head[0] != _LEGACY_MAGIC:
         raise ModelError(f"{name}: a pickle, but not a file of PyTorch")
     if head[1] != _PROTOCOL or not isinstance(head[2], dict):
         raise ModelError(f"{name}: not a file of PyTorch that is known")
     if head[2].get("little_endian") is not True:
         raise ModelError(f"{name}: its numbers are not little-endian: not supported")
-    found = pickles.load(file, budget, storages, legacy=True)
-    keys = pickles.load(file, budget, {})
+    found, position = pickles.load(content, position, budget, storages, legacy=True)
+    keys, position = pickles.load(content, position, budget, {})
     if not isinstance(keys, list) or not all(isinstance(key, str) for key in keys):
         raise ModelError(f"{name}: damaged: no list of its data")
-    view, position = memoryview(content), file.tell()
+    view = memoryview(content)
     data: dict[str, _Read] = {}
     for key in keys:
         if key not in storages or key in data:
@@ -166,7 +169,7 @@ def _legacy(content: bytes, name: str) -> Contents:
         raise ModelError(f"{name}: damaged: {len(content) - position} bytes more than its data")
     if data.keys() != storages.keys():
         raise ModelError(f"{name}: damaged: the data of a tensor are missing")
-    return _contents(found, data, name)
+    return _contents(found, data, len(content), name)
 
 
 def _same(view: memoryview) -> memoryview:
@@ -179,13 +182,16 @@ def _itemsize(stored: Stored, name: str) -> int:
     return np.dtype(_DTYPES[stored.dtype]).itemsize
 
 
-def _contents(found: object, data: Mapping[str, _Read], name: str) -> Contents:
-    """The tensors by name, each a view of its storage's bytes, which `data` has by key."""
+def _contents(found: object, data: Mapping[str, _Read], size: int, name: str) -> Contents:
+    """The tensors by name, each a view of its storage's bytes, which `data` has by key.
+
+    `size` is the file's in bytes.
+    """
     maker = ""
     if isinstance(found, Mapping) and isinstance(found.get("name"), str):
         maker = found["name"]
     weights, marks = unwrapped(found, Tensor, name)
-    check_size((tensor.shape for tensor in weights.values()), name)
+    check_size((tensor.shape for tensor in weights.values()), size, name)
     kept: dict[str, memoryview] = {}
 
     def storage(stored: Stored) -> memoryview:
