@@ -598,7 +598,7 @@ def test_a_network_is_tuned_as_a_whole(own_cache: Path, opencl_device: Any) -> N
     backend = opencl.create(0)
     model = obvious.random_model([3, 16, 16, 3], seed=4)
     pixels = pixels_of(24, 24)
-    limits = backend._runtime.limits
+    limits = backend.runtime.limits
     choices = [len(candidates(limits, planes_in(model, step, limits))) for step in range(3)]
     trials = list(backend.tune(model, "fp32", pixels))
     assert len(trials) == sum(count for count in choices if count > 1)

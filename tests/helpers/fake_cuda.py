@@ -68,6 +68,8 @@ class FakeDriver:
         """The same of each copy from it."""
         self.failing_copy = 0
         """The number of the copy from which on memory runs out; 0 for none."""
+        self.capability = (6, 1)
+        """As in sm_61, which has no matrix units."""
         self.total = 1 << 34
         self.used = 0
         self.sizes: dict[int, int] = {}
@@ -98,15 +100,17 @@ class FakeDriver:
         self.freed_outside += not self.depth or bool(self.broken)
 
     def attribute(self, number: int) -> int:
-        """Of the device, which has no matrix units."""
+        """An attribute of the device."""
+        major, minor = self.capability
+        most_shared = {6: 48, 7: 64, 8: 163, 9: 227}[major] << 10
         return {
             Attribute.MAX_THREADS_PER_BLOCK: 1024,
             Attribute.MAX_SHARED_MEMORY_PER_BLOCK: 48 << 10,
             Attribute.WARP_SIZE: 32,
             Attribute.MULTIPROCESSOR_COUNT: 100,
-            Attribute.COMPUTE_CAPABILITY_MAJOR: 6,
-            Attribute.COMPUTE_CAPABILITY_MINOR: 1,
-            Attribute.MAX_SHARED_MEMORY_PER_BLOCK_OPTIN: 48 << 10,
+            Attribute.COMPUTE_CAPABILITY_MAJOR: major,
+            Attribute.COMPUTE_CAPABILITY_MINOR: minor,
+            Attribute.MAX_SHARED_MEMORY_PER_BLOCK_OPTIN: most_shared,
         }[Attribute(number)]
 
     def allocate(self, size: int) -> int:
@@ -371,6 +375,10 @@ class FakeLibrary:
         out._obj.value = 6
         return 0
 
+    def cuFuncSetAttribute(self, function: int, attribute: int, value: int) -> int:
+        assert (function, attribute) == (6, 8)
+        return 0
+
     @_status
     def cuLaunchKernel(self, function: int, *rest: Any) -> None:
         *sizes, shared, stream, parameters, extra = rest
@@ -546,6 +554,9 @@ def pycuda_driver(driver: FakeDriver) -> ModuleType:
         code: object
         """A function keeps its module alive."""
 
+        def set_attribute(self, attribute: int, value: int) -> None:
+            assert attribute == 8
+
         @_pycuda
         def _launch_kernel(
             self, blocks: Any, threads: Any, packed: Any, shared: int, stream: Any
@@ -600,6 +611,7 @@ def pycuda_driver(driver: FakeDriver) -> ModuleType:
     found: Any = ModuleType("pycuda.driver")
     found.Error, found.MemoryError = Error, DriverMemoryError
     found.device_attribute = Attribute
+    found.function_attribute = SimpleNamespace(MAX_DYNAMIC_SHARED_SIZE_BYTES=8)
     found.event_flags = SimpleNamespace(BLOCKING_SYNC=1)
     found.Context, found.Device, found.Stream, found.Event = Context, Device, Stream, Event
     found.init = lambda: None

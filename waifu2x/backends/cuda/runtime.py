@@ -200,6 +200,11 @@ class CudaRuntime:
         self._events = list[Any]()
         """Of marks that nobody waits for any more."""
 
+    @property
+    def stream(self) -> Any:
+        """The stream on which kernels are queued, in the order of their launches."""
+        return self._stream
+
     def current(self) -> AbstractContextManager[None]:
         """See Runtime; turns the driver's errors into ours.
 
@@ -461,16 +466,6 @@ class CudaRuntime:
         with self.current():
             for stream in (self._uploads, self._stream, self._downloads):
                 self.driver.wait(stream)
-
-    @contextmanager
-    def span(self) -> Iterator[list[float]]:
-        """The seconds from what is queued first inside to what is queued last, by the device."""
-        seconds: list[float] = []
-        with self.current():
-            before = self._now()
-        yield seconds
-        with self.current():
-            seconds.append(self._seconds(before, self._now()))
 
     @contextmanager
     def timed(self) -> Iterator[list[tuple[Kernel, float]]]:
