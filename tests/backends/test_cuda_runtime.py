@@ -354,11 +354,34 @@ def test_memory_is_written_before_anybody_reads_it(driver: FakeDriver, backend: 
     driver.total = 1 << 40
     for size in (1, 4097, (1 << 31) + 5, 5 << 31):
         driver.cleared.clear()
-        address = backend.runtime.allocate(size).address
+        address = backend.runtime.allocate(size, for_maps=True).address
         for start, length in sorted(driver.cleared.items()):
             assert start == address
             address += length
         assert sum(driver.cleared.values()) == size
+
+
+def test_clearing_memory_holds_nobody_up_but_the_kernels(driver: FakeDriver, backend: Any) -> None:
+    """What was zeroed and waited for at every allocation is cleared beside what the host does."""
+    runtime = backend.runtime
+    kernel = runtime.build("peak", {}).kernel("peak", 64)
+    target = runtime.allocate(64)
+    assert not driver.cleared
+    waited, followed = driver.waited, driver.followed
+    runtime.launch(kernel, (1, 1, 1), target)
+    assert driver.followed == followed
+    for _ in range(3):
+        runtime.allocate(64, for_maps=True)
+    assert driver.waited == waited
+    assert driver.followed == followed
+    for _ in range(2):
+        runtime.launch(kernel, (1, 1, 1), target)
+        assert driver.followed == followed + 1
+    runtime.allocate(64, for_maps=True)
+    for _ in range(3):
+        runtime.replay("owner", "key", lambda: runtime.launch(kernel, (1, 1, 1), target))
+        assert driver.followed == followed + 2
+    assert driver.waited == waited
 
 
 # What compiling does.

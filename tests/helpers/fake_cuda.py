@@ -84,6 +84,8 @@ class FakeDriver:
         """Bytes that were set to zero, by where they begin."""
         self.failing_launch = 0
         """The number of the launch that breaks the device; 0 for none."""
+        self.waited = self.followed = 0
+        """How often the host waited for a stream, and a stream for another."""
         self.capturing = False
         self.failing_capture = ""
         """The call of the driver that fails, or "launch"."""
@@ -94,6 +96,17 @@ class FakeDriver:
         """Fails if the device is broken."""
         if self.broken:
             raise RefusedError(self.broken)
+
+    def wait(self) -> None:
+        """Waits for a stream."""
+        self.check()
+        self.waited += 1
+
+    def follow(self) -> None:
+        """Lets one stream wait for another."""
+        self.check()
+        assert not self.capturing, "the other stream is not captured"
+        self.followed += 1
 
     def freed(self) -> None:
         """Notes that a module or pages were freed."""
@@ -326,12 +339,12 @@ class FakeLibrary:
 
     @_status
     def cuStreamSynchronize(self, stream: int) -> None:
-        self.driver.check()
+        self.driver.wait()
 
     @_status
     def cuStreamWaitEvent(self, stream: int, event: int, flags: int) -> None:
         assert (stream, event, flags) == (1, 3, 0)
-        self.driver.check()
+        self.driver.follow()
 
     @_status
     def cuStreamDestroy_v2(self, stream: int) -> None:
@@ -504,12 +517,12 @@ def pycuda_driver(driver: FakeDriver) -> ModuleType:
 
         @_pycuda
         def synchronize(self) -> None:
-            driver.check()
+            driver.wait()
 
         @_pycuda
         def wait_for_event(self, event: Event) -> None:
             assert isinstance(event, Event)
-            driver.check()
+            driver.follow()
 
     class Event:
         def __init__(self, flags: int = 0) -> None:
