@@ -88,8 +88,10 @@ def jpeg_coding(image: Image.Image) -> JpegCoding | None:
 
 def _simple(image: Image.Image) -> Image.Image:
     """As grey or RGB, with or without alpha, where that loses nothing."""
-    transparent = image.has_transparency_data
     mode = image.mode
+    # Of frames of a GIF, Pillow may have no palette at hand: they are opaque.
+    known = mode != "P" or image.palette is not None or "transparency" in image.info
+    transparent = known and image.has_transparency_data
     if mode in ("P", "PA"):
         return image.convert("RGBA" if transparent else "RGB")
     if mode == "1":
