@@ -34,11 +34,13 @@ if TYPE_CHECKING:
     from distributed import Client, Future
 
     from waifu2x.flows.batch.driver import InFlight
-    from waifu2x.flows.batch.group import Finished, Group, Settings, Weights
+    from waifu2x.flows.batch.group import Finished, Group, Settings
+    from waifu2x.flows.batch.session import ModelFiles
 
 LOCAL = "local"
 """The address that means processes of this machine."""
-_LOCAL_WORKERS = 2
+LOCAL_WORKERS = 2
+"""How many workers those are."""
 _GROUP_SECONDS = 1.0
 _FILE_BYTES = 1 << 14
 """What a file costs besides its bytes, in bytes."""
@@ -72,7 +74,7 @@ def connected(address: str) -> Iterator[Client]:
         with (
             dask.config.set({"distributed.worker.daemon": False}),
             LocalCluster(
-                n_workers=_LOCAL_WORKERS,
+                n_workers=LOCAL_WORKERS,
                 threads_per_worker=1,
                 memory_limit=None,
                 dashboard_address=":0",  # whichever port is free
@@ -143,25 +145,28 @@ def settings_of(
     in_flight: InFlight | None,
     max_pixels: int,
     folders: tuple[Path, Path],
-) -> tuple[Settings, Weights | None]:
+    sharing: int = 1,
+) -> tuple[Settings, ModelFiles | None]:
     """What workers are told of a batch, with the arguments of an Upscaler. Raises ModelError."""
     from waifu2x.flows.batch.group import Settings
+    from waifu2x.flows.batch.session import SessionSettings
 
-    name, weights = packed(arguments["model"])
+    name, model_files = packed(arguments["model"])
     arguments = {**arguments, "model": name}
     different = repr((sorted(arguments.items()), output, in_flight, max_pixels))
     digest = hashlib.blake2b(different.encode(), digest_size=16)
-    for path, content in sorted((weights or {}).items()):
+    for path, content in sorted((model_files or {}).items()):
         digest.update(f"{path} {len(content)} ".encode() + content)
     key = digest.hexdigest()
-    return Settings(arguments, output, in_flight, max_pixels, key, folders), weights
+    session = SessionSettings(arguments, output, in_flight, max_pixels, key, sharing)
+    return Settings(session, folders), model_files
 
 
 def run(
     client: Client,
     jobs: Iterable[Job | None],
     settings: Settings,
-    weights: Weights | None,
+    model_files: ModelFiles | None,
     *,
     sources: frozenset[Identity] = frozenset(),
     on_worker: Callable[[str, str], None] = lambda address, device: None,
@@ -175,18 +180,20 @@ def run(
     or an interrupt, cancels the rest. Raises ClusterError if the cluster is lost; finished files
     stay then, too.
     """
-    deal = _Deal(client, iter(jobs), settings, weights, sources, on_worker, on_news, on_notice)
+    scheduler = _ClusterScheduler(
+        client, iter(jobs), settings, model_files, sources, on_worker, on_news, on_notice
+    )
     try:
-        yield from deal.outcomes()
+        yield from scheduler.outcomes()
     finally:
-        deal.cancel()
+        scheduler.cancel()
 
 
 class _Listings:
     """What is in the two folders: at URLs, by one look for all files."""
 
     def __init__(self, settings: Settings, sources: frozenset[Identity]) -> None:
-        self._existing = settings.output.existing
+        self._existing = settings.session.output.existing
         self._sources = sources
         self._source, self._target = settings.folders
 
@@ -233,7 +240,7 @@ class _Listings:
 
 
 @dataclass
-class _Pace:
+class _RateEstimator:
     """How much a worker gets at a time."""
 
     budget: float = 0.0
@@ -246,13 +253,13 @@ class _Pace:
 
 
 @dataclass
-class _Deal:
+class _ClusterScheduler:
     """Who works on what."""
 
     client: Client
     jobs: Iterator[Job | None]
     settings: Settings
-    weights: Weights | None
+    model_files: ModelFiles | None
     sources: frozenset[Identity]
     on_worker: Callable[[str, str], None]
     on_news: Callable[[str], None]
@@ -264,7 +271,7 @@ class _Deal:
     flying: dict[Future, tuple[Group, str]] = field(default_factory=dict)
     """Groups that are handed out, and for which worker they were measured."""
     ended: queue.SimpleQueue[Future] = field(default_factory=queue.SimpleQueue)
-    paces: dict[str, _Pace] = field(default_factory=dict)
+    rates: dict[str, _RateEstimator] = field(default_factory=dict)
     broken: set[str] = field(default_factory=set)
     """Workers whose device has stopped working."""
     told: set[str] = field(default_factory=set)
@@ -276,7 +283,7 @@ class _Deal:
         """All of them, as groups end."""
         self._name = f"waifu2x-{secrets.token_hex(8)}"
         self._listings = _Listings(self.settings, self.sources)
-        self._sent_weights = self._send_weights()
+        self._sent_files = self._send_files()
         last_seen = time.monotonic()
         while not self.exhausted or self.ahead or self.suspects or self.flying:
             workers = self._workers()
@@ -319,13 +326,13 @@ class _Deal:
             pass
         raise ClusterError(f"lost the scheduler: {_RESUME}")
 
-    def _send_weights(self) -> Future | None:
-        if self.weights is None:
+    def _send_files(self) -> Future | None:
+        if self.model_files is None:
             return None
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # that it is large
             # As the result of a task it is made again if a worker is lost.
-            return self.client.submit(dict, self.weights, key=f"{self._name}-weights")
+            return self.client.submit(dict, self.model_files, key=f"{self._name}-model")
 
     def _hand_out(self, workers: Mapping[str, int]) -> None:
         """Gives every worker something to do, and something to do next."""
@@ -339,7 +346,7 @@ class _Deal:
 
     def _take(self, worker: str) -> list[Job]:
         """The next group for a worker: at least one file, if there is one now."""
-        budget = self.paces.setdefault(worker, _Pace()).budget
+        budget = self.rates.setdefault(worker, _RateEstimator()).budget
         jobs: list[Job] = []
         cost = 0
         while (following := self._next()) is not None:
@@ -380,7 +387,7 @@ class _Deal:
             work_on,
             group,
             self.settings,
-            self._sent_weights,
+            self._sent_files,
             key=group.key,
             # A wish: if it is lost, any other. But nobody wants one whose device is broken.
             workers=list(usable) if self.broken else [worker],
@@ -413,13 +420,13 @@ class _Deal:
                 self._forget(group)
         if finished.worker == worker:
             cost = sum(map(self._cost, group.jobs))
-            self.paces.setdefault(worker, _Pace()).learn(cost, finished.seconds)
+            self.rates.setdefault(worker, _RateEstimator()).learn(cost, finished.seconds)
         if finished.worker not in self.told:
             self.told.add(finished.worker)
             self.on_worker(finished.worker, finished.device)
-        for note in finished.notes:
+        for note in finished.notices:
             self._say(note)
-        for job, note in finished.job_notes:
+        for job, note in finished.job_notices:
             self.on_notice(job, note)
         outcomes = finished.outcomes
         if any(outcome.device_failed for outcome in outcomes):

@@ -39,7 +39,7 @@ _GENERATOR = _HEAD.partition("\n<meta")[0].encode()
 """What such pages begin with."""
 
 
-class Page:
+class HtmlReport:
     """Until it is finished it grows in a file without a name: it takes no memory, and of a run that
     is killed nothing stays."""
 
@@ -48,7 +48,7 @@ class Page:
         self._path = path
         self._title = title
         try:
-            if path.exists() and not _is_page(path):
+            if path.exists() and not _is_report(path):
                 raise OutputError(f"{path}: exists already, and is no report: choose another name")
             self._rows = tempfile.TemporaryFile(dir=path.parent)  # noqa: SIM115
         except OSError as error:
@@ -112,7 +112,7 @@ class Page:
         return f'<a href="{quote_from_bytes(os.fsencode(relative))}">{_text(str(path))}</a>'
 
 
-def _is_page(path: Path) -> bool:
+def _is_report(path: Path) -> bool:
     with path.open("rb") as file:
         return file.read(len(_GENERATOR)) == _GENERATOR
 
