@@ -1,4 +1,4 @@
-"""The work on many files by the workers of a Dask cluster.
+"""Makes many files by the workers of a Dask cluster.
 
 Files are handed out in groups worth about a second, by what each worker was measured to do. Dask
 runs a group again elsewhere if its worker is lost; `group.py` sees to it that what was finished by
@@ -43,19 +43,19 @@ LOCAL_WORKERS = 2
 """How many workers those are."""
 _GROUP_SECONDS = 1.0
 _FILE_BYTES = 1 << 14
-"""What a file costs besides its bytes, in bytes."""
+"""Bytes that are added to the size of each file: what it costs besides reading."""
 _SETTLED_AT_ONCE = 1000
-"""Outcomes that take no work, before they are told."""
+"""Outcomes without work that are collected before they are told."""
 _CONNECT_SECONDS = 10.0
 _LOOK_SECONDS = 1.0
-"""Between looks at whether there are new workers, or none."""
+"""Seconds between looks at which workers there are."""
 _PATIENCE_SECONDS = 60.0
-"""Without any worker before it is an error: some come back."""
+"""Seconds without any worker after which the batch is given up: some come back."""
 
 
 @contextmanager
 def connected(address: str) -> Iterator[Client]:
-    """A client of the scheduler at an address, whose workers all have this version of waifu2x.
+    """Connects to the Dask scheduler at an address; all its workers have this waifu2x.
 
     `LOCAL` starts two workers here. Raises ClusterError.
     """
@@ -119,7 +119,7 @@ def _check_workers(client: Client, address: str) -> None:
 
 
 def packed(model: str) -> tuple[str, dict[str, bytes] | None]:
-    """A model as workers get it: the name of one that comes with waifu2x, or a path and its files.
+    """How workers are told of a model: by the name of a shipped one, or by a path and its files.
 
     Raises ModelError.
     """
@@ -173,7 +173,7 @@ def run(
     on_news: Callable[[str], None] = lambda notice: None,
     on_notice: OnNotice = lambda job, note: None,
 ) -> Generator[Outcome, None, None]:
-    """The outcome of each job as its group ends; what `batch.run.run` gives, by a cluster.
+    """Makes files by a cluster; gives the outcome of each, as its group of files ends.
 
     `jobs` and `sources` are as there. `on_worker` is told of each worker with its first group,
     `on_news` what there is to say of the cluster and of models, each once. Closing the iterator,
@@ -190,7 +190,7 @@ def run(
 
 
 class _Listings:
-    """What is in the two folders: at URLs, by one look for all files."""
+    """The files in the two folders of a batch; at URLs, all are listed at once."""
 
     def __init__(self, settings: Settings, sources: frozenset[Identity]) -> None:
         self._existing = settings.session.output.existing
@@ -206,7 +206,7 @@ class _Listings:
         return stores.listed(self._target, True)
 
     def bytes(self, job: Job) -> int:
-        """How large its file is; 0 if nobody knows."""
+        """Bytes of a job's input; 0 if nobody knows."""
         if stores.is_url(job.source):
             return self._inputs.get(str(job.source).removeprefix(f"{self._source}/"), 0)
         try:
@@ -215,7 +215,7 @@ class _Listings:
             return 0
 
     def settled(self, job: Job) -> Outcome | None:
-        """What can be said without any work, since the output is there, or is an input itself.
+        """How a job ends that takes no work: its output is there, or is an input itself. Else None.
 
         It is said before the work: whatever a worker finds later in the place of an output was not
         there when the job began.
@@ -230,7 +230,7 @@ class _Listings:
         return None if free else Outcome(job, "skipped", 0.0)
 
     def _may_upload(self, job: Job) -> bool:
-        """See `jobs.may_write`."""
+        """Whether a URL is free or may be replaced; False says skip. Raises OutputError."""
         if str(job.target) in self._sources:
             raise OutputError(f"{job.target}: is an input itself: choose another output")
         there = str(job.target).removeprefix(f"{self._target}/") in self._outputs
@@ -241,20 +241,20 @@ class _Listings:
 
 @dataclass
 class _RateEstimator:
-    """How much a worker gets at a time."""
+    """Estimates how many bytes of files a worker makes in a second."""
 
     budget: float = 0.0
-    """In bytes; less than a file costs means one file."""
+    """Bytes of the next group; less than a file costs means one file."""
 
     def learn(self, cost: float, seconds: float) -> None:
-        """It took so long for that. One group does not more than double the next."""
+        """Takes in that files of `cost` bytes took so long. No group is twice the one before it."""
         rate = cost / max(seconds, 1e-3)
         self.budget = min(rate * _GROUP_SECONDS, 2 * max(self.budget, cost))
 
 
 @dataclass
 class _ClusterScheduler:
-    """Who works on what."""
+    """Hands groups of files to workers, and collects what becomes of them."""
 
     client: Client
     jobs: Iterator[Job | None]
@@ -265,11 +265,11 @@ class _ClusterScheduler:
     on_news: Callable[[str], None]
     on_notice: OnNotice
     ahead: deque[tuple[Job, int]] = field(default_factory=deque)
-    """Taken from `jobs`, with what they cost, and not handed out."""
+    """Jobs that are taken from the list but not handed out, with their costs in bytes."""
     suspects: deque[Job] = field(default_factory=deque)
-    """Those whose group lost one worker after the other, to be tried alone."""
+    """Jobs whose group lost one worker after the other; each is tried alone."""
     flying: dict[Future, tuple[Group, str]] = field(default_factory=dict)
-    """Groups that are handed out, and for which worker they were measured."""
+    """Groups that are handed out, and the worker that each was meant for."""
     ended: queue.SimpleQueue[Future] = field(default_factory=queue.SimpleQueue)
     rates: dict[str, _RateEstimator] = field(default_factory=dict)
     broken: set[str] = field(default_factory=set)
@@ -280,7 +280,7 @@ class _ClusterScheduler:
     exhausted: bool = False
 
     def outcomes(self) -> Iterator[Outcome]:
-        """All of them, as groups end."""
+        """Outcomes of all jobs, as groups end."""
         self._name = f"waifu2x-{secrets.token_hex(8)}"
         self._listings = _Listings(self.settings, self.sources)
         self._sent_files = self._send_files()
@@ -310,7 +310,7 @@ class _ClusterScheduler:
             yield from self._ended(future, group, worker)
 
     def cancel(self) -> None:
-        """Nobody waits for what is left."""
+        """Drops what is not done."""
         # A scheduler that is gone has forgotten it already.
         with suppress(Exception):
             self.client.cancel(list(self.flying), force=True)
@@ -318,7 +318,7 @@ class _ClusterScheduler:
                 self._forget(group)
 
     def _workers(self) -> dict[str, int]:
-        """How many groups each works on at a time."""
+        """Addresses of workers, and how many groups each works on at a time."""
         try:
             if self.client.status == "running":
                 return dict(self.client.nthreads())
@@ -358,7 +358,7 @@ class _ClusterScheduler:
         return jobs
 
     def _next(self) -> tuple[Job, int] | None:
-        """The next file that takes work, and what it costs; None if there is none now."""
+        """The next file that takes work, and its cost in bytes; None if there is none now."""
         if self.ahead:
             return self.ahead.popleft()
         for job in self.jobs:
@@ -435,7 +435,7 @@ class _ClusterScheduler:
             yield from outcomes
 
     def _elsewhere(self, finished: Finished) -> Iterator[Outcome]:
-        """A worker has no device any more: what failed there is for others."""
+        """Takes a worker out of use whose device is broken; others get what failed there."""
         if finished.worker not in self.broken:
             self.broken.add(finished.worker)
             error = next(each.error for each in finished.outcomes if each.device_failed)
@@ -447,7 +447,7 @@ class _ClusterScheduler:
                 yield outcome
 
     def _not_begun(self) -> Iterator[Outcome]:
-        """What becomes of the rest where no device works any more."""
+        """Outcomes of the rest, where no device works any more."""
         rest = (job for job in self.jobs if job is not None)
         for job in (*self.suspects, *(job for job, _ in self.ahead), *rest):
             error = f"{job.source}: not begun, since no worker had a device left that works"
@@ -457,7 +457,7 @@ class _ClusterScheduler:
         self.exhausted = True
 
     def _forget(self, group: Group) -> None:
-        """The scheduler need not remember that it has begun."""
+        """Lets the scheduler forget that a group has begun."""
         from distributed import Event
 
         Event(group.key, client=self.client).clear()

@@ -1,4 +1,4 @@
-"""A group of files on a worker of a cluster: what `cluster.py` hands out."""
+"""Makes a group of files on a worker of a Dask cluster."""
 
 from __future__ import annotations
 
@@ -23,8 +23,11 @@ from waifu2x.system import stores
 
 
 def dask_setup(worker: object) -> None:
-    """What Dask calls in a worker that is to load this module when it starts: those of `--cluster
-    local` are, and Ctrl-C in their terminal is for their client, which ends them."""
+    """Lets a worker ignore SIGINT; Dask calls it where this module is preloaded.
+
+    The workers of `--cluster local` are started so: Ctrl-C in their terminal is for their client,
+    which ends them.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
@@ -127,8 +130,10 @@ def _exists(path: Path) -> bool:
 
 
 def _made_before(jobs: Sequence[Job], upscaler: Upscaler, settings: Settings) -> Iterator[Outcome]:
-    """How jobs ended whose worker was lost before it could say so: they are made once more, into
-    a folder that is thrown away, since what is in their place is not to be touched."""
+    """The outcomes of jobs that a lost worker has finished without saying so.
+
+    They are made once more, into a folder that is thrown away: their outputs are not touched.
+    """
     if not jobs:
         return
     output = replace(settings.session.output, existing="overwrite")

@@ -1,4 +1,4 @@
-"""A page to look through in a browser: what failed, then each picture before and after."""
+"""Writes an HTML report: what failed, then each picture before and after."""
 
 from __future__ import annotations
 
@@ -36,12 +36,15 @@ figcaption {{ font-size: 12px }}
 </style></head><body>
 """
 _GENERATOR = _HEAD.partition("\n<meta")[0].encode()
-"""What such pages begin with."""
+"""The first bytes of every report."""
 
 
 class HtmlReport:
-    """Until it is finished it grows in a file without a name: it takes no memory, and of a run that
-    is killed nothing stays."""
+    """A report that grows as pictures are done.
+
+    Until it is finished it is a file without a name: it takes no memory, and of a run that is
+    killed nothing stays.
+    """
 
     def __init__(self, path: Path, title: str) -> None:
         """Raises OutputError if the page cannot be written there, or something else is there."""
