@@ -97,10 +97,11 @@ def upscale_file(
         data = _content(job.source)
     with ExitStack() as held:
         with spent("wait"):
-            held.enter_context(reserve(data))
+            allocate = held.enter_context(reserve(data))
         with spent("decode"):
             name = _name(job.source, "standard input")
-            source = held.enter_context(closing(open_content(data, name, max_pixels)))
+            source = open_content(data, name, max_pixels, allocate)
+            held.enter_context(closing(source))
             if alone and len(data) >= _LARGE_FILE:
                 network = _opened_meanwhile(source, enlarger)
             else:
