@@ -9,6 +9,7 @@ run, and nothing is ever downloaded.
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import re
 from dataclasses import dataclass
@@ -234,6 +235,7 @@ def usual(family: str) -> str | None:
     return usual if usual in names else names[0] if names else None
 
 
+@functools.cache
 def packaged(file_name: str) -> tuple[str, Role] | None:
     """Set and role of a file of a package; None for other files."""
     stem, _, suffix = file_name.rpartition(".")
