@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from tests.by_hand.tensor_maps import unpacked
 from tests.helpers import emulated_mma, obvious
-from waifu2x.backends import Device
+from waifu2x.backends import Device, Precision
 from waifu2x.backends.cuda import compiler, tensor_pack, tensor_runs, value_range
 from waifu2x.backends.cuda.arguments import Address, packed
 from waifu2x.backends.cuda.compiler import target
@@ -53,6 +53,7 @@ from waifu2x.backends.gpu.tuning import Way
 from waifu2x.errors import BackendError
 from waifu2x.lowering.box import Box
 from waifu2x.lowering.lower import lower
+from waifu2x.lowering.segments import cut
 from waifu2x.lowering.steps import Conv
 from waifu2x.networks import model_set
 from waifu2x.networks.activations import Activation, leaky
@@ -152,7 +153,7 @@ def record(
 ) -> None:
     """Whatever an executor does for pictures of a size."""
     executor = TensorExecutor(runtime, lower(model), units, terms, usual)
-    found = schedule.find(executor, size, pictures, schedule.Room(1 << 37, 1 << 37, 1 << 37))
+    found = schedule.find(executor, size, pictures, schedule.MapRoom(1 << 37, 1 << 37, 1 << 37))
     dtype, (height, width) = np.dtype(np.uint8), (size[0] * model.scale, size[1] * model.scale)
     before = DevicePixels(runtime.allocate(1), dtype, (pictures, *size, model.in_planes))
     after = DevicePixels(runtime.allocate(1), dtype, (pictures, height, width, model.out_planes))
@@ -496,6 +497,18 @@ def test_maps_that_are_multiplied_have_two_terms_unless_told_otherwise(
         )
         plain: Any = made["fp16"](program, usual)
         assert plain._terms == 1
+
+
+@pytest.mark.parametrize("precision", ["fp16", "auto"])
+def test_what_is_said_of_a_network_is_said_once_where_it_is_also_cut(
+    precision: Precision, caplog: pytest.LogCaptureFixture
+) -> None:
+    runtime: Any = Recorded((9, 0))
+    make = makers(runtime, "wgmma")[precision]
+    program = lower(amplified(1e4) if precision == "fp16" else odd())
+    for each in (program, cut(program, [len(program.steps) - 1])):
+        make(each, usual)
+    assert len(caplog.records) == 1
 
 
 def test_the_largest_value_is_found_once_and_kept(

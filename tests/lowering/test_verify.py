@@ -89,7 +89,9 @@ def with_step(number: int, **fields: Any) -> Program:
     return replace(PROGRAM, steps=tuple(steps))
 
 
-def found(kind: type[Any], which: Callable[[Any], bool] = lambda step: True) -> tuple[int, Any]:
+def found(
+    kind: type[Any] | tuple[type[Any], ...], which: Callable[[Any], bool] = lambda step: True
+) -> tuple[int, Any]:
     """The first step of a class of which something holds."""
     return next(
         (number, step)
@@ -240,7 +242,7 @@ MUTATIONS: dict[str, tuple[Callable[[], Program], str]] = {
     ),
     "depth-to-space into space-to-depth": (
         lambda: of_value(shuffled.target.value, space_to_depth=2),
-        rf"step {SHUFFLED} \(Conv\): depth_to_space: into parts",
+        rf"step {SHUFFLED} \(Conv\): depth_to_space: into a value",
     ),
     # Residuals.
     "a residual of the picture": (

@@ -214,8 +214,8 @@ class _Verifier:
         is_picture = step.source.value == 0
         self._must(is_picture or step.source.enlarge == 1, "source", "a map that is enlarged")
         target = self._values[step.target.value]
-        plain = target.space_to_depth == 1 and len(target.parts) == 1
-        self._must(block == 1 or plain, "depth_to_space", "into parts, or stored by space-to-depth")
+        single = target.space_to_depth == 1
+        self._must(block == 1 or single, "depth_to_space", "into a value by space-to-depth")
         if step.residual:
             added = self._values[step.residual.value]
             self._residual(step, step.residual)

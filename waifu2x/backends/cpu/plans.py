@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from waifu2x.backends.cpu import kept_memory
-from waifu2x.backends.cpu.limits import check_sizes
+from waifu2x.backends.cpu.limits import check_maps
 from waifu2x.backends.cpu.packed import PackedProgram
 from waifu2x.backends.cpu.strips import PhaseStrips
 from waifu2x.lowering import geometry, phases
@@ -30,7 +30,7 @@ def size_plan(packed: PackedProgram, height: int, width: int) -> SizePlan:
     holds."""
     program = packed.program
     sizes = geometry.sizes(program, height, width)
-    check_sizes(program, sizes)
+    check_maps(program, sizes)
     found = phases.plan(
         program,
         packed.costs.__getitem__,

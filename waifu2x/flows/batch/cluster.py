@@ -33,8 +33,8 @@ from waifu2x.system.files import reason
 if TYPE_CHECKING:
     from distributed import Client, Future
 
+    from waifu2x.flows.batch.driver import InFlight
     from waifu2x.flows.batch.group import Finished, Group, Settings, Weights
-    from waifu2x.flows.batch.run import Jobs
 
 LOCAL = "local"
 """The address that means processes of this machine."""
@@ -140,7 +140,7 @@ def packed(model: str) -> tuple[str, dict[str, bytes] | None]:
 def settings_of(
     arguments: Mapping[str, Any],
     output: Output,
-    at_once: Jobs | None,
+    in_flight: InFlight | None,
     max_pixels: int,
     folders: tuple[Path, Path],
 ) -> tuple[Settings, Weights | None]:
@@ -149,12 +149,12 @@ def settings_of(
 
     name, weights = packed(arguments["model"])
     arguments = {**arguments, "model": name}
-    different = repr((sorted(arguments.items()), output, at_once, max_pixels))
+    different = repr((sorted(arguments.items()), output, in_flight, max_pixels))
     digest = hashlib.blake2b(different.encode(), digest_size=16)
     for path, content in sorted((weights or {}).items()):
         digest.update(f"{path} {len(content)} ".encode() + content)
     key = digest.hexdigest()
-    return Settings(arguments, output, at_once, max_pixels, key, folders), weights
+    return Settings(arguments, output, in_flight, max_pixels, key, folders), weights
 
 
 def run(

@@ -19,7 +19,8 @@ from distributed import Event, get_worker
 from waifu2x import __version__
 from waifu2x.api import Upscaler
 from waifu2x.errors import ClusterError, Waifu2xError
-from waifu2x.flows.batch.run import Jobs, run
+from waifu2x.flows.batch.driver import InFlight
+from waifu2x.flows.batch.run import run
 from waifu2x.flows.jobs import Job, Output
 from waifu2x.flows.outcome import Outcome
 from waifu2x.system import stores
@@ -44,7 +45,7 @@ class Settings:
     arguments: Mapping[str, Any]
     """Of Upscaler. Where there are weights, `model` is a path in their folder."""
     output: Output
-    at_once: Jobs | None
+    in_flight: InFlight | None
     max_pixels: int
     """These three are for `run`."""
     key: str
@@ -113,8 +114,8 @@ def work_on(group: Group, settings: Settings, weights: Weights | None) -> Finish
             [job for job in group.jobs if job in there], lasting.upscaler, settings
         )
         seconds = time.monotonic() - began
-        device = lasting.upscaler.backend.device
-        described = f"{lasting.upscaler.backend.name}: {device.name}, {device.detail}"
+        device = lasting.upscaler.engine.backend.device
+        described = f"{lasting.upscaler.engine.backend.name}: {device.name}, {device.detail}"
         told = lasting.upscaler.notes
     return Finished(worker.address, described, outcomes, told, notes, seconds)
 
@@ -158,7 +159,7 @@ def _made_before(jobs: Sequence[Job], upscaler: Upscaler, settings: Settings) ->
             for number, job in enumerate(jobs)
         }
         outcomes = run(
-            again, upscaler, output, at_once=settings.at_once, max_pixels=settings.max_pixels
+            again, upscaler, output, in_flight=settings.in_flight, max_pixels=settings.max_pixels
         )
         for outcome in outcomes:
             yield replace(outcome, job=again[outcome.job])
@@ -178,7 +179,7 @@ class _Lasting:
             self._given(),
             upscaler,
             settings.output,
-            at_once=settings.at_once,
+            in_flight=settings.in_flight,
             max_pixels=settings.max_pixels,
             on_progress=self._go_on,
             on_notice=self._on_notice,
