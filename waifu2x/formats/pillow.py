@@ -36,7 +36,7 @@ def from_pil(image: Image.Image, name: str = "the picture") -> Picture:
 
 
 def _exif(image: Image.Image) -> bytes | None:
-    """Of an image whose format has it in a place of its own."""
+    """The EXIF block of an image whose format has it in a place of its own."""
     try:
         return image.getexif().tobytes()
     except Exception:

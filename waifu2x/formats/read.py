@@ -25,7 +25,7 @@ def first_picture(path: Path, max_pixels: int = MAX_PIXELS) -> Picture:
 
 
 def content(path: Path) -> bytes:
-    """Of a file. Raises ImageError."""
+    """The bytes of a file. Raises ImageError."""
     try:
         return read_bytes(path)
     except OSError as error:
