@@ -29,7 +29,7 @@ class Found(NamedTuple):
 
 
 def walk(folder: Path, recursive: bool, excluded: Path) -> Iterator[Found]:
-    """Finds what is in a folder, and with `recursive` in those in it, but for hidden and junk files.
+    """Finds what is in a folder, with `recursive` in those in it, too, but no hidden or junk files.
 
     Links to folders are not followed, nor is a folder entered that it lies in itself, as bind
     mounts can make it, nor `excluded`: they are no files. Folders in it that are entered are not
