@@ -26,8 +26,8 @@ _TILES_WIDTH = 256
 _MOST_DOWN = 64
 _LEAST_ROWS = 1024
 _LEAST_HALOS = 100
-"""Strips of large pictures are at least so many rows tall, and so many times what is computed around
-them, but not much taller: whoever waits sees a large picture go on, at the price of 1 % at most."""
+"""Strips of large pictures are at least so many rows tall, and so many times what is computed
+around them, but not much taller: a large picture is seen to go on, at the price of 1 % at most."""
 _UNEVEN = 0.05
 """The part of a strip for which cores are taken to wait at the end, for each doubling of their
 number: for the slowest of all. Virtual ones may be three times as slow as others."""
