@@ -22,7 +22,7 @@ from waifu2x.backends import Backend, Device
 from waifu2x.networks import model_set
 from waifu2x.networks.model import Model
 from waifu2x.networks.readers.architectures import Layer
-from waifu2x.networks.readers.waifu2x_json import Weights, dump
+from waifu2x.networks.readers.waifu2x_json import NetworkWeights, dump
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +37,7 @@ def y_models(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def written(model: Model) -> bytes:
     """A stack of convolutions as waifu2x JSON."""
     layers = [Layer("convolution", node.weight, node.bias) for _, node in model.weighted]
-    return dump(Weights(f"vgg_{len(layers)}", layers))
+    return dump(NetworkWeights(f"vgg_{len(layers)}", layers))
 
 
 upscale = partial(waifu2x.upscale, model="vgg_7", precision="fp32")

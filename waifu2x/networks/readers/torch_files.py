@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 
 from waifu2x.errors import ModelError
 from waifu2x.networks.readers import pickles
-from waifu2x.networks.readers.limits import DAMAGED_ZIP, Budget, open_archive
-from waifu2x.networks.readers.pickles import Stored, Tensor
+from waifu2x.networks.readers.limits import DAMAGED_ZIP, ModelBudget, open_archive
+from waifu2x.networks.readers.pickle_machine import MAX_ENTRIES, Stored, Tensor
 from waifu2x.networks.readers.state_dicts import unwrapped
 from waifu2x.networks.readers.tensors import (
     Contents,
@@ -64,7 +64,7 @@ def parse(content: bytes, name: str) -> Contents:
 
 def _zipped(content: bytes, name: str) -> Contents:
     try:
-        members = open_archive(io.BytesIO(content), Budget(name)).infolist()
+        members = open_archive(io.BytesIO(content), ModelBudget(name)).infolist()
     except DAMAGED_ZIP as error:
         raise ModelError(f"{name}: damaged archive: {error}") from error
     names = [member.filename for member in members]
@@ -76,7 +76,7 @@ def _zipped(content: bytes, name: str) -> Contents:
     (root,) = roots
     if any(each.startswith(f"{root}code/") for each in names):
         raise ModelError(f"{name}: a TorchScript program, not weights: only weights are read")
-    archive = _Members(content, members, name)
+    archive = _StoredMembers(content, members, name)
     order = archive.read(f"{root}byteorder") if f"{root}byteorder" in names else b"little"
     if bytes(order[:16]).strip() != b"little":
         raise ModelError(f"{name}: its numbers are not little-endian: not supported")
@@ -89,7 +89,7 @@ def _zipped(content: bytes, name: str) -> Contents:
     return _contents(found, data, len(content), name)
 
 
-class _Members:
+class _StoredMembers:
     """The members of a zip file in memory, none of them compressed or copied."""
 
     def __init__(self, content: bytes, members: list[zipfile.ZipInfo], name: str) -> None:
@@ -132,8 +132,8 @@ def _short(key: str) -> str:
     return repr(key[-60:])
 
 
-def _pickle_budget(name: str) -> Budget:
-    return Budget(name, entries=pickles.MAX_ENTRIES)
+def _pickle_budget(name: str) -> ModelBudget:
+    return ModelBudget(name, entries=MAX_ENTRIES)
 
 
 def _legacy(content: bytes, name: str) -> Contents:
