@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from waifu2x.networks.activations import Activation
+from waifu2x.networks.expressions import LEAKY, SIGMOID, SILU
 from waifu2x.networks.model import Model
 from waifu2x.networks.nodes import (
     Add,
@@ -67,9 +68,9 @@ def onnx_model(model: Model) -> bytes:
 
     def activate(source: str, activation: Activation, result: str, *, flat: bool = False) -> None:
         slopes = activation.slopes
-        if activation.kind == "sigmoid":
+        if activation.function == SIGMOID:
             add("Sigmoid", [source], result)
-        elif activation.kind == "silu":
+        elif activation.function == SILU:
             add("Mul", [source, add("Sigmoid", [source], f"{result}s")], result)
         elif activation.is_linear:
             add("Identity", [source], result)
@@ -256,7 +257,7 @@ def _write_ncnn(model: Model, param: Path) -> None:
                 inner = f"2,{node.pixels},{node.pixels}"
                 outer = f"2,{-node.pixels},{-node.pixels}"
                 lines.append(f"Crop {ends} -23309={inner} -23310={outer} -23311=2,1,2")
-            case Convolution(stride=1) if node.activation.kind == "leaky":
+            case Convolution(stride=1) if node.activation.function == LEAKY:
                 leaky = (
                     ""
                     if node.activation.is_linear

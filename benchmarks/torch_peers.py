@@ -15,6 +15,7 @@ import torch
 from numpy.typing import NDArray
 
 from waifu2x.networks.activations import Activation
+from waifu2x.networks.expressions import SIGMOID, SILU
 from waifu2x.networks.model import Model
 from waifu2x.networks.nodes import (
     Add,
@@ -113,9 +114,9 @@ def lead(model: Model) -> int:
 
 def _activation(activation: Activation) -> torch.nn.Module:
     slopes = activation.slopes
-    if activation.kind == "sigmoid":
+    if activation.function == SIGMOID:
         return torch.nn.Sigmoid()
-    if activation.kind == "silu":
+    if activation.function == SILU:
         return torch.nn.SiLU()
     if activation.is_linear:
         return torch.nn.Identity()

@@ -10,7 +10,7 @@
 // Macros
 //   GROUP           work-items of a group
 //   INPUTS, OUTPUTS
-//   ACTIVATION  the code of an activation without slopes, see dialect.h; else x > 0 ? x : x * slope
+//   ACTIVATE(type, x, slope)   the activation, in the words of dialect.h
 //
 // Bound: latency.
 
@@ -25,9 +25,5 @@ dense(GLOBAL float *vectors, const int source, const int target, const int step,
     float value = bias[output];
     NO_UNROLL for (int input = 0; input < INPUTS; input++)
         value = FMA(weight[input * OUTPUTS + output], vectors[source + input], value);
-#ifdef ACTIVATION
-    vectors[target + output] = CURVE(float, value);
-#else
-    vectors[target + output] = LEAKY(float, value, bias[OUTPUTS + output]);
-#endif
+    vectors[target + output] = ACTIVATE(float, value, bias[OUTPUTS + output]);
 }

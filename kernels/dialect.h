@@ -28,7 +28,10 @@ typedef long Sum;
 #define CLAMP(x, low, high) clamp(x, low, high)
 #define ROUND(x) rint(x)
 #define STORE(type, place, value) *(GLOBAL type *)(place) = (value)
-#define LEAKY(type, x, slope) ((x) > SPLAT(type, 0.0f) ? (x) : (x) * (slope))
+#define WHERE(type, test, a, b) ((test) > SPLAT(type, 0.0f) ? (a) : (b))
+#define EXP(type, x) exp(x)
+#define TANH(type, x) tanh(x)
+#define ERF(type, x) erf(x)
 #define SIGMOID(type, x) (SPLAT(type, 1.0f) / (SPLAT(type, 1.0f) + exp(-(x))))
 
 #ifdef ON_CPU
@@ -36,9 +39,11 @@ typedef long Sum;
 #pragma OPENCL FP_CONTRACT ON
 #define FMA(a, b, c) ((a) * (b) + (c))
 #define MAX(a, b) ((a) > (b) ? (a) : (b))
+#define MIN(a, b) ((a) < (b) ? (a) : (b))
 #else
 #define FMA(a, b, c) fma(a, b, c)
 #define MAX(a, b) fmax(a, b)
+#define MIN(a, b) fmin(a, b)
 #endif
 
 #else
@@ -64,8 +69,12 @@ typedef long long Sum;
 #define SPLAT(type, x) Splat<type>::of(x)
 #define FMA(a, b, c) fma_of(a, b, c)
 #define MAX(a, b) max_of(a, b)
+#define MIN(a, b) min_of(a, b)
 #define STORE(type, place, value) store_of((type *)(place), value)
-#define LEAKY(type, x, slope) leaky_of(x, slope)
+#define WHERE(type, test, a, b) where_of(test, a, b)
+#define EXP(type, x) exp_of(x)
+#define TANH(type, x) tanh_of(x)
+#define ERF(type, x) erf_of(x)
 #define SIGMOID(type, x) sigmoid_of(x)
 #define CLAMP(x, low, high) fminf(fmaxf(x, low), high)
 #define ROUND(x) rintf(x)
@@ -89,15 +98,31 @@ DEVICE float4 max_of(float4 a, float4 b) {
     return make_float4(fmaxf(a.x, b.x), fmaxf(a.y, b.y), fmaxf(a.z, b.z), fmaxf(a.w, b.w));
 }
 
+DEVICE float min_of(float a, float b) { return fminf(a, b); }
+DEVICE float4 min_of(float4 a, float4 b) {
+    return make_float4(fminf(a.x, b.x), fminf(a.y, b.y), fminf(a.z, b.z), fminf(a.w, b.w));
+}
+
 // nvcc takes plain stores of vectors apart.
 DEVICE void store_of(float *place, float value) { *place = value; }
 DEVICE void store_of(float4 *place, float4 value) { __stwb(place, value); }
 
-DEVICE float leaky_of(float x, float slope) { return x > 0.0f ? x : x * slope; }
-DEVICE float4 leaky_of(float4 x, float4 slope) {
-    return make_float4(leaky_of(x.x, slope.x), leaky_of(x.y, slope.y), leaky_of(x.z, slope.z),
-                       leaky_of(x.w, slope.w));
+DEVICE float where_of(float test, float a, float b) { return test > 0.0f ? a : b; }
+DEVICE float4 where_of(float4 test, float4 a, float4 b) {
+    return make_float4(where_of(test.x, a.x, b.x), where_of(test.y, a.y, b.y),
+                       where_of(test.z, a.z, b.z), where_of(test.w, a.w, b.w));
 }
+
+DEVICE float exp_of(float x) { return expf(x); }
+DEVICE float4 exp_of(float4 x) { return make_float4(expf(x.x), expf(x.y), expf(x.z), expf(x.w)); }
+
+DEVICE float tanh_of(float x) { return tanhf(x); }
+DEVICE float4 tanh_of(float4 x) {
+    return make_float4(tanhf(x.x), tanhf(x.y), tanhf(x.z), tanhf(x.w));
+}
+
+DEVICE float erf_of(float x) { return erff(x); }
+DEVICE float4 erf_of(float4 x) { return make_float4(erff(x.x), erff(x.y), erff(x.z), erff(x.w)); }
 
 DEVICE float sigmoid_of(float x) { return 1.0f / (1.0f + expf(-x)); }
 DEVICE float4 sigmoid_of(float4 x) {
@@ -107,15 +132,14 @@ DEVICE float4 sigmoid_of(float4 x) {
 DEVICE float4 operator+(float4 a, float4 b) {
     return make_float4(a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w);
 }
+DEVICE float4 operator-(float4 a, float4 b) {
+    return make_float4(a.x - b.x, a.y - b.y, a.z - b.z, a.w - b.w);
+}
+DEVICE float4 operator/(float4 a, float4 b) {
+    return make_float4(a.x / b.x, a.y / b.y, a.z / b.z, a.w / b.w);
+}
 DEVICE float4 operator*(float4 a, float4 b) {
     return make_float4(a.x * b.x, a.y * b.y, a.z * b.z, a.w * b.w);
 }
 
-#endif
-
-// Activations without slopes, by the code of `Activation` in waifu2x/networks/model.py.
-#if ACTIVATION == 1
-#define CURVE(type, x) SIGMOID(type, x)
-#elif ACTIVATION == 2
-#define CURVE(type, x) ((x) * SIGMOID(type, x))
 #endif

@@ -6,9 +6,8 @@
 // of each: those that the target has, padded where it is a map.
 //
 // Macros
-//   ACTIVATION       the code of an activation without slopes, see dialect.h; else x > 0 ? x : x * slope
+//   ACTIVATE(type, x, slope)   the activation, in the words of dialect.h
 //   SLOPE            if it is the same for all planes; else slopes stand behind the biases
-//   SLOPES_TO_ONE    defined: no slope exceeds 1, so that x or x * slope is the larger one
 //   FACTOR           if it is not 1
 //   RESIDUAL         defined: there is one, a map of the product's own pixels and planes
 //   BLOCK            of maps
@@ -19,13 +18,6 @@
 
 #include "maps.h"
 
-#ifdef ACTIVATION
-#define ACTIVATE(type, x, slope) CURVE(type, x)
-#elif defined(SLOPES_TO_ONE)
-#define ACTIVATE(type, x, slope) MAX(x, (x) * (slope))
-#else
-#define ACTIVATE(type, x, slope) LEAKY(type, x, slope)
-#endif
 #ifdef SLOPE
 #define SLOPE_AT(type, slopes, place) SPLAT(type, SLOPE)
 #else

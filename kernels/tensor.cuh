@@ -11,7 +11,6 @@
 //
 // STACK = 1: pictures of one size are computed side by side, as if they were one. Each has a cell in
 // every map, as large as its part of that map, and what would mix two cells is not kept.
-#include "activation.cuh"
 #include "integers.cuh"
 
 template <int PLANES_EACH>
@@ -78,7 +77,7 @@ struct LayerExtent {
 struct Product {
     const void* in;
     const uint8_t* weights;
-    const float* follows;   // biases of all planes; with ACTIVATION 1 slopes, too
+    const float* follows;   // biases of all planes; with PLANE_SLOPES slopes, too
     void* out;
     const void* residual;
     Map from, to, added;
@@ -86,7 +85,7 @@ struct Product {
     Range real;             // ZERO: pixels of the target that are not zero, from the first result's
     Range kept;             // LAST: pixels of the target that are wanted, of each picture
     float factor;           // with a residual
-    float slope;            // of all planes, with ACTIVATION 0
+    float slope;            // of all planes, without PLANE_SLOPES
 };
 
 // A result: of which cell, and where in it.
@@ -111,15 +110,10 @@ __device__ __forceinline__ Spot spot(int y, int x, const Map& from, const LayerE
     return result;
 }
 
-// What follows a sum and its bias. ACTIVATION 0: x or x * slope, the larger one; else one more than the
-// code of activation.cuh: 1 has slopes of each plane's own.
-__device__ __forceinline__ float activate(float value, float slope) {
-#if ACTIVATION == 0
-    return fmaxf(value, slope * value);
-#else
-    return activation_of(ACTIVATION - 1, value, slope);
+#ifdef ACTIVATE
+// Of a sum and its bias.
+__device__ __forceinline__ float activate(float x, float slope) { return ACTIVATE(x, slope); }
 #endif
-}
 
 // A quad of threads holds 4 pieces of 4 words, word q of each in thread q; afterwards thread q holds
 // piece q. It is its own inverse.
@@ -211,7 +205,7 @@ __device__ __forceinline__ float2 followed(const Follows& follows, int block, in
 // residual, store. The sums of COUNT planes from `plane` on stand as the matrix units leave them in a
 // quad of threads: sums[4 * i + 2 * half + k] of thread q is plane 8 * i + 2 * q + k of result `half`;
 // with OWN, where weights were packed so, 8 * q + 2 * i + k of each 32: the piece that q stores.
-// `biases` are those of these planes, and so are `slopes`, with ACTIVATION 1.
+// `biases` are those of these planes, and so are `slopes`, with PLANE_SLOPES.
 template <int COUNT, bool OWN = false, class Follows>
 __device__ __forceinline__ void store_row(const float* sums, const Follows& biases, const Follows& slopes, int plane,
                                           int y, int x, int q, const Product& p) {
@@ -259,7 +253,7 @@ __device__ __forceinline__ void store_row(const float* sums, const Follows& bias
             for (int i = 0; i < 4; i++) {
                 const float* const two = sums + block * 16 + i * 4 + half * 2;
                 const float2 slope =
-                    ACTIVATION == 1 ? followed<OWN>(slopes, block, i, q) : make_float2(p.slope, p.slope);
+                    PLANE_SLOPES ? followed<OWN>(slopes, block, i, q) : make_float2(p.slope, p.slope);
                 float v0 = activate(two[0] + bias[i].x, slope.x);
                 float v1 = activate(two[1] + bias[i].y, slope.y);
 #if RESIDUAL
@@ -434,7 +428,7 @@ __device__ __forceinline__ void store_pixel(const float* partial, int i, const f
     float value = terms[0];
 #pragma unroll
     for (int part = 1; part < SUM_PARTS; part++) value += terms[part * (WIDTH + 1 + SUMS)];
-    value = activate(value + biases[sum], ACTIVATION == 1 ? slopes[sum] : p.slope);
+    value = activate(value + biases[sum], PLANE_SLOPES ? slopes[sum] : p.slope);
 #if RESIDUAL
     const size_t line_added = static_cast<size_t>(picture) * p.added.rows + out_row + p.added.top;
     const size_t pixel_added = line_added * p.added.pitch + out_column + p.added.left;

@@ -103,7 +103,7 @@ tensor_first(const __grid_constant__ Product p, const __grid_constant__ Source s
 #pragma unroll
     for (int i = 0; i < 4; i++) {
         biases.two[i] = follows_at(p.follows + plane, i, q);
-        if (ACTIVATION == 1) slopes.two[i] = follows_at(p.follows + OUT_PLANES + plane, i, q);
+        if (PLANE_SLOPES) slopes.two[i] = follows_at(p.follows + OUT_PLANES + plane, i, q);
     }
 #endif
     for (int part = 0; part < COLUMNS / 16; part++) {

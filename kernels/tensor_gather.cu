@@ -19,7 +19,6 @@
 //   1920x1080 made of them in 0.063.
 #define STACK 1
 #define SHUFFLE 1
-#define ACTIVATION 0
 #if !defined(BORDER)
 #define BORDER 0
 #endif

@@ -15,7 +15,6 @@
 // Bound: device memory.
 #define STACK 1
 #define SHUFFLE 1
-#define ACTIVATION 0
 #include "tensor.cuh"
 
 #define EACH_COLUMNS (THREADS / PIECES)

@@ -9,14 +9,12 @@
 // Arguments: `Tasks` below. All of one picture stand together: sums are int64, vectors float, and places
 // are counted from the picture's first, in elements of their kind. weight: float [outputs][inputs];
 // follows: bias and slope of each output.
-// Macros: THREADS, MOST_TASKS (of a launch).
+// Macros: THREADS, MOST_TASKS (of a launch), ACTIVATE(number, x, slope): the activations of a program.
 // Bound: the time of a launch. (One that tensor_average.cu's last block goes on with instead, to save the
 // launch, took 2 us more for cunet's four means.)
-#include "activation.cuh"
-
 #define CLEAR 0
 #define MEAN 1
-// And more by the code of the activation.
+// And more by the number of the activation.
 #define DENSE 2
 
 struct Task {
@@ -61,7 +59,7 @@ tensor_vectors(const __grid_constant__ Tasks p) {
                                vectors[task.source + i], sum);
                 for (int step = lanes / 2; step > 0; step /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, step);
                 const float2 follows = inside ? __ldg(task.follows + output) : float2();
-                sum = activation_of(task.kind - DENSE, sum + follows.x, follows.y);
+                sum = ACTIVATE(task.kind - DENSE, sum + follows.x, follows.y);
                 if (inside && lane == 0) vectors[task.target + output] = sum;
             }
         }

@@ -31,7 +31,7 @@
 //   REGISTERS (of a thread that multiplies), LAST (0 or 1), with it PLANES and PIXEL, SPREAD (0 or 1), WINDOWS;
 //   THREADS, SHARED (bytes of a block), TILE_COLUMNS, TILE_RESULTS, ROWS_BEYOND, COLUMNS_BEYOND (see
 //   tensor.cuh);
-//   OUT_GROUP, OUT_STORED, EACH, PART, SHUFFLE, FOLD, ZERO, ACTIVATION, RESIDUAL, RESIDUAL_GROUP,
+//   OUT_GROUP, OUT_STORED, EACH, PART, SHUFFLE, FOLD, ZERO, PLANE_SLOPES, ACTIVATE, RESIDUAL, RESIDUAL_GROUP,
 //   RESIDUAL_STORED, RESIDUAL_PART, STACK: of the store, see tensor.cuh
 // Bound: the matrix unit for 64 planes and more out; below, shared memory, which it reads operands
 //   from at 128 bytes a clock; for LAST and for one tap, device memory. Best on an H200, 1920x1080 out,
@@ -141,7 +141,7 @@ tensor_wgmma(const __grid_constant__ Product p) {
     const int stride = gridDim.x / DEPTH, tiles = p.extent.tiles;
     for (int i = threadIdx.x; i < WIDTH; i += THREADS) {
         biases[i] = p.follows[deep * WIDTH + i];
-        if (ACTIVATION == 1) slopes[i] = p.follows[(DEPTH + deep) * WIDTH + i];
+        if (PLANE_SLOPES) slopes[i] = p.follows[(DEPTH + deep) * WIDTH + i];
     }
     const uint8_t* const weights = p.weights + static_cast<size_t>(deep) * STEPS * B_BYTES;
     __syncthreads();

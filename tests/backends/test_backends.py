@@ -31,6 +31,7 @@ from waifu2x.imaging.dtypes import from_unit
 from waifu2x.lowering.box import Box
 from waifu2x.networks import catalogue, model_set
 from waifu2x.networks.activations import Activation
+from waifu2x.networks.expressions import LEAKY
 from waifu2x.networks.model import Model
 from waifu2x.networks.nodes import Convolution, PixelShuffle, PixelUnshuffle
 
@@ -234,7 +235,7 @@ def test_a_result_that_is_unshuffled(backend: Backend) -> None:
         weight = rng.normal(0, 0.4, (*planes, 3, 3)).astype(np.float32)
         bias = rng.normal(0, 0.1, planes[0]).astype(np.float32)
         slopes = np.full(planes[0], 0.5, np.float32)
-        return Convolution(source, weight, bias, Activation("leaky", slopes))
+        return Convolution(source, weight, bias, Activation(LEAKY, slopes))
 
     nodes = (
         convolution(0, (4, 1)),

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from tests.by_hand.tensor_maps import unpacked
 from tests.helpers import emulated_mma, obvious
-from waifu2x.backends import Device
+from waifu2x.backends import Device, Precision
 from waifu2x.backends.cuda import compiler, tensor_pack, tensor_runs, value_range
 from waifu2x.backends.cuda.arguments import Address, packed
 from waifu2x.backends.cuda.compiler import target
@@ -53,10 +53,12 @@ from waifu2x.backends.gpu.tuning import Way
 from waifu2x.errors import BackendError
 from waifu2x.lowering.box import Box
 from waifu2x.lowering.lower import lower
+from waifu2x.lowering.segments import cut
 from waifu2x.lowering.steps import Conv
 from waifu2x.networks import model_set
 from waifu2x.networks.activations import Activation, leaky
 from waifu2x.networks.builder import fit_padding
+from waifu2x.networks.expressions import LEAKY
 from waifu2x.networks.model import Model
 from waifu2x.networks.nodes import (
     Add,
@@ -104,7 +106,7 @@ class Recorded:
     def free_memory(self) -> int:
         return 1 << 40
 
-    def allocate(self, size: int) -> Any:
+    def allocate(self, size: int, **options: Any) -> Any:
         self._end += size + 256
 
         class Memory:
@@ -151,7 +153,7 @@ def record(
 ) -> None:
     """Whatever an executor does for pictures of a size."""
     executor = TensorExecutor(runtime, lower(model), units, terms, usual)
-    found = schedule.find(executor, size, pictures, schedule.Room(1 << 37, 1 << 37, 1 << 37))
+    found = schedule.find(executor, size, pictures, schedule.MapRoom(1 << 37, 1 << 37, 1 << 37))
     dtype, (height, width) = np.dtype(np.uint8), (size[0] * model.scale, size[1] * model.scale)
     before = DevicePixels(runtime.allocate(1), dtype, (pictures, *size, model.in_planes))
     after = DevicePixels(runtime.allocate(1), dtype, (pictures, height, width, model.out_planes))
@@ -198,8 +200,9 @@ def report(compiler: Compiler, capability: tuple[int, int], stem: str, chosen: M
     """What is not right with a kernel."""
     architecture = target(capability, compiler.supported())
     assert architecture is not None
-    options = ["--ptxas-options=-v", *(f"-D{name}={value}" for name, value in chosen.items())]
-    output = compiler.compile(f"{stem}.cu", source.of(stem), architecture, options)
+    defined, lines = source.definitions(chosen)
+    options = ["--ptxas-options=-v", *defined]
+    output = compiler.compile(f"{stem}.cu", lines + source.of(stem), architecture, options)
     assert output.code.startswith(b"\x7fELF"), "no cubin"
     clean = "0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads"
     return "" if clean in output.log else f"{stem} {dict(chosen)}: {output.log[-300:]}"
@@ -406,7 +409,7 @@ def compact(scale: int) -> Model:
     for made, read in ((64, 3), (64, 64), (3 * scale**2, 64)):
         weight = np.full((made, read, 3, 3), 0.1 / read, np.float32)
         bias = np.zeros(made, np.float32)
-        activation = Activation("leaky", np.linspace(-1, 2, made, dtype=np.float32))
+        activation = Activation(LEAKY, np.linspace(-1, 2, made, dtype=np.float32))
         if made != 64:
             activation = leaky(1, made)
         nodes.append(Convolution(len(nodes), weight, bias, activation, padding=1))
@@ -496,6 +499,18 @@ def test_maps_that_are_multiplied_have_two_terms_unless_told_otherwise(
         assert plain._terms == 1
 
 
+@pytest.mark.parametrize("precision", ["fp16", "auto"])
+def test_what_is_said_of_a_network_is_said_once_where_it_is_also_cut(
+    precision: Precision, caplog: pytest.LogCaptureFixture
+) -> None:
+    runtime: Any = Recorded((9, 0))
+    make = makers(runtime, "wgmma")[precision]
+    program = lower(amplified(1e4) if precision == "fp16" else odd())
+    for each in (program, cut(program, [len(program.steps) - 1])):
+        make(each, usual)
+    assert len(caplog.records) == 1
+
+
 def test_the_largest_value_is_found_once_and_kept(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -518,7 +533,7 @@ def conv(source: int, inputs: int, outputs: int) -> Convolution:
 def test_slopes_stand_beside_biases() -> None:
     bias = np.array([1, 2], np.float32)
     follows = tensor_pack.pack_follows(
-        bias, Activation("leaky", np.array([3, -4], np.float32)), [1, 32], 64
+        bias, Activation(LEAKY, np.array([3, -4], np.float32)), [1, 32], 64
     )
     assert follows[:, [1, 32]].tolist() == [[1, 2], [3, -4]]
     assert not follows[:, [0, *range(2, 32), *range(33, 64)]].any()

@@ -25,8 +25,9 @@ from waifu2x.backends.gpu.transforms import Transforms
 from waifu2x.backends.tta import TRANSFORMS
 from waifu2x.lowering.lower import lower
 from waifu2x.networks import model_set
-from waifu2x.networks.activations import Activation, leaky
+from waifu2x.networks.activations import elementwise, leaky
 from waifu2x.networks.builder import fit_padding
+from waifu2x.networks.expressions import SIGMOID
 from waifu2x.networks.model import Model
 from waifu2x.networks.nodes import Add, Convolution, Crop, Enlarge, PixelShuffle, PixelUnshuffle
 
@@ -69,7 +70,7 @@ class Recorder:
         self.builds.setdefault(key, Build(stem, tuple(macros.items()), self.usual))
         return SimpleNamespace(kernel=lambda name, group: None)
 
-    def allocate(self, size: int) -> Any:
+    def allocate(self, size: int, **options: Any) -> Any:
         return SimpleNamespace(size=size, release=lambda: None)
 
     def prepare(self, wanted: Any) -> None:
@@ -102,7 +103,7 @@ def everything() -> Model:
 
     def convolution(source: int, read: int, made: int, kind: str = "leaky") -> Convolution:
         weight, bias = np.ones((made, read, 3, 3), np.float32), np.zeros(made, np.float32)
-        activation = Activation("sigmoid", bias) if kind == "sigmoid" else leaky(0.1, made)
+        activation = elementwise(SIGMOID, made) if kind == "sigmoid" else leaky(0.1, made)
         return Convolution(source, weight, bias, activation)
 
     nodes = (
@@ -164,8 +165,9 @@ def test_every_kernel_compiles_and_the_usual_ones_fit_the_registers(
 
     def report(number: int) -> str:
         stem, macros, _ = wanted[number]
-        options = ["--ptxas-options=-v", *(f"-D{name}={value}" for name, value in macros)]
-        return found.compile(f"{stem}.cl", source.of(stem), architecture, options).log
+        defined, lines = source.definitions(dict(macros))
+        options = ["--ptxas-options=-v", *defined]
+        return found.compile(f"{stem}.cl", lines + source.of(stem), architecture, options).log
 
     with ThreadPoolExecutor(2) as pool:
         reports = list(pool.map(report, range(len(wanted))))

@@ -85,9 +85,9 @@ def kills(root: Path, count: int, chance: random.Random) -> list[str]:
     undisturbed = time.monotonic() - start
     killed = swept = left = 0
     while killed < count:
-        lanes = chance.choice(["auto", "3:1:2"])  # threads, or processes besides
+        workers = chance.choice(["auto", "3:1:2"])  # threads, or processes besides
         process = subprocess.Popen(
-            waifu2x(root, *options, "-j", lanes),
+            waifu2x(root, *options, "-j", workers),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             text=True,

@@ -23,7 +23,7 @@ from PIL import Image
 import waifu2x
 from waifu2x.cli import cli, progress
 from waifu2x.networks.readers.architectures import Layer
-from waifu2x.networks.readers.waifu2x_json import Weights, dump
+from waifu2x.networks.readers.waifu2x_json import NetworkWeights, dump
 
 Run = Callable[..., Result]
 
@@ -127,12 +127,11 @@ def test_tta_with_and_without_its_number(run: Run) -> None:
         (["--fit", "cover", "--width", "9"], "--fit needs --width and --height."),
         (["--min-size", "20x"], "expected pixels, like 2000, or 3840x2160."),
         (["--width", "0"], "0 is not in the range"),
-        (["-x", "3"], "'3' is not one of '1', '2', '4', '8'"),
+        (["-x3"], "'3' is not one of '1', '2', '4', '8'"),
+        (["-x", "3"], "--tta takes 2, 4 or 8."),
     ],
 )
 def test_sizes_that_make_no_sense(run: Run, arguments: list[str], message: str) -> None:
-    if arguments == ["-x", "3"]:
-        arguments = ["-x3"]  # or it would be the name of a file
     assert_one_line_error(run("upscale", *arguments, "a.png", "b.png"), message, 2)
 
 
@@ -424,7 +423,7 @@ def tiny() -> str:
     weight = np.random.default_rng(0).normal(0, 0.2, (3, 3, 3, 3)).astype(np.float32)
     layer = Layer("convolution", weight, np.full(3, 0.5, np.float32))
     Path("tiny").mkdir(exist_ok=True)
-    Path("tiny/scale2.0x_model.json").write_bytes(dump(Weights("vgg_1", [layer])))
+    Path("tiny/scale2.0x_model.json").write_bytes(dump(NetworkWeights("vgg_1", [layer])))
     return "./tiny"
 
 
@@ -514,7 +513,10 @@ def test_batch_of_nothing(run: Run) -> None:
         0,
         "in: no pictures here; for folders in it give --recursive\n",
     )
-    assert "1 done, 0 skipped, 0 failed; 1 other" in run("batch", "-r", "in", "out").stderr
+    assert (
+        "1 done, 0 skipped, 0 failed; 1 file is no picture: skipped;"
+        in run("batch", "-r", "in", "out").stderr
+    )
 
 
 def test_names_with_line_ends_stay_one_line(run: Run) -> None:
@@ -536,6 +538,16 @@ def test_overwriting_keeps_the_mode(run: Run) -> None:
     Path("b.png").chmod(0o600)
     assert run("upscale", "--overwrite", "a.png", "b.png").exit_code == 0
     assert Path("b.png").stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize(
+    ("name", "command"), [("a.png", "upscale a.png OUTPUT"), ("in", "batch in OUTPUT")]
+)
+def test_a_file_in_the_place_of_a_command(run: Run, name: str, command: str) -> None:
+    Path("in").mkdir()
+    result = run(name, "b.png")
+    assert_one_line_error(result, f"No such command {name!r}. Did you mean `waifu2x {command}`?", 2)
+    assert_one_line_error(run("upscal"), "No such command 'upscal'.", 2)
 
 
 def test_closed_streams(run: Run) -> None:
@@ -680,13 +692,13 @@ def test_other_signals_leave_no_half_file(run: Run, number: signal.Signals) -> N
 STUCK = """
 import hashlib, sys
 
-from waifu2x.formats import {module} as module
+from {module} import {kind}
 
-def stuck(*arguments):
+def stuck(*arguments, **named):
     print("stuck", flush=True)
     hashlib.pbkdf2_hmac("sha256", b"", b"", 2**31 - 1)  # one instruction of many minutes
 
-module.{function} = stuck
+{kind}.{method} = stuck
 from waifu2x.__main__ import main
 main()
 """
@@ -694,17 +706,17 @@ main()
 
 @pytest.mark.skipif(sys.platform == "win32", reason="other signals")
 @pytest.mark.parametrize(
-    ("module", "function", "number", "message"),
+    ("module", "kind", "method", "number", "message"),
     [
-        ("read", "decode", signal.SIGTERM, ""),
-        ("png_write", "write", signal.SIGINT, "Interrupted.\n"),
+        ("waifu2x.backends.reference", "NumpyNetwork", "__call__", signal.SIGTERM, ""),
+        ("waifu2x.formats.png_write", "PngWriter", "add", signal.SIGINT, "Interrupted.\n"),
     ],
 )
 def test_signals_are_heard_while_compiled_code_runs(
-    run: Run, module: str, function: str, number: signal.Signals, message: str
+    run: Run, module: str, kind: str, method: str, number: signal.Signals, message: str
 ) -> None:
     """Python runs no handler of a signal before that has returned."""
-    code = STUCK.format(module=module, function=function)
+    code = STUCK.format(module=module, kind=kind, method=method)
     process = subprocess.Popen(
         [sys.executable, "-c", code, "upscale", "--backend", "numpy", "a.png", "b.png"],
         stdout=subprocess.PIPE,
@@ -714,7 +726,7 @@ def test_signals_are_heard_while_compiled_code_runs(
     with process:
         assert process.stdout is not None
         assert process.stdout.readline() == "stuck\n"
-        assert len(leftovers(Path())) == (function == "write")
+        assert len(leftovers(Path())) == (kind == "PngWriter")
         process.send_signal(number)
         try:
             _, errors = process.communicate(timeout=60)

@@ -21,8 +21,9 @@ from waifu2x.api import Upscaler
 from waifu2x.errors import BackendError, ImageError
 from waifu2x.flows import jobs as rules
 from waifu2x.flows import upscaling
+from waifu2x.flows.batch.driver import InFlight
 from waifu2x.flows.batch.plan import plan
-from waifu2x.flows.batch.run import Jobs, run
+from waifu2x.flows.batch.run import run
 from waifu2x.flows.jobs import Job, Output
 from waifu2x.flows.outcome import Outcome, run_one
 from waifu2x.formats.source import DecodedFile
@@ -117,8 +118,8 @@ def make_pictures(folder: Path, count: int, size: int = 20) -> list[Job]:
     return list(plan(folder, folder.parent / "out", "png", False).jobs)
 
 
-@pytest.mark.parametrize("at_once", [None, Jobs(1, 1), Jobs(5, 2)])
-def test_run_makes_what_single_calls_make(tmp_path: Path, at_once: Jobs | None) -> None:
+@pytest.mark.parametrize("in_flight", [None, InFlight(1, 1), InFlight(5, 2)])
+def test_run_makes_what_single_calls_make(tmp_path: Path, in_flight: InFlight | None) -> None:
     jobs = make_pictures(tmp_path / "in", 7)
     output = PNG
     parts: dict[Job, float] = dict.fromkeys(jobs, 0.0)
@@ -127,14 +128,13 @@ def test_run_makes_what_single_calls_make(tmp_path: Path, at_once: Jobs | None) 
         parts[job] += part
 
     with Upscaler(scale=2, model="vgg_7") as upscaler:
-        outcomes = list(run(jobs, upscaler, output, at_once=at_once, on_progress=add))
+        outcomes = list(run(jobs, upscaler, output, in_flight=in_flight, on_progress=add))
         assert {outcome.job for outcome in outcomes} == set(jobs)
         assert all(outcome.status == "done" for outcome in outcomes)
         for job in jobs:
             expected = upscaler(load(job.source))
             np.testing.assert_array_equal(load(job.target), expected)
-    if at_once != Jobs(5, 2):  # in processes of their own, whose pictures tell of themselves
-        assert list(parts.values()) == pytest.approx([1.0] * 7)
+    assert list(parts.values()) == pytest.approx([1.0] * 7)
 
 
 def test_one_failure_does_not_concern_the_others(tmp_path: Path) -> None:
@@ -231,7 +231,7 @@ def test_a_name_that_is_too_long_fails_alone(tmp_path: Path) -> None:
 def test_closing_the_iterator_stops_the_work(tmp_path: Path) -> None:
     jobs = make_pictures(tmp_path / "in", 12, size=64)
     with Upscaler(scale=2, model="vgg_7") as upscaler:
-        outcomes = run(jobs, upscaler, PNG, at_once=Jobs(3, 1))
+        outcomes = run(jobs, upscaler, PNG, in_flight=InFlight(3, 1))
         first = next(outcomes)
         outcomes.close()
     made = list((tmp_path / "out").iterdir())

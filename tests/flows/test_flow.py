@@ -90,7 +90,7 @@ def test_the_first_result_may_come_last() -> None:
     def work(number: int, on_progress: Progress) -> int:
         begun[number].set()
         if number == 0:
-            assert begun[3].wait(30)  # four are worked on at a time
+            assert begun[2].wait(30)  # three are worked on at a time
         return number
 
     source = Numbers(4)

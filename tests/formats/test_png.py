@@ -30,9 +30,11 @@ from tests.helpers.contents import (
 from tests.helpers.odd_pictures import PROFILE, png_of
 from waifu2x.errors import ImageError
 from waifu2x.formats import png, png_filter, png_rows, png_write
+from waifu2x.formats.adapt import OutputOptions
+from waifu2x.formats.read import extent
 from waifu2x.formats.table import Compression
 from waifu2x.formats.write import header_of
-from waifu2x.imaging.picture import Picture, with_alpha
+from waifu2x.imaging.picture import Metadata, Picture, with_alpha
 from waifu2x.imaging.streams import Timed
 
 DTYPES = (np.uint8, np.uint16)
@@ -272,9 +274,8 @@ def test_every_filter_is_undone_where_bands_meet(kind: int, length: int) -> None
     rows = filtered_noise(kind, 8, (height, width))
     deflated = memoryview(zlib.compress(rows.tobytes()))
     parts = [deflated[at : at + length] for at in range(0, len(deflated), length)]
-    samples = png_rows.decoded([memoryview(b""), *parts], (height, width, PLANES[kind]), kind)
-    assert samples is not None
-    assert samples.dtype == np.uint8
+    samples = np.empty((height, width, PLANES[kind])[: 2 + (PLANES[kind] > 1)], np.uint8)
+    assert png_rows.decode([memoryview(b""), *parts], kind, samples)
     assert (samples.reshape(height, width, -1) == obvious(rows, kind, 8, width)).all()
 
 
@@ -396,3 +397,108 @@ def test_rows_beyond_the_last_take_no_memory() -> None:
     tracemalloc.stop()
     assert not back.any()
     assert peak < 8 << 20
+
+
+@pytest.mark.parametrize(
+    ("mode", "chunk", "expected"),
+    [
+        ("RGB", struct.pack(">3H", 1, 2, 255), (1, 2, 255)),
+        ("L", struct.pack(">H", 200), (200,)),
+        ("P", b"\1", (255, 0, 9)),
+        ("1", struct.pack(">H", 1), (255,)),
+    ],
+)
+def test_the_background_goes_along(mode: str, chunk: bytes, expected: tuple[int, ...]) -> None:
+    """Fitted to the samples of the result."""
+    image = Image.new(mode, (3, 2))
+    if mode == "P":
+        image.putpalette([0, 0, 0, 255, 0, 9])
+    plain = encoded(image)
+    at = plain.index(b"IDAT") - 4
+    data = plain[:at] + b"".join(png.chunk(b"bKGD", chunk)) + plain[at:]
+    picture = decode(data)
+    for bits in (8, 16):
+        options = OutputOptions(depth="16" if bits == 16 else "8")
+        found = dict(png.chunks(encode(picture, "png", options=options)))
+        scale = 257 if bits == 16 else 1
+        levels = [level * scale for level in expected]
+        assert found[b"bKGD"] == struct.pack(f">{len(levels)}H", *levels)
+
+
+def test_a_background_that_the_result_has_not_is_left_out() -> None:
+    said = Metadata(chunks=((b"bKGD", struct.pack(">3H", 1000, 2000, 3000)),))
+    assert b"bKGD" not in encode(Picture(ramp(1), metadata=said), "png")
+    for body in (b"", b"\0", b"\0\1\0", struct.pack(">H", 300)):
+        plain = encoded(Image.new("L", (3, 2)))
+        at = plain.index(b"IDAT") - 4
+        data = plain[:at] + b"".join(png.chunk(b"bKGD", body)) + plain[at:]
+        assert decode(data).metadata.chunks == ()
+
+
+def damaged_animations() -> dict[str, bytes]:
+    """APNGs whose first picture is well."""
+    frames = [Image.fromarray(noise(6, 5, 3, seed=seed)) for seed in range(3)]
+    data = encoded(frames[0], save_all=True, append_images=frames[1:], duration=50)
+    chunks = [(kind, data[start:end]) for kind, start, end in png.places(data)]
+    controls = [index for index, (kind, _) in enumerate(chunks) if kind == b"fcTL"]
+    found: dict[str, list[tuple[bytes, bytes]]] = {
+        "a frame less": [one for one in chunks if one != chunks[controls[1]]],
+        "a frame twice": [*chunks[: controls[1]], chunks[controls[1]], *chunks[controls[1] :]],
+        "without data": [one for one in chunks if one[0] != b"fdAT"],
+        "none": [(k, bytes(8) if k == b"acTL" else b) for k, b in chunks],
+        "many": [(k, struct.pack(">II", 99, 0) if k == b"acTL" else b) for k, b in chunks],
+        "cut off": chunks[: controls[2] + 1],
+        "another order": [*chunks[: controls[1]], *chunks[controls[2] :], *chunks[controls[1] :]],
+    }
+    number, body = controls[1], chunks[controls[1]][1]
+    for name, control in {
+        "beyond": body[:4] + struct.pack(">4I", 5, 6, 1, 0) + body[20:],
+        "empty": body[:4] + struct.pack(">4I", 0, 0, 0, 0) + body[20:],
+        "short": body[:20],
+        "number": struct.pack(">I", 77) + body[4:],
+    }.items():
+        found[name] = [*chunks[:number], (b"fcTL", control), *chunks[number + 1 :]]
+    made = {
+        name: png.SIGNATURE + b"".join(b"".join(png.chunk(*one)) for one in parts)
+        for name, parts in found.items()
+    }
+    wrong = bytearray(data)
+    wrong[data.index(b"fcTL", data.index(b"IDAT")) + 6] ^= 1
+    return made | {"checksum": bytes(wrong)}
+
+
+@pytest.mark.parametrize("name", damaged_animations())
+def test_a_damaged_animation_shows_its_first_picture(name: str) -> None:
+    found = decode_all(damaged_animations()[name])
+    (picture,) = found.pictures
+    assert (picture.pixels == noise(6, 5, 3)).all()
+    assert found.notices == ("its animation is damaged: only its first picture is read",)
+    assert not found.durations
+
+
+def test_texts_that_unpack_to_much() -> None:
+    """They go along as they are; a picture with a palette is read with them, too."""
+    bomb = b"Comment\0\0" + zlib.compress(bytes(8 << 20), 9)
+    image = Image.fromarray(noise(6, 5, 3)).quantize(8)
+    plain = encoded(image)
+    at = plain.index(b"IDAT") - 4
+    texts = b"".join(b"".join(png.chunk(b"zTXt", bomb)) for _ in range(100))
+    data = plain[:at] + texts + plain[at:]
+    tracemalloc.start()
+    try:
+        picture = decode(data)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert (picture.pixels == np.asarray(image.convert("RGB"))).all()
+    assert len(picture.metadata.chunks) == 100
+    assert peak < 32 << 20
+
+
+def test_chunks_are_within_a_budget() -> None:
+    data = encoded(Image.fromarray(noise(6, 5, 3)))
+    at = data.index(b"IDAT") - 4
+    data = data[:at] + b"".join(png.chunk(b"teSt")) * 400_000 + data[at:]
+    with pytest.raises(ImageError, match="more entries than a file of its size"):
+        decode(data)
+    assert extent(data) is None

@@ -169,7 +169,8 @@ def compiled(job: Job, shape: MmaShape, folder: Path) -> ctypes.CDLL:
         "FIRST_GROUP": 0,
         "SHUFFLE": 2 if job.windows > 1 else 1,
         "ZERO": 0,
-        "ACTIVATION": 0,
+        "PLANE_SLOPES": 0,
+        "ACTIVATE(x, slope)": "fmaxf(x, (slope) * (x))",
         "RESIDUAL": 0,
         "STACK": 0,
     }

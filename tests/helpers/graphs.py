@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import get_args
 
 import numpy as np
 from hypothesis import reject
 from hypothesis import strategies as st
 
 from waifu2x.errors import ModelError
-from waifu2x.networks.activations import Activation, ActivationKind, leaky
+from waifu2x.networks.activations import Activation, leaky
 from waifu2x.networks.builder import GraphBuilder
+from waifu2x.networks.expressions import ACTIVATIONS, LEAKY
 from waifu2x.networks.model import Model
 
 _PLANES = (1, 3, 5, 8, 16, 24, 32, 40, 64)
@@ -36,8 +36,7 @@ class RandomGraph(GraphBuilder):
             "relu": np.zeros(planes),
             "slopes": self.rng.uniform(-1.3, 1.6, planes),
         }.get(kind, np.ones(planes))
-        own = kind if kind in get_args(ActivationKind) else "leaky"
-        return Activation(own, slopes.astype(np.float32))  # type: ignore[arg-type]
+        return Activation(ACTIVATIONS.get(kind, LEAKY), slopes.astype(np.float32))
 
     def random_convolution(
         self, source: int, planes: int, side: int, stride: int, padding: int, kind: str

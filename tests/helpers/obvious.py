@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import pairwise
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 from waifu2x.networks import nodes as graph
 from waifu2x.networks.activations import Activation, leaky
 from waifu2x.networks.builder import GraphBuilder
+from waifu2x.networks.expressions import ACTIVATIONS
 from waifu2x.networks.model import Model
 
 _PAD_MODES = {"replicate": "edge", "reflect": "reflect", "zero": "constant"}
@@ -156,11 +158,22 @@ def _resized(source: NDArray[np.float64], up: int, down: int) -> NDArray[np.floa
 
 def activate(values: NDArray[np.float64], activation: Activation) -> NDArray[np.float64]:
     """An activation over the last axis."""
-    if activation.kind == "sigmoid":
-        return _sigmoid(values)
-    if activation.kind == "silu":
-        return np.asarray(values * _sigmoid(values))
-    return np.where(values > 0, values, values * activation.slopes)
+    (name,) = (name for name, one in ACTIVATIONS.items() if one == activation.function)
+    match name:
+        case "leaky":
+            return np.where(values > 0, values, values * activation.slopes)
+        case "sigmoid":
+            return _sigmoid(values)
+        case "silu":
+            return np.asarray(values * _sigmoid(values))
+        case "mish":
+            return np.asarray(values * np.tanh(np.logaddexp(0, values)))
+        case "tanh":
+            return 2 * _sigmoid(2 * values) - 1
+        case "gelu":
+            normal = NormalDist().cdf
+            return np.asarray(values * np.vectorize(normal, otypes=[np.float64])(values))
+    raise AssertionError(name)
 
 
 def _sigmoid(values: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -36,14 +36,14 @@ def test_two_processes_make_what_one_makes(model: str, request_: Any) -> None:
     with Upscaler(**request_, model=model) as upscaler:
         request, level = upscaler.enlarger.request, upscaler.enlarger.noise
         scales = [Fraction(scale) for scale in range(1, 5)]
-        table = FactTable.of(upscaler.enlarger.chains, level, scales)
+        table = FactTable.of(upscaler.enlarger.facts, level, scales)
         elsewhere = Processing(pickle.loads(pickle.dumps(table)), request, level)
         for picture in PICTURES.values():
             whole = upscaler.enlarger.picture(picture)
             prepared = elsewhere.prepare(picture)
             results = []
             for call in prepared.calls:
-                network = upscaler.enlarger.chains.network(call.factor, call.noise)
+                network = upscaler.networks.chains.network(call.factor, call.noise)
                 results.append(network(call.pixels, call.dtype))
                 assert results[-1].shape == call.shape
                 assert call.pixels.flags.c_contiguous

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from tests.helpers.obvious import psnr, values
 from waifu2x.errors import ModelError
-from waifu2x.networks import model_set
+from waifu2x.networks import expressions, model_set
 from waifu2x.networks.model import Model
 from waifu2x.networks.nodes import Add, Convolution, Dense, Enlarge, PixelShuffle
 from waifu2x.networks.readers import ncnn, read_model
@@ -318,7 +318,7 @@ def test_the_nodes() -> None:
     assert isinstance(GRAPHS["shuffled"].parse().nodes[-1], PixelShuffle)
     assert Enlarge(1, 2) in GRAPHS["nearest"].parse().nodes
     dense = [node for node in GRAPHS["scale"].parse().nodes if isinstance(node, Dense)]
-    assert [node.activation.kind for node in dense] == ["leaky", "sigmoid"]
+    assert [node.activation.function for node in dense] == [expressions.LEAKY, expressions.SIGMOID]
     assert not dense[0].bias.any()
 
 

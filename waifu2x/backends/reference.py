@@ -48,7 +48,7 @@ from waifu2x.lowering.steps import (
     residual_of,
     stored_block,
 )
-from waifu2x.networks.activations import sigmoid
+from waifu2x.networks.expressions import sigmoid
 from waifu2x.networks.model import Border, Model
 from waifu2x.networks.nodes import cubic_taps
 
@@ -115,8 +115,13 @@ class NumpyBackend:
         """Nothing to tune."""
         return iter(())
 
+    @property
+    def bytes(self) -> int:
+        """0: it computes with the models' own weights, and keeps nothing."""
+        return 0
+
     def close(self) -> None:
-        """Nothing to free."""
+        """Does nothing: there is nothing to free."""
 
 
 class NumpyNetwork:

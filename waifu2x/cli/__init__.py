@@ -8,6 +8,7 @@ import signal
 import sys
 import warnings
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import click
@@ -41,6 +42,17 @@ class _Commands(click.Group):
             return None
         command: click.Command = getattr(import_module(f"waifu2x.cli.{name}"), name)
         return command
+
+    def resolve_command(
+        self, context: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        if name not in _COMMANDS and Path(name).exists():
+            command = "batch" if Path(name).is_dir() else "upscale"
+            raise click.UsageError(
+                f"No such command {name!r}. Did you mean `waifu2x {command} {name} OUTPUT`?"
+            )
+        return super().resolve_command(context, args)
 
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
         # From the table: listing the commands should not import them.

@@ -17,7 +17,6 @@ from typing import Any
 import click
 
 from waifu2x.cli import report
-from waifu2x.cli.account import Account
 from waifu2x.cli.options import (
     OUTPUT_NAMES,
     CommandWithTta,
@@ -30,11 +29,13 @@ from waifu2x.cli.options import (
     upscale_options,
 )
 from waifu2x.cli.progress import many_pictures
+from waifu2x.cli.reporter import BatchReporter
 from waifu2x.flows.batch import cluster, outputs, worker
-from waifu2x.flows.batch.page import Page
+from waifu2x.flows.batch.driver import InFlight
+from waifu2x.flows.batch.html_report import HtmlReport
 from waifu2x.flows.batch.plan import Plan, plan
 from waifu2x.flows.batch.retry import Failures
-from waifu2x.flows.batch.run import Jobs, run
+from waifu2x.flows.batch.run import run
 from waifu2x.flows.batch.shard import Shard, shard_of
 from waifu2x.flows.batch.watch import Arrivals, watch
 from waifu2x.flows.jobs import Identity, Job, OnNotice, Output, identities, make_folder
@@ -48,13 +49,13 @@ _SCHEDULER = re.compile(r"(tcp|tls|ucx|wss?)://\S+:\d+", re.ASCII)
 """An address of Dask's."""
 
 
-def _jobs(context: Any, parameter: Any, value: str) -> Jobs | None:
+def _jobs(context: Any, parameter: Any, value: str) -> InFlight | None:
     if value == "auto":
         return None
     if not re.fullmatch(r"[1-9]\d{0,2}:[1-9]\d{0,2}:[1-9]\d{0,2}", value, re.ASCII):
         raise click.BadParameter(f"{value!r}: expected auto, or three whole numbers like 1:1:2.")
     load, process, save = map(int, value.split(":"))
-    return Jobs(load + process + save, process)
+    return InFlight(load + process + save, process)
 
 
 def _address(context: Any, parameter: Any, value: str | None) -> str | None:
@@ -81,12 +82,12 @@ def _shard(context: Any, parameter: Any, value: str | None) -> Shard | None:
     type=click.Choice(table.WRITABLE),
     default="png",
     show_default=True,
-    help="Of the outputs.",
+    help="Format of the outputs.",
 )
 @click.option(
     "-j",
     "--jobs",
-    "at_once",
+    "in_flight",
     callback=_jobs,
     metavar="auto|LOAD:PROC:SAVE",
     default="auto",
@@ -135,7 +136,7 @@ def batch(
     target: Path,
     recursive: bool,
     extension: str,
-    at_once: Jobs | None,
+    in_flight: InFlight | None,
     shard: Shard | None,
     retried: Path | None,
     fail_fast: bool,
@@ -200,24 +201,24 @@ def batch(
             if address is not None:
                 opened = partial(_on_cluster, address, (folder, target))
             work = stack.enter_context(
-                opened(options, output, at_once, max_pixels, sources, verbose=verbose)
+                opened(options, output, in_flight, max_pixels, sources, verbose=verbose)
             )
-        paper = None if page is None else Page(page, f"{folder}, enlarged into {target}")
-        account = stack.enter_context(
-            Account(expected, planned.passed_over, paper, as_json=as_json, verbose=verbose)
+        paper = None if page is None else HtmlReport(page, f"{folder}, enlarged into {target}")
+        reporter = stack.enter_context(
+            BatchReporter(expected, planned.passed_over, paper, as_json=as_json, verbose=verbose)
         )
 
         def take(outcome: Outcome) -> None:
-            account.add(outcome)
+            reporter.add(outcome)
             if why := _reason_to_stop(outcome, target, fail_fast):
-                account.stopped_for = why
+                reporter.stopped_for = why
                 stopped.set()
 
         for outcome in unreadable:
             take(outcome)
-        account.skip(wanted.where(lambda _, name: name in done))
+        reporter.skip(wanted.where(lambda _, name: name in done))
         on_progress, on_outcome = stack.enter_context(
-            many_pictures(None if watching else len(left), account.tally)
+            many_pictures(None if watching else len(left), reporter.tally)
         )
         outcomes = work(_until(stopped, jobs), on_progress, _told_once())
         stack.enter_context(closing(outcomes))
@@ -225,14 +226,14 @@ def batch(
         for outcome in outcomes:
             take(outcome)
             on_outcome(outcome)
-    if account.tally.failed or account.left:
+    if reporter.tally.failed or reporter.left:
         sys.exit(1)
 
 
 _Work = Callable[
     [Iterable[Job | None], Callable[[Job, float], None], OnNotice], Generator[Outcome, None, None]
 ]
-"""What makes outcomes of jobs, and tells of progress and of notes."""
+"""Makes outcomes of jobs, and tells of progress and of notices."""
 
 
 @contextmanager
@@ -240,7 +241,7 @@ def _here(
     many: bool,
     options: dict[str, Any],
     output: Output,
-    at_once: Jobs | None,
+    in_flight: InFlight | None,
     max_pixels: int,
     sources: frozenset[Identity],
     *,
@@ -254,7 +255,7 @@ def _here(
             jobs,
             upscaler,
             output,
-            at_once=at_once,
+            in_flight=in_flight,
             many=many,
             max_pixels=max_pixels,
             sources=sources,
@@ -269,7 +270,7 @@ def _on_cluster(
     folders: tuple[Path, Path],
     options: dict[str, Any],
     output: Output,
-    at_once: Jobs | None,
+    in_flight: InFlight | None,
     max_pixels: int,
     sources: frozenset[Identity],
     *,
@@ -283,12 +284,15 @@ def _on_cluster(
 
     arguments = arguments_of(**options)
     with cluster.connected(address) as client:
-        settings, weights = cluster.settings_of(arguments, output, at_once, max_pixels, folders)
+        sharing = cluster.LOCAL_WORKERS if address == cluster.LOCAL else 1
+        settings, model_files = cluster.settings_of(
+            arguments, output, in_flight, max_pixels, folders, sharing
+        )
         yield lambda jobs, on_progress, on_notice: cluster.run(
             client,
             jobs,
             settings,
-            weights,
+            model_files,
             sources=sources,
             on_worker=tell_of,
             on_news=report.tell,
@@ -374,14 +378,14 @@ def _tell(outcome: Outcome) -> None:
 
 
 def _told_once() -> OnNotice:
-    """What tells a note with the first file that it is about: a folder's are mostly the same."""
+    """Tells each notice once, with the first file it is about: a folder's are mostly the same."""
     told, lock = set[str](), Lock()
 
-    def tell(job: Job, note: str) -> None:
+    def tell(job: Job, notice: str) -> None:
         with lock:
-            known = note in told
-            told.add(note)
+            known = notice in told
+            told.add(notice)
         if not known:
-            report.tell(f"{job.source}: {note} (told once)")
+            report.tell(f"{job.source}: {notice} (told once)")
 
     return tell

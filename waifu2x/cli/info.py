@@ -26,7 +26,7 @@ from waifu2x.formats.description import Description, describe
     type=click.Choice(table.WRITABLE),
     default="png",
     show_default=True,
-    help="Of the result in question.",
+    help="Format of the result in question.",
 )
 @click.option("--json", "as_json", is_flag=True, help="One line of JSON for each file.")
 def info(files: tuple[Path, ...], extension: str, as_json: bool) -> None:

@@ -34,7 +34,10 @@ class CommandWithTta(click.Command):
         """Parses arguments with the number of a bare --tta added: a file name may follow it."""
         end = args.index("--") if "--" in args else len(args)
         for at in range(end):
-            if args[at] in ("-x", "--tta") and args[at + 1 : at + 2] not in _TTA_LEVELS:
+            following = args[at + 1 : at + 2]
+            if args[at] in ("-x", "--tta") and following not in _TTA_LEVELS:
+                if following and following[0].isdecimal() and not Path(following[0]).exists():
+                    raise click.UsageError("--tta takes 2, 4 or 8.", context)
                 args[at] = "--tta=8"
         return super().parse_args(context, args)
 
@@ -131,7 +134,7 @@ _DEVICE_OPTIONS = [
         type=click.Choice(get_args(Precision)),
         default="auto",
         show_default=True,
-        help="auto: the fastest whose error nobody can see.",
+        help="auto: the fastest that keeps 60 dB.",
     ),
 ]
 _NETWORK_OPTIONS = [
@@ -161,16 +164,16 @@ def _size_option(name: str, text: str) -> Callable[[_Command], _Command]:
 _OPTIONS = [
     noise_option,
     scale_option,
-    _size_option("--width", "Of the result; alone, it keeps the proportions."),
-    _size_option("--height", "Of the result; alone, it keeps the proportions."),
+    _size_option("--width", "Width of the result in pixels; alone, it keeps the proportions."),
+    _size_option("--height", "Height of the result in pixels; alone, it keeps the proportions."),
     click.option(
         "--fit",
         type=click.Choice(get_args(Fit)),
-        help="With both: inside, the largest that fits (the default); cover, just so large, what is"
-        " over cut off; exact, just so large, proportions or not.",
+        help="With both: inside, the largest that fits (the default); cover, exactly that size,"
+        " cropped; exact, exactly that size, stretched.",
     ),
-    _size_option("--longer-side", "Of the result."),
-    _size_option("--shorter-side", "Of the result."),
+    _size_option("--longer-side", "Longer side of the result in pixels."),
+    _size_option("--shorter-side", "Shorter side of the result in pixels."),
     click.option(
         "--min-size",
         callback=_two_sizes,
@@ -179,8 +182,8 @@ _OPTIONS = [
     ),
     _size_option(
         "--only-smaller-than",
-        "Pictures whose longer side has as many pixels stay as they are; so does their file, if its"
-        " format does.",
+        "Skip pictures already at least PX long; their file is copied unchanged if the format"
+        " matches.",
     ),
     *_NETWORK_OPTIONS,
     click.option(
@@ -206,7 +209,7 @@ _OPTIONS = [
         "--quality",
         callback=_level,
         metavar="1..100|like",
-        help="Of jpg (default 95), avif and heic (90), webp, jxl and jp2 (default: lossless)."
+        help="Quality of jpg (default 95), avif, heic (90), webp, jxl and jp2 (default: lossless)."
         " like: jpg coded as finely as the input was, if that is one.",
     ),
     click.option(
@@ -214,14 +217,14 @@ _OPTIONS = [
         type=click.Choice(get_args(Compression)),
         default="default",
         show_default=True,
-        help="Of png, tif, webp and jxl: how much time goes into how small a file.",
+        help="Effort for small files: png, tif, webp and jxl.",
     ),
     click.option(
         "--depth",
         type=click.Choice(get_args(Depth)),
         default="auto",
         show_default=True,
-        help="Bits a sample; auto: as many as the input has, where the format holds them.",
+        help="Bits per sample; auto: as many as the input has, where the format holds them.",
     ),
     click.option(
         "--background",
@@ -230,7 +233,7 @@ _OPTIONS = [
         metavar="COLOUR",
         help="Under transparent pixels, where the format has none: a name or #rrggbb.",
     ),
-    click.option("--strip", is_flag=True, help="Keep no metadata; colours keep their meaning."),
+    click.option("--strip", is_flag=True, help="Drop metadata; keep the colour profile."),
     click.option("--copy-times", is_flag=True, help="Give outputs the dates of their inputs."),
     click.option(
         "--max-pixels",
@@ -386,6 +389,6 @@ def check_folder(folder: Path) -> None:
 
 def describe(upscaler: Upscaler) -> str:
     """What an upscaler computes with, for --verbose."""
-    device = upscaler.backend.device
+    device = upscaler.engine.backend.device
     passes = f"; networks: {upscaler.passes}" if upscaler.passes else ""
-    return f"{upscaler.backend.name}: {device.name}, {device.detail}{passes}"
+    return f"{upscaler.engine.backend.name}: {device.name}, {device.detail}{passes}"

@@ -76,7 +76,8 @@ def summary(tally: Tally, passed_over: int, left: int) -> str:
     parts += [f"{counts['copied']} copied"] if counts["copied"] else []
     parts += [f"{counts['skipped']} skipped", f"{len(tally.failed)} failed"]
     parts += [f"{left} not done"] if left else []
-    others = f"; {passed_over} other files passed over" if passed_over else ""
+    plural = "files are no pictures" if passed_over > 1 else "file is no picture"
+    others = f"; {passed_over} {plural}: skipped" if passed_over else ""
     rate = f"; {tally.seconds:.1f} s, {tally.rate:.2f} Mpixel/s" if tally.pixels else ""
     return ", ".join(parts) + others + rate
 
@@ -102,7 +103,7 @@ def show(text: str) -> None:
 def message_of(error: Waifu2xError | MemoryError | OSError) -> str:
     """What is wrong, and what to do, in one sentence."""
     if isinstance(error, MemoryError):
-        return "not enough memory for this picture: use a smaller scale"
+        return "not enough memory for this picture: use a smaller scale, or -m upconv_7"
     if isinstance(error, OSError):
         return f"{error.filename}: {reason(error)}" if error.filename else reason(error)
     return str(error)

@@ -28,6 +28,9 @@ from waifu2x.flows.upscaling import upscale_file
 from waifu2x.formats import table
 from waifu2x.imaging.enlarger import Enlarger
 
+_IN_FLIGHT = 2
+"""Pictures of a file: one is computed while the one before it is encoded and the next decoded."""
+
 
 @click.command(cls=CommandWithTta, short_help="Enlarge and denoise one picture.")
 @click.argument("source", metavar="INPUT")
@@ -37,7 +40,7 @@ from waifu2x.imaging.enlarger import Enlarger
     "--format",
     "extension",
     type=click.Choice(table.WRITABLE),
-    help="Of the output; otherwise its file name decides, and png on stdout.",
+    help="Format of the output; otherwise its file name decides, and png on stdout.",
 )
 @upscale_options
 def upscale(
@@ -73,7 +76,8 @@ def upscale(
                 max_pixels=max_pixels,
                 on_size=on_size,
                 on_progress=on_progress,
-                on_notice=lambda job, note: report.tell(f"{source}: {note}"),
+                in_flight=_IN_FLIGHT,
+                on_notice=lambda job, notice: report.tell(f"{source}: {notice}"),
             )
     _finish(outcome_of(job, made), as_json, verbose)
 

@@ -38,10 +38,11 @@ def flow(
 ) -> None:
     """Carries every item of a source through `work` into a sink, in order, and closes both.
 
-    At most `in_flight` items are worked on or wait for those before them, and one more is read
-    ahead; with 1, all is done by the calling thread. `on_progress` is told of parts that add up to
-    1, from one thread at a time, where the source knows how many items it has. Whatever is raised,
-    by any of them or by an interrupt, ends the work on all items and aborts the sink.
+    `in_flight` items are between source and sink at a time: one is handed to the sink by the
+    calling thread while the others are worked on by a thread each, and one more is read ahead. With
+    1, the calling thread does all. `on_progress` is told of parts that add up to 1, from one thread
+    at a time, where the source knows how many items it has. Whatever is raised, by any of them or
+    by an interrupt, ends the work on all items and aborts the sink.
     """
     count = source.header.count
     if count is not None:
@@ -89,10 +90,11 @@ def _in_order(
         return list(islice(items, 1))
 
     waiting: deque[Future[_Result]] = deque()
-    pool = ThreadPoolExecutor(in_flight + 1, thread_name_prefix="waifu2x-flow")
+    workers = ThreadPoolExecutor(in_flight - 1, thread_name_prefix="waifu2x-flow")
+    reader = ThreadPoolExecutor(1, thread_name_prefix="waifu2x-read")
     try:
         unread: Exception | None = None
-        reading = pool.submit(read)
+        reading = reader.submit(read)
         while True:
             try:
                 found = reading.result()
@@ -101,8 +103,8 @@ def _in_order(
                 break
             if not found:
                 break
-            waiting.append(pool.submit(work, found.pop(), report))
-            reading = pool.submit(read)
+            waiting.append(workers.submit(work, found.pop(), report))
+            reading = reader.submit(read)
             if len(waiting) == in_flight:
                 yield waiting.popleft().result()
         while waiting:
@@ -111,4 +113,5 @@ def _in_order(
             raise unread
     finally:
         stopped.set()
-        pool.shutdown(cancel_futures=True)
+        for pool in (reader, workers):
+            pool.shutdown(cancel_futures=True)

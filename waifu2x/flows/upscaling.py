@@ -53,15 +53,14 @@ class Upscaled:
 
     height: int
     width: int
-    """Of the first picture, where there are several."""
+    """Size of the first result, where there are several."""
     spent: Stopwatch
-    """Seconds of `read`, of `wait`, for memory, of `decode`, of `prepare`, until the enlarger is
-    there and the output's format is known to hold the result, of what the enlarger tells, of
-    `encode` and of `write`."""
+    """Seconds of `read`; `wait` for memory; `decode`; `prepare`, until the enlarger is there and
+    the output is known to hold the result; the enlarger's own; `encode` and `write`."""
     seconds: float
-    """On the clock: less than all that were spent, where threads work at a time."""
+    """Seconds on the clock: fewer than the sum of `spent` where threads work at a time."""
     copied: bool = False
-    """Whether it stays as it is, and so does its file."""
+    """Whether the pictures stay as they are, so that the file was copied."""
     previews: tuple[bytes, ...] = ()
     """JPEGs of the first picture, before and after, where they are wanted; of one that stays as it
     is, one."""
@@ -88,8 +87,8 @@ def upscale_file(
     first, and `on_notice` with a line about what the output does not keep, if there is anything.
     It is called again for what shows only later. Nothing in `sources` is ever replaced. `alone`: no
     other files are worked on; otherwise only large results are encoded by all cores, and nothing is
-    done while a file is decoded. `in_flight` is how many pictures of the file are worked on at a
-    time. Raises Waifu2xError, OSError, MemoryError.
+    done while a file is decoded. `in_flight` is how many pictures of the file are between its
+    decoder and its encoder at a time. Raises Waifu2xError, OSError, MemoryError.
     """
     if not may_write(job, output.existing, sources):
         return None
@@ -98,10 +97,11 @@ def upscale_file(
         data = _content(job.source)
     with ExitStack() as held:
         with spent("wait"):
-            held.enter_context(reserve(data))
+            allocate = held.enter_context(reserve(data))
         with spent("decode"):
             name = _name(job.source, "standard input")
-            source = held.enter_context(closing(open_content(data, name, max_pixels)))
+            source = open_content(data, name, max_pixels, allocate)
+            held.enter_context(closing(source))
             if alone and len(data) >= _LARGE_FILE:
                 network = _opened_meanwhile(source, enlarger)
             else:

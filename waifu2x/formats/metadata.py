@@ -42,6 +42,8 @@ _FIELDS: tuple[tuple[Kind, str], ...] = (
     ("resolution", "dpi"),
     ("comment", "comment"),
 )
+_RAW_EXIF = (b"Raw profile type exif\0", b"Raw profile type APP1\0")
+_RAW_IPTC = b"Raw profile type iptc\0"
 _LARGEST_TEXT = 1 << 24
 """Bytes of a compressed text that are unpacked."""
 _LONGEST = 65_000
@@ -163,9 +165,13 @@ def save_options(metadata: Metadata, form: Format) -> dict[str, Any]:
     return options
 
 
-def png_chunks(metadata: Metadata) -> list[Chunk]:
-    """What goes into a PNG."""
-    found = list(metadata.chunks)
+def png_chunks(metadata: Metadata, planes: int, depth: int) -> list[Chunk]:
+    """What goes into a PNG of 1 or 3 planes, transparency left out, of 8 or 16 bits a sample."""
+    found = []
+    for kind, body in metadata.chunks:
+        fitted = png.background_chunk(body, planes, depth) if kind == b"bKGD" else (kind, body)
+        if fitted:
+            found.append(fitted)
     if metadata.dpi:
         across, down = (round(dots / _METRES) for dots in metadata.dpi)
         found.append((b"pHYs", struct.pack(">IIB", across, down, 1)))
@@ -216,18 +222,22 @@ def _iptc(value: Any) -> bytes | None:
 def _of_png(metadata: Metadata, data: bytes) -> Metadata:
     """With what a PNG's chunks say, all but the colours."""
     kept: list[Chunk] = []
-    for kind, body in png.other_chunks(png.chunks(data)):
-        text = _text(kind, body)
+    budget = Budget(len(data))
+    found = list(png.chunks(data))
+    background = png.background(dict(found))
+    if background:
+        kept.append((b"bKGD", background))
+    for kind, body in png.other_chunks(found):
         if kind == b"eXIf":
             metadata = replace(metadata, exif=_exif(body))
         elif kind == b"iTXt" and body.startswith(_XMP_KEYWORD):
-            metadata = replace(metadata, xmp=text or metadata.xmp)
+            metadata = replace(metadata, xmp=_text(kind, body, budget) or metadata.xmp)
         elif kind == b"pHYs" and (dots := _dots(body)):
             metadata = replace(metadata, dpi=dots)
-        elif text and body.startswith((b"Raw profile type exif\0", b"Raw profile type APP1\0")):
+        elif body.startswith(_RAW_EXIF) and (text := _text(kind, body, budget)):
             block = _exif(_unpacked(text))
             metadata = replace(metadata, exif=metadata.exif or block)
-        elif text and body.startswith(b"Raw profile type iptc\0"):
+        elif body.startswith(_RAW_IPTC) and (text := _text(kind, body, budget)):
             records = _of_resources(_unpacked(text))
             metadata = replace(metadata, iptc=metadata.iptc or records)
         else:
@@ -242,8 +252,8 @@ def _dots(body: bytes) -> tuple[float, float] | None:
     return dpi([dots * _METRES for dots in struct.unpack(">II", body[:8])])
 
 
-def _text(kind: bytes, body: bytes) -> bytes | None:
-    """The text of a chunk, unpacked."""
+def _text(kind: bytes, body: bytes, budget: Budget) -> bytes | None:
+    """The text of a chunk, unpacked; None if it is none, is damaged or costs too much."""
     _, _, rest = body.partition(b"\0")
     if kind == b"tEXt":
         return rest
@@ -256,10 +266,13 @@ def _text(kind: bytes, body: bytes) -> bytes | None:
         return None
     if not packed:
         return rest
+    unpacking = zlib.decompressobj()
     try:
-        return zlib.decompressobj().decompress(rest, _LARGEST_TEXT)
-    except zlib.error:
+        text = unpacking.decompress(rest, max(1, min(_LARGEST_TEXT, budget.bytes)))
+        budget.copy(len(text))
+    except (zlib.error, OverBudgetError):
         return None
+    return text if unpacking.eof else None
 
 
 def _xmp_orientation(xmp: bytes) -> int:
@@ -281,8 +294,8 @@ def _raw_profile(name: bytes, content: bytes) -> bytes:
 def _unpacked(text: bytes) -> bytes:
     """The content of such a text: a name, a length and hexadecimal digits, each on a line."""
     try:
-        return bytes.fromhex("".join(text.decode("latin-1").split()[2:]))
-    except ValueError:
+        return bytes.fromhex(text.split(None, 2)[2].decode("ascii"))
+    except (ValueError, IndexError):
         return b""
 
 

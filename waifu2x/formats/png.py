@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import Any
 
+from waifu2x.formats.limits import Budget
 from waifu2x.imaging.picture import Chunk
 
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
@@ -17,6 +18,10 @@ _COLOURS = {b"cICP", b"gAMA", b"cHRM", b"sRGB"}
 _KEPT = {b"tIME", b"mDCV", b"cLLI"}
 """Kinds that speak of the whole picture, though they are not marked as safe to copy."""
 _OF_SAMPLES = {b"sBIT", b"bKGD", b"hIST", b"sPLT"}
+"""Kinds that speak of the numbers of samples. sBIT does not hold for what was computed anew; the
+colour of bKGD is kept by `background`."""
+_COLOUR, _INDEXED = 2, 3
+"""IHDR's colour type: a flag, and that of pictures with a palette."""
 _LARGEST_PROFILE = 1 << 24
 """Bytes of a profile that are unpacked."""
 
@@ -32,10 +37,24 @@ def chunks(data: bytes) -> Iterator[Chunk]:
             yield kind, data[start:end]
 
 
+def without(data: bytes, kinds: Container[bytes]) -> bytes:
+    """A file without its chunks of some kinds. Raises OverBudgetError."""
+    view, kept, at = memoryview(data), [], 0
+    for kind, start, end in places(data):
+        if kind in kinds:
+            kept.append(view[at : start - 8])
+            at = end + 4
+    return b"".join((*kept, view[at:])) if kept else data
+
+
 def places(data: bytes) -> Iterator[Place]:
-    """Where the chunks of a file are, up to IEND, or to where it is cut off or no PNG any more."""
-    at, kind = len(SIGNATURE), b""
+    """Where the chunks of a file are, up to IEND, or to where it is cut off or no PNG any more.
+
+    Raises OverBudgetError.
+    """
+    at, kind, budget = len(SIGNATURE), b"", Budget(len(data))
     while at + 12 <= len(data) and kind != b"IEND":
+        budget.visit()
         (length,) = struct.unpack_from(">I", data, at)
         kind = data[at + 4 : at + 8]
         if at + 12 + length > len(data) or not (kind.isascii() and kind.isalpha()):
@@ -78,6 +97,39 @@ def chunk(kind: bytes, *parts: bytes | memoryview) -> tuple[bytes | memoryview, 
     for part in parts:
         checksum, length = crc32(part, checksum), length + len(part)
     return struct.pack(">I4s", length, kind), *parts, struct.pack(">I", checksum)
+
+
+def background(found: Mapping[bytes, bytes]) -> bytes | None:
+    """A file's colour for what lies behind it, as three numbers of 16 bits; None if it has none.
+
+    `found` has the contents of IHDR, PLTE and bKGD. PNG 3, section 11.3.4.1.
+    """
+    header, body = found.get(b"IHDR", b""), found.get(b"bKGD", b"")
+    if len(header) != 13:
+        return None
+    depth, kind = header[8:10]
+    if kind == _INDEXED:
+        index = body[0] if len(body) == 1 else 256
+        colour = found.get(b"PLTE", b"")[3 * index : 3 * index + 3]
+        levels, depth = tuple(colour), 8
+    else:
+        levels = struct.unpack(f">{len(body) // 2}H", body[: len(body) // 2 * 2])
+    if len(levels) != (3 if kind & _COLOUR else 1) or not 0 < depth <= 16:
+        return None
+    peak = (1 << depth) - 1
+    if max(levels) > peak:
+        return None
+    scaled = [round(level * 65535 / peak) for level in levels]
+    return struct.pack(">3H", *scaled * (3 // len(scaled)))
+
+
+def background_chunk(background: bytes, planes: int, depth: int) -> Chunk | None:
+    """bKGD of a picture of 1 or 3 planes without transparency; None where it has no such colour."""
+    peak = (1 << depth) - 1
+    levels = [round(level * peak / 65535) for level in struct.unpack(">3H", background)]
+    if planes == 3:
+        return b"bKGD", struct.pack(">3H", *levels)
+    return (b"bKGD", struct.pack(">H", levels[0])) if len(set(levels)) == 1 else None
 
 
 def profile_chunk(profile: bytes) -> Chunk:

@@ -33,11 +33,11 @@ _BAND = 1 << 19
 _COLOUR_TYPES = {1: 0, 2: 4, 3: 2, 4: 6}
 """By planes, alpha among them: grey, grey and alpha, RGB, RGB and alpha."""
 _HEAD = b"\x78\x01"
-"""Of a zlib stream: a window of 32 KiB, no dictionary."""
+"""How a zlib stream begins: a window of 32 KiB, no dictionary."""
 _END = b"\x03\x00"
 """A last block with nothing in it."""
 _BASE = 65521
-"""Of Adler-32."""
+"""Modulus of Adler-32."""
 
 
 class _Packed(NamedTuple):
@@ -119,11 +119,12 @@ class PngWriter(Writer):
 
 def _ancillary(picture: Picture) -> list[Chunk]:
     """What is said before the pixels of the first picture."""
-    colours = picture.colours
+    colours, planes = picture.colours, picture.pixels.shape[-1]
+    depth = 8 * picture.pixels.dtype.itemsize
     first: Sequence[Chunk] = colours.chunks
     if colours.icc_profile:
         first = [profile_chunk(colours.icc_profile)]
-    return [*first, *metadata.png_chunks(picture.metadata)]
+    return [*first, *metadata.png_chunks(picture.metadata, planes, depth)]
 
 
 def _frame_control(number: int, width: int, height: int, duration: float) -> bytes:

@@ -1,36 +1,67 @@
-"""One picture through networks, in one process."""
+"""One picture through networks: prepared, computed, finished."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from waifu2x.backends import Progress, ignore, scaled
 from waifu2x.imaging.picture import Picture
-from waifu2x.imaging.processing import Processing, finish
+from waifu2x.imaging.processing import Call, Processing, finish
 from waifu2x.imaging.sizes import Request
 from waifu2x.system.stopwatch import Stopwatch
 
 if TYPE_CHECKING:
-    from waifu2x.networks.chains import Chains
+    from waifu2x.networks.chains import Chains, Facts
+
+
+class Compute(Protocol):
+    """Runs the network calls of a picture. Threads may share it."""
+
+    def __call__(self, calls: Sequence[Call], on_progress: Progress) -> list[NDArray[Any]]:
+        """The results of `calls`, in their order.
+
+        `on_progress` is told parts that add up to the calls' shares; it may raise to stop the work.
+        Raises ModelError, BackendError.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class Networks:
+    """Runs calls by the networks of this process."""
+
+    chains: Chains
+    tta: int
+    tile: int | None
+    """Both as for a Network."""
+
+    def __call__(self, calls: Sequence[Call], on_progress: Progress) -> list[NDArray[Any]]:
+        """Runs the calls one after the other, once all their networks are there."""
+        networks = [self.chains.network(call.factor, call.noise) for call in calls]
+        return [
+            network(
+                call.pixels,
+                call.dtype,
+                tile=self.tile,
+                tta=self.tta,
+                on_progress=scaled(on_progress, call.share),
+            )
+            for network, call in zip(networks, calls, strict=True)
+        ]
 
 
 class Enlarger(Processing):
-    """Enlarges and denoises pictures by chains of networks, as one request asks for.
+    """Enlarges and denoises pictures as one request asks for. Threads may share it."""
 
-    Threads may share it.
-    """
-
-    def __init__(
-        self, chains: Chains, request: Request, noise: int | None, tta: int, tile: int | None
-    ) -> None:
-        """`noise` is a level or None; `tta` and `tile` are as for a Network."""
-        super().__init__(chains, request, noise)
-        self.chains = chains
-        self.tta = tta
-        self.tile = tile
+    def __init__(self, facts: Facts, request: Request, noise: int | None, compute: Compute) -> None:
+        """`noise` is the level to remove, or None; `compute` runs networks."""
+        super().__init__(facts, request, noise)
+        self._compute = compute
 
     def picture(
         self,
@@ -38,7 +69,7 @@ class Enlarger(Processing):
         on_progress: Progress = ignore,
         stopwatch: Stopwatch | None = None,
     ) -> Picture:
-        """A picture enlarged and denoised: prepared, through networks, finished.
+        """A picture enlarged and denoised.
 
         `stopwatch` gets the seconds of `prepare`, `network` and `resize`. Raises ImageError if the
         picture would grow more than 32 times, ModelError if it has transparency and there is no
@@ -47,16 +78,10 @@ class Enlarger(Processing):
         spent = stopwatch or Stopwatch()
         with spent("prepare"):
             prepared = self.prepare(picture)
-            networks = [self.chains.network(call.factor, call.noise) for call in prepared.calls]
         results = []
-        for call, network in zip(prepared.calls, networks, strict=True):
-            report = scaled(on_progress, call.share)
+        if prepared.calls:
             with spent("network"):
-                results.append(
-                    network(
-                        call.pixels, call.dtype, tile=self.tile, tta=self.tta, on_progress=report
-                    )
-                )
+                results = self._compute(prepared.calls, on_progress)
         finished = finish(prepared, results, spent)
         if prepared.finish_share:
             on_progress(prepared.finish_share)
@@ -67,16 +92,17 @@ class Enlarger(Processing):
 
         None where more than a network is to be done. Raises as `picture` does.
         """
-        _, height, width, planes = pictures.shape
+        count, height, width, planes = pictures.shape
         if self.leaves(height, width):
             return None
         plan = self._plan(height, width)
         if plan.part is not None or (plan.factor == 1 and self.noise is None):
             return None
-        if self.chains.facts(plan.factor, self.noise).planes != planes:
+        chain = self.facts.facts(plan.factor, self.noise)
+        if chain.planes != planes:
             return None
-        network = self.chains.network(plan.factor, self.noise)
         pictures = np.ascontiguousarray(pictures)
-        return network(
-            pictures, pictures.dtype, tile=self.tile, tta=self.tta, on_progress=on_progress
-        )
+        shape = count, height * chain.scale, width * chain.scale, planes
+        call = Call(plan.factor, self.noise, pictures, shape, pictures.dtype, 1.0)
+        (results,) = self._compute([call], on_progress)
+        return results

@@ -41,13 +41,14 @@ class Call:
     noise: int | None
     """With `factor`, which chain."""
     pixels: NDArray[Any]
-    """(height, width, planes of the chain), C-contiguous."""
-    shape: tuple[int, int, int]
+    """(height, width, planes of the chain), or several pictures of one size in front of which
+    stands their number; C-contiguous."""
+    shape: tuple[int, ...]
     """The result's."""
     dtype: np.dtype[Any]
     """The result's."""
     share: float
-    """Of the work on the picture, for progress."""
+    """Its share of the work on the picture, for progress."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -92,7 +92,7 @@ def _before_enlarging(node: Convolution, factor: int) -> Convolution:
         node,
         weight=weight.reshape(made * factor**2, read, 3, 3).astype(np.float32),
         bias=node.bias.repeat(factor**2),
-        activation=Activation(node.activation.kind, node.activation.slopes.repeat(factor**2)),
+        activation=Activation(node.activation.function, node.activation.slopes.repeat(factor**2)),
     )
 
 

@@ -39,6 +39,7 @@ from waifu2x.lowering.steps import (
     compacted,
     writes,
 )
+from waifu2x.lowering.verify import verify
 from waifu2x.networks.activations import Activation
 from waifu2x.networks.model import Model
 from waifu2x.networks.nodes import (
@@ -68,7 +69,9 @@ def lower(model: Model) -> Program:
 
     Raises ModelError for a convolution with too many taps.
     """
-    return _Lowering(simplified(model)).program()
+    program = _Lowering(simplified(model)).program()
+    verify(program)
+    return program
 
 
 @dataclass(frozen=True)
@@ -340,7 +343,7 @@ class _Lowering:
             shuffle = node.stride
             rows = np.tile(np.arange(len(node.bias)), shuffle**2)
         weight = taps.weight[rows] if isinstance(node, Convolution) else taps.weight
-        activation = Activation(node.activation.kind, node.activation.slopes[rows])
+        activation = Activation(node.activation.function, node.activation.slopes[rows])
         source = self._conv_source(node.source, stride, taps.reaches)
         source = replace(source, offset=source.offset + taps.first)
         residual = None

@@ -73,7 +73,7 @@ def parts_of(value: Any) -> list[bytes | str]:
         case np.ndarray():
             return [repr(value.shape), value.tobytes()]
         case Activation():
-            return [value.kind, value.slopes.tobytes()]
+            return [repr(value.function), value.slopes.tobytes()]
         case _:
             return [repr(value)]
 

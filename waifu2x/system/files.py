@@ -30,10 +30,10 @@ _FOREIGN_SECONDS = 24 * 3600.0
 abandoned."""
 _WRITTEN_BACK = 1 << 25
 """Bytes after which the system is told to begin writing them to the disk."""
+_unfinished: dict[Path, Path] = {}
+"""The temporary files that this process is writing, and the paths that they are for."""
 _NEVER_WAITS = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 """Flags of open(2): a pipe opens without a writer; the other is Windows'."""
-_unfinished: set[Path] = set()
-"""The temporary files that this process is writing."""
 _CLOSED_SECONDS = 60.0
 """The age from which a closed temporary file counts as abandoned, where files are closed before
 they are renamed."""
@@ -82,11 +82,11 @@ def writing(path: Path, *, replace: bool = True) -> Iterator[IO[bytes]]:
     # A signal may come at any point: whatever is made is known by its name before it is made.
     temporary = _temporary(target)
     try:
-        _unfinished.add(temporary)
+        _unfinished[temporary] = path
         while (opened := _opened(temporary)) is None:
-            _unfinished.discard(temporary)
+            del _unfinished[temporary]
             temporary = _temporary(target)
-            _unfinished.add(temporary)
+            _unfinished[temporary] = path
         with opened as file:
             if replace and target.exists():
                 temporary.chmod(stat.S_IMODE(target.stat().st_mode))
@@ -103,14 +103,19 @@ def writing(path: Path, *, replace: bool = True) -> Iterator[IO[bytes]]:
             temporary.unlink()
         raise
     finally:
-        _unfinished.discard(temporary)
+        _unfinished.pop(temporary, None)
 
 
-def remove_unfinished() -> None:
-    """Removes the temporary files that this process is writing, for an end without unwinding."""
-    for temporary in list(_unfinished):
-        with contextlib.suppress(OSError):
-            temporary.unlink()
+def remove_unfinished(path: Path | None = None) -> None:
+    """Removes the temporary files that this process is writing, for `path` or for any.
+
+    It is for an end without unwinding, and for threads that cannot be ended: what one of those
+    writes then never gets its name. Windows removes no file that is open.
+    """
+    for temporary, wanted in list(_unfinished.items()):
+        if path is None or wanted == path:
+            with contextlib.suppress(OSError):
+                temporary.unlink()
 
 
 class _AbandonedError(Exception):

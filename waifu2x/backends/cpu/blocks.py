@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from waifu2x.backends.cpu.map_layout import round_up
+from waifu2x.backends.cpu.pixel_layout import round_up
 from waifu2x.backends.cpu.records import CELL
 from waifu2x.lowering import geometry
 from waifu2x.lowering.box import Box

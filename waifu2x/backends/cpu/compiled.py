@@ -24,7 +24,8 @@ import llvmlite.binding as llvm
 from numpy.typing import NDArray
 
 from waifu2x import __version__
-from waifu2x.backends.cpu.isa import VECTOR
+from waifu2x.backends.cpu.isa import ISA_VARIABLE, VECTOR
+from waifu2x.errors import BackendError
 from waifu2x.system import cache
 
 _KIND = "numba"
@@ -35,7 +36,7 @@ SOURCES = (
     "backends/cpu/records.py",
     "backends/cpu/shapes.py",
     "errors.py",
-    "networks/activations.py",
+    "networks/expressions.py",
 )
 """The files whose code or constants an entry holds: the kernels and all that they import."""
 _LOG = logging.getLogger(__name__)
@@ -72,7 +73,10 @@ class Compiled:
         assert status == 0, "compiled code has raised an exception"
 
     def load(self) -> Callable[..., int]:
-        """Finds the code in the cache or compiles it: some twenty seconds, once for a processor."""
+        """Finds the code in the cache or compiles it: some twenty seconds, once for a processor.
+
+        Raises BackendError if it cannot be compiled.
+        """
         with self._lock:
             if self._function is None:
                 key = self._key()
@@ -82,10 +86,22 @@ class Compiled:
                     with contextlib.suppress(RuntimeError):
                         self._function = self._link(stored)
                 if self._function is None:
-                    stored = self._compiled()
-                    cache.store(_KIND, key, stored)
-                    self._function = self._link(stored)
+                    self._function = self._build(key)
         return self._function
+
+    def _build(self, key: str) -> Callable[..., int]:
+        try:
+            made = self._compiled()
+            function = self._link(made)
+        # Numba, its plugins and LLVM raise errors of any kind.
+        except Exception as error:
+            fault = str(error).strip().partition("\n")[0] or type(error).__name__
+            raise BackendError(
+                f"backend cpu: its code cannot be compiled for this processor: {fault}:"
+                f" try {ISA_VARIABLE}=portable, or another backend"
+            ) from error
+        cache.store(_KIND, key, made)
+        return function
 
     def _compiled(self) -> bytes:
         """The name of its symbol and its object code."""

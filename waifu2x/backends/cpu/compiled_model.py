@@ -13,8 +13,7 @@ from waifu2x.backends import Progress, scaled
 from waifu2x.backends.cpu import kept_memory
 from waifu2x.backends.cpu.arithmetic import Arithmetic
 from waifu2x.backends.cpu.blocks import Block, blocks
-from waifu2x.backends.cpu.execution import Execution
-from waifu2x.backends.cpu.limits import check_resolution
+from waifu2x.backends.cpu.execution import StripExecution
 from waifu2x.backends.cpu.packed import PackedProgram
 from waifu2x.backends.cpu.picture import with_picture
 from waifu2x.backends.cpu.plans import SizePlan, size_plan
@@ -35,12 +34,10 @@ class CpuModel:
     def __init__(
         self, model: Model, arithmetic: Arithmetic, workers: Workers, finer: int = 0
     ) -> None:
-        """For `finer`, see PackedProgram. Raises BackendError for a model whose maps no memory
-        holds."""
+        """For `finer`, see PackedProgram."""
         self.model = model
-        lowered = lower(model)
-        check_resolution(lowered)
-        self.packed = PackedProgram(segmented(with_picture(lowered)), arithmetic, finer)
+        program = segmented(with_picture(lower(model)))
+        self.packed = PackedProgram(program, arithmetic, finer)
         self.ticks: dict[int, int] = {}
         """Time spent on each step so far, by all threads; all that belongs to no convolution under
         -1."""
@@ -97,7 +94,7 @@ class CpuModel:
             for first in range(0, count, together):
                 part = slice(first, first + together)
                 report = scaled(on_progress, len(stack[part]) / count)
-                execution = Execution(
+                execution = StripExecution(
                     self.packed, plan, self._workers, stack[part], out[part], kept
                 )
                 execution.run(tile, report)

@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 from waifu2x.backends.cpu import weights
 from waifu2x.backends.cpu.arithmetic import PLANE_UNIT, unit_of
-from waifu2x.backends.cpu.map_layout import MapLayout, round_up
 from waifu2x.backends.cpu.maps import FEW
 from waifu2x.backends.cpu.packing import Packing
+from waifu2x.backends.cpu.pixel_layout import PixelLayout, round_up
 from waifu2x.backends.cpu.planewise_tasks import padding_task, store_task
 from waifu2x.backends.cpu.records import (
     CELL,
@@ -30,12 +30,13 @@ from waifu2x.backends.cpu.tasks import (
     ConvTask,
     PlanewiseTask,
     RowWindow,
-    Schedule,
     TaskResidual,
+    TaskSchedule,
     TaskSource,
     TaskTarget,
 )
 from waifu2x.lowering.steps import Conv, View
+from waifu2x.networks.expressions import LEAKY
 
 ON_TILES = (TILES, FEW_TILES)
 """Kinds of convolutions in bf16."""
@@ -88,7 +89,7 @@ def conv_tasks(packing: Packing, number: int, step: Conv) -> list[ConvTask | Pla
     return tasks
 
 
-def _kind(packing: Packing, step: Conv, source: MapLayout) -> int:
+def _kind(packing: Packing, step: Conv, source: PixelLayout) -> int:
     """How a convolution is computed."""
     few = step.taps == 3 and step.out_planes <= FEW
     in_integers = packing.arithmetic == "int16"
@@ -112,7 +113,7 @@ def _store(packing: Packing, step: Conv, kind: int) -> _Store:
         return _Store(step.target.value, step.depth_to_space, planes, is_direct=True)
     unit = LANES if kind in IN_INTEGERS else PLANE_UNIT[packing.arithmetic]
     planes = step.out_planes if few else round_up(step.out_planes, unit)
-    between = packing.maps.add(MapLayout((step.out_planes,), (planes,)))
+    between = packing.maps.add(PixelLayout((step.out_planes,), (planes,)))
     return _Store(between, 1, planes, is_direct=False)
 
 
@@ -123,7 +124,7 @@ def _is_direct(packing: Packing, step: Conv, kind: int) -> bool:
     added = [layouts[step.residual.value]] if step.residual else []
     does_all = (
         step.target.value != packing.program.result
-        and step.activation.kind == "leaky"
+        and step.activation.function == LEAKY
         and (step.factor == 1 or bool(added))
         and target.space_to_depth <= 2
         and step.depth_to_space <= MOST_DEPTH_TO_SPACE
@@ -156,7 +157,7 @@ def _conv_task(
         windows.append(packing.residual_window(step.residual, store.depth_to_space))
         residual = _residual(layouts[step.residual.value], step.residual, store.depth_to_space)
     part = step.target.part if store.is_direct else 0
-    schedule = Schedule(
+    schedule = TaskSchedule(
         number,
         _rows(packing, kind, target),
         tuple(windows),
@@ -195,21 +196,21 @@ def _conv_task(
     )
 
 
-def _depth(source: MapLayout, view: View) -> int:
+def _depth(source: PixelLayout, view: View) -> int:
     """Planes that are read of each pixel in memory, padding included."""
     if view.parts == len(source.parts):
         return source.values
     return sum(source.padded[view.first : view.first + view.parts])
 
 
-def _rows(packing: Packing, kind: int, target: MapLayout) -> int:
+def _rows(packing: Packing, kind: int, target: PixelLayout) -> int:
     """Rows that a convolution computes at a time."""
     if kind in (POINTWISE, INTEGER_POINTWISE):
         return target.space_to_depth
     return CELL if kind == WINOGRAD else unit_of(packing.arithmetic)[0]
 
 
-def _residual(added: MapLayout, view: View, block: int) -> TaskResidual:
+def _residual(added: PixelLayout, view: View, block: int) -> TaskResidual:
     return TaskResidual(
         *(view.value, view.offset, added.start(view.first), *added.strides(block)),
         terms=added.terms,
@@ -234,7 +235,7 @@ def _arrays(
     bias[made] = step.bias
     if source.terms:
         bias[made] += _share_of_zero_point(step.weight, source, view)
-    slopes[made] = step.activation.slopes if step.activation.kind == "leaky" else 1
+    slopes[made] = step.activation.slopes if step.activation.function == LEAKY else 1
     return (
         arrays.add_weight(_PACKERS[kind](weight, store.group_planes)),
         arrays.add_constant(bias),
@@ -243,7 +244,7 @@ def _arrays(
 
 
 def _share_of_zero_point(
-    weight: NDArray[np.float32], source: MapLayout, view: View
+    weight: NDArray[np.float32], source: PixelLayout, view: View
 ) -> NDArray[np.float64]:
     """What the inputs' zero point, which they are stored less of, adds to the sums, (out,)."""
     points = np.tile(source.zero_point, source.space_to_depth**2)

@@ -35,7 +35,7 @@ class _RunningStrips:
     """(pictures, strips, elements of all vectors)."""
 
 
-class Execution:
+class StripExecution:
     """What one run holds: kept maps, vectors, sums of means."""
 
     def __init__(

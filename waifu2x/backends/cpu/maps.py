@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from waifu2x.backends.cpu import zero_points
 from waifu2x.backends.cpu.arithmetic import PLANE_UNIT, Arithmetic
 from waifu2x.backends.cpu.arrays import Arrays
-from waifu2x.backends.cpu.map_layout import MapLayout, round_up
+from waifu2x.backends.cpu.pixel_layout import PixelLayout, round_up
 from waifu2x.backends.cpu.shapes import INTEGER_BLOCK, PART_PAIRS
 from waifu2x.lowering import geometry
 from waifu2x.lowering.steps import BicubicResize, Conv, Program, View
@@ -40,7 +40,7 @@ class ProgramMaps:
             for value, points in enumerate(zero_points.find(program)):
                 self.layouts[value] = self._bf16_layout(value, points)
 
-    def add(self, layout: MapLayout) -> int:
+    def add(self, layout: PixelLayout) -> int:
         """The number of a new map."""
         self.layouts.append(layout)
         return len(self.layouts) - 1
@@ -51,7 +51,7 @@ class ProgramMaps:
             return view.value
         if view.enlarge not in self.pictures:
             planes = self._program.model.in_planes
-            self.pictures[view.enlarge] = self.add(MapLayout((planes,), (planes,)))
+            self.pictures[view.enlarge] = self.add(PixelLayout((planes,), (planes,)))
         return self.pictures[view.enlarge]
 
     def is_sensitive(self, step: Conv) -> bool:
@@ -78,7 +78,7 @@ class ProgramMaps:
         steps = [self._program.steps[number] for number in self.readers[value]]
         return [s for s in steps if isinstance(s, Conv) and s.source.value == value]
 
-    def _float_layout(self, value: int) -> MapLayout:
+    def _float_layout(self, value: int) -> PixelLayout:
         stored = self._program.values[value]
         narrow = (
             len(stored.parts) == 1
@@ -88,9 +88,9 @@ class ProgramMaps:
         )
         unit = PLANE_UNIT[self._arithmetic]
         padded = tuple(p if narrow else round_up(p, unit) for p in stored.parts)
-        return MapLayout(stored.parts, padded, stored.space_to_depth)
+        return PixelLayout(stored.parts, padded, stored.space_to_depth)
 
-    def _bf16_layout(self, value: int, points: NDArray[np.float64]) -> MapLayout:
+    def _bf16_layout(self, value: int, points: NDArray[np.float64]) -> PixelLayout:
         """In bf16 if convolutions read it on tiles: in one term if nothing else does, and in two
         for whatever loses too much by that."""
         layout, convs = self.layouts[value], self._convs(value)
@@ -117,7 +117,7 @@ def _is_resized(program: Program, value: int) -> bool:
     return any(value in (step.source.value, step.target.value) for step in resizes)
 
 
-def _padded(points: NDArray[np.float64], layout: MapLayout) -> NDArray[np.float64]:
+def _padded(points: NDArray[np.float64], layout: PixelLayout) -> NDArray[np.float64]:
     """What belongs to the planes of all parts, with zeros for those that pad them."""
     padded = np.zeros(layout.planes)
     for part, count in enumerate(layout.parts):

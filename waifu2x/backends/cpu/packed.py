@@ -22,7 +22,7 @@ from waifu2x.backends.cpu.tasks import (
     PoolTask,
     ReadTask,
     RowWindow,
-    Schedule,
+    TaskSchedule,
     TaskSource,
     TaskTarget,
 )
@@ -76,7 +76,7 @@ class PackedProgram:
         tasks: list[CpuTask] = [self._load(value) for value in phase.given if value]
         tasks += [
             ReadTask(
-                schedule=Schedule(0, ROWS, target=map_),
+                schedule=TaskSchedule(0, ROWS, target=map_),
                 target=TaskTarget(map_),
                 enlarge=enlarge,
             )
@@ -103,7 +103,7 @@ class PackedProgram:
 
     def _load(self, value: int) -> LoadTask:
         return LoadTask(
-            schedule=Schedule(value, ROWS, target=value, part=None),
+            schedule=TaskSchedule(value, ROWS, target=value, part=None),
             target=TaskTarget(value),
             as_integers=int(self.maps.is_kept_as_integers(value)),
         )
@@ -124,7 +124,7 @@ class PackedProgram:
     def _keep(self, value: int) -> KeepTask:
         window = RowWindow(value, parts=len(self.maps.layouts[value].parts))
         return KeepTask(
-            schedule=Schedule(value, ROWS, (window,)),
+            schedule=TaskSchedule(value, ROWS, (window,)),
             source=TaskSource(value),
             as_integers=int(self.maps.is_kept_as_integers(value)),
         )
@@ -134,7 +134,7 @@ class PackedProgram:
         even = not layout.terms and layout.space_to_depth == 1 and layout.planes % LANES == 0
         window = RowWindow(value, unit=layout.space_to_depth, parts=len(layout.parts))
         return PoolTask(
-            schedule=Schedule(number, ROWS, (window,)),
+            schedule=TaskSchedule(number, ROWS, (window,)),
             method=BY_PLANES if even else BY_VALUES,
             source=TaskSource(value),
             planes=layout.parts[0],

@@ -5,16 +5,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from waifu2x.backends.cpu.map_layout import MapLayout, round_up
+import numpy as np
+
 from waifu2x.backends.cpu.maps import FEW
 from waifu2x.backends.cpu.packing import ROWS, Packing
+from waifu2x.backends.cpu.pixel_layout import PixelLayout, round_up
 from waifu2x.backends.cpu.records import (
     BY_FLOATS,
     BY_PLANES,
     BY_RESIZING,
     BY_VALUES,
+    FUNCTIONS,
     PLANEWISE,
-    SILU,
     WRITE,
 )
 from waifu2x.backends.cpu.shapes import LANES
@@ -22,11 +24,12 @@ from waifu2x.backends.cpu.tasks import (
     Formula,
     PlanewiseTask,
     RowWindow,
-    Schedule,
     TaskResidual,
+    TaskSchedule,
     TaskSource,
     TaskTarget,
 )
+from waifu2x.errors import BackendError
 from waifu2x.lowering.steps import (
     BicubicResize,
     Conv,
@@ -40,11 +43,16 @@ from waifu2x.lowering.steps import (
     View,
     residual_of,
 )
+from waifu2x.networks.activations import Activation
+from waifu2x.networks.expressions import LEAKY, SIGMOID, Expression
 from waifu2x.networks.nodes import cubic_taps
+
+_BY_VALUES = FUNCTIONS.index(SIGMOID)
+"""The function that single values compute otherwise than vectors do."""
 
 
 @dataclass(frozen=True, eq=False)
-class _Work:
+class _PlanewiseWork:
     """A task to be: what it reads, makes and adds."""
 
     number: int
@@ -63,12 +71,12 @@ class _Work:
 class _Layouts:
     """The maps of a task."""
 
-    source: MapLayout
-    target: MapLayout
-    added: MapLayout | None
+    source: PixelLayout
+    target: PixelLayout
+    added: PixelLayout | None
 
     @property
-    def read(self) -> list[MapLayout]:
+    def read(self) -> list[PixelLayout]:
         """Those that it reads."""
         return [self.source, self.added] if self.added else [self.source]
 
@@ -91,7 +99,7 @@ def planewise_task(packing: Packing, number: int, step: PlanewiseStep) -> Planew
             first=view.first,
         )
     planes = layout.parts[view.first] // formula.depth_to_space**2 * formula.space_to_depth**2
-    work = _Work(number, window, planes, step.target, formula, residual_of(step))
+    work = _PlanewiseWork(number, window, planes, step.target, formula, residual_of(step))
     return _task(packing, work)
 
 
@@ -102,19 +110,38 @@ def store_task(packing: Packing, number: int, step: Conv, source: int) -> Planew
         depth_to_space=block,
         row_step=block * group,
         column_step=group,
-        activation=step.activation.code,
+        activation=_function_number(packing, step.activation.function),
+        slopes=_slopes(packing, step.activation),
         factor=step.factor,
     )
     planes = packing.maps.layouts[step.target.value].parts[step.target.part]
     window = RowWindow(source, down=block)
-    work = _Work(number, window, planes, step.target, formula, step.residual, scale=block)
+    work = _PlanewiseWork(number, window, planes, step.target, formula, step.residual, scale=block)
     return _task(packing, work)
+
+
+def _function_number(packing: Packing, function: Expression) -> int:
+    if function not in FUNCTIONS:
+        raise BackendError(
+            f"{packing.program.model.name}: uses a function that is not among the activations that"
+            " backend cpu compiles: use another backend"
+        )
+    return FUNCTIONS.index(function)
+
+
+def _slopes(packing: Packing, activation: Activation) -> int:
+    """Where the parameters of a function that convolutions do not apply themselves begin."""
+    if activation.function == LEAKY or not activation.has_slopes:
+        return 0
+    slopes = np.zeros(round_up(len(activation.slopes), LANES), np.float32)
+    slopes[: len(activation.slopes)] = activation.slopes
+    return packing.arrays.add_constant(slopes)
 
 
 def padding_task(packing: Packing, number: int, window: RowWindow, wide: int) -> PlanewiseTask:
     """A copy of a map of one part into the map `wide`, which is padded with more planes."""
     planes = packing.maps.layouts[wide].parts[0]
-    return _task(packing, _Work(number, window, planes, Target(wide), Formula()))
+    return _task(packing, _PlanewiseWork(number, window, planes, Target(wide), Formula()))
 
 
 def _formula(packing: Packing, step: PlanewiseStep) -> Formula:
@@ -143,7 +170,7 @@ def _formula(packing: Packing, step: PlanewiseStep) -> Formula:
             return Formula(up=step.up, down=step.down, cubic=taps)
 
 
-def _task(packing: Packing, work: _Work) -> PlanewiseTask:
+def _task(packing: Packing, work: _PlanewiseWork) -> PlanewiseTask:
     maps, target = packing.maps, work.target
     windows, added, residual = [work.window], None, TaskResidual()
     if work.residual is not None:
@@ -174,11 +201,11 @@ def _task(packing: Packing, work: _Work) -> PlanewiseTask:
 
 
 def _schedule(
-    work: _Work, target: MapLayout, windows: tuple[RowWindow, ...], *, writes: bool
-) -> Schedule:
+    work: _PlanewiseWork, target: PixelLayout, windows: tuple[RowWindow, ...], *, writes: bool
+) -> TaskSchedule:
     if writes:
-        return Schedule(work.number, ROWS, windows, scale=work.scale)
-    return Schedule(
+        return TaskSchedule(work.number, ROWS, windows, scale=work.scale)
+    return TaskSchedule(
         work.number,
         round_up(ROWS, target.space_to_depth),
         windows,
@@ -189,7 +216,7 @@ def _schedule(
     )
 
 
-def _source(window: RowWindow, layout: MapLayout) -> TaskSource:
+def _source(window: RowWindow, layout: PixelLayout) -> TaskSource:
     return TaskSource(
         window.map,
         offset=window.offset,
@@ -200,7 +227,7 @@ def _source(window: RowWindow, layout: MapLayout) -> TaskSource:
     )
 
 
-def _target(target: Target, layout: MapLayout) -> TaskTarget:
+def _target(target: Target, layout: PixelLayout) -> TaskTarget:
     pixel, pair, block = layout.strides(1)
     return TaskTarget(
         *(target.value, layout.start(target.part) + target.plane, pixel, pair, block),
@@ -210,7 +237,7 @@ def _target(target: Target, layout: MapLayout) -> TaskTarget:
     )
 
 
-def _padded(work: _Work, layouts: _Layouts, *, whole: bool) -> tuple[int, int]:
+def _padded(work: _PlanewiseWork, layouts: _Layouts, *, whole: bool) -> tuple[int, int]:
     """The planes that a task makes, and those behind them that it makes zero; `whole` parts are
     read with the planes that pad them."""
     target, part = layouts.target, work.target.part
@@ -221,7 +248,7 @@ def _padded(work: _Work, layouts: _Layouts, *, whole: bool) -> tuple[int, int]:
     return work.planes, 0
 
 
-def _write_method(work: _Work, layouts: _Layouts) -> int:
+def _write_method(work: _PlanewiseWork, layouts: _Layouts) -> int:
     """How the pixels of the result are read."""
     formula = work.formula
     if formula.up:
@@ -236,7 +263,7 @@ def _write_method(work: _Work, layouts: _Layouts) -> int:
     return BY_PLANES if is_copy else BY_FLOATS
 
 
-def _map_method(work: _Work, layouts: _Layouts) -> int:
+def _map_method(work: _PlanewiseWork, layouts: _Layouts) -> int:
     """How the source of a task that writes a map is read."""
     if work.formula.up:
         return BY_RESIZING
@@ -247,14 +274,14 @@ def _map_method(work: _Work, layouts: _Layouts) -> int:
     return BY_FLOATS if is_plain and not _padded(work, layouts, whole=False)[1] else BY_VALUES
 
 
-def _is_even(work: _Work, layouts: _Layouts) -> bool:
+def _is_even(work: _PlanewiseWork, layouts: _Layouts) -> bool:
     """Whether what a row reads lies evenly spaced."""
     return work.formula.space_to_depth == 1 and all(
         layout.space_to_depth == 1 for layout in layouts.read
     )
 
 
-def _is_plain(work: _Work, layouts: _Layouts) -> bool:
+def _is_plain(work: _PlanewiseWork, layouts: _Layouts) -> bool:
     """Whether a task reads floats that lie evenly spaced, and only scales and adds them."""
     formula = work.formula
     curved = formula.activation or formula.gate or formula.vector >= 0
@@ -262,7 +289,7 @@ def _is_plain(work: _Work, layouts: _Layouts) -> bool:
     return not curved and is_float and _is_even(work, layouts)
 
 
-def _is_by_planes(work: _Work, layouts: _Layouts) -> bool:
+def _is_by_planes(work: _PlanewiseWork, layouts: _Layouts) -> bool:
     """Whether a task makes a whole part, pixel by pixel, of maps padded to whole vectors."""
     formula, source, target = work.formula, layouts.source, layouts.target
     padded = target.padded[work.target.part]
@@ -276,7 +303,7 @@ def _is_by_planes(work: _Work, layouts: _Layouts) -> bool:
         and padded % LANES == 0
         and target.space_to_depth <= 2
         and formula.depth_to_space == formula.enlarge == 1
-        and formula.activation in (0, SILU)
+        and formula.activation != _BY_VALUES
         and (source.padded[work.window.first] == padded or source.planes <= FEW)
         and added in (0, padded)
     )

@@ -7,11 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from waifu2x.backends.cpu import kept_memory
-from waifu2x.backends.cpu.limits import check_sizes
+from waifu2x.backends.cpu.limits import check_maps
 from waifu2x.backends.cpu.packed import PackedProgram
 from waifu2x.backends.cpu.strips import PhaseStrips
-from waifu2x.lowering import geometry
-from waifu2x.lowering.phases import plan
+from waifu2x.lowering import geometry, phases
 from waifu2x.networks.model import Size
 
 
@@ -31,13 +30,13 @@ def size_plan(packed: PackedProgram, height: int, width: int) -> SizePlan:
     holds."""
     program = packed.program
     sizes = geometry.sizes(program, height, width)
-    check_sizes(program, sizes)
-    phases = plan(
+    check_maps(program, sizes)
+    found = phases.plan(
         program,
         packed.costs.__getitem__,
         lambda value: kept_memory.map_bytes(packed, value, sizes),
         # Of a network that is cut, all is kept: see `blocks`.
         math.inf if program.cuts else kept_memory.budget(),
     )
-    strips = [PhaseStrips(packed, phase, sizes) for phase in phases]
+    strips = [PhaseStrips(packed, phase, sizes) for phase in found]
     return SizePlan(sizes, strips, kept_memory.places(strips))

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from waifu2x.backends.cpu.tasks import RowWindow, Schedule
+from waifu2x.backends.cpu.tasks import RowWindow, TaskSchedule
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class RunOrder:
     """Rows of each map's ring: powers of two."""
 
 
-def order(tasks: Sequence[Schedule], spans: Sequence[tuple[int, int]]) -> RunOrder:
+def order(tasks: Sequence[TaskSchedule], spans: Sequence[tuple[int, int]]) -> RunOrder:
     """The order for tasks with rows spans[n][0] to spans[n][1] each; an empty span is no work."""
     writers: dict[int, list[int]] = {}
     readers: dict[int, list[tuple[int, int]]] = {}

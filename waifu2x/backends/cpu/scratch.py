@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from waifu2x.backends.cpu.map_layout import round_up
+from waifu2x.backends.cpu.pixel_layout import round_up
 from waifu2x.backends.cpu.records import (
     CELL,
     FEW_TILES,

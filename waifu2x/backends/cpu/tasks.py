@@ -42,7 +42,7 @@ class RowWindow:
 
 
 @dataclass(frozen=True)
-class Schedule:
+class TaskSchedule:
     """Which rows a task reads, computes and writes: all that decides when it runs."""
 
     step: int
@@ -107,7 +107,7 @@ class TaskResidual:
 class ConvTask:
     """A convolution, into a map."""
 
-    schedule: Schedule
+    schedule: TaskSchedule
     kind: int
     """How it is computed: one of the first eight kinds."""
     source: TaskSource
@@ -137,6 +137,7 @@ class Formula:
     row_step: int = 0
     column_step: int = 0
     activation: int = 0
+    slopes: int = 0
     vector: int = -1
     factor: float = 1.0
     gate: int = 0
@@ -151,7 +152,7 @@ class PlanewiseTask:
     """A step without weights, or the activation and the store behind a convolution: into a map, or
     into the pixels of the result."""
 
-    schedule: Schedule
+    schedule: TaskSchedule
     kind: int
     """PLANEWISE or WRITE."""
     method: int
@@ -167,7 +168,7 @@ class PlanewiseTask:
 class ReadTask:
     """The picture, padded and enlarged, into a map."""
 
-    schedule: Schedule
+    schedule: TaskSchedule
     kind: int = READ
     target: TaskTarget
     enlarge: int
@@ -177,7 +178,7 @@ class ReadTask:
 class LoadTask:
     """A map that an earlier phase has kept whole, into its ring."""
 
-    schedule: Schedule
+    schedule: TaskSchedule
     kind: int = LOAD
     target: TaskTarget
     as_integers: int
@@ -187,7 +188,7 @@ class LoadTask:
 class KeepTask:
     """A map to where it is kept whole."""
 
-    schedule: Schedule
+    schedule: TaskSchedule
     kind: int = KEEP
     source: TaskSource
     as_integers: int
@@ -197,7 +198,7 @@ class KeepTask:
 class PoolTask:
     """A map into the sums of its planes' means."""
 
-    schedule: Schedule
+    schedule: TaskSchedule
     kind: int = POOL
     method: int
     source: TaskSource
@@ -219,7 +220,7 @@ def _values(task: CpuTask) -> Iterator[tuple[str, Any]]:
     for field in fields(task):
         value = getattr(task, field.name)
         match value:
-            case Schedule():
+            case TaskSchedule():
                 continue
             case Formula():
                 for inner in fields(value):

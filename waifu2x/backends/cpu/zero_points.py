@@ -20,7 +20,8 @@ from waifu2x.lowering.steps import (
     View,
     residual_of,
 )
-from waifu2x.networks.activations import Activation, sigmoid
+from waifu2x.networks.activations import Activation
+from waifu2x.networks.expressions import LEAKY, sigmoid
 
 _GREY = 0.5
 
@@ -91,7 +92,7 @@ def _write(
 
 
 def _activated(sums: NDArray[np.float64], activation: Activation) -> NDArray[np.float64]:
-    if activation.kind != "leaky":
+    if activation.function != LEAKY:
         return activation(sums)
     # Slopes as the decimals that were meant, 0.1 and not the float32 next to it. Either would do,
     # but every bit of the results in bf16 depends on which.

@@ -29,8 +29,8 @@ def compiled(
     it is compiled whatever is there. Raises BackendError.
     """
     name = f"{stem}.cu" if source.exists(f"{stem}.cu") else f"{stem}.cl"
-    text = source.read(name)
-    definitions = [f"-D{macro}={value}" for macro, value in macros.items()]
+    definitions, lines = source.definitions(macros)
+    text = lines + source.read(name)
     chip = f"{capability[0]}.{capability[1]}"
     key = cache.digest(__version__, "cuda", chip, STANDARD, *definitions, text)
     found = None if afresh else cache.load(_KIND, key)

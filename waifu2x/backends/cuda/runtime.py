@@ -41,7 +41,8 @@ class CudaBuffer:
         self.size = size
         self.address = int(memory)
         # Also where it is given up without a word, as when the next buffer found no room.
-        self._free = weakref.finalize(self, runtime.free, memory)
+        self._free = weakref.finalize(self, runtime.free, memory, size)
+        runtime.count(size)
         self._free.atexit = False
 
     def release(self) -> None:
@@ -175,6 +176,12 @@ class CudaRuntime:
         )
         self._compile = partial(compiled, capability=self.capability, cuda=machine.cuda)
         self._is_broken = False
+        self._counting = threading.RLock()
+        """Buffers may be freed by the garbage collector, in a thread that is counting."""
+        self._allocated = 0
+        self._has_cleared = False
+        """Whether buffers are being cleared of which the kernels' stream does not know."""
+        self._building = threading.Lock()
         try:
             self._context = self.driver.retain_context(device)
             with current(self.driver, self._context):
@@ -195,6 +202,11 @@ class CudaRuntime:
         self._events = list[Any]()
         """Of marks that nobody waits for any more."""
 
+    @property
+    def stream(self) -> Any:
+        """The stream on which kernels are queued, in the order of their launches."""
+        return self._stream
+
     def current(self) -> AbstractContextManager[None]:
         """See Runtime; turns the driver's errors into ours.
 
@@ -212,8 +224,20 @@ class CudaRuntime:
             "start the program again, or use another backend",
         )
 
-    def free(self, memory: Any) -> None:
-        """Frees what was allocated."""
+    @property
+    def allocated(self) -> int:
+        """Bytes of all buffers that are not released."""
+        with self._counting:
+            return self._allocated
+
+    def count(self, size: int) -> None:
+        """Counts bytes as allocated, or as freed if negative."""
+        with self._counting:
+            self._allocated += size
+
+    def free(self, memory: Any, size: int) -> None:
+        """Frees what was allocated, of so many bytes."""
+        self.count(-size)
         if self._is_broken:
             abandon(memory)
             return
@@ -238,20 +262,23 @@ class CudaRuntime:
         with self.current():
             return self.driver.free_memory()
 
-    def allocate(self, size: int) -> CudaBuffer:
-        """See Runtime: all zeros, though nobody counts on it.
-
-        Tiles read on beyond what has been written, to no effect (see `kernels/tensor.cuh`); so that
-        even this is never memory that nobody has written, it is once, when it is allocated.
-        """
+    def allocate(self, size: int, *, for_maps: bool = False) -> CudaBuffer:
+        """A buffer; for maps, one that is filled with zeros before any kernel runs that is queued
+        from now on."""
         with self.current():
             buffer = CudaBuffer(self, size)
-            for start in range(0, size, _MOST_CLEARED):
+            for start in range(0, size, _MOST_CLEARED) if for_maps else ():
                 part = min(size - start, _MOST_CLEARED)
                 # Not on the stream of kernels: another thread may be capturing it.
                 self.driver.clear(buffer.address + start, part, self._uploads)
-            self.driver.wait(self._uploads)
+                self._has_cleared = True
         return buffer
+
+    def _follow_clearing(self) -> None:
+        """Lets kernels that are queued from now on come after all clearing that is under way."""
+        if self._has_cleared:
+            self._has_cleared = False
+            self._follow(self._stream, self._uploads)
 
     def host_array(self, shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
         """See Runtime: page-locked unless it is very large."""
@@ -297,7 +324,11 @@ class CudaRuntime:
     def build(self, stem: str, macros: Macros) -> CudaProgram:
         """See Runtime."""
         key = _key(stem, macros)
-        if key not in self._modules:
+        if key in self._modules:
+            return self._modules[key]
+        with self._building:
+            if key in self._modules:  # another thread was quicker
+                return self._modules[key]
             with self.current():
                 try:
                     module = self.driver.load_module(self._compile(stem, macros))
@@ -341,6 +372,7 @@ class CudaRuntime:
         if self._recording is not None:
             self._recording.extend(launches)
         with self.current():
+            self._follow_clearing()
             self._queue_all(launches)
 
     def _queue_all(self, launches: Sequence[Launch]) -> None:
@@ -352,7 +384,7 @@ class CudaRuntime:
             if self._marks is not None:
                 self._marks.append(Mark(kernel, before, self._now()))
 
-    def replay(self, key: Hashable, queue: Callable[[], None]) -> None:
+    def replay(self, owner: object, key: Hashable, queue: Callable[[], None]) -> None:
         """See Runtime: from the second time on, what is kept is a graph."""
         record = self._records.find(key)
         if record is None:
@@ -362,11 +394,12 @@ class CudaRuntime:
                 queue()
             finally:
                 self._recording = None
-            self._records.keep(key, Record(recording))
+            self._records.keep(owner, key, Record(recording))
             return
         if self._marks is None:
             stream = self.driver.stream_handle(self._stream)
             with self.current():
+                self._follow_clearing()
                 if not record.is_captured:
                     record.is_captured = True
                     # What cannot be captured can still be queued, or says why not.
@@ -376,6 +409,10 @@ class CudaRuntime:
                 if record.graph is not None and record.graph.launch(stream):
                     return
         self.queue(record.launches)
+
+    def forget(self, owner: object) -> None:
+        """Frees the graphs of an owner's kernels."""
+        self._records.drop(owner)
 
     def _forget(self, record: Record) -> None:
         if record.graph is not None:
@@ -436,16 +473,6 @@ class CudaRuntime:
         with self.current():
             for stream in (self._uploads, self._stream, self._downloads):
                 self.driver.wait(stream)
-
-    @contextmanager
-    def span(self) -> Iterator[list[float]]:
-        """The seconds from what is queued first inside to what is queued last, by the device."""
-        seconds: list[float] = []
-        with self.current():
-            before = self._now()
-        yield seconds
-        with self.current():
-            seconds.append(self._seconds(before, self._now()))
 
     @contextmanager
     def timed(self) -> Iterator[list[tuple[Kernel, float]]]:

@@ -48,10 +48,10 @@ def makers(runtime: CudaRuntime, units: Units) -> dict[Precision, Maker]:
                 return Fp32Executor(runtime, program, choose)
             largest = value_range.largest(program)
             if not largest <= value_range.MOST:
-                _LOG.warning(
+                _warn(
+                    program,
                     "%s: has values of %.2g, for which 16 bits have no room: computed in 32 bits,"
                     " which takes longer",
-                    program.model.name,
                     largest,
                 )
                 return Fp32Executor(runtime, program, choose)
@@ -64,14 +64,20 @@ def makers(runtime: CudaRuntime, units: Units) -> dict[Precision, Maker]:
     def auto(program: Program, choose: Choose) -> Executor:
         if not any(isinstance(step, GatedAdd) for step in program.steps):
             return fp16(program, choose)
-        _LOG.warning(
+        _warn(
+            program,
             "%s: multiplies maps with each other, for which fp16 is not exact enough: computed in"
             " fp32, which takes longer",
-            program.model.name,
         )
         return fp32(program, choose)
 
     return {"auto": auto, "fp16": fp16, "fp32": fp32}
+
+
+def _warn(program: Program, message: str, *values: float) -> None:
+    """Logs a warning about a model once: not again for the same one, cut."""
+    if not program.cuts:
+        _LOG.warning(message, program.model.name, *values)
 
 
 class TensorExecutor:
@@ -114,6 +120,22 @@ class TensorExecutor:
         """See Executor."""
         return self._layouts[value].bytes(box, batch_grid(pictures))
 
+    def build(
+        self,
+        batch: Batch,
+        work: Work,
+        places: Mapping[int, Place],
+        sums: Mapping[int, Box],
+        vectors: Buffer,
+        ends: Phase | None,
+    ) -> None:
+        """Builds the kernels of the launches that `run` queues, and uploads their weights."""
+        for _, step, launch in self._prepared(batch, work, places, sums, vectors):
+            step.kernel(launch)
+            launch.arguments()
+        if work.steps and self._averages:
+            self._vectors.kernel()
+
     def run(
         self,
         batch: Batch,
@@ -124,6 +146,23 @@ class TensorExecutor:
         ends: Phase | None,
     ) -> None:
         """See Executor."""
+        for _, step, launch in self._prepared(batch, work, places, sums, vectors):
+            step.queue(launch)
+        if ends is not None:
+            pictures = batch.source.shape[0]
+            at = self._vectors.places(vectors, pictures)
+            self._vectors.finish(ends, at, batch.sizes, pictures)
+
+    def _prepared(
+        self,
+        batch: Batch,
+        work: Work,
+        places: Mapping[int, Place],
+        sums: Mapping[int, Box],
+        vectors: Buffer,
+    ) -> list[tuple[int, ProductStep | MoveStep | GatherStep | AverageStep, Launch]]:
+        """The launches of a pass in their order, with the numbers of their steps, and the code of
+        their kernels at hand."""
         pictures = batch.source.shape[0]
         at = self._vectors.places(vectors, pictures)
         task = Task(batch, work.steps, places, batch_grid(pictures), at)
@@ -135,10 +174,7 @@ class TensorExecutor:
                 average = self._averages[number]
                 queued.append((number, average, average.launch(task, box)))
         self._runtime.prepare([(launch.stem, launch.macros) for _, _, launch in queued])
-        for _, step, launch in sorted(queued, key=lambda one: one[0]):
-            step.queue(launch)
-        if ends is not None:
-            self._vectors.finish(ends, at, batch.sizes, pictures)
+        return sorted(queued, key=lambda one: one[0])
 
     def vector_bytes(self, pictures: int) -> int:
         """See Executor."""

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from waifu2x.backends.cuda.arguments import Address, address_of, packed
+from waifu2x.backends.cuda.tensor_activation import activation_macro, has_plane_slopes
 from waifu2x.backends.cuda.tensor_layout import (
     COLUMNS_BEYOND,
     PLANE_UNIT,
@@ -41,7 +42,6 @@ from waifu2x.backends.gpu.runtime import Macros
 from waifu2x.backends.gpu.tuning import Choose
 from waifu2x.lowering.box import Box
 from waifu2x.lowering.steps import Conv, Program
-from waifu2x.networks.activations import Activation
 from waifu2x.networks.model import Size
 
 if TYPE_CHECKING:
@@ -309,9 +309,10 @@ class ProductStep(TensorStep):
         result: dict[str, str | int] = {
             "SHUFFLE": step.depth_to_space,
             "ZERO": int(self.reaches_out(step.target.value, self._made(box), task)),
-            "ACTIVATION": _activation(step.activation),
+            "PLANE_SLOPES": int(has_plane_slopes(step.activation)),
             "RESIDUAL": int(step.residual is not None),
             "STACK": int(task.grid.pictures > 1),
+            **activation_macro(step.activation),
         }
         if target is None:
             is_result = step.target.value == self.program.result
@@ -410,10 +411,3 @@ def has_windows(step: Conv) -> bool:
     if step.taps != 3 or step.depth_to_space == 1:
         return False
     return bool(np.count_nonzero(windows(step)) == np.count_nonzero(step.weight))
-
-
-def _activation(activation: Activation) -> int:
-    """The macro ACTIVATION."""
-    slopes = activation.slopes
-    is_common = activation.kind == "leaky" and bool((slopes == slopes[0]).all())
-    return 0 if is_common and 0 <= slopes[0] <= 1 else 1 + activation.code

@@ -10,9 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from waifu2x.backends.cuda.arguments import Address, address_of, packed
+from waifu2x.backends.cuda.tensor_activation import numbered_macro
 from waifu2x.backends.gpu.runtime import Buffer, Macros
 from waifu2x.lowering.phases import Phase
 from waifu2x.lowering.steps import GlobalAvgPool, Linear, Program
+from waifu2x.networks.expressions import LEAKY
 from waifu2x.networks.model import Size
 
 if TYPE_CHECKING:
@@ -22,7 +24,6 @@ UNIT = 1 << 16
 """Of the integers that are summed for means."""
 THREADS = 256
 _MOST_TASKS = 6
-_MACROS: Macros = {"THREADS": THREADS, "MOST_TASKS": _MOST_TASKS}
 _CLEAR, _MEAN, _DENSE = range(3)
 
 
@@ -71,6 +72,8 @@ class Vectors:
         ]
         *self.sum_places, self._sums_each = accumulate(averaged, initial=0)
         *self.vector_places, self._vectors_each = accumulate(program.vectors, initial=0)
+        linear = [step for step in program.steps if isinstance(step, Linear)]
+        self._activations = list(dict.fromkeys(step.activation.function for step in linear))
         self._buffers: list[Buffer] = []
         self._kernel: CudaKernel | None = None
         self._weights: dict[int, tuple[Buffer, Buffer]] = {}
@@ -121,13 +124,19 @@ class Vectors:
         self._runtime.upload(self._buffers[-1], array)
         return self._buffers[-1]
 
-    def _queue(self, tasks: Sequence[VectorTask], places: VectorPlaces, pictures: int) -> None:
+    def kernel(self) -> CudaKernel:
+        """Its kernel, built the first time. Raises BackendError."""
         if self._kernel is None:
-            program = self._runtime.build("tensor_vectors", _MACROS)
+            macros = {"THREADS": THREADS, "MOST_TASKS": _MOST_TASKS}
+            chosen: Macros = {**macros, **numbered_macro(self._activations or [LEAKY])}
+            program = self._runtime.build("tensor_vectors", chosen)
             self._kernel = program.kernel("tensor_vectors", THREADS)
+        return self._kernel
+
+    def _queue(self, tasks: Sequence[VectorTask], places: VectorPlaces, pictures: int) -> None:
         missing = [VectorTask()] * (_MOST_TASKS - len(tasks))
         arguments = packed(Tasks(places, len(tasks), 0, (*tasks, *missing)))
-        self._runtime.launch(self._kernel, (pictures, 1, 1), arguments)
+        self._runtime.launch(self.kernel(), (pictures, 1, 1), arguments)
 
     def _mean(self, number: int, sizes: Sequence[Size]) -> VectorTask:
         step = self._program.steps[number]
@@ -148,7 +157,7 @@ class Vectors:
         return VectorTask(
             weight,
             follows,
-            kind=_DENSE + step.activation.code,
+            kind=_DENSE + self._activations.index(step.activation.function),
             inputs=step.weight.shape[1],
             outputs=step.weight.shape[0],
             source=self.vector_places[step.source],

@@ -10,6 +10,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from waifu2x.backends.gpu.activation_text import cheapest, dialect_macro
 from waifu2x.backends.gpu.executor import Batch, DevicePixels
 from waifu2x.backends.gpu.maps import (
     UNIT,
@@ -228,14 +229,12 @@ class ProductStep:
             "SHUFFLE": step.depth_to_space,
             "FOLD": target.space_to_depth,
         }
+        macros |= dialect_macro(cheapest(step.activation))
         slopes = step.activation.slopes
-        if step.activation.kind != "leaky":
-            macros["ACTIVATION"] = step.activation.code
+        if not step.activation.has_slopes:
             macros["SLOPE"] = "0.0f"
         elif (slopes == slopes[0]).all():
             macros["SLOPE"] = f"{float(slopes[0])!r}f"
-        if step.activation.kind == "leaky" and (slopes <= 1).all():
-            macros["SLOPES_TO_ONE"] = 1
         if step.factor != 1:
             macros["FACTOR"] = f"{float(np.float32(step.factor))!r}f"
         if step.residual is not None:

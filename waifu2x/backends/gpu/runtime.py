@@ -37,6 +37,10 @@ class Limits:
     max_buffer: int
     """Bytes of the largest buffer."""
 
+    def group(self, most: int) -> int:
+        """Work-items of a group: a power of two, `most` or the largest that the device allows."""
+        return min(most, 1 << (self.max_group.bit_length() - 1))
+
 
 class Buffer(Protocol):
     """Memory on the device."""
@@ -47,6 +51,19 @@ class Buffer(Protocol):
     def release(self) -> None:
         """Frees it, after the work that was queued before; further calls do nothing."""
         ...
+
+
+class _NoBuffer:
+    """A buffer of no bytes, at no address: where kernels are built and none is queued."""
+
+    size = 0
+    address = 0
+
+    def release(self) -> None:
+        """Does nothing."""
+
+
+NO_BUFFER: Buffer = _NoBuffer()
 
 
 class Kernel(Protocol):
@@ -73,12 +90,18 @@ Argument = Buffer | np.int32 | np.float32
 class Runtime(Protocol):
     """One device and one in-order queue of kernels.
 
-    Calls may come from any thread, one at a time; but `upload`, `download`, `send`, `host_array`
-    and `wait` may run while others do.
+    Calls may come from any thread. Those that queue kernels or wait for all of them (`launch`,
+    `replay`, `follow`, `fetch`, `synchronize`, `timed`, `close`) come one at a time; all others may
+    run meanwhile.
     """
 
     device: Device
     limits: Limits
+
+    @property
+    def allocated(self) -> int:
+        """Bytes of all its buffers that are not released."""
+        ...
 
     def current(self) -> AbstractContextManager[None]:
         """Makes the device the thread's own for a while. Every call does so; within this, several
@@ -89,9 +112,12 @@ class Runtime(Protocol):
         """Bytes that can be allocated now, as far as the library tells."""
         ...
 
-    def allocate(self, size: int) -> Buffer:
-        """A buffer of that many bytes, uninitialised, which anybody may use. Raises
-        OutOfMemoryError."""
+    def allocate(self, size: int, *, for_maps: bool = False) -> Buffer:
+        """A buffer of that many bytes, which anybody may use. Raises OutOfMemoryError.
+
+        What is in it is not defined. `for_maps` says that kernels read on beyond what they have
+        written, to no effect: where a checker would call that an error, it holds zeros at first.
+        """
         ...
 
     def host_array(self, shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
@@ -124,13 +150,17 @@ class Runtime(Protocol):
         """Queues a kernel on so many groups. May raise OutOfMemoryError."""
         ...
 
-    def replay(self, key: Hashable, queue: Callable[[], None]) -> None:
+    def replay(self, owner: object, key: Hashable, queue: Callable[[], None]) -> None:
         """Queues what `queue` does, which launches kernels and does nothing else.
 
         When the same key comes again, `queue` need not be called: what it launched was kept. So the
         key holds all that it depends on, buffers themselves among it. Few keys are kept, those that
-        were used last. May raise what `launch` does.
+        were used last. `owner` is whose kernels they are. May raise what `launch` does.
         """
+        ...
+
+    def forget(self, owner: object) -> None:
+        """Drops what `replay` has kept for an owner, of which nothing is queued any more."""
         ...
 
     def send(self, buffer: Buffer, array: NDArray[Any]) -> object:

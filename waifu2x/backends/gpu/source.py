@@ -6,6 +6,7 @@ import functools
 import logging
 import re
 
+from waifu2x.backends.gpu.runtime import Macros
 from waifu2x.system.resources import shipped_kernels
 
 _INCLUDE = re.compile(r'^#include "([\w.]+)"$', re.MULTILINE)
@@ -40,3 +41,11 @@ def read(name: str) -> str:
 def of(stem: str) -> str:
     """The file of that stem, in whichever language it is written."""
     return read(f"{stem}.cl" if exists(f"{stem}.cl") else f"{stem}.cu")
+
+
+def definitions(macros: Macros) -> tuple[list[str], str]:
+    """Options of a compiler that define macros, and what to put before the text: those that have
+    arguments, such as `ACTIVATE(x, slope)`, which not every driver takes as an option."""
+    options = [f"-D{name}={value}" for name, value in macros.items() if "(" not in name]
+    lines = [f"#define {name} {value}\n" for name, value in macros.items() if "(" in name]
+    return options, "".join(lines)

@@ -12,14 +12,16 @@ import re
 import reprlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from waifu2x.errors import ModelError
-from waifu2x.networks.activations import Activation, ActivationKind, leaky
+from waifu2x.networks.activations import Activation, elementwise, leaky
 from waifu2x.networks.builder import GraphBuilder
+from waifu2x.networks.expressions import SIGMOID
 from waifu2x.networks.model import Border, Model
 from waifu2x.networks.nodes import Node, Weighted, sources
 
@@ -110,13 +112,13 @@ class _LayeredGraph(GraphBuilder):
 
     def squeeze_and_excite(self, source: int) -> int:
         """The next two layers, which make factors for a value's planes of their means."""
-        squeezed = self._next_dense(self.mean(source), "leaky", 0.0)
-        return self.multiply(source, self._next_dense(squeezed, "sigmoid", 1.0))
+        squeezed = self._next_dense(self.mean(source), partial(leaky, 0.0))
+        return self.multiply(source, self._next_dense(squeezed, partial(elementwise, SIGMOID)))
 
-    def _next_dense(self, source: int, kind: ActivationKind, slope: float) -> int:
+    def _next_dense(self, source: int, activation: Callable[[int], Activation]) -> int:
         layer = self._take("convolution", 1, 1, 0)
-        activation = Activation(kind, leaky(slope, len(layer.bias)).slopes)
-        return self.dense(source, layer.weight[:, :, 0, 0], layer.bias, activation)
+        weight = layer.weight[:, :, 0, 0]
+        return self.dense(source, weight, layer.bias, activation(len(layer.bias)))
 
     def add_cropped(self, source: int, pixels: int, other: int) -> int:
         """A value, less so many pixels on each side, plus another."""

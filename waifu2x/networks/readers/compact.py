@@ -6,6 +6,7 @@ import numpy as np
 
 from waifu2x.errors import ModelError
 from waifu2x.networks.activations import Activation
+from waifu2x.networks.expressions import LEAKY
 from waifu2x.networks.model import Model
 from waifu2x.networks.readers.named_graph import NamedGraph, NamedWeights, scale_and_planes
 from waifu2x.networks.readers.tensors import Contents
@@ -33,7 +34,7 @@ def compact(weights: NamedWeights) -> Model:
             )
         weights.budget.take_bytes(4 * made)
         slopes = np.broadcast_to(slopes, (made,)).copy()
-        value = net.same_size(value, f"body.{index}", Activation("leaky", slopes))
+        value = net.same_size(value, f"body.{index}", Activation(LEAKY, slopes))
     made = weights.planes(f"body.{last}")
     scale, _ = scale_and_planes(made, planes, f"{weights.name}: body.{last}.weight")
     value = net.same_size(value, f"body.{last}")

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from waifu2x.errors import ModelError
-from waifu2x.networks.activations import Activation, leaky
+from waifu2x.networks.activations import Activation, elementwise, leaky
+from waifu2x.networks.expressions import LEAKY, SIGMOID, SILU
 from waifu2x.networks.nodes import Add, Convolution, Gate, Weighted
 from waifu2x.networks.readers.ncnn_files import Line, Number
 from waifu2x.networks.readers.ncnn_graph import Blob, BlobGraph, GateFactor
@@ -312,7 +313,7 @@ def _rectify_planes(graph: BlobGraph, line: Line) -> int:
             f"{line.where}: key 0 (number of slopes) is {count}, but expected {planes}"
         )
     slopes = np.broadcast_to(graph.weights.plain(count, line.where), (planes,)).copy()
-    return graph.net.activate(value, Activation("leaky", slopes))
+    return graph.net.activate(value, Activation(LEAKY, slopes))
 
 
 def _sigmoid(graph: BlobGraph, line: Line) -> int | GateFactor:
@@ -320,12 +321,12 @@ def _sigmoid(graph: BlobGraph, line: Line) -> int | GateFactor:
     if source in graph.shared:
         return GateFactor(source, 0.0)
     value, planes = _before(graph, line)
-    return graph.net.activate(value, replace(leaky(1.0, planes), kind="sigmoid"))
+    return graph.net.activate(value, elementwise(SIGMOID, planes))
 
 
 def _swish(graph: BlobGraph, line: Line) -> int:
     value, planes = _before(graph, line)
-    return graph.net.activate(value, replace(leaky(1.0, planes), kind="silu"))
+    return graph.net.activate(value, elementwise(SILU, planes))
 
 
 def _before(graph: BlobGraph, line: Line) -> tuple[int, int]:
@@ -372,7 +373,7 @@ def _activation(line: Line, planes: int) -> Activation:
     if kind == 2 and len(parameters) == 1:
         return leaky(float(parameters[0]), planes)
     if kind == 4:
-        return replace(leaky(1.0, planes), kind="sigmoid")
+        return elementwise(SIGMOID, planes)
     raise ModelError(f"{line.where}: key 9 (activation) is {kind}: not supported")
 
 

@@ -6,7 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from waifu2x.errors import ModelError
-from waifu2x.networks.activations import Activation, ActivationKind, leaky
+from waifu2x.networks.activations import elementwise
+from waifu2x.networks.expressions import LEAKY, SILU, Expression
 from waifu2x.networks.model import Model
 from waifu2x.networks.readers.named_graph import NamedGraph, NamedWeights, scale_and_planes
 from waifu2x.networks.readers.tensors import Contents
@@ -35,17 +36,17 @@ def span(weights: NamedWeights) -> Model:
         shifts = np.array([-255 * mean for mean in _MEAN], np.float32)
         source = net.affine(0, np.full(3, 255, np.float32), shifts)
 
-    def same(value: int, key: str, kind: ActivationKind = "leaky") -> int:
+    def same(value: int, key: str, function: Expression = LEAKY) -> int:
         weight, bias = first if key == "conv_1" else _folded(weights, key)
         net.layer = key
-        activation = Activation(kind, leaky(1.0, len(bias)).slopes)
+        activation = elementwise(function, len(bias))
         return net.convolution(value, weight, bias, activation, padding=1)
 
     value = start = same(source, "conv_1")
     after_first = tap = 0
     for block in range(1, 7):
-        tap = same(value, f"block_{block}.c1_r", "silu")
-        inner = same(tap, f"block_{block}.c2_r", "silu")
+        tap = same(value, f"block_{block}.c1_r", SILU)
+        inner = same(tap, f"block_{block}.c2_r", SILU)
         value = net.gate(same(inner, f"block_{block}.c3_r"), value)
         after_first = after_first or value
     joined = net.concatenate(start, same(value, "conv_2"), after_first, tap)

@@ -1,32 +1,34 @@
-"""What is told of a batch: of each file on the way, of all together at the end."""
+"""Reports on a batch: on each file as it ends, on all together at the end."""
 
 from __future__ import annotations
 
 from types import TracebackType
 
 from waifu2x.cli import report
-from waifu2x.flows.batch.page import Page
+from waifu2x.flows.batch.html_report import HtmlReport
 from waifu2x.flows.batch.plan import JobList
 from waifu2x.flows.outcome import Outcome
 from waifu2x.flows.tally import Tally
 
 _LINES = 1000
-"""Of those that are written at once, where there are many."""
+"""The most lines of JSON that are written together."""
 
 
-class Account:
-    """Takes outcomes; when the context ends, by an interrupt, too, it tells how all went."""
+class BatchReporter:
+    """Counts outcomes and shows them as JSON; when its context ends, however it does, it tells a
+    summary, the failures and where the time went."""
 
     def __init__(
         self,
         expected: int | None,
         passed_over: int,
-        page: Page | None,
+        page: HtmlReport | None,
         *,
         as_json: bool,
         verbose: bool,
     ) -> None:
-        """`expected` outcomes will come if nothing comes between; None if nobody knows."""
+        """`expected` is the number of outcomes if nothing goes wrong, None if it is not known;
+        `passed_over` the number of files that are no pictures."""
         self.tally = Tally()
         self.stopped_for = ""
         """Why no more files were begun."""
@@ -53,10 +55,10 @@ class Account:
 
     @property
     def left(self) -> int:
-        """How many files were not begun, or dropped."""
+        """How many files have no outcome."""
         return 0 if self._expected is None else self._expected - self.tally.ended
 
-    def __enter__(self) -> Account:
+    def __enter__(self) -> BatchReporter:
         return self
 
     def __exit__(

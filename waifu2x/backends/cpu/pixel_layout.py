@@ -11,7 +11,7 @@ from waifu2x.networks.model import Size
 
 
 @dataclass(frozen=True, eq=False)
-class MapLayout:
+class PixelLayout:
     """The planes of a map's pixels as they lie in memory: see `records`."""
 
     parts: tuple[int, ...]

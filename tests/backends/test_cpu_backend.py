@@ -1,0 +1,87 @@
+"""The processor as a backend: its threads, what it refuses, what it says when code is lacking."""
+
+from __future__ import annotations
+
+import os
+import threading
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.helpers import obvious
+from waifu2x.backends import open_backend
+from waifu2x.backends.cpu import backend as cpu
+from waifu2x.backends.cpu import kept_memory
+from waifu2x.backends.cpu.compiled import Compiled
+from waifu2x.backends.cpu.compiled_model import CpuModel
+from waifu2x.backends.cpu.workers import Workers
+from waifu2x.errors import BackendError
+from waifu2x.networks.builder import fit_padding
+from waifu2x.networks.nodes import Enlarge
+from waifu2x.system import machine
+
+
+def container(root: Path) -> Path:
+    """A machine of 64 GiB and a control group of 1 GiB and 1.5 processors."""
+    files = {
+        "proc/meminfo": f"MemTotal: {64 << 20} kB\nMemAvailable: {50 << 20} kB\n",
+        "proc/self/cgroup": "0::/\n",
+        "proc/self/mountinfo": "31 23 0:28 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n",
+        "sys/fs/cgroup/cpu.max": "150000 100000\n",
+        "sys/fs/cgroup/memory.max": f"{1 << 30}\n",
+    }
+    for name, content in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content)
+    return root
+
+
+def test_threads_and_kept_maps_are_as_many_as_the_container_allows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = container(tmp_path)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(64)), raising=False)
+    monkeypatch.setattr(cpu, "core_count", partial(machine.core_count, root))
+    monkeypatch.setattr(kept_memory, "total_memory", partial(machine.total_memory, root))
+    assert kept_memory.budget.__wrapped__() == (1 << 30) // 4
+    others = set(threading.enumerate())
+    with closing(open_backend("cpu")) as backend:
+        assert backend.device.detail.startswith("2 cores, ")
+        network = backend.compile([obvious.random_model([3, 16, 3], seed=1)], "fp32")
+        pixels = np.full((200, 300, 3), 9, np.uint8)
+        network(pixels, np.uint8, tile=16)
+        started = set(threading.enumerate()) - others
+        assert len([thread for thread in started if "waifu2x-cpu" in thread.name]) == 1
+
+
+def test_pictures_that_no_memory_holds_are_refused_in_a_sentence() -> None:
+    model = fit_padding("large", 3, (Enlarge(0, 64),), "replicate")
+    pixels = np.zeros((7, 5, 3), np.uint8)
+    with closing(open_backend("cpu")) as backend:
+        network = backend.compile([model] * 10, "fp32")
+        with pytest.raises(BackendError, match=r"^backend cpu: the picture is too large"):
+            network(pixels, np.uint8)
+    one = CpuModel(model, "fp32", Workers(1))
+    with pytest.raises(BackendError, match=r"^large: the picture is too large"):
+        one.plan(1 << 18, 1 << 18)
+
+
+def test_code_that_cannot_be_compiled_is_a_sentence_of_compile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(self: Compiled) -> bytes:
+        raise RuntimeError("no such instruction\nand more of the like")
+
+    monkeypatch.setenv("WAIFU2X_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(Compiled, "_compiled", broken)
+    monkeypatch.setattr(cpu, "run_strips", Compiled("strip", "run_strips"))
+    with closing(open_backend("cpu")) as backend, pytest.raises(BackendError) as raised:
+        backend.compile([obvious.random_model([3, 3], seed=1)], "fp32")
+    assert str(raised.value) == (
+        "backend cpu: its code cannot be compiled for this processor: no such instruction:"
+        " try WAIFU2X_CPU_ISA=portable, or another backend"
+    )

@@ -1,0 +1,501 @@
+"""Several files at a time: codec workers, as threads and as processes, and what ends them."""
+
+from __future__ import annotations
+
+import errno
+import multiprocessing
+import os
+import re
+import signal
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from multiprocessing.reduction import recv_handle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from tests.helpers.contents import decode, encode, identity_models, noise
+from tests.helpers.networks import Doubling, use_network
+from waifu2x.api import Upscaler
+from waifu2x.backends import Device
+from waifu2x.errors import DeviceError
+from waifu2x.flows.batch import driver, shared_memory, worker
+from waifu2x.flows.batch.driver import DeviceDriver, InFlight
+from waifu2x.flows.batch.plan import plan
+from waifu2x.flows.batch.run import run
+from waifu2x.flows.batch.semaphore import MemorySemaphore
+from waifu2x.flows.batch.shared_memory import AttachedPool, SharedArray
+from waifu2x.flows.batch.worker import CodecProcess, prepare
+from waifu2x.flows.jobs import Job, Output
+from waifu2x.flows.outcome import Outcome
+from waifu2x.formats.table import Quality
+from waifu2x.imaging.picture import Picture
+from waifu2x.system import files
+
+PNG = Output("png", Quality(), "fail")
+IN_PROCESSES = InFlight(4, 2)
+
+
+@pytest.fixture
+def upscaler(tmp_path: Path) -> Upscaler:
+    identity_models(tmp_path / "identity")
+    return Upscaler(2, model=str(tmp_path / "identity"), backend="numpy")
+
+
+def processes() -> list[Any]:
+    """The codec processes of this one."""
+    return [child for child in multiprocessing.active_children() if "worker" in child.name]
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the codec processes that are started."""
+    names: list[str] = []
+
+    class Counted(CodecProcess):
+        def __init__(self, task: Any, on_report: Any, name: str, pin: Any) -> None:
+            names.append(name)
+            super().__init__(task, on_report, name, pin)
+
+    monkeypatch.setattr(driver, "CodecProcess", Counted)
+    return names
+
+
+def pictures(folder: Path, *contents: Picture) -> list[Job]:
+    folder.mkdir()
+    for number, picture in enumerate(contents):
+        (folder / f"{number}.png").write_bytes(encode(picture, "png"))
+    return list(plan(folder, folder.parent / "out", "png", False).jobs)
+
+
+def small(count: int) -> list[Picture]:
+    return [Picture(noise(5 + number, 7, 3, seed=number)) for number in range(count)]
+
+
+def by_name(outcomes: Any) -> dict[str, Outcome]:
+    return {outcome.job.source.name: outcome for outcome in outcomes}
+
+
+def test_processes_make_what_threads_make(tmp_path: Path, upscaler: Upscaler) -> None:
+    opacity = np.linspace(0, 255, 35, dtype=np.uint8).reshape(5, 7)
+    jobs = pictures(
+        tmp_path / "in",
+        Picture(noise(5, 7, 3)),
+        Picture(noise(5, 7, 3), opacity),  # two calls of networks
+        Picture(noise(90, 70, 1)),
+        Picture(noise(6, 4, 3, dtype=np.uint16)),
+        *small(5),
+    )
+    (tmp_path / "in/bad.png").write_bytes(b"\x89PNG\r\n\x1a\n and then nothing of use")
+    jobs += list(plan(tmp_path / "in", tmp_path / "out", "jpg", False).jobs)[-2:]
+    told: dict[InFlight | None, list[str]] = {None: [], IN_PROCESSES: []}
+    made: list[dict[str, bytes]] = []
+    ended: list[list[tuple[str, str, str]]] = []
+    for in_flight, notes in told.items():
+        outcomes = list(
+            run(
+                jobs,
+                upscaler,
+                Output("png", Quality(), "overwrite"),
+                in_flight=in_flight,
+                on_notice=lambda job, note, notes=notes: notes.append(note),  # type: ignore[misc]
+            )
+        )
+        ended.append(sorted((o.job.target.name, o.status, o.error) for o in outcomes))
+        made.append({path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()})
+    assert ended[0] == ended[1]
+    assert [status for _, status, _ in ended[0]].count("failed") == 1
+    assert made[0] == made[1]
+    assert len(made[0]) == len(jobs) - 1
+    assert sorted(told[None]) == sorted(told[IN_PROCESSES])
+
+
+def test_stages_are_timed_in_processes_too(tmp_path: Path, upscaler: Upscaler) -> None:
+    jobs = pictures(tmp_path / "in", *small(3))
+    for outcome in run(jobs, upscaler, PNG, in_flight=IN_PROCESSES):
+        assert {"read", "decode", "wait", "network", "encode", "write"} <= set(outcome.spent)
+        assert all(seconds >= 0 for seconds in outcome.spent.values())
+
+
+def test_a_process_that_dies_takes_one_picture_with_it(
+    tmp_path: Path, upscaler: Upscaler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jobs = pictures(tmp_path / "in", *small(12))
+    victims: list[int] = []
+
+    def kill() -> None:
+        if not victims:
+            victims.append(processes()[0].pid)
+            os.kill(victims[0], signal.SIGKILL)
+
+    use_network(upscaler, Doubling(kill), monkeypatch)
+    outcomes = by_name(run(jobs, upscaler, PNG, in_flight=IN_PROCESSES))
+    assert len(outcomes) == len(jobs)
+    (failed,) = [outcome for outcome in outcomes.values() if outcome.status == "failed"]
+    assert failed.error.endswith("the process that worked on it was killed (SIGKILL)")
+    assert len(list((tmp_path / "out").iterdir())) == len(jobs) - 1
+
+
+def test_a_device_that_stops_working_ends_the_work_of_processes(
+    tmp_path: Path, upscaler: Upscaler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail() -> None:
+        raise DeviceError("Fake: its driver stopped the work")
+
+    use_network(upscaler, Doubling(fail), monkeypatch)
+    jobs = pictures(tmp_path / "in", *small(9))
+    outcomes = list(run(jobs, upscaler, PNG, in_flight=IN_PROCESSES))
+    assert len(outcomes) == len(jobs)
+    assert {outcome.status for outcome in outcomes} == {"failed"}
+    assert all("stopped" in outcome.error for outcome in outcomes)
+    assert not list(tmp_path.glob("out/*"))
+
+
+def test_a_defect_is_not_kept_from_the_caller(
+    tmp_path: Path, upscaler: Upscaler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail() -> None:
+        raise ZeroDivisionError
+
+    use_network(upscaler, Doubling(fail), monkeypatch)
+    jobs = pictures(tmp_path / "in", *small(2))
+    for in_flight in (None, IN_PROCESSES):
+        with pytest.raises(ZeroDivisionError):
+            list(run(jobs, upscaler, PNG, in_flight=in_flight))
+
+
+def test_notices_that_nobody_takes_end_the_work_of_processes(
+    tmp_path: Path, upscaler: Upscaler
+) -> None:
+    """As where what reads the messages of a program is gone."""
+
+    def broken(job: Job, note: str) -> None:
+        raise BrokenPipeError
+
+    half = Picture(noise(5, 7, 3), np.full((5, 7), 128, np.uint8))
+    pictures(tmp_path / "in", half, half)
+    jobs = list(plan(tmp_path / "in", tmp_path / "out", "jpg", False).jobs)
+    with pytest.raises(BrokenPipeError):
+        list(
+            run(
+                jobs,
+                upscaler,
+                replace(PNG, extension="jpg"),
+                in_flight=IN_PROCESSES,
+                on_notice=broken,
+            )
+        )
+    assert not processes()
+
+
+def test_memory_that_cannot_be_shared_fails_a_picture(
+    tmp_path: Path, upscaler: Upscaler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole, taken = recv_handle, threading.Semaphore(1)
+
+    def without_room(connection: Any) -> int:
+        if taken.acquire(blocking=False):
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        return whole(connection)
+
+    monkeypatch.setattr(shared_memory, "recv_handle", without_room)
+    jobs = pictures(tmp_path / "in", *small(8))
+    outcomes = list(run(jobs, upscaler, PNG, in_flight=IN_PROCESSES))
+    (failed,) = [outcome for outcome in outcomes if outcome.status == "failed"]
+    assert "cannot share its memory: [Errno 24] Too many open files" in failed.error
+    assert len(list((tmp_path / "out").iterdir())) == len(outcomes) - 1 == 7
+
+
+def test_a_process_that_dies_before_it_has_shared_its_memory(
+    tmp_path: Path, upscaler: Upscaler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Behind a message that names memory come the files of it, or the end of the connection."""
+    jobs = pictures(tmp_path / "in", *small(6))
+    received = AttachedPool.receive
+    died: list[object] = []
+
+    def receive(self: AttachedPool, arrays: list[SharedArray]) -> list[NDArray[Any]]:
+        if died:
+            return received(self, arrays)
+        died.append(self)
+        for child in processes():
+            child.kill()
+        raise EOFError
+
+    monkeypatch.setattr(AttachedPool, "receive", receive)
+    use_network(upscaler, Doubling(), monkeypatch)
+    outcomes = by_name(run(jobs, upscaler, PNG, in_flight=IN_PROCESSES))
+    assert len(outcomes) == 6
+    failed = [outcome for outcome in outcomes.values() if outcome.status == "failed"]
+    assert failed
+    for outcome in failed:
+        # How it ended is known to the first of the threads that look.
+        assert re.search(r"worked on it (was killed \(SIGKILL\)|ended \()", outcome.error)
+
+
+def test_processes_that_die_while_they_have_nothing_to_do(
+    tmp_path: Path, upscaler: Upscaler, started: list[str]
+) -> None:
+    jobs = pictures(tmp_path / "in", *small(3))
+
+    def dying() -> Any:
+        yield jobs[0]
+        while True:  # until all are up
+            free = len(these._free)
+            if free == 3:
+                break
+            yield None
+        for child in processes():
+            child.kill()
+        while len(started) < 8:
+            yield None
+        yield from jobs[1:]
+
+    these = driver_of(dying(), upscaler, IN_PROCESSES)
+    these.start(False)
+    outcomes = [these.ended.get(timeout=30) for _ in range(4)]
+    these.stop()
+    assert outcomes.pop() is None
+    done = [each for each in outcomes if isinstance(each, Outcome) and each.status == "done"]
+    assert len(done) >= 2
+
+
+def test_threads_do_what_processes_cannot(
+    tmp_path: Path, upscaler: Upscaler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where a container has all the processes and threads that it may have."""
+    codecs: list[int] = []
+    start = threading.Thread.start
+
+    def refuse(*arguments: Any) -> Any:
+        raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+
+    def start_two(thread: threading.Thread) -> None:
+        if thread.name.startswith("waifu2x-codec"):
+            codecs.append(1)
+            if len(codecs) > 2:
+                raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(driver, "CodecProcess", refuse)
+    monkeypatch.setattr(threading.Thread, "start", start_two)
+    jobs = pictures(tmp_path / "in", *small(6))
+    outcomes = list(run(jobs, upscaler, PNG, in_flight=IN_PROCESSES))
+    assert [outcome.status for outcome in outcomes] == ["done"] * 6
+
+
+def test_processes_that_never_start_are_done_without(
+    tmp_path: Path, upscaler: Upscaler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where modules cannot be loaded twice, or a program has no guarded main module."""
+    monkeypatch.setattr(CodecProcess, "_start", lambda self: "cannot be started: no")
+    jobs = pictures(tmp_path / "in", *small(6))
+    outcomes = list(run(jobs, upscaler, PNG, in_flight=IN_PROCESSES))
+    assert [outcome.status for outcome in outcomes] == ["done"] * 6
+
+
+def driver_of(jobs: Any, upscaler: Upscaler, in_flight: InFlight | None = None) -> DeviceDriver:
+    return DeviceDriver(
+        jobs,
+        upscaler,
+        PNG,
+        in_flight=in_flight,
+        max_pixels=10**6,
+        sources=frozenset(),
+        sharing=1,
+        on_progress=lambda job, part: None,
+        on_notice=lambda job, text: None,
+    )
+
+
+def test_an_interrupt_while_workers_begin(
+    tmp_path: Path, upscaler: Upscaler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = DeviceDriver.start
+
+    def interrupted(these: DeviceDriver, all_at_once: bool) -> None:
+        whole(these, all_at_once)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(DeviceDriver, "start", interrupted)
+    use_network(upscaler, Doubling(lambda: time.sleep(0.05)), monkeypatch)
+    jobs = pictures(tmp_path / "in", *small(60))
+    with pytest.raises(KeyboardInterrupt):
+        next(run(jobs, upscaler, PNG))
+    assert not [each for each in threading.enumerate() if each.name.startswith("waifu2x-codec")]
+    assert len(list(tmp_path.glob("out/*"))) < len(jobs)
+
+
+def test_closing_stops_processes(tmp_path: Path, upscaler: Upscaler) -> None:
+    jobs = pictures(tmp_path / "in", *small(30))
+    outcomes = run(jobs, upscaler, PNG, in_flight=IN_PROCESSES)
+    next(outcomes)
+    outcomes.close()
+    assert not processes()
+    made = list((tmp_path / "out").iterdir())
+    assert len(made) < len(jobs)
+    for path in made:
+        decode(path.read_bytes(), path.name)
+
+
+def test_closing_does_not_wait_for_processes(
+    tmp_path: Path, upscaler: Upscaler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those that stand still are as those whose encoder takes a minute."""
+    frozen = threading.Event()
+
+    def freeze() -> None:
+        if len(network.shapes) > 6 and not frozen.is_set():
+            for child in processes():
+                os.kill(child.pid, signal.SIGSTOP)
+            frozen.set()
+
+    network = Doubling(freeze)
+    use_network(upscaler, network, monkeypatch)
+    jobs = pictures(tmp_path / "in", *small(30))
+    (tmp_path / "out").mkdir()
+    left = tmp_path / "out" / f".waifu2x-{files._machine()}-0123456789ab.part"
+    left.touch()  # as of one that was killed while it wrote
+    these = driver_of(jobs, upscaler, IN_PROCESSES)
+    these.start(False)
+    assert frozen.wait(30)
+    these.stop()
+    assert not processes()
+    assert not left.exists()
+
+
+def test_closing_does_not_wait_for_an_encoder(
+    tmp_path: Path, upscaler: Upscaler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a thread it cannot be ended: what it makes never appears."""
+    encoding, finish = threading.Event(), threading.Event()
+    whole = files._rename
+
+    def slow(*arguments: Any) -> None:
+        encoding.set()
+        assert finish.wait(60)
+        whole(*arguments)
+
+    monkeypatch.setattr(files, "_rename", slow)
+    monkeypatch.setattr(worker, "_ENDING_SECONDS", 0.05)
+    these = driver_of(pictures(tmp_path / "in", *small(4)), upscaler)
+    these.start(False)
+    assert encoding.wait(30)
+    these.stop()
+    assert not list((tmp_path / "out").iterdir())
+    finish.set()
+    for thread in threading.enumerate():
+        if thread.name.startswith("waifu2x-codec"):
+            thread.join(30)
+            assert not thread.is_alive()
+    assert not list((tmp_path / "out").iterdir())
+
+
+def test_workers_are_added_where_the_network_is_idle(
+    tmp_path: Path, upscaler: Upscaler, monkeypatch: pytest.MonkeyPatch, started: list[str]
+) -> None:
+    monkeypatch.setattr(DeviceDriver, "_most_workers", lambda self, in_network, sharing: 5)
+    use_network(upscaler, Doubling(), monkeypatch)
+    jobs = pictures(tmp_path / "in", *small(40))
+    outcomes = list(run(jobs, upscaler, PNG))
+    assert {outcome.status for outcome in outcomes} == {"done"}
+    assert len(outcomes) == 40
+    assert 1 <= len(started) <= 5
+
+
+def test_many_pictures_for_a_gpu_have_all_workers_at_once(
+    tmp_path: Path, upscaler: Upscaler, monkeypatch: pytest.MonkeyPatch, started: list[str]
+) -> None:
+    prepare()
+    monkeypatch.setattr(DeviceDriver, "_most_workers", lambda self, in_network, sharing: 5)
+    monkeypatch.setattr(upscaler.engine.backend, "device", Device("GPU", "", is_gpu=True))
+    busy = Doubling(lambda: time.sleep(0.05))
+    use_network(upscaler, busy, monkeypatch)
+    outcomes = list(run(pictures(tmp_path / "in", *small(30)), upscaler, PNG, many=True))
+    assert [outcome.status for outcome in outcomes] == ["done"] * 30
+    assert len(started) == 5
+
+
+def test_a_machine_has_so_many_processes_at_most(
+    tmp_path: Path, upscaler: Upscaler, monkeypatch: pytest.MonkeyPatch, started: list[str]
+) -> None:
+    monkeypatch.setattr(driver, "core_count", lambda: 1)
+    jobs = pictures(tmp_path / "in", *small(24))
+    outcomes = list(run(jobs, upscaler, PNG, in_flight=InFlight(9, 2)))
+    assert [outcome.status for outcome in outcomes] == ["done"] * 24
+    assert len(started) <= driver._PROCESSES
+
+
+def test_no_process_where_the_network_is_busy(
+    tmp_path: Path, upscaler: Upscaler, monkeypatch: pytest.MonkeyPatch, started: list[str]
+) -> None:
+    busy = Doubling(lambda: time.sleep(0.1))
+    use_network(upscaler, busy, monkeypatch)
+    outcomes = list(run(pictures(tmp_path / "in", *small(12)), upscaler, PNG))
+    assert {outcome.status for outcome in outcomes} == {"done"}
+    assert busy.most == 1
+    assert not started
+
+
+def test_slow_codecs_keep_several_calls_in_flight(
+    tmp_path: Path, upscaler: Upscaler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three calls meet in the network, each of another file."""
+    meeting = threading.Barrier(3)
+    network = Doubling(lambda: meeting.wait(30))
+    use_network(upscaler, network, monkeypatch)
+    jobs = pictures(tmp_path / "in", *small(9))
+    outcomes = list(run(jobs, upscaler, PNG, in_flight=InFlight(6, 3)))
+    assert [outcome.status for outcome in outcomes] == ["done"] * 9
+    assert network.most == 3
+
+
+def test_jobs_are_taken_when_they_are_wanted(tmp_path: Path, upscaler: Upscaler) -> None:
+    """A list that has nothing for a while, as of a folder that is watched."""
+    jobs = pictures(tmp_path / "in", *small(5))
+    done = threading.Semaphore(0)
+
+    def arriving() -> Any:
+        for number, job in enumerate(jobs):
+            while number > 1 and not done.acquire(timeout=0.01):
+                yield None
+            yield job
+
+    names = []
+    for outcome in run(arriving(), upscaler, PNG):
+        names.append(outcome.job.source.name)
+        done.release()
+    assert sorted(names) == [f"{number}.png" for number in range(5)]
+
+
+def test_memory_bounds_what_is_under_way(
+    tmp_path: Path, upscaler: Upscaler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With memory for less than one picture, there is one at a time."""
+    network = Doubling()
+    use_network(upscaler, network, monkeypatch)
+    taken, whole = [], MemorySemaphore.acquire
+
+    def counted(semaphore: MemorySemaphore, size: int, granted: Callable[[], None]) -> None:
+        taken.append(size)
+        whole(semaphore, size, granted)
+
+    monkeypatch.setattr(driver, "MemorySemaphore", lambda sharing: MemorySemaphore(1))
+    monkeypatch.setattr(MemorySemaphore, "acquire", counted)
+    for in_flight in (InFlight(3, 3), IN_PROCESSES):
+        outcomes = list(
+            run(
+                pictures(tmp_path / f"in{in_flight.pictures}", *small(6)),
+                upscaler,
+                Output("png", Quality(), "overwrite"),
+                in_flight=in_flight,
+            )
+        )
+        assert {outcome.status for outcome in outcomes} == {"done"}
+    assert network.most == 1
+    assert len(taken) == 12

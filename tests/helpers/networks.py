@@ -1,0 +1,55 @@
+"""Networks that nothing is compiled for, and that tell how they are used."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from numpy.typing import NDArray
+
+from waifu2x.api import Upscaler
+from waifu2x.backends import ignore
+
+
+class Doubling:
+    """A network that repeats pixels, and counts who is in it at once."""
+
+    def __init__(self, meanwhile: Callable[[], object] = lambda: None) -> None:
+        self.meanwhile = meanwhile
+        self.lock = threading.Lock()
+        self.inside = self.most = 0
+        self.shapes: list[tuple[int, ...]] = []
+
+    def __call__(
+        self,
+        pixels: NDArray[Any],
+        out_dtype: Any,
+        *,
+        out: NDArray[Any],
+        tile: int | None = None,
+        tta: int = 1,
+        on_progress: Callable[[float], None] = ignore,
+    ) -> NDArray[Any]:
+        with self.lock:
+            self.inside += 1
+            self.most = max(self.most, self.inside)
+            self.shapes.append(pixels.shape)
+        try:
+            self.meanwhile()
+            on_progress(1.0)
+            out[...] = pixels.repeat(2, axis=-3).repeat(2, axis=-2)
+            return out
+        finally:
+            with self.lock:
+                self.inside -= 1
+
+    def close(self) -> None:
+        """Nothing is to be freed."""
+
+
+def use_network(upscaler: Upscaler, network: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Puts another network into the place of all that an upscaler has."""
+    chains = upscaler.networks.chains
+    monkeypatch.setattr(chains, "network", lambda factor, noise: network)

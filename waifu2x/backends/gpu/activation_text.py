@@ -1,0 +1,53 @@
+"""Activations as source text: the macro ACTIVATE of kernels, made of expressions."""
+
+from __future__ import annotations
+
+from waifu2x.networks.activations import Activation
+from waifu2x.networks.expressions import (
+    LEAKY,
+    Expression,
+    Function,
+    Input,
+    Operator,
+    Parameter,
+    emitted,
+    maximum,
+)
+
+_LARGER = maximum(Input(), Input() * Parameter())
+
+
+def cheapest(activation: Activation) -> Expression:
+    """The activation's function: x or x * slope is the larger one if no slope exceeds 1."""
+    if activation.function == LEAKY and (activation.slopes <= 1).all():
+        return _LARGER
+    return activation.function
+
+
+def dialect_macro(function: Expression) -> dict[str, str]:
+    """ACTIVATE of `.cl` files: of a sum x and a slope of any type of `kernels/dialect.h`."""
+    return {"ACTIVATE(type, x, slope)": emitted(function, _DialectText())}
+
+
+class _DialectText:
+    """Text in the words of `kernels/dialect.h`."""
+
+    def number(self, value: float) -> str:
+        return f"SPLAT(type, {value!r}f)"
+
+    def input(self) -> str:
+        return "(x)"
+
+    def parameter(self) -> str:
+        return "(slope)"
+
+    def binary(self, operator: Operator, left: str, right: str) -> str:
+        if operator in ("max", "min"):
+            return f"{operator.upper()}({left}, {right})"
+        return f"({left} {operator} {right})"
+
+    def call(self, function: Function, argument: str) -> str:
+        return f"{function.upper()}(type, {argument})"
+
+    def where(self, test: str, positive: str, otherwise: str) -> str:
+        return f"WHERE(type, {test}, {positive}, {otherwise})"

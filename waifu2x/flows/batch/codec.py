@@ -1,0 +1,310 @@
+"""What a codec worker does: files are read, decoded and prepared; finished, encoded and written.
+
+Networks run elsewhere, where the device is: in the driver, which tells a worker which file to make
+(Make). The worker hands each picture over as arrays (Offered), is told when the results are there
+(Computed), and says how the file has ended (Ended). Each worker makes one file at a time.
+"""
+
+from __future__ import annotations
+
+import itertools
+import queue
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from waifu2x.backends import Progress
+from waifu2x.flows.batch.semaphore import needed_bytes
+from waifu2x.flows.flow import StoppedError
+from waifu2x.flows.jobs import Job, Output
+from waifu2x.flows.outcome import Outcome, Status, run_one
+from waifu2x.imaging.enlarger import Enlarger
+from waifu2x.imaging.processing import Call
+from waifu2x.imaging.sizes import Request
+from waifu2x.imaging.streams import Allocate
+from waifu2x.networks.chains import Facts
+
+
+@dataclass(frozen=True)
+class CodecTask:
+    """What is the same for all files of a batch, told to each worker once."""
+
+    facts: Facts
+    request: Request
+    noise: int | None
+    output: Output
+    max_pixels: int
+    in_flight: int
+    """How many pictures of a file are worked on at a time."""
+
+
+# What the driver tells a worker.
+
+
+class Make(NamedTuple):
+    """Make this file."""
+
+    job: Job
+    allowance: int
+    """Bytes of memory that it may take before it looks."""
+
+
+class Proceed(NamedTuple):
+    """The memory that it asked for is there."""
+
+    number: int
+
+
+class Computed(NamedTuple):
+    """The results of an offer are where they were to be written, unless there is an error."""
+
+    number: int
+    error: Exception | None
+
+
+Command = Make | Proceed | Computed | None
+"""None: there are no more files."""
+
+
+# What a worker tells the driver.
+
+
+class Up(NamedTuple):
+    """It is ready for the first file."""
+
+
+class Looked(NamedTuple):
+    """The header of the file, or of one in an archive, says how much memory it takes.
+
+    The worker waits for Proceed before it decodes.
+    """
+
+    number: int
+    size: int
+    """In bytes."""
+
+
+class Released(NamedTuple):
+    """That memory is free again."""
+
+    number: int
+
+
+class OfferedCall(NamedTuple):
+    """A network call of a picture."""
+
+    factor: int
+    noise: int | None
+    """With `factor`, which chain."""
+    pixels: Any
+    out: Any
+    """Where the result is to be written. Both are arrays, but SharedArray on their way from a
+    process."""
+    share: float
+    """Its share of the work on the file, for progress."""
+
+
+class Offered(NamedTuple):
+    """A picture that is ready for networks."""
+
+    number: int
+    calls: Sequence[OfferedCall]
+    dropped: Sequence[int]
+    """Numbers of shared segments that are gone."""
+
+
+class Notified(NamedTuple):
+    """A notice about the file, for people."""
+
+    text: str
+
+
+class Ended(NamedTuple):
+    """How the file ended: an Outcome without its job, which the driver knows."""
+
+    status: Status
+    seconds: float
+    height: int
+    width: int
+    error: str
+    spent: Mapping[str, float]
+    device_failed: bool
+    disk_full: bool
+    previews: tuple[bytes, ...]
+
+    @classmethod
+    def of(cls, outcome: Outcome) -> Ended:
+        """All of an outcome but its job."""
+        return cls(*(getattr(outcome, name) for name in cls._fields))
+
+
+class Defect(NamedTuple):
+    """An error that is no outcome of a file: a defect of the program."""
+
+    error: Exception
+
+
+class Died(NamedTuple):
+    """The worker is gone. Its own end of the connection says so."""
+
+    why: str
+
+
+Report = Up | Looked | Released | Offered | Notified | Ended | Defect | Died
+
+
+class Link(Protocol):
+    """A worker's way to the driver. Threads may share it."""
+
+    def report(self, report: Report) -> None:
+        """Tells the driver."""
+        ...
+
+    @property
+    def allocate(self) -> Allocate | None:
+        """Makes arrays that the driver sees, too; None: it sees any."""
+        ...
+
+    def holds(self, array: NDArray[Any]) -> bool:
+        """Whether the driver sees an array as it is."""
+        ...
+
+    def offer(self, number: int, calls: Sequence[OfferedCall]) -> None:
+        """Hands over calls whose arrays the driver sees."""
+        ...
+
+
+class Codec:
+    """Makes the files that the driver names, one after the other."""
+
+    def __init__(self, task: CodecTask, link: Link) -> None:
+        self._task = task
+        self._link = link
+        self._enlarger = Enlarger(task.facts, task.request, task.noise, self._compute)
+        self._jobs: queue.SimpleQueue[Make | None] = queue.SimpleQueue()
+        self._numbers = itertools.count()
+        self._lock = threading.Lock()
+        self._waiting: dict[int, queue.SimpleQueue[Exception | None]] = {}
+        """Where threads wait for the answers to what they have reported, by its number."""
+        self._told = threading.local()
+        self._allowance = 0
+        self._is_stopped = False
+
+    def deliver(self, command: Command) -> None:
+        """Takes what the driver tells; from any thread."""
+        if isinstance(command, Computed | Proceed):
+            with self._lock:
+                answer = self._waiting.pop(command.number)
+            answer.put(command.error if isinstance(command, Computed) else None)
+        else:
+            self._jobs.put(command)
+
+    def stop(self) -> None:
+        """Ends the file that is being made, from any thread; nothing of it stays."""
+        with self._lock:
+            self._is_stopped = True
+            waiting = list(self._waiting.values())
+        for answer in waiting:
+            answer.put(StoppedError())
+        self._jobs.put(None)
+
+    def run(self) -> None:
+        """Makes files until there are no more. Raises what the link raises."""
+        self._link.report(Up())
+        while (make := self._jobs.get()) is not None:
+            try:
+                self._allowance = make.allowance
+                outcome = run_one(
+                    make.job,
+                    self._enlarger,
+                    self._task.output,
+                    max_pixels=self._task.max_pixels,
+                    reserve=self._reserve,
+                    on_progress=self._note_share,
+                    on_notice=lambda job, text: self._link.report(Notified(text)),
+                    in_flight=self._task.in_flight,
+                )
+            except StoppedError:
+                return
+            except Exception as error:
+                self._link.report(Defect(error))
+            else:
+                self._link.report(Ended.of(outcome))
+
+    def _compute(self, calls: Sequence[Call], on_progress: Progress) -> list[NDArray[Any]]:
+        """Hands the calls of a picture over and waits for their results."""
+        offered = []
+        allocate = self._link.allocate or np.empty
+        for call in calls:
+            pixels = call.pixels
+            if not self._link.holds(pixels):
+                pixels = allocate(pixels.shape, pixels.dtype)
+                pixels[...] = call.pixels
+            out = allocate(call.shape, call.dtype)
+            # The driver tells of progress: here is only found out how much a call is of the file.
+            self._told.share = 0.0
+            on_progress(call.share)
+            offered.append(OfferedCall(call.factor, call.noise, pixels, out, self._told.share))
+        self._answered(lambda number: self._link.offer(number, offered))
+        return [call.out for call in offered]
+
+    def _answered(self, report: Callable[[int], None]) -> None:
+        """Reports something under a number, and waits for the answer. Raises the error in it."""
+        answer: queue.SimpleQueue[Exception | None] = queue.SimpleQueue()
+        with self._lock:
+            if self._is_stopped:
+                raise StoppedError
+            number = next(self._numbers)
+            self._waiting[number] = answer
+        report(number)
+        error = answer.get()
+        if error is not None:
+            raise error
+
+    def _note_share(self, part: float) -> None:
+        self._told.share = part
+
+    @contextmanager
+    def _reserve(self, content: bytes) -> Iterator[Allocate | None]:
+        """Waits for the memory that a file with that content takes."""
+        allocate = self._link.allocate
+        size = needed_bytes(content, self._enlarger)
+        if size <= self._allowance:
+            yield allocate
+            return
+        numbers: list[int] = []
+
+        def look(number: int) -> None:
+            numbers.append(number)
+            self._link.report(Looked(number, size))
+
+        self._answered(look)
+        try:
+            yield allocate
+        finally:
+            self._link.report(Released(*numbers))
+
+
+OnReport = Callable[[Report], None]
+
+
+class DirectLink:
+    """The link of a worker in the driver's own process: nothing is sent, arrays are just seen."""
+
+    allocate = None
+
+    def __init__(self, on_report: OnReport) -> None:
+        self.report = on_report
+
+    def holds(self, array: NDArray[Any]) -> bool:
+        """All arrays are seen."""
+        return True
+
+    def offer(self, number: int, calls: Sequence[OfferedCall]) -> None:
+        """Reports the calls as they are."""
+        self.report(Offered(number, calls, ()))

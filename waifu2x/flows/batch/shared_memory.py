@@ -1,0 +1,245 @@
+"""Arrays that two processes see, in segments of shared memory that are used again.
+
+On Linux the memory is a file without a name (memfd) that goes to the other process through their
+connection: named shared memory would end in containers, which often allow 64 MiB of it.
+"""
+
+from __future__ import annotations
+
+import math
+import mmap
+import os
+import sys
+import threading
+import weakref
+from collections import deque
+from collections.abc import Callable, Sequence
+from multiprocessing import shared_memory
+from multiprocessing.connection import Connection
+from multiprocessing.reduction import recv_handle, send_handle
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from waifu2x.backends import Pin
+
+_KEPT_BYTES = 64 << 20
+"""Bytes of unused segments that are kept for the next pictures."""
+
+
+class SharedArray(NamedTuple):
+    """An array in shared memory, as one process tells the other of it."""
+
+    segment: int
+    """The segment's number."""
+    name: str
+    """The name of named memory; empty for a file that is sent."""
+    size: int
+    """Bytes of the segment."""
+    offset: int
+    """Where the array begins in it."""
+    shape: tuple[int, ...]
+    dtype: str
+    is_new: bool
+    """Whether the other process does not have the segment yet."""
+
+
+class _Segment:
+    """Memory of this process that another one may map."""
+
+    def __init__(self, number: int, size: int) -> None:
+        self.number = number
+        self.size = size
+        self.file = -1
+        self.name = ""
+        self.is_sent = False
+        self._named: Any = None
+        if hasattr(os, "memfd_create"):
+            self.file = os.memfd_create(f"waifu2x-{number}")
+            os.ftruncate(self.file, size)
+            self.memory: Any = mmap.mmap(self.file, size)
+        else:
+            self._named = shared_memory.SharedMemory(create=True, size=size)
+            self.name, self.memory = self._named.name, self._named.buf
+        self.address = _address(np.frombuffer(self.memory, np.uint8, size))
+
+    def close(self) -> None:
+        """Frees it here; arrays in it must be gone."""
+        if self.file >= 0:
+            self.memory.close()
+            os.close(self.file)
+        else:
+            self.memory.release()
+            self._named.close()
+
+
+class SharedPool:
+    """Shared memory for the arrays of one process. Threads may share it.
+
+    The memory of an array is used again once nobody holds the array any more.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._free: list[_Segment] = []
+        self._returned: deque[_Segment] = deque()
+        """Segments that the garbage collector puts here, at any time."""
+        self._held: dict[int, _Segment] = {}
+        """All segments, by their numbers."""
+        self._made = 0
+
+    def array(self, shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
+        """An uninitialised, C-contiguous array in shared memory. Raises OSError."""
+        dtype = np.dtype(dtype)
+        size = max(1, math.prod(shape) * dtype.itemsize)
+        with self._lock:
+            segment = self._take(size)
+        buffer = np.frombuffer(segment.memory, np.uint8, size)
+        # Views of it keep `buffer` alive, and with it the segment.
+        weakref.finalize(buffer, self._returned.append, segment).atexit = False
+        return buffer.view(dtype).reshape(shape)
+
+    def holds(self, array: NDArray[Any]) -> bool:
+        """Whether an array lies in this pool's memory, C-contiguous."""
+        with self._lock:
+            return array.flags.c_contiguous and self._segment_of(array) is not None
+
+    def send(
+        self,
+        connection: Connection,
+        arrays: Sequence[NDArray[Any]],
+        message: Callable[[list[SharedArray], list[int]], object],
+    ) -> None:
+        """Sends a message about arrays of this pool, and the files of segments that are new.
+
+        `message` makes it of what the other process is told of the arrays, and of the numbers of
+        the segments that are gone since the last message.
+        """
+        with self._lock:
+            told, files = [], []
+            for array in arrays:
+                segment = self._segment_of(array)
+                assert segment is not None
+                told.append(
+                    SharedArray(
+                        segment.number,
+                        segment.name,
+                        segment.size,
+                        _address(array) - segment.address,
+                        array.shape,
+                        array.dtype.str,
+                        not segment.is_sent,
+                    )
+                )
+                if not segment.is_sent and segment.file >= 0:
+                    files.append(segment.file)
+                segment.is_sent = True
+            connection.send(message(told, self._dropped()))
+            if sys.platform != "win32":  # segments have names there
+                for file in files:
+                    send_handle(connection, file, None)
+
+    def _dropped(self) -> list[int]:
+        """Closes unused segments beyond what is kept; their numbers."""
+        self._collect()
+        gone = []
+        while self._free and sum(segment.size for segment in self._free) > _KEPT_BYTES:
+            segment = self._free.pop(0)
+            del self._held[segment.number]
+            if segment.is_sent:
+                gone.append(segment.number)
+            segment.close()
+        return gone
+
+    def _segment_of(self, array: NDArray[Any]) -> _Segment | None:
+        address = _address(array)
+        for segment in self._held.values():
+            if segment.address <= address < segment.address + segment.size:
+                return segment
+        return None
+
+    def _collect(self) -> None:
+        while self._returned:
+            self._free.append(self._returned.popleft())
+
+    def _take(self, size: int) -> _Segment:
+        self._collect()
+        fitting = [one for one in self._free if size <= one.size <= 2 * size + mmap.PAGESIZE]
+        if fitting:
+            best = min(fitting, key=lambda one: one.size)
+            self._free.remove(best)
+            return best
+        self._made += 1
+        segment = _Segment(self._made, -(-size // mmap.PAGESIZE) * mmap.PAGESIZE)
+        self._held[segment.number] = segment
+        return segment
+
+
+class AttachedPool:
+    """The arrays of another process's pool, as this process sees them."""
+
+    def __init__(self, connection: Connection, pin: Callable[[NDArray[Any]], Pin]) -> None:
+        """`pin` is the device's `Backend.pin`."""
+        self._connection = connection
+        self._pin = pin
+        self._segments: dict[int, tuple[Any, NDArray[np.uint8], Pin]] = {}
+        """What maps each segment, its bytes, and that the device knows them; by its number."""
+        self._leaving: list[Any] = []
+        """Mappings that an array may still use for a moment."""
+
+    def receive(self, arrays: Sequence[SharedArray]) -> list[NDArray[Any]]:
+        """The arrays that a message has named.
+
+        Raises OSError or EOFError; after that, nothing more can be received.
+        """
+        return [self._array(told) for told in arrays]
+
+    def drop(self, segments: Sequence[int]) -> None:
+        """Lets go of segments, by their numbers. No call may use them any more."""
+        for number in segments:
+            memory, whole, pin = self._segments.pop(number)
+            pin.close()
+            del whole
+            self._leaving.append(memory)
+        self._leaving = [memory for memory in self._leaving if not _closed(memory)]
+
+    def close(self) -> None:
+        """Lets go of all of them."""
+        self.drop(list(self._segments))
+
+    def _array(self, told: SharedArray) -> NDArray[Any]:
+        if told.is_new:
+            memory = self._map(told)
+            whole = np.frombuffer(memory.buf if told.name else memory, np.uint8, told.size)
+            self._segments[told.segment] = memory, whole, self._pin(whole)
+        _, whole, _ = self._segments[told.segment]
+        dtype = np.dtype(told.dtype)
+        size = math.prod(told.shape) * dtype.itemsize
+        return whole[told.offset : told.offset + size].view(dtype).reshape(told.shape)
+
+    def _map(self, told: SharedArray) -> Any:
+        if told.name or sys.platform == "win32":
+            memory = shared_memory.SharedMemory(told.name)
+            # Both have it now: nothing is left over, however they end.
+            memory.unlink()
+            return memory
+        file = recv_handle(self._connection)
+        try:
+            return mmap.mmap(file, told.size)
+        finally:
+            os.close(file)
+
+
+def _closed(memory: Any) -> bool:
+    """Unmaps memory; False if an array still uses it."""
+    try:
+        memory.close()
+    except BufferError:
+        return False
+    return True
+
+
+def _address(array: NDArray[Any]) -> int:
+    address: int = array.__array_interface__["data"][0]
+    return address

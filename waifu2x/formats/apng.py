@@ -1,0 +1,75 @@
+"""Whether the animation of a PNG is whole. What is left of a damaged one is its first picture.
+
+PNG 3, sections 4.9 (sequence numbers) and 11.3.6 (chunks).
+"""
+
+from __future__ import annotations
+
+import struct
+
+from waifu2x.formats import png
+
+DAMAGED = "its animation is damaged: only its first picture is read"
+_CHUNKS = (b"acTL", b"fcTL", b"fdAT")
+_CONTROL = 26
+"""Bytes of a frame's control chunk."""
+
+
+def still(data: bytes) -> bytes:
+    """A PNG without its animation."""
+    return png.without(data, _CHUNKS)
+
+
+def is_damaged(data: bytes) -> bool:
+    """Whether a PNG says that it is an animation, and its frames are not what they should be.
+
+    Raises OverBudgetError.
+    """
+    places = list(png.places(data))
+    kinds = [kind for kind, _, _ in places]
+    if b"acTL" not in kinds or b"IDAT" not in kinds:
+        return False
+    if kinds.index(b"acTL") > kinds.index(b"IDAT"):
+        return False  # then it is none
+    try:
+        return not _is_whole(data, places)
+    except struct.error:
+        return True
+
+
+def _is_whole(data: bytes, places: list[png.Place]) -> bool:
+    width, height = struct.unpack_from(">II", data, places[0][1])
+    frames, number, declared = 0, 0, 0
+    has_data = True
+    """Whether there is data for the last frame."""
+    seen_pixels = False
+    for place in places:
+        kind, start, end = place
+        if kind == b"IDAT":
+            has_data = seen_pixels = True
+        if kind not in _CHUNKS:
+            continue
+        if not png.sound(data, place):
+            return False
+        if kind == b"acTL":
+            if declared:
+                return False
+            declared, _ = struct.unpack_from(">II", data[start:end])
+            continue
+        if struct.unpack_from(">I", data[start : min(end, start + 4)])[0] != number:
+            return False
+        number += 1
+        if kind == b"fdAT":
+            if not (frames and seen_pixels):
+                return False
+            has_data = True
+        elif not has_data or end - start != _CONTROL:
+            return False
+        else:
+            across, down, left, top = struct.unpack_from(">4I", data, start + 4)
+            whole = (left, top, across, down) == (0, 0, width, height)
+            inside = left + across <= width and top + down <= height and across and down
+            if not inside or not (whole or seen_pixels):
+                return False
+            frames, has_data = frames + 1, False
+    return 0 < declared == frames and has_data

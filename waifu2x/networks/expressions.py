@@ -1,0 +1,266 @@
+"""Elementwise functions as expressions, which every engine emits in its own language.
+
+An expression is a tree of numbers, the input x, a parameter of the plane and what is computed of
+them. `emitted` walks one for an engine; `evaluate` computes it with NumPy. Add a
+function to `ACTIVATIONS` and every engine has it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+Operator = Literal["+", "-", "*", "/", "max", "min"]
+Function = Literal["exp", "tanh", "erf", "sigmoid"]
+"""sigmoid(a) is 1 / (1 + exp(-a)); engines compute it as suits them."""
+
+
+class Expression:
+    """An elementwise function, or a part of one. Equal trees are equal; `repr` tells all of one."""
+
+    def __add__(self, other: Expression | float) -> Expression:
+        return Arithmetic("+", self, _expression(other))
+
+    def __sub__(self, other: Expression | float) -> Expression:
+        return Arithmetic("-", self, _expression(other))
+
+    def __mul__(self, other: Expression | float) -> Expression:
+        return Arithmetic("*", self, _expression(other))
+
+    def __truediv__(self, other: Expression | float) -> Expression:
+        return Arithmetic("/", self, _expression(other))
+
+
+@dataclass(frozen=True)
+class Number(Expression):
+    """A constant."""
+
+    value: float
+
+
+@dataclass(frozen=True)
+class Input(Expression):
+    """x."""
+
+
+@dataclass(frozen=True)
+class Parameter(Expression):
+    """A number of each plane's own: the slope of a leaky ReLU."""
+
+
+@dataclass(frozen=True)
+class Arithmetic(Expression):
+    """Two values made one."""
+
+    operator: Operator
+    left: Expression
+    right: Expression
+
+
+@dataclass(frozen=True)
+class Elementary(Expression):
+    """A function of one value."""
+
+    function: Function
+    argument: Expression
+
+
+@dataclass(frozen=True)
+class Where(Expression):
+    """`positive` where `test` is above 0, else `otherwise`."""
+
+    test: Expression
+    positive: Expression
+    otherwise: Expression
+
+
+def _expression(value: Expression | float) -> Expression:
+    return value if isinstance(value, Expression) else Number(float(value))
+
+
+def minimum(left: Expression, right: Expression | float) -> Expression:
+    """The smaller of two."""
+    return Arithmetic("min", left, _expression(right))
+
+
+def maximum(left: Expression, right: Expression | float) -> Expression:
+    """The larger of two."""
+    return Arithmetic("max", left, _expression(right))
+
+
+def _mish(x: Expression) -> Expression:
+    """x * tanh(log(1 + exp(x))), without a logarithm; from 20 on the factor is 1 to any float."""
+    power = Elementary("exp", minimum(x, 20))
+    sums = power * (power + 2)
+    return x * (sums / (sums + 2))
+
+
+_X = Input()
+LEAKY: Expression = Where(_X, _X, _X * Parameter())
+"""x above 0, else x * slope: ReLU with a slope of 0, PReLU with slopes of any sign and size."""
+SIGMOID: Expression = Elementary("sigmoid", _X)
+SILU: Expression = _X * Elementary("sigmoid", _X)
+MISH: Expression = _mish(_X)
+TANH: Expression = Elementary("tanh", _X)
+GELU: Expression = _X * 0.5 * (Elementary("erf", _X * math.sqrt(0.5)) + 1)
+"""x times the normal distribution up to x: the exact one, not its approximation by tanh."""
+
+ACTIVATIONS: Mapping[str, Expression] = {
+    "leaky": LEAKY,
+    "sigmoid": SIGMOID,
+    "silu": SILU,
+    "mish": MISH,
+    "tanh": TANH,
+    "gelu": GELU,
+}
+"""All that networks use, by name."""
+
+Emitted = TypeVar("Emitted")
+
+
+class ExpressionEmitter(Protocol[Emitted]):
+    """What an engine makes of each kind of node: source text, an instruction, an array."""
+
+    def number(self, value: float) -> Emitted:
+        """A constant."""
+        ...
+
+    def input(self) -> Emitted:
+        """x."""
+        ...
+
+    def parameter(self) -> Emitted:
+        """The plane's parameter."""
+        ...
+
+    def binary(self, operator: Operator, left: Emitted, right: Emitted) -> Emitted:
+        """Two values made one."""
+        ...
+
+    def call(self, function: Function, argument: Emitted) -> Emitted:
+        """A function of one value."""
+        ...
+
+    def where(self, test: Emitted, positive: Emitted, otherwise: Emitted) -> Emitted:
+        """One of two values, chosen by whether `test` is above 0."""
+        ...
+
+
+def emitted(expression: Expression, emitter: ExpressionEmitter[Emitted]) -> Emitted:
+    """What an emitter makes of an expression; parts that are equal are made once."""
+    return _emitted(expression, emitter, {})
+
+
+def _emitted(
+    part: Expression, emitter: ExpressionEmitter[Emitted], made: dict[Expression, Emitted]
+) -> Emitted:
+    if part in made:
+        return made[part]
+    match part:
+        case Number():
+            found = emitter.number(part.value)
+        case Input():
+            found = emitter.input()
+        case Parameter():
+            found = emitter.parameter()
+        case Arithmetic():
+            left, right = (_emitted(one, emitter, made) for one in (part.left, part.right))
+            found = emitter.binary(part.operator, left, right)
+        case Elementary():
+            found = emitter.call(part.function, _emitted(part.argument, emitter, made))
+        case Where():
+            parts = (part.test, part.positive, part.otherwise)
+            found = emitter.where(*(_emitted(one, emitter, made) for one in parts))
+        case _:
+            raise AssertionError(part)
+    made[part] = found
+    return found
+
+
+def has_parameter(expression: Expression) -> bool:
+    """Whether a function depends on the plane's parameter."""
+    match expression:
+        case Parameter():
+            return True
+        case Arithmetic():
+            return has_parameter(expression.left) or has_parameter(expression.right)
+        case Elementary():
+            return has_parameter(expression.argument)
+        case Where():
+            parts = (expression.test, expression.positive, expression.otherwise)
+            return any(map(has_parameter, parts))
+    return False
+
+
+def sigmoid(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """1 / (1 + exp(-x)), which no x overflows."""
+    result: NDArray[np.float64] = np.exp(-np.logaddexp(0, -values))
+    return result
+
+
+def evaluate(
+    expression: Expression, values: NDArray[np.float64], parameters: NDArray[np.floating]
+) -> NDArray[np.float64]:
+    """A function of every value, in float64; `parameters` are those of the last axis."""
+    return np.asarray(emitted(expression, _Arrays(values, parameters)))
+
+
+_erf = np.frompyfunc(math.erf, 1, 1)
+
+
+class _Arrays:
+    """Emits NumPy's arrays."""
+
+    def __init__(self, values: NDArray[np.float64], parameters: NDArray[np.floating]) -> None:
+        self._values = values
+        self._parameters = parameters
+
+    def number(self, value: float) -> NDArray[np.float64]:
+        return np.asarray(value)
+
+    def input(self) -> NDArray[np.float64]:
+        return self._values
+
+    def parameter(self) -> NDArray[np.float64]:
+        return self._parameters.astype(np.float64)
+
+    def binary(
+        self, operator: Operator, left: NDArray[np.float64], right: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        match operator:
+            case "+":
+                return left + right
+            case "-":
+                return left - right
+            case "*":
+                return left * right
+            case "/":
+                return left / right
+            case "max":
+                return np.maximum(left, right)
+            case "min":
+                return np.minimum(left, right)
+
+    def call(self, function: Function, argument: NDArray[np.float64]) -> NDArray[np.float64]:
+        match function:
+            case "exp":
+                return np.exp(argument)
+            case "tanh":
+                return np.tanh(argument)
+            case "erf":
+                return np.asarray(_erf(argument), np.float64)
+            case "sigmoid":
+                return sigmoid(argument)
+
+    def where(
+        self,
+        test: NDArray[np.float64],
+        positive: NDArray[np.float64],
+        otherwise: NDArray[np.float64],
+    ) -> NDArray[np.float64]:
+        return np.where(test > 0, positive, otherwise)
