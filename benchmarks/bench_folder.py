@@ -121,7 +121,8 @@ def main() -> None:
             with Upscaler(
                 2, model=arguments.model, backend=arguments.backend, device=devices
             ) as upscaler:
-                print(f"{upscaler.backend.device.name}, {core_count()} cores, {arguments.model}")
+                name = upscaler.engine.backend.device.name
+                print(f"{name}, {core_count()} cores, {arguments.model}")
                 for threads in (1, 2, 3, 4, 8):
                     rate = network_rate(upscaler, pixels, threads * len(devices))
                     print(f"network alone, {threads} threads a device: {rate:.1f} pictures/s")

@@ -22,7 +22,7 @@ from waifu2x.backends.gpu import cuts, schedule
 from waifu2x.backends.gpu.executor import Executor
 from waifu2x.backends.gpu.maps import ALIGNMENT, MAP_LIMIT, Margin, form_of
 from waifu2x.backends.gpu.product import CELL
-from waifu2x.backends.gpu.schedule import NoRoomError, Room
+from waifu2x.backends.gpu.schedule import MapRoom, NoRoomError
 from waifu2x.lowering import geometry
 from waifu2x.lowering.box import Box
 from waifu2x.lowering.lower import lower
@@ -71,7 +71,7 @@ def main() -> None:
         divided = segmented(program, cuts.TILE)
         for gigabytes in map(float, arguments.gigabytes.split(",")):
             total = int(gigabytes * 2**30 * 0.9) - height * width * 3 * (1 + model.scale**2)
-            room = Room(total, total, total)
+            room = MapRoom(total, total, total)
             for way in WAYS:
                 own: Any = Maps(program, way)
                 cut: Any = Maps(divided, way)
@@ -79,7 +79,7 @@ def main() -> None:
                 print(f"| {name} | {gigabytes:g} GB | {way} | {' | '.join(cells)} |", flush=True)
 
 
-def made(executor: Executor, size: Size, room: Room, divided: Executor | None) -> str:
+def made(executor: Executor, size: Size, room: MapRoom, divided: Executor | None) -> str:
     """Tiles of each phase, and how much work they are."""
     try:
         found = schedule.find(executor, size, 1, room, divided=lambda: divided)

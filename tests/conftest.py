@@ -20,6 +20,9 @@ from waifu2x.backends import BACKEND_NAMES, Backend, open_backend
 from waifu2x.backends.cuda.compilers import nvrtc
 from waifu2x.backends.cuda.compilers.nvrtc import Nvrtc
 from waifu2x.errors import BackendError, UnavailableError
+from waifu2x.lowering import liveness, phases
+from waifu2x.lowering.steps import Program
+from waifu2x.lowering.verify import verify_phases, verify_places
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
@@ -35,6 +38,28 @@ def cache_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("WAIFU2X_CACHE_DIR", str(folder))
         yield folder
+
+
+@pytest.fixture(scope="session", autouse=True)
+def verified_plans() -> Iterator[None]:
+    """Whatever divides a program into phases, or gives its maps places, is held to be right. (What
+    makes programs verifies them itself.)"""
+
+    def plan(program: Program, *arguments: Any) -> list[phases.Phase]:
+        found = made(program, *arguments)
+        verify_phases(program, found)
+        return found
+
+    def places(spans: Any, alignment: int) -> Any:
+        offsets, total = placed(spans, alignment)
+        verify_places(spans, offsets, total, alignment)
+        return offsets, total
+
+    made, placed = phases.plan, liveness.places
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(phases, "plan", plan)
+        patch.setattr(liveness, "places", places)
+        yield
 
 
 def _missing() -> dict[str, str]:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-import operator
 import sys
-from collections.abc import Container, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
 from functools import partial
 from types import TracebackType
@@ -15,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from waifu2x.backends import Precision, Progress, ignore, scaled
-from waifu2x.backends.pool import open_devices
+from waifu2x.backends.engine import Engine
 from waifu2x.errors import BackendError, ImageError
 from waifu2x.formats.profiles import in_srgb_tone
 from waifu2x.imaging import sizes
@@ -24,14 +23,15 @@ from waifu2x.imaging.enlarger import Enlarger, Networks
 from waifu2x.imaging.picture import Picture, with_alpha
 from waifu2x.imaging.sizes import Fit
 from waifu2x.networks import model_set
-from waifu2x.networks.chains import CompiledChains, models_of
+from waifu2x.networks.chains import EngineChains, models_of
+from waifu2x.system.arguments import integer
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
 
 class Upscaler:
-    """Chains of networks, compiled once each, for any number of pictures.
+    """A request: what is made of pictures, on an engine of its own or one that is given.
 
     How large results are, one of these says: `scale`, any number above 0 and up to 32 (a float
     means the decimal number that it is printed as); `width` and `height`, one of them or both with
@@ -44,14 +44,16 @@ class Upscaler:
     `noise` is a level from 0 (weak) to 3 (strong), or None for no denoising; the levels that exist
     depend on the model. `tta` is 1, 2, 4 or 8: with more than 1, every network runs on the picture
     turned and mirrored in so many ways, and the mean of the results counts. `model` is the name of
-    a model set or the path of its folder. `backend` is `auto`, or a name that `waifu2x devices`
-    shows, and `device` the number of one of its devices, or several or `all`, among which the calls
-    of several threads are divided. `tile` limits the output pixels worked on at once in each
-    direction; None leaves it to the backend, and the result is the same to the bit. `notes` says
-    why `auto` passed over better backends, and which model stands in for one that the set lacks.
+    a model set or the path of its folder. `tile` limits the output pixels worked on at once in each
+    direction; None leaves it to the backend, and the result is the same to the bit.
 
-    Calls may come from several threads. Use it as a context manager, or call `close`, to end its
-    threads early.
+    `engine` is what computes: many upscalers may share one, and it stays open when they are closed.
+    Without it an upscaler opens its own, from `backend`, `device` and `precision` as an Engine
+    takes them. `notes` says which model stands in for one that the set lacks, and why `auto` passed
+    over better backends when an engine was opened.
+
+    Calls may come from several threads. Use it as a context manager, or call `close`, to give its
+    networks back, and free the device if the engine is its own.
 
     Raises ModelError, BackendError, or ValueError for arguments that make no sense.
     """
@@ -70,9 +72,10 @@ class Upscaler:
         only_smaller_than: int | None = None,
         tta: int = 1,
         model: str = model_set.DEFAULT,
-        backend: str = "auto",
-        device: int | Sequence[int] | Literal["all"] = 0,
-        precision: Precision = "auto",
+        engine: Engine | None = None,
+        backend: str | None = None,
+        device: int | Sequence[int] | Literal["all"] | None = None,
+        precision: Precision | None = None,
         tile: int | None = None,
     ) -> None:
         request = sizes.request(
@@ -86,30 +89,38 @@ class Upscaler:
             only_smaller_than=only_smaller_than,
         )
         if noise is not None:
-            noise = _integer(noise, range(4), "a noise level from 0 to 3 or None")
+            noise = integer(noise, range(4), "a noise level from 0 to 3 or None")
         if tile is not None:
-            tile = _integer(tile, range(1, sys.maxsize), "a tile of at least 1 pixel or None")
-        devices = device if device == "all" else _devices(device)
+            tile = integer(tile, range(1, sys.maxsize), "a tile of at least 1 pixel or None")
+        opening = {"backend": backend, "device": device, "precision": precision}
+        given = [name for name, value in opening.items() if value is not None]
+        if engine is not None and given:
+            raise ValueError(f"Expected no {' or '.join(given)}: the engine has its own")
         if request.scale == 1 and noise is None:
             raise ValueError("Nothing to do: expected a scale above 1, a noise level, or both")
-        tta = _integer(tta, (1, 2, 4, 8), "a tta of 1, 2, 4 or 8")
+        tta = integer(tta, (1, 2, 4, 8), "a tta of 1, 2, 4 or 8")
         models = model_set.find(model)
         # Sizes other than a scale tell only with a picture which networks it goes through.
         fixed = request.scale
         factors = models.factors(Fraction(2) if fixed is None else fixed, noise)
         factor = math.prod(factors)
-        if factor > 1 or noise is not None:
-            models_of(models, factor, noise)
-        notes: list[str] = []
+        # Read before a device is opened, and held until they are compiled.
+        read = models_of(models, factor, noise) if factor > 1 or noise is not None else None
         substitute = models.substitute(1 if fixed is None else factor, noise)
-        if substitute:
-            notes.append(substitute)
-        self.backend = open_devices(backend, devices, notes.append)
+        notes = [substitute] if substitute else []
+        self._own_engine: Engine | None = None
+        if engine is None:
+            opened = backend or "auto", 0 if device is None else device, precision or "auto"
+            engine = self._own_engine = Engine(*opened)
+            notes += engine.notes
+        engine.check_open()
+        self.engine = engine
+        """What computes."""
         self.notes = tuple(notes)
         self.passes = "" if fixed is None else _passes(factors, fixed)
         """What networks a scale takes, for people; empty where only a picture tells."""
         self._closed = False
-        chains = CompiledChains(models, self.backend, precision)
+        self._chains = chains = EngineChains(models, self.engine)
         self.networks = Networks(chains, tta, tile)
         """The networks of all pictures."""
         self.enlarger = Enlarger(chains, request, noise, self.networks)
@@ -118,8 +129,9 @@ class Upscaler:
             if fixed is not None and (factor > 1 or noise is not None):
                 chains.network(factor, noise)
         except BaseException:
-            self.backend.close()
+            self.close()
             raise
+        del read
 
     def __call__(self, image: Any, *, on_progress: Progress = ignore) -> Any:
         """The image enlarged and denoised, in the kind it came: a NumPy array or a PIL image.
@@ -148,9 +160,15 @@ class Upscaler:
         raise ImageError(f"Expected a NumPy array or a PIL image, but got {type(image).__name__}")
 
     def close(self) -> None:
-        """Frees the device. The upscaler cannot be used after that."""
+        """Gives its networks back, and frees the device if the engine is its own.
+
+        The upscaler cannot be used after that.
+        """
         self._closed = True
-        self.backend.close()
+        # First, since that waits for pictures that are being computed.
+        if self._own_engine is not None:
+            self._own_engine.close()
+        self._chains.close()
 
     def __enter__(self) -> Upscaler:
         return self
@@ -192,33 +210,11 @@ def upscale(
         return upscaler(image)
 
 
-def _devices(device: int | Sequence[int]) -> list[int]:
-    """Numbers of devices, each once. Raises ValueError."""
-    numbers = [
-        _integer(number, range(sys.maxsize), "a device number from 0 up")
-        for number in (device if isinstance(device, Sequence) else [device])
-    ]
-    if not numbers or len(set(numbers)) < len(numbers):
-        raise ValueError(f"Expected different device numbers, but got {device!r}")
-    return numbers
-
-
 def _passes(factors: Sequence[int], scale: Fraction) -> str:
     if not factors:
         return ""
     reduced = "" if math.prod(factors) == scale else f", reduced to {float(scale):g}x"
     return ", then ".join(f"{factor}x" for factor in factors) + reduced
-
-
-def _integer(value: Any, allowed: Container[int], expected: str) -> int:
-    """An argument as an int: NumPy's integers are welcome, 2.0 and True are mistakes."""
-    try:
-        number = None if isinstance(value, bool) else operator.index(value)
-    except TypeError:
-        number = None
-    if number is None or number not in allowed:
-        raise ValueError(f"Expected {expected}, but got {value!r}")
-    return number
 
 
 def _checked(array: NDArray[Any]) -> NDArray[Any]:

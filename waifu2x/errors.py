@@ -6,6 +6,7 @@ Waifu2xError
 ├── BackendError   a backend or device that is missing or cannot do what was asked
 │   ├── UnavailableError   its library or device is not here: `auto` goes on to the next
 │   │   └── NotInstalledError  software that it needs was never installed
+│   ├── DeviceMemoryError  its device has too little free memory for what was asked
 │   └── DeviceError        its device has stopped working: so does `auto`, in the middle of a batch
 ├── StoreError     a URL that cannot be used
 ├── ClusterError   a cluster that cannot be reached, or does not do what was asked
@@ -43,6 +44,10 @@ class UnavailableError(BackendError):
 
 class NotInstalledError(UnavailableError):
     """Software that a backend needs was never installed."""
+
+
+class DeviceMemoryError(BackendError):
+    """A device has too little free memory for what was asked: less of it, or later, may fit."""
 
 
 class DeviceError(BackendError):

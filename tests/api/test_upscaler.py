@@ -22,7 +22,7 @@ from waifu2x.backends import Backend, Device
 from waifu2x.networks import model_set
 from waifu2x.networks.model import Model
 from waifu2x.networks.readers.architectures import Layer
-from waifu2x.networks.readers.waifu2x_json import Weights, dump
+from waifu2x.networks.readers.waifu2x_json import NetworkWeights, dump
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +37,7 @@ def y_models(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def written(model: Model) -> bytes:
     """A stack of convolutions as waifu2x JSON."""
     layers = [Layer("convolution", node.weight, node.bias) for _, node in model.weighted]
-    return dump(Weights(f"vgg_{len(layers)}", layers))
+    return dump(NetworkWeights(f"vgg_{len(layers)}", layers))
 
 
 upscale = partial(waifu2x.upscale, model="vgg_7", precision="fp32")
@@ -444,7 +444,7 @@ def test_skipped_backends_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
         assert upscaler.notes == ()
     monkeypatch.setattr(importlib, "import_module", without_numba)
     with Upscaler(model="vgg_7") as upscaler:
-        assert upscaler.backend.name == "numpy"
+        assert upscaler.engine.backend.name == "numpy"
         (reason,) = upscaler.notes
     assert reason == "backend cpu needs the package numba: run `pip install waifu2x-kernels`"
 
@@ -487,17 +487,25 @@ class CountingBackend:
             raise waifu2x.BackendError("no kernels")
         # Long enough for all threads to ask before the first is answered.
         time.sleep(0.1)
-        return lambda pixels, dtype, **_: np.zeros(
-            (*(2 * size for size in pixels.shape[:2]), 3), dtype
-        )
+        return ZeroNetwork()
 
     def close(self) -> None:
         self.closed += 1
 
 
+class ZeroNetwork:
+    """Doubles pictures to black ones."""
+
+    def __call__(self, pixels: Any, dtype: Any, **options: Any) -> NDArray[Any]:
+        return np.zeros((*(2 * size for size in pixels.shape[:2]), 3), dtype)
+
+    def close(self) -> None:
+        pass
+
+
 def test_a_backend_that_cannot_compile_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     opened = CountingBackend(failing=True)
-    monkeypatch.setattr("waifu2x.api.open_devices", lambda *_: opened)
+    monkeypatch.setattr("waifu2x.backends.engine.open_devices", lambda *_: opened)
     with pytest.raises(waifu2x.BackendError, match="no kernels"):
         Upscaler(model="vgg_7")
     assert opened.closed == 1
@@ -505,7 +513,7 @@ def test_a_backend_that_cannot_compile_is_closed(monkeypatch: pytest.MonkeyPatch
 
 def test_transparency_is_compiled_once_for_all_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     opened = CountingBackend(failing=False)
-    monkeypatch.setattr("waifu2x.api.open_devices", lambda *_: opened)
+    monkeypatch.setattr("waifu2x.backends.engine.open_devices", lambda *_: opened)
     sprite = np.random.default_rng(0).integers(0, 256, (8, 8, 4), np.uint8)
     with Upscaler(noise=1, model="vgg_7") as upscaler, ThreadPoolExecutor(4) as pool:
         list(pool.map(upscaler, [sprite] * 4))

@@ -300,9 +300,9 @@ from waifu2x.api import Upscaler
 
 picture = np.random.default_rng(0).integers(0, 256, (16, 16, 3), np.uint8)
 with Upscaler(2, model="vgg_7", precision="fp32") as upscaler:
-    assert upscaler.backend.name == "cuda"
+    assert upscaler.engine.backend.name == "cuda"
     first = upscaler(picture).astype(int)
-    runtime = upscaler.backend.current._runtime
+    runtime = upscaler.engine.backend.current._runtime
     macros = {"VECTOR": "float4", "WIDTH": 4, "GROUP": 1, "CHAINS": 2, "REPEATS": 8}
     nowhere = runtime.allocate(16)
     nowhere.address = 64
@@ -310,7 +310,7 @@ with Upscaler(2, model="vgg_7", precision="fp32") as upscaler:
     runtime.launch(kernel, (1, 1, 1), nowhere, np.float32(1))
     second = upscaler(picture).astype(int)
     assert abs(first - second).max() <= 1
-    assert upscaler.backend.name != "cuda"
+    assert upscaler.engine.backend.name != "cuda"
     nowhere.release()
 print("done")
 """

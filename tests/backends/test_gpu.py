@@ -23,11 +23,11 @@ from waifu2x.backends import Device, Trial, open_backend
 from waifu2x.backends.gpu import (
     cuts,
     direct,
+    memory_pool,
     schedule,
     tuning,
     winograd,
     winograd_vector,
-    workspace,
 )
 from waifu2x.backends.gpu.backend import GpuBackend
 from waifu2x.backends.gpu.executor import Executor
@@ -36,7 +36,7 @@ from waifu2x.backends.gpu.maps import block_of
 from waifu2x.backends.gpu.product import Planes, Shape, planes_of
 from waifu2x.backends.gpu.replay import Records
 from waifu2x.backends.gpu.runtime import OutOfMemoryError, Runtime
-from waifu2x.backends.gpu.schedule import NoRoomError, Room
+from waifu2x.backends.gpu.schedule import MapRoom, NoRoomError
 from waifu2x.backends.gpu.tuning import Choose, Kept
 from waifu2x.errors import BackendError
 from waifu2x.lowering import liveness
@@ -195,7 +195,7 @@ class NanRuntime(OpenClRuntime):
 @pytest.fixture
 def large_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
     """Processors keep tiles small of themselves."""
-    monkeypatch.setattr(workspace, "_CPU_SCRATCH_BYTES", 1 << 40)
+    monkeypatch.setattr(memory_pool, "_CPU_SCRATCH_BYTES", 1 << 40)
 
 
 @pytest.fixture(scope="module")
@@ -238,7 +238,7 @@ def test_maps_are_computed_again_where_they_cannot_be_kept(
     executor = Fp32Executor(runtime, lower(cunet), Kept(runtime.device))
     size, counts, needs = (300, 300), [], []
     for total in (1 << 40, 200 * MEGABYTE, 100 * MEGABYTE, 50 * MEGABYTE):
-        found = schedule.find(executor, size, 1, Room(total, total, total))
+        found = schedule.find(executor, size, 1, MapRoom(total, total, total))
         assert found.scratch + found.kept <= total
         counts.append(sum(len(phase.steps) for phase in found.phases))
         needs.append(found.scratch + found.kept)
@@ -246,7 +246,7 @@ def test_maps_are_computed_again_where_they_cannot_be_kept(
     assert counts[0] == sum(1 for step in executor.program.steps if isinstance(step, MapStep))
     assert counts[-1] > counts[0]
     with pytest.raises(NoRoomError):
-        schedule.find(executor, size, 1, Room(MEGABYTE, MEGABYTE, MEGABYTE))
+        schedule.find(executor, size, 1, MapRoom(MEGABYTE, MEGABYTE, MEGABYTE))
 
 
 @pytest.mark.usefixtures("large_tiles")
@@ -312,7 +312,7 @@ def test_a_network_in_segments_computes_little_twice(opencl_device: Any, deep: M
     size = (260, 300)
 
     def least(total: int, other: Executor | None) -> schedule.Schedule:
-        room = Room(total, total, total)
+        room = MapRoom(total, total, total)
         found = schedule.find(plain, size, 1, room, divided=lambda: other)
         assert found.scratch + found.kept <= total
         return found
@@ -336,9 +336,9 @@ def test_tiles_are_as_small_as_wished_for_where_that_costs_little(
     shallow = obvious.random_model([3, 16, 24, 3], seed=2, scale=2)
     for model, keeps in ((shallow, True), (deep, False)):
         executor = Fp32Executor(runtime, lower(model), Kept(runtime.device))
-        single = schedule.find(executor, (260, 300), 1, Room(1 << 40, 1 << 40, 1 << 40))
+        single = schedule.find(executor, (260, 300), 1, MapRoom(1 << 40, 1 << 40, 1 << 40))
         wish = single.scratch // 8
-        found = schedule.find(executor, (260, 300), 1, Room(1 << 40, wish, 1 << 40))
+        found = schedule.find(executor, (260, 300), 1, MapRoom(1 << 40, wish, 1 << 40))
         assert (found.scratch <= wish) == keeps
         assert found.cost <= single.cost * 1.25
 
@@ -360,11 +360,11 @@ def test_a_passing_shortage_leaves_no_trace(opencl_device: Any) -> None:
     network = backend.compile([model], "fp32")
     expected = network(pixels, np.float32)
     most = runtime.most
-    backend._workspace.release()
+    backend._pool.release()
     runtime._total, runtime.most = most // 2, 0
     np.testing.assert_array_equal(network(pixels, np.float32), expected)
     assert runtime.most <= most // 2
-    backend._workspace.release()
+    backend._pool.release()
     runtime._total = 1 << 40
     np.testing.assert_array_equal(network(pixels, np.float32), expected)
     assert runtime.most == most
@@ -450,11 +450,13 @@ def test_records_that_were_used_last_are_kept() -> None:
     gone: list[int] = []
     records = Records[int](gone.append)
     for number in range(64):
-        records.keep(number, number)
+        records.keep("owner", number, number)
     assert records.find(0) == 0
-    records.keep(64, 64)
+    records.keep("another", 64, 64)
     assert gone == [1]
     assert records.find(1) is None
+    records.drop("another")
+    assert gone == [1, 64]
     records.clear()
     assert len(gone) == 65
 
@@ -495,7 +497,7 @@ def test_tiles_leave_no_records(opencl_device: Any) -> None:
 
 def test_spare_memory_is_bounded_and_the_oldest_goes_first(opencl_device: Any) -> None:
     runtime = TightRuntime(opencl_device, 64 * MEGABYTE)
-    memory = workspace.Workspace(runtime)
+    memory = memory_pool.MemoryPool(runtime)
     for size in range(1, 20):
         with memory.taken() as taken:
             taken.buffer(size * MEGABYTE)
@@ -624,7 +626,7 @@ def test_an_interrupt_while_waiting_for_a_device(monkeypatch: pytest.MonkeyPatch
     runtime = SimpleNamespace(
         limits=SimpleNamespace(is_cpu=False, max_buffer=1 << 20), free_memory=lambda: 1 << 20
     )
-    memory = workspace.Workspace(cast(Any, runtime))
+    memory = memory_pool.MemoryPool(cast(Any, runtime))
 
     def interrupted(condition: Any) -> None:
         raise KeyboardInterrupt

@@ -18,12 +18,12 @@ from numpy.typing import NDArray
 from tests.backends.test_cuda import Recorded, usual
 from tests.helpers import obvious
 from waifu2x.backends.cuda.tensor import TensorExecutor
+from waifu2x.backends.gpu.compiled_model import CompiledModel
 from waifu2x.backends.gpu.executor import Batch, DevicePixels, Executor, Place
 from waifu2x.backends.gpu.fp32 import Fp32Executor
+from waifu2x.backends.gpu.memory_pool import MemoryPool
 from waifu2x.backends.gpu.network import GpuNetwork
-from waifu2x.backends.gpu.stage import Stage
 from waifu2x.backends.gpu.tuning import Kept
-from waifu2x.backends.gpu.workspace import Workspace
 from waifu2x.errors import BackendError
 from waifu2x.lowering import geometry
 from waifu2x.lowering.box import Box
@@ -89,8 +89,8 @@ class Corner:
 
     def alone(self, end: NDArray[np.uint8]) -> NDArray[np.uint8]:
         """The result of the picture's last pixels."""
-        workspace = Workspace(self.runtime)
-        stage = Stage(self._model, self._executor, workspace)
+        workspace = MemoryPool(self.runtime)
+        stage = CompiledModel(self._model, self._executor, workspace)
         return GpuNetwork([stage], workspace)(end[..., np.newaxis], np.uint8)[..., 0]
 
 
@@ -131,7 +131,7 @@ class Counted(Recorded):
         assert all(0 < count <= most for count, most in zip(groups, MOST_GROUPS, strict=True))
         super().launch(kernel, groups)
 
-    def replay(self, key: Any, queue: Callable[[], None]) -> None:
+    def replay(self, owner: Any, key: Any, queue: Callable[[], None]) -> None:
         queue()
 
     def synchronize(self) -> None: ...
@@ -165,8 +165,8 @@ def test_all_passes_of_a_large_picture_can_be_asked_for(
     model: Model, number: int, size: tuple[int, int]
 ) -> None:
     runtime: Any = Counted()
-    workspace = Workspace(runtime)
-    stage = Stage(model, executors(runtime, model)[number], workspace)
+    workspace = MemoryPool(runtime)
+    stage = CompiledModel(model, executors(runtime, model)[number], workspace)
     pixels = np.broadcast_to(np.zeros(1, np.float32), (*size, 3))
     result = GpuNetwork([stage], workspace)(pixels, np.uint8)
     assert result.shape == (2 * size[0], 2 * size[1], 3)
@@ -181,8 +181,8 @@ def test_what_does_not_fit_is_refused_before_the_work(
     model: Model, total: int, sentence: str
 ) -> None:
     runtime: Any = Counted(total)
-    workspace = Workspace(runtime)
-    stage = Stage(model, executors(runtime, model)[0], workspace)
+    workspace = MemoryPool(runtime)
+    stage = CompiledModel(model, executors(runtime, model)[0], workspace)
     network = GpuNetwork([stage] * 5, workspace)
     pixels = np.broadcast_to(np.zeros(1, np.uint8), (3000, 3000, 3))
     if not sentence:
@@ -195,7 +195,7 @@ def test_what_does_not_fit_is_refused_before_the_work(
 
 def test_stacks_of_long_pictures_are_computed_one_by_one(model: Model) -> None:
     runtime: Any = Counted()
-    workspace = Workspace(runtime)
-    stage = Stage(model, executors(runtime, model)[0], workspace)
+    workspace = MemoryPool(runtime)
+    stage = CompiledModel(model, executors(runtime, model)[0], workspace)
     stack = np.broadcast_to(np.zeros(1, np.uint8), (2, 5, 600_000, 3))
     assert GpuNetwork([stage], workspace)(stack, np.uint8).shape == (2, 10, 1_200_000, 3)

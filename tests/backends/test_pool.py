@@ -51,6 +51,10 @@ class FakeBackend:
     def tune(self, model: Any, precision: Any, pixels: Any) -> Any:
         yield self.number
 
+    @property
+    def bytes(self) -> int:
+        return 10 + self.number
+
     def close(self) -> None:
         self.closed = True
 
@@ -134,6 +138,7 @@ def test_memory_is_pinned_for_all_devices() -> None:
     backend, fakes = pool_of(3)
     with backend.pin(np.zeros(9, np.uint8)):
         assert [fake.pinned for fake in fakes] == [1, 1, 1]
+    assert backend.bytes == 10 + 11 + 12
     assert [fake.pinned for fake in fakes] == [0, 0, 0]
 
 

@@ -69,7 +69,7 @@ def measured(source: Path, extension: str, upscaler: Upscaler) -> tuple[float, f
         add(sink, result)
         sizes.append(resident())
 
-    write.FileSink.add = counted  # type: ignore[method-assign]
+    write.FileSink.add = counted  # type: ignore[method-assign, assignment]
     try:
         job = Job(source, source.with_name(f"out.{extension}"))
         output = Output(extension, Quality(), "overwrite", OutputOptions(strip=True))

@@ -109,7 +109,7 @@ def one(name: str, tool: str) -> None:
                 2, model=name, backend="cuda", precision=precision, tile=tile
             ) as upscaler:
                 if large:  # so few multiprocessors that each block makes several tiles
-                    runtime: Any = upscaler.backend
+                    runtime: Any = upscaler.engine.backend
                     runtime = runtime._runtime
                     runtime.limits = replace(runtime.limits, compute_units=2)
                 single = upscaler(pictures[0])

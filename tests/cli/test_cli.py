@@ -23,7 +23,7 @@ from PIL import Image
 import waifu2x
 from waifu2x.cli import cli, progress
 from waifu2x.networks.readers.architectures import Layer
-from waifu2x.networks.readers.waifu2x_json import Weights, dump
+from waifu2x.networks.readers.waifu2x_json import NetworkWeights, dump
 
 Run = Callable[..., Result]
 
@@ -423,7 +423,7 @@ def tiny() -> str:
     weight = np.random.default_rng(0).normal(0, 0.2, (3, 3, 3, 3)).astype(np.float32)
     layer = Layer("convolution", weight, np.full(3, 0.5, np.float32))
     Path("tiny").mkdir(exist_ok=True)
-    Path("tiny/scale2.0x_model.json").write_bytes(dump(Weights("vgg_1", [layer])))
+    Path("tiny/scale2.0x_model.json").write_bytes(dump(NetworkWeights("vgg_1", [layer])))
     return "./tiny"
 
 

@@ -413,7 +413,7 @@ def test_many_pictures_for_a_gpu_have_all_workers_at_once(
 ) -> None:
     prepare()
     monkeypatch.setattr(DeviceDriver, "_most_workers", lambda self, in_network, sharing: 5)
-    monkeypatch.setattr(upscaler.backend, "device", Device("GPU", "", is_gpu=True))
+    monkeypatch.setattr(upscaler.engine.backend, "device", Device("GPU", "", is_gpu=True))
     busy = Doubling(lambda: time.sleep(0.05))
     use_network(upscaler, busy, monkeypatch)
     outcomes = list(run(pictures(tmp_path / "in", *small(30)), upscaler, PNG, many=True))

@@ -23,7 +23,7 @@ from waifu2x.imaging.sheet import Column, of_columns
 from waifu2x.lowering.box import Box
 from waifu2x.networks import catalogue
 from waifu2x.networks.readers.architectures import Layer
-from waifu2x.networks.readers.waifu2x_json import Weights, dump
+from waifu2x.networks.readers.waifu2x_json import NetworkWeights, dump
 
 CELL = 256
 """Pixels across a crop of a sheet; 4 between two, 8 around."""
@@ -39,7 +39,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     kernel[range(3), range(3), 1, 1] = 0.5, 1, 1
     layer = Layer("convolution", kernel, np.zeros(3, np.float32))
     (tmp_path / "less").mkdir()
-    weights = dump(Weights("vgg_1", [layer]))
+    weights = dump(NetworkWeights("vgg_1", [layer]))
     (tmp_path / "less" / "scale2.0x_model.json").write_bytes(weights)
     pixels = np.random.default_rng(0).integers(0, 200, (91, 75, 3), np.uint8)
     pixels[..., 0] = 0

@@ -19,7 +19,7 @@ from waifu2x.formats.write import ContentSink, header_of
 from waifu2x.imaging.picture import Chunk, Metadata, Picture
 from waifu2x.imaging.streams import Header, Timed
 from waifu2x.networks.readers.architectures import Layer
-from waifu2x.networks.readers.waifu2x_json import Weights, dump
+from waifu2x.networks.readers.waifu2x_json import NetworkWeights, dump
 from waifu2x.system.stopwatch import Stopwatch
 
 _USUAL = OutputOptions()
@@ -157,5 +157,5 @@ def identity_models(folder: Path) -> Path:
     layer = Layer("convolution", kernel, np.zeros(3, np.float32))
     folder.mkdir(exist_ok=True)
     for name in ("scale2.0x_model.json", "noise0_model.json"):
-        (folder / name).write_bytes(dump(Weights("vgg_2", [layer, layer])))
+        (folder / name).write_bytes(dump(NetworkWeights("vgg_2", [layer, layer])))
     return folder

@@ -37,6 +37,10 @@ class View:
     parameter: bool = False
     key: str = ""
     """Storages of the same key are one."""
+    count: int = 0
+    """How many numbers the storage says it has; 0: as many as it has."""
+    dtype: str = ""
+    """What it says they are; empty: what they are."""
 
 
 class Pickle:
@@ -106,10 +110,10 @@ class Pickle:
         self.name("torch._utils", "_rebuild_tensor_v2")
         self.code += b"(("
         self.text("storage")
-        self.name("torch", f"{STORAGES[self._dtype]}Storage")
+        self.name("torch", f"{STORAGES[view.dtype or self._dtype]}Storage")
         self.text(key)
         self.text("cpu")
-        self.number(view.storage.size)
+        self.number(view.count or view.storage.size)
         self.code += b"NtQ" if self._legacy else b"tQ"
         self.number(view.offset)
         self.numbers(view.shape)
@@ -140,7 +144,13 @@ def new_file(pickle: Pickle, extra: Mapping[str, bytes] | None = None, method: i
         archive.writestr("archive/data.pkl", pickle.done())
         archive.writestr("archive/byteorder", b"little")
         for key, content in pickle.storages.items():
-            archive.writestr(f"archive/data/{key}", content)
+            member = zipfile.ZipInfo(f"archive/data/{key}")
+            member.compress_type = method
+            # As PyTorch does it, so that the numbers can be used where they are.
+            assert archive.fp
+            gap = -(archive.fp.tell() + 30 + len(member.filename) + 4) % 64
+            member.extra = b"FB" + struct.pack("<H", gap) + b"Z" * gap
+            archive.writestr(member, content)
         archive.writestr("archive/version", b"3\n")
         for name, content in (extra or {}).items():
             archive.writestr(f"archive/{name}", content)

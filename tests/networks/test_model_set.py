@@ -21,7 +21,7 @@ from waifu2x.networks.model import Model
 from waifu2x.networks.nodes import Enlarge
 from waifu2x.networks.readers import read_model
 from waifu2x.networks.readers.architectures import Layer
-from waifu2x.networks.readers.waifu2x_json import Weights, dump
+from waifu2x.networks.readers.waifu2x_json import NetworkWeights, dump
 from waifu2x.networks.rescale import doubled
 from waifu2x.system import resources
 
@@ -35,7 +35,7 @@ def make_set(folder: Path, names: tuple[str, ...]) -> Path:
     folder.mkdir(parents=True)
     layer = Layer("convolution", np.ones((1, 1, 3, 3), np.float32), np.zeros(1, np.float32))
     for name in names:
-        (folder / f"{name}_model.json").write_bytes(dump(Weights("vgg_1", [layer])))
+        (folder / f"{name}_model.json").write_bytes(dump(NetworkWeights("vgg_1", [layer])))
     return folder
 
 

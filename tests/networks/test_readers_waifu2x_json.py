@@ -20,7 +20,7 @@ from waifu2x.networks.model import Model
 from waifu2x.networks.nodes import Convolution
 from waifu2x.networks.readers import read_model
 from waifu2x.networks.readers.architectures import Kind, Layer, build
-from waifu2x.networks.readers.waifu2x_json import Weights, dump, parse
+from waifu2x.networks.readers.waifu2x_json import NetworkWeights, dump, parse
 from waifu2x.system.resources import shipped_models
 
 Document = list[dict[str, Any]]
@@ -47,7 +47,7 @@ def random_layers(planes: Sequence[int] = (3, 4, 5, 3)) -> list[Layer]:
 
 
 def dump_stack(layers: Sequence[Layer]) -> bytes:
-    return dump(Weights(f"vgg_{len(layers)}", list(layers)))
+    return dump(NetworkWeights(f"vgg_{len(layers)}", list(layers)))
 
 
 def document(layers: Sequence[Layer], new_style: bool = True) -> Document:
@@ -268,7 +268,7 @@ def assert_same(model: Model, other: Model) -> None:
 def test_other_architectures(tmp_path: Path, architecture: str) -> None:
     layers, scale, padding, multiple = ARCHITECTURES[architecture]
     path = tmp_path / "model.json"
-    path.write_bytes(dump(Weights(architecture, layers)))
+    path.write_bytes(dump(NetworkWeights(architecture, layers)))
     expected = build("m", architecture, layers)
     for _ in range(2):  # parsed, then from the cache
         model = read_model(path)
@@ -286,7 +286,7 @@ def test_other_architectures(tmp_path: Path, architecture: str) -> None:
 def test_order_of_transposed_weights() -> None:
     """Torch keeps them as (in_planes, out_planes, kH, kW)."""
     layers = upconv_layers()
-    last = json.loads(dump(Weights("upconv_7", layers)))[-1]
+    last = json.loads(dump(NetworkWeights("upconv_7", layers)))[-1]
     assert (last["nInputPlane"], last["nOutputPlane"]) == (7, 3)
     assert [last[name] for name in ("kW", "kH", "dW", "dH", "padW", "padH")] == [4, 4, 2, 2, 3, 3]
     np.testing.assert_array_equal(
@@ -296,7 +296,7 @@ def test_order_of_transposed_weights() -> None:
 
 def test_linear_layers_are_dense() -> None:
     layers = cunet_layers(doubles=True)
-    entries = json.loads(dump(Weights("upcunet", layers)))
+    entries = json.loads(dump(NetworkWeights("upcunet", layers)))
     for entry in entries:
         if entry["kW"] == 1:
             weight = np.array(entry["weight"])[:, :, 0, 0].tolist()
@@ -528,7 +528,7 @@ def test_damaged_layer(tmp_path: Path, damage: Callable[[Document], None], messa
 
 @pytest.mark.parametrize("architecture", ["upconv_7", "upcunet"])
 def test_cut_off_anywhere(architecture: str) -> None:
-    content = dump(Weights(architecture, ARCHITECTURES[architecture][0]))
+    content = dump(NetworkWeights(architecture, ARCHITECTURES[architecture][0]))
     for position in range(0, len(content) - 2, len(content) // 60):
         with pytest.raises(ModelError, match=r"^m: not valid JSON, or cut off: "):
             parse(content[:position], "m")
@@ -584,7 +584,7 @@ def test_second_read_does_not_parse(
     read_model(path)
     assert only_entry(cache_folder_of_the_test).stat().st_size > 0
 
-    def unexpected(raw: bytes, name: str) -> Weights:
+    def unexpected(raw: bytes, name: str) -> NetworkWeights:
         raise AssertionError(f"{name} was parsed again")
 
     monkeypatch.setattr("waifu2x.networks.readers.waifu2x_json.parse", unexpected)

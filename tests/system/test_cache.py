@@ -17,7 +17,7 @@ from click.testing import CliRunner
 
 from waifu2x.cli import cli
 from waifu2x.networks.readers.architectures import Layer
-from waifu2x.networks.readers.waifu2x_json import Weights, dump
+from waifu2x.networks.readers.waifu2x_json import NetworkWeights, dump
 from waifu2x.system import cache
 from waifu2x.system.files import write_atomically
 
@@ -356,7 +356,7 @@ def test_machine_code_that_does_not_load_is_compiled_again(
 @pytest.mark.matrix
 def test_numba_is_imported_to_compile_and_not_again(tmp_path: Path) -> None:
     layer = Layer("convolution", np.ones((3, 3, 3, 3), np.float32), np.zeros(3, np.float32))
-    (tmp_path / "scale2.0x_model.json").write_bytes(dump(Weights("vgg_1", [layer])))
+    (tmp_path / "scale2.0x_model.json").write_bytes(dump(NetworkWeights("vgg_1", [layer])))
     code = f"""
 import sys, numpy, waifu2x
 pixels = numpy.zeros((8, 8, 3), numpy.uint8)

@@ -176,6 +176,12 @@ class Backend(Protocol):
         """
         ...
 
+    @property
+    def bytes(self) -> int:
+        """Bytes that it holds now on its devices, or on the machine where that computes: weights,
+        maps, and free memory that it keeps for further calls."""
+        ...
+
     def close(self) -> None:
         """Frees what it holds, when the pictures that are being computed are done.
 

@@ -21,6 +21,7 @@ from waifu2x.backends import (
     Trial,
     ignore,
 )
+from waifu2x.backends.progress import Furthest
 from waifu2x.backends.results import closed_network
 from waifu2x.errors import BackendError, DeviceError
 from waifu2x.networks.model import Model
@@ -61,6 +62,11 @@ class FallbackBackend:
     def tune(self, model: Model, precision: Precision, pixels: NDArray[Any]) -> Iterator[Trial]:
         """See Backend."""
         return self.current.tune(model, precision, pixels)
+
+    @property
+    def bytes(self) -> int:
+        """Bytes that the backend of now holds."""
+        return self.current.bytes
 
     def close(self) -> None:
         """See Backend."""
@@ -160,24 +166,3 @@ class FallbackNetwork:
                 return network(pixels, out_dtype, out=out, tile=tile, tta=tta, on_progress=report)
             except BackendError as error:
                 self._backend.replace(backend, error)
-
-
-class Furthest:
-    """Progress of work that may begin again: what has been told once is not told again."""
-
-    def __init__(self, on_progress: Progress) -> None:
-        self._on_progress = on_progress
-        self._told = 0.0
-
-    def attempt(self) -> Progress:
-        """The progress of the next attempt."""
-        done = 0.0
-
-        def report(part: float) -> None:
-            nonlocal done
-            done += part
-            if done > self._told:
-                part, self._told = done - self._told, done
-                self._on_progress(part)
-
-        return report

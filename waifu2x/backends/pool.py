@@ -27,7 +27,8 @@ from waifu2x.backends import (
     open_backend,
     scaled,
 )
-from waifu2x.backends.fallback import FallbackBackend, Furthest
+from waifu2x.backends.fallback import FallbackBackend
+from waifu2x.backends.progress import Furthest
 from waifu2x.backends.results import check_out, result_shape
 from waifu2x.errors import DeviceError
 from waifu2x.networks.model import Model
@@ -113,6 +114,11 @@ class DevicePool:
         unlike = {backend.device: backend for backend in self._backends}
         for backend in unlike.values():
             yield from backend.tune(model, precision, pixels)
+
+    @property
+    def bytes(self) -> int:
+        """Bytes that all devices hold."""
+        return sum(backend.bytes for backend in self._backends)
 
     def close(self) -> None:
         """See Backend: all of them, though one may fail."""

@@ -115,8 +115,13 @@ class NumpyBackend:
         """Nothing to tune."""
         return iter(())
 
+    @property
+    def bytes(self) -> int:
+        """0: it computes with the models' own weights, and keeps nothing."""
+        return 0
+
     def close(self) -> None:
-        """Nothing to free."""
+        """Does nothing: there is nothing to free."""
 
 
 class NumpyNetwork:

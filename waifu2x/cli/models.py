@@ -72,7 +72,7 @@ def _row(found: model_set.ModelSet) -> dict[str, Any]:
     }
 
 
-def _absent(entry: catalogue.Entry) -> dict[str, Any]:
+def _absent(entry: catalogue.CatalogueEntry) -> dict[str, Any]:
     """A set that could be here."""
     found = model_set.ModelSet(entry.name, Path(), {})
     return _row(found) | {"folder": None, "install": entry.install}

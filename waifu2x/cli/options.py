@@ -389,6 +389,6 @@ def check_folder(folder: Path) -> None:
 
 def describe(upscaler: Upscaler) -> str:
     """What an upscaler computes with, for --verbose."""
-    device = upscaler.backend.device
+    device = upscaler.engine.backend.device
     passes = f"; networks: {upscaler.passes}" if upscaler.passes else ""
-    return f"{upscaler.backend.name}: {device.name}, {device.detail}{passes}"
+    return f"{upscaler.engine.backend.name}: {device.name}, {device.detail}{passes}"

@@ -156,9 +156,9 @@ class _PageWork:
         output, spent, result = self._output, self._spent, io.BytesIO()
         with ExitStack() as held:
             with spent("wait"):
-                held.enter_context(self._reserve(member.content))
+                allocate = held.enter_context(self._reserve(member.content))
             with spent("decode"):
-                source = open_content(member.content, name, self._max_pixels)
+                source = open_content(member.content, name, self._max_pixels, allocate)
                 held.enter_context(closing(source))
             notify = partial(self._on_notice, self._job)
             prepared = PreparedSource(source, self._network, output, name, name, notify, spent)

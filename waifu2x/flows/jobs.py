@@ -14,6 +14,7 @@ from waifu2x.errors import OutputError
 from waifu2x.formats.adapt import OutputOptions
 from waifu2x.formats.table import Quality
 from waifu2x.formats.write import EXISTS
+from waifu2x.imaging.streams import Allocate
 from waifu2x.system import stores
 from waifu2x.system.files import reason
 
@@ -49,9 +50,10 @@ class Output:
 
 OnNotice = Callable[[Job, str], None]
 """Told of a job in words, for people."""
-Reserve = Callable[[bytes], AbstractContextManager[None]]
+Reserve = Callable[[bytes], AbstractContextManager[Allocate | None]]
 """Waits until there is memory for the picture of a file with that content, and all that becomes of
-it; the memory is free again when the context ends."""
+it; the memory is free again when the context ends. The context gives what makes the arrays of
+pictures; None: any memory will do."""
 
 
 def may_write(job: Job, existing: Existing, sources: frozenset[Identity] = frozenset()) -> bool:

@@ -29,7 +29,7 @@ class Result:
     """What one way to enlarge made of a picture."""
 
     name: str
-    """Of a model set, or of what stands beside them: Lanczos, the input."""
+    """The name of a model set, or of what stands beside them: Lanczos, the input."""
     networks: str
     """What it took, for people; empty where that is no network."""
     pixels: NDArray[Any]

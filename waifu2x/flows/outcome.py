@@ -32,17 +32,17 @@ class Outcome:
     width: int = 0
     error: str = ""
     spent: Mapping[str, float] = field(default_factory=dict)
-    """The seconds of each stage of what is done."""
+    """Seconds by stage, where the job is done."""
     device_failed: bool = False
-    """Nothing more can be computed."""
+    """Whether the device failed, so that nothing more can be computed."""
     disk_full: bool = False
-    """Nothing more can be written."""
+    """Whether the disk is full, so that nothing more can be written."""
     previews: tuple[bytes, ...] = ()
-    """See Upscaled."""
+    """JPEGs of the first picture, before and after, where they were wanted."""
 
 
 def outcome_of(job: Job, made: Upscaled | None) -> Outcome:
-    """What `upscale_file` gives, as an outcome."""
+    """The outcome of a job of which `upscale_file` made something, or None."""
     if made is None:
         return Outcome(job, "skipped", 0.0)
     status: Status = "copied" if made.copied else "done"
@@ -65,11 +65,15 @@ def run_one(
     max_pixels: int = MAX_PIXELS,
     reserve: Reserve = lambda content: nullcontext(),
     on_progress: Progress = ignore,
-    on_notice: OnNotice = lambda job, note: None,
+    on_notice: OnNotice = lambda job, notice: None,
     sources: frozenset[Identity] = frozenset(),
     in_flight: int = 1,
 ) -> Outcome:
-    """How one file ends: `upscale_file` or `upscale_archive`, with errors as a failed outcome."""
+    """The outcome of one file or archive; errors are a failed outcome.
+
+    Arguments are those of `upscale_file` and `upscale_archive`. Raises what is none of the errors
+    that these name.
+    """
     start = time.monotonic()
     device_failed = disk_full = False
     try:

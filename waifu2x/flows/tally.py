@@ -12,16 +12,16 @@ from waifu2x.flows.outcome import Outcome
 
 @dataclass
 class Tally:
-    """Outcomes, added up; of the failures all is kept."""
+    """Counts and sums of the outcomes of a batch; failed outcomes are kept."""
 
     counts: Counter[str] = field(default_factory=Counter)
-    """By status, but for what failed."""
+    """How many outcomes there are of each status but failed."""
     failed: dict[Path, Outcome] = field(default_factory=dict)
-    """By source. What is done after all, having changed, is no failure any more."""
+    """Failed outcomes by source. A file that has changed and is done after all counts as done."""
     spent: Counter[str] = field(default_factory=Counter)
     """Seconds by stage, of all pictures that are done."""
     pixels: int = 0
-    """Of the results."""
+    """Pixels of all results."""
     start: float = field(default_factory=time.monotonic)
 
     def add(self, outcome: Outcome) -> None:
@@ -37,12 +37,12 @@ class Tally:
 
     @property
     def ended(self) -> int:
-        """How many files are done with."""
+        """How many files have ended, failed ones among them."""
         return self.counts.total() + len(self.failed)
 
     @property
     def seconds(self) -> float:
-        """Since the start."""
+        """Seconds since the start."""
         return time.monotonic() - self.start
 
     @property

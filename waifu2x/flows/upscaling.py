@@ -53,15 +53,14 @@ class Upscaled:
 
     height: int
     width: int
-    """Of the first picture, where there are several."""
+    """Size of the first result, where there are several."""
     spent: Stopwatch
-    """Seconds of `read`, of `wait`, for memory, of `decode`, of `prepare`, until the enlarger is
-    there and the output's format is known to hold the result, of what the enlarger tells, of
-    `encode` and of `write`."""
+    """Seconds of `read`; `wait` for memory; `decode`; `prepare`, until the enlarger is there and
+    the output is known to hold the result; the enlarger's own; `encode` and `write`."""
     seconds: float
-    """On the clock: less than all that were spent, where threads work at a time."""
+    """Seconds on the clock: fewer than the sum of `spent` where threads work at a time."""
     copied: bool = False
-    """Whether it stays as it is, and so does its file."""
+    """Whether the pictures stay as they are, so that the file was copied."""
     previews: tuple[bytes, ...] = ()
     """JPEGs of the first picture, before and after, where they are wanted; of one that stays as it
     is, one."""
@@ -98,10 +97,11 @@ def upscale_file(
         data = _content(job.source)
     with ExitStack() as held:
         with spent("wait"):
-            held.enter_context(reserve(data))
+            allocate = held.enter_context(reserve(data))
         with spent("decode"):
             name = _name(job.source, "standard input")
-            source = held.enter_context(closing(open_content(data, name, max_pixels)))
+            source = open_content(data, name, max_pixels, allocate)
+            held.enter_context(closing(source))
             if alone and len(data) >= _LARGE_FILE:
                 network = _opened_meanwhile(source, enlarger)
             else:

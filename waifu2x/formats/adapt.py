@@ -150,8 +150,8 @@ def _opaque(picture: Picture, form: Format, options: OutputOptions) -> tuple[Pic
     share = to_unit(alpha, np.float32)[..., np.newaxis]
     composed = from_unit(pixels * share + background * (1 - share), picture.pixels.dtype)
     name = "#{:02x}{:02x}{:02x}".format(*options.background)
-    note = f"{form.name} holds no transparency: the picture is composed on {name}"
-    return replace(picture, pixels=composed, alpha=None, colours=colours), [note]
+    notice = f"{form.name} holds no transparency: the picture is composed on {name}"
+    return replace(picture, pixels=composed, alpha=None, colours=colours), [notice]
 
 
 def _in_colours(
@@ -161,15 +161,15 @@ def _in_colours(
     colours, planes = picture.colours, picture.pixels.shape[-1]
     if form.name == "PNG":
         return picture, []
-    notes = []
+    notices = []
     if profiles.cannot_be_said(colours):
-        notes.append(f"{form.name} cannot say that the picture is HDR")
+        notices.append(f"{form.name} cannot say that the picture is HDR")
     profile = profiles.profile_of(colours, planes)
     if profile and "profile" not in form.keeps:
         picture = profiles.to_srgb(replace(picture, colours=Colours(profile)))
-        notes.append(f"{form.name} holds no colour profile: converted to sRGB")
+        notices.append(f"{form.name} holds no colour profile: converted to sRGB")
         profile = None
-    return replace(picture, colours=Colours(profile)), notes
+    return replace(picture, colours=Colours(profile)), notices
 
 
 def _deep(picture: Picture, form: Format, options: OutputOptions) -> tuple[Picture, list[str]]:

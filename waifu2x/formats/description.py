@@ -12,7 +12,7 @@ from waifu2x.formats.read import content, open_content
 
 @dataclass(frozen=True)
 class Description:
-    """What was found in a file."""
+    """What a picture file holds, and what of it a result would keep."""
 
     format: str
     width: int
@@ -21,15 +21,15 @@ class Description:
     colours: str
     """`grey` or `RGB`, as it is computed."""
     bits: int
-    """Of a sample; 32 is float."""
+    """Bits of a sample; 32 is float."""
     transparent: bool
-    """Whether any pixel is."""
+    """Whether any pixel is transparent."""
     pictures: int
     """Frames or pages; all else is said of the first."""
     profile: str | None
     """The name of its colour profile."""
     metadata: tuple[str, ...]
-    """Kinds of it."""
+    """Kinds of metadata that are there."""
     kept: tuple[str, ...]
     lost: tuple[str, ...]
     """What a result in the format that was asked for keeps, and does not."""

@@ -14,6 +14,7 @@ from waifu2x.formats import metadata, profiles
 from waifu2x.formats.failures import in_words
 from waifu2x.imaging.orientation import oriented
 from waifu2x.imaging.picture import Colours, JpegCoding, Picture, apart, with_alpha
+from waifu2x.imaging.streams import Allocate
 
 
 def from_pil(image: Image.Image, name: str = "the picture") -> Picture:
@@ -35,17 +36,20 @@ def from_pil(image: Image.Image, name: str = "the picture") -> Picture:
 
 
 def _exif(image: Image.Image) -> bytes | None:
-    """Of an image whose format has it in a place of its own."""
+    """The EXIF block of an image whose format has it in a place of its own."""
     try:
         return image.getexif().tobytes()
     except Exception:
         return None  # broken EXIF, in as many ways as damage; the pixels are as good as any
 
 
-def plain(image: Image.Image, name: str) -> tuple[Picture, tuple[str, ...]]:
+def plain(
+    image: Image.Image, name: str, allocate: Allocate | None = None
+) -> tuple[Picture, tuple[str, ...]]:
     """A loaded image's pixels, alpha and profile, and what there is to say about them.
 
-    Raises ImageError for a mode that is not supported.
+    `allocate` makes the array of an opaque picture. Raises ImageError for a mode that is not
+    supported.
     """
     profile = image.info.get("icc_profile") or None
     notes: tuple[str, ...] = ()
@@ -66,6 +70,10 @@ def plain(image: Image.Image, name: str) -> tuple[Picture, tuple[str, ...]]:
     if profile and not profiles.fits(profile, pixels.shape[-1]):
         profile = None
         notes += (profiles.BAD_PROFILE,)
+    if allocate is not None and alpha is None:
+        taken = allocate(pixels.shape, pixels.dtype)
+        taken[...] = pixels
+        return Picture(taken, None, Colours(profile)), notes
     return Picture(np.ascontiguousarray(pixels), alpha, Colours(profile)), notes
 
 
@@ -80,8 +88,10 @@ def jpeg_coding(image: Image.Image) -> JpegCoding | None:
 
 def _simple(image: Image.Image) -> Image.Image:
     """As grey or RGB, with or without alpha, where that loses nothing."""
-    transparent = image.has_transparency_data
     mode = image.mode
+    # Of frames of a GIF, Pillow may have no palette at hand: they are opaque.
+    known = mode != "P" or image.palette is not None or "transparency" in image.info
+    transparent = known and image.has_transparency_data
     if mode in ("P", "PA"):
         return image.convert("RGBA" if transparent else "RGB")
     if mode == "1":

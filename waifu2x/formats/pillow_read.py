@@ -22,7 +22,7 @@ from waifu2x.formats.pillow import jpeg_coding, plain
 from waifu2x.formats.source import DecodedFile
 from waifu2x.imaging.orientation import oriented, oriented_size
 from waifu2x.imaging.picture import Colours, Metadata, Picture, contiguous
-from waifu2x.imaging.streams import Extent, Header, Timed
+from waifu2x.imaging.streams import Allocate, Extent, Header, Timed
 
 _ANIMATED = ("GIF", "PNG", "WEBP", "AVIF")
 """Formats whose further pictures follow in time; those of others are previews, sizes or layers."""
@@ -38,8 +38,12 @@ _DURATION = 100.0
 """Milliseconds of a frame that names none, or 0, as browsers have it."""
 
 
-def open_content(data: bytes, name: str, max_pixels: int) -> DecodedFile:
-    """The pictures in a file's content. Raises ImageError, and whatever decoders raise."""
+def open_content(
+    data: bytes, name: str, max_pixels: int, allocate: Allocate | None = None
+) -> DecodedFile:
+    """The pictures in a file's content. `allocate` makes the array of a single opaque one.
+
+    Raises ImageError, and whatever decoders raise."""
     _prepare()
     opened, plugin = table.by_pillow(data), table.sniffed(data)
     if plugin:
@@ -59,8 +63,10 @@ def open_content(data: bytes, name: str, max_pixels: int) -> DecodedFile:
     except UnidentifiedImageError as error:
         raise ImageError(f"{name}: not a picture of a known format ({table.NAMES})") from error
     try:
-        read = _pages if image.format == "TIFF" else _frames
-        header, pictures = read(image, data, name, max_pixels)
+        if image.format == "TIFF":
+            header, pictures = _pages(image, data, name, max_pixels)
+        else:
+            header, pictures = _frames(image, data, name, max_pixels, allocate)
     except BaseException:
         image.close()
         raise
@@ -105,7 +111,7 @@ def _prepare() -> None:
 
 
 def _frames(
-    image: Image.Image, data: bytes, name: str, max_pixels: int
+    image: Image.Image, data: bytes, name: str, max_pixels: int, allocate: Allocate | None
 ) -> tuple[Header, Generator[Timed]]:
     """A picture, or the frames of an animation."""
     count = getattr(image, "n_frames", 1) if image.format in _ANIMATED else 1
@@ -114,7 +120,7 @@ def _frames(
     rows, columns = oriented_size(image.height, image.width, orientation)
     extents = (Extent(rows, columns, _nbytes(image, data)),)
     if count == 1:
-        return Header(extents), _one_picture(image, data, name, said, orientation)
+        return Header(extents), _one_picture(image, data, name, said, orientation, allocate)
     # An APNG's picture for programs that know no animations is not part of this one.
     skipped = int(bool(image.info.get("default_image")))
     animated = count - skipped > 1
@@ -125,19 +131,26 @@ def _frames(
 
 
 def _one_picture(
-    image: Image.Image, data: bytes, name: str, said: Metadata, orientation: int
+    image: Image.Image,
+    data: bytes,
+    name: str,
+    said: Metadata,
+    orientation: int,
+    allocate: Allocate | None,
 ) -> Generator[Timed]:
     """The only picture of a file."""
-    picture, notices = _loaded(image, data, name)
+    picture, notices = _loaded(image, data, name, allocate)
     picture, said_of_it = deep.deepened(picture, image, data)
     picture = replace(picture, metadata=said, jpeg=jpeg_coding(image))
     yield Timed(oriented(picture, orientation), notices=tuple(sorted({*notices, *said_of_it})))
 
 
-def _loaded(image: Image.Image, data: bytes, name: str) -> tuple[Picture, tuple[str, ...]]:
+def _loaded(
+    image: Image.Image, data: bytes, name: str, allocate: Allocate | None = None
+) -> tuple[Picture, tuple[str, ...]]:
     """The frame that an image is at, and what there is to say of it."""
     image.load()
-    picture, notices = plain(image, name)
+    picture, notices = plain(image, name, allocate)
     if image.format == "PNG" and not picture.colours.icc_profile:
         picture = replace(picture, colours=Colours(None, png.colour_chunks(png.chunks(data))))
     return picture, notices

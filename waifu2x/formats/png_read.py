@@ -21,7 +21,7 @@ from waifu2x.formats.limits import check_pixels
 from waifu2x.formats.source import DecodedFile
 from waifu2x.imaging.orientation import oriented, oriented_size
 from waifu2x.imaging.picture import Colours, Picture, apart
-from waifu2x.imaging.streams import Extent, Header, Timed
+from waifu2x.imaging.streams import Allocate, Extent, Header, Timed
 
 _GREY_AND_ALPHA = 4
 _PLANES = {0: 1, 2: 3, _GREY_AND_ALPHA: 2, 6: 4}
@@ -42,8 +42,12 @@ class _Header(NamedTuple):
     interlacing: int
 
 
-def open_content(data: bytes, name: str, max_pixels: int) -> DecodedFile | None:
+def open_content(
+    data: bytes, name: str, max_pixels: int, allocate: Allocate | None = None
+) -> DecodedFile | None:
     """A file that begins with png.SIGNATURE; None: Pillow is to read or refuse it.
+
+    `allocate` makes the array of an opaque picture.
 
     Raises ImageError.
     """
@@ -74,20 +78,27 @@ def open_content(data: bytes, name: str, max_pixels: int) -> DecodedFile | None:
     )
 
     def decoded() -> Generator[Timed]:
-        pixels, alpha = apart(np.atleast_3d(_samples(data, places, header)))
+        pixels, alpha = apart(np.atleast_3d(_samples(data, places, header, allocate)))
         yield Timed(oriented(Picture(pixels, alpha, colours, said), orientation))
 
     return DecodedFile(name, found, decoded())
 
 
-def _samples(data: bytes, places: list[png.Place], header: _Header) -> NDArray[Any]:
+def _samples(
+    data: bytes, places: list[png.Place], header: _Header, allocate: Allocate | None
+) -> NDArray[Any]:
     """(H, W, planes), or (H, W) of one plane. Raises what decoders raise."""
     kinds = {kind for kind, _, _ in places}
     by_libpng = header.depth == 16 or header.kind == _GREY_AND_ALPHA
-    samples = None if by_libpng else _by_bands(data, places, header)
-    if samples is None:
+    planes = _PLANES[header.kind] + (b"tRNS" in kinds)
+    shape = (header.height, header.width, planes)[: 2 + (planes > 1)]
+    # Alpha is taken apart from the colours, which are copied then.
+    make = np.empty if allocate is None or planes in (2, 4) else allocate
+    samples = make(shape, np.dtype(f"u{header.depth // 8}"))
+    if by_libpng or not _by_bands(data, places, header, samples):
         bare = _bare(data, places) if {b"IDAT", b"IEND"} <= kinds else data
-        samples = (imagecodecs.png_decode if by_libpng else imagecodecs.spng_decode)(bare)
+        decode = imagecodecs.png_decode if by_libpng else imagecodecs.spng_decode
+        decode(bare, out=samples)
     return samples
 
 
@@ -130,12 +141,13 @@ def _checked(data: bytes, name: str) -> tuple[list[png.Place], set[str]]:
     return found, notes
 
 
-def _by_bands(data: bytes, places: list[png.Place], header: _Header) -> NDArray[np.uint8] | None:
-    """The samples by ISA-L and libspng, a band of rows after the other; None where that fails."""
+def _by_bands(
+    data: bytes, places: list[png.Place], header: _Header, out: NDArray[np.uint8]
+) -> bool:
+    """Decodes samples by ISA-L and libspng, a band of rows after the other; whether that worked."""
     view = memoryview(data)
     deflated = (view[start:end] for kind, start, end in places if kind == b"IDAT")
-    shape = header.height, header.width, _PLANES[header.kind]
-    return png_rows.decoded(deflated, shape, header.kind)
+    return png_rows.decode(deflated, header.kind, out)
 
 
 def _bare(data: bytes, places: list[png.Place]) -> bytes:

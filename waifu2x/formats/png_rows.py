@@ -36,24 +36,21 @@ _END = b"\x03\x00"
 """A last block with nothing in it."""
 
 
-def decoded(
-    deflated: Iterable[memoryview], shape: tuple[int, int, int], kind: int
-) -> NDArray[np.uint8] | None:
-    """The samples, (H, W, planes), or (H, W) of one plane, of `shape` (H, W, planes).
+def decode(deflated: Iterable[memoryview], kind: int, out: NDArray[np.uint8]) -> bool:
+    """Fills `out`, (H, W, planes), or (H, W) of one plane, with samples; whether it could.
 
-    `deflated` are the contents of IDAT in their order, `kind` is IHDR's colour type. None where
-    there is no ISA-L, and where rows are damaged or not just as many as there should be: what
+    `deflated` are the contents of IDAT in their order, `kind` is IHDR's colour type. It cannot
+    where there is no ISA-L, and where rows are damaged or not just as many as there should be: what
     becomes of those is for a decoder of files. Raises what imagecodecs.spng_decode raises for
     filters that there are not, and MemoryError.
     """
-    height, width, planes = shape
-    stride = 1 + width * planes
+    height, width = out.shape[:2]
+    stride = 1 + out.size // height
     if png.fast_zlib() is zlib or stride > _LARGEST_ROW:
-        return None
+        return False
     rows = max(1, _BAND // stride)
     tops = range(0, height, rows)
     stream = _Stream(deflated, height * stride)
-    samples = np.empty(shape if planes > 1 else shape[:2], np.uint8)
 
     def inflated(top: int) -> list[bytes] | None:
         return stream.read(min(rows, height - top) * stride)
@@ -62,15 +59,15 @@ def decoded(
     with closing(in_order(inflated, tops, workers)) as bands:
         for top, band in zip(tops, bands, strict=True):
             if band is None:
-                return None
+                return False
             above: list[bytes | memoryview] = []
             if top:
-                above = [b"\0", samples[top - 1].data.cast("B")]
+                above = [b"\0", out[top - 1].data.cast("B")]
             # The row above is written once more, as it is.
-            out = samples[top - bool(top) : top + rows]
-            header = struct.pack(">IIBBBBB", width, len(out), 8, kind, 0, 0, 0)
-            imagecodecs.spng_decode(_file(header, [*above, *band]), out=out)
-    return samples
+            part = out[top - bool(top) : top + rows]
+            header = struct.pack(">IIBBBBB", width, len(part), 8, kind, 0, 0, 0)
+            imagecodecs.spng_decode(_file(header, [*above, *band]), out=part)
+    return True
 
 
 class _Stream:

@@ -33,11 +33,11 @@ _BAND = 1 << 19
 _COLOUR_TYPES = {1: 0, 2: 4, 3: 2, 4: 6}
 """By planes, alpha among them: grey, grey and alpha, RGB, RGB and alpha."""
 _HEAD = b"\x78\x01"
-"""Of a zlib stream: a window of 32 KiB, no dictionary."""
+"""How a zlib stream begins: a window of 32 KiB, no dictionary."""
 _END = b"\x03\x00"
 """A last block with nothing in it."""
 _BASE = 65521
-"""Of Adler-32."""
+"""Modulus of Adler-32."""
 
 
 class _Packed(NamedTuple):

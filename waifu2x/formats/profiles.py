@@ -43,7 +43,8 @@ _CICP_PRIMARIES = {
     12: (0.3127, 0.3290, 0.680, 0.320, 0.265, 0.690, 0.150, 0.060),  # Display P3
 }
 _CICP_GAMMA = {4: 2.2, 5: 2.8, 8: 1.0, 1: 2.4, 6: 2.4, 14: 2.4, 15: 2.4}
-"""Of displays for the transfer characteristics; PQ (16) and HLG (18) are no curves of [0, 1]."""
+"""Gamma of displays by the code for transfer characteristics; PQ (16) and HLG (18) are no curves of
+[0, 1]."""
 
 
 def srgb_encoded(light: NDArray[Any]) -> NDArray[Any]:

@@ -14,7 +14,7 @@ from waifu2x.formats.failures import in_words
 from waifu2x.formats.limits import MAX_PIXELS, Budget, OverBudgetError
 from waifu2x.formats.source import DAMAGED, DecodedFile
 from waifu2x.imaging.picture import Picture
-from waifu2x.imaging.streams import Extent
+from waifu2x.imaging.streams import Allocate, Extent
 from waifu2x.system.files import read_bytes, reason
 
 
@@ -25,7 +25,7 @@ def first_picture(path: Path, max_pixels: int = MAX_PIXELS) -> Picture:
 
 
 def content(path: Path) -> bytes:
-    """Of a file. Raises ImageError."""
+    """The bytes of a file. Raises ImageError."""
     try:
         return read_bytes(path)
     except OSError as error:
@@ -45,8 +45,12 @@ def extent(data: bytes) -> Extent | None:
     return found
 
 
-def open_content(data: bytes, name: str, max_pixels: int = MAX_PIXELS) -> DecodedFile:
+def open_content(
+    data: bytes, name: str, max_pixels: int = MAX_PIXELS, allocate: Allocate | None = None
+) -> DecodedFile:
     """The pictures in a file's content, which `name` stands for in messages.
+
+    `allocate` makes the arrays of opaque pictures, where the decoder can fill any.
 
     Raises ImageError if it is damaged, is of a kind that is not supported, or holds more than
     `max_pixels` in all; so does the source where that shows only when a picture is decoded.
@@ -61,7 +65,7 @@ def open_content(data: bytes, name: str, max_pixels: int = MAX_PIXELS) -> Decode
                 notices = (*first.header.notices, apng.DAMAGED)
                 first.header = replace(first.header, notices=notices)
                 return first
-            found = png_read.open_content(data, name, max_pixels)
+            found = png_read.open_content(data, name, max_pixels, allocate)
             if found:
                 return found
         if data.startswith((b"II", b"MM")) and _deep_tiff(data):
@@ -73,7 +77,7 @@ def open_content(data: bytes, name: str, max_pixels: int = MAX_PIXELS) -> Decode
         # Most files are PNG, and to import Pillow takes as long as to read one.
         from waifu2x.formats import pillow_read
 
-        return pillow_read.open_content(data, name, max_pixels)
+        return pillow_read.open_content(data, name, max_pixels, allocate)
 
 
 @functools.cache

@@ -33,7 +33,7 @@ class Format(NamedTuple):
 
     name: str
     pillow: str
-    """What Pillow calls it."""
+    """Pillow's name of the format."""
     extensions: tuple[str, ...]
     keeps: frozenset[Kind] = _NOTHING
     depths: tuple[int, ...] = (8,)
@@ -41,18 +41,18 @@ class Format(NamedTuple):
     alpha: bool = False
     grey: bool = True
     quality: bool = False
-    """Whether it can be lossy."""
+    """Whether it can be written with losses."""
     compression: bool = False
-    """Whether more time makes smaller files of it."""
+    """Whether more time makes smaller files."""
     frames: Literal["animation", "pages"] | None = None
     largest: int = 2**31 - 1
-    """Pixels a side."""
+    """Pixels that a side may have."""
     most_bytes: int = 2**62
-    """Of the samples of a picture."""
+    """Bytes that the samples of a picture may have."""
     colours: int | None = None
-    """Of a palette."""
+    """Colours that a palette holds; None where there is no palette."""
     plugin: tuple[str, str] | None = None
-    """Of Pillow: its module, and what pip calls it."""
+    """The module of the Pillow plugin that it takes, and its package's name."""
 
     @property
     def writable(self) -> bool:

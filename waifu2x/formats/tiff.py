@@ -30,7 +30,7 @@ _BIG = 4_000_000_000
 _STRIP = 1 << 18
 """Bytes of a strip, which is what a reader has to unpack at once."""
 _LEVELS: dict[Compression, int] = {"fast": 1, "default": 6, "best": 12}
-"""Of libdeflate."""
+"""Levels of libdeflate."""
 _PREMULTIPLIED = 1
 _GREY, _RGB = (0, 1), (2,)
 _MIN_IS_WHITE, _PALETTE = 0, 3

@@ -14,7 +14,7 @@ Chunk = tuple[bytes, bytes]
 
 @dataclass(frozen=True)
 class Metadata:
-    """What a file says besides its pixels. No format keeps all of it; `formats` has the table."""
+    """What a file says besides its pixels. No format keeps all of it: see `formats.table`."""
 
     exif: bytes | None = None
     """A TIFF structure, from its byte order mark on."""
@@ -24,7 +24,7 @@ class Metadata:
     dpi: tuple[float, float] | None = None
     """Pixels an inch, across and down."""
     comment: bytes | None = None
-    """Of a JPEG or a GIF."""
+    """The comment of a JPEG or a GIF."""
     chunks: tuple[Chunk, ...] = ()
     """PNG's own: text, time, and others that may be copied to another picture."""
 
@@ -35,7 +35,7 @@ class JpegCoding(NamedTuple):
     tables: tuple[tuple[int, ...], ...]
     """Quantization tables, 64 numbers each, row by row."""
     subsampling: int
-    """Of chroma, by Pillow's number: 0 is 4:4:4, 1 is 4:2:2, 2 is 4:2:0."""
+    """Chroma subsampling by Pillow's number: 0 is 4:4:4, 1 is 4:2:2, 2 is 4:2:0."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Picture:
     colours: Colours = field(default_factory=Colours)
     metadata: Metadata = field(default_factory=Metadata)
     jpeg: JpegCoding | None = None
-    """Of a picture that comes from a JPEG, for another to be coded as finely."""
+    """How the JPEG was coded that the picture comes from, for another to be coded as finely."""
 
     @property
     def transparent(self) -> bool:

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+from numpy.typing import DTypeLike, NDArray
 
 from waifu2x.imaging.picture import Picture
 
 Item = TypeVar("Item", covariant=True)
 Result = TypeVar("Result", contravariant=True)
+
+
+Allocate = Callable[[tuple[int, ...], DTypeLike], NDArray[Any]]
+"""Makes an uninitialised, C-contiguous array of a shape and dtype, for a decoder to fill."""
 
 
 class Extent(NamedTuple):

@@ -6,7 +6,7 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
-_Name = TypeVar("_Name", bound=Hashable)
+Name = TypeVar("Name", bound=Hashable)
 
 
 @dataclass(frozen=True)
@@ -24,13 +24,13 @@ class Span:
         return self.first <= other.last and other.first <= self.last
 
 
-def places(spans: Mapping[_Name, Span], alignment: int) -> tuple[dict[_Name, int], int]:
+def places(spans: Mapping[Name, Span], alignment: int) -> tuple[dict[Name, int], int]:
     """The offset of each, a multiple of `alignment`, and the bytes of the whole.
 
     Large ones first, each at the lowest place that is free: a chain takes about as much as its two
     largest neighbours.
     """
-    offsets: dict[_Name, int] = {}
+    offsets: dict[Name, int] = {}
     total = 0
     for name, span in sorted(spans.items(), key=lambda item: -item[1].size):
         neighbours = sorted(

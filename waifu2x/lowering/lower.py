@@ -39,6 +39,7 @@ from waifu2x.lowering.steps import (
     compacted,
     writes,
 )
+from waifu2x.lowering.verify import verify
 from waifu2x.networks.activations import Activation
 from waifu2x.networks.model import Model
 from waifu2x.networks.nodes import (
@@ -68,7 +69,9 @@ def lower(model: Model) -> Program:
 
     Raises ModelError for a convolution with too many taps.
     """
-    return _Lowering(simplified(model)).program()
+    program = _Lowering(simplified(model)).program()
+    verify(program)
+    return program
 
 
 @dataclass(frozen=True)

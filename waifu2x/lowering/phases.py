@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import itertools
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from waifu2x.lowering.steps import (
@@ -20,6 +20,7 @@ from waifu2x.lowering.steps import (
     MapStep,
     Program,
     Scale,
+    Step,
     VectorStep,
     reads,
     writes,
@@ -79,7 +80,7 @@ def plan(
         wanted |= after - before
         if phase == count - 1:
             wanted.add(program.result)
-        steps, given = _needed(program, wanted, before)
+        steps, given = _needed(program, _parts(program, wanted), before)
         phases.append(
             Phase(
                 steps=tuple(steps),
@@ -131,32 +132,50 @@ def _depths(program: Program) -> list[int]:
     return depths
 
 
-def _writers(program: Program) -> dict[int, list[int]]:
-    found: dict[int, list[int]] = {}
+def _writers(program: Program) -> dict[tuple[int, int], list[int]]:
+    """The steps that write each part of each value."""
+    found: dict[tuple[int, int], list[int]] = {}
     for number, step in enumerate(program.steps):
         if isinstance(step, MapStep):
-            found.setdefault(step.target.value, []).append(number)
+            found.setdefault((step.target.value, step.target.part), []).append(number)
     return found
 
 
-def _needed(program: Program, wanted: set[int], kept: frozenset[int]) -> tuple[list[int], set[int]]:
-    """The steps that make some values, in order, and the kept ones (or the picture) they read."""
+def _parts(program: Program, values: Iterable[int]) -> set[tuple[int, int]]:
+    """All parts of values."""
+    return {(value, part) for value in values for part in range(len(program.values[value].parts))}
+
+
+def _parts_read(step: Step) -> set[tuple[int, int]]:
+    """The parts of values that a step reads."""
+    return {
+        (view.value, part)
+        for view in reads(step)
+        for part in range(view.first, view.first + view.parts)
+    }
+
+
+def _needed(
+    program: Program, wanted: set[tuple[int, int]], kept: frozenset[int]
+) -> tuple[list[int], set[int]]:
+    """The steps that make some parts of values, in order, and the kept values (or the picture)
+    that they read."""
     writers = _writers(program)
     steps: set[int] = set()
     given: set[int] = set()
     waiting = sorted(wanted)
-    seen: set[int] = set()
+    seen: set[tuple[int, int]] = set()
     while waiting:
-        value = waiting.pop()
-        if value in seen:
+        place = waiting.pop()
+        if place in seen:
             continue
-        seen.add(value)
-        if value == 0 or value in kept:
-            given.add(value)
+        seen.add(place)
+        if place[0] == 0 or place[0] in kept:
+            given.add(place[0])
             continue
-        for number in writers[value]:
+        for number in writers[place]:
             steps.add(number)
-            waiting += [view.value for view in reads(program.steps[number])]
+            waiting += _parts_read(program.steps[number])
     return sorted(steps), given
 
 
@@ -206,9 +225,12 @@ def _again(
     total = 0.0
     have = set(kept)
     for later in own[phase + 1 :]:
-        wanted = {view.value for n in later for view in reads(program.steps[n])}
-        fresh = {writes(program.steps[n]) for n in later}
+        own_steps = [program.steps[n] for n in later]
+        wanted = set().union(*map(_parts_read, own_steps))
+        fresh = {
+            (step.target.value, step.target.part) for step in own_steps if isinstance(step, MapStep)
+        }
         steps, _ = _needed(program, wanted - fresh, frozenset(have))
         total += sum(cost(n) for n in steps)
-        have |= fresh
+        have |= {value for value, _ in fresh}
     return total

@@ -33,6 +33,7 @@ from waifu2x.lowering.steps import (
     touched,
     writes,
 )
+from waifu2x.lowering.verify import verify
 
 TILE = (128, 256)
 """Rows and columns of a picture that a tile of a processor is taken to have."""
@@ -89,7 +90,8 @@ def cheapest(positions: Sequence[int], cost: Callable[[int, int], float]) -> lis
 
 
 def cut(program: Program, positions: Sequence[int]) -> Program:
-    """The program with phases that end before the steps of those numbers, in order."""
+    """The program with phases that end before the steps of those numbers, in order. Whatever is
+    read across a cut has to be zero outside its size."""
     made = _Cut(list(program.values), list(program.steps))
     more = 0
     cuts = []
@@ -98,7 +100,9 @@ def cut(program: Program, positions: Sequence[int]) -> Program:
         more += added
         cuts.append(first)
     values, steps = compacted(made.values, made.steps, program.result)
-    return replace(program, values=values, steps=steps, cuts=tuple(cuts))
+    found = replace(program, values=values, steps=steps, cuts=tuple(cuts))
+    verify(found)
+    return found
 
 
 def reach(program: Program) -> int:

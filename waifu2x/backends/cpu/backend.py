@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -15,7 +16,7 @@ from waifu2x.backends.cpu.compiled_model import CpuModel
 from waifu2x.backends.cpu.network import CpuNetwork
 from waifu2x.backends.cpu.work_queue import run_strips
 from waifu2x.backends.cpu.workers import Workers
-from waifu2x.errors import BackendError
+from waifu2x.errors import BackendError, DeviceMemoryError
 from waifu2x.networks.model import Model
 from waifu2x.system.machine import core_count
 
@@ -47,6 +48,7 @@ class CpuBackend:
     def __init__(self) -> None:
         (self.device,) = devices()
         self._workers = Workers(core_count())
+        self._networks = weakref.WeakSet[CpuNetwork]()
 
     def compile(self, models: Sequence[Model], precision: Precision) -> CpuNetwork:
         """Packs models for this processor; `auto` is the fastest that keeps 60 dB: bf16 on tiles,
@@ -65,8 +67,11 @@ class CpuBackend:
                 if id(model) not in packed:
                     packed[id(model)] = accurate(model, offered, self._workers)
         except MemoryError as error:
-            raise BackendError(f"backend cpu: memory is short: {error}") from error
-        return CpuNetwork([packed[id(model)] for model in models], self._workers)
+            raise DeviceMemoryError(f"backend cpu: memory is short: {error}") from error
+        chain = [packed[id(model)] for model in models]
+        network = CpuNetwork(chain, self._workers, self._closed_network)
+        self._networks.add(network)
+        return network
 
     def measure(self, model: Model, precision: Precision, pixels: NDArray[Any]) -> Measurement:
         """Times a picture and each layer of it."""
@@ -82,6 +87,25 @@ class CpuBackend:
         """Does nothing: pixels are used where they are."""
         return Pin()
 
+    @property
+    def bytes(self) -> int:
+        """Bytes of the packed weights of all open networks, and of memory kept for further calls.
+
+        A model that two networks have counts twice: each has packed its own.
+        """
+        models = {model for network in list(self._networks) for model in network.models}
+        packed = [model.packed for model in models]
+        weights = sum(one.weights.nbytes + one.constants.nbytes for one in packed)
+        return weights + self._workers.bytes
+
     def close(self) -> None:
         """Ends the threads, after the calls that are under way."""
         self._workers.close()
+        for network in list(self._networks):
+            network.close()
+        self._workers.release()
+
+    def _closed_network(self) -> None:
+        """Frees what is kept for further calls once no network is open."""
+        if not any(network.models for network in list(self._networks)):
+            self._workers.release()

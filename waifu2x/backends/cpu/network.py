@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -15,13 +15,17 @@ from waifu2x.backends.cpu.limits import check_result
 from waifu2x.backends.cpu.workers import Workers
 from waifu2x.backends.results import check_out, closed_network, result_shape
 from waifu2x.backends.tta import mean
-from waifu2x.errors import BackendError
+from waifu2x.errors import DeviceMemoryError
 
 
 class CpuNetwork:
     """Models one after the other, on all cores."""
 
-    def __init__(self, models: Sequence[CpuModel], workers: Workers) -> None:
+    def __init__(
+        self, models: Sequence[CpuModel], workers: Workers, on_close: Callable[[], None]
+    ) -> None:
+        """`on_close` is told when it is closed, and again after calls that were under way then."""
+        self._on_close = on_close
         self.models = tuple(models)
         """Empty once it is closed."""
         self._workers = workers
@@ -48,12 +52,16 @@ class CpuNetwork:
                 result = np.empty(shape, out_dtype) if out is None else out
                 _run(models, pixels, result, tile, tta, on_progress)
             except MemoryError as error:
-                raise BackendError(f"backend cpu: memory is short: {error}") from error
+                raise DeviceMemoryError(f"backend cpu: memory is short: {error}") from error
+        if not self.models:
+            self._on_close()
         return result
 
     def close(self) -> None:
         """Lets go of the packed weights; calls under way end with what they hold."""
-        self.models = ()
+        if self.models:
+            self.models = ()
+            self._on_close()
 
 
 def _run(

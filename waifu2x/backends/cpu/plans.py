@@ -10,8 +10,7 @@ from waifu2x.backends.cpu import kept_memory
 from waifu2x.backends.cpu.limits import check_maps
 from waifu2x.backends.cpu.packed import PackedProgram
 from waifu2x.backends.cpu.strips import PhaseStrips
-from waifu2x.lowering import geometry
-from waifu2x.lowering.phases import plan
+from waifu2x.lowering import geometry, phases
 from waifu2x.networks.model import Size
 
 
@@ -32,12 +31,12 @@ def size_plan(packed: PackedProgram, height: int, width: int) -> SizePlan:
     program = packed.program
     sizes = geometry.sizes(program, height, width)
     check_maps(program, sizes)
-    phases = plan(
+    found = phases.plan(
         program,
         packed.costs.__getitem__,
         lambda value: kept_memory.map_bytes(packed, value, sizes),
         # Of a network that is cut, all is kept: see `blocks`.
         math.inf if program.cuts else kept_memory.budget(),
     )
-    strips = [PhaseStrips(packed, phase, sizes) for phase in phases]
+    strips = [PhaseStrips(packed, phase, sizes) for phase in found]
     return SizePlan(sizes, strips, kept_memory.places(strips))

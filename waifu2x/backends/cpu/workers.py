@@ -7,7 +7,6 @@ strip.
 from __future__ import annotations
 
 import os
-import queue
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -17,8 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from waifu2x.backends.cpu.free_memory import FreeMemory
 from waifu2x.backends.cpu.pixel_layout import round_up
-from waifu2x.backends.cpu.records import LINE_FLOATS, PLACES, aligned
+from waifu2x.backends.cpu.records import LINE_FLOATS, PLACES
 from waifu2x.backends.cpu.work_queue import TaskBatch, WorkQueue
 from waifu2x.errors import BackendError
 
@@ -36,8 +36,8 @@ class Workers:
         self._changed = threading.Condition()
         self._calls = 0
         self._is_closed = False
-        self._free_scratch: queue.SimpleQueue[NDArray[np.float32]] = queue.SimpleQueue()
-        self._free_maps: queue.SimpleQueue[NDArray[np.float32]] = queue.SimpleQueue()
+        self._free_scratch = FreeMemory()
+        self._free_maps = FreeMemory()
         self._work = WorkQueue(cores)
 
     @contextmanager
@@ -71,10 +71,10 @@ class Workers:
         for others, who may wait for those.
         """
         floats = round_up(2 * PLACES + floats, LINE_FLOATS)
-        scratch = _large_enough(self._free_scratch, self.cores * floats)
+        scratch = self._free_scratch.take(self.cores * floats)
         slot = self._work.take_slot(waits=waits)
         if slot is None:
-            self._free_scratch.put(scratch)
+            self._free_scratch.give_back(scratch)
             return None
         return TaskBatch(self._work, slot, strips, scratch, floats, (weights, constants))
 
@@ -99,16 +99,26 @@ class Workers:
             while batch.done < batch.count:
                 batch.run_one()
             batch.release()
-            self._free_scratch.put(batch.scratch)
+            self._free_scratch.give_back(batch.scratch)
 
     @contextmanager
     def kept_maps(self, pictures: int, floats: int) -> Iterator[NDArray[np.float32]]:
         """Uninitialised memory, (pictures, floats), for maps that are kept between phases; it waits
         for the next call if it is not too much to hold on to."""
-        memory = _large_enough(self._free_maps, pictures * floats)
+        memory = self._free_maps.take(pictures * floats)
         yield memory[: pictures * floats].reshape(pictures, floats)
         if memory.nbytes <= MOST_FREE_BYTES:
-            self._free_maps.put(memory)
+            self._free_maps.give_back(memory)
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of memory that is kept for further calls."""
+        return self._free_scratch.bytes + self._free_maps.bytes
+
+    def release(self) -> None:
+        """Frees the memory that is kept for further calls."""
+        self._free_scratch.release()
+        self._free_maps.release()
 
     def close(self) -> None:
         """Ends the threads, after the calls that are under way."""
@@ -116,12 +126,3 @@ class Workers:
             self._is_closed = True
             self._changed.wait_for(lambda: not self._calls)
         self._work.end()
-
-
-def _large_enough(free: queue.SimpleQueue[NDArray[np.float32]], floats: int) -> NDArray[np.float32]:
-    """So many floats or more from a free list, or new ones, on a cache line."""
-    try:
-        memory = free.get_nowait()
-    except queue.Empty:
-        memory = np.empty(0, np.float32)
-    return memory if memory.size >= floats else aligned(floats)

@@ -41,7 +41,8 @@ class CudaBuffer:
         self.size = size
         self.address = int(memory)
         # Also where it is given up without a word, as when the next buffer found no room.
-        self._free = weakref.finalize(self, runtime.free, memory)
+        self._free = weakref.finalize(self, runtime.free, memory, size)
+        runtime.count(size)
         self._free.atexit = False
 
     def release(self) -> None:
@@ -175,6 +176,10 @@ class CudaRuntime:
         )
         self._compile = partial(compiled, capability=self.capability, cuda=machine.cuda)
         self._is_broken = False
+        self._counting = threading.RLock()
+        """Buffers may be freed by the garbage collector, in a thread that is counting."""
+        self._allocated = 0
+        self._building = threading.Lock()
         try:
             self._context = self.driver.retain_context(device)
             with current(self.driver, self._context):
@@ -212,8 +217,20 @@ class CudaRuntime:
             "start the program again, or use another backend",
         )
 
-    def free(self, memory: Any) -> None:
-        """Frees what was allocated."""
+    @property
+    def allocated(self) -> int:
+        """Bytes of all buffers that are not released."""
+        with self._counting:
+            return self._allocated
+
+    def count(self, size: int) -> None:
+        """Counts bytes as allocated, or as freed if negative."""
+        with self._counting:
+            self._allocated += size
+
+    def free(self, memory: Any, size: int) -> None:
+        """Frees what was allocated, of so many bytes."""
+        self.count(-size)
         if self._is_broken:
             abandon(memory)
             return
@@ -297,7 +314,11 @@ class CudaRuntime:
     def build(self, stem: str, macros: Macros) -> CudaProgram:
         """See Runtime."""
         key = _key(stem, macros)
-        if key not in self._modules:
+        if key in self._modules:
+            return self._modules[key]
+        with self._building:
+            if key in self._modules:  # another thread was quicker
+                return self._modules[key]
             with self.current():
                 try:
                     module = self.driver.load_module(self._compile(stem, macros))
@@ -352,7 +373,7 @@ class CudaRuntime:
             if self._marks is not None:
                 self._marks.append(Mark(kernel, before, self._now()))
 
-    def replay(self, key: Hashable, queue: Callable[[], None]) -> None:
+    def replay(self, owner: object, key: Hashable, queue: Callable[[], None]) -> None:
         """See Runtime: from the second time on, what is kept is a graph."""
         record = self._records.find(key)
         if record is None:
@@ -362,7 +383,7 @@ class CudaRuntime:
                 queue()
             finally:
                 self._recording = None
-            self._records.keep(key, Record(recording))
+            self._records.keep(owner, key, Record(recording))
             return
         if self._marks is None:
             stream = self.driver.stream_handle(self._stream)
@@ -376,6 +397,10 @@ class CudaRuntime:
                 if record.graph is not None and record.graph.launch(stream):
                     return
         self.queue(record.launches)
+
+    def forget(self, owner: object) -> None:
+        """Frees the graphs of an owner's kernels."""
+        self._records.drop(owner)
 
     def _forget(self, record: Record) -> None:
         if record.graph is not None:

@@ -120,6 +120,22 @@ class TensorExecutor:
         """See Executor."""
         return self._layouts[value].bytes(box, batch_grid(pictures))
 
+    def build(
+        self,
+        batch: Batch,
+        work: Work,
+        places: Mapping[int, Place],
+        sums: Mapping[int, Box],
+        vectors: Buffer,
+        ends: Phase | None,
+    ) -> None:
+        """Builds the kernels of the launches that `run` queues, and uploads their weights."""
+        for _, step, launch in self._prepared(batch, work, places, sums, vectors):
+            step.kernel(launch)
+            launch.arguments()
+        if work.steps and self._averages:
+            self._vectors.kernel()
+
     def run(
         self,
         batch: Batch,
@@ -130,6 +146,23 @@ class TensorExecutor:
         ends: Phase | None,
     ) -> None:
         """See Executor."""
+        for _, step, launch in self._prepared(batch, work, places, sums, vectors):
+            step.queue(launch)
+        if ends is not None:
+            pictures = batch.source.shape[0]
+            at = self._vectors.places(vectors, pictures)
+            self._vectors.finish(ends, at, batch.sizes, pictures)
+
+    def _prepared(
+        self,
+        batch: Batch,
+        work: Work,
+        places: Mapping[int, Place],
+        sums: Mapping[int, Box],
+        vectors: Buffer,
+    ) -> list[tuple[int, ProductStep | MoveStep | GatherStep | AverageStep, Launch]]:
+        """The launches of a pass in their order, with the numbers of their steps, and the code of
+        their kernels at hand."""
         pictures = batch.source.shape[0]
         at = self._vectors.places(vectors, pictures)
         task = Task(batch, work.steps, places, batch_grid(pictures), at)
@@ -141,10 +174,7 @@ class TensorExecutor:
                 average = self._averages[number]
                 queued.append((number, average, average.launch(task, box)))
         self._runtime.prepare([(launch.stem, launch.macros) for _, _, launch in queued])
-        for _, step, launch in sorted(queued, key=lambda one: one[0]):
-            step.queue(launch)
-        if ends is not None:
-            self._vectors.finish(ends, at, batch.sizes, pictures)
+        return sorted(queued, key=lambda one: one[0])
 
     def vector_bytes(self, pictures: int) -> int:
         """See Executor."""

@@ -97,11 +97,15 @@ class TensorStep:
 
     def queue(self, launch: Launch) -> None:
         """Queues one of its own launches."""
+        self.runtime.launch(self.kernel(launch), launch.blocks, launch.arguments())
+
+    def kernel(self, launch: Launch) -> CudaKernel:
+        """The kernel of one of its own launches, built the first time. Raises BackendError."""
         key = (launch.stem, *launch.macros.items())
         if key not in self.kernels:
             program = self.runtime.build(launch.stem, launch.macros)
             self.kernels[key] = program.kernel(launch.stem, launch.threads, launch.shared)
-        self.runtime.launch(self.kernels[key], launch.blocks, launch.arguments())
+        return self.kernels[key]
 
     def uploaded(self, key: object, make: Callable[[], NDArray[Any]]) -> Address:
         """Data on the device, made and sent the first time."""

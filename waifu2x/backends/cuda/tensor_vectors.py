@@ -124,15 +124,19 @@ class Vectors:
         self._runtime.upload(self._buffers[-1], array)
         return self._buffers[-1]
 
-    def _queue(self, tasks: Sequence[VectorTask], places: VectorPlaces, pictures: int) -> None:
+    def kernel(self) -> CudaKernel:
+        """Its kernel, built the first time. Raises BackendError."""
         if self._kernel is None:
             macros = {"THREADS": THREADS, "MOST_TASKS": _MOST_TASKS}
             chosen: Macros = {**macros, **numbered_macro(self._activations or [LEAKY])}
             program = self._runtime.build("tensor_vectors", chosen)
             self._kernel = program.kernel("tensor_vectors", THREADS)
+        return self._kernel
+
+    def _queue(self, tasks: Sequence[VectorTask], places: VectorPlaces, pictures: int) -> None:
         missing = [VectorTask()] * (_MOST_TASKS - len(tasks))
         arguments = packed(Tasks(places, len(tasks), 0, (*tasks, *missing)))
-        self._runtime.launch(self._kernel, (pictures, 1, 1), arguments)
+        self._runtime.launch(self.kernel(), (pictures, 1, 1), arguments)
 
     def _mean(self, number: int, sizes: Sequence[Size]) -> VectorTask:
         step = self._program.steps[number]

@@ -6,20 +6,21 @@ import statistics
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any
+from itertools import pairwise
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from waifu2x.backends import LayerTime, Measurement, Pin, Precision, Trial
 from waifu2x.backends.gpu import cuts, tuning
+from waifu2x.backends.gpu.compiled_model import CompiledModel
 from waifu2x.backends.gpu.executor import Executor
+from waifu2x.backends.gpu.memory_pool import MemoryPool
 from waifu2x.backends.gpu.network import GpuNetwork
 from waifu2x.backends.gpu.runtime import OutOfMemoryError, Runtime
-from waifu2x.backends.gpu.stage import Stage
 from waifu2x.backends.gpu.tuning import Choose
-from waifu2x.backends.gpu.workspace import Workspace
-from waifu2x.errors import BackendError
+from waifu2x.errors import BackendError, DeviceMemoryError
 from waifu2x.lowering.lower import lower
 from waifu2x.lowering.segments import segmented
 from waifu2x.lowering.steps import Program
@@ -30,6 +31,7 @@ _RUNS = 5
 _CALLS_AT_ONCE = 3
 """One sends its pictures, one computes, one fetches its results."""
 
+_Made = TypeVar("_Made")
 Maker = Callable[[Program, Choose], Executor]
 """Makes an executor; raises BackendError and OutOfMemoryError as Executor says."""
 
@@ -44,27 +46,34 @@ class GpuBackend:
         self.calls_at_once = 1 if runtime.limits.is_cpu else _CALLS_AT_ONCE
         self._runtime = runtime
         self._makers = makers
-        self._workspace = Workspace(runtime)
+        self._pool = MemoryPool(runtime)
         self._open = weakref.WeakSet[GpuNetwork]()
 
     def compile(self, models: Sequence[Model], precision: Precision) -> GpuNetwork:
-        """See Backend."""
+        """Uploads the weights of models, and builds the kernels that pictures of bytes take.
+
+        What is usual is built: kernels for large pictures, one at a time, and floats between
+        models. Pictures of other dtypes, stacks, and small pictures on units that want other
+        kernels then have some built when they first come.
+        """
         maker = self._maker(precision)
-        stages: dict[int, Stage] = {}
-        with self._workspace.working():
+        with self._pool.compiling():
+            compiled: dict[int, CompiledModel] = {}
             try:
                 for model in models:
-                    if id(model) not in stages:
-                        executor = self._executor(maker, model, tuning.Kept(self.device))
-                        divided = partial(self._divided, maker, executor.program)
-                        stages[id(model)] = Stage(model, executor, self._workspace, divided)
+                    if id(model) not in compiled:
+                        compiled[id(model)] = self._compiled(maker, model)
+                chain = [compiled[id(model)] for model in models]
+                dtypes = [np.uint8, *[np.float32] * (len(models) - 1), np.uint8]
+                for one, ends in dict.fromkeys(zip(chain, pairwise(dtypes), strict=True)):
+                    self._with_room(partial(one.build, *map(np.dtype, ends)), one.model)
             except BaseException:
-                for stage in stages.values():
-                    stage.close()
+                for one in compiled.values():
+                    one.close()
                 raise
-        network = GpuNetwork([stages[id(model)] for model in models], self._workspace)
-        self._open.add(network)
-        return network
+            network = GpuNetwork(chain, self._pool)
+            self._open.add(network)
+            return network
 
     def pin(self, memory: NDArray[Any]) -> Pin:
         """Page-locks memory where the library can copy from and to it directly."""
@@ -105,17 +114,16 @@ class GpuBackend:
         names = [node_name(model, step.node) for step in lower(model).steps]
         yield from tuning.tune(tuning.Kept(self.device), make, measure, names)
 
-    def in_kernels(self, work: Callable[[], object]) -> float:
-        """For measurements: seconds of the kernels that some work queues, by the device's clock."""
-        with self._runtime.timed() as launches:
-            work()
-        return sum(seconds for _, seconds in launches)
+    @property
+    def bytes(self) -> int:
+        """Bytes of all buffers on the device: weights, maps, and those kept for further calls."""
+        return self._runtime.allocated
 
     def close(self) -> None:
-        """See Backend."""
+        """Frees everything, when the calls under way are done."""
         for network in list(self._open):
             network.close()
-        self._workspace.close()
+        self._pool.close()
 
     def _maker(self, precision: Precision) -> Maker:
         """What makes executors of a precision. Raises BackendError for one that it lacks."""
@@ -126,11 +134,28 @@ class GpuBackend:
             )
         return self._makers[precision]
 
+    def _compiled(self, maker: Maker, model: Model) -> CompiledModel:
+        executor = self._executor(maker, model, tuning.Kept(self.device))
+        divided = partial(self._divided, maker, executor.program)
+        return CompiledModel(model, executor, self._pool, divided)
+
     def _executor(self, maker: Maker, model: Model, choose: Choose) -> Executor:
+        """An executor of a model. Raises BackendError."""
+        return self._with_room(partial(maker, lower(model), choose), model)
+
+    def _with_room(self, make: Callable[[], _Made], model: Model) -> _Made:
+        """What some work makes that takes memory for weights; where that is short, when nobody
+        else computes. Raises DeviceMemoryError."""
         try:
-            return maker(lower(model), choose)
+            return make()
+        except OutOfMemoryError:
+            self._pool.release()
+        try:
+            with self._pool.working():
+                self._pool.release()
+                return make()
         except OutOfMemoryError as error:
-            raise BackendError(
+            raise DeviceMemoryError(
                 f"{self.device.name}: no memory for the weights of {model.name}:"
                 " close other programs that use this device, or use another backend"
             ) from error
@@ -142,14 +167,13 @@ class GpuBackend:
         if not divided.cuts:
             return None
         try:
-            executor = maker(divided, tuning.Kept(self.device))
+            return maker(divided, tuning.Kept(self.device))
         except OutOfMemoryError:
             return None
-        return executor
 
     def _step_seconds(self, model: Model, executor: Executor, pixels: NDArray[Any]) -> list[float]:
         """Of each step, medians of several runs of pictures; the first run warms up."""
-        network = GpuNetwork([Stage(model, executor, self._workspace)], self._workspace)
+        network = GpuNetwork([CompiledModel(model, executor, self._pool)], self._pool)
         runs = []
         for _ in range(_RUNS + 1):
             with self._runtime.timed() as launches:
@@ -158,6 +182,7 @@ class GpuBackend:
             for kernel, time in launches:
                 seconds[executor.step(kernel)] += time
             runs.append(seconds)
+        network.close()
         return [statistics.median(step) for step in zip(*runs[1:], strict=True)]
 
 

@@ -59,11 +59,15 @@ class Batch:
     """Of every value: see `geometry.sizes`."""
 
 
+RunArguments = tuple[Batch, Work, Mapping[int, Place], Mapping[int, Box], Buffer, Phase | None]
+"""The arguments of `Executor.run`."""
+
+
 class Executor(Protocol):
     """A program on a device. The form of maps in memory is its own.
 
-    Whatever can be built and uploaded without pixels is, when it is made; that raises BackendError
-    for kernels that cannot be built, and OutOfMemoryError.
+    Whatever can be uploaded without pixels is, when it is made; that raises BackendError for
+    kernels that cannot be built, and OutOfMemoryError.
     """
 
     program: Program
@@ -77,6 +81,22 @@ class Executor(Protocol):
     def map_bytes(self, value: int, box: Box, pictures: int) -> int:
         """Memory that a map takes, with what whole groups of work-items write and read beyond
         it."""
+        ...
+
+    def build(
+        self,
+        batch: Batch,
+        work: Work,
+        places: Mapping[int, Place],
+        sums: Mapping[int, Box],
+        vectors: Buffer,
+        ends: Phase | None,
+    ) -> None:
+        """Builds the kernels that `run` queues for the same arguments, and uploads their weights.
+
+        Nothing is queued, and no buffer is used. Raises BackendError for kernels that cannot be
+        built, and OutOfMemoryError.
+        """
         ...
 
     def run(

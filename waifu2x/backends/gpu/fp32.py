@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import numpy as np
-
 from waifu2x.backends.gpu import direct, winograd, winograd_vector
-from waifu2x.backends.gpu.executor import Batch, DevicePixels, Place
+from waifu2x.backends.gpu.executor import Batch, Place
 from waifu2x.backends.gpu.maps import ALIGNMENT, MAP_LIMIT, Maps, Margin, block_of, form_of
 from waifu2x.backends.gpu.means import AverageStep, DenseLayer, Sums, vector_form
 from waifu2x.backends.gpu.moves import MoveStep
@@ -54,6 +52,22 @@ class Fp32Executor:
         stored = self.program.values[value]
         form = form_of(stored, box, self._margins[value], self._block)
         return form.step * ALIGNMENT * pictures
+
+    def build(
+        self,
+        batch: Batch,
+        work: Work,
+        places: Mapping[int, Place],
+        sums: Mapping[int, Box],
+        vectors: Buffer,
+        ends: Phase | None,
+    ) -> None:
+        """Builds the kernels for the dtypes of a batch: they depend on nothing else."""
+        ends_of = batch.source, batch.target
+        made = [own for own in self._steps if isinstance(own, ProductStep | MoveStep)]
+        self._runtime.prepare([own.source(*ends_of) for own in made])
+        for own in made:
+            own.kernel(*ends_of)
 
     def run(
         self,
@@ -120,15 +134,10 @@ class Fp32Executor:
                 own.launch(batch, vectors)
 
     def _prepare(self, choose: Choose) -> None:
-        """Makes all steps; kernels of pixels for bytes, which most pictures have."""
-        levels = DevicePixels(_NoBuffer(), np.dtype(np.uint8), (0, 0, 0, 0))
+        """Makes all steps."""
         try:
             for number, step in enumerate(self.program.steps):
                 self._steps.append(self._make(number, step, choose))
-            made = [own for own in self._steps if isinstance(own, ProductStep | MoveStep)]
-            self._runtime.prepare([own.source(levels, levels) for own in made])
-            for own in made:
-                own.kernel(levels, levels)
         except BaseException:
             self.close()
             raise
@@ -166,15 +175,6 @@ class Fp32Executor:
         """The first float of a move's factors."""
         step = self.program.steps[number]
         return self._form.vectors[step.vector] if isinstance(step, Scale) else 0
-
-
-class _NoBuffer:
-    """See Buffer: pixels of which only the dtype is asked."""
-
-    size = 0
-
-    def release(self) -> None:
-        """Nothing."""
 
 
 def candidates(limits: Limits, planes: Planes) -> list[Shape]:

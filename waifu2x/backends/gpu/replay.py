@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar
@@ -13,28 +14,47 @@ _KEPT = 64
 
 
 class Records(Generic[_Record]):
-    """Records by their keys, those that were used last."""
+    """Records by their keys, those that were used last. Threads may share it."""
 
     def __init__(self, forget: Callable[[_Record], None] = lambda record: None) -> None:
         """`forget` frees a record that is dropped."""
         self._forget = forget
-        self._kept: OrderedDict[Hashable, _Record] = OrderedDict()
+        self._lock = threading.Lock()
+        self._kept: OrderedDict[Hashable, tuple[object, _Record]] = OrderedDict()
+        """With their owners."""
 
     def find(self, key: Hashable) -> _Record | None:
-        """What was kept for a key."""
-        if key in self._kept:
+        """The record of a key; None if there is none."""
+        with self._lock:
+            if key not in self._kept:
+                return None
             self._kept.move_to_end(key)
-        return self._kept.get(key)
+            return self._kept[key][1]
 
-    def keep(self, key: Hashable, record: _Record) -> None:
+    def keep(self, owner: object, key: Hashable, record: _Record) -> None:
         """Keeps a record in the place of any other of its key."""
-        if key in self._kept:
-            self._forget(self._kept.pop(key))
-        while len(self._kept) >= _KEPT:
-            self._forget(self._kept.popitem(last=False)[1])
-        self._kept[key] = record
+        gone = []
+        with self._lock:
+            if key in self._kept:
+                gone.append(self._kept.pop(key)[1])
+            while len(self._kept) >= _KEPT:
+                gone.append(self._kept.popitem(last=False)[1][1])
+            self._kept[key] = owner, record
+        for record in gone:
+            self._forget(record)
+
+    def drop(self, owner: object) -> None:
+        """Drops those of an owner."""
+        with self._lock:
+            gone = [key for key, (owned_by, _) in self._kept.items() if owned_by is owner]
+            records = [self._kept.pop(key)[1] for key in gone]
+        for record in records:
+            self._forget(record)
 
     def clear(self) -> None:
         """Drops them all."""
-        while self._kept:
-            self._forget(self._kept.popitem()[1])
+        with self._lock:
+            records = [record for _, record in self._kept.values()]
+            self._kept.clear()
+        for record in records:
+            self._forget(record)

@@ -49,6 +49,19 @@ class Buffer(Protocol):
         ...
 
 
+class _NoBuffer:
+    """A buffer of no bytes, at no address: where kernels are built and none is queued."""
+
+    size = 0
+    address = 0
+
+    def release(self) -> None:
+        """Does nothing."""
+
+
+NO_BUFFER: Buffer = _NoBuffer()
+
+
 class Kernel(Protocol):
     """One entry of a program. Two calls of `Program.kernel` give two, told apart by identity."""
 
@@ -73,12 +86,18 @@ Argument = Buffer | np.int32 | np.float32
 class Runtime(Protocol):
     """One device and one in-order queue of kernels.
 
-    Calls may come from any thread, one at a time; but `upload`, `download`, `send`, `host_array`
-    and `wait` may run while others do.
+    Calls may come from any thread. Those that queue kernels or wait for all of them (`launch`,
+    `replay`, `follow`, `fetch`, `synchronize`, `timed`, `close`) come one at a time; all others may
+    run meanwhile.
     """
 
     device: Device
     limits: Limits
+
+    @property
+    def allocated(self) -> int:
+        """Bytes of all its buffers that are not released."""
+        ...
 
     def current(self) -> AbstractContextManager[None]:
         """Makes the device the thread's own for a while. Every call does so; within this, several
@@ -124,13 +143,17 @@ class Runtime(Protocol):
         """Queues a kernel on so many groups. May raise OutOfMemoryError."""
         ...
 
-    def replay(self, key: Hashable, queue: Callable[[], None]) -> None:
+    def replay(self, owner: object, key: Hashable, queue: Callable[[], None]) -> None:
         """Queues what `queue` does, which launches kernels and does nothing else.
 
         When the same key comes again, `queue` need not be called: what it launched was kept. So the
         key holds all that it depends on, buffers themselves among it. Few keys are kept, those that
-        were used last. May raise what `launch` does.
+        were used last. `owner` is whose kernels they are. May raise what `launch` does.
         """
+        ...
+
+    def forget(self, owner: object) -> None:
+        """Drops what `replay` has kept for an owner, of which nothing is queued any more."""
         ...
 
     def send(self, buffer: Buffer, array: NDArray[Any]) -> object:

@@ -34,7 +34,7 @@ class NoRoomError(Exception):
 
 
 @dataclass(frozen=True)
-class Room:
+class MapRoom:
     """Memory for maps, in bytes."""
 
     total: int
@@ -96,7 +96,7 @@ def find(
     executor: Executor,
     size: Size,
     pictures: int,
-    room: Room,
+    room: MapRoom,
     tile: int | None = None,
     bands: int = 1,
     divided: Callable[[], Executor | None] = lambda: None,
@@ -121,7 +121,7 @@ def find(
     return found
 
 
-def find_single(executor: Executor, size: Size, pictures: int, room: Room) -> Schedule | None:
+def find_single(executor: Executor, size: Size, pictures: int, room: MapRoom) -> Schedule | None:
     """The same where each phase takes one tile; None if that does not fit."""
     planned = _plan(executor, size, pictures, math.inf)
     return _Frame(executor, size, planned, _Wish(pictures, room, None, 1)).schedule(most_tiles=1)
@@ -190,7 +190,7 @@ class _Wish:
     """See `find`."""
 
     pictures: int
-    room: Room
+    room: MapRoom
     tile: int | None
     bands: int
 

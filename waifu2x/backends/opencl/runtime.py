@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import weakref
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
@@ -37,17 +39,16 @@ class OpenClBuffer:
 
     def __init__(self, runtime: OpenClRuntime, size: int) -> None:
         self.size = size
-        self._runtime = runtime
         self.handle = cl.Buffer(runtime.context, cl.mem_flags.READ_WRITE, size)
-        runtime.allocated += size
+        # Also where it is given up without a word, as when the next buffer found no room.
+        self._free = weakref.finalize(self, runtime.free, self.handle, size)
+        self._free.atexit = False
+        runtime.count(size)
 
     def release(self) -> None:
-        """See Buffer."""
-        if self.size:
-            with suppress(DeviceError, OutOfMemoryError), self._runtime.errors():
-                self.handle.release()
-            self._runtime.allocated -= self.size
-            self.size = 0
+        """Frees it; further calls do nothing."""
+        self._free()
+        self.size = 0
 
 
 @dataclass(eq=False)
@@ -108,8 +109,10 @@ class OpenClRuntime:
         platform = device.platform
         self.identity = (platform.name, platform.version, device.name, device.driver_version)
         """Of the device and its compiler: what else a program depends on."""
-        self.allocated = 0
-        """Bytes, by us."""
+        self._counting = threading.RLock()
+        """Buffers may be freed by the garbage collector, in a thread that is counting."""
+        self._allocated = 0
+        self._building = threading.Lock()
         self._programs: dict[str, OpenClProgram] = {}
         self._records = Records[list[_Launch]]()
         self._recording: list[_Launch] | None = None
@@ -135,6 +138,23 @@ class OpenClRuntime:
                 f"{self.device.name}: its driver stopped the work ({_first_line(error)})",
                 "start the program again, or use another backend",
             ) from error
+
+    @property
+    def allocated(self) -> int:
+        """Bytes of all buffers that are not released."""
+        with self._counting:
+            return self._allocated
+
+    def count(self, size: int) -> None:
+        """Counts bytes as allocated, or as freed if negative."""
+        with self._counting:
+            self._allocated += size
+
+    def free(self, handle: cl.Buffer, size: int) -> None:
+        """Frees a buffer of so many bytes."""
+        self.count(-size)
+        with suppress(DeviceError, OutOfMemoryError), self.errors():
+            handle.release()
 
     def current(self) -> AbstractContextManager[None]:
         """See Runtime: OpenCL has no such thing."""
@@ -176,9 +196,10 @@ class OpenClRuntime:
         if self.limits.is_cpu:
             options.append("-DON_CPU")
         key = cache.digest(__version__, cl.VERSION_TEXT, *self.identity, *options, text)
-        if key not in self._programs:
-            self._programs[key] = OpenClProgram(self, self._program(stem, text, options, key))
-        return self._programs[key]
+        with self._building:
+            if key not in self._programs:
+                self._programs[key] = OpenClProgram(self, self._program(stem, text, options, key))
+            return self._programs[key]
 
     def prepare(self, wanted: Sequence[tuple[str, Macros]]) -> None:
         """See Runtime: drivers compile one program after the other."""
@@ -211,7 +232,7 @@ class OpenClRuntime:
         handles = [a.handle if isinstance(a, OpenClBuffer) else a for a in arguments]
         self._queue_launch(_Launch(kernel, size, handles))
 
-    def replay(self, key: Hashable, queue: Callable[[], None]) -> None:
+    def replay(self, owner: object, key: Hashable, queue: Callable[[], None]) -> None:
         """See Runtime: what is kept are the launches, ready to be queued."""
         record = self._records.find(key)
         if record is not None:
@@ -224,7 +245,11 @@ class OpenClRuntime:
             queue()
         finally:
             self._recording = None
-        self._records.keep(key, recording)
+        self._records.keep(owner, key, recording)
+
+    def forget(self, owner: object) -> None:
+        """Drops the launches of an owner's kernels."""
+        self._records.drop(owner)
 
     def _queue_launch(self, launch: _Launch) -> None:
         handle, group = launch.kernel.handle, launch.kernel.group

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import NDArray
 
 from waifu2x.backends import Progress
 from waifu2x.flows.batch.semaphore import needed_bytes
@@ -26,6 +26,7 @@ from waifu2x.flows.outcome import Outcome, Status, run_one
 from waifu2x.imaging.enlarger import Enlarger
 from waifu2x.imaging.processing import Call
 from waifu2x.imaging.sizes import Request
+from waifu2x.imaging.streams import Allocate
 from waifu2x.networks.chains import Facts
 
 
@@ -164,8 +165,9 @@ class Link(Protocol):
         """Tells the driver."""
         ...
 
-    def array(self, shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
-        """An uninitialised, C-contiguous array that the driver sees, too."""
+    @property
+    def allocate(self) -> Allocate | None:
+        """Makes arrays that the driver sees, too; None: it sees any."""
         ...
 
     def holds(self, array: NDArray[Any]) -> bool:
@@ -237,12 +239,13 @@ class Codec:
     def _compute(self, calls: Sequence[Call], on_progress: Progress) -> list[NDArray[Any]]:
         """Hands the calls of a picture over and waits for their results."""
         offered = []
+        allocate = self._link.allocate or np.empty
         for call in calls:
             pixels = call.pixels
             if not self._link.holds(pixels):
-                pixels = self._link.array(pixels.shape, pixels.dtype)
+                pixels = allocate(pixels.shape, pixels.dtype)
                 pixels[...] = call.pixels
-            out = self._link.array(call.shape, call.dtype)
+            out = allocate(call.shape, call.dtype)
             # The driver tells of progress: here is only found out how much a call is of the file.
             self._told.share = 0.0
             on_progress(call.share)
@@ -267,11 +270,12 @@ class Codec:
         self._told.share = part
 
     @contextmanager
-    def _reserve(self, content: bytes) -> Iterator[None]:
+    def _reserve(self, content: bytes) -> Iterator[Allocate | None]:
         """Waits for the memory that a file with that content takes."""
+        allocate = self._link.allocate
         size = needed_bytes(content, self._enlarger)
         if size <= self._allowance:
-            yield
+            yield allocate
             return
         numbers: list[int] = []
 
@@ -281,7 +285,7 @@ class Codec:
 
         self._answered(look)
         try:
-            yield
+            yield allocate
         finally:
             self._link.report(Released(*numbers))
 
@@ -292,12 +296,10 @@ OnReport = Callable[[Report], None]
 class DirectLink:
     """The link of a worker in the driver's own process: nothing is sent, arrays are just seen."""
 
+    allocate = None
+
     def __init__(self, on_report: OnReport) -> None:
         self.report = on_report
-
-    def array(self, shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
-        """An array of this process."""
-        return np.empty(shape, dtype)
 
     def holds(self, array: NDArray[Any]) -> bool:
         """All arrays are seen."""

@@ -129,8 +129,8 @@ class DeviceDriver:
         self._sources = sources
         self._on_progress = on_progress
         self._on_notice = on_notice
-        self._pin = upscaler.backend.pin
-        in_network = in_flight.in_network if in_flight else upscaler.backend.calls_at_once
+        self._pin = upscaler.engine.backend.pin
+        in_network = in_flight.in_network if in_flight else upscaler.engine.backend.calls_at_once
         self._scheduler = Scheduler(upscaler.networks, in_network)
         self._memory = MemorySemaphore(sharing=sharing)
         self._cores = max(1, core_count() // sharing)

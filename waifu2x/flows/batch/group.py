@@ -114,8 +114,8 @@ def work_on(group: Group, settings: Settings, weights: Weights | None) -> Finish
             [job for job in group.jobs if job in there], lasting.upscaler, settings
         )
         seconds = time.monotonic() - began
-        device = lasting.upscaler.backend.device
-        described = f"{lasting.upscaler.backend.name}: {device.name}, {device.detail}"
+        device = lasting.upscaler.engine.backend.device
+        described = f"{lasting.upscaler.engine.backend.name}: {device.name}, {device.detail}"
         told = lasting.upscaler.notes
     return Finished(worker.address, described, outcomes, told, notes, seconds)
 

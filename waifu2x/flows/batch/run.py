@@ -49,7 +49,7 @@ def run(
         on_notice=on_notice,
     )
     try:
-        driver.start(many and upscaler.backend.device.is_gpu)
+        driver.start(many and upscaler.engine.backend.device.is_gpu)
         while (ended := driver.ended.get()) is not None:
             if isinstance(ended, BaseException):
                 raise ended

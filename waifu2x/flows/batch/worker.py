@@ -18,7 +18,7 @@ from contextlib import suppress
 from multiprocessing.connection import Connection
 from typing import Any, Protocol
 
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import NDArray
 
 from waifu2x.backends import Pin
 from waifu2x.flows.batch.codec import (
@@ -260,11 +260,8 @@ class _PipeLink:
         self._connection = connection
         self._lock = threading.Lock()
         self._pool = SharedPool()
+        self.allocate = self._pool.array
         self.holds = self._pool.holds
-
-    def array(self, shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
-        """An array in shared memory."""
-        return self._pool.array(shape, dtype)
 
     def report(self, report: Report) -> None:
         """Raises OSError where the driver is gone."""

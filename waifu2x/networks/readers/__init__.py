@@ -30,6 +30,11 @@ def parse_named(content: bytes, name: str) -> Model:
     return recognised.build(parse(content, name), name)
 
 
+def content_files(path: Path) -> tuple[Path, ...]:
+    """The files that `read_model` reads for a path: of ncnn, the .bin file beside it, too."""
+    return (path, path.with_suffix(".bin")) if path.name.lower().endswith(".param") else (path,)
+
+
 def read_model(path: Path) -> Model:
     """The network in a file of waifu2x JSON, ncnn (.param, with its .bin beside it), Chainer,
     PyTorch (.pth) or safetensors.
@@ -37,8 +42,7 @@ def read_model(path: Path) -> Model:
     Raises ModelError, one sentence with the file, if it cannot be read, is damaged or holds what a
     Model cannot express.
     """
-    files = [path, path.with_suffix(".bin")] if path.suffix.lower() == ".param" else [path]
-    states = file_states(files)
+    states = file_states(content_files(path))
     model = _read(path)
     note_files(model, states)
     return model

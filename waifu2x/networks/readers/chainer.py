@@ -15,12 +15,12 @@ from waifu2x.networks.model import Model
 from waifu2x.networks.readers.architectures import Layer, build
 from waifu2x.networks.readers.limits import (
     DAMAGED_ZIP,
-    Budget,
+    ModelBudget,
     open_archive,
     read_file,
     read_member,
 )
-from waifu2x.networks.readers.waifu2x_json import Weights
+from waifu2x.networks.readers.waifu2x_json import NetworkWeights
 
 _HEADER = re.compile(
     rb"\x93NUMPY(?:\x01\x00..|\x02\x00....)\{'descr': '(?P<dtype>[<>|=]?(?:f[248]|[iu][1248]))',"
@@ -36,7 +36,7 @@ def read_model(path: Path) -> Model:
     return build(str(path), *parse(read_file(path), str(path)))
 
 
-def parse(raw: bytes, name: str) -> Weights:
+def parse(raw: bytes, name: str) -> NetworkWeights:
     """The content of an .npz file, checked; `name` stands for the file in messages.
 
     Raises ModelError if it is damaged or of an architecture other than VGG7 and UpConv7.
@@ -63,7 +63,7 @@ def parse(raw: bytes, name: str) -> Weights:
             layers.append(Layer("transposed", weight, bias))
         else:
             layers.append(Layer("convolution", weight, bias))
-    weights = Weights("upconv_7" if doubles else f"vgg_{count}", layers)
+    weights = NetworkWeights("upconv_7" if doubles else f"vgg_{count}", layers)
     build(name, *weights)
     return weights
 
@@ -71,7 +71,7 @@ def parse(raw: bytes, name: str) -> Weights:
 def _arrays(raw: bytes, name: str) -> dict[str, NDArray[np.float32]]:
     """All arrays. Not numpy.load, which allocates whatever a header asks for."""
     arrays: dict[str, NDArray[np.float32]] = {}
-    budget = Budget(name)
+    budget = ModelBudget(name)
     try:
         with open_archive(io.BytesIO(raw), budget) as archive:
             for member in archive.namelist():
@@ -83,7 +83,7 @@ def _arrays(raw: bytes, name: str) -> dict[str, NDArray[np.float32]]:
     return arrays
 
 
-def _array(content: bytes, where: str, budget: Budget) -> NDArray[np.float32]:
+def _array(content: bytes, where: str, budget: ModelBudget) -> NDArray[np.float32]:
     """One .npy file. Raises ValueError if it is damaged."""
     header = _HEADER.match(content)
     if header is None:

@@ -37,7 +37,7 @@ _ENTRY = re.compile(rb"PK\x01\x02")
 _CHUNK = 1 << 20
 
 
-class Budget:
+class ModelBudget:
     """What is left of the bytes, entries and steps that reading one model file may take.
 
     Each `take_` method raises ModelError, one sentence that begins with the file's name, where more
@@ -115,7 +115,7 @@ def gunzip(packed: bytes, name: str) -> bytes:
     return content
 
 
-def open_archive(file: IO[bytes], budget: Budget) -> zipfile.ZipFile:
+def open_archive(file: IO[bytes], budget: ModelBudget) -> zipfile.ZipFile:
     """A zip file, its entries counted before any of them is kept.
 
     Raises ModelError for more entries than the budget has, and what zipfile raises for damage.

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from waifu2x.errors import ModelError
 from waifu2x.networks.activations import Activation, leaky
 from waifu2x.networks.builder import GraphBuilder
-from waifu2x.networks.readers.limits import MAX_TENSOR_BYTES, Budget
+from waifu2x.networks.readers.limits import MAX_TENSOR_BYTES, ModelBudget
 from waifu2x.networks.readers.tensors import Contents, floats
 
 
@@ -22,7 +22,7 @@ class NamedWeights:
         """`name` stands for the file in messages."""
         self.name = name
         self.marks, self.maker = contents.marks, contents.maker
-        self.budget = Budget(name, size=2 * MAX_TENSOR_BYTES)
+        self.budget = ModelBudget(name, size=MAX_TENSOR_BYTES // 2)
         """For what is computed from the file's tensors."""
         self._tensors = contents.tensors
         self._left = set(contents.tensors)

@@ -13,7 +13,7 @@ from waifu2x.errors import ModelError
 from waifu2x.networks.builder import GraphBuilder
 from waifu2x.networks.model import Model
 from waifu2x.networks.nodes import PixelShuffle, sources
-from waifu2x.networks.readers.limits import MAX_BYTES, Budget
+from waifu2x.networks.readers.limits import MAX_BYTES, ModelBudget
 from waifu2x.networks.readers.ncnn_files import BinFile, Line
 
 
@@ -35,7 +35,7 @@ class BlobGraph:
     def __init__(self, name: str, lines: Sequence[Line], weights: BinFile) -> None:
         """`name` stands for the .param file in messages."""
         self.weights = weights
-        self.budget = Budget(name, size=4 * MAX_BYTES)
+        self.budget = ModelBudget(name, size=4 * MAX_BYTES)
         """For weights that are computed, not read."""
         self.shared: set[int] = set()
         """Values that more than one layer reads: no activation can be folded into those."""

@@ -68,7 +68,7 @@ def parse(content: bytes, name: str) -> Contents:
         raise ModelError(f"{name}: damaged: {len(data) - position} bytes that no tensor is of")
     if not tensors:
         raise ModelError(f"{name}: holds no weights by name")
-    check_size((info.shape for info in tensors.values()), name)
+    check_size((info.shape for info in tensors.values()), len(content), name)
     marks = frozenset(tensors) & set(MARKS)
     return Contents(stripped({k: v for k, v in tensors.items() if k not in marks}), marks)
 

@@ -34,6 +34,8 @@ def unwrapped(found: Any, kind: type[_Kind], name: str) -> tuple[dict[str, _Kind
         raise ModelError(f"{name}: holds weights without names")
     marks = frozenset(key for key in MARKS if key in found)
     weights = {key: value for key, value in found.items() if key not in marks}
+    if weights and not any(isinstance(value, kind) for value in weights.values()):
+        raise ModelError(f"{name}: no weights found: a state_dict is needed")
     for key, value in weights.items():
         if not isinstance(value, kind):
             raise ModelError(f"{name}: {key[:60]!r} is no tensor: only weights are read")

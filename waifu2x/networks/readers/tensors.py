@@ -74,10 +74,15 @@ def view_of(
     return np.ndarray(tuple(shape), kind, raw, offset * kind.itemsize, steps)
 
 
-def check_size(tensors: Iterable[Sequence[int]], name: str) -> None:
-    """Raises ModelError if tensors of such shapes take more than MAX_TENSOR_BYTES as float32."""
-    if sum(map(math.prod, tensors)) * 4 > MAX_TENSOR_BYTES:
-        raise ModelError(f"{name}: its tensors take more than {MAX_TENSOR_BYTES >> 20} MiB")
+def check_size(shapes: Iterable[Sequence[int]], size: int, name: str) -> None:
+    """Raises ModelError if tensors of such shapes take too much memory as float32.
+
+    That is more than MAX_TENSOR_BYTES, or much more than the file's own `size` in bytes, as only
+    tensors do that repeat a few numbers.
+    """
+    most = min(MAX_TENSOR_BYTES, 8 * size + (1 << 20))
+    if sum(map(math.prod, shapes)) * 4 > most:
+        raise ModelError(f"{name}: its tensors take more than {most >> 20} MiB")
 
 
 def floats(raw: NDArray[Any], where: str) -> NDArray[np.float32]:

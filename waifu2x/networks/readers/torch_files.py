@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 
 from waifu2x.errors import ModelError
 from waifu2x.networks.readers import pickles
-from waifu2x.networks.readers.limits import DAMAGED_ZIP, Budget, open_archive
-from waifu2x.networks.readers.pickles import Stored, Tensor
+from waifu2x.networks.readers.limits import DAMAGED_ZIP, ModelBudget, open_archive
+from waifu2x.networks.readers.pickle_machine import MAX_ENTRIES, Stored, Tensor
 from waifu2x.networks.readers.state_dicts import unwrapped
 from waifu2x.networks.readers.tensors import (
     Contents,
@@ -64,7 +64,7 @@ def parse(content: bytes, name: str) -> Contents:
 
 def _zipped(content: bytes, name: str) -> Contents:
     try:
-        members = open_archive(io.BytesIO(content), Budget(name)).infolist()
+        members = open_archive(io.BytesIO(content), ModelBudget(name)).infolist()
     except DAMAGED_ZIP as error:
         raise ModelError(f"{name}: damaged archive: {error}") from error
     names = [member.filename for member in members]
@@ -76,7 +76,7 @@ def _zipped(content: bytes, name: str) -> Contents:
     (root,) = roots
     if any(each.startswith(f"{root}code/") for each in names):
         raise ModelError(f"{name}: a TorchScript program, not weights: only weights are read")
-    archive = _Members(content, members, name)
+    archive = _StoredMembers(content, members, name)
     order = archive.read(f"{root}byteorder") if f"{root}byteorder" in names else b"little"
     if bytes(order[:16]).strip() != b"little":
         raise ModelError(f"{name}: its numbers are not little-endian: not supported")
@@ -84,11 +84,12 @@ def _zipped(content: bytes, name: str) -> Contents:
     if len(program) > pickles.MAX_PICKLE:
         raise ModelError(f"{name}: damaged: a pickle of {len(program)} bytes")
     storages: dict[str, Stored] = {}
-    found = pickles.load(io.BytesIO(program), _pickle_budget(name), storages)
-    return _contents(found, {k: partial(archive.read, f"{root}data/{k}") for k in storages}, name)
+    found, _ = pickles.load(bytes(program), 0, _pickle_budget(name), storages)
+    data = {key: partial(archive.read, f"{root}data/{key}") for key in storages}
+    return _contents(found, data, len(content), name)
 
 
-class _Members:
+class _StoredMembers:
     """The members of a zip file in memory, none of them compressed or copied."""
 
     def __init__(self, content: bytes, members: list[zipfile.ZipInfo], name: str) -> None:
@@ -131,26 +132,28 @@ def _short(key: str) -> str:
     return repr(key[-60:])
 
 
-def _pickle_budget(name: str) -> Budget:
-    return Budget(name, entries=pickles.MAX_ENTRIES)
+def _pickle_budget(name: str) -> ModelBudget:
+    return ModelBudget(name, entries=MAX_ENTRIES)
 
 
 def _legacy(content: bytes, name: str) -> Contents:
-    file = io.BytesIO(content)
     budget = _pickle_budget(name)
     storages: dict[str, Stored] = {}
-    head = [pickles.load(file, budget, {}) for _ in range(3)]
+    head, position = list[Any](), 0
+    for _ in range(3):
+        found, position = pickles.load(content, position, budget, {})
+        head.append(found)
     if head[0] != _LEGACY_MAGIC:
         raise ModelError(f"{name}: a pickle, but not a file of PyTorch")
     if head[1] != _PROTOCOL or not isinstance(head[2], dict):
         raise ModelError(f"{name}: not a file of PyTorch that is known")
     if head[2].get("little_endian") is not True:
         raise ModelError(f"{name}: its numbers are not little-endian: not supported")
-    found = pickles.load(file, budget, storages, legacy=True)
-    keys = pickles.load(file, budget, {})
+    found, position = pickles.load(content, position, budget, storages, legacy=True)
+    keys, position = pickles.load(content, position, budget, {})
     if not isinstance(keys, list) or not all(isinstance(key, str) for key in keys):
         raise ModelError(f"{name}: damaged: no list of its data")
-    view, position = memoryview(content), file.tell()
+    view = memoryview(content)
     data: dict[str, _Read] = {}
     for key in keys:
         if key not in storages or key in data:
@@ -166,7 +169,7 @@ def _legacy(content: bytes, name: str) -> Contents:
         raise ModelError(f"{name}: damaged: {len(content) - position} bytes more than its data")
     if data.keys() != storages.keys():
         raise ModelError(f"{name}: damaged: the data of a tensor are missing")
-    return _contents(found, data, name)
+    return _contents(found, data, len(content), name)
 
 
 def _same(view: memoryview) -> memoryview:
@@ -179,13 +182,16 @@ def _itemsize(stored: Stored, name: str) -> int:
     return np.dtype(_DTYPES[stored.dtype]).itemsize
 
 
-def _contents(found: object, data: Mapping[str, _Read], name: str) -> Contents:
-    """The tensors by name, each a view of its storage's bytes, which `data` has by key."""
+def _contents(found: object, data: Mapping[str, _Read], size: int, name: str) -> Contents:
+    """The tensors by name, each a view of its storage's bytes, which `data` has by key.
+
+    `size` is the file's in bytes.
+    """
     maker = ""
     if isinstance(found, Mapping) and isinstance(found.get("name"), str):
         maker = found["name"]
     weights, marks = unwrapped(found, Tensor, name)
-    check_size((tensor.shape for tensor in weights.values()), name)
+    check_size((tensor.shape for tensor in weights.values()), size, name)
     kept: dict[str, memoryview] = {}
 
     def storage(stored: Stored) -> memoryview:

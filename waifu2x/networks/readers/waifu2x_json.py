@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from waifu2x.errors import ModelError
 from waifu2x.networks.model import Model
 from waifu2x.networks.readers.architectures import Kind, Layer, build
-from waifu2x.networks.readers.limits import Budget, gunzip, read_file
+from waifu2x.networks.readers.limits import ModelBudget, gunzip, read_file
 from waifu2x.system import cache
 
 _CONVOLUTION = "nn.SpatialConvolutionMM"
@@ -42,7 +42,7 @@ _MAX_NUMBERS = 8_000_000
 """Lists and numbers of one file: those of 64 MiB, as long as networks' numbers are."""
 
 
-class Weights(NamedTuple):
+class NetworkWeights(NamedTuple):
     """What a file holds."""
 
     architecture: str
@@ -64,7 +64,7 @@ def read_model(path: Path) -> Model:
     return build(str(path), *weights)
 
 
-def parse(raw: bytes, name: str) -> Weights:
+def parse(raw: bytes, name: str) -> NetworkWeights:
     """The content of a model file, checked; `name` stands for the file in messages.
 
     Raises ModelError.
@@ -72,8 +72,8 @@ def parse(raw: bytes, name: str) -> Weights:
     if raw[:2] == b"\x1f\x8b":
         raw = gunzip(raw, name)
     # Each list and each number takes up to a hundred bytes, however few it is written in.
-    Budget(name, entries=_MAX_LISTS).take_entries(raw.count(b"[") + raw.count(b"{"))
-    Budget(name, entries=_MAX_NUMBERS).take_entries(raw.count(b","))
+    ModelBudget(name, entries=_MAX_LISTS).take_entries(raw.count(b"[") + raw.count(b"{"))
+    ModelBudget(name, entries=_MAX_NUMBERS).take_entries(raw.count(b","))
     try:
         document = json.loads(raw)
     except (ValueError, RecursionError) as error:
@@ -94,10 +94,10 @@ def parse(raw: bytes, name: str) -> Weights:
     architecture = (config or {}).get("arch_name", f"vgg_{len(layers)}")
     model = build(name, str(architecture), layers)
     _check_config(config or {}, model, where)
-    return Weights(str(architecture), layers)
+    return NetworkWeights(str(architecture), layers)
 
 
-def dump(weights: Weights) -> bytes:
+def dump(weights: NetworkWeights) -> bytes:
     """The JSON of a network, every number the shortest decimal of its float32."""
     model = build("the network", *weights)
     objects = []
@@ -219,7 +219,7 @@ def _kind(value: Any) -> str:
     return reprlib.repr(value)
 
 
-def _to_binary(weights: Weights) -> bytes:
+def _to_binary(weights: NetworkWeights) -> bytes:
     stream = io.BytesIO()
     kinds = [layer.kind for layer in weights.layers]
     header = json.dumps({"architecture": weights.architecture, "kinds": kinds})
@@ -230,13 +230,13 @@ def _to_binary(weights: Weights) -> bytes:
     return stream.getvalue()
 
 
-def _from_cache(key: str) -> Weights | None:
+def _from_cache(key: str) -> NetworkWeights | None:
     stored = cache.load(_CACHE_KIND, key)
     if stored is None:
         return None
     with np.load(io.BytesIO(stored), allow_pickle=False) as arrays:
         header = json.loads(arrays["header"].tobytes())
-        return Weights(
+        return NetworkWeights(
             header["architecture"],
             [
                 Layer(kind, arrays[f"weight{index}"], arrays[f"bias{index}"])

@@ -13,21 +13,32 @@ from numpy.typing import NDArray
 
 from waifu2x.backends import Device, Progress
 from waifu2x.backends.gpu import schedule
-from waifu2x.backends.gpu.executor import Batch, DevicePixels, Executor, Place
-from waifu2x.backends.gpu.runtime import Buffer, OutOfMemoryError
-from waifu2x.backends.gpu.schedule import NoRoomError, Pass, Room, Schedule, pass_cost
-from waifu2x.backends.gpu.workspace import Taken, Workspace
-from waifu2x.errors import BackendError
+from waifu2x.backends.gpu.executor import (
+    Batch,
+    DevicePixels,
+    Executor,
+    Place,
+    RunArguments,
+)
+from waifu2x.backends.gpu.memory_pool import MemoryPool, ScopedAllocation
+from waifu2x.backends.gpu.runtime import NO_BUFFER, Buffer, OutOfMemoryError
+from waifu2x.backends.gpu.schedule import MapRoom, NoRoomError, Pass, Schedule, pass_cost
+from waifu2x.errors import DeviceMemoryError
 from waifu2x.lowering.box import Box
 from waifu2x.lowering.phases import Phase
 from waifu2x.networks.model import Model
 
 _KEPT_SCHEDULES = 16
 _FEWEST_BAND_ROWS = 64
+_USUAL_SIDES = (1024, 256, 64)
+"""Rows and columns of the picture that kernels are built for beforehand, the first whose maps
+kernels can count."""
+_NO_LIMIT = 1 << 60
+"""Bytes that no picture takes."""
 _MUCH_MORE = 1.25
 """Times the memory that there was: then it is worth looking for another schedule."""
 
-Shape = tuple[int, int, int, int]
+StackShape = tuple[int, int, int, int]
 """Of pictures: as of DevicePixels."""
 
 
@@ -35,28 +46,42 @@ class TooManyError(Exception):
     """Several pictures do not fit the memory together."""
 
 
-class Stage:
+class CompiledModel:
     """A model and its executor."""
 
     def __init__(
         self,
         model: Model,
         executor: Executor,
-        workspace: Workspace,
+        pool: MemoryPool,
         divided: Callable[[], Executor | None] = lambda: None,
     ) -> None:
         """`divided` makes one of the same program with cuts, if it can and there are any."""
         self.model = model
         self.executor = executor
-        self.workspace = workspace
+        self.pool = pool
         self._divided = divided
         self._is_divided = False
         self._other: Executor | None = None
         self._schedules: OrderedDict[object, tuple[Schedule, float]] = OrderedDict()
         """With the memory from which on a better one may be found."""
 
+    def build(self, source: np.dtype[Any], target: np.dtype[Any]) -> None:
+        """Builds the kernels that a picture of the usual size takes, of these dtypes, and uploads
+        their weights. Raises BackendError, OutOfMemoryError."""
+        room = MapRoom(_NO_LIMIT, _NO_LIMIT, _NO_LIMIT)
+        for side in _USUAL_SIDES:
+            found = schedule.find_single(self.executor, (side, side), 1, room)
+            if found is not None:
+                shape = (1, side, side, self.model.in_planes)
+                pixels = DevicePixels(NO_BUFFER, source, shape)
+                results = DevicePixels(NO_BUFFER, target, self.result_shape(shape))
+                BoundPlan(self, pixels, results, found, (NO_BUFFER, NO_BUFFER), NO_BUFFER).build()
+                return
+
     def close(self) -> None:
         """Frees the weights."""
+        self.pool.runtime.forget(self)
         self.executor.close()
         if self._other is not None:
             self._other.close()
@@ -68,13 +93,13 @@ class Stage:
             self._other = self._divided()
         return self._other
 
-    def result_shape(self, shape: Shape) -> Shape:
+    def result_shape(self, shape: StackShape) -> StackShape:
         """Of the pictures that it makes of some."""
         pictures, height, width, _ = shape
         scale = self.model.scale
         return pictures, height * scale, width * scale, self.model.out_planes
 
-    def schedule(self, shape: Shape, tile: int | None, bands: int, most: int) -> Schedule:
+    def schedule(self, shape: StackShape, tile: int | None, bands: int, most: int) -> Schedule:
         """How to work on pictures of a shape in at most so many bytes. Raises NoRoomError.
 
         It is kept for the next pictures of that shape, until there is much more memory.
@@ -88,7 +113,7 @@ class Stage:
             self._keep(key, found, most)
         return found
 
-    def single_schedule(self, shape: Shape, most: int) -> Schedule | None:
+    def single_schedule(self, shape: StackShape, most: int) -> Schedule | None:
         """The same, undivided; None where that does not fit."""
         key = (shape, None, 1)
         found = self._known(key, most)
@@ -98,8 +123,8 @@ class Stage:
                 self._keep(key, found, most)
         return found if found is not None and found.is_single else None
 
-    def _room(self, most: int) -> Room:
-        return Room(most, self.workspace.scratch_limit, self.workspace.runtime.limits.max_buffer)
+    def _room(self, most: int) -> MapRoom:
+        return MapRoom(most, self.pool.scratch_limit, self.pool.runtime.limits.max_buffer)
 
     def _known(self, key: object, most: int) -> Schedule | None:
         found, enough = self._schedules.get(key, (None, 0.0))
@@ -115,28 +140,28 @@ class Stage:
         self._schedules[key] = (found, most * _MUCH_MORE if needs_more else math.inf)
 
 
-class Run:
-    """A stage's work on some pictures."""
+class Execution:
+    """A compiled model's work on some pictures."""
 
     def __init__(
         self,
-        stage: Stage,
+        compiled: CompiledModel,
         source: DevicePixels,
         dtype: np.dtype[Any],
         tile: int | None,
         on_progress: Progress,
     ) -> None:
-        self._stage = stage
+        self._compiled = compiled
         self._source = source
         self._dtype = dtype
         self._tile = tile
         self._on_progress = on_progress
         self._reported = 0.0
-        self._workspace = stage.workspace
-        self._runtime = stage.workspace.runtime
-        self._shape = stage.result_shape(source.shape)
+        self._pool = compiled.pool
+        self._runtime = compiled.pool.runtime
+        self._shape = compiled.result_shape(source.shape)
 
-    def to_device(self, taken: Taken) -> DevicePixels:
+    def to_device(self, taken: ScopedAllocation) -> DevicePixels:
         """The results, in a buffer of `taken`. Raises BackendError, TooManyError."""
         try:
             target = self._target(taken, self._shape)
@@ -157,12 +182,12 @@ class Run:
                 self._fetch(results, bands)
                 return
             except (NoRoomError, OutOfMemoryError) as error:
-                self._workspace.release()
+                self._pool.release()
                 bands *= 2
                 if self._shape[0] > 1 or rows // bands < _FEWEST_BAND_ROWS:
                     raise self._failure(error) from error
 
-    def bound(self, target: DevicePixels, taken: Taken, most: int) -> Bound:
+    def bound(self, target: DevicePixels, taken: ScopedAllocation, most: int) -> BoundPlan:
         """The work in at most so many bytes, ready to be queued. Raises NoRoomError,
         OutOfMemoryError."""
         return self._bound(target, taken, self._schedule(1, most))
@@ -170,7 +195,7 @@ class Run:
     def _fetch(self, results: NDArray[Any], bands: int) -> None:
         """Fetches the results in at least so many bands. Raises NoRoomError, OutOfMemoryError."""
         _, rows, columns, planes = self._shape
-        with self._workspace.taken() as taken:
+        with self._pool.taken() as taken:
             if bands == 1:
                 target = self._target(taken, self._shape)
                 self._all(target)
@@ -181,7 +206,7 @@ class Run:
             target = self._target(taken, (1, most, columns, planes))
             self._all(target, bands, results)
 
-    def _target(self, taken: Taken, shape: Shape) -> DevicePixels:
+    def _target(self, taken: ScopedAllocation, shape: StackShape) -> DevicePixels:
         size = int(np.prod(shape, dtype=np.int64)) * self._dtype.itemsize
         return DevicePixels(taken.buffer(size), self._dtype, shape)
 
@@ -192,27 +217,27 @@ class Run:
 
         Where memory runs out, it is done again in less. Raises NoRoomError.
         """
-        most = self._workspace.free()
+        most = self._pool.free()
         while True:
             found = self._schedule(bands, most)
-            with self._workspace.taken() as taken:
+            with self._pool.taken() as taken:
                 try:
                     self._bound(target, taken, found).run(self._report, result)
                     return
                 except OutOfMemoryError:
                     pass
-            self._workspace.release()
+            self._pool.release()
             most = min(most, found.scratch + found.kept) * 3 // 4
 
     def _schedule(self, bands: int, most: int) -> Schedule:
-        most -= self._stage.executor.vector_bytes(self._source.shape[0])
-        return self._stage.schedule(self._source.shape, self._tile, bands, most)
+        most -= self._compiled.executor.vector_bytes(self._source.shape[0])
+        return self._compiled.schedule(self._source.shape, self._tile, bands, most)
 
-    def _bound(self, target: DevicePixels, taken: Taken, found: Schedule) -> Bound:
+    def _bound(self, target: DevicePixels, taken: ScopedAllocation, found: Schedule) -> BoundPlan:
         scratch = taken.buffer(found.scratch)
         kept = taken.buffer(found.kept) if found.kept else scratch
         vectors = taken.buffer(found.executor.vector_bytes(found.pictures))
-        return Bound(self._stage, self._source, target, found, (scratch, kept), vectors)
+        return BoundPlan(self._compiled, self._source, target, found, (scratch, kept), vectors)
 
     def _report(self, part: float) -> None:
         """Told which part of a try is done: what an earlier try has reported is not told again."""
@@ -222,30 +247,30 @@ class Run:
 
     def _failure(self, error: Exception) -> Exception:
         if self._shape[0] == 1 and isinstance(error, NoRoomError):
-            return BackendError(
+            return DeviceMemoryError(
                 f"{self._runtime.device.name}: no memory for even a small tile of the network's"
                 " maps: close other programs that use this device, or use another backend"
             )
         return no_room(self._runtime.device, self._shape)
 
 
-def no_room(device: Device, shape: Shape) -> Exception:
+def no_room(device: Device, shape: StackShape) -> Exception:
     """What to raise where there is no memory for pictures."""
     pictures, rows, columns, _ = shape
     if pictures > 1:
         return TooManyError()
-    return BackendError(
+    return DeviceMemoryError(
         f"{device.name}: no memory for a picture of {columns}x{rows} pixels: close other programs"
         " that use this device, or use another backend"
     )
 
 
-class Bound:
+class BoundPlan:
     """A schedule on memory that it has."""
 
     def __init__(
         self,
-        stage: Stage,
+        compiled: CompiledModel,
         source: DevicePixels,
         target: DevicePixels,
         found: Schedule,
@@ -253,8 +278,9 @@ class Bound:
         vectors: Buffer,
     ) -> None:
         """`maps` are the memory of tiles and that of the maps that are kept."""
+        self._compiled = compiled
         self._executor = found.executor
-        self._runtime = stage.workspace.runtime
+        self._runtime = compiled.pool.runtime
         self._schedule = found
         self._source = source
         self._target = target
@@ -265,7 +291,7 @@ class Bound:
     def queue(self) -> None:
         """Queues everything, for results that `target` has room for."""
         if self._schedule.is_single:
-            self._runtime.replay(self._key, self._queue_single)
+            self._runtime.replay(self._compiled, self._key, self._queue_single)
             return
         self.run(lambda part: None, None)
 
@@ -297,18 +323,26 @@ class Bound:
                     self._runtime.download(band.buffer, result[0, top : top + height])
         report(1.0)
 
+    def build(self) -> None:
+        """Builds what would be queued, each phase of which is one pass."""
+        for phase, ((one,),) in zip(self._schedule.phases, self._schedule.passes, strict=True):
+            self._executor.build(*self._arguments(one, self._target, phase))
+
     def _queue_single(self) -> None:
         self._executor.clear(self._vectors, self._schedule.pictures)
         for phase, ((one,),) in zip(self._schedule.phases, self._schedule.passes, strict=True):
             self._queue(one, self._target, phase)
 
     def _queue(self, one: Pass, target: DevicePixels, ends: Phase | None) -> None:
+        self._executor.run(*self._arguments(one, target, ends))
+
+    def _arguments(self, one: Pass, target: DevicePixels, ends: Phase | None) -> RunArguments:
         places: Mapping[int, Place] = {
             value: Place(self._maps[spot.is_kept], spot.offset, spot.box)
             for value, spot in one.spots.items()
         }
         batch = self._batch(one.tile, target)
-        self._executor.run(batch, one.work, places, one.sums, self._vectors, ends)
+        return batch, one.work, places, one.sums, self._vectors, ends
 
     def _batch(self, tile: Box, target: DevicePixels) -> Batch:
         _, rows, columns, _ = target.shape

@@ -8,67 +8,86 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Protocol
 
 from waifu2x.backends.gpu.runtime import Buffer, OutOfMemoryError, Runtime
 from waifu2x.errors import BackendError
 
 _FREE_SHARE = 0.9
-"""Of the memory that is free: the library needs some of it for itself."""
-_SPARE_SHARE = 0.5
-"""Of the memory that was free at first: that much is kept at most while nothing is computed."""
+"""Share of the free memory that may be taken: the library needs some of it for itself."""
+_KEPT_SHARE = 0.5
+"""Share of the memory that was free at first that is kept at most while nothing is computed."""
 _QUEUED_SHARE = 0.1
-"""Of it, for what shares the device, besides."""
+"""Share of it that is kept besides for what shares the device."""
 _CPU_SCRATCH_BYTES = 32 << 20
 """On a processor, maps are to stay in its caches."""
 
 
-class Closable(Protocol):
-    """What holds buffers."""
+class Owner(Protocol):
+    """What holds buffers of its own, such as weights."""
 
     def close(self) -> None:
         """Frees them; closing again does nothing."""
         ...
 
 
-class Workspace:
+class MemoryPool:
     """Buffers that are taken and given back, and whose turn it is to use the device.
 
     Work that takes little of the memory shares the device (`sharing`): such calls send their
     pictures and fetch their results while others compute, and queue their kernels one at a time
-    (`queueing`). All else has the device to itself (`working`).
+    (`queueing`). All else has the device to itself (`working`). Compiling goes on beside either
+    (`compiling`).
     """
 
     def __init__(self, runtime: Runtime) -> None:
         self.runtime = runtime
         self._turn = threading.Condition()
         self._sharers = 0
+        self._compilers = 0
         self._waiting = 0
-        """Who wants the device for himself: nobody begins to share it then."""
+        """How many want the device for themselves: nobody begins to share it then."""
         self._is_taken = False
         self._is_closed = False
         self._queueing = threading.Lock()
-        self._discarded: deque[Closable] = deque()
+        self._owners = 0
+        """How many hold buffers of their own."""
+        self._abandoned: deque[Owner] = deque()
+        """Owners that were given up without `close`, by the garbage collector in any thread."""
         self.scratch_limit = (
             _CPU_SCRATCH_BYTES if runtime.limits.is_cpu else runtime.limits.max_buffer
         )
         """Bytes that maps of one tile are to take at most."""
         free = runtime.free_memory()
-        self._spares = Spares(runtime, int(free * _SPARE_SHARE))
-        self._queued = Spares(runtime, int(free * _QUEUED_SHARE))
-        """What queued kernels still use: for nothing but further kernels."""
-
-    def discard(self, owners: Sequence[Closable]) -> None:
-        """Closes some owners of buffers as soon as nobody computes. Any thread may call this at any
-        time, the garbage collector's among them."""
-        self._discarded.extend(owners)
+        self._idle = FreeList(runtime, int(free * _KEPT_SHARE))
+        self._queued = FreeList(runtime, int(free * _QUEUED_SHARE))
+        """Buffers that queued kernels still use: for nothing but further kernels."""
 
     def free(self) -> int:
         """Bytes that can be taken, as far as the library tells."""
-        spare = self._spares.size() + self._queued.size()
-        return int(self.runtime.free_memory() * _FREE_SHARE) + spare
+        kept = self._idle.size() + self._queued.size()
+        return int(self.runtime.free_memory() * _FREE_SHARE) + kept
+
+    def adopt(self, owner: Owner) -> None:
+        """Counts an owner, until it is closed by `close_owner` or abandoned."""
+        with self._turn:
+            self._owners += 1
+
+    def abandon(self, owner: Owner) -> None:
+        """Closes an owner later, when somebody next computes or compiles. The garbage collector may
+        call this in any thread, whatever that holds."""
+        self._abandoned.append(owner)
+
+    def close_owner(self, owner: Owner) -> None:
+        """Closes an owner of which nothing is queued; with the last one, nothing is kept."""
+        owner.close()
+        with self._turn:
+            self._owners -= 1
+            was_last = not self._owners
+        if was_last:
+            self.release()
 
     @contextmanager
     def working(self) -> Iterator[None]:
@@ -84,8 +103,8 @@ class Workspace:
             self._is_taken = True
         try:
             # Nobody's kernels are queued any more.
-            self._queued.move_to(self._spares)
-            self._close_discarded()
+            self._queued.move_to(self._idle)
+            self._close_abandoned()
             yield
         finally:
             with self._turn:
@@ -106,9 +125,27 @@ class Workspace:
                 self._sharers -= 1
                 self._turn.notify_all()
 
-    def _close_discarded(self) -> None:
-        while self._discarded:
-            self._discarded.popleft().close()
+    @contextmanager
+    def compiling(self) -> Iterator[None]:
+        """Keeps the device open while something is compiled. Raises BackendError if it is not."""
+        with self._turn:
+            self._check_open()
+            self._compilers += 1
+        try:
+            self._close_abandoned()
+            yield
+        finally:
+            with self._turn:
+                self._compilers -= 1
+                self._turn.notify_all()
+
+    def _close_abandoned(self) -> None:
+        while self._abandoned:
+            try:
+                owner = self._abandoned.popleft()
+            except IndexError:  # another thread was quicker
+                return
+            self.close_owner(owner)
 
     def _check_open(self) -> None:
         if self._is_closed:
@@ -116,35 +153,36 @@ class Workspace:
             raise BackendError(f"{name}: this backend is closed: open a new one")
 
     def close(self) -> None:
-        """Frees everything when whoever works has ended, and closes the runtime."""
+        """Frees everything, and closes the runtime, when whoever works or compiles has ended."""
         with self._turn:
             if self._is_closed:
                 return
-        with suppress(BackendError), self.working():
             self._is_closed = True
-            self.release()
-            self.runtime.close()
+            self._turn.wait_for(lambda: not (self._sharers or self._compilers or self._is_taken))
+        self._close_abandoned()
+        self.release()
+        self.runtime.close()
 
-    def taken(self) -> Taken:
+    def taken(self) -> ScopedAllocation:
         """What takes buffers that nobody uses; all are given back at the end."""
-        return Taken(self._spares)
+        return ScopedAllocation(self._idle)
 
     @contextmanager
-    def queueing(self) -> Iterator[Taken]:
-        """For who shares the device: waits until nobody else queues kernels.
+    def queueing(self) -> Iterator[ScopedAllocation]:
+        """For those who share the device: waits until nobody else queues kernels.
 
         Takes buffers for them alone, which are given back as soon as the kernels are queued.
         """
-        with self._queueing, Taken(self._queued) as taken:
+        with self._queueing, ScopedAllocation(self._queued) as taken:
             yield taken
 
     def release(self) -> None:
         """Frees what nobody holds."""
-        self._spares.release()
+        self._idle.release()
         self._queued.release()
 
 
-class Spares:
+class FreeList:
     """Buffers that are kept for the next who takes as much, up to so many bytes."""
 
     def __init__(self, runtime: Runtime, most: int) -> None:
@@ -176,13 +214,13 @@ class Spares:
         gone = []
         with self._lock:
             self._buffers.append(buffer)
-            while sum(spare.size for spare in self._buffers) > self._most:
+            while sum(kept.size for kept in self._buffers) > self._most:
                 gone.append(self._buffers.pop(0))
-        for spare in gone:
-            spare.release()
+        for kept in gone:
+            kept.release()
 
-    def move_to(self, others: Spares) -> None:
-        """Gives all that is kept here to others."""
+    def move_to(self, others: FreeList) -> None:
+        """Gives all that is kept here to another list."""
         with self._lock:
             moved, self._buffers = self._buffers, []
         for buffer in moved:
@@ -196,27 +234,27 @@ class Spares:
             buffer.release()
 
 
-class Taken:
+class ScopedAllocation:
     """Buffers that are given back when the context ends."""
 
-    def __init__(self, spares: Spares) -> None:
-        self._spares = spares
+    def __init__(self, free_list: FreeList) -> None:
+        self._free_list = free_list
         self._buffers: list[Buffer] = []
 
-    def __enter__(self) -> Taken:
+    def __enter__(self) -> ScopedAllocation:
         return self
 
     def __exit__(self, *raised: object) -> None:
         # The last one first: who takes the same sizes next gets each from the same place.
         while self._buffers:
-            self._spares.give_back(self._buffers.pop())
+            self._free_list.give_back(self._buffers.pop())
 
     def buffer(self, size: int) -> Buffer:
-        """See Spares.take."""
-        self._buffers.append(self._spares.take(size))
+        """A buffer of at least that many bytes, uninitialised. Raises OutOfMemoryError."""
+        self._buffers.append(self._free_list.take(size))
         return self._buffers[-1]
 
     def drop(self, buffer: Buffer) -> None:
         """Gives one of them back."""
         self._buffers = [other for other in self._buffers if other is not buffer]
-        self._spares.give_back(buffer)
+        self._free_list.give_back(buffer)

@@ -1,0 +1,414 @@
+"""What passes make is whole, and whatever is changed in it is found out, with its place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from tests.helpers.graphs import random_graphs, residual_in_residual
+from waifu2x.backends.cpu.picture import with_picture
+from waifu2x.lowering import phases
+from waifu2x.lowering.liveness import Span
+from waifu2x.lowering.lower import lower
+from waifu2x.lowering.segments import cut, segmented
+from waifu2x.lowering.steps import (
+    BicubicResize,
+    Conv,
+    Copy,
+    DepthToSpace,
+    GatedAdd,
+    GlobalAvgPool,
+    Linear,
+    Program,
+    Scale,
+    SpaceToDepth,
+    Target,
+    View,
+)
+from waifu2x.lowering.verify import (
+    InvalidProgramError,
+    verify,
+    verify_phases,
+    verify_places,
+)
+from waifu2x.networks.activations import leaky
+from waifu2x.networks.builder import GraphBuilder
+from waifu2x.networks.model import Model
+
+
+def everything() -> Model:
+    """A network whose program has a step of each class."""
+    net = GraphBuilder("everything", 3)
+
+    def conv(source: int, made: int, side: int = 3, stride: int = 1, padding: int = 1) -> int:
+        weight = np.full((made, net.planes(source), side, side), 0.1, np.float32)
+        bias = np.zeros(made, np.float32)
+        return net.convolution(
+            source, weight, bias, leaky(0.1, made), stride=stride, padding=padding
+        )
+
+    first = conv(0, 8)
+    halved = conv(first, 8, side=2, stride=2, padding=0)
+    mean = net.mean(halved)
+    weight, bias = np.ones((8, 8), np.float32), np.zeros(8, np.float32)
+    factors = net.dense(mean, weight, bias, leaky(0.0, 8))
+    scaled = net.multiply(halved, factors)
+    weight = np.full((8, 8, 2, 2), 0.1, np.float32)
+    doubled = net.transposed(scaled, weight, bias, leaky(1.0, 8), stride=2)
+    value = net.gate(net.add(doubled, first), first)
+    wide = net.concatenate(value, first)
+    value = net.pixel_unshuffle(net.pixel_shuffle(wide, 2), 2)
+    value = net.resize(net.resize(conv(value, 12), 2, 1), 1, 2)
+    net.add(net.pixel_shuffle(conv(value, 12), 2), net.enlarge(0, 2))
+    return net.model()
+
+
+PROGRAM = lower(everything())
+CUT = cut(lower(residual_in_residual(3)), [9])
+
+
+def test_there_is_a_step_of_each_class() -> None:
+    classes = {
+        *(Conv, Copy, DepthToSpace, SpaceToDepth, Scale),
+        *(GatedAdd, BicubicResize, GlobalAvgPool, Linear),
+    }
+    assert {type(step) for step in PROGRAM.steps} == classes
+    verify(PROGRAM)
+    verify(CUT)
+
+
+def with_step(number: int, **fields: Any) -> Program:
+    steps = list(PROGRAM.steps)
+    steps[number] = replace(steps[number], **fields)
+    return replace(PROGRAM, steps=tuple(steps))
+
+
+def found(
+    kind: type[Any] | tuple[type[Any], ...], which: Callable[[Any], bool] = lambda step: True
+) -> tuple[int, Any]:
+    """The first step of a class of which something holds."""
+    return next(
+        (number, step)
+        for number, step in enumerate(PROGRAM.steps)
+        if isinstance(step, kind) and which(step)
+    )
+
+
+def of_value(number: int, **fields: Any) -> Program:
+    values = list(PROGRAM.values)
+    values[number] = replace(values[number], **fields)
+    return replace(PROGRAM, values=tuple(values))
+
+
+def without(number: int) -> Program:
+    steps = PROGRAM.steps
+    return replace(PROGRAM, steps=steps[:number] + steps[number + 1 :])
+
+
+CONV, conv_step = found(Conv, lambda step: step.source.value)
+STRIDED, strided = found(Conv, lambda step: PROGRAM.values[step.source.value].space_to_depth > 1)
+SHUFFLED, shuffled = found(Conv, lambda step: step.depth_to_space > 1)
+COPY, copy = found(Copy)
+PARTS, into_part = found(
+    (Conv, Copy, GatedAdd), lambda step: len(PROGRAM.values[step.target.value].parts) > 1
+)
+ADDED, adding = found((Conv, Copy), lambda step: step.residual)
+UP, up = found(DepthToSpace)
+DOWN, down = found(SpaceToDepth)
+SCALE, scale = found(Scale)
+GATE, gate = found(GatedAdd)
+RESIZE, resize = found(BicubicResize)
+POOL, pool = found(GlobalAvgPool)
+LINEAR, linear = found(Linear)
+LAST = len(PROGRAM.values) - 1
+
+MUTATIONS: dict[str, tuple[Callable[[], Program], str]] = {
+    # Values.
+    "no such graph value": (lambda: of_value(1, graph=99), "value 1: graph"),
+    "no parts": (lambda: of_value(1, parts=()), "value 1: parts"),
+    "a part of nothing": (lambda: of_value(1, parts=(8, 0)), "value 1: parts"),
+    "another resolution": (lambda: of_value(1, resolution=Fraction(3)), "value 1: resolution"),
+    "blocks and parts": (
+        lambda: of_value(into_part.target.value, space_to_depth=2),
+        "space_to_depth",
+    ),
+    "a picture by space-to-depth": (lambda: of_value(0, space_to_depth=2), "value 0: parts"),
+    "a picture of more planes": (lambda: of_value(0, parts=(4,)), "value 0: parts"),
+    "a result of more planes": (lambda: of_value(LAST, parts=(4,)), f"value {LAST}: parts"),
+    # What is read.
+    "an unknown source": (
+        lambda: with_step(CONV, source=View(99)),
+        rf"step {CONV} \(Conv\): source: there is no value 99",
+    ),
+    "the result is read": (
+        lambda: with_step(CONV, source=View(LAST)),
+        rf"step {CONV} \(Conv\): source: reads the result",
+    ),
+    "a part that is not there": (
+        lambda: with_step(CONV, source=replace(conv_step.source, first=7)),
+        rf"step {CONV} \(Conv\): source: parts 7",
+    ),
+    "no parts read": (
+        lambda: with_step(CONV, source=replace(conv_step.source, parts=0)),
+        rf"step {CONV} \(Conv\): source: parts",
+    ),
+    "shrunk by a view": (
+        lambda: with_step(COPY, source=replace(copy.source, enlarge=0)),
+        rf"step {COPY} \(Copy\): source: enlarged 0",
+    ),
+    "read before it is written": (
+        lambda: with_step(0, source=View(PROGRAM.steps[-1].source.value)),  # type: ignore[union-attr]
+        r"step 0 \(Copy\): source: part 0 of value \d+ is not written yet",
+    ),
+    "never written": (lambda: without(CONV), "is not written yet"),
+    "a later step first": (
+        lambda: replace(PROGRAM, steps=PROGRAM.steps[::-1]),
+        "is not written yet",
+    ),
+    # What is written.
+    "an unknown target": (
+        lambda: with_step(CONV, target=Target(99)),
+        rf"step {CONV} \(Conv\): target: no value to write",
+    ),
+    "the picture is written": (
+        lambda: with_step(CONV, target=Target(0)),
+        rf"step {CONV} \(Conv\): target: no value to write",
+    ),
+    "a target part that is not there": (
+        lambda: with_step(CONV, target=replace(conv_step.target, part=5)),
+        rf"step {CONV} \(Conv\): target: no part 5",
+    ),
+    "a convolution into the middle of a part": (
+        lambda: with_step(CONV, target=replace(conv_step.target, plane=1)),
+        rf"step {CONV} \(Conv\): target: begins within",
+    ),
+    "beyond a part": (
+        lambda: with_step(COPY, target=replace(copy.target, plane=100)),
+        rf"step {COPY} \(Copy\): target: \d+ planes from 100",
+    ),
+    "less than a part": (
+        lambda: of_value(
+            gate.target.value, parts=(100, *PROGRAM.values[gate.target.value].parts[1:])
+        ),
+        "target: 8 planes of 100",
+    ),
+    "written twice": (
+        lambda: replace(PROGRAM, steps=(*PROGRAM.steps, PROGRAM.steps[0])),
+        rf"step {len(PROGRAM.steps)} \(Copy\): target: planes that are written twice",
+    ),
+    "a target of another resolution": (
+        lambda: with_step(UP, target=Target(scale.target.value)),
+        rf"step {UP} \(DepthToSpace\): target",
+    ),
+    "no result": (lambda: without(len(PROGRAM.steps) - 1), "nothing writes the whole result"),
+    # Conv.
+    "weights of other planes": (
+        lambda: with_step(CONV, weight=conv_step.weight[:, :-1]),
+        rf"step {CONV} \(Conv\): weight: reads",
+    ),
+    "five taps": (
+        lambda: with_step(CONV, weight=np.zeros((*conv_step.weight.shape[:2], 5, 5), np.float32)),
+        rf"step {CONV} \(Conv\): weight: shape",
+    ),
+    "taps that are not square": (
+        lambda: with_step(CONV, weight=np.zeros((*conv_step.weight.shape[:2], 3, 1), np.float32)),
+        rf"step {CONV} \(Conv\): weight: shape",
+    ),
+    "a bias too few": (
+        lambda: with_step(CONV, bias=conv_step.bias[1:]),
+        rf"step {CONV} \(Conv\): bias: shape",
+    ),
+    "a slope too few": (
+        lambda: with_step(CONV, activation=leaky(0.1, conv_step.out_planes - 1)),
+        rf"step {CONV} \(Conv\): activation: shape",
+    ),
+    "a map read enlarged": (
+        lambda: with_step(CONV, source=replace(conv_step.source, enlarge=2)),
+        rf"step {CONV} \(Conv\): source: a map that is enlarged",
+    ),
+    "a source that is not stored for the stride": (
+        lambda: of_value(strided.source.value, space_to_depth=1),
+        rf"step {STRIDED} \(Conv\): weight: reads",
+    ),
+    "planes that are no blocks": (
+        lambda: with_step(SHUFFLED, depth_to_space=3),
+        rf"step {SHUFFLED} \(Conv\): depth_to_space: 3",
+    ),
+    "depth-to-space into space-to-depth": (
+        lambda: of_value(shuffled.target.value, space_to_depth=2),
+        rf"step {SHUFFLED} \(Conv\): depth_to_space: into a value",
+    ),
+    # Residuals.
+    "a residual of the picture": (
+        lambda: with_step(GATE, residual=View(0)),
+        rf"step {GATE} \(GatedAdd\): residual",
+    ),
+    "a residual of other planes": (
+        lambda: with_step(ADDED, residual=View(up.target.value)),
+        rf"step {ADDED} .*residual",
+    ),
+    "an enlarged residual": (
+        lambda: with_step(GATE, residual=replace(gate.residual, enlarge=2)),
+        rf"step {GATE} \(GatedAdd\): residual: enlarged",
+    ),
+    # The planewise.
+    "several parts copied": (
+        lambda: with_step(COPY, source=View(into_part.target.value, parts=2)),
+        r"step \d+ \(Copy\)",
+    ),
+    "planes that are no blocks of pixels": (
+        lambda: with_step(UP, block=3),
+        rf"step {UP} \(DepthToSpace\): block: 3",
+    ),
+    "a block of nothing": (
+        lambda: with_step(DOWN, block=0),
+        rf"step {DOWN} \(SpaceToDepth\): block: 0",
+    ),
+    "a larger block": (lambda: with_step(DOWN, block=4), rf"step {DOWN} \(SpaceToDepth\): target"),
+    "a vector that is not there yet": (
+        lambda: replace(with_step(SCALE, vector=2), vectors=(*PROGRAM.vectors, 8)),
+        rf"step {SCALE} \(Scale\): vector: 2 is not written yet",
+    ),
+    "factors of other planes": (
+        lambda: replace(PROGRAM, vectors=(*PROGRAM.vectors[:-1], 9)),
+        "weight|vector",
+    ),
+    "resized by another factor": (
+        lambda: with_step(RESIZE, up=3),
+        rf"step {RESIZE} \(BicubicResize\): target: resolution",
+    ),
+    "resized by nothing": (
+        lambda: with_step(RESIZE, down=0),
+        rf"step {RESIZE} \(BicubicResize\): up",
+    ),
+    "a part of a map resized": (
+        lambda: with_step(RESIZE, source=replace(resize.source, offset=1)),
+        rf"step {RESIZE} \(BicubicResize\): source",
+    ),
+    "the picture resized": (
+        lambda: with_step(RESIZE, source=View(0)),
+        rf"step {RESIZE} \(BicubicResize\): source",
+    ),
+    # Vectors.
+    "a mean of the picture": (
+        lambda: with_step(POOL, source=View(0)),
+        rf"step {POOL} \(GlobalAvgPool\): source",
+    ),
+    "a mean of what lies elsewhere": (
+        lambda: with_step(POOL, source=replace(pool.source, offset=1)),
+        rf"step {POOL} \(GlobalAvgPool\): source",
+    ),
+    "a mean into another vector's size": (
+        lambda: replace(PROGRAM, vectors=(3, *PROGRAM.vectors[1:])),
+        rf"step {POOL} \(GlobalAvgPool\): vector",
+    ),
+    "a vector that is not there": (
+        lambda: with_step(POOL, vector=9),
+        rf"step {POOL} \(GlobalAvgPool\): vector",
+    ),
+    "a vector written twice": (
+        lambda: with_step(LINEAR, vector=linear.source),
+        rf"step {LINEAR} \(Linear\): vector: written twice",
+    ),
+    "a vector read before it is written": (
+        lambda: with_step(LINEAR, source=linear.vector),
+        rf"step {LINEAR} \(Linear\): source",
+    ),
+    "weights of another vector": (
+        lambda: with_step(LINEAR, weight=linear.weight[:, 1:]),
+        rf"step {LINEAR} \(Linear\): weight",
+    ),
+    "a bias too few for a vector": (
+        lambda: with_step(LINEAR, bias=linear.bias[1:]),
+        rf"step {LINEAR} \(Linear\): bias",
+    ),
+    # Phases and cuts.
+    "a map of an earlier phase that is not zero outside": (
+        lambda: of_value(scale.source.value, zero_outside=False),
+        f"value {scale.source.value} is read in a later phase",
+    ),
+    "a cut where means end phases": (lambda: replace(PROGRAM, cuts=(3,)), "cuts: in a program"),
+    "a cut behind the end": (lambda: replace(CUT, cuts=(999,)), "cuts"),
+    "cuts out of order": (lambda: replace(CUT, cuts=(5, 5)), "cuts"),
+    "a cut through a map": (
+        lambda: replace(CUT, cuts=(CUT.cuts[0] - 2,)),
+        "cuts: values|is read in a later phase",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MUTATIONS)
+def test_a_fault_in_a_program_is_named(name: str) -> None:
+    make, message = MUTATIONS[name]
+    with pytest.raises(InvalidProgramError, match=message):
+        verify(make())
+
+
+@given(random_graphs())
+@settings(max_examples=40, deadline=None)
+def test_random_programs_are_whole(model: Model) -> None:
+    program = lower(model)
+    for made in (program, with_picture(program), segmented(program, (16, 16))):
+        verify(made)
+        for budget in (0.0, 1.0, float("inf")):
+            plan = phases.plan(made, lambda step: 1.0, lambda value: 1.0, budget)
+            verify_phases(made, plan)
+
+
+def changed(number: int, **fields: Any) -> list[phases.Phase]:
+    plan = phases.plan(PROGRAM, lambda step: 1.0, lambda value: 1.0, float("inf"))
+    plan[number] = replace(plan[number], **fields)
+    return plan
+
+
+@pytest.mark.parametrize(
+    ("number", "fields", "message"),
+    [
+        (0, {"given": (0, 2)}, "phase 0: given"),
+        (0, {"steps": (1, 0)}, "phase 0: steps: out of order"),
+        (0, {"steps": (1,)}, "phase 0: steps: step 1 reads"),
+        (0, {"kept": (LAST,)}, "phase 0: kept: a value that is not made"),
+        (0, {"live": frozenset([LAST])}, "phase 0: live"),
+        (0, {"averages": ()}, "phase 0: averages: step 5"),
+        (1, {"averages": (POOL,)}, "averages"),
+        (1, {"steps": ()}, "steps"),
+        (1, {"given": ()}, "steps: step .* reads"),
+    ],
+)
+def test_a_fault_in_phases_is_named(number: int, fields: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidProgramError, match=message):
+        verify_phases(PROGRAM, changed(number, **fields))
+
+
+def test_a_phase_may_not_scale_by_a_mean_that_it_ends_with() -> None:
+    plan = phases.plan(PROGRAM, lambda step: 1.0, lambda value: 1.0, float("inf"))
+    both = replace(
+        plan[0],
+        steps=tuple(sorted({*plan[0].steps, *plan[1].steps})),
+        dense=(*plan[0].dense, *plan[1].dense),
+    )
+    with pytest.raises(InvalidProgramError, match="before its mean is complete"):
+        verify_phases(PROGRAM, [both])
+
+
+@pytest.mark.parametrize(
+    ("offsets", "total", "message"),
+    [
+        ({"a": 0, "b": 64}, 164, "overlap"),
+        ({"a": 0, "b": 100}, 200, "map b: offset 100"),
+        ({"a": 0, "b": 128}, 200, "map b: offset 128, to 228 of 200"),
+        ({"a": -64, "b": 128}, 228, "map a: offset -64"),
+    ],
+)
+def test_maps_that_overlap_are_found(offsets: dict[str, int], total: int, message: str) -> None:
+    spans = {"a": Span(0, 2, 100), "b": Span(2, 3, 100)}
+    verify_places(spans, {"a": 0, "b": 128}, 228, 64)
+    verify_places({**spans, "b": Span(3, 4, 100)}, {"a": 0, "b": 0}, 100, 64)
+    with pytest.raises(InvalidProgramError, match=message):
+        verify_places(spans, offsets, total, 64)

@@ -1,0 +1,252 @@
+"""An engine: devices, and the networks compiled on them for any number of requests."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Any, Literal
+
+from numpy.typing import DTypeLike, NDArray
+
+from waifu2x.backends import Backend, Network, Precision, Progress, ignore
+from waifu2x.backends.pool import open_devices
+from waifu2x.backends.progress import Furthest
+from waifu2x.backends.results import closed_network
+from waifu2x.errors import BackendError, DeviceMemoryError
+from waifu2x.networks.model import Model
+from waifu2x.system.arguments import integer
+
+
+class Engine:
+    """One device, or several, with the networks that are compiled on them.
+
+    What it compiles is shared by all that ask for the same models: compiled once, when the first
+    asks for it, and freed when the last has closed it. Where memory runs out, compiled networks
+    that nobody runs make room, least recently used first, and are compiled again when they are
+    called. Any number of threads may use it.
+
+    `backend` is `auto`, or a name that `waifu2x devices` shows, and `device` the number of one of
+    its devices, several numbers, or `all`: calls are divided among them. `precision` is that of all
+    its networks. `notes` says why `auto` passed over better backends. Close it, or use it as a
+    context manager, to free the devices.
+
+    Raises BackendError if they cannot be used, ValueError for numbers that make no sense.
+    """
+
+    def __init__(
+        self,
+        backend: str = "auto",
+        device: int | Sequence[int] | Literal["all"] = 0,
+        precision: Precision = "auto",
+    ) -> None:
+        devices = device if device == "all" else _devices(device)
+        notes: list[str] = []
+        self.backend: Backend = open_devices(backend, devices, notes.append)
+        """What computes; with `auto` another one may take its place when its device stops."""
+        self.notes = tuple(notes)
+        self.precision: Precision = precision
+        self._lock = threading.Lock()
+        self._shared: OrderedDict[tuple[int, ...], _Shared] = OrderedDict()
+        """By the identities of their models, which they hold; the least recently used first."""
+        self._is_closed = False
+
+    def network(self, models: Sequence[Model]) -> Network:
+        """The network of some models, one after the other, compiled now unless it is already.
+
+        Whoever gets it has to close it. It works until then, or until the engine is closed. Raises
+        BackendError if it cannot be compiled.
+        """
+        key = tuple(map(id, models))
+        with self._lock:
+            self.check_open()
+            shared = self._shared.setdefault(key, _Shared(tuple(models)))
+            shared.leases += 1
+        lease = _Lease(self, shared)
+        try:
+            with self.running(shared):
+                pass
+        except BaseException:
+            lease.close()
+            raise
+        return lease
+
+    @property
+    def bytes(self) -> int:
+        """Bytes that its devices, or the machine in their place, hold for it now: weights, maps and
+        free memory that is kept for further calls."""
+        return self.backend.bytes
+
+    @property
+    def open_networks(self) -> dict[tuple[str, ...], int]:
+        """By the names of their models: how many have asked for each network and not closed it."""
+        with self._lock:
+            return {
+                tuple(model.name for model in shared.models): shared.leases
+                for shared in self._shared.values()
+            }
+
+    def close(self) -> None:
+        """Frees the devices, when the calls that are under way are done.
+
+        Calls of its networks that come later, or wait for their turn, raise BackendError.
+        """
+        with self._lock:
+            self._is_closed = True
+            gone, self._shared = list(self._shared.values()), OrderedDict()
+        self.backend.close()
+        for shared in gone:
+            shared.close()
+
+    def __enter__(self) -> Engine:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    # What leases need.
+
+    def check_open(self) -> None:
+        """Raises BackendError after `close`."""
+        if self._is_closed:
+            raise BackendError("this engine is closed: open a new one")
+
+    @contextmanager
+    def running(self, shared: _Shared) -> Iterator[Network]:
+        """The compiled network, which makes no room for others until the context ends.
+
+        Compiles it if it is not. Raises BackendError.
+        """
+        with self._lock:
+            self.check_open()
+            shared.running += 1
+            if shared.key in self._shared:
+                self._shared.move_to_end(shared.key)
+        try:
+            with shared.lock:
+                if shared.is_closed:
+                    raise closed_network()
+                if shared.network is None:
+                    shared.network = self._compiled(shared)
+                network = shared.network
+            yield network
+        finally:
+            with self._lock:
+                shared.running -= 1
+
+    def release(self, shared: _Shared) -> None:
+        """Counts a lease as closed; the last one frees the network."""
+        with self._lock:
+            shared.leases -= 1
+            if shared.leases or self._shared.get(shared.key) is not shared:
+                return
+            del self._shared[shared.key]
+        shared.close()
+
+    def make_room(self) -> bool:
+        """Frees the network that nobody runs and was called longest ago; False if there is none."""
+        with self._lock:
+            idle = (one for one in self._shared.values() if one.network and not one.running)
+            dropped = next(idle, None)
+            if dropped is None:
+                return False
+            network, dropped.network = dropped.network, None
+        if network is not None:
+            network.close()
+        return True
+
+    def _compiled(self, shared: _Shared) -> Network:
+        while True:
+            try:
+                return self.backend.compile(shared.models, self.precision)
+            except DeviceMemoryError:
+                if not self.make_room():
+                    raise
+
+
+def _devices(device: int | Sequence[int]) -> list[int]:
+    """Numbers of devices, each once. Raises ValueError."""
+    numbers = [
+        integer(number, range(sys.maxsize), "a device number from 0 up")
+        for number in (device if isinstance(device, Sequence) else [device])
+    ]
+    if not numbers or len(set(numbers)) < len(numbers):
+        raise ValueError(f"Expected different device numbers, but got {device!r}")
+    return numbers
+
+
+class _Shared:
+    """A network, and how many use it."""
+
+    def __init__(self, models: tuple[Model, ...]) -> None:
+        self.models = models
+        self.key = tuple(map(id, models))
+        self.leases = 0
+        self.running = 0
+        """Calls under way."""
+        self.lock = threading.Lock()
+        """Held while it is compiled, by one thread for all."""
+        self.network: Network | None = None
+        """None before it is compiled, and after it has made room for another."""
+        self.is_closed = False
+
+    def close(self) -> None:
+        """Frees it, when its calls are done."""
+        with self.lock:
+            self.is_closed = True
+            network, self.network = self.network, None
+        if network is not None:
+            network.close()
+
+
+class _Lease:
+    """A Network that somebody has asked an engine for."""
+
+    def __init__(self, engine: Engine, shared: _Shared) -> None:
+        self._engine = engine
+        self._shared = shared
+        self._lock = threading.Lock()
+        self._is_closed = False
+
+    def __call__(
+        self,
+        pixels: NDArray[Any],
+        out_dtype: DTypeLike,
+        *,
+        out: NDArray[Any] | None = None,
+        tile: int | None = None,
+        tta: int = 1,
+        on_progress: Progress = ignore,
+    ) -> NDArray[Any]:
+        """Runs pictures; where memory is short for them, other networks make room."""
+        told = Furthest(on_progress)
+        with self._engine.running(self._open()) as network:
+            while True:
+                try:
+                    return network(
+                        pixels, out_dtype, out=out, tile=tile, tta=tta, on_progress=told.attempt()
+                    )
+                except DeviceMemoryError:
+                    if not self._engine.make_room():
+                        raise
+
+    def close(self) -> None:
+        """Gives the network back; the last one to do so frees it."""
+        with self._lock:
+            if self._is_closed:
+                return
+            self._is_closed = True
+        self._engine.release(self._shared)
+
+    def _open(self) -> _Shared:
+        if self._is_closed:
+            raise closed_network()
+        return self._shared
