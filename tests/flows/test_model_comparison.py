@@ -238,7 +238,7 @@ def test_what_models_cannot_be_compared(monkeypatch: pytest.MonkeyPatch) -> None
             1,
             "Error: cugan: not installed: pip install 'waifu2x-kernels[cugan]'",
         ),
-        ([*both, "-n", "0", "a.png"], 1, "Error: ./less: no model for noise level 0; the levels"),
+        ([*both, "-n", "0", "a.png"], 1, "Error: ./less: cannot remove noise: leave out -n, or"),
         (["--models", "./same,./same", "a.png"], 2, "--models has ./same twice."),
         (["--models", "./same,,", "a.png"], 2, "expected names like cunet,cugan/se."),
         (["--models", "", "a.png"], 2, "expected names like cunet,cugan/se."),

@@ -346,6 +346,40 @@ def test_names_are_no_orders_to_a_terminal(tmp_path: Path) -> None:
     assert "characters that cannot be shown" in done.stderr
 
 
+def test_folders_that_are_orders_to_a_terminal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in ("model_import", "model_set"):
+        monkeypatch.setattr(f"waifu2x.networks.{module}.user_models", lambda: tmp_path)
+    folder = tmp_path / "a" / "\x1b[2J"
+    folder.mkdir(parents=True)
+    (folder / "noise1_model.json").write_bytes(_json())
+    for arguments in (["list"], ["list", "--json"], ["info", "a/\x1b[2J"]):
+        done = CliRunner().invoke(cli, ["models", *arguments])
+        assert done.exit_code == 0
+        assert "\x1b" not in done.output
+        assert "x1b[2J" in done.output or "u001b[2J" in done.output
+
+
+def test_models_of_an_archive_are_not_compared_in_pairs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, count = tmp_path / "models.zip", 100
+    with zipfile.ZipFile(source, "w") as archive:
+        for number in range(count):
+            archive.writestr(f"a/b{number}/noise1_model.json", _json())
+    asked: list[str] = []
+    plain = Path.with_suffix
+
+    def counted(path: Path, suffix: str) -> Path:
+        asked.append(suffix)
+        return plain(path, suffix)
+
+    monkeypatch.setattr(Path, "with_suffix", counted)
+    assert len(import_models(source, tmp_path / "models", None)) == count
+    assert count < len(asked) < 20 * count
+
+
 def test_an_error_is_one_line() -> None:
     assert str(ModelError("a\x1b[2J\n\u202eb: gone")) == r"a\x1b[2J\n\u202eb: gone"
     assert str(ModelError("ä: fehlt")) == "ä: fehlt"

@@ -18,7 +18,7 @@ from pathlib import Path
 from waifu2x.system.resources import shipped_models
 
 USUAL_STYLE = "art"
-"""Of a family that is named alone, and has it."""
+"""The style that a family's name alone means, if the family has it."""
 PROJECT = "waifu2x-kernels"
 """The distribution whose extras bring the data."""
 

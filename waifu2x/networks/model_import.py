@@ -92,6 +92,8 @@ def import_models(
     single = not _is_archive(source)
     results: list[Imported] = []
     contents: dict[Path, bytes] = {}
+    taken: set[Path] = set()
+    """What will be written, less what says its format."""
     for each in _members(source):
         member = each.name
         try:
@@ -114,9 +116,10 @@ def import_models(
                 raise ModelError(
                     f"{member}: the {set_name} of waifu2x itself would hide it: give {instead}"
                 )
-            if any(path.with_suffix("") == other.with_suffix("") for other in contents):
+            if path.with_suffix("") in taken:
                 raise ModelError(f"{member}: another file of the archive goes to {path} too")
-            contents |= _files(each, path)
+            contents.update(_files(each, path))
+            taken.add(path.with_suffix(""))
         except ModelError as error:
             results.append(Imported(member, None, str(error)))
         else:

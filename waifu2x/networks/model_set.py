@@ -133,7 +133,9 @@ class ModelSet:
         noise, _ = role
         if noise is None:
             return "no model that enlarges: scale2.0x_model.json is missing"
-        levels = ", ".join(map(str, self.noise_levels)) or "none"
+        if not self.noise_levels:
+            return f"cannot remove noise: leave out -n, or use {DEFAULT}"
+        levels = ", ".join(map(str, self.noise_levels))
         return f"no model for noise level {noise}; the levels here: {levels}"
 
 
@@ -255,6 +257,8 @@ def _of_path(name: str) -> ModelSet:
     try:
         mode = folder.stat().st_mode
     except (FileNotFoundError, NotADirectoryError, ValueError) as error:
+        if name.lower().endswith(SUFFIXES):
+            raise ModelError(f"{name}: no such file") from error
         raise ModelError(
             f"{name}: no such model and no such folder; the models here: {_names()}"
         ) from error

@@ -137,6 +137,7 @@ class Formula:
     row_step: int = 0
     column_step: int = 0
     activation: int = 0
+    slopes: int = 0
     vector: int = -1
     factor: float = 1.0
     gate: int = 0
