@@ -131,7 +131,10 @@ def test_a_tiff_of_few_pixels_that_take_much(kind: str) -> None:
         struct.pack_into("<HHII", data, found[code].offset, code, 4, 1, value)
     if kind == "depth":  # in place of the resolution's unit
         struct.pack_into("<HHII", data, found[296].offset, 32997, 4, 1, 60_000)
-    with memory_limit(100 * MIB), pytest.raises(ImageError, match=r"not a picture|than any picture"):
+    with (
+        memory_limit(100 * MIB),
+        pytest.raises(ImageError, match=r"not a picture|than any picture"),
+    ):
         decode(bytes(data))
 
 
