@@ -133,7 +133,7 @@ def test_a_tiff_of_few_pixels_that_take_much(kind: str) -> None:
         struct.pack_into("<HHII", data, found[296].offset, 32997, 4, 1, 60_000)
     with (
         memory_limit(100 * MIB),
-        pytest.raises(ImageError, match=r"not a picture|than any picture"),
+        pytest.raises(ImageError, match=r"(not a|any) picture"),
     ):
         decode(bytes(data))
 
