@@ -161,6 +161,43 @@ def test_candidates_keep_to_the_limits(
                     assert shape.group <= max_group
 
 
+@pytest.mark.parametrize("max_group", [1, 2, 16, 24, 64, 96])
+def test_shapes_for_devices_with_small_groups(opencl_device: Any, max_group: int) -> None:
+    runtime = OpenClRuntime(opencl_device)
+    limits = replace(runtime.limits, is_cpu=False, vector=32, max_group=max_group)
+    planes = planes_in(obvious.random_model([3, 20, 3], seed=1), 1, limits)
+    for count in (3, 12, 20, 64):
+        for taps in (1, 3):
+            made = replace(planes, taps=taps, outputs=(*range(count),))
+            found = direct.candidates(limits, made)
+            assert all(0 < shape.group <= max_group for shape in found)
+            assert len(found) == len(set(found))
+
+
+@pytest.mark.parametrize(
+    ("name", "max_group"), [("chain", 24), pytest.param("cunet", 16, marks=pytest.mark.matrix)]
+)
+def test_devices_with_small_groups(
+    opencl_device: Any, cunet: Model, name: str, max_group: int
+) -> None:
+    """As some have, whose limits are far below those that kernels would like."""
+    runtime = OpenClRuntime(opencl_device)
+    runtime.limits = replace(runtime.limits, is_cpu=False, vector=32, max_group=max_group)
+    launched: list[int] = []
+    real = runtime.launch
+
+    def launch(kernel: Any, *rest: Any) -> None:
+        launched.append(kernel.group)
+        real(kernel, *rest)
+
+    cast(Any, runtime).launch = launch
+    model = cunet if name == "cunet" else obvious.random_model([3, 20, 3], seed=1, scale=2)
+    pixels = pixels_of(9, 13)
+    result = run(runtime, model, pixels, tta=2)
+    assert obvious.psnr(result, obvious.run_turned([model], pixels, 2)) >= 100
+    assert 1 < max(launched) <= max_group
+
+
 class TightRuntime(OpenClRuntime):
     """A device with so much memory, which may promise more, and refuse what it once would give."""
 
@@ -174,11 +211,11 @@ class TightRuntime(OpenClRuntime):
     def free_memory(self) -> int:
         return self._total - self.allocated if self._promised is None else self._promised
 
-    def allocate(self, size: int) -> OpenClBuffer:
+    def allocate(self, size: int, **options: Any) -> OpenClBuffer:
         if self.allocated + size > self._total:
             self.refused += 1
             raise OutOfMemoryError("refused")
-        buffer = super().allocate(size)
+        buffer = super().allocate(size, **options)
         self.most = max(self.most, self.allocated)
         return buffer
 
@@ -186,8 +223,8 @@ class TightRuntime(OpenClRuntime):
 class NanRuntime(OpenClRuntime):
     """A device whose memory is NaN where nobody has written."""
 
-    def allocate(self, size: int) -> OpenClBuffer:
-        buffer = super().allocate(size)
+    def allocate(self, size: int, **options: Any) -> OpenClBuffer:
+        buffer = super().allocate(size, **options)
         self.upload(buffer, np.full(size, 0xFF, np.uint8))
         return buffer
 
@@ -598,7 +635,7 @@ def test_a_network_is_tuned_as_a_whole(own_cache: Path, opencl_device: Any) -> N
     backend = opencl.create(0)
     model = obvious.random_model([3, 16, 16, 3], seed=4)
     pixels = pixels_of(24, 24)
-    limits = backend._runtime.limits
+    limits = backend.runtime.limits
     choices = [len(candidates(limits, planes_in(model, step, limits))) for step in range(3)]
     trials = list(backend.tune(model, "fp32", pixels))
     assert len(trials) == sum(count for count in choices if count > 1)
@@ -652,7 +689,7 @@ def test_an_interrupted_wait_leaves_no_kernel_at_work(
     backend = open_backend("opencl")
     try:
         network = backend.compile([obvious.random_model([3, 8, 3], seed=1)], "auto")
-        runtime = cast(Any, backend)._runtime
+        runtime = cast(Any, backend).runtime
         waited: list[str] = []
         synchronize = runtime.synchronize
 

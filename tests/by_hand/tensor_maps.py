@@ -217,10 +217,10 @@ def main(names: list[str]) -> None:
         for count, side in ((1, 52), (3, 36)):
             shape = (count, side, side + 18, model.in_planes)
             pixels = np.random.default_rng(count).integers(0, 256, shape, np.uint8)
-            for units in available_units(backend._runtime.capability)[:-1]:
+            for units in available_units(backend.runtime.capability)[:-1]:
                 for terms in (1, 2):
                     choose = Kept(backend.device)
-                    failed += bool(check(backend._runtime, model, units, terms, pixels, choose))
+                    failed += bool(check(backend.runtime, model, units, terms, pixels, choose))
     sys.exit(failed)
 
 

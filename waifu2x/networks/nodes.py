@@ -179,8 +179,8 @@ def sources(node: Node) -> tuple[int, ...]:
             return (node.source,)
 
 
-def moved(node: Node, places: Sequence[int]) -> Node:
-    """A node that reads each value at another place among the nodes."""
+def renumbered(node: Node, places: Sequence[int]) -> Node:
+    """The node, reading value places[n] where it read value n."""
     match node:
         case Concatenate():
             return replace(node, sources=tuple(places[source] for source in node.sources))

@@ -179,6 +179,8 @@ class CudaRuntime:
         self._counting = threading.RLock()
         """Buffers may be freed by the garbage collector, in a thread that is counting."""
         self._allocated = 0
+        self._has_cleared = False
+        """Whether buffers are being cleared of which the kernels' stream does not know."""
         self._building = threading.Lock()
         try:
             self._context = self.driver.retain_context(device)
@@ -199,6 +201,11 @@ class CudaRuntime:
         self._marks: list[Mark] | None = None
         self._events = list[Any]()
         """Of marks that nobody waits for any more."""
+
+    @property
+    def stream(self) -> Any:
+        """The stream on which kernels are queued, in the order of their launches."""
+        return self._stream
 
     def current(self) -> AbstractContextManager[None]:
         """See Runtime; turns the driver's errors into ours.
@@ -255,20 +262,23 @@ class CudaRuntime:
         with self.current():
             return self.driver.free_memory()
 
-    def allocate(self, size: int) -> CudaBuffer:
-        """See Runtime: all zeros, though nobody counts on it.
-
-        Tiles read on beyond what has been written, to no effect (see `kernels/tensor.cuh`); so that
-        even this is never memory that nobody has written, it is once, when it is allocated.
-        """
+    def allocate(self, size: int, *, for_maps: bool = False) -> CudaBuffer:
+        """A buffer; for maps, one that is filled with zeros before any kernel runs that is queued
+        from now on."""
         with self.current():
             buffer = CudaBuffer(self, size)
-            for start in range(0, size, _MOST_CLEARED):
+            for start in range(0, size, _MOST_CLEARED) if for_maps else ():
                 part = min(size - start, _MOST_CLEARED)
                 # Not on the stream of kernels: another thread may be capturing it.
                 self.driver.clear(buffer.address + start, part, self._uploads)
-            self.driver.wait(self._uploads)
+                self._has_cleared = True
         return buffer
+
+    def _follow_clearing(self) -> None:
+        """Lets kernels that are queued from now on come after all clearing that is under way."""
+        if self._has_cleared:
+            self._has_cleared = False
+            self._follow(self._stream, self._uploads)
 
     def host_array(self, shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
         """See Runtime: page-locked unless it is very large."""
@@ -362,6 +372,7 @@ class CudaRuntime:
         if self._recording is not None:
             self._recording.extend(launches)
         with self.current():
+            self._follow_clearing()
             self._queue_all(launches)
 
     def _queue_all(self, launches: Sequence[Launch]) -> None:
@@ -388,6 +399,7 @@ class CudaRuntime:
         if self._marks is None:
             stream = self.driver.stream_handle(self._stream)
             with self.current():
+                self._follow_clearing()
                 if not record.is_captured:
                     record.is_captured = True
                     # What cannot be captured can still be queued, or says why not.
@@ -461,16 +473,6 @@ class CudaRuntime:
         with self.current():
             for stream in (self._uploads, self._stream, self._downloads):
                 self.driver.wait(stream)
-
-    @contextmanager
-    def span(self) -> Iterator[list[float]]:
-        """The seconds from what is queued first inside to what is queued last, by the device."""
-        seconds: list[float] = []
-        with self.current():
-            before = self._now()
-        yield seconds
-        with self.current():
-            seconds.append(self._seconds(before, self._now()))
 
     @contextmanager
     def timed(self) -> Iterator[list[tuple[Kernel, float]]]:

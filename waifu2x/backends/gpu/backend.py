@@ -44,7 +44,7 @@ class GpuBackend:
         self.name = name
         self.device = runtime.device
         self.calls_at_once = 1 if runtime.limits.is_cpu else _CALLS_AT_ONCE
-        self._runtime = runtime
+        self.runtime = runtime
         self._makers = makers
         self._pool = MemoryPool(runtime)
         self._open = weakref.WeakSet[GpuNetwork]()
@@ -77,7 +77,7 @@ class GpuBackend:
 
     def pin(self, memory: NDArray[Any]) -> Pin:
         """Page-locks memory where the library can copy from and to it directly."""
-        return self._runtime.pin(memory)
+        return self.runtime.pin(memory)
 
     def measure(self, model: Model, precision: Precision, pixels: NDArray[Any]) -> Measurement:
         """See Backend: by the device's clock, medians."""
@@ -117,7 +117,7 @@ class GpuBackend:
     @property
     def bytes(self) -> int:
         """Bytes of all buffers on the device: weights, maps, and those kept for further calls."""
-        return self._runtime.allocated
+        return self.runtime.allocated
 
     def close(self) -> None:
         """Frees everything, when the calls under way are done."""
@@ -176,7 +176,7 @@ class GpuBackend:
         network = GpuNetwork([CompiledModel(model, executor, self._pool)], self._pool)
         runs = []
         for _ in range(_RUNS + 1):
-            with self._runtime.timed() as launches:
+            with self.runtime.timed() as launches:
                 network(pixels, pixels.dtype)
             seconds = [0.0] * len(executor.program.steps)
             for kernel, time in launches:

@@ -37,6 +37,10 @@ class Limits:
     max_buffer: int
     """Bytes of the largest buffer."""
 
+    def group(self, most: int) -> int:
+        """Work-items of a group: a power of two, `most` or the largest that the device allows."""
+        return min(most, 1 << (self.max_group.bit_length() - 1))
+
 
 class Buffer(Protocol):
     """Memory on the device."""
@@ -108,9 +112,12 @@ class Runtime(Protocol):
         """Bytes that can be allocated now, as far as the library tells."""
         ...
 
-    def allocate(self, size: int) -> Buffer:
-        """A buffer of that many bytes, uninitialised, which anybody may use. Raises
-        OutOfMemoryError."""
+    def allocate(self, size: int, *, for_maps: bool = False) -> Buffer:
+        """A buffer of that many bytes, which anybody may use. Raises OutOfMemoryError.
+
+        What is in it is not defined. `for_maps` says that kernels read on beyond what they have
+        written, to no effect: where a checker would call that an error, it holds zeros at first.
+        """
         ...
 
     def host_array(self, shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:

@@ -165,8 +165,8 @@ class OpenClRuntime:
         parts = _SHARED_MEMORY_PART if self._device.host_unified_memory else 1
         return int(self._device.global_mem_size) // parts - self.allocated
 
-    def allocate(self, size: int) -> OpenClBuffer:
-        """See Runtime."""
+    def allocate(self, size: int, *, for_maps: bool = False) -> OpenClBuffer:
+        """A buffer as the driver gives it."""
         with self.errors():
             return OpenClBuffer(self, size)
 

@@ -69,7 +69,7 @@ def parse(raw: bytes, name: str) -> NetworkWeights:
 
 
 def _arrays(raw: bytes, name: str) -> dict[str, NDArray[np.float32]]:
-    """All arrays. Not numpy.load, which allocates whatever a header asks for."""
+    """The arrays of an .npz file; numpy.load would allocate whatever a header asks for."""
     arrays: dict[str, NDArray[np.float32]] = {}
     budget = ModelBudget(name)
     try:

@@ -43,7 +43,7 @@ _MAX_NUMBERS = 8_000_000
 
 
 class NetworkWeights(NamedTuple):
-    """What a file holds."""
+    """The layers with weights of a file, and the name of what is between them."""
 
     architecture: str
     layers: list[Layer]
