@@ -132,7 +132,7 @@ def import_models(
 
 
 def _set_name(only: str | None) -> str | None:
-    """The name as folders are joined to it. Raises ModelError if it leads elsewhere."""
+    """A set's name as a path below the models' folder. Raises ModelError if it leads elsewhere."""
     if only is None:
         return None
     path = Path(only)
@@ -217,7 +217,7 @@ def _members(source: Path) -> Iterator[_SourceFile]:
 
 
 def _files(member: _SourceFile, path: Path) -> dict[Path, bytes]:
-    """What to write for a model: its file, or two. Raises ModelError if it cannot be used."""
+    """The files to write for a model, one or two. Raises ModelError if it cannot be used."""
     name, content = member.name, member.content
     if name.endswith(".param"):
         if member.weights is None:

@@ -83,7 +83,7 @@ class Program(Protocol):
 
 
 Mark = Any
-"""See `Runtime.fetch`."""
+"""What `Runtime.fetch` gives, to wait for."""
 Argument = Buffer | np.int32 | np.float32
 
 

@@ -187,7 +187,7 @@ def _plan(
 
 @dataclass(frozen=True)
 class _Wish:
-    """See `find`."""
+    """What a schedule is wanted for: so many pictures, in so much memory, in tiles or bands."""
 
     pictures: int
     room: MapRoom

@@ -47,13 +47,12 @@ class Choose(Protocol):
 
 
 class Kept:
-    """See Choose: the best of an earlier `tune`, else the usual one."""
+    """Chooses the best candidate of an earlier `tune`, else the usual one."""
 
     def __init__(self, device: Device) -> None:
         self._device = device
 
     def __call__(self, step: int, candidates: Sequence[Way], work: str) -> Way:
-        """See Choose."""
         if len(candidates) > 1:
             best = cache.load(_KIND, self.key(candidates, work))
             for candidate in candidates:
@@ -81,7 +80,7 @@ class _Asked:
 
 
 class _Fixed:
-    """See Choose: a given candidate for one question, for the others what is kept."""
+    """Chooses a given candidate for one question, and for the others what the cache holds."""
 
     def __init__(self, kept: Kept, key: str = "", way: Candidate | None = None) -> None:
         self._kept = kept
@@ -91,7 +90,6 @@ class _Fixed:
         """By the keys of the cache: steps that are alike are measured once."""
 
     def __call__(self, step: int, candidates: Sequence[Way], work: str) -> Way:
-        """See Choose."""
         key = self._kept.key(candidates, work)
         self.asked.setdefault(key, _Asked(step, candidates, work))
         if key == self._key:

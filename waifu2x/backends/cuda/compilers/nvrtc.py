@@ -51,7 +51,7 @@ _ARGUMENTS: dict[str, tuple[type, ...]] = {
 
 
 class Nvrtc:
-    """See Compiler. The library, 100 MB, is loaded when it is first needed."""
+    """NVIDIA's compiler as a library of 100 MB, which is loaded when it is first needed."""
 
     remedy = "install it anew"
 
@@ -62,7 +62,6 @@ class Nvrtc:
         self.name = f"NVRTC {major}"
 
     def supported(self) -> Sequence[int]:
-        """See Compiler."""
         library = self._library()
         count = c_int()
         _check(library.nvrtcGetNumSupportedArchs(byref(count)), "nvrtcGetNumSupportedArchs")
@@ -71,7 +70,6 @@ class Nvrtc:
         return list(numbers)
 
     def compile(self, name: str, text: str, architecture: str, options: Sequence[str]) -> Output:
-        """See Compiler."""
         library = self._library()
         program = c_void_p()
         made = library.nvrtcCreateProgram(

@@ -69,9 +69,7 @@ class Driver(Protocol):
         """Bytes."""
         ...
 
-    def attribute(self, device: Any, attribute: Attribute) -> int:
-        """See Attribute."""
-        ...
+    def attribute(self, device: Any, attribute: Attribute) -> int: ...
 
     def retain_context(self, device: Any) -> Any:
         """The primary context, for as long as somebody holds what this gives."""
