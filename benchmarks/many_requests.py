@@ -7,9 +7,9 @@ From several threads, on one engine: requests of all model sets that are here, t
 None, 0 and 1 (those that a set has) and twenty sizes, each with a picture of its own. Every result
 is compared to the bit with that of an upscaler that has an engine of its own, made one after the
 other. Bytes that the engine counts, and those of the device's memory in use where that can be
-asked, are shown after the first request is closed and after the last; with --keep all requests stay
-open until the last is served, so that nearly all find their networks compiled. The exit code is 1 if a bit
-differs, another context was opened, or either has grown by more than 5 %.
+asked, are shown after the first request is closed and after the last; with --keep all requests
+stay open until the last is served, so that nearly all find their networks compiled. The exit code
+is 1 if a bit differs, another context was opened, or either has grown by more than 5 %.
 """
 
 from __future__ import annotations
