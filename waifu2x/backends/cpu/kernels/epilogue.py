@@ -17,7 +17,7 @@ from waifu2x.backends.cpu.shapes import LANES
 
 
 class Epilogue:
-    """Of one task and some vectors of planes; made once for many pixels."""
+    """The epilogue of a task for some vectors of planes; made once for many pixels."""
 
     def __init__(
         self, v: Emitter, task: ir.Value, scratch: ir.Value, constants: ir.Value, plane: ir.Value
