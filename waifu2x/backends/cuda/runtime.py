@@ -30,7 +30,7 @@ _MOST_CLEARED = 1 << 31
 _FETCHERS, _PIECE = 4, 1 << 22
 """Threads that fetch a large result, and bytes at a time."""
 _STATIC_SHARED_BYTES = 48 << 10
-"""Of a block, without asking."""
+"""Shared memory that a block gets without asking for more."""
 
 
 class CudaBuffer:
@@ -199,7 +199,7 @@ class CudaRuntime:
         self._recording: list[Launch] | None = None
         self._marks: list[Mark] | None = None
         self._events = list[Any]()
-        """Of marks that nobody waits for any more."""
+        """Events of marks that nobody waits for any more."""
 
     @property
     def stream(self) -> Any:
@@ -517,7 +517,7 @@ class CudaRuntime:
 
 
 def _key(stem: str, macros: Macros) -> object:
-    """Of a program."""
+    """The key of a program."""
     return (stem, *macros.items())
 
 

@@ -171,7 +171,7 @@ class GpuBackend:
             return None
 
     def _step_seconds(self, model: Model, executor: Executor, pixels: NDArray[Any]) -> list[float]:
-        """Of each step, medians of several runs of pictures; the first run warms up."""
+        """Seconds of each step, medians of several runs of pictures; the first run warms up."""
         network = GpuNetwork([CompiledModel(model, executor, self._pool)], self._pool)
         runs = []
         for _ in range(_RUNS + 1):

@@ -31,7 +31,7 @@ class Limits:
     max_group: int
     """Work-items of a group."""
     local_bytes: int
-    """Of a group."""
+    """Bytes of local memory that a group may have."""
     vector: int
     """On a processor, the floats of its vectors; on a GPU, the work-items that run in step."""
     max_buffer: int

@@ -27,7 +27,7 @@ class Candidate(Protocol):
 
     @property
     def stem(self) -> str:
-        """Of the file in `kernels/`."""
+        """The name of the file in `kernels/`."""
         ...
 
 
@@ -65,7 +65,7 @@ class Kept:
         cache.store(_KIND, self.key(candidates, work), repr(best).encode())
 
     def key(self, candidates: Sequence[Candidate], work: str) -> str:
-        """Of the cache's entry: all that the best one depends on."""
+        """The key of the cache's entry: all that the best candidate depends on."""
         texts = [source.of(stem) for stem in sorted({way.stem for way in candidates})]
         return cache.digest(__version__, self._device.name, self._device.detail, work, *texts)
 

@@ -37,7 +37,7 @@ class Shape:
 
     @property
     def frequencies(self) -> int:
-        """Of a cell."""
+        """How many frequencies a cell has."""
         return (self.cell_y + 2) * (self.cell_x + 2)
 
     @property

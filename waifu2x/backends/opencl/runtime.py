@@ -31,7 +31,7 @@ _NO_MEMORY = {
     cl.status_code.INVALID_BUFFER_SIZE,
 }
 _SHARED_MEMORY_PART = 2
-"""Of memory that is the machine's own, one part of so many may be taken."""
+"""Where a device's memory is the machine's own, one part of so many may be taken."""
 
 
 class OpenClBuffer:
@@ -107,7 +107,7 @@ class OpenClRuntime:
             ) from error
         platform = device.platform
         self.identity = (platform.name, platform.version, device.name, device.driver_version)
-        """Of the device and its compiler: what else a program depends on."""
+        """What a program depends on besides its source: the device and its compiler."""
         self._counting = threading.RLock()
         """Buffers may be freed by the garbage collector, in a thread that is counting."""
         self._allocated = 0
