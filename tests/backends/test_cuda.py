@@ -66,12 +66,12 @@ from waifu2x.networks.nodes import (
     Dense,
     Enlarge,
     Gate,
+    Interpolate,
     Mean,
     Multiply,
     Node,
     PixelShuffle,
     PixelUnshuffle,
-    Resize,
     TransposedConvolution,
 )
 
@@ -420,7 +420,7 @@ def compact(scale: int) -> Model:
 def resized() -> Model:
     """Half as large as it was made."""
     model = compact(4)
-    return fit_padding("resized", 3, (*model.nodes, Resize(len(model.nodes), 1, 2)), "zero")
+    return fit_padding("resized", 3, (*model.nodes, Interpolate(len(model.nodes), 1, 2)), "zero")
 
 
 def odd() -> Model:

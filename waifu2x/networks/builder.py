@@ -19,12 +19,12 @@ from waifu2x.networks.nodes import (
     Dense,
     Enlarge,
     Gate,
+    Interpolate,
     Mean,
     Multiply,
     Node,
     PixelShuffle,
     PixelUnshuffle,
-    Resize,
     TransposedConvolution,
     affine,
     renumbered,
@@ -197,9 +197,9 @@ class GraphBuilder:
         """(source + other) * (sigmoid(source) - 1/2)."""
         return self.append(Gate(source, other))
 
-    def resize(self, source: int, up: int, down: int) -> int:
+    def interpolate(self, source: int, up: int, down: int) -> int:
         """The map up / down times as large, by bicubic interpolation."""
-        return self.append(Resize(source, up, down))
+        return self.append(Interpolate(source, up, down))
 
     def concatenate(self, *values: int) -> int:
         """The planes of several maps, one after the other."""

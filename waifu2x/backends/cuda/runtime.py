@@ -30,11 +30,11 @@ _MOST_CLEARED = 1 << 31
 _FETCHERS, _PIECE = 4, 1 << 22
 """Threads that fetch a large result, and bytes at a time."""
 _STATIC_SHARED_BYTES = 48 << 10
-"""Of a block, without asking."""
+"""Shared memory that a block gets without asking for more."""
 
 
 class CudaBuffer:
-    """See Buffer."""
+    """Memory of a CUDA device."""
 
     def __init__(self, runtime: CudaRuntime, size: int) -> None:
         memory = runtime.driver.allocate(max(size, 1))
@@ -46,14 +46,13 @@ class CudaBuffer:
         self._free.atexit = False
 
     def release(self) -> None:
-        """See Buffer."""
         self._free()
         self.size = 0
 
 
 @dataclass(eq=False)
 class CudaKernel:
-    """See Kernel."""
+    """A kernel of a loaded module."""
 
     name: str
     group: int
@@ -128,7 +127,7 @@ class _Current(threading.local):
 
 
 class CudaProgram:
-    """See Program."""
+    """A module of kernels, loaded on a device."""
 
     def __init__(self, runtime: CudaRuntime, module: Any) -> None:
         self._runtime = runtime
@@ -136,7 +135,7 @@ class CudaProgram:
         self._kernels: list[CudaKernel] = []
 
     def kernel(self, name: str, group: int, shared: int = 0) -> CudaKernel:
-        """See Program. `shared` is that of CudaKernel. Raises BackendError."""
+        """A kernel that takes `shared` bytes of shared memory. Raises BackendError."""
         driver = self._runtime.driver
         with self._runtime.current():
             function = driver.function(self._module, name)
@@ -155,7 +154,7 @@ class CudaProgram:
 
 
 class CudaRuntime:
-    """See Runtime."""
+    """A CUDA device and its streams."""
 
     def __init__(self, machine: Machine, device: Any) -> None:
         """One of the machine's devices. Raises DeviceError for one that cannot be opened."""
@@ -200,7 +199,7 @@ class CudaRuntime:
         self._recording: list[Launch] | None = None
         self._marks: list[Mark] | None = None
         self._events = list[Any]()
-        """Of marks that nobody waits for any more."""
+        """Events of marks that nobody waits for any more."""
 
     @property
     def stream(self) -> Any:
@@ -208,7 +207,7 @@ class CudaRuntime:
         return self._stream
 
     def current(self) -> AbstractContextManager[None]:
-        """See Runtime; turns the driver's errors into ours.
+        """Makes the device's context current, and turns the driver's errors into ours.
 
         Raises OutOfMemoryError, DeviceError.
         """
@@ -258,7 +257,6 @@ class CudaRuntime:
         return True
 
     def free_memory(self) -> int:
-        """See Runtime."""
         with self.current():
             return self.driver.free_memory()
 
@@ -281,7 +279,7 @@ class CudaRuntime:
             self._follow(self._stream, self._uploads)
 
     def host_array(self, shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
-        """See Runtime: page-locked unless it is very large."""
+        """An array on the host, page-locked unless it is very large."""
         with self.current():
             return self._host.array(shape, dtype)
 
@@ -291,7 +289,6 @@ class CudaRuntime:
             return Pin(self._host.pin(memory))
 
     def upload(self, buffer: Any, array: NDArray[Any]) -> None:
-        """See Runtime."""
         with self.current():
             staged = self._host.staged(array)
             self.driver.upload(buffer.address, staged, self._uploads)
@@ -299,7 +296,6 @@ class CudaRuntime:
             self.driver.wait(self._uploads)
 
     def download(self, buffer: Any, array: NDArray[Any]) -> None:
-        """See Runtime."""
         if array.nbytes <= LOCKED_BYTES or self._host.is_locked(array):
             self._fetch(array, buffer.address)
             return
@@ -322,7 +318,6 @@ class CudaRuntime:
             self.driver.wait(self._downloads)
 
     def build(self, stem: str, macros: Macros) -> CudaProgram:
-        """See Runtime."""
         key = _key(stem, macros)
         if key in self._modules:
             return self._modules[key]
@@ -364,7 +359,7 @@ class CudaRuntime:
     def launch(
         self, kernel: Any, groups: tuple[int, int, int], *arguments: Argument | bytes
     ) -> None:
-        """See Runtime; bytes are arguments that are packed already."""
+        """Launches a kernel; arguments of type bytes are packed already."""
         self.queue([Launch(kernel, groups, pack_arguments(arguments))])
 
     def queue(self, launches: Sequence[Launch]) -> None:
@@ -385,7 +380,7 @@ class CudaRuntime:
                 self._marks.append(Mark(kernel, before, self._now()))
 
     def replay(self, owner: object, key: Hashable, queue: Callable[[], None]) -> None:
-        """See Runtime: from the second time on, what is kept is a graph."""
+        """Queues what `queue` does; from the second time on as a CUDA graph."""
         record = self._records.find(key)
         if record is None:
             recording: list[Launch] = []
@@ -420,19 +415,16 @@ class CudaRuntime:
                 record.graph.close()
 
     def send(self, buffer: Any, array: NDArray[Any]) -> object:
-        """See Runtime."""
         with self.current():
             staged = self._host.staged(array)
             self.driver.upload(buffer.address, staged, self._uploads)
             return staged
 
     def follow(self) -> None:
-        """See Runtime."""
         with self.current():
             self._follow(self._stream, self._uploads)
 
     def fetch(self, buffer: Any, array: NDArray[Any]) -> Fetched:
-        """See Runtime."""
         with self.current():
             target = array
             if not self._host.is_locked(array):
@@ -446,7 +438,6 @@ class CudaRuntime:
             return Fetched(self._mark(self._downloads), rest)
 
     def wait(self, mark: Fetched) -> None:
-        """See Runtime."""
         with self.current():
             self.driver.wait_event(mark.event)
         self._events.append(mark.event)
@@ -469,14 +460,12 @@ class CudaRuntime:
         return event
 
     def synchronize(self) -> None:
-        """See Runtime."""
         with self.current():
             for stream in (self._uploads, self._stream, self._downloads):
                 self.driver.wait(stream)
 
     @contextmanager
     def timed(self) -> Iterator[list[tuple[Kernel, float]]]:
-        """See Runtime."""
         times: list[tuple[Kernel, float]] = []
         marks: list[Mark] = []
         self._marks = marks
@@ -503,7 +492,6 @@ class CudaRuntime:
         return seconds
 
     def close(self) -> None:
-        """See Runtime."""
         if self._stream is None:
             return
         with suppress(DeviceError, OutOfMemoryError), self.current():
@@ -529,7 +517,7 @@ class CudaRuntime:
 
 
 def _key(stem: str, macros: Macros) -> object:
-    """Of a program."""
+    """The key of a program."""
     return (stem, *macros.items())
 
 

@@ -80,7 +80,7 @@ class GpuBackend:
         return self.runtime.pin(memory)
 
     def measure(self, model: Model, precision: Precision, pixels: NDArray[Any]) -> Measurement:
-        """See Backend: by the device's clock, medians."""
+        """Seconds of each step by the device's clock, medians."""
         executor = self._executor(self._maker(precision), model, tuning.Kept(self.device))
         try:
             seconds = self._step_seconds(model, executor, pixels)
@@ -102,7 +102,6 @@ class GpuBackend:
         return Measurement(sum(seconds), layers)
 
     def tune(self, model: Model, precision: Precision, pixels: NDArray[Any]) -> Iterator[Trial]:
-        """See Backend."""
         maker = self._maker(precision)
 
         def measure(executor: Executor) -> Sequence[float]:
@@ -172,7 +171,7 @@ class GpuBackend:
             return None
 
     def _step_seconds(self, model: Model, executor: Executor, pixels: NDArray[Any]) -> list[float]:
-        """Of each step, medians of several runs of pictures; the first run warms up."""
+        """Seconds of each step, medians of several runs of pictures; the first run warms up."""
         network = GpuNetwork([CompiledModel(model, executor, self._pool)], self._pool)
         runs = []
         for _ in range(_RUNS + 1):

@@ -39,7 +39,7 @@ _MUCH_MORE = 1.25
 """Times the memory that there was: then it is worth looking for another schedule."""
 
 StackShape = tuple[int, int, int, int]
-"""Of pictures: as of DevicePixels."""
+"""The shape of a stack of pictures (number, rows, columns, planes)."""
 
 
 class TooManyError(Exception):
@@ -94,7 +94,7 @@ class CompiledModel:
         return self._other
 
     def result_shape(self, shape: StackShape) -> StackShape:
-        """Of the pictures that it makes of some."""
+        """The shape of the results for pictures of a shape."""
         pictures, height, width, _ = shape
         scale = self.model.scale
         return pictures, height * scale, width * scale, self.model.out_planes

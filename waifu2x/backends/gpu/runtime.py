@@ -31,7 +31,7 @@ class Limits:
     max_group: int
     """Work-items of a group."""
     local_bytes: int
-    """Of a group."""
+    """Bytes of local memory that a group may have."""
     vector: int
     """On a processor, the floats of its vectors; on a GPU, the work-items that run in step."""
     max_buffer: int
@@ -83,7 +83,7 @@ class Program(Protocol):
 
 
 Mark = Any
-"""See `Runtime.fetch`."""
+"""What `Runtime.fetch` gives, to wait for."""
 Argument = Buffer | np.int32 | np.float32
 
 

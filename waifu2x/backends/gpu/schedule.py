@@ -20,11 +20,11 @@ from waifu2x.lowering.steps import Conv, GlobalAvgPool, Program, writes
 from waifu2x.networks.model import Size
 
 _KEPT_SHARES = (1.0, 0.875, 0.75, 0.625, 0.5, 0.375, 0.25, 0.125, 0.0)
-"""Of the memory, that maps may take which are kept where they do not all fit."""
+"""Shares of the memory that kept maps may take, where not all of them fit."""
 _LITTLE_MORE = 1.25
 """Times the work, for tiles as small as is wished for."""
 _ESTIMATED = 0.97
-"""Of the room for kept maps: they reach a few pixels beyond their sizes."""
+"""The share of the memory for kept maps that is planned: they are a few pixels larger."""
 _TOO_MANY = sys.maxsize
 """Bytes of what kernels cannot count."""
 
@@ -39,7 +39,7 @@ class MapRoom:
 
     total: int
     scratch: int
-    """Of it, that the maps of a tile should take: a wish, for which little more is computed."""
+    """Bytes of it that the maps of a tile should take: a wish, worth little more work."""
     buffer: int
     """What a single buffer can have."""
 
@@ -68,10 +68,10 @@ class Schedule:
     """All passes over pictures of one size."""
 
     executor: Executor
-    """Of whose program they are."""
+    """The executor whose program runs."""
     pictures: int
     sizes: Sequence[Size]
-    """Of every value: see `geometry.sizes`."""
+    """Rows and columns of every value, as `geometry.sizes` gives them."""
     phases: Sequence[Phase]
     passes: Sequence[Sequence[Sequence[Pass]]]
     """By phase and row of tiles."""
@@ -187,7 +187,7 @@ def _plan(
 
 @dataclass(frozen=True)
 class _Wish:
-    """See `find`."""
+    """What a schedule is wanted for: so many pictures, in so much memory, in tiles or bands."""
 
     pictures: int
     room: MapRoom
@@ -215,7 +215,7 @@ class _Frame:
         self._readers = geometry.read_by(program)
         self._tiles: dict[tuple[int, Size], list[Box]] = {}
         self._roots: list[dict[int, Box]] = [{} for _ in planned]
-        """Of each phase: the values that it makes for others, whole."""
+        """The values that each phase makes for others, whole."""
         # A value may be kept, dropped, computed again and kept once more: each time by itself.
         spans: dict[tuple[int, int], Span] = {}
         boxes: dict[tuple[int, int], Box] = {}
@@ -246,7 +246,7 @@ class _Frame:
                 spans[value, index] = Span(index, last.pop(value), self._bytes(value, box))
         offsets, self._kept_bytes = liveness.places(spans, executor.alignment)
         self._kept: list[dict[int, Spot]] = [{} for _ in planned]
-        """Of each phase: where the kept maps lie that it writes or reads."""
+        """Where the kept maps lie that each phase writes or reads."""
         for (value, first), offset in offsets.items():
             for index in range(first, spans[value, first].last + 1):
                 self._kept[index][value] = Spot(True, offset, boxes[value, first])

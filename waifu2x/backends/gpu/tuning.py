@@ -27,7 +27,7 @@ class Candidate(Protocol):
 
     @property
     def stem(self) -> str:
-        """Of the file in `kernels/`."""
+        """The name of the file in `kernels/`."""
         ...
 
 
@@ -47,13 +47,12 @@ class Choose(Protocol):
 
 
 class Kept:
-    """See Choose: the best of an earlier `tune`, else the usual one."""
+    """Chooses the best candidate of an earlier `tune`, else the usual one."""
 
     def __init__(self, device: Device) -> None:
         self._device = device
 
     def __call__(self, step: int, candidates: Sequence[Way], work: str) -> Way:
-        """See Choose."""
         if len(candidates) > 1:
             best = cache.load(_KIND, self.key(candidates, work))
             for candidate in candidates:
@@ -66,7 +65,7 @@ class Kept:
         cache.store(_KIND, self.key(candidates, work), repr(best).encode())
 
     def key(self, candidates: Sequence[Candidate], work: str) -> str:
-        """Of the cache's entry: all that the best one depends on."""
+        """The key of the cache's entry: all that the best candidate depends on."""
         texts = [source.of(stem) for stem in sorted({way.stem for way in candidates})]
         return cache.digest(__version__, self._device.name, self._device.detail, work, *texts)
 
@@ -81,7 +80,7 @@ class _Asked:
 
 
 class _Fixed:
-    """See Choose: a given candidate for one question, for the others what is kept."""
+    """Chooses a given candidate for one question, and for the others what the cache holds."""
 
     def __init__(self, kept: Kept, key: str = "", way: Candidate | None = None) -> None:
         self._kept = kept
@@ -91,7 +90,6 @@ class _Fixed:
         """By the keys of the cache: steps that are alike are measured once."""
 
     def __call__(self, step: int, candidates: Sequence[Way], work: str) -> Way:
-        """See Choose."""
         key = self._kept.key(candidates, work)
         self.asked.setdefault(key, _Asked(step, candidates, work))
         if key == self._key:

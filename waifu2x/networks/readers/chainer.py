@@ -33,7 +33,8 @@ _HEADER = re.compile(
 
 def read_model(path: Path) -> Model:
     """The network in an .npz file. Raises ModelError."""
-    return build(str(path), *parse(read_file(path), str(path)))
+    _, model = _checked(read_file(path), str(path))
+    return model
 
 
 def parse(raw: bytes, name: str) -> NetworkWeights:
@@ -41,6 +42,12 @@ def parse(raw: bytes, name: str) -> NetworkWeights:
 
     Raises ModelError if it is damaged or of an architecture other than VGG7 and UpConv7.
     """
+    weights, _ = _checked(raw, name)
+    return weights
+
+
+def _checked(raw: bytes, name: str) -> tuple[NetworkWeights, Model]:
+    """The content of an .npz file, and the network of it."""
     stored = _arrays(raw, name)
     if "conv_pre/W" in stored:
         found = "upresnet10" if any("/fc1/" in each for each in stored) else "resnet10"
@@ -64,8 +71,7 @@ def parse(raw: bytes, name: str) -> NetworkWeights:
         else:
             layers.append(Layer("convolution", weight, bias))
     weights = NetworkWeights("upconv_7" if doubles else f"vgg_{count}", layers)
-    build(name, *weights)
-    return weights
+    return weights, build(name, *weights)
 
 
 def _arrays(raw: bytes, name: str) -> dict[str, NDArray[np.float32]]:
