@@ -32,6 +32,7 @@ import torch
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from benchmarks import torch_peers
+from benchmarks.device_work import on_device, seconds_between
 from benchmarks.program import make_picture
 from benchmarks.rounds import measure
 from tests.helpers import obvious
@@ -62,7 +63,7 @@ class Ours:
         os.environ.pop(UNITS_VARIABLE, None)
         if units:
             os.environ[UNITS_VARIABLE] = units
-        self.backend = open_backend("cuda")
+        self.backend: Any = open_backend("cuda")
         os.environ.pop(UNITS_VARIABLE, None)
         self.network: Any = self.backend.compile([model], precision)
         self.name = f"waifu2x-kernels {precision}{f' by {units}' if units else ''}"
@@ -81,11 +82,12 @@ class Ours:
 
     def seconds(self, work: Callable[[], None], repeats: int) -> float:
         """Seconds of one run of `work`, by events."""
-        runtime: Any = self.backend
-        with runtime._runtime.span() as figures:
+
+        def repeated() -> None:
             for _ in range(repeats):
                 work()
-        return float(figures[0]) / repeats
+
+        return seconds_between(self.backend.runtime, repeated) / repeats
 
 
 def main() -> None:
@@ -131,7 +133,7 @@ def main() -> None:
     with ExitStack() as stack:
         timers: dict[str, Callable[[], float]] = {}
         for one in ours:
-            work = stack.enter_context(one.network.on_device(pixels, np.uint8))
+            work = stack.enter_context(on_device(one.network, pixels, np.uint8))
             timers[one.name] = lambda one=one, work=work: one.seconds(work, 10)  # type: ignore[misc]
         for name, (run, prepare) in peers.items():
             tensor = prepare(padded)
@@ -176,7 +178,7 @@ def small_pictures(
         if count > 1:
             pixels = np.stack([pixels] * count)
         replay = torch_peers.graph_of(run, prepare(torch_peers.prepared(pixels, model)))
-        with one.network.on_device(pixels, np.uint8) as work:
+        with on_device(one.network, pixels, np.uint8) as work:
             medians = measure(
                 {
                     "ours": lambda work=work: one.seconds(work, 100),  # type: ignore[misc]

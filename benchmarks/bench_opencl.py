@@ -25,6 +25,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
+from benchmarks.device_work import seconds_in_kernels
 from benchmarks.program import make_picture
 from benchmarks.rounds import measure
 from tests.helpers import obvious
@@ -96,7 +97,7 @@ def main() -> None:
     print(f"{backend.device.name}, {backend.device.detail}; {arguments.model}")
     if arguments.tune:
         for trial in backend.tune(model, "fp32", pixels):
-            print(f"{trial.layer:14} {trial.seconds * 1e3:9.3f} ms  {trial.way}", flush=True)
+            print(f"{trial.layer:14} {trial.seconds * 1e3:9.3f} ms  {trial.option}", flush=True)
 
     network = backend.compile([model], "fp32")
     peer, peers_result, peers_timer = cudnn(model, small, pixels) or processor(model, small, pixels)
@@ -108,7 +109,7 @@ def main() -> None:
             sys.exit(f"{name}: wrong result, {value:.1f} dB")
 
     timers = {
-        ours: lambda: backend.in_kernels(lambda: network(pixels, np.uint8)),
+        ours: lambda: seconds_in_kernels(backend.runtime, lambda: network(pixels, np.uint8)),
         peer: peers_timer,
     }
     medians = measure(timers, arguments.rounds)

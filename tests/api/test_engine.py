@@ -287,10 +287,10 @@ def test_a_device_with_room_for_one_network_runs_several(opencl_device: Any) -> 
     class TightRuntime(OpenClRuntime):
         total = 1 << 40
 
-        def allocate(self, size: int) -> OpenClBuffer:
+        def allocate(self, size: int, **options: Any) -> OpenClBuffer:
             if self.allocated + size > self.total:
                 raise OutOfMemoryError("refused")
-            return super().allocate(size)
+            return super().allocate(size, **options)
 
     runtime = TightRuntime(opencl_device)
     backend = GpuBackend("opencl", runtime, {"auto": partial(Fp32Executor, runtime)})

@@ -489,6 +489,37 @@ def test_a_result_is_written_where_it_is_asked_for(
     network.close()
 
 
+def test_pinned_memory_holds_pixels_and_results(backend: Backend) -> None:
+    network = backend.compile([obvious.random_model([3, 16, 3], seed=1, scale=2)], "fp32")
+    pixels = picture(33, 41, 3)
+    expected = network(pixels, np.uint8)
+    segment = np.zeros(pixels.size + expected.size + 100, np.uint8)
+    source = segment[100:][: pixels.size].reshape(pixels.shape)
+    out = segment[100 + pixels.size :].reshape(expected.shape)
+    source[:] = pixels
+    with backend.pin(segment) as pin:
+        for options in ({}, {"tile": 20}, {"tta": 2}):
+            network(source, np.uint8, out=out, **options)  # type: ignore[arg-type]
+        np.testing.assert_array_equal(network(source, np.uint8, out=out), expected)
+        pin.close()
+    out[:] = 0
+    np.testing.assert_array_equal(network(source, np.uint8, out=out), expected)
+    network.close()
+
+
+def test_bytes_are_those_of_open_networks(backend: Backend) -> None:
+    own = open_backend(backend.name)
+    model = obvious.random_model([3, 64, 64, 3], seed=1)
+    assert own.bytes == 0
+    network = own.compile([model], "fp32")
+    weights = sum(node.weight.nbytes for node in model.nodes if isinstance(node, Convolution))
+    assert own.bytes >= weights or backend.name == "numpy"
+    network(picture(20, 30, 3), np.uint8)
+    network.close()
+    assert own.bytes == 0
+    own.close()
+
+
 def test_an_array_that_cannot_take_a_result_is_refused(backend: Backend) -> None:
     network = backend.compile([obvious.random_model([3, 8, 3], seed=1, scale=2)], "fp32")
     pixels = picture(9, 12, 3)

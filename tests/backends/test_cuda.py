@@ -49,7 +49,7 @@ from waifu2x.backends.cuda.units import Units, available_units, choose_units
 from waifu2x.backends.gpu import schedule, source
 from waifu2x.backends.gpu.executor import Batch, DevicePixels, Place
 from waifu2x.backends.gpu.runtime import Limits, Macros
-from waifu2x.backends.gpu.tuning import Way
+from waifu2x.backends.gpu.tuning import Option
 from waifu2x.errors import BackendError
 from waifu2x.lowering.box import Box
 from waifu2x.lowering.lower import lower
@@ -66,12 +66,12 @@ from waifu2x.networks.nodes import (
     Dense,
     Enlarge,
     Gate,
+    Interpolate,
     Mean,
     Multiply,
     Node,
     PixelShuffle,
     PixelUnshuffle,
-    Resize,
     TransposedConvolution,
 )
 
@@ -106,7 +106,7 @@ class Recorded:
     def free_memory(self) -> int:
         return 1 << 40
 
-    def allocate(self, size: int) -> Any:
+    def allocate(self, size: int, **options: Any) -> Any:
         self._end += size + 256
 
         class Memory:
@@ -143,7 +143,7 @@ class Recorded:
         yield [(None, 1.0)]
 
 
-def usual(step: int, candidates: Sequence[Way], work: str) -> Way:
+def usual(step: int, candidates: Sequence[Option], work: str) -> Option:
     """See tuning.Choose."""
     return candidates[0]
 
@@ -162,8 +162,8 @@ def record(
     executor.clear(vectors, pictures)
     for phase, ((one,),) in zip(found.phases, found.passes, strict=True):
         places = {
-            value: Place(buffers[spot.is_kept], spot.offset, spot.box)
-            for value, spot in one.spots.items()
+            value: Place(buffers[place.is_kept], place.offset, place.box)
+            for value, place in one.places.items()
         }
         batch = Batch(before, after, Box(0, 0, height, width), one.tile, found.sizes)
         executor.run(batch, one.work, places, one.sums, vectors, phase)
@@ -420,7 +420,7 @@ def compact(scale: int) -> Model:
 def resized() -> Model:
     """Half as large as it was made."""
     model = compact(4)
-    return fit_padding("resized", 3, (*model.nodes, Resize(len(model.nodes), 1, 2)), "zero")
+    return fit_padding("resized", 3, (*model.nodes, Interpolate(len(model.nodes), 1, 2)), "zero")
 
 
 def odd() -> Model:

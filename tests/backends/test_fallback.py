@@ -302,7 +302,7 @@ picture = np.random.default_rng(0).integers(0, 256, (16, 16, 3), np.uint8)
 with Upscaler(2, model="vgg_7", precision="fp32") as upscaler:
     assert upscaler.engine.backend.name == "cuda"
     first = upscaler(picture).astype(int)
-    runtime = upscaler.engine.backend.current._runtime
+    runtime = upscaler.engine.backend.current.runtime
     macros = {"VECTOR": "float4", "WIDTH": 4, "GROUP": 1, "CHAINS": 2, "REPEATS": 8}
     nowhere = runtime.allocate(16)
     nowhere.address = 64

@@ -78,7 +78,7 @@ class Recorder:
         self.builds.setdefault(key, Build(stem, tuple(macros.items()), self.usual))
         return SimpleNamespace(kernel=lambda name, group: None)
 
-    def allocate(self, size: int) -> Any:
+    def allocate(self, size: int, **options: Any) -> Any:
         return SimpleNamespace(size=size, release=lambda: None)
 
     def prepare(self, wanted: Any) -> None:

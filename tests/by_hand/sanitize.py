@@ -110,7 +110,7 @@ def one(name: str, tool: str) -> None:
             ) as upscaler:
                 if large:  # so few multiprocessors that each block makes several tiles
                     runtime: Any = upscaler.engine.backend
-                    runtime = runtime._runtime
+                    runtime = runtime.runtime
                     runtime.limits = replace(runtime.limits, compute_units=2)
                 single = upscaler(pictures[0])
                 # Neither a shape nor a tile changes a bit.

@@ -34,8 +34,9 @@ from waifu2x.api import Upscaler
 from waifu2x.cli import cli
 from waifu2x.errors import ClusterError
 from waifu2x.flows.batch import cluster
-from waifu2x.flows.batch.group import Group, _Lasting, work_on
+from waifu2x.flows.batch.group import Group, work_on
 from waifu2x.flows.batch.plan import plan
+from waifu2x.flows.batch.session import Session
 from waifu2x.flows.jobs import Output
 from waifu2x.flows.outcome import Outcome
 from waifu2x.formats.table import Quality
@@ -194,22 +195,22 @@ def test_batches_that_share_a_folder_share_a_worker(folder: Path) -> None:
     identity_models(folder / "identity")
     group, settings, _ = group_of(folder)
     with Upscaler(2, model=str(folder / "identity"), backend="numpy") as upscaler:
-        lasting = _Lasting(upscaler, settings)
+        session = Session(upscaler, settings.session)
         outcomes: list[Outcome] = []
         threads = [
             threading.Thread(
-                target=lambda: outcomes.extend(lasting.make(group.jobs, lambda: True)[0]),
+                target=lambda: outcomes.extend(session.make(group.jobs, lambda: True)[0]),
                 daemon=True,
             )
             for _ in range(2)
         ]
-        with lasting._lock:  # so that all is given before anything is told
+        with session._lock:  # so that all is given before anything is told
             for thread in threads:
                 thread.start()
         for thread in threads:
             thread.join(SECONDS)
             assert not thread.is_alive()
-        lasting.close()
+        session.close()
     assert len(outcomes) == 6
     assert [outcome.status for outcome in outcomes].count("done") >= 3
     assert len(list(Path("out").iterdir())) == 3
@@ -266,9 +267,9 @@ def test_weights_travel(folder: Path, scheduler: str) -> None:
     model = tiny()
     batch("-m", model, "in", "here")
     group, settings, _ = group_of(folder)
-    arguments = {**settings.arguments, "model": model}
+    arguments = {**settings.session.arguments, "model": model}
     settings, weights = cluster.settings_of(
-        arguments, settings.output, None, settings.max_pixels, settings.folders
+        arguments, settings.session.output, None, settings.session.max_pixels, settings.folders
     )
     Path(model).rename("elsewhere")
     Path("out").mkdir()
@@ -394,7 +395,14 @@ def test_workers_that_do_not_fit(folder: Path, scheduler: str) -> None:
                 "nowhere: worker tcp://.* does not see this folder: give one that all machines",
             ),
             (
-                replace(settings, arguments={**settings.arguments, "backend": "cuda"}, key="x"),
+                replace(
+                    settings,
+                    session=replace(
+                        settings.session,
+                        arguments={**settings.session.arguments, "backend": "cuda"},
+                        key="x",
+                    ),
+                ),
                 "worker tcp://.*: backend cuda needs",
             ),
         ):
@@ -423,7 +431,7 @@ def test_a_scheduler_that_goes_away(folder: Path) -> None:
 
 def test_groups_are_worth_about_a_second() -> None:
     """By the measured rate, but no more than twice the last: one lucky file says little."""
-    pace = cluster._Pace()
+    pace = cluster._RateEstimator()
     budgets = []
     for _ in range(6):
         cost = max(pace.budget, 1000.0)

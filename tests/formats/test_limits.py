@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import io
 import struct
 import tracemalloc
 import zlib
 from pathlib import Path
 
+import numpy as np
 import pytest
+import tifffile
 from click.testing import CliRunner
 from PIL import Image
 
-from tests.helpers.contents import decode, encode, encoded, png_with, ramp
+from tests.helpers.contents import decode, encode, encoded, noise, png_with, ramp
 from tests.helpers.limits import memory_limit
 from waifu2x.cli import cli
 from waifu2x.errors import ImageError
 from waifu2x.formats import png, tags
 from waifu2x.formats.limits import MAX_PICTURES, Budget, OverBudgetError
 from waifu2x.formats.read import extent
+from waifu2x.imaging.picture import Picture
 
 MIB = 1 << 20
 PLAIN = ((256, 2), (257, 2), (258, 8), (259, 1), (262, 1), (273, 8), (277, 1), (278, 2), (279, 4))
@@ -102,6 +106,36 @@ def test_a_ring_of_directories_ends() -> None:
     data = tiff_of(after=12)
     assert tags.pages(data, Budget(len(data))) == [12]
     assert decode(data).pixels.shape == (2, 2, 1)
+
+
+def test_a_ring_of_pages_of_16_bits_ends() -> None:
+    pixels = noise(3, 4, 1, dtype=np.uint16)
+    data = bytearray(encode(Picture(pixels), "tif"))
+    form = tags.layout(bytes(data))
+    link = tags.following(bytes(data), form, tags.first(bytes(data), form))
+    struct.pack_into("<I", data, link, tags.first(bytes(data), form))
+    assert (decode(bytes(data)).pixels == pixels).all()
+
+
+@pytest.mark.parametrize("kind", ["samples", "tiles", "depth"])
+def test_a_tiff_of_few_pixels_that_take_much(kind: str) -> None:
+    """Samples without number, tiles larger than the picture, a third dimension."""
+    stream = io.BytesIO()
+    with tifffile.TiffWriter(stream) as writer:
+        writer.write(noise(32, 32, dtype=np.uint16), tile=(32, 32), metadata=None)
+    with tifffile.TiffFile(io.BytesIO(stream.getvalue())) as file:
+        found = {tag.code: tag for tag in file.pages[0].tags}
+    changes = {"samples": {277: 60_000}, "tiles": {322: 65_520, 323: 65_520}, "depth": {}}[kind]
+    data = bytearray(stream.getvalue())
+    for code, value in changes.items():
+        struct.pack_into("<HHII", data, found[code].offset, code, 4, 1, value)
+    if kind == "depth":  # in place of the resolution's unit
+        struct.pack_into("<HHII", data, found[296].offset, 32997, 4, 1, 60_000)
+    with (
+        memory_limit(100 * MIB),
+        pytest.raises(ImageError, match=r"(not a|any) picture"),
+    ):
+        decode(bytes(data))
 
 
 def test_directories_below_are_within_a_budget() -> None:

@@ -77,7 +77,7 @@ def _tile(self: vector.Emitter, operation: str, *operands: int | ir.Value) -> No
                 builder.store(builder.load(row_of(tile, row)), memory, align=4)
 
 
-vector.Emitter.tile = _tile  # type: ignore[method-assign]
+vector.Emitter.tile = _tile  # type: ignore[assignment, method-assign]
 
 
 def _store_bfloats(
@@ -111,4 +111,4 @@ def _dot(self: vector.Emitter, a: ir.Value, b: ir.Value, c: ir.Value) -> ir.Valu
     return builder.add(c, builder.add(builder.mul(*lows), builder.mul(*highs)))
 
 
-vector.Emitter.dot = _dot  # type: ignore[method-assign]
+vector.Emitter.dot = _dot  # type: ignore[assignment, method-assign]

@@ -68,6 +68,8 @@ class FakeDriver:
         """The same of each copy from it."""
         self.failing_copy = 0
         """The number of the copy from which on memory runs out; 0 for none."""
+        self.capability = (6, 1)
+        """As in sm_61, which has no matrix units."""
         self.total = 1 << 34
         self.used = 0
         self.sizes: dict[int, int] = {}
@@ -82,6 +84,8 @@ class FakeDriver:
         """Bytes that were set to zero, by where they begin."""
         self.failing_launch = 0
         """The number of the launch that breaks the device; 0 for none."""
+        self.waited = self.followed = 0
+        """How often the host waited for a stream, and a stream for another."""
         self.capturing = False
         self.failing_capture = ""
         """The call of the driver that fails, or "launch"."""
@@ -93,20 +97,33 @@ class FakeDriver:
         if self.broken:
             raise RefusedError(self.broken)
 
+    def wait(self) -> None:
+        """Waits for a stream."""
+        self.check()
+        self.waited += 1
+
+    def follow(self) -> None:
+        """Lets one stream wait for another."""
+        self.check()
+        assert not self.capturing, "the other stream is not captured"
+        self.followed += 1
+
     def freed(self) -> None:
         """Notes that a module or pages were freed."""
         self.freed_outside += not self.depth or bool(self.broken)
 
     def attribute(self, number: int) -> int:
-        """Of the device, which has no matrix units."""
+        """An attribute of the device."""
+        major, minor = self.capability
+        most_shared = {6: 48, 7: 64, 8: 163, 9: 227}[major] << 10
         return {
             Attribute.MAX_THREADS_PER_BLOCK: 1024,
             Attribute.MAX_SHARED_MEMORY_PER_BLOCK: 48 << 10,
             Attribute.WARP_SIZE: 32,
             Attribute.MULTIPROCESSOR_COUNT: 100,
-            Attribute.COMPUTE_CAPABILITY_MAJOR: 6,
-            Attribute.COMPUTE_CAPABILITY_MINOR: 1,
-            Attribute.MAX_SHARED_MEMORY_PER_BLOCK_OPTIN: 48 << 10,
+            Attribute.COMPUTE_CAPABILITY_MAJOR: major,
+            Attribute.COMPUTE_CAPABILITY_MINOR: minor,
+            Attribute.MAX_SHARED_MEMORY_PER_BLOCK_OPTIN: most_shared,
         }[Attribute(number)]
 
     def allocate(self, size: int) -> int:
@@ -322,12 +339,12 @@ class FakeLibrary:
 
     @_status
     def cuStreamSynchronize(self, stream: int) -> None:
-        self.driver.check()
+        self.driver.wait()
 
     @_status
     def cuStreamWaitEvent(self, stream: int, event: int, flags: int) -> None:
         assert (stream, event, flags) == (1, 3, 0)
-        self.driver.check()
+        self.driver.follow()
 
     @_status
     def cuStreamDestroy_v2(self, stream: int) -> None:
@@ -369,6 +386,10 @@ class FakeLibrary:
     def cuModuleGetFunction(self, out: Any, module: int, name: bytes) -> int:
         assert module == 5
         out._obj.value = 6
+        return 0
+
+    def cuFuncSetAttribute(self, function: int, attribute: int, value: int) -> int:
+        assert (function, attribute) == (6, 8)
         return 0
 
     @_status
@@ -496,12 +517,12 @@ def pycuda_driver(driver: FakeDriver) -> ModuleType:
 
         @_pycuda
         def synchronize(self) -> None:
-            driver.check()
+            driver.wait()
 
         @_pycuda
         def wait_for_event(self, event: Event) -> None:
             assert isinstance(event, Event)
-            driver.check()
+            driver.follow()
 
     class Event:
         def __init__(self, flags: int = 0) -> None:
@@ -545,6 +566,9 @@ def pycuda_driver(driver: FakeDriver) -> ModuleType:
     class Function:
         code: object
         """A function keeps its module alive."""
+
+        def set_attribute(self, attribute: int, value: int) -> None:
+            assert attribute == 8
 
         @_pycuda
         def _launch_kernel(
@@ -600,6 +624,7 @@ def pycuda_driver(driver: FakeDriver) -> ModuleType:
     found: Any = ModuleType("pycuda.driver")
     found.Error, found.MemoryError = Error, DriverMemoryError
     found.device_attribute = Attribute
+    found.function_attribute = SimpleNamespace(MAX_DYNAMIC_SHARED_SIZE_BYTES=8)
     found.event_flags = SimpleNamespace(BLOCKING_SYNC=1)
     found.Context, found.Device, found.Stream, found.Event = Context, Device, Stream, Event
     found.init = lambda: None

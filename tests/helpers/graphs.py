@@ -147,7 +147,7 @@ def _block(draw: st.DrawFn, builder: RandomGraph, value: int, planes: int, kind:
             inner = builder.random_convolution(value, shape.planes, 3, 1, 1, "linear")
             return builder.gate(inner, value)
         case "resize":
-            return builder.resize(value, draw(st.sampled_from([1, 2])), 2)
+            return builder.interpolate(value, draw(st.sampled_from([1, 2])), 2)
         case "up":
             return builder.random_transposed(value, planes, 2, 2, 0, kind)
         case "up4":

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from tests.helpers import obvious
 from waifu2x.errors import ModelError
-from waifu2x.networks import builder, model
+from waifu2x.networks import model, shapes
 from waifu2x.networks.activations import leaky
 from waifu2x.networks.builder import GraphBuilder, fit_padding
 from waifu2x.networks.nodes import Concatenate, Convolution, Enlarge, PixelShuffle
@@ -65,9 +65,9 @@ def test_shapes_are_inferred_once(monkeypatch: pytest.MonkeyPatch) -> None:
         inferred.append(type(node).__name__)
         return infer(node, *rest)  # type: ignore[arg-type]
 
-    infer = builder.infer_shape
-    monkeypatch.setattr(builder, "infer_shape", counted)
-    monkeypatch.setattr("waifu2x.networks.shapes.infer_shape", counted)
+    infer = shapes.infer_shape
+    for module in ("builder", "shapes"):
+        monkeypatch.setattr(f"waifu2x.networks.{module}.infer_shape", counted)
     net = GraphBuilder("m", 3)
     net.pixel_shuffle(net.convolution(net.pixel_unshuffle(0, 4), *weights(48, 48, 1)), 4)
     assert net.model().multiple == 4

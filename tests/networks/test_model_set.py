@@ -93,7 +93,7 @@ def test_chosen_models(
     [
         (SEPARATE, 2, 1, "no model for noise level 1; the levels here: 0, 3"),
         (JOINT, 4, 3, "no model for noise level 3; the levels here: 1, 2"),
-        (("scale2.0x",), 1, 0, "no model for noise level 0; the levels here: none"),
+        (("scale2.0x",), 1, 0, "cannot remove noise: leave out -n, or use cunet/art"),
         (("noise1",), 2, 1, "no model that enlarges: scale2.0x_model.json is missing"),
         (("noise1_scale2.0x",), 4, 1, "no model that enlarges"),
     ],
@@ -194,6 +194,8 @@ def test_nothing_to_find(roots: tuple[Path, Path], tmp_path: Path) -> None:
         model_set.find(str(file))
     with pytest.raises(ModelError, match="no model files here"):
         model_set.find(str(tmp_path))
+    with pytest.raises(ModelError, match=r"gone\.PTH: no such file$"):
+        model_set.find(str(tmp_path / "gone.PTH"))
     # A name does not lead out of the folders for models.
     make_set(tmp_path / "outside", SEPARATE)
     with pytest.raises(ModelError, match="no such model and no such folder"):

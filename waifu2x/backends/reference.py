@@ -80,7 +80,7 @@ class NumpyBackend:
     device = Device("NumPy", f"{np.__version__}, float64, for reference: slow")
 
     def compile(self, models: Sequence[Model], precision: Precision) -> NumpyNetwork:
-        """See Backend. float64 serves `auto` and `fp32`."""
+        """Compiles models for float64, which serves `auto` and `fp32`."""
         if precision not in ("auto", "fp32"):
             raise BackendError(
                 f"backend numpy has no precision {precision}: use auto or fp32, or another backend"
@@ -92,7 +92,7 @@ class NumpyBackend:
         return Pin()
 
     def measure(self, model: Model, precision: Precision, pixels: NDArray[Any]) -> Measurement:
-        """See Backend. There is no peak to compare with."""
+        """Seconds of each step, without a peak to compare with."""
         network = self.compile([model], precision)
         seconds: dict[int, float] = {}
 

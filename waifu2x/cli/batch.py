@@ -32,7 +32,7 @@ from waifu2x.cli.progress import many_pictures
 from waifu2x.cli.reporter import BatchReporter
 from waifu2x.flows.batch import cluster, outputs, worker
 from waifu2x.flows.batch.driver import InFlight
-from waifu2x.flows.batch.page import Page
+from waifu2x.flows.batch.html_report import HtmlReport
 from waifu2x.flows.batch.plan import Plan, plan
 from waifu2x.flows.batch.retry import Failures
 from waifu2x.flows.batch.run import run
@@ -203,7 +203,7 @@ def batch(
             work = stack.enter_context(
                 opened(options, output, in_flight, max_pixels, sources, verbose=verbose)
             )
-        paper = None if page is None else Page(page, f"{folder}, enlarged into {target}")
+        paper = None if page is None else HtmlReport(page, f"{folder}, enlarged into {target}")
         reporter = stack.enter_context(
             BatchReporter(expected, planned.passed_over, paper, as_json=as_json, verbose=verbose)
         )
@@ -284,12 +284,15 @@ def _on_cluster(
 
     arguments = arguments_of(**options)
     with cluster.connected(address) as client:
-        settings, weights = cluster.settings_of(arguments, output, in_flight, max_pixels, folders)
+        sharing = cluster.LOCAL_WORKERS if address == cluster.LOCAL else 1
+        settings, model_files = cluster.settings_of(
+            arguments, output, in_flight, max_pixels, folders, sharing
+        )
         yield lambda jobs, on_progress, on_notice: cluster.run(
             client,
             jobs,
             settings,
-            weights,
+            model_files,
             sources=sources,
             on_worker=tell_of,
             on_news=report.tell,

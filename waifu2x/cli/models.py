@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from waifu2x.cli.report import show, tell
+from waifu2x.errors import printable
 from waifu2x.networks import catalogue, model_set
 from waifu2x.networks.model import Model
 from waifu2x.networks.model_import import import_models
@@ -51,7 +52,7 @@ def list_models(as_json: bool) -> None:
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     for line in table:
         cells = (cell.ljust(width) for cell, width in zip(line, widths, strict=True))
-        show("  ".join(cells).rstrip())
+        show(printable("  ".join(cells).rstrip()))
 
 
 def _row(found: model_set.ModelSet) -> dict[str, Any]:
@@ -110,7 +111,7 @@ def info(name: str, as_json: bool) -> None:
         return
     for row in rows:
         show(
-            f"{row['file']}\n    enlarges {row['scale']}x; {row['planes']} planes;"
+            f"{printable(row['file'])}\n    enlarges {row['scale']}x; {row['planes']} planes;"
             f" reads {row['padding']} pixels around the picture;"
             f" {row['multiply_adds']} multiply-adds for an output pixel"
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import TracebackType
 
 from waifu2x.cli import report
-from waifu2x.flows.batch.page import Page
+from waifu2x.flows.batch.html_report import HtmlReport
 from waifu2x.flows.batch.plan import JobList
 from waifu2x.flows.outcome import Outcome
 from waifu2x.flows.tally import Tally
@@ -22,7 +22,7 @@ class BatchReporter:
         self,
         expected: int | None,
         passed_over: int,
-        page: Page | None,
+        page: HtmlReport | None,
         *,
         as_json: bool,
         verbose: bool,

@@ -112,8 +112,10 @@ def background(found: Mapping[bytes, bytes]) -> bytes | None:
         index = body[0] if len(body) == 1 else 256
         colour = found.get(b"PLTE", b"")[3 * index : 3 * index + 3]
         levels, depth = tuple(colour), 8
+    elif len(body) % 2 == 0:
+        levels = struct.unpack(f">{len(body) // 2}H", body)
     else:
-        levels = struct.unpack(f">{len(body) // 2}H", body[: len(body) // 2 * 2])
+        return None
     if len(levels) != (3 if kind & _COLOUR else 1) or not 0 < depth <= 16:
         return None
     peak = (1 << depth) - 1

@@ -48,7 +48,7 @@ class Call:
     dtype: np.dtype[Any]
     """The result's."""
     share: float
-    """Of the work on the picture, for progress."""
+    """Its share of the work on the picture, for progress."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -38,8 +38,8 @@ from waifu2x.lowering.verify import verify
 TILE = (128, 256)
 """Rows and columns of a picture that a tile of a processor is taken to have."""
 _FEWEST_PLANES = 5
-"""Of a part that is copied: engines may store fewer in a way of their own, say as floats, and no
-cut is to change a bit."""
+"""The fewest planes of a part that is copied: engines may store fewer in their own way, and no cut
+is to change a bit."""
 _KEPT_COST = 100
 """Multiply-adds that take as long as to keep a number and read it again."""
 

@@ -24,6 +24,10 @@ from waifu2x.lowering.steps import Conv, MapStep
 _TILES_WIDTH = 256
 """Pixels of a strip on tiles: about what lets its rings stay in the L2 cache, beside weights."""
 _MOST_DOWN = 64
+_LEAST_ROWS = 1024
+_LEAST_HALOS = 100
+"""Strips of large pictures are at least so many rows tall, and so many times what is computed
+around them, but not much taller: a large picture is seen to go on, at the price of 1 % at most."""
 _UNEVEN = 0.05
 """The part of a strip for which cores are taken to wait at the end, for each doubling of their
 number: for the slowest of all. Virtual ones may be three times as slow as others."""
@@ -90,7 +94,10 @@ def best_division(
     """Into how many strips, down and across, each of so many pictures is best divided."""
     least = max(1, round(width * layers.finest / layers.most))
     across = np.arange(least, 4 * least + 1)
-    down = np.arange(1, max(1, min(_MOST_DOWN, int(height * layers.finest) // 8)) + 1)
+    tall = max(_LEAST_ROWS, _LEAST_HALOS * float(layers.costs @ layers.halos))
+    fewest = min(_MOST_DOWN, math.ceil(height / tall))
+    most = max(fewest, min(_MOST_DOWN, int(height * layers.finest) // 8))
+    down = np.arange(fewest, most + 1)
     # The rows of all strips and their columns, for each layer, in pixels of the picture.
     halos, scales = layers.halos[:, np.newaxis], layers.scales[:, np.newaxis]
     rows = height + halos * down

@@ -16,7 +16,7 @@ from waifu2x.system.machine import total_memory
 MOST_BYTES = 1100 << 20
 """The most memory for kept maps."""
 _MACHINE_SHARE = 4
-"""And the most of the machine's: one part of so many."""
+"""Kept maps take at most one part of the machine's memory of so many."""
 
 
 class Places(NamedTuple):

@@ -17,7 +17,7 @@ class PixelLayout:
     parts: tuple[int, ...]
     """Planes of each part."""
     padded: tuple[int, ...]
-    """The same, made up to whole vectors; what is added is zero."""
+    """Planes of each part, made up to whole vectors; what is added is zero."""
     space_to_depth: int = 1
     """Pixels a side that are stored as the planes of one."""
     terms: int = 0

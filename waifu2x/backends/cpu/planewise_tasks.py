@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from waifu2x.backends.cpu.maps import FEW
 from waifu2x.backends.cpu.packing import ROWS, Packing
 from waifu2x.backends.cpu.pixel_layout import PixelLayout, round_up
@@ -15,7 +17,6 @@ from waifu2x.backends.cpu.records import (
     BY_VALUES,
     FUNCTIONS,
     PLANEWISE,
-    SILU,
     WRITE,
 )
 from waifu2x.backends.cpu.shapes import LANES
@@ -28,6 +29,7 @@ from waifu2x.backends.cpu.tasks import (
     TaskSource,
     TaskTarget,
 )
+from waifu2x.errors import BackendError
 from waifu2x.lowering.steps import (
     BicubicResize,
     Conv,
@@ -41,7 +43,12 @@ from waifu2x.lowering.steps import (
     View,
     residual_of,
 )
+from waifu2x.networks.activations import Activation
+from waifu2x.networks.expressions import LEAKY, SIGMOID, Expression
 from waifu2x.networks.nodes import cubic_taps
+
+_BY_VALUES = FUNCTIONS.index(SIGMOID)
+"""The function that single values compute otherwise than vectors do."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,13 +110,32 @@ def store_task(packing: Packing, number: int, step: Conv, source: int) -> Planew
         depth_to_space=block,
         row_step=block * group,
         column_step=group,
-        activation=FUNCTIONS.index(step.activation.function),
+        activation=_function_number(packing, step.activation.function),
+        slopes=_slopes(packing, step.activation),
         factor=step.factor,
     )
     planes = packing.maps.layouts[step.target.value].parts[step.target.part]
     window = RowWindow(source, down=block)
     work = _PlanewiseWork(number, window, planes, step.target, formula, step.residual, scale=block)
     return _task(packing, work)
+
+
+def _function_number(packing: Packing, function: Expression) -> int:
+    if function not in FUNCTIONS:
+        raise BackendError(
+            f"{packing.program.model.name}: uses a function that is not among the activations that"
+            " backend cpu compiles: use another backend"
+        )
+    return FUNCTIONS.index(function)
+
+
+def _slopes(packing: Packing, activation: Activation) -> int:
+    """Where the parameters of a function that convolutions do not apply themselves begin."""
+    if activation.function == LEAKY or not activation.has_slopes:
+        return 0
+    slopes = np.zeros(round_up(len(activation.slopes), LANES), np.float32)
+    slopes[: len(activation.slopes)] = activation.slopes
+    return packing.arrays.add_constant(slopes)
 
 
 def padding_task(packing: Packing, number: int, window: RowWindow, wide: int) -> PlanewiseTask:
@@ -277,7 +303,7 @@ def _is_by_planes(work: _PlanewiseWork, layouts: _Layouts) -> bool:
         and padded % LANES == 0
         and target.space_to_depth <= 2
         and formula.depth_to_space == formula.enlarge == 1
-        and formula.activation in (0, SILU)
+        and formula.activation != _BY_VALUES
         and (source.padded[work.window.first] == padded or source.planes <= FEW)
         and added in (0, padded)
     )

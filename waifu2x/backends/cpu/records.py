@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from waifu2x.networks.expressions import ACTIVATIONS
+from waifu2x.networks.expressions import ACTIVATIONS, LEAKY
 
 CELL = 6
 """Rows and columns of a Winograd cell; steps compute whole cells."""
@@ -53,8 +53,9 @@ BY_VALUES, BY_PLANES, BY_FLOATS, BY_RESIZING = range(4)
 is right for all, by vectors of planes, by floats that lie evenly spaced, or by bicubic
 interpolation."""
 FUNCTIONS = tuple(ACTIVATIONS.values())
-"""What tasks compute of sums, by number."""
-SILU = list(ACTIVATIONS).index("silu")
+"""The functions that planewise tasks apply, by number; the first is none, since convolutions do
+that themselves."""
+assert FUNCTIONS[0] == LEAKY
 
 LINE_BYTES = 64
 """A cache line, and the widest vector: a load that crosses two lines costs two."""
@@ -67,8 +68,8 @@ MOST_DEPTH_TO_SPACE = 4
 """The largest block of a depth-to-space whose rows fit among the places of a task."""
 SOURCE_ROWS, TARGET_ROWS = 0, CELL + 2
 RESIDUAL_ROWS = TARGET_ROWS + CELL * MOST_DEPTH_TO_SPACE
-LATE_PLACES = 8
-PLACES = RESIDUAL_ROWS + CELL * MOST_DEPTH_TO_SPACE + LATE_PLACES
+PENDING_PLACES = 8
+PLACES = RESIDUAL_ROWS + CELL * MOST_DEPTH_TO_SPACE + PENDING_PLACES
 """Where the offsets of rows stand among the places of a task, how many places there are, and how
 many of them, the last ones, describe a block on tiles that is not finished."""
 
@@ -151,7 +152,7 @@ TASK = np.dtype(
             "k_blocks",  # on tiles: of 32 planes, for each tap
             "weight",  # offset of the first weight
             "bias",  # offsets among the constants
-            "slopes",
+            "slopes",  # also of planewise steps: the parameter of the function, for each sum
             "depth_to_space",
             "cells",  # Winograd: cells at a time
             "span",  # 1x1 in integers: pixels at a time
@@ -166,7 +167,7 @@ TASK = np.dtype(
             "row_step",  # p * plane_step + y % depth_to_space * row_step
             "column_step",  # + x % depth_to_space * column_step
             "padding",  # planes behind theirs that they make zero
-            "activation",
+            "activation",  # the number of the function that is applied first
             "vector",  # offset in the vectors of what planes are multiplied by; -1 for none
             "gate",  # 1 for (value + residual) * (sigmoid(value) - 1/2)
             "up",  # of bicubic interpolation,

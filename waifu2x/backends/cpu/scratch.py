@@ -110,8 +110,8 @@ def winograd_floats(in_planes: int, cells: int) -> tuple[int, int]:
 
 
 def _integer_winograd_floats(in_planes: int, cells: int) -> tuple[int, int, int]:
-    """The same in integers, V with the frequency that stays in floats, and of a part of a cell that
-    is not integers yet, with the scales of all cells behind it."""
+    """Floats of V, with the frequency that stays in floats, of M, and of a part of a cell that is
+    not integers yet, with the scales of all cells behind it."""
     part = 2 * PART_PAIRS
     return (
         FREQUENCIES * (cells * in_planes // 2 + LANES) + cells * in_planes,

@@ -58,7 +58,7 @@ class TaskSchedule:
     rate: tuple[int, int] = (1, 1)
     """Row y of it makes rows y * rate[0] / rate[1] of the target's memory."""
     scale: int = 1
-    """Its rows and columns are those of the step's results times this."""
+    """How many rows and columns it computes for each of the step's results."""
 
 
 @dataclass(frozen=True)
@@ -137,6 +137,7 @@ class Formula:
     row_step: int = 0
     column_step: int = 0
     activation: int = 0
+    slopes: int = 0
     vector: int = -1
     factor: float = 1.0
     gate: int = 0

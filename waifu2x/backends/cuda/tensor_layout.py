@@ -55,7 +55,7 @@ class MapArguments(NamedTuple):
 
 
 def few_map(held: Box) -> MapArguments:
-    """Of a map of few planes that holds a box: counted from the value's own first pixel."""
+    """Arguments for a map of few planes that holds a box, counted from the value's first pixel."""
     return MapArguments(held.width, 0, held.top, held.left, held.height, held.width)
 
 
@@ -86,7 +86,7 @@ class MapLayout:
         return (rows * pitch * self.stored + beyond * self.group) * VALUE_BYTES * self.terms
 
     def arguments(self, box: Box, grid: BatchGrid, top: int, left: int) -> MapArguments:
-        """Of a map that holds a box, for a kernel whose first result is at a place of the box."""
+        """Arguments for a map that holds a box; the first result is at its (top, left)."""
         rows, pitch = self._extent(box, grid)
         group = rows * pitch * self.group // PIECE
         return MapArguments(pitch, group, top, left, *self._cell(box))
@@ -125,7 +125,7 @@ class FewLayout:
 
 
 def layouts(program: Program, terms: int) -> tuple[MapLayout | FewLayout, ...]:
-    """Of every value; those of the picture and the result mean nothing."""
+    """The layout of every value; those of the picture and the result mean nothing."""
     return tuple(_layout(value, terms) for value in program.values)
 
 

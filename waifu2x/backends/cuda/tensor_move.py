@@ -69,7 +69,7 @@ class AnyMoveStep(TensorStep):
         self._vector_places = vector_places
 
     def factors(self, task: Task) -> Address:
-        """Of its planes, if it has any."""
+        """The address of the factors of its planes, if it has any."""
         if not isinstance(self._step, Scale):
             return Address(0)
         return Address(task.vectors.vectors + 4 * self._vector_places[self._step.vector])

@@ -44,7 +44,7 @@ class GpuBackend:
         self.name = name
         self.device = runtime.device
         self.calls_at_once = 1 if runtime.limits.is_cpu else _CALLS_AT_ONCE
-        self._runtime = runtime
+        self.runtime = runtime
         self._makers = makers
         self._pool = MemoryPool(runtime)
         self._open = weakref.WeakSet[GpuNetwork]()
@@ -77,11 +77,11 @@ class GpuBackend:
 
     def pin(self, memory: NDArray[Any]) -> Pin:
         """Page-locks memory where the library can copy from and to it directly."""
-        return self._runtime.pin(memory)
+        return self.runtime.pin(memory)
 
     def measure(self, model: Model, precision: Precision, pixels: NDArray[Any]) -> Measurement:
-        """See Backend: by the device's clock, medians."""
-        executor = self._executor(self._maker(precision), model, tuning.Kept(self.device))
+        """Seconds of each step by the device's clock, medians."""
+        executor = self._executor(self._maker(precision), model, tuning.StoredChoices(self.device))
         try:
             seconds = self._step_seconds(model, executor, pixels)
             peak = executor.peak()
@@ -102,7 +102,6 @@ class GpuBackend:
         return Measurement(sum(seconds), layers)
 
     def tune(self, model: Model, precision: Precision, pixels: NDArray[Any]) -> Iterator[Trial]:
-        """See Backend."""
         maker = self._maker(precision)
 
         def measure(executor: Executor) -> Sequence[float]:
@@ -112,12 +111,12 @@ class GpuBackend:
             return self._executor(maker, model, choose)
 
         names = [node_name(model, step.node) for step in lower(model).steps]
-        yield from tuning.tune(tuning.Kept(self.device), make, measure, names)
+        yield from tuning.tune(tuning.StoredChoices(self.device), make, measure, names)
 
     @property
     def bytes(self) -> int:
         """Bytes of all buffers on the device: weights, maps, and those kept for further calls."""
-        return self._runtime.allocated
+        return self.runtime.allocated
 
     def close(self) -> None:
         """Frees everything, when the calls under way are done."""
@@ -135,7 +134,7 @@ class GpuBackend:
         return self._makers[precision]
 
     def _compiled(self, maker: Maker, model: Model) -> CompiledModel:
-        executor = self._executor(maker, model, tuning.Kept(self.device))
+        executor = self._executor(maker, model, tuning.StoredChoices(self.device))
         divided = partial(self._divided, maker, executor.program)
         return CompiledModel(model, executor, self._pool, divided)
 
@@ -167,16 +166,16 @@ class GpuBackend:
         if not divided.cuts:
             return None
         try:
-            return maker(divided, tuning.Kept(self.device))
+            return maker(divided, tuning.StoredChoices(self.device))
         except OutOfMemoryError:
             return None
 
     def _step_seconds(self, model: Model, executor: Executor, pixels: NDArray[Any]) -> list[float]:
-        """Of each step, medians of several runs of pictures; the first run warms up."""
+        """Seconds of each step, medians of several runs of pictures; the first run warms up."""
         network = GpuNetwork([CompiledModel(model, executor, self._pool)], self._pool)
         runs = []
         for _ in range(_RUNS + 1):
-            with self._runtime.timed() as launches:
+            with self.runtime.timed() as launches:
                 network(pixels, pixels.dtype)
             seconds = [0.0] * len(executor.program.steps)
             for kernel, time in launches:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,7 +52,6 @@ class Shape:
         return self.lanes * self.group_x * self.group_y
 
     def macros(self, planes: Planes) -> Macros:
-        """See product.Shape."""
         return {
             "TAPS": planes.taps,
             "IN_PLANES": round_up(planes.in_count, self.load),
@@ -70,7 +69,6 @@ class Shape:
         }
 
     def pack(self, planes: Planes, weight: NDArray[np.float32]) -> NDArray[np.float32]:
-        """See product.Shape."""
         inputs = round_up(planes.in_count, self.load)
         full = padded_weight(planes, weight, inputs, round_up(planes.out_count, self.planes))
         # The taps along the line of a work-item go innermost.
@@ -92,19 +90,36 @@ def candidates(limits: Limits, planes: Planes) -> list[Shape]:
         if count > 2 * width:
             return [Shape(3, 4, width, 1, 1, 1, load=load)]
         return [Shape(4, 2 if width < count else 1, width, 1, 1, 1, load=load)]
-    most = limits.max_group // 32
+    usual = _for_gpus(planes, count)
+    return list(dict.fromkeys(_fitted(shape, limits.max_group) for shape in usual))
+
+
+def _for_gpus(planes: Planes, count: int) -> list[Shape]:
+    """Shapes of groups of 64 work-items and more, for so many output planes."""
     if planes.to_pixels and count <= NARROW:
         cuts = ((4, 8), (4, 4), (8, 4), (2, 8))
-        return [Shape(line, 1, 4, 1, 32, min(rows, most), down=True) for line, rows in cuts]
+        return [Shape(line, 1, 4, 1, 32, rows, down=True) for line, rows in cuts]
     if planes.to_pixels and count <= _FEW:
         vectors = -(-count // 4)
         cuts = ((4, 4), (4, 8), (2, 8), (8, 4))
-        return [Shape(line, vectors, 4, 1, 32, min(rows, most), down=True) for line, rows in cuts]
+        return [Shape(line, vectors, 4, 1, 32, rows, down=True) for line, rows in cuts]
     if count <= _FEW:
-        return [Shape(8, 1, 4, 4, 8, min(rows, most)) for rows in (4, 8)]
+        return [Shape(8, 1, 4, 4, 8, rows) for rows in (4, 8)]
     vectors = 2 if count > 32 else 1
     if planes.taps == 1:
         # Fewer products for each load: what is best depends on the caches.
         ways = ((4, vectors, 4), (4, 2 * vectors, 4), (4, vectors, 8), (8, vectors, 4))
-        return [Shape(line, v, 4, 8, 4, min(rows, most)) for line, v, rows in ways]
-    return [Shape(8, vectors, 4, 8, 4, min(rows, most)) for rows in (4, 8)]
+        return [Shape(line, v, 4, 8, 4, rows) for line, v, rows in ways]
+    return [Shape(8, vectors, 4, 8, 4, rows) for rows in (4, 8)]
+
+
+def _fitted(shape: Shape, most: int) -> Shape:
+    """The shape with so many work-items in a group at most: fewer lines, then fewer planes."""
+    while shape.group > most:
+        if shape.group_y > 1:
+            shape = replace(shape, group_y=shape.group_y // 2)
+        elif shape.group_x > 1:
+            shape = replace(shape, group_x=shape.group_x // 2)
+        else:
+            shape = replace(shape, lanes=shape.lanes // 2)
+    return shape

@@ -74,7 +74,7 @@ class Form:
 
 
 def form_of(value: Value, box: Box, margin: Margin, block: int) -> Form:
-    """Of the pixels in a box."""
+    """The layout of the pixels in a box."""
     rows = -(-box.height // value.space_to_depth) + margin.rows
     pitch = -(-box.width // value.space_to_depth) + margin.columns
     floats = sum(blocks_of(value, block)) * rows * pitch * block
@@ -161,7 +161,7 @@ def result_arguments(batch: Batch, top: int, left: int) -> tuple[Argument, ...]:
 
 
 def bounds(box: Box, top: int, left: int) -> tuple[Argument, ...]:
-    """Of a kernel whose coordinates begin at (top, left): what lies in a box."""
+    """Arguments for the range of a box, in coordinates that begin at (top, left)."""
     edges = (box.top - top, box.bottom - top, box.left - left, box.right - left)
     return tuple(map(np.int32, edges))
 

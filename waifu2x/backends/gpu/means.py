@@ -39,7 +39,7 @@ class VectorForm:
 
 
 def vector_form(program: Program, block: int) -> VectorForm:
-    """Of a program."""
+    """The layout of a program's vectors."""
     sums: dict[int, int] = {}
     count = partial = 0
     for number, step in enumerate(program.steps):
@@ -150,9 +150,10 @@ class DenseLayer:
         self._places = (form.vectors[step.source], form.vectors[step.vector], form.size // 4)
         outputs, inputs = step.weight.shape
         self._outputs = outputs
-        macros: dict[str, str | int] = {"GROUP": _GROUP, "INPUTS": inputs, "OUTPUTS": outputs}
+        self._group = runtime.limits.group(_GROUP)
+        macros: dict[str, str | int] = {"GROUP": self._group, "INPUTS": inputs, "OUTPUTS": outputs}
         macros |= dialect_macro(step.activation.function)
-        self._kernel = runtime.build("dense", macros).kernel("dense", _GROUP)
+        self._kernel = runtime.build("dense", macros).kernel("dense", self._group)
         weight = np.ascontiguousarray(step.weight.T, np.float32)
         ends = np.stack([step.bias, step.activation.slopes]).astype(np.float32)
         self._weight, self._bias = runtime.allocate(weight.nbytes), runtime.allocate(ends.nbytes)
@@ -167,7 +168,7 @@ class DenseLayer:
         """Queues it."""
         self._runtime.launch(
             self._kernel,
-            (-(-self._outputs // _GROUP), 1, batch.source.shape[0]),
+            (-(-self._outputs // self._group), 1, batch.source.shape[0]),
             vectors,
             *map(np.int32, self._places),
             self._weight,
@@ -182,7 +183,7 @@ class DenseLayer:
 
 def _macros(limits: Limits, block: int, blocks: int, planes: int, fold: int) -> Macros:
     return {
-        "GROUP": 1 if limits.is_cpu else min(_GROUP, limits.max_group),
+        "GROUP": 1 if limits.is_cpu else limits.group(_GROUP),
         "BLOCK": block,
         "BLOCKS": blocks,
         "PLANES": planes,

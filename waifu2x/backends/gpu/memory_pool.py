@@ -204,10 +204,10 @@ class FreeList:
                 if size <= self._buffers[index].size <= size + size // 8:
                     return self._buffers.pop(index)
         try:
-            return self._runtime.allocate(size)
+            return self._runtime.allocate(size, for_maps=True)
         except OutOfMemoryError:
             self.release()
-            return self._runtime.allocate(size)
+            return self._runtime.allocate(size, for_maps=True)
 
     def give_back(self, buffer: Buffer) -> None:
         """For the next that takes as much: the one queue of a runtime serves it later."""

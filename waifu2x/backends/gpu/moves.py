@@ -46,6 +46,7 @@ class MoveStep:
         self._step = step
         self._residual = residual_of(step)
         self._block = block
+        self._group = runtime.limits.group(_GROUP)
         self._kernels: dict[object, Kernel] = {}
         values, target = program.values, program.values[step.target.value]
         source = values[step.source.value]
@@ -57,7 +58,7 @@ class MoveStep:
         # Whoever ends a part makes its last block up with zeros.
         filled = round_up(part, block) if end == part and not self._to_pixels else end
         macros: dict[str, str | int] = {
-            "GROUP": _GROUP,
+            "GROUP": self._group,
             "UNIT": UNIT,
             "BLOCK": block,
             "VECTOR": "float" if block == 1 else f"float{block}",
@@ -113,7 +114,7 @@ class MoveStep:
         )
         if key not in self._kernels:
             program = self._runtime.build(*self.source(source, target))
-            self._kernels[key] = program.kernel("move", _GROUP)
+            self._kernels[key] = program.kernel("move", self._group)
         return self._kernels[key]
 
     def owns(self, kernel: Kernel) -> bool:
@@ -124,7 +125,7 @@ class MoveStep:
         self, batch: Batch, box: Box, maps: Maps, vectors: Buffer, first: int, step: int
     ) -> None:
         """Queues the results in a box; the factors lie in `vectors` at `first`, in floats."""
-        groups = (-(-box.width // _GROUP), self._blocks, box.height * batch.source.shape[0])
+        groups = (-(-box.width // self._group), self._blocks, box.height * batch.source.shape[0])
         factors: Sequence[Argument] = ()
         if isinstance(self._step, Scale):
             factors = (vectors, np.int32(first), np.int32(step))

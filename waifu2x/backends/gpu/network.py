@@ -31,7 +31,7 @@ from waifu2x.backends.tta import IDENTITY, TRANSFORMS, Transform, inverse, write
 
 _FLOAT_BYTES = 4
 _SHARE = 0.2
-"""Of the free memory, that a call may take which lets others send and fetch meanwhile."""
+"""The share of the free memory that a call may take beside others that send and fetch."""
 _KEPT_NEEDS = 256
 """Sizes of pictures whose need of memory is known."""
 _LONGEST = 65_535
@@ -68,15 +68,15 @@ class GpuNetwork:
     """
 
     def __init__(self, models: Sequence[CompiledModel], pool: MemoryPool) -> None:
-        self._models = tuple(models)
-        self._pool = pool
+        self.models = tuple(models)
+        self.pool = pool
         self._runtime = pool.runtime
         self._transforms = Transforms(pool.runtime)
         self._calls = threading.Condition()
         self._running = 0
         """Calls under way."""
         self._is_closed = False
-        self._owner = _Owner(self._models)
+        self._owner = _Owner(self.models)
         pool.adopt(self._owner)
         self._abandon = weakref.finalize(self, pool.abandon, self._owner)
         """Where it is given up without `close`."""
@@ -96,7 +96,7 @@ class GpuNetwork:
     ) -> NDArray[Any]:
         """Runs whole pictures; what fits runs beside other calls, what does not runs alone."""
         options = Options(tile, tta)
-        shape = result_shape([compiled.model for compiled in self._models], pixels.shape)
+        shape = result_shape([compiled.model for compiled in self.models], pixels.shape)
         check_out(out, shape, out_dtype, pixels)
         with self._call(), self._runtime.current():
             result = self._runtime.host_array(shape, out_dtype) if out is None else out
@@ -104,7 +104,7 @@ class GpuNetwork:
             if pixels.ndim == 3:
                 pictures, results = pixels[np.newaxis], result[np.newaxis]
             if options != _PLAIN or not self._shared(pictures, results, on_progress):
-                with self._pool.working():
+                with self.pool.working():
                     self._check_open()
                     self._stack(pictures, results, options, on_progress)
         return result
@@ -115,7 +115,7 @@ class GpuNetwork:
             self._is_closed = True
             self._calls.wait_for(lambda: not self._running)
         if self._abandon.detach() is not None:
-            self._pool.close_owner(self._owner)
+            self.pool.close_owner(self._owner)
 
     @contextmanager
     def _call(self) -> Iterator[None]:
@@ -141,21 +141,21 @@ class GpuNetwork:
         dtype = results.dtype
         shapes = self._shapes(_shape(pictures))
         dtypes = [pictures.dtype, *[np.dtype(np.float32)] * (len(shapes) - 2), dtype]
-        with self._pool.sharing(), self._pool.taken() as taken:
+        with self.pool.sharing(), self.pool.taken() as taken:
             self._check_open()
-            most = self._pool.free()
+            most = self.pool.free()
             if not self._leaves_room(shapes, dtypes, most):
                 return False
             try:
                 source = _pixels(taken, pictures.dtype, shapes[0])
                 target = _pixels(taken, dtype, shapes[-1])
                 sent = self._runtime.send(source.buffer, pictures)
-                with self._pool.queueing() as scratch:
+                with self.pool.queueing() as scratch:
                     between = zip(dtypes[1:-1], shapes[1:-1], strict=True)
                     made = [_pixels(scratch, *kind) for kind in between]
                     ends = pairwise([source, *made, target])
                     self._runtime.follow()
-                    for compiled, (read, written) in zip(self._models, ends, strict=True):
+                    for compiled, (read, written) in zip(self.models, ends, strict=True):
                         execution = Execution(compiled, read, written.dtype, None, ignore)
                         execution.bound(written, scratch, most).queue()
                     fetched = self._runtime.fetch(target.buffer, results)
@@ -192,10 +192,10 @@ class GpuNetwork:
         return needed <= _SHARE * most
 
     def _bytes_of_one_pass(self, shapes: Sequence[StackShape], most: int) -> int | None:
-        """Of all models together; None if there is one that takes several passes."""
+        """Bytes of all models together; None if one of them takes several passes."""
         needed = 0
-        with self._pool.queueing():  # schedules are for one thread at a time
-            for compiled, shape in zip(self._models, shapes[:-1], strict=True):
+        with self.pool.queueing():  # schedules are for one thread at a time
+            for compiled, shape in zip(self.models, shapes[:-1], strict=True):
                 found = compiled.single_schedule(shape, most)
                 if found is None:
                     return None
@@ -203,9 +203,9 @@ class GpuNetwork:
         return needed
 
     def _shapes(self, shape: StackShape) -> list[StackShape]:
-        """Of pictures, and of what each compiled makes of them."""
+        """The shapes of the pictures and of what each compiled model makes of them."""
         shapes = [shape]
-        for compiled in self._models:
+        for compiled in self.models:
             shapes.append(compiled.result_shape(shapes[-1]))
         return shapes
 
@@ -219,7 +219,7 @@ class GpuNetwork:
                 self._batch(pictures, results, options, on_progress)
                 return
             except TooManyError:
-                self._pool.release()
+                self.pool.release()
         for half in (slice(0, count // 2), slice(count // 2, count)):
             share = scaled(on_progress, len(pictures[half]) / count)
             self._stack(pictures[half], results[half], options, share)
@@ -228,7 +228,7 @@ class GpuNetwork:
         """Rows of all pictures together, with padding, where they are most, however turned."""
         count, height, width = shape[:3]
         side = longest = max(height, width)
-        for compiled in self._models:
+        for compiled in self.models:
             model = compiled.model
             margin = 2 * model.padding + model.multiple
             longest = max(longest, count * (side + margin) * model.scale)
@@ -242,9 +242,9 @@ class GpuNetwork:
         reports = [scaled(on_progress, share) for share in self._shares()]
         between = np.dtype(np.float32)
         self._check_room(pictures)
-        with self._pool.taken() as taken:
+        with self.pool.taken() as taken:
             source = self._uploaded(pictures, taken)
-            for compiled, report in zip(self._models[:-1], reports, strict=False):
+            for compiled, report in zip(self.models[:-1], reports, strict=False):
                 if options.tta == 1:
                     execution = Execution(compiled, source, between, options.tile, report)
                     made = execution.to_device(taken)
@@ -252,7 +252,7 @@ class GpuNetwork:
                     made = self._mean(compiled, source, between, options, taken, report)
                 taken.drop(source.buffer)
                 source = made
-            last = self._models[-1]
+            last = self.models[-1]
             if options.tta == 1:
                 Execution(last, source, results.dtype, options.tile, reports[-1]).to_host(results)
             elif not self._has_room(last.result_shape(source.shape), taken):
@@ -304,7 +304,7 @@ class GpuNetwork:
         report = scaled(on_progress, 1 / options.tta)
         total = np.empty(results.shape, np.float32)
         for transform in TRANSFORMS[options.tta]:
-            with self._pool.taken() as taken:
+            with self.pool.taken() as taken:
                 laid = source
                 if transform != IDENTITY:
                     with _words_for_memory(self._runtime, source.shape):
@@ -350,14 +350,14 @@ class GpuNetwork:
         shapes = self._shapes(_shape(pictures))[:-1]
         sizes = [pictures.nbytes, *(math.prod(shape) * _FLOAT_BYTES for shape in shapes[1:])]
         together = max(map(sum, pairwise(sizes)), default=sizes[0])
-        most = self._pool.free()
+        most = self.pool.free()
         if together > most or max(sizes) > self._runtime.limits.max_buffer:
             raise no_room(self._runtime.device, shapes[-1])
 
     def _shares(self) -> list[float]:
-        """Of the models in the work."""
+        """The models' shares of the work."""
         costs, scale = [], 1
-        for compiled in self._models:
+        for compiled in self.models:
             scale *= compiled.model.scale
             costs.append(max(compiled.model.multiply_adds, 1) * scale**2)
         return [cost / sum(costs) for cost in costs]

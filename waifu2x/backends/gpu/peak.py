@@ -16,7 +16,7 @@ def multiply_add_peak(runtime: Runtime) -> float:
     """Multiply-adds a second of fp32, measured."""
     limits = runtime.limits
     width = limits.vector if limits.is_cpu else 1
-    group = 1 if limits.is_cpu else min(256, limits.max_group)
+    group = 1 if limits.is_cpu else limits.group(256)
     macros: Macros = {
         "VECTOR": "float" if width == 1 else f"float{width}",
         "WIDTH": width,

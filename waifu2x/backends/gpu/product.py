@@ -45,7 +45,7 @@ class Planes:
     outputs: tuple[int, ...]
     """The place of each among its results: those of a pixel of the target are padded."""
     sub_planes: int
-    """Of a pixel of the target that is stored shuffled, padded."""
+    """Planes of a pixel of a target that is stored after depth-to-space, padded."""
     block: int
     from_pixels: bool
     to_pixels: bool
@@ -68,7 +68,7 @@ class Shape(Protocol):
 
     @property
     def stem(self) -> str:
-        """Of the file in `kernels/`, and of its kernel."""
+        """The name of the file in `kernels/`, and of its kernel."""
         ...
 
     @property
@@ -97,7 +97,7 @@ class Shape(Protocol):
         ...
 
     def macros(self, planes: Planes) -> Macros:
-        """Of the kernel, its planes among them."""
+        """The macros of the kernel, its planes among them."""
         ...
 
     def pack(self, planes: Planes, weight: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -106,7 +106,7 @@ class Shape(Protocol):
 
 
 def planes_of(program: Program, step: Conv, block: int) -> Planes:
-    """Of a step."""
+    """The planes of a step."""
     view = step.source
     source, target = program.values[view.value], program.values[step.target.value]
     to_pixels = step.target.value == program.result

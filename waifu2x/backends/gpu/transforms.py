@@ -17,7 +17,7 @@ class Transforms:
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
-        self._group = 1 if runtime.limits.is_cpu else min(_GROUP, runtime.limits.max_group)
+        self._group = 1 if runtime.limits.is_cpu else runtime.limits.group(_GROUP)
         self._kernels: dict[object, Kernel] = {}
 
     def transform(self, source: DevicePixels, transform: Transform, target: DevicePixels) -> None:

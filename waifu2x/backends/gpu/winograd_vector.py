@@ -51,7 +51,6 @@ class Shape:
         )
 
     def macros(self, planes: Planes) -> Macros:
-        """See product.Shape."""
         return {
             "IN_PLANES": round_up(planes.in_count, self.width),
             "OUT_PLANES": round_up(planes.out_count, self.planes),
@@ -64,7 +63,7 @@ class Shape:
         }
 
     def pack(self, planes: Planes, weight: NDArray[np.float32]) -> NDArray[np.float32]:
-        """See product.Shape: U."""
+        """The weights transformed: U."""
         inputs = round_up(planes.in_count, self.width)
         full = padded_weight(planes, weight, inputs, round_up(planes.out_count, self.planes))
         transformed = transform_weights(full, _CELL, _CELL)

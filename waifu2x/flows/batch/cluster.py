@@ -1,4 +1,4 @@
-"""The work on many files by the workers of a Dask cluster.
+"""Makes many files by the workers of a Dask cluster.
 
 Files are handed out in groups worth about a second, by what each worker was measured to do. Dask
 runs a group again elsewhere if its worker is lost; `group.py` sees to it that what was finished by
@@ -34,26 +34,28 @@ if TYPE_CHECKING:
     from distributed import Client, Future
 
     from waifu2x.flows.batch.driver import InFlight
-    from waifu2x.flows.batch.group import Finished, Group, Settings, Weights
+    from waifu2x.flows.batch.group import Finished, Group, Settings
+    from waifu2x.flows.batch.session import ModelFiles
 
 LOCAL = "local"
 """The address that means processes of this machine."""
-_LOCAL_WORKERS = 2
+LOCAL_WORKERS = 2
+"""How many workers those are."""
 _GROUP_SECONDS = 1.0
 _FILE_BYTES = 1 << 14
-"""What a file costs besides its bytes, in bytes."""
+"""Bytes that are added to the size of each file: what it costs besides reading."""
 _SETTLED_AT_ONCE = 1000
-"""Outcomes that take no work, before they are told."""
+"""Outcomes without work that are collected before they are told."""
 _CONNECT_SECONDS = 10.0
 _LOOK_SECONDS = 1.0
-"""Between looks at whether there are new workers, or none."""
+"""Seconds between looks at which workers there are."""
 _PATIENCE_SECONDS = 60.0
-"""Without any worker before it is an error: some come back."""
+"""Seconds without any worker after which the batch is given up: some come back."""
 
 
 @contextmanager
 def connected(address: str) -> Iterator[Client]:
-    """A client of the scheduler at an address, whose workers all have this version of waifu2x.
+    """Connects to the Dask scheduler at an address; all its workers have this waifu2x.
 
     `LOCAL` starts two workers here. Raises ClusterError.
     """
@@ -72,7 +74,7 @@ def connected(address: str) -> Iterator[Client]:
         with (
             dask.config.set({"distributed.worker.daemon": False}),
             LocalCluster(
-                n_workers=_LOCAL_WORKERS,
+                n_workers=LOCAL_WORKERS,
                 threads_per_worker=1,
                 memory_limit=None,
                 dashboard_address=":0",  # whichever port is free
@@ -117,7 +119,7 @@ def _check_workers(client: Client, address: str) -> None:
 
 
 def packed(model: str) -> tuple[str, dict[str, bytes] | None]:
-    """A model as workers get it: the name of one that comes with waifu2x, or a path and its files.
+    """How workers are told of a model: by the name of a shipped one, or by a path and its files.
 
     Raises ModelError.
     """
@@ -143,50 +145,55 @@ def settings_of(
     in_flight: InFlight | None,
     max_pixels: int,
     folders: tuple[Path, Path],
-) -> tuple[Settings, Weights | None]:
+    sharing: int = 1,
+) -> tuple[Settings, ModelFiles | None]:
     """What workers are told of a batch, with the arguments of an Upscaler. Raises ModelError."""
     from waifu2x.flows.batch.group import Settings
+    from waifu2x.flows.batch.session import SessionSettings
 
-    name, weights = packed(arguments["model"])
+    name, model_files = packed(arguments["model"])
     arguments = {**arguments, "model": name}
     different = repr((sorted(arguments.items()), output, in_flight, max_pixels))
     digest = hashlib.blake2b(different.encode(), digest_size=16)
-    for path, content in sorted((weights or {}).items()):
+    for path, content in sorted((model_files or {}).items()):
         digest.update(f"{path} {len(content)} ".encode() + content)
     key = digest.hexdigest()
-    return Settings(arguments, output, in_flight, max_pixels, key, folders), weights
+    session = SessionSettings(arguments, output, in_flight, max_pixels, key, sharing)
+    return Settings(session, folders), model_files
 
 
 def run(
     client: Client,
     jobs: Iterable[Job | None],
     settings: Settings,
-    weights: Weights | None,
+    model_files: ModelFiles | None,
     *,
     sources: frozenset[Identity] = frozenset(),
     on_worker: Callable[[str, str], None] = lambda address, device: None,
     on_news: Callable[[str], None] = lambda notice: None,
     on_notice: OnNotice = lambda job, note: None,
 ) -> Generator[Outcome, None, None]:
-    """The outcome of each job as its group ends; what `batch.run.run` gives, by a cluster.
+    """Makes files by a cluster; gives the outcome of each, as its group of files ends.
 
     `jobs` and `sources` are as there. `on_worker` is told of each worker with its first group,
     `on_news` what there is to say of the cluster and of models, each once. Closing the iterator,
     or an interrupt, cancels the rest. Raises ClusterError if the cluster is lost; finished files
     stay then, too.
     """
-    deal = _Deal(client, iter(jobs), settings, weights, sources, on_worker, on_news, on_notice)
+    scheduler = _ClusterScheduler(
+        client, iter(jobs), settings, model_files, sources, on_worker, on_news, on_notice
+    )
     try:
-        yield from deal.outcomes()
+        yield from scheduler.outcomes()
     finally:
-        deal.cancel()
+        scheduler.cancel()
 
 
 class _Listings:
-    """What is in the two folders: at URLs, by one look for all files."""
+    """The files in the two folders of a batch; at URLs, all are listed at once."""
 
     def __init__(self, settings: Settings, sources: frozenset[Identity]) -> None:
-        self._existing = settings.output.existing
+        self._existing = settings.session.output.existing
         self._sources = sources
         self._source, self._target = settings.folders
 
@@ -199,7 +206,7 @@ class _Listings:
         return stores.listed(self._target, True)
 
     def bytes(self, job: Job) -> int:
-        """How large its file is; 0 if nobody knows."""
+        """Bytes of a job's input; 0 if nobody knows."""
         if stores.is_url(job.source):
             return self._inputs.get(str(job.source).removeprefix(f"{self._source}/"), 0)
         try:
@@ -208,7 +215,7 @@ class _Listings:
             return 0
 
     def settled(self, job: Job) -> Outcome | None:
-        """What can be said without any work, since the output is there, or is an input itself.
+        """How a job ends that takes no work: its output is there, or is an input itself. Else None.
 
         It is said before the work: whatever a worker finds later in the place of an output was not
         there when the job began.
@@ -223,7 +230,7 @@ class _Listings:
         return None if free else Outcome(job, "skipped", 0.0)
 
     def _may_upload(self, job: Job) -> bool:
-        """See `jobs.may_write`."""
+        """Whether a URL is free or may be replaced; False says skip. Raises OutputError."""
         if str(job.target) in self._sources:
             raise OutputError(f"{job.target}: is an input itself: choose another output")
         there = str(job.target).removeprefix(f"{self._target}/") in self._outputs
@@ -233,38 +240,38 @@ class _Listings:
 
 
 @dataclass
-class _Pace:
-    """How much a worker gets at a time."""
+class _RateEstimator:
+    """Estimates how many bytes of files a worker makes in a second."""
 
     budget: float = 0.0
-    """In bytes; less than a file costs means one file."""
+    """Bytes of the next group; less than a file costs means one file."""
 
     def learn(self, cost: float, seconds: float) -> None:
-        """It took so long for that. One group does not more than double the next."""
+        """Takes in that files of `cost` bytes took so long. No group is twice the one before it."""
         rate = cost / max(seconds, 1e-3)
         self.budget = min(rate * _GROUP_SECONDS, 2 * max(self.budget, cost))
 
 
 @dataclass
-class _Deal:
-    """Who works on what."""
+class _ClusterScheduler:
+    """Hands groups of files to workers, and collects what becomes of them."""
 
     client: Client
     jobs: Iterator[Job | None]
     settings: Settings
-    weights: Weights | None
+    model_files: ModelFiles | None
     sources: frozenset[Identity]
     on_worker: Callable[[str, str], None]
     on_news: Callable[[str], None]
     on_notice: OnNotice
     ahead: deque[tuple[Job, int]] = field(default_factory=deque)
-    """Taken from `jobs`, with what they cost, and not handed out."""
+    """Jobs that are taken from the list but not handed out, with their costs in bytes."""
     suspects: deque[Job] = field(default_factory=deque)
-    """Those whose group lost one worker after the other, to be tried alone."""
+    """Jobs whose group lost one worker after the other; each is tried alone."""
     flying: dict[Future, tuple[Group, str]] = field(default_factory=dict)
-    """Groups that are handed out, and for which worker they were measured."""
+    """Groups that are handed out, and the worker that each was meant for."""
     ended: queue.SimpleQueue[Future] = field(default_factory=queue.SimpleQueue)
-    paces: dict[str, _Pace] = field(default_factory=dict)
+    rates: dict[str, _RateEstimator] = field(default_factory=dict)
     broken: set[str] = field(default_factory=set)
     """Workers whose device has stopped working."""
     told: set[str] = field(default_factory=set)
@@ -273,10 +280,10 @@ class _Deal:
     exhausted: bool = False
 
     def outcomes(self) -> Iterator[Outcome]:
-        """All of them, as groups end."""
+        """Outcomes of all jobs, as groups end."""
         self._name = f"waifu2x-{secrets.token_hex(8)}"
         self._listings = _Listings(self.settings, self.sources)
-        self._sent_weights = self._send_weights()
+        self._sent_files = self._send_files()
         last_seen = time.monotonic()
         while not self.exhausted or self.ahead or self.suspects or self.flying:
             workers = self._workers()
@@ -303,7 +310,7 @@ class _Deal:
             yield from self._ended(future, group, worker)
 
     def cancel(self) -> None:
-        """Nobody waits for what is left."""
+        """Drops what is not done."""
         # A scheduler that is gone has forgotten it already.
         with suppress(Exception):
             self.client.cancel(list(self.flying), force=True)
@@ -311,7 +318,7 @@ class _Deal:
                 self._forget(group)
 
     def _workers(self) -> dict[str, int]:
-        """How many groups each works on at a time."""
+        """Addresses of workers, and how many groups each works on at a time."""
         try:
             if self.client.status == "running":
                 return dict(self.client.nthreads())
@@ -319,13 +326,13 @@ class _Deal:
             pass
         raise ClusterError(f"lost the scheduler: {_RESUME}")
 
-    def _send_weights(self) -> Future | None:
-        if self.weights is None:
+    def _send_files(self) -> Future | None:
+        if self.model_files is None:
             return None
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # that it is large
             # As the result of a task it is made again if a worker is lost.
-            return self.client.submit(dict, self.weights, key=f"{self._name}-weights")
+            return self.client.submit(dict, self.model_files, key=f"{self._name}-model")
 
     def _hand_out(self, workers: Mapping[str, int]) -> None:
         """Gives every worker something to do, and something to do next."""
@@ -339,7 +346,7 @@ class _Deal:
 
     def _take(self, worker: str) -> list[Job]:
         """The next group for a worker: at least one file, if there is one now."""
-        budget = self.paces.setdefault(worker, _Pace()).budget
+        budget = self.rates.setdefault(worker, _RateEstimator()).budget
         jobs: list[Job] = []
         cost = 0
         while (following := self._next()) is not None:
@@ -351,7 +358,7 @@ class _Deal:
         return jobs
 
     def _next(self) -> tuple[Job, int] | None:
-        """The next file that takes work, and what it costs; None if there is none now."""
+        """The next file that takes work, and its cost in bytes; None if there is none now."""
         if self.ahead:
             return self.ahead.popleft()
         for job in self.jobs:
@@ -380,7 +387,7 @@ class _Deal:
             work_on,
             group,
             self.settings,
-            self._sent_weights,
+            self._sent_files,
             key=group.key,
             # A wish: if it is lost, any other. But nobody wants one whose device is broken.
             workers=list(usable) if self.broken else [worker],
@@ -413,13 +420,13 @@ class _Deal:
                 self._forget(group)
         if finished.worker == worker:
             cost = sum(map(self._cost, group.jobs))
-            self.paces.setdefault(worker, _Pace()).learn(cost, finished.seconds)
+            self.rates.setdefault(worker, _RateEstimator()).learn(cost, finished.seconds)
         if finished.worker not in self.told:
             self.told.add(finished.worker)
             self.on_worker(finished.worker, finished.device)
-        for note in finished.notes:
+        for note in finished.notices:
             self._say(note)
-        for job, note in finished.job_notes:
+        for job, note in finished.job_notices:
             self.on_notice(job, note)
         outcomes = finished.outcomes
         if any(outcome.device_failed for outcome in outcomes):
@@ -428,7 +435,7 @@ class _Deal:
             yield from outcomes
 
     def _elsewhere(self, finished: Finished) -> Iterator[Outcome]:
-        """A worker has no device any more: what failed there is for others."""
+        """Takes a worker out of use whose device is broken; others get what failed there."""
         if finished.worker not in self.broken:
             self.broken.add(finished.worker)
             error = next(each.error for each in finished.outcomes if each.device_failed)
@@ -440,7 +447,7 @@ class _Deal:
                 yield outcome
 
     def _not_begun(self) -> Iterator[Outcome]:
-        """What becomes of the rest where no device works any more."""
+        """Outcomes of the rest, where no device works any more."""
         rest = (job for job in self.jobs if job is not None)
         for job in (*self.suspects, *(job for job, _ in self.ahead), *rest):
             error = f"{job.source}: not begun, since no worker had a device left that works"
@@ -450,7 +457,7 @@ class _Deal:
         self.exhausted = True
 
     def _forget(self, group: Group) -> None:
-        """The scheduler need not remember that it has begun."""
+        """Lets the scheduler forget that a group has begun."""
         from distributed import Event
 
         Event(group.key, client=self.client).clear()

@@ -32,7 +32,7 @@ from waifu2x.networks.chains import Facts
 
 @dataclass(frozen=True)
 class CodecTask:
-    """What is the same for all files of a batch. A worker is told once."""
+    """What is the same for all files of a batch, told to each worker once."""
 
     facts: Facts
     request: Request
@@ -106,7 +106,7 @@ class OfferedCall(NamedTuple):
     """Where the result is to be written. Both are arrays, but SharedArray on their way from a
     process."""
     share: float
-    """Of the work on the file, for progress."""
+    """Its share of the work on the file, for progress."""
 
 
 class Offered(NamedTuple):

@@ -54,17 +54,17 @@ from waifu2x.system.files import is_temporary, remove_abandoned, remove_unfinish
 from waifu2x.system.machine import available_memory, core_count
 
 _FIRST_WORKERS = 3
-"""One picture is loaded, one computed and one saved."""
+"""Workers at the start: one picture is loaded, one computed and one saved."""
 _IN_FLIGHT = 4
 """Pictures of one file that are under way at a time, at most."""
 _IDLE_SHARE = 0.05
-"""Of the time: a network that has less to do than the rest of it is waiting for codecs."""
+"""The share of the time that a network may be idle before more codec workers are added."""
 _PROCESSES = 4
-"""For each core: who asks for more workers gets them as threads."""
+"""Processes for each core, at most: who asks for more workers gets them as threads."""
 _ALLOWED_SHARE = 0.1
-"""Of the memory for pictures, that all workers together may take beyond it without a word."""
+"""The share of the memory for pictures that all workers together may take on top, unasked."""
 _WORKER_BYTES = 256 << 20
-"""Of free memory, for a further process and its pictures."""
+"""Bytes of free memory that there must be for each process and its pictures."""
 _FEEDER_SECONDS = 5.0
 """How long the end of the work waits for whoever gives the jobs."""
 

@@ -1,4 +1,4 @@
-"""What is in output folders before the work, found without a look at each file."""
+"""Finds what is in output folders before the work, without a look at each file."""
 
 from __future__ import annotations
 

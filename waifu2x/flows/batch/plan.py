@@ -20,7 +20,7 @@ _TAKEN = frozenset((*table.READABLE, *archive.EXTENSIONS))
 
 
 class JobList(Sequence[Job]):
-    """Pictures of one folder, and where in another their results go.
+    """A list of jobs: pictures of one folder, and where in another their results go.
 
     Names are kept as text: a folder may have hundreds of thousands, and a Job takes half a KiB.
     """
@@ -47,11 +47,11 @@ class JobList(Sequence[Job]):
         return (self.job(*names) for names in self.names)
 
     def job(self, source: str, target: str) -> Job:
-        """The job of two names."""
+        """Makes a job of the names of its source and target."""
         return Job(self.folder / source, self.target / target)
 
     def where(self, wanted: Callable[[str, str], bool]) -> JobList:
-        """Those of whose names that is true."""
+        """The jobs for whose names, of source and target, `wanted` is true."""
         return JobList(self.folder, self.target, [names for names in self.names if wanted(*names)])
 
 
@@ -133,7 +133,7 @@ def _folded(name: str) -> str:
 
 
 def _type(source: str, extension: str) -> str:
-    """Of a source's target: an archive stays one, with pictures of the new type in it."""
+    """The extension of a source's target: an archive stays one, with pictures of the new type."""
     suffix = _extension(source)
     return suffix if suffix in archive.EXTENSIONS else extension
 

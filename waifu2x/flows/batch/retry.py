@@ -1,4 +1,4 @@
-"""What failed in earlier runs, by the lines that they wrote."""
+"""Reads what failed in earlier runs, from the lines that they wrote."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from waifu2x.system.files import reason
 
 
 class Failures:
-    """What failed last of a folder, by a file of lines such as `--json` writes."""
+    """The files of a folder that failed when they were last tried, by the lines of `--json`."""
 
     def __init__(self, path: Path, folder: Path) -> None:
         """Several runs may have written to the file: the last word on an input counts.

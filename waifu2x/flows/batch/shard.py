@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 
 class Shard(NamedTuple):
-    """One of so many parts."""
+    """One part of a folder that is divided by a hash of its files' names."""
 
     number: int
     """From 1 on."""

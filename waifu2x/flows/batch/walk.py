@@ -1,4 +1,4 @@
-"""The files of a folder, whatever else lies in it."""
+"""Finds the files of a folder, whatever else lies in it."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ _JUNK_FOLDERS = frozenset(
 
 
 class Found(NamedTuple):
-    """Something in a folder."""
+    """A file in a folder, or something else that is counted."""
 
     path: str
-    """From the folder on, with slashes; "" is the folder itself."""
+    """The path from the folder on, with slashes; "" is the folder itself."""
     is_file: bool = True
-    """Or a link that leads nowhere, which is told when it is to be read."""
+    """True also for a link that leads nowhere: whoever reads it says so."""
     error: OSError | None = None
     """Why a folder cannot be read."""
 
 
 def walk(folder: Path, recursive: bool, excluded: Path) -> Iterator[Found]:
-    """What is in a folder, and with `recursive` in those in it; nothing of what is hidden or junk.
+    """Finds what is in a folder, with `recursive` in those in it, too, but no hidden or junk files.
 
     Links to folders are not followed, nor is a folder entered that it lies in itself, as bind
     mounts can make it, nor `excluded`: they are no files. Folders in it that are entered are not

@@ -1,4 +1,4 @@
-"""A folder in which pictures arrive: which are there, whole, and not done yet."""
+"""Watches a folder in which pictures arrive: which are there, whole, and not done yet."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SETTLED = 2.0
 _PAUSE = 1.0
 """Seconds between two looks at a folder."""
 _SHARE = 0.1
-"""Of the time, at most, that looking takes, of however many files."""
+"""The share of the time that looking takes at most, at however many files."""
 
 _State = tuple[int, int, int]
 """Size, time of change in ns, inode."""
@@ -32,7 +32,7 @@ class _Seen:
 
 
 class Arrivals:
-    """What is new in a folder since the last look.
+    """Finds what is new in a folder since the last look.
 
     There is no other way that works on every system and on network drives: a file is whole when its
     size and time of change have stayed for SETTLED seconds. One that is renamed into the folder is
@@ -46,9 +46,9 @@ class Arrivals:
         done: frozenset[str] = frozenset(),
         on_unreadable: Callable[[Outcome], None] = lambda outcome: None,
     ) -> None:
-        """`look` makes the plan of the folder as it is, `is_wanted` says by the names of a file and
-        its target whether it is. What is in `done`, names of targets, is so at the first look. A
-        folder that cannot be read is told once."""
+        """`look` plans the folder as it is now; `is_wanted` decides by the names of a file and of
+        its target; `done` are names of targets that are made before the first look. `on_unreadable`
+        is told once of each folder that cannot be read."""
         self._look = look
         self._is_wanted = is_wanted
         self._done = done
@@ -57,7 +57,7 @@ class Arrivals:
         self._told: set[str] = set()
 
     def whole(self, now: float, today: float) -> JobList:
-        """What is whole and was not given as it is now: new, or changed since.
+        """The files that are whole and are new, or have changed since they were given.
 
         `now` is in seconds of a clock that is never set, `today` of the one of files. At the first
         look, files whose last change is older than SETTLED are whole.

@@ -18,7 +18,7 @@ _MODULES = {
     ".npz": "chainer",
 }
 NAMED_SUFFIXES = (".pth", ".safetensors")
-"""Of files of weights by name."""
+"""Suffixes of files of weights by name."""
 SUFFIXES = (*_MODULES, *NAMED_SUFFIXES)
 
 

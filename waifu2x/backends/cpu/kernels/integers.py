@@ -62,12 +62,12 @@ LEAST = 1e-30
 
 
 def largest(v: Emitter, source: ir.Value, start: ir.Value, count: ir.Value) -> ir.Value:
-    """The largest magnitude of each lane of `count` values; LEAST at least."""
+    """The largest magnitude in each lane of `count` values; LEAST at least."""
     own = v.opaque(source, start)
     (most,) = v.accumulators([v.splat(LEAST)])
     v.set(most, v.splat(LEAST))
     with v.loop(count, LANES) as plane:
-        v.set(most, v.larger(v.magnitude(v.load(own, plane)), v.get(most)))
+        v.set(most, v.maximum(v.magnitude(v.load(own, plane)), v.get(most)))
     return v.get(most)
 
 
@@ -176,14 +176,14 @@ def _emit_input(
                 for x, value in enumerate(input_row(v, stacked, y)):
                     v.store(value, target, v.add(place, x * LANES))
                     if x != FLAT % SIDE:
-                        v.set(most, v.larger(v.magnitude(value), v.get(most)))
+                        v.set(most, v.maximum(v.magnitude(value), v.get(most)))
             for y in range(SIDE):
                 frequency = y * SIDE + FLAT % SIDE
                 value = v.load(target, frequency * LANES)
                 if frequency == FLAT:
                     v.store(value, scratch, v.add(flat, plane))
                 else:
-                    v.set(most, v.larger(v.magnitude(value), v.get(most)))
+                    v.set(most, v.maximum(v.magnitude(value), v.get(most)))
         unit, fineness = scale_of(v, v.get(most), MOST_INPUT)
         v.store(unit, scratch, v.get(place_of_scale))
         v.set(place_of_scale, v.add(v.get(place_of_scale), scale_step))
@@ -252,7 +252,7 @@ _output_cell = vector_kernel(_emit_output)
 
 @native
 def convolve_integers(task, maps, places, scratch, weights, constants):  # type: ignore[no-untyped-def]
-    """The next rows of a 3x3 product: one of cells."""
+    """The next rows of a 3x3 convolution: one row of cells."""
     source = record(maps, task.source)
     locate_source(task, source, places, CELL + 2)
     locate_results(task, maps, places)

@@ -16,11 +16,13 @@ import numpy as np
 from llvmlite import ir
 
 from waifu2x.backends.cpu.kernels import native
+from waifu2x.backends.cpu.kernels.activations import activated, emit_activated
 from waifu2x.backends.cpu.kernels.memory import memory_row, pixel_row, record
 from waifu2x.backends.cpu.kernels.values import get, pixel_plane, pixel_start, put
 from waifu2x.backends.cpu.kernels.vector import Emitter, vector_kernel
-from waifu2x.backends.cpu.records import BY_FLOATS, BY_PLANES, BY_RESIZING, SILU, TASK
+from waifu2x.backends.cpu.records import BY_FLOATS, BY_PLANES, BY_RESIZING, FUNCTIONS, TASK
 from waifu2x.backends.cpu.shapes import LANES, TERMS
+from waifu2x.networks.expressions import has_parameter
 
 
 def _emit_planes(
@@ -69,8 +71,12 @@ def _emit_planes(
         with v.loop(v.add(planes, field("padding")), LANES) as plane:
             read("source", start, plane)
             own = v.get(slot)
-            for _ in v.cases(field("activation"), (SILU,)):
-                v.set(slot, v.times(own, v.sigmoid(own)))
+            for code in v.cases(field("activation"), range(1, len(FUNCTIONS))):
+                function = FUNCTIONS[code]
+                parameter = v.splat(0.0)
+                if has_parameter(function):
+                    parameter = v.load_constant(constants, v.add(field("slopes"), plane))
+                v.set(slot, emit_activated(v, function, own, parameter))
             for _ in v.cases(v.at_least(factors, 0), (1,)):
                 v.set(slot, v.times(v.get(slot), v.load(vectors, v.add(factors, plane))))
             v.set(slot, v.times(v.get(slot), factor))
@@ -115,9 +121,10 @@ def gathered(task, source, scratch, constants, y, x, p):  # type: ignore[no-unty
 def combine(task, maps, scratch, constants, vectors, value, y, x, plane):  # type: ignore[no-untyped-def]
     """value, activated, * factors * factor + residual, or gated by it, at a pixel and plane."""
     own = value
-    if task.activation:  # the code of one without slopes, which products apply
-        gate = np.float32(1 / (1 + math.exp(-value)))
-        value = gate if task.activation == 1 else value * gate
+    if task.activation:
+        side, first = task.depth_to_space, task.slopes + plane * task.plane_step
+        parameter = constants[first + y % side * task.row_step + x % side * task.column_step]
+        value = activated(task.activation, value, parameter)
     if task.vector >= 0:
         value *= vectors[task.vector + plane]
     value *= np.float32(task.factor)

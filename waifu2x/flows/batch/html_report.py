@@ -1,4 +1,4 @@
-"""A page to look through in a browser: what failed, then each picture before and after."""
+"""Writes an HTML report: what failed, then each picture before and after."""
 
 from __future__ import annotations
 
@@ -36,19 +36,22 @@ figcaption {{ font-size: 12px }}
 </style></head><body>
 """
 _GENERATOR = _HEAD.partition("\n<meta")[0].encode()
-"""What such pages begin with."""
+"""The first bytes of every report."""
 
 
-class Page:
-    """Until it is finished it grows in a file without a name: it takes no memory, and of a run that
-    is killed nothing stays."""
+class HtmlReport:
+    """A report that grows as pictures are done.
+
+    Until it is finished it is a file without a name: it takes no memory, and of a run that is
+    killed nothing stays.
+    """
 
     def __init__(self, path: Path, title: str) -> None:
         """Raises OutputError if the page cannot be written there, or something else is there."""
         self._path = path
         self._title = title
         try:
-            if path.exists() and not _is_page(path):
+            if path.exists() and not _is_report(path):
                 raise OutputError(f"{path}: exists already, and is no report: choose another name")
             self._rows = tempfile.TemporaryFile(dir=path.parent)  # noqa: SIM115
         except OSError as error:
@@ -112,7 +115,7 @@ class Page:
         return f'<a href="{quote_from_bytes(os.fsencode(relative))}">{_text(str(path))}</a>'
 
 
-def _is_page(path: Path) -> bool:
+def _is_report(path: Path) -> bool:
     with path.open("rb") as file:
         return file.read(len(_GENERATOR)) == _GENERATOR
 

@@ -1,0 +1,132 @@
+"""Drivers that stay, and several of them on one machine, each in a process of its own."""
+
+from __future__ import annotations
+
+import multiprocessing
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.helpers.contents import decode, encode, identity_models, noise
+from waifu2x.api import Upscaler
+from waifu2x.flows.batch.driver import InFlight
+from waifu2x.flows.batch.plan import plan
+from waifu2x.flows.batch.session import (
+    CancelledError,
+    Session,
+    SessionHolder,
+    SessionSettings,
+)
+from waifu2x.flows.jobs import Job, Output
+from waifu2x.flows.outcome import Outcome
+from waifu2x.formats.table import Quality
+from waifu2x.imaging.picture import Picture
+
+PNG = Output("png", Quality(), "fail")
+
+
+def pictures(folder: Path, count: int) -> list[Job]:
+    (folder / "in").mkdir()
+    for number in range(count):
+        content = encode(Picture(noise(5 + number, 7, 3, seed=number)), "png")
+        (folder / f"in/{number}.png").write_bytes(content)
+    return list(plan(folder / "in", folder / "out", "png", False).jobs)
+
+
+def settings_of(folder: Path, key: str = "", **rest: Any) -> SessionSettings:
+    model = str(identity_models(folder / "identity"))
+    arguments = {"scale": 2, "model": model, "backend": "numpy"}
+    return SessionSettings(arguments, PNG, rest.pop("in_flight", None), 10**6, key, **rest)
+
+
+def check(jobs: list[Job]) -> None:
+    for job in jobs:
+        expected = decode(job.source.read_bytes()).pixels.repeat(2, 0).repeat(2, 1)
+        np.testing.assert_array_equal(decode(job.target.read_bytes()).pixels, expected)
+
+
+def drive(settings: SessionSettings, jobs: list[Job]) -> list[Outcome]:
+    """What a process does that has a device of its own."""
+    with Upscaler(**settings.arguments) as upscaler:
+        session = Session(upscaler, settings)
+        outcomes, _ = session.make(jobs, lambda: True)
+        session.close()
+    return outcomes
+
+
+@pytest.mark.matrix
+def test_three_drivers_share_a_machine(tmp_path: Path) -> None:
+    """Each with a device and codec processes of its own; only names and outcomes pass."""
+    jobs = pictures(tmp_path, 18)
+    settings = settings_of(tmp_path, in_flight=InFlight(4, 2), sharing=3)
+    context = multiprocessing.get_context("forkserver")
+    with ProcessPoolExecutor(3, context) as pool:
+        parts = [pool.submit(drive, settings, jobs[part::3]) for part in range(3)]
+        outcomes = [outcome for part in parts for outcome in part.result(60)]
+    assert {outcome.job for outcome in outcomes} == set(jobs)
+    assert [outcome.status for outcome in outcomes] == ["done"] * 18
+    check(jobs)
+
+
+@pytest.fixture
+def session(tmp_path: Path) -> Iterator[Session]:
+    settings = settings_of(tmp_path)
+    with Upscaler(**settings.arguments) as upscaler:
+        session = Session(upscaler, settings)
+        yield session
+        session.close()
+
+
+def test_files_may_come_in_groups_from_several_threads(tmp_path: Path, session: Session) -> None:
+    jobs = pictures(tmp_path, 12)
+    made: list[Outcome] = []
+    threads = [
+        threading.Thread(target=lambda part=part: made.extend(session.make(part, lambda: True)[0]))
+        for part in (jobs[:5], jobs[5:6], jobs[6:])
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert {outcome.job for outcome in made} == set(jobs)
+    check(jobs)
+
+
+def test_what_nobody_waits_for_is_given_up(
+    tmp_path: Path, session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("waifu2x.flows.batch.session._LOOK_SECONDS", 0.01)
+    gate = threading.Event()
+    chains = session.upscaler.networks.chains
+    whole = chains.network
+
+    def waiting(factor: int, noise: int | None) -> Any:
+        assert gate.wait(30)
+        return whole(factor, noise)
+
+    monkeypatch.setattr(chains, "network", waiting)
+    with pytest.raises(CancelledError):
+        session.make(pictures(tmp_path, 2), lambda: False)
+    gate.set()
+
+
+def test_other_settings_open_another_session(tmp_path: Path) -> None:
+    holder = SessionHolder()
+    jobs = pictures(tmp_path, 3)
+    one, other = settings_of(tmp_path, "one"), settings_of(tmp_path, "other")
+    with holder.opened(one, None) as first:
+        first.make(jobs[:1], lambda: True)
+    with holder.opened(one, None) as again:
+        assert again is first
+        again.make(jobs[1:2], lambda: True)
+    with holder.opened(other, None) as second:
+        assert second is not first
+        second.make(jobs[2:], lambda: True)
+        assert not first._thread.is_alive()
+    check(jobs)
+    holder._close()

@@ -1,0 +1,123 @@
+"""Arithmetic of vectors of floats."""
+
+from __future__ import annotations
+
+from llvmlite import ir
+from numba.core import cgutils
+
+from waifu2x.backends.cpu.isa import VECTOR
+from waifu2x.backends.cpu.kernels.emit_control import ControlEmitter
+from waifu2x.backends.cpu.kernels.llvm_types import FLOAT, FLOATS, INTEGER, INTEGERS
+
+
+class FloatEmitter(ControlEmitter):
+    """Emits what computes with vectors of floats; a number stands for a vector of it."""
+
+    def splat(self, value: float | ir.Value) -> ir.Value:
+        """A vector with `value` in every lane."""
+        if isinstance(value, (int, float)):
+            return ir.Constant(FLOATS, [float(value)] * VECTOR.lanes)
+        undefined = ir.Constant(FLOATS, ir.Undefined)
+        first = self._builder.insert_element(undefined, value, ir.Constant(ir.IntType(32), 0))
+        mask = ir.Constant(ir.VectorType(ir.IntType(32), VECTOR.lanes), [0] * VECTOR.lanes)
+        return self._builder.shuffle_vector(first, undefined, mask)
+
+    def no_integers(self) -> ir.Value:
+        """A vector of 32-bit zeros."""
+        return ir.Constant(INTEGERS, [0] * VECTOR.lanes)
+
+    def first_lanes(self, a: ir.Value, count: ir.Value) -> ir.Value:
+        """Zero in all lanes but so many."""
+        lanes = VECTOR.lanes
+        numbers = ir.Constant(INTEGERS, list(range(lanes)))
+        zeros = self.splat(0.0)
+        first = self._builder.insert_element(
+            ir.Constant(INTEGERS, ir.Undefined),
+            self._builder.trunc(count, INTEGER),
+            ir.Constant(INTEGER, 0),
+        )
+        counts = self._builder.shuffle_vector(first, first, self.no_integers())
+        return self._builder.select(self._builder.icmp_signed("<", numbers, counts), a, zeros)
+
+    def fma(self, a: ir.Value, b: float | ir.Value, c: ir.Value) -> ir.Value:
+        """`a * b + c`, fused where the processor fuses."""
+        factor = self.splat(b) if isinstance(b, (int, float)) else b
+        # fmuladd and not fma: without the instruction, fma would call a library function per lane.
+        function = cgutils.get_or_insert_function(
+            self._builder.module,
+            ir.FunctionType(FLOATS, [FLOATS] * 3),
+            f"llvm.fmuladd.v{VECTOR.lanes}f32",
+        )
+        return self._builder.call(function, [a, factor, c])
+
+    def plus(self, a: ir.Value, b: ir.Value) -> ir.Value:
+        """`a + b`."""
+        return self._builder.fadd(a, b)
+
+    def minus(self, a: ir.Value, b: ir.Value) -> ir.Value:
+        """`a - b`."""
+        return self._builder.fsub(a, b)
+
+    def times(self, a: ir.Value, b: float | ir.Value) -> ir.Value:
+        """`a * b`."""
+        factor = self.splat(b) if isinstance(b, (int, float)) else b
+        return self._builder.fmul(a, factor)
+
+    def divided(self, a: ir.Value, b: ir.Value) -> ir.Value:
+        """`a / b`."""
+        return self._builder.fdiv(a, b)
+
+    def maximum(self, a: ir.Value, b: ir.Value) -> ir.Value:
+        """The larger of both in each lane."""
+        return self._builder.select(self._builder.fcmp_ordered(">", a, b), a, b)
+
+    def minimum(self, a: ir.Value, b: ir.Value) -> ir.Value:
+        """The smaller of both in each lane."""
+        return self._builder.select(self._builder.fcmp_ordered("<", a, b), a, b)
+
+    def where(self, test: ir.Value, positive: ir.Value, otherwise: ir.Value) -> ir.Value:
+        """`positive` in the lanes in which `test` is above 0, else `otherwise`."""
+        is_positive = self._builder.fcmp_ordered(">", test, self.splat(0.0))
+        return self._builder.select(is_positive, positive, otherwise)
+
+    def magnitude(self, a: ir.Value) -> ir.Value:
+        """`|a|`."""
+        return self._call("llvm.fabs", FLOATS, a)
+
+    def most(self, a: ir.Value) -> ir.Value:
+        """The largest of the lanes, in every lane."""
+        lanes = VECTOR.lanes
+        step = lanes // 2
+        while step:
+            mask = [(lane + step) % lanes for lane in range(lanes)]
+            turned = ir.Constant(ir.VectorType(INTEGER, lanes), mask)
+            a = self.maximum(a, self._builder.shuffle_vector(a, a, turned))
+            step //= 2
+        return a
+
+    def first(self, a: ir.Value) -> ir.Value:
+        """The first lane, a float."""
+        return self._builder.extract_element(a, ir.Constant(INTEGER, 0))
+
+    def total(self, a: ir.Value) -> ir.Value:
+        """The sum of the lanes, in an order that depends on the vector width alone."""
+        name = f"llvm.vector.reduce.fadd.v{VECTOR.lanes}f32"
+        function = cgutils.get_or_insert_function(
+            self._builder.module, ir.FunctionType(FLOAT, [FLOAT, FLOATS]), name
+        )
+        return self._builder.call(function, [ir.Constant(FLOAT, -0.0), a], fastmath=("reassoc",))
+
+    def leaky(self, a: ir.Value, slope: ir.Value) -> ir.Value:
+        """Leaky ReLU, any slope: a above 0, else a * slope; both vectors, or both floats."""
+        scaled = self._builder.fmul(a, slope)
+        zero = ir.Constant(a.type, [0.0] * VECTOR.lanes if a.type == FLOATS else 0.0)
+        return self._builder.select(self._builder.fcmp_ordered(">", a, zero), a, scaled)
+
+    def _call(self, name: str, kind: ir.Type, *values: ir.Value) -> ir.Value:
+        """An intrinsic of vectors that are all of a kind."""
+        function = cgutils.get_or_insert_function(
+            self._builder.module,
+            ir.FunctionType(kind, [kind] * len(values)),
+            f"{name}.v{VECTOR.lanes}f32",
+        )
+        return self._builder.call(function, list(values))
