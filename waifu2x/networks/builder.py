@@ -99,7 +99,7 @@ class GraphBuilder:
         return len(self._nodes)
 
     def extend(self, nodes: Iterable[Node], source: int = 0) -> int:
-        """Adds the nodes of another graph, whose picture is `source`; gives the last one's value."""
+        """Adds the nodes of another graph, whose picture is `source`; returns the last value."""
         places = [source]
         for node in nodes:
             places.append(self.append(renumbered(node, places)))
