@@ -28,11 +28,11 @@ from waifu2x.networks.nodes import (
     Dense,
     Enlarge,
     Gate,
+    Interpolate,
     Mean,
     Multiply,
     PixelShuffle,
     PixelUnshuffle,
-    Resize,
     TransposedConvolution,
     sources,
 )
@@ -128,7 +128,7 @@ def onnx_model(model: Model) -> bytes:
                 add("Sigmoid", inputs[:1], f"s{value}")
                 add("Sub", [f"s{value}", constant(f"h{value}", 0.5)], f"d{value}")
                 add("Mul", [add("Add", inputs, f"a{value}"), f"d{value}"], result)
-            case Resize():
+            case Interpolate():
                 ratio = node.up / node.down
                 scales = constant(f"f{value}", [1, 1, ratio, ratio])
                 ways = {"coordinate_transformation_mode": "half_pixel", "mode": "cubic"}

@@ -25,11 +25,11 @@ from waifu2x.networks.nodes import (
     Dense,
     Enlarge,
     Gate,
+    Interpolate,
     Mean,
     Multiply,
     PixelShuffle,
     PixelUnshuffle,
-    Resize,
     TransposedConvolution,
 )
 
@@ -89,7 +89,7 @@ class Graph(torch.nn.Module):  # type: ignore[misc]
                 case Gate():
                     source = found[node.source]
                     found.append((source + found[node.other]) * (torch.sigmoid(source) - 0.5))
-                case Resize():
+                case Interpolate():
                     factor = node.up / node.down
                     made = torch.nn.functional.interpolate(
                         found[node.source], scale_factor=factor, mode="bicubic"

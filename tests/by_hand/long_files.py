@@ -27,7 +27,7 @@ from waifu2x.formats.table import Quality
 from waifu2x.imaging.picture import Picture
 from waifu2x.imaging.streams import Extent, Header, Timed
 
-_SIDE = 320
+_SIDE = 256
 _WARM = 20
 _TARGETS = {"png": ("png", "tif", "gif", "webp"), "gif": ("gif", "png"), "webp": ("webp",)}
 _TARGETS["tif"] = ("tif",)
@@ -73,7 +73,7 @@ def measured(source: Path, extension: str, upscaler: Upscaler) -> tuple[float, f
     try:
         job = Job(source, source.with_name(f"out.{extension}"))
         output = Output(extension, Quality(), "overwrite", OutputOptions(strip=True))
-        upscale_file(job, output, lambda: upscaler.enlarger, in_flight=2)
+        upscale_file(job, output, lambda: upscaler.enlarger, max_pixels=1 << 30, in_flight=2)
     finally:
         write.FileSink.add = add  # type: ignore[method-assign]
     return sizes[_WARM - 1], max(sizes[_WARM:]), len(sizes)

@@ -125,7 +125,7 @@ def _made(node: graph.Node, found: list[NDArray[np.float64]]) -> NDArray[np.floa
         case graph.Gate():
             source = found[node.source]
             return np.asarray((source + found[node.other]) * (_sigmoid(source) - 0.5))
-        case graph.Resize():
+        case graph.Interpolate():
             rows = _resized(found[node.source], node.up, node.down)
             return _resized(rows.transpose(1, 0, 2), node.up, node.down).transpose(1, 0, 2)
         case graph.Concatenate():

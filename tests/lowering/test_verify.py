@@ -64,7 +64,7 @@ def everything() -> Model:
     value = net.gate(net.add(doubled, first), first)
     wide = net.concatenate(value, first)
     value = net.pixel_unshuffle(net.pixel_shuffle(wide, 2), 2)
-    value = net.resize(net.resize(conv(value, 12), 2, 1), 1, 2)
+    value = net.interpolate(net.interpolate(conv(value, 12), 2, 1), 1, 2)
     net.add(net.pixel_shuffle(conv(value, 12), 2), net.enlarge(0, 2))
     return net.model()
 

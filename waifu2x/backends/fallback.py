@@ -30,7 +30,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class FallbackBackend:
-    """See Backend. A picture on which a device stops working is computed again by the next one."""
+    """Several backends, best first: when one stops working, the next computes its pictures."""
 
     def __init__(self, opened: Backend, open_next: Callable[[str], Backend]) -> None:
         """`open_next` opens the best backend of those behind one, by its name; it raises
@@ -46,7 +46,6 @@ class FallbackBackend:
         self._stopped: DeviceError | None = None
 
     def compile(self, models: Sequence[Model], precision: Precision) -> Network:
-        """See Backend."""
         network = FallbackNetwork(self, models, precision)
         network.prepare()
         return network
@@ -56,11 +55,9 @@ class FallbackBackend:
         return self.current.pin(memory)
 
     def measure(self, model: Model, precision: Precision, pixels: NDArray[Any]) -> Measurement:
-        """See Backend."""
         return self.current.measure(model, precision, pixels)
 
     def tune(self, model: Model, precision: Precision, pixels: NDArray[Any]) -> Iterator[Trial]:
-        """See Backend."""
         return self.current.tune(model, precision, pixels)
 
     @property
@@ -69,7 +66,6 @@ class FallbackBackend:
         return self.current.bytes
 
     def close(self) -> None:
-        """See Backend."""
         with self._lock:
             self._closed = True
             self.current.close()
@@ -113,7 +109,7 @@ def _forget_arrays(error: BaseException) -> None:
 
 
 class FallbackNetwork:
-    """See Network."""
+    """A network of the backend of now; where that fails, of the next one."""
 
     def __init__(
         self, backend: FallbackBackend, models: Sequence[Model], precision: Precision

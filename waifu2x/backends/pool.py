@@ -75,7 +75,7 @@ def _open(
 
 
 class DevicePool:
-    """See Backend. Calls of its networks from several threads run at the same time."""
+    """Several devices as one backend: calls from several threads run at the same time."""
 
     def __init__(self, backends: Sequence[Backend]) -> None:
         self.name = backends[0].name
@@ -86,7 +86,6 @@ class DevicePool:
         self._backends = tuple(backends)
 
     def compile(self, models: Sequence[Model], precision: Precision) -> Network:
-        """See Backend."""
         networks: list[Network] = []
         try:
             for backend in self._backends:
@@ -106,11 +105,11 @@ class DevicePool:
             return Pin(held.pop_all().close)
 
     def measure(self, model: Model, precision: Precision, pixels: NDArray[Any]) -> Measurement:
-        """See Backend: of the first device, since a picture is computed by one."""
+        """Seconds of each step on the first device: a picture is computed by one."""
         return self._backends[0].measure(model, precision, pixels)
 
     def tune(self, model: Model, precision: Precision, pixels: NDArray[Any]) -> Iterator[Trial]:
-        """See Backend: once for devices that are alike."""
+        """Tunes each kind of device once."""
         unlike = {backend.device: backend for backend in self._backends}
         for backend in unlike.values():
             yield from backend.tune(model, precision, pixels)
@@ -121,14 +120,14 @@ class DevicePool:
         return sum(backend.bytes for backend in self._backends)
 
     def close(self) -> None:
-        """See Backend: all of them, though one may fail."""
+        """Closes all devices, though one may fail."""
         with ExitStack() as held:
             for backend in self._backends:
                 held.callback(backend.close)
 
 
 class PooledNetwork:
-    """See Network. A call takes the device that has waited longest, or waits for one.
+    """A network on each device. A call takes the device that has waited longest, or waits for one.
 
     A device that stops working is not taken again; the others compute its pictures, too.
     """

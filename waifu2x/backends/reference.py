@@ -28,6 +28,7 @@ from waifu2x.errors import BackendError
 from waifu2x.imaging.dtypes import from_unit, to_unit
 from waifu2x.lowering import geometry, phases
 from waifu2x.lowering.box import Box
+from waifu2x.lowering.costs import cost_of_pixel
 from waifu2x.lowering.lower import lower
 from waifu2x.lowering.segments import segmented
 from waifu2x.lowering.steps import (
@@ -80,7 +81,7 @@ class NumpyBackend:
     device = Device("NumPy", f"{np.__version__}, float64, for reference: slow")
 
     def compile(self, models: Sequence[Model], precision: Precision) -> NumpyNetwork:
-        """See Backend. float64 serves `auto` and `fp32`."""
+        """Compiles models for float64, which serves `auto` and `fp32`."""
         if precision not in ("auto", "fp32"):
             raise BackendError(
                 f"backend numpy has no precision {precision}: use auto or fp32, or another backend"
@@ -92,7 +93,7 @@ class NumpyBackend:
         return Pin()
 
     def measure(self, model: Model, precision: Precision, pixels: NDArray[Any]) -> Measurement:
-        """See Backend. There is no peak to compare with."""
+        """Seconds of each step, without a peak to compare with."""
         network = self.compile([model], precision)
         seconds: dict[int, float] = {}
 
@@ -397,15 +398,7 @@ class _Execution:
         return made
 
     def _cost(self, number: int) -> float:
-        """Multiply-adds of a step for a pixel of the picture."""
-        step = self._program.steps[number]
-        if isinstance(step, Conv):
-            target = self._program.values[step.target.value].resolution / step.depth_to_space
-            return step.weight.size * float(target) ** 2
-        if isinstance(step, MapStep):
-            value = self._program.values[step.target.value]
-            return value.planes * float(value.resolution) ** 2
-        return 0.0
+        return cost_of_pixel(self._program, self._program.steps[number])
 
     def _bytes(self, value: int) -> float:
         rows, columns = self._sizes[value]

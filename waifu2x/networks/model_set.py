@@ -32,19 +32,19 @@ _MOST_PASSES = 6
 
 @dataclass(frozen=True)
 class ModelSet:
-    """What `-m` names."""
+    """Models that belong together, by the noise level they remove and how much they enlarge."""
 
     name: str
     folder: Path
-    """Where its files are; of a single file, that itself."""
+    """The folder of its files, or its only file."""
     files: dict[Role, Path]
-    """Model files by what they do."""
+    """Model files by noise level (None: removes none) and by how much they enlarge."""
     held: tuple[Model, ...] = field(default=(), compare=False, repr=False)
     """Models that had to be read to know what they do, held so that they are not read again."""
 
     @property
     def noise_levels(self) -> list[int]:
-        """Noise levels that it has a model for."""
+        """The noise levels that it has a model for, in order."""
         return sorted({noise for noise, _ in self.files if noise is not None})
 
     @property
@@ -88,7 +88,7 @@ class ModelSet:
         return [read[role] for role in roles]
 
     def substitute(self, scale: Fraction | float, noise: int | None) -> str | None:
-        """What `models` gives in the place of a model that the set lacks; None if it lacks none."""
+        """A sentence on what `models` gives for one that the set lacks; None if it lacks none."""
         if scale > 1 or noise is None or (noise, 1) in self.files:
             return None
         lacks = f"{self.name} has no model that removes noise level {noise} without enlarging"
@@ -100,7 +100,7 @@ class ModelSet:
         return None
 
     def _denoiser(self, noise: int) -> Model:
-        """What removes noise and does not enlarge."""
+        """The model that removes noise and does not enlarge."""
         other = self._other_denoiser(noise)
         if other:
             return other._read((noise, 1))
@@ -194,7 +194,7 @@ def find(name: str) -> ModelSet:
 
 
 def role(file_name: str) -> Role | None:
-    """What a model does, from the name of its file; None if that is not one of waifu2x's."""
+    """Noise level and enlargement by a file's name; None for one that waifu2x does not use."""
     name = file_name.lower()
     suffix = next((suffix for suffix in SUFFIXES if name.endswith(suffix)), "")
     match = _STEM.fullmatch(file_name.removesuffix(suffix)) if suffix else None
@@ -281,7 +281,7 @@ def _of_file(path: Path) -> ModelSet:
 
 
 def role_of(model: Model) -> Role:
-    """What a network does whose name does not tell."""
+    """Noise level and enlargement of a network whose file's name does not say them."""
     return (0, 1) if model.scale == 1 else (None, model.scale)
 
 

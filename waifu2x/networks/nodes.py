@@ -103,7 +103,7 @@ class Gate:
 
 
 @dataclass(frozen=True)
-class Resize:
+class Interpolate:
     """The map `up / down` times as large, by bicubic interpolation of 4x4 pixels.
 
     Pixel y of the result stands at y' = (y + 1/2) * down / up - 1/2 of the source; at the distance
@@ -157,7 +157,7 @@ Node = (
     | Crop
     | Add
     | Gate
-    | Resize
+    | Interpolate
     | Concatenate
     | Mean
     | Dense
@@ -179,8 +179,8 @@ def sources(node: Node) -> tuple[int, ...]:
             return (node.source,)
 
 
-def moved(node: Node, places: Sequence[int]) -> Node:
-    """A node that reads each value at another place among the nodes."""
+def renumbered(node: Node, places: Sequence[int]) -> Node:
+    """The node, reading value places[n] where it read value n."""
     match node:
         case Concatenate():
             return replace(node, sources=tuple(places[source] for source in node.sources))
@@ -193,7 +193,7 @@ def moved(node: Node, places: Sequence[int]) -> Node:
 
 
 def cubic_taps(up: int, down: int) -> NDArray[np.float64]:
-    """(up, 4): the weights of a Resize for results y = 0 to up - 1, which repeat.
+    """(up, 4): the weights of a Interpolate for results y = 0 to up - 1, which repeat.
 
     They belong to the source's pixels floor((y + 1/2) * down / up - 1/2) - 1 and the next three.
     """

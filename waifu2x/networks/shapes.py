@@ -15,12 +15,12 @@ from waifu2x.networks.nodes import (
     Dense,
     Enlarge,
     Gate,
+    Interpolate,
     Mean,
     Multiply,
     Node,
     PixelShuffle,
     PixelUnshuffle,
-    Resize,
     TransposedConvolution,
     Weighted,
     sources,
@@ -149,7 +149,7 @@ def _shape(node: Node, shapes: Sequence[ValueShape], makers: Sequence[str]) -> V
             if node.pixels < 0:
                 raise ModelError(f"crops {node.pixels} pixels")
             return ValueShape(planes, resolution, origin + node.pixels * pixel)
-        case Resize():
+        case Interpolate():
             scale = Fraction(_positive(node.up), _positive(node.down))
             return ValueShape(planes, resolution * scale, origin)
         case Add() | Gate():
@@ -226,7 +226,7 @@ def _length(node: Node, lengths: Sequence[int]) -> int:
             made = length // node.factor
             if length % node.factor:
                 raise ModelError(f"{length} pixels do not divide by {node.factor}")
-        case Resize():
+        case Interpolate():
             made = length * node.up // node.down
             if length * node.up % node.down:
                 raise ModelError(f"{length} pixels do not divide by {node.down}")

@@ -15,7 +15,7 @@ PLANE_UNIT: dict[Arithmetic, int] = {"fp32": LANES, "int16": INTEGER_BLOCK, "bf1
 TILE_UNIT = (2, 4)
 """Rows at a time on tiles, the fewest, to leave the L2 cache to the weights; and columns."""
 CELL_UNIT = (CELL, CELL)
-"""The same of Winograd cells, and of what is computed beside them."""
+"""Rows and columns at a time of Winograd cells, and of what is computed beside them."""
 
 
 def unit_of(arithmetic: Arithmetic) -> tuple[int, int]:

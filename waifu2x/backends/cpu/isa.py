@@ -30,7 +30,7 @@ class VectorUnit:
     integers: bool = False
     """Whether it multiplies 16-bit integers faster than floats."""
     tiles: bool = False
-    """Whether there are AMX tile registers for bf16 products beside the vectors."""
+    """Whether there are AMX tile registers for bf16 beside the vectors."""
 
 
 _UNITS = {

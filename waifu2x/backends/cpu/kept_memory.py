@@ -7,16 +7,16 @@ from functools import cache
 from typing import NamedTuple
 
 from waifu2x.backends.cpu.packed import PackedProgram
-from waifu2x.backends.cpu.pixel_layout import round_up
 from waifu2x.backends.cpu.records import LINE_BYTES
 from waifu2x.backends.cpu.strips import PhaseStrips
+from waifu2x.lowering.geometry import round_up
 from waifu2x.networks.model import Size
 from waifu2x.system.machine import total_memory
 
 MOST_BYTES = 1100 << 20
 """The most memory for kept maps."""
 _MACHINE_SHARE = 4
-"""And the most of the machine's: one part of so many."""
+"""Kept maps take at most one part of the machine's memory of so many."""
 
 
 class Places(NamedTuple):

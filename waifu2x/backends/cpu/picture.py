@@ -17,8 +17,8 @@ from waifu2x.lowering.steps import (
 
 
 def with_picture(program: Program) -> Program:
-    """The same program; where the step that makes the result adds a copy of the picture, perhaps
-    enlarged, it reads the picture itself: a copy is slow to make, keep and read again.
+    """A program with one step less where the step that makes the result adds a copy of the picture,
+    perhaps enlarged: it reads the picture itself, since a copy is slow to make, keep and read.
 
     The residual is then a view of value 0, and of as many planes.
     """

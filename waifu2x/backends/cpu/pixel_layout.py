@@ -17,7 +17,7 @@ class PixelLayout:
     parts: tuple[int, ...]
     """Planes of each part."""
     padded: tuple[int, ...]
-    """The same, made up to whole vectors; what is added is zero."""
+    """Planes of each part, made up to whole vectors; what is added is zero."""
     space_to_depth: int = 1
     """Pixels a side that are stored as the planes of one."""
     terms: int = 0
@@ -76,8 +76,3 @@ class PixelLayout:
     def memory_size(self, size: Size) -> Size:
         """Rows and columns in memory of a map of that many single ones."""
         return -(-size[0] // self.space_to_depth), -(-size[1] // self.space_to_depth)
-
-
-def round_up(count: int, unit: int) -> int:
-    """The next multiple of `unit`."""
-    return -(-count // unit) * unit

@@ -68,8 +68,8 @@ MOST_DEPTH_TO_SPACE = 4
 """The largest block of a depth-to-space whose rows fit among the places of a task."""
 SOURCE_ROWS, TARGET_ROWS = 0, CELL + 2
 RESIDUAL_ROWS = TARGET_ROWS + CELL * MOST_DEPTH_TO_SPACE
-LATE_PLACES = 8
-PLACES = RESIDUAL_ROWS + CELL * MOST_DEPTH_TO_SPACE + LATE_PLACES
+PENDING_PLACES = 8
+PLACES = RESIDUAL_ROWS + CELL * MOST_DEPTH_TO_SPACE + PENDING_PLACES
 """Where the offsets of rows stand among the places of a task, how many places there are, and how
 many of them, the last ones, describe a block on tiles that is not finished."""
 

@@ -20,7 +20,7 @@ PEAK_DEPTH = 64
 """Input planes of the loops that measure what the arithmetic units reach."""
 
 FREQUENCIES = 64
-"""Winograd: products for each cell of 6x6 results."""
+"""Winograd: frequencies of each cell of 6x6 results."""
 CHUNK = 64
 """Winograd in fp32: output planes whose products are all there before the first becomes results."""
 FLAT = 27

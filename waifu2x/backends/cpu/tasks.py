@@ -58,7 +58,7 @@ class TaskSchedule:
     rate: tuple[int, int] = (1, 1)
     """Row y of it makes rows y * rate[0] / rate[1] of the target's memory."""
     scale: int = 1
-    """Its rows and columns are those of the step's results times this."""
+    """How many rows and columns it computes for each of the step's results."""
 
 
 @dataclass(frozen=True)

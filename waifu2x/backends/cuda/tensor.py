@@ -23,6 +23,7 @@ from waifu2x.backends.gpu.executor import Batch, Executor, Place
 from waifu2x.backends.gpu.fp32 import Fp32Executor
 from waifu2x.backends.gpu.runtime import Buffer, Kernel
 from waifu2x.backends.gpu.tuning import Choose
+from waifu2x.errors import printable
 from waifu2x.lowering.box import Box
 from waifu2x.lowering.geometry import Work
 from waifu2x.lowering.phases import Phase
@@ -77,11 +78,11 @@ def makers(runtime: CudaRuntime, units: Units) -> dict[Precision, Maker]:
 def _warn(program: Program, message: str, *values: float) -> None:
     """Logs a warning about a model once: not again for the same one, cut."""
     if not program.cuts:
-        _LOG.warning(message, program.model.name, *values)
+        _LOG.warning(message, printable(program.model.name), *values)
 
 
 class TensorExecutor:
-    """See Executor."""
+    """Runs programs on tensor cores."""
 
     unit = (1, 1)
     alignment = 256
@@ -117,7 +118,6 @@ class TensorExecutor:
                     )
 
     def map_bytes(self, value: int, box: Box, pictures: int) -> int:
-        """See Executor."""
         return self._layouts[value].bytes(box, batch_grid(pictures))
 
     def build(
@@ -145,7 +145,6 @@ class TensorExecutor:
         vectors: Buffer,
         ends: Phase | None,
     ) -> None:
-        """See Executor."""
         for _, step, launch in self._prepared(batch, work, places, sums, vectors):
             step.queue(launch)
         if ends is not None:
@@ -177,26 +176,23 @@ class TensorExecutor:
         return sorted(queued, key=lambda one: one[0])
 
     def vector_bytes(self, pictures: int) -> int:
-        """See Executor."""
         return self._vectors.bytes(pictures)
 
     def clear(self, vectors: Buffer, pictures: int) -> None:
-        """See Executor."""
         self._vectors.clear(self._vectors.places(vectors, pictures), pictures)
 
     def step(self, kernel: Kernel) -> int:
-        """See Executor. What is done with sums and vectors alone is counted as the first mean's."""
+        """The step that a kernel belongs to; sums and vectors count as the first mean."""
         if self._vectors.owns(kernel):
             return min(self._averages)
         own = (*self._steps.items(), *self._averages.items())
         return next(number for number, step in own if kernel in step.kernels.values())
 
     def peak(self) -> float:
-        """See Executor. Two terms take three products."""
+        """Multiply-adds a second at best: two terms take three products."""
         return product_peak(self._runtime, self._units) / (3 if self._terms == 2 else 1)
 
     def close(self) -> None:
-        """See Executor."""
         for step in (*self._steps.values(), *self._averages.values()):
             step.close()
         self._vectors.close()

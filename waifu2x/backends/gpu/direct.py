@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from waifu2x.backends.gpu.maps import round_up
 from waifu2x.backends.gpu.product import NARROW, Planes, padded_weight
 from waifu2x.backends.gpu.runtime import Limits, Macros
+from waifu2x.lowering.geometry import round_up
 
 _FEW = 16
 """Planes of results that are pixels, which a work-item makes alone."""
@@ -52,7 +52,6 @@ class Shape:
         return self.lanes * self.group_x * self.group_y
 
     def macros(self, planes: Planes) -> Macros:
-        """See product.Shape."""
         return {
             "TAPS": planes.taps,
             "IN_PLANES": round_up(planes.in_count, self.load),
@@ -70,7 +69,6 @@ class Shape:
         }
 
     def pack(self, planes: Planes, weight: NDArray[np.float32]) -> NDArray[np.float32]:
-        """See product.Shape."""
         inputs = round_up(planes.in_count, self.load)
         full = padded_weight(planes, weight, inputs, round_up(planes.out_count, self.planes))
         # The taps along the line of a work-item go innermost.

@@ -30,7 +30,7 @@ _Own = ProductStep | MoveStep | AverageStep | DenseLayer
 
 
 class Fp32Executor:
-    """See Executor. Maps are floats, in the layout of `kernels/maps.h`."""
+    """Runs programs in fp32. Maps are floats, in the layout of `kernels/maps.h`."""
 
     unit = (CELL, CELL)
     alignment = ALIGNMENT
@@ -48,7 +48,6 @@ class Fp32Executor:
         self._sums = Sums(runtime, self._form, self._block) if self._form.sums else None
 
     def map_bytes(self, value: int, box: Box, pictures: int) -> int:
-        """See Executor."""
         stored = self.program.values[value]
         form = form_of(stored, box, self._margins[value], self._block)
         return form.step * ALIGNMENT * pictures
@@ -78,7 +77,6 @@ class Fp32Executor:
         vectors: Buffer,
         ends: Phase | None,
     ) -> None:
-        """See Executor."""
         maps = Maps(self.program.values, self._margins, places, self._block)
         pictures = batch.source.shape[0]
         for number in sorted({*work.steps, *sums}):
@@ -99,26 +97,22 @@ class Fp32Executor:
             self._finish(ends, batch, vectors)
 
     def vector_bytes(self, pictures: int) -> int:
-        """See Executor."""
         return self._form.size * pictures
 
     def clear(self, vectors: Buffer, pictures: int) -> None:
-        """See Executor."""
         if self._sums is not None:
             self._sums.clear(vectors, pictures)
 
     def step(self, kernel: Kernel) -> int:
-        """See Executor. What clears the sums is counted as the first mean's."""
+        """The step that a kernel belongs to; what clears the sums counts as the first mean."""
         if self._sums is not None and kernel is self._sums.kernel:
             return min(self._form.sums)
         return next(number for number, own in enumerate(self._steps) if own.owns(kernel))
 
     def peak(self) -> float:
-        """See Executor."""
         return multiply_add_peak(self._runtime)
 
     def close(self) -> None:
-        """See Executor."""
         for own in self._steps:
             own.close()
 
@@ -158,7 +152,7 @@ class Fp32Executor:
                 return MoveStep(runtime, program, number, self._block)
 
     def _find_margins(self) -> list[Margin]:
-        """Of each value: what the groups of products that write and read it reach beyond."""
+        """How far the groups of products that write and read each value go beyond it."""
         margins = [Margin()] * len(self.program.values)
         for step, own in zip(self.program.steps, self._steps, strict=True):
             if not isinstance(step, Conv) or not isinstance(own, ProductStep):

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from waifu2x.backends.gpu.maps import FLOAT_BYTES, round_up
+from waifu2x.backends.gpu.maps import FLOAT_BYTES
 from waifu2x.backends.gpu.product import Planes, padded_weight
 from waifu2x.backends.gpu.runtime import Limits, Macros
 from waifu2x.backends.winograd import transform_weights
+from waifu2x.lowering.geometry import round_up
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ class Shape:
 
     @property
     def frequencies(self) -> int:
-        """Of a cell."""
+        """How many frequencies a cell has."""
         return (self.cell_y + 2) * (self.cell_x + 2)
 
     @property
@@ -67,7 +68,6 @@ class Shape:
         return FLOAT_BYTES * max(t + v, self.frequencies * cells * 8)
 
     def macros(self, planes: Planes) -> Macros:
-        """See product.Shape."""
         return {
             "IN_PLANES": round_up(planes.in_count, self.depth),
             "OUT_PLANES": round_up(planes.out_count, self.outs),
@@ -85,7 +85,7 @@ class Shape:
         }
 
     def pack(self, planes: Planes, weight: NDArray[np.float32]) -> NDArray[np.float32]:
-        """See product.Shape: U."""
+        """The weights transformed: U."""
         inputs = round_up(planes.in_count, self.depth)
         full = padded_weight(planes, weight, inputs, round_up(planes.out_count, self.outs))
         transformed = transform_weights(full, self.cell_y, self.cell_x)

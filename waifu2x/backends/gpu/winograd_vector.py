@@ -7,10 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from waifu2x.backends.gpu.maps import FLOAT_BYTES, round_up
+from waifu2x.backends.gpu.maps import FLOAT_BYTES
 from waifu2x.backends.gpu.product import Planes, padded_weight
 from waifu2x.backends.gpu.runtime import Limits, Macros
 from waifu2x.backends.winograd import transform_weights
+from waifu2x.lowering.geometry import round_up
 
 _CELL = 4
 _FREQUENCIES = (_CELL + 2) ** 2
@@ -51,7 +52,6 @@ class Shape:
         )
 
     def macros(self, planes: Planes) -> Macros:
-        """See product.Shape."""
         return {
             "IN_PLANES": round_up(planes.in_count, self.width),
             "OUT_PLANES": round_up(planes.out_count, self.planes),
@@ -64,7 +64,7 @@ class Shape:
         }
 
     def pack(self, planes: Planes, weight: NDArray[np.float32]) -> NDArray[np.float32]:
-        """See product.Shape: U."""
+        """The weights transformed: U."""
         inputs = round_up(planes.in_count, self.width)
         full = padded_weight(planes, weight, inputs, round_up(planes.out_count, self.planes))
         transformed = transform_weights(full, _CELL, _CELL)

@@ -31,11 +31,11 @@ _NO_MEMORY = {
     cl.status_code.INVALID_BUFFER_SIZE,
 }
 _SHARED_MEMORY_PART = 2
-"""Of memory that is the machine's own, one part of so many may be taken."""
+"""Where a device's memory is the machine's own, one part of so many may be taken."""
 
 
 class OpenClBuffer:
-    """See Buffer."""
+    """Memory of an OpenCL device."""
 
     def __init__(self, runtime: OpenClRuntime, size: int) -> None:
         self.size = size
@@ -53,27 +53,26 @@ class OpenClBuffer:
 
 @dataclass(eq=False)
 class OpenClKernel:
-    """See Kernel."""
+    """A kernel of a built program."""
 
     name: str
     group: int
     handle: cl.Kernel
 
 
-class OpenClProgram:
-    """See Program."""
+class OpenClModule:
+    """A built program of kernels."""
 
     def __init__(self, runtime: OpenClRuntime, handle: cl.Program) -> None:
         self._runtime = runtime
         self._handle = handle
 
     def kernel(self, name: str, group: int) -> OpenClKernel:
-        """See Program."""
         with self._runtime.errors():
             return OpenClKernel(name, group, cl.Kernel(self._handle, name))
 
 
-class _Launch(NamedTuple):
+class OpenClLaunch(NamedTuple):
     """A kernel with its arguments."""
 
     kernel: OpenClKernel
@@ -90,7 +89,7 @@ class _Fetched(NamedTuple):
 
 
 class OpenClRuntime:
-    """See Runtime."""
+    """An OpenCL device and its queue."""
 
     def __init__(self, device: cl.Device) -> None:
         """Raises DeviceError for one that cannot be opened."""
@@ -108,14 +107,14 @@ class OpenClRuntime:
             ) from error
         platform = device.platform
         self.identity = (platform.name, platform.version, device.name, device.driver_version)
-        """Of the device and its compiler: what else a program depends on."""
+        """What a program depends on besides its source: the device and its compiler."""
         self._counting = threading.RLock()
         """Buffers may be freed by the garbage collector, in a thread that is counting."""
         self._allocated = 0
         self._building = threading.Lock()
-        self._programs: dict[str, OpenClProgram] = {}
-        self._records = Records[list[_Launch]]()
-        self._recording: list[_Launch] | None = None
+        self._programs: dict[str, OpenClModule] = {}
+        self._records = Records[list[OpenClLaunch]]()
+        self._recording: list[OpenClLaunch] | None = None
         self._launches: list[tuple[Kernel, Any]] | None = None
         self.limits = Limits(
             is_cpu=not is_gpu(device),
@@ -157,11 +156,11 @@ class OpenClRuntime:
             handle.release()
 
     def current(self) -> AbstractContextManager[None]:
-        """See Runtime: OpenCL has no such thing."""
+        """Does nothing: in OpenCL no context has to be current."""
         return nullcontext()
 
     def free_memory(self) -> int:
-        """See Runtime. OpenCL knows how much there is, not how much is free."""
+        """Bytes that may be taken: OpenCL knows how much there is, not how much is free."""
         parts = _SHARED_MEMORY_PART if self._device.host_unified_memory else 1
         return int(self._device.global_mem_size) // parts - self.allocated
 
@@ -171,7 +170,6 @@ class OpenClRuntime:
             return OpenClBuffer(self, size)
 
     def host_array(self, shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
-        """See Runtime."""
         return np.empty(shape, dtype)
 
     def pin(self, memory: NDArray[Any]) -> Pin:
@@ -179,30 +177,29 @@ class OpenClRuntime:
         return Pin()
 
     def upload(self, buffer: Any, array: NDArray[Any]) -> None:
-        """See Runtime."""
         with self.errors():
             cl.enqueue_copy(self._uploads, buffer.handle, array, is_blocking=True)
 
     def download(self, buffer: Any, array: NDArray[Any]) -> None:
-        """See Runtime."""
         with self.errors():
             cl.enqueue_copy(self._downloads, array, buffer.handle, is_blocking=True)
 
-    def build(self, stem: str, macros: Macros) -> OpenClProgram:
-        """See Runtime."""
+    def build(self, stem: str, macros: Macros) -> OpenClModule:
         defined, lines = source.definitions(macros)
         text = lines + source.read(f"{stem}.cl")
         options = [*_OPTIONS, *defined]
         if self.limits.is_cpu:
             options.append("-DON_CPU")
         key = cache.digest(__version__, cl.VERSION_TEXT, *self.identity, *options, text)
+        if key in self._programs:
+            return self._programs[key]
         with self._building:
             if key not in self._programs:
-                self._programs[key] = OpenClProgram(self, self._program(stem, text, options, key))
+                self._programs[key] = OpenClModule(self, self._program(stem, text, options, key))
             return self._programs[key]
 
     def prepare(self, wanted: Sequence[tuple[str, Macros]]) -> None:
-        """See Runtime: drivers compile one program after the other."""
+        """Builds programs one after the other, as drivers do anyway."""
 
     def _program(self, stem: str, text: str, options: list[str], key: str) -> cl.Program:
         """From the cache, or compiled. Raises BackendError."""
@@ -227,19 +224,18 @@ class OpenClRuntime:
         return program
 
     def launch(self, kernel: Any, groups: tuple[int, int, int], *arguments: Argument) -> None:
-        """See Runtime."""
         size = (groups[0] * kernel.group, groups[1], groups[2])
         handles = [a.handle if isinstance(a, OpenClBuffer) else a for a in arguments]
-        self._queue_launch(_Launch(kernel, size, handles))
+        self._queue_launch(OpenClLaunch(kernel, size, handles))
 
     def replay(self, owner: object, key: Hashable, queue: Callable[[], None]) -> None:
-        """See Runtime: what is kept are the launches, ready to be queued."""
+        """Queues what `queue` does; from the second time on its launches, without calling it."""
         record = self._records.find(key)
         if record is not None:
             for launch in record:
                 self._queue_launch(launch)
             return
-        recording: list[_Launch] = []
+        recording: list[OpenClLaunch] = []
         self._recording = recording
         try:
             queue()
@@ -251,7 +247,7 @@ class OpenClRuntime:
         """Drops the launches of an owner's kernels."""
         self._records.drop(owner)
 
-    def _queue_launch(self, launch: _Launch) -> None:
+    def _queue_launch(self, launch: OpenClLaunch) -> None:
         handle, group = launch.kernel.handle, launch.kernel.group
         with self.errors():
             handle.set_args(*launch.handles)
@@ -262,34 +258,31 @@ class OpenClRuntime:
             self._launches.append((launch.kernel, event))
 
     def send(self, buffer: Any, array: NDArray[Any]) -> object:
-        """See Runtime: it is there then."""
+        """Copies an array to the device, and is done when it returns."""
         self.upload(buffer, array)
         return None
 
     def follow(self) -> None:
-        """See Runtime."""
+        """Does nothing: what is sent has arrived."""
 
     def fetch(self, buffer: Any, array: NDArray[Any]) -> _Fetched:
-        """See Runtime: copied by whoever waits."""
+        """Marks the end of the work on a result; `wait` copies it then."""
         with self.errors():
             event = cl.enqueue_marker(self._queue)
             self._queue.flush()
             return _Fetched(event, buffer, array)
 
-    def wait(self, mark: _Fetched) -> None:
-        """See Runtime."""
+    def wait(self, event: _Fetched) -> None:
         with self.errors():
-            mark.event.wait()
-        self.download(mark.buffer, mark.array)
+            event.event.wait()
+        self.download(event.buffer, event.array)
 
     def synchronize(self) -> None:
-        """See Runtime."""
         with self.errors():
             self._queue.finish()
 
     @contextmanager
     def timed(self) -> Iterator[list[tuple[Kernel, float]]]:
-        """See Runtime."""
         times: list[tuple[Kernel, float]] = []
         plain = self._queue
         profiling = cl.command_queue_properties.PROFILING_ENABLE
@@ -305,7 +298,7 @@ class OpenClRuntime:
             times.append((kernel, (event.profile.end - event.profile.start) * 1e-9))
 
     def close(self) -> None:
-        """See Runtime. What pyopencl holds goes with the last reference to it."""
+        """Ends the work; what pyopencl holds goes with the last reference to it."""
         with suppress(DeviceError, OutOfMemoryError):
             self.synchronize()
         self._records.clear()

@@ -82,7 +82,7 @@ class _LayeredGraph(GraphBuilder):
 
     @property
     def left(self) -> int:
-        """Layers not taken."""
+        """The number of layers that are not taken yet."""
         return len(self._layers) - self._taken
 
     def append(self, node: Node) -> int:
@@ -189,8 +189,10 @@ def _both(net: _LayeredGraph, enlarge: tuple[int, int, int] | None) -> int:
 
 
 def _shallow(net: _LayeredGraph, enlarge: tuple[int, int, int] | None) -> int:
-    """The first U-net, which goes down once; it may enlarge at its end, by a transposed convolution
-    of so many taps, stride and crop."""
+    """The first U-net, which goes down once.
+
+    It may enlarge at its end, by a transposed convolution of so many taps, stride and crop.
+    """
     wide = net.next_convolution(net.next_convolution(0))
     value = net.next_convolution(wide, taps=2, stride=2)
     value = net.next_convolution(net.next_convolution(value))
@@ -225,4 +227,4 @@ _NETWORKS: dict[str, tuple[int, Callable[[_LayeredGraph], None]]] = {
     "upcunet3x": (30, _upcunet3x),
     "upcunet4x": (31, _upcunet4x),
 }
-"""Layers with weights of each architecture, and what takes them."""
+"""The number of layers with weights of each architecture, and the function that takes them."""

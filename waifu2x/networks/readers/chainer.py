@@ -33,7 +33,8 @@ _HEADER = re.compile(
 
 def read_model(path: Path) -> Model:
     """The network in an .npz file. Raises ModelError."""
-    return build(str(path), *parse(read_file(path), str(path)))
+    _, model = _checked(read_file(path), str(path))
+    return model
 
 
 def parse(raw: bytes, name: str) -> NetworkWeights:
@@ -41,6 +42,12 @@ def parse(raw: bytes, name: str) -> NetworkWeights:
 
     Raises ModelError if it is damaged or of an architecture other than VGG7 and UpConv7.
     """
+    weights, _ = _checked(raw, name)
+    return weights
+
+
+def _checked(raw: bytes, name: str) -> tuple[NetworkWeights, Model]:
+    """The content of an .npz file, and the network of it."""
     stored = _arrays(raw, name)
     if "conv_pre/W" in stored:
         found = "upresnet10" if any("/fc1/" in each for each in stored) else "resnet10"
@@ -64,20 +71,19 @@ def parse(raw: bytes, name: str) -> NetworkWeights:
         else:
             layers.append(Layer("convolution", weight, bias))
     weights = NetworkWeights("upconv_7" if doubles else f"vgg_{count}", layers)
-    build(name, *weights)
-    return weights
+    return weights, build(name, *weights)
 
 
 def _arrays(raw: bytes, name: str) -> dict[str, NDArray[np.float32]]:
-    """All arrays. Not numpy.load, which allocates whatever a header asks for."""
+    """The arrays of an .npz file; numpy.load would allocate whatever a header asks for."""
     arrays: dict[str, NDArray[np.float32]] = {}
     budget = ModelBudget(name)
     try:
         with open_archive(io.BytesIO(raw), budget) as archive:
             for member in archive.namelist():
                 key = member.removesuffix(".npy")
-                content = read_member(archive, member, f"{name}: {key}")
-                arrays[key] = _array(content, f"{name}: {key}", budget)
+                where = f"{name}: {key[:60]}"
+                arrays[key] = _array(read_member(archive, member, where), where, budget)
     except (OSError, *DAMAGED_ZIP) as error:
         raise ModelError(f"{name}: not a readable .npz file: {error or 'cut off'}") from error
     return arrays

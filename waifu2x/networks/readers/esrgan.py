@@ -62,7 +62,7 @@ def _dense_block(net: NamedGraph, source: int, key: str) -> int:
 
 
 def _names_of_layers(weights: NamedWeights) -> dict[str, str]:
-    """The names of its layers; those of a block with the number of a layer left open."""
+    """The names of the layers; those inside a block have {} where a layer's number stands."""
     if "model.0.weight" in weights:
         blocks = 0
         while f"model.1.sub.{blocks}.RDB1.conv1.0.weight" in weights:

@@ -290,7 +290,7 @@ def _interpolate(graph: BlobGraph, line: Line) -> int:
     line.expect(5, "size of another blob", 0)
     line.expect(6, "aligned corners", 0)
     if kind == 3:
-        return graph.net.resize(source, *factor.as_integer_ratio())
+        return graph.net.interpolate(source, *factor.as_integer_ratio())
     if factor.denominator != 1:
         raise ModelError(f"{line.where}: keys 1 and 2 (factors) are {high} and {wide}")
     return graph.net.enlarge(source, int(factor))

@@ -82,9 +82,11 @@ class PickleMachine:
         return self._stack[0]
 
     def push(self, value: Any) -> None:
+        """Puts a value on the stack."""
         self._stack.append(value)
 
     def pop(self) -> Any:
+        """Takes a value, which must be no mark, from the stack."""
         value = self._stack.pop()
         if isinstance(value, _StackMark):
             raise DamagedError("damaged: its pickle takes more than there is")
@@ -122,11 +124,13 @@ class PickleMachine:
         self._closed.update(id(each) for each in inner if id(each) in self._depths)
 
     def extend(self, values: list[Any]) -> None:
+        """Appends to the list on the stack."""
         into = self.top(list)
         self._hold(into, values)
         into.extend(values)
 
     def set_items(self, values: list[Any]) -> None:
+        """Adds names and values, in turn, to the dictionary on the stack."""
         into = self.top(dict)
         self._hold(into, values)
         into.update(_pairs(values[::2], values[1::2]))
@@ -141,17 +145,20 @@ class PickleMachine:
         return [self.pop() for _ in range(count)][::-1]
 
     def put(self, index: int) -> None:
+        """Keeps what is on the stack in the memory."""
         value = self._stack[-1]
         if isinstance(value, _StackMark):
             raise DamagedError("damaged: its pickle keeps nothing")
         self._memory[index] = value
 
     def get(self, index: int) -> None:
+        """Pushes what the memory holds."""
         if index not in self._memory:
             raise DamagedError("damaged: its pickle recalls what it never kept")
         self.push(self._memory[index])
 
     def duplicate(self) -> None:
+        """Pushes what is on the stack once more."""
         value = self.pop()
         self._stack += [value, value]
 

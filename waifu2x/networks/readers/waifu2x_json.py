@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from waifu2x.errors import ModelError
 from waifu2x.networks.model import Model
+from waifu2x.networks.nodes import Dense, TransposedConvolution
 from waifu2x.networks.readers.architectures import Kind, Layer, build
 from waifu2x.networks.readers.limits import ModelBudget, gunzip, read_file
 from waifu2x.system import cache
@@ -43,7 +44,7 @@ _MAX_NUMBERS = 8_000_000
 
 
 class NetworkWeights(NamedTuple):
-    """What a file holds."""
+    """The layers with weights of a file, and the name of what is between them."""
 
     architecture: str
     layers: list[Layer]
@@ -57,11 +58,12 @@ def read_model(path: Path) -> Model:
     """
     raw = read_file(path)
     key = cache.digest(_CACHE_FORMAT, raw)
-    weights = _from_cache(key)
-    if weights is None:
-        weights = parse(raw, str(path))
-        cache.store(_CACHE_KIND, key, _to_binary(weights))
-    return build(str(path), *weights)
+    kept = _from_cache(key)
+    if kept is not None:
+        return build(str(path), *kept)
+    weights, model = _checked(raw, str(path))
+    cache.store(_CACHE_KIND, key, _to_binary(weights))
+    return model
 
 
 def parse(raw: bytes, name: str) -> NetworkWeights:
@@ -69,6 +71,12 @@ def parse(raw: bytes, name: str) -> NetworkWeights:
 
     Raises ModelError.
     """
+    weights, _ = _checked(raw, name)
+    return weights
+
+
+def _checked(raw: bytes, name: str) -> tuple[NetworkWeights, Model]:
+    """The content of a model file, and the network of it."""
     if raw[:2] == b"\x1f\x8b":
         raw = gunzip(raw, name)
     # Each list and each number takes up to a hundred bytes, however few it is written in.
@@ -94,7 +102,7 @@ def parse(raw: bytes, name: str) -> NetworkWeights:
     architecture = (config or {}).get("arch_name", f"vgg_{len(layers)}")
     model = build(name, str(architecture), layers)
     _check_config(config or {}, model, where)
-    return NetworkWeights(str(architecture), layers)
+    return NetworkWeights(str(architecture), layers), model
 
 
 def dump(weights: NetworkWeights) -> bytes:
@@ -105,8 +113,8 @@ def dump(weights: NetworkWeights) -> bytes:
         out_planes, in_planes, height, width = layer.weight.shape
         transposed = layer.kind == "transposed"
         node = model.weighted[index][1]
-        stride = getattr(node, "stride", 1)
-        padding = getattr(node, "crop", 0)
+        stride = 1 if isinstance(node, Dense) else node.stride
+        padding = node.crop if isinstance(node, TransposedConvolution) else 0
         entry: dict[str, Any] = {
             "class_name": _TRANSPOSED if transposed else _CONVOLUTION,
             "kW": width,

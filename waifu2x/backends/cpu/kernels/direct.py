@@ -2,7 +2,7 @@
 
 `convolve_few_inputs` (the first layer: 1 or 3 planes in) keeps a tile of pixels and output planes
 in registers; interleaved rows make the taps of one kernel row neighbours in memory, so each of the
-three rows is one product of depth 3 * in_planes.
+three rows is one inner product of depth 3 * in_planes.
 
 `convolve_pointwise` (1x1, also over maps stored by space-to-depth: all that is read of a pixel are
 neighbours) is the same with one row. A span of pixels stays in the L1 or L2 cache while all weights
@@ -34,7 +34,7 @@ _RUN = 4 if VECTOR.registers >= 32 else 3
 _OUTPUTS = (3, 1)
 """Output planes of a few-outputs tile."""
 _SPAN_FLOATS = 16384
-"""Inputs of a span of 1x1 products that is meant to stay in a cache."""
+"""Inputs of a span of 1x1 convolutions that is meant to stay in a cache."""
 
 
 def _emit_rows(
@@ -176,7 +176,7 @@ _tile_height = native(tile_height)
 
 @native
 def convolve_few_inputs(task, maps, places, scratch, weights, constants):  # type: ignore[no-untyped-def]
-    """The next rows of a 3x3 product over a map whose pixels are all read."""
+    """The next rows of a 3x3 convolution over a map whose pixels are all read."""
     locate_source(task, record(maps, task.source), places, task.rows + 2)
     locate_results(task, maps, places)
     pixel = task.depth
@@ -217,7 +217,7 @@ def convolve_few_inputs(task, maps, places, scratch, weights, constants):  # typ
 
 @native
 def convolve_pointwise(task, maps, places, scratch, weights, constants):  # type: ignore[no-untyped-def]
-    """The next row of a 1x1 product."""
+    """The next row of a 1x1 convolution."""
     source = record(maps, task.source)
     locate_source(task, source, places, task.rows)
     locate_results(task, maps, places)
@@ -259,7 +259,7 @@ def convolve_pointwise(task, maps, places, scratch, weights, constants):  # type
 
 @native
 def convolve_few_outputs(task, maps, places, scratch, weights, constants):  # type: ignore[no-untyped-def]
-    """The next rows of a 3x3 product into a plain map of few planes."""
+    """The next rows of a 3x3 convolution into a plain map of few planes."""
     source = record(maps, task.source)
     locate_source(task, source, places, task.rows + 2)
     locate_results(task, maps, places)

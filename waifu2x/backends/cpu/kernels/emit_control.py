@@ -46,7 +46,7 @@ class ControlEmitter:
         return self._builder.lshr(value, self.index(1))
 
     def remainder(self, value: ir.Value, by: ir.Value) -> ir.Value:
-        """Of two offsets."""
+        """The remainder of an offset divided by another."""
         return self._builder.urem(value, by)
 
     def pixel(self, strides: Sequence[ir.Value], x: ir.Value) -> ir.Value:

@@ -87,7 +87,7 @@ class MemoryEmitter(FloatEmitter):
     ) -> ir.Value:
         """A vector of values in a number of bf16 terms, `rest` apart, or of floats for 0.
 
-        The offset counts values of that form.
+        The offset counts values of that kind.
         """
         if not terms:
             return self.load(pointer, offset)

@@ -1,4 +1,4 @@
-"""What follows the sum of a product on vectors: bias, leaky ReLU, an addition, the store.
+"""The epilogue of convolutions on vectors: bias, leaky ReLU, an addition, the store.
 
 Results of a run of neighbouring pixels go where the task says: in a plain map, by
 depth-to-space, or in a map stored by space-to-depth of two, pixels of even and of odd columns each
@@ -17,7 +17,7 @@ from waifu2x.backends.cpu.shapes import LANES
 
 
 class Epilogue:
-    """Of one task and some vectors of planes; made once for many pixels."""
+    """The epilogue of one task for some vectors of planes; made once for many pixels."""
 
     def __init__(
         self, v: Emitter, task: ir.Value, scratch: ir.Value, constants: ir.Value, plane: ir.Value

@@ -107,7 +107,7 @@ _results = vector_kernel(_emit_results)
 
 @native
 def convolve_few_tiles(task, maps, places, scratch, weights, constants):  # type: ignore[no-untyped-def]
-    """The next two rows of a product into a plain map of few planes."""
+    """The next two rows of a convolution into a plain map of few planes."""
     source = record(maps, task.source)
     locate_source(task, source, places, 4)
     locate_results(task, maps, places)

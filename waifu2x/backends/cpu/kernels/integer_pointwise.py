@@ -110,7 +110,7 @@ _tile = vector_kernel(_emit_tile)
 
 @native
 def convolve_integer_pointwise(task, maps, places, scratch, weights, constants):  # type: ignore[no-untyped-def]
-    """The next rows of a 1x1 product."""
+    """The next rows of a 1x1 convolution."""
     source = record(maps, task.source)
     locate_source(task, source, places, task.rows)
     locate_results(task, maps, places)

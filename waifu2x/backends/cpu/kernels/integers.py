@@ -62,7 +62,7 @@ LEAST = 1e-30
 
 
 def largest(v: Emitter, source: ir.Value, start: ir.Value, count: ir.Value) -> ir.Value:
-    """The largest magnitude of each lane of `count` values; LEAST at least."""
+    """The largest magnitude in each lane of `count` values; LEAST at least."""
     own = v.opaque(source, start)
     (most,) = v.accumulators([v.splat(LEAST)])
     v.set(most, v.splat(LEAST))
@@ -252,7 +252,7 @@ _output_cell = vector_kernel(_emit_output)
 
 @native
 def convolve_integers(task, maps, places, scratch, weights, constants):  # type: ignore[no-untyped-def]
-    """The next rows of a 3x3 product: one of cells."""
+    """The next rows of a 3x3 convolution: one row of cells."""
     source = record(maps, task.source)
     locate_source(task, source, places, CELL + 2)
     locate_results(task, maps, places)

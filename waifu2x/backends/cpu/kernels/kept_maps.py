@@ -1,8 +1,8 @@
 """Maps that are kept whole between phases, and the sums of means.
 
 A map that is kept in 16-bit integers has one scale for each 2 * PART_PAIRS values of a pixel of
-memory, as 1x1 products have for their inputs: a row is the integers of all pixels, then all scales,
-float32. That is half the memory, which no cache holds.
+memory, as 1x1 convolutions have for their inputs: a row is the integers of all pixels, then all
+scales, float32. That is half the memory, which no cache holds.
 
 Bound: memory.
 """

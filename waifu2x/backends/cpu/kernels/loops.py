@@ -9,7 +9,7 @@ from waifu2x.backends.cpu.kernels.integers import integer_product
 from waifu2x.backends.cpu.kernels.memory import advance, record
 from waifu2x.backends.cpu.kernels.tiles import configure, product_block, release
 from waifu2x.backends.cpu.kernels.winograd import product
-from waifu2x.backends.cpu.records import LATE_PLACES, PLACES, TASK
+from waifu2x.backends.cpu.records import PENDING_PLACES, PLACES, TASK
 from waifu2x.backends.cpu.shapes import PEAK_DEPTH, WIDTHS, tile_height
 
 _TASKS = types.CPointer(from_dtype(TASK))
@@ -27,7 +27,7 @@ def vector_loop(repeats, scratch, weights):  # type: ignore[no-untyped-def]
 
 @entry_point(INTEGER, FLOATS, FLOATS)
 def integer_loop(repeats, scratch, weights):  # type: ignore[no-untyped-def]
-    """The same in 16-bit integers."""
+    """Register tiles of 16-bit integers."""
     for _ in range(repeats):
         integer_product(
             _WIDTH, _HEIGHT, scratch, 0, PEAK_DEPTH // 2, weights, 0, PEAK_DEPTH * _HEIGHT, 0, 0
@@ -38,7 +38,7 @@ def integer_loop(repeats, scratch, weights):  # type: ignore[no-untyped-def]
 def tile_loop(repeats, tasks, places, scratch, weights):  # type: ignore[no-untyped-def]
     """Blocks on AMX tiles: all rows and planes at the same place."""
     configure(weights)
-    task, late = record(tasks, 0), advance(places, PLACES - LATE_PLACES)
+    task, pending = record(tasks, 0), advance(places, PLACES - PENDING_PLACES)
     height, taps, pixel, row, offset, plane = 2, 3, 16, 0, 0, 0
     block, constants, stage = 16, weights, 4096
     for _ in range(repeats):
@@ -56,6 +56,6 @@ def tile_loop(repeats, tasks, places, scratch, weights):  # type: ignore[no-unty
             constants,
             plane,
             stage,
-            late,
+            pending,
         )
     release()

@@ -104,7 +104,7 @@ def pixel_row(map_, row, column):  # type: ignore[no-untyped-def]
 
 @native
 def locate_source(task, source, places, count):  # type: ignore[no-untyped-def]
-    """Writes the offsets of `count` rows that a product reads from its next row on."""
+    """Writes the offsets of `count` rows that a convolution reads from its next row on."""
     column = task.column + task.source_offset - source.column
     start = column * source.pixel_floats + task.source_plane
     for row in range(count):
@@ -115,7 +115,7 @@ def locate_source(task, source, places, count):  # type: ignore[no-untyped-def]
 
 @native
 def locate_results(task, maps, places):  # type: ignore[no-untyped-def]
-    """Writes the offsets of the rows that a product's next rows become, and of what is added."""
+    """Writes the offsets of the rows that a convolution makes next, and of what it adds."""
     side = task.depth_to_space
     for row in range(task.rows * side):
         y = task.next_row * side + row
@@ -131,7 +131,7 @@ def locate_results(task, maps, places):  # type: ignore[no-untyped-def]
 
 @native
 def block_at(task, plane):  # type: ignore[no-untyped-def]
-    """The block of a product's planes that begins at `plane`: the row and column of its pixel among
+    """The block of a convolution's planes that begins at `plane`: row and column of its pixel among
     those that depth-to-space makes of one, its first plane in that pixel, its width in vectors."""
     group = plane // task.group_planes
     inner = plane - group * task.group_planes

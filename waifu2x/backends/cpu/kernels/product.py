@@ -45,8 +45,8 @@ def accumulate_pairs(
     weights: ir.Value,
     depth: ir.Value,
 ) -> None:
-    """The same in pairs of 16-bit integers, which are what depth and stride count, with 32-bit
-    sums.
+    """Adds products of pairs of 16-bit integers, which are what depth and stride count, to 32-bit
+    accumulators: otherwise as `accumulate`.
 
     It is not unrolled: LLVM would load the pixels of all steps first, and spill them.
     """

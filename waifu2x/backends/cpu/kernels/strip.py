@@ -66,14 +66,14 @@ _STRIP = from_dtype(STRIP)
 
 @native
 def _run(strip, numbers, places, weights, constants, scratch):  # type: ignore[no-untyped-def]
-    """Runs the tasks of a strip, each some rows at a time, in the order of its turns."""
+    """Runs the tasks of a strip, each some rows at a time, in the order of its runs."""
     tasks, maps = pointer(strip.tasks, _TASK), pointer(strip.maps, _MAP)
     pictures, order = pointer(strip.pictures, _PICTURE), pointer(strip.order, np.int64)
     vectors, sums = pointer(strip.vectors, np.float32), pointer(strip.sums, np.int64)
-    for turn in range(strip.count):
+    for run in range(strip.count):
         if numbers[STOP] != 0:
             return
-        task = record(tasks, order[turn])
+        task = record(tasks, order[run])
         start = ticks()
         kind = task.kind
         if kind == FEW_INPUTS:
@@ -124,20 +124,20 @@ def _run(strip, numbers, places, weights, constants, scratch):  # type: ignore[n
 
 
 @entry_point(INTEGERS, INTEGER, INTEGER, INTEGER, INTEGER, INTEGER, INTEGER)
-def run_strips(board, first, end, thread, patience, most, opened):  # type: ignore[no-untyped-def]
-    """Runs strips of slots `first` to `end` of a board that no thread has taken.
+def run_strips(queue, first, end, thread, patience, most, opened):  # type: ignore[no-untyped-def]
+    """Runs strips of slots `first` to `end` of a work queue that no thread has taken.
 
     Returns after so many looks in vain, one after the other; if `most` is not negative, after so
     many strips or when all of the first slot are done. `thread` is the number of this one: of all
     that run strips of a slot, no two have the same. Opens a slot before, unless that is negative.
     """
     if opened >= 0:
-        atomic_store(advance(board, opened * SLOT), TAKEN, 0)
+        atomic_store(advance(queue, opened * SLOT), TAKEN, 0)
     looks = 0
     while looks < patience and most != 0:
         looks += 1
         for slot in range(first, end):
-            numbers = advance(board, slot * SLOT)
+            numbers = advance(queue, slot * SLOT)
             if atomic_load(numbers, TAKEN) >= numbers[COUNT]:
                 continue
             index = fetch_add(numbers, TAKEN)
@@ -159,7 +159,7 @@ def run_strips(board, first, end, thread, patience, most, opened):  # type: igno
             looks, most = 0, most - 1
         if (
             most >= 0
-            and atomic_load(advance(board, first * SLOT), DONE) >= board[first * SLOT + COUNT]
+            and atomic_load(advance(queue, first * SLOT), DONE) >= queue[first * SLOT + COUNT]
         ):
             break
         pause()

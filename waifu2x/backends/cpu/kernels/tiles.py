@@ -14,9 +14,9 @@ Two things make plain bf16 keep 60 dB. Weights are rounded with error feedback: 
 in order of falling size, each handing its rounding error to the next, so that the kernel's sum, all
 that a flat area sees, stays right. And what is stored of a feature map is its difference from its
 value under mid grey, its zero point: differences are smaller than values, and so is their rounding
-error. The next product's bias makes up for it exactly. Together they are worth 14 dB, at no cost
-while it runs. Where that is not enough, a map has two terms, the value rounded and what is left of
-it, and both are multiplied with the same tile of weights.
+error. The bias of the next convolution makes up for it exactly. Together they are worth 14 dB, at
+no cost while it runs. Where that is not enough, a map has two terms, the value rounded and what is
+left of it, and both are multiplied with the same tile of weights.
 
 Bound: the tile unit, 16 cycles for 8192 multiply-adds; the loads of a step take about 32 of its 64
 cycles from L1, more from L2, where the weights of 128 > 128 have to stay. Best measured: 3924
@@ -38,7 +38,7 @@ from waifu2x.backends.cpu.kernels.memory import (
 )
 from waifu2x.backends.cpu.kernels.vector import Emitter, vector_kernel
 from waifu2x.backends.cpu.records import (
-    LATE_PLACES,
+    PENDING_PLACES,
     PLACES,
     RESIDUAL_ROWS,
     SOURCE_ROWS,
@@ -73,19 +73,19 @@ def _emit_block(
     constants: ir.Value,
     plane: ir.Value,
     sums_at: ir.Value,
-    late: ir.Value,
+    pending: ir.Value,
 ) -> None:
     """Sums of `height` (1 or 2) tiles of pixels and BLOCK outputs, to (pixel, output) floats.
 
     Inputs lie `offset` floats along the located rows from `row` on, pixels `pixel` floats apart.
-    Meanwhile the vector units finish the block before, that `late` describes, some pixels a step.
+    Meanwhile the vector units finish the pending block, some pixels a step.
     """
     if not VECTOR.tiles:
         return
     stride = v.mul(pixel, 4)
     k_blocks, terms = v.field(task, TASK, "k_blocks"), v.field(task, TASK, "source_terms")
     bias = v.add(v.field(task, TASK, "bias"), plane)
-    count, per_step, late_sums, finish_at = _late(v, late)
+    count, per_step, pending_sums, finish_at = _pending(v, pending)
     last = v.add(count, -1)
     epilogue = _TileEpilogue(v, task, scratch, constants, finish_at)
     for pixels in v.cases(height, (2, 1)):
@@ -115,7 +115,9 @@ def _emit_block(
                             v.tile("tdpbf16ps", sums[m][n], 4 + m, 6 + n)
                 with v.loop(per_step) as more:
                     # Past the last pixel, the last one once more: it changes nothing.
-                    epilogue.finish(v.smaller(v.add(v.mul(index, per_step), more), last), late_sums)
+                    epilogue.finish(
+                        v.smaller(v.add(v.mul(index, per_step), more), last), pending_sums
+                    )
         for m in range(pixels):
             for n in range(2):
                 place = v.at(scratch, v.add(sums_at, m * TILE_ROWS * BLOCK + n * 16))
@@ -123,13 +125,14 @@ def _emit_block(
 
 
 _PIXELS, _EACH_STEP, _SUMS, _PLANE, _TARGET, _RESIDUAL = range(6)
-"""What describes a block whose sums are not results yet, by its place in `late`."""
+"""What describes a pending block, whose sums are not results yet, by its place there."""
 
 
-def _late(v: Emitter, late: ir.Value) -> tuple[ir.Value, ir.Value, ir.Value, list[ir.Value]]:
-    """Its pixels, those to finish in each step, its sums, and what else a _TileEpilogue wants."""
+def _pending(v: Emitter, pending: ir.Value) -> tuple[ir.Value, ir.Value, ir.Value, list[ir.Value]]:
+    """The pixels of the pending block, those to finish in each step, its sums, and what else a
+    _TileEpilogue takes."""
     count, per_step, sums, *at = (
-        v.integer(late, n) for n in (_PIXELS, _EACH_STEP, _SUMS, _PLANE, _TARGET, _RESIDUAL)
+        v.integer(pending, n) for n in (_PIXELS, _EACH_STEP, _SUMS, _PLANE, _TARGET, _RESIDUAL)
     )
     return count, per_step, sums, at
 
@@ -193,12 +196,12 @@ class _TileEpilogue:
 
 
 def _emit_finish(
-    v: Emitter, task: ir.Value, scratch: ir.Value, constants: ir.Value, late: ir.Value
+    v: Emitter, task: ir.Value, scratch: ir.Value, constants: ir.Value, pending: ir.Value
 ) -> None:
     """The last block."""
     if not VECTOR.tiles:
         return
-    count, _, sums_at, at = _late(v, late)
+    count, _, sums_at, at = _pending(v, pending)
     epilogue = _TileEpilogue(v, task, scratch, constants, at)
     with v.loop(count) as pixel:
         epilogue.finish(pixel, sums_at)
@@ -212,20 +215,22 @@ _finish = vector_kernel(_emit_finish)
 
 @native
 def convolve_tiles(task, maps, places, scratch, weights, constants, taps):  # type: ignore[no-untyped-def]
-    """The next rows of a product."""
+    """The next rows of a convolution."""
     source = record(maps, task.source)
     locate_source(task, source, places, task.rows + taps - 1)
     locate_results(task, maps, places)
     pixel, side = source.pixel_floats, task.depth_to_space
     steps = taps * taps * task.k_blocks
-    # Results are finished one block late, while the tile unit is busy with the next one.
-    sums_at, late_sums = task.products, task.products + SUM_FLOATS
-    late = advance(places, PLACES - LATE_PLACES)
-    late[_PIXELS] = late[_EACH_STEP] = late[_PLANE] = late[_TARGET] = late[_RESIDUAL] = 0
-    late[_SUMS] = late_sums
+    # Results are finished one block behind, while the tile unit is busy with the next one.
+    sums_at, pending_sums = task.products, task.products + SUM_FLOATS
+    pending = advance(places, PLACES - PENDING_PLACES)
+    pending[_PIXELS] = pending[_EACH_STEP] = pending[_PLANE] = pending[_TARGET] = pending[
+        _RESIDUAL
+    ] = 0
+    pending[_SUMS] = pending_sums
     blocks = task.planes // BLOCK
     spans = -(-task.columns // BLOCK)
-    # One loop over rows, spans of pixels and blocks of planes, so that "late" crosses all ends.
+    # One loop over rows, spans of pixels and blocks of planes, so that blocks pend across all ends.
     for index in range(task.rows * spans * blocks):
         row = index // (spans * blocks)
         x = index // blocks % spans * BLOCK
@@ -247,23 +252,23 @@ def convolve_tiles(task, maps, places, scratch, weights, constants, taps):  # ty
             constants,
             plane,
             sums_at,
-            late,
+            pending,
         )
-        sums_at, late_sums = late_sums, sums_at
-        late[_PIXELS] = height * TILE_ROWS
-        late[_EACH_STEP] = -(-late[_PIXELS] // steps)
-        late[_SUMS] = late_sums
-        late[_PLANE] = plane
-        late[_TARGET] = (
+        sums_at, pending_sums = pending_sums, sums_at
+        pending[_PIXELS] = height * TILE_ROWS
+        pending[_EACH_STEP] = -(-pending[_PIXELS] // steps)
+        pending[_SUMS] = pending_sums
+        pending[_PLANE] = plane
+        pending[_TARGET] = (
             places[TARGET_ROWS + row * side + dy]
             + x // 2 * task.target_pair
             + dx * task.target_block
             + inner
         )
-        late[_RESIDUAL] = (
+        pending[_RESIDUAL] = (
             places[RESIDUAL_ROWS + row * side + dy]
             + x // 2 * task.residual_pair
             + dx * task.residual_block
             + inner
         )
-    _finish(task, scratch, constants, late)
+    _finish(task, scratch, constants, pending)

@@ -1,4 +1,4 @@
-"""Single values of maps, whatever form they are stored in, for what is not worth vectors."""
+"""Single values of maps, whatever layout they are stored in, for what is not worth vectors."""
 
 from __future__ import annotations
 

@@ -228,7 +228,7 @@ _output_cell = vector_kernel(_emit_output)
 
 @native
 def convolve(task, maps, places, scratch, weights, constants):  # type: ignore[no-untyped-def]
-    """The next rows of a 3x3 product: one of cells."""
+    """The next rows of a 3x3 convolution: one row of cells."""
     source = record(maps, task.source)
     locate_source(task, source, places, CELL + 2)
     locate_results(task, maps, places)

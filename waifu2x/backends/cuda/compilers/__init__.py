@@ -21,7 +21,7 @@ class Output(NamedTuple):
 
 
 class Compiler(Protocol):
-    """See `nvrtc` and `nvcc`. Calls may come from several threads at once."""
+    """Turns CUDA C++ into machine code: `nvrtc` or `nvcc`. Any thread may call it at any time."""
 
     name: str
     """For people."""

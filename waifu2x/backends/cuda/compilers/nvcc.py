@@ -14,7 +14,7 @@ from waifu2x.backends.cuda.compilers import STANDARD, CompileError, Output
 
 
 class Nvcc:
-    """See Compiler."""
+    """NVIDIA's compiler as a program, from a toolkit that is installed."""
 
     remedy = "check that its C++ compiler is installed"
 
@@ -22,12 +22,10 @@ class Nvcc:
         self.name = self._path = path
 
     def supported(self) -> Sequence[int]:
-        """See Compiler."""
         listed = self._run("--list-gpu-code").stdout
         return sorted({int(number) for number in re.findall(r"^sm_(\d+)", listed, re.MULTILINE)})
 
     def compile(self, name: str, text: str, architecture: str, options: Sequence[str]) -> Output:
-        """See Compiler."""
         kind, _, number = architecture.partition("_")
         form = "-cubin" if kind == "sm" else "-ptx"
         target = f"-gencode=arch=compute_{number},code={architecture}"

@@ -25,7 +25,7 @@ OLDEST = 12
 _FILE = re.compile(r"libnvrtc\.so\.(\d+)|nvrtc64_(\d+)0_0\.dll")
 _BUILTINS = "nvrtc-builtins64_[0-9]*[0-9].dll"
 _FOLDERS = (".", "lib64", "lib", "bin", "bin/x64", "bin/x86_64")
-"""Of a wheel's folder, or a toolkit's, where libraries may be."""
+"""Folders within a wheel's or a toolkit's where libraries may be."""
 
 _ARGUMENTS: dict[str, tuple[type, ...]] = {
     "nvrtcGetNumSupportedArchs": (POINTER(c_int),),
@@ -51,7 +51,7 @@ _ARGUMENTS: dict[str, tuple[type, ...]] = {
 
 
 class Nvrtc:
-    """See Compiler. The library, 100 MB, is loaded when it is first needed."""
+    """NVIDIA's compiler as a library of 100 MB, which is loaded when it is first needed."""
 
     remedy = "install it anew"
 
@@ -62,7 +62,6 @@ class Nvrtc:
         self.name = f"NVRTC {major}"
 
     def supported(self) -> Sequence[int]:
-        """See Compiler."""
         library = self._library()
         count = c_int()
         _check(library.nvrtcGetNumSupportedArchs(byref(count)), "nvrtcGetNumSupportedArchs")
@@ -71,7 +70,6 @@ class Nvrtc:
         return list(numbers)
 
     def compile(self, name: str, text: str, architecture: str, options: Sequence[str]) -> Output:
-        """See Compiler."""
         library = self._library()
         program = c_void_p()
         made = library.nvrtcCreateProgram(

@@ -24,7 +24,7 @@ _BLOCKING_SYNC = 1
 _NOTHING = ctypes.c_char * 0
 """At a place: ctypes hands an array over as its address."""
 _MOST_ARGUMENT_BYTES = 4096
-"""Of a launch (CUDA C++ Programming Guide, "Function Parameters")."""
+"""The most bytes of a launch's arguments (CUDA C++ Programming Guide, "Function Parameters")."""
 _BUFFER, _BUFFER_SIZE, _END = 1, 2, 0
 """CU_LAUNCH_PARAM_...: what comes next in a launch's extra arguments."""
 
@@ -59,11 +59,11 @@ class _Arguments(threading.local):
         places += [_BUFFER_SIZE, ctypes.addressof(self.size), _END]
         self._places = (ctypes.c_void_p * len(places))(*places)
         self.extra = ctypes.addressof(self._places)
-        """Of `cuLaunchKernel`."""
+        """The address that `cuLaunchKernel` takes as `extra`."""
 
 
 class CtypesDriver:
-    """See Driver."""
+    """The driver's functions through ctypes, from the library that comes with the driver."""
 
     name = "NVIDIA's driver alone"
     error = CallError
@@ -105,145 +105,114 @@ class CtypesDriver:
         return handle.value or 0
 
     def version(self) -> int:
-        """See Driver."""
         return self._integer("cuDriverGetVersion")
 
     def devices(self) -> Sequence[int]:
-        """See Driver."""
         self.call("cuInit", 0)
         count = self._integer("cuDeviceGetCount")
         return [self._integer("cuDeviceGet", number) for number in range(count)]
 
     def device_name(self, device: int) -> str:
-        """See Driver."""
         name = ctypes.create_string_buffer(256)
         self.call("cuDeviceGetName", name, len(name), device)
         return name.value.decode(errors="replace")
 
     def total_memory(self, device: int) -> int:
-        """See Driver."""
         size = ctypes.c_size_t()
         self.call("cuDeviceTotalMem_v2", ctypes.byref(size), device)
         return size.value
 
     def attribute(self, device: int, attribute: Attribute) -> int:
-        """See Driver."""
         return self._integer("cuDeviceGetAttribute", int(attribute), device)
 
     def retain_context(self, device: int) -> Context:
-        """See Driver."""
         return Context(self, device)
 
     def push(self, context: Context) -> None:
-        """See Driver."""
         if status := self._push(context.handle):
             self._fail("cuCtxPushCurrent_v2", status)
 
     def pop(self) -> None:
-        """See Driver."""
         if status := self._pop(self._popped):
             self._fail("cuCtxPopCurrent_v2", status)
 
     def synchronize(self) -> None:
-        """See Driver."""
         self.call("cuCtxSynchronize")
 
     def free_memory(self) -> int:
-        """See Driver."""
         free, total = ctypes.c_size_t(), ctypes.c_size_t()
         self.call("cuMemGetInfo_v2", ctypes.byref(free), ctypes.byref(total))
         return free.value
 
     def allocate(self, size: int) -> int:
-        """See Driver."""
         address = ctypes.c_uint64()
         self.call("cuMemAlloc_v2", ctypes.byref(address), size)
         return address.value
 
     def free(self, memory: int) -> None:
-        """See Driver."""
         self.call("cuMemFree_v2", memory)
 
     def clear(self, address: int, size: int, stream: int) -> None:
-        """See Driver."""
         self.call("cuMemsetD8Async", address, 0, size, stream)
 
     def lock_pages(self, size: int) -> NDArray[np.uint8]:
-        """See Driver."""
         address = self._handle("cuMemHostAlloc", size, 0)
         return np.ctypeslib.as_array((ctypes.c_ubyte * size).from_address(address))
 
     def free_pages(self, pages: NDArray[np.uint8]) -> None:
-        """See Driver."""
         self.call("cuMemFreeHost", ctypes.addressof(_start(pages)))
 
     def upload(self, address: int, array: NDArray[Any], stream: int) -> None:
-        """See Driver."""
         # Pictures may be read-only, unlike pages and results.
         source = array.__array_interface__["data"][0]
         self.call("cuMemcpyHtoDAsync_v2", address, source, array.nbytes, stream)
 
     def download(self, array: NDArray[Any], address: int, stream: int) -> None:
-        """See Driver."""
         self.call("cuMemcpyDtoHAsync_v2", _start(array), address, array.nbytes, stream)
 
     def create_stream(self) -> int:
-        """See Driver."""
         return self._handle("cuStreamCreate", 0)
 
     def stream_handle(self, stream: int) -> int:
-        """See Driver."""
         return stream
 
     def wait(self, stream: int) -> None:
-        """See Driver."""
         self.call("cuStreamSynchronize", stream)
 
     def destroy_stream(self, stream: int) -> None:
-        """See Driver."""
         self.call("cuStreamDestroy_v2", stream)
 
     def create_event(self, *, blocking: bool = False) -> int:
-        """See Driver."""
         return self._handle("cuEventCreate", _BLOCKING_SYNC if blocking else 0)
 
     def record_event(self, event: int, stream: int) -> None:
-        """See Driver."""
         self.call("cuEventRecord", event, stream)
 
     def follow(self, stream: int, event: int) -> None:
-        """See Driver."""
         self.call("cuStreamWaitEvent", stream, event, 0)
 
     def wait_event(self, event: int) -> None:
-        """See Driver."""
         self.call("cuEventSynchronize", event)
 
     def seconds(self, before: int, after: int) -> float:
-        """See Driver."""
         self.call("cuEventSynchronize", after)
         milliseconds = ctypes.c_float()
         self.call("cuEventElapsedTime", ctypes.byref(milliseconds), before, after)
         return milliseconds.value * 1e-3
 
     def destroy_event(self, event: int) -> None:
-        """See Driver."""
         self.call("cuEventDestroy_v2", event)
 
     def load_module(self, code: bytes) -> int:
-        """See Driver."""
         return self._handle("cuModuleLoadData", code)
 
     def unload_module(self, module: int) -> None:
-        """See Driver."""
         self.call("cuModuleUnload", module)
 
     def function(self, module: int, name: str) -> int:
-        """See Driver."""
         return self._handle("cuModuleGetFunction", module, name.encode())
 
     def allow_shared(self, function: int, size: int) -> None:
-        """See Driver."""
         self.call("cuFuncSetAttribute", function, _MAX_DYNAMIC_SHARED_BYTES, size)
 
     def launch(
@@ -255,7 +224,6 @@ class CtypesDriver:
         shared: int,
         stream: int,
     ) -> None:
-        """See Driver."""
         if len(packed) > _MOST_ARGUMENT_BYTES:
             raise CallError(f"{len(packed)} bytes of arguments, {_MOST_ARGUMENT_BYTES} at most")
         # The driver copies them before the call returns.

@@ -18,140 +18,113 @@ from waifu2x.backends.cuda.driver import Attribute
 
 
 class PycudaDriver:
-    """See Driver."""
+    """The driver's functions through pycuda."""
 
     name = "pycuda"
     error = cuda.Error
     memory_error = cuda.MemoryError
 
     def version(self) -> int:
-        """See Driver."""
         return int(cuda.get_driver_version())
 
     def devices(self) -> Sequence[Any]:
-        """See Driver."""
         cuda.init()
         return [cuda.Device(number) for number in range(cuda.Device.count())]
 
     def device_name(self, device: Any) -> str:
-        """See Driver."""
         return str(device.name())
 
     def total_memory(self, device: Any) -> int:
-        """See Driver."""
         return int(device.total_memory())
 
     def attribute(self, device: Any, attribute: Attribute) -> int:
-        """See Driver."""
         return int(device.get_attribute(getattr(cuda.device_attribute, attribute.name)))
 
     def retain_context(self, device: Any) -> Any:
-        """See Driver."""
         return device.retain_primary_context()
 
     def push(self, context: Any) -> None:
-        """See Driver."""
         context.push()
 
     def pop(self) -> None:
-        """See Driver."""
         cuda.Context.pop()
 
     def synchronize(self) -> None:
-        """See Driver."""
         cuda.Context.synchronize()
 
     def free_memory(self) -> int:
-        """See Driver."""
         return int(cuda.mem_get_info()[0])
 
     def allocate(self, size: int) -> Any:
-        """See Driver."""
         return cuda.mem_alloc(size)
 
     def free(self, memory: Any) -> None:
-        """See Driver."""
         cuda.Context.synchronize()
         memory.free()
 
     def clear(self, address: int, size: int, stream: Any) -> None:
-        """See Driver."""
         cuda.memset_d8_async(address, 0, size, stream)
 
     def lock_pages(self, size: int) -> NDArray[np.uint8]:
-        """See Driver."""
         pages: NDArray[np.uint8] = cuda.pagelocked_empty(size, np.uint8)
         return pages
 
     def free_pages(self, pages: NDArray[np.uint8]) -> None:
-        """See Driver."""
         base: Any = pages.base
         cuda.Context.synchronize()
         base.free()
 
     def upload(self, address: int, array: NDArray[Any], stream: Any) -> None:
-        """See Driver."""
         cuda.memcpy_htod_async(address, array, stream)
 
     def download(self, array: NDArray[Any], address: int, stream: Any) -> None:
-        """See Driver."""
         cuda.memcpy_dtoh_async(array, address, stream)
 
     def create_stream(self) -> Any:
-        """See Driver."""
         return cuda.Stream()
 
     def stream_handle(self, stream: Any) -> int:
-        """See Driver."""
         return int(stream.handle)
 
     def wait(self, stream: Any) -> None:
-        """See Driver."""
         stream.synchronize()
 
     def destroy_stream(self, stream: Any) -> None:
-        """See Driver: it goes with the last who holds it."""
+        """Does nothing: a stream goes with its last reference."""
 
     def create_event(self, *, blocking: bool = False) -> Any:
-        """See Driver: it is held until `destroy_event`."""
+        """Makes an event and takes a reference to it, which lasts until `destroy_event`."""
         event = cuda.Event(cuda.event_flags.BLOCKING_SYNC if blocking else 0)
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(event))
         return event
 
     def record_event(self, event: Any, stream: Any) -> None:
-        """See Driver."""
         event.record(stream)
 
     def follow(self, stream: Any, event: Any) -> None:
-        """See Driver."""
         stream.wait_for_event(event)
 
     def wait_event(self, event: Any) -> None:
-        """See Driver."""
         event.synchronize()
 
     def seconds(self, before: Any, after: Any) -> float:
-        """See Driver."""
         after.synchronize()
         return float(after.time_since(before)) * 1e-3
 
     def destroy_event(self, event: Any) -> None:
-        """See Driver: it goes with the last who holds it."""
+        """Gives up the reference that `create_event` took."""
         ctypes.pythonapi.Py_DecRef(ctypes.py_object(event))
 
     def load_module(self, code: bytes) -> Any:
-        """See Driver."""
         return cuda.module_from_buffer(code)
 
     def unload_module(self, module: Any) -> None:
-        """See Driver: it goes with the last who holds it, or a function of it."""
+        """Does nothing: a module goes with its last reference, or that to its last function."""
 
     def function(self, module: Any, name: str) -> Any:
-        """See Driver."""
         return module.get_function(name)
 
     def allow_shared(self, function: Any, size: int) -> None:
-        """See Driver."""
         function.set_attribute(cuda.function_attribute.MAX_DYNAMIC_SHARED_SIZE_BYTES, size)
 
     def launch(
@@ -163,5 +136,5 @@ class PycudaDriver:
         shared: int,
         stream: Any,
     ) -> None:
-        """See Driver: what pycuda's prepared calls do, with arguments that are packed already."""
+        """Launches as pycuda's prepared calls do, with arguments that are packed already."""
         function._launch_kernel(blocks, (threads, 1, 1), packed, shared, stream)
