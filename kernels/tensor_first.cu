@@ -18,10 +18,10 @@
 // Macros
 //   COLUMNS, ROWS (results of a block: a warp makes a row), KERNEL (taps in each direction), IN_PLANES (up
 //   to 4), IN_PIXEL, ENLARGE (by how much the picture is), BORDER (see `inside`), OUT_PLANES (a multiple of
-//   32), TERMS, OLD (see mma.cuh), LAST (0 or 1; of 32 output planes), with it PLANES and PIXEL, and those
+//   32), TERMS, SM75 (see mma.cuh), LAST (0 or 1; of 32 output planes), with it PLANES and PIXEL, and those
 //   of the store, see tensor.cuh
 // Bound: device memory, for the map it writes. Best on an H200, 1920x1080 out: 3 > 32 in 0.067 ms.
-#define SPREAD 0
+#define TAP_COLUMNS 0
 #define WIDTH 32
 // What a warp stores at a time.
 #define TILE_COLUMNS 16

@@ -167,7 +167,7 @@ def compiled(job: Job, shape: MmaShape, folder: Path) -> ctypes.CDLL:
         "COLUMNS_BEYOND": COLUMNS_BEYOND,
         "STORED_GROUPS": job.inputs // job.group,
         "FIRST_GROUP": 0,
-        "SHUFFLE": 2 if job.windows > 1 else 1,
+        "D2S": 2 if job.windows > 1 else 1,
         "ZERO": 0,
         "PLANE_SLOPES": 0,
         "ACTIVATE(x, slope)": "fmaxf(x, (slope) * (x))",
@@ -179,7 +179,7 @@ def compiled(job: Job, shape: MmaShape, folder: Path) -> ctypes.CDLL:
     else:
         each = job.outputs // job.windows
         target = 64 if each % 64 == 0 else 32
-        chosen |= {"OUT_GROUP": target, "OUT_STORED": each, "EACH": each, "PART": 0, "FOLD": 1}
+        chosen |= {"OUT_GROUP": target, "OUT_STORED": each, "EACH": each, "PART": 0, "S2D": 1}
     defined = "".join(f"#define {name} {value}\n" for name, value in chosen.items())
     text = defined + HEADER.read_text() + without_instructions(source.read("tensor_mma.cu")) + ENTRY
     path = folder / hashlib.sha256(text.encode()).hexdigest()

@@ -59,7 +59,7 @@ class AverageStep(TensorStep):
             "THREADS": tensor_vectors.THREADS,
             "GROUP": layout.group,
             "STORED": layout.stored,
-            "FOLD": layout.fold,
+            "S2D": layout.fold,
             "EACH": layout.parts[0],
             "PLANES": self.program.values[self._value].planes,
             "TERMS": layout.terms,

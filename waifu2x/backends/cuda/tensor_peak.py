@@ -21,7 +21,7 @@ def product_peak(runtime: CudaRuntime, units: Units) -> float:
     by_group = units == "wgmma"
     macros: Macros = {
         "WGMMA": int(by_group),
-        "OLD": int(is_old(runtime.capability)),
+        "SM75": int(is_old(runtime.capability)),
         "REPEATS": _REPEATS,
         "THREADS": _THREADS,
         "WIDTH": _WIDTH,

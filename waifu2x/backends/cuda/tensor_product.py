@@ -169,7 +169,7 @@ class ProductStep(TensorStep):
             "BORDER": BORDERS[self.program.model.border] if is_picture else 0,
             "OUT_PLANES": self._outputs,
             "TERMS": self._terms,
-            "OLD": int(is_old(self.runtime.capability)),
+            "SM75": int(is_old(self.runtime.capability)),
             "LAST": int(self._map_target is None),
             **self._store_macros(task, box),
         }
@@ -307,7 +307,7 @@ class ProductStep(TensorStep):
         """What of a kernel hangs on what follows the sums."""
         step, target = self._step, self._map_target
         result: dict[str, str | int] = {
-            "SHUFFLE": step.depth_to_space,
+            "D2S": step.depth_to_space,
             "ZERO": int(self.reaches_out(step.target.value, self._made(box), task)),
             "PLANE_SLOPES": int(has_plane_slopes(step.activation)),
             "RESIDUAL": int(step.residual is not None),
@@ -324,7 +324,7 @@ class ProductStep(TensorStep):
             result["OUT_STORED"] = target.stored
             result["EACH"] = self._each
             result["PART"] = target.start(step.target.part)
-            result["FOLD"] = target.fold
+            result["S2D"] = target.fold
         if target and step.residual:
             added = self._layouts[step.residual.value]
             assert isinstance(added, MapLayout)

@@ -183,11 +183,11 @@ class MmaShape:
             "BLOCKS": self.blocks,
             "WARP_COLUMNS": columns,
             "WARP_WIDTH": self._each(job),
-            "AHEAD": self.ahead,
-            "TEAMS": self.teams,
-            "LOOSE": int(self.loose),
+            "PREFETCHED": self.ahead,
+            "CONSUMERS": self.teams,
+            "DECOUPLED": int(self.loose),
             "B_STAGES": self.b_stages,
-            "OLD": int(self.old),
+            "SM75": int(self.old),
         }
 
     def _each(self, job: Job) -> int:
@@ -209,8 +209,8 @@ def macros(job: Job, shape: Shape) -> Macros:
         "DEPTH": depth(job, shape),
         "TERMS": job.terms,
         "LAST": int(job.last),
-        "SPREAD": int(job.spread),
-        "WINDOWS": job.windows,
+        "TAP_COLUMNS": int(job.spread),
+        "SPARSE_TAPS": job.windows,
         "TILE_COLUMNS": COLUMNS,
         "TILE_RESULTS": job.results,
         "THREADS": shape.threads(job),

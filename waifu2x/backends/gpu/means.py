@@ -187,7 +187,7 @@ def _macros(limits: Limits, block: int, blocks: int, planes: int, fold: int) -> 
         "BLOCK": block,
         "BLOCKS": blocks,
         "PLANES": planes,
-        "FOLD": fold,
+        "S2D": fold,
         "CHUNKS": _CHUNKS,
         "UNIT": UNIT,
         "ONE": f"{float(_ONE)}f",

@@ -226,8 +226,8 @@ class ProductStep:
             "SUB_PLANES": planes.sub_planes if step.depth_to_space > 1 else self._width,
             "SUB_BLOCKS": -(-own // planes.block),
             "STORED": planes.out_count if planes.to_pixels else round_up(planes.out_count, vector),
-            "SHUFFLE": step.depth_to_space,
-            "FOLD": target.space_to_depth,
+            "D2S": step.depth_to_space,
+            "S2D": target.space_to_depth,
         }
         macros |= dialect_macro(cheapest(step.activation))
         slopes = step.activation.slopes
