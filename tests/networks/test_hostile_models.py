@@ -342,12 +342,14 @@ def test_names_are_no_orders_to_a_terminal(tmp_path: Path) -> None:
         archive.writestr("a/b\nc/noise1_model.json", text)
         archive.writestr("a/b/noise1_model.json", text)
         archive.writestr("a/\x1b[2Jd/noise2_model.json", b"{}")
+        archive.writestr(f"a/{'b' * 60_000}/noise2_model.json", text)
     target = tmp_path / "models"
     done = CliRunner().invoke(cli, ["models", "import", str(source), str(target)])
     assert done.exit_code == 0
     assert [path.name for path in (target / "a").iterdir()] == ["b"]
     assert "\x1b" not in done.output + done.stderr
     assert "characters that cannot be shown" in done.stderr
+    assert max(map(len, done.stderr.splitlines())) < 250
 
 
 def test_folders_that_are_orders_to_a_terminal(

@@ -338,8 +338,8 @@ class BoundPlan:
 
     def _arguments(self, one: Pass, target: DevicePixels, ends: Phase | None) -> RunArguments:
         places: Mapping[int, Place] = {
-            value: Place(self._maps[spot.is_kept], spot.offset, spot.box)
-            for value, spot in one.spots.items()
+            value: Place(self._maps[place.is_kept], place.offset, place.box)
+            for value, place in one.places.items()
         }
         batch = self._batch(one.tile, target)
         return batch, one.work, places, one.sums, self._vectors, ends

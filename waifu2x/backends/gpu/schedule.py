@@ -45,7 +45,7 @@ class MapRoom:
 
 
 @dataclass(frozen=True)
-class Spot:
+class MapPlace:
     """Where a map lies: as a Place, in one of two blocks of memory."""
 
     is_kept: bool
@@ -58,7 +58,7 @@ class Pass:
     """One phase on one tile: see Executor.run."""
 
     work: Work
-    spots: Mapping[int, Spot]
+    places: Mapping[int, MapPlace]
     sums: Mapping[int, Box]
     tile: Box
 
@@ -245,11 +245,11 @@ class _Frame:
                 boxes[value, index] = box = geometry.hull(made.values[value], held.pop(value))
                 spans[value, index] = Span(index, last.pop(value), self._bytes(value, box))
         offsets, self._kept_bytes = liveness.places(spans, executor.alignment)
-        self._kept: list[dict[int, Spot]] = [{} for _ in planned]
+        self._kept: list[dict[int, MapPlace]] = [{} for _ in planned]
         """Where the kept maps lie that each phase writes or reads."""
         for (value, first), offset in offsets.items():
             for index in range(first, spans[value, first].last + 1):
-                self._kept[index][value] = Spot(True, offset, boxes[value, first])
+                self._kept[index][value] = MapPlace(True, offset, boxes[value, first])
         self._is_countable = all(span.size <= executor.map_limit for span in spans.values())
         """Whether kept maps are within what kernels can count."""
 
@@ -345,10 +345,10 @@ class _Frame:
             is_countable = is_countable and size <= self._executor.map_limit
             spans[value] = Span(min(used), max(used), size)
         offsets, size = liveness.places(spans, self._executor.alignment)
-        spots = {value: Spot(False, offsets[value], work.values[value]) for value in offsets}
-        spots |= {value: spot for value, spot in kept.items() if value in work.values}
+        places = {value: MapPlace(False, offsets[value], work.values[value]) for value in offsets}
+        places |= {value: place for value, place in kept.items() if value in work.values}
         tile = roots.get(program.result, Box(0, 0, 0, 0))
-        return Pass(work, spots, sums, tile), size if is_countable else _TOO_MANY
+        return Pass(work, places, sums, tile), size if is_countable else _TOO_MANY
 
     def _part(
         self, value: int, grid: Size, row: int, column: int, extent: Box | None = None
