@@ -77,7 +77,7 @@ struct LayerExtent {
 struct Product {
     const void* in;
     const uint8_t* weights;
-    const float* follows;   // biases of all planes; with PLANE_SLOPES slopes, too
+    const float* epilogue;   // biases of all planes; with PLANE_SLOPES slopes, too
     void* out;
     const void* residual;
     Map from, to, added;
@@ -183,22 +183,22 @@ __device__ __forceinline__ bool is_zero(const Spot& at, int plane, const Range& 
 }
 
 // Biases, or slopes, of planes 8 * eight + 2 * q and the next: from memory of any kind, or registers.
-struct OwnFollows {
+struct OwnEpilogue {
     float2 two[4];
 };
 
-__device__ __forceinline__ float2 follows_at(const OwnFollows& follows, int eight, int q) {
-    return follows.two[eight];
+__device__ __forceinline__ float2 epilogue_at(const OwnEpilogue& epilogue, int eight, int q) {
+    return epilogue.two[eight];
 }
 
-__device__ __forceinline__ float2 follows_at(const float* follows, int eight, int q) {
-    return *reinterpret_cast<const float2*>(follows + eight * 8 + q * 2);
+__device__ __forceinline__ float2 epilogue_at(const float* epilogue, int eight, int q) {
+    return *reinterpret_cast<const float2*>(epilogue + eight * 8 + q * 2);
 }
 
 // Those of results of thread q's sums [block][i]: see OWN below.
-template <bool OWN, class Follows>
-__device__ __forceinline__ float2 followed(const Follows& follows, int block, int i, int q) {
-    return OWN ? follows_at(follows, block * 4 + q, i) : follows_at(follows, block * 4 + i, q);
+template <bool OWN, class Epilogue>
+__device__ __forceinline__ float2 epilogue_of(const Epilogue& epilogue, int block, int i, int q) {
+    return OWN ? epilogue_at(epilogue, block * 4 + q, i) : epilogue_at(epilogue, block * 4 + i, q);
 }
 
 // The epilogue of two results, 8 columns apart, from (y, x) of the source on: bias, activation,
@@ -206,8 +206,8 @@ __device__ __forceinline__ float2 followed(const Follows& follows, int block, in
 // quad of threads: sums[4 * i + 2 * half + k] of thread q is plane 8 * i + 2 * q + k of result `half`;
 // with OWN, where weights were packed so, 8 * q + 2 * i + k of each 32: the piece that q stores.
 // `biases` are those of these planes, and so are `slopes`, with PLANE_SLOPES.
-template <int COUNT, bool OWN = false, class Follows>
-__device__ __forceinline__ void store_row(const float* sums, const Follows& biases, const Follows& slopes, int plane,
+template <int COUNT, bool OWN = false, class Epilogue>
+__device__ __forceinline__ void store_row(const float* sums, const Epilogue& biases, const Epilogue& slopes, int plane,
                                           int y, int x, int q, const Product& p) {
     const Spot spots[2] = {spot(y, x, p.from, p.extent), spot(y, x + 8, p.from, p.extent)};
     uint8_t* const out = static_cast<uint8_t*>(p.out);
@@ -232,7 +232,7 @@ __device__ __forceinline__ void store_row(const float* sums, const Follows& bias
     for (int block = 0; block < COUNT / 32; block++) {
         float2 bias[4];
 #pragma unroll
-        for (int i = 0; i < 4; i++) bias[i] = followed<OWN>(biases, block, i, q);
+        for (int i = 0; i < 4; i++) bias[i] = epilogue_of<OWN>(biases, block, i, q);
 #pragma unroll
         for (int half = 0; half < 2; half++) {
             const bool black = is_zero(spots[half], plane + block * 32, p.real);
@@ -253,7 +253,7 @@ __device__ __forceinline__ void store_row(const float* sums, const Follows& bias
             for (int i = 0; i < 4; i++) {
                 const float* const two = sums + block * 16 + i * 4 + half * 2;
                 const float2 slope =
-                    PLANE_SLOPES ? followed<OWN>(slopes, block, i, q) : make_float2(p.slope, p.slope);
+                    PLANE_SLOPES ? epilogue_of<OWN>(slopes, block, i, q) : make_float2(p.slope, p.slope);
                 float v0 = activate(two[0] + bias[i].x, slope.x);
                 float v1 = activate(two[1] + bias[i].y, slope.y);
 #if RESIDUAL

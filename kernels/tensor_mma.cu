@@ -334,12 +334,12 @@ tensor_mma(const __grid_constant__ Product p) {
                 }
         synchronize(team);
         for (int i = thread; i < ROWS * ROW_VALUES; i += CONSUMER_THREADS)
-            store_pixel(partial, i, p.follows, p.follows + WIDTH, tile.y, tile.x, p);
+            store_pixel(partial, i, p.epilogue, p.epilogue + WIDTH, tile.y, tile.x, p);
 #else
         const int out = deep * WIDTH + plane;
 #pragma unroll
         for (int m = 0; m < PARTS; m++)
-            store_row<WARP_WIDTH, true>(&sums[m][0][0], p.follows + out, p.follows + DEPTH * WIDTH + out, out,
+            store_row<WARP_WIDTH, true>(&sums[m][0][0], p.epilogue + out, p.epilogue + DEPTH * WIDTH + out, out,
                                         tile.y + row, tile.x + column + m * 16 + lane / 4, q, p);
 #endif
     }

@@ -22,7 +22,7 @@
 //            whatever stands there
 //   weights  [tile of output planes][visit][tap][WIDTH][GROUP]: see K_BLOCKS there. 16-byte pieces as in
 //            a map whose columns are output planes
-//   follows  biases, then slopes of all output planes, [2][DEPTH * WIDTH]
+//   epilogue biases, then slopes of all output planes, [2][DEPTH * WIDTH]
 //   out      map in groups of OUT_GROUP planes, OUT_STORED in all, or (LAST) pixels [row][column][PLANES]
 //   residual with RESIDUAL = 1, as `residual_at` says; (LAST) float [row][column][PLANES]
 // Macros
@@ -141,8 +141,8 @@ tensor_wgmma(const __grid_constant__ Product p) {
     const int deep = blockIdx.x % DEPTH, first = blockIdx.x / DEPTH;
     const int stride = gridDim.x / DEPTH, tiles = p.extent.tiles;
     for (int i = threadIdx.x; i < WIDTH; i += THREADS) {
-        biases[i] = p.follows[deep * WIDTH + i];
-        if (PLANE_SLOPES) slopes[i] = p.follows[(DEPTH + deep) * WIDTH + i];
+        biases[i] = p.epilogue[deep * WIDTH + i];
+        if (PLANE_SLOPES) slopes[i] = p.epilogue[(DEPTH + deep) * WIDTH + i];
     }
     const uint8_t* const weights = p.weights + static_cast<size_t>(deep) * STEPS * B_BYTES;
     __syncthreads();

@@ -34,9 +34,9 @@ from waifu2x.backends.cuda.compiler import target
 from waifu2x.backends.cuda.compilers import Compiler, nvcc, nvrtc
 from waifu2x.backends.cuda.compilers.nvrtc import Nvrtc
 from waifu2x.backends.cuda.tensor import TensorExecutor, makers
+from waifu2x.backends.cuda.tensor_conv import TensorConvArguments, has_sparse_taps, sparse_taps
 from waifu2x.backends.cuda.tensor_layout import MapLayout, batch_grid, layouts
 from waifu2x.backends.cuda.tensor_peak import product_peak
-from waifu2x.backends.cuda.tensor_product import ProductArguments, has_windows, windows
 from waifu2x.backends.cuda.tensor_shape import (
     COLUMNS,
     Job,
@@ -383,7 +383,7 @@ def test_arguments_are_structs_of_c() -> None:
     assert packed(fields) == struct.pack("PiiifPdi4x", 1 << 40, 1, 2, 3, 0.5, 5, 2.5, 7)
     with pytest.raises(TypeError, match="type str"):
         packed((Address(1), "x"))
-    assert len(ProductArguments._fields) == 13
+    assert len(TensorConvArguments._fields) == 13
 
 
 def test_programs_that_matrix_units_run() -> None:
@@ -554,7 +554,7 @@ def conv(source: int, inputs: int, outputs: int) -> Convolution:
 
 def test_slopes_stand_beside_biases() -> None:
     bias = np.array([1, 2], np.float32)
-    follows = tensor_pack.pack_follows(
+    follows = tensor_pack.pack_epilogue(
         bias, Activation(LEAKY, np.array([3, -4], np.float32)), [1, 32], 64
     )
     assert follows[:, [1, 32]].tolist() == [[1, 2], [3, -4]]
@@ -801,12 +801,12 @@ def test_what_an_enlargement_repeats_is_multiplied_once() -> None:
     step = next(
         step for step in lower(model).steps if isinstance(step, Conv) and step.depth_to_space > 1
     )
-    assert has_windows(step)
-    taps = windows(step)
+    assert has_sparse_taps(step)
+    taps = sparse_taps(step)
     assert taps.shape == (128, 64, 2, 2)
     # Pixel (1, 0) reads the rows from the second on, and the columns from the first on.
     lower_left = taps[64:96]
     assert np.allclose(lower_left.sum((2, 3)), weight.sum((2, 3)), atol=1e-5)
     assert np.array_equal(lower_left, step.weight[64:96, :, 1:, :2])
-    assert not has_windows(replace(step, weight=np.ones_like(step.weight)))
-    assert not has_windows(replace(step, depth_to_space=1))
+    assert not has_sparse_taps(replace(step, weight=np.ones_like(step.weight)))
+    assert not has_sparse_taps(replace(step, depth_to_space=1))

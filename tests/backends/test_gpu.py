@@ -30,10 +30,10 @@ from waifu2x.backends.gpu import (
     winograd_vector,
 )
 from waifu2x.backends.gpu.backend import GpuBackend
+from waifu2x.backends.gpu.conv import Planes, Shape, planes_of
 from waifu2x.backends.gpu.executor import Executor
 from waifu2x.backends.gpu.fp32 import Fp32Executor, candidates
 from waifu2x.backends.gpu.maps import block_of
-from waifu2x.backends.gpu.product import Planes, Shape, planes_of
 from waifu2x.backends.gpu.replay import Records
 from waifu2x.backends.gpu.runtime import OutOfMemoryError, Runtime
 from waifu2x.backends.gpu.schedule import MapRoom, NoRoomError

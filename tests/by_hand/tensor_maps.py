@@ -65,7 +65,7 @@ def unpacked(
     each = cells.transpose(0, 2, 1, 3, 4).reshape(
         -1, arguments.rows, arguments.columns, layout.stored
     )[:pictures]
-    fold = layout.fold
+    fold = layout.space_to_depth
     single = each.reshape(pictures, arguments.rows, arguments.columns, fold, fold, -1)
     planes_of: NDArray[np.float64] = single.transpose(0, 1, 3, 2, 4, 5).reshape(
         pictures, arguments.rows * fold, arguments.columns * fold, -1

@@ -95,7 +95,7 @@ class GatherStep(AnyMoveStep):
             chosen["OUT_STORED"] = target.stored
             chosen["EACH"] = target.parts[step.target.part]
             chosen["PART"] = target.start(step.target.part) + step.target.plane
-            chosen["S2D"] = target.fold
+            chosen["S2D"] = target.space_to_depth
         residual, added = Address(0), MapArguments()
         if self._residual is not None:
             residual, added = task.address(self._residual.value), self._map(task, self._residual)
@@ -143,7 +143,7 @@ class GatherStep(AnyMoveStep):
                 "IN_GROUP": layout.group,
                 "IN_STORED": layout.stored,
                 "IN_EACH": layout.parts[view.first],
-                "IN_S2D": layout.fold,
+                "IN_S2D": layout.space_to_depth,
                 "IN_PART": layout.start(view.first),
             }
         is_picture = view.value == 0

@@ -75,7 +75,7 @@ class AnyMoveStep(TensorStep):
         return Address(task.vectors.vectors + 4 * self._vector_places[self._step.vector])
 
 
-class MoveStep(AnyMoveStep):
+class TensorPlanewiseStep(AnyMoveStep):
     """A move between maps of many planes, by pieces of them: see `is_of_pieces`."""
 
     def launch(self, task: Task) -> Launch:
@@ -96,7 +96,7 @@ class MoveStep(AnyMoveStep):
             "GROUP": source.group,
             "STORED": source.stored,
             "IN_EACH": source.parts[step.source.first],
-            "IN_S2D": source.fold,
+            "IN_S2D": source.space_to_depth,
             "IN_PART": source.start(step.source.first),
             "ENLARGE": step.source.enlarge,
             "FACTORS": int(isinstance(step, Scale)),
@@ -106,7 +106,7 @@ class MoveStep(AnyMoveStep):
             "OUT_STORED": target.stored,
             "EACH": target.parts[step.target.part],
             "PART": target.start(step.target.part) + step.target.plane,
-            "S2D": target.fold,
+            "S2D": target.space_to_depth,
             "ZERO": int(self.reaches_out(step.target.value, box, task)),
             "RESIDUAL": int(self._residual is not None),
         }
@@ -153,7 +153,7 @@ def residual_macros(layout: MapLayout, view: View) -> dict[str, str | int]:
         "RESIDUAL_GROUP": layout.group,
         "RESIDUAL_STORED": layout.stored,
         "RESIDUAL_EACH": layout.parts[view.first],
-        "RESIDUAL_S2D": layout.fold,
+        "RESIDUAL_S2D": layout.space_to_depth,
         "RESIDUAL_PART": layout.start(view.first),
     }
 

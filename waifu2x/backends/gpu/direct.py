@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from waifu2x.backends.gpu.conv import NARROW, Planes, padded_weight
 from waifu2x.backends.gpu.maps import round_up
-from waifu2x.backends.gpu.product import NARROW, Planes, padded_weight
 from waifu2x.backends.gpu.runtime import Limits, Macros
 
 _FEW = 16

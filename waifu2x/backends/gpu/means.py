@@ -77,7 +77,7 @@ class Sums:
         self._runtime.launch(self.kernel, groups, vectors, np.int32(count))
 
 
-class AverageStep:
+class Fp32AverageStep:
     """A mean."""
 
     def __init__(

@@ -35,7 +35,7 @@ from waifu2x.lowering.steps import (
 _GROUP = 64
 
 
-class MoveStep:
+class Fp32PlanewiseStep:
     """A move."""
 
     def __init__(self, runtime: Runtime, program: Program, number: int, block: int) -> None:

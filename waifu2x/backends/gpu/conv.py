@@ -137,7 +137,7 @@ def padded_weight(
     return result
 
 
-class ProductStep:
+class Fp32ConvStep:
     """A product, its weights on the device."""
 
     def __init__(
