@@ -36,7 +36,7 @@ from waifu2x.backends.cuda.tensor_layout import (
     batch_grid,
 )
 from waifu2x.backends.cuda.tensor_pack import pack_last, pack_middle, pack_quads
-from waifu2x.backends.cuda.tensor_shape import Job, MmaShape, candidates, depth, macros
+from waifu2x.backends.cuda.tensor_shape import MmaShape, TensorJob, candidates, depth, macros
 from waifu2x.backends.cuda.tensor_step import LayerExtent, Range
 from waifu2x.backends.gpu import source
 from waifu2x.lowering.box import Box
@@ -56,7 +56,7 @@ JOBS = (
     *((128, 64, 1, terms, 1) for terms in (1, 2)),
     *((64, 256, 2, terms, 4) for terms in (1, 2)),
 )
-"""Planes read and made, taps in each direction, terms, windows: see Job."""
+"""Planes read and made, taps in each direction, terms, windows: see TensorJob."""
 GIVEN = "shared_address round_to_half widen pack unpack copy16 commit wait load_matrices mma"
 BARRIERS = "barrier_init barrier_arrive barrier_arrive_copied barrier_wait"
 """What the header has in the place of a chip's instructions."""
@@ -124,13 +124,13 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         for inputs, outputs, side, terms, windows in chosen:
             group = 64 if inputs % 64 == 0 else 32
-            job = Job(inputs, group, outputs, side, terms, outputs < 32, windows)
+            job = TensorJob(inputs, group, outputs, side, terms, outputs < 32, windows)
             wrong += differing(job, Path(folder))
     print(f"{wrong} shapes differ")
     sys.exit(wrong > 0)
 
 
-def shapes_of(job: Job) -> Iterator[MmaShape]:
+def shapes_of(job: TensorJob) -> Iterator[MmaShape]:
     """Of all chips, each once; those first that do without what few chips have room for."""
     found = [
         shape
@@ -141,7 +141,7 @@ def shapes_of(job: Job) -> Iterator[MmaShape]:
     yield from sorted(dict.fromkeys(found), key=lambda shape: (shape.prefetched, shape.consumers))
 
 
-def differing(job: Job, folder: Path) -> int:
+def differing(job: TensorJob, folder: Path) -> int:
     """How many shapes make other results than they should."""
     work = Work(job)
     shapes = list(shapes_of(job))
@@ -159,7 +159,7 @@ def differing(job: Job, folder: Path) -> int:
     return wrong
 
 
-def compiled(job: Job, shape: MmaShape, folder: Path) -> ctypes.CDLL:
+def compiled(job: TensorJob, shape: MmaShape, folder: Path) -> ctypes.CDLL:
     """The kernel for a shape, as a function of the processor's."""
     chosen: dict[str, str | int] = {
         **macros(job, shape),
@@ -205,7 +205,7 @@ def without_instructions(text: str) -> str:
 class Work:
     """A product, its operands and what it should make."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: TensorJob) -> None:
         self._job = job
         rng = np.random.default_rng(1)
         rows, columns = SIZE

@@ -29,7 +29,7 @@ def size(data: bytes) -> tuple[int, int]:
 
     Raises ValueError if there is no header, and OverBudgetError.
     """
-    return _Header(data).size()
+    return _JxlHeader(data).size()
 
 
 def depth(data: bytes) -> int:
@@ -37,7 +37,7 @@ def depth(data: bytes) -> int:
 
     Raises ValueError if there is no header, and OverBudgetError.
     """
-    header = _Header(data)
+    header = _JxlHeader(data)
     header.size()
     if header.take(1):
         return 8  # all is as usual
@@ -53,7 +53,7 @@ def depth(data: bytes) -> int:
     return usual or header.take(6) + 1
 
 
-class _Header:
+class _JxlHeader:
     """The first bits of a codestream, read one after the other."""
 
     def __init__(self, data: bytes) -> None:

@@ -19,7 +19,7 @@ from waifu2x.backends.cuda.tensor_step import Launch, Task
 from waifu2x.backends.cuda.tensor_vectors import Vectors
 from waifu2x.backends.cuda.units import Units
 from waifu2x.backends.gpu.backend import Maker
-from waifu2x.backends.gpu.executor import Batch, Executor, Place
+from waifu2x.backends.gpu.executor import Batch, BufferPlace, Executor
 from waifu2x.backends.gpu.fp32 import Fp32Executor
 from waifu2x.backends.gpu.runtime import Buffer, Kernel
 from waifu2x.backends.gpu.tuning import Choose
@@ -125,7 +125,7 @@ class TensorExecutor:
         self,
         batch: Batch,
         work: Work,
-        places: Mapping[int, Place],
+        places: Mapping[int, BufferPlace],
         sums: Mapping[int, Box],
         vectors: Buffer,
         ends: Phase | None,
@@ -141,7 +141,7 @@ class TensorExecutor:
         self,
         batch: Batch,
         work: Work,
-        places: Mapping[int, Place],
+        places: Mapping[int, BufferPlace],
         sums: Mapping[int, Box],
         vectors: Buffer,
         ends: Phase | None,
@@ -157,7 +157,7 @@ class TensorExecutor:
         self,
         batch: Batch,
         work: Work,
-        places: Mapping[int, Place],
+        places: Mapping[int, BufferPlace],
         sums: Mapping[int, Box],
         vectors: Buffer,
     ) -> list[

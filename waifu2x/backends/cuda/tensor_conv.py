@@ -27,7 +27,15 @@ from waifu2x.backends.cuda.tensor_pack import (
     pack_middle,
     placed,
 )
-from waifu2x.backends.cuda.tensor_shape import COLUMNS, Job, Shape, candidates, grid, macros, ranked
+from waifu2x.backends.cuda.tensor_shape import (
+    COLUMNS,
+    Shape,
+    TensorJob,
+    candidates,
+    grid,
+    macros,
+    ranked,
+)
 from waifu2x.backends.cuda.tensor_step import (
     BORDERS,
     Launch,
@@ -99,14 +107,14 @@ class TensorConvStep(TensorStep):
         self._source = layouts[step.source.value]
         self._target = layouts[step.target.value]
         self._is_first = step.source.value == 0 or isinstance(self._source, FewLayout)
-        self._job: Job | None = None
+        self._job: TensorJob | None = None
         if not self._is_first:
             assert isinstance(self._source, MapLayout)
             last = self._map_target is None
             parts = self._source.parts[step.source.first : step.source.first + step.source.parts]
             inputs = sum(parts) * self._source.space_to_depth**2
             outputs = step.out_planes if last else self._outputs
-            self._job = Job(inputs, self._source.group, outputs, step.taps, terms, last)
+            self._job = TensorJob(inputs, self._source.group, outputs, step.taps, terms, last)
             if not last and has_sparse_taps(step):
                 self._job = replace(self._job, side=_WINDOW, sparse_taps=step.depth_to_space**2)
             self._candidates = candidates(

@@ -33,7 +33,7 @@ and more blocks read them more often."""
 
 
 @dataclass(frozen=True)
-class Job:
+class TensorJob:
     """What a product has to compute, as far as shapes go."""
 
     inputs: int
@@ -102,15 +102,15 @@ class WgmmaShape:
     pack = staticmethod(pack_middle)
     """Its order of weights."""
 
-    def threads(self, job: Job) -> int:
+    def threads(self, job: TensorJob) -> int:
         """Threads of a block: those that multiply, and four warps of which two copy."""
         return (self.warpgroups + 1) * 128
 
-    def width(self, job: Job) -> int:
+    def width(self, job: TensorJob) -> int:
         """Output planes of a tile."""
         return min(job.width, self.most_width)
 
-    def shared(self, job: Job) -> int:
+    def shared(self, job: TensorJob) -> int:
         """Bytes of shared memory of a block."""
         pixel = job.group * 2
         pixels = (self.a_stages * (self.rows + job.side - 1) * _PITCH + 1) * pixel
@@ -120,7 +120,7 @@ class WgmmaShape:
         epilogue = self.width(job) * _EPILOGUE_BYTES
         return pixels + weights + barriers + epilogue + partial * _FLOAT_BYTES
 
-    def macros(self, job: Job) -> dict[str, str | int]:
+    def macros(self, job: TensorJob) -> dict[str, str | int]:
         """Those of this shape."""
         own = {name.upper(): value for name, value in asdict(self).items()}
         del own["MOST_WIDTH"]
@@ -151,17 +151,17 @@ class MmaShape:
     pack = staticmethod(pack_quads)
     """Its order of weights."""
 
-    def threads(self, job: Job) -> int:
+    def threads(self, job: TensorJob) -> int:
         """Threads of a block."""
         columns, _ = self.warp
         warps = self.rows * (COLUMNS // columns) * (self.width(job) // self._each(job))
         return self.consumers * warps * 32
 
-    def width(self, job: Job) -> int:
+    def width(self, job: TensorJob) -> int:
         """Output planes of a tile."""
         return min(job.width, self.most_width)
 
-    def shared(self, job: Job) -> int:
+    def shared(self, job: TensorJob) -> int:
         """Bytes of shared memory of a block."""
         pixel = job.group * 2
         columns = COLUMNS if job.tap_columns else COLUMNS + job.side - 1
@@ -175,7 +175,7 @@ class MmaShape:
             weights = weights * job.side + 3 * _BARRIER_BYTES
         return self.consumers * max(ring * columns * pixel, partial) + weights
 
-    def macros(self, job: Job) -> dict[str, str | int]:
+    def macros(self, job: TensorJob) -> dict[str, str | int]:
         """Those of this shape."""
         columns, _ = self.warp
         return {
@@ -190,7 +190,7 @@ class MmaShape:
             "SM75": int(self.is_sm75),
         }
 
-    def _each(self, job: Job) -> int:
+    def _each(self, job: TensorJob) -> int:
         """Output planes of a warp: of a last product all, so that it has what it sums up."""
         return self.width(job) if job.last else min(self.width(job), self.warp[1])
 
@@ -198,7 +198,7 @@ class MmaShape:
 Shape = WgmmaShape | MmaShape
 
 
-def macros(job: Job, shape: Shape) -> Macros:
+def macros(job: TensorJob, shape: Shape) -> Macros:
     """What of a kernel hangs on the job and its shape alone."""
     width = shape.width(job)
     return {
@@ -219,19 +219,19 @@ def macros(job: Job, shape: Shape) -> Macros:
     }
 
 
-def depth(job: Job, shape: Shape) -> int:
+def depth(job: TensorJob, shape: Shape) -> int:
     """Tiles of output planes."""
     return 1 if job.last else job.outputs // shape.width(job)
 
 
-def grid(job: Job, shape: Shape, tiles: int, multiprocessors: int) -> int:
+def grid(job: TensorJob, shape: Shape, tiles: int, multiprocessors: int) -> int:
     """Blocks, which take one tile after the other."""
     deep = depth(job, shape)
     return min(-(-tiles // shape.consumers), max(1, multiprocessors * shape.blocks // deep)) * deep
 
 
 def candidates(
-    job: Job, units: Units, capability: tuple[int, int], shared_bytes: int
+    job: TensorJob, units: Units, capability: tuple[int, int], shared_bytes: int
 ) -> list[Shape]:
     """Shapes that fit a block's shared memory, the usual one for large pictures first."""
     shapes: list[Shape]
@@ -251,7 +251,7 @@ def candidates(
     ]
 
 
-def _wgmma_shapes(job: Job) -> list[WgmmaShape]:
+def _wgmma_shapes(job: TensorJob) -> list[WgmmaShape]:
     """Measured on an H200, see benchmarks/results. Weights stay in shared memory where they fit."""
     all_of_them = job.steps
     order: tuple[tuple[int, int], ...]
@@ -295,7 +295,7 @@ def _wgmma_shapes(job: Job) -> list[WgmmaShape]:
     return shapes + narrow
 
 
-def _single_tap_shapes(job: Job) -> Iterator[WgmmaShape]:
+def _single_tap_shapes(job: TensorJob) -> Iterator[WgmmaShape]:
     """Device memory is the bound: more tiles on their way, and where they fit two blocks."""
     usual = 2 if job.outputs > job.inputs else 4
     for rows, blocks, a_stages, width in (
@@ -317,7 +317,7 @@ def _single_tap_shapes(job: Job) -> Iterator[WgmmaShape]:
                 )
 
 
-def _mma_shapes(job: Job) -> Iterator[MmaShape]:
+def _mma_shapes(job: TensorJob) -> Iterator[MmaShape]:
     """For chips with asynchronous copies: those for much shared memory, measured on an H200, then
     those for 163 and for 99 KiB of it. Chips with so little have slower units, which smaller tiles
     feed."""
@@ -372,7 +372,7 @@ def _mma_shapes(job: Job) -> Iterator[MmaShape]:
 
 
 def ranked(
-    job: Job, shapes: list[Shape], rows: int, columns: int, multiprocessors: int
+    job: TensorJob, shapes: list[Shape], rows: int, columns: int, multiprocessors: int
 ) -> tuple[list[Shape], str]:
     """The usual shape first, and the class of sizes in which a measured one may be better.
 

@@ -63,7 +63,7 @@ class Planes:
         return self.outputs[-1] + 1
 
 
-class Shape(Protocol):
+class ConvShape(Protocol):
     """How the work of a product is cut; its `repr` says all that makes it what it is."""
 
     @property
@@ -141,7 +141,7 @@ class Fp32ConvStep:
     """A product, its weights on the device."""
 
     def __init__(
-        self, runtime: Runtime, program: Program, step: Conv, planes: Planes, shape: Shape
+        self, runtime: Runtime, program: Program, step: Conv, planes: Planes, shape: ConvShape
     ) -> None:
         """Raises BackendError, OutOfMemoryError."""
         self._runtime = runtime

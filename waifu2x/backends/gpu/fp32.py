@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from waifu2x.backends.gpu import direct, winograd, winograd_vector
-from waifu2x.backends.gpu.conv import CELL, Fp32ConvStep, Planes, Shape, planes_of
-from waifu2x.backends.gpu.executor import Batch, Place
-from waifu2x.backends.gpu.maps import ALIGNMENT, MAP_LIMIT, Maps, Margin, block_of, form_of
-from waifu2x.backends.gpu.means import DenseLayer, Fp32AverageStep, Sums, vector_form
+from waifu2x.backends.gpu.conv import CELL, ConvShape, Fp32ConvStep, Planes, planes_of
+from waifu2x.backends.gpu.executor import Batch, BufferPlace
+from waifu2x.backends.gpu.maps import ALIGNMENT, MAP_LIMIT, Maps, Margin, block_of, layout_of
+from waifu2x.backends.gpu.means import DenseLayer, Fp32AverageStep, Sums, vector_layout
 from waifu2x.backends.gpu.moves import Fp32PlanewiseStep
 from waifu2x.backends.gpu.peak import multiply_add_peak
 from waifu2x.backends.gpu.runtime import Buffer, Kernel, Limits, Runtime
@@ -41,7 +41,7 @@ class Fp32Executor:
         self.program = program
         self._runtime = runtime
         self._block = block_of(runtime.limits)
-        self._form = vector_form(program, self._block)
+        self._form = vector_layout(program, self._block)
         self._steps: list[_Own] = []
         self._prepare(choose)
         self._margins = self._find_margins()
@@ -49,14 +49,14 @@ class Fp32Executor:
 
     def map_bytes(self, value: int, box: Box, pictures: int) -> int:
         stored = self.program.values[value]
-        form = form_of(stored, box, self._margins[value], self._block)
+        form = layout_of(stored, box, self._margins[value], self._block)
         return form.step * ALIGNMENT * pictures
 
     def build(
         self,
         batch: Batch,
         work: Work,
-        places: Mapping[int, Place],
+        places: Mapping[int, BufferPlace],
         sums: Mapping[int, Box],
         vectors: Buffer,
         ends: Phase | None,
@@ -72,7 +72,7 @@ class Fp32Executor:
         self,
         batch: Batch,
         work: Work,
-        places: Mapping[int, Place],
+        places: Mapping[int, BufferPlace],
         sums: Mapping[int, Box],
         vectors: Buffer,
         ends: Phase | None,
@@ -171,8 +171,8 @@ class Fp32Executor:
         return self._form.vectors[step.vector] if isinstance(step, Scale) else 0
 
 
-def candidates(limits: Limits, planes: Planes) -> list[Shape]:
+def candidates(limits: Limits, planes: Planes) -> list[ConvShape]:
     """Ways to cut a product on a device, the usual one first. Any of them is right."""
     transformed = winograd_vector if limits.is_cpu else winograd
-    shapes: list[Shape] = [*transformed.candidates(limits, planes)]
+    shapes: list[ConvShape] = [*transformed.candidates(limits, planes)]
     return shapes or [*direct.candidates(limits, planes)]
