@@ -9,8 +9,8 @@ import struct
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from waifu2x.formats import jxl, png
-from waifu2x.formats.limits import Budget
+from waifu2x.formats import jpeg, jxl, png, pnm
+from waifu2x.formats.limits import MAX_PICTURES, Budget, OverBudgetError
 
 _IMAGE, _EXTENSION = 0x2C, 0x21
 _COLOUR_TABLE = 0x80
@@ -32,9 +32,13 @@ class Declared(NamedTuple):
 def declared(data: bytes) -> Declared | None:
     """What a GIF, WebP, ICO or JPEG XL declares; None for other formats.
 
-    Raises ValueError for a header that is damaged, and OverBudgetError.
+    Raises ValueError for a header that is damaged, and OverBudgetError, also for JPEG and PNM.
     """
     budget = Budget(len(data))
+    if data.startswith(jpeg.SIGNATURE):
+        jpeg.check(data)
+    if data[:1] == b"P":
+        pnm.check(data)
     try:
         if data[:4] == b"GIF8":
             return _gif(data, budget)
@@ -62,6 +66,8 @@ def _gif(data: bytes, budget: Budget) -> Declared:
             left, top, across, down, flags = struct.unpack_from("<4HB", data, at + 1)
             width, height = max(width, left + across), max(height, top + down)
             count += 1
+            if count > MAX_PICTURES:
+                raise OverBudgetError(f"it has more than the {MAX_PICTURES} pictures that are read")
             at += 11 + _table(flags)
         else:
             at += 2

@@ -13,8 +13,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from waifu2x.backends.cuda.tensor_pack import PIECE, VALUE_BYTES, round_up
+from waifu2x.backends.cuda.tensor_pack import PIECE, VALUE_BYTES
 from waifu2x.lowering.box import Box
+from waifu2x.lowering.geometry import round_up
 from waifu2x.lowering.steps import Program, Value
 
 FEW_PLANES = 4

@@ -9,8 +9,9 @@ import numpy as np
 
 from waifu2x.backends.cuda.arguments import Address, packed
 from waifu2x.backends.cuda.tensor_layout import PLANE_UNIT, FewLayout, MapArguments, MapLayout
-from waifu2x.backends.cuda.tensor_pack import PIECE, round_up
+from waifu2x.backends.cuda.tensor_pack import PIECE
 from waifu2x.backends.cuda.tensor_step import Launch, LayerExtent, Range, Task, TensorStep
+from waifu2x.lowering.geometry import round_up
 from waifu2x.lowering.steps import (
     Copy,
     GatedAdd,

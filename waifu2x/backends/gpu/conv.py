@@ -20,13 +20,12 @@ from waifu2x.backends.gpu.maps import (
     picture_arguments,
     places_of,
     result_arguments,
-    round_up,
     source_macros,
     target_macros,
 )
 from waifu2x.backends.gpu.runtime import Argument, Kernel, Macros, Runtime
 from waifu2x.lowering.box import Box
-from waifu2x.lowering.geometry import scaled
+from waifu2x.lowering.geometry import round_up, scaled
 from waifu2x.lowering.steps import Conv, Program
 
 CELL = 4

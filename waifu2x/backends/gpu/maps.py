@@ -10,6 +10,7 @@ import numpy as np
 from waifu2x.backends.gpu.executor import Batch, BufferPlace, DevicePixels
 from waifu2x.backends.gpu.runtime import Argument, Limits, Macros
 from waifu2x.lowering.box import Box
+from waifu2x.lowering.geometry import round_up
 from waifu2x.lowering.steps import Value, View
 from waifu2x.networks.model import Model
 
@@ -27,11 +28,6 @@ C_TYPES = {"uint8": "uchar", "uint16": "ushort", "float32": "float"}
 def block_of(limits: Limits) -> int:
     """Planes of a block of maps."""
     return limits.vector if limits.is_cpu else _GPU_BLOCK
-
-
-def round_up(count: int, unit: int) -> int:
-    """The next multiple of `unit`."""
-    return -(-count // unit) * unit
 
 
 def blocks_of(value: Value, block: int) -> list[int]:
