@@ -33,7 +33,7 @@ class Description:
     kept: tuple[str, ...]
     lost: tuple[str, ...]
     """What a result in the format that was asked for keeps, and does not."""
-    notes: tuple[str, ...]
+    notices: tuple[str, ...]
     """What there is to say of the file itself."""
 
 
@@ -76,5 +76,5 @@ def describe(path: Path, extension: str) -> Description:
         metadata=tuple(sorted(said)),
         kept=tuple(kind for kind, kept in held.items() if kept),
         lost=tuple(kind for kind, kept in held.items() if not kept),
-        notes=tuple(sorted(notices)),
+        notices=tuple(sorted(notices)),
     )

@@ -124,7 +124,7 @@ class TensorConvStep(TensorStep):
 
     def launch(self, task: Task) -> Launch:
         """The launch for what a task computes of it."""
-        return self._first(task) if self._is_first else self._product(task)
+        return self._first(task) if self._is_first else self._conv(task)
 
     @property
     def _map_target(self) -> MapLayout | None:
@@ -215,7 +215,7 @@ class TensorConvStep(TensorStep):
 
     # Any other.
 
-    def _product(self, task: Task) -> Launch:
+    def _conv(self, task: Task) -> Launch:
         step, job, source = self._step, self._job, self._source
         assert job is not None
         assert isinstance(source, MapLayout)
