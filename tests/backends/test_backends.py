@@ -30,8 +30,9 @@ from waifu2x.errors import BackendError, UnavailableError
 from waifu2x.imaging.dtypes import from_unit
 from waifu2x.lowering.box import Box
 from waifu2x.networks import catalogue, model_set
-from waifu2x.networks.activations import Activation
-from waifu2x.networks.expressions import LEAKY
+from waifu2x.networks.activations import Activation, leaky
+from waifu2x.networks.builder import GraphBuilder
+from waifu2x.networks.expressions import ACTIVATIONS, LEAKY, Expression
 from waifu2x.networks.model import Model
 from waifu2x.networks.nodes import Convolution, PixelShuffle, PixelUnshuffle
 
@@ -246,6 +247,36 @@ def test_a_result_that_is_unshuffled(backend: Backend) -> None:
     )
     model = Model("unshuffled", 1, nodes, padding=2)
     check_graph(backend, model, 13, 21, 8, "fp32")
+
+
+def activated(function: Expression) -> Model:
+    """A network with a function behind convolutions of each kind, and of a vector."""
+    rng = np.random.default_rng(8)
+    net = GraphBuilder("activated", 3)
+
+    def arrays(*shape: int, spread: float = 1.5) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        weight = rng.normal(size=shape) * np.sqrt(spread / np.prod(shape[1:]))
+        return weight.astype(np.float32), (rng.normal(size=shape[0]) * 0.1).astype(np.float32)
+
+    def activation(planes: int) -> Activation:
+        return Activation(function, rng.uniform(-1.3, 1.6, planes).astype(np.float32))
+
+    # Sums far from 0 on both sides.
+    value = net.convolution(0, *arrays(32, 3, 3, 3, spread=90), activation(32))
+    value = net.convolution(value, *arrays(32, 32, 3, 3, spread=2), activation(32))
+    factors = net.dense(net.mean(value), *arrays(32, 32), activation(32))
+    value = net.multiply(value, factors)
+    value = net.add(net.convolution(value, *arrays(32, 32, 1, 1), activation(32)), value)
+    value = net.transposed(value, *arrays(5, 32, 2, 2), activation(5), stride=2)
+    weight, bias = arrays(3, 5, 3, 3, spread=0.005)
+    net.convolution(value, weight, bias + np.float32(0.5), leaky(1.0, 3), padding=1)
+    return net.model()
+
+
+@in_every_mode
+@pytest.mark.parametrize("name", ACTIVATIONS)
+def test_each_activation(backend: Backend, name: str, precision: Precision) -> None:
+    check_graph(backend, activated(ACTIVATIONS[name]), 21, 34, 16, precision)
 
 
 @pytest.mark.matrix

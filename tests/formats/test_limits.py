@@ -204,6 +204,37 @@ def test_boxes_of_a_jpeg_xl_are_within_a_budget() -> None:
         decode(data)
 
 
+@pytest.mark.parametrize(
+    "header",
+    [
+        b"P6 " + b" " * 3_000_000 + b"2 2 65535\n",
+        b"P6 " + b"#\n" * 1_000_000 + b"2 2 65535\n",
+        b"P6 2 2 #" + b"x" * 3_000_000 + b"\n255\n",
+        b"P5" + b"\n" * 3_000_000,
+        b"P4 2 " + b" " * 3_000_000 + b"2\n",
+    ],
+)
+def test_long_headers_of_a_pnm(header: bytes) -> None:
+    with memory_limit(50 * MIB), pytest.raises(ImageError, match="more than 65536 bytes"):
+        decode(header + bytes(24))
+    assert extent(header + bytes(24)) is None
+
+
+@pytest.mark.parametrize("kind", ["fill", "scans"])
+def test_a_jpeg_of_much_that_costs_more(kind: str) -> None:
+    """Bytes that Pillow reads one by one; passes over a large picture."""
+    data = encoded(Image.fromarray(noise(40, 56, 3)), "JPEG", progressive=True)
+    scan = data[data.rindex(b"\xff\xda") : -2]
+    hostile = {
+        "fill": data[:2] + b"\xff" * 3_000_000 + data[2:],
+        "scans": data[:-2] + scan * 600 + data[-2:],
+    }
+    with pytest.raises(ImageError, match=r"more (entries|than the 500 scans)"):
+        decode(hostile[kind])
+    assert extent(hostile[kind]) is None
+    assert decode(data[:-2] + scan * 300 + data[-2:]).pixels.shape == (40, 56, 3)
+
+
 def test_exif_that_overlaps_is_left_out_of_a_tiff() -> None:
     count = 5000
     entries = [(0x9000 + i, 7, 60_000, 8) for i in range(count)]

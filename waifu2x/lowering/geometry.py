@@ -151,6 +151,11 @@ def read_by(program: Program) -> dict[int, list[int]]:
     return found
 
 
+def round_up(count: int, unit: int) -> int:
+    """The next multiple of `unit`."""
+    return -(-count // unit) * unit
+
+
 def divided(box: Box, by: int) -> Box:
     """The pixels of a picture `by` times smaller that a box touches."""
     top, left = box.top // by, box.left // by

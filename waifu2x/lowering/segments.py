@@ -15,6 +15,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from waifu2x.lowering.costs import cost_of_pixel
 from waifu2x.lowering.steps import (
     BicubicResize,
     Conv,
@@ -40,6 +41,8 @@ TILE = (128, 256)
 _FEWEST_PLANES = 5
 """The fewest planes of a part that is copied: engines may store fewer in their own way, and no cut
 is to change a bit."""
+_PLANEWISE_COST = 0
+"""Cuts are chosen by convolutions alone: another number would move those of shipped networks."""
 _KEPT_COST = 100
 """Multiply-adds that take as long as to keep a number and read it again."""
 
@@ -54,8 +57,8 @@ def segmented(program: Program, tile: tuple[int, int] = TILE) -> Program:
         return program
     costs = [0.0]
     for step in program.steps:
-        costs.append(costs[-1] + _cost(program, step))
-    far = reaches(program)
+        costs.append(costs[-1] + cost_of_pixel(program, step, _PLANEWISE_COST))
+    far = receptive_radii(program)
     kept = {0: 0.0} | _kept_costs(program) | {len(program.steps): 0.0}
     around = sum(1 / side for side in tile)
 
@@ -105,9 +108,9 @@ def cut(program: Program, positions: Sequence[int]) -> Program:
     return found
 
 
-def reach(program: Program) -> int:
+def receptive_radius(program: Program) -> int:
     """Pixels of the picture around a result's own that it depends on, at most."""
-    return -int(-reaches(program)[-1] // 1)
+    return -int(-receptive_radii(program)[-1] // 1)
 
 
 @dataclass
@@ -163,15 +166,7 @@ class _Cut:
         return len(self.values) - 1
 
 
-def _cost(program: Program, step: Step) -> float:
-    """Multiply-adds for a pixel of the picture."""
-    if not isinstance(step, Conv):
-        return 0.0
-    resolution = program.values[step.target.value].resolution / step.depth_to_space
-    return float(step.weight.size * resolution**2)
-
-
-def reaches(program: Program, unit: int = 1) -> list[float]:
+def receptive_radii(program: Program, unit: int = 1) -> list[float]:
     """Before each step, and at the end: pixels of the picture around its own that what was made so
     far depends on, on each side, where steps are computed in cells of so many pixels a side."""
     values = [0.0] * len(program.values)

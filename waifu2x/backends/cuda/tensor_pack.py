@@ -7,16 +7,12 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from waifu2x.lowering.geometry import round_up
 from waifu2x.networks.activations import Activation
 
 VALUE_BYTES = 2
 PIECE = 8
 """Values of a piece of 16 bytes."""
-
-
-def round_up(count: int, unit: int) -> int:
-    """The next multiple of `unit`."""
-    return -(-count // unit) * unit
 
 
 def split(values: NDArray[np.float32]) -> tuple[NDArray[np.float16], NDArray[np.float16]]:
@@ -101,17 +97,17 @@ def pack_first(weight: NDArray[np.float32], unit: float) -> NDArray[np.float16]:
     return np.ascontiguousarray(order).reshape(2, outputs // 32, depth // 16, 4, 2, 32, 2)
 
 
-def pack_follows(
+def pack_epilogue(
     bias: NDArray[np.float32],
     activation: Activation,
     places: Sequence[int] | NDArray[np.intp],
     planes: int,
 ) -> NDArray[np.float32]:
     """(2, planes): biases and slopes, at `places`; the others stay zero."""
-    follows = np.zeros((2, planes), np.float32)
-    follows[0, places] = bias
-    follows[1, places] = activation.slopes
-    return follows
+    epilogue = np.zeros((2, planes), np.float32)
+    epilogue[0, places] = bias
+    epilogue[1, places] = activation.slopes
+    return epilogue
 
 
 def _rounds(weight: NDArray[np.float32], group: int, terms: int) -> NDArray[np.float16]:

@@ -15,7 +15,8 @@ import numpy as np
 from waifu2x.backends.gpu.executor import Executor
 from waifu2x.lowering import segments
 from waifu2x.lowering.box import Box
-from waifu2x.lowering.steps import Conv, MapStep, Program, reads, stored_block, writes
+from waifu2x.lowering.costs import cost_of_result
+from waifu2x.lowering.steps import MapStep, Program, reads, stored_block, writes
 from waifu2x.networks.model import Size
 
 TILE = (512, 1024)
@@ -38,7 +39,7 @@ def worthwhile(
     costs = [0.0]
     for number in range(len(program.steps)):
         costs.append(costs[-1] + step_cost(program, number, whole(program, number, sizes)))
-    far = segments.reaches(program, max(executor.unit))
+    far = segments.receptive_radii(program, max(executor.unit))
     rows, columns = sizes[0]
     result = sizes[program.result]
 
@@ -72,14 +73,7 @@ def grids(size: Size, tile: int | None, bands: int) -> Iterator[Size]:
 
 def step_cost(program: Program, number: int, box: Box) -> float:
     """About the multiply-adds of a step for its results in a box."""
-    step = program.steps[number]
-    pixels = float(box.height * box.width)
-    if isinstance(step, Conv):
-        return pixels * step.weight.size
-    if isinstance(step, MapStep):
-        # It moves memory, which takes about as long as some multiply-adds.
-        return pixels * program.values[step.target.value].planes * 16
-    return 0.0
+    return float(box.height * box.width) * cost_of_result(program, program.steps[number])
 
 
 def whole(program: Program, number: int, sizes: Sequence[Size]) -> Box:

@@ -67,8 +67,8 @@ class StoredChoices:
 
     def key(self, candidates: Sequence[Candidate], work: str) -> str:
         """The key of the cache's entry: all that the best candidate depends on."""
-        texts = [source.of(stem) for stem in sorted({option.stem for option in candidates})]
-        return cache.digest(__version__, self._device.name, self._device.detail, work, *texts)
+        sources = [source.digest(stem) for stem in sorted({option.stem for option in candidates})]
+        return cache.digest(__version__, self._device.name, self._device.detail, work, *sources)
 
 
 @dataclass(frozen=True)

@@ -191,6 +191,8 @@ class OpenClRuntime:
         if self.limits.is_cpu:
             options.append("-DON_CPU")
         key = cache.digest(__version__, cl.VERSION_TEXT, *self.identity, *options, text)
+        if key in self._programs:
+            return self._programs[key]
         with self._building:
             if key not in self._programs:
                 self._programs[key] = OpenClModule(self, self._program(stem, text, options, key))
