@@ -97,7 +97,7 @@ def main() -> None:
     print(f"{backend.device.name}, {backend.device.detail}; {arguments.model}")
     if arguments.tune:
         for trial in backend.tune(model, "fp32", pixels):
-            print(f"{trial.layer:14} {trial.seconds * 1e3:9.3f} ms  {trial.way}", flush=True)
+            print(f"{trial.layer:14} {trial.seconds * 1e3:9.3f} ms  {trial.option}", flush=True)
 
     network = backend.compile([model], "fp32")
     peer, peers_result, peers_timer = cudnn(model, small, pixels) or processor(model, small, pixels)

@@ -30,8 +30,9 @@ from waifu2x.errors import BackendError, UnavailableError
 from waifu2x.imaging.dtypes import from_unit
 from waifu2x.lowering.box import Box
 from waifu2x.networks import catalogue, model_set
-from waifu2x.networks.activations import Activation
-from waifu2x.networks.expressions import LEAKY
+from waifu2x.networks.activations import Activation, leaky
+from waifu2x.networks.builder import GraphBuilder
+from waifu2x.networks.expressions import ACTIVATIONS, LEAKY, Expression
 from waifu2x.networks.model import Model
 from waifu2x.networks.nodes import Convolution, PixelShuffle, PixelUnshuffle
 
@@ -248,6 +249,36 @@ def test_a_result_that_is_unshuffled(backend: Backend) -> None:
     check_graph(backend, model, 13, 21, 8, "fp32")
 
 
+def activated(function: Expression) -> Model:
+    """A network with a function behind convolutions of each kind, and of a vector."""
+    rng = np.random.default_rng(8)
+    net = GraphBuilder("activated", 3)
+
+    def arrays(*shape: int, spread: float = 1.5) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        weight = rng.normal(size=shape) * np.sqrt(spread / np.prod(shape[1:]))
+        return weight.astype(np.float32), (rng.normal(size=shape[0]) * 0.1).astype(np.float32)
+
+    def activation(planes: int) -> Activation:
+        return Activation(function, rng.uniform(-1.3, 1.6, planes).astype(np.float32))
+
+    # Sums far from 0 on both sides.
+    value = net.convolution(0, *arrays(32, 3, 3, 3, spread=90), activation(32))
+    value = net.convolution(value, *arrays(32, 32, 3, 3, spread=2), activation(32))
+    factors = net.dense(net.mean(value), *arrays(32, 32), activation(32))
+    value = net.multiply(value, factors)
+    value = net.add(net.convolution(value, *arrays(32, 32, 1, 1), activation(32)), value)
+    value = net.transposed(value, *arrays(5, 32, 2, 2), activation(5), stride=2)
+    weight, bias = arrays(3, 5, 3, 3, spread=0.005)
+    net.convolution(value, weight, bias + np.float32(0.5), leaky(1.0, 3), padding=1)
+    return net.model()
+
+
+@in_every_mode
+@pytest.mark.parametrize("name", ACTIVATIONS)
+def test_each_activation(backend: Backend, name: str, precision: Precision) -> None:
+    check_graph(backend, activated(ACTIVATIONS[name]), 21, 34, 16, precision)
+
+
 @pytest.mark.matrix
 @graphs(40)
 def test_many_graphs_in_any_tiles(
@@ -456,6 +487,37 @@ def test_a_result_is_written_where_it_is_asked_for(
         np.testing.assert_array_equal(out, expected)
         assert (room[[0, -1]] == room.dtype.type(0.25)).all()
     network.close()
+
+
+def test_pinned_memory_holds_pixels_and_results(backend: Backend) -> None:
+    network = backend.compile([obvious.random_model([3, 16, 3], seed=1, scale=2)], "fp32")
+    pixels = picture(33, 41, 3)
+    expected = network(pixels, np.uint8)
+    segment = np.zeros(pixels.size + expected.size + 100, np.uint8)
+    source = segment[100:][: pixels.size].reshape(pixels.shape)
+    out = segment[100 + pixels.size :].reshape(expected.shape)
+    source[:] = pixels
+    with backend.pin(segment) as pin:
+        for options in ({}, {"tile": 20}, {"tta": 2}):
+            network(source, np.uint8, out=out, **options)  # type: ignore[arg-type]
+        np.testing.assert_array_equal(network(source, np.uint8, out=out), expected)
+        pin.close()
+    out[:] = 0
+    np.testing.assert_array_equal(network(source, np.uint8, out=out), expected)
+    network.close()
+
+
+def test_bytes_are_those_of_open_networks(backend: Backend) -> None:
+    own = open_backend(backend.name)
+    model = obvious.random_model([3, 64, 64, 3], seed=1)
+    assert own.bytes == 0
+    network = own.compile([model], "fp32")
+    weights = sum(node.weight.nbytes for node in model.nodes if isinstance(node, Convolution))
+    assert own.bytes >= weights or backend.name == "numpy"
+    network(picture(20, 30, 3), np.uint8)
+    network.close()
+    assert own.bytes == 0
+    own.close()
 
 
 def test_an_array_that_cannot_take_a_result_is_refused(backend: Backend) -> None:

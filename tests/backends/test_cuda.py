@@ -49,16 +49,16 @@ from waifu2x.backends.cuda.units import Units, available_units, choose_units
 from waifu2x.backends.gpu import schedule, source
 from waifu2x.backends.gpu.executor import Batch, DevicePixels, Place
 from waifu2x.backends.gpu.runtime import Limits, Macros
-from waifu2x.backends.gpu.tuning import Way
+from waifu2x.backends.gpu.tuning import Option
 from waifu2x.errors import BackendError
 from waifu2x.lowering.box import Box
 from waifu2x.lowering.lower import lower
 from waifu2x.lowering.segments import cut
 from waifu2x.lowering.steps import Conv
 from waifu2x.networks import model_set
-from waifu2x.networks.activations import Activation, leaky
-from waifu2x.networks.builder import fit_padding
-from waifu2x.networks.expressions import LEAKY
+from waifu2x.networks.activations import Activation, elementwise, leaky
+from waifu2x.networks.builder import GraphBuilder, fit_padding
+from waifu2x.networks.expressions import ACTIVATIONS, LEAKY, Expression
 from waifu2x.networks.model import Model
 from waifu2x.networks.nodes import (
     Add,
@@ -143,7 +143,7 @@ class Recorded:
         yield [(None, 1.0)]
 
 
-def usual(step: int, candidates: Sequence[Way], work: str) -> Way:
+def usual(step: int, candidates: Sequence[Option], work: str) -> Option:
     """See tuning.Choose."""
     return candidates[0]
 
@@ -162,8 +162,8 @@ def record(
     executor.clear(vectors, pictures)
     for phase, ((one,),) in zip(found.phases, found.passes, strict=True):
         places = {
-            value: Place(buffers[spot.is_kept], spot.offset, spot.box)
-            for value, spot in one.spots.items()
+            value: Place(buffers[place.is_kept], place.offset, place.box)
+            for value, place in one.places.items()
         }
         batch = Batch(before, after, Box(0, 0, height, width), one.tile, found.sizes)
         executor.run(batch, one.work, places, one.sums, vectors, phase)
@@ -187,7 +187,7 @@ def kernels_of_chip(capability: tuple[int, int]) -> list[tuple[str, Macros]]:
                 record(runtime, shipped(name), units, terms, (540, 960))
                 if units == "wgmma":
                     record(runtime, shipped(name), units, terms, (64, 64))
-    for model in (resized(), odd()):
+    for model in (resized(), odd(), activated()):
         for units in available_units(capability)[: -1 if fully else 1]:
             for pictures in (1, 2) if fully else (1,):
                 record(runtime, model, units, 2, (64, 64), pictures)
@@ -437,15 +437,37 @@ def odd() -> Model:
     return fit_padding("odd", 3, nodes)
 
 
+def activated() -> Model:
+    """Every activation behind layers of each kind."""
+    net = GraphBuilder("activated", 3)
+
+    def conv(source: int, made: int, function: Expression) -> int:
+        weight = np.ones((made, net.planes(source), 3, 3), np.float32)
+        activation = Activation(function, np.linspace(-1, 2, made, dtype=np.float32))
+        return net.convolution(source, weight, np.zeros(made, np.float32), activation, padding=1)
+
+    value = 0
+    for function in ACTIVATIONS.values():
+        value = conv(conv(conv(value, 32, function), 64, function), 3, function)
+        weight, bias = np.ones((64, 64), np.float32), np.zeros(64, np.float32)
+        wide = conv(value, 64, function)
+        factors = net.dense(net.mean(wide), weight, bias, elementwise(function, 64))
+        value = net.multiply(wide, factors)
+    conv(value, 3, ACTIVATIONS["leaky"])
+    return net.model()
+
+
 @pytest.mark.parametrize("pictures", [1, 3])
-@pytest.mark.parametrize("name", ["compact", "resized", "odd"])
+@pytest.mark.parametrize("name", ["compact", "resized", "odd", "activated"])
 def test_networks_of_other_makers_run_on_matrix_units(name: str, pictures: int) -> None:
-    model = {"compact": compact(3), "resized": resized(), "odd": odd()}[name]
+    models = {"compact": compact(3), "resized": resized(), "odd": odd(), "activated": activated()}
+    model = models[name]
     program = lower(model)
     assert tensor_runs.runs(program, layouts(program, 1))
     runtime: Any = Recorded((9, 0))
     record(runtime, model, "wgmma", 2, (36, 40), pictures)
-    assert runtime.launched == len(program.steps)
+    # Sums are cleared before all else; a mean and the layer behind it are one launch.
+    assert runtime.launched == len(program.steps) + (name == "activated")
 
 
 def amplified(by: float) -> Model:

@@ -37,7 +37,7 @@ from waifu2x.backends.gpu.product import Planes, Shape, planes_of
 from waifu2x.backends.gpu.replay import Records
 from waifu2x.backends.gpu.runtime import OutOfMemoryError, Runtime
 from waifu2x.backends.gpu.schedule import MapRoom, NoRoomError
-from waifu2x.backends.gpu.tuning import Choose, Kept
+from waifu2x.backends.gpu.tuning import Choose, StoredChoices
 from waifu2x.errors import BackendError
 from waifu2x.lowering import liveness
 from waifu2x.lowering.liveness import Span
@@ -272,7 +272,7 @@ def test_maps_are_computed_again_where_they_cannot_be_kept(
     opencl_device: Any, cunet: Model
 ) -> None:
     runtime = TightRuntime(opencl_device, 1 << 40)
-    executor = Fp32Executor(runtime, lower(cunet), Kept(runtime.device))
+    executor = Fp32Executor(runtime, lower(cunet), StoredChoices(runtime.device))
     size, counts, needs = (300, 300), [], []
     for total in (1 << 40, 200 * MEGABYTE, 100 * MEGABYTE, 50 * MEGABYTE):
         found = schedule.find(executor, size, 1, MapRoom(total, total, total))
@@ -343,7 +343,7 @@ def test_networks_that_are_closed_or_given_up_leave_no_weights(opencl_device: An
 @pytest.mark.usefixtures("large_tiles")
 def test_a_network_in_segments_computes_little_twice(opencl_device: Any, deep: Model) -> None:
     runtime = OpenClRuntime(opencl_device)
-    program, kept = lower(deep), Kept(runtime.device)
+    program, kept = lower(deep), StoredChoices(runtime.device)
     plain = Fp32Executor(runtime, program, kept)
     divided = Fp32Executor(runtime, segmented(program, (16, 16)), kept)
     size = (260, 300)
@@ -372,7 +372,7 @@ def test_tiles_are_as_small_as_wished_for_where_that_costs_little(
     runtime = OpenClRuntime(opencl_device)
     shallow = obvious.random_model([3, 16, 24, 3], seed=2, scale=2)
     for model, keeps in ((shallow, True), (deep, False)):
-        executor = Fp32Executor(runtime, lower(model), Kept(runtime.device))
+        executor = Fp32Executor(runtime, lower(model), StoredChoices(runtime.device))
         single = schedule.find(executor, (260, 300), 1, MapRoom(1 << 40, 1 << 40, 1 << 40))
         wish = single.scratch // 8
         found = schedule.find(executor, (260, 300), 1, MapRoom(1 << 40, wish, 1 << 40))
@@ -561,7 +561,7 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 class Ways:
     """An executor's question, and its answers."""
 
-    def __init__(self, kept: Kept, names: str) -> None:
+    def __init__(self, kept: StoredChoices, names: str) -> None:
         self.kept = kept
         self.candidates = [direct.Shape(line, 1, 4, 8, 4, 4) for line in range(len(names))]
 
@@ -572,7 +572,7 @@ class Ways:
 @pytest.fixture
 def ways(own_cache: Path) -> Ways:
     """Four candidates for one step."""
-    return Ways(Kept(Device("device", "driver 1")), "abcd")
+    return Ways(StoredChoices(Device("device", "driver 1")), "abcd")
 
 
 class FakeExecutor:
@@ -597,7 +597,7 @@ def test_the_best_way_is_kept(ways: Ways) -> None:
     trials = list(tune(ways, lambda line: abs(line - 2) + 1.0))
     assert [trial.seconds for trial in trials] == [3, 2, 1, 2]
     assert trials[0].layer == "3 > 16"
-    assert trials[0].way.startswith("direct: line=0, ")
+    assert trials[0].option.startswith("direct: line=0, ")
     assert ways.best() == 2
 
 
@@ -615,9 +615,9 @@ def test_a_way_that_the_device_refuses_is_passed_over(ways: Ways) -> None:
 
 def test_what_is_kept_is_of_one_device_and_its_driver(ways: Ways) -> None:
     list(tune(ways, lambda line: abs(line - 2) + 1.0))
-    assert Kept(Device("device", "driver 2"))(0, ways.candidates, "work").line == 0
-    assert Kept(Device("device", "driver 1"))(0, ways.candidates, "other work").line == 0
-    assert Kept(Device("device", "driver 1"))(7, ways.candidates, "work").line == 2
+    assert StoredChoices(Device("device", "driver 2"))(0, ways.candidates, "work").line == 0
+    assert StoredChoices(Device("device", "driver 1"))(0, ways.candidates, "other work").line == 0
+    assert StoredChoices(Device("device", "driver 1"))(7, ways.candidates, "work").line == 2
 
 
 def test_a_damaged_or_foreign_entry_means_the_usual_way(ways: Ways, own_cache: Path) -> None:

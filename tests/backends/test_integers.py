@@ -286,7 +286,7 @@ def test_auto_leaves_integers_where_a_network_multiplies_what_rounding_leaves(
     bias = np.concatenate([middle.bias[:16], middle.bias[:16]])
     apart = 20 * np.concatenate([last.weight[:, :16], -last.weight[:, :16]], axis=1)
     nodes = (first, replace(middle, weight=halves, bias=bias), replace(last, weight=apart))
-    steep = replace(model, name="steep", nodes=nodes)
+    steep = replace(model, name="steep\x1b[2J", nodes=nodes)
     pixels = drawing(3)[:41, :57].copy()
     expected = obvious.run([steep], pixels)
     with closing(open_backend("cpu")) as backend:
@@ -302,4 +302,4 @@ def test_auto_leaves_integers_where_a_network_multiplies_what_rounding_leaves(
     modes = ["bf16", "int16"] if isa.VECTOR.tiles else ["int16"]
     assert len(said) == 2 * len(modes)
     for line, mode in zip(said, 2 * modes, strict=True):
-        assert f"steep: {mode} would keep " in line
+        assert rf"steep\x1b[2J: {mode} would keep " in line

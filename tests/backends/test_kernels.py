@@ -27,9 +27,17 @@ from waifu2x.lowering.lower import lower
 from waifu2x.networks import model_set
 from waifu2x.networks.activations import elementwise, leaky
 from waifu2x.networks.builder import fit_padding
-from waifu2x.networks.expressions import SIGMOID
+from waifu2x.networks.expressions import ACTIVATIONS
 from waifu2x.networks.model import Model
-from waifu2x.networks.nodes import Add, Convolution, Crop, Enlarge, PixelShuffle, PixelUnshuffle
+from waifu2x.networks.nodes import (
+    Add,
+    Convolution,
+    Crop,
+    Enlarge,
+    Node,
+    PixelShuffle,
+    PixelUnshuffle,
+)
 
 CHIPS = [61, 75, 80, 86, 89, 90, 120]
 CHIPS_IN_FULL = 90
@@ -103,10 +111,11 @@ def everything() -> Model:
 
     def convolution(source: int, read: int, made: int, kind: str = "leaky") -> Convolution:
         weight, bias = np.ones((made, read, 3, 3), np.float32), np.zeros(made, np.float32)
-        activation = elementwise(SIGMOID, made) if kind == "sigmoid" else leaky(0.1, made)
+        activation = leaky(0.1, made) if kind == "leaky" else elementwise(ACTIVATIONS[kind], made)
         return Convolution(source, weight, bias, activation)
 
-    nodes = (
+    curved = [convolution(9 + n, 64 if n else 12, 64, name) for n, name in enumerate(ACTIVATIONS)]
+    nodes: tuple[Node, ...] = (
         convolution(0, 3, 32, "sigmoid"),
         convolution(1, 32, 64, "sigmoid"),
         convolution(2, 64, 64),
@@ -116,7 +125,8 @@ def everything() -> Model:
         PixelUnshuffle(6, 2),
         Enlarge(7, 2),
         convolution(8, 64, 12),
-        convolution(9, 12, 24),
+        *curved,
+        convolution(9 + len(ACTIVATIONS), 64, 24),
     )
     return fit_padding("everything", 3, nodes, "reflect")
 

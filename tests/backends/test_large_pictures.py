@@ -23,7 +23,7 @@ from waifu2x.backends.gpu.executor import Batch, DevicePixels, Executor, Place
 from waifu2x.backends.gpu.fp32 import Fp32Executor
 from waifu2x.backends.gpu.memory_pool import MemoryPool
 from waifu2x.backends.gpu.network import GpuNetwork
-from waifu2x.backends.gpu.tuning import Kept
+from waifu2x.backends.gpu.tuning import StoredChoices
 from waifu2x.errors import BackendError
 from waifu2x.lowering import geometry
 from waifu2x.lowering.box import Box
@@ -49,7 +49,9 @@ class Corner:
         self.runtime = OpenClRuntime(device)
         self._size = size
         self._model = model
-        self._executor = Fp32Executor(self.runtime, lower(model), Kept(self.runtime.device))
+        self._executor = Fp32Executor(
+            self.runtime, lower(model), StoredChoices(self.runtime.device)
+        )
 
     def computed(self, end: NDArray[np.uint8], side: int) -> NDArray[np.uint8]:
         """The last `side` rows and columns of the result, where the picture's last pixels are

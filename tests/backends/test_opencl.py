@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import logging
 from pathlib import Path
@@ -16,7 +17,7 @@ from tests.helpers import obvious
 from waifu2x import backends
 from waifu2x.backends import Device, open_backend
 from waifu2x.cli import cli
-from waifu2x.errors import DeviceError, UnavailableError
+from waifu2x.errors import BackendError, DeviceError, UnavailableError
 from waifu2x.system import cache
 
 pytest.importorskip("pyopencl")
@@ -115,6 +116,34 @@ def test_a_network_from_the_cache_compiles_nothing(
         backend.close()
     assert not [record for record in caplog.records if "compiling" in record.message]
     np.testing.assert_array_equal(results[0], results[1])
+
+
+def test_compiling_builds_all_that_a_picture_of_bytes_takes(
+    opencl_device: Any, own_cache: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    backend = open_backend("opencl")
+    models = [obvious.random_model([3, 12, 3], seed=1, scale=scale) for scale in (1, 2)]
+    network = backend.compile(models, "auto")
+    built = sorted(own_cache.rglob("*"))
+    assert built
+    network(np.zeros((9, 12, 3), np.uint8), np.uint8)
+    assert sorted(own_cache.rglob("*")) == built
+    backend.close()
+
+
+def test_a_broken_compiler_is_told_when_a_network_is_compiled(
+    opencl_device: Any, own_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = source.read
+    monkeypatch.setattr(source, "read", lambda name: real(name) + "\n#error broken\n")
+    backend = open_backend("opencl")
+    for _ in range(2):
+        with pytest.raises(BackendError, match=r": its driver cannot compile \w+\.cl \("):
+            backend.compile([obvious.random_model([3, 12, 3], seed=1)], "auto")
+    gc.collect()
+    assert backend.bytes == 0
+    backend.close()
 
 
 def test_what_the_driver_refuses_is_an_error_of_the_device(builder: Builder) -> None:

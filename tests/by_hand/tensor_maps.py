@@ -29,7 +29,7 @@ from waifu2x.backends.cuda.tensor_pack import PIECE
 from waifu2x.backends.cuda.units import available_units
 from waifu2x.backends.gpu.executor import Batch, DevicePixels, Place
 from waifu2x.backends.gpu.runtime import Buffer, Runtime
-from waifu2x.backends.gpu.tuning import Kept
+from waifu2x.backends.gpu.tuning import StoredChoices
 from waifu2x.lowering import geometry, phases
 from waifu2x.lowering.box import Box
 from waifu2x.lowering.lower import lower
@@ -219,7 +219,7 @@ def main(names: list[str]) -> None:
             pixels = np.random.default_rng(count).integers(0, 256, shape, np.uint8)
             for units in available_units(backend.runtime.capability)[:-1]:
                 for terms in (1, 2):
-                    choose = Kept(backend.device)
+                    choose = StoredChoices(backend.device)
                     failed += bool(check(backend.runtime, model, units, terms, pixels, choose))
     sys.exit(failed)
 

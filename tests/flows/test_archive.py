@@ -12,6 +12,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from tests.helpers.contents import decode, encode, identity_models, noise
+from waifu2x.api import Upscaler
 from waifu2x.cli import cli
 from waifu2x.errors import ImageError
 from waifu2x.flows.archive import upscale_archive
@@ -72,6 +73,41 @@ def test_a_comic(folder: Path) -> None:
             expected = noise(5, 7, 3, seed=seed).repeat(2, 0).repeat(2, 1)
             assert np.array_equal(decode(book.read(name)).pixels, expected)
     assert "2 skipped" in batch("--skip-existing").stderr
+
+
+@pytest.mark.parametrize("in_flight", [1, 2, 6])
+def test_pages_under_way_at_a_time_stay_in_order(folder: Path, in_flight: int) -> None:
+    names = [f"{number:02}.png" for number in range(12)]
+    files = {name: page(number) for number, name in enumerate(names)}
+    archived("in/book.cbz", {"first.txt": b"a", **files, "last.txt": b"z"})
+    job, output = Job(Path("in/book.cbz"), Path("out.cbz")), Output("png", Quality(), "fail")
+    parts: list[float] = []
+    with Upscaler(2, model="identity", backend="numpy") as upscaler:
+        made = upscale_archive(
+            job, output, lambda: upscaler.enlarger, in_flight=in_flight, on_progress=parts.append
+        )
+    assert made is not None
+    assert (made.height, made.width) == (10, 14)
+    assert sum(parts) == pytest.approx(1)
+    with zipfile.ZipFile("out.cbz") as book:
+        assert book.namelist() == ["first.txt", *names, "last.txt"]
+        for number, name in enumerate(names):
+            expected = noise(5, 7, 3, seed=number).repeat(2, 0).repeat(2, 1)
+            assert np.array_equal(decode(book.read(name)).pixels, expected)
+
+
+@pytest.mark.parametrize("in_flight", [1, 6])
+def test_the_first_bad_page_is_the_one_named(folder: Path, in_flight: int) -> None:
+    files = {f"{number}.png": page(number) for number in range(8)}
+    files |= {"5.png": files["5.png"][:60], "7.png": b"nothing"}
+    archived("in/book.cbz", files)
+    job, output = Job(Path("in/book.cbz"), Path("out/book.cbz")), Output("png", Quality(), "fail")
+    with (
+        Upscaler(2, model="identity", backend="numpy") as upscaler,
+        pytest.raises(ImageError, match=r"^in/book\.cbz: 5\.png: damaged or cut off"),
+    ):
+        upscale_archive(job, output, lambda: upscaler.enlarger, in_flight=in_flight)
+    assert list(Path("out").iterdir()) == []
 
 
 def test_no_two_pictures_get_one_name(folder: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageCms
 
 from tests.helpers.contents import identity_models
+from waifu2x.backends import engine, pool
 from waifu2x.cli import cli
 from waifu2x.errors import ImageError
 from waifu2x.flows.model_comparison import Result as Upscaled
@@ -22,6 +24,7 @@ from waifu2x.imaging.picture import Picture
 from waifu2x.imaging.sheet import Column, of_columns
 from waifu2x.lowering.box import Box
 from waifu2x.networks import catalogue
+from waifu2x.networks.readers import waifu2x_json
 from waifu2x.networks.readers.architectures import Layer
 from waifu2x.networks.readers.waifu2x_json import NetworkWeights, dump
 
@@ -107,6 +110,26 @@ def test_crops_are_side_by_side_where_sets_differ() -> None:
     np.testing.assert_allclose(cell(found, rows - 1, 0).astype(int), less, atol=1)
     plain = lanczos(source, 150, 182)[top : top + 64, left : left + 64].repeat(4, 0).repeat(4, 1)
     np.testing.assert_allclose(cell(found, rows - 1, 2).astype(int), plain, atol=1)
+
+
+@pytest.mark.usefixtures("folder")
+def test_all_sets_run_on_one_device_and_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened, read = list[str](), list[Path]()
+    real_open, real_read = pool.open_devices, waifu2x_json.read_model
+
+    def open_devices(name: str, *rest: Any) -> Any:
+        opened.append(name)
+        return real_open(name, *rest)
+
+    def read_model(path: Path) -> Any:
+        read.append(path)
+        return real_read(path)
+
+    monkeypatch.setattr(engine, "open_devices", open_devices)
+    monkeypatch.setattr(waifu2x_json, "read_model", read_model)
+    assert run_models("./less,./same", "a.png").exit_code == 0
+    assert opened == ["numpy"]
+    assert [path.parent.name for path in read] == ["less", "same"]
 
 
 @pytest.mark.usefixtures("folder")

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import io
 import struct
 import tracemalloc
 import zlib
 from pathlib import Path
 
+import numpy as np
 import pytest
+import tifffile
 from click.testing import CliRunner
 from PIL import Image
 
-from tests.helpers.contents import decode, encode, encoded, png_with, ramp
+from tests.helpers.contents import decode, encode, encoded, noise, png_with, ramp
 from tests.helpers.limits import memory_limit
 from waifu2x.cli import cli
 from waifu2x.errors import ImageError
 from waifu2x.formats import png, tags
 from waifu2x.formats.limits import MAX_PICTURES, Budget, OverBudgetError
 from waifu2x.formats.read import extent
+from waifu2x.imaging.picture import Picture
 
 MIB = 1 << 20
 PLAIN = ((256, 2), (257, 2), (258, 8), (259, 1), (262, 1), (273, 8), (277, 1), (278, 2), (279, 4))
@@ -104,6 +108,36 @@ def test_a_ring_of_directories_ends() -> None:
     assert decode(data).pixels.shape == (2, 2, 1)
 
 
+def test_a_ring_of_pages_of_16_bits_ends() -> None:
+    pixels = noise(3, 4, 1, dtype=np.uint16)
+    data = bytearray(encode(Picture(pixels), "tif"))
+    form = tags.layout(bytes(data))
+    link = tags.following(bytes(data), form, tags.first(bytes(data), form))
+    struct.pack_into("<I", data, link, tags.first(bytes(data), form))
+    assert (decode(bytes(data)).pixels == pixels).all()
+
+
+@pytest.mark.parametrize("kind", ["samples", "tiles", "depth"])
+def test_a_tiff_of_few_pixels_that_take_much(kind: str) -> None:
+    """Samples without number, tiles larger than the picture, a third dimension."""
+    stream = io.BytesIO()
+    with tifffile.TiffWriter(stream) as writer:
+        writer.write(noise(32, 32, dtype=np.uint16), tile=(32, 32), metadata=None)
+    with tifffile.TiffFile(io.BytesIO(stream.getvalue())) as file:
+        found = {tag.code: tag for tag in file.pages[0].tags}
+    changes = {"samples": {277: 60_000}, "tiles": {322: 65_520, 323: 65_520}, "depth": {}}[kind]
+    data = bytearray(stream.getvalue())
+    for code, value in changes.items():
+        struct.pack_into("<HHII", data, found[code].offset, code, 4, 1, value)
+    if kind == "depth":  # in place of the resolution's unit
+        struct.pack_into("<HHII", data, found[296].offset, 32997, 4, 1, 60_000)
+    with (
+        memory_limit(100 * MIB),
+        pytest.raises(ImageError, match=r"(not a|any) picture"),
+    ):
+        decode(bytes(data))
+
+
 def test_directories_below_are_within_a_budget() -> None:
     """Every entry leads to the same directory, whose entries do so, too."""
     count = 5000
@@ -168,6 +202,37 @@ def test_boxes_of_a_jpeg_xl_are_within_a_budget() -> None:
     data = b"\0\0\0\x0cJXL \r\n\x87\n" + b"\0\0\0\x08free" * 300_000
     with pytest.raises(ImageError, match="more entries than a file of its size"):
         decode(data)
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        b"P6 " + b" " * 3_000_000 + b"2 2 65535\n",
+        b"P6 " + b"#\n" * 1_000_000 + b"2 2 65535\n",
+        b"P6 2 2 #" + b"x" * 3_000_000 + b"\n255\n",
+        b"P5" + b"\n" * 3_000_000,
+        b"P4 2 " + b" " * 3_000_000 + b"2\n",
+    ],
+)
+def test_long_headers_of_a_pnm(header: bytes) -> None:
+    with memory_limit(50 * MIB), pytest.raises(ImageError, match="more than 65536 bytes"):
+        decode(header + bytes(24))
+    assert extent(header + bytes(24)) is None
+
+
+@pytest.mark.parametrize("kind", ["fill", "scans"])
+def test_a_jpeg_of_much_that_costs_more(kind: str) -> None:
+    """Bytes that Pillow reads one by one; passes over a large picture."""
+    data = encoded(Image.fromarray(noise(40, 56, 3)), "JPEG", progressive=True)
+    scan = data[data.rindex(b"\xff\xda") : -2]
+    hostile = {
+        "fill": data[:2] + b"\xff" * 3_000_000 + data[2:],
+        "scans": data[:-2] + scan * 600 + data[-2:],
+    }
+    with pytest.raises(ImageError, match=r"more (entries|than the 500 scans)"):
+        decode(hostile[kind])
+    assert extent(hostile[kind]) is None
+    assert decode(data[:-2] + scan * 300 + data[-2:]).pixels.shape == (40, 56, 3)
 
 
 def test_exif_that_overlaps_is_left_out_of_a_tiff() -> None:

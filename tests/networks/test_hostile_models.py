@@ -116,11 +116,15 @@ BOMBS = {
     + nested(b"2\x86", 60)
     + b"K\x01\x86e\x85R",
     "nested tuples as a key": b"}" + nested(b"\x85", 200_000) + b"K\x01s",
-    "nested tuples": nested(b"\x85", 200_000),
-    "nested lists": b"]" * 50_000 + b"a" * 49_999,
+    "nested tuples": nested(b"\x85", 50_000),
+    "nested lists": b"]" * 9000 + b"a" * 8999,
     "a list in itself": b"]q\x00h\x00ah\x00a",
     "a list filled once it is part of another": b"]q\x00]h\x00ah\x00K\x01a0",
-    "one long list, again and again": b"](" + b"K\x01" * 60_000 + b"eq\x00" + b"](h\x00e" * 40_000,
+    "one long list made a dictionary, again and again": b"ccollections\nOrderedDict\nq\x01]("
+    + b"".join(b"X\x04\0\0\0%04dK\x01\x86" % number for number in range(2000))
+    + b"eq\x00"
+    + b"h\x01h\x00\x85R0" * 400
+    + b"h\x01h\x00\x85R",
     "an attribute for a name": b"ccollections\nOrderedDict\n}b",
 }
 
@@ -130,7 +134,7 @@ BOMBS = {
 def test_pickles_are_bounded(form: str, bomb: str) -> None:
     pickle = Pickle()
     pickle.code += BOMBS[bomb]
-    refused(FORMS[form](pickle), "keys are neither|nested more|more steps|damaged: |no weights")
+    refused(FORMS[form](pickle), "keys are neither|nested more|more entries|damaged: ")
 
 
 def test_numbers_as_keys_are_read() -> None:
@@ -172,15 +176,15 @@ BOUNDED = {
         refuse(lambda: ncnn.parse(text.encode(), b"", "m"))
     """,
     "objects of JSON": """
-        refuse(lambda: waifu2x_json.parse(b"[" + b"{}," * 20_000_000 + b"{}]", "m"))
+        refuse(lambda: waifu2x_json.parse(b"[" + b"{}," * 8_000_000 + b"{}]", "m"))
     """,
     "lists of JSON, packed": """
-        packed = gzip.compress(b"[" + b"[]," * 20_000_000 + b"[]]", 1)
+        packed = gzip.compress(b"[" + b"[]," * 8_000_000 + b"[]]", 1)
         refuse(lambda: waifu2x_json.parse(packed, "m"))
     """,
     "dictionaries of a pickle": """
         pickle = Pickle()
-        pickle.code += b"}" * 15_000_000
+        pickle.code += b"}" * 8_000_000
         refuse(lambda: parse_named(new_file(pickle), "m.pth"))
     """,
     "entries of an archive": """
@@ -190,7 +194,7 @@ BOUNDED = {
         entry = packed.getvalue()
         at = entry.index(b"PK\\x01\\x02")
         end = entry.index(b"PK\\x05\\x06")
-        many = 1_500_000
+        many = 1_000_000
         size = (end - at) * many
         tail = entry[end : end + 8] + b"\\xff" * 4 + size.to_bytes(4, "little") + entry[end + 16 :]
         refuse(lambda: parse_named(entry[:at] + entry[at:end] * many + tail, "m.pth"))
@@ -338,12 +342,14 @@ def test_names_are_no_orders_to_a_terminal(tmp_path: Path) -> None:
         archive.writestr("a/b\nc/noise1_model.json", text)
         archive.writestr("a/b/noise1_model.json", text)
         archive.writestr("a/\x1b[2Jd/noise2_model.json", b"{}")
+        archive.writestr(f"a/{'b' * 60_000}/noise2_model.json", text)
     target = tmp_path / "models"
     done = CliRunner().invoke(cli, ["models", "import", str(source), str(target)])
     assert done.exit_code == 0
     assert [path.name for path in (target / "a").iterdir()] == ["b"]
     assert "\x1b" not in done.output + done.stderr
     assert "characters that cannot be shown" in done.stderr
+    assert max(map(len, done.stderr.splitlines())) < 250
 
 
 def test_folders_that_are_orders_to_a_terminal(

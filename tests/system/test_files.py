@@ -241,3 +241,13 @@ def test_a_large_file_goes_to_the_disk_while_it_is_made(
     assert (tmp_path / "large").read_bytes() == content
     assert len(told) == 3
     assert all(later - earlier >= 100_000 for earlier, later in pairwise([0, *told]))
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="open files are not listed here")
+def test_what_is_no_file_is_closed_again(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    for path in (tmp_path, tmp_path / "pipe", Path("/dev/zero")):
+        with pytest.raises(OSError, match=r"Is a directory|not a regular file"):
+            files.open_regular(path)
+    assert len(list(Path("/proc/self/fd").iterdir())) == before

@@ -66,10 +66,10 @@ class Measurement:
 
 @dataclass(frozen=True)
 class Trial:
-    """One way to compute a layer, measured by `tune`."""
+    """One option to compute a layer, measured by `tune`."""
 
     layer: str
-    way: str
+    option: str
     seconds: float
 
 

@@ -28,6 +28,7 @@ from waifu2x.errors import BackendError
 from waifu2x.imaging.dtypes import from_unit, to_unit
 from waifu2x.lowering import geometry, phases
 from waifu2x.lowering.box import Box
+from waifu2x.lowering.costs import cost_of_pixel
 from waifu2x.lowering.lower import lower
 from waifu2x.lowering.segments import segmented
 from waifu2x.lowering.steps import (
@@ -397,15 +398,7 @@ class _Execution:
         return made
 
     def _cost(self, number: int) -> float:
-        """Multiply-adds of a step for a pixel of the picture."""
-        step = self._program.steps[number]
-        if isinstance(step, Conv):
-            target = self._program.values[step.target.value].resolution / step.depth_to_space
-            return step.weight.size * float(target) ** 2
-        if isinstance(step, MapStep):
-            value = self._program.values[step.target.value]
-            return value.planes * float(value.resolution) ** 2
-        return 0.0
+        return cost_of_pixel(self._program, self._program.steps[number])
 
     def _bytes(self, value: int) -> float:
         rows, columns = self._sizes[value]

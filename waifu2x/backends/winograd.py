@@ -19,7 +19,7 @@ POINTS = {
     4: (Fraction(0), Fraction(3, 4), Fraction(-3, 4), Fraction(3, 2), Fraction(-3, 2)),
     6: tuple(map(Fraction, ("0", "1/2", "-1/2", "1", "-1", "2", "-2"))),
 }
-"""Of the interpolation, in order, by the results of a cell; infinity comes last."""
+"""Points of the interpolation, in order, by the results of a cell; infinity comes last."""
 
 
 def transform_weights(weight: NDArray[np.float32], cell_y: int, cell_x: int) -> NDArray[np.float32]:

@@ -94,7 +94,7 @@ def main() -> None:
     """Runs the `waifu2x` command and exits."""
     _replace_closed_streams()
     # Pillow's remarks on odd but readable files are not for users.
-    warnings.filterwarnings("ignore", module="PIL")
+    warnings.filterwarnings("ignore", module="PIL|tifffile")
     logging.basicConfig(handlers=[_Told()], format="%(message)s")
     logging.getLogger("waifu2x").setLevel(logging.INFO)
     for name in ("SIGTERM", "SIGHUP"):

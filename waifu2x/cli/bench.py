@@ -66,7 +66,7 @@ def bench(
     planes = pixels[..., : network.in_planes].copy()
     if tune:
         for trial in opened.tune(network, precision, planes):
-            tell(f"{trial.layer:12} {trial.seconds * 1e3:8.3f} ms  {trial.way}")
+            tell(f"{trial.layer:12} {trial.seconds * 1e3:8.3f} ms  {trial.option}")
     measured = opened.measure(network, precision, planes)
     program = _time_program(pixels, opened.name, device[0], precision, model, noise)
     opened.close()

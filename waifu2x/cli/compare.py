@@ -14,6 +14,7 @@ import click
 from click.core import ParameterSource
 from numpy.typing import NDArray
 
+from waifu2x.backends.engine import Engine
 from waifu2x.cli.options import check_folder, device_options, noise_option, scale_option
 from waifu2x.cli.progress import one_picture
 from waifu2x.cli.report import show, tell
@@ -200,7 +201,8 @@ def _models(
         raise click.UsageError("Models enlarge or denoise: give a --scale above 1, or --noise.")
     if scale == 1 and reduce:
         raise click.UsageError("--reduce needs a --scale above 1.")
-    names = model_comparison.check(names, scale, level)
+    sets = model_comparison.contenders(names, scale, level)
+    names = [each.name for each in sets]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice:
         raise click.UsageError(f"--models has {twice} twice.")
@@ -210,18 +212,20 @@ def _models(
             picture, original = model_comparison.reduced(picture, scale)
         except ImageError as error:
             raise ImageError(f"{source}: {error}") from error
-    with one_picture() as (on_size, on_progress):
+    with Engine(**device) as engine, one_picture() as (on_size, on_progress):
+        for note in engine.notes:
+            tell(note)
         height, width = (math.ceil(size * scale) for size in picture.pixels.shape[:2])
         on_size(len(names) * height, width)
         found = model_comparison.results(
             picture,
-            names,
+            sets,
             scale,
             level,
+            engine,
             original=original,
             on_progress=on_progress,
             on_notice=functools.cache(tell),
-            **device,
         )
     boxes = model_comparison.boxes(found, _SIDE, _COUNT)
     captions = [_figures(each) or each.networks for each in found]

@@ -98,7 +98,7 @@ def _identity(path: Path, status: os.stat_result | None = None) -> Identity:
 
 
 def make_folder(folder: Path) -> None:
-    """A folder for outputs and those above it, if need be. Raises OutputError."""
+    """Makes a folder for outputs, and those above it, if they are missing. Raises OutputError."""
     if stores.is_url(folder):
         return  # object stores have none
     try:
@@ -108,7 +108,7 @@ def make_folder(folder: Path) -> None:
 
 
 def copy_times(job: Job, output: Output) -> None:
-    """Gives a result the dates of its source, if that is wished for."""
+    """Gives a result the dates of its source, if that is asked for."""
     if output.copy_times and job.source != STANDARD:
         status = job.source.stat()
         os.utime(job.target, ns=(status.st_atime_ns, status.st_mtime_ns))

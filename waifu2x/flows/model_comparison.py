@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from waifu2x.api import Upscaler
 from waifu2x.backends import Progress, ignore, scaled
+from waifu2x.backends.engine import Engine
 from waifu2x.errors import ImageError
 from waifu2x.formats.profiles import in_srgb_tone
 from waifu2x.imaging import comparison, resample
@@ -22,6 +23,7 @@ from waifu2x.imaging.sizes import Part, rounded
 from waifu2x.lowering.box import Box
 from waifu2x.networks import model_set
 from waifu2x.networks.chains import models_of
+from waifu2x.networks.model import Model
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,30 +67,42 @@ def reduced(original: Picture, scale: Fraction) -> tuple[Picture, Picture]:
     return replace(original, pixels=pixels), replace(original, pixels=cut)
 
 
-def check(names: Sequence[str], scale: Fraction, noise: int | None) -> list[str]:
-    """The names of model sets in full; ModelError if one is missing, or lacks what is asked."""
-    found = [model_set.find(name) for name in names]
-    for models in found:
-        models_of(models, math.prod(models.factors(scale, noise)), noise)
-    return [models.name for models in found]
+@dataclass(frozen=True, eq=False)
+class Contender:
+    """A model set that has what is asked of it."""
+
+    name: str
+    """In full."""
+    models: Sequence[Model]
+    """The models that it takes, held so that they are read once."""
+
+
+def contenders(names: Sequence[str], scale: Fraction, noise: int | None) -> list[Contender]:
+    """The model sets of these names. Raises ModelError if one is missing, or lacks what is
+    asked."""
+    found = []
+    for name in names:
+        models = model_set.find(name)
+        factor = math.prod(models.factors(scale, noise))
+        found.append(Contender(models.name, models_of(models, factor, noise)))
+    return found
 
 
 def results(
     picture: Picture,
-    names: Sequence[str],
+    sets: Sequence[Contender],
     scale: Fraction,
     noise: int | None,
+    engine: Engine,
     *,
     original: Picture | None = None,
     on_progress: Progress = ignore,
     on_notice: Callable[[str], None] = lambda note: None,
-    **device: Any,
 ) -> list[Result]:
     """An opaque picture enlarged by Lanczos, then by each model set; figures against the original.
 
-    For a scale of 1 the picture itself comes first. `device` is what an Upscaler takes of
-    `backend`, `device` and `precision`, `on_notice` is told what it notes. Raises as an Upscaler
-    and its calls do.
+    For a scale of 1 the picture itself comes first. `on_notice` is told what upscalers note. Raises
+    as an Upscaler and its calls do.
     """
     height, width = picture.pixels.shape[:2]
     rows, columns = rounded(height * scale), rounded(width * scale)
@@ -96,14 +110,14 @@ def results(
     if scale != 1:
         plain = resample.lanczos(plain, part, 1, rows, columns, plain.dtype)
     made = [_judged(Result("input" if scale == 1 else "Lanczos", "", plain), original)]
-    share = scaled(on_progress, 1 / len(names))
-    for name in names:
-        with Upscaler(scale, noise, model=name, **device) as upscaler:
+    share = scaled(on_progress, 1 / len(sets))
+    for each in sets:
+        with Upscaler(scale, noise, model=each.name, engine=engine) as upscaler:
             for note in upscaler.notes:
                 on_notice(note)
             enlarge = partial(upscaler.enlarger.picture, on_progress=share)
             larger = in_srgb_tone(picture, enlarge)
-            made.append(_judged(Result(name, upscaler.passes, larger.pixels), original))
+            made.append(_judged(Result(each.name, upscaler.passes, larger.pixels), original))
     return made
 
 

@@ -221,7 +221,9 @@ class PreparedSource:
         planes += picture.alpha is not None
         shape, itemsize = (*size, planes), picture.pixels.dtype.itemsize
         if (shape, itemsize) not in self._checked:
-            check_result(self._form, shape, itemsize, self._target, self._at_once)
+            # Later on, the memory that is free is what the pictures under way have left.
+            at_once = 1 if self._checked else self._at_once
+            check_result(self._form, shape, itemsize, self._target, at_once)
             self._checked.add((shape, itemsize))
         if notices:
             self._on_notice("; ".join(notices))

@@ -1,6 +1,6 @@
 """What a file declares, read before a decoder is let at it: some take memory for it at once.
 
-GIF 89a, sections 17 to 26; WebP (RFC 9649), section 2; ICO as Windows has it.
+WebP (RFC 9649), section 2; ICO as Windows has it.
 """
 
 from __future__ import annotations
@@ -9,12 +9,9 @@ import struct
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from waifu2x.formats import jxl, png
-from waifu2x.formats.limits import Budget
+from waifu2x.formats import gif, jpeg, jxl, png, pnm
+from waifu2x.formats.limits import MAX_PICTURES, Budget, OverBudgetError
 
-_IMAGE, _EXTENSION = 0x2C, 0x21
-_COLOUR_TABLE = 0x80
-"""A flag of a GIF: a colour table follows."""
 _ICON = b"\0\0\1\0"
 
 
@@ -32,9 +29,13 @@ class Declared(NamedTuple):
 def declared(data: bytes) -> Declared | None:
     """What a GIF, WebP, ICO or JPEG XL declares; None for other formats.
 
-    Raises ValueError for a header that is damaged, and OverBudgetError.
+    Raises ValueError for a header that is damaged, and OverBudgetError, also for JPEG and PNM.
     """
     budget = Budget(len(data))
+    if data.startswith(jpeg.SIGNATURE):
+        jpeg.check(data)
+    if data[:1] == b"P":
+        pnm.check(data)
     try:
         if data[:4] == b"GIF8":
             return _gif(data, budget)
@@ -53,32 +54,13 @@ def _gif(data: bytes, budget: Budget) -> Declared:
     """The canvas, grown by frames that reach beyond it."""
     width, height = struct.unpack_from("<HH", data, 6)
     count = 0
-    at = 13 + _table(data[10])
-    while at < len(data) and data[at] in (_IMAGE, _EXTENSION):
-        budget.visit()
-        if data[at] == _IMAGE:
-            if at + 10 > len(data):
-                break
-            left, top, across, down, flags = struct.unpack_from("<4HB", data, at + 1)
-            width, height = max(width, left + across), max(height, top + down)
-            count += 1
-            at += 11 + _table(flags)
-        else:
-            at += 2
-        at = _behind(data, at)
+    for at in gif.images(data, budget):
+        count += 1
+        if count > MAX_PICTURES:
+            raise OverBudgetError(f"it has more than the {MAX_PICTURES} pictures that are read")
+        left, top, across, down = struct.unpack_from("<4H", data, at + 1)
+        width, height = max(width, left + across), max(height, top + down)
     return Declared(width, height, max(1, count))
-
-
-def _table(flags: int) -> int:
-    """Bytes of the colour table that flags of a GIF tell of."""
-    return 3 << ((flags & 7) + 1) if flags & _COLOUR_TABLE else 0
-
-
-def _behind(data: bytes, at: int) -> int:
-    """Where the next block of a GIF is, behind parts whose lengths stand before them."""
-    while at < len(data) and data[at]:
-        at += 1 + data[at]
-    return at + 1
 
 
 def _webp(data: bytes, budget: Budget) -> Declared:

@@ -27,7 +27,7 @@ _HEAD = 1 << 12
 _HIGH, _TWELVE = 0x40, 0x20
 """Flags of an AV1CodecConfigurationBox: more than 8 bits, and of those 12."""
 _WORD = 16
-"""Bits at whose upper end pillow-heif has samples."""
+"""Bits of pillow-heif's samples, at whose upper end those of the file stand."""
 
 
 def depth(image: Image.Image, data: bytes) -> int:
@@ -64,7 +64,7 @@ def deepened(picture: Picture, image: Image.Image, data: bytes) -> tuple[Picture
 
 
 def _samples(form: str, data: bytes, bits: int) -> NDArray[Any]:
-    """In integers from 0 to 2^bits - 1."""
+    """The samples of a file as integers from 0 to 2^bits - 1. Raises what decoders raise."""
     if form == "HEIF":
         import pillow_heif
 
@@ -77,7 +77,10 @@ def _samples(form: str, data: bytes, bits: int) -> NDArray[Any]:
 
 
 def _avif_depth(data: bytes) -> int:
-    """By its AV1CodecConfigurationBoxes; 8 if they differ. AV1 in ISOBMFF, section 2.3."""
+    """Bits of a sample by the AV1CodecConfigurationBoxes; 8 if they differ.
+
+    AV1 in ISOBMFF, section 2.3.
+    """
     start = data.find(b"meta", 0, _HEAD)
     end = start - 4 + int.from_bytes(data[max(start - 4, 0) : start], "big")
     found = set()

@@ -17,7 +17,7 @@ class Description:
     format: str
     width: int
     height: int
-    """Upright."""
+    """Both of the picture once it is upright."""
     colours: str
     """`grey` or `RGB`, as it is computed."""
     bits: int
@@ -32,13 +32,13 @@ class Description:
     """Kinds of metadata that are there."""
     kept: tuple[str, ...]
     lost: tuple[str, ...]
-    """What a result in the format that was asked for keeps, and does not."""
+    """Kinds of content that a result in the format asked for keeps, and that it does not."""
     notes: tuple[str, ...]
-    """What there is to say of the file itself."""
+    """What of the file cannot be had, each a clause without a full stop."""
 
 
 def describe(path: Path, extension: str) -> Description:
-    """The pictures in a file, and what becomes of them in a format.
+    """What `info` says: the pictures in a file, and what becomes of them in a format.
 
     Raises ImageError for a file that cannot be read, and for one that is not supported.
     """

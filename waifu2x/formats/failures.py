@@ -1,4 +1,4 @@
-"""What decoders raise, in words."""
+"""Errors of decoders as ImageErrors."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from waifu2x.errors import ImageError
 
 @contextmanager
 def in_words(name: str, otherwise: str) -> Iterator[None]:
-    """Makes what decoders raise an ImageError; `otherwise` is what most of it means."""
+    """Makes an ImageError of what decoders raise in its block.
+
+    `name` stands for the file; `otherwise` says what most errors mean, as in "damaged".
+    """
     try:
         yield
     except ImageError:

@@ -5,6 +5,10 @@ GIF 89a, sections 17 to 26: https://www.w3.org/Graphics/GIF/spec-gif89a.txt
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+from waifu2x.formats.limits import Budget
+
 _IMAGE, _EXTENSION = 0x2C, 0x21
 _HEAD = 13
 """Bytes of the header and of the logical screen's descriptor."""
@@ -12,28 +16,46 @@ _TABLE = 0x80
 """A flag: a colour table follows."""
 
 
+def images(data: bytes, budget: Budget) -> Iterator[int]:
+    """Where each picture's descriptor begins, up to the end or to where the file is cut off.
+
+    Raises OverBudgetError.
+    """
+    if len(data) <= _HEAD:
+        return
+    _, at = _colour_table(data, _HEAD, data[10])
+    while at < len(data) and data[at] in (_IMAGE, _EXTENSION):
+        budget.visit()
+        if data[at] == _EXTENSION:
+            at += 2
+        elif at + 10 >= len(data):
+            return
+        else:
+            yield at
+            _, at = _colour_table(data, at + 10, data[at + 9])
+            at += 1  # how wide its codes are
+        while at < len(data) and data[at]:
+            at += 1 + data[at]
+        at += 1
+
+
 def has_colours(data: bytes) -> bool:
     """Whether any picture of a file has a colour table with more than the levels of grey.
 
     Pictures without one, or with one in which each place holds its own number as a grey, are grey.
+    Raises OverBudgetError.
     """
-    table, at = _colour_table(data, _HEAD, data[10]) if len(data) > _HEAD else (b"", len(data))
-    everywhere = not _is_grey(table)
-    while at < len(data):
-        kind = data[at]
-        if kind == _IMAGE and at + 10 < len(data):
-            flags = data[at + 9]
-            table, at = _colour_table(data, at + 10, flags)
-            if (not _is_grey(table)) if flags & _TABLE else everywhere:
-                return True
-            at += 1  # how wide its codes are
-        elif kind == _EXTENSION:
-            at += 2
+    everywhere: bool | None = None
+    for at in images(data, Budget(len(data))):
+        flags = data[at + 9]
+        if flags & _TABLE:
+            coloured = not _is_grey(_colour_table(data, at + 10, flags)[0])
         else:
-            break
-        while at < len(data) and data[at]:
-            at += 1 + data[at]
-        at += 1
+            if everywhere is None:
+                everywhere = not _is_grey(_colour_table(data, _HEAD, data[10])[0])
+            coloured = everywhere
+        if coloured:
+            return True
     return False
 
 

@@ -7,13 +7,14 @@ one before it; with transparency, in which it shows anything at all.
 
 from __future__ import annotations
 
+import io
 import struct
 from dataclasses import dataclass
 from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import GifImagePlugin, Image
+from PIL import Image
 
 from waifu2x.formats.pillow_write import MOST_LOOPS, TRANSPARENT, image_of, in_words, save_options
 from waifu2x.formats.table import Format, Quality
@@ -24,6 +25,11 @@ _LONGEST = 655350
 """Milliseconds that a frame can be shown."""
 _BLOCK = 255
 """Bytes of a block of data, at most."""
+_EXTENSION, _IMAGE = 0x21, 0x2C
+_TABLE = 0x80
+"""A flag: a colour table follows."""
+_HEAD, _PLACE = 13, 10
+"""Bytes at the start of a file up to its colour table, and of a picture up to its indices."""
 _CLEARED = 2
 """A way of disposal: before the next frame, the rectangle becomes transparent."""
 
@@ -90,26 +96,33 @@ class GifWriter(Writer):
 
     def _coded(self, frame: _Frame) -> bytes:
         """A frame as it stands in the file; the first behind the header."""
-        options: dict[str, Any] = {"duration": min(frame.duration, _LONGEST)}
-        if self._transparent:
-            options |= {"transparency": TRANSPARENT, "disposal": _CLEARED}
-        head = b""
-        if self._written:
-            options["include_color_table"] = True
-        else:
-            head = self._head(frame.image)
+        left, top, right, bottom = frame.box
+        table, packed = _packed(frame.image.crop(frame.box))
+        bits = (len(table) // 3 - 1).bit_length()
+        own = 0 if not self._written else _TABLE | (bits - 1)
+        parts = [
+            self._control(frame.duration),
+            struct.pack("<BHHHHB", _IMAGE, left, top, right - left, bottom - top, own),
+            table if self._written else b"",
+            packed,
+        ]
+        if not self._written:
+            parts.insert(0, self._head(frame.image, table, bits))
         self._written += 1
-        image = frame.image.crop(frame.box)
-        return head + b"".join(GifImagePlugin.getdata(image, frame.box[:2], **options))
+        return b"".join(parts)
 
-    def _head(self, image: Image.Image) -> bytes:
-        """What stands before the first frame: sizes, the first colour table, loops, a comment."""
-        table = bytes(image.getpalette() or [])
-        bits = max(1, (len(table) // 3 - 1).bit_length())
+    def _control(self, duration: int) -> bytes:
+        """What stands before a frame: how long it is shown, and what is transparent."""
+        flags, index = (_CLEARED << 2 | 1, TRANSPARENT) if self._transparent else (0, 0)
+        ticks = min(duration, _LONGEST) // 10
+        return struct.pack("<BBBBHBB", _EXTENSION, 0xF9, 4, flags, ticks, index, 0)
+
+    def _head(self, image: Image.Image, table: bytes, bits: int) -> bytes:
+        """What stands before the first frame: sizes, its colour table, loops, a comment."""
         parts = [
             b"GIF89a",
-            struct.pack("<HHBBB", *image.size, 0x80 | (bits - 1), 0, 0),
-            table.ljust(3 << bits, b"\0"),
+            struct.pack("<HHBBB", *image.size, _TABLE | (bits - 1), 0, 0),
+            table,
         ]
         if self._header.loop != 1:
             # It is named how many times come after the first, and nothing where there are none.
@@ -123,6 +136,16 @@ class GifWriter(Writer):
                 parts.append(bytes((len(block),)) + block)
             parts.append(b"\0")
         return b"".join(parts)
+
+
+def _packed(image: Image.Image) -> tuple[bytes, bytes]:
+    """The colour table of an image with a palette, and its indices as they stand in a GIF."""
+    file = io.BytesIO()
+    image.save(file, "GIF", interlace=0, optimize=False)
+    content = file.getvalue()
+    end = _HEAD + (3 << ((content[10] & 7) + 1))
+    # Behind the table is the picture alone: its place and size, its indices, the end of the file.
+    return content[_HEAD:end], content[end + _PLACE : -1]
 
 
 def _with_palette(image: Image.Image) -> Image.Image:

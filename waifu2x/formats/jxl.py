@@ -12,9 +12,9 @@ from waifu2x.formats.limits import Budget
 _BARE = b"\xff\x0a"
 _BITS = (9, 13, 18, 30)
 _RATIOS = ((0, 1), (1, 1), (12, 10), (4, 3), (3, 2), (16, 9), (5, 4), (2, 1))
-"""Width to height, by the header's number for it; 0: the width is named."""
+"""Ratios of width to height, by the header's number for them; 0 means that the width is named."""
 _DEPTHS = (8, 10, 12, 0)
-"""Bits of a sample, by the header's number for it; 0: they are named."""
+"""Bits of a sample, by the header's number for them; 0 means that they are named."""
 _LONGEST = 32
 """Bytes that hold two sizes and what comes before the depth."""
 
@@ -29,7 +29,7 @@ def size(data: bytes) -> tuple[int, int]:
 
     Raises ValueError if there is no header, and OverBudgetError.
     """
-    return _Header(data).size()
+    return _BitReader(data).size()
 
 
 def depth(data: bytes) -> int:
@@ -37,7 +37,7 @@ def depth(data: bytes) -> int:
 
     Raises ValueError if there is no header, and OverBudgetError.
     """
-    header = _Header(data)
+    header = _BitReader(data)
     header.size()
     if header.take(1):
         return 8  # all is as usual
@@ -53,7 +53,7 @@ def depth(data: bytes) -> int:
     return usual or header.take(6) + 1
 
 
-class _Header:
+class _BitReader:
     """The first bits of a codestream, read one after the other."""
 
     def __init__(self, data: bytes) -> None:
@@ -79,7 +79,10 @@ class _Header:
 
 
 def _codestream(data: bytes) -> bytes:
-    """The start of what the boxes of a container hold."""
+    """The first bytes of the codestream in a container's boxes.
+
+    Raises ValueError if there is none, and OverBudgetError.
+    """
     at, budget = 0, Budget(len(data))
     while at + 8 <= len(data):
         budget.visit()

@@ -19,7 +19,10 @@ _XMP_ORIENTATION = (
     rb"""(\btiff:Orientation\s*=\s*["'])\s*([1-8])\s*(["'])""",
     rb"(<tiff:Orientation\s*>)\s*([1-8])\s*(</tiff:Orientation\s*>)",
 )
-"""Patterns: as an attribute, and as an element. Few files need them, so `re` compiles them then."""
+"""Patterns of XMP's orientation, as an attribute and as an element.
+
+Few files need them, so `re` compiles them when one does.
+"""
 _XMP_SIZES = tuple(
     (side, pattern.replace(b"NAME", name))
     for side, names in enumerate(
@@ -34,7 +37,7 @@ _XMP_SIZES = tuple(
         rb"(<NAME\s*>)\s*\d+\s*(</NAME\s*>)",
     )
 )
-"""0 for height, 1 for width, and a pattern."""
+"""Patterns of sizes in XMP, each with the side that it names: 0 is the height, 1 the width."""
 _FIELDS: tuple[tuple[Kind, str], ...] = (
     ("EXIF", "exif"),
     ("XMP", "xmp"),
@@ -47,7 +50,7 @@ _RAW_IPTC = b"Raw profile type iptc\0"
 _LARGEST_TEXT = 1 << 24
 """Bytes of a compressed text that are unpacked."""
 _LONGEST = 65_000
-"""Bytes in a segment of a JPEG, what surrounds them left out."""
+"""Bytes that fit into one segment of a JPEG, without what surrounds them."""
 _METRES = 0.0254
 """An inch, in metres."""
 _INCH = {"<": b"\2\0", ">": b"\0\2"}
@@ -55,7 +58,7 @@ _INCH = {"<": b"\2\0", ">": b"\0\2"}
 
 
 def of_file(data: bytes, info: Mapping[Any, Any], form: str) -> tuple[Metadata, int]:
-    """What a file says, with all of it upright, and the orientation that it asked for, 1 to 8.
+    """The metadata of a file, all of it upright, and the orientation that it asked for, 1 to 8.
 
     `info` is Pillow's, `form` its name of the format; PNG tells all by its chunks. For TIFF, see
     `of_tiff`.
@@ -75,7 +78,10 @@ def of_file(data: bytes, info: Mapping[Any, Any], form: str) -> tuple[Metadata, 
 
 
 def upright(metadata: Metadata) -> tuple[Metadata, int]:
-    """Metadata that asks for no turn, and the turn that EXIF, or else XMP, asked for."""
+    """The metadata of a picture once it is upright, and the orientation that was asked for, 1 to 8.
+
+    EXIF's word counts before that of XMP.
+    """
     asked = exif.orientation(metadata.exif) if metadata.exif else 1
     if asked == 1 and metadata.xmp:
         asked = _xmp_orientation(metadata.xmp)
@@ -90,7 +96,7 @@ def upright(metadata: Metadata) -> tuple[Metadata, int]:
 
 
 def of_tiff(data: bytes, at: int, budget: Budget) -> Metadata:
-    """What the directory at an offset of a TIFF file says besides its pixels."""
+    """The metadata in the directory at an offset of a TIFF file; none if it is damaged."""
     wanted = {tags.XMP, tags.IPTC, tags.PHOTOSHOP} | tags.RESOLUTION
     try:
         order = tags.layout(data).order
@@ -106,7 +112,7 @@ def of_tiff(data: bytes, at: int, budget: Budget) -> Metadata:
 
 
 def _tiff_dpi(found: Mapping[int, bytes], order: str) -> tuple[float, float] | None:
-    """The resolution that tags of a TIFF name."""
+    """The resolution that tags of a TIFF name, in pixels an inch; None if they name none."""
     try:
         unit = struct.unpack(order + "H", found.get(tags.RESOLUTION_UNIT, _INCH[order]))[0]
         factor = {2: 1.0, 3: 2.54}[unit]
@@ -120,7 +126,7 @@ def _tiff_dpi(found: Mapping[int, bytes], order: str) -> tuple[float, float] | N
 
 
 def sized(metadata: Metadata, height: int, width: int) -> Metadata:
-    """Metadata of a picture of that size, wherever it names one."""
+    """Metadata in which EXIF and XMP name this size wherever they name one."""
     block = metadata.exif and exif.sized(metadata.exif, height, width)
     xmp = metadata.xmp
     for side, pattern in _XMP_SIZES:
@@ -129,14 +135,14 @@ def sized(metadata: Metadata, height: int, width: int) -> Metadata:
 
 
 def kinds(metadata: Metadata) -> set[Kind]:
-    """What is said at all."""
+    """The kinds of metadata that are there."""
     text = any(kind in (b"tEXt", b"zTXt", b"iTXt") for kind, _ in metadata.chunks)
     said: set[Kind] = {kind for kind, name in _FIELDS if getattr(metadata, name)}
     return said | {"text"} if text else said
 
 
 def fitted(metadata: Metadata, form: Format) -> tuple[Metadata, set[Kind]]:
-    """What of it a format holds, and the kinds that it does not."""
+    """The metadata that a format can hold, and the kinds that it cannot."""
     lost = kinds(metadata) & {"text"} - form.keeps
     for kind, name in _FIELDS:
         value = getattr(metadata, name)
@@ -150,7 +156,7 @@ def fitted(metadata: Metadata, form: Format) -> tuple[Metadata, set[Kind]]:
 
 
 def save_options(metadata: Metadata, form: Format) -> dict[str, Any]:
-    """Such metadata as arguments of Pillow's `save`."""
+    """The metadata as arguments of Pillow's `save`, for a format that can hold it all."""
     options: dict[str, Any] = {}
     if metadata.exif:
         options["exif"] = b"Exif\0\0" + metadata.exif
@@ -166,7 +172,10 @@ def save_options(metadata: Metadata, form: Format) -> dict[str, Any]:
 
 
 def png_chunks(metadata: Metadata, planes: int, depth: int) -> list[Chunk]:
-    """What goes into a PNG of 1 or 3 planes, transparency left out, of 8 or 16 bits a sample."""
+    """The metadata as chunks of a PNG.
+
+    The picture has 1 or 3 planes, transparency not counted, of 8 or 16 bits a sample.
+    """
     found = []
     for kind, body in metadata.chunks:
         fitted = png.background_chunk(body, planes, depth) if kind == b"bKGD" else (kind, body)
@@ -198,14 +207,14 @@ def _exif(value: Any) -> bytes | None:
 
 
 def _jfif_dpi(info: Mapping[Any, Any]) -> tuple[float, float] | None:
-    """What a JPEG's own header says; Pillow's word may be from EXIF, or a guess."""
+    """The resolution in a JPEG's own header; Pillow's word may be from EXIF, or a guess."""
     factor = {1: 1.0, 2: 2.54}.get(info.get("jfif_unit", 0))
     density = info.get("jfif_density")
     return None if not (factor and density) else dpi([dots * factor for dots in density])
 
 
 def dpi(value: Any) -> tuple[float, float] | None:
-    """A resolution, if it is a sensible one."""
+    """A resolution (across, down) in pixels an inch; None if it is not a sensible one."""
     try:
         across, down = (float(dots) for dots in value)
     except (TypeError, ValueError, ZeroDivisionError):
@@ -215,12 +224,12 @@ def dpi(value: Any) -> tuple[float, float] | None:
 
 
 def _iptc(value: Any) -> bytes | None:
-    """From Photoshop's resources, by number."""
+    """IIM records from Photoshop's resources, which Pillow has by their number."""
     return _bytes(value.get(0x0404)) if isinstance(value, Mapping) else None
 
 
 def _of_png(metadata: Metadata, data: bytes) -> Metadata:
-    """With what a PNG's chunks say, all but the colours."""
+    """Metadata with what a PNG's chunks say besides, all but the colours."""
     kept: list[Chunk] = []
     budget = Budget(len(data))
     found = list(png.chunks(data))
@@ -246,7 +255,7 @@ def _of_png(metadata: Metadata, data: bytes) -> Metadata:
 
 
 def _dots(body: bytes) -> tuple[float, float] | None:
-    """The resolution of a pHYs, where it is one and not a ratio."""
+    """The resolution in a pHYs chunk, in pixels an inch; None where it is only a ratio."""
     if len(body) != 9 or body[8] != 1:
         return None
     return dpi([dots * _METRES for dots in struct.unpack(">II", body[:8])])
@@ -284,7 +293,7 @@ def _xmp_orientation(xmp: bytes) -> int:
 
 
 def _raw_profile(name: bytes, content: bytes) -> bytes:
-    """ImageMagick's and exiftool's way to put what PNG has no chunk for into a text."""
+    """A zTXt chunk for what PNG has no chunk for, as ImageMagick and exiftool write it."""
     digits = content.hex().encode()
     lines = b"\n".join(digits[i : i + 72] for i in range(0, len(digits), 72))
     text = b"\n%s\n%8d\n%s\n" % (name, len(content), lines)
@@ -292,7 +301,8 @@ def _raw_profile(name: bytes, content: bytes) -> bytes:
 
 
 def _unpacked(text: bytes) -> bytes:
-    """The content of such a text: a name, a length and hexadecimal digits, each on a line."""
+    """The content of a text of `_raw_profile`: a name, a length and hexadecimal digits, on a line
+    each; empty if it is none."""
     try:
         return bytes.fromhex(text.split(None, 2)[2].decode("ascii"))
     except (ValueError, IndexError):
@@ -311,7 +321,7 @@ def _photoshop_segment(iptc: bytes) -> bytes:
 
 
 def _of_resources(content: bytes) -> bytes | None:
-    """IIM records from Photoshop's resources, or bare ones."""
+    """IIM records, bare or as one of Photoshop's resources; None if there are none."""
     if content[:1] == b"\x1c":
         return content
     at = content.find(b"8BIM\x04\x04")

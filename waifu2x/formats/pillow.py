@@ -1,4 +1,4 @@
-"""Between Pillow's images and Pictures."""
+"""PIL images as Pictures, and Pictures as PIL images."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def jpeg_coding(image: Image.Image) -> JpegCoding | None:
 
 
 def _simple(image: Image.Image) -> Image.Image:
-    """As grey or RGB, with or without alpha, where that loses nothing."""
+    """An image as grey or RGB, with or without alpha, where that loses nothing."""
     mode = image.mode
     # Of frames of a GIF, Pillow may have no palette at hand: they are opaque.
     known = mode != "P" or image.palette is not None or "transparency" in image.info
@@ -112,7 +112,8 @@ def _simple(image: Image.Image) -> Image.Image:
 
 
 def _to_rgb(image: Image.Image, profile: bytes | None) -> tuple[Image.Image, tuple[str, ...]]:
-    """CMYK or Lab as sRGB, by littleCMS: through its profile, or by the plain formula without."""
+    """A CMYK or Lab image as sRGB, by littleCMS: through its profile, or by the plain formula
+    without."""
     from PIL import ImageCms
 
     srgb = ImageCms.createProfile("sRGB")

@@ -12,7 +12,7 @@ from waifu2x.imaging.picture import Chunk
 
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
 Place = tuple[bytes, int, int]
-"""Kind of a chunk, and where its content starts and ends."""
+"""A chunk in a file: its kind, and the offsets at which its content starts and ends."""
 _MADE = {b"IHDR", b"PLTE", b"IDAT", b"IEND", b"tRNS", b"acTL", b"fcTL", b"fdAT", b"iCCP"}
 _COLOURS = {b"cICP", b"gAMA", b"cHRM", b"sRGB"}
 _KEPT = {b"tIME", b"mDCV", b"cLLI"}
@@ -76,12 +76,12 @@ def sound(data: bytes, place: Place) -> bool:
 
 
 def colour_chunks(found: Iterable[Chunk]) -> tuple[Chunk, ...]:
-    """Those that say what the numbers mean."""
+    """The chunks that say what the samples mean as colours."""
     return tuple(chunk for chunk in found if chunk[0] in _COLOURS)
 
 
 def other_chunks(found: Iterable[Chunk]) -> tuple[Chunk, ...]:
-    """Those that go along unchanged: text, time, and what is marked as safe to copy."""
+    """The chunks that go along unchanged: text, time, and those that are marked as safe to copy."""
     return tuple(
         (kind, body)
         for kind, body in found
@@ -112,8 +112,10 @@ def background(found: Mapping[bytes, bytes]) -> bytes | None:
         index = body[0] if len(body) == 1 else 256
         colour = found.get(b"PLTE", b"")[3 * index : 3 * index + 3]
         levels, depth = tuple(colour), 8
+    elif len(body) % 2 == 0:
+        levels = struct.unpack(f">{len(body) // 2}H", body)
     else:
-        levels = struct.unpack(f">{len(body) // 2}H", body[: len(body) // 2 * 2])
+        return None
     if len(levels) != (3 if kind & _COLOUR else 1) or not 0 < depth <= 16:
         return None
     peak = (1 << depth) - 1
@@ -133,12 +135,12 @@ def background_chunk(background: bytes, planes: int, depth: int) -> Chunk | None
 
 
 def profile_chunk(profile: bytes) -> Chunk:
-    """iCCP."""
+    """The iCCP chunk of a colour profile."""
     return b"iCCP", b"ICC profile\0\0" + zlib.compress(profile)
 
 
 def profile(body: bytes) -> bytes | None:
-    """The colour profile of an iCCP; None if it is damaged."""
+    """The colour profile in the content of an iCCP chunk; None if it is damaged."""
     try:
         packed = body.partition(b"\0")[2][1:]
         return zlib.decompressobj().decompress(packed, _LARGEST_PROFILE) or None
@@ -147,7 +149,7 @@ def profile(body: bytes) -> bytes | None:
 
 
 def fast_zlib() -> Any:
-    """ISA-L by the interface of zlib; zlib where pip has no wheel of it."""
+    """The module isal_zlib, which is faster than zlib; zlib where it is not installed."""
     try:
         from isal import isal_zlib
     except ImportError:

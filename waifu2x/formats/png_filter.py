@@ -15,17 +15,17 @@ from waifu2x.formats.png import fast_zlib
 
 Bytes = NDArray[np.uint8]
 Filter = Callable[[Bytes, int, Bytes], None]
-"""What fills (rows, 1 + bytes a row) from lines and the bytes of a pixel."""
+"""A filter: takes lines, the bytes of a pixel, and (rows, 1 + bytes a row) to be filled."""
 
 
 def up(lines: Bytes, pixel: int, out: Bytes) -> None:
-    """Differences from what is above: the fastest to make and to undo."""
+    """Filter Up, differences from what is above: the fastest to make and to undo."""
     out[:, 0] = 2
     np.subtract(lines[1:], lines[:-1], out=out[:, 1:])
 
 
 def smallest(lines: Bytes, pixel: int, out: Bytes) -> None:
-    """By whichever filter leaves least to a quick deflate, which is the best or close to it.
+    """The filter that leaves least to a quick deflate, which is the best or close to it.
 
     On enlarged pictures 1 to 3 % smaller than libpng's choice for each row.
     """
@@ -37,20 +37,21 @@ def smallest(lines: Bytes, pixel: int, out: Bytes) -> None:
 
 
 def sub(lines: Bytes, pixel: int, out: Bytes) -> None:
-    """From what is to the left."""
+    """Filter Sub: differences from what is to the left."""
     out[:, 0] = 1
     np.subtract(lines[1:], _left(lines[1:], pixel), out=out[:, 1:])
 
 
 def average(lines: Bytes, pixel: int, out: Bytes) -> None:
-    """From the mean of both, rounded down."""
+    """Filter Average: differences from the mean of what is left and above, rounded down."""
     out[:, 0] = 3
     above, left = lines[:-1], _left(lines[1:], pixel)
     np.subtract(lines[1:], (above & left) + ((above ^ left) >> 1), out=out[:, 1:])
 
 
 def paeth(lines: Bytes, pixel: int, out: Bytes) -> None:
-    """From whichever of left, above and above left is nearest to left + above - above left."""
+    """Filter Paeth: differences from whichever of left, above and above left is nearest to
+    left + above - above left."""
     out[:, 0] = 4
     above, left = lines[:-1], _left(lines[1:], pixel)
     corner = _left(above, pixel)

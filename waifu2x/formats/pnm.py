@@ -9,25 +9,39 @@ from typing import IO
 import numpy as np
 
 from waifu2x.errors import ImageError
-from waifu2x.formats.limits import check_pixels
+from waifu2x.formats.limits import OverBudgetError, check_pixels
 from waifu2x.formats.source import DAMAGED, DecodedFile
 from waifu2x.formats.writer import Writer
 from waifu2x.imaging.picture import Picture
 from waifu2x.imaging.streams import Extent, Header, Timed
 
-_GAP = rb"(?:\s|#[^\n]*\n)+"
+_LONGEST = 1 << 16
+"""Bytes of a header with its comments, which decoders read one by one."""
+_GAP = rb"(?:\s|#[^\n]*\n)++"  # possessive: nothing is kept for another try
+_SIZES = rb"P[1-6fF]" + 2 * (_GAP + rb"\d{1,9}") + rb"(?=[\s#])"
+_PEAK = rb"P[2356fF]" + 3 * (_GAP + rb"[^\s#]+") + rb"(?=[\s#])"
 _HEADER = rb"P6" + 3 * (_GAP + rb"(\d{1,9})") + rb"(?:\s|#[^\n]*\n)"
 
 
 def is_deep(data: bytes) -> bool:
     """Whether a file is a colour one of 16 bits, of which Pillow reads 8."""
-    header = re.match(_HEADER, data) if data.startswith(b"P6") else None
+    header = re.match(_HEADER, data[:_LONGEST]) if data.startswith(b"P6") else None
     return header is not None and 255 < int(header[3]) < 65536
+
+
+def check(data: bytes) -> None:
+    """Raises OverBudgetError for a file whose header is longer than that of sound ones."""
+    if len(data) <= _LONGEST or not re.match(rb"P[1-6fF][\s#]", data):
+        return
+    head = data[:_LONGEST]
+    whole = _SIZES if head[1:2] in (b"1", b"4") else _PEAK
+    if not re.match(whole, head):
+        raise OverBudgetError(f"its header has more than {_LONGEST} bytes")
 
 
 def open_content(data: bytes, name: str, max_pixels: int) -> DecodedFile:
     """The picture of a file for which `is_deep` holds. Raises ImageError."""
-    header = re.match(_HEADER, data)
+    header = re.match(_HEADER, data[:_LONGEST])
     assert header is not None
     width, height, most = (int(number) for number in header.groups())
     check_pixels(name, (width, height), 1, width * height, max_pixels)

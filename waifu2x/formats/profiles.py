@@ -23,13 +23,13 @@ from waifu2x.imaging.dtypes import from_unit, to_unit
 from waifu2x.imaging.picture import Colours, Picture
 
 Curve = Callable[[NDArray[Any]], NDArray[Any]]
-"""From a value in [0, 1] to light in [0, 1]."""
+"""A tone curve: from values in [0, 1] to light in [0, 1]."""
 BAD_PROFILE = "its colour profile is damaged or for other colours, and is left out"
 _NODES = 4096
 _NEAR = 1.5 / 255
-"""Tone curves whose values differ less from sRGB's are taken for it."""
+"""Tone curves that differ from sRGB's by less than this, in [0, 1], count as sRGB's."""
 _BAND = 1 << 22
-"""Values converted at a time."""
+"""Samples that are converted at a time."""
 _D50 = (0.9642, 1.0, 0.8249)
 _BRADFORD = np.array(
     [[0.8951, 0.2664, -0.1614], [-0.7502, 1.7135, 0.0367], [0.0389, -0.0685, 1.0296]]
@@ -60,20 +60,20 @@ def srgb_light(values: NDArray[Any]) -> NDArray[Any]:
 
 
 class Tone(NamedTuple):
-    """Monotonic ways from the values of each plane to what networks know, and back."""
+    """Tone curves of a picture's planes, rising everywhere, as tables: to sRGB's curve and back."""
 
     tables: tuple[NDArray[np.float64], ...]
-    """For each plane, sRGB's value for values evenly from 0 to 1."""
+    """For each plane, sRGB's value, in [0, 1], for 4096 values evenly from 0 to 1."""
 
     def forth(self, picture: Picture) -> Picture:
-        """For the network: float32."""
+        """A picture with sRGB's tone curve, in float32: what a network is given."""
         even = np.linspace(0, 1, _NODES)
         return replace(
             picture, pixels=self._mapped(picture.pixels, [(even, table) for table in self.tables])
         )
 
     def back(self, picture: Picture) -> Picture:
-        """From the network: float32."""
+        """A network's picture with the tone curves that the picture had before, in float32."""
         even = np.linspace(0, 1, _NODES)
         return replace(
             picture, pixels=self._mapped(picture.pixels, [(table, even) for table in self.tables])
@@ -93,7 +93,7 @@ class Tone(NamedTuple):
 
 
 def in_srgb_tone(picture: Picture, work: Callable[[Picture], Picture]) -> Picture:
-    """The result of `work` on a picture, which is shown to it as networks know pictures."""
+    """The result of `work` on a picture that it sees in sRGB's tone curve: in the picture's own."""
     found = tone(picture.colours, picture.pixels.shape[-1])
     if found is None:
         return work(picture)
@@ -102,7 +102,7 @@ def in_srgb_tone(picture: Picture, work: Callable[[Picture], Picture]) -> Pictur
 
 
 def to_srgb(picture: Picture) -> Picture:
-    """A picture whose numbers mean what its profile says, as sRGB: what lies outside is cut off."""
+    """A picture converted from its colour profile to sRGB; colours outside sRGB are cut off."""
     bare = replace(picture, colours=Colours())
     dtype, planes = picture.pixels.dtype, picture.pixels.shape[-1]
     if planes == 1:
@@ -128,7 +128,8 @@ def to_srgb(picture: Picture) -> Picture:
 
 
 def tone(colours: Colours, planes: int) -> Tone | None:
-    """How networks are to see a picture of these colours; None if as it is."""
+    """The tone curves of a picture of so many planes; None where they are close to sRGB's, are not
+    known, or do not rise everywhere."""
     curves = _curves(colours, planes)
     if curves is None:
         return None
@@ -171,7 +172,10 @@ def _power(gamma: float) -> Curve:
 
 
 def _curve(tag: bytes) -> Curve:
-    """A curve or parametric curve. Raises ValueError or struct.error for anything else."""
+    """The curve that a tag of a profile holds (curv or para).
+
+    Raises ValueError or struct.error for anything else.
+    """
     if tag[:4] == b"curv":
         (count,) = struct.unpack_from(">I", tag, 8)
         if count > 65536:
@@ -194,7 +198,7 @@ def _curve(tag: bytes) -> Curve:
 
 
 def _parametric(kind: int, given: list[float]) -> Curve:
-    """Section 10.18: (a x + b)^g + e from d on, c x + f below."""
+    """The curve of a para tag (section 10.18): (a x + b)^g + e from d on, c x + f below."""
     g, a, b, c, d, e, f = given[0], 1.0, 0.0, 0.0, 0.0, 0.0, 0.0
     if kind in (1, 2):
         a, b = given[1:3]
@@ -217,7 +221,7 @@ def fits(profile: bytes, planes: int) -> bool:
 
 
 def name_of(profile: bytes) -> str:
-    """What a profile calls itself."""
+    """The description in a profile; `unnamed` where it has none."""
     from PIL import ImageCms
 
     try:
@@ -247,7 +251,10 @@ def _tags(profile: bytes) -> dict[bytes, slice]:
 
 
 def profile_of(colours: Colours, planes: int) -> bytes | None:
-    """An ICC profile for what only PNG has words for; None for sRGB, and where there is none."""
+    """An ICC profile for a picture's colours, made from PNG's chunks where it has none.
+
+    None for sRGB, and where no profile can say it.
+    """
     if colours.icc_profile:
         return colours.icc_profile
     chunks = dict(colours.chunks)
@@ -271,13 +278,13 @@ def profile_of(colours: Colours, planes: int) -> bytes | None:
 
 
 def cannot_be_said(colours: Colours) -> bool:
-    """Whether only PNG can say what the colours are: HDR."""
+    """Whether the colours are HDR (PQ or HLG), which only PNG can say."""
     cicp = dict(colours.chunks).get(b"cICP", b"")
     return len(cicp) == 4 and cicp[1] in (16, 18)
 
 
 def _made(curve: Curve, primaries: tuple[float, ...], planes: int) -> bytes:
-    """A matrix profile, version 2."""
+    """A matrix profile, version 2, of one curve and the primaries as cHRM has them."""
     steps = np.rint(np.clip(curve(np.linspace(0, 1, 1024)), 0, 1) * 65535).astype(">u2")
     trc = b"curv" + struct.pack(">II", 0, len(steps)) + steps.tobytes()
     text = b"made from the picture's own words\0"

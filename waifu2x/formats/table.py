@@ -12,14 +12,14 @@ Kind = Literal["profile", "EXIF", "XMP", "IPTC", "resolution", "comment", "text"
 """What a file may say besides its pixels."""
 
 Compression = Literal["fast", "default", "best"]
-"""How much time goes into how small a file."""
+"""How much time an encoder may take to make a file smaller."""
 
 
 class Quality(NamedTuple):
-    """How a result is coded."""
+    """How a result is encoded."""
 
     level: int | Literal["like"] | None = None
-    """1 to 100 where the format can be lossy, or as the input's, or as usual."""
+    """1 to 100 where the format can be lossy; `like`: as the input was coded; None: the default."""
     compression: Compression = "default"
 
 
@@ -37,7 +37,7 @@ class Format(NamedTuple):
     extensions: tuple[str, ...]
     keeps: frozenset[Kind] = _NOTHING
     depths: tuple[int, ...] = (8,)
-    """Bits a sample that can be written; 32 is float. None: it is only read."""
+    """Bits of a sample that can be written; 32 is float. Empty: the format is only read."""
     alpha: bool = False
     grey: bool = True
     quality: bool = False
@@ -103,7 +103,7 @@ FORMATS = (
     Format("DDS", "DDS", ("dds",), depths=()),
     Format("SGI", "SGI", ("sgi", "rgb"), depths=()),
 )  # fmt: skip
-"""In the order in which they are shown."""
+"""All formats, in the order in which they are shown."""
 
 _BUILT_IN = ("PNG", "JPEG", "BMP", "GIF", "PPM")
 """Formats that Pillow knows without loading all its plugins, so they are tried first."""
@@ -122,15 +122,15 @@ _BY_EXTENSION = {extension: form for form in FORMATS for extension in form.exten
 READABLE = tuple(_BY_EXTENSION)
 """File name extensions of pictures, without the dot."""
 WRITABLE = tuple(extension for extension, form in _BY_EXTENSION.items() if form.writable)
-"""Those that results can have."""
+"""Extensions that results can have."""
 LOSSY = tuple(extension for extension, form in _BY_EXTENSION.items() if form.quality)
-"""Those whose format has a quality."""
+"""Extensions of formats that have a quality."""
 COMPRESSED = tuple(
     extension for extension, form in _BY_EXTENSION.items() if form.writable and form.compression
 )
-"""Those that more time makes smaller."""
+"""Extensions of formats whose files more time makes smaller."""
 NAMES = ", ".join(dict.fromkeys(form.name for form in FORMATS))
-"""For messages."""
+"""The names of all formats, for messages."""
 
 
 def of(extension: str) -> Format:

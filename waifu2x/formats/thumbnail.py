@@ -10,12 +10,16 @@ from waifu2x.imaging.orientation import oriented_plane
 from waifu2x.imaging.picture import contiguous
 
 _LARGEST = 1 << 20
-"""Pixels. EXIF 2.32, section 4.5.5, has 160x120; some cameras have more."""
+"""Pixels of the largest thumbnail that is turned. EXIF 2.32, section 4.5.5, has 160x120; some
+cameras have more."""
 _QUALITIES = (90, 75, 60, 40)
 
 
 def turned_thumbnail(jpeg: bytes, orientation: int) -> bytes | None:
-    """A JPEG brought upright, in no more bytes than it had; None where that cannot be done."""
+    """A thumbnail turned upright, a JPEG of no more bytes than it had.
+
+    None where that cannot be done: it is damaged, too large, or does not fit.
+    """
     from PIL import Image
 
     try:

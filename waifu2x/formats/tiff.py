@@ -31,6 +31,10 @@ _STRIP = 1 << 18
 """Bytes of a strip, which is what a reader has to unpack at once."""
 _LEVELS: dict[Compression, int] = {"fast": 1, "default": 6, "best": 12}
 """Levels of libdeflate."""
+_MOST_SAMPLES = 16
+"""Samples of a pixel: colours, transparency, and what else some programs add."""
+_TILE = 1 << 24
+"""Pixels of a tile that is taken in any case: a small picture may be in one of a usual size."""
 _PREMULTIPLIED = 1
 _GREY, _RGB = (0, 1), (2,)
 _MIN_IS_WHITE, _PALETTE = 0, 3
@@ -41,12 +45,15 @@ def open_content(data: bytes, name: str, max_pixels: int) -> DecodedFile:
     budget = Budget(len(data))
     file = tifffile.TiffFile(io.BytesIO(data))
     try:
-        pages = [page for page in file.pages if not page.subfiletype & tags.REDUCED]
+        pages = list(_pages(file, data, budget))
         if not pages:
             raise ImageError(f"{name}: has no picture in it")
-        total = sum(page.imagewidth * page.imagelength for page in pages)
-        size = (pages[0].imagewidth, pages[0].imagelength)
-        check_pixels(name, size, len(pages), total, max_pixels)
+        total = 0
+        for page in pages:
+            size = page.imagewidth, page.imagelength
+            total += size[0] * size[1]
+            check_pixels(name, size, 1, total, max_pixels)
+            _check_samples(page, name, max_pixels)
         header = Header(tuple(map(_extent, pages)), len(pages), format="TIFF")
     except BaseException:
         file.close()
@@ -58,6 +65,23 @@ def open_content(data: bytes, name: str, max_pixels: int) -> DecodedFile:
             yield Timed(picture, notices=tuple(sorted(notices)))
 
     return DecodedFile(name, header, decoded(), file.close)
+
+
+def _pages(file: tifffile.TiffFile, data: bytes, budget: Budget) -> Generator[tifffile.TiffPage]:
+    """The pages of a file, without thumbnails. Its own list of them may be without end."""
+    for index, at in enumerate(tags.pages(data, budget)):
+        if not tags.is_thumbnail(data, at, budget):
+            file.filehandle.seek(at)
+            yield tifffile.TiffPage(file, index)
+
+
+def _check_samples(page: tifffile.TiffPage, name: str, max_pixels: int) -> None:
+    """Raises ImageError for a page that would take memory for much else than its pixels."""
+    if page.samplesperpixel > _MOST_SAMPLES or page.imagedepth != 1:
+        samples = page.samplesperpixel * page.imagedepth
+        raise ImageError(f"{name}: {samples} samples a pixel are not a picture")
+    if page.tilewidth * page.tilelength * page.tiledepth > max(max_pixels, _TILE):
+        raise ImageError(f"{name}: damaged: its tiles are larger than any picture")
 
 
 def _extent(page: tifffile.TiffPage) -> Extent:

@@ -34,12 +34,12 @@ class Work:
     """What is computed of some steps."""
 
     values: Mapping[int, Box]
-    """Of each value that is read or written: all that is read, and all that is written."""
+    """For each value that is read or written: all that is read, and all that is written."""
     steps: Mapping[int, Box]
     """By the number of each step that runs: the results of a convolution before depth-to-space, the
     pixels of any other's target."""
     needed: Mapping[int, Box]
-    """Of each value, what results depend on. What is read besides may be anything."""
+    """The part of each value that results depend on. What is read besides may be anything."""
 
 
 def work(
@@ -149,6 +149,11 @@ def read_by(program: Program) -> dict[int, list[int]]:
         for value in {view.value for view in reads(step)}:
             found[value].append(number)
     return found
+
+
+def round_up(count: int, unit: int) -> int:
+    """The next multiple of `unit`."""
+    return -(-count // unit) * unit
 
 
 def divided(box: Box, by: int) -> Box:

@@ -15,6 +15,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from waifu2x.lowering.costs import cost_of_pixel
 from waifu2x.lowering.steps import (
     BicubicResize,
     Conv,
@@ -38,8 +39,10 @@ from waifu2x.lowering.verify import verify
 TILE = (128, 256)
 """Rows and columns of a picture that a tile of a processor is taken to have."""
 _FEWEST_PLANES = 5
-"""Of a part that is copied: engines may store fewer in a way of their own, say as floats, and no
-cut is to change a bit."""
+"""The fewest planes of a part that is copied: engines may store fewer in their own way, and no cut
+is to change a bit."""
+_PLANEWISE_COST = 0
+"""Cuts are chosen by convolutions alone: another number would move those of shipped networks."""
 _KEPT_COST = 100
 """Multiply-adds that take as long as to keep a number and read it again."""
 
@@ -54,7 +57,7 @@ def segmented(program: Program, tile: tuple[int, int] = TILE) -> Program:
         return program
     costs = [0.0]
     for step in program.steps:
-        costs.append(costs[-1] + _cost(program, step))
+        costs.append(costs[-1] + cost_of_pixel(program, step, _PLANEWISE_COST))
     far = reaches(program)
     kept = {0: 0.0} | _kept_costs(program) | {len(program.steps): 0.0}
     around = sum(1 / side for side in tile)
@@ -161,14 +164,6 @@ class _Cut:
     def _add(self, value: Value) -> int:
         self.values.append(value)
         return len(self.values) - 1
-
-
-def _cost(program: Program, step: Step) -> float:
-    """Multiply-adds for a pixel of the picture."""
-    if not isinstance(step, Conv):
-        return 0.0
-    resolution = program.values[step.target.value].resolution / step.depth_to_space
-    return float(step.weight.size * resolution**2)
 
 
 def reaches(program: Program, unit: int = 1) -> list[float]:

@@ -15,7 +15,7 @@ class Activation:
     """A function of a layer's sums, with a parameter for each plane."""
 
     function: Expression
-    """Of `expressions.ACTIVATIONS`, or any other."""
+    """One of `expressions.ACTIVATIONS`, or any other."""
     slopes: NDArray[np.float32]
     """(planes,): the function's parameter. With LEAKY 1 leaves x as it is, 0 is ReLU; it may exceed
     1 or be negative."""

@@ -99,12 +99,7 @@ class GraphBuilder:
         return len(self._nodes)
 
     def extend(self, nodes: Iterable[Node], source: int = 0) -> int:
-        """The nodes of another graph, which read `source` as their picture; the last one's value.
-
-        Only the picture itself (0) or the value added last can be the source.
-        """
-        first = len(self._nodes)
-        assert source in (0, first)
+        """Adds the nodes of another graph, whose picture is `source`; returns the last value."""
         places = [source]
         for node in nodes:
             places.append(self.append(renumbered(node, places)))

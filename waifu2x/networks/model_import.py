@@ -45,6 +45,7 @@ _ARCHITECTURES = {"vgg7": "vgg_7", "upconv7": "upconv_7"}
 _STYLES = {"anime_style": "art"}
 _MAX_UNPACKED = 1 << 30
 """Bytes that the models of an archive may unpack to together."""
+_MAX_NAME = 1000
 _EXISTS = "{}: exists already: use --overwrite to replace it"
 
 
@@ -247,6 +248,8 @@ def _names(member: str) -> tuple[str, str]:
     """Model set and file name for a source file, from its path."""
     if not member.isprintable():
         raise ModelError(f"{member}: its name has characters that cannot be shown")
+    if len(member) > _MAX_NAME:
+        raise ModelError(f"{member[:60]}...: its name is longer than {_MAX_NAME} characters")
     path = PurePosixPath(member.replace("\\", "/"))
     stem = path.name.removesuffix(".gz").rpartition(".")[0]
     of_package = packaged(path.name)

@@ -49,11 +49,14 @@ def open_regular(path: Path) -> IO[bytes]:
 
     Raises OSError, and at once for what might never begin or never end: pipes and devices.
     """
-    file = os.fdopen(os.open(path, os.O_RDONLY | _NEVER_WAITS), "rb")
-    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-        file.close()
+    descriptor = os.open(path, os.O_RDONLY | _NEVER_WAITS)
+    mode = os.fstat(descriptor).st_mode
+    if not stat.S_ISREG(mode):
+        os.close(descriptor)
+        if stat.S_ISDIR(mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
         raise OSError(errno.EINVAL, "not a regular file", str(path))
-    return file
+    return os.fdopen(descriptor, "rb")
 
 
 def write_atomically(path: Path, data: bytes, *, replace: bool = True) -> None:

@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from waifu2x.backends.cpu.pixel_layout import round_up
 from waifu2x.backends.cpu.records import CELL
 from waifu2x.lowering import geometry
 from waifu2x.lowering.box import Box
+from waifu2x.lowering.geometry import round_up
 from waifu2x.lowering.segments import reach
 from waifu2x.lowering.steps import Program
 from waifu2x.networks.model import Size

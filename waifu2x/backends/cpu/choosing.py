@@ -15,6 +15,7 @@ from waifu2x.backends.cpu.arithmetic import Arithmetic
 from waifu2x.backends.cpu.compiled_model import CpuModel
 from waifu2x.backends.cpu.workers import Workers
 from waifu2x.backends.results import result_shape
+from waifu2x.errors import printable
 from waifu2x.networks.model import Model
 
 _FINER = 6
@@ -37,7 +38,7 @@ def accurate(model: Model, offered: Sequence[Arithmetic], workers: Workers) -> C
         _LOG.warning(
             "%s: %s would keep %.1f dB of a drawing where %.0f are promised: computed more"
             " exactly, which takes longer",
-            model.name,
+            printable(model.name),
             arithmetic,
             kept,
             accuracy.PROMISED,

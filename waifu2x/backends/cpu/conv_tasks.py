@@ -11,7 +11,7 @@ from waifu2x.backends.cpu import weights
 from waifu2x.backends.cpu.arithmetic import PLANE_UNIT, unit_of
 from waifu2x.backends.cpu.maps import FEW
 from waifu2x.backends.cpu.packing import Packing
-from waifu2x.backends.cpu.pixel_layout import PixelLayout, round_up
+from waifu2x.backends.cpu.pixel_layout import PixelLayout
 from waifu2x.backends.cpu.planewise_tasks import padding_task, store_task
 from waifu2x.backends.cpu.records import (
     CELL,
@@ -35,6 +35,7 @@ from waifu2x.backends.cpu.tasks import (
     TaskSource,
     TaskTarget,
 )
+from waifu2x.lowering.geometry import round_up
 from waifu2x.lowering.steps import Conv, View
 from waifu2x.networks.expressions import LEAKY
 

@@ -7,9 +7,9 @@ from functools import cache
 from typing import NamedTuple
 
 from waifu2x.backends.cpu.packed import PackedProgram
-from waifu2x.backends.cpu.pixel_layout import round_up
 from waifu2x.backends.cpu.records import LINE_BYTES
 from waifu2x.backends.cpu.strips import PhaseStrips
+from waifu2x.lowering.geometry import round_up
 from waifu2x.networks.model import Size
 from waifu2x.system.machine import total_memory
 

@@ -10,9 +10,10 @@ from numpy.typing import NDArray
 from waifu2x.backends.cpu import zero_points
 from waifu2x.backends.cpu.arithmetic import PLANE_UNIT, Arithmetic
 from waifu2x.backends.cpu.arrays import Arrays
-from waifu2x.backends.cpu.pixel_layout import PixelLayout, round_up
+from waifu2x.backends.cpu.pixel_layout import PixelLayout
 from waifu2x.backends.cpu.shapes import INTEGER_BLOCK, PART_PAIRS
 from waifu2x.lowering import geometry
+from waifu2x.lowering.geometry import round_up
 from waifu2x.lowering.steps import BicubicResize, Conv, Program, View
 
 FEW = 4

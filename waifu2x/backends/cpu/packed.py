@@ -26,6 +26,7 @@ from waifu2x.backends.cpu.tasks import (
     TaskSource,
     TaskTarget,
 )
+from waifu2x.lowering.costs import cost_of_pixel
 from waifu2x.lowering.phases import Phase
 from waifu2x.lowering.steps import (
     Conv,
@@ -46,7 +47,7 @@ class PackedProgram:
         loses too much otherwise: what they round goes through all that follow."""
         self.program = program
         self.arithmetic = arithmetic
-        self.costs = _costs(program)
+        self.costs = [cost_of_pixel(program, step) for step in program.steps]
         """Multiply-adds of each step for a pixel of the picture."""
         arrays = Arrays()
         self.maps = ProgramMaps(program, arithmetic, arrays, finer)
@@ -139,18 +140,3 @@ class PackedProgram:
             source=TaskSource(value),
             planes=layout.parts[0],
         )
-
-
-def _costs(program: Program) -> list[float]:
-    """What each step costs for a pixel of the picture, in multiply-adds."""
-    costs = []
-    for step in program.steps:
-        cost = 0.0
-        if isinstance(step, MapStep):
-            value = program.values[step.target.value]
-            if isinstance(step, Conv):
-                cost = float(step.weight.size * (value.resolution / step.depth_to_space) ** 2)
-            else:
-                cost = float(16 * value.planes * value.resolution**2)
-        costs.append(cost)
-    return costs

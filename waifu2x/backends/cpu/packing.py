@@ -10,9 +10,9 @@ import numpy as np
 from waifu2x.backends.cpu.arithmetic import Arithmetic
 from waifu2x.backends.cpu.arrays import Arrays
 from waifu2x.backends.cpu.maps import ProgramMaps
-from waifu2x.backends.cpu.pixel_layout import round_up
 from waifu2x.backends.cpu.shapes import LANES
 from waifu2x.backends.cpu.tasks import RowWindow
+from waifu2x.lowering.geometry import round_up
 from waifu2x.lowering.steps import Program, View
 
 ROWS = 4

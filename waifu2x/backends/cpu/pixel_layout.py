@@ -76,8 +76,3 @@ class PixelLayout:
     def memory_size(self, size: Size) -> Size:
         """Rows and columns in memory of a map of that many single ones."""
         return -(-size[0] // self.space_to_depth), -(-size[1] // self.space_to_depth)
-
-
-def round_up(count: int, unit: int) -> int:
-    """The next multiple of `unit`."""
-    return -(-count // unit) * unit

@@ -9,7 +9,7 @@ import numpy as np
 
 from waifu2x.backends.cpu.maps import FEW
 from waifu2x.backends.cpu.packing import ROWS, Packing
-from waifu2x.backends.cpu.pixel_layout import PixelLayout, round_up
+from waifu2x.backends.cpu.pixel_layout import PixelLayout
 from waifu2x.backends.cpu.records import (
     BY_FLOATS,
     BY_PLANES,
@@ -30,6 +30,7 @@ from waifu2x.backends.cpu.tasks import (
     TaskTarget,
 )
 from waifu2x.errors import BackendError
+from waifu2x.lowering.geometry import round_up
 from waifu2x.lowering.steps import (
     BicubicResize,
     Conv,

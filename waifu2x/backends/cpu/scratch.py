@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from waifu2x.backends.cpu.pixel_layout import round_up
 from waifu2x.backends.cpu.records import (
     CELL,
     FEW_TILES,
@@ -26,6 +25,7 @@ from waifu2x.backends.cpu.shapes import (
     WIDTHS,
 )
 from waifu2x.backends.cpu.tasks import ConvTask, CpuTask, PlanewiseTask
+from waifu2x.lowering.geometry import round_up
 
 SPARE_PIXELS = 2 * max(ROW_BLOCK, BLOCK)
 """Pixels at the end of each row, for tiles that run past the last column and those that read

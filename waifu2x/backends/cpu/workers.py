@@ -17,10 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from waifu2x.backends.cpu.free_memory import FreeMemory
-from waifu2x.backends.cpu.pixel_layout import round_up
 from waifu2x.backends.cpu.records import LINE_FLOATS, PLACES
 from waifu2x.backends.cpu.work_queue import TaskBatch, WorkQueue
 from waifu2x.errors import BackendError
+from waifu2x.lowering.geometry import round_up
 
 MOST_FREE_BYTES = 768 << 20
 """The most memory for kept maps that waits for the next call: its pages are there."""

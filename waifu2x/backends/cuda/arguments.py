@@ -12,11 +12,11 @@ from waifu2x.backends.gpu.runtime import Buffer
 
 
 class Address(int):
-    """Of something on the device: a pointer."""
+    """A pointer to memory of the device."""
 
 
 _CODES: tuple[tuple[type, str], ...] = ((Address, "P"), (int, "i"), (np.float32, "f"), (float, "d"))
-"""Of module struct; an address is an int too."""
+"""Codes of module struct for types of arguments; an address is an int, too."""
 
 
 class _Addressed(Protocol):
@@ -24,7 +24,7 @@ class _Addressed(Protocol):
 
 
 def address_of(buffer: Buffer, offset: int = 0) -> Address:
-    """Of a byte of one of this backend's buffers."""
+    """The address of a byte of one of this backend's buffers."""
     return Address(cast(_Addressed, buffer).address + offset)
 
 

@@ -25,8 +25,8 @@ _KEPT = 64
 _KEPT_BYTES = 1 << 30
 """...and how much they may be: locking pages and freeing them holds the whole device up."""
 LOCKED_BYTES = 1 << 27
-"""Of a block: nobody else can have locked pages, and where a picture is not one of many, locking
-them takes twice as long as the copy through the driver's own that it saves."""
+"""The largest block that is page-locked: nobody else can have its pages, and for a single picture,
+locking them takes twice as long as the copy through the driver's own that it saves."""
 
 
 _ORPHANS: deque[tuple[Driver, Any, NDArray[np.uint8]]] = deque()

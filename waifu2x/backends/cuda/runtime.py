@@ -30,7 +30,7 @@ _MOST_CLEARED = 1 << 31
 _FETCHERS, _PIECE = 4, 1 << 22
 """Threads that fetch a large result, and bytes at a time."""
 _STATIC_SHARED_BYTES = 48 << 10
-"""Of a block, without asking."""
+"""Shared memory that a block gets without asking for more."""
 
 
 class CudaBuffer:
@@ -61,7 +61,7 @@ class CudaKernel:
     """Bytes of shared memory of a block, beyond what the kernel declares."""
 
 
-class Launch(NamedTuple):
+class CudaLaunch(NamedTuple):
     """A kernel with its arguments, ready to be queued any number of times."""
 
     kernel: CudaKernel
@@ -70,7 +70,7 @@ class Launch(NamedTuple):
     """The arguments as the kernel finds them."""
 
 
-class Mark(NamedTuple):
+class TimedLaunch(NamedTuple):
     """A launch that is timed, between two events."""
 
     kernel: Kernel
@@ -90,7 +90,7 @@ class Fetched(NamedTuple):
 class Record:
     """Launches that come again: queued one by one the first times, then as a graph."""
 
-    def __init__(self, launches: Sequence[Launch]) -> None:
+    def __init__(self, launches: Sequence[CudaLaunch]) -> None:
         self.launches = tuple(launches)
         self.is_captured = False
         """Be it in vain: then `graph` is None."""
@@ -126,7 +126,7 @@ class _Current(threading.local):
             raise self._runtime.fault(error) from error
 
 
-class CudaProgram:
+class CudaModule:
     """A module of kernels, loaded on a device."""
 
     def __init__(self, runtime: CudaRuntime, module: Any) -> None:
@@ -194,12 +194,12 @@ class CudaRuntime:
             ) from error
         self._current = _Current(self, self._context)
         self._host = HostMemory(self.driver, self._context)
-        self._modules: dict[object, CudaProgram] = {}
+        self._modules: dict[object, CudaModule] = {}
         self._records = Records[Record](self._forget)
-        self._recording: list[Launch] | None = None
-        self._marks: list[Mark] | None = None
+        self._recording: list[CudaLaunch] | None = None
+        self._timed: list[TimedLaunch] | None = None
         self._events = list[Any]()
-        """Of marks that nobody waits for any more."""
+        """Events that nobody waits for any more."""
 
     @property
     def stream(self) -> Any:
@@ -317,7 +317,7 @@ class CudaRuntime:
             self.driver.download(array, address, self._downloads)
             self.driver.wait(self._downloads)
 
-    def build(self, stem: str, macros: Macros) -> CudaProgram:
+    def build(self, stem: str, macros: Macros) -> CudaModule:
         key = _key(stem, macros)
         if key in self._modules:
             return self._modules[key]
@@ -333,7 +333,7 @@ class CudaRuntime:
                     if not self._answers():
                         raise
                     module = self._rebuilt(stem, macros)
-            self._modules[key] = CudaProgram(self, module)
+            self._modules[key] = CudaModule(self, module)
         return self._modules[key]
 
     def _rebuilt(self, stem: str, macros: Macros) -> Any:
@@ -360,9 +360,9 @@ class CudaRuntime:
         self, kernel: Any, groups: tuple[int, int, int], *arguments: Argument | bytes
     ) -> None:
         """Launches a kernel; arguments of type bytes are packed already."""
-        self.queue([Launch(kernel, groups, pack_arguments(arguments))])
+        self.queue([CudaLaunch(kernel, groups, pack_arguments(arguments))])
 
-    def queue(self, launches: Sequence[Launch]) -> None:
+    def queue(self, launches: Sequence[CudaLaunch]) -> None:
         """Queues kernels, one after the other. May raise OutOfMemoryError."""
         if self._recording is not None:
             self._recording.extend(launches)
@@ -370,20 +370,20 @@ class CudaRuntime:
             self._follow_clearing()
             self._queue_all(launches)
 
-    def _queue_all(self, launches: Sequence[Launch]) -> None:
+    def _queue_all(self, launches: Sequence[CudaLaunch]) -> None:
         driver, stream = self.driver, self._stream
         for kernel, blocks, packed in launches:
-            if self._marks is not None:
+            if self._timed is not None:
                 before = self._now()
             driver.launch(kernel.function, blocks, kernel.group, packed, kernel.shared, stream)
-            if self._marks is not None:
-                self._marks.append(Mark(kernel, before, self._now()))
+            if self._timed is not None:
+                self._timed.append(TimedLaunch(kernel, before, self._now()))
 
     def replay(self, owner: object, key: Hashable, queue: Callable[[], None]) -> None:
         """Queues what `queue` does; from the second time on as a CUDA graph."""
         record = self._records.find(key)
         if record is None:
-            recording: list[Launch] = []
+            recording: list[CudaLaunch] = []
             self._recording = recording
             try:
                 queue()
@@ -391,7 +391,7 @@ class CudaRuntime:
                 self._recording = None
             self._records.keep(owner, key, Record(recording))
             return
-        if self._marks is None:
+        if self._timed is None:
             stream = self.driver.stream_handle(self._stream)
             with self.current():
                 self._follow_clearing()
@@ -429,28 +429,30 @@ class CudaRuntime:
             target = array
             if not self._host.is_locked(array):
                 if array.nbytes > LOCKED_BYTES:
-                    return Fetched(self._mark(self._stream), partial(self.download, buffer, array))
+                    return Fetched(
+                        self._event_of(self._stream), partial(self.download, buffer, array)
+                    )
                 # The driver would wait here for a copy into pages that may move.
                 target = self._host.array(array.shape, array.dtype)
             self._follow(self._downloads, self._stream)
             self.driver.download(target, buffer.address, self._downloads)
             rest = None if target is array else partial(np.copyto, array, target)
-            return Fetched(self._mark(self._downloads), rest)
+            return Fetched(self._event_of(self._downloads), rest)
 
-    def wait(self, mark: Fetched) -> None:
+    def wait(self, event: Fetched) -> None:
         with self.current():
-            self.driver.wait_event(mark.event)
-        self._events.append(mark.event)
-        if mark.rest is not None:
-            mark.rest()
+            self.driver.wait_event(event.event)
+        self._events.append(event.event)
+        if event.rest is not None:
+            event.rest()
 
     def _follow(self, stream: Any, other: Any) -> None:
         """What is queued on a stream from now on comes after what is queued on another."""
-        event = self._mark(other)
+        event = self._event_of(other)
         self.driver.follow(stream, event)
         self._events.append(event)
 
-    def _mark(self, stream: Any) -> Any:
+    def _event_of(self, stream: Any) -> Any:
         """When what is queued on a stream is done: an event to be kept when that is over."""
         try:
             event = self._events.pop()
@@ -467,15 +469,15 @@ class CudaRuntime:
     @contextmanager
     def timed(self) -> Iterator[list[tuple[Kernel, float]]]:
         times: list[tuple[Kernel, float]] = []
-        marks: list[Mark] = []
-        self._marks = marks
+        timed: list[TimedLaunch] = []
+        self._timed = timed
         try:
             yield times
             self.synchronize()
         finally:
-            self._marks = None
+            self._timed = None
         with self.current():
-            for kernel, before, after in marks:
+            for kernel, before, after in timed:
                 times.append((kernel, self._seconds(before, after)))
 
     def _now(self) -> Any:
@@ -517,7 +519,7 @@ class CudaRuntime:
 
 
 def _key(stem: str, macros: Macros) -> object:
-    """Of a program."""
+    """The key of a program."""
     return (stem, *macros.items())
 
 

@@ -23,6 +23,7 @@ from waifu2x.backends.gpu.executor import Batch, Executor, Place
 from waifu2x.backends.gpu.fp32 import Fp32Executor
 from waifu2x.backends.gpu.runtime import Buffer, Kernel
 from waifu2x.backends.gpu.tuning import Choose
+from waifu2x.errors import printable
 from waifu2x.lowering.box import Box
 from waifu2x.lowering.geometry import Work
 from waifu2x.lowering.phases import Phase
@@ -77,7 +78,7 @@ def makers(runtime: CudaRuntime, units: Units) -> dict[Precision, Maker]:
 def _warn(program: Program, message: str, *values: float) -> None:
     """Logs a warning about a model once: not again for the same one, cut."""
     if not program.cuts:
-        _LOG.warning(message, program.model.name, *values)
+        _LOG.warning(message, printable(program.model.name), *values)
 
 
 class TensorExecutor:

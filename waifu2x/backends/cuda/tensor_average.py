@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from waifu2x.backends.cuda.runtime import CudaRuntime
 
 _AVERAGE_BLOCKS = 8
-"""Of a sum, for each multiprocessor."""
+"""Blocks that make a sum, for each multiprocessor."""
 
 
 class AverageArguments(NamedTuple):

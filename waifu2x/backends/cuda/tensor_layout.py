@@ -13,8 +13,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from waifu2x.backends.cuda.tensor_pack import PIECE, VALUE_BYTES, round_up
+from waifu2x.backends.cuda.tensor_pack import PIECE, VALUE_BYTES
 from waifu2x.lowering.box import Box
+from waifu2x.lowering.geometry import round_up
 from waifu2x.lowering.steps import Program, Value
 
 FEW_PLANES = 4
@@ -55,7 +56,7 @@ class MapArguments(NamedTuple):
 
 
 def few_map(held: Box) -> MapArguments:
-    """Of a map of few planes that holds a box: counted from the value's own first pixel."""
+    """Arguments for a map of few planes that holds a box, counted from the value's first pixel."""
     return MapArguments(held.width, 0, held.top, held.left, held.height, held.width)
 
 
@@ -86,7 +87,7 @@ class MapLayout:
         return (rows * pitch * self.stored + beyond * self.group) * VALUE_BYTES * self.terms
 
     def arguments(self, box: Box, grid: BatchGrid, top: int, left: int) -> MapArguments:
-        """Of a map that holds a box, for a kernel whose first result is at a place of the box."""
+        """Arguments for a map that holds a box; the first result is at its (top, left)."""
         rows, pitch = self._extent(box, grid)
         group = rows * pitch * self.group // PIECE
         return MapArguments(pitch, group, top, left, *self._cell(box))
@@ -125,7 +126,7 @@ class FewLayout:
 
 
 def layouts(program: Program, terms: int) -> tuple[MapLayout | FewLayout, ...]:
-    """Of every value; those of the picture and the result mean nothing."""
+    """The layout of every value; those of the picture and the result mean nothing."""
     return tuple(_layout(value, terms) for value in program.values)
 
 

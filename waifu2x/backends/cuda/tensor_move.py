@@ -9,8 +9,9 @@ import numpy as np
 
 from waifu2x.backends.cuda.arguments import Address, packed
 from waifu2x.backends.cuda.tensor_layout import PLANE_UNIT, FewLayout, MapArguments, MapLayout
-from waifu2x.backends.cuda.tensor_pack import PIECE, round_up
+from waifu2x.backends.cuda.tensor_pack import PIECE
 from waifu2x.backends.cuda.tensor_step import Launch, LayerExtent, Range, Task, TensorStep
+from waifu2x.lowering.geometry import round_up
 from waifu2x.lowering.steps import (
     Copy,
     GatedAdd,
@@ -69,7 +70,7 @@ class AnyMoveStep(TensorStep):
         self._vector_places = vector_places
 
     def factors(self, task: Task) -> Address:
-        """Of its planes, if it has any."""
+        """The address of the factors of its planes, if it has any."""
         if not isinstance(self._step, Scale):
             return Address(0)
         return Address(task.vectors.vectors + 4 * self._vector_places[self._step.vector])

@@ -7,16 +7,12 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from waifu2x.lowering.geometry import round_up
 from waifu2x.networks.activations import Activation
 
 VALUE_BYTES = 2
 PIECE = 8
 """Values of a piece of 16 bytes."""
-
-
-def round_up(count: int, unit: int) -> int:
-    """The next multiple of `unit`."""
-    return -(-count // unit) * unit
 
 
 def split(values: NDArray[np.float32]) -> tuple[NDArray[np.float16], NDArray[np.float16]]:

@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 
-from waifu2x.backends.cuda.tensor_pack import pack_middle, pack_quads, round_up
+from waifu2x.backends.cuda.tensor_pack import pack_middle, pack_quads
 from waifu2x.backends.cuda.units import Units, is_old
 from waifu2x.backends.gpu.runtime import Macros
+from waifu2x.lowering.geometry import round_up
 
 COLUMNS = 64
-"""Of a tile."""
+"""Columns of a tile."""
 MOST_ROWS = 8
-"""Of a tile of any kernel."""
+"""The most rows of a tile of any kernel."""
 MOST_SUMS = 64
 """Output planes of a product that makes pixels, or a map of few planes, at most."""
 _MOST_SPREAD = 16
-"""Of one whose taps of a row are columns of the product, at most."""
+"""The most output planes where the taps of a row are columns of the product."""
 _PITCH = COLUMNS + 8
 _FLOAT_BYTES = 4
 _FOLLOWS_BYTES = 8
@@ -24,12 +25,12 @@ _BARRIER_BYTES = 8
 _RESERVED_BYTES = 1 << 10
 """Shared memory that the driver takes of each block's share."""
 _HALO_COST = 0.4
-"""Of a tile of one row: its share of a larger one's is read more often."""
+"""The cost of a tile of one row: its share of a larger one's is read more often."""
 _COPIED_COST = 1.15
-"""Of weights that do not stay."""
+"""The cost of weights that do not stay in shared memory."""
 _NARROW_COST = 1.4
-"""Of a tile of fewer planes, with two terms: their weights do not stay in shared memory, and more
-blocks read them more often."""
+"""The cost of a tile of fewer planes, with two terms: their weights do not stay in shared memory,
+and more blocks read them more often."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +104,7 @@ class WgmmaShape:
     """Its order of weights."""
 
     def threads(self, job: Job) -> int:
-        """Of a block: those that multiply, and four warps of which two copy."""
+        """Threads of a block: those that multiply, and four warps of which two copy."""
         return (self.warpgroups + 1) * 128
 
     def width(self, job: Job) -> int:
@@ -132,7 +133,7 @@ class MmaShape:
     """Macros of `kernels/tensor_mma.cu` that leave the result as it is."""
 
     rows: int
-    """Of a tile: a team's."""
+    """Rows of a tile, which is a team's."""
     blocks: int
     warp: tuple[int, int]
     """What a warp makes of a row: columns, and output planes at most."""
@@ -152,7 +153,7 @@ class MmaShape:
     """Its order of weights."""
 
     def threads(self, job: Job) -> int:
-        """Of a block."""
+        """Threads of a block."""
         columns, _ = self.warp
         warps = self.rows * (COLUMNS // columns) * (self.width(job) // self._each(job))
         return self.teams * warps * 32
@@ -388,7 +389,7 @@ def ranked(
         return -(-tiles // multiprocessors) * shape.rows * shape.teams
 
     def clocks(shape: Shape) -> float:
-        """Of the busiest multiprocessor, about: products, or what they read of shared memory."""
+        """About the clocks of the busiest multiprocessor: products, or reads of shared memory."""
         width = shape.width(job)
         found = rounds(shape, depth(job, shape)) * max(width // 2, 16 + width // 4)
         return found * _NARROW_COST if job.terms == 2 and width < job.width else found

@@ -67,7 +67,7 @@ class Task:
     vectors: VectorPlaces
 
     def address(self, value: int) -> Address:
-        """Of a map."""
+        """The address of a map."""
         place = self.places[value]
         return address_of(place.buffer, place.offset)
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from waifu2x.backends.cuda.runtime import CudaKernel, CudaRuntime
 
 UNIT = 1 << 16
-"""Of the integers that are summed for means."""
+"""The scale of the integers that are summed for means."""
 THREADS = 256
 _MOST_TASKS = 6
 _CLEAR, _MEAN, _DENSE = range(3)

@@ -22,7 +22,7 @@ MOST = 65504 / 8
 _KIND = "ranges"
 _FORMAT = "1"
 _SIDE = 8
-"""Of the pictures that are not flat; around them networks see what the border says."""
+"""Pixels a side of the pictures that are not flat; around them networks see the border."""
 
 
 def largest(program: Program) -> float:

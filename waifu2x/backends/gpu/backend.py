@@ -81,7 +81,7 @@ class GpuBackend:
 
     def measure(self, model: Model, precision: Precision, pixels: NDArray[Any]) -> Measurement:
         """Seconds of each step by the device's clock, medians."""
-        executor = self._executor(self._maker(precision), model, tuning.Kept(self.device))
+        executor = self._executor(self._maker(precision), model, tuning.StoredChoices(self.device))
         try:
             seconds = self._step_seconds(model, executor, pixels)
             peak = executor.peak()
@@ -111,7 +111,7 @@ class GpuBackend:
             return self._executor(maker, model, choose)
 
         names = [node_name(model, step.node) for step in lower(model).steps]
-        yield from tuning.tune(tuning.Kept(self.device), make, measure, names)
+        yield from tuning.tune(tuning.StoredChoices(self.device), make, measure, names)
 
     @property
     def bytes(self) -> int:
@@ -134,7 +134,7 @@ class GpuBackend:
         return self._makers[precision]
 
     def _compiled(self, maker: Maker, model: Model) -> CompiledModel:
-        executor = self._executor(maker, model, tuning.Kept(self.device))
+        executor = self._executor(maker, model, tuning.StoredChoices(self.device))
         divided = partial(self._divided, maker, executor.program)
         return CompiledModel(model, executor, self._pool, divided)
 
@@ -166,12 +166,12 @@ class GpuBackend:
         if not divided.cuts:
             return None
         try:
-            return maker(divided, tuning.Kept(self.device))
+            return maker(divided, tuning.StoredChoices(self.device))
         except OutOfMemoryError:
             return None
 
     def _step_seconds(self, model: Model, executor: Executor, pixels: NDArray[Any]) -> list[float]:
-        """Of each step, medians of several runs of pictures; the first run warms up."""
+        """Seconds of each step, medians of several runs of pictures; the first run warms up."""
         network = GpuNetwork([CompiledModel(model, executor, self._pool)], self._pool)
         runs = []
         for _ in range(_RUNS + 1):

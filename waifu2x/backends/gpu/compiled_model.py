@@ -39,7 +39,7 @@ _MUCH_MORE = 1.25
 """Times the memory that there was: then it is worth looking for another schedule."""
 
 StackShape = tuple[int, int, int, int]
-"""Of pictures: as of DevicePixels."""
+"""The shape of a stack of pictures (number, rows, columns, planes)."""
 
 
 class TooManyError(Exception):
@@ -94,7 +94,7 @@ class CompiledModel:
         return self._other
 
     def result_shape(self, shape: StackShape) -> StackShape:
-        """Of the pictures that it makes of some."""
+        """The shape of the results for pictures of a shape."""
         pictures, height, width, _ = shape
         scale = self.model.scale
         return pictures, height * scale, width * scale, self.model.out_planes
@@ -338,8 +338,8 @@ class BoundPlan:
 
     def _arguments(self, one: Pass, target: DevicePixels, ends: Phase | None) -> RunArguments:
         places: Mapping[int, Place] = {
-            value: Place(self._maps[spot.is_kept], spot.offset, spot.box)
-            for value, spot in one.spots.items()
+            value: Place(self._maps[place.is_kept], place.offset, place.box)
+            for value, place in one.places.items()
         }
         batch = self._batch(one.tile, target)
         return batch, one.work, places, one.sums, self._vectors, ends

@@ -15,7 +15,8 @@ import numpy as np
 from waifu2x.backends.gpu.executor import Executor
 from waifu2x.lowering import segments
 from waifu2x.lowering.box import Box
-from waifu2x.lowering.steps import Conv, MapStep, Program, reads, stored_block, writes
+from waifu2x.lowering.costs import cost_of_result
+from waifu2x.lowering.steps import MapStep, Program, reads, stored_block, writes
 from waifu2x.networks.model import Size
 
 TILE = (512, 1024)
@@ -29,7 +30,7 @@ _LARGEST_TILE = 1 << 15
 def worthwhile(
     executor: Executor, sizes: Sequence[Size], room: int, scratch: int, tile: int | None
 ) -> tuple[int, ...]:
-    """Of a program's cuts, those that make a picture the cheapest in so many bytes.
+    """The program's cuts that make a picture the cheapest in so many bytes.
 
     `room` is for all maps, `scratch` of it for those of a tile; `tile` as of `grids`.
     """
@@ -72,14 +73,7 @@ def grids(size: Size, tile: int | None, bands: int) -> Iterator[Size]:
 
 def step_cost(program: Program, number: int, box: Box) -> float:
     """About the multiply-adds of a step for its results in a box."""
-    step = program.steps[number]
-    pixels = float(box.height * box.width)
-    if isinstance(step, Conv):
-        return pixels * step.weight.size
-    if isinstance(step, MapStep):
-        # It moves memory, which takes about as long as some multiply-adds.
-        return pixels * program.values[step.target.value].planes * 16
-    return 0.0
+    return float(box.height * box.width) * cost_of_result(program, program.steps[number])
 
 
 def whole(program: Program, number: int, sizes: Sequence[Size]) -> Box:
@@ -112,8 +106,8 @@ class _Spans:
                 self._sizes[value] = executor.map_bytes(value, box, 1)
 
     def bytes(self, start: int, end: int) -> tuple[float, float]:
-        """Of the maps that are kept while the steps from one to before another run, and the most
-        that these have of their own at a time."""
+        """The bytes of maps that are kept while the steps from `start` to before `end` run, and the
+        most that these have of their own at a time."""
         crossing = [(self._first < cut) & (self._last >= cut) for cut in (start, end)]
         kept = crossing[0] | crossing[1]
         own = ~kept & (self._first < end) & (self._last >= start)
@@ -124,5 +118,5 @@ class _Spans:
 
 
 def _part(length: int, count: int, more: float) -> float:
-    """Of a side, that one of so many tiles takes with what lies around it."""
+    """The part of a side that one of `count` tiles takes together with its halo."""
     return min(1.0, (length / count + more) / length) if count > 1 else 1.0

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from waifu2x.backends.gpu.maps import round_up
 from waifu2x.backends.gpu.product import NARROW, Planes, padded_weight
 from waifu2x.backends.gpu.runtime import Limits, Macros
+from waifu2x.lowering.geometry import round_up
 
 _FEW = 16
 """Planes of results that are pixels, which a work-item makes alone."""

@@ -52,11 +52,11 @@ class Batch:
     target: DevicePixels
     """The results, or, with `target_box`, a part of each."""
     target_box: Box
-    """Of a result, that `target` holds."""
+    """The part of each result that `target` holds."""
     tile: Box
-    """Of a result, that this pass computes; empty where it does not."""
+    """The part of each result that this pass computes; empty where it computes none."""
     sizes: Sequence[Size]
-    """Of every value: see `geometry.sizes`."""
+    """Rows and columns of every value, as `geometry.sizes` gives them."""
 
 
 RunArguments = tuple[Batch, Work, Mapping[int, Place], Mapping[int, Box], Buffer, Phase | None]
@@ -74,7 +74,7 @@ class Executor(Protocol):
     unit: tuple[int, int]
     """Rows and columns to which `geometry.work` aligns steps for it."""
     alignment: int
-    """Of the places of maps, in bytes."""
+    """The alignment of maps in memory, in bytes."""
     map_limit: int
     """Bytes that a map may take: what its kernels can count."""
 

@@ -152,7 +152,7 @@ class Fp32Executor:
                 return MoveStep(runtime, program, number, self._block)
 
     def _find_margins(self) -> list[Margin]:
-        """Of each value: what the groups of products that write and read it reach beyond."""
+        """How far the groups of products that write and read each value go beyond it."""
         margins = [Margin()] * len(self.program.values)
         for step, own in zip(self.program.steps, self._steps, strict=True):
             if not isinstance(step, Conv) or not isinstance(own, ProductStep):

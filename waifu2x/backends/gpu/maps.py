@@ -10,6 +10,7 @@ import numpy as np
 from waifu2x.backends.gpu.executor import Batch, DevicePixels, Place
 from waifu2x.backends.gpu.runtime import Argument, Limits, Macros
 from waifu2x.lowering.box import Box
+from waifu2x.lowering.geometry import round_up
 from waifu2x.lowering.steps import Value, View
 from waifu2x.networks.model import Model
 
@@ -27,11 +28,6 @@ C_TYPES = {"uint8": "uchar", "uint16": "ushort", "float32": "float"}
 def block_of(limits: Limits) -> int:
     """Planes of a block of maps."""
     return limits.vector if limits.is_cpu else _GPU_BLOCK
-
-
-def round_up(count: int, unit: int) -> int:
-    """The next multiple of `unit`."""
-    return -(-count // unit) * unit
 
 
 def blocks_of(value: Value, block: int) -> list[int]:
@@ -74,7 +70,7 @@ class Form:
 
 
 def form_of(value: Value, box: Box, margin: Margin, block: int) -> Form:
-    """Of the pixels in a box."""
+    """The layout of the pixels in a box."""
     rows = -(-box.height // value.space_to_depth) + margin.rows
     pitch = -(-box.width // value.space_to_depth) + margin.columns
     floats = sum(blocks_of(value, block)) * rows * pitch * block
@@ -161,7 +157,7 @@ def result_arguments(batch: Batch, top: int, left: int) -> tuple[Argument, ...]:
 
 
 def bounds(box: Box, top: int, left: int) -> tuple[Argument, ...]:
-    """Of a kernel whose coordinates begin at (top, left): what lies in a box."""
+    """Arguments for the range of a box, in coordinates that begin at (top, left)."""
     edges = (box.top - top, box.bottom - top, box.left - left, box.right - left)
     return tuple(map(np.int32, edges))
 

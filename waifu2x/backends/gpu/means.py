@@ -39,7 +39,7 @@ class VectorForm:
 
 
 def vector_form(program: Program, block: int) -> VectorForm:
-    """Of a program."""
+    """The layout of a program's vectors."""
     sums: dict[int, int] = {}
     count = partial = 0
     for number, step in enumerate(program.steps):

@@ -13,12 +13,12 @@ from waifu2x.backends.gpu.maps import (
     blocks_of,
     bounds,
     result_arguments,
-    round_up,
     source_macros,
     target_macros,
 )
 from waifu2x.backends.gpu.runtime import Argument, Buffer, Kernel, Macros, Runtime
 from waifu2x.lowering.box import Box
+from waifu2x.lowering.geometry import round_up
 from waifu2x.lowering.steps import (
     BicubicResize,
     DepthToSpace,

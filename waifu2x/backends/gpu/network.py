@@ -31,7 +31,7 @@ from waifu2x.backends.tta import IDENTITY, TRANSFORMS, Transform, inverse, write
 
 _FLOAT_BYTES = 4
 _SHARE = 0.2
-"""Of the free memory, that a call may take which lets others send and fetch meanwhile."""
+"""The share of the free memory that a call may take beside others that send and fetch."""
 _KEPT_NEEDS = 256
 """Sizes of pictures whose need of memory is known."""
 _LONGEST = 65_535
@@ -192,7 +192,7 @@ class GpuNetwork:
         return needed <= _SHARE * most
 
     def _bytes_of_one_pass(self, shapes: Sequence[StackShape], most: int) -> int | None:
-        """Of all models together; None if there is one that takes several passes."""
+        """Bytes of all models together; None if one of them takes several passes."""
         needed = 0
         with self.pool.queueing():  # schedules are for one thread at a time
             for compiled, shape in zip(self.models, shapes[:-1], strict=True):
@@ -203,7 +203,7 @@ class GpuNetwork:
         return needed
 
     def _shapes(self, shape: StackShape) -> list[StackShape]:
-        """Of pictures, and of what each compiled makes of them."""
+        """The shapes of the pictures and of what each compiled model makes of them."""
         shapes = [shape]
         for compiled in self.models:
             shapes.append(compiled.result_shape(shapes[-1]))
@@ -355,7 +355,7 @@ class GpuNetwork:
             raise no_room(self._runtime.device, shapes[-1])
 
     def _shares(self) -> list[float]:
-        """Of the models in the work."""
+        """The models' shares of the work."""
         costs, scale = [], 1
         for compiled in self.models:
             scale *= compiled.model.scale

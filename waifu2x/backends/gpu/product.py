@@ -20,13 +20,12 @@ from waifu2x.backends.gpu.maps import (
     picture_arguments,
     places_of,
     result_arguments,
-    round_up,
     source_macros,
     target_macros,
 )
 from waifu2x.backends.gpu.runtime import Argument, Kernel, Macros, Runtime
 from waifu2x.lowering.box import Box
-from waifu2x.lowering.geometry import scaled
+from waifu2x.lowering.geometry import round_up, scaled
 from waifu2x.lowering.steps import Conv, Program
 
 CELL = 4
@@ -45,7 +44,7 @@ class Planes:
     outputs: tuple[int, ...]
     """The place of each among its results: those of a pixel of the target are padded."""
     sub_planes: int
-    """Of a pixel of the target that is stored shuffled, padded."""
+    """Planes of a pixel of a target that is stored after depth-to-space, padded."""
     block: int
     from_pixels: bool
     to_pixels: bool
@@ -68,7 +67,7 @@ class Shape(Protocol):
 
     @property
     def stem(self) -> str:
-        """Of the file in `kernels/`, and of its kernel."""
+        """The name of the file in `kernels/`, and of its kernel."""
         ...
 
     @property
@@ -97,7 +96,7 @@ class Shape(Protocol):
         ...
 
     def macros(self, planes: Planes) -> Macros:
-        """Of the kernel, its planes among them."""
+        """The macros of the kernel, its planes among them."""
         ...
 
     def pack(self, planes: Planes, weight: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -106,7 +105,7 @@ class Shape(Protocol):
 
 
 def planes_of(program: Program, step: Conv, block: int) -> Planes:
-    """Of a step."""
+    """The planes of a step."""
     view = step.source
     source, target = program.values[view.value], program.values[step.target.value]
     to_pixels = step.target.value == program.result

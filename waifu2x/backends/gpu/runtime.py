@@ -31,7 +31,7 @@ class Limits:
     max_group: int
     """Work-items of a group."""
     local_bytes: int
-    """Of a group."""
+    """Bytes of local memory that a group may have."""
     vector: int
     """On a processor, the floats of its vectors; on a GPU, the work-items that run in step."""
     max_buffer: int
@@ -67,14 +67,14 @@ NO_BUFFER: Buffer = _NoBuffer()
 
 
 class Kernel(Protocol):
-    """One entry of a program. Two calls of `Program.kernel` give two, told apart by identity."""
+    """An entry of a module. Two calls of `KernelModule.kernel` give two, told apart by identity."""
 
     name: str
     group: int
     """Work-items of a group, in one dimension."""
 
 
-class Program(Protocol):
+class KernelModule(Protocol):
     """Compiled source."""
 
     def kernel(self, name: str, group: int) -> Kernel:
@@ -82,7 +82,7 @@ class Program(Protocol):
         ...
 
 
-Mark = Any
+Event = Any
 """What `Runtime.fetch` gives, to wait for."""
 Argument = Buffer | np.int32 | np.float32
 
@@ -138,7 +138,7 @@ class Runtime(Protocol):
         the buffer must be done."""
         ...
 
-    def build(self, stem: str, macros: Macros) -> Program:
+    def build(self, stem: str, macros: Macros) -> KernelModule:
         """A file of `kernels/`, compiled, or from the cache. Raises BackendError."""
         ...
 
@@ -172,12 +172,12 @@ class Runtime(Protocol):
         """Whatever is queued from now on comes after all that was sent."""
         ...
 
-    def fetch(self, buffer: Buffer, array: NDArray[Any]) -> Mark:
+    def fetch(self, buffer: Buffer, array: NDArray[Any]) -> Event:
         """Begins what `download` does, after all that is queued by now; it is there at the moment
         that this gives. May raise OutOfMemoryError."""
         ...
 
-    def wait(self, mark: Mark) -> None:
+    def wait(self, event: Event) -> None:
         """Waits for a moment, once. May raise OutOfMemoryError."""
         ...
 

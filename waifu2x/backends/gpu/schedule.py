@@ -20,11 +20,11 @@ from waifu2x.lowering.steps import Conv, GlobalAvgPool, Program, writes
 from waifu2x.networks.model import Size
 
 _KEPT_SHARES = (1.0, 0.875, 0.75, 0.625, 0.5, 0.375, 0.25, 0.125, 0.0)
-"""Of the memory, that maps may take which are kept where they do not all fit."""
+"""Shares of the memory that kept maps may take, where not all of them fit."""
 _LITTLE_MORE = 1.25
 """Times the work, for tiles as small as is wished for."""
 _ESTIMATED = 0.97
-"""Of the room for kept maps: they reach a few pixels beyond their sizes."""
+"""The share of the memory for kept maps that is planned: they are a few pixels larger."""
 _TOO_MANY = sys.maxsize
 """Bytes of what kernels cannot count."""
 
@@ -39,13 +39,13 @@ class MapRoom:
 
     total: int
     scratch: int
-    """Of it, that the maps of a tile should take: a wish, for which little more is computed."""
+    """Bytes of it that the maps of a tile should take: a wish, worth little more work."""
     buffer: int
     """What a single buffer can have."""
 
 
 @dataclass(frozen=True)
-class Spot:
+class MapPlace:
     """Where a map lies: as a Place, in one of two blocks of memory."""
 
     is_kept: bool
@@ -58,7 +58,7 @@ class Pass:
     """One phase on one tile: see Executor.run."""
 
     work: Work
-    spots: Mapping[int, Spot]
+    places: Mapping[int, MapPlace]
     sums: Mapping[int, Box]
     tile: Box
 
@@ -68,10 +68,10 @@ class Schedule:
     """All passes over pictures of one size."""
 
     executor: Executor
-    """Of whose program they are."""
+    """The executor whose program runs."""
     pictures: int
     sizes: Sequence[Size]
-    """Of every value: see `geometry.sizes`."""
+    """Rows and columns of every value, as `geometry.sizes` gives them."""
     phases: Sequence[Phase]
     passes: Sequence[Sequence[Sequence[Pass]]]
     """By phase and row of tiles."""
@@ -215,7 +215,7 @@ class _Frame:
         self._readers = geometry.read_by(program)
         self._tiles: dict[tuple[int, Size], list[Box]] = {}
         self._roots: list[dict[int, Box]] = [{} for _ in planned]
-        """Of each phase: the values that it makes for others, whole."""
+        """The values that each phase makes for others, whole."""
         # A value may be kept, dropped, computed again and kept once more: each time by itself.
         spans: dict[tuple[int, int], Span] = {}
         boxes: dict[tuple[int, int], Box] = {}
@@ -245,11 +245,11 @@ class _Frame:
                 boxes[value, index] = box = geometry.hull(made.values[value], held.pop(value))
                 spans[value, index] = Span(index, last.pop(value), self._bytes(value, box))
         offsets, self._kept_bytes = liveness.places(spans, executor.alignment)
-        self._kept: list[dict[int, Spot]] = [{} for _ in planned]
-        """Of each phase: where the kept maps lie that it writes or reads."""
+        self._kept: list[dict[int, MapPlace]] = [{} for _ in planned]
+        """Where the kept maps lie that each phase writes or reads."""
         for (value, first), offset in offsets.items():
             for index in range(first, spans[value, first].last + 1):
-                self._kept[index][value] = Spot(True, offset, boxes[value, first])
+                self._kept[index][value] = MapPlace(True, offset, boxes[value, first])
         self._is_countable = all(span.size <= executor.map_limit for span in spans.values())
         """Whether kept maps are within what kernels can count."""
 
@@ -345,10 +345,10 @@ class _Frame:
             is_countable = is_countable and size <= self._executor.map_limit
             spans[value] = Span(min(used), max(used), size)
         offsets, size = liveness.places(spans, self._executor.alignment)
-        spots = {value: Spot(False, offsets[value], work.values[value]) for value in offsets}
-        spots |= {value: spot for value, spot in kept.items() if value in work.values}
+        places = {value: MapPlace(False, offsets[value], work.values[value]) for value in offsets}
+        places |= {value: place for value, place in kept.items() if value in work.values}
         tile = roots.get(program.result, Box(0, 0, 0, 0))
-        return Pass(work, spots, sums, tile), size if is_countable else _TOO_MANY
+        return Pass(work, places, sums, tile), size if is_countable else _TOO_MANY
 
     def _part(
         self, value: int, grid: Size, row: int, column: int, extent: Box | None = None

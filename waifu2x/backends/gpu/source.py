@@ -7,6 +7,7 @@ import logging
 import re
 
 from waifu2x.backends.gpu.runtime import Macros
+from waifu2x.system import cache
 from waifu2x.system.resources import shipped_kernels
 
 _INCLUDE = re.compile(r'^#include "([\w.]+)"$', re.MULTILINE)
@@ -23,6 +24,7 @@ def exists(name: str) -> bool:
     return (shipped_kernels() / name).is_file()
 
 
+@functools.cache
 def read(name: str) -> str:
     """A file of `kernels/`, with the files of that folder that it includes in their places, each
     once."""
@@ -41,6 +43,12 @@ def read(name: str) -> str:
 def of(stem: str) -> str:
     """The file of that stem, in whichever language it is written."""
     return read(f"{stem}.cl" if exists(f"{stem}.cl") else f"{stem}.cu")
+
+
+@functools.cache
+def digest(stem: str) -> str:
+    """The digest of the file of that stem."""
+    return cache.digest(of(stem))
 
 
 def definitions(macros: Macros) -> tuple[list[str], str]:

@@ -1,7 +1,8 @@
 """Which of several ways to cut a step's work is fastest on a device: measured once, and kept.
 
-An executor asks its `Choose` for each step. `Kept` answers with what was measured on this device
-before, else with the usual way; `tune` tries one candidate after the other and keeps the best.
+An executor asks its `Choose` for each step. `StoredChoices` answers with what was measured on this
+device before, else with the usual one; `tune` tries one candidate after the other and keeps the
+best.
 """
 
 from __future__ import annotations
@@ -27,17 +28,17 @@ class Candidate(Protocol):
 
     @property
     def stem(self) -> str:
-        """Of the file in `kernels/`."""
+        """The name of the file in `kernels/`."""
         ...
 
 
-Way = TypeVar("Way", bound=Candidate)
+Option = TypeVar("Option", bound=Candidate)
 
 
 class Choose(Protocol):
     """What an executor asks how to cut a step."""
 
-    def __call__(self, step: int, candidates: Sequence[Way], work: str) -> Way:
+    def __call__(self, step: int, candidates: Sequence[Option], work: str) -> Option:
         """One of the candidates for a step by its number; the usual one comes first.
 
         `work` tells apart what must not share an answer: planes, taps, a precision, a class of
@@ -46,13 +47,13 @@ class Choose(Protocol):
         ...
 
 
-class Kept:
+class StoredChoices:
     """Chooses the best candidate of an earlier `tune`, else the usual one."""
 
     def __init__(self, device: Device) -> None:
         self._device = device
 
-    def __call__(self, step: int, candidates: Sequence[Way], work: str) -> Way:
+    def __call__(self, step: int, candidates: Sequence[Option], work: str) -> Option:
         if len(candidates) > 1:
             best = cache.load(_KIND, self.key(candidates, work))
             for candidate in candidates:
@@ -60,14 +61,14 @@ class Kept:
                     return candidate
         return candidates[0]
 
-    def keep(self, candidates: Sequence[Way], work: str, best: Way) -> None:
+    def keep(self, candidates: Sequence[Option], work: str, best: Option) -> None:
         """Remembers the best of the candidates."""
         cache.store(_KIND, self.key(candidates, work), repr(best).encode())
 
     def key(self, candidates: Sequence[Candidate], work: str) -> str:
-        """Of the cache's entry: all that the best one depends on."""
-        texts = [source.of(stem) for stem in sorted({way.stem for way in candidates})]
-        return cache.digest(__version__, self._device.name, self._device.detail, work, *texts)
+        """The key of the cache's entry: all that the best candidate depends on."""
+        sources = [source.digest(stem) for stem in sorted({option.stem for option in candidates})]
+        return cache.digest(__version__, self._device.name, self._device.detail, work, *sources)
 
 
 @dataclass(frozen=True)
@@ -82,23 +83,23 @@ class _Asked:
 class _Fixed:
     """Chooses a given candidate for one question, and for the others what the cache holds."""
 
-    def __init__(self, kept: Kept, key: str = "", way: Candidate | None = None) -> None:
+    def __init__(self, kept: StoredChoices, key: str = "", option: Candidate | None = None) -> None:
         self._kept = kept
         self._key = key
-        self._way = way
+        self._option = option
         self.asked: dict[str, _Asked] = {}
         """By the keys of the cache: steps that are alike are measured once."""
 
-    def __call__(self, step: int, candidates: Sequence[Way], work: str) -> Way:
+    def __call__(self, step: int, candidates: Sequence[Option], work: str) -> Option:
         key = self._kept.key(candidates, work)
         self.asked.setdefault(key, _Asked(step, candidates, work))
         if key == self._key:
-            return next(way for way in candidates if way == self._way)
+            return next(option for option in candidates if option == self._option)
         return self._kept(step, candidates, work)
 
 
 def tune(
-    kept: Kept,
+    kept: StoredChoices,
     make: Callable[[Choose], Executor],
     measure: Callable[[Executor], Sequence[float]],
     names: Sequence[str],
@@ -113,19 +114,19 @@ def tune(
     _time(survey, make, measure)
     for key, question in survey.asked.items():
         times: list[tuple[float, Candidate]] = []
-        for way in question.candidates if len(question.candidates) > 1 else ():
+        for option in question.candidates if len(question.candidates) > 1 else ():
             with suppress(BackendError, OutOfMemoryError):
-                seconds = _time(_Fixed(kept, key, way), make, measure)[question.step]
-                times.append((seconds, way))
-                yield Trial(names[question.step], _words(way), seconds)
+                seconds = _time(_Fixed(kept, key, option), make, measure)[question.step]
+                times.append((seconds, option))
+                yield Trial(names[question.step], _words(option), seconds)
         if times:
             best = min(times, key=lambda time: time[0])[1]
             kept.keep(question.candidates, question.work, best)
 
 
-def _words(way: Candidate) -> str:
+def _words(option: Candidate) -> str:
     """Its kernel, and its fields as a dataclass shows them."""
-    return f"{way.stem}: {repr(way).partition('(')[2].removesuffix(')')}"
+    return f"{option.stem}: {repr(option).partition('(')[2].removesuffix(')')}"
 
 
 def _time(

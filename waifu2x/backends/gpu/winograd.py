@@ -7,10 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from waifu2x.backends.gpu.maps import FLOAT_BYTES, round_up
+from waifu2x.backends.gpu.maps import FLOAT_BYTES
 from waifu2x.backends.gpu.product import Planes, padded_weight
 from waifu2x.backends.gpu.runtime import Limits, Macros
 from waifu2x.backends.winograd import transform_weights
+from waifu2x.lowering.geometry import round_up
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ class Shape:
 
     @property
     def frequencies(self) -> int:
-        """Of a cell."""
+        """How many frequencies a cell has."""
         return (self.cell_y + 2) * (self.cell_x + 2)
 
     @property

@@ -31,7 +31,7 @@ _NO_MEMORY = {
     cl.status_code.INVALID_BUFFER_SIZE,
 }
 _SHARED_MEMORY_PART = 2
-"""Of memory that is the machine's own, one part of so many may be taken."""
+"""Where a device's memory is the machine's own, one part of so many may be taken."""
 
 
 class OpenClBuffer:
@@ -60,7 +60,7 @@ class OpenClKernel:
     handle: cl.Kernel
 
 
-class OpenClProgram:
+class OpenClModule:
     """A built program of kernels."""
 
     def __init__(self, runtime: OpenClRuntime, handle: cl.Program) -> None:
@@ -72,7 +72,7 @@ class OpenClProgram:
             return OpenClKernel(name, group, cl.Kernel(self._handle, name))
 
 
-class _Launch(NamedTuple):
+class OpenClLaunch(NamedTuple):
     """A kernel with its arguments."""
 
     kernel: OpenClKernel
@@ -107,14 +107,14 @@ class OpenClRuntime:
             ) from error
         platform = device.platform
         self.identity = (platform.name, platform.version, device.name, device.driver_version)
-        """Of the device and its compiler: what else a program depends on."""
+        """What a program depends on besides its source: the device and its compiler."""
         self._counting = threading.RLock()
         """Buffers may be freed by the garbage collector, in a thread that is counting."""
         self._allocated = 0
         self._building = threading.Lock()
-        self._programs: dict[str, OpenClProgram] = {}
-        self._records = Records[list[_Launch]]()
-        self._recording: list[_Launch] | None = None
+        self._programs: dict[str, OpenClModule] = {}
+        self._records = Records[list[OpenClLaunch]]()
+        self._recording: list[OpenClLaunch] | None = None
         self._launches: list[tuple[Kernel, Any]] | None = None
         self.limits = Limits(
             is_cpu=not is_gpu(device),
@@ -184,16 +184,18 @@ class OpenClRuntime:
         with self.errors():
             cl.enqueue_copy(self._downloads, array, buffer.handle, is_blocking=True)
 
-    def build(self, stem: str, macros: Macros) -> OpenClProgram:
+    def build(self, stem: str, macros: Macros) -> OpenClModule:
         defined, lines = source.definitions(macros)
         text = lines + source.read(f"{stem}.cl")
         options = [*_OPTIONS, *defined]
         if self.limits.is_cpu:
             options.append("-DON_CPU")
         key = cache.digest(__version__, cl.VERSION_TEXT, *self.identity, *options, text)
+        if key in self._programs:
+            return self._programs[key]
         with self._building:
             if key not in self._programs:
-                self._programs[key] = OpenClProgram(self, self._program(stem, text, options, key))
+                self._programs[key] = OpenClModule(self, self._program(stem, text, options, key))
             return self._programs[key]
 
     def prepare(self, wanted: Sequence[tuple[str, Macros]]) -> None:
@@ -224,7 +226,7 @@ class OpenClRuntime:
     def launch(self, kernel: Any, groups: tuple[int, int, int], *arguments: Argument) -> None:
         size = (groups[0] * kernel.group, groups[1], groups[2])
         handles = [a.handle if isinstance(a, OpenClBuffer) else a for a in arguments]
-        self._queue_launch(_Launch(kernel, size, handles))
+        self._queue_launch(OpenClLaunch(kernel, size, handles))
 
     def replay(self, owner: object, key: Hashable, queue: Callable[[], None]) -> None:
         """Queues what `queue` does; from the second time on its launches, without calling it."""
@@ -233,7 +235,7 @@ class OpenClRuntime:
             for launch in record:
                 self._queue_launch(launch)
             return
-        recording: list[_Launch] = []
+        recording: list[OpenClLaunch] = []
         self._recording = recording
         try:
             queue()
@@ -245,7 +247,7 @@ class OpenClRuntime:
         """Drops the launches of an owner's kernels."""
         self._records.drop(owner)
 
-    def _queue_launch(self, launch: _Launch) -> None:
+    def _queue_launch(self, launch: OpenClLaunch) -> None:
         handle, group = launch.kernel.handle, launch.kernel.group
         with self.errors():
             handle.set_args(*launch.handles)
@@ -270,10 +272,10 @@ class OpenClRuntime:
             self._queue.flush()
             return _Fetched(event, buffer, array)
 
-    def wait(self, mark: _Fetched) -> None:
+    def wait(self, event: _Fetched) -> None:
         with self.errors():
-            mark.event.wait()
-        self.download(mark.buffer, mark.array)
+            event.event.wait()
+        self.download(event.buffer, event.array)
 
     def synchronize(self) -> None:
         with self.errors():

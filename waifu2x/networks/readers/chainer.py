@@ -82,8 +82,8 @@ def _arrays(raw: bytes, name: str) -> dict[str, NDArray[np.float32]]:
         with open_archive(io.BytesIO(raw), budget) as archive:
             for member in archive.namelist():
                 key = member.removesuffix(".npy")
-                content = read_member(archive, member, f"{name}: {key}")
-                arrays[key] = _array(content, f"{name}: {key}", budget)
+                where = f"{name}: {key[:60]}"
+                arrays[key] = _array(read_member(archive, member, where), where, budget)
     except (OSError, *DAMAGED_ZIP) as error:
         raise ModelError(f"{name}: not a readable .npz file: {error or 'cut off'}") from error
     return arrays

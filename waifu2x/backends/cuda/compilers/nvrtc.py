@@ -25,7 +25,7 @@ OLDEST = 12
 _FILE = re.compile(r"libnvrtc\.so\.(\d+)|nvrtc64_(\d+)0_0\.dll")
 _BUILTINS = "nvrtc-builtins64_[0-9]*[0-9].dll"
 _FOLDERS = (".", "lib64", "lib", "bin", "bin/x64", "bin/x86_64")
-"""Of a wheel's folder, or a toolkit's, where libraries may be."""
+"""Folders within a wheel's or a toolkit's where libraries may be."""
 
 _ARGUMENTS: dict[str, tuple[type, ...]] = {
     "nvrtcGetNumSupportedArchs": (POINTER(c_int),),

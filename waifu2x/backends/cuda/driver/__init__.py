@@ -19,7 +19,7 @@ from waifu2x.errors import NotInstalledError
 
 
 class Attribute(IntEnum):
-    """Of a device: members of CUdevice_attribute."""
+    """Attributes of a device: members of CUdevice_attribute."""
 
     MAX_THREADS_PER_BLOCK = 1
     MAX_SHARED_MEMORY_PER_BLOCK = 8
@@ -96,7 +96,7 @@ class Driver(Protocol):
         ...
 
     def free(self, memory: Any) -> None:
-        """Of `allocate`."""
+        """Frees memory of `allocate`."""
         ...
 
     def clear(self, address: int, size: int, stream: Any) -> None:
@@ -108,7 +108,7 @@ class Driver(Protocol):
         ...
 
     def free_pages(self, pages: NDArray[np.uint8]) -> None:
-        """Of `lock_pages`: nobody may touch them after that."""
+        """Frees pages of `lock_pages`: nobody may touch them after that."""
         ...
 
     def upload(self, address: int, array: NDArray[Any], stream: Any) -> None:
@@ -132,7 +132,7 @@ class Driver(Protocol):
         ...
 
     def destroy_stream(self, stream: Any) -> None:
-        """Of `create_stream`."""
+        """Destroys a stream of `create_stream`."""
         ...
 
     def create_event(self, *, blocking: bool = False) -> Any:
@@ -158,7 +158,7 @@ class Driver(Protocol):
         ...
 
     def destroy_event(self, event: Any) -> None:
-        """Of `create_event`."""
+        """Destroys an event of `create_event`."""
         ...
 
     def load_module(self, code: bytes) -> Any:
@@ -166,7 +166,7 @@ class Driver(Protocol):
         ...
 
     def unload_module(self, module: Any) -> None:
-        """Of `load_module`, when nobody holds its functions any more."""
+        """Unloads a module of `load_module`, when nobody holds its functions any more."""
         ...
 
     def function(self, module: Any, name: str) -> Any:

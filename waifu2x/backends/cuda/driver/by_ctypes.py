@@ -24,7 +24,7 @@ _BLOCKING_SYNC = 1
 _NOTHING = ctypes.c_char * 0
 """At a place: ctypes hands an array over as its address."""
 _MOST_ARGUMENT_BYTES = 4096
-"""Of a launch (CUDA C++ Programming Guide, "Function Parameters")."""
+"""The most bytes of a launch's arguments (CUDA C++ Programming Guide, "Function Parameters")."""
 _BUFFER, _BUFFER_SIZE, _END = 1, 2, 0
 """CU_LAUNCH_PARAM_...: what comes next in a launch's extra arguments."""
 
@@ -59,7 +59,7 @@ class _Arguments(threading.local):
         places += [_BUFFER_SIZE, ctypes.addressof(self.size), _END]
         self._places = (ctypes.c_void_p * len(places))(*places)
         self.extra = ctypes.addressof(self._places)
-        """Of `cuLaunchKernel`."""
+        """The address that `cuLaunchKernel` takes as `extra`."""
 
 
 class CtypesDriver:

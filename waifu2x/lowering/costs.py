@@ -1,0 +1,28 @@
+"""What steps cost, in multiply-adds: what tiles, cuts and kept maps are chosen by."""
+
+from __future__ import annotations
+
+from waifu2x.lowering.steps import Conv, MapStep, Program, Step, stored_block
+
+PLANEWISE_COST = 16
+"""Multiply-adds that take about as long as to move a plane of a pixel through memory."""
+
+
+def cost_of_result(program: Program, step: Step, planewise: int = PLANEWISE_COST) -> int:
+    """The cost of one pixel that a step makes, before depth-to-space; 0 if it makes a vector.
+
+    `planewise` is what a planewise step costs for each plane.
+    """
+    if isinstance(step, Conv):
+        return step.weight.size
+    if isinstance(step, MapStep):
+        return planewise * program.values[step.target.value].planes
+    return 0
+
+
+def cost_of_pixel(program: Program, step: Step, planewise: int = PLANEWISE_COST) -> float:
+    """The cost of what a step makes for one pixel of the picture."""
+    if not isinstance(step, MapStep):
+        return 0.0
+    resolution = program.values[step.target.value].resolution / stored_block(step)
+    return float(cost_of_result(program, step, planewise) * resolution**2)
