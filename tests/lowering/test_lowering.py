@@ -97,7 +97,7 @@ def test_a_box_needs_three_rows_more_for_each_side_of_three_layers() -> None:
 def test_around_a_picture_nothing_is_computed_but_zeros_that_are_read(unit: int) -> None:
     program = lower(residual_in_residual(4))
     sizes = geometry.sizes(program, 23, 18)
-    assert segments.reach(program) == 28
+    assert segments.receptive_radius(program) == 28
     everything = Box(0, 0, *sizes[program.result])
     work = geometry.work(
         program, range(len(program.steps)), {program.result: everything}, (unit, unit), sizes
@@ -182,7 +182,7 @@ def test_only_deep_networks_are_cut() -> None:
         assert segments.segmented(lower(model)).cuts == ()
     deep = lower(residual_in_residual(8, 64, 32))
     cut = segments.segmented(deep)
-    assert segments.reach(deep) == 52
+    assert segments.receptive_radius(deep) == 52
     # Every residual block reaches seven pixels: none is worth computing twice.
     assert len(cut.cuts) >= 8
     for phase in phases.plan(cut, lambda step: 1.0, lambda value: 1.0, float("inf")):

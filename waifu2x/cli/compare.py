@@ -213,8 +213,8 @@ def _models(
         except ImageError as error:
             raise ImageError(f"{source}: {error}") from error
     with Engine(**device) as engine, one_picture() as (on_size, on_progress):
-        for note in engine.notes:
-            tell(note)
+        for notice in engine.notices:
+            tell(notice)
         height, width = (math.ceil(size * scale) for size in picture.pixels.shape[:2])
         on_size(len(names) * height, width)
         found = model_comparison.results(

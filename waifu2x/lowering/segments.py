@@ -58,7 +58,7 @@ def segmented(program: Program, tile: tuple[int, int] = TILE) -> Program:
     costs = [0.0]
     for step in program.steps:
         costs.append(costs[-1] + cost_of_pixel(program, step, _PLANEWISE_COST))
-    far = reaches(program)
+    far = receptive_radii(program)
     kept = {0: 0.0} | _kept_costs(program) | {len(program.steps): 0.0}
     around = sum(1 / side for side in tile)
 
@@ -108,9 +108,9 @@ def cut(program: Program, positions: Sequence[int]) -> Program:
     return found
 
 
-def reach(program: Program) -> int:
+def receptive_radius(program: Program) -> int:
     """Pixels of the picture around a result's own that it depends on, at most."""
-    return -int(-reaches(program)[-1] // 1)
+    return -int(-receptive_radii(program)[-1] // 1)
 
 
 @dataclass
@@ -166,7 +166,7 @@ class _Cut:
         return len(self.values) - 1
 
 
-def reaches(program: Program, unit: int = 1) -> list[float]:
+def receptive_radii(program: Program, unit: int = 1) -> list[float]:
     """Before each step, and at the end: pixels of the picture around its own that what was made so
     far depends on, on each side, where steps are computed in cells of so many pixels a side."""
     values = [0.0] * len(program.values)
