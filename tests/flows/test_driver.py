@@ -504,12 +504,12 @@ def test_memory_bounds_what_is_under_way(
     assert len(taken) == 12
 
 
-@pytest.mark.parametrize("room", [1, 1 << 30])
+@pytest.mark.parametrize("memory", [1, 1 << 30])
 def test_files_of_many_pictures_in_processes(
-    room: int, tmp_path: Path, upscaler: Upscaler, monkeypatch: pytest.MonkeyPatch
+    memory: int, tmp_path: Path, upscaler: Upscaler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Their pictures are under way together, come out in order, and share the memory."""
-    monkeypatch.setattr(driver, "MemorySemaphore", lambda sharing: MemorySemaphore(room))
+    monkeypatch.setattr(driver, "MemorySemaphore", lambda sharing: MemorySemaphore(memory))
     folder = tmp_path / "in"
     folder.mkdir()
     frames = [Image.fromarray(noise(8, 9, 3, seed=number)) for number in range(7)]
