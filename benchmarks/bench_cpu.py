@@ -98,9 +98,8 @@ def main() -> None:
         if quality[name] < 40:
             sys.exit(f"{name}: wrong result, {quality[name]:.1f} dB")
 
-    print(
-        f"{processor_name()}, {core_count()} threads on {physical_core_count()} cores, {VECTOR.name}"
-    )
+    threads, cores = core_count(), physical_core_count()
+    print(f"{processor_name()}, {threads} threads on {cores} cores, {VECTOR.name}")
     for size in arguments.size or ["480x270", "960x540"]:
         width, height = map(int, size.split("x"))
         pixels = np.asarray(make_picture(width, height))
