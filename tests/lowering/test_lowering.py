@@ -16,8 +16,7 @@ from waifu2x.errors import ModelError
 from waifu2x.lowering import geometry, phases, segments
 from waifu2x.lowering.box import Box
 from waifu2x.lowering.lower import lower
-from waifu2x.lowering.steps import Conv, Copy, GlobalAvgPool, MapStep, PlanewiseStep, Program, Scale
-from waifu2x.lowering.verify import InvalidProgramError
+from waifu2x.lowering.steps import Conv, Copy, GlobalAvgPool, MapStep, PlanewiseStep, Scale
 from waifu2x.networks import model_set
 from waifu2x.networks.activations import leaky
 from waifu2x.networks.builder import fit_padding
@@ -148,21 +147,11 @@ def test_less_memory_means_more_work() -> None:
     assert counts[0] > counts[-1]
 
 
-def can_be_cut(program: Program, position: int) -> bool:
-    """Whether all that is read across a cut is zero outside its size."""
-    try:
-        segments.cut(program, [position])
-    except InvalidProgramError:
-        return False
-    return True
-
-
 @pytest.mark.parametrize("count", [1, 2, 7])
 def test_a_deep_network_in_segments_computes_the_same(count: int) -> None:
     model = residual_in_residual(3)
     program = lower(model)
-    possible = [position for position in range(1, 20) if can_be_cut(program, position)]
-    positions = sorted(np.random.default_rng(count).choice(possible, count, replace=False))
+    positions = sorted(np.random.default_rng(count).choice(range(1, 20), count, replace=False))
     cut = segments.cut(program, list(map(int, positions)))
     assert len(cut.cuts) == count
     plan = phases.plan(cut, lambda step: 1.0, lambda value: 1.0, float("inf"))

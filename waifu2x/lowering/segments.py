@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from waifu2x.lowering.costs import cost_of_pixel
+from waifu2x.lowering.phases import with_zeros_around
 from waifu2x.lowering.steps import (
     BicubicResize,
     Conv,
@@ -93,8 +94,7 @@ def cheapest(positions: Sequence[int], cost: Callable[[int, int], float]) -> lis
 
 
 def cut(program: Program, positions: Sequence[int]) -> Program:
-    """The program with phases that end before the steps of those numbers, in order. Whatever is
-    read across a cut has to be zero outside its size."""
+    """The program with phases that end before the steps of those numbers, in order."""
     made = _Cut(list(program.values), list(program.steps))
     more = 0
     cuts = []
@@ -103,7 +103,7 @@ def cut(program: Program, positions: Sequence[int]) -> Program:
         more += added
         cuts.append(first)
     values, steps = compacted(made.values, made.steps, program.result)
-    found = replace(program, values=values, steps=steps, cuts=tuple(cuts))
+    found = with_zeros_around(replace(program, values=values, steps=steps, cuts=tuple(cuts)))
     verify(found)
     return found
 
