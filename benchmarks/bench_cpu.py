@@ -30,7 +30,7 @@ from waifu2x.backends import Precision, open_backend
 from waifu2x.backends.cpu.isa import VECTOR, processor_name
 from waifu2x.networks import model_set
 from waifu2x.networks.model import Model
-from waifu2x.system.machine import core_count
+from waifu2x.system.machine import core_count, physical_core_count
 
 CHECKED = (96, 160)
 """Height and width of the picture that results are compared on."""
@@ -98,7 +98,8 @@ def main() -> None:
         if quality[name] < 40:
             sys.exit(f"{name}: wrong result, {quality[name]:.1f} dB")
 
-    print(f"{processor_name()}, {core_count()} cores, {VECTOR.name}")
+    threads, cores = core_count(), physical_core_count()
+    print(f"{processor_name()}, {threads} threads on {cores} cores, {VECTOR.name}")
     for size in arguments.size or ["480x270", "960x540"]:
         width, height = map(int, size.split("x"))
         pixels = np.asarray(make_picture(width, height))

@@ -19,9 +19,9 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from waifu2x.backends.cuda.tensor_layout import batch_grid, layouts
 from waifu2x.backends.gpu import cuts, schedule
+from waifu2x.backends.gpu.conv import CELL
 from waifu2x.backends.gpu.executor import Executor
-from waifu2x.backends.gpu.maps import ALIGNMENT, MAP_LIMIT, Margin, form_of
-from waifu2x.backends.gpu.product import CELL
+from waifu2x.backends.gpu.maps import ALIGNMENT, MAP_LIMIT, Margin, layout_of
 from waifu2x.backends.gpu.schedule import MapRoom, NoRoomError
 from waifu2x.lowering import geometry
 from waifu2x.lowering.box import Box
@@ -51,7 +51,7 @@ class Maps:
 
     def map_bytes(self, value: int, box: Box, pictures: int) -> int:
         if self._is_plain:
-            return form_of(self.program.values[value], box, Margin(), 4).step * ALIGNMENT
+            return layout_of(self.program.values[value], box, Margin(), 4).step * ALIGNMENT
         return self._layouts[value].bytes(box, batch_grid(pictures))
 
 

@@ -34,7 +34,7 @@
 #endif
 
 STATIC_ASSERT(group_is_of_lanes_and_lines, GROUP == LANES * GROUP_X * GROUP_Y);
-#define REACH (LINE + TAPS - 1)
+#define RADIUS (LINE + TAPS - 1)
 
 #ifdef SOURCE_TYPE
 #define SOURCE SOURCE_TYPE
@@ -96,8 +96,8 @@ direct(SOURCE_ARGUMENTS, const GLOBAL VECTOR *RESTRICT weights, const GLOBAL VEC
     const GLOBAL VECTOR *weight =
         weights + planes * (TAPS * TAPS * IN_PLANES * VECTORS * LANES) + lane;
     NO_UNROLL for (int across = 0; across < TAPS; across++) {
-        SOURCE_PLACE places[REACH];
-        UNROLL for (int n = 0; n < REACH; n++) {
+        SOURCE_PLACE places[RADIUS];
+        UNROLL for (int n = 0; n < RADIUS; n++) {
             const int py = y + (DOWN ? n : across), px = x + (DOWN ? across : n);
 #ifdef SOURCE_TYPE
             places[n] = pixel_place(PIXEL_ROW(py), PIXEL_COLUMN(px), width);
@@ -106,8 +106,8 @@ direct(SOURCE_ARGUMENTS, const GLOBAL VECTOR *RESTRICT weights, const GLOBAL VEC
 #endif
         }
         NO_UNROLL for (int plane = 0; plane < IN_PLANES; plane += LOAD) {
-            float values[REACH][LOAD];
-            UNROLL for (int n = 0; n < REACH; n++)
+            float values[RADIUS][LOAD];
+            UNROLL for (int n = 0; n < RADIUS; n++)
                 load(values[n], source, places[n], source_area, plane);
             UNROLL for (int i = 0; i < LOAD; i++) {
                 UNROLL for (int along = 0; along < TAPS; along++) {

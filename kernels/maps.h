@@ -5,7 +5,7 @@
 //           `pitch` from a row to the next. The planes of each part of a value begin a block. Rows and
 //           columns are allocated for whole groups, so that most kernels check nothing; what lies
 //           beyond the pixels that are wanted is computed and never used.
-//   folded  a map with FOLD x FOLD pixels as one, their planes in the order [dy][dx][plane], the planes
+//   folded  a map with S2D x S2D pixels as one, their planes in the order [dy][dx][plane], the planes
 //           of each beginning a block
 //   pixels  [picture][rows][columns][planes]
 

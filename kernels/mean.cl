@@ -18,7 +18,7 @@
 //   GROUP           work-items of a group
 //   BLOCK           planes of a block of the map, BLOCKS of a pixel
 //   PLANES          of the value
-//   FOLD            of the map
+//   S2D            of the map
 //   CHUNKS          see above
 //   ONE             what counts as 1: a power of two, 2^24 at most
 //
@@ -60,9 +60,9 @@ sum(MAP(const GLOBAL float *RESTRICT, source), const int top, const int left, co
     NO_UNROLL for (int row = chunk; row < rows; row += CHUNKS) {
         NO_UNROLL for (int column = LOCAL_ID(); column < columns; column += GROUP) {
             const int y = top + row, x = left + column;
-            const int stored = (y % FOLD * FOLD + x % FOLD) * BLOCKS + block;
+            const int stored = (y % S2D * S2D + x % S2D) * BLOCKS + block;
             const GLOBAL float *values =
-                source + (stored * source_area + y / FOLD * source_pitch + x / FOLD) * BLOCK;
+                source + (stored * source_area + y / S2D * source_pitch + x / S2D) * BLOCK;
             UNROLL for (int i = 0; i < BLOCK; i++)
                 sums[i] += (Sum)ROUND(CLAMP(values[i] * ONE, -MOST, MOST));
         }

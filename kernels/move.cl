@@ -17,8 +17,8 @@
 //   BLOCK, VECTOR   planes of a block of maps, and their type
 //   PLANES          that are written, TARGET_PLANE the first of them in the target's part
 //   PART_PLANES     of that part, with what makes it up to whole blocks if this move ends it
-//   SHUFFLE, UNSHUFFLE, ENLARGE   of the source
-//   SOURCE_FOLD, TARGET_FOLD, RESIDUAL_FOLD, and with a fold above 1 SOURCE_BLOCKS, TARGET_BLOCKS,
+//   STEP_D2S, STEP_S2D, ENLARGE   of the source
+//   SOURCE_S2D, TARGET_S2D, RESIDUAL_S2D, and with a fold above 1 SOURCE_BLOCKS, TARGET_BLOCKS,
 //                   RESIDUAL_BLOCKS, those of one pixel
 //   FACTOR          if it is not 1
 //   UP, DOWN        by how much a bicubic interpolation enlarges: UP / DOWN times
@@ -43,7 +43,7 @@
 #define WHOLE_VECTORS 0
 #else
 #define WHOLE_VECTORS                                                                              \
-    (SHUFFLE == 1 && UNSHUFFLE == 1 && TARGET_PLANE % BLOCK == 0 && PART_PLANES % BLOCK == 0)
+    (STEP_D2S == 1 && STEP_S2D == 1 && TARGET_PLANE % BLOCK == 0 && PART_PLANES % BLOCK == 0)
 #endif
 
 #ifdef GATE
@@ -123,7 +123,7 @@ move(
     const int y_read = floor_divide(y + shift, ENLARGE) - y_source;
     const int x_read = floor_divide(x + shift, ENLARGE) - x_source;
     const int from =
-        place_of(y_read, x_read, first, SOURCE_FOLD, SOURCE_BLOCKS, source_pitch, source_area);
+        place_of(y_read, x_read, first, SOURCE_S2D, SOURCE_BLOCKS, source_pitch, source_area);
     VECTOR value = *(const GLOBAL VECTOR *)(source + from);
 #ifdef FACTORS
     VECTOR scale;
@@ -136,7 +136,7 @@ move(
     value = value * SPLAT(VECTOR, FACTOR);
 #endif
 #ifdef RESIDUAL
-    const int other = place_of(y - y_residual, x - x_residual, first, RESIDUAL_FOLD,
+    const int other = place_of(y - y_residual, x - x_residual, first, RESIDUAL_S2D,
                                RESIDUAL_BLOCKS, residual_pitch, residual_area);
     value = ADD(VECTOR, value, *(const GLOBAL VECTOR *)(residual + other));
 #endif
@@ -148,7 +148,7 @@ move(
     UNROLL for (int i = 0; i < BLOCK; i++)
         if (first + i >= PLANES) all[i] = 0.0f;
 #endif
-    const int to = place_of(y - y_begin, x - x_begin, TARGET_PLANE + first, TARGET_FOLD,
+    const int to = place_of(y - y_begin, x - x_begin, TARGET_PLANE + first, TARGET_S2D,
                             TARGET_BLOCKS, target_pitch, target_area);
     STORE(VECTOR, target + to, value);
 #else
@@ -156,12 +156,12 @@ move(
         float value = 0.0f;
         if (plane < PLANES) {
             // The pixel of the source's view, and its plane.
-            const int y_view = floor_divide(y, SHUFFLE) * UNSHUFFLE +
-                               plane / UNSHUFFLE % UNSHUFFLE;
-            const int x_view = floor_divide(x, SHUFFLE) * UNSHUFFLE + plane % UNSHUFFLE;
-            const int own = plane / (UNSHUFFLE * UNSHUFFLE) * (SHUFFLE * SHUFFLE) +
-                            (y - floor_divide(y, SHUFFLE) * SHUFFLE) * SHUFFLE +
-                            (x - floor_divide(x, SHUFFLE) * SHUFFLE);
+            const int y_view = floor_divide(y, STEP_D2S) * STEP_S2D +
+                               plane / STEP_S2D % STEP_S2D;
+            const int x_view = floor_divide(x, STEP_D2S) * STEP_S2D + plane % STEP_S2D;
+            const int own = plane / (STEP_S2D * STEP_S2D) * (STEP_D2S * STEP_D2S) +
+                            (y - floor_divide(y, STEP_D2S) * STEP_D2S) * STEP_D2S +
+                            (x - floor_divide(x, STEP_D2S) * STEP_D2S);
             const int row = floor_divide(y_view + shift, ENLARGE);
             const int column = floor_divide(x_view + shift, ENLARGE);
 #ifdef SOURCE_TYPE
@@ -177,14 +177,14 @@ move(
                 float across = 0.0f;
                 NO_UNROLL for (int k = 0; k < 4; k++) {
                     const int x_read = nearest(left + k, source_columns) - x_source;
-                    const int from = place_of(y_read, x_read, plane, SOURCE_FOLD, SOURCE_BLOCKS,
+                    const int from = place_of(y_read, x_read, plane, SOURCE_S2D, SOURCE_BLOCKS,
                                               source_pitch, source_area);
                     across = FMA(source[from], cubic(x_double - 2 * UP * (left + k)), across);
                 }
                 value = FMA(across, cubic(y_double - 2 * UP * (top + i)), value);
             }
 #else
-            value = source[place_of(row - y_source, column - x_source, own, SOURCE_FOLD,
+            value = source[place_of(row - y_source, column - x_source, own, SOURCE_S2D,
                                     SOURCE_BLOCKS, source_pitch, source_area)];
 #endif
 #ifdef FACTORS
@@ -194,7 +194,7 @@ move(
             value *= FACTOR;
 #endif
 #ifdef RESIDUAL
-            const int other = place_of(y - y_residual, x - x_residual, plane, RESIDUAL_FOLD,
+            const int other = place_of(y - y_residual, x - x_residual, plane, RESIDUAL_S2D,
                                        RESIDUAL_BLOCKS, residual_pitch, residual_area);
             value = ADD(float, value, residual[other]);
 #endif
@@ -207,7 +207,7 @@ move(
 #ifdef ZERO_OUTSIDE
         if (!is_inside) value = 0.0f;
 #endif
-        target[place_of(y - y_begin, x - x_begin, TARGET_PLANE + plane, TARGET_FOLD, TARGET_BLOCKS,
+        target[place_of(y - y_begin, x - x_begin, TARGET_PLANE + plane, TARGET_S2D, TARGET_BLOCKS,
                         target_pitch, target_area)] = value;
 #endif
     }

@@ -2,7 +2,7 @@
 //
 //     value = activation(sum) * FACTOR + residual
 //
-// A product's planes come in the order [dy][dx][plane], where dy and dx are below SHUFFLE, SUB_PLANES
+// A product's planes come in the order [dy][dx][plane], where dy and dx are below D2S, SUB_PLANES
 // of each: those that the target has, padded where it is a map.
 //
 // Macros
@@ -13,7 +13,7 @@
 //   BLOCK            of maps
 //   SUB_PLANES, SUB_BLOCKS   planes of one pixel of the target, as of the product, and their blocks
 //   STORED           planes of the product that are written
-//   SHUFFLE, FOLD    of the store; one of them is 1
+//   D2S, S2D    of the store; one of them is 1
 //   ZERO_OUTSIDE     defined: the target holds zeros outside `y_start`, `y_stop`, `x_start`, `x_stop`
 
 #include "maps.h"
@@ -56,25 +56,25 @@
 #endif
 
 // The target's pixel behind a pixel and a plane of the product.
-DEVICE int target_y(int y, int plane) { return y * SHUFFLE + plane / SUB_PLANES / SHUFFLE; }
-DEVICE int target_x(int x, int plane) { return x * SHUFFLE + plane / SUB_PLANES % SHUFFLE; }
+DEVICE int target_y(int y, int plane) { return y * D2S + plane / SUB_PLANES / D2S; }
+DEVICE int target_x(int x, int plane) { return x * D2S + plane / SUB_PLANES % D2S; }
 
 // The place of a plane in a target that is a map.
 DEVICE int target_place(int y, int x, int plane, int pitch, int area) {
-#if FOLD > 1
-    const int block = (y % FOLD * FOLD + x % FOLD) * SUB_BLOCKS + plane / BLOCK;
-    return (block * area + y / FOLD * pitch + x / FOLD) * BLOCK + plane % BLOCK;
+#if S2D > 1
+    const int block = (y % S2D * S2D + x % S2D) * SUB_BLOCKS + plane / BLOCK;
+    return (block * area + y / S2D * pitch + x / S2D) * BLOCK + plane % BLOCK;
 #else
-    const int own = SHUFFLE > 1 ? plane % SUB_PLANES : plane;
-    const int place = target_y(y, SHUFFLE > 1 ? plane : 0) * pitch +
-                      target_x(x, SHUFFLE > 1 ? plane : 0);
+    const int own = D2S > 1 ? plane % SUB_PLANES : plane;
+    const int place = target_y(y, D2S > 1 ? plane : 0) * pitch +
+                      target_x(x, D2S > 1 ? plane : 0);
     return (own / BLOCK * area + place) * BLOCK + own % BLOCK;
 #endif
 }
 
 // The place of a plane in the residual.
 DEVICE int residual_place(int y, int x, int plane, int pitch, int area) {
-    const int own = SHUFFLE > 1 ? plane % SUB_PLANES : plane;
-    const int block = (SHUFFLE > 1 ? plane / SUB_PLANES * SUB_BLOCKS : 0) + own / BLOCK;
+    const int own = D2S > 1 ? plane % SUB_PLANES : plane;
+    const int block = (D2S > 1 ? plane / SUB_PLANES * SUB_BLOCKS : 0) + own / BLOCK;
     return (block * area + y * pitch + x) * BLOCK + own % BLOCK;
 }

@@ -77,7 +77,7 @@ struct LayerExtent {
 struct Product {
     const void* in;
     const uint8_t* weights;
-    const float* follows;   // biases of all planes; with PLANE_SLOPES slopes, too
+    const float* epilogue;   // biases of all planes; with PLANE_SLOPES slopes, too
     void* out;
     const void* residual;
     Map from, to, added;
@@ -136,21 +136,21 @@ __device__ __forceinline__ size_t piece_at(const Map& map, int row, int column, 
 }
 
 #if defined(OUT_GROUP)
-// Where 8 planes of a result are stored: SHUFFLE, FOLD and PART (the first plane of the target's part)
+// Where 8 planes of a result are stored: D2S, S2D and PART (the first plane of the target's part)
 // as in waifu2x/lowering/steps.py; EACH is the planes of a single pixel of the part, padded.
 __device__ __forceinline__ size_t target_at(const Spot& at, int plane, const Map& to) {
     int row = at.row, column = at.column;
-#if SHUFFLE > 1
-    row = row * SHUFFLE + plane / EACH / SHUFFLE;
-    column = column * SHUFFLE + plane / EACH % SHUFFLE;
+#if D2S > 1
+    row = row * D2S + plane / EACH / D2S;
+    column = column * D2S + plane / EACH % D2S;
     plane %= EACH;
 #endif
     row += to.top;
     column += to.left;
-#if FOLD > 1
-    plane += (static_cast<unsigned>(row) % FOLD * FOLD + static_cast<unsigned>(column) % FOLD) * EACH;
-    row = static_cast<unsigned>(row) / FOLD;
-    column = static_cast<unsigned>(column) / FOLD;
+#if S2D > 1
+    plane += (static_cast<unsigned>(row) % S2D * S2D + static_cast<unsigned>(column) % S2D) * EACH;
+    row = static_cast<unsigned>(row) / S2D;
+    column = static_cast<unsigned>(column) / S2D;
 #endif
 #if STACK
     row += at.down * to.rows;
@@ -174,8 +174,8 @@ __device__ __forceinline__ size_t residual_at(const Spot& at, int plane, const M
 // Whether 8 planes of a result lie outside the value, where it is zero.
 __device__ __forceinline__ bool is_zero(const Spot& at, int plane, const Range& real) {
 #if ZERO
-    const int row = at.row * SHUFFLE + plane / EACH / SHUFFLE;
-    const int column = at.column * SHUFFLE + plane / EACH % SHUFFLE;
+    const int row = at.row * D2S + plane / EACH / D2S;
+    const int column = at.column * D2S + plane / EACH % D2S;
     return row < real.top || row >= real.bottom || column < real.left || column >= real.right;
 #else
     return false;
@@ -183,22 +183,22 @@ __device__ __forceinline__ bool is_zero(const Spot& at, int plane, const Range& 
 }
 
 // Biases, or slopes, of planes 8 * eight + 2 * q and the next: from memory of any kind, or registers.
-struct OwnFollows {
+struct OwnEpilogue {
     float2 two[4];
 };
 
-__device__ __forceinline__ float2 follows_at(const OwnFollows& follows, int eight, int q) {
-    return follows.two[eight];
+__device__ __forceinline__ float2 epilogue_at(const OwnEpilogue& epilogue, int eight, int q) {
+    return epilogue.two[eight];
 }
 
-__device__ __forceinline__ float2 follows_at(const float* follows, int eight, int q) {
-    return *reinterpret_cast<const float2*>(follows + eight * 8 + q * 2);
+__device__ __forceinline__ float2 epilogue_at(const float* epilogue, int eight, int q) {
+    return *reinterpret_cast<const float2*>(epilogue + eight * 8 + q * 2);
 }
 
 // Those of results of thread q's sums [block][i]: see OWN below.
-template <bool OWN, class Follows>
-__device__ __forceinline__ float2 followed(const Follows& follows, int block, int i, int q) {
-    return OWN ? follows_at(follows, block * 4 + q, i) : follows_at(follows, block * 4 + i, q);
+template <bool OWN, class Epilogue>
+__device__ __forceinline__ float2 epilogue_of(const Epilogue& epilogue, int block, int i, int q) {
+    return OWN ? epilogue_at(epilogue, block * 4 + q, i) : epilogue_at(epilogue, block * 4 + i, q);
 }
 
 // The epilogue of two results, 8 columns apart, from (y, x) of the source on: bias, activation,
@@ -206,8 +206,8 @@ __device__ __forceinline__ float2 followed(const Follows& follows, int block, in
 // quad of threads: sums[4 * i + 2 * half + k] of thread q is plane 8 * i + 2 * q + k of result `half`;
 // with OWN, where weights were packed so, 8 * q + 2 * i + k of each 32: the piece that q stores.
 // `biases` are those of these planes, and so are `slopes`, with PLANE_SLOPES.
-template <int COUNT, bool OWN = false, class Follows>
-__device__ __forceinline__ void store_row(const float* sums, const Follows& biases, const Follows& slopes, int plane,
+template <int COUNT, bool OWN = false, class Epilogue>
+__device__ __forceinline__ void store_row(const float* sums, const Epilogue& biases, const Epilogue& slopes, int plane,
                                           int y, int x, int q, const Product& p) {
     const Spot spots[2] = {spot(y, x, p.from, p.extent), spot(y, x + 8, p.from, p.extent)};
     uint8_t* const out = static_cast<uint8_t*>(p.out);
@@ -232,7 +232,7 @@ __device__ __forceinline__ void store_row(const float* sums, const Follows& bias
     for (int block = 0; block < COUNT / 32; block++) {
         float2 bias[4];
 #pragma unroll
-        for (int i = 0; i < 4; i++) bias[i] = followed<OWN>(biases, block, i, q);
+        for (int i = 0; i < 4; i++) bias[i] = epilogue_of<OWN>(biases, block, i, q);
 #pragma unroll
         for (int half = 0; half < 2; half++) {
             const bool black = is_zero(spots[half], plane + block * 32, p.real);
@@ -253,7 +253,7 @@ __device__ __forceinline__ void store_row(const float* sums, const Follows& bias
             for (int i = 0; i < 4; i++) {
                 const float* const two = sums + block * 16 + i * 4 + half * 2;
                 const float2 slope =
-                    PLANE_SLOPES ? followed<OWN>(slopes, block, i, q) : make_float2(p.slope, p.slope);
+                    PLANE_SLOPES ? epilogue_of<OWN>(slopes, block, i, q) : make_float2(p.slope, p.slope);
                 float v0 = activate(two[0] + bias[i].x, slope.x);
                 float v1 = activate(two[1] + bias[i].y, slope.y);
 #if RESIDUAL
@@ -287,24 +287,24 @@ __device__ __forceinline__ void store_row(const float* sums, const Follows& bias
 #if defined(STORED_GROUPS)
 // A tile has TILE_COLUMNS columns, TILE_RESULTS of them with results.
 //
-// With WINDOWS > 1 a product is shuffled, and the planes of each pixel [dy][dx] that a result becomes
-// read 2 x 2 taps of 3 x 3, from [dy * 2 / SHUFFLE][dx * 2 / SHUFFLE] on: those behind an enlargement.
+// With SPARSE_TAPS > 1 a product is shuffled, and the planes of each pixel [dy][dx] that a result becomes
+// read 2 x 2 taps of 3 x 3, from [dy * 2 / D2S][dx * 2 / D2S] on: those behind an enlargement.
 //
-// A product: SIDE x SIDE taps, of which it takes TAPS at a time; with SPREAD those of a row are columns
+// A product: SIDE x SIDE taps, of which it takes TAPS at a time; with TAP_COLUMNS those of a row are columns
 // of the product. A visit is a group of input planes, with two terms in three rounds: low input times
 // high weights, high times low, high times high, since the unit cuts each sum off at 24 bits: small
 // products come first.
-#define TAPS (SPREAD ? SIDE : SIDE * SIDE)
+#define TAPS (TAP_COLUMNS ? SIDE : SIDE * SIDE)
 // The last tile ends behind the last row and column that are wanted, and reads as far.
 static_assert(ROWS - 1 <= ROWS_BEYOND && TILE_COLUMNS - 1 <= COLUMNS_BEYOND, "room behind a map");
-static_assert(TILE_RESULTS == (SPREAD ? TILE_COLUMNS - (SIDE - 1) : TILE_COLUMNS), "results of a tile");
-#define TILE_READS (SPREAD ? TILE_COLUMNS : TILE_COLUMNS + SIDE - 1)
+static_assert(TILE_RESULTS == (TAP_COLUMNS ? TILE_COLUMNS - (SIDE - 1) : TILE_COLUMNS), "results of a tile");
+#define TILE_READS (TAP_COLUMNS ? TILE_COLUMNS : TILE_COLUMNS + SIDE - 1)
 #define GROUPS (IN_PLANES / GROUP)
 #define PIXEL_BYTES (GROUP * 2)
 #define A_ROWS (ROWS + SIDE - 1)
 #define B_BYTES (WIDTH * PIXEL_BYTES)
-#define VISITS (GROUPS * (TERMS == 2 ? 3 : 1))
-#define STEPS (VISITS * TAPS)
+#define K_BLOCKS (GROUPS * (TERMS == 2 ? 3 : 1))
+#define STEPS (K_BLOCKS * TAPS)
 
 // The rows and columns of results and of the source from which a tile counts.
 struct Tile {
@@ -319,11 +319,11 @@ __device__ __forceinline__ Tile tile_at(int number, const Product& p) {
     tile.row += p.from.top;
     tile.column += p.from.left;
 #endif
-#if WINDOWS > 1
+#if SPARSE_TAPS > 1
     // A block makes planes of one pixel of those that a result is shuffled to.
     const int pixel = blockIdx.x % DEPTH * WIDTH / EACH;
-    tile.row += pixel / SHUFFLE * 2 / SHUFFLE;
-    tile.column += pixel % SHUFFLE * 2 / SHUFFLE;
+    tile.row += pixel / D2S * 2 / D2S;
+    tile.column += pixel % D2S * 2 / D2S;
 #endif
     return tile;
 }
@@ -400,28 +400,28 @@ __device__ __forceinline__ pixel_t to_pixel(float value) {
 #endif
 
 #if defined(LAST) && LAST
-// Values of a row of a tile: lines of pixels of the target, each with SHUFFLE pixels of a result.
-#define LINE_VALUES (TILE_RESULTS * SHUFFLE * PLANES)
-#define ROW_VALUES (LINE_VALUES * SHUFFLE)
-#define SUMS (PLANES * SHUFFLE * SHUFFLE)
-#if SPREAD
+// Values of a row of a tile: lines of pixels of the target, each with D2S pixels of a result.
+#define LINE_VALUES (TILE_RESULTS * D2S * PLANES)
+#define ROW_VALUES (LINE_VALUES * D2S)
+#define SUMS (PLANES * D2S * D2S)
+#if TAP_COLUMNS
 #define SUM_PARTS SIDE
 #else
 #define SUM_PARTS 1
 #endif
 
 // Value i of a tile whose first result reads the source from (y, x) on: partial is
-// [row][input column][part * SUMS + sum], padded by one to spare the banks. With SPREAD a sum has a part
+// [row][input column][part * SUMS + sum], padded by one to spare the banks. With TAP_COLUMNS a sum has a part
 // for each tap of a row, which stands at the column that it reads.
 __device__ __forceinline__ void store_pixel(const float* partial, int i, const float* biases,
                                             const float* slopes, int y, int x, const Product& p) {
     const int row = i / ROW_VALUES, line = i % ROW_VALUES / LINE_VALUES, at = i % LINE_VALUES;
-    const int column = at / PLANES / SHUFFLE, dx = at / PLANES % SHUFFLE, plane = at % PLANES;
-    const int sum = (line * SHUFFLE + dx) * PLANES + plane;
+    const int column = at / PLANES / D2S, dx = at / PLANES % D2S, plane = at % PLANES;
+    const int sum = (line * D2S + dx) * PLANES + plane;
     const Spot spotted = spot(y + row, x + column, p.from, p.extent);
     if (!spotted.kept) return;
     const int picture = spotted.down * p.extent.across + spotted.along;
-    const int out_row = spotted.row * SHUFFLE + line, out_column = spotted.column * SHUFFLE + dx;
+    const int out_row = spotted.row * D2S + line, out_column = spotted.column * D2S + dx;
     const int to_row = out_row + p.to.top, to_column = out_column + p.to.left;
     if (to_row < p.kept.top || to_row >= p.kept.bottom || to_column < p.kept.left || to_column >= p.kept.right) return;
     const float* const terms = partial + (row * TILE_COLUMNS + column) * (WIDTH + 1) + sum;

@@ -7,15 +7,15 @@
 //   in    map of STORED planes in groups of GROUP
 //   sums  int64 [picture][each], of which this adds to the first PLANES
 // Macros
-//   THREADS, GROUP, STORED (planes), FOLD, EACH (planes of a single pixel, padded), PLANES (those that
+//   THREADS, GROUP, STORED (planes), S2D, EACH (planes of a single pixel, padded), PLANES (those that
 //   are not padding), TERMS, UNIT (a power of two; values up to 2^31 / UNIT in size are summed as they
 //   are)
 // Bound: device memory, for the map it reads.
 #define STACK 1
 #include "tensor.cuh"
 
-#define PIECES (GROUP / 8)
-#define LANES (THREADS / PIECES)
+#define VECTORS (GROUP / 8)
+#define LANES (THREADS / VECTORS)
 
 struct Average {
     const uint8_t* in;
@@ -31,20 +31,20 @@ struct Average {
 extern "C" __global__ void __launch_bounds__(THREADS)
 tensor_average(const __grid_constant__ Average p) {
     __shared__ long long shared[LANES][GROUP];
-    const int piece = threadIdx.x % PIECES, lane = threadIdx.x / PIECES;
+    const int piece = threadIdx.x % VECTORS, lane = threadIdx.x / VECTORS;
     const int plane = blockIdx.y * GROUP + piece * 8;
     // The single pixels that these 8 planes belong to.
-    const int dy = plane / EACH / FOLD, dx = plane / EACH % FOLD;
-    const int top = p.part.top / FOLD + blockIdx.x * p.lines;
-    const int bottom = min(top + p.lines, (p.part.bottom + FOLD - 1) / FOLD);
-    const int left = p.part.left / FOLD, right = (p.part.right + FOLD - 1) / FOLD;
+    const int dy = plane / EACH / S2D, dx = plane / EACH % S2D;
+    const int top = p.part.top / S2D + blockIdx.x * p.lines;
+    const int bottom = min(top + p.lines, (p.part.bottom + S2D - 1) / S2D);
+    const int left = p.part.left / S2D, right = (p.part.right + S2D - 1) / S2D;
     const int down = blockIdx.z / p.across * p.from.rows, along = blockIdx.z % p.across * p.from.columns;
     long long sums[8] = {};
     for (int row = top; row < bottom; row++) {
-        if (row * FOLD + dy < p.part.top || row * FOLD + dy >= p.part.bottom) continue;
+        if (row * S2D + dy < p.part.top || row * S2D + dy >= p.part.bottom) continue;
 #pragma unroll 4
         for (int column = left + lane; column < right; column += LANES) {
-            const bool inside = column * FOLD + dx >= p.part.left && column * FOLD + dx < p.part.right;
+            const bool inside = column * S2D + dx >= p.part.left && column * S2D + dx < p.part.right;
             const uint8_t* const from = p.in + piece_at<GROUP>(p.from, down + row, along + column, plane);
             uint4 words[TERMS];
 #pragma unroll

@@ -13,15 +13,15 @@
 //   weights  uint32 [term][32 output planes][k16][n8][word][lane], fragments of `mma`: value k of an
 //            output plane is [ky][kx * IN_PLANES + plane], each ky padded to an even count, all to 16;
 //            times 256 / 255 or 65536 / 65535 for integers, which come as fractions of a power of two
-//   follows  biases, then slopes of all output planes, [2][OUT_PLANES]
+//   epilogue biases, then slopes of all output planes, [2][OUT_PLANES]
 //   out      map in groups of OUT_GROUP planes, or (LAST) pixels [row][column][PLANES]
 // Macros
 //   COLUMNS, ROWS (results of a block: a warp makes a row), KERNEL (taps in each direction), IN_PLANES (up
 //   to 4), IN_PIXEL, ENLARGE (by how much the picture is), BORDER (see `inside`), OUT_PLANES (a multiple of
-//   32), TERMS, OLD (see mma.cuh), LAST (0 or 1; of 32 output planes), with it PLANES and PIXEL, and those
+//   32), TERMS, SM75 (see mma.cuh), LAST (0 or 1; of 32 output planes), with it PLANES and PIXEL, and those
 //   of the store, see tensor.cuh
 // Bound: device memory, for the map it writes. Best on an H200, 1920x1080 out: 3 > 32 in 0.067 ms.
-#define SPREAD 0
+#define TAP_COLUMNS 0
 #define WIDTH 32
 // What a warp stores at a time.
 #define TILE_COLUMNS 16
@@ -99,11 +99,11 @@ tensor_first(const __grid_constant__ Product p, const __grid_constant__ Source s
     const uint32_t* const factors = reinterpret_cast<const uint32_t*>(p.weights) + blockIdx.z * DEPTH * 256 + lane;
     const int second = gridDim.z * DEPTH * 256;
 #if !LAST
-    OwnFollows biases, slopes;
+    OwnEpilogue biases, slopes;
 #pragma unroll
     for (int i = 0; i < 4; i++) {
-        biases.two[i] = follows_at(p.follows + plane, i, q);
-        if (PLANE_SLOPES) slopes.two[i] = follows_at(p.follows + OUT_PLANES + plane, i, q);
+        biases.two[i] = epilogue_at(p.epilogue + plane, i, q);
+        if (PLANE_SLOPES) slopes.two[i] = epilogue_at(p.epilogue + OUT_PLANES + plane, i, q);
     }
 #endif
     for (int part = 0; part < COLUMNS / 16; part++) {
@@ -144,7 +144,7 @@ tensor_first(const __grid_constant__ Product p, const __grid_constant__ Source s
             for (int i = 0; i < 4; i++) own[(lane / 4 + i / 2 * 8) * (WIDTH + 1) + n * 8 + q * 2 + i % 2] = sums[n][i];
         __syncwarp();
         for (int i = lane; i < ROW_VALUES; i += 32)
-            store_pixel(own, i, p.follows, p.follows + OUT_PLANES, y0 + row, x0 + part * 16, p);
+            store_pixel(own, i, p.epilogue, p.epilogue + OUT_PLANES, y0 + row, x0 + part * 16, p);
 #else
         store_row<32>(&sums[0][0], biases, slopes, plane, y0 + row, x0 + column, q, p);
 #endif

@@ -11,14 +11,14 @@
 // Macros
 //   THREADS, VALUES (planes of a thread: of a pixel all, of a map 8 or 1), PLANES (that move, of the
 //   target), MOVED (the same with the padding of the target's part, which is written too), IN_PIXEL with
-//   IN_PLANES and BORDER, or IN_GROUP with IN_STORED, IN_EACH, IN_FOLD, IN_PART; ENLARGE, SHUFFLE_OF,
-//   UNSHUFFLE, UP, DOWN (both 1: not resized), FACTORS (0 or 1), GATE (0 or 1), TERMS, ZERO, PART (the
-//   first plane that is written); PIXEL with OUT_PLANES, or OUT_GROUP with OUT_STORED, EACH, FOLD; ADDED
-//   (0 or 1: a residual), RESIDUAL_GROUP, RESIDUAL_STORED, RESIDUAL_EACH, RESIDUAL_FOLD, RESIDUAL_PART
+//   IN_PLANES and BORDER, or IN_GROUP with IN_STORED, IN_EACH, IN_S2D, IN_PART; ENLARGE, STEP_D2S,
+//   STEP_S2D, UP, DOWN (both 1: not resized), FACTORS (0 or 1), GATE (0 or 1), TERMS, ZERO, PART (the
+//   first plane that is written); PIXEL with OUT_PLANES, or OUT_GROUP with OUT_STORED, EACH, S2D; ADDED
+//   (0 or 1: a residual), RESIDUAL_GROUP, RESIDUAL_STORED, RESIDUAL_EACH, RESIDUAL_S2D, RESIDUAL_PART
 // Bound: device memory, and the caches where it is resized. Best on an H200: 3840x2160 enlarged in 0.052 ms,
 //   1920x1080 made of them in 0.063.
 #define STACK 1
-#define SHUFFLE 1
+#define D2S 1
 #if !defined(BORDER)
 #define BORDER 0
 #endif
@@ -50,15 +50,15 @@ __device__ __forceinline__ float level(source_t pixel) {
 }
 
 // A plane of a single pixel of a map: where its high term is.
-template <int GROUP_PLANES, int FOLDED, int PLANES_EACH>
+template <int GROUP_PLANES, int S2D_OF, int PLANES_EACH>
 __device__ __forceinline__ size_t value_at(const Map& map, int row, int column, int plane, int first, int picture,
                                            int across) {
     row -= map.top;
     column -= map.left;
-    if (FOLDED > 1) {
-        plane += (static_cast<unsigned>(row) % FOLDED * FOLDED + static_cast<unsigned>(column) % FOLDED) * PLANES_EACH;
-        row = static_cast<unsigned>(row) / FOLDED;
-        column = static_cast<unsigned>(column) / FOLDED;
+    if (S2D_OF > 1) {
+        plane += (static_cast<unsigned>(row) % S2D_OF * S2D_OF + static_cast<unsigned>(column) % S2D_OF) * PLANES_EACH;
+        row = static_cast<unsigned>(row) / S2D_OF;
+        column = static_cast<unsigned>(column) / S2D_OF;
     }
     plane += first;
     row += picture / across * map.rows;
@@ -83,7 +83,7 @@ __device__ __forceinline__ float value_of(const void* map, size_t at, const Map&
 // A plane of a pixel of the source.
 __device__ __forceinline__ float read(const Gather& p, int row, int column, int plane, int picture) {
 #if defined(IN_GROUP)
-    const size_t at = value_at<IN_GROUP, IN_FOLD, IN_EACH>(p.from, row, column, plane, IN_PART, picture, p.extent.across);
+    const size_t at = value_at<IN_GROUP, IN_S2D, IN_EACH>(p.from, row, column, plane, IN_PART, picture, p.extent.across);
     return value_of<IN_STORED, IN_GROUP>(p.in, at, p.from);
 #else
     row = inside(row - p.source.padding - p.source.top, p.source.rows);
@@ -134,15 +134,15 @@ tensor_gather(const __grid_constant__ Gather p) {
         for (int v = 0; v < VALUES; v++) values[v] = fmaf(sums[v], down[i], values[v]);
     }
 #else
-    const int y_cell = floor_divide(y, SHUFFLE_OF), x_cell = floor_divide(x, SHUFFLE_OF);
-    const int inner = (y - y_cell * SHUFFLE_OF) * SHUFFLE_OF + x - x_cell * SHUFFLE_OF;
+    const int y_cell = floor_divide(y, STEP_D2S), x_cell = floor_divide(x, STEP_D2S);
+    const int inner = (y - y_cell * STEP_D2S) * STEP_D2S + x - x_cell * STEP_D2S;
 #pragma unroll
     for (int v = 0; v < VALUES; v++) {
         const int plane = first + v;
         if (plane >= PLANES) continue;
-        const int own = plane / (UNSHUFFLE * UNSHUFFLE) * (SHUFFLE_OF * SHUFFLE_OF) + inner;
-        const int row = y_cell * UNSHUFFLE + plane / UNSHUFFLE % UNSHUFFLE + p.offset;
-        const int column = x_cell * UNSHUFFLE + plane % UNSHUFFLE + p.offset;
+        const int own = plane / (STEP_S2D * STEP_S2D) * (STEP_D2S * STEP_D2S) + inner;
+        const int row = y_cell * STEP_S2D + plane / STEP_S2D % STEP_S2D + p.offset;
+        const int column = x_cell * STEP_S2D + plane % STEP_S2D + p.offset;
         values[v] = p.factor * read(p, floor_divide(row, ENLARGE), floor_divide(column, ENLARGE), own, picture);
 #if FACTORS
         values[v] *= __ldg(p.factors + static_cast<size_t>(picture) * p.factors_each + own);
@@ -155,7 +155,7 @@ tensor_gather(const __grid_constant__ Gather p) {
         if (first + v >= PLANES) continue;
         const int row = y + p.added_offset, column = x + p.added_offset;
 #if defined(RESIDUAL_GROUP)
-        const size_t at = value_at<RESIDUAL_GROUP, RESIDUAL_FOLD, RESIDUAL_EACH>(p.added, row, column, first + v,
+        const size_t at = value_at<RESIDUAL_GROUP, RESIDUAL_S2D, RESIDUAL_EACH>(p.added, row, column, first + v,
                                                                            RESIDUAL_PART, picture, p.extent.across);
         const float more = value_of<RESIDUAL_STORED, RESIDUAL_GROUP>(p.residual, at, p.added);
 #else
@@ -172,7 +172,7 @@ tensor_gather(const __grid_constant__ Gather p) {
         if (black) values[v] = 0.0f;
 #if defined(OUT_GROUP)
     uint8_t* const target = static_cast<uint8_t*>(p.out) +
-        value_at<OUT_GROUP, FOLD, EACH>(p.to, y, x, first, PART, picture, p.extent.across);
+        value_at<OUT_GROUP, S2D, EACH>(p.to, y, x, first, PART, picture, p.extent.across);
 #pragma unroll
     for (int term = 0; term < TERMS; term++) {
         uint8_t* const to = target + term * low_terms<OUT_STORED, OUT_GROUP>(p.to);

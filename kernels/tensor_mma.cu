@@ -1,23 +1,23 @@
 // A product of one or nine taps and its epilogue, on the matrix units of any chip from sm_75 on.
 //
 // What tensor_wgmma.cu computes, on the same maps and weights, by `mma` on registers: a team of warps
-// makes tiles of ROWS x 64 pixels (SPREAD: 62) times WIDTH output planes, one after the other. A warp keeps
+// makes tiles of ROWS x 64 pixels (TAP_COLUMNS: 62) times WIDTH output planes, one after the other. A warp keeps
 // the sums of WARP_COLUMNS pixels of a row and WARP_WIDTH planes in registers: whatever it reads of shared
 // memory serves so many products, and reading is what bounds this kernel where the unit is fast. One
 // copy of the pixels of a visit serves all its taps.
 //
-// Pixels lie in a ring of rows. AHEAD of the rows of the next visit, or tile, are copied while this one
+// Pixels lie in a ring of rows. PREFETCHED of the rows of the next visit, or tile, are copied while this one
 // is multiplied, into the places of rows that are done with; those of the same visit that are left, when
-// it begins. With AHEAD = 0, a block waits for them while others of its multiprocessor multiply.
+// it begins. With PREFETCHED = 0, a block waits for them while others of its multiprocessor multiply.
 //
 // Weights are one of these:
-//   B_STAGES = STEPS: they are copied once and stay. TEAMS of warps share them, and nothing else.
-//   LOOSE = 1: copied by rows of taps. Warps wait for what they need of each other, no longer: each may
+//   B_STAGES = STEPS: they are copied once and stay. CONSUMERS of warps share them, and nothing else.
+//   DECOUPLED = 1: copied by rows of taps. Warps wait for what they need of each other, no longer: each may
 //     be a row of taps ahead of the others, or store its sums meanwhile.
 //   else: copied tap by tap, B_STAGES - 1 ahead of their use, and all warps keep step.
 //
 // Arguments and macros: as there, without WARPGROUPS, A_STAGES and REGISTERS, and those above.
-// OLD = 1 uses nothing that sm_75 lacks: products of depth 8, and copies through registers.
+// SM75 = 1 uses nothing that sm_75 lacks: products of depth 8, and copies through registers.
 // Bound: the matrix unit, and under load the chip's power. On an H200 under load, 1920x1080 out, fp16:
 //   128 > 128 454 TFLOP/s, the unit busy 79 % of the time; 64 > 128 434; 64 > 64 424; 32 > 32 355.
 #include "barriers.cuh"
@@ -27,47 +27,47 @@
 #define COLUMN_WARPS (TILE_COLUMNS / WARP_COLUMNS)
 #define WIDTH_WARPS (WIDTH / WARP_WIDTH)
 // Threads of a team.
-#define TEAM_THREADS (THREADS / TEAMS)
-static_assert(TEAM_THREADS == 32 * ROWS * COLUMN_WARPS * WIDTH_WARPS, "warps make a tile");
+#define CONSUMER_THREADS (THREADS / CONSUMERS)
+static_assert(CONSUMER_THREADS == 32 * ROWS * COLUMN_WARPS * WIDTH_WARPS, "warps make a tile");
 // Of 16 pixels, of a warp.
 #define PARTS (WARP_COLUMNS / 16)
 #define ROW_BYTES (TILE_READS * PIXEL_BYTES)
 // Rows are copied as others make room, or all of a visit at once.
-#define BY_ROWS (AHEAD > 0 && AHEAD < A_ROWS)
-#define AHEAD_EACH (BY_ROWS ? AHEAD / (SIDE - 1) : AHEAD)
-static_assert(!BY_ROWS || AHEAD == ROWS, "the first row of taps needs as many");
-static_assert(!BY_ROWS || AHEAD_EACH * (SIDE - 1) == AHEAD, "the other rows of taps copy as many each");
+#define BY_ROWS (PREFETCHED > 0 && PREFETCHED < A_ROWS)
+#define PREFETCHED_EACH (BY_ROWS ? PREFETCHED / (SIDE - 1) : PREFETCHED)
+static_assert(!BY_ROWS || PREFETCHED == ROWS, "the first row of taps needs as many");
+static_assert(!BY_ROWS || PREFETCHED_EACH * (SIDE - 1) == PREFETCHED, "the other rows of taps copy as many each");
 // Rows of pixels that a team has room for. Where warps do not keep step, places are free a row of taps later.
-#define RING (BY_ROWS && !LOOSE ? ROWS + AHEAD : A_ROWS + AHEAD)
+#define RING (BY_ROWS && !DECOUPLED ? ROWS + PREFETCHED : A_ROWS + PREFETCHED)
 // At the end of a tile, its sums take the place of the pixels that were read first.
 #define PARTIAL_BYTES (LAST ? ROWS * TILE_COLUMNS * (WIDTH + 1) * 4 : 0)
-static_assert(!LAST || AHEAD == 0, "pixels on their way have no place but that of sums");
+static_assert(!LAST || PREFETCHED == 0, "pixels on their way have no place but that of sums");
 #define A_BYTES (RING * ROW_BYTES > PARTIAL_BYTES ? RING * ROW_BYTES : PARTIAL_BYTES)
-#define TAPS_ACROSS (SPREAD ? 1 : SIDE)
-#define RESIDENT (!LOOSE && B_STAGES == STEPS)
-static_assert(RESIDENT || TEAMS == 1, "teams share weights that stay");
-static_assert(!LOOSE || (BY_ROWS && B_STAGES == 3), "a row of taps that is copied, and two that are read");
+#define TAPS_ACROSS (TAP_COLUMNS ? 1 : SIDE)
+#define RESIDENT (!DECOUPLED && B_STAGES == STEPS)
+static_assert(RESIDENT || CONSUMERS == 1, "teams share weights that stay");
+static_assert(!DECOUPLED || (BY_ROWS && B_STAGES == 3), "a row of taps that is copied, and two that are read");
 // Taps whose weights are copied together.
-#define STAGE_TAPS (LOOSE ? TAPS_ACROSS : 1)
+#define STAGE_TAPS (DECOUPLED ? TAPS_ACROSS : 1)
 #define STAGE_BYTES (STAGE_TAPS * B_BYTES)
-#define BARRIERS (LOOSE ? 3 : 0)
-static_assert(SHARED == TEAMS * A_BYTES + B_STAGES * STAGE_BYTES + BARRIERS * 8,
+#define BARRIERS (DECOUPLED ? 3 : 0)
+static_assert(SHARED == CONSUMERS * A_BYTES + B_STAGES * STAGE_BYTES + BARRIERS * 8,
               "tensor_shape.py reckons with other shared memory");
 #define DEPTHS (GROUP / 16)
 static_assert(DEPTHS % 2 == 0, "operands take turns");
 // The first operands of a tap are read while the tap before is multiplied...
-#define EARLY (RESIDENT || LOOSE || B_STAGES > 2)
+#define EARLY (RESIDENT || DECOUPLED || B_STAGES > 2)
 // ...of the next row of taps too, where nothing is waited for between.
-#define EARLY_ROWS (EARLY && !LOOSE && !(RESIDENT && BY_ROWS))
+#define EARLY_ROWS (EARLY && !DECOUPLED && !(RESIDENT && BY_ROWS))
 // Pixels are complete when the weights are that were asked for with them.
-static_assert(RESIDENT || LOOSE || B_STAGES - 1 <= (BY_ROWS ? SIDE : TAPS), "copies on their way");
+static_assert(RESIDENT || DECOUPLED || B_STAGES - 1 <= (BY_ROWS ? SIDE : TAPS), "copies on their way");
 
 __device__ __forceinline__ uint32_t shared_address(const void* pointer) {
     return static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
 }
 
 __device__ __forceinline__ void copy16(uint8_t* to, const uint8_t* from) {
-#if OLD
+#if SM75
     *reinterpret_cast<uint4*>(to) = __ldg(reinterpret_cast<const uint4*>(from));
 #else
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared_address(to)), "l"(from) : "memory");
@@ -75,7 +75,7 @@ __device__ __forceinline__ void copy16(uint8_t* to, const uint8_t* from) {
 }
 
 __device__ __forceinline__ void commit() {
-#if !OLD
+#if !SM75
     asm volatile("cp.async.commit_group;" ::: "memory");
 #endif
 }
@@ -83,12 +83,12 @@ __device__ __forceinline__ void commit() {
 // Until at most `ahead` of the groups committed last are under way.
 template <int ahead>
 __device__ __forceinline__ void wait() {
-#if !OLD
+#if !SM75
     asm volatile("cp.async.wait_group %0;" ::"n"(ahead) : "memory");
 #endif
 }
 
-#if LOOSE
+#if DECOUPLED
 // Arrives as soon as this thread's copies so far are complete.
 __device__ __forceinline__ void barrier_arrive_copied(uint32_t barrier) {
     asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(barrier) : "memory");
@@ -106,10 +106,10 @@ __device__ __forceinline__ int wrapped(int row) {
 
 // Waits for the team.
 __device__ __forceinline__ void synchronize(int team) {
-#if TEAMS == 1
+#if CONSUMERS == 1
     __syncthreads();
 #else
-    asm volatile("bar.sync %0, %1;" ::"r"(team + 1), "n"(TEAM_THREADS) : "memory");
+    asm volatile("bar.sync %0, %1;" ::"r"(team + 1), "n"(CONSUMER_THREADS) : "memory");
 #endif
 }
 
@@ -122,18 +122,18 @@ struct Copier {
     template <int COUNT>
     __device__ __forceinline__ void copy(uint8_t* ring, int thread, const Product& p) {
         // None that goes on with the ring's first row.
-        constexpr bool straight = AHEAD == 0 || AHEAD == A_ROWS || COUNT == 1 || (COUNT == 2 && SIDE == 3);
-        constexpr int pieces = ROW_BYTES / 16, together = pieces / TEAM_THREADS * TEAM_THREADS;
+        constexpr bool straight = PREFETCHED == 0 || PREFETCHED == A_ROWS || COUNT == 1 || (COUNT == 2 && SIDE == 3);
+        constexpr int pieces = ROW_BYTES / 16, together = pieces / CONSUMER_THREADS * CONSUMER_THREADS;
         constexpr int rest = pieces - together;
         const size_t pitch = static_cast<size_t>(p.from.pitch) * PIXEL_BYTES;
 #pragma unroll
         for (int row = 0; row < COUNT; row++)
 #pragma unroll
-            for (int i = 0; i < together; i += TEAM_THREADS)
+            for (int i = 0; i < together; i += CONSUMER_THREADS)
                 copy16(ring + (straight ? to + row : wrapped(to + row)) * ROW_BYTES + (i + thread) * 16,
                        from + row * pitch + (i + thread) * 16);
 #pragma unroll
-        for (int i = 0; i < COUNT * rest; i += TEAM_THREADS) {
+        for (int i = 0; i < COUNT * rest; i += CONSUMER_THREADS) {
             const int at = i + thread, row = at / (rest + !rest), piece = together + at % (rest + !rest);
             if (row < COUNT)
                 copy16(ring + (straight ? to + row : wrapped(to + row)) * ROW_BYTES + piece * 16,
@@ -185,16 +185,16 @@ struct Operands {
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
 tensor_mma(const __grid_constant__ Product p) {
     extern __shared__ __align__(1024) uint8_t shared[];
-    uint8_t* const b_tiles = shared + TEAMS * A_BYTES;
+    uint8_t* const b_tiles = shared + CONSUMERS * A_BYTES;
 
-    const int team = TEAMS > 1 ? threadIdx.x / TEAM_THREADS : 0, thread = threadIdx.x - team * TEAM_THREADS;
+    const int team = CONSUMERS > 1 ? threadIdx.x / CONSUMER_THREADS : 0, thread = threadIdx.x - team * CONSUMER_THREADS;
     const int warp = thread / 32, lane = thread % 32, q = lane % 4;
     const int row = warp / (COLUMN_WARPS * WIDTH_WARPS);
     const int column = warp / WIDTH_WARPS % COLUMN_WARPS * WARP_COLUMNS;
     const int plane = warp % WIDTH_WARPS * WARP_WIDTH;
     // One tile of output planes to a block, so that its weights can stay.
     const int deep = blockIdx.x % DEPTH;
-    const int first = blockIdx.x / DEPTH * TEAMS + team, stride = gridDim.x / DEPTH * TEAMS;
+    const int first = blockIdx.x / DEPTH * CONSUMERS + team, stride = gridDim.x / DEPTH * CONSUMERS;
     const uint8_t* const weights = p.weights + static_cast<size_t>(deep) * STEPS * B_BYTES;
     // Where this thread reads weights, of 16 planes of the warp's.
     const int b_plane = lane / 16 * 8 + lane % 8;
@@ -207,15 +207,15 @@ tensor_mma(const __grid_constant__ Product p) {
     const uint32_t a_own = shared_address(ring) + a_column * PIXEL_BYTES;
 
     Copier pixels = {nullptr, 0};  // what is ahead
-    if (AHEAD && first < p.extent.tiles) {
+    if (PREFETCHED && first < p.extent.tiles) {
         pixels.from = visited(0, tile_at(first, p), p);
-        pixels.copy<AHEAD>(ring, thread, p);
+        pixels.copy<PREFETCHED>(ring, thread, p);
     }
-    for (int step = 0; step < (RESIDENT ? STEPS : LOOSE ? 1 : B_STAGES - 1); step++) {
+    for (int step = 0; step < (RESIDENT ? STEPS : DECOUPLED ? 1 : B_STAGES - 1); step++) {
         copy_weights(b_tiles + step * STAGE_BYTES, weights + step * STAGE_BYTES);
-        if (!RESIDENT && !LOOSE) commit();
+        if (!RESIDENT && !DECOUPLED) commit();
     }
-#if LOOSE
+#if DECOUPLED
     // Copies of a row of taps are complete; all warps are done with one, by two barriers in turn.
     const uint32_t full = shared_address(b_tiles + B_STAGES * STAGE_BYTES), empty = full + 8;
     if (threadIdx.x == 0) {
@@ -234,7 +234,7 @@ tensor_mma(const __grid_constant__ Product p) {
     }
     int slot = 0;                                       // of the first row of the visit's pixels
     int b_stage = 0;                                    // of what is multiplied
-    int ahead = RESIDENT ? 0 : LOOSE ? 1 : (B_STAGES - 1) % STEPS;  // the step whose weights are copied next
+    int ahead = RESIDENT ? 0 : DECOUPLED ? 1 : (B_STAGES - 1) % STEPS;  // the step whose weights are copied next
 #pragma unroll 1
     for (int number = first; number < p.extent.tiles; number += stride) {
         const Tile tile = tile_at(number, p);
@@ -246,8 +246,8 @@ tensor_mma(const __grid_constant__ Product p) {
         Operands operands[2];
         float sums[PARTS][WARP_WIDTH / 8][4] = {};
 #pragma unroll 1
-        for (int visit = 0; visit < VISITS; visit++) {
-            if (AHEAD == 0 && !repeats(visit)) {
+        for (int visit = 0; visit < K_BLOCKS; visit++) {
+            if (PREFETCHED == 0 && !repeats(visit)) {
                 synchronize(team);
                 Copier all = {visited(visit, tile, p), 0};
                 all.copy<A_ROWS>(ring, thread, p);
@@ -262,8 +262,8 @@ tensor_mma(const __grid_constant__ Product p) {
                 const uint32_t a_next = a_own + own * ROW_BYTES;
 #pragma unroll
                 for (int kx = 0; kx < TAPS_ACROSS; kx++) {
-                    if (LOOSE ? kx == 0 : !RESIDENT || (kx == 0 && (BY_ROWS || ky == 0))) {
-#if LOOSE
+                    if (DECOUPLED ? kx == 0 : !RESIDENT || (kx == 0 && (BY_ROWS || ky == 0))) {
+#if DECOUPLED
                         barrier_wait(full, turn & 1);
                         barrier_wait(empty + turn % 2 * 8, (turn / 2 + 1) & 1);
 #else
@@ -271,24 +271,24 @@ tensor_mma(const __grid_constant__ Product p) {
                         synchronize(team);
 #endif
                         if (BY_ROWS && kx == 0 && ky == 0 && !repeats(visit))
-                            pixels.copy<A_ROWS - AHEAD>(ring, thread, p);
-                        if (AHEAD && kx == 0 && ky >= BY_ROWS && !repeats(visit + 1)) {
+                            pixels.copy<A_ROWS - PREFETCHED>(ring, thread, p);
+                        if (PREFETCHED && kx == 0 && ky >= BY_ROWS && !repeats(visit + 1)) {
                             if (ky == BY_ROWS) {
-                                const int next = visit == VISITS - 1 ? number + stride : number;
+                                const int next = visit == K_BLOCKS - 1 ? number + stride : number;
                                 pixels.from = nullptr;
                                 if (next < p.extent.tiles)
                                     pixels.from = visited(next == number ? visit + 1 : 0, tile_at(next, p), p);
                             }
                             if (pixels.from != nullptr && (BY_ROWS || ky == 0))
-                                pixels.copy<AHEAD_EACH>(ring, thread, p);
+                                pixels.copy<PREFETCHED_EACH>(ring, thread, p);
                         }
                         if (!RESIDENT) {
-                            const int target = LOOSE ? (b_stage == B_STAGES - 1 ? 0 : b_stage + 1)
+                            const int target = DECOUPLED ? (b_stage == B_STAGES - 1 ? 0 : b_stage + 1)
                                                      : (b_stage == 0 ? B_STAGES - 1 : b_stage - 1);
                             copy_weights(b_tiles + target * STAGE_BYTES, weights + ahead * STAGE_BYTES);
                             ahead = ahead == STEPS / STAGE_TAPS - 1 ? 0 : ahead + 1;
                         }
-#if LOOSE
+#if DECOUPLED
                         barrier_arrive_copied(full);
 #else
                         commit();
@@ -310,13 +310,13 @@ tensor_mma(const __grid_constant__ Product p) {
                         operands[k % 2].multiply(sums);
                     }
                 }
-#if LOOSE
+#if DECOUPLED
                 __syncwarp();
                 if (lane == 0) barrier_arrive(empty + turn % 2 * 8);
                 turn++;
 #endif
             }
-            if (AHEAD && !repeats(visit + 1)) slot = wrapped(slot + A_ROWS);
+            if (PREFETCHED && !repeats(visit + 1)) slot = wrapped(slot + A_ROWS);
         }
 
 #if LAST
@@ -333,13 +333,13 @@ tensor_mma(const __grid_constant__ Product p) {
                     partial[pixel * (WIDTH + 1) + plane + j * 8 + q * 2 + i % 2] = sums[m][j][i];
                 }
         synchronize(team);
-        for (int i = thread; i < ROWS * ROW_VALUES; i += TEAM_THREADS)
-            store_pixel(partial, i, p.follows, p.follows + WIDTH, tile.y, tile.x, p);
+        for (int i = thread; i < ROWS * ROW_VALUES; i += CONSUMER_THREADS)
+            store_pixel(partial, i, p.epilogue, p.epilogue + WIDTH, tile.y, tile.x, p);
 #else
         const int out = deep * WIDTH + plane;
 #pragma unroll
         for (int m = 0; m < PARTS; m++)
-            store_row<WARP_WIDTH, true>(&sums[m][0][0], p.follows + out, p.follows + DEPTH * WIDTH + out, out,
+            store_row<WARP_WIDTH, true>(&sums[m][0][0], p.epilogue + out, p.epilogue + DEPTH * WIDTH + out, out,
                                         tile.y + row, tile.x + column + m * 16 + lane / 4, q, p);
 #endif
     }

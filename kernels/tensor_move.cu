@@ -7,17 +7,17 @@
 // Arguments: `Move` below. in, out, residual: maps in groups of GROUP, OUT_GROUP, RESIDUAL_GROUP planes;
 // factors: float [picture][factors_each], of which PLANES.
 // Macros
-//   THREADS, PIECES (of a group, which neighbouring threads share: they divide MOVED), REPEATS (pixels
+//   THREADS, VECTORS (of a group, which neighbouring threads share: they divide MOVED), REPEATS (pixels
 //   of a thread), PLANES (that move), MOVED (the same with the padding of the target's part, which is
-//   written too), GROUP, STORED, IN_EACH, IN_FOLD, IN_PART (first plane), ENLARGE,
+//   written too), GROUP, STORED, IN_EACH, IN_S2D, IN_PART (first plane), ENLARGE,
 //   FACTORS (0 or 1), GATE (0 or 1), TERMS, RESIDUAL and with it RESIDUAL_GROUP, RESIDUAL_STORED,
-//   RESIDUAL_EACH, RESIDUAL_FOLD, RESIDUAL_PART; and those of the store, see tensor.cuh
+//   RESIDUAL_EACH, RESIDUAL_S2D, RESIDUAL_PART; and those of the store, see tensor.cuh
 // Bound: device memory.
 #define STACK 1
-#define SHUFFLE 1
+#define D2S 1
 #include "tensor.cuh"
 
-#define EACH_COLUMNS (THREADS / PIECES)
+#define EACH_COLUMNS (THREADS / VECTORS)
 // With a factor of 1, a copy. The terms of a sum of two terms may be others: of the two numbers that it
 // lies half way between, the high one becomes the even one.
 #define COPIES (TERMS == 2 && !FACTORS && !RESIDUAL && !GATE)
@@ -35,12 +35,12 @@ struct Move {
 };
 
 // Bytes to 8 planes of a single pixel of a cell.
-template <int GROUP_PLANES, int FOLDED, int PLANES_EACH>
+template <int GROUP_PLANES, int S2D_OF, int PLANES_EACH>
 __device__ __forceinline__ size_t single_at(const Map& map, int row, int column, int plane, int down, int along) {
-    if (FOLDED > 1) {
-        plane += (static_cast<unsigned>(row) % FOLDED * FOLDED + static_cast<unsigned>(column) % FOLDED) * PLANES_EACH;
-        row = static_cast<unsigned>(row) / FOLDED;
-        column = static_cast<unsigned>(column) / FOLDED;
+    if (S2D_OF > 1) {
+        plane += (static_cast<unsigned>(row) % S2D_OF * S2D_OF + static_cast<unsigned>(column) % S2D_OF) * PLANES_EACH;
+        row = static_cast<unsigned>(row) / S2D_OF;
+        column = static_cast<unsigned>(column) / S2D_OF;
     }
     return piece_at<GROUP_PLANES>(map, row + down * map.rows, column + along * map.columns, plane);
 }
@@ -70,10 +70,10 @@ __device__ __forceinline__ void add(float (&values)[8], const uint8_t* from, con
 // Blocks: (parts of columns, rows, pictures * parts of planes).
 extern "C" __global__ void __launch_bounds__(THREADS)
 tensor_move(const __grid_constant__ Move p) {
-    const int picture = blockIdx.z / (MOVED / (PIECES * 8));
-    const int plane = (blockIdx.z % (MOVED / (PIECES * 8)) * PIECES + threadIdx.x % PIECES) * 8;
+    const int picture = blockIdx.z / (MOVED / (VECTORS * 8));
+    const int plane = (blockIdx.z % (MOVED / (VECTORS * 8)) * VECTORS + threadIdx.x % VECTORS) * 8;
     const int down = picture / p.extent.across, along = picture % p.extent.across;
-    const int y = blockIdx.y, x0 = blockIdx.x * EACH_COLUMNS * REPEATS + threadIdx.x / PIECES;
+    const int y = blockIdx.y, x0 = blockIdx.x * EACH_COLUMNS * REPEATS + threadIdx.x / VECTORS;
     float factors[8];
 #pragma unroll
     for (int i = 0; i < 8; i++) {
@@ -94,7 +94,7 @@ tensor_move(const __grid_constant__ Move p) {
         if (x >= p.extent.columns || plane >= PLANES) continue;
         const int row = (y + p.from.top) / ENLARGE, column = (x + p.from.left) / ENLARGE;
         const uint8_t* const from =
-            p.in + single_at<GROUP, IN_FOLD, IN_EACH>(p.from, row, column, IN_PART + plane, down, along);
+            p.in + single_at<GROUP, IN_S2D, IN_EACH>(p.from, row, column, IN_PART + plane, down, along);
         add<STORED, GROUP>(values[i], from, p.from);
 #if COPIES
         terms[i][0] = term_of<STORED, GROUP>(from, p.from, 0);
@@ -108,7 +108,7 @@ tensor_move(const __grid_constant__ Move p) {
         float more[8] = {};
 #if RESIDUAL
         if (plane < PLANES) add<RESIDUAL_STORED, RESIDUAL_GROUP>(more, p.residual +
-            single_at<RESIDUAL_GROUP, RESIDUAL_FOLD, RESIDUAL_EACH>(p.added, y + p.added.top, x + p.added.left,
+            single_at<RESIDUAL_GROUP, RESIDUAL_S2D, RESIDUAL_EACH>(p.added, y + p.added.top, x + p.added.left,
                 RESIDUAL_PART + plane, down, along), p.added);
 #endif
         const bool black = ZERO && (y < p.real.top || y >= p.real.bottom || x < p.real.left || x >= p.real.right);
@@ -137,7 +137,7 @@ tensor_move(const __grid_constant__ Move p) {
             }
 #endif
         uint8_t* const target = p.out +
-            single_at<OUT_GROUP, FOLD, EACH>(p.to, y + p.to.top, x + p.to.left, PART + plane, down, along);
+            single_at<OUT_GROUP, S2D, EACH>(p.to, y + p.to.top, x + p.to.left, PART + plane, down, along);
         *reinterpret_cast<uint4*>(target) = make_uint4(high[0], high[1], high[2], high[3]);
         if (TERMS == 2)
             *reinterpret_cast<uint4*>(target + static_cast<size_t>(OUT_STORED / OUT_GROUP) * p.to.group * 16) =

@@ -8,7 +8,7 @@
 //
 // Arguments: `Tasks` below. All of one picture stand together: sums are int64, vectors float, and places
 // are counted from the picture's first, in elements of their kind. weight: float [outputs][inputs];
-// follows: bias and slope of each output.
+// epilogue: bias and slope of each output.
 // Macros: THREADS, MOST_TASKS (of a launch), ACTIVATE(number, x, slope): the activations of a program.
 // Bound: the time of a launch. (One that tensor_average.cu's last block goes on with instead, to save the
 // launch, took 2 us more for cunet's four means.)
@@ -19,7 +19,7 @@
 
 struct Task {
     const float* weight;
-    const float2* follows;
+    const float2* epilogue;
     double scale;
     int kind, inputs, outputs, source, target, unused;
 };
@@ -58,8 +58,8 @@ tensor_vectors(const __grid_constant__ Tasks p) {
                     sum = fmaf(inside ? __ldg(task.weight + output * task.inputs + i) : 0.0f,
                                vectors[task.source + i], sum);
                 for (int step = lanes / 2; step > 0; step /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, step);
-                const float2 follows = inside ? __ldg(task.follows + output) : float2();
-                sum = ACTIVATE(task.kind - DENSE, sum + follows.x, follows.y);
+                const float2 epilogue = inside ? __ldg(task.epilogue + output) : float2();
+                sum = ACTIVATE(task.kind - DENSE, sum + epilogue.x, epilogue.y);
                 if (inside && lane == 0) vectors[task.target + output] = sum;
             }
         }

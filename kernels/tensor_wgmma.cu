@@ -10,7 +10,7 @@
 // that one finishes its tile while the other keeps the matrix unit busy.
 //
 // To a picture, or a map of few planes (LAST): sums go through shared memory, and each becomes a value
-// of a pixel, shuffled. Where they are few (SPREAD) they would leave the unit idle, so the three taps of
+// of a pixel, shuffled. Where they are few (TAP_COLUMNS) they would leave the unit idle, so the three taps of
 // a row are columns of the product, WIDTH >= 3 * SUMS, and are summed with a shift of one pixel each at
 // the end. A tile then is ROWS x 62 pixels.
 //
@@ -20,18 +20,19 @@
 //   in       map as tensor.cuh has it, in groups of GROUP planes; of its STORED_GROUPS groups the product
 //            reads IN_PLANES planes from FIRST_GROUP on. A tile reads on beyond the last row and column,
 //            whatever stands there
-//   weights  [tile of output planes][visit][tap][WIDTH][GROUP]: see VISITS there. 16-byte pieces as in
+//   weights  [tile of output planes][visit][tap][WIDTH][GROUP]: see K_BLOCKS there. 16-byte pieces as in
 //            a map whose columns are output planes
-//   follows  biases, then slopes of all output planes, [2][DEPTH * WIDTH]
+//   epilogue biases, then slopes of all output planes, [2][DEPTH * WIDTH]
 //   out      map in groups of OUT_GROUP planes, OUT_STORED in all, or (LAST) pixels [row][column][PLANES]
 //   residual with RESIDUAL = 1, as `residual_at` says; (LAST) float [row][column][PLANES]
 // Macros
 //   IN_PLANES, GROUP, STORED_GROUPS, FIRST_GROUP, SIDE, WIDTH, DEPTH (tiles of output planes), TERMS,
 //   WARPGROUPS, ROWS (of all of them), A_STAGES, B_STAGES, BLOCKS (on one multiprocessor at a time),
-//   REGISTERS (of a thread that multiplies), LAST (0 or 1), with it PLANES and PIXEL, SPREAD (0 or 1), WINDOWS;
+//   REGISTERS (of a thread that multiplies), LAST (0 or 1), with it PLANES and PIXEL, TAP_COLUMNS
+//   (0 or 1), SPARSE_TAPS;
 //   THREADS, SHARED (bytes of a block), TILE_COLUMNS, TILE_RESULTS, ROWS_BEYOND, COLUMNS_BEYOND (see
 //   tensor.cuh);
-//   OUT_GROUP, OUT_STORED, EACH, PART, SHUFFLE, FOLD, ZERO, PLANE_SLOPES, ACTIVATE, RESIDUAL, RESIDUAL_GROUP,
+//   OUT_GROUP, OUT_STORED, EACH, PART, D2S, S2D, ZERO, PLANE_SLOPES, ACTIVATE, RESIDUAL, RESIDUAL_GROUP,
 //   RESIDUAL_STORED, RESIDUAL_PART, STACK: of the store, see tensor.cuh
 // Bound: the matrix unit for 64 planes and more out; below, shared memory, which it reads operands
 //   from at 128 bytes a clock; for LAST and for one tap, device memory. Best on an H200, 1920x1080 out,
@@ -99,7 +100,7 @@ __device__ __forceinline__ void pin_accumulators(float (&sums)[ROWS_EACH][WIDTH 
 
 // Where a tap's pixels begin in a tile.
 __device__ __forceinline__ uint32_t tap_offset(int tap) {
-    return (SPREAD ? tap * PITCH : tap / SIDE * PITCH + tap % SIDE) * PIXEL_BYTES;
+    return (TAP_COLUMNS ? tap * PITCH : tap / SIDE * PITCH + tap % SIDE) * PIXEL_BYTES;
 }
 
 // One tap of one group of planes, for the rows of a warpgroup.
@@ -140,8 +141,8 @@ tensor_wgmma(const __grid_constant__ Product p) {
     const int deep = blockIdx.x % DEPTH, first = blockIdx.x / DEPTH;
     const int stride = gridDim.x / DEPTH, tiles = p.extent.tiles;
     for (int i = threadIdx.x; i < WIDTH; i += THREADS) {
-        biases[i] = p.follows[deep * WIDTH + i];
-        if (PLANE_SLOPES) slopes[i] = p.follows[(DEPTH + deep) * WIDTH + i];
+        biases[i] = p.epilogue[deep * WIDTH + i];
+        if (PLANE_SLOPES) slopes[i] = p.epilogue[(DEPTH + deep) * WIDTH + i];
     }
     const uint8_t* const weights = p.weights + static_cast<size_t>(deep) * STEPS * B_BYTES;
     __syncthreads();
@@ -157,7 +158,7 @@ tensor_wgmma(const __grid_constant__ Product p) {
 #if RESIDUAL && !LAST && !STACK
                 prefetch_residual(tile, deep, p);
 #endif
-                for (int visit = 0; visit < VISITS; visit++, use++) {
+                for (int visit = 0; visit < K_BLOCKS; visit++, use++) {
                     const int stage = use % A_STAGES, round = use / A_STAGES;
                     if (round > 0) barrier_wait(a_empty + 8 * stage, round - 1 & 1);
                     const uint32_t bytes = TILE_READS * PIXEL_BYTES, full = a_full + 8 * stage;
@@ -198,7 +199,7 @@ tensor_wgmma(const __grid_constant__ Product p) {
             const int shift = tile_at(number, p).column & 7;
             [[maybe_unused]] int busy = -1;  // the stage of weights that the last product may still read
             pin_accumulators(sums);
-            for (int visit = 0; visit < VISITS; visit++, a_use++) {
+            for (int visit = 0; visit < K_BLOCKS; visit++, a_use++) {
                 const int a_stage = a_use % A_STAGES;
                 barrier_wait(a_full + 8 * a_stage, a_use / A_STAGES & 1);
                 const uint32_t a_tile = shared_address(a_tiles + a_stage * A_BYTES) +

@@ -42,8 +42,8 @@
 #include "store.h"
 
 // A result of a cell in the target and the residual, from the places of the cell's first.
-#if FOLD == 1
-#define TARGET_OF(i, j) place[((i) * target_pitch + (j)) * (SHUFFLE * BLOCK)]
+#if S2D == 1
+#define TARGET_OF(i, j) place[((i) * target_pitch + (j)) * (D2S * BLOCK)]
 #else
 #define TARGET_OF(i, j) target[target_place(y + (i), x + (j), plane, target_pitch, target_area)]
 #endif
@@ -279,7 +279,7 @@ winograd(MAP(const GLOBAL float *RESTRICT, source), const GLOBAL float4 *RESTRIC
             if (HAS_SPARE && plane >= STORED) continue;
             const float start = bias[plane], slope = SLOPE_AT(float, bias + OUT_PLANES, plane);
             const int y = y_first + cell % TILE_Y * CELL_Y, x = x_first + cell / TILE_Y * CELL_X;
-#if FOLD == 1
+#if S2D == 1
             GLOBAL float *place = target + target_place(y, x, plane, target_pitch, target_area);
 #endif
 #ifdef RESIDUAL

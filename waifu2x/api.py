@@ -49,8 +49,8 @@ class Upscaler:
 
     `engine` is what computes: many upscalers may share one, and it stays open when they are closed.
     Without it an upscaler opens its own, from `backend`, `device` and `precision` as an Engine
-    takes them. `notes` says which model stands in for one that the set lacks, and why `auto` passed
-    over better backends when an engine was opened.
+    takes them. `notices` says which model stands in for one that the set lacks, and why `auto` left
+    out better backends when an engine was opened.
 
     Calls may come from several threads. Use it as a context manager, or call `close`, to give its
     networks back, and free the device if the engine is its own.
@@ -107,16 +107,16 @@ class Upscaler:
         # Read before a device is opened, and held until they are compiled.
         read = models_of(models, factor, noise) if factor > 1 or noise is not None else None
         substitute = models.substitute(1 if fixed is None else factor, noise)
-        notes = [substitute] if substitute else []
+        notices = [substitute] if substitute else []
         self._own_engine: Engine | None = None
         if engine is None:
             opened = backend or "auto", 0 if device is None else device, precision or "auto"
             engine = self._own_engine = Engine(*opened)
-            notes += engine.notes
+            notices += engine.notices
         engine.check_open()
         self.engine = engine
         """What computes."""
-        self.notes = tuple(notes)
+        self.notices = tuple(notices)
         self.passes = "" if fixed is None else _passes(factors, fixed)
         """What networks a scale takes, for people; empty where only a picture tells."""
         self._closed = False

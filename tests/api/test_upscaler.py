@@ -441,11 +441,11 @@ def test_skipped_backends_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
 
     real_import = importlib.import_module
     with Upscaler(backend="numpy", model="vgg_7") as upscaler:
-        assert upscaler.notes == ()
+        assert upscaler.notices == ()
     monkeypatch.setattr(importlib, "import_module", without_numba)
     with Upscaler(model="vgg_7") as upscaler:
         assert upscaler.engine.backend.name == "numpy"
-        (reason,) = upscaler.notes
+        (reason,) = upscaler.notices
     assert reason == "backend cpu needs the package numba: run `pip install waifu2x-kernels`"
 
 

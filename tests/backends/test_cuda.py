@@ -34,20 +34,20 @@ from waifu2x.backends.cuda.compiler import target
 from waifu2x.backends.cuda.compilers import Compiler, nvcc, nvrtc
 from waifu2x.backends.cuda.compilers.nvrtc import Nvrtc
 from waifu2x.backends.cuda.tensor import TensorExecutor, makers
+from waifu2x.backends.cuda.tensor_conv import TensorConvArguments, has_sparse_taps, sparse_taps
 from waifu2x.backends.cuda.tensor_layout import MapLayout, batch_grid, layouts
 from waifu2x.backends.cuda.tensor_peak import product_peak
-from waifu2x.backends.cuda.tensor_product import ProductArguments, has_windows, windows
 from waifu2x.backends.cuda.tensor_shape import (
     COLUMNS,
-    Job,
     MmaShape,
+    TensorJob,
     WgmmaShape,
     candidates,
     ranked,
 )
 from waifu2x.backends.cuda.units import Units, available_units, choose_units
 from waifu2x.backends.gpu import schedule, source
-from waifu2x.backends.gpu.executor import Batch, DevicePixels, Place
+from waifu2x.backends.gpu.executor import Batch, BufferPlace, DevicePixels
 from waifu2x.backends.gpu.runtime import Limits, Macros
 from waifu2x.backends.gpu.tuning import Option
 from waifu2x.errors import BackendError
@@ -162,7 +162,7 @@ def record(
     executor.clear(vectors, pictures)
     for phase, ((one,),) in zip(found.phases, found.passes, strict=True):
         places = {
-            value: Place(buffers[place.is_kept], place.offset, place.box)
+            value: BufferPlace(buffers[place.is_kept], place.offset, place.box)
             for value, place in one.places.items()
         }
         batch = Batch(before, after, Box(0, 0, height, width), one.tile, found.sizes)
@@ -283,7 +283,7 @@ def test_weights_are_where_products_read_them(
 ) -> None:
     rng = np.random.default_rng(2)
     weight = rng.normal(size=(outputs, inputs, side, side)).astype(np.float32)
-    job = Job(inputs, 64 if inputs % 64 == 0 else 32, outputs, side, 2, last=False)
+    job = TensorJob(inputs, 64 if inputs % 64 == 0 else 32, outputs, side, 2, last=False)
     group, width, groups = job.group, job.width, inputs // job.group
     shape = candidates(job, units, (9, 0), CHIPS[9, 0])[0]
     found = shape.pack(weight, width, group, 2)
@@ -314,7 +314,7 @@ def test_weights_are_where_products_read_them(
 def test_weights_of_few_planes_are_columns(outputs: int) -> None:
     rng = np.random.default_rng(3)
     weight = rng.normal(size=(outputs, 128, 3, 3)).astype(np.float32)
-    width = Job(128, 64, outputs, 3, 1, last=True).width
+    width = TensorJob(128, 64, outputs, 3, 1, last=True).width
     found = tensor_pack.pack_last(weight, width, 64, 1)
     assert found.shape == (1, 2, 3, width, 64)
     for o in range(outputs):
@@ -383,7 +383,7 @@ def test_arguments_are_structs_of_c() -> None:
     assert packed(fields) == struct.pack("PiiifPdi4x", 1 << 40, 1, 2, 3, 0.5, 5, 2.5, 7)
     with pytest.raises(TypeError, match="type str"):
         packed((Address(1), "x"))
-    assert len(ProductArguments._fields) == 13
+    assert len(TensorConvArguments._fields) == 13
 
 
 def test_programs_that_matrix_units_run() -> None:
@@ -554,7 +554,7 @@ def conv(source: int, inputs: int, outputs: int) -> Convolution:
 
 def test_slopes_stand_beside_biases() -> None:
     bias = np.array([1, 2], np.float32)
-    follows = tensor_pack.pack_follows(
+    follows = tensor_pack.pack_epilogue(
         bias, Activation(LEAKY, np.array([3, -4], np.float32)), [1, 32], 64
     )
     assert follows[:, [1, 32]].tolist() == [[1, 2], [3, -4]]
@@ -579,7 +579,7 @@ def test_every_chip_has_a_shape_for_every_product(
     capability: tuple[int, int], terms: int, planes: tuple[int, int, int]
 ) -> None:
     inputs, outputs, side = planes
-    job = Job(inputs, 64 if inputs % 64 == 0 else 32, outputs, side, terms, last=outputs < 32)
+    job = TensorJob(inputs, 64 if inputs % 64 == 0 else 32, outputs, side, terms, last=outputs < 32)
     for units in available_units(capability)[:-1]:
         shapes = candidates(job, units, capability, CHIPS[capability])
         assert shapes
@@ -598,24 +598,26 @@ def test_every_shape_of_mma_makes_the_same_on_emulated_warps(
     if not shutil.which("g++"):
         pytest.skip("no g++ is here")
     group = 64 if planes % 64 == 0 else 32
-    assert not emulated_mma.differing(Job(planes, group, planes, 3, terms, last=False), tmp_path)
+    assert not emulated_mma.differing(
+        TensorJob(planes, group, planes, 3, terms, last=False), tmp_path
+    )
 
 
 def test_small_pictures_get_more_blocks() -> None:
-    job = Job(64, 64, 64, 3, 1, last=False)
+    job = TensorJob(64, 64, 64, 3, 1, last=False)
     large, small = (MmaShape(rows, 2, (32, 64), b_stages=3) for rows in (4, 2))
     assert ranked(job, [large, small], 1080, 1920, 132) == ([large, small], "large")
     assert ranked(job, [large, small], 60, 60, 132) == ([small, large], "small")
     # As many rows for the busiest multiprocessor: the order stays.
     assert ranked(job, [large, small], 264, 2 * COLUMNS, 132) == ([large, small], "small")
     # Few tiles of many planes are divided by planes, too.
-    deep = Job(256, 64, 128, 3, 1, last=False)
+    deep = TensorJob(256, 64, 128, 3, 1, last=False)
     best = ranked(deep, candidates(deep, "wgmma", (9, 0), CHIPS[9, 0]), 40, 40, 132)[0][0]
     assert best.width(deep) == 32
 
 
 def test_few_tiles_have_the_rows_that_fill_the_last_round() -> None:
-    dense = Job(192, 32, 64, 3, 1, last=False)
+    dense = TensorJob(192, 32, 64, 3, 1, last=False)
     shapes = candidates(dense, "wgmma", (9, 0), CHIPS[9, 0])
     # 8 tiles across: 34 down of eight rows, or 46 of six, are three rounds.
     best, size_class = ranked(dense, shapes, 272, 482, 132)
@@ -801,12 +803,12 @@ def test_what_an_enlargement_repeats_is_multiplied_once() -> None:
     step = next(
         step for step in lower(model).steps if isinstance(step, Conv) and step.depth_to_space > 1
     )
-    assert has_windows(step)
-    taps = windows(step)
+    assert has_sparse_taps(step)
+    taps = sparse_taps(step)
     assert taps.shape == (128, 64, 2, 2)
     # Pixel (1, 0) reads the rows from the second on, and the columns from the first on.
     lower_left = taps[64:96]
     assert np.allclose(lower_left.sum((2, 3)), weight.sum((2, 3)), atol=1e-5)
     assert np.array_equal(lower_left, step.weight[64:96, :, 1:, :2])
-    assert not has_windows(replace(step, weight=np.ones_like(step.weight)))
-    assert not has_windows(replace(step, depth_to_space=1))
+    assert not has_sparse_taps(replace(step, weight=np.ones_like(step.weight)))
+    assert not has_sparse_taps(replace(step, depth_to_space=1))

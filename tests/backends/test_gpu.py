@@ -30,10 +30,10 @@ from waifu2x.backends.gpu import (
     winograd_vector,
 )
 from waifu2x.backends.gpu.backend import GpuBackend
+from waifu2x.backends.gpu.conv import ConvShape, Planes, planes_of
 from waifu2x.backends.gpu.executor import Executor
 from waifu2x.backends.gpu.fp32 import Fp32Executor, candidates
 from waifu2x.backends.gpu.maps import block_of
-from waifu2x.backends.gpu.product import Planes, Shape, planes_of
 from waifu2x.backends.gpu.replay import Records
 from waifu2x.backends.gpu.runtime import OutOfMemoryError, Runtime
 from waifu2x.backends.gpu.schedule import MapRoom, NoRoomError
@@ -87,7 +87,7 @@ def planes_in(model: Model, number: int, runtime_limits: Any) -> Planes:
 class Always:
     """See Choose: one shape for one step."""
 
-    def __init__(self, shape: Shape, step: int) -> None:
+    def __init__(self, shape: ConvShape, step: int) -> None:
         self._shape = shape
         self._step = step
 
@@ -95,19 +95,24 @@ class Always:
         return self._shape if step == self._step else candidates[0]
 
 
-ON_GPU = [*winograd._SHAPES, direct.Shape(8, 1, 4, 8, 4, 4), direct.Shape(8, 2, 4, 8, 4, 8)]
-LAST_ON_GPU = [direct.Shape(line, 1, 4, 1, 32, 2, down=True) for line in (2, 4, 8)]
+ON_GPU = [
+    *winograd._SHAPES,
+    direct.DirectShape(8, 1, 4, 8, 4, 4),
+    direct.DirectShape(8, 2, 4, 8, 4, 8),
+]
+LAST_ON_GPU = [direct.DirectShape(line, 1, 4, 1, 32, 2, down=True) for line in (2, 4, 8)]
 ON_CPU = [
-    winograd_vector.Shape(width, 2, 6, cells) for width, cells in ((8, 6), (8, 12), (4, 6), (4, 12))
+    winograd_vector.WinogradVectorShape(width, 2, 6, cells)
+    for width, cells in ((8, 6), (8, 12), (4, 6), (4, 12))
 ]
 
 
 @pytest.mark.parametrize(
     ("layer", "shape"), [(1, shape) for shape in ON_GPU] + [(2, shape) for shape in LAST_ON_GPU]
 )
-def test_every_shape_for_gpus_is_right(opencl_device: Any, layer: int, shape: Shape) -> None:
+def test_every_shape_for_gpus_is_right(opencl_device: Any, layer: int, shape: ConvShape) -> None:
     runtime = OpenClRuntime(opencl_device)
-    assert not isinstance(shape, winograd_vector.Shape)
+    assert not isinstance(shape, winograd_vector.WinogradVectorShape)
     if runtime.limits.max_group < shape.group:
         pytest.skip("this device has no groups as large")
     runtime.limits = replace(runtime.limits, is_cpu=False, vector=32)
@@ -120,7 +125,7 @@ def test_every_shape_for_gpus_is_right(opencl_device: Any, layer: int, shape: Sh
 
 @pytest.mark.parametrize("shape", ON_CPU, ids=repr)
 def test_every_shape_for_processors_is_right(
-    opencl_device: Any, shape: winograd_vector.Shape
+    opencl_device: Any, shape: winograd_vector.WinogradVectorShape
 ) -> None:
     runtime = OpenClRuntime(opencl_device)
     model = obvious.random_model([3, 20, 33, 3], seed=1)
@@ -152,12 +157,12 @@ def test_candidates_keep_to_the_limits(
         assert found
         for shape in found:
             match shape:
-                case winograd_vector.Shape():
+                case winograd_vector.WinogradVectorShape():
                     assert shape.local_bytes(planes) <= local_bytes
-                case winograd.Shape():
+                case winograd.WinogradShape():
                     assert shape.local_bytes <= local_bytes
                     assert shape.group <= max_group
-                case direct.Shape():
+                case direct.DirectShape():
                     assert shape.group <= max_group
 
 
@@ -563,7 +568,7 @@ class Ways:
 
     def __init__(self, kept: StoredChoices, names: str) -> None:
         self.kept = kept
-        self.candidates = [direct.Shape(line, 1, 4, 8, 4, 4) for line in range(len(names))]
+        self.candidates = [direct.DirectShape(line, 1, 4, 8, 4, 4) for line in range(len(names))]
 
     def best(self) -> int:
         return self.kept(0, self.candidates, "work").line
@@ -625,7 +630,7 @@ def test_a_damaged_or_foreign_entry_means_the_usual_way(ways: Ways, own_cache: P
     (entry,) = (own_cache / "tuning").iterdir()
     entry.write_bytes(entry.read_bytes()[:-1] + b"?")
     assert ways.best() == 0
-    cache.store("tuning", entry.name, b"Shape(of another version)")
+    cache.store("tuning", entry.name, b"ConvShape(of another version)")
     assert ways.best() == 0
 
 

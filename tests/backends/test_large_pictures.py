@@ -19,7 +19,7 @@ from tests.backends.test_cuda import Recorded, usual
 from tests.helpers import obvious
 from waifu2x.backends.cuda.tensor import TensorExecutor
 from waifu2x.backends.gpu.compiled_model import CompiledModel
-from waifu2x.backends.gpu.executor import Batch, DevicePixels, Executor, Place
+from waifu2x.backends.gpu.executor import Batch, BufferPlace, DevicePixels, Executor
 from waifu2x.backends.gpu.fp32 import Fp32Executor
 from waifu2x.backends.gpu.memory_pool import MemoryPool
 from waifu2x.backends.gpu.network import GpuNetwork
@@ -77,7 +77,7 @@ class Corner:
         steps = range(len(program.steps))
         work = geometry.work(program, steps, {program.result: tile}, executor.unit)
         places = {
-            value: Place(runtime.allocate(executor.map_bytes(value, box, 1)), 0, box)
+            value: BufferPlace(runtime.allocate(executor.map_bytes(value, box, 1)), 0, box)
             for value, box in work.values.items()
             if value not in (0, program.result)
         }

@@ -27,7 +27,7 @@ from waifu2x.backends.cuda.tensor import TensorExecutor
 from waifu2x.backends.cuda.tensor_layout import FewLayout, MapLayout, batch_grid
 from waifu2x.backends.cuda.tensor_pack import PIECE
 from waifu2x.backends.cuda.units import available_units
-from waifu2x.backends.gpu.executor import Batch, DevicePixels, Place
+from waifu2x.backends.gpu.executor import Batch, BufferPlace, DevicePixels
 from waifu2x.backends.gpu.runtime import Buffer, Runtime
 from waifu2x.backends.gpu.tuning import StoredChoices
 from waifu2x.lowering import geometry, phases
@@ -65,7 +65,7 @@ def unpacked(
     each = cells.transpose(0, 2, 1, 3, 4).reshape(
         -1, arguments.rows, arguments.columns, layout.stored
     )[:pictures]
-    fold = layout.fold
+    fold = layout.space_to_depth
     single = each.reshape(pictures, arguments.rows, arguments.columns, fold, fold, -1)
     planes_of: NDArray[np.float64] = single.transpose(0, 1, 3, 2, 4, 5).reshape(
         pictures, arguments.rows * fold, arguments.columns * fold, -1
@@ -98,14 +98,14 @@ class Bench:
             if isinstance(step, GlobalAvgPool):
                 roots[step.source.value] = Box(0, 0, *sizes[step.source.value])
         work = geometry.work(program, everything, roots, executor.unit, sizes)
-        self.places: dict[int, Place] = {}
+        self.places: dict[int, BufferPlace] = {}
         for value, box in work.values.items():
             if value not in (0, program.result):
                 size = executor.map_bytes(value, box, self.pictures)
                 buffer = runtime.allocate(size)
                 # What nobody writes must reach no result: NaN.
                 runtime.upload(buffer, np.full(size, 0xFF, np.uint8))
-                self.places[value] = Place(buffer, 0, box)
+                self.places[value] = BufferPlace(buffer, 0, box)
         vectors = runtime.allocate(executor.vector_bytes(self.pictures) + 8)
         executor.clear(vectors, self.pictures)
         batch = Batch(source, target, whole, whole, sizes)

@@ -431,12 +431,12 @@ def test_a_scheduler_that_goes_away(folder: Path) -> None:
 
 def test_groups_are_worth_about_a_second() -> None:
     """By the measured rate, but no more than twice the last: one lucky file says little."""
-    pace = cluster._RateEstimator()
+    rate = cluster._RateEstimator()
     budgets = []
     for _ in range(6):
-        cost = max(pace.budget, 1000.0)
-        pace.learn(cost, cost / 20_000.0)
-        budgets.append(pace.budget)
+        cost = max(rate.budget, 1000.0)
+        rate.learn(cost, cost / 20_000.0)
+        budgets.append(rate.budget)
     assert budgets == [2000, 4000, 8000, 16_000, 20_000, 20_000]
-    pace.learn(20_000, 10.0)
-    assert pace.budget == 2000
+    rate.learn(20_000, 10.0)
+    assert rate.budget == 2000

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import errno
+import io
 import multiprocessing
 import os
 import re
 import signal
 import threading
 import time
+import zipfile
 from collections.abc import Callable
 from dataclasses import replace
 from multiprocessing.reduction import recv_handle
@@ -18,6 +20,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from PIL import Image
 
 from tests.helpers.contents import decode, encode, identity_models, noise
 from tests.helpers.networks import Doubling, use_network
@@ -499,3 +502,33 @@ def test_memory_bounds_what_is_under_way(
         assert {outcome.status for outcome in outcomes} == {"done"}
     assert network.most == 1
     assert len(taken) == 12
+
+
+@pytest.mark.parametrize("memory", [1, 1 << 30])
+def test_files_of_many_pictures_in_processes(
+    memory: int, tmp_path: Path, upscaler: Upscaler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their pictures are under way together, come out in order, and share the memory."""
+    monkeypatch.setattr(driver, "MemorySemaphore", lambda sharing: MemorySemaphore(memory))
+    folder = tmp_path / "in"
+    folder.mkdir()
+    frames = [Image.fromarray(noise(8, 9, 3, seed=number)) for number in range(7)]
+    frames[0].save(folder / "a.tiff", save_all=True, append_images=frames[1:])
+    frames[0].save(folder / "b.png", save_all=True, append_images=frames[1:], duration=70)
+    with zipfile.ZipFile(folder / "c.cbz", "w") as archive:
+        for number, frame in enumerate(frames):
+            content = io.BytesIO()
+            frame.save(content, "PNG")
+            archive.writestr(f"{number}.png", content.getvalue())
+    made: list[dict[str, bytes]] = []
+    for in_flight in (InFlight(1, 1), InFlight(4, 3)):
+        jobs = plan(folder, tmp_path / f"out{in_flight.pictures}", "tiff", False).jobs
+        outcomes = list(run(jobs, upscaler, replace(PNG, extension="tiff"), in_flight=in_flight))
+        assert [outcome.error for outcome in outcomes] == [""] * 3
+        made.append({job.target.name: job.target.read_bytes() for job in jobs})
+    assert made[0] == made[1]
+    with Image.open(io.BytesIO(made[1]["a.tiff"])) as pages:
+        for number, frame in enumerate(frames):
+            pages.seek(number)
+            expected = np.asarray(frame).repeat(2, 0).repeat(2, 1)
+            np.testing.assert_array_equal(np.asarray(pages), expected)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import random
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
+from PIL import Image
 
-from tests.helpers.contents import decode, encode, identity_models, noise
+from tests.helpers.contents import decode, encode, encoded, identity_models, noise
 from waifu2x.api import Upscaler
 from waifu2x.flows.batch.semaphore import MemorySemaphore, needed_bytes
 from waifu2x.formats.read import extent
@@ -88,3 +90,27 @@ def test_the_memory_of_a_picture_counts_its_result(tmp_path: Path) -> None:
     # What would be refused for its size is found out by who decodes it.
     with Upscaler(width=99999, model=model, backend="numpy") as refusing:
         assert needed_bytes(content, refusing.enlarger) == len(content) + pixels
+
+
+@pytest.mark.parametrize(
+    ("form", "many"),
+    [("PNG", False), ("JPEG", False), ("BMP", False), ("TIFF", True), ("GIF", True)],
+)
+def test_the_memory_of_a_file_counts_pictures_under_way(
+    form: str, many: bool, tmp_path: Path
+) -> None:
+    frames = [Image.fromarray(noise(20, 30, 3, seed=number)) for number in range(2)]
+    more: dict[str, Any] = {"save_all": True, "append_images": frames[1:]} if many else {}
+    content = encoded(frames[0], form, **more)
+    with Upscaler(2, model=str(identity_models(tmp_path / "i")), backend="numpy") as upscaler:
+        alone = needed_bytes(content, upscaler.enlarger) - len(content)
+        together = needed_bytes(content, upscaler.enlarger, 3) - len(content)
+    assert together == (4 * alone if many else alone)
+
+
+def test_frames_of_a_png_count_as_those_of_others(tmp_path: Path) -> None:
+    frames = [Image.fromarray(noise(20, 30, 3, seed=number)) for number in range(2)]
+    content = encoded(frames[0], "PNG", save_all=True, append_images=frames[1:])
+    with Upscaler(2, model=str(identity_models(tmp_path / "i")), backend="numpy") as upscaler:
+        alone = needed_bytes(content, upscaler.enlarger) - len(content)
+        assert needed_bytes(content, upscaler.enlarger, 3) - len(content) == 4 * alone

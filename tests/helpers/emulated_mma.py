@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 
 from tests.by_hand.tensor_maps import unpacked
 from waifu2x.backends.cuda.arguments import Address, packed
+from waifu2x.backends.cuda.tensor_conv import TensorConvArguments
 from waifu2x.backends.cuda.tensor_layout import (
     COLUMNS_BEYOND,
     ROWS_BEYOND,
@@ -35,8 +36,7 @@ from waifu2x.backends.cuda.tensor_layout import (
     batch_grid,
 )
 from waifu2x.backends.cuda.tensor_pack import pack_last, pack_middle, pack_quads
-from waifu2x.backends.cuda.tensor_product import ProductArguments
-from waifu2x.backends.cuda.tensor_shape import Job, MmaShape, candidates, depth, macros
+from waifu2x.backends.cuda.tensor_shape import MmaShape, TensorJob, candidates, depth, macros
 from waifu2x.backends.cuda.tensor_step import LayerExtent, Range
 from waifu2x.backends.gpu import source
 from waifu2x.lowering.box import Box
@@ -56,7 +56,7 @@ JOBS = (
     *((128, 64, 1, terms, 1) for terms in (1, 2)),
     *((64, 256, 2, terms, 4) for terms in (1, 2)),
 )
-"""Planes read and made, taps in each direction, terms, windows: see Job."""
+"""Planes read and made, taps in each direction, terms, windows: see TensorJob."""
 GIVEN = "shared_address round_to_half widen pack unpack copy16 commit wait load_matrices mma"
 BARRIERS = "barrier_init barrier_arrive barrier_arrive_copied barrier_wait"
 """What the header has in the place of a chip's instructions."""
@@ -124,13 +124,13 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         for inputs, outputs, side, terms, windows in chosen:
             group = 64 if inputs % 64 == 0 else 32
-            job = Job(inputs, group, outputs, side, terms, outputs < 32, windows)
+            job = TensorJob(inputs, group, outputs, side, terms, outputs < 32, windows)
             wrong += differing(job, Path(folder))
     print(f"{wrong} shapes differ")
     sys.exit(wrong > 0)
 
 
-def shapes_of(job: Job) -> Iterator[MmaShape]:
+def shapes_of(job: TensorJob) -> Iterator[MmaShape]:
     """Of all chips, each once; those first that do without what few chips have room for."""
     found = [
         shape
@@ -138,10 +138,10 @@ def shapes_of(job: Job) -> Iterator[MmaShape]:
         for shape in candidates(job, "mma", chip, memory << 10)
         if isinstance(shape, MmaShape)
     ]
-    yield from sorted(dict.fromkeys(found), key=lambda shape: (shape.ahead, shape.teams))
+    yield from sorted(dict.fromkeys(found), key=lambda shape: (shape.prefetched, shape.consumers))
 
 
-def differing(job: Job, folder: Path) -> int:
+def differing(job: TensorJob, folder: Path) -> int:
     """How many shapes make other results than they should."""
     work = Work(job)
     shapes = list(shapes_of(job))
@@ -159,7 +159,7 @@ def differing(job: Job, folder: Path) -> int:
     return wrong
 
 
-def compiled(job: Job, shape: MmaShape, folder: Path) -> ctypes.CDLL:
+def compiled(job: TensorJob, shape: MmaShape, folder: Path) -> ctypes.CDLL:
     """The kernel for a shape, as a function of the processor's."""
     chosen: dict[str, str | int] = {
         **macros(job, shape),
@@ -167,7 +167,7 @@ def compiled(job: Job, shape: MmaShape, folder: Path) -> ctypes.CDLL:
         "COLUMNS_BEYOND": COLUMNS_BEYOND,
         "STORED_GROUPS": job.inputs // job.group,
         "FIRST_GROUP": 0,
-        "SHUFFLE": 2 if job.windows > 1 else 1,
+        "D2S": 2 if job.sparse_taps > 1 else 1,
         "ZERO": 0,
         "PLANE_SLOPES": 0,
         "ACTIVATE(x, slope)": "fmaxf(x, (slope) * (x))",
@@ -177,9 +177,9 @@ def compiled(job: Job, shape: MmaShape, folder: Path) -> ctypes.CDLL:
     if job.last:
         chosen |= {"PLANES": job.outputs, "PIXEL": 0}
     else:
-        each = job.outputs // job.windows
+        each = job.outputs // job.sparse_taps
         target = 64 if each % 64 == 0 else 32
-        chosen |= {"OUT_GROUP": target, "OUT_STORED": each, "EACH": each, "PART": 0, "FOLD": 1}
+        chosen |= {"OUT_GROUP": target, "OUT_STORED": each, "EACH": each, "PART": 0, "S2D": 1}
     defined = "".join(f"#define {name} {value}\n" for name, value in chosen.items())
     text = defined + HEADER.read_text() + without_instructions(source.read("tensor_mma.cu")) + ENTRY
     path = folder / hashlib.sha256(text.encode()).hexdigest()
@@ -205,11 +205,11 @@ def without_instructions(text: str) -> str:
 class Work:
     """A product, its operands and what it should make."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: TensorJob) -> None:
         self._job = job
         rng = np.random.default_rng(1)
         rows, columns = SIZE
-        reach = 2 if job.windows > 1 else job.side - 1
+        reach = 2 if job.sparse_taps > 1 else job.side - 1
         self._source = MapLayout((job.inputs,), 1, job.group, job.terms)
         self._box = Box(0, 0, rows + reach, columns + reach)
         count = self._source.bytes(self._box, batch_grid(1)) // 2
@@ -226,8 +226,8 @@ class Work:
             self._weight = self._weight.astype(np.float16).astype(np.float32)
         self.bound = 5e-4 if job.terms == 1 and not job.last else 2e-5
         """Of errors: half of the last of 11 bits, or sums in 24 bits."""
-        each = job.outputs // job.windows
-        self._scale = 2 if job.windows > 1 else 1
+        each = job.outputs // job.sparse_taps
+        self._scale = 2 if job.sparse_taps > 1 else 1
         self._target = MapLayout((each,), 1, 64 if each % 64 == 0 else 32, job.terms)
         self._target_box = Box(0, 0, rows * self._scale, columns * self._scale)
         self._expected = self._exact()
@@ -236,9 +236,11 @@ class Work:
         """(rows, columns, planes), in float64."""
         job, (rows, columns) = self._job, SIZE
         values = unpacked(self._map.view(np.uint8), self._source, self._box, 1)[0]
-        result = np.zeros((rows * self._scale, columns * self._scale, job.outputs // job.windows))
-        each = job.outputs // job.windows
-        for window in range(job.windows):
+        result = np.zeros(
+            (rows * self._scale, columns * self._scale, job.outputs // job.sparse_taps)
+        )
+        each = job.outputs // job.sparse_taps
+        for window in range(job.sparse_taps):
             dy, dx = divmod(window, 2)
             planes = slice(window * each, (window + 1) * each)
             total = np.tile(self._bias[planes].astype(np.float64), (rows, columns, 1))
@@ -255,7 +257,7 @@ class Work:
         """What a shape makes, by one block for each tile of planes: a map's bytes, or floats'."""
         job, (rows, columns) = self._job, SIZE
         width = shape.width(job)
-        pack: Any = pack_last if job.spread else pack_middle if job.last else pack_quads
+        pack: Any = pack_last if job.tap_columns else pack_middle if job.last else pack_quads
         weights = np.ascontiguousarray(pack(self._weight, width, job.group, job.terms))
         planes = width if job.last else job.outputs
         follows = np.zeros((2, planes), np.float32)
@@ -271,7 +273,7 @@ class Work:
             write = self._target.arguments(target, grid, 0, 0)
         made = np.full(size, 0x7F, np.uint8)
         arguments = packed(
-            ProductArguments(
+            TensorConvArguments(
                 Address(self._map.ctypes.data),
                 Address(weights.ctypes.data),
                 Address(follows.ctypes.data),

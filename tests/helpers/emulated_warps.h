@@ -201,7 +201,7 @@ APART static uint32_t __shfl_xor_sync(uint32_t, uint32_t value, int by) {
 
 APART static void copy16(uint8_t* to, const uint8_t* from) {
     device::Copy copy = {to, from};
-    if (OLD || !device::is_late) memcpy(copy.to, copy.from, 16);
+    if (SM75 || !device::is_late) memcpy(copy.to, copy.from, 16);
     else device::current->open.push_back(copy);
 }
 static void commit() {

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from waifu2x.errors import ImageError
-from waifu2x.imaging.sizes import SizePlan, request, scale_of
+from waifu2x.imaging.sizes import ResizePlan, request, scale_of
 
 SIDES = st.integers(1, 3000)
 
@@ -28,7 +28,7 @@ def doubled(scale: Fraction) -> int:
     return next(power for power in (1, 2, 4, 8, 16, 32) if power >= scale)
 
 
-def check(plan: SizePlan, height: int, width: int, factor: Fraction) -> None:
+def check(plan: ResizePlan, height: int, width: int, factor: Fraction) -> None:
     """A plan that keeps the proportions."""
     assert (plan.height, plan.width) == (nearest(height * factor), nearest(width * factor))
     assert plan.factor == doubled(factor)
@@ -138,13 +138,13 @@ def test_sizes_that_make_no_sense(arguments: dict[str, Any], message: str) -> No
 
 
 def test_networks_may_enlarge_by_any_whole_number() -> None:
-    assert request(3).plan(5, 7, lambda scale: 3) == SizePlan(3, 15, 21, None)
+    assert request(3).plan(5, 7, lambda scale: 3) == ResizePlan(3, 15, 21, None)
     plan = request("5/2").plan(5, 7, lambda scale: 3)
     assert (plan.factor, plan.height, plan.width) == (3, 13, 18)
     assert plan.part is not None
 
 
 def test_nothing_is_a_scale_of_two() -> None:
-    assert request().plan(5, 7, doubled) == SizePlan(2, 10, 14, None)
+    assert request().plan(5, 7, doubled) == ResizePlan(2, 10, 14, None)
     assert request(only_smaller_than=7).leaves(5, 7)
     assert not request(only_smaller_than=8).leaves(5, 7)

@@ -31,7 +31,7 @@ class Engine:
 
     `backend` is `auto`, or a name that `waifu2x devices` shows, and `device` the number of one of
     its devices, several numbers, or `all`: calls are divided among them. `precision` is that of all
-    its networks. `notes` says why `auto` passed over better backends. Close it, or use it as a
+    its networks. `notices` says why `auto` passed over better backends. Close it, or use it as a
     context manager, to free the devices.
 
     Raises BackendError if they cannot be used, ValueError for numbers that make no sense.
@@ -44,10 +44,10 @@ class Engine:
         precision: Precision = "auto",
     ) -> None:
         devices = device if device == "all" else _devices(device)
-        notes: list[str] = []
-        self.backend: Backend = open_devices(backend, devices, notes.append)
+        notices: list[str] = []
+        self.backend: Backend = open_devices(backend, devices, notices.append)
         """What computes; with `auto` another one may take its place when its device stops."""
-        self.notes = tuple(notes)
+        self.notices = tuple(notices)
         self.precision: Precision = precision
         self._lock = threading.Lock()
         self._shared: OrderedDict[tuple[int, ...], _Shared] = OrderedDict()

@@ -15,6 +15,7 @@ from click.core import ParameterSource
 from numpy.typing import NDArray
 
 from waifu2x.backends.engine import Engine
+from waifu2x.cli.interrupts import heard_at_once
 from waifu2x.cli.options import check_folder, device_options, noise_option, scale_option
 from waifu2x.cli.progress import one_picture
 from waifu2x.cli.report import show, tell
@@ -212,9 +213,13 @@ def _models(
             picture, original = model_comparison.reduced(picture, scale)
         except ImageError as error:
             raise ImageError(f"{source}: {error}") from error
-    with Engine(**device) as engine, one_picture() as (on_size, on_progress):
-        for note in engine.notes:
-            tell(note)
+    with (
+        heard_at_once(),
+        Engine(**device) as engine,
+        one_picture() as (on_size, on_progress),
+    ):
+        for notice in engine.notices:
+            tell(notice)
         height, width = (math.ceil(size * scale) for size in picture.pixels.shape[:2])
         on_size(len(names) * height, width)
         found = model_comparison.results(

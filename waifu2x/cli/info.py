@@ -57,7 +57,7 @@ def _text(found: Description, extension: str) -> str:
         parts.append("transparent")
     if found.profile:
         parts.append(f"profile {found.profile}")
-    parts += [*found.metadata, *found.notes]
+    parts += [*found.metadata, *found.notices]
     kept = " and ".join(found.kept)
     lost = " and ".join(found.lost)
     if kept:

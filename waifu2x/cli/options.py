@@ -276,8 +276,8 @@ def _with(command: _Command, options: Sequence[Callable[[_Command], _Command]]) 
 def open_upscaler(**options: Any) -> Upscaler:
     """An upscaler from the options; a usage error as `arguments_of` has them."""
     upscaler = Upscaler(**arguments_of(**options))
-    for note in upscaler.notes:
-        tell(note)
+    for notice in upscaler.notices:
+        tell(notice)
     return upscaler
 
 

@@ -113,8 +113,8 @@ def results(
     share = scaled(on_progress, 1 / len(sets))
     for each in sets:
         with Upscaler(scale, noise, model=each.name, engine=engine) as upscaler:
-            for note in upscaler.notes:
-                on_notice(note)
+            for notice in upscaler.notices:
+                on_notice(notice)
             enlarge = partial(upscaler.enlarger.picture, on_progress=share)
             larger = in_srgb_tone(picture, enlarge)
             made.append(_judged(Result(each.name, upscaler.passes, larger.pixels), original))

@@ -124,7 +124,7 @@ def upscale_file(
             return Upscaled(height, width, spent, time.monotonic() - start, True, previews)
         kept = prepared.header.all_extents
         on_size(sum(extent.height for extent in kept), width)
-        large = sum(rows * columns for rows, columns in prepared.sizes) >= _LARGE
+        large = sum(extent.height * extent.width for extent in kept) >= _LARGE
         work = PictureWork(network, output, spent, animated=prepared.header.animated)
         sink = _sink(job, output, spent, None if alone or large else 1)
         flow(prepared, work, sink, in_flight=in_flight, on_progress=on_progress)
@@ -178,7 +178,7 @@ class PreparedSource:
         self._on_notice = on_notice
         self._spent = spent
         self.sizes = _result_sizes(network, source.header, name)
-        """Rows and columns of the result of each picture of the file."""
+        """Rows and columns of results, for each of the extents in the file's header."""
         kept, self._uncounted = self._adapter.header(source.header)
         extents = tuple(
             _grown(extent, size) for extent, size in zip(kept.extents, self.sizes, strict=False)
@@ -232,9 +232,9 @@ class PreparedSource:
 
 
 def _result_sizes(network: Enlarger, header: Header, name: str) -> list[tuple[int, int]]:
-    """Rows and columns of the result of each picture of a file, which errors name."""
+    """Rows and columns of results for the extents in a file's header; errors name the file."""
     try:
-        return [network.result_size(height, width) for height, width, _ in header.all_extents]
+        return [network.result_size(height, width) for height, width, _ in header.extents]
     except ImageError as error:
         raise ImageError(f"{name}: {error}") from error
 
@@ -274,7 +274,7 @@ class PictureWork:
 
 def _stays(header: Header, network: Enlarger) -> bool:
     """Whether every picture of a file comes back as it is."""
-    return all(network.leaves(height, width) for height, width, _ in header.all_extents)
+    return all(network.leaves(height, width) for height, width, _ in header.extents)
 
 
 def _is_file_of(job: Job, output: Output) -> bool:

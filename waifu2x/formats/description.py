@@ -33,7 +33,7 @@ class Description:
     kept: tuple[str, ...]
     lost: tuple[str, ...]
     """Kinds of content that a result in the format asked for keeps, and that it does not."""
-    notes: tuple[str, ...]
+    notices: tuple[str, ...]
     """What of the file cannot be had, each a clause without a full stop."""
 
 
@@ -76,5 +76,5 @@ def describe(path: Path, extension: str) -> Description:
         metadata=tuple(sorted(said)),
         kept=tuple(kind for kind, kept in held.items() if kept),
         lost=tuple(kind for kind, kept in held.items() if not kept),
-        notes=tuple(sorted(notices)),
+        notices=tuple(sorted(notices)),
     )

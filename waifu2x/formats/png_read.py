@@ -30,7 +30,7 @@ _COLOURS = {0: 1, 2: 3, _GREY_AND_ALPHA: 1, 6: 3}
 """Samples of a pixel without alpha, by IHDR's colour type."""
 
 
-class _Header(NamedTuple):
+class _PngHeader(NamedTuple):
     """IHDR. PNG 3, section 11.2.1."""
 
     width: int
@@ -85,7 +85,7 @@ def open_content(
 
 
 def _samples(
-    data: bytes, places: list[png.Place], header: _Header, allocate: Allocate | None
+    data: bytes, places: list[png.Place], header: _PngHeader, allocate: Allocate | None
 ) -> NDArray[Any]:
     """(H, W, planes), or (H, W) of one plane. Raises what decoders raise."""
     kinds = {kind for kind, _, _ in places}
@@ -110,17 +110,17 @@ def extent(data: bytes) -> Extent | None:
     return Extent(header.height, header.width, _nbytes(header))
 
 
-def _nbytes(header: _Header) -> int:
+def _nbytes(header: _PngHeader) -> int:
     """Bytes of the samples in memory."""
     return header.height * header.width * _PLANES[header.kind] * (header.depth // 8)
 
 
-def _header(data: bytes) -> _Header | None:
+def _header(data: bytes) -> _PngHeader | None:
     """That of a picture that may be for us."""
     first = next(png.places(data), None)
     if first is None or (first[0], first[2] - first[1]) != (b"IHDR", 13):
         return None
-    header = _Header(*struct.unpack_from(">IIBBBBB", data, first[1]))
+    header = _PngHeader(*struct.unpack_from(">IIBBBBB", data, first[1]))
     sides = 0 < header.width < 2**31 and 0 < header.height < 2**31
     ours = header.depth in (8, 16) and header.kind in _PLANES
     methods = (header.compression, header.filtering) == (0, 0) and header.interlacing in (0, 1)
@@ -142,7 +142,7 @@ def _checked(data: bytes, name: str) -> tuple[list[png.Place], set[str]]:
 
 
 def _by_bands(
-    data: bytes, places: list[png.Place], header: _Header, out: NDArray[np.uint8]
+    data: bytes, places: list[png.Place], header: _PngHeader, out: NDArray[np.uint8]
 ) -> bool:
     """Decodes samples by ISA-L and libspng, a band of rows after the other; whether that worked."""
     view = memoryview(data)

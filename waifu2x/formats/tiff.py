@@ -233,7 +233,7 @@ def _describe(file: IO[bytes], described: tags.Directory) -> None:
 def _page(
     page: tifffile.TiffPage, data: bytes, name: str, budget: Budget
 ) -> tuple[Picture, set[str]]:
-    notes: set[str] = set()
+    notices: set[str] = set()
     photometric = int(page.photometric)
     has_palette = photometric == _PALETTE and int(np.max(page.bitspersample)) <= 8
     if photometric not in (*_GREY, *_RGB) and not has_palette:
@@ -253,7 +253,7 @@ def _page(
         samples = np.moveaxis(samples, 0, -1)
     if samples.ndim != 3:
         raise ImageError(f"{name}: a volume of {samples.shape} samples is not a picture")
-    values = _values(samples, 8 if has_palette else page.bitspersample, name, notes)
+    values = _values(samples, 8 if has_palette else page.bitspersample, name, notices)
     planes = 1 if photometric in _GREY else 3
     if photometric == _MIN_IS_WHITE:
         values = (np.iinfo(values.dtype).max if values.dtype.kind == "u" else 1) - values
@@ -268,12 +268,12 @@ def _page(
     profile = page.tags.valueof(34675)
     if profile and not profiles.fits(bytes(profile), planes):
         profile = None
-        notes.add(BAD_PROFILE)
+        notices.add(BAD_PROFILE)
     picture = Picture(pixels, alpha, Colours(bytes(profile) if profile else None), said)
-    return oriented(picture, orientation), notes
+    return oriented(picture, orientation), notices
 
 
-def _values(samples: NDArray[Any], bits: Any, name: str, notes: set[str]) -> NDArray[Any]:
+def _values(samples: NDArray[Any], bits: Any, name: str, notices: set[str]) -> NDArray[Any]:
     """Samples as uint8, uint16 or float32 of a Picture."""
     kind, depth = samples.dtype.kind, int(np.max(bits))
     if kind == "u" and depth <= 16:
@@ -289,7 +289,7 @@ def _values(samples: NDArray[Any], bits: Any, name: str, notes: set[str]) -> NDA
             f"{name}: float samples from {low:g} to {high:g}, expected 0 to 1: scale them first"
         )
     if low < 0 or high > 1:
-        notes.add("float samples outside 0 to 1 are cut off")
+        notices.add("float samples outside 0 to 1 are cut off")
     values: NDArray[np.float32] = samples.astype(np.float32).clip(0, 1)
     return values
 

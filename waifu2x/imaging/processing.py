@@ -19,7 +19,7 @@ from waifu2x.imaging import alpha as transparency
 from waifu2x.imaging import colour
 from waifu2x.imaging.dtypes import from_unit, to_unit
 from waifu2x.imaging.picture import Picture
-from waifu2x.imaging.sizes import Request, SizePlan
+from waifu2x.imaging.sizes import Request, ResizePlan
 from waifu2x.system.stopwatch import Stopwatch
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class Prepared:
     calls: tuple[Call, ...]
     """The colours; then the transparency, where networks scale it. None where no network has a
     part."""
-    plan: SizePlan | None
+    plan: ResizePlan | None
     """None where nothing is to be done."""
 
     @property
@@ -150,7 +150,7 @@ class Processing:
         """How many times networks enlarge to reach a scale."""
         return math.prod(self.facts.factors(scale, self.noise))
 
-    def _plan(self, height: int, width: int) -> SizePlan:
+    def _plan(self, height: int, width: int) -> ResizePlan:
         return self.request.plan(height, width, self.enlargement)
 
     def _scaling(self, factor: int, colours: ChainFacts) -> ChainFacts:
@@ -195,7 +195,7 @@ def finish(
 
 
 def _colours_call(
-    pixels: NDArray[Any], plan: SizePlan, chain: ChainFacts, noise: int | None, share: float
+    pixels: NDArray[Any], plan: ResizePlan, chain: ChainFacts, noise: int | None, share: float
 ) -> Call:
     """The call for grey or RGB pixels of a chain of one or three planes."""
     planes = pixels.shape[-1]
@@ -239,7 +239,7 @@ def _coloured(
 
 
 def _resized(
-    pixels: NDArray[Any], alpha: NDArray[Any] | None, plan: SizePlan, dtype: DTypeLike
+    pixels: NDArray[Any], alpha: NDArray[Any] | None, plan: ResizePlan, dtype: DTypeLike
 ) -> tuple[NDArray[Any], NDArray[Any] | None]:
     """A picture as networks made it, at the size of the plan."""
     from waifu2x.imaging import resample  # by Pillow, which few pictures need

@@ -40,7 +40,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class SizePlan:
+class ResizePlan:
     """How a picture gets its size: networks enlarge it, then it is resized to rows and columns."""
 
     factor: int
@@ -93,7 +93,7 @@ class Request:
         """Whether a picture of that size stays as it is, because of `only_smaller_than`."""
         return self.only_smaller_than is not None and max(height, width) >= self.only_smaller_than
 
-    def plan(self, height: int, width: int, enlargement: Callable[[Fraction], int]) -> SizePlan:
+    def plan(self, height: int, width: int, enlargement: Callable[[Fraction], int]) -> ResizePlan:
         """How a picture of `height` rows and `width` columns gets this size.
 
         `enlargement` gives the scale of the networks for a scale that is needed: at least that.
@@ -117,7 +117,7 @@ class Request:
         factor = enlargement(most)
         whole = part.width == width and part.height == height
         same = whole and (rows, columns) == (height * factor, width * factor)
-        return SizePlan(factor, rows, columns, None if same else part)
+        return ResizePlan(factor, rows, columns, None if same else part)
 
     def _factors(self, height: int, width: int) -> tuple[Fraction, Fraction]:
         """By how much a picture grows, down and across."""

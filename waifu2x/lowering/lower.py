@@ -120,13 +120,7 @@ class _Lowering:
         result = self._result(last)
         values, steps = compacted(self._values, self._steps, result)
         made = Program(self._model, values, tuple(self._vectors), steps)
-        # What is read in a later phase may be kept or computed again: outside, it is the same.
-        crossing = phases.crossing(made)
-        kept = (
-            replace(value, zero_outside=value.zero_outside or number in crossing)
-            for number, value in enumerate(values)
-        )
-        return replace(made, values=tuple(kept))
+        return phases.with_zeros_around(made)
 
     # What is fused with what.
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import itertools
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from waifu2x.lowering.steps import (
     GlobalAvgPool,
@@ -105,6 +105,17 @@ def crossing(program: Program) -> frozenset[int]:
         if isinstance(step, MapStep):
             made[step.target.value] = max(made.get(step.target.value, 0), depth)
     return frozenset(found - {0})
+
+
+def with_zeros_around(program: Program) -> Program:
+    """The same program, in which values that a later phase reads hold zeros outside their size:
+    they may be kept or computed again, and outside both must be the same."""
+    found = crossing(program)
+    values = (
+        replace(value, zero_outside=value.zero_outside or number in found)
+        for number, value in enumerate(program.values)
+    )
+    return replace(program, values=tuple(values))
 
 
 def _depths(program: Program) -> list[int]:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from waifu2x.lowering.costs import cost_of_pixel
+from waifu2x.lowering.phases import with_zeros_around
 from waifu2x.lowering.steps import (
     BicubicResize,
     Conv,
@@ -58,7 +59,7 @@ def segmented(program: Program, tile: tuple[int, int] = TILE) -> Program:
     costs = [0.0]
     for step in program.steps:
         costs.append(costs[-1] + cost_of_pixel(program, step, _PLANEWISE_COST))
-    far = reaches(program)
+    far = receptive_radii(program)
     kept = {0: 0.0} | _kept_costs(program) | {len(program.steps): 0.0}
     around = sum(1 / side for side in tile)
 
@@ -93,8 +94,7 @@ def cheapest(positions: Sequence[int], cost: Callable[[int, int], float]) -> lis
 
 
 def cut(program: Program, positions: Sequence[int]) -> Program:
-    """The program with phases that end before the steps of those numbers, in order. Whatever is
-    read across a cut has to be zero outside its size."""
+    """The program with phases that end before the steps of those numbers, in order."""
     made = _Cut(list(program.values), list(program.steps))
     more = 0
     cuts = []
@@ -103,14 +103,14 @@ def cut(program: Program, positions: Sequence[int]) -> Program:
         more += added
         cuts.append(first)
     values, steps = compacted(made.values, made.steps, program.result)
-    found = replace(program, values=values, steps=steps, cuts=tuple(cuts))
+    found = with_zeros_around(replace(program, values=values, steps=steps, cuts=tuple(cuts)))
     verify(found)
     return found
 
 
-def reach(program: Program) -> int:
+def receptive_radius(program: Program) -> int:
     """Pixels of the picture around a result's own that it depends on, at most."""
-    return -int(-reaches(program)[-1] // 1)
+    return -int(-receptive_radii(program)[-1] // 1)
 
 
 @dataclass
@@ -166,7 +166,7 @@ class _Cut:
         return len(self.values) - 1
 
 
-def reaches(program: Program, unit: int = 1) -> list[float]:
+def receptive_radii(program: Program, unit: int = 1) -> list[float]:
     """Before each step, and at the end: pixels of the picture around its own that what was made so
     far depends on, on each side, where steps are computed in cells of so many pixels a side."""
     values = [0.0] * len(program.values)

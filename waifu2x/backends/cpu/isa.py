@@ -100,6 +100,7 @@ def l3_bytes() -> int:
     return size // sharing or 2048 * 1024
 
 
+@cache
 def _cache(level: int) -> tuple[int, int]:
     """The size of a cache and how many processors share it; (0, 1) if that is not known."""
     for folder in sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*")):

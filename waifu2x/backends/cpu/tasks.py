@@ -7,9 +7,10 @@ TaskSource, TaskTarget or TaskResidual with its name before theirs: `source`, `s
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, fields
-from typing import Any
+from operator import attrgetter
+from typing import Any, get_args, get_type_hints
 
 import numpy as np
 
@@ -36,9 +37,16 @@ class RowWindow:
 
     def rows(self, first: int, end: int) -> tuple[int, int]:
         """The rows that are read for rows `first` to `end` of the task, as such a range."""
-        start = (first * self.up // self.down + self.offset) // self.unit
+        return self.start(first), self.stop(end)
+
+    def start(self, first: int) -> int:
+        """The first row that is read for rows from `first` on."""
+        return (first * self.up // self.down + self.offset) // self.unit
+
+    def stop(self, end: int) -> int:
+        """The row after the last one that is read for rows before `end`."""
         stop = -(-end * self.up // self.down) + self.more + self.offset
-        return start, -(-stop // self.unit)
+        return -(-stop // self.unit)
 
 
 @dataclass(frozen=True)
@@ -212,22 +220,26 @@ def fill(record: np.void, task: CpuTask) -> None:
     """Writes what a task is, for all strips, into its record."""
     record["rows"] = task.schedule.rows
     record["residual"] = -1
-    for name, value in _values(task):
+    names, values = _FIELDS[type(task)]
+    for name, value in zip(names, values(task), strict=True):
         record[name] = value
 
 
-def _values(task: CpuTask) -> Iterator[tuple[str, Any]]:
-    for field in fields(task):
-        value = getattr(task, field.name)
-        match value:
-            case TaskSchedule():
-                continue
-            case Formula():
-                for inner in fields(value):
-                    yield inner.name, getattr(value, inner.name)
-            case TaskSource() | TaskTarget() | TaskResidual():
-                for inner in fields(value):
-                    name = "" if inner.name == "map" else f"_{inner.name}"
-                    yield field.name + name, getattr(value, inner.name)
-            case _:
-                yield field.name, value
+def _fields(kind: type[Any]) -> tuple[list[str], Callable[[CpuTask], tuple[Any, ...]]]:
+    """The fields of the record that a class of tasks has, and what gets them all from a task."""
+    hints = get_type_hints(kind)
+    found = {}
+    for field in fields(kind):
+        parts = hints[field.name]
+        if parts in (TaskSource, TaskTarget, TaskResidual):
+            for inner in fields(parts):
+                name = "" if inner.name == "map" else f"_{inner.name}"
+                found[field.name + name] = f"{field.name}.{inner.name}"
+        elif parts is Formula:
+            found |= {inner.name: f"{field.name}.{inner.name}" for inner in fields(parts)}
+        elif parts is not TaskSchedule:
+            found[field.name] = field.name
+    return list(found), attrgetter(*found.values())
+
+
+_FIELDS = {kind: _fields(kind) for kind in get_args(CpuTask)}

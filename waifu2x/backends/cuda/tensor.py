@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING
 
 from waifu2x.backends import Precision
 from waifu2x.backends.cuda import value_range
-from waifu2x.backends.cuda.tensor_average import AverageStep
+from waifu2x.backends.cuda.tensor_average import TensorAverageStep
+from waifu2x.backends.cuda.tensor_conv import TensorConvStep
 from waifu2x.backends.cuda.tensor_gather import GatherStep
 from waifu2x.backends.cuda.tensor_layout import batch_grid, layouts
-from waifu2x.backends.cuda.tensor_move import MoveStep, is_of_pieces
+from waifu2x.backends.cuda.tensor_move import TensorPlanewiseStep, is_of_pieces
 from waifu2x.backends.cuda.tensor_peak import product_peak
-from waifu2x.backends.cuda.tensor_product import ProductStep
 from waifu2x.backends.cuda.tensor_runs import runs
 from waifu2x.backends.cuda.tensor_step import Launch, Task
 from waifu2x.backends.cuda.tensor_vectors import Vectors
 from waifu2x.backends.cuda.units import Units
 from waifu2x.backends.gpu.backend import Maker
-from waifu2x.backends.gpu.executor import Batch, Executor, Place
+from waifu2x.backends.gpu.executor import Batch, BufferPlace, Executor
 from waifu2x.backends.gpu.fp32 import Fp32Executor
 from waifu2x.backends.gpu.runtime import Buffer, Kernel
 from waifu2x.backends.gpu.tuning import Choose
@@ -98,21 +98,23 @@ class TensorExecutor:
         self._terms = terms
         self._layouts = found = layouts(program, terms)
         self._vectors = Vectors(runtime, program)
-        self._steps: dict[int, ProductStep | MoveStep | GatherStep] = {}
-        self._averages: dict[int, AverageStep] = {}
+        self._steps: dict[int, TensorConvStep | TensorPlanewiseStep | GatherStep] = {}
+        self._averages: dict[int, TensorAverageStep] = {}
         for number, step in enumerate(program.steps):
             match step:
                 case Conv():
-                    self._steps[number] = ProductStep(
+                    self._steps[number] = TensorConvStep(
                         runtime, program, number, found, units, terms, choose
                     )
                 case GlobalAvgPool():
                     place = self._vectors.sum_places[number]
-                    self._averages[number] = AverageStep(runtime, program, number, found, place)
+                    self._averages[number] = TensorAverageStep(
+                        runtime, program, number, found, place
+                    )
                 case Linear():
                     pass
                 case _:
-                    make = MoveStep if is_of_pieces(program, step, found) else GatherStep
+                    make = TensorPlanewiseStep if is_of_pieces(program, step, found) else GatherStep
                     self._steps[number] = make(
                         runtime, program, number, found, terms, self._vectors.vector_places
                     )
@@ -124,7 +126,7 @@ class TensorExecutor:
         self,
         batch: Batch,
         work: Work,
-        places: Mapping[int, Place],
+        places: Mapping[int, BufferPlace],
         sums: Mapping[int, Box],
         vectors: Buffer,
         ends: Phase | None,
@@ -140,7 +142,7 @@ class TensorExecutor:
         self,
         batch: Batch,
         work: Work,
-        places: Mapping[int, Place],
+        places: Mapping[int, BufferPlace],
         sums: Mapping[int, Box],
         vectors: Buffer,
         ends: Phase | None,
@@ -156,16 +158,22 @@ class TensorExecutor:
         self,
         batch: Batch,
         work: Work,
-        places: Mapping[int, Place],
+        places: Mapping[int, BufferPlace],
         sums: Mapping[int, Box],
         vectors: Buffer,
-    ) -> list[tuple[int, ProductStep | MoveStep | GatherStep | AverageStep, Launch]]:
+    ) -> list[
+        tuple[int, TensorConvStep | TensorPlanewiseStep | GatherStep | TensorAverageStep, Launch]
+    ]:
         """The launches of a pass in their order, with the numbers of their steps, and the code of
         their kernels at hand."""
         pictures = batch.source.shape[0]
         at = self._vectors.places(vectors, pictures)
         task = Task(batch, work.steps, places, batch_grid(pictures), at)
-        queued: list[tuple[int, ProductStep | MoveStep | GatherStep | AverageStep, Launch]] = []
+        queued: list[
+            tuple[
+                int, TensorConvStep | TensorPlanewiseStep | GatherStep | TensorAverageStep, Launch
+            ]
+        ] = []
         for number in work.steps:
             queued.append((number, self._steps[number], self._steps[number].launch(task)))
         for number, box in sums.items():

@@ -32,7 +32,7 @@ class AverageArguments(NamedTuple):
     lines: int
 
 
-class AverageStep(TensorStep):
+class TensorAverageStep(TensorStep):
     """The sums of a mean."""
 
     def __init__(
@@ -59,7 +59,7 @@ class AverageStep(TensorStep):
             "THREADS": tensor_vectors.THREADS,
             "GROUP": layout.group,
             "STORED": layout.stored,
-            "FOLD": layout.fold,
+            "S2D": layout.space_to_depth,
             "EACH": layout.parts[0],
             "PLANES": self.program.values[self._value].planes,
             "TERMS": layout.terms,
@@ -69,7 +69,7 @@ class AverageStep(TensorStep):
             box.top - held.top, box.left - held.left, box.bottom - held.top, box.right - held.left
         )
         groups = layout.stored // layout.group
-        first, last = part.top // layout.fold, -(-part.bottom // layout.fold)
+        first, last = part.top // layout.space_to_depth, -(-part.bottom // layout.space_to_depth)
         wanted = _AVERAGE_BLOCKS * self.runtime.limits.compute_units
         lines = max(1, (last - first) * groups * grid.pictures // wanted)
         arguments = AverageArguments(

@@ -74,8 +74,8 @@ class GatherStep(AnyMoveStep):
             "PLANES": planes,
             "MOVED": moved,
             "ENLARGE": step.source.enlarge,
-            "SHUFFLE_OF": step.block if isinstance(step, DepthToSpace) else 1,
-            "UNSHUFFLE": step.block if isinstance(step, SpaceToDepth) else 1,
+            "STEP_D2S": step.block if isinstance(step, DepthToSpace) else 1,
+            "STEP_S2D": step.block if isinstance(step, SpaceToDepth) else 1,
             "UP": up,
             "DOWN": down,
             "FACTORS": int(isinstance(step, Scale)),
@@ -95,7 +95,7 @@ class GatherStep(AnyMoveStep):
             chosen["OUT_STORED"] = target.stored
             chosen["EACH"] = target.parts[step.target.part]
             chosen["PART"] = target.start(step.target.part) + step.target.plane
-            chosen["FOLD"] = target.fold
+            chosen["S2D"] = target.space_to_depth
         residual, added = Address(0), MapArguments()
         if self._residual is not None:
             residual, added = task.address(self._residual.value), self._map(task, self._residual)
@@ -143,7 +143,7 @@ class GatherStep(AnyMoveStep):
                 "IN_GROUP": layout.group,
                 "IN_STORED": layout.stored,
                 "IN_EACH": layout.parts[view.first],
-                "IN_FOLD": layout.fold,
+                "IN_S2D": layout.space_to_depth,
                 "IN_PART": layout.start(view.first),
             }
         is_picture = view.value == 0

@@ -66,7 +66,7 @@ class MapLayout:
 
     parts: tuple[int, ...]
     """Planes of each part as they are stored: of a single pixel, padded."""
-    fold: int
+    space_to_depth: int
     group: int
     """Planes of a group."""
     terms: int
@@ -74,7 +74,7 @@ class MapLayout:
     @property
     def stored(self) -> int:
         """Planes of a stored pixel."""
-        return sum(self.parts) * self.fold**2
+        return sum(self.parts) * self.space_to_depth**2
 
     def start(self, part: int) -> int:
         """The first plane of a part."""
@@ -101,12 +101,12 @@ class MapLayout:
         single = np.concatenate(
             [start + np.arange(count) for start, count in zip(starts, planes, strict=True)]
         )
-        pixels = np.arange(self.fold**2)[:, np.newaxis] * sum(self.parts)
+        pixels = np.arange(self.space_to_depth**2)[:, np.newaxis] * sum(self.parts)
         places: NDArray[np.intp] = (pixels + single).ravel()
         return places
 
     def _cell(self, box: Box) -> tuple[int, int]:
-        return box.height // self.fold, box.width // self.fold
+        return box.height // self.space_to_depth, box.width // self.space_to_depth
 
     def _extent(self, box: Box, grid: BatchGrid) -> tuple[int, int]:
         """Rows and pitch."""

@@ -76,7 +76,7 @@ class AnyMoveStep(TensorStep):
         return Address(task.vectors.vectors + 4 * self._vector_places[self._step.vector])
 
 
-class MoveStep(AnyMoveStep):
+class TensorPlanewiseStep(AnyMoveStep):
     """A move between maps of many planes, by pieces of them: see `is_of_pieces`."""
 
     def launch(self, task: Task) -> Launch:
@@ -90,14 +90,14 @@ class MoveStep(AnyMoveStep):
         pieces = next(n for n in (8, 4, 1) if moved % (PIECE * n) == 0)
         chosen: dict[str, str | int] = {
             "THREADS": _MOVE_THREADS,
-            "PIECES": pieces,
+            "VECTORS": pieces,
             "REPEATS": _MOVE_REPEATS,
             "PLANES": planes,
             "MOVED": moved,
             "GROUP": source.group,
             "STORED": source.stored,
             "IN_EACH": source.parts[step.source.first],
-            "IN_FOLD": source.fold,
+            "IN_S2D": source.space_to_depth,
             "IN_PART": source.start(step.source.first),
             "ENLARGE": step.source.enlarge,
             "FACTORS": int(isinstance(step, Scale)),
@@ -107,7 +107,7 @@ class MoveStep(AnyMoveStep):
             "OUT_STORED": target.stored,
             "EACH": target.parts[step.target.part],
             "PART": target.start(step.target.part) + step.target.plane,
-            "FOLD": target.fold,
+            "S2D": target.space_to_depth,
             "ZERO": int(self.reaches_out(step.target.value, box, task)),
             "RESIDUAL": int(self._residual is not None),
         }
@@ -154,7 +154,7 @@ def residual_macros(layout: MapLayout, view: View) -> dict[str, str | int]:
         "RESIDUAL_GROUP": layout.group,
         "RESIDUAL_STORED": layout.stored,
         "RESIDUAL_EACH": layout.parts[view.first],
-        "RESIDUAL_FOLD": layout.fold,
+        "RESIDUAL_S2D": layout.space_to_depth,
         "RESIDUAL_PART": layout.start(view.first),
     }
 

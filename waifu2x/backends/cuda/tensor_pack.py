@@ -97,17 +97,17 @@ def pack_first(weight: NDArray[np.float32], unit: float) -> NDArray[np.float16]:
     return np.ascontiguousarray(order).reshape(2, outputs // 32, depth // 16, 4, 2, 32, 2)
 
 
-def pack_follows(
+def pack_epilogue(
     bias: NDArray[np.float32],
     activation: Activation,
     places: Sequence[int] | NDArray[np.intp],
     planes: int,
 ) -> NDArray[np.float32]:
     """(2, planes): biases and slopes, at `places`; the others stay zero."""
-    follows = np.zeros((2, planes), np.float32)
-    follows[0, places] = bias
-    follows[1, places] = activation.slopes
-    return follows
+    epilogue = np.zeros((2, planes), np.float32)
+    epilogue[0, places] = bias
+    epilogue[1, places] = activation.slopes
+    return epilogue
 
 
 def _rounds(weight: NDArray[np.float32], group: int, terms: int) -> NDArray[np.float16]:

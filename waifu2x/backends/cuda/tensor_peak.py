@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from waifu2x.backends.cuda.units import Units, is_old
+from waifu2x.backends.cuda.units import Units, is_sm75
 from waifu2x.backends.gpu.runtime import Macros
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ def product_peak(runtime: CudaRuntime, units: Units) -> float:
     by_group = units == "wgmma"
     macros: Macros = {
         "WGMMA": int(by_group),
-        "OLD": int(is_old(runtime.capability)),
+        "SM75": int(is_sm75(runtime.capability)),
         "REPEATS": _REPEATS,
         "THREADS": _THREADS,
         "WIDTH": _WIDTH,

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 
 from waifu2x.backends.cuda.tensor_pack import pack_middle, pack_quads
-from waifu2x.backends.cuda.units import Units, is_old
+from waifu2x.backends.cuda.units import Units, is_sm75
 from waifu2x.backends.gpu.runtime import Macros
 from waifu2x.lowering.geometry import round_up
 
@@ -20,7 +20,7 @@ _MOST_SPREAD = 16
 """The most output planes where the taps of a row are columns of the product."""
 _PITCH = COLUMNS + 8
 _FLOAT_BYTES = 4
-_FOLLOWS_BYTES = 8
+_EPILOGUE_BYTES = 8
 _BARRIER_BYTES = 8
 _RESERVED_BYTES = 1 << 10
 """Shared memory that the driver takes of each block's share."""
@@ -34,7 +34,7 @@ and more blocks read them more often."""
 
 
 @dataclass(frozen=True)
-class Job:
+class TensorJob:
     """What a product has to compute, as far as shapes go."""
 
     inputs: int
@@ -49,12 +49,12 @@ class Job:
     """16-bit terms of a value: 1, or 2 for fp32's precision."""
     last: bool
     """Whether it makes pixels, or a map of few planes."""
-    windows: int = 1
+    sparse_taps: int = 1
     """Into how many equal parts of its planes it divides, each of which reads its own taps of a
     larger product."""
 
     @property
-    def spread(self) -> bool:
+    def tap_columns(self) -> bool:
         """Whether the taps of a row are columns of the product: they are where it makes few planes,
         which would leave the units idle."""
         return self.last and self.side > 1 and self.outputs <= _MOST_SPREAD
@@ -63,20 +63,20 @@ class Job:
     def width(self) -> int:
         """Output planes of a tile."""
         if self.last:
-            return round_up(self.outputs * (self.side if self.spread else 1), 16)
-        each = self.outputs // self.windows
+            return round_up(self.outputs * (self.side if self.tap_columns else 1), 16)
+        each = self.outputs // self.sparse_taps
         return next(width for width in (128, 64, 32) if each % width == 0)
 
     @property
     def results(self) -> int:
         """Columns of a tile that are results: not all where the taps of a row are columns of the
         product."""
-        return COLUMNS - (self.side - 1) if self.spread else COLUMNS
+        return COLUMNS - (self.side - 1) if self.tap_columns else COLUMNS
 
     @property
     def taps(self) -> int:
         """Products of a group of planes."""
-        return self.side if self.spread else self.side**2
+        return self.side if self.tap_columns else self.side**2
 
     @property
     def steps(self) -> int:
@@ -98,30 +98,30 @@ class WgmmaShape:
     """Output planes of a tile, at most."""
 
     stem = "tensor_wgmma"
-    teams = 1
+    consumers = 1
     """That make tiles of their own."""
     pack = staticmethod(pack_middle)
     """Its order of weights."""
 
-    def threads(self, job: Job) -> int:
+    def threads(self, job: TensorJob) -> int:
         """Threads of a block: those that multiply, and four warps of which two copy."""
         return (self.warpgroups + 1) * 128
 
-    def width(self, job: Job) -> int:
+    def width(self, job: TensorJob) -> int:
         """Output planes of a tile."""
         return min(job.width, self.most_width)
 
-    def shared(self, job: Job) -> int:
+    def shared(self, job: TensorJob) -> int:
         """Bytes of shared memory of a block."""
         pixel = job.group * 2
         pixels = (self.a_stages * (self.rows + job.side - 1) * _PITCH + 1) * pixel
         weights = self.b_stages * self.width(job) * pixel
         barriers = (2 * self.a_stages + 2 * self.b_stages + 2) * _BARRIER_BYTES
         partial = self.rows * COLUMNS * (job.width + 1) if job.last else 0
-        follows = self.width(job) * _FOLLOWS_BYTES
-        return pixels + weights + barriers + follows + partial * _FLOAT_BYTES
+        epilogue = self.width(job) * _EPILOGUE_BYTES
+        return pixels + weights + barriers + epilogue + partial * _FLOAT_BYTES
 
-    def macros(self, job: Job) -> dict[str, str | int]:
+    def macros(self, job: TensorJob) -> dict[str, str | int]:
         """Those of this shape."""
         own = {name.upper(): value for name, value in asdict(self).items()}
         del own["MOST_WIDTH"]
@@ -138,45 +138,45 @@ class MmaShape:
     warp: tuple[int, int]
     """What a warp makes of a row: columns, and output planes at most."""
     b_stages: int
-    """Taps whose weights there is room for; of loose warps, rows of taps."""
-    ahead: int = 0
+    """Taps whose weights there is room for; of decoupled warps, rows of taps."""
+    prefetched: int = 0
     """Rows of pixels that are copied before their visit begins."""
-    teams: int = 1
-    loose: bool = False
+    consumers: int = 1
+    decoupled: bool = False
     most_width: int = 64
     """Output planes of a tile, at most."""
-    old: bool = False
+    is_sm75: bool = False
     """For sm_75."""
 
     stem = "tensor_mma"
     pack = staticmethod(pack_quads)
     """Its order of weights."""
 
-    def threads(self, job: Job) -> int:
+    def threads(self, job: TensorJob) -> int:
         """Threads of a block."""
         columns, _ = self.warp
         warps = self.rows * (COLUMNS // columns) * (self.width(job) // self._each(job))
-        return self.teams * warps * 32
+        return self.consumers * warps * 32
 
-    def width(self, job: Job) -> int:
+    def width(self, job: TensorJob) -> int:
         """Output planes of a tile."""
         return min(job.width, self.most_width)
 
-    def shared(self, job: Job) -> int:
+    def shared(self, job: TensorJob) -> int:
         """Bytes of shared memory of a block."""
         pixel = job.group * 2
-        columns = COLUMNS if job.spread else COLUMNS + job.side - 1
+        columns = COLUMNS if job.tap_columns else COLUMNS + job.side - 1
         reads = self.rows + job.side - 1
-        ring = reads + self.ahead
-        if 0 < self.ahead < reads and not self.loose:
-            ring = self.rows + self.ahead
+        ring = reads + self.prefetched
+        if 0 < self.prefetched < reads and not self.decoupled:
+            ring = self.rows + self.prefetched
         partial = self.rows * COLUMNS * (job.width + 1) * _FLOAT_BYTES if job.last else 0
         weights = self.b_stages * self.width(job) * pixel
-        if self.loose:
+        if self.decoupled:
             weights = weights * job.side + 3 * _BARRIER_BYTES
-        return self.teams * max(ring * columns * pixel, partial) + weights
+        return self.consumers * max(ring * columns * pixel, partial) + weights
 
-    def macros(self, job: Job) -> dict[str, str | int]:
+    def macros(self, job: TensorJob) -> dict[str, str | int]:
         """Those of this shape."""
         columns, _ = self.warp
         return {
@@ -184,14 +184,14 @@ class MmaShape:
             "BLOCKS": self.blocks,
             "WARP_COLUMNS": columns,
             "WARP_WIDTH": self._each(job),
-            "AHEAD": self.ahead,
-            "TEAMS": self.teams,
-            "LOOSE": int(self.loose),
+            "PREFETCHED": self.prefetched,
+            "CONSUMERS": self.consumers,
+            "DECOUPLED": int(self.decoupled),
             "B_STAGES": self.b_stages,
-            "OLD": int(self.old),
+            "SM75": int(self.is_sm75),
         }
 
-    def _each(self, job: Job) -> int:
+    def _each(self, job: TensorJob) -> int:
         """Output planes of a warp: of a last product all, so that it has what it sums up."""
         return self.width(job) if job.last else min(self.width(job), self.warp[1])
 
@@ -199,7 +199,7 @@ class MmaShape:
 Shape = WgmmaShape | MmaShape
 
 
-def macros(job: Job, shape: Shape) -> Macros:
+def macros(job: TensorJob, shape: Shape) -> Macros:
     """What of a kernel hangs on the job and its shape alone."""
     width = shape.width(job)
     return {
@@ -210,8 +210,8 @@ def macros(job: Job, shape: Shape) -> Macros:
         "DEPTH": depth(job, shape),
         "TERMS": job.terms,
         "LAST": int(job.last),
-        "SPREAD": int(job.spread),
-        "WINDOWS": job.windows,
+        "TAP_COLUMNS": int(job.tap_columns),
+        "SPARSE_TAPS": job.sparse_taps,
         "TILE_COLUMNS": COLUMNS,
         "TILE_RESULTS": job.results,
         "THREADS": shape.threads(job),
@@ -220,27 +220,27 @@ def macros(job: Job, shape: Shape) -> Macros:
     }
 
 
-def depth(job: Job, shape: Shape) -> int:
+def depth(job: TensorJob, shape: Shape) -> int:
     """Tiles of output planes."""
     return 1 if job.last else job.outputs // shape.width(job)
 
 
-def grid(job: Job, shape: Shape, tiles: int, multiprocessors: int) -> int:
+def grid(job: TensorJob, shape: Shape, tiles: int, multiprocessors: int) -> int:
     """Blocks, which take one tile after the other."""
     deep = depth(job, shape)
-    return min(-(-tiles // shape.teams), max(1, multiprocessors * shape.blocks // deep)) * deep
+    return min(-(-tiles // shape.consumers), max(1, multiprocessors * shape.blocks // deep)) * deep
 
 
 def candidates(
-    job: Job, units: Units, capability: tuple[int, int], shared_bytes: int
+    job: TensorJob, units: Units, capability: tuple[int, int], shared_bytes: int
 ) -> list[Shape]:
     """Shapes that fit a block's shared memory, the usual one for large pictures first."""
     shapes: list[Shape]
     if units == "wgmma":
         shapes = list(_wgmma_shapes(job))
-    elif is_old(capability):
+    elif is_sm75(capability):
         shapes = [
-            MmaShape(rows, blocks, (32, 64), min(3 if job.taps > 1 else 2, job.steps), old=True)
+            MmaShape(rows, blocks, (32, 64), min(3 if job.taps > 1 else 2, job.steps), is_sm75=True)
             for rows, blocks in ((4, 2), (4, 1), (2, 2), (2, 1))
         ]
     else:
@@ -252,7 +252,7 @@ def candidates(
     ]
 
 
-def _wgmma_shapes(job: Job) -> list[WgmmaShape]:
+def _wgmma_shapes(job: TensorJob) -> list[WgmmaShape]:
     """Measured on an H200, see benchmarks/results. Weights stay in shared memory where they fit."""
     all_of_them = job.steps
     order: tuple[tuple[int, int], ...]
@@ -296,7 +296,7 @@ def _wgmma_shapes(job: Job) -> list[WgmmaShape]:
     return shapes + narrow
 
 
-def _single_tap_shapes(job: Job) -> Iterator[WgmmaShape]:
+def _single_tap_shapes(job: TensorJob) -> Iterator[WgmmaShape]:
     """Device memory is the bound: more tiles on their way, and where they fit two blocks."""
     usual = 2 if job.outputs > job.inputs else 4
     for rows, blocks, a_stages, width in (
@@ -318,7 +318,7 @@ def _single_tap_shapes(job: Job) -> Iterator[WgmmaShape]:
                 )
 
 
-def _mma_shapes(job: Job) -> Iterator[MmaShape]:
+def _mma_shapes(job: TensorJob) -> Iterator[MmaShape]:
     """For chips with asynchronous copies: those for much shared memory, measured on an H200, then
     those for 163 and for 99 KiB of it. Chips with so little have slower units, which smaller tiles
     feed."""
@@ -335,45 +335,45 @@ def _mma_shapes(job: Job) -> Iterator[MmaShape]:
         )
     elif job.side == 1:
         shapes = (
-            MmaShape(4, 2, whole, all_of_them, ahead=4),
-            MmaShape(4, 1, whole, all_of_them, ahead=4, most_width=128),
-            MmaShape(4, 2, whole, 2, ahead=4),
-            MmaShape(2, 2, half, 2, ahead=2),
-            MmaShape(2, 1, half, 2, ahead=2),
+            MmaShape(4, 2, whole, all_of_them, prefetched=4),
+            MmaShape(4, 1, whole, all_of_them, prefetched=4, most_width=128),
+            MmaShape(4, 2, whole, 2, prefetched=4),
+            MmaShape(2, 2, half, 2, prefetched=2),
+            MmaShape(2, 1, half, 2, prefetched=2),
         )
     elif job.group == 32:
         blocks, whole_visit = 3 if job.width == 32 else 2, 4 + job.side - 1
-        alone = MmaShape(4, blocks, whole, all_of_them, ahead=whole_visit)
+        alone = MmaShape(4, blocks, whole, all_of_them, prefetched=whole_visit)
         shapes = (
             *((alone,) if job.width == 32 and job.terms == 1 else ()),
-            MmaShape(4, 1, whole, all_of_them, ahead=whole_visit, teams=blocks),
+            MmaShape(4, 1, whole, all_of_them, prefetched=whole_visit, consumers=blocks),
             alone,
-            MmaShape(4, 1, whole, all_of_them, ahead=4, teams=blocks),
-            MmaShape(4, blocks, whole, 4, ahead=whole_visit),
-            MmaShape(4, 2, whole, 4, ahead=whole_visit),
-            MmaShape(4, 1, whole, all_of_them, ahead=4, teams=2),
-            MmaShape(4, 1, half, all_of_them, ahead=4),
-            MmaShape(2, 2, half, 3, ahead=2),
-            MmaShape(2, 2, quarter, 4, ahead=2, most_width=32),
+            MmaShape(4, 1, whole, all_of_them, prefetched=4, consumers=blocks),
+            MmaShape(4, blocks, whole, 4, prefetched=whole_visit),
+            MmaShape(4, 2, whole, 4, prefetched=whole_visit),
+            MmaShape(4, 1, whole, all_of_them, prefetched=4, consumers=2),
+            MmaShape(4, 1, half, all_of_them, prefetched=4),
+            MmaShape(2, 2, half, 3, prefetched=2),
+            MmaShape(2, 2, quarter, 4, prefetched=2, most_width=32),
         )
     else:
         shapes = (
-            MmaShape(4, 1, whole, all_of_them, ahead=4, teams=2),
-            MmaShape(8, 1, whole, 3, ahead=8, loose=True),
+            MmaShape(4, 1, whole, all_of_them, prefetched=4, consumers=2),
+            MmaShape(8, 1, whole, 3, prefetched=8, decoupled=True),
             MmaShape(4, 2, whole, 3),
-            MmaShape(4, 1, half, 3, ahead=4),
+            MmaShape(4, 1, half, 3, prefetched=4),
             MmaShape(2, 2, quarter, 4),
-            MmaShape(2, 1, quarter, 3, ahead=2),
+            MmaShape(2, 1, quarter, 3, prefetched=2),
         )
     for shape in dict.fromkeys(shapes):
         stages = min(shape.b_stages, all_of_them)
-        most = job.side if 0 < shape.ahead < shape.rows + job.side - 1 else job.taps
-        if shape.loose or stages == all_of_them or stages - 1 <= most:
+        most = job.side if 0 < shape.prefetched < shape.rows + job.side - 1 else job.taps
+        if shape.decoupled or stages == all_of_them or stages - 1 <= most:
             yield replace(shape, b_stages=stages)
 
 
 def ranked(
-    job: Job, shapes: list[Shape], rows: int, columns: int, multiprocessors: int
+    job: TensorJob, shapes: list[Shape], rows: int, columns: int, multiprocessors: int
 ) -> tuple[list[Shape], str]:
     """The usual shape first, and the class of sizes in which a measured one may be better.
 
@@ -385,8 +385,8 @@ def ranked(
 
     def rounds(shape: Shape, each: int) -> int:
         """Rows that the busiest multiprocessor computes, of so many planes each time."""
-        tiles = -(-across * -(-rows // shape.rows) * each // shape.teams)
-        return -(-tiles // multiprocessors) * shape.rows * shape.teams
+        tiles = -(-across * -(-rows // shape.rows) * each // shape.consumers)
+        return -(-tiles // multiprocessors) * shape.rows * shape.consumers
 
     def clocks(shape: Shape) -> float:
         """About the clocks of the busiest multiprocessor: products, or reads of shared memory."""

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from waifu2x.backends.cuda.arguments import Address, address_of
 from waifu2x.backends.cuda.tensor_layout import BatchGrid
 from waifu2x.backends.cuda.tensor_vectors import VectorPlaces
-from waifu2x.backends.gpu.executor import Batch, Place
+from waifu2x.backends.gpu.executor import Batch, BufferPlace
 from waifu2x.backends.gpu.runtime import Buffer, Macros
 from waifu2x.lowering.box import Box
 from waifu2x.lowering.steps import Program
@@ -62,7 +62,7 @@ class Task:
     batch: Batch
     boxes: Mapping[int, Box]
     """What is computed, by the numbers of steps."""
-    places: Mapping[int, Place]
+    places: Mapping[int, BufferPlace]
     grid: BatchGrid
     vectors: VectorPlaces
 

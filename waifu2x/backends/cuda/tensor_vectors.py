@@ -31,7 +31,7 @@ class VectorTask(NamedTuple):
     """`Task` in `kernels/tensor_vectors.cu`."""
 
     weight: Address = Address(0)
-    follows: Address = Address(0)
+    epilogue: Address = Address(0)
     scale: float = 0.0
     kind: int = _CLEAR
     inputs: int = 0
@@ -80,8 +80,8 @@ class Vectors:
         try:
             for number, step in enumerate(program.steps):
                 if isinstance(step, Linear):
-                    follows = np.stack([step.bias, step.activation.slopes], axis=1)
-                    self._weights[number] = self._uploaded(step.weight), self._uploaded(follows)
+                    epilogue = np.stack([step.bias, step.activation.slopes], axis=1)
+                    self._weights[number] = self._uploaded(step.weight), self._uploaded(epilogue)
         except BaseException:
             self.close()
             raise
@@ -153,10 +153,10 @@ class Vectors:
     def _dense(self, number: int) -> VectorTask:
         step = self._program.steps[number]
         assert isinstance(step, Linear)
-        weight, follows = (address_of(buffer) for buffer in self._weights[number])
+        weight, epilogue = (address_of(buffer) for buffer in self._weights[number])
         return VectorTask(
             weight,
-            follows,
+            epilogue,
             kind=_DENSE + self._activations.index(step.activation.function),
             inputs=step.weight.shape[1],
             outputs=step.weight.shape[0],

@@ -23,7 +23,7 @@ def available_units(capability: tuple[int, int]) -> tuple[Units, ...]:
     return tuple(units)
 
 
-def is_old(capability: tuple[int, int]) -> bool:
+def is_sm75(capability: tuple[int, int]) -> bool:
     """Whether the chip has only the first form of matrix products, and no asynchronous copies."""
     return capability < (8, 0)
 

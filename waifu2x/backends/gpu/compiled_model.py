@@ -15,9 +15,9 @@ from waifu2x.backends import Device, Progress
 from waifu2x.backends.gpu import schedule
 from waifu2x.backends.gpu.executor import (
     Batch,
+    BufferPlace,
     DevicePixels,
     Executor,
-    Place,
     RunArguments,
 )
 from waifu2x.backends.gpu.memory_pool import MemoryPool, ScopedAllocation
@@ -337,8 +337,8 @@ class BoundPlan:
         self._executor.run(*self._arguments(one, target, ends))
 
     def _arguments(self, one: Pass, target: DevicePixels, ends: Phase | None) -> RunArguments:
-        places: Mapping[int, Place] = {
-            value: Place(self._maps[place.is_kept], place.offset, place.box)
+        places: Mapping[int, BufferPlace] = {
+            value: BufferPlace(self._maps[place.is_kept], place.offset, place.box)
             for value, place in one.places.items()
         }
         batch = self._batch(one.tile, target)

@@ -39,7 +39,7 @@ def worthwhile(
     costs = [0.0]
     for number in range(len(program.steps)):
         costs.append(costs[-1] + step_cost(program, number, whole(program, number, sizes)))
-    far = segments.reaches(program, max(executor.unit))
+    far = segments.receptive_radii(program, max(executor.unit))
     rows, columns = sizes[0]
     result = sizes[program.result]
 

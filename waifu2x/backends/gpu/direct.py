@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from waifu2x.backends.gpu.product import NARROW, Planes, padded_weight
+from waifu2x.backends.gpu.conv import NARROW, Planes, padded_weight
 from waifu2x.backends.gpu.runtime import Limits, Macros
 from waifu2x.lowering.geometry import round_up
 
@@ -16,7 +16,7 @@ _FEW = 16
 
 
 @dataclass(frozen=True)
-class Shape:
+class DirectShape:
     """How the work is cut: see the macros of the kernel."""
 
     line: int
@@ -77,43 +77,43 @@ class Shape:
         return np.ascontiguousarray(taps.transpose(0, 2, 3, 4, 1))
 
 
-def candidates(limits: Limits, planes: Planes) -> list[Shape]:
+def candidates(limits: Limits, planes: Planes) -> list[DirectShape]:
     """Shapes for a product on a device, the usual one first."""
     count = planes.out_count
     if limits.is_cpu:
         # Twelve vectors of sums at most, for the sixteen or more registers that processors have.
         width, load = limits.vector, NARROW if limits.vector >= NARROW else 1
         if count <= NARROW and (planes.to_pixels or planes.is_narrow):
-            return [Shape(8, 1, load, 1, 1, 1, load=load)]
+            return [DirectShape(8, 1, load, 1, 1, 1, load=load)]
         if planes.is_narrow and not planes.to_pixels:
-            return [Shape(3, 4, load, 1, 1, 1, load=load)]
+            return [DirectShape(3, 4, load, 1, 1, 1, load=load)]
         if count > 2 * width:
-            return [Shape(3, 4, width, 1, 1, 1, load=load)]
-        return [Shape(4, 2 if width < count else 1, width, 1, 1, 1, load=load)]
+            return [DirectShape(3, 4, width, 1, 1, 1, load=load)]
+        return [DirectShape(4, 2 if width < count else 1, width, 1, 1, 1, load=load)]
     usual = _for_gpus(planes, count)
     return list(dict.fromkeys(_fitted(shape, limits.max_group) for shape in usual))
 
 
-def _for_gpus(planes: Planes, count: int) -> list[Shape]:
+def _for_gpus(planes: Planes, count: int) -> list[DirectShape]:
     """Shapes of groups of 64 work-items and more, for so many output planes."""
     if planes.to_pixels and count <= NARROW:
         cuts = ((4, 8), (4, 4), (8, 4), (2, 8))
-        return [Shape(line, 1, 4, 1, 32, rows, down=True) for line, rows in cuts]
+        return [DirectShape(line, 1, 4, 1, 32, rows, down=True) for line, rows in cuts]
     if planes.to_pixels and count <= _FEW:
         vectors = -(-count // 4)
         cuts = ((4, 4), (4, 8), (2, 8), (8, 4))
-        return [Shape(line, vectors, 4, 1, 32, rows, down=True) for line, rows in cuts]
+        return [DirectShape(line, vectors, 4, 1, 32, rows, down=True) for line, rows in cuts]
     if count <= _FEW:
-        return [Shape(8, 1, 4, 4, 8, rows) for rows in (4, 8)]
+        return [DirectShape(8, 1, 4, 4, 8, rows) for rows in (4, 8)]
     vectors = 2 if count > 32 else 1
     if planes.taps == 1:
         # Fewer products for each load: what is best depends on the caches.
         ways = ((4, vectors, 4), (4, 2 * vectors, 4), (4, vectors, 8), (8, vectors, 4))
-        return [Shape(line, v, 4, 8, 4, rows) for line, v, rows in ways]
-    return [Shape(8, vectors, 4, 8, 4, rows) for rows in (4, 8)]
+        return [DirectShape(line, v, 4, 8, 4, rows) for line, v, rows in ways]
+    return [DirectShape(8, vectors, 4, 8, 4, rows) for rows in (4, 8)]
 
 
-def _fitted(shape: Shape, most: int) -> Shape:
+def _fitted(shape: DirectShape, most: int) -> DirectShape:
     """The shape with so many work-items in a group at most: fewer lines, then fewer planes."""
     while shape.group > most:
         if shape.group_y > 1:

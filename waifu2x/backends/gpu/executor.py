@@ -28,7 +28,7 @@ class DevicePixels:
 
 
 @dataclass(frozen=True)
-class Place:
+class BufferPlace:
     """Where a map lies."""
 
     buffer: Buffer
@@ -59,7 +59,9 @@ class Batch:
     """Rows and columns of every value, as `geometry.sizes` gives them."""
 
 
-RunArguments = tuple[Batch, Work, Mapping[int, Place], Mapping[int, Box], Buffer, Phase | None]
+RunArguments = tuple[
+    Batch, Work, Mapping[int, BufferPlace], Mapping[int, Box], Buffer, Phase | None
+]
 """The arguments of `Executor.run`."""
 
 
@@ -87,7 +89,7 @@ class Executor(Protocol):
         self,
         batch: Batch,
         work: Work,
-        places: Mapping[int, Place],
+        places: Mapping[int, BufferPlace],
         sums: Mapping[int, Box],
         vectors: Buffer,
         ends: Phase | None,
@@ -103,7 +105,7 @@ class Executor(Protocol):
         self,
         batch: Batch,
         work: Work,
-        places: Mapping[int, Place],
+        places: Mapping[int, BufferPlace],
         sums: Mapping[int, Box],
         vectors: Buffer,
         ends: Phase | None,

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from waifu2x.backends.gpu import direct, winograd, winograd_vector
-from waifu2x.backends.gpu.executor import Batch, Place
-from waifu2x.backends.gpu.maps import ALIGNMENT, MAP_LIMIT, Maps, Margin, block_of, form_of
-from waifu2x.backends.gpu.means import AverageStep, DenseLayer, Sums, vector_form
-from waifu2x.backends.gpu.moves import MoveStep
+from waifu2x.backends.gpu.conv import CELL, ConvShape, Fp32ConvStep, Planes, planes_of
+from waifu2x.backends.gpu.executor import Batch, BufferPlace
+from waifu2x.backends.gpu.maps import ALIGNMENT, MAP_LIMIT, Maps, Margin, block_of, layout_of
+from waifu2x.backends.gpu.means import DenseLayer, Fp32AverageStep, Sums, vector_layout
+from waifu2x.backends.gpu.moves import Fp32PlanewiseStep
 from waifu2x.backends.gpu.peak import multiply_add_peak
-from waifu2x.backends.gpu.product import CELL, Planes, ProductStep, Shape, planes_of
 from waifu2x.backends.gpu.runtime import Buffer, Kernel, Limits, Runtime
 from waifu2x.backends.gpu.tuning import Choose
 from waifu2x.lowering.box import Box
@@ -26,7 +26,7 @@ from waifu2x.lowering.steps import (
     reads,
 )
 
-_Own = ProductStep | MoveStep | AverageStep | DenseLayer
+_Own = Fp32ConvStep | Fp32PlanewiseStep | Fp32AverageStep | DenseLayer
 
 
 class Fp32Executor:
@@ -41,7 +41,7 @@ class Fp32Executor:
         self.program = program
         self._runtime = runtime
         self._block = block_of(runtime.limits)
-        self._form = vector_form(program, self._block)
+        self._form = vector_layout(program, self._block)
         self._steps: list[_Own] = []
         self._prepare(choose)
         self._margins = self._find_margins()
@@ -49,21 +49,21 @@ class Fp32Executor:
 
     def map_bytes(self, value: int, box: Box, pictures: int) -> int:
         stored = self.program.values[value]
-        form = form_of(stored, box, self._margins[value], self._block)
+        form = layout_of(stored, box, self._margins[value], self._block)
         return form.step * ALIGNMENT * pictures
 
     def build(
         self,
         batch: Batch,
         work: Work,
-        places: Mapping[int, Place],
+        places: Mapping[int, BufferPlace],
         sums: Mapping[int, Box],
         vectors: Buffer,
         ends: Phase | None,
     ) -> None:
         """Builds the kernels for the dtypes of a batch: they depend on nothing else."""
         ends_of = batch.source, batch.target
-        made = [own for own in self._steps if isinstance(own, ProductStep | MoveStep)]
+        made = [own for own in self._steps if isinstance(own, Fp32ConvStep | Fp32PlanewiseStep)]
         self._runtime.prepare([own.source(*ends_of) for own in made])
         for own in made:
             own.kernel(*ends_of)
@@ -72,7 +72,7 @@ class Fp32Executor:
         self,
         batch: Batch,
         work: Work,
-        places: Mapping[int, Place],
+        places: Mapping[int, BufferPlace],
         sums: Mapping[int, Box],
         vectors: Buffer,
         ends: Phase | None,
@@ -82,13 +82,13 @@ class Fp32Executor:
         for number in sorted({*work.steps, *sums}):
             own = self._steps[number]
             match own:
-                case ProductStep():
+                case Fp32ConvStep():
                     own.launch(batch, work.steps[number], maps)
-                case MoveStep():
+                case Fp32PlanewiseStep():
                     first = self._factors(number)
                     step = self._form.size // 4
                     own.launch(batch, work.steps[number], maps, vectors, first, step)
-                case AverageStep():
+                case Fp32AverageStep():
                     source = self.program.steps[number]
                     box = sums[number]
                     if box.height and box.width and isinstance(source, GlobalAvgPool):
@@ -121,7 +121,7 @@ class Fp32Executor:
         pictures = batch.source.shape[0]
         for number in (*phase.averages, *phase.dense):
             own, step = self._steps[number], self.program.steps[number]
-            if isinstance(own, AverageStep) and isinstance(step, GlobalAvgPool):
+            if isinstance(own, Fp32AverageStep) and isinstance(step, GlobalAvgPool):
                 rows, columns = batch.sizes[step.source.value]
                 own.mean(rows * columns, vectors, pictures)
             elif isinstance(own, DenseLayer):
@@ -143,19 +143,19 @@ class Fp32Executor:
                 planes = planes_of(program, step, self._block)
                 found = candidates(runtime.limits, planes)
                 shape = choose(number, found, f"fp32 {planes!r}")
-                return ProductStep(runtime, program, step, planes, shape)
+                return Fp32ConvStep(runtime, program, step, planes, shape)
             case GlobalAvgPool():
-                return AverageStep(runtime, program, number, self._form, self._block)
+                return Fp32AverageStep(runtime, program, number, self._form, self._block)
             case Linear():
                 return DenseLayer(runtime, step, self._form)
             case _:
-                return MoveStep(runtime, program, number, self._block)
+                return Fp32PlanewiseStep(runtime, program, number, self._block)
 
     def _find_margins(self) -> list[Margin]:
         """How far the groups of products that write and read each value go beyond it."""
         margins = [Margin()] * len(self.program.values)
         for step, own in zip(self.program.steps, self._steps, strict=True):
-            if not isinstance(step, Conv) or not isinstance(own, ProductStep):
+            if not isinstance(step, Conv) or not isinstance(own, Fp32ConvStep):
                 continue
             margin, target = own.margin, step.target.value
             by, fold = step.depth_to_space, self.program.values[target].space_to_depth
@@ -171,8 +171,8 @@ class Fp32Executor:
         return self._form.vectors[step.vector] if isinstance(step, Scale) else 0
 
 
-def candidates(limits: Limits, planes: Planes) -> list[Shape]:
+def candidates(limits: Limits, planes: Planes) -> list[ConvShape]:
     """Ways to cut a product on a device, the usual one first. Any of them is right."""
     transformed = winograd_vector if limits.is_cpu else winograd
-    shapes: list[Shape] = [*transformed.candidates(limits, planes)]
+    shapes: list[ConvShape] = [*transformed.candidates(limits, planes)]
     return shapes or [*direct.candidates(limits, planes)]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from waifu2x.backends.gpu.executor import Batch, DevicePixels, Place
+from waifu2x.backends.gpu.executor import Batch, BufferPlace, DevicePixels
 from waifu2x.backends.gpu.runtime import Argument, Limits, Macros
 from waifu2x.lowering.box import Box
 from waifu2x.lowering.geometry import round_up
@@ -60,7 +60,7 @@ class Margin:
 
 
 @dataclass(frozen=True)
-class Form:
+class BlockLayout:
     """How much memory a part of a value takes."""
 
     pitch: int
@@ -69,21 +69,21 @@ class Form:
     """UNITs from a picture to the next."""
 
 
-def form_of(value: Value, box: Box, margin: Margin, block: int) -> Form:
+def layout_of(value: Value, box: Box, margin: Margin, block: int) -> BlockLayout:
     """The layout of the pixels in a box."""
     rows = -(-box.height // value.space_to_depth) + margin.rows
     pitch = -(-box.width // value.space_to_depth) + margin.columns
     floats = sum(blocks_of(value, block)) * rows * pitch * block
-    return Form(pitch, rows * pitch, -(-floats // UNIT))
+    return BlockLayout(pitch, rows * pitch, -(-floats // UNIT))
 
 
 @dataclass(frozen=True)
 class Map:
     """A map in memory."""
 
-    place: Place
+    place: BufferPlace
     value: Value
-    form: Form
+    form: BlockLayout
     block: int
 
     def arguments(self, y: int, x: int, part: int = 0) -> tuple[Argument, ...]:
@@ -123,7 +123,7 @@ class Maps:
         self,
         values: Sequence[Value],
         margins: Sequence[Margin],
-        places: Mapping[int, Place],
+        places: Mapping[int, BufferPlace],
         block: int,
     ) -> None:
         self._values = values
@@ -133,7 +133,7 @@ class Maps:
 
     def __getitem__(self, value: int) -> Map:
         place, stored = self._places[value], self._values[value]
-        form = form_of(stored, place.box, self._margins[value], self._block)
+        form = layout_of(stored, place.box, self._margins[value], self._block)
         return Map(place, stored, form, self._block)
 
 

@@ -23,7 +23,7 @@ _ONE = 1 << 24
 
 
 @dataclass(frozen=True)
-class VectorForm:
+class VectorLayout:
     """Where the vectors, the sums and what they are made of lie, for one picture."""
 
     vectors: tuple[int, ...]
@@ -38,7 +38,7 @@ class VectorForm:
     """Bytes of a picture."""
 
 
-def vector_form(program: Program, block: int) -> VectorForm:
+def vector_layout(program: Program, block: int) -> VectorLayout:
     """The layout of a program's vectors."""
     sums: dict[int, int] = {}
     count = partial = 0
@@ -55,17 +55,17 @@ def vector_form(program: Program, block: int) -> VectorForm:
         at += length
     first = -(-at // _ALIGNMENT) * _ALIGNMENT * 4 // _SUM_BYTES
     size = (first + partial * block * _CHUNKS) * _SUM_BYTES
-    return VectorForm(tuple(vectors), sums, first, count, -(-size // 256) * 256)
+    return VectorLayout(tuple(vectors), sums, first, count, -(-size // 256) * 256)
 
 
 class Sums:
     """The kernel that clears all sums."""
 
-    def __init__(self, runtime: Runtime, form: VectorForm, block: int) -> None:
+    def __init__(self, runtime: Runtime, form: VectorLayout, block: int) -> None:
         """Raises BackendError."""
         self._runtime = runtime
         self._form = form
-        macros = _macros(runtime.limits, block, blocks=1, planes=1, fold=1)
+        macros = _macros(runtime.limits, block, blocks=1, planes=1, space_to_depth=1)
         group = int(macros["GROUP"])
         self._group = group
         self.kernel: Kernel = runtime.build("mean", macros).kernel("clear", group)
@@ -77,11 +77,11 @@ class Sums:
         self._runtime.launch(self.kernel, groups, vectors, np.int32(count))
 
 
-class AverageStep:
+class Fp32AverageStep:
     """A mean."""
 
     def __init__(
-        self, runtime: Runtime, program: Program, number: int, form: VectorForm, block: int
+        self, runtime: Runtime, program: Program, number: int, form: VectorLayout, block: int
     ) -> None:
         """Raises BackendError."""
         step = program.steps[number]
@@ -144,7 +144,7 @@ class AverageStep:
 class DenseLayer:
     """A fully connected layer, its weights on the device."""
 
-    def __init__(self, runtime: Runtime, step: Linear, form: VectorForm) -> None:
+    def __init__(self, runtime: Runtime, step: Linear, form: VectorLayout) -> None:
         """Raises BackendError, OutOfMemoryError."""
         self._runtime = runtime
         self._places = (form.vectors[step.source], form.vectors[step.vector], form.size // 4)
@@ -181,13 +181,13 @@ class DenseLayer:
         self._bias.release()
 
 
-def _macros(limits: Limits, block: int, blocks: int, planes: int, fold: int) -> Macros:
+def _macros(limits: Limits, block: int, blocks: int, planes: int, space_to_depth: int) -> Macros:
     return {
         "GROUP": 1 if limits.is_cpu else limits.group(_GROUP),
         "BLOCK": block,
         "BLOCKS": blocks,
         "PLANES": planes,
-        "FOLD": fold,
+        "S2D": space_to_depth,
         "CHUNKS": _CHUNKS,
         "UNIT": UNIT,
         "ONE": f"{float(_ONE)}f",

@@ -35,7 +35,7 @@ from waifu2x.lowering.steps import (
 _GROUP = 64
 
 
-class MoveStep:
+class Fp32PlanewiseStep:
     """A move."""
 
     def __init__(self, runtime: Runtime, program: Program, number: int, block: int) -> None:
@@ -65,20 +65,20 @@ class MoveStep:
             "PLANES": self._planes,
             "TARGET_PLANE": step.target.plane,
             "PART_PLANES": filled - step.target.plane,
-            "SHUFFLE": 1,
-            "UNSHUFFLE": 1,
+            "STEP_D2S": 1,
+            "STEP_S2D": 1,
             "ENLARGE": step.source.enlarge,
-            "SOURCE_FOLD": source.space_to_depth,
+            "SOURCE_S2D": source.space_to_depth,
             "SOURCE_BLOCKS": blocks_of(source, block)[0],
-            "TARGET_FOLD": target.space_to_depth,
+            "TARGET_S2D": target.space_to_depth,
             "TARGET_BLOCKS": blocks_of(target, block)[0],
         }
         self._blocks = -(-(filled - step.target.plane) // block)
         match step:
             case DepthToSpace():
-                macros["SHUFFLE"] = step.block
+                macros["STEP_D2S"] = step.block
             case SpaceToDepth():
-                macros["UNSHUFFLE"] = step.block
+                macros["STEP_S2D"] = step.block
             case Scale():
                 macros["FACTORS"] = 1
             case GatedAdd():
@@ -90,7 +90,7 @@ class MoveStep:
         if self._residual is not None:
             residual = values[self._residual.value]
             macros["RESIDUAL"] = 1
-            macros["RESIDUAL_FOLD"] = residual.space_to_depth
+            macros["RESIDUAL_S2D"] = residual.space_to_depth
             macros["RESIDUAL_BLOCKS"] = blocks_of(residual, block)[0]
         if target.zero_outside and not self._to_pixels:
             macros["ZERO_OUTSIDE"] = 1

@@ -46,7 +46,7 @@ class MapRoom:
 
 @dataclass(frozen=True)
 class MapPlace:
-    """Where a map lies: as a Place, in one of two blocks of memory."""
+    """Where a map lies: as a BufferPlace, in one of two blocks of memory."""
 
     is_kept: bool
     offset: int
@@ -111,7 +111,7 @@ def find(
     """
     wish = _Wish(pictures, room, tile, bands)
     planned = _plan(executor, size, pictures, math.inf)
-    found = _Frame(executor, size, planned, wish).schedule(most_tiles=1)
+    found = _Planner(executor, size, planned, wish).schedule(most_tiles=1)
     if found is None and pictures == 1 and (other := divided()) is not None:
         found = _in_segments(executor, other, size, wish)
     elif found is None:
@@ -124,7 +124,7 @@ def find(
 def find_single(executor: Executor, size: Size, pictures: int, room: MapRoom) -> Schedule | None:
     """The same where each phase takes one tile; None if that does not fit."""
     planned = _plan(executor, size, pictures, math.inf)
-    return _Frame(executor, size, planned, _Wish(pictures, room, None, 1)).schedule(most_tiles=1)
+    return _Planner(executor, size, planned, _Wish(pictures, room, None, 1)).schedule(most_tiles=1)
 
 
 def _in_segments(executor: Executor, divided: Executor, size: Size, wish: _Wish) -> Schedule | None:
@@ -132,7 +132,7 @@ def _in_segments(executor: Executor, divided: Executor, size: Size, wish: _Wish)
 
     def made(some: tuple[int, ...]) -> Schedule | None:
         own = divided if some else executor
-        return _Frame(own, size, _plan(own, size, 1, math.inf, some), wish).schedule()
+        return _Planner(own, size, _plan(own, size, 1, math.inf, some), wish).schedule()
 
     sizes = geometry.sizes(divided.program, *size)
     room = wish.room
@@ -154,7 +154,7 @@ def _keeping_less(executor: Executor, size: Size, wish: _Wish) -> Schedule | Non
         kept = tuple(phase.kept for phase in planned)
         if kept not in tried:
             tried.add(kept)
-            found = _Frame(executor, size, planned, wish).schedule()
+            found = _Planner(executor, size, planned, wish).schedule()
             if found is not None and (best is None or found.cost < best.cost):
                 best = found
     return best
@@ -201,7 +201,7 @@ class _Wish:
         return cuts.grids(size, self.tile, self.bands if is_last else 1)
 
 
-class _Frame:
+class _Planner:
     """The phases of a program: which part of each kept map there must be, and where it lies."""
 
     def __init__(

@@ -7,15 +7,15 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from waifu2x.backends.gpu.conv import Planes, padded_weight
 from waifu2x.backends.gpu.maps import FLOAT_BYTES
-from waifu2x.backends.gpu.product import Planes, padded_weight
 from waifu2x.backends.gpu.runtime import Limits, Macros
 from waifu2x.backends.winograd import transform_weights
 from waifu2x.lowering.geometry import round_up
 
 
 @dataclass(frozen=True)
-class Shape:
+class WinogradShape:
     """How the work is cut: see the macros of the kernel."""
 
     cell_y: int
@@ -95,13 +95,13 @@ class Shape:
 
 
 _SHAPES = (
-    Shape(2, 4, 4, 4, 64, 8, 8, 1, 4),
-    Shape(4, 4, 4, 4, 64, 8, 4, 3, 4),
-    Shape(2, 2, 4, 8, 64, 8, 8, 1, 4),
-    Shape(2, 4, 4, 8, 32, 8, 8, 1, 4),
-    Shape(4, 4, 4, 8, 32, 8, 4, 3, 4),
-    Shape(2, 4, 4, 4, 32, 8, 8, 1, 4),
-    Shape(2, 2, 4, 8, 32, 8, 8, 1, 4),
+    WinogradShape(2, 4, 4, 4, 64, 8, 8, 1, 4),
+    WinogradShape(4, 4, 4, 4, 64, 8, 4, 3, 4),
+    WinogradShape(2, 2, 4, 8, 64, 8, 8, 1, 4),
+    WinogradShape(2, 4, 4, 8, 32, 8, 8, 1, 4),
+    WinogradShape(4, 4, 4, 8, 32, 8, 4, 3, 4),
+    WinogradShape(2, 4, 4, 4, 32, 8, 8, 1, 4),
+    WinogradShape(2, 2, 4, 8, 32, 8, 8, 1, 4),
 )
 """Usual ones first, by measurements on an H200. F(4x4) saves more products than F(2x4), spills a
 few registers where there are 168 for a work-item, and is at most 6 % faster: OpenCL does not tell
@@ -109,7 +109,7 @@ how many there are, so it is taken only where `tuning` found it faster. The last
 with groups of 256 work-items at most."""
 
 
-def candidates(limits: Limits, planes: Planes) -> list[Shape]:
+def candidates(limits: Limits, planes: Planes) -> list[WinogradShape]:
     """Shapes for a product, the usual one first; none for one that it is not made for.
 
     Padding may not cost more than half of the work.

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from waifu2x.backends.gpu.conv import Planes, padded_weight
 from waifu2x.backends.gpu.maps import FLOAT_BYTES
-from waifu2x.backends.gpu.product import Planes, padded_weight
 from waifu2x.backends.gpu.runtime import Limits, Macros
 from waifu2x.backends.winograd import transform_weights
 from waifu2x.lowering.geometry import round_up
@@ -18,7 +18,7 @@ _FREQUENCIES = (_CELL + 2) ** 2
 
 
 @dataclass(frozen=True)
-class Shape:
+class WinogradVectorShape:
     """How the work is cut: see the macros of the kernel."""
 
     width: int
@@ -72,7 +72,7 @@ class Shape:
         return np.ascontiguousarray(grouped.transpose(1, 0, 3, 2))
 
 
-def candidates(limits: Limits, planes: Planes) -> list[Shape]:
+def candidates(limits: Limits, planes: Planes) -> list[WinogradVectorShape]:
     """Shapes for a product, the usual one first; none for one that it is not made for.
 
     The sums of a product take twelve of the sixteen registers or more that processors have.
@@ -82,5 +82,5 @@ def candidates(limits: Limits, planes: Planes) -> list[Shape]:
         return []
     if width < 4 or min(planes.in_count, planes.out_count) < 2 * width:
         return []
-    shapes = [Shape(width, 2, 6, cells) for cells in (12, 6)]
+    shapes = [WinogradVectorShape(width, 2, 6, cells) for cells in (12, 6)]
     return [shape for shape in shapes if limits.local_bytes >= shape.local_bytes(planes)]

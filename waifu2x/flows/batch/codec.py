@@ -273,7 +273,7 @@ class Codec:
     def _reserve(self, content: bytes) -> Iterator[Allocate | None]:
         """Waits for the memory that a file with that content takes."""
         allocate = self._link.allocate
-        size = needed_bytes(content, self._enlarger)
+        size = needed_bytes(content, self._enlarger, self._task.in_flight)
         if size <= self._allowance:
             yield allocate
             return

@@ -102,7 +102,7 @@ def work_on(group: Group, settings: Settings, model_files: ModelFiles | None) ->
         seconds = time.monotonic() - began
         device = session.upscaler.engine.backend.device
         described = f"{session.upscaler.engine.backend.name}: {device.name}, {device.detail}"
-        told = session.upscaler.notes
+        told = session.upscaler.notices
     return Finished(worker.address, described, outcomes, told, notices, seconds)
 
 

@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable
 
 from waifu2x.errors import ImageError
+from waifu2x.formats import png
 from waifu2x.formats.read import extent
 from waifu2x.imaging.processing import Processing
 from waifu2x.system.machine import available_memory
@@ -15,6 +16,8 @@ _SHARE = 0.5
 """Share of the machine's free memory that pictures get, where the system tells how much that is."""
 _UNKNOWN = 2 << 30
 """Bytes that they get where it does not."""
+_SINGLE = (b"\xff\xd8\xff", b"BM", b"P4", b"P5", b"P6")
+"""What files of one picture begin with: JPEG, BMP, PNM."""
 _UNREAD = 64
 """Bytes of memory for each byte of a file that tells nothing without being decoded."""
 
@@ -75,10 +78,11 @@ class MemorySemaphore:
         return ready
 
 
-def needed_bytes(content: bytes, processing: Processing) -> int:
+def needed_bytes(content: bytes, processing: Processing, in_flight: int = 1) -> int:
     """About how many bytes a file with that content takes until its result is written.
 
-    These are the file, a picture of it at a time, and its result.
+    These are the file, and the pictures of it that are under way together, with their results:
+    `in_flight`, and one that is decoded meanwhile, where there may be as many.
     """
     found = extent(content)
     if found is None:
@@ -87,4 +91,12 @@ def needed_bytes(content: bytes, processing: Processing) -> int:
         growth = processing.growth(found.height, found.width)
     except ImageError:
         growth = 0.0
-    return len(content) + int(found.nbytes * (1 + growth))
+    pictures = in_flight + 1 if in_flight > 1 and _may_hold_many(content) else 1
+    return len(content) + pictures * int(found.nbytes * (1 + growth))
+
+
+def _may_hold_many(content: bytes) -> bool:
+    """Whether a file may have more than one picture, by its first bytes."""
+    if content.startswith(png.SIGNATURE):
+        return any(kind == b"acTL" for kind, _, _ in png.places(content))
+    return not content.startswith(_SINGLE)

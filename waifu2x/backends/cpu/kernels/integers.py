@@ -34,8 +34,8 @@ from llvmlite import ir
 
 from waifu2x.backends.cpu.isa import VECTOR
 from waifu2x.backends.cpu.kernels import native
+from waifu2x.backends.cpu.kernels.accumulate import accumulate_pairs
 from waifu2x.backends.cpu.kernels.memory import block_at, locate_results, locate_source, record
-from waifu2x.backends.cpu.kernels.product import accumulate_pairs
 from waifu2x.backends.cpu.kernels.vector import Emitter, vector_kernel
 from waifu2x.backends.cpu.kernels.winograd import (
     SIDE,

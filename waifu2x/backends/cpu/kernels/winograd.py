@@ -24,6 +24,7 @@ from __future__ import annotations
 from llvmlite import ir
 
 from waifu2x.backends.cpu.kernels import native
+from waifu2x.backends.cpu.kernels.accumulate import accumulate
 from waifu2x.backends.cpu.kernels.epilogue import Epilogue
 from waifu2x.backends.cpu.kernels.memory import (
     block_at,
@@ -32,7 +33,6 @@ from waifu2x.backends.cpu.kernels.memory import (
     locate_source,
     record,
 )
-from waifu2x.backends.cpu.kernels.product import accumulate
 from waifu2x.backends.cpu.kernels.vector import Emitter, vector_kernel
 from waifu2x.backends.cpu.records import (
     CELL,

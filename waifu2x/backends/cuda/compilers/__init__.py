@@ -12,7 +12,7 @@ class CompileError(Exception):
     """A source was not compiled: why, in the compiler's words."""
 
 
-class Output(NamedTuple):
+class CompilerOutput(NamedTuple):
     """What came of a source."""
 
     code: bytes
@@ -32,7 +32,9 @@ class Compiler(Protocol):
         """The chips that it makes code for, as sm numbers. Raises CompileError."""
         ...
 
-    def compile(self, name: str, text: str, architecture: str, options: Sequence[str]) -> Output:
+    def compile(
+        self, name: str, text: str, architecture: str, options: Sequence[str]
+    ) -> CompilerOutput:
         """A cubin for an architecture such as sm_90a, or PTX for one such as compute_90.
 
         `name` is the source's in messages; options are those that both compilers know, such as

@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from waifu2x.backends.cuda.compilers import STANDARD, CompileError, Output
+from waifu2x.backends.cuda.compilers import STANDARD, CompileError, CompilerOutput
 
 
 class Nvcc:
@@ -25,7 +25,9 @@ class Nvcc:
         listed = self._run("--list-gpu-code").stdout
         return sorted({int(number) for number in re.findall(r"^sm_(\d+)", listed, re.MULTILINE)})
 
-    def compile(self, name: str, text: str, architecture: str, options: Sequence[str]) -> Output:
+    def compile(
+        self, name: str, text: str, architecture: str, options: Sequence[str]
+    ) -> CompilerOutput:
         kind, _, number = architecture.partition("_")
         form = "-cubin" if kind == "sm" else "-ptx"
         target = f"-gencode=arch=compute_{number},code={architecture}"
@@ -34,7 +36,7 @@ class Nvcc:
             source.write_text(text, encoding="utf-8")
             files = ["-x", "cu", "-o", str(code), str(source)]
             done = self._run(form, target, STANDARD, *options, *files)
-            return Output(code.read_bytes(), done.stderr)
+            return CompilerOutput(code.read_bytes(), done.stderr)
 
     def _run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Raises CompileError."""

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from ctypes import POINTER, byref, c_char_p, c_int, c_size_t, c_void_p
 from pathlib import Path
 
-from waifu2x.backends.cuda.compilers import STANDARD, CompileError, Output
+from waifu2x.backends.cuda.compilers import STANDARD, CompileError, CompilerOutput
 
 OLDEST = 12
 """The first major version of CUDA whose NVRTC is taken."""
@@ -69,7 +69,9 @@ class Nvrtc:
         _check(library.nvrtcGetSupportedArchs(numbers), "nvrtcGetSupportedArchs")
         return list(numbers)
 
-    def compile(self, name: str, text: str, architecture: str, options: Sequence[str]) -> Output:
+    def compile(
+        self, name: str, text: str, architecture: str, options: Sequence[str]
+    ) -> CompilerOutput:
         library = self._library()
         program = c_void_p()
         made = library.nvrtcCreateProgram(
@@ -86,7 +88,7 @@ class Nvrtc:
                 errors = (line.strip() for line in log.splitlines() if "error" in line.lower())
                 raise CompileError(next(errors, f"nvrtcCompileProgram: error {failed}"))
             kind = "CUBIN" if architecture.startswith("sm_") else "PTX"
-            return Output(_text(library, program, kind), log)
+            return CompilerOutput(_text(library, program, kind), log)
         finally:
             library.nvrtcDestroyProgram(byref(program))
 

@@ -62,7 +62,7 @@ class Planes:
         return self.outputs[-1] + 1
 
 
-class Shape(Protocol):
+class ConvShape(Protocol):
     """How the work of a product is cut; its `repr` says all that makes it what it is."""
 
     @property
@@ -136,11 +136,11 @@ def padded_weight(
     return result
 
 
-class ProductStep:
+class Fp32ConvStep:
     """A product, its weights on the device."""
 
     def __init__(
-        self, runtime: Runtime, program: Program, step: Conv, planes: Planes, shape: Shape
+        self, runtime: Runtime, program: Program, step: Conv, planes: Planes, shape: ConvShape
     ) -> None:
         """Raises BackendError, OutOfMemoryError."""
         self._runtime = runtime
@@ -225,8 +225,8 @@ class ProductStep:
             "SUB_PLANES": planes.sub_planes if step.depth_to_space > 1 else self._width,
             "SUB_BLOCKS": -(-own // planes.block),
             "STORED": planes.out_count if planes.to_pixels else round_up(planes.out_count, vector),
-            "SHUFFLE": step.depth_to_space,
-            "FOLD": target.space_to_depth,
+            "D2S": step.depth_to_space,
+            "S2D": target.space_to_depth,
         }
         macros |= dialect_macro(cheapest(step.activation))
         slopes = step.activation.slopes

@@ -21,13 +21,21 @@ from waifu2x.backends.cuda.tensor_layout import (
     MapLayout,
 )
 from waifu2x.backends.cuda.tensor_pack import (
+    pack_epilogue,
     pack_first,
-    pack_follows,
     pack_last,
     pack_middle,
     placed,
 )
-from waifu2x.backends.cuda.tensor_shape import COLUMNS, Job, Shape, candidates, grid, macros, ranked
+from waifu2x.backends.cuda.tensor_shape import (
+    COLUMNS,
+    Shape,
+    TensorJob,
+    candidates,
+    grid,
+    macros,
+    ranked,
+)
 from waifu2x.backends.cuda.tensor_step import (
     BORDERS,
     Launch,
@@ -37,7 +45,7 @@ from waifu2x.backends.cuda.tensor_step import (
     Task,
     TensorStep,
 )
-from waifu2x.backends.cuda.units import Units, is_old
+from waifu2x.backends.cuda.units import Units, is_sm75
 from waifu2x.backends.gpu.runtime import Macros
 from waifu2x.backends.gpu.tuning import Choose
 from waifu2x.lowering.box import Box
@@ -50,17 +58,17 @@ if TYPE_CHECKING:
 _FIRST_ROWS = 8
 _WARP = 32
 _WINDOW = 2
-"""Taps in each direction, see `windows`."""
+"""Taps in each direction, as `sparse_taps` has them."""
 _PIXEL_UNITS = {8: 256 / 255, 16: 65536 / 65535, 32: 1.0, 0: 1.0}
 """What a pixel of 1 is worth, by the macro PIXEL: integers come as fractions of a power of two."""
 
 
-class ProductArguments(NamedTuple):
+class TensorConvArguments(NamedTuple):
     """`Product` in `kernels/tensor.cuh`."""
 
     source: Address
     weights: Address
-    follows: Address
+    epilogue: Address
     target: Address
     residual: Address
     source_map: MapArguments
@@ -73,7 +81,7 @@ class ProductArguments(NamedTuple):
     slope: np.float32
 
 
-class ProductStep(TensorStep):
+class TensorConvStep(TensorStep):
     """A product: a first one, which reads pixels, a last one, which makes them, or any other.
 
     Pixels are also maps of few planes.
@@ -99,16 +107,16 @@ class ProductStep(TensorStep):
         self._source = layouts[step.source.value]
         self._target = layouts[step.target.value]
         self._is_first = step.source.value == 0 or isinstance(self._source, FewLayout)
-        self._job: Job | None = None
+        self._job: TensorJob | None = None
         if not self._is_first:
             assert isinstance(self._source, MapLayout)
             last = self._map_target is None
             parts = self._source.parts[step.source.first : step.source.first + step.source.parts]
-            inputs = sum(parts) * self._source.fold**2
+            inputs = sum(parts) * self._source.space_to_depth**2
             outputs = step.out_planes if last else self._outputs
-            self._job = Job(inputs, self._source.group, outputs, step.taps, terms, last)
-            if not last and has_windows(step):
-                self._job = replace(self._job, side=_WINDOW, windows=step.depth_to_space**2)
+            self._job = TensorJob(inputs, self._source.group, outputs, step.taps, terms, last)
+            if not last and has_sparse_taps(step):
+                self._job = replace(self._job, side=_WINDOW, sparse_taps=step.depth_to_space**2)
             self._candidates = candidates(
                 self._job, units, runtime.capability, runtime.shared_bytes
             )
@@ -116,7 +124,7 @@ class ProductStep(TensorStep):
 
     def launch(self, task: Task) -> Launch:
         """The launch for what a task computes of it."""
-        return self._first(task) if self._is_first else self._product(task)
+        return self._first(task) if self._is_first else self._conv(task)
 
     @property
     def _map_target(self) -> MapLayout | None:
@@ -169,7 +177,7 @@ class ProductStep(TensorStep):
             "BORDER": BORDERS[self.program.model.border] if is_picture else 0,
             "OUT_PLANES": self._outputs,
             "TERMS": self._terms,
-            "OLD": int(is_old(self.runtime.capability)),
+            "SM75": int(is_sm75(self.runtime.capability)),
             "LAST": int(self._map_target is None),
             **self._store_macros(task, box),
         }
@@ -181,10 +189,10 @@ class ProductStep(TensorStep):
 
             source = task.batch.source
             address = address_of(source.buffer) if is_picture else task.address(step.source.value)
-            product = ProductArguments(
+            product = TensorConvArguments(
                 address,
                 self.uploaded(bits, weights),
-                self._follows(self._outputs),
+                self._epilogue(self._outputs),
                 self._target_address(task),
                 *self._stores(task, box, cell, extent),
             )
@@ -207,14 +215,14 @@ class ProductStep(TensorStep):
 
     # Any other.
 
-    def _product(self, task: Task) -> Launch:
+    def _conv(self, task: Task) -> Launch:
         step, job, source = self._step, self._job, self._source
         assert job is not None
         assert isinstance(source, MapLayout)
         held = task.places[step.source.value].box
         box = self._computed(task)
-        top = box.top + step.source.offset - held.top // source.fold
-        left = box.left + step.source.offset - held.left // source.fold
+        top = box.top + step.source.offset - held.top // source.space_to_depth
+        left = box.left + step.source.offset - held.left // source.space_to_depth
         read = source.arguments(held, task.grid, top, left)
         rows, columns = box.height, box.width
         across, down, pictures = task.grid
@@ -236,13 +244,13 @@ class ProductStep(TensorStep):
         }
 
         def arguments() -> bytes:
-            pack = pack_last if job.spread else pack_middle if job.last else shape.pack
+            pack = pack_last if job.tap_columns else pack_middle if job.last else shape.pack
             planes = width if job.last else job.outputs
             return packed(
-                ProductArguments(
+                TensorConvArguments(
                     task.address(step.source.value),
                     self.uploaded(width, lambda: pack(self._weight, width, job.group, job.terms)),
-                    self._follows(planes),
+                    self._epilogue(planes),
                     self._target_address(task),
                     *self._stores(task, box, read, extent),
                 )
@@ -274,18 +282,18 @@ class ProductStep(TensorStep):
         assert isinstance(source, MapLayout)
         view = step.source
         planes = self.program.values[view.value].parts[view.first : view.first + view.parts]
-        outputs = job.outputs if job.spread or not job.last else job.width
-        taps = windows(step) if job.windows > 1 else step.weight
+        outputs = job.outputs if job.tap_columns or not job.last else job.width
+        taps = sparse_taps(step) if job.sparse_taps > 1 else step.weight
         weight = placed(taps, 0, self._output_places, outputs)
         return placed(weight, 1, source.planes(view.first, planes), job.inputs)
 
     # What they share.
 
-    def _follows(self, planes: int) -> Address:
+    def _epilogue(self, planes: int) -> Address:
         step = self._step
         return self.uploaded(
-            "follows",
-            lambda: pack_follows(step.bias, step.activation, self._output_places, planes),
+            "epilogue",
+            lambda: pack_epilogue(step.bias, step.activation, self._output_places, planes),
         )
 
     def _computed(self, task: Task) -> Box:
@@ -307,7 +315,7 @@ class ProductStep(TensorStep):
         """What of a kernel hangs on what follows the sums."""
         step, target = self._step, self._map_target
         result: dict[str, str | int] = {
-            "SHUFFLE": step.depth_to_space,
+            "D2S": step.depth_to_space,
             "ZERO": int(self.reaches_out(step.target.value, self._made(box), task)),
             "PLANE_SLOPES": int(has_plane_slopes(step.activation)),
             "RESIDUAL": int(step.residual is not None),
@@ -324,7 +332,7 @@ class ProductStep(TensorStep):
             result["OUT_STORED"] = target.stored
             result["EACH"] = self._each
             result["PART"] = target.start(step.target.part)
-            result["FOLD"] = target.fold
+            result["S2D"] = target.space_to_depth
         if target and step.residual:
             added = self._layouts[step.residual.value]
             assert isinstance(added, MapLayout)
@@ -341,7 +349,7 @@ class ProductStep(TensorStep):
     def _stores(
         self, task: Task, box: Box, read: MapArguments, extent: LayerExtent
     ) -> tuple[Any, ...]:
-        """ProductArguments from `residual` on."""
+        """TensorConvArguments from `residual` on."""
         step, grid, shuffle = self._step, task.grid, self._step.depth_to_space
         made = self._made(box)
         rows, columns = task.batch.sizes[step.target.value]
@@ -393,7 +401,7 @@ class ProductStep(TensorStep):
         return held, held, (held.height, held.width)
 
 
-def windows(step: Conv) -> NDArray[np.float32]:
+def sparse_taps(step: Conv) -> NDArray[np.float32]:
     """(out, in, 2, 2): of each pixel that a result is shuffled to, the taps from [dy * 2 / shuffle]
     [dx * 2 / shuffle] on."""
     shuffle = step.depth_to_space
@@ -406,8 +414,8 @@ def windows(step: Conv) -> NDArray[np.float32]:
     return taps.reshape(-1, read, _WINDOW, _WINDOW)
 
 
-def has_windows(step: Conv) -> bool:
+def has_sparse_taps(step: Conv) -> bool:
     """Whether all other taps are zero: behind an enlargement, and of transposed convolutions."""
     if step.taps != 3 or step.depth_to_space == 1:
         return False
-    return bool(np.count_nonzero(windows(step)) == np.count_nonzero(step.weight))
+    return bool(np.count_nonzero(sparse_taps(step)) == np.count_nonzero(step.weight))

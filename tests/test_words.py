@@ -1,0 +1,173 @@
+"""Names are the field's own, and none means two things: those that are gone stay gone."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "waifu2x"
+MODULES = {
+    path.relative_to(ROOT).as_posix(): ast.parse(path.read_text())
+    for path in sorted(PACKAGE.rglob("*.py"))
+}
+
+GONE = {
+    # steps and nodes
+    "product": "conv",
+    "ProductStep": "ConvStep",
+    "ProductArguments": "ConvArguments",
+    "tensor_product": "tensor_conv",
+    "Move": "a class for each thing that is done",
+    "DenseStep": "Linear",
+    "Average": "GlobalAvgPool",
+    "fold": "space-to-depth",
+    # kernels
+    "follows": "epilogue",
+    "pack_follows": "pack_epilogue",
+    "visits": "K-blocks",
+    "spread": "taps as columns, device pool",
+    "has_windows": "sparse taps",
+    "loose": "decoupled",
+    "teams": "consumer groups",
+    "OLD": "SM75",
+    # geometry
+    "Spot": "output coordinate",
+    "reach": "radius",
+    "around": "halo",
+    "turns": "tta",
+    "turned": "transformed",
+    # engines
+    "Stage": "compiled model",
+    "Bound": "bound plan",
+    "Way": "options",
+    "Taken": "scoped allocation",
+    "Spares": "free list",
+    "spares": "free list",
+    "Workspace": "memory pool",
+    "Flight": "task batch",
+    "flight": "task batch",
+    "land": "release",
+    "board": "work queue",
+    "bell": "wakeup",
+    "bells": "wakeups",
+    "nap": "backoff",
+    "Room": "memory semaphore",
+    "Deal": "scheduler",
+    "Pace": "rate estimator",
+    "Lasting": "session",
+    "lasting": "session",
+    "road": "engine",
+    # the command line and files
+    "Wishes": "output options",
+    "wishes": "output options",
+    "Note": "notice",
+    "notes": "notices",
+    "Account": "reporter",
+    "account": "reporter",
+    "Page": "HTML report",
+    "closeness": "accuracy check",
+    "Form": "layout",
+    "Forms": "layouts",
+    "forms": "layouts",
+}
+"""Names of modules, classes, functions, fields and arguments, with or without a leading underscore,
+and what stands in their place."""
+
+GONE_MACROS = {
+    "AHEAD": "PREFETCHED",
+    "FOLD": "SPACE_TO_DEPTH",
+    "FOLLOWS": "EPILOGUE",
+    "LOOSE": "DECOUPLED",
+    "OLD": "SM75",
+    "PIECES": "VECTORS",
+    "REACH": "RADIUS",
+    "SHUFFLE": "DEPTH_TO_SPACE",
+    "SPREAD": "TAP_COLUMNS",
+    "TEAMS": "CONSUMERS",
+    "UNSHUFFLE": "SPACE_TO_DEPTH",
+    "VISITS": "K_BLOCKS",
+    "WINDOWS": "SPARSE_TAPS",
+}
+
+
+def names_of(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Line and name of each class, function, field and argument that a module defines."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef):
+            yield node.lineno, node.name
+            for inner in node.body:
+                if isinstance(inner, ast.AnnAssign) and isinstance(inner.target, ast.Name):
+                    yield inner.lineno, inner.target.id
+                elif isinstance(inner, ast.Assign):
+                    for target in inner.targets:
+                        if isinstance(target, ast.Name):
+                            yield inner.lineno, target.id
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node.lineno, node.name
+        elif isinstance(node, ast.arg):
+            yield node.lineno, node.arg
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            yield node.lineno, node.attr
+
+
+def docstrings_of(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Line and text of each docstring, those of fields and constants among them."""
+    for node in ast.walk(tree):
+        for statement in getattr(node, "body", []) if not isinstance(node, ast.expr) else []:
+            if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant):
+                text = statement.value.value
+                if isinstance(text, str):
+                    yield statement.lineno, text.strip()
+
+
+def test_old_names_are_gone() -> None:
+    found = [
+        f"{path}:{line}: {name}: {GONE[name.lstrip('_')]}"
+        for path, tree in MODULES.items()
+        for line, name in (*names_of(tree), (1, Path(path).stem))
+        if name.lstrip("_") in GONE
+    ]
+    assert not found, "\n".join(found)
+
+
+def test_old_macros_are_gone() -> None:
+    found = [
+        f"{path.name}:{number}: {macro}: {GONE_MACROS[macro]}"
+        for path in sorted((ROOT / "kernels").iterdir())
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        for macro in re.findall(r"\b[A-Z][A-Z0-9_]+\b", line)
+        if macro in GONE_MACROS
+    ]
+    assert not found, "\n".join(found)
+
+
+def test_docstrings_say_what_a_thing_is() -> None:
+    """An editor shows them alone: "Of the result." says nothing there."""
+    found = [
+        f"{path}:{line}: {text.splitlines()[0]}"
+        for path, tree in MODULES.items()
+        for line, text in docstrings_of(tree)
+        if re.match(r"(Of|See)\b", text)
+    ]
+    assert not found, "\n".join(found)
+
+
+def test_a_name_of_a_class_means_one_thing() -> None:
+    places = defaultdict(list)
+    for path, tree in MODULES.items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef):
+                places[node.name].append(f"{path}:{node.lineno}")
+    found = {name: where for name, where in places.items() if len(where) > 1}
+    assert not found
+
+
+def test_the_top_of_the_package_is_read_at_a_glance() -> None:
+    modules = {path.stem for path in PACKAGE.glob("*.py")}
+    folders = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
+    entries = (modules - {"__init__", "__main__"}) | folders
+    assert len(entries) <= 10, sorted(entries)
