@@ -146,10 +146,14 @@ def builds() -> list[Build]:
         transforms.transform(pixels, TRANSFORMS[2][1], pixels)
         transforms.add(total, TRANSFORMS[2][1], total, first=True)
         transforms.finish(total, 2, pixels)
+    levels = DevicePixels(recorder.allocate(0), np.dtype(np.uint8), (1, 5, 7, 3))
+    batch: Any = SimpleNamespace(source=levels, target=levels)
+    nothing: Any = {}
     choice = Choice(0)
     while True:
         for program in programs:
-            Fp32Executor(recorder, program, choice)
+            executor = Fp32Executor(recorder, program, choice)
+            executor.build(batch, nothing, nothing, nothing, nothing, None)
         if not choice.more:
             return list(recorder.builds.values())
         choice = Choice(choice._index + 1)
