@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from tests.helpers import obvious
-from tests.helpers.graphs import residual_in_residual
+from tests.helpers.graphs import RandomGraph, residual_in_residual
 from waifu2x.backends import Device, Trial, open_backend
 from waifu2x.backends.gpu import (
     cuts,
@@ -392,6 +392,19 @@ def test_what_is_read_beyond_a_picture_reaches_no_pixel(
     pixels = pixels_of(41, 27)
     result = run(NanRuntime(opencl_device), deep, pixels, tile=tile)
     assert obvious.psnr(result, obvious.run([deep], pixels)) > 110
+
+
+def test_few_planes_that_are_added_to_one_part_of_several(opencl_device: Any) -> None:
+    """Where they have no planes, memory that nobody has written must not reach the sum."""
+    graph = RandomGraph(3, 5)
+    few = graph.random_convolution(0, 2, 3, 1, 1, "leaky")
+    more = graph.random_convolution(few, 24, 3, 1, 1, "leaky")
+    part = graph.add(graph.random_convolution(more, 2, 3, 1, 1, "linear"), few)
+    other = graph.random_convolution(part, 2, 3, 1, 1, "leaky")
+    graph.random_convolution(graph.concatenate(part, other), 3, 3, 1, 1, "linear")
+    model, pixels = graph.model(), pixels_of(24, 23)
+    result = run(NanRuntime(opencl_device), model, pixels)
+    assert obvious.psnr(result, obvious.run([model], pixels)) > 110
 
 
 @pytest.mark.usefixtures("large_tiles")

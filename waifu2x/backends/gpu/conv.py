@@ -107,10 +107,10 @@ class ConvShape(Protocol):
 def planes_of(program: Program, step: Conv, block: int) -> Planes:
     """The planes of a step."""
     view = step.source
-    source, target = program.values[view.value], program.values[step.target.value]
+    source = program.values[view.value]
     to_pixels = step.target.value == program.result
     own = step.out_planes // step.depth_to_space**2
-    narrow = own <= NARROW and len(target.parts) == 1 and target.space_to_depth == 1
+    narrow = _is_narrow(program, step.target.value)
     width = NARROW if narrow and block > NARROW else block
     sub = own if to_pixels or step.depth_to_space == 1 else round_up(own, width)
     from_pixels = view.value == 0
@@ -124,6 +124,25 @@ def planes_of(program: Program, step: Conv, block: int) -> Planes:
         from_pixels=from_pixels,
         to_pixels=to_pixels,
         is_narrow=narrow,
+    )
+
+
+def _is_narrow(program: Program, value: int) -> bool:
+    """Whether of each block of a map only the first NARROW planes are written and read.
+
+    What adds such a map to its own result reads as many planes as it writes: so its result has to
+    be narrow as well, else it would hold what lay in memory where the map has no planes.
+    """
+    stored = program.values[value]
+    return (
+        stored.planes <= NARROW
+        and len(stored.parts) == 1
+        and stored.space_to_depth == 1
+        and all(
+            _is_narrow(program, step.target.value)
+            for step in program.steps
+            if isinstance(step, Conv) and step.residual and step.residual.value == value
+        )
     )
 
 
