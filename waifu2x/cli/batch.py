@@ -17,6 +17,7 @@ from typing import Any
 import click
 
 from waifu2x.cli import report
+from waifu2x.cli.interrupts import heard_at_once
 from waifu2x.cli.options import (
     OUTPUT_NAMES,
     CommandWithTta,
@@ -207,6 +208,8 @@ def batch(
         reporter = stack.enter_context(
             BatchReporter(expected, planned.passed_over, paper, as_json=as_json, verbose=verbose)
         )
+        if address is None:  # a cluster has to be told that nobody waits any more
+            stack.enter_context(heard_at_once(reporter.finish, gently=watching))
 
         def take(outcome: Outcome) -> None:
             reporter.add(outcome)

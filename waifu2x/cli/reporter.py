@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from types import TracebackType
 
 from waifu2x.cli import report
@@ -37,6 +38,8 @@ class BatchReporter:
         self._page = page
         self._as_json = as_json
         self._verbose = verbose
+        self._lock = threading.Lock()
+        self._is_finished = False
 
     def add(self, outcome: Outcome) -> None:
         """Counts how one more file ended."""
@@ -67,6 +70,16 @@ class BatchReporter:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self.finish()
+
+    def finish(self) -> None:
+        """Tells what there is to tell at the end. Any thread may call it; it is told once."""
+        with self._lock:
+            if not self._is_finished:
+                self._is_finished = True
+                self._tell_end()
+
+    def _tell_end(self) -> None:
         lines = [self.stopped_for] if self.stopped_for else []
         lines.append(report.summary(self.tally, self._passed_over, self.left))
         try:
