@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import threading
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 from waifu2x.cli import report
-from waifu2x.flows.batch.html_report import HtmlReport
 from waifu2x.flows.batch.plan import JobList
 from waifu2x.flows.outcome import Outcome
 from waifu2x.flows.tally import Tally
+
+if TYPE_CHECKING:
+    from waifu2x.flows.batch.html_report import HtmlReport
 
 _LINES = 1000
 """The most lines of JSON that are written together."""
