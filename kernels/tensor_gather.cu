@@ -10,7 +10,7 @@
 // [PLANES], or with RESIDUAL_GROUP a map; factors: float [picture][factors_each].
 // Macros
 //   THREADS, VALUES (planes of a thread: of a pixel all, of a map 8 or 1), PLANES (that move, of the
-//   target), MOVED (the same with the padding of the target's part, which is written too), IN_PIXEL with
+//   target), WRITTEN (the same with the padding of the target's part, which is written too), IN_PIXEL with
 //   IN_PLANES and BORDER, or IN_GROUP with IN_STORED, IN_EACH, IN_S2D, IN_PART; ENLARGE, STEP_D2S,
 //   STEP_S2D, UP, DOWN (both 1: not resized), FACTORS (0 or 1), GATE (0 or 1), TERMS, ZERO, PART (the
 //   first plane that is written); PIXEL with OUT_PLANES, or OUT_GROUP with OUT_STORED, EACH, S2D; ADDED
@@ -106,7 +106,7 @@ __device__ __forceinline__ float cubic(int distance) {
 extern "C" __global__ void __launch_bounds__(THREADS)
 tensor_gather(const __grid_constant__ Gather p) {
     const int number = blockIdx.x * THREADS + threadIdx.x, picture = blockIdx.z;
-    const int x = p.left + number / (MOVED / VALUES), first = number % (MOVED / VALUES) * VALUES;
+    const int x = p.left + number / (WRITTEN / VALUES), first = number % (WRITTEN / VALUES) * VALUES;
     const int y = p.top + blockIdx.y;
     if (x >= p.left + p.extent.columns) return;
     float values[VALUES] = {};

@@ -1,4 +1,4 @@
-// Means and dense layers: what is computed of the sums of tensor_average.cu, a block to each picture.
+// Means and dense layers: what is computed of the sums of tensor_avg_pool.cu, a block to each picture.
 //
 // A launch does a few things one after the other, each into the vectors of the picture:
 //   CLEAR  sums[target ..] = 0
@@ -10,7 +10,7 @@
 // are counted from the picture's first, in elements of their kind. weight: float [outputs][inputs];
 // epilogue: bias and slope of each output.
 // Macros: THREADS, MOST_TASKS (of a launch), ACTIVATE(number, x, slope): the activations of a program.
-// Bound: the time of a launch. (One that tensor_average.cu's last block goes on with instead, to save the
+// Bound: the time of a launch. (One that tensor_avg_pool.cu's last block goes on with instead, to save the
 // launch, took 2 us more for cunet's four means.)
 #define CLEAR 0
 #define MEAN 1

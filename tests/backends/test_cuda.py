@@ -36,7 +36,7 @@ from waifu2x.backends.cuda.compilers.nvrtc import Nvrtc
 from waifu2x.backends.cuda.tensor import TensorExecutor, makers
 from waifu2x.backends.cuda.tensor_conv import TensorConvArguments, has_sparse_taps, sparse_taps
 from waifu2x.backends.cuda.tensor_layout import MapLayout, batch_grid, layouts
-from waifu2x.backends.cuda.tensor_peak import product_peak
+from waifu2x.backends.cuda.tensor_peak import matrix_peak
 from waifu2x.backends.cuda.tensor_shape import (
     COLUMNS,
     MmaShape,
@@ -180,7 +180,7 @@ def kernels_of_chip(capability: tuple[int, int]) -> list[tuple[str, Macros]]:
     runtime: Any = Recorded(capability)
     fully = capability in FULLY
     for units in available_units(capability)[:-1]:
-        product_peak(runtime, units)
+        matrix_peak(runtime, units)
     for name in ("vgg_7/art", "upconv_7/art", "cunet/art"):
         for units in available_units(capability)[: -1 if fully else 1]:
             for terms in (1, 2) if fully else (2,):
@@ -249,9 +249,9 @@ for stem, macros, capability in json.loads(sys.argv[1]):
 def test_nothing_but_a_wheel_is_needed(nvrtc_here: Nvrtc, tmp_path: Path) -> None:
     """No program on PATH, no toolkit: a kernel of each language, for a chip that NVRTC knows and
     for one that nobody does yet."""
-    average = next(found for found in kernels_of_chip((8, 6)) if found[0] == "tensor_move")
+    planewise = next(found for found in kernels_of_chip((8, 6)) if found[0] == "tensor_planewise")
     other = "peak", {"VECTOR": "float4", "WIDTH": 4, "GROUP": 64, "CHAINS": 2, "REPEATS": 8}
-    wanted = [(*average, (8, 6)), (*other, (8, 6)), (*other, (99, 0))]
+    wanted = [(*planewise, (8, 6)), (*other, (8, 6)), (*other, (99, 0))]
     folders = {
         "WAIFU2X_CACHE_DIR": str(tmp_path / "cache"),
         "PYTHONPATH": os.pathsep.join(sys.path),

@@ -38,7 +38,7 @@ DEVICE Place turned(int row, int column, int rows, int columns, int upside_down,
 }
 
 KERNEL(GROUP)
-turn(const GLOBAL LEVEL *RESTRICT source, GLOBAL LEVEL *RESTRICT target, TURN) {
+transform(const GLOBAL LEVEL *RESTRICT source, GLOBAL LEVEL *RESTRICT target, TURN) {
     const int row = GROUP_ID(0);
     const Wide picture = (Wide)GROUP_ID(2) * rows * columns * PLANES;
     source += picture + (Wide)row * columns * PLANES;

@@ -3,7 +3,7 @@
 // Values become integers, multiples of 1 / UNIT, and those are added: in whatever order and in however
 // many parts, the sum is the same to the bit.
 //
-// Arguments: `Average` below.
+// Arguments: `AvgPool` below.
 //   in    map of STORED planes in groups of GROUP
 //   sums  int64 [picture][each], of which this adds to the first PLANES
 // Macros
@@ -17,7 +17,7 @@
 #define VECTORS (GROUP / 8)
 #define LANES (THREADS / VECTORS)
 
-struct Average {
+struct AvgPool {
     const uint8_t* in;
     unsigned long long* sums;
     Map from;     // top and left: of no meaning
@@ -29,7 +29,7 @@ struct Average {
 
 // Blocks: (parts of rows, groups, pictures).
 extern "C" __global__ void __launch_bounds__(THREADS)
-tensor_average(const __grid_constant__ Average p) {
+tensor_avg_pool(const __grid_constant__ AvgPool p) {
     __shared__ long long shared[LANES][GROUP];
     const int piece = threadIdx.x % VECTORS, lane = threadIdx.x / VECTORS;
     const int plane = blockIdx.y * GROUP + piece * 8;

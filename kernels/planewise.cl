@@ -76,7 +76,7 @@ DEVICE float cubic(int distance) {
 // each map begins. `rows`, `columns`: what is made; `target_height`, `target_width`: the target's size.
 // `y_shift`, `x_shift`: the offset of the source's view; those of the residual's are in its beginning.
 KERNEL(GROUP)
-move(
+planewise(
 #ifdef SOURCE_TYPE
     const GLOBAL SOURCE_TYPE *RESTRICT source, const int height, const int width, const int padding,
 #else

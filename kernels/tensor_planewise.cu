@@ -4,11 +4,11 @@
 // to the bit of both terms where nothing is multiplied or added
 // with GATE  (in + residual) * (sigmoid(in) - 1/2)
 //
-// Arguments: `Move` below. in, out, residual: maps in groups of GROUP, OUT_GROUP, RESIDUAL_GROUP planes;
+// Arguments: `Planewise` below. in, out, residual: maps in groups of GROUP, OUT_GROUP, RESIDUAL_GROUP planes;
 // factors: float [picture][factors_each], of which PLANES.
 // Macros
-//   THREADS, VECTORS (of a group, which neighbouring threads share: they divide MOVED), REPEATS (pixels
-//   of a thread), PLANES (that move), MOVED (the same with the padding of the target's part, which is
+//   THREADS, VECTORS (of a group, which neighbouring threads share: they divide WRITTEN), REPEATS (pixels
+//   of a thread), PLANES (that move), WRITTEN (the same with the padding of the target's part, which is
 //   written too), GROUP, STORED, IN_EACH, IN_S2D, IN_PART (first plane), ENLARGE,
 //   FACTORS (0 or 1), GATE (0 or 1), TERMS, RESIDUAL and with it RESIDUAL_GROUP, RESIDUAL_STORED,
 //   RESIDUAL_EACH, RESIDUAL_S2D, RESIDUAL_PART; and those of the store, see tensor.cuh
@@ -22,7 +22,7 @@
 // lies half way between, the high one becomes the even one.
 #define COPIES (TERMS == 2 && !FACTORS && !RESIDUAL && !GATE)
 
-struct Move {
+struct Planewise {
     const uint8_t* in;
     uint8_t* out;
     const uint8_t* residual;
@@ -69,9 +69,9 @@ __device__ __forceinline__ void add(float (&values)[8], const uint8_t* from, con
 
 // Blocks: (parts of columns, rows, pictures * parts of planes).
 extern "C" __global__ void __launch_bounds__(THREADS)
-tensor_move(const __grid_constant__ Move p) {
-    const int picture = blockIdx.z / (MOVED / (VECTORS * 8));
-    const int plane = (blockIdx.z % (MOVED / (VECTORS * 8)) * VECTORS + threadIdx.x % VECTORS) * 8;
+tensor_planewise(const __grid_constant__ Planewise p) {
+    const int picture = blockIdx.z / (WRITTEN / (VECTORS * 8));
+    const int plane = (blockIdx.z % (WRITTEN / (VECTORS * 8)) * VECTORS + threadIdx.x % VECTORS) * 8;
     const int down = picture / p.extent.across, along = picture % p.extent.across;
     const int y = blockIdx.y, x0 = blockIdx.x * EACH_COLUMNS * REPEATS + threadIdx.x / VECTORS;
     float factors[8];

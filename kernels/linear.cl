@@ -17,7 +17,7 @@
 #include "dialect.h"
 
 KERNEL(GROUP)
-dense(GLOBAL float *vectors, const int source, const int target, const int step,
+linear(GLOBAL float *vectors, const int source, const int target, const int step,
       const GLOBAL float *RESTRICT weight, const GLOBAL float *RESTRICT bias) {
     const int output = GROUP_ID(0) * GROUP + LOCAL_ID();
     if (output >= OUTPUTS) return;
