@@ -55,7 +55,7 @@ from waifu2x.lowering.box import Box
 from waifu2x.lowering.lower import lower
 from waifu2x.lowering.segments import cut
 from waifu2x.lowering.steps import Conv
-from waifu2x.networks import model_set
+from waifu2x.networks import digests, model_set
 from waifu2x.networks.activations import Activation, elementwise, leaky
 from waifu2x.networks.builder import GraphBuilder, fit_padding
 from waifu2x.networks.expressions import ACTIVATIONS, LEAKY, Expression
@@ -545,6 +545,38 @@ def test_the_largest_value_is_found_once_and_kept(
     monkeypatch.setattr(value_range, "_measured", lambda program: 7.0)
     assert value_range.largest(lower(model)) == found
     assert value_range.largest(lower(amplified(300.5))) == 7.0
+
+
+def test_the_largest_value_of_a_model_from_a_file_is_found_without_its_weights(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Also where it is made of other nodes: one that is padded with zeros behind an enlargement is
+    one of the small map."""
+    monkeypatch.setenv("WAIFU2X_CACHE_DIR", str(tmp_path))
+    file = tmp_path / "a file"
+    file.write_bytes(b"weights")
+    monkeypatch.setattr(digests, "_SETTLED_NS", -1)
+
+    def read() -> Model:
+        weight, bias = np.ones((3, 3, 3, 3), np.float32), np.zeros(3, np.float32)
+        nodes = (Enlarge(0, 2), Convolution(1, weight, bias, leaky(1, 3), padding=1))
+        model = fit_padding("enlarges", 3, nodes, "zero")
+        digests.note_files(model, digests.file_states([file]))
+        return model
+
+    program = lower(read())
+    assert not isinstance(program.model.nodes[-1], Convolution)
+    found = value_range.largest(program)
+
+    def refuse(model: Model) -> str:
+        raise AssertionError("all weights were read for a key")
+
+    monkeypatch.setattr(digests, "_of_content", refuse)
+    monkeypatch.setattr(value_range, "_measured", refuse)
+    assert value_range.largest(lower(read())) == found
+    file.write_bytes(b"other weights")
+    with pytest.raises(AssertionError, match="all weights"):
+        value_range.largest(lower(read()))
 
 
 def conv(source: int, inputs: int, outputs: int) -> Convolution:
