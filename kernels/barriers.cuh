@@ -1,5 +1,5 @@
-// Barriers in shared memory, of sm_80 and later: a phase ends when `count` threads have arrived, and
-// the bytes that were announced are there; phases are told apart by their parity, 0 first.
+// Barriers in shared memory, of sm_80 and later: a phase ends when `count` threads have arrived and
+// the announced bytes are there; phases are told apart by their parity, 0 first.
 #include "integers.cuh"
 
 __device__ __forceinline__ void barrier_init(uint32_t barrier, int count) {
@@ -11,7 +11,7 @@ __device__ __forceinline__ void barrier_arrive(uint32_t barrier) {
                  "mbarrier.arrive.shared.b64 state, [%0]; }" ::"r"(barrier) : "memory");
 }
 
-// Until the phase of that parity has ended; that before the first one has.
+// Waits until the phase of that parity has ended; that before the first one has.
 __device__ __forceinline__ void barrier_wait(uint32_t barrier, uint32_t parity) {
     asm volatile(
         "{ .reg .pred done;\n"

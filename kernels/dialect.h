@@ -3,7 +3,7 @@
 // Groups are one-dimensional, and as large as KERNEL says. Every multiply-add is written as one, so
 // that a value is rounded alike wherever it is computed.
 
-// What is reckoned on the host as well must be the same there.
+// What the host computes as well must be the same there.
 #define STATIC_ASSERT(name, condition) typedef char name[(condition) ? 1 : -1]
 
 #ifdef __OPENCL_VERSION__

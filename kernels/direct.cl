@@ -1,12 +1,11 @@
-// Products by their definition, fp32: 3x3 and 1x1 convolutions of any planes, the ends of a network
-// fused in.
+// Convolutions by their definition, fp32: 3x3 and 1x1, of any planes, the ends of a network fused in.
 //
 //     target(y, x, o) = epilogue(bias(o) + sum over i, dy, dx of
 //                                weight(o, i, dy, dx) * source(y + dy, x + dx, i))
 //
-// A work-item keeps LINE pixels x VECTORS vectors of output planes in registers, and for each input
-// plane and each of TAPS taps along the line it loads VECTORS vectors of weights and uses them for
-// LINE pixels. Work-items of a group: LANES beside each other in planes, so that they share their
+// A work-item accumulates LINE pixels x VECTORS vectors of output planes in registers, and for each
+// input plane and each of TAPS taps along the line it loads VECTORS vectors of weights and uses them
+// for LINE pixels. Work-items of a group: LANES beside each other in planes, so that they share their
 // inputs, times GROUP_X x GROUP_Y lines of pixels, which share the weights through the caches.
 //
 // Layouts
@@ -22,8 +21,9 @@
 //   DOWN                   1: the line of a work-item runs down a column, 0: along a row
 //   LOAD                   input planes read at once, 1 or 4; divides BLOCK
 //
-// Bound: fp32 multiply-adds in the middle of a network, memory at its ends. Best: H200, 128 > 128
-// planes, 1920x1080: 13.9 ms, 44 TFLOP/s, 0.91 of what the multiply-add units reach.
+// Bound: fp32 multiply-adds in the middle of a network, memory at its ends. Best: NVIDIA H200,
+// 2026-11-21, 128 > 128 planes, 1920x1080: 13.9 ms, 44 TFLOP/s, 0.91 of what the multiply-add units
+// reach; 3 > 32 0.256 ms, 128 > 3 1.10 ms.
 
 #include "store.h"
 #ifdef SOURCE_TYPE

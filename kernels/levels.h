@@ -1,5 +1,5 @@
-// Pixels as the target of a kernel: values clipped to [0, 1], rounded half to even, as levels. It
-// stands behind dialect.h.
+// Pixels as the target of a kernel: values clipped to [0, 1], rounded half to even, as levels. To be
+// included after dialect.h.
 //
 // Macros
 //   TARGET_TYPE    of a level

@@ -5,8 +5,8 @@
 //           `pitch` from a row to the next. The planes of each part of a value begin a block. Rows and
 //           columns are allocated for whole groups, so that most kernels check nothing; what lies
 //           beyond the pixels that are wanted is computed and never used.
-//   folded  a map with S2D x S2D pixels as one, their planes in the order [dy][dx][plane], the planes
-//           of each beginning a block
+//   space-to-depth  a map with S2D x S2D pixels as one, their planes in the order [dy][dx][plane], the
+//           planes of each beginning a block
 //   pixels  [picture][rows][columns][planes]
 
 #include "dialect.h"
@@ -32,8 +32,8 @@ DEVICE int inside(int place, int length) {
 #if defined(BORDER_REFLECT)
     const int period = 2 * (length - 1);
     if (period == 0) return 0;
-    const int turned = (place % period + period) % period;
-    return turned < length ? turned : period - turned;
+    const int mirrored = (place % period + period) % period;
+    return mirrored < length ? mirrored : period - mirrored;
 #elif defined(BORDER_ZERO)
     return place >= 0 && place < length ? place : -1;
 #else

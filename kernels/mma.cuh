@@ -1,4 +1,4 @@
-// The product of a warp, in registers: sm_75 (SM75 = 1) has it in two halves.
+// The matrix product of a warp, in registers: sm_75 (SM75 = 1) has it in two halves.
 #include "integers.cuh"
 
 // d (16 x 8) += a (16 x 16) * b (16 x 8)

@@ -1,5 +1,5 @@
-// A picture as the source of a kernel: its own integers, beyond its edges what its border says. It
-// stands behind maps.h.
+// A picture as the source of a kernel: its own integers, beyond its edges what its border says. To be
+// included after maps.h.
 //
 // Macros
 //   SOURCE_TYPE    of a level
@@ -12,10 +12,10 @@
 // and how many of its ENLARGE repetitions lie before that.
 #define PICTURE                                                                                    \
     const GLOBAL SOURCE_TYPE *RESTRICT source, const int height, const int width,                  \
-        const int y_first, const int x_first, const int y_rest, const int x_rest
+        const int y_first, const int x_first, const int y_repeat, const int x_repeat
 
-#define PIXEL_ROW(y) inside(y_first + (y_rest + (y)) / ENLARGE, height)
-#define PIXEL_COLUMN(x) inside(x_first + (x_rest + (x)) / ENLARGE, width)
+#define PIXEL_ROW(y) inside(y_first + (y_repeat + (y)) / ENLARGE, height)
+#define PIXEL_COLUMN(x) inside(x_first + (x_repeat + (x)) / ENLARGE, width)
 
 // The number of a pixel in its picture, which may have more than 2^31 of them; -1 for none.
 DEVICE Place pixel_place(int row, int column, int width) {

@@ -1,18 +1,18 @@
-// What follows a product's sums, for the kernels of products: activation, factor, residual, store.
+// The epilogue of convolutions, fp32: activation, factor, residual, store.
 //
 //     value = activation(sum) * FACTOR + residual
 //
-// A product's planes come in the order [dy][dx][plane], where dy and dx are below D2S, SUB_PLANES
-// of each: those that the target has, padded where it is a map.
+// The planes of a convolution come in the order [dy][dx][plane], where dy and dx are below D2S,
+// SUB_PLANES of each: those that the target has, padded where it is a map.
 //
 // Macros
 //   ACTIVATE(type, x, slope)   the activation, in the words of dialect.h
 //   SLOPE            if it is the same for all planes; else slopes stand behind the biases
 //   FACTOR           if it is not 1
-//   RESIDUAL         defined: there is one, a map of the product's own pixels and planes
+//   RESIDUAL         defined: there is one, a map of the convolution's own pixels and planes
 //   BLOCK            of maps
-//   SUB_PLANES, SUB_BLOCKS   planes of one pixel of the target, as of the product, and their blocks
-//   STORED           planes of the product that are written
+//   SUB_PLANES, SUB_BLOCKS   planes of one pixel of the target, as of the convolution, and their blocks
+//   STORED           planes of the convolution that are written
 //   D2S, S2D    of the store; one of them is 1
 //   ZERO_OUTSIDE     defined: the target holds zeros outside `y_start`, `y_stop`, `x_start`, `x_stop`
 
@@ -38,7 +38,7 @@
 #define RESIDUAL_ARGUMENTS
 #endif
 #if defined(ZERO_OUTSIDE) || defined(TARGET_TYPE)
-// Pixels of the target, from the first that the product makes.
+// Pixels of the target, from the first that the convolution makes.
 #define BOUNDS , const int y_start, const int y_stop, const int x_start, const int x_stop
 #define IS_INSIDE(y, x) ((y) >= y_start && (y) < y_stop && (x) >= x_start && (x) < x_stop)
 #else
@@ -55,7 +55,7 @@
 #define SUMMED(type, x, residual) ((x) + (residual))
 #endif
 
-// The target's pixel behind a pixel and a plane of the product.
+// The target's pixel behind a pixel and a plane of the convolution.
 DEVICE int target_y(int y, int plane) { return y * D2S + plane / SUB_PLANES / D2S; }
 DEVICE int target_x(int x, int plane) { return x * D2S + plane / SUB_PLANES % D2S; }
 

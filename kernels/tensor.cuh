@@ -1,20 +1,28 @@
 // What the kernels of tensor units share: the layout of maps, rounding, where results belong, and the
-// epilogue that all products end with.
+// epilogue that all convolutions end with.
 //
-// A map of 16-bit values is stored in groups of GROUP planes (64, or 32 for maps of few planes),
-// [term][group][row][column][plane], where TERMS = 2 keeps each value as two 16-bit terms, high and
-// low, whose sum has 22 bits. A pixel of a group is thus 128 or 64 contiguous bytes. Its 16-byte
-// pieces stand in the order that shared memory wants, so that a row of a tile is one contiguous copy
-// and no access meets a bank conflict: piece p of column x stands at p ^ phase(x). It is the order in
-// which the matrix descriptors of sm_90 read ("swizzle"), 128 or 64 bytes wide. Planes are padded
-// with zeros to multiples of 32, in a folded map those of each of the pixels that it has as planes.
+// Layout of a map
+//   [term][group][row][column][plane], 16-bit floats, in groups of GROUP planes (64, or 32 for maps of
+//   few planes). TERMS = 2 stores each value as two 16-bit terms, high and low, whose sum has 22 bits.
+//   A pixel of a group is thus 128 or 64 contiguous bytes. Its vectors of 16 bytes stand in the order
+//   that shared memory wants, so that a row of a tile is one contiguous copy and no access meets a bank
+//   conflict: vector v of column x stands at v ^ swizzle_phase(x). It is the order in which the matrix
+//   descriptors of sm_90 read ("swizzle"), 128 or 64 bytes wide. Planes are padded with zeros to
+//   multiples of 32; after space-to-depth by S2D, those of each of the S2D x S2D pixels that became
+//   planes are.
 //
-// STACK = 1: pictures of one size are computed side by side, as if they were one. Each has a cell in
-// every map, as large as its part of that map, and what would mix two cells is not kept.
+// Macros: TERMS, STACK, and of whoever includes it
+//   OUT_GROUP, OUT_STORED, EACH, PART, D2S, S2D, ZERO, RESIDUAL with RESIDUAL_GROUP, RESIDUAL_STORED,
+//   RESIDUAL_PART: of the store into a map, see `target_at` and `residual_at`
+//   ACTIVATE(x, slope), PLANE_SLOPES (0 or 1: the epilogue has a slope for each plane)
+//   IN_PIXEL, BORDER (see `inside`): of pixels that are read; PIXEL: of those that are written
+//   STORED_GROUPS and what stands behind it: of a convolution in tiles
+//   STACK = 1: pictures of one size are computed side by side, as if they were one. Each has a cell in
+//   every map, as large as its part of that map, and what would mix two cells is not stored.
 #include "integers.cuh"
 
 template <int PLANES_EACH>
-__device__ __forceinline__ int phase(int column) {
+__device__ __forceinline__ int swizzle_phase(int column) {
     return PLANES_EACH == 64 ? column & 7 : column >> 1 & 3;
 }
 
@@ -56,7 +64,7 @@ __device__ __forceinline__ float low_term(float value) {
 // A map, or pixels: then `group` is of no meaning, and a cell is a picture, one after the other.
 struct Map {
     int pitch;          // pixels from row to row
-    int group;          // from group to group, in pieces of 16 bytes
+    int group;          // from group to group, in vectors of 16 bytes
     int top, left;      // where the first result reads or writes, in single pixels of its cell
     int rows, columns;  // of a cell, in pixels as they are stored
 };
@@ -73,8 +81,8 @@ struct LayerExtent {
     int across, pictures;     // side by side, and all of them
 };
 
-// Arguments of products, of a first layer too.
-struct Product {
+// Arguments of convolutions, of a first layer too.
+struct Conv {
     const void* in;
     const uint8_t* weights;
     const float* epilogue;   // biases of all planes; with PLANE_SLOPES slopes, too
@@ -82,41 +90,42 @@ struct Product {
     const void* residual;
     Map from, to, added;
     LayerExtent extent;
-    Range real;             // ZERO: pixels of the target that are not zero, from the first result's
-    Range kept;             // LAST: pixels of the target that are wanted, of each picture
+    Range valid;            // ZERO: pixels of the target that are not zero, from the first result's
+    Range stored;           // LAST: pixels of the target that are written, of each picture
     float factor;           // with a residual
     float slope;            // of all planes, without PLANE_SLOPES
 };
 
 // A result: of which cell, and where in it.
-struct Spot {
+struct OutputCoordinate {
     int row, column;
     int down, along;
-    bool kept;
+    bool is_stored;
 };
 
-// The result of a product that reads the pixels from (y, x) of its source on.
-__device__ __forceinline__ Spot spot(int y, int x, const Map& from, const LayerExtent& extent) {
-    Spot result = {y, x, 0, 0, true};
+// The result of a convolution that reads the pixels from (y, x) of its source on.
+__device__ __forceinline__ OutputCoordinate output_coordinate(int y, int x, const Map& from,
+                                                              const LayerExtent& extent) {
+    OutputCoordinate result = {y, x, 0, 0, true};
 #if STACK
     result.down = y / from.rows;
     result.along = x / from.columns;
     result.row -= result.down * from.rows + from.top;
     result.column -= result.along * from.columns + from.left;
-    result.kept = result.row >= 0 && result.column >= 0 && result.along < extent.across &&
+    result.is_stored = result.row >= 0 && result.column >= 0 && result.along < extent.across &&
                   result.down * extent.across + result.along < extent.pictures;
 #endif
-    result.kept = result.kept && result.row < extent.rows && result.column < extent.columns;
+    result.is_stored = result.is_stored && result.row < extent.rows && result.column < extent.columns;
     return result;
 }
 
 #ifdef ACTIVATE
-// Of a sum and its bias.
+// The activation of a sum with its bias.
 __device__ __forceinline__ float activate(float x, float slope) { return ACTIVATE(x, slope); }
 #endif
 
-// A quad of threads holds 4 pieces of 4 words, word q of each in thread q; afterwards thread q holds
-// piece q. It is its own inverse.
+// A quad of threads holds 4 vectors of 4 words, word q of each in thread q; afterwards thread q holds
+// vector q. It is its own inverse.
 __device__ __forceinline__ void transpose(uint32_t (&w)[4], int q) {
     const uint32_t all = 0xffffffffu;
     uint32_t a = __shfl_xor_sync(all, q & 2 ? w[0] : w[2], 2);
@@ -127,18 +136,18 @@ __device__ __forceinline__ void transpose(uint32_t (&w)[4], int q) {
     if (q & 1) { w[0] = a; w[2] = b; } else { w[1] = a; w[3] = b; }
 }
 
-// Bytes from the start of a map to a piece of a pixel.
+// Bytes from the start of a map to a vector of 8 planes of a pixel.
 template <int GROUP_PLANES>
-__device__ __forceinline__ size_t piece_at(const Map& map, int row, int column, int plane) {
-    const int piece = (plane % GROUP_PLANES / 8) ^ phase<GROUP_PLANES>(column);
+__device__ __forceinline__ size_t vector_at(const Map& map, int row, int column, int plane) {
+    const int vector = (plane % GROUP_PLANES / 8) ^ swizzle_phase<GROUP_PLANES>(column);
     return static_cast<size_t>(plane / GROUP_PLANES) * map.group * 16 +
-           static_cast<size_t>(row * map.pitch + column) * (GROUP_PLANES * 2) + piece * 16;
+           static_cast<size_t>(row * map.pitch + column) * (GROUP_PLANES * 2) + vector * 16;
 }
 
 #if defined(OUT_GROUP)
 // Where 8 planes of a result are stored: D2S, S2D and PART (the first plane of the target's part)
 // as in waifu2x/lowering/steps.py; EACH is the planes of a single pixel of the part, padded.
-__device__ __forceinline__ size_t target_at(const Spot& at, int plane, const Map& to) {
+__device__ __forceinline__ size_t target_at(const OutputCoordinate& at, int plane, const Map& to) {
     int row = at.row, column = at.column;
 #if D2S > 1
     row = row * D2S + plane / EACH / D2S;
@@ -156,27 +165,27 @@ __device__ __forceinline__ size_t target_at(const Spot& at, int plane, const Map
     row += at.down * to.rows;
     column += at.along * to.columns;
 #endif
-    return piece_at<OUT_GROUP>(to, row, column, PART + plane);
+    return vector_at<OUT_GROUP>(to, row, column, PART + plane);
 }
 
 #if RESIDUAL
-// Where what is added to 8 planes of a result is stored: as the result is before it is shuffled.
-__device__ __forceinline__ size_t residual_at(const Spot& at, int plane, const Map& added) {
+// Where what is added to 8 planes of a result is stored: as the result is before depth-to-space.
+__device__ __forceinline__ size_t residual_at(const OutputCoordinate& at, int plane, const Map& added) {
     int row = at.row + added.top, column = at.column + added.left;
 #if STACK
     row += at.down * added.rows;
     column += at.along * added.columns;
 #endif
-    return piece_at<RESIDUAL_GROUP>(added, row, column, RESIDUAL_PART + plane);
+    return vector_at<RESIDUAL_GROUP>(added, row, column, RESIDUAL_PART + plane);
 }
 #endif
 
 // Whether 8 planes of a result lie outside the value, where it is zero.
-__device__ __forceinline__ bool is_zero(const Spot& at, int plane, const Range& real) {
+__device__ __forceinline__ bool is_zero(const OutputCoordinate& at, int plane, const Range& valid) {
 #if ZERO
     const int row = at.row * D2S + plane / EACH / D2S;
     const int column = at.column * D2S + plane / EACH % D2S;
-    return row < real.top || row >= real.bottom || column < real.left || column >= real.right;
+    return row < valid.top || row >= valid.bottom || column < valid.left || column >= valid.right;
 #else
     return false;
 #endif
@@ -204,12 +213,13 @@ __device__ __forceinline__ float2 epilogue_of(const Epilogue& epilogue, int bloc
 // The epilogue of two results, 8 columns apart, from (y, x) of the source on: bias, activation,
 // residual, store. The sums of COUNT planes from `plane` on stand as the matrix units leave them in a
 // quad of threads: sums[4 * i + 2 * half + k] of thread q is plane 8 * i + 2 * q + k of result `half`;
-// with OWN, where weights were packed so, 8 * q + 2 * i + k of each 32: the piece that q stores.
+// with OWN, where weights were packed so, 8 * q + 2 * i + k of each 32: the vector that q stores.
 // `biases` are those of these planes, and so are `slopes`, with PLANE_SLOPES.
 template <int COUNT, bool OWN = false, class Epilogue>
 __device__ __forceinline__ void store_row(const float* sums, const Epilogue& biases, const Epilogue& slopes, int plane,
-                                          int y, int x, int q, const Product& p) {
-    const Spot spots[2] = {spot(y, x, p.from, p.extent), spot(y, x + 8, p.from, p.extent)};
+                                          int y, int x, int q, const Conv& p) {
+    const OutputCoordinate outputs[2] = {output_coordinate(y, x, p.from, p.extent),
+                                         output_coordinate(y, x + 8, p.from, p.extent)};
     uint8_t* const out = static_cast<uint8_t*>(p.out);
     const size_t low_terms = static_cast<size_t>(OUT_STORED / OUT_GROUP) * p.to.group * 16;
 #if RESIDUAL
@@ -221,11 +231,12 @@ __device__ __forceinline__ void store_row(const float* sums, const Epilogue& bia
     for (int half = 0; half < 2; half++)
 #pragma unroll
         for (int block = 0; block < COUNT / 32; block++)
-            if (spots[half].kept) {
-                const uint8_t* const piece = residual + residual_at(spots[half], plane + block * 32 + q * 8, p.added);
-                added[block][half][0] = __ldg(reinterpret_cast<const uint4*>(piece));
+            if (outputs[half].is_stored) {
+                const uint8_t* const vector =
+                    residual + residual_at(outputs[half], plane + block * 32 + q * 8, p.added);
+                added[block][half][0] = __ldg(reinterpret_cast<const uint4*>(vector));
                 if (TERMS == 2)
-                    added[block][half][TERMS - 1] = __ldg(reinterpret_cast<const uint4*>(piece + low_added));
+                    added[block][half][TERMS - 1] = __ldg(reinterpret_cast<const uint4*>(vector + low_added));
             }
 #endif
 #pragma unroll
@@ -235,17 +246,17 @@ __device__ __forceinline__ void store_row(const float* sums, const Epilogue& bia
         for (int i = 0; i < 4; i++) bias[i] = epilogue_of<OWN>(biases, block, i, q);
 #pragma unroll
         for (int half = 0; half < 2; half++) {
-            const bool black = is_zero(spots[half], plane + block * 32, p.real);
+            const bool outside = is_zero(outputs[half], plane + block * 32, p.valid);
             uint32_t high[4], low[4];
 #if RESIDUAL
             uint32_t terms[TERMS][4];
 #pragma unroll
             for (int term = 0; term < TERMS; term++) {
-                const uint4 piece = added[block][half][term];
-                terms[term][0] = piece.x;
-                terms[term][1] = piece.y;
-                terms[term][2] = piece.z;
-                terms[term][3] = piece.w;
+                const uint4 vector = added[block][half][term];
+                terms[term][0] = vector.x;
+                terms[term][1] = vector.y;
+                terms[term][2] = vector.z;
+                terms[term][3] = vector.w;
                 if (!OWN) transpose(terms[term], q);
             }
 #endif
@@ -266,17 +277,17 @@ __device__ __forceinline__ void store_row(const float* sums, const Epilogue& bia
                 v0 = fmaf(v0, p.factor, more.x);
                 v1 = fmaf(v1, p.factor, more.y);
 #endif
-                if (ZERO && black) v0 = v1 = 0.0f;
+                if (ZERO && outside) v0 = v1 = 0.0f;
                 high[i] = pack(v0, v1);
                 if (TERMS == 2) low[i] = pack(low_term(v0), low_term(v1));
             }
-            uint8_t* const target = out + target_at(spots[half], plane + block * 32 + q * 8, p.to);
+            uint8_t* const target = out + target_at(outputs[half], plane + block * 32 + q * 8, p.to);
             if (!OWN) transpose(high, q);
-            if (spots[half].kept)
+            if (outputs[half].is_stored)
                 *reinterpret_cast<uint4*>(target) = make_uint4(high[0], high[1], high[2], high[3]);
             if (TERMS == 2) {
                 if (!OWN) transpose(low, q);
-                if (spots[half].kept)
+                if (outputs[half].is_stored)
                     *reinterpret_cast<uint4*>(target + low_terms) = make_uint4(low[0], low[1], low[2], low[3]);
             }
         }
@@ -287,16 +298,16 @@ __device__ __forceinline__ void store_row(const float* sums, const Epilogue& bia
 #if defined(STORED_GROUPS)
 // A tile has TILE_COLUMNS columns, TILE_RESULTS of them with results.
 //
-// With SPARSE_TAPS > 1 a product is shuffled, and the planes of each pixel [dy][dx] that a result becomes
-// read 2 x 2 taps of 3 x 3, from [dy * 2 / D2S][dx * 2 / D2S] on: those behind an enlargement.
+// With SPARSE_TAPS > 1 the result is stored depth-to-space, and the planes of each pixel [dy][dx] that it
+// becomes read 2 x 2 taps of 3 x 3, from [dy * 2 / D2S][dx * 2 / D2S] on: those behind an enlargement.
 //
-// A product: SIDE x SIDE taps, of which it takes TAPS at a time; with TAP_COLUMNS those of a row are columns
-// of the product. A visit is a group of input planes, with two terms in three rounds: low input times
-// high weights, high times low, high times high, since the unit cuts each sum off at 24 bits: small
-// products come first.
+// A convolution has SIDE x SIDE taps, of which a step takes one; with TAP_COLUMNS those of a row are
+// columns of one matrix product. A K-block is a group of input planes, with two terms in three rounds:
+// low input times high weights, high times low, high times high, since the unit cuts each sum off at 24
+// bits: small products come first.
 #define TAPS (TAP_COLUMNS ? SIDE : SIDE * SIDE)
 // The last tile ends behind the last row and column that are wanted, and reads as far.
-static_assert(ROWS - 1 <= ROWS_BEYOND && TILE_COLUMNS - 1 <= COLUMNS_BEYOND, "room behind a map");
+static_assert(ROWS - 1 <= ROWS_BEYOND && TILE_COLUMNS - 1 <= COLUMNS_BEYOND, "memory behind a map");
 static_assert(TILE_RESULTS == (TAP_COLUMNS ? TILE_COLUMNS - (SIDE - 1) : TILE_COLUMNS), "results of a tile");
 #define TILE_READS (TAP_COLUMNS ? TILE_COLUMNS : TILE_COLUMNS + SIDE - 1)
 #define GROUPS (IN_PLANES / GROUP)
@@ -308,11 +319,11 @@ static_assert(TILE_RESULTS == (TAP_COLUMNS ? TILE_COLUMNS - (SIDE - 1) : TILE_CO
 
 // The rows and columns of results and of the source from which a tile counts.
 struct Tile {
-    int y, x;          // as `spot` takes them
+    int y, x;          // as `output_coordinate` takes them
     int row, column;   // of the source
 };
 
-__device__ __forceinline__ Tile tile_at(int number, const Product& p) {
+__device__ __forceinline__ Tile tile_at(int number, const Conv& p) {
     const int y = number / p.extent.tiles_across * ROWS, x = number % p.extent.tiles_across * TILE_RESULTS;
     Tile tile = {y, x, y, x};
 #if !STACK
@@ -320,7 +331,7 @@ __device__ __forceinline__ Tile tile_at(int number, const Product& p) {
     tile.column += p.from.left;
 #endif
 #if SPARSE_TAPS > 1
-    // A block makes planes of one pixel of those that a result is shuffled to.
+    // A block makes planes of one pixel of those that a result becomes.
     const int pixel = blockIdx.x % DEPTH * WIDTH / EACH;
     tile.row += pixel / D2S * 2 / D2S;
     tile.column += pixel % D2S * 2 / D2S;
@@ -328,9 +339,9 @@ __device__ __forceinline__ Tile tile_at(int number, const Product& p) {
     return tile;
 }
 
-// Where a visit's pixels begin in a tile's source.
-__device__ __forceinline__ const uint8_t* visited(int visit, const Tile& tile, const Product& p) {
-    const int group = FIRST_GROUP + visit % GROUPS + (TERMS == 2 && visit < GROUPS ? STORED_GROUPS : 0);
+// Where the pixels of a K-block begin in a tile's source.
+__device__ __forceinline__ const uint8_t* k_block_at(int k_block, const Tile& tile, const Conv& p) {
+    const int group = FIRST_GROUP + k_block % GROUPS + (TERMS == 2 && k_block < GROUPS ? STORED_GROUPS : 0);
     return static_cast<const uint8_t*>(p.in) + static_cast<size_t>(group) * p.from.group * 16 +
            (static_cast<size_t>(tile.row) * p.from.pitch + tile.column) * PIXEL_BYTES;
 }
@@ -414,16 +425,17 @@ __device__ __forceinline__ pixel_t to_pixel(float value) {
 // [row][input column][part * SUMS + sum], padded by one to spare the banks. With TAP_COLUMNS a sum has a part
 // for each tap of a row, which stands at the column that it reads.
 __device__ __forceinline__ void store_pixel(const float* partial, int i, const float* biases,
-                                            const float* slopes, int y, int x, const Product& p) {
+                                            const float* slopes, int y, int x, const Conv& p) {
     const int row = i / ROW_VALUES, line = i % ROW_VALUES / LINE_VALUES, at = i % LINE_VALUES;
     const int column = at / PLANES / D2S, dx = at / PLANES % D2S, plane = at % PLANES;
     const int sum = (line * D2S + dx) * PLANES + plane;
-    const Spot spotted = spot(y + row, x + column, p.from, p.extent);
-    if (!spotted.kept) return;
-    const int picture = spotted.down * p.extent.across + spotted.along;
-    const int out_row = spotted.row * D2S + line, out_column = spotted.column * D2S + dx;
+    const OutputCoordinate output = output_coordinate(y + row, x + column, p.from, p.extent);
+    if (!output.is_stored) return;
+    const int picture = output.down * p.extent.across + output.along;
+    const int out_row = output.row * D2S + line, out_column = output.column * D2S + dx;
     const int to_row = out_row + p.to.top, to_column = out_column + p.to.left;
-    if (to_row < p.kept.top || to_row >= p.kept.bottom || to_column < p.kept.left || to_column >= p.kept.right) return;
+    if (to_row < p.stored.top || to_row >= p.stored.bottom) return;
+    if (to_column < p.stored.left || to_column >= p.stored.right) return;
     const float* const terms = partial + (row * TILE_COLUMNS + column) * (WIDTH + 1) + sum;
     float value = terms[0];
 #pragma unroll
@@ -435,7 +447,7 @@ __device__ __forceinline__ void store_pixel(const float* partial, int i, const f
     value = fmaf(value, p.factor, __ldg(static_cast<const float*>(p.residual) + pixel_added * PLANES + plane));
 #endif
 #if ZERO
-    if (out_row < p.real.top || out_row >= p.real.bottom || out_column < p.real.left || out_column >= p.real.right)
+    if (out_row < p.valid.top || out_row >= p.valid.bottom || out_column < p.valid.left || out_column >= p.valid.right)
         value = 0.0f;
 #endif
     const size_t pixel = (static_cast<size_t>(picture) * p.to.rows + to_row) * p.to.pitch + to_column;

@@ -1,5 +1,7 @@
-// A first convolution and its epilogue: pixels, or a map of few planes, to a map of tensor.cuh; or (LAST)
-// to pixels or another map of few planes.
+// A first convolution and its epilogue, on matrix units from sm_75 on: pixels, or a map of few planes, to a
+// map of tensor.cuh; or (LAST) to pixels or another map of few planes.
+//
+//     out(y, x, o) = epilogue(bias(o) + sum over ky, kx, i of weight(o, i, ky, kx) * in(y + ky, x + kx, i))
 //
 // Reads the picture's own integers, enlarges it (nearest), and goes on beyond its edges. A matrix
 // product on mma m16n8k16: a row of the operand is the neighbourhood of a pixel, whose rows are
@@ -7,20 +9,21 @@
 // values. A pair may begin at an odd value: the pixels stand there twice, the second time one value
 // further. 8-bit pixels are exact in one 16-bit term, others take two; weights always have two.
 //
-// Arguments: `Product`, then `Source`, both in tensor.cuh.
+// Arguments: `Conv`, then `Source`, both in tensor.cuh. Layouts
 //   in       pixels [picture][row][column][IN_PLANES], see IN_PIXEL there; whole pictures, or of a map of
 //            few planes the part at hand
 //   weights  uint32 [term][32 output planes][k16][n8][word][lane], fragments of `mma`: value k of an
 //            output plane is [ky][kx * IN_PLANES + plane], each ky padded to an even count, all to 16;
 //            times 256 / 255 or 65536 / 65535 for integers, which come as fractions of a power of two
-//   epilogue biases, then slopes of all output planes, [2][OUT_PLANES]
+//   epilogue float [2][OUT_PLANES]: biases, then slopes of all output planes
 //   out      map in groups of OUT_GROUP planes, or (LAST) pixels [row][column][PLANES]
 // Macros
 //   COLUMNS, ROWS (results of a block: a warp makes a row), KERNEL (taps in each direction), IN_PLANES (up
 //   to 4), IN_PIXEL, ENLARGE (by how much the picture is), BORDER (see `inside`), OUT_PLANES (a multiple of
 //   32), TERMS, SM75 (see mma.cuh), LAST (0 or 1; of 32 output planes), with it PLANES and PIXEL, and those
 //   of the store, see tensor.cuh
-// Bound: device memory, for the map it writes. Best on an H200, 1920x1080 out: 3 > 32 in 0.067 ms.
+// Bound: device memory, for the map it writes. Best: NVIDIA H200, 2026-11-21, 1920x1080 out, fp16: 3 > 32 planes
+//   0.077 ms, 46 TFLOP/s.
 #define TAP_COLUMNS 0
 #define WIDTH 32
 // What a warp stores at a time.
@@ -53,7 +56,7 @@ __device__ __forceinline__ void split(source_t pixel, uint16_t (&terms)[IN_TERMS
 
 // Two blocks at a time leave a thread the registers that it needs.
 extern "C" __global__ void __launch_bounds__(THREADS, 2)
-tensor_first(const __grid_constant__ Product p, const __grid_constant__ Source source) {
+tensor_first(const __grid_constant__ Conv p, const __grid_constant__ Source source) {
     // [term][copy][row][value]; copy 1 begins at value 1.
     __shared__ __align__(4) uint16_t pixels[IN_TERMS][2][READ_ROWS][LINE];
 #if LAST
@@ -72,13 +75,13 @@ tensor_first(const __grid_constant__ Product p, const __grid_constant__ Source s
         // Whole blocks reach beyond what is needed: any pixel will do there, as long as it is a number.
         y = inside(floor_divide(source.top + y, ENLARGE) - source.padding, source.rows);
         x = inside(floor_divide(source.left + x, ENLARGE) - source.padding, source.columns);
-        const bool black = BORDER == 2 && (y < 0 || x < 0);
+        const bool outside = BORDER == 2 && (y < 0 || x < 0);
         const size_t line = static_cast<size_t>(picture) * source.rows + max(y, 0);
         const source_t* const pixel =
             static_cast<const source_t*>(p.in) + (line * source.columns + max(x, 0)) * IN_PLANES;
         for (int plane = 0; plane < IN_PLANES; plane++) {
             uint16_t terms[IN_TERMS];
-            split(black ? source_t(0) : __ldg(pixel + plane), terms);
+            split(outside ? source_t(0) : __ldg(pixel + plane), terms);
             const int at = column * IN_PLANES + plane;
 #pragma unroll
             for (int term = 0; term < IN_TERMS; term++) {

@@ -1,22 +1,26 @@
-// Moves value by value, for those that are not of whole pieces between two maps of tensor.cuh: from or
-// to pixels and maps of few planes, shuffled, unshuffled, resized, or to any plane of a part.
+// Planewise steps value by value: those that are not of whole vectors between two maps of tensor.cuh,
+// which tensor_planewise.cu runs, but from or to pixels and maps of few planes, depth-to-space,
+// space-to-depth, bicubic, or to any plane of a part.
 //
-// out(y, x, c) = in(y, x, c) * factors(c) * factor + residual(y, x, c), see `Move` in
-// waifu2x/lowering/steps.py; with GATE (in + residual) * (sigmoid(in) - 1/2); with UP the sum over 4x4
-// pixels of a bicubic interpolation, UP / DOWN times as large, which repeats the pixels at its edges.
+//     out(y, x, c) = in(y, x, c) * factors(c) * factor + residual(y, x, c)
+//     with GATE      (in + residual) * (sigmoid(in) - 1/2)
+//     with UP        the sum over 4x4 pixels of a bicubic interpolation, UP / DOWN times as large, which
+//                    repeats the pixels at its edges
 //
-// Arguments: `Gather` below. in: pixels [picture][row][column][IN_PLANES] by IN_PIXEL, or with IN_GROUP a
-// map; out: pixels by PIXEL, [row][column][OUT_PLANES], or with OUT_GROUP a map; residual: float [row][column]
-// [PLANES], or with RESIDUAL_GROUP a map; factors: float [picture][factors_each].
+// Arguments: `Gather` below. Layouts
+//   in        pixels [picture][row][column][IN_PLANES] by IN_PIXEL, or with IN_GROUP a map
+//   out       pixels [picture][row][column][OUT_PLANES] by PIXEL, or with OUT_GROUP a map
+//   residual  float [picture][row][column][PLANES], or with RESIDUAL_GROUP a map
+//   factors   float [picture][factors_each], of which one for each plane of the source
 // Macros
-//   THREADS, VALUES (planes of a thread: of a pixel all, of a map 8 or 1), PLANES (that move, of the
-//   target), MOVED (the same with the padding of the target's part, which is written too), IN_PIXEL with
+//   THREADS, VALUES (planes of a thread: of a pixel all, of a map 8 or 1), PLANES (that are made),
+//   WRITTEN (the same with the padding of the target's part, which is written too), IN_PIXEL with
 //   IN_PLANES and BORDER, or IN_GROUP with IN_STORED, IN_EACH, IN_S2D, IN_PART; ENLARGE, STEP_D2S,
 //   STEP_S2D, UP, DOWN (both 1: not resized), FACTORS (0 or 1), GATE (0 or 1), TERMS, ZERO, PART (the
 //   first plane that is written); PIXEL with OUT_PLANES, or OUT_GROUP with OUT_STORED, EACH, S2D; ADDED
 //   (0 or 1: a residual), RESIDUAL_GROUP, RESIDUAL_STORED, RESIDUAL_EACH, RESIDUAL_S2D, RESIDUAL_PART
-// Bound: device memory, and the caches where it is resized. Best on an H200: 3840x2160 enlarged in 0.052 ms,
-//   1920x1080 made of them in 0.063.
+// Bound: device memory, and the caches where it is resized. Best: NVIDIA H200: 3840x2160 enlarged in
+//   0.052 ms, 1920x1080 made of them in 0.063.
 #define STACK 1
 #define D2S 1
 #if !defined(BORDER)
@@ -33,7 +37,7 @@ struct Gather {
     Map from, to, added;  // `top`, `left` of the first pixel that there is memory for
     LayerExtent extent;
     int rows, columns;    // of the source's value: where it is resized
-    Range real, kept;     // of the target: pixels that are not zero (ZERO), and those that are wanted
+    Range valid, stored;  // of the target: pixels that are not zero (ZERO), and those that are written
     int top, left;        // the first pixel that is made
     int offset;           // of the view of the source
     int added_offset;     // and of that of the residual
@@ -63,7 +67,7 @@ __device__ __forceinline__ size_t value_at(const Map& map, int row, int column, 
     plane += first;
     row += picture / across * map.rows;
     column += picture % across * map.columns;
-    return piece_at<GROUP_PLANES>(map, row, column, plane) + plane % 8 * 2;
+    return vector_at<GROUP_PLANES>(map, row, column, plane) + plane % 8 * 2;
 }
 
 template <int STORED_PLANES, int GROUP_PLANES>
@@ -83,7 +87,8 @@ __device__ __forceinline__ float value_of(const void* map, size_t at, const Map&
 // A plane of a pixel of the source.
 __device__ __forceinline__ float read(const Gather& p, int row, int column, int plane, int picture) {
 #if defined(IN_GROUP)
-    const size_t at = value_at<IN_GROUP, IN_S2D, IN_EACH>(p.from, row, column, plane, IN_PART, picture, p.extent.across);
+    const size_t at =
+        value_at<IN_GROUP, IN_S2D, IN_EACH>(p.from, row, column, plane, IN_PART, picture, p.extent.across);
     return value_of<IN_STORED, IN_GROUP>(p.in, at, p.from);
 #else
     row = inside(row - p.source.padding - p.source.top, p.source.rows);
@@ -106,7 +111,7 @@ __device__ __forceinline__ float cubic(int distance) {
 extern "C" __global__ void __launch_bounds__(THREADS)
 tensor_gather(const __grid_constant__ Gather p) {
     const int number = blockIdx.x * THREADS + threadIdx.x, picture = blockIdx.z;
-    const int x = p.left + number / (MOVED / VALUES), first = number % (MOVED / VALUES) * VALUES;
+    const int x = p.left + number / (WRITTEN / VALUES), first = number % (WRITTEN / VALUES) * VALUES;
     const int y = p.top + blockIdx.y;
     if (x >= p.left + p.extent.columns) return;
     float values[VALUES] = {};
@@ -166,10 +171,10 @@ tensor_gather(const __grid_constant__ Gather p) {
         values[v] = GATE ? (values[v] + more) * (1.0f / (1.0f + expf(-values[v])) - 0.5f) : values[v] + more;
     }
 #endif
-    const bool black = ZERO && (y < p.real.top || y >= p.real.bottom || x < p.real.left || x >= p.real.right);
+    const bool outside = ZERO && (y < p.valid.top || y >= p.valid.bottom || x < p.valid.left || x >= p.valid.right);
 #pragma unroll
     for (int v = 0; v < VALUES; v++)
-        if (black) values[v] = 0.0f;
+        if (outside) values[v] = 0.0f;
 #if defined(OUT_GROUP)
     uint8_t* const target = static_cast<uint8_t*>(p.out) +
         value_at<OUT_GROUP, S2D, EACH>(p.to, y, x, first, PART, picture, p.extent.across);
@@ -186,7 +191,7 @@ tensor_gather(const __grid_constant__ Gather p) {
         for (int v = 0; v < VALUES; v++) values[v] = low_term(values[v]);
     }
 #else
-    if (y < p.kept.top || y >= p.kept.bottom || x < p.kept.left || x >= p.kept.right) return;
+    if (y < p.stored.top || y >= p.stored.bottom || x < p.stored.left || x >= p.stored.right) return;
     const size_t line = static_cast<size_t>(picture) * p.to.rows + y - p.to.top;
     pixel_t* const pixel = static_cast<pixel_t*>(p.out) + (line * p.to.pitch + x - p.to.left) * OUT_PLANES + PART;
 #pragma unroll

@@ -1,43 +1,50 @@
-// A product of one or nine taps and its epilogue, on the matrix units of any chip from sm_75 on.
+// A convolution of 3x3, 2x2 or one tap and its epilogue, on the matrix units of any chip from sm_75 on.
 //
-// What tensor_wgmma.cu computes, on the same maps and weights, by `mma` on registers: a team of warps
-// makes tiles of ROWS x 64 pixels (TAP_COLUMNS: 62) times WIDTH output planes, one after the other. A warp keeps
-// the sums of WARP_COLUMNS pixels of a row and WARP_WIDTH planes in registers: whatever it reads of shared
-// memory serves so many products, and reading is what bounds this kernel where the unit is fast. One
-// copy of the pixels of a visit serves all its taps.
+//     out(y, x, o) = epilogue(bias(o) + sum over ky, kx, i of weight(o, i, ky, kx) * in(y + ky, x + kx, i))
 //
-// Pixels lie in a ring of rows. PREFETCHED of the rows of the next visit, or tile, are copied while this one
-// is multiplied, into the places of rows that are done with; those of the same visit that are left, when
-// it begins. With PREFETCHED = 0, a block waits for them while others of its multiprocessor multiply.
+// What tensor_wgmma.cu computes, on the same maps and weights, by `mma` on registers: a consumer group of
+// warps makes tiles of ROWS x 64 pixels (TAP_COLUMNS: 62) times WIDTH output planes, one after the other.
+// A warp accumulates WARP_COLUMNS pixels of a row and WARP_WIDTH planes in registers: whatever it reads of
+// shared memory serves so many matrix products, and reading is what bounds this kernel where the unit is
+// fast. One copy of the pixels of a K-block serves all its taps.
+//
+// Pixels lie in a ring of rows. PREFETCHED of the rows of the next K-block, or tile, are copied while this
+// one is multiplied, into the places of rows that are done with; those of the same K-block that are left,
+// when it begins. With PREFETCHED = 0, a block waits for them while others of its multiprocessor multiply.
 //
 // Weights are one of these:
-//   B_STAGES = STEPS: they are copied once and stay. CONSUMERS of warps share them, and nothing else.
+//   B_STAGES = STEPS: they are copied once and stay. CONSUMERS groups of warps share them, and nothing else.
 //   DECOUPLED = 1: copied by rows of taps. Warps wait for what they need of each other, no longer: each may
 //     be a row of taps ahead of the others, or store its sums meanwhile.
 //   else: copied tap by tap, B_STAGES - 1 ahead of their use, and all warps keep step.
 //
-// Arguments and macros: as there, without WARPGROUPS, A_STAGES and REGISTERS, and those above.
-// SM75 = 1 uses nothing that sm_75 lacks: products of depth 8, and copies through registers.
-// Bound: the matrix unit, and under load the chip's power. On an H200 under load, 1920x1080 out, fp16:
-//   128 > 128 454 TFLOP/s, the unit busy 79 % of the time; 64 > 128 434; 64 > 64 424; 32 > 32 355.
+// Arguments: `Conv` in tensor.cuh. Layouts of in, weights, epilogue, out and residual as in
+// tensor_wgmma.cu; the weights of each 32 output planes in the order of `pack_quads`.
+// Macros
+//   those of tensor_wgmma.cu without WARPGROUPS, A_STAGES and REGISTERS, and CONSUMERS, PREFETCHED,
+//   DECOUPLED, WARP_COLUMNS, WARP_WIDTH: see above
+//   SM75   1: nothing that sm_75 lacks: matrix products of depth 8, and copies through registers
+// Bound: the matrix unit, and under load the chip's power. Best: NVIDIA H200, 2026-11-21, 1920x1080 out, fp16,
+//   under load: 128 > 128 planes 454 TFLOP/s, the unit busy 79 % of the time; 64 > 128 434; 64 > 64 424;
+//   32 > 32 355.
 #include "barriers.cuh"
 #include "mma.cuh"
 #include "tensor.cuh"
 
 #define COLUMN_WARPS (TILE_COLUMNS / WARP_COLUMNS)
 #define WIDTH_WARPS (WIDTH / WARP_WIDTH)
-// Threads of a team.
+// Threads of a consumer group.
 #define CONSUMER_THREADS (THREADS / CONSUMERS)
 static_assert(CONSUMER_THREADS == 32 * ROWS * COLUMN_WARPS * WIDTH_WARPS, "warps make a tile");
 // Of 16 pixels, of a warp.
 #define PARTS (WARP_COLUMNS / 16)
 #define ROW_BYTES (TILE_READS * PIXEL_BYTES)
-// Rows are copied as others make room, or all of a visit at once.
+// Rows are copied as the places of others become free, or all of a K-block at once.
 #define BY_ROWS (PREFETCHED > 0 && PREFETCHED < A_ROWS)
 #define PREFETCHED_EACH (BY_ROWS ? PREFETCHED / (SIDE - 1) : PREFETCHED)
 static_assert(!BY_ROWS || PREFETCHED == ROWS, "the first row of taps needs as many");
 static_assert(!BY_ROWS || PREFETCHED_EACH * (SIDE - 1) == PREFETCHED, "the other rows of taps copy as many each");
-// Rows of pixels that a team has room for. Where warps do not keep step, places are free a row of taps later.
+// Rows of pixels that a consumer group stores. Where warps do not keep step, places are free a row of taps later.
 #define RING (BY_ROWS && !DECOUPLED ? ROWS + PREFETCHED : A_ROWS + PREFETCHED)
 // At the end of a tile, its sums take the place of the pixels that were read first.
 #define PARTIAL_BYTES (LAST ? ROWS * TILE_COLUMNS * (WIDTH + 1) * 4 : 0)
@@ -45,7 +52,7 @@ static_assert(!LAST || PREFETCHED == 0, "pixels on their way have no place but t
 #define A_BYTES (RING * ROW_BYTES > PARTIAL_BYTES ? RING * ROW_BYTES : PARTIAL_BYTES)
 #define TAPS_ACROSS (TAP_COLUMNS ? 1 : SIDE)
 #define RESIDENT (!DECOUPLED && B_STAGES == STEPS)
-static_assert(RESIDENT || CONSUMERS == 1, "teams share weights that stay");
+static_assert(RESIDENT || CONSUMERS == 1, "consumer groups share weights that stay");
 static_assert(!DECOUPLED || (BY_ROWS && B_STAGES == 3), "a row of taps that is copied, and two that are read");
 // Taps whose weights are copied together.
 #define STAGE_TAPS (DECOUPLED ? TAPS_ACROSS : 1)
@@ -54,7 +61,7 @@ static_assert(!DECOUPLED || (BY_ROWS && B_STAGES == 3), "a row of taps that is c
 static_assert(SHARED == CONSUMERS * A_BYTES + B_STAGES * STAGE_BYTES + BARRIERS * 8,
               "tensor_shape.py reckons with other shared memory");
 #define DEPTHS (GROUP / 16)
-static_assert(DEPTHS % 2 == 0, "operands take turns");
+static_assert(DEPTHS % 2 == 0, "operands alternate");
 // The first operands of a tap are read while the tap before is multiplied...
 #define EARLY (RESIDENT || DECOUPLED || B_STAGES > 2)
 // ...of the next row of taps too, where nothing is waited for between.
@@ -80,11 +87,11 @@ __device__ __forceinline__ void commit() {
 #endif
 }
 
-// Until at most `ahead` of the groups committed last are under way.
-template <int ahead>
+// Waits until at most `pending` of the groups committed last are under way.
+template <int pending>
 __device__ __forceinline__ void wait() {
 #if !SM75
-    asm volatile("cp.async.wait_group %0;" ::"n"(ahead) : "memory");
+    asm volatile("cp.async.wait_group %0;" ::"n"(pending) : "memory");
 #endif
 }
 
@@ -104,27 +111,27 @@ __device__ __forceinline__ int wrapped(int row) {
     return row < RING ? row : row - RING;
 }
 
-// Waits for the team.
-__device__ __forceinline__ void synchronize(int team) {
+// Waits for the other warps of a consumer group.
+__device__ __forceinline__ void synchronize(int consumer) {
 #if CONSUMERS == 1
     __syncthreads();
 #else
-    asm volatile("bar.sync %0, %1;" ::"r"(team + 1), "n"(CONSUMER_THREADS) : "memory");
+    asm volatile("bar.sync %0, %1;" ::"r"(consumer + 1), "n"(CONSUMER_THREADS) : "memory");
 #endif
 }
 
-// What of the pixels is copied next, and to which row of the ring. Copies of a team are unrolled, from
+// What of the pixels is copied next, and to which row of the ring. Copies of a consumer group are unrolled, from
 // and to addresses that differ by constants: they take the time of warps that could multiply.
 struct Copier {
     const uint8_t* from;
     int to;
 
     template <int COUNT>
-    __device__ __forceinline__ void copy(uint8_t* ring, int thread, const Product& p) {
+    __device__ __forceinline__ void copy(uint8_t* ring, int thread, const Conv& p) {
         // None that goes on with the ring's first row.
         constexpr bool straight = PREFETCHED == 0 || PREFETCHED == A_ROWS || COUNT == 1 || (COUNT == 2 && SIDE == 3);
-        constexpr int pieces = ROW_BYTES / 16, together = pieces / CONSUMER_THREADS * CONSUMER_THREADS;
-        constexpr int rest = pieces - together;
+        constexpr int vectors = ROW_BYTES / 16, together = vectors / CONSUMER_THREADS * CONSUMER_THREADS;
+        constexpr int remaining = vectors - together;
         const size_t pitch = static_cast<size_t>(p.from.pitch) * PIXEL_BYTES;
 #pragma unroll
         for (int row = 0; row < COUNT; row++)
@@ -133,11 +140,12 @@ struct Copier {
                 copy16(ring + (straight ? to + row : wrapped(to + row)) * ROW_BYTES + (i + thread) * 16,
                        from + row * pitch + (i + thread) * 16);
 #pragma unroll
-        for (int i = 0; i < COUNT * rest; i += CONSUMER_THREADS) {
-            const int at = i + thread, row = at / (rest + !rest), piece = together + at % (rest + !rest);
+        for (int i = 0; i < COUNT * remaining; i += CONSUMER_THREADS) {
+            const int at = i + thread, row = at / (remaining + !remaining);
+            const int vector = together + at % (remaining + !remaining);
             if (row < COUNT)
-                copy16(ring + (straight ? to + row : wrapped(to + row)) * ROW_BYTES + piece * 16,
-                       from + row * pitch + piece * 16);
+                copy16(ring + (straight ? to + row : wrapped(to + row)) * ROW_BYTES + vector * 16,
+                       from + row * pitch + vector * 16);
         }
         from += COUNT * pitch;
         to = wrapped(to + COUNT);
@@ -152,16 +160,16 @@ __device__ __forceinline__ void copy_weights(uint8_t* to, const uint8_t* from) {
     }
 }
 
-// Whether a visit reads the pixels of the one before: high terms of a single group, for both of the weights'.
-__device__ __forceinline__ bool repeats(int visit) {
-    return TERMS == 2 && GROUPS == 1 && visit == 2;
+// Whether a K-block reads the pixels of the one before: high terms of a single group, for both of the weights'.
+__device__ __forceinline__ bool repeats(int k_block) {
+    return TERMS == 2 && GROUPS == 1 && k_block == 2;
 }
 
-// What a warp reads for one product of depth 16 of all its pixels and planes.
+// What a warp reads for matrix products of depth 16 of all its pixels and planes.
 struct Operands {
     uint32_t a[PARTS][4], b[WARP_WIDTH / 16][4];
 
-    // From where this thread reads the first part and the first planes. Pieces are pairs of 8 values:
+    // Starts: where this thread reads the first part and the first planes. Depth 16 is a pair of vectors:
     // the k-th pair stands 32 * k bytes off, in the swizzled order.
     __device__ __forceinline__ void load(uint32_t a_start, uint32_t b_start, int k) {
 #pragma unroll
@@ -171,7 +179,7 @@ struct Operands {
     }
 
     __device__ __forceinline__ void multiply(float (&sums)[PARTS][WARP_WIDTH / 8][4]) const {
-        // To and fro: one operand is that of the product before, which spares reading it once more.
+        // To and fro: one operand is that of the matrix product before, and is not read once more.
 #pragma unroll
         for (int m = 0; m < PARTS; m++)
 #pragma unroll
@@ -183,32 +191,33 @@ struct Operands {
 };
 
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
-tensor_mma(const __grid_constant__ Product p) {
+tensor_mma(const __grid_constant__ Conv p) {
     extern __shared__ __align__(1024) uint8_t shared[];
     uint8_t* const b_tiles = shared + CONSUMERS * A_BYTES;
 
-    const int team = CONSUMERS > 1 ? threadIdx.x / CONSUMER_THREADS : 0, thread = threadIdx.x - team * CONSUMER_THREADS;
+    const int consumer = CONSUMERS > 1 ? threadIdx.x / CONSUMER_THREADS : 0;
+    const int thread = threadIdx.x - consumer * CONSUMER_THREADS;
     const int warp = thread / 32, lane = thread % 32, q = lane % 4;
     const int row = warp / (COLUMN_WARPS * WIDTH_WARPS);
     const int column = warp / WIDTH_WARPS % COLUMN_WARPS * WARP_COLUMNS;
     const int plane = warp % WIDTH_WARPS * WARP_WIDTH;
     // One tile of output planes to a block, so that its weights can stay.
     const int deep = blockIdx.x % DEPTH;
-    const int first = blockIdx.x / DEPTH * CONSUMERS + team, stride = gridDim.x / DEPTH * CONSUMERS;
+    const int first = blockIdx.x / DEPTH * CONSUMERS + consumer, stride = gridDim.x / DEPTH * CONSUMERS;
     const uint8_t* const weights = p.weights + static_cast<size_t>(deep) * STEPS * B_BYTES;
     // Where this thread reads weights, of 16 planes of the warp's.
     const int b_plane = lane / 16 * 8 + lane % 8;
     const uint32_t b_own = shared_address(b_tiles) + (plane + b_plane) * PIXEL_BYTES +
-                           (lane / 8 % 2 ^ phase<GROUP>(b_plane)) * 16;
+                           (lane / 8 % 2 ^ swizzle_phase<GROUP>(b_plane)) * 16;
 
-    // And where pixels, but for the row, and the piece, which hangs on the tile's column.
-    uint8_t* const ring = shared + team * A_BYTES;
+    // And where pixels, but for the row, and the vector, which hangs on the tile's column.
+    uint8_t* const ring = shared + consumer * A_BYTES;
     const int a_column = column + lane % 16;
     const uint32_t a_own = shared_address(ring) + a_column * PIXEL_BYTES;
 
-    Copier pixels = {nullptr, 0};  // what is ahead
+    Copier pixels = {nullptr, 0};  // what is copied next
     if (PREFETCHED && first < p.extent.tiles) {
-        pixels.from = visited(0, tile_at(first, p), p);
+        pixels.from = k_block_at(0, tile_at(first, p), p);
         pixels.copy<PREFETCHED>(ring, thread, p);
     }
     for (int step = 0; step < (RESIDENT ? STEPS : DECOUPLED ? 1 : B_STAGES - 1); step++) {
@@ -225,16 +234,16 @@ tensor_mma(const __grid_constant__ Product p) {
     }
     __syncthreads();
     barrier_arrive_copied(full);
-    int turn = 0;  // rows of taps so far
+    int tap_row = 0;  // rows of taps so far
 #endif
     if (RESIDENT) {
         commit();
         wait<0>();
         __syncthreads();
     }
-    int slot = 0;                                       // of the first row of the visit's pixels
+    int slot = 0;                                       // of the first row of the K-block's pixels
     int b_stage = 0;                                    // of what is multiplied
-    int ahead = RESIDENT ? 0 : DECOUPLED ? 1 : (B_STAGES - 1) % STEPS;  // the step whose weights are copied next
+    int next_weights = RESIDENT ? 0 : DECOUPLED ? 1 : (B_STAGES - 1) % STEPS;  // the step whose weights are copied next
 #pragma unroll 1
     for (int number = first; number < p.extent.tiles; number += stride) {
         const Tile tile = tile_at(number, p);
@@ -242,14 +251,14 @@ tensor_mma(const __grid_constant__ Product p) {
         uint32_t shifted[TAPS_ACROSS];
 #pragma unroll
         for (int kx = 0; kx < TAPS_ACROSS; kx++)
-            shifted[kx] = kx * PIXEL_BYTES + (lane / 16 ^ phase<GROUP>(tile.column + a_column + kx)) * 16;
+            shifted[kx] = kx * PIXEL_BYTES + (lane / 16 ^ swizzle_phase<GROUP>(tile.column + a_column + kx)) * 16;
         Operands operands[2];
         float sums[PARTS][WARP_WIDTH / 8][4] = {};
 #pragma unroll 1
-        for (int visit = 0; visit < K_BLOCKS; visit++) {
-            if (PREFETCHED == 0 && !repeats(visit)) {
-                synchronize(team);
-                Copier all = {visited(visit, tile, p), 0};
+        for (int k_block = 0; k_block < K_BLOCKS; k_block++) {
+            if (PREFETCHED == 0 && !repeats(k_block)) {
+                synchronize(consumer);
+                Copier all = {k_block_at(k_block, tile, p), 0};
                 all.copy<A_ROWS>(ring, thread, p);
                 commit();
                 wait<0>();
@@ -264,20 +273,20 @@ tensor_mma(const __grid_constant__ Product p) {
                 for (int kx = 0; kx < TAPS_ACROSS; kx++) {
                     if (DECOUPLED ? kx == 0 : !RESIDENT || (kx == 0 && (BY_ROWS || ky == 0))) {
 #if DECOUPLED
-                        barrier_wait(full, turn & 1);
-                        barrier_wait(empty + turn % 2 * 8, (turn / 2 + 1) & 1);
+                        barrier_wait(full, tap_row & 1);
+                        barrier_wait(empty + tap_row % 2 * 8, (tap_row / 2 + 1) & 1);
 #else
                         wait<RESIDENT ? 0 : B_STAGES - 2 - EARLY>();
-                        synchronize(team);
+                        synchronize(consumer);
 #endif
-                        if (BY_ROWS && kx == 0 && ky == 0 && !repeats(visit))
+                        if (BY_ROWS && kx == 0 && ky == 0 && !repeats(k_block))
                             pixels.copy<A_ROWS - PREFETCHED>(ring, thread, p);
-                        if (PREFETCHED && kx == 0 && ky >= BY_ROWS && !repeats(visit + 1)) {
+                        if (PREFETCHED && kx == 0 && ky >= BY_ROWS && !repeats(k_block + 1)) {
                             if (ky == BY_ROWS) {
-                                const int next = visit == K_BLOCKS - 1 ? number + stride : number;
+                                const int next = k_block == K_BLOCKS - 1 ? number + stride : number;
                                 pixels.from = nullptr;
                                 if (next < p.extent.tiles)
-                                    pixels.from = visited(next == number ? visit + 1 : 0, tile_at(next, p), p);
+                                    pixels.from = k_block_at(next == number ? k_block + 1 : 0, tile_at(next, p), p);
                             }
                             if (pixels.from != nullptr && (BY_ROWS || ky == 0))
                                 pixels.copy<PREFETCHED_EACH>(ring, thread, p);
@@ -285,8 +294,8 @@ tensor_mma(const __grid_constant__ Product p) {
                         if (!RESIDENT) {
                             const int target = DECOUPLED ? (b_stage == B_STAGES - 1 ? 0 : b_stage + 1)
                                                      : (b_stage == 0 ? B_STAGES - 1 : b_stage - 1);
-                            copy_weights(b_tiles + target * STAGE_BYTES, weights + ahead * STAGE_BYTES);
-                            ahead = ahead == STEPS / STAGE_TAPS - 1 ? 0 : ahead + 1;
+                            copy_weights(b_tiles + target * STAGE_BYTES, weights + next_weights * STAGE_BYTES);
+                            next_weights = next_weights == STEPS / STAGE_TAPS - 1 ? 0 : next_weights + 1;
                         }
 #if DECOUPLED
                         barrier_arrive_copied(full);
@@ -312,17 +321,17 @@ tensor_mma(const __grid_constant__ Product p) {
                 }
 #if DECOUPLED
                 __syncwarp();
-                if (lane == 0) barrier_arrive(empty + turn % 2 * 8);
-                turn++;
+                if (lane == 0) barrier_arrive(empty + tap_row % 2 * 8);
+                tap_row++;
 #endif
             }
-            if (PREFETCHED && !repeats(visit + 1)) slot = wrapped(slot + A_ROWS);
+            if (PREFETCHED && !repeats(k_block + 1)) slot = wrapped(slot + A_ROWS);
         }
 
 #if LAST
         // [row of the tile][input column][tap * SUMS + sum]
         float* const partial = reinterpret_cast<float*>(ring);
-        synchronize(team);
+        synchronize(consumer);
 #pragma unroll
         for (int m = 0; m < PARTS; m++)
 #pragma unroll
@@ -332,7 +341,7 @@ tensor_mma(const __grid_constant__ Product p) {
                     const int pixel = row * TILE_COLUMNS + column + m * 16 + lane / 4 + i / 2 * 8;
                     partial[pixel * (WIDTH + 1) + plane + j * 8 + q * 2 + i % 2] = sums[m][j][i];
                 }
-        synchronize(team);
+        synchronize(consumer);
         for (int i = thread; i < ROWS * ROW_VALUES; i += CONSUMER_THREADS)
             store_pixel(partial, i, p.epilogue, p.epilogue + WIDTH, tile.y, tile.x, p);
 #else

@@ -1,12 +1,13 @@
-// What the matrix units reach at best: products of values in shared memory (WGMMA = 1) or in registers
-// (0), added up in registers, nothing else.
+// What the matrix units reach at best: matrix products of values in shared memory (WGMMA = 1) or in
+// registers (0), accumulated in registers, nothing else.
 //
 // The values are noise: zeros need less power, and would run faster than any picture.
 //
-// On an H200: 900 TFLOP/s by wgmma, 650 by mma.
-//
+// Layout: target float [block][thread], sums that are stored so that none of the work can be left out.
 // Macros: WGMMA, REPEATS, THREADS; GROUP = 64 and WIDTH = 128 for wgmma.
-// Here, since a file is included once, whichever branch comes first.
+// Bound: the matrix unit. Best: NVIDIA H200, 2026-11-21: 900 TFLOP/s by wgmma, 650 by mma.
+//
+// Included here, since a file is included once, whichever branch comes first.
 #include "integers.cuh"
 #if WGMMA
 #include "wgmma.cuh"

@@ -1,21 +1,24 @@
-// Means and dense layers: what is computed of the sums of tensor_average.cu, a block to each picture.
+// Means and linear layers: what is computed of the sums of tensor_avg_pool.cu, a block to each picture.
 //
 // A launch does a few things one after the other, each into the vectors of the picture:
-//   CLEAR  sums[target ..] = 0
-//   MEAN   vectors[target + i] = sums[source + i] * scale
-//   DENSE  vectors[target + o] = act(bias[o] + sum over i of weight[o][i] * vectors[source + i])
-// A power of two of lanes makes an output of DENSE, in one order whatever the device.
+//   CLEAR   sums[target ..] = 0
+//   MEAN    vectors[target + i] = sums[source + i] * scale
+//   LINEAR  vectors[target + o] = act(bias[o] + sum over i of weight[o][i] * vectors[source + i])
+// A power of two of threads makes an output of LINEAR, in one order whatever the device.
 //
-// Arguments: `Tasks` below. All of one picture stand together: sums are int64, vectors float, and places
-// are counted from the picture's first, in elements of their kind. weight: float [outputs][inputs];
-// epilogue: bias and slope of each output.
+// Arguments: `Tasks` below. Layouts: all of one picture stand together, and places are counted from the
+// picture's first, in elements of their kind.
+//   sums      int64 [picture][sums_each]
+//   vectors   float [picture][vectors_each]
+//   weight    float [outputs][inputs]
+//   epilogue  float [outputs][2]: bias and slope of each output
 // Macros: THREADS, MOST_TASKS (of a launch), ACTIVATE(number, x, slope): the activations of a program.
-// Bound: the time of a launch. (One that tensor_average.cu's last block goes on with instead, to save the
-// launch, took 2 us more for cunet's four means.)
+// Bound: the time of a launch. (One that tensor_avg_pool.cu's last block goes on with instead, to save the
+//   launch, took 2 us more for cunet's four means.)
 #define CLEAR 0
 #define MEAN 1
 // And more by the number of the activation.
-#define DENSE 2
+#define LINEAR 2
 
 struct Task {
     const float* weight;
@@ -44,23 +47,23 @@ tensor_vectors(const __grid_constant__ Tasks p) {
                 else vectors[task.target + i] = static_cast<float>(sums[task.source + i] * task.scale);
             }
         } else {
-            // A few lanes for each output, so that all loads are under way at once.
-            int lanes = 1;
-            while (lanes < 32 && lanes * 4 < task.inputs) lanes *= 2;
-            const int lane = threadIdx.x % lanes;
+            // A few threads for each output, so that all loads are under way at once.
+            int threads = 1;
+            while (threads < 32 && threads * 4 < task.inputs) threads *= 2;
+            const int thread = threadIdx.x % threads;
 #pragma unroll 2
-            for (int first = 0; first < task.outputs; first += THREADS / lanes) {
-                const int output = first + threadIdx.x / lanes;
+            for (int first = 0; first < task.outputs; first += THREADS / threads) {
+                const int output = first + threadIdx.x / threads;
                 const bool inside = output < task.outputs;
                 float sum = 0.0f;
 #pragma unroll 4
-                for (int i = lane; i < task.inputs; i += lanes)
+                for (int i = thread; i < task.inputs; i += threads)
                     sum = fmaf(inside ? __ldg(task.weight + output * task.inputs + i) : 0.0f,
                                vectors[task.source + i], sum);
-                for (int step = lanes / 2; step > 0; step /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, step);
+                for (int step = threads / 2; step > 0; step /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, step);
                 const float2 epilogue = inside ? __ldg(task.epilogue + output) : float2();
-                sum = ACTIVATE(task.kind - DENSE, sum + epilogue.x, epilogue.y);
-                if (inside && lane == 0) vectors[task.target + output] = sum;
+                sum = ACTIVATE(task.kind - LINEAR, sum + epilogue.x, epilogue.y);
+                if (inside && thread == 0) vectors[task.target + output] = sum;
             }
         }
         // Also what this block wrote to memory, for the next thing it does.

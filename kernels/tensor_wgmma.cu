@@ -1,43 +1,44 @@
-// A 3x3 convolution, then leaky ReLU, on the matrix units of sm_90a: maps to maps, or to a picture.
+// A convolution of 3x3, 2x2 or one tap and its epilogue, on the matrix units of sm_90a: maps to maps, or to
+// a picture.
 //
-// out[y][x][o] = act(bias[o] + sum over ky, kx, i of weight[o][i][ky][kx] * in[y + ky][x + kx][i])
+//     out(y, x, o) = epilogue(bias(o) + sum over ky, kx, i of weight(o, i, ky, kx) * in(y + ky, x + kx, i))
 //
 // An implicit matrix product: a tile is ROWS x 64 output pixels times WIDTH output planes; each of
-// two warpgroups keeps the sums of half the rows in registers. One copy of (ROWS + 2) x 66 pixels of
-// 64 (32) input planes in shared memory serves all nine taps, which differ only in the address where
+// WARPGROUPS warpgroups accumulates its share of the rows in registers. One copy of (ROWS + 2) x 66 pixels
+// of 64 (32) input planes in shared memory serves all nine taps, which differ only in the address where
 // the matrix descriptor begins. One warp copies input, one weights, through rings of buffers; blocks
-// stay and take tile after tile. The second warpgroup is held a few products behind the first, so
+// stay and take tile after tile. The second warpgroup is held a few steps behind the first, so
 // that one finishes its tile while the other keeps the matrix unit busy.
 //
 // To a picture, or a map of few planes (LAST): sums go through shared memory, and each becomes a value
-// of a pixel, shuffled. Where they are few (TAP_COLUMNS) they would leave the unit idle, so the three taps of
-// a row are columns of the product, WIDTH >= 3 * SUMS, and are summed with a shift of one pixel each at
-// the end. A tile then is ROWS x 62 pixels.
+// of a pixel, depth-to-space. Where they are few (TAP_COLUMNS) they would leave the unit idle, so the three
+// taps of a row are columns of the matrix product, WIDTH >= 3 * SUMS, and are summed with a shift of one
+// pixel each at the end. A tile then is ROWS x 62 pixels.
 //
 // One tap (SIDE = 1): the same, without the rows and columns around a tile.
 //
-// Arguments: `Product` in tensor.cuh.
-//   in       map as tensor.cuh has it, in groups of GROUP planes; of its STORED_GROUPS groups the product
-//            reads IN_PLANES planes from FIRST_GROUP on. A tile reads on beyond the last row and column,
+// Arguments: `Conv` in tensor.cuh. Layouts
+//   in       map as tensor.cuh has it, in groups of GROUP planes; of its STORED_GROUPS groups IN_PLANES
+//            planes are read, from FIRST_GROUP on. A tile reads on beyond the last row and column,
 //            whatever stands there
-//   weights  [tile of output planes][visit][tap][WIDTH][GROUP]: see K_BLOCKS there. 16-byte pieces as in
-//            a map whose columns are output planes
-//   epilogue biases, then slopes of all output planes, [2][DEPTH * WIDTH]
+//   weights  [tile of output planes][K-block][tap][WIDTH][GROUP], 16-bit floats: see K_BLOCKS in
+//            tensor.cuh. Vectors of 16 bytes stand as in a map whose columns are output planes
+//   epilogue float [2][DEPTH * WIDTH]: biases, then slopes of all output planes
 //   out      map in groups of OUT_GROUP planes, OUT_STORED in all, or (LAST) pixels [row][column][PLANES]
 //   residual with RESIDUAL = 1, as `residual_at` says; (LAST) float [row][column][PLANES]
 // Macros
-//   IN_PLANES, GROUP, STORED_GROUPS, FIRST_GROUP, SIDE, WIDTH, DEPTH (tiles of output planes), TERMS,
-//   WARPGROUPS, ROWS (of all of them), A_STAGES, B_STAGES, BLOCKS (on one multiprocessor at a time),
-//   REGISTERS (of a thread that multiplies), LAST (0 or 1), with it PLANES and PIXEL, TAP_COLUMNS
-//   (0 or 1), SPARSE_TAPS;
+//   IN_PLANES, GROUP, STORED_GROUPS, FIRST_GROUP, SIDE (taps in each direction), WIDTH, DEPTH (tiles of
+//   output planes), TERMS, WARPGROUPS, ROWS (of all of them), A_STAGES and B_STAGES (buffers of pixels
+//   and of weights), BLOCKS (on one multiprocessor at a time), REGISTERS (of a thread that multiplies),
+//   LAST (0 or 1), with it PLANES and PIXEL, TAP_COLUMNS (0 or 1), SPARSE_TAPS;
 //   THREADS, SHARED (bytes of a block), TILE_COLUMNS, TILE_RESULTS, ROWS_BEYOND, COLUMNS_BEYOND (see
 //   tensor.cuh);
 //   OUT_GROUP, OUT_STORED, EACH, PART, D2S, S2D, ZERO, PLANE_SLOPES, ACTIVATE, RESIDUAL, RESIDUAL_GROUP,
 //   RESIDUAL_STORED, RESIDUAL_PART, STACK: of the store, see tensor.cuh
 // Bound: the matrix unit for 64 planes and more out; below, shared memory, which it reads operands
-//   from at 128 bytes a clock; for LAST and for one tap, device memory. Best on an H200, 1920x1080 out,
-//   fp16: 128 > 128 703 TFLOP/s, 79 % of what tensor_peak.cu reaches; 64 > 64 623; 32 > 32 355;
-//   128 > 3 0.148 ms; 480x270: 64 to 160 > 32 229 to 278, 192 > 64 426.
+//   from at 128 bytes a clock; for LAST and for one tap, device memory. Best: NVIDIA H200, 2026-11-21,
+//   1920x1080 out, fp16: 128 > 128 planes 703 TFLOP/s, 79 % of what tensor_peak.cu reaches; 64 > 64 623;
+//   32 > 32 355; 128 > 3 0.148 ms; 480x270: 64 to 160 > 32 229 to 278, 192 > 64 426.
 #include "barriers.cuh"
 #include "tensor.cuh"
 #include "wgmma.cuh"
@@ -53,10 +54,10 @@
 #define PARTIAL_FLOATS (LAST ? ROWS * TILE_COLUMNS * (WIDTH + 1) : 0)
 static_assert(SHARED == A_STAGES * A_BYTES + B_STAGES * B_BYTES + PIXEL_BYTES + WIDTH * 8 + BARRIERS * 8 +
               PARTIAL_FLOATS * 4, "tensor_shape.py reckons with other shared memory");
-// Products by which the first warpgroup is ahead.
+// Steps by which the first warpgroup is ahead.
 #define LEAD (TAPS < 3 ? TAPS : 3)
 static_assert(THREADS == WARPGROUPS * 128 + 128, "one warpgroup more than multiply");
-static_assert(TILE_COLUMNS == 64, "rows of the product of a warpgroup");
+static_assert(TILE_COLUMNS == 64, "rows of the matrix product of a warpgroup");
 // The warps that copy need few.
 #define SPARE_REGISTERS (REGISTERS > 200 ? 40 : REGISTERS > 112 ? 24 : 32)
 
@@ -72,7 +73,7 @@ __device__ __forceinline__ void bulk_copy(uint32_t to, const void* from, uint32_
 
 #if RESIDUAL && !LAST && !STACK
 // Asks for what will be added to a tile: to be near when it is.
-__device__ __forceinline__ void prefetch_residual(const Tile& tile, int deep, const Product& p) {
+__device__ __forceinline__ void prefetch_residual(const Tile& tile, int deep, const Conv& p) {
     const int group = (RESIDUAL_PART + deep * WIDTH) / RESIDUAL_GROUP;
     const uint8_t* const residual = static_cast<const uint8_t*>(p.residual);
 #pragma unroll 1
@@ -89,7 +90,7 @@ __device__ __forceinline__ void prefetch_residual(const Tile& tile, int deep, co
 }
 #endif
 
-// The compiler sees results in registers as soon as a product is issued: this keeps what reads or
+// The compiler sees results in registers as soon as a matrix product is issued: this keeps what reads or
 // writes them on its side of a wait.
 __device__ __forceinline__ void pin_accumulators(float (&sums)[ROWS_EACH][WIDTH / 2]) {
 #pragma unroll
@@ -113,7 +114,7 @@ __device__ __forceinline__ void multiply(float (&sums)[ROWS_EACH][WIDTH / 2], ui
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
-tensor_wgmma(const __grid_constant__ Product p) {
+tensor_wgmma(const __grid_constant__ Conv p) {
     extern __shared__ __align__(1024) uint8_t shared[];
     uint8_t* const b_tiles = shared;
     uint8_t* const a_tiles = b_tiles + B_STAGES * B_BYTES;
@@ -153,17 +154,17 @@ tensor_wgmma(const __grid_constant__ Product p) {
             int use = 0;
             for (int number = first; number < tiles; number += stride) {
                 const Tile tile = tile_at(number, p);
-                // Swizzled pieces keep their place modulo 8 columns.
+                // Swizzled vectors keep their place modulo 8 columns.
                 const int shift = tile.column & 7;
 #if RESIDUAL && !LAST && !STACK
                 prefetch_residual(tile, deep, p);
 #endif
-                for (int visit = 0; visit < K_BLOCKS; visit++, use++) {
+                for (int k_block = 0; k_block < K_BLOCKS; k_block++, use++) {
                     const int stage = use % A_STAGES, round = use / A_STAGES;
                     if (round > 0) barrier_wait(a_empty + 8 * stage, round - 1 & 1);
                     const uint32_t bytes = TILE_READS * PIXEL_BYTES, full = a_full + 8 * stage;
                     barrier_expect(full, A_ROWS * bytes);
-                    const uint8_t* source = visited(visit, tile, p);
+                    const uint8_t* source = k_block_at(k_block, tile, p);
                     uint32_t target = shared_address(a_tiles + stage * A_BYTES) + shift * PIXEL_BYTES;
                     #pragma unroll 1
                     for (int row = 0; row < A_ROWS; row++) {
@@ -197,25 +198,25 @@ tensor_wgmma(const __grid_constant__ Product p) {
         float sums[ROWS_EACH][WIDTH / 2];
         for (int number = first; number < tiles; number += stride) {
             const int shift = tile_at(number, p).column & 7;
-            [[maybe_unused]] int busy = -1;  // the stage of weights that the last product may still read
+            [[maybe_unused]] int busy = -1;  // the stage of weights that the last matrix product may still read
             pin_accumulators(sums);
-            for (int visit = 0; visit < K_BLOCKS; visit++, a_use++) {
+            for (int k_block = 0; k_block < K_BLOCKS; k_block++, a_use++) {
                 const int a_stage = a_use % A_STAGES;
                 barrier_wait(a_full + 8 * a_stage, a_use / A_STAGES & 1);
                 const uint32_t a_tile = shared_address(a_tiles + a_stage * A_BYTES) +
                     (group * ROWS_EACH * PITCH + shift) * PIXEL_BYTES;
 #if RESIDENT
                 if (number == first)
-                    for (int tap = 0; tap < TAPS; tap++) barrier_wait(b_full + 8 * (visit * TAPS + tap), 0);
-                const uint32_t b_tile = shared_address(b_tiles + visit * TAPS * B_BYTES);
+                    for (int tap = 0; tap < TAPS; tap++) barrier_wait(b_full + 8 * (k_block * TAPS + tap), 0);
+                const uint32_t b_tile = shared_address(b_tiles + k_block * TAPS * B_BYTES);
                 asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 #pragma unroll
                 for (int tap = 0; tap < TAPS; tap++)
-                    multiply(sums, a_tile + tap_offset(tap), b_tile + tap * B_BYTES, visit | tap);
+                    multiply(sums, a_tile + tap_offset(tap), b_tile + tap * B_BYTES, k_block | tap);
                 asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
                 asm volatile("wgmma.wait_group.sync.aligned 1;" ::: "memory");
                 if (threadIdx.x % 128 == 0) {
-                    if (visit > 0) barrier_arrive(a_empty + 8 * ((a_use - 1) % A_STAGES));
+                    if (k_block > 0) barrier_arrive(a_empty + 8 * ((a_use - 1) % A_STAGES));
                     if (follow) barrier_arrive(lead);
                 }
                 follow = false;
@@ -225,13 +226,14 @@ tensor_wgmma(const __grid_constant__ Product p) {
                     const int b_stage = b_use % B_STAGES;
                     barrier_wait(b_full + 8 * b_stage, b_use / B_STAGES & 1);
                     asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
-                    multiply(sums, a_tile + tap_offset(tap), shared_address(b_tiles + b_stage * B_BYTES), visit | tap);
+                    multiply(sums, a_tile + tap_offset(tap), shared_address(b_tiles + b_stage * B_BYTES),
+                             k_block | tap);
                     asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
                     asm volatile("wgmma.wait_group.sync.aligned 1;" ::: "memory");
                     if (threadIdx.x % 128 == 0) {
                         if (busy >= 0) barrier_arrive(b_empty + 8 * busy);
-                        // The first product of a visit ends the reads of the one before.
-                        if (tap == 0 && visit > 0) barrier_arrive(a_empty + 8 * ((a_use - 1) % A_STAGES));
+                        // The first matrix product of a K-block ends the reads of the one before.
+                        if (tap == 0 && k_block > 0) barrier_arrive(a_empty + 8 * ((a_use - 1) % A_STAGES));
                         if (follow && tap == LEAD - 1) barrier_arrive(lead);
                     }
                     if (tap == LEAD - 1) follow = false;

@@ -1,5 +1,7 @@
-// The product of sm_90a, by a warpgroup: 64 x 16 by 16 x WIDTH values in shared memory, added up in
-// registers. The text of an instruction names every register, hence one case to each WIDTH.
+// The matrix product of sm_90a, by a warpgroup: 64 x 16 by 16 x WIDTH values in shared memory, accumulated
+// in registers. The text of an instruction names every register, hence one case to each WIDTH.
+//
+// Macros: GROUP (64 or 32, values of a row of an operand), WIDTH (16, 32, 48, 64 or 128).
 #include "integers.cuh"
 
 #define ELEMENT "f16"

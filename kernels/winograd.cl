@@ -1,12 +1,12 @@
-// 3x3 products by Winograd's minimal filtering, fp32: everything in one kernel.
+// 3x3 convolutions by Winograd's minimal filtering, fp32: everything in one kernel.
 //
 // A cell of CELL_Y x CELL_X results needs (CELL_Y + 2) x (CELL_X + 2) inputs. Inputs and weights
-// are transformed to as many frequencies; there the sum over input planes is a product of matrices
+// are transformed to as many frequencies; there the sum over input planes is a matrix product
 // for each frequency, and a last transform brings the products back to results:
 //
 //     V[f][i][cell] = transform of the inputs
-//     M[f][cell][o] = sum over i of V[f][i][cell] * U[f][i][o]     F(4x4): 36 products, not 144
-//     target        = epilogue(transform of M + bias)                  F(2x2): 16 products, not 36
+//     M[f][cell][o] = sum over i of V[f][i][cell] * U[f][i][o]     F(4x4): 36 multiplications, not 144
+//     target        = epilogue(transform of M + bias)                  F(2x2): 16, not 36
 //
 // A group makes CELLS cells x OUTS output planes, and M stays in its registers: a work-item has
 // CELLS_ITEM cells x OUTS_ITEM planes of FREQUENCIES_ITEM frequencies. Input planes come in chunks
@@ -36,8 +36,8 @@
 //   GROUP, LOCAL_FLOATS         work-items of a group, and their local memory: T and V, or M
 //
 // Bound: fp32 multiply-adds, then the L2 cache, from which U and the inputs come again for every
-// group. Best: H200, 128 > 128 planes, 1920x1080: F(4x4) 7.69 ms, F(2x4) 7.77 ms, 79 TFLOP/s by the
-// definition of convolution, 1.65 of what the multiply-add units reach.
+// group. Best: NVIDIA H200, 2026-11-21, 128 > 128 planes, 1920x1080: F(4x4) 7.69 ms, F(2x4) 7.77 ms,
+// 79 TFLOP/s by the definition of convolution, 1.65 of what the multiply-add units reach.
 
 #include "store.h"
 
@@ -71,7 +71,7 @@ STATIC_ASSERT(group_is_of_lanes_and_frequencies, GROUP == LANES * FREQUENCIES / 
 #define V_FLOATS (FREQUENCIES * V_FREQUENCY)
 #define T_FLOATS (FREQUENCIES_Y * T_FREQUENCY)
 
-// Results go back through local memory, so many planes of all cells at a time.
+// Results go back through local memory, SLICE planes of all cells at a time.
 #define SLICE 8
 #define M_FREQUENCY (CELLS * SLICE)
 #define M_FLOATS (FREQUENCIES * M_FREQUENCY)

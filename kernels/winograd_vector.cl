@@ -1,4 +1,4 @@
-// 3x3 products by Winograd's F(4x4, 3x3) for processors, fp32.
+// 3x3 convolutions by Winograd's F(4x4, 3x3) for processors, fp32.
 //
 // The mathematics is that of winograd.cl, the order of the work another: on a processor a work-item
 // is a group of its own, its vectors hold neighbouring planes, and caches take the place of local
@@ -8,8 +8,8 @@
 //     M[f][cell][o]  sum over i of V[f][cell][i] * U[f][i][o], VECTORS vectors of planes at once
 //     target         epilogue(transform of M + bias)
 //
-// V stays in the second level cache for the whole group; the product of one frequency stays in the
-// first. It keeps LINE cells x VECTORS vectors of sums in registers.
+// V stays in the second level cache for the whole group; the matrix product of one frequency stays
+// in the first. It keeps LINE cells x VECTORS vectors of sums in registers.
 //
 // Layouts
 //   source, target, residual   see maps.h, with blocks of WIDTH; the epilogue and the store are
@@ -20,12 +20,13 @@
 // Macros, with those of store.h
 //   IN_PLANES, OUT_PLANES  padded to whole vectors, and whole VECTORS of them
 //   WIDTH, VECTOR          floats of a vector and its type
-//   VECTORS, LINE          sums of a product, see above
+//   VECTORS, LINE          sums of a matrix product, see above
 //   CELLS                  of a group, a multiple of LINE
 //   LOCAL_FLOATS           of local memory: T, V and M
 //
-// Bound: fp32 multiply-adds. Best: 2 cores of Zen 4 behind PoCL 3.0 (AVX2), 128 > 128 planes,
-// 400x200: 719 GFLOP/s by the definition of convolution, 3.1 of what the multiply-add units reach.
+// Bound: fp32 multiply-adds. Best: 2 cores of Zen 4 behind PoCL 3.0 (AVX2), 2026-11-21,
+// 128 > 128 planes, 400x200: 719 GFLOP/s by the definition of convolution, 3.1 of what the
+// multiply-add units reach.
 
 #include "store.h"
 

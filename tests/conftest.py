@@ -9,6 +9,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from weakref import WeakSet
 
 import numpy as np
 import pytest
@@ -20,9 +21,9 @@ from waifu2x.backends import BACKEND_NAMES, Backend, open_backend
 from waifu2x.backends.cuda.compilers import nvrtc
 from waifu2x.backends.cuda.compilers.nvrtc import Nvrtc
 from waifu2x.errors import BackendError, UnavailableError
-from waifu2x.lowering import liveness, phases
+from waifu2x.lowering import liveness, lower, phases, segments
 from waifu2x.lowering.steps import Program
-from waifu2x.lowering.verify import verify_phases, verify_places
+from waifu2x.lowering.verify import verify, verify_phases, verify_places
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
@@ -41,12 +42,19 @@ def cache_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def verified_plans() -> Iterator[None]:
-    """Whatever divides a program into phases, or gives its maps places, is held to be right. (What
-    makes programs verifies them itself.)"""
+def verified_programs() -> Iterator[None]:
+    """Whatever is lowered or cut, divided into phases, or given places in memory, is held to be
+    right; and so is every program that is run, whichever pass has made it."""
+    whole: WeakSet[Program] = WeakSet()
+
+    def held(program: Program) -> Program:
+        if program not in whole:
+            verify(program)
+            whole.add(program)
+        return program
 
     def plan(program: Program, *arguments: Any) -> list[phases.Phase]:
-        found = made(program, *arguments)
+        found = planned(held(program), *arguments)
         verify_phases(program, found)
         return found
 
@@ -55,8 +63,11 @@ def verified_plans() -> Iterator[None]:
         verify_places(spans, offsets, total, alignment)
         return offsets, total
 
-    made, placed = phases.plan, liveness.places
+    lowered, cut = lower._Lowering.program, segments.cut
+    planned, placed = phases.plan, liveness.places
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lower._Lowering, "program", lambda self: held(lowered(self)))
+        patch.setattr(segments, "cut", lambda *arguments: held(cut(*arguments)))
         patch.setattr(phases, "plan", plan)
         patch.setattr(liveness, "places", places)
         yield

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,6 +20,8 @@ from waifu2x.backends.cpu import backend as cpu
 from waifu2x.backends.cpu import kept_memory
 from waifu2x.backends.cpu.compiled import Compiled
 from waifu2x.backends.cpu.compiled_model import CpuModel
+from waifu2x.backends.cpu.network import CpuNetwork
+from waifu2x.backends.cpu.work_queue import TaskBatch
 from waifu2x.backends.cpu.workers import Workers
 from waifu2x.errors import BackendError
 from waifu2x.networks.builder import fit_padding
@@ -85,3 +90,74 @@ def test_code_that_cannot_be_compiled_is_a_sentence_of_compile(
         "backend cpu: its code cannot be compiled for this processor: no such instruction:"
         " try WAIFU2X_CPU_ISA=portable, or another backend"
     )
+
+
+def test_networks_open_and_close_while_others_are_counted() -> None:
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with closing(cpu.CpuBackend()) as backend, ThreadPoolExecutor(1) as pool:
+            held: list[CpuNetwork] = []
+
+            def add() -> None:
+                for _ in range(5000):
+                    held.append(CpuNetwork([], backend._workers, lambda: None))
+                    backend._networks.add(held[-1])
+
+            adding = pool.submit(add)
+            while not adding.done():
+                assert backend.bytes == 0
+            adding.result()
+    finally:
+        sys.setswitchinterval(interval)
+
+
+def test_interrupts_leave_no_strip_at_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compiled code knows addresses only: of pixels, results and weights, which may go then."""
+    interrupts = iter([KeyboardInterrupt] * 3)
+    begun: list[TaskBatch] = []
+    ended: list[TaskBatch] = []
+    begin, run_one, release = TaskBatch.__init__, TaskBatch.run_one, TaskBatch.release
+
+    def beginning(self: TaskBatch, *arguments: Any) -> None:
+        begun.append(self)
+        begin(self, *arguments)
+
+    def interrupted(self: TaskBatch) -> None:
+        for interrupt in interrupts:
+            raise interrupt
+        run_one(self)
+
+    def released(self: TaskBatch) -> None:
+        assert self.done == self.count
+        ended.append(self)
+        release(self)
+
+    monkeypatch.setattr(cpu, "core_count", lambda: 1)
+    monkeypatch.setattr(TaskBatch, "__init__", beginning)
+    monkeypatch.setattr(TaskBatch, "run_one", interrupted)
+    monkeypatch.setattr(TaskBatch, "release", released)
+    with closing(open_backend("cpu")) as backend:
+        network = backend.compile([obvious.random_model([3, 16, 3], seed=1)], "fp32")
+        pixels = np.full((200, 300, 3), 9, np.uint8)
+        with pytest.raises(KeyboardInterrupt):
+            network(pixels, np.uint8, tile=16)
+        assert begun
+        assert set(ended) == set(begun)
+        assert network(pixels, np.uint8).shape == pixels.shape
+
+
+def test_where_no_thread_can_be_started_the_caller_does_the_work(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As in a container that limits them."""
+
+    def refused(self: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(cpu, "core_count", lambda: 4)
+    monkeypatch.setattr(threading.Thread, "start", refused)
+    with closing(open_backend("cpu")) as backend:
+        network = backend.compile([obvious.random_model([3, 16, 3], seed=1)], "fp32")
+        pixels = np.full((200, 300, 3), 9, np.uint8)
+        assert network(pixels, np.uint8, tile=16).shape == pixels.shape

@@ -36,7 +36,7 @@ from waifu2x.backends.cuda.compilers.nvrtc import Nvrtc
 from waifu2x.backends.cuda.tensor import TensorExecutor, makers
 from waifu2x.backends.cuda.tensor_conv import TensorConvArguments, has_sparse_taps, sparse_taps
 from waifu2x.backends.cuda.tensor_layout import MapLayout, batch_grid, layouts
-from waifu2x.backends.cuda.tensor_peak import product_peak
+from waifu2x.backends.cuda.tensor_peak import matrix_peak
 from waifu2x.backends.cuda.tensor_shape import (
     COLUMNS,
     MmaShape,
@@ -55,7 +55,7 @@ from waifu2x.lowering.box import Box
 from waifu2x.lowering.lower import lower
 from waifu2x.lowering.segments import cut
 from waifu2x.lowering.steps import Conv
-from waifu2x.networks import model_set
+from waifu2x.networks import digests, model_set
 from waifu2x.networks.activations import Activation, elementwise, leaky
 from waifu2x.networks.builder import GraphBuilder, fit_padding
 from waifu2x.networks.expressions import ACTIVATIONS, LEAKY, Expression
@@ -180,7 +180,7 @@ def kernels_of_chip(capability: tuple[int, int]) -> list[tuple[str, Macros]]:
     runtime: Any = Recorded(capability)
     fully = capability in FULLY
     for units in available_units(capability)[:-1]:
-        product_peak(runtime, units)
+        matrix_peak(runtime, units)
     for name in ("vgg_7/art", "upconv_7/art", "cunet/art"):
         for units in available_units(capability)[: -1 if fully else 1]:
             for terms in (1, 2) if fully else (2,):
@@ -249,9 +249,9 @@ for stem, macros, capability in json.loads(sys.argv[1]):
 def test_nothing_but_a_wheel_is_needed(nvrtc_here: Nvrtc, tmp_path: Path) -> None:
     """No program on PATH, no toolkit: a kernel of each language, for a chip that NVRTC knows and
     for one that nobody does yet."""
-    average = next(found for found in kernels_of_chip((8, 6)) if found[0] == "tensor_move")
+    planewise = next(found for found in kernels_of_chip((8, 6)) if found[0] == "tensor_planewise")
     other = "peak", {"VECTOR": "float4", "WIDTH": 4, "GROUP": 64, "CHAINS": 2, "REPEATS": 8}
-    wanted = [(*average, (8, 6)), (*other, (8, 6)), (*other, (99, 0))]
+    wanted = [(*planewise, (8, 6)), (*other, (8, 6)), (*other, (99, 0))]
     folders = {
         "WAIFU2X_CACHE_DIR": str(tmp_path / "cache"),
         "PYTHONPATH": os.pathsep.join(sys.path),
@@ -545,6 +545,38 @@ def test_the_largest_value_is_found_once_and_kept(
     monkeypatch.setattr(value_range, "_measured", lambda program: 7.0)
     assert value_range.largest(lower(model)) == found
     assert value_range.largest(lower(amplified(300.5))) == 7.0
+
+
+def test_the_largest_value_of_a_model_from_a_file_is_found_without_its_weights(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Also where it is made of other nodes: one that is padded with zeros behind an enlargement is
+    one of the small map."""
+    monkeypatch.setenv("WAIFU2X_CACHE_DIR", str(tmp_path))
+    file = tmp_path / "a file"
+    file.write_bytes(b"weights")
+    monkeypatch.setattr(digests, "_SETTLED_NS", -1)
+
+    def read() -> Model:
+        weight, bias = np.ones((3, 3, 3, 3), np.float32), np.zeros(3, np.float32)
+        nodes = (Enlarge(0, 2), Convolution(1, weight, bias, leaky(1, 3), padding=1))
+        model = fit_padding("enlarges", 3, nodes, "zero")
+        digests.note_files(model, digests.file_states([file]))
+        return model
+
+    program = lower(read())
+    assert not isinstance(program.model.nodes[-1], Convolution)
+    found = value_range.largest(program)
+
+    def refuse(model: Model) -> str:
+        raise AssertionError("all weights were read for a key")
+
+    monkeypatch.setattr(digests, "_of_content", refuse)
+    monkeypatch.setattr(value_range, "_measured", refuse)
+    assert value_range.largest(lower(read())) == found
+    file.write_bytes(b"other weights")
+    with pytest.raises(AssertionError, match="all weights"):
+        value_range.largest(lower(read()))
 
 
 def conv(source: int, inputs: int, outputs: int) -> Convolution:

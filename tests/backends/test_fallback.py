@@ -19,7 +19,7 @@ from PIL import Image
 
 from tests.conftest import MISSING
 from waifu2x import backends
-from waifu2x.backends import Device, Entry, ignore, open_backend
+from waifu2x.backends import Device, Entry, Pin, ignore, open_backend
 from waifu2x.backends.pool import DevicePool, open_devices
 from waifu2x.cli import cli
 from waifu2x.errors import BackendError, DeviceError
@@ -46,6 +46,9 @@ class Faulty:
             raise DeviceError(f"{self.device.name}: stopped while compiling")
         self.open_networks += 1
         return FaultyNetwork(self)
+
+    def pin(self, memory: NDArray[Any]) -> Pin:
+        return Pin()
 
     def compute(
         self,

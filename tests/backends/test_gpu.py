@@ -700,30 +700,31 @@ def test_an_interrupt_while_waiting_for_a_device(monkeypatch: pytest.MonkeyPatch
     assert entered.wait(30)
 
 
+@pytest.mark.parametrize(("waiting", "tile"), [("wait", None), ("synchronize", 64)])
 def test_an_interrupted_wait_leaves_no_kernel_at_work(
-    opencl_device: Any, monkeypatch: pytest.MonkeyPatch
+    opencl_device: Any, monkeypatch: pytest.MonkeyPatch, waiting: str, tile: int | None
 ) -> None:
-    """Its buffers go to the next picture."""
+    """Its buffers go to the next picture, and its result may be given back. The device is waited
+    for though interrupts go on, and while nobody else queues kernels: they may be recorded."""
     backend = open_backend("opencl")
     try:
         network = backend.compile([obvious.random_model([3, 8, 3], seed=1)], "auto")
-        runtime = cast(Any, backend).runtime
-        waited: list[str] = []
-        synchronize = runtime.synchronize
+        runtime, pool = cast(Any, backend).runtime, cast(Any, network).pool
+        waited: list[bool] = []
+        interrupts = iter([KeyboardInterrupt] * 3)
 
-        def interrupted(mark: Any) -> None:
-            raise KeyboardInterrupt
-
-        def synchronized() -> None:
-            waited.append("all")
-            synchronize()
+        def interrupted(wait: Callable[..., None], *arguments: Any) -> None:
+            for interrupt in interrupts:
+                raise interrupt
+            wait(*arguments)
+            waited.append(pool._queueing.locked())
 
         with monkeypatch.context() as patch:
-            patch.setattr(runtime, "wait", interrupted)
-            patch.setattr(runtime, "synchronize", synchronized)
+            for name in {waiting, "synchronize"}:
+                patch.setattr(runtime, name, partial(interrupted, getattr(runtime, name)))
             with pytest.raises(KeyboardInterrupt):
-                network(np.zeros((9, 9, 3), np.uint8), np.uint8)
-        assert waited
+                network(np.zeros((9, 9, 3), np.uint8), np.uint8, tile=tile)
+        assert waited == [True]
         assert network(np.zeros((9, 9, 3), np.uint8), np.uint8).shape == (9, 9, 3)
     finally:
         backend.close()

@@ -25,7 +25,7 @@ from tests.helpers import obvious
 from waifu2x.backends import open_backend
 from waifu2x.backends.cuda.tensor import TensorExecutor
 from waifu2x.backends.cuda.tensor_layout import FewLayout, MapLayout, batch_grid
-from waifu2x.backends.cuda.tensor_pack import PIECE
+from waifu2x.backends.cuda.tensor_pack import VECTOR_VALUES
 from waifu2x.backends.cuda.units import available_units
 from waifu2x.backends.gpu.executor import Batch, BufferPlace, DevicePixels
 from waifu2x.backends.gpu.runtime import Buffer, Runtime
@@ -52,11 +52,11 @@ def unpacked(
     arguments = layout.arguments(box, grid, 0, 0)
     pitch, rows = arguments.pitch, grid.down * arguments.rows
     groups, group, terms = layout.stored // layout.group, layout.group, layout.terms
-    stored = (terms, groups, rows, pitch, group // PIECE, PIECE)
+    stored = (terms, groups, rows, pitch, group // VECTOR_VALUES, VECTOR_VALUES)
     terms_of = raw.view(np.float16)[: math.prod(stored)].reshape(stored).astype(np.float64)
     column = np.arange(pitch)
     phase = column % 8 if group == 64 else column // 2 % 4
-    piece = np.arange(group // PIECE) ^ phase[:, np.newaxis]
+    piece = np.arange(group // VECTOR_VALUES) ^ phase[:, np.newaxis]
     straight = terms_of[:, :, :, column[:, np.newaxis], piece].sum(0)
     planes = straight.transpose(1, 2, 0, 3, 4).reshape(rows, pitch, layout.stored)
     cells = planes[:, : grid.across * arguments.columns].reshape(

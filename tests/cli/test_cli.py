@@ -732,7 +732,8 @@ def test_signals_are_heard_while_compiled_code_runs(
             _, errors = process.communicate(timeout=60)
         finally:
             process.kill()
-    assert (process.returncode, errors) == (128 + number, message)
+    # Where the signal comes before the code begins, Python hears it, and ends the line first.
+    assert (process.returncode, errors.lstrip("\n")) == (128 + number, message)
     assert not leftovers(Path())
     assert not Path("b.png").exists()
 

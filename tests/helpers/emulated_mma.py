@@ -61,11 +61,11 @@ GIVEN = "shared_address round_to_half widen pack unpack copy16 commit wait load_
 BARRIERS = "barrier_init barrier_arrive barrier_arrive_copied barrier_wait"
 """What the header has in the place of a chip's instructions."""
 ENTRY = """
-static const Product* product;
+static const Conv* conv;
 
 static void fiber() {
     using namespace device;
-    tensor_mma(*product);
+    tensor_mma(*conv);
     complete(*current);
     current->is_done = true;
     warps[current->warp].live--;
@@ -75,9 +75,9 @@ static void fiber() {
     switch_fibers(&ended, current->stack_pointer);
 }
 
-extern "C" void launch(const Product* arguments, int blocks, int late, int seed) {
+extern "C" void launch(const Conv* arguments, int blocks, int late, int seed) {
     using namespace device;
-    product = arguments;
+    conv = arguments;
     is_late = late;
     state = seed;
     std::vector<uint8_t> memory(SHARED + 1024);
@@ -195,7 +195,7 @@ def without_instructions(text: str) -> str:
         function = rf"(template <int \w+>\n)?__device__ __forceinline__ \w+ {name}\(.*?\n}}\n"
         text = re.sub(function, "", text, flags=re.DOTALL)
     barrier = r"asm volatile\(\"bar.sync .*?\"n\"\((\w+)\).*?\);"
-    text = re.sub(barrier, r"device::synchronize(team + 1, \1);", text)
+    text = re.sub(barrier, r"device::synchronize(consumer + 1, \1);", text)
     text = re.sub(r"extern __shared__.*;", "uint8_t* const shared = device::shared;", text)
     if "asm" in text:
         sys.exit(f"an instruction that is not emulated: {text[text.index('asm') :][:200]}")

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 
 from tests.helpers.graphs import random_graphs, residual_in_residual
 from waifu2x.backends.cpu.picture import with_picture
-from waifu2x.lowering import phases
+from waifu2x.lowering import phases, segments
 from waifu2x.lowering.liveness import Span
 from waifu2x.lowering.lower import lower
 from waifu2x.lowering.segments import cut, segmented
@@ -348,6 +348,14 @@ def test_a_fault_in_a_program_is_named(name: str) -> None:
     make, message = MUTATIONS[name]
     with pytest.raises(InvalidProgramError, match=message):
         verify(make())
+
+
+def test_every_program_that_is_run_is_verified_in_tests() -> None:
+    make, message = MUTATIONS["a cut behind the end"]
+    with pytest.raises(InvalidProgramError, match=message):
+        phases.plan(make(), lambda step: 1.0, lambda value: 1.0, 1.0)
+    with pytest.raises(InvalidProgramError):
+        segments.cut(PROGRAM, (3,))
 
 
 @given(random_graphs())

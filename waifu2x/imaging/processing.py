@@ -6,6 +6,7 @@ chains beforehand, so that they may run in a process that has no networks.
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 
 _FLOAT_BYTES = 4
 """Bytes of a float for each byte of an 8-bit sample."""
+_KEPT_PLANS = 64
+"""Sizes of pictures whose plans are kept."""
 RESIZE_SHARE = 0.05
 """Share of a picture's work, for progress, that a resize has beside networks."""
 
@@ -78,6 +81,8 @@ class Processing:
         self.facts = facts
         self.request = request
         self.noise = noise
+        # Exact fractions, for each of several questions about a picture of one size.
+        self._plan = functools.lru_cache(maxsize=_KEPT_PLANS)(self._resize_plan)
 
     def prepare(self, picture: Picture) -> Prepared:
         """The network calls that a picture takes.
@@ -150,7 +155,7 @@ class Processing:
         """How many times networks enlarge to reach a scale."""
         return math.prod(self.facts.factors(scale, self.noise))
 
-    def _plan(self, height: int, width: int) -> ResizePlan:
+    def _resize_plan(self, height: int, width: int) -> ResizePlan:
         return self.request.plan(height, width, self.enlargement)
 
     def _scaling(self, factor: int, colours: ChainFacts) -> ChainFacts:

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from waifu2x.networks.activations import Activation
+from waifu2x.networks.digests import note_rewritten
 from waifu2x.networks.model import Model
 from waifu2x.networks.nodes import (
     Add,
@@ -77,7 +78,9 @@ def simplified(model: Model) -> Model:
         places.append(add(renumbered(node, places)))
     if len(nodes) == len(model.nodes):
         return model
-    return _without_unread(replace(model, nodes=tuple(nodes)))
+    rewritten = _without_unread(replace(model, nodes=tuple(nodes)))
+    note_rewritten(rewritten, model)
+    return rewritten
 
 
 def _before_enlarging(node: Convolution, factor: int) -> Convolution:

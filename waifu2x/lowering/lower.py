@@ -39,7 +39,6 @@ from waifu2x.lowering.steps import (
     compacted,
     writes,
 )
-from waifu2x.lowering.verify import verify
 from waifu2x.networks.activations import Activation
 from waifu2x.networks.model import Model
 from waifu2x.networks.nodes import (
@@ -69,9 +68,7 @@ def lower(model: Model) -> Program:
 
     Raises ModelError for a convolution with too many taps.
     """
-    program = _Lowering(simplified(model)).program()
-    verify(program)
-    return program
+    return _Lowering(simplified(model)).program()
 
 
 @dataclass(frozen=True)

@@ -71,13 +71,13 @@ class EngineChains:
         self._set = models
         self._engine = engine
         self._lock = threading.Lock()
-        self._models: dict[tuple[int, int | None], list[Model]] = {}
+        self._read: dict[tuple[int, int | None], tuple[list[Model], ChainFacts]] = {}
         self._networks: dict[tuple[int, int | None], Network] = {}
         self._is_closed = False
 
     def facts(self, factor: int, noise: int | None) -> ChainFacts:
         """Reads the chain's models at first use. Raises ModelError."""
-        return _facts(self._read(factor, noise))
+        return self._chain(factor, noise)[1]
 
     def network(self, factor: int, noise: int | None) -> Network:
         """Asks the engine for the chain's network at first use.
@@ -89,7 +89,7 @@ class EngineChains:
             if key in self._networks:
                 return self._networks[key]
         # Beside the lock: another chain, and another thread's, need not wait for this one.
-        network = self._engine.network(self._read(factor, noise))
+        network = self._engine.network(self._chain(factor, noise)[0])
         with self._lock:
             if not self._is_closed and key not in self._networks:
                 self._networks[key] = network
@@ -108,12 +108,13 @@ class EngineChains:
         for network in networks:
             network.close()
 
-    def _read(self, factor: int, noise: int | None) -> list[Model]:
+    def _chain(self, factor: int, noise: int | None) -> tuple[list[Model], ChainFacts]:
         key = factor, noise
         with self._lock:
-            if key not in self._models:
-                self._models[key] = models_of(self._set, factor, noise)
-            return self._models[key]
+            if key not in self._read:
+                models = models_of(self._set, factor, noise)
+                self._read[key] = models, _facts(models)
+            return self._read[key]
 
 
 @dataclass(frozen=True)

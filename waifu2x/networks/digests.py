@@ -60,22 +60,16 @@ def note_files(model: Model, states: tuple[FileState, ...]) -> None:
     _FILES[model] = states
 
 
+def note_rewritten(model: Model, source: Model) -> None:
+    """Remembers that a model computes what another one does, in other nodes."""
+    _FILES[model] = _FILES.get(source, ())
+
+
 def model_digest(model: Model) -> str:
     """The digest of a model: two with the same compute the same, if the same code reads them."""
     if model not in _DIGESTS:
         _DIGESTS[model] = _of_files(_FILES.get(model, ())) or _of_content(model)
     return _DIGESTS[model]
-
-
-def parts_of(value: Any) -> list[bytes | str]:
-    """A field of a node or of a step, as parts of a key (`cache.digest`)."""
-    match value:
-        case np.ndarray():
-            return [repr(value.shape), value.tobytes()]
-        case Activation():
-            return [repr(value.function), value.slopes.tobytes()]
-        case _:
-            return [repr(value)]
 
 
 def _of_content(model: Model) -> str:
@@ -84,8 +78,19 @@ def _of_content(model: Model) -> str:
     for node in model.nodes:
         parts.append(type(node).__name__)
         for field in fields(node):
-            parts += parts_of(getattr(node, field.name))
+            parts += _parts_of(getattr(node, field.name))
     return cache.digest(_FORMAT, "content", *parts)
+
+
+def _parts_of(value: Any) -> list[bytes | str]:
+    """A field of a node, as parts of a key (`cache.digest`)."""
+    match value:
+        case np.ndarray():
+            return [repr(value.shape), value.tobytes()]
+        case Activation():
+            return [repr(value.function), value.slopes.tobytes()]
+        case _:
+            return [repr(value)]
 
 
 def _of_files(states: tuple[FileState, ...]) -> str | None:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import InitVar, dataclass, field
 from fractions import Fraction
+from functools import cached_property
 from typing import Literal
 
 from waifu2x.errors import ModelError
@@ -61,19 +62,19 @@ class Model:
         object.__setattr__(self, "shapes", tuple(shapes))
         self._check()
 
-    @property
+    @cached_property
     def out_planes(self) -> int:
         """Planes of the pictures that it makes."""
         return self.shapes[-1].planes
 
-    @property
+    @cached_property
     def scale(self) -> int:
         """Output pixels for each input pixel, in each direction."""
         resolution = self.shapes[-1].resolution
         assert resolution is not None
         return int(resolution)
 
-    @property
+    @cached_property
     def offset(self) -> int:
         """Output pixels at each side in which what lies beyond the picture shows.
 

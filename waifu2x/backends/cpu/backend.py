@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -16,6 +15,7 @@ from waifu2x.backends.cpu.compiled_model import CpuModel
 from waifu2x.backends.cpu.network import CpuNetwork
 from waifu2x.backends.cpu.work_queue import run_strips
 from waifu2x.backends.cpu.workers import Workers
+from waifu2x.backends.live import LiveObjects
 from waifu2x.errors import BackendError, DeviceMemoryError
 from waifu2x.networks.model import Model
 from waifu2x.system.machine import core_count
@@ -48,7 +48,7 @@ class CpuBackend:
     def __init__(self) -> None:
         (self.device,) = devices()
         self._workers = Workers(core_count())
-        self._networks = weakref.WeakSet[CpuNetwork]()
+        self._networks = LiveObjects[CpuNetwork]()
 
     def compile(self, models: Sequence[Model], precision: Precision) -> CpuNetwork:
         """Packs models for this processor; `auto` is the fastest that keeps 60 dB: bf16 on tiles,
@@ -93,7 +93,7 @@ class CpuBackend:
 
         A model that two networks have counts twice: each has packed its own.
         """
-        models = {model for network in list(self._networks) for model in network.models}
+        models = {model for network in self._networks for model in network.models}
         packed = [model.packed for model in models]
         weights = sum(one.weights.nbytes + one.constants.nbytes for one in packed)
         return weights + self._workers.bytes
@@ -101,11 +101,11 @@ class CpuBackend:
     def close(self) -> None:
         """Ends the threads, after the calls that are under way."""
         self._workers.close()
-        for network in list(self._networks):
+        for network in self._networks:
             network.close()
         self._workers.release()
 
     def _closed_network(self) -> None:
         """Frees what is kept for further calls once no network is open."""
-        if not any(network.models for network in list(self._networks)):
+        if not any(network.models for network in self._networks):
             self._workers.release()

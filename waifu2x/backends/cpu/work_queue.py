@@ -50,7 +50,7 @@ class WorkQueue:
         self._free: queue.SimpleQueue[int] = queue.SimpleQueue()
         for slot in range(_SLOTS):
             self._free.put(slot)
-        self._cores = cores
+        self._most_threads = cores - 1
         self._lock = threading.Lock()
         self._threads: list[threading.Thread] = []
         self._wakeups: list[queue.SimpleQueue[bool]] = []
@@ -73,7 +73,7 @@ class WorkQueue:
     def open(self, slot: int, wanted: int) -> None:
         """Lets all threads take strips from a slot, and wakes as many as are wanted."""
         with self._lock:
-            while len(self._threads) < min(wanted, self._cores - 1):
+            while len(self._threads) < min(wanted, self._most_threads):
                 self._add_thread()
             self._opened[0] += 1
             woken = [self._asleep.pop() for _ in range(min(wanted, len(self._asleep)))]
@@ -95,9 +95,13 @@ class WorkQueue:
             name=f"waifu2x-cpu-{number}",
             daemon=True,
         )
+        try:
+            thread.start()
+        except RuntimeError:  # the system allows no more: who calls does the work
+            self._most_threads = len(self._threads)
+            return
         self._wakeups.append(wakeup)
         self._threads.append(thread)
-        thread.start()
 
 
 class TaskBatch:

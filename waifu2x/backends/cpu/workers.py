@@ -10,7 +10,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import numpy as np
@@ -82,7 +82,7 @@ class Workers:
         """Runs what is left of a batch, and waits for the others; reports how many strips have
         been done.
 
-        Whatever is raised meanwhile, none runs any more afterwards.
+        Whatever is raised meanwhile, and however often, none runs any more afterwards.
         """
         try:
             done = 0
@@ -95,10 +95,7 @@ class Workers:
                     time.sleep(_BACKOFF)
                 done = now
         finally:
-            batch.stop()
-            while batch.done < batch.count:
-                batch.run_one()
-            batch.release()
+            _end(batch)
             self._free_scratch.give_back(batch.scratch)
 
     @contextmanager
@@ -126,3 +123,13 @@ class Workers:
             self._is_closed = True
             self._changed.wait_for(lambda: not self._calls)
         self._work.end()
+
+
+def _end(batch: TaskBatch) -> None:
+    """Ends a batch as soon as the strips that run are done. Further interrupts do not cut that
+    short: compiled code would go on in memory that is freed."""
+    batch.stop()
+    while batch.done < batch.count:
+        with suppress(KeyboardInterrupt):
+            batch.run_one()
+    batch.release()

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 from waifu2x.backends import Precision
 from waifu2x.backends.cuda import value_range
-from waifu2x.backends.cuda.tensor_average import TensorAverageStep
+from waifu2x.backends.cuda.tensor_avg_pool import TensorAvgPoolStep
 from waifu2x.backends.cuda.tensor_conv import TensorConvStep
 from waifu2x.backends.cuda.tensor_gather import GatherStep
 from waifu2x.backends.cuda.tensor_layout import batch_grid, layouts
-from waifu2x.backends.cuda.tensor_move import TensorPlanewiseStep, is_of_pieces
-from waifu2x.backends.cuda.tensor_peak import product_peak
+from waifu2x.backends.cuda.tensor_peak import matrix_peak
+from waifu2x.backends.cuda.tensor_planewise import TensorPlanewiseStep, has_whole_vectors
 from waifu2x.backends.cuda.tensor_runs import runs
 from waifu2x.backends.cuda.tensor_step import Launch, Task
 from waifu2x.backends.cuda.tensor_vectors import Vectors
@@ -99,7 +99,7 @@ class TensorExecutor:
         self._layouts = found = layouts(program, terms)
         self._vectors = Vectors(runtime, program)
         self._steps: dict[int, TensorConvStep | TensorPlanewiseStep | GatherStep] = {}
-        self._averages: dict[int, TensorAverageStep] = {}
+        self._averages: dict[int, TensorAvgPoolStep] = {}
         for number, step in enumerate(program.steps):
             match step:
                 case Conv():
@@ -108,13 +108,14 @@ class TensorExecutor:
                     )
                 case GlobalAvgPool():
                     place = self._vectors.sum_places[number]
-                    self._averages[number] = TensorAverageStep(
+                    self._averages[number] = TensorAvgPoolStep(
                         runtime, program, number, found, place
                     )
                 case Linear():
                     pass
                 case _:
-                    make = TensorPlanewiseStep if is_of_pieces(program, step, found) else GatherStep
+                    by_vectors = has_whole_vectors(program, step, found)
+                    make = TensorPlanewiseStep if by_vectors else GatherStep
                     self._steps[number] = make(
                         runtime, program, number, found, terms, self._vectors.vector_places
                     )
@@ -162,7 +163,7 @@ class TensorExecutor:
         sums: Mapping[int, Box],
         vectors: Buffer,
     ) -> list[
-        tuple[int, TensorConvStep | TensorPlanewiseStep | GatherStep | TensorAverageStep, Launch]
+        tuple[int, TensorConvStep | TensorPlanewiseStep | GatherStep | TensorAvgPoolStep, Launch]
     ]:
         """The launches of a pass in their order, with the numbers of their steps, and the code of
         their kernels at hand."""
@@ -171,7 +172,7 @@ class TensorExecutor:
         task = Task(batch, work.steps, places, batch_grid(pictures), at)
         queued: list[
             tuple[
-                int, TensorConvStep | TensorPlanewiseStep | GatherStep | TensorAverageStep, Launch
+                int, TensorConvStep | TensorPlanewiseStep | GatherStep | TensorAvgPoolStep, Launch
             ]
         ] = []
         for number in work.steps:
@@ -198,7 +199,7 @@ class TensorExecutor:
 
     def peak(self) -> float:
         """Multiply-adds a second at best: two terms take three products."""
-        return product_peak(self._runtime, self._units) / (3 if self._terms == 2 else 1)
+        return matrix_peak(self._runtime, self._units) / (3 if self._terms == 2 else 1)
 
     def close(self) -> None:
         for step in (*self._steps.values(), *self._averages.values()):

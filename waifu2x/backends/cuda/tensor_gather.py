@@ -1,4 +1,4 @@
-"""Moves that are not of whole pieces between maps of many planes, by `kernels/tensor_gather.cu`."""
+"""Planewise steps that are not of whole vectors, by `kernels/tensor_gather.cu`."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import numpy as np
 
 from waifu2x.backends.cuda.arguments import Address, address_of, packed
 from waifu2x.backends.cuda.tensor_layout import MapArguments, MapLayout, few_map
-from waifu2x.backends.cuda.tensor_move import AnyMoveStep, moved_planes, residual_macros
-from waifu2x.backends.cuda.tensor_pack import PIECE
+from waifu2x.backends.cuda.tensor_pack import VECTOR_VALUES
+from waifu2x.backends.cuda.tensor_planewise import AnyPlanewiseStep, residual_macros, written_planes
 from waifu2x.backends.cuda.tensor_step import (
     BORDERS,
     Launch,
@@ -45,8 +45,8 @@ class GatherArguments(NamedTuple):
     extent: LayerExtent
     rows: int
     columns: int
-    real: Range
-    kept: Range
+    valid: Range
+    stored: Range
     top: int
     left: int
     offset: int
@@ -55,24 +55,24 @@ class GatherArguments(NamedTuple):
     factor: np.float32
 
 
-class GatherStep(AnyMoveStep):
-    """A move of any kind, value by value."""
+class GatherStep(AnyPlanewiseStep):
+    """A planewise step of any kind, value by value."""
 
     def launch(self, task: Task) -> Launch:
         """The launch for what a task computes of it."""
         step, box = self._step, task.boxes[self.number]
         target = self._layout(step.target.value)
-        planes, moved = moved_planes(self.program, step)
+        planes, written = written_planes(self.program, step)
         if target is None:
-            values = moved = planes
+            values = written = planes
         else:
-            values = PIECE if (step.target.plane | moved) % PIECE == 0 else 1
+            values = VECTOR_VALUES if (step.target.plane | written) % VECTOR_VALUES == 0 else 1
         up, down = (step.up, step.down) if isinstance(step, BicubicResize) else (1, 1)
         chosen: dict[str, str | int] = {
             "THREADS": _THREADS,
             "VALUES": values,
             "PLANES": planes,
-            "MOVED": moved,
+            "WRITTEN": written,
             "ENLARGE": step.source.enlarge,
             "STEP_D2S": step.block if isinstance(step, DepthToSpace) else 1,
             "STEP_S2D": step.block if isinstance(step, SpaceToDepth) else 1,
@@ -125,7 +125,7 @@ class GatherStep(AnyMoveStep):
             task.vectors.vectors_each,
             np.float32(factor_of(step)),
         )
-        blocks = (-(-box.width * (moved // values) // _THREADS), box.height, grid.pictures)
+        blocks = (-(-box.width * (written // values) // _THREADS), box.height, grid.pictures)
         return Launch("tensor_gather", chosen, _THREADS, 0, blocks, lambda: packed(arguments))
 
     def _layout(self, value: int) -> MapLayout | None:

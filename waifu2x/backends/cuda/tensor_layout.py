@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from waifu2x.backends.cuda.tensor_pack import PIECE, VALUE_BYTES
+from waifu2x.backends.cuda.tensor_pack import VALUE_BYTES, VECTOR_VALUES
 from waifu2x.lowering.box import Box
 from waifu2x.lowering.geometry import round_up
 from waifu2x.lowering.steps import Program, Value
@@ -89,7 +89,7 @@ class MapLayout:
     def arguments(self, box: Box, grid: BatchGrid, top: int, left: int) -> MapArguments:
         """Arguments for a map that holds a box; the first result is at its (top, left)."""
         rows, pitch = self._extent(box, grid)
-        group = rows * pitch * self.group // PIECE
+        group = rows * pitch * self.group // VECTOR_VALUES
         return MapArguments(pitch, group, top, left, *self._cell(box))
 
     def planes(self, first: int, planes: tuple[int, ...]) -> NDArray[np.intp]:

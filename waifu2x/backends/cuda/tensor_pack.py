@@ -11,7 +11,7 @@ from waifu2x.lowering.geometry import round_up
 from waifu2x.networks.activations import Activation
 
 VALUE_BYTES = 2
-PIECE = 8
+VECTOR_VALUES = 8
 """Values of a piece of 16 bytes."""
 
 
@@ -23,11 +23,11 @@ def split(values: NDArray[np.float32]) -> tuple[NDArray[np.float16], NDArray[np.
 
 def swizzled(block: NDArray[np.float16], group: int) -> NDArray[np.float16]:
     """(..., rows, group), the pieces of rows in the order of `phase` in `kernels/tensor.cuh`."""
-    rows, pieces = block.shape[-2], group // PIECE
+    rows, pieces = block.shape[-2], group // VECTOR_VALUES
     row = np.arange(rows)
     phase = row % 8 if group == 64 else row // 2 % 4
     places = np.arange(pieces) ^ phase[:, np.newaxis]
-    cut = block.reshape(*block.shape[:-1], pieces, PIECE)
+    cut = block.reshape(*block.shape[:-1], pieces, VECTOR_VALUES)
     return cut[..., row[:, np.newaxis], places, :].reshape(block.shape)
 
 

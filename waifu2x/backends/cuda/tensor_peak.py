@@ -16,7 +16,7 @@ _RUNS = 5
 _WIDTH, _GROUP = 128, 64
 
 
-def product_peak(runtime: CudaRuntime, units: Units) -> float:
+def matrix_peak(runtime: CudaRuntime, units: Units) -> float:
     """Multiply-adds a second of 16-bit values, measured."""
     by_group = units == "wgmma"
     macros: Macros = {

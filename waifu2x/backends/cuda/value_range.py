@@ -12,22 +12,25 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from waifu2x import __version__
 from waifu2x.backends.reference import NumpyNetwork
-from waifu2x.lowering.content import content
 from waifu2x.lowering.steps import Conv, Program
+from waifu2x.networks.digests import model_digest
 from waifu2x.system import cache
 
 MOST = 65504 / 8
 """The largest value that is trusted to 16 bits: other pictures may make larger ones."""
 _KIND = "ranges"
-_FORMAT = "1"
+_FORMAT = "2"
 _SIDE = 8
 """Pixels a side of the pictures that are not flat; around them networks see the border."""
 
 
 def largest(program: Program) -> float:
     """The largest size of any value or weight, found by trying, or in the cache."""
-    key = cache.digest(_FORMAT, *content(program))
+    steps = " ".join(type(step).__name__ for step in program.steps)
+    code = _FORMAT, __version__, steps, repr(program.values)
+    key = cache.digest(*code, model_digest(program.model))
     return cache.number(_KIND, key, lambda: _measured(program))
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import statistics
-import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import pairwise
@@ -20,6 +19,7 @@ from waifu2x.backends.gpu.memory_pool import MemoryPool
 from waifu2x.backends.gpu.network import GpuNetwork
 from waifu2x.backends.gpu.runtime import OutOfMemoryError, Runtime
 from waifu2x.backends.gpu.tuning import Choose
+from waifu2x.backends.live import LiveObjects
 from waifu2x.errors import BackendError, DeviceMemoryError
 from waifu2x.lowering.lower import lower
 from waifu2x.lowering.segments import segmented
@@ -47,7 +47,7 @@ class GpuBackend:
         self.runtime = runtime
         self._makers = makers
         self._pool = MemoryPool(runtime)
-        self._open = weakref.WeakSet[GpuNetwork]()
+        self._open = LiveObjects[GpuNetwork]()
 
     def compile(self, models: Sequence[Model], precision: Precision) -> GpuNetwork:
         """Uploads the weights of models, and builds the kernels that pictures of bytes take.
@@ -120,7 +120,7 @@ class GpuBackend:
 
     def close(self) -> None:
         """Frees everything, when the calls under way are done."""
-        for network in list(self._open):
+        for network in self._open:
             network.close()
         self._pool.close()
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from waifu2x.backends.gpu import direct, winograd, winograd_vector
+from waifu2x.backends.gpu.avg_pool import Fp32AvgPoolStep, Fp32LinearStep, Sums, vector_layout
 from waifu2x.backends.gpu.conv import CELL, ConvShape, Fp32ConvStep, Planes, planes_of
 from waifu2x.backends.gpu.executor import Batch, BufferPlace
 from waifu2x.backends.gpu.maps import ALIGNMENT, MAP_LIMIT, Maps, Margin, block_of, layout_of
-from waifu2x.backends.gpu.means import DenseLayer, Fp32AverageStep, Sums, vector_layout
-from waifu2x.backends.gpu.moves import Fp32PlanewiseStep
 from waifu2x.backends.gpu.peak import multiply_add_peak
+from waifu2x.backends.gpu.planewise import Fp32PlanewiseStep
 from waifu2x.backends.gpu.runtime import Buffer, Kernel, Limits, Runtime
 from waifu2x.backends.gpu.tuning import Choose
 from waifu2x.lowering.box import Box
@@ -26,7 +26,7 @@ from waifu2x.lowering.steps import (
     reads,
 )
 
-_Own = Fp32ConvStep | Fp32PlanewiseStep | Fp32AverageStep | DenseLayer
+_Own = Fp32ConvStep | Fp32PlanewiseStep | Fp32AvgPoolStep | Fp32LinearStep
 
 
 class Fp32Executor:
@@ -88,7 +88,7 @@ class Fp32Executor:
                     first = self._factors(number)
                     step = self._form.size // 4
                     own.launch(batch, work.steps[number], maps, vectors, first, step)
-                case Fp32AverageStep():
+                case Fp32AvgPoolStep():
                     source = self.program.steps[number]
                     box = sums[number]
                     if box.height and box.width and isinstance(source, GlobalAvgPool):
@@ -121,10 +121,10 @@ class Fp32Executor:
         pictures = batch.source.shape[0]
         for number in (*phase.averages, *phase.dense):
             own, step = self._steps[number], self.program.steps[number]
-            if isinstance(own, Fp32AverageStep) and isinstance(step, GlobalAvgPool):
+            if isinstance(own, Fp32AvgPoolStep) and isinstance(step, GlobalAvgPool):
                 rows, columns = batch.sizes[step.source.value]
                 own.mean(rows * columns, vectors, pictures)
-            elif isinstance(own, DenseLayer):
+            elif isinstance(own, Fp32LinearStep):
                 own.launch(batch, vectors)
 
     def _prepare(self, choose: Choose) -> None:
@@ -145,9 +145,9 @@ class Fp32Executor:
                 shape = choose(number, found, f"fp32 {planes!r}")
                 return Fp32ConvStep(runtime, program, step, planes, shape)
             case GlobalAvgPool():
-                return Fp32AverageStep(runtime, program, number, self._form, self._block)
+                return Fp32AvgPoolStep(runtime, program, number, self._form, self._block)
             case Linear():
-                return DenseLayer(runtime, step, self._form)
+                return Fp32LinearStep(runtime, step, self._form)
             case _:
                 return Fp32PlanewiseStep(runtime, program, number, self._block)
 

@@ -106,6 +106,9 @@ class MemoryPool:
             self._queued.move_to(self._idle)
             self._close_abandoned()
             yield
+        except BaseException:
+            self.settle()
+            raise
         finally:
             with self._turn:
                 self._is_taken = False
@@ -175,6 +178,20 @@ class MemoryPool:
         """
         with self._queueing, ScopedAllocation(self._queued) as taken:
             yield taken
+
+    def settle(self) -> None:
+        """After work that was broken off: waits until the device is done with its buffers, and with
+        the memory that it copied from or to. Interrupts meanwhile do not end the wait."""
+        while True:
+            try:
+                # Others may be recording what they queue: a runtime must not wait then.
+                with self._queueing:
+                    self.runtime.synchronize()
+                return
+            except Exception:  # the device is gone, and its copies with it
+                return
+            except BaseException:  # the one that broke the work off is raised
+                continue
 
     def release(self) -> None:
         """Frees what nobody holds."""

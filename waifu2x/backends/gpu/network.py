@@ -6,7 +6,7 @@ import math
 import threading
 import weakref
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -163,8 +163,7 @@ class GpuNetwork:
                 del sent  # held until then
             except BaseException as error:
                 # The buffers go to others now, an interrupt or not: nothing may still use them.
-                with suppress(Exception):
-                    self._runtime.synchronize()
+                self.pool.settle()
                 if isinstance(error, OutOfMemoryError | NoRoomError):
                     return False  # alone, it may still fit
                 raise

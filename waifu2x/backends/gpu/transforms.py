@@ -1,4 +1,4 @@
-"""Pictures transformed on the device, and the mean of the results, by `kernels/turn.cl`."""
+"""Pictures transformed on the device, and the mean of the results, by `kernels/transform.cl`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Transforms:
 
     def transform(self, source: DevicePixels, transform: Transform, target: DevicePixels) -> None:
         """Queues that `target`, of the transformed size, becomes the source transformed."""
-        kernel = self._kernel("turn", source, source)
+        kernel = self._kernel("transform", source, source)
         buffers = source.buffer, target.buffer
         self._runtime.launch(kernel, _groups(source), *buffers, *_places(source, transform))
 
@@ -52,7 +52,7 @@ class Transforms:
                 "LEVEL": C_TYPES[source.dtype.name],
                 **target_macros(target, planes),
             }
-            self._kernels[key] = self._runtime.build("turn", macros).kernel(name, self._group)
+            self._kernels[key] = self._runtime.build("transform", macros).kernel(name, self._group)
         return self._kernels[key]
 
 

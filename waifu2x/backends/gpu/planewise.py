@@ -1,4 +1,4 @@
-"""Moves of the fp32 executor, by `kernels/move.cl`."""
+"""Planewise steps of the fp32 executor, by `kernels/planewise.cl`."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _GROUP = 64
 
 
 class Fp32PlanewiseStep:
-    """A move."""
+    """A planewise step: its kernels, by the dtypes of pixels at its ends."""
 
     def __init__(self, runtime: Runtime, program: Program, number: int, block: int) -> None:
         step = program.steps[number]
@@ -104,7 +104,7 @@ class Fp32PlanewiseStep:
             macros |= source_macros(source, model, self._step.source)
         if self._to_pixels:
             macros |= target_macros(target, model.out_planes)
-        return "move", macros
+        return "planewise", macros
 
     def kernel(self, source: DevicePixels, target: DevicePixels) -> Kernel:
         """The kernel for pixels of some dtypes. Raises BackendError."""
@@ -114,7 +114,7 @@ class Fp32PlanewiseStep:
         )
         if key not in self._kernels:
             program = self._runtime.build(*self.source(source, target))
-            self._kernels[key] = program.kernel("move", self._group)
+            self._kernels[key] = program.kernel("planewise", self._group)
         return self._kernels[key]
 
     def owns(self, kernel: Kernel) -> bool:

@@ -1,4 +1,5 @@
-// Means of planes over a map, in fixed point: integers, whose sum has the same bits in any order.
+// Global average pooling: means of planes over a map, in fixed point: integers, whose sum has the same
+// bits in any order.
 //
 //     clear    sums = 0
 //     sum      partial(chunk, plane) = sum over the chunk's pixels of round(value * ONE)
@@ -10,15 +11,15 @@
 //
 // Layouts
 //   source    a map, see maps.h
-//   sums      [picture][plane], 64-bit, `step` from a picture to the next
-//   partial   [picture][block][chunk][BLOCK], 64-bit
-//   vector    [picture][plane], floats, `step` from a picture to the next
+//   sums      64-bit [picture][plane], `step` from a picture to the next
+//   partial   64-bit [picture][block][chunk][BLOCK]
+//   vector    float [picture][plane], `step` from a picture to the next
 //
 // Macros
 //   GROUP           work-items of a group
 //   BLOCK           planes of a block of the map, BLOCKS of a pixel
 //   PLANES          of the value
-//   S2D            of the map
+//   S2D             space-to-depth of the map
 //   CHUNKS          see above
 //   ONE             what counts as 1: a power of two, 2^24 at most
 //
@@ -48,7 +49,7 @@ clear(GLOBAL Sum *sums, const int count) {
     if (item < count) sums[item] = 0;
 }
 
-// Coordinates are pixels of the value from the map's first one, which is a multiple of its fold.
+// Coordinates are pixels of the value from the map's first one, which is a multiple of S2D.
 KERNEL(GROUP)
 sum(MAP(const GLOBAL float *RESTRICT, source), const int top, const int left, const int rows,
     const int columns, GLOBAL Sum *partial, const int partial_first, const int partial_step) {

@@ -1,12 +1,13 @@
-// Moves, fp32: whatever no product does on its way.
+// Planewise steps, fp32: whatever maps need between convolutions: crops, enlargements, depth-to-space,
+// space-to-depth, planes scaled, gated and added.
 //
 //     target(y, x, c) = source(pixel and plane behind it) * factors(c) * FACTOR + residual(y, x, c)
-//
-// or, with GATE, (source + residual) * (sigmoid(source) - 1/2); with UP, the sum over 4x4 pixels of the
-// source of a bicubic interpolation, which repeats the pixels at its edges.
+//     with GATE         (source + residual) * (sigmoid(source) - 1/2)
+//     with UP           the sum over 4x4 pixels of the source of a bicubic interpolation, which
+//                       repeats the pixels at its edges
 //
 // A work-item makes BLOCK planes of one pixel of the target. Where planes stay as they are, vectors of
-// them are moved; where they are shuffled, one after the other.
+// them are copied; where depth-to-space or its inverse reorders them, one after the other.
 //
 // Layouts
 //   source, target, residual   see maps.h, pixels.h, levels.h; coordinates are pixels of each value
@@ -15,10 +16,10 @@
 // Macros, with those of pixels.h and levels.h where the ends are pixels
 //   GROUP           work-items of a group, side by side in a row
 //   BLOCK, VECTOR   planes of a block of maps, and their type
-//   PLANES          that are written, TARGET_PLANE the first of them in the target's part
-//   PART_PLANES     of that part, with what makes it up to whole blocks if this move ends it
+//   PLANES          that are made, TARGET_PLANE the first of them in the target's part
+//   PART_PLANES     of that part, with what makes it up to whole blocks if this step ends it
 //   STEP_D2S, STEP_S2D, ENLARGE   of the source
-//   SOURCE_S2D, TARGET_S2D, RESIDUAL_S2D, and with a fold above 1 SOURCE_BLOCKS, TARGET_BLOCKS,
+//   SOURCE_S2D, TARGET_S2D, RESIDUAL_S2D, and where one is above 1 SOURCE_BLOCKS, TARGET_BLOCKS,
 //                   RESIDUAL_BLOCKS, those of one pixel
 //   FACTOR          if it is not 1
 //   UP, DOWN        by how much a bicubic interpolation enlarges: UP / DOWN times
@@ -52,10 +53,11 @@
 #define ADD(type, x, residual) ((x) + (residual))
 #endif
 
-// The place of a plane of a pixel in a map, whose first pixel (top, left) is a multiple of its fold.
-DEVICE int place_of(int y, int x, int plane, int fold, int blocks, int pitch, int area) {
-    const int block = (y % fold * fold + x % fold) * blocks + plane / BLOCK;
-    return (block * area + y / fold * pitch + x / fold) * BLOCK + plane % BLOCK;
+// The place of a plane of a pixel in a map after space-to-depth by `s2d`, of which the map's first
+// pixel (top, left) is a multiple.
+DEVICE int place_of(int y, int x, int plane, int s2d, int blocks, int pitch, int area) {
+    const int block = (y % s2d * s2d + x % s2d) * blocks + plane / BLOCK;
+    return (block * area + y / s2d * pitch + x / s2d) * BLOCK + plane % BLOCK;
 }
 
 // The place itself if it is inside, else the edge's.
@@ -72,11 +74,12 @@ DEVICE float cubic(int distance) {
 }
 #endif
 
-// `y_target`, `x_target`: the first pixel of the target that is made. `y_source` ...: the pixel at which
-// each map begins. `rows`, `columns`: what is made; `target_height`, `target_width`: the target's size.
-// `y_shift`, `x_shift`: the offset of the source's view; those of the residual's are in its beginning.
+// `y_target`, `x_target`: the first pixel of the target that is made, of `rows` x `columns`. `y_source`,
+// `y_begin`, `y_residual` ...: the pixel at which each map begins, that of the residual less its view's
+// offset. `y_start` to `x_stop`: the pixels that the target has. `shift`: the offset of the source's
+// view.
 KERNEL(GROUP)
-move(
+planewise(
 #ifdef SOURCE_TYPE
     const GLOBAL SOURCE_TYPE *RESTRICT source, const int height, const int width, const int padding,
 #else

@@ -1,4 +1,4 @@
-"""The sums of means over matrix units' maps."""
+"""Sums of global average pooling over maps of matrix units, by `kernels/tensor_avg_pool.cu`."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from waifu2x.lowering.steps import GlobalAvgPool, Program
 if TYPE_CHECKING:
     from waifu2x.backends.cuda.runtime import CudaRuntime
 
-_AVERAGE_BLOCKS = 8
+_BLOCKS = 8
 """Blocks that make a sum, for each multiprocessor."""
 
 
-class AverageArguments(NamedTuple):
-    """`Average` in `kernels/tensor_average.cu`."""
+class AvgPoolArguments(NamedTuple):
+    """`AvgPool` in `kernels/tensor_avg_pool.cu`."""
 
     source: Address
     sums: Address
@@ -32,8 +32,8 @@ class AverageArguments(NamedTuple):
     lines: int
 
 
-class TensorAverageStep(TensorStep):
-    """The sums of a mean."""
+class TensorAvgPoolStep(TensorStep):
+    """Adds the pixels of a map to the sums of a mean over the picture."""
 
     def __init__(
         self,
@@ -70,9 +70,9 @@ class TensorAverageStep(TensorStep):
         )
         groups = layout.stored // layout.group
         first, last = part.top // layout.space_to_depth, -(-part.bottom // layout.space_to_depth)
-        wanted = _AVERAGE_BLOCKS * self.runtime.limits.compute_units
+        wanted = _BLOCKS * self.runtime.limits.compute_units
         lines = max(1, (last - first) * groups * grid.pictures // wanted)
-        arguments = AverageArguments(
+        arguments = AvgPoolArguments(
             task.address(self._value),
             Address(task.vectors.sums + 8 * self._sums_place),
             layout.arguments(held, grid, 0, 0),
@@ -83,5 +83,5 @@ class TensorAverageStep(TensorStep):
         )
         blocks = (-(-(last - first) // lines), groups, grid.pictures)
         return Launch(
-            "tensor_average", chosen, tensor_vectors.THREADS, 0, blocks, lambda: packed(arguments)
+            "tensor_avg_pool", chosen, tensor_vectors.THREADS, 0, blocks, lambda: packed(arguments)
         )

@@ -1,4 +1,4 @@
-"""Means and fully connected layers of the fp32 executor, by `kernels/mean.cl` and `dense.cl`."""
+"""Global average pooling and linear layers in fp32, by `kernels/avg_pool.cl` and `linear.cl`."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Sums:
         macros = _macros(runtime.limits, block, blocks=1, planes=1, space_to_depth=1)
         group = int(macros["GROUP"])
         self._group = group
-        self.kernel: Kernel = runtime.build("mean", macros).kernel("clear", group)
+        self.kernel: Kernel = runtime.build("avg_pool", macros).kernel("clear", group)
 
     def clear(self, vectors: Buffer, pictures: int) -> None:
         """Queues it. Sums lie before partial ones, which need no clearing."""
@@ -77,8 +77,8 @@ class Sums:
         self._runtime.launch(self.kernel, groups, vectors, np.int32(count))
 
 
-class Fp32AverageStep:
-    """A mean."""
+class Fp32AvgPoolStep:
+    """A mean over the picture: sums of parts of it, then what is made of them."""
 
     def __init__(
         self, runtime: Runtime, program: Program, number: int, form: VectorLayout, block: int
@@ -95,7 +95,7 @@ class Fp32AverageStep:
         self._planes = program.vectors[step.vector]
         macros = _macros(runtime.limits, block, self._blocks, self._planes, value.space_to_depth)
         self._group = int(macros["GROUP"])
-        built = runtime.build("mean", macros)
+        built = runtime.build("avg_pool", macros)
         self._sum, self._add, self._mean = (
             built.kernel(name, self._group) for name in ("sum", "add", "mean")
         )
@@ -141,7 +141,7 @@ class Fp32AverageStep:
         """Nothing to free."""
 
 
-class DenseLayer:
+class Fp32LinearStep:
     """A fully connected layer, its weights on the device."""
 
     def __init__(self, runtime: Runtime, step: Linear, form: VectorLayout) -> None:
@@ -153,7 +153,7 @@ class DenseLayer:
         self._group = runtime.limits.group(_GROUP)
         macros: dict[str, str | int] = {"GROUP": self._group, "INPUTS": inputs, "OUTPUTS": outputs}
         macros |= dialect_macro(step.activation.function)
-        self._kernel = runtime.build("dense", macros).kernel("dense", self._group)
+        self._kernel = runtime.build("linear", macros).kernel("linear", self._group)
         weight = np.ascontiguousarray(step.weight.T, np.float32)
         ends = np.stack([step.bias, step.activation.slopes]).astype(np.float32)
         self._weight, self._bias = runtime.allocate(weight.nbytes), runtime.allocate(ends.nbytes)

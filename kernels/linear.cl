@@ -1,11 +1,14 @@
-// Fully connected layers, fp32: activation(weight * source + bias), on vectors.
+// Linear (fully connected) layers, fp32, on vectors.
+//
+//     target(o) = activation(bias(o) + sum over i of weight(i, o) * source(i))
 //
 // A work-item makes one result, input after input.
 //
 // Layouts
-//   vectors   [picture][...], `step` from a picture to the next; source and target are parts of them
-//   weight    [in][out]
-//   bias      [out], then as many slopes
+//   vectors   float [picture][...], `step` from a picture to the next; source and target are parts of
+//             them
+//   weight    float [in][out]
+//   bias      float [out], then as many slopes
 //
 // Macros
 //   GROUP           work-items of a group
@@ -17,7 +20,7 @@
 #include "dialect.h"
 
 KERNEL(GROUP)
-dense(GLOBAL float *vectors, const int source, const int target, const int step,
+linear(GLOBAL float *vectors, const int source, const int target, const int step,
       const GLOBAL float *RESTRICT weight, const GLOBAL float *RESTRICT bias) {
     const int output = GROUP_ID(0) * GROUP + LOCAL_ID();
     if (output >= OUTPUTS) return;

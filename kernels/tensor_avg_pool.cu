@@ -1,9 +1,11 @@
-// Sums of each plane of a map of tensor.cuh over a part of it, for means over whole pictures.
+// Sums of global average pooling: of each plane of a map of tensor.cuh, over a part of it.
+//
+//     sums(plane) += sum over the pixels of the part of round(in(pixel, plane) * UNIT)
 //
 // Values become integers, multiples of 1 / UNIT, and those are added: in whatever order and in however
-// many parts, the sum is the same to the bit.
+// many parts, the sum is the same to the bit. tensor_vectors.cu divides them.
 //
-// Arguments: `Average` below.
+// Arguments: `AvgPool` below. Layouts
 //   in    map of STORED planes in groups of GROUP
 //   sums  int64 [picture][each], of which this adds to the first PLANES
 // Macros
@@ -15,9 +17,9 @@
 #include "tensor.cuh"
 
 #define VECTORS (GROUP / 8)
-#define LANES (THREADS / VECTORS)
+#define COLUMN_THREADS (THREADS / VECTORS)
 
-struct Average {
+struct AvgPool {
     const uint8_t* in;
     unsigned long long* sums;
     Map from;     // top and left: of no meaning
@@ -29,10 +31,10 @@ struct Average {
 
 // Blocks: (parts of rows, groups, pictures).
 extern "C" __global__ void __launch_bounds__(THREADS)
-tensor_average(const __grid_constant__ Average p) {
-    __shared__ long long shared[LANES][GROUP];
-    const int piece = threadIdx.x % VECTORS, lane = threadIdx.x / VECTORS;
-    const int plane = blockIdx.y * GROUP + piece * 8;
+tensor_avg_pool(const __grid_constant__ AvgPool p) {
+    __shared__ long long shared[COLUMN_THREADS][GROUP];
+    const int vector = threadIdx.x % VECTORS, first = threadIdx.x / VECTORS;
+    const int plane = blockIdx.y * GROUP + vector * 8;
     // The single pixels that these 8 planes belong to.
     const int dy = plane / EACH / S2D, dx = plane / EACH % S2D;
     const int top = p.part.top / S2D + blockIdx.x * p.lines;
@@ -43,9 +45,9 @@ tensor_average(const __grid_constant__ Average p) {
     for (int row = top; row < bottom; row++) {
         if (row * S2D + dy < p.part.top || row * S2D + dy >= p.part.bottom) continue;
 #pragma unroll 4
-        for (int column = left + lane; column < right; column += LANES) {
+        for (int column = left + first; column < right; column += COLUMN_THREADS) {
             const bool inside = column * S2D + dx >= p.part.left && column * S2D + dx < p.part.right;
-            const uint8_t* const from = p.in + piece_at<GROUP>(p.from, down + row, along + column, plane);
+            const uint8_t* const from = p.in + vector_at<GROUP>(p.from, down + row, along + column, plane);
             uint4 words[TERMS];
 #pragma unroll
             for (int term = 0; term < TERMS; term++)
@@ -65,11 +67,11 @@ tensor_average(const __grid_constant__ Average p) {
         }
     }
 #pragma unroll
-    for (int i = 0; i < 8; i++) shared[lane][piece * 8 + i] = sums[i];
+    for (int i = 0; i < 8; i++) shared[first][vector * 8 + i] = sums[i];
     __syncthreads();
     if (threadIdx.x >= GROUP) return;
     long long sum = 0;
-    for (int i = 0; i < LANES; i++) sum += shared[i][threadIdx.x];
+    for (int i = 0; i < COLUMN_THREADS; i++) sum += shared[i][threadIdx.x];
     const int own = (blockIdx.y * GROUP + threadIdx.x) % EACH;
     if (own >= PLANES) return;
     unsigned long long* const target = p.sums + static_cast<size_t>(blockIdx.z) * p.each + own;

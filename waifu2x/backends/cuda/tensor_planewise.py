@@ -1,4 +1,4 @@
-"""Moves on matrix units' maps."""
+"""Planewise steps between maps of matrix units, by `kernels/tensor_planewise.cu`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from waifu2x.backends.cuda.arguments import Address, packed
 from waifu2x.backends.cuda.tensor_layout import PLANE_UNIT, FewLayout, MapArguments, MapLayout
-from waifu2x.backends.cuda.tensor_pack import PIECE
+from waifu2x.backends.cuda.tensor_pack import VECTOR_VALUES
 from waifu2x.backends.cuda.tensor_step import Launch, LayerExtent, Range, Task, TensorStep
 from waifu2x.lowering.geometry import round_up
 from waifu2x.lowering.steps import (
@@ -28,12 +28,12 @@ from waifu2x.lowering.steps import (
 if TYPE_CHECKING:
     from waifu2x.backends.cuda.runtime import CudaRuntime
 
-_MOVE_THREADS = 256
-_MOVE_REPEATS = 4
+_THREADS = 256
+_REPEATS = 4
 
 
-class MoveArguments(NamedTuple):
-    """`Move` in `kernels/tensor_move.cu`."""
+class PlanewiseArguments(NamedTuple):
+    """`Planewise` in `kernels/tensor_planewise.cu`."""
 
     source: Address
     target: Address
@@ -43,13 +43,13 @@ class MoveArguments(NamedTuple):
     target_map: MapArguments
     residual_map: MapArguments
     extent: LayerExtent
-    real: Range
+    valid: Range
     factors_each: int
     factor: np.float32
 
 
-class AnyMoveStep(TensorStep):
-    """What moves of either kind share."""
+class AnyPlanewiseStep(TensorStep):
+    """What planewise steps of both kernels share."""
 
     def __init__(
         self,
@@ -76,8 +76,9 @@ class AnyMoveStep(TensorStep):
         return Address(task.vectors.vectors + 4 * self._vector_places[self._step.vector])
 
 
-class TensorPlanewiseStep(AnyMoveStep):
-    """A move between maps of many planes, by pieces of them: see `is_of_pieces`."""
+class TensorPlanewiseStep(AnyPlanewiseStep):
+    """A planewise step between maps of many planes, by vectors of 16 bytes: for steps of which
+    `has_whole_vectors` says so."""
 
     def launch(self, task: Task) -> Launch:
         """The launch for what a task computes of it."""
@@ -86,14 +87,14 @@ class TensorPlanewiseStep(AnyMoveStep):
         assert isinstance(source, MapLayout)
         assert isinstance(target, MapLayout)
         held = task.places[step.target.value].box
-        planes, moved = moved_planes(self.program, step)
-        pieces = next(n for n in (8, 4, 1) if moved % (PIECE * n) == 0)
+        planes, written = written_planes(self.program, step)
+        vectors = next(n for n in (8, 4, 1) if written % (VECTOR_VALUES * n) == 0)
         chosen: dict[str, str | int] = {
-            "THREADS": _MOVE_THREADS,
-            "VECTORS": pieces,
-            "REPEATS": _MOVE_REPEATS,
+            "THREADS": _THREADS,
+            "VECTORS": vectors,
+            "REPEATS": _REPEATS,
             "PLANES": planes,
-            "MOVED": moved,
+            "WRITTEN": written,
             "GROUP": source.group,
             "STORED": source.stored,
             "IN_EACH": source.parts[step.source.first],
@@ -118,7 +119,7 @@ class TensorPlanewiseStep(AnyMoveStep):
             residual, added = task.address(self._residual.value), self._seen(task, self._residual)
             chosen |= residual_macros(layout, self._residual)
         rows, columns = task.batch.sizes[step.target.value]
-        arguments = MoveArguments(
+        arguments = PlanewiseArguments(
             task.address(step.source.value),
             task.address(step.target.value),
             residual,
@@ -133,10 +134,10 @@ class TensorPlanewiseStep(AnyMoveStep):
             task.vectors.vectors_each,
             np.float32(factor_of(step)),
         )
-        columns_each = _MOVE_THREADS // pieces * _MOVE_REPEATS
-        parts = moved // (PIECE * pieces)
+        columns_each = _THREADS // vectors * _REPEATS
+        parts = written // (VECTOR_VALUES * vectors)
         blocks = (-(-box.width // columns_each), box.height, parts * task.grid.pictures)
-        return Launch("tensor_move", chosen, _MOVE_THREADS, 0, blocks, lambda: packed(arguments))
+        return Launch("tensor_planewise", chosen, _THREADS, 0, blocks, lambda: packed(arguments))
 
     def _seen(self, task: Task, view: View) -> MapArguments:
         """A map that a view reads, from the target's first pixel on."""
@@ -149,7 +150,7 @@ class TensorPlanewiseStep(AnyMoveStep):
 
 
 def residual_macros(layout: MapLayout, view: View) -> dict[str, str | int]:
-    """Where in a map of many planes a move finds what it adds."""
+    """The macros of a residual that is a map of many planes."""
     return {
         "RESIDUAL_GROUP": layout.group,
         "RESIDUAL_STORED": layout.stored,
@@ -159,24 +160,24 @@ def residual_macros(layout: MapLayout, view: View) -> dict[str, str | int]:
     }
 
 
-def is_of_pieces(
+def has_whole_vectors(
     program: Program, step: PlanewiseStep, layouts: Sequence[MapLayout | FewLayout]
 ) -> bool:
-    """Whether a move is of whole pieces, each from one place."""
+    """Whether a step reads and writes whole vectors of 16 bytes, each from one place."""
     values = (*(view.value for view in reads(step)), step.target.value)
     are_maps = all(
         0 < value < program.result and isinstance(layouts[value], MapLayout) for value in values
     )
-    _, moved = moved_planes(program, step)
+    _, written = written_planes(program, step)
     return (
         are_maps
         and isinstance(step, Copy | Scale | GatedAdd)
-        and (step.target.plane | moved) % PIECE == 0
+        and (step.target.plane | written) % VECTOR_VALUES == 0
     )
 
 
-def moved_planes(program: Program, step: PlanewiseStep) -> tuple[int, int]:
-    """Planes that a move moves, and those that it writes: whoever writes a part's last plane writes
+def written_planes(program: Program, step: PlanewiseStep) -> tuple[int, int]:
+    """Planes that a step makes, and those that it writes: whoever writes a part's last plane writes
     the zeros behind it, too."""
     planes = made_planes(step, program.values[step.source.value].parts[step.source.first])
     part_planes = program.values[step.target.value].parts[step.target.part]

@@ -1,14 +1,16 @@
-// Whatever no product does on its way: maps of tensor.cuh cropped, enlarged, scaled plane by plane.
+// Planewise steps between maps of tensor.cuh, by vectors of 16 bytes: maps cropped, enlarged, scaled plane by
+// plane, gated.
 //
-// out[y][x][c] = in[(y + top) / ENLARGE][(x + left) / ENLARGE][c] * factors[c] * factor + residual[..][c]
-// to the bit of both terms where nothing is multiplied or added
-// with GATE  (in + residual) * (sigmoid(in) - 1/2)
+//     out(y, x, c) = in((y + top) / ENLARGE, (x + left) / ENLARGE, c) * factors(c) * factor + residual(.., c)
+//                    to the bit of both terms where nothing is multiplied or added
+//     with GATE      (in + residual) * (sigmoid(in) - 1/2)
 //
-// Arguments: `Move` below. in, out, residual: maps in groups of GROUP, OUT_GROUP, RESIDUAL_GROUP planes;
-// factors: float [picture][factors_each], of which PLANES.
+// Arguments: `Planewise` below. Layouts
+//   in, out, residual  maps in groups of GROUP, OUT_GROUP, RESIDUAL_GROUP planes
+//   factors            float [picture][factors_each], of which PLANES
 // Macros
-//   THREADS, VECTORS (of a group, which neighbouring threads share: they divide MOVED), REPEATS (pixels
-//   of a thread), PLANES (that move), MOVED (the same with the padding of the target's part, which is
+//   THREADS, VECTORS (of a group, which neighbouring threads share: they divide WRITTEN), REPEATS (pixels
+//   of a thread), PLANES (that are made), WRITTEN (the same with the padding of the target's part, which is
 //   written too), GROUP, STORED, IN_EACH, IN_S2D, IN_PART (first plane), ENLARGE,
 //   FACTORS (0 or 1), GATE (0 or 1), TERMS, RESIDUAL and with it RESIDUAL_GROUP, RESIDUAL_STORED,
 //   RESIDUAL_EACH, RESIDUAL_S2D, RESIDUAL_PART; and those of the store, see tensor.cuh
@@ -22,14 +24,14 @@
 // lies half way between, the high one becomes the even one.
 #define COPIES (TERMS == 2 && !FACTORS && !RESIDUAL && !GATE)
 
-struct Move {
+struct Planewise {
     const uint8_t* in;
     uint8_t* out;
     const uint8_t* residual;
     const float* factors;
     Map from, to, added;
     LayerExtent extent;
-    Range real;
+    Range valid;
     int factors_each;
     float factor;
 };
@@ -42,17 +44,17 @@ __device__ __forceinline__ size_t single_at(const Map& map, int row, int column,
         row = static_cast<unsigned>(row) / S2D_OF;
         column = static_cast<unsigned>(column) / S2D_OF;
     }
-    return piece_at<GROUP_PLANES>(map, row + down * map.rows, column + along * map.columns, plane);
+    return vector_at<GROUP_PLANES>(map, row + down * map.rows, column + along * map.columns, plane);
 }
 
-// A term of a piece of a map.
+// A term of a vector of a map.
 template <int STORED_PLANES, int GROUP_PLANES>
 __device__ __forceinline__ uint4 term_of(const uint8_t* from, const Map& map, int term) {
     const size_t low = static_cast<size_t>(term * (STORED_PLANES / GROUP_PLANES)) * map.group * 16;
     return __ldg(reinterpret_cast<const uint4*>(from + low));
 }
 
-// Adds a piece of a map to 8 values, which are zero at first.
+// Adds a vector of a map to 8 values, which are zero at first.
 template <int STORED_PLANES, int GROUP_PLANES>
 __device__ __forceinline__ void add(float (&values)[8], const uint8_t* from, const Map& map) {
 #pragma unroll
@@ -69,9 +71,9 @@ __device__ __forceinline__ void add(float (&values)[8], const uint8_t* from, con
 
 // Blocks: (parts of columns, rows, pictures * parts of planes).
 extern "C" __global__ void __launch_bounds__(THREADS)
-tensor_move(const __grid_constant__ Move p) {
-    const int picture = blockIdx.z / (MOVED / (VECTORS * 8));
-    const int plane = (blockIdx.z % (MOVED / (VECTORS * 8)) * VECTORS + threadIdx.x % VECTORS) * 8;
+tensor_planewise(const __grid_constant__ Planewise p) {
+    const int picture = blockIdx.z / (WRITTEN / (VECTORS * 8));
+    const int plane = (blockIdx.z % (WRITTEN / (VECTORS * 8)) * VECTORS + threadIdx.x % VECTORS) * 8;
     const int down = picture / p.extent.across, along = picture % p.extent.across;
     const int y = blockIdx.y, x0 = blockIdx.x * EACH_COLUMNS * REPEATS + threadIdx.x / VECTORS;
     float factors[8];
@@ -111,7 +113,7 @@ tensor_move(const __grid_constant__ Move p) {
             single_at<RESIDUAL_GROUP, RESIDUAL_S2D, RESIDUAL_EACH>(p.added, y + p.added.top, x + p.added.left,
                 RESIDUAL_PART + plane, down, along), p.added);
 #endif
-        const bool black = ZERO && (y < p.real.top || y >= p.real.bottom || x < p.real.left || x >= p.real.right);
+        const bool outside = ZERO && (y < p.valid.top || y >= p.valid.bottom || x < p.valid.left || x >= p.valid.right);
         uint32_t high[4], low[4];
 #pragma unroll
         for (int pair = 0; pair < 4; pair++) {
@@ -123,13 +125,13 @@ tensor_move(const __grid_constant__ Move p) {
                     const float value = values[i][pair * 2 + k];
                     two[k] *= 1.0f / (1.0f + expf(-value)) - 0.5f;
                 }
-                if (black) two[k] = 0.0f;
+                if (outside) two[k] = 0.0f;
             }
             high[pair] = pack(two[0], two[1]);
             if (TERMS == 2) low[pair] = pack(low_term(two[0]), low_term(two[1]));
         }
 #if COPIES
-        if (p.factor == 1.0f && !black)
+        if (p.factor == 1.0f && !outside)
 #pragma unroll
             for (int pair = 0; pair < 4; pair++) {
                 high[pair] = (&terms[i][0].x)[pair];
