@@ -650,7 +650,7 @@ def test_a_damaged_or_foreign_entry_means_the_usual_way(ways: Ways, own_cache: P
 def test_a_network_is_tuned_as_a_whole(own_cache: Path, opencl_device: Any) -> None:
     from waifu2x.backends import opencl
 
-    backend = opencl.create(0)
+    backend: Any = opencl.create(0)
     model = obvious.random_model([3, 16, 16, 3], seed=4)
     pixels = pixels_of(24, 24)
     limits = backend.runtime.limits
