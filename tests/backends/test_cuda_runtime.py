@@ -475,6 +475,32 @@ def test_compiling_waits_for_no_picture(
 # Code in the cache.
 
 
+def test_modules_are_unloaded_with_their_last_user(driver: FakeDriver, backend: Any) -> None:
+    """Each takes memory of the device: requests of many models must not gather them."""
+    small, large = (obvious.random_model([3, n, 3], seed=1, scale=2) for n in (16, 48))
+    first = backend.compile([small], "auto")
+    alone = driver.modules
+    assert alone
+    second = backend.compile([large], "auto")
+    both = driver.modules
+    assert both > alone
+    for _ in range(3):  # the third is a graph, which launches kernels of modules too
+        second(PIXELS, np.uint8)
+    second(PIXELS, np.uint8, tta=2)
+    second.close()
+    del second
+    assert driver.modules == alone
+    assert first(PIXELS, np.uint8).shape == (40, 60, 3)
+    assert backend.compile([large], "auto")(PIXELS, np.uint8).shape == (40, 60, 3)
+    first.close()
+    del first
+    assert driver.modules < both  # the other network was given up, and is closed when it can be
+    backend.compile([small], "auto").close()
+    gc.collect()
+    assert driver.modules == 0
+    assert not driver.freed_outside
+
+
 def test_code_that_the_driver_refuses_is_compiled_again(
     driver: FakeDriver,
     backend: Any,

@@ -738,6 +738,39 @@ def test_signals_are_heard_while_compiled_code_runs(
     assert not Path("b.png").exists()
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="other signals")
+@pytest.mark.parametrize("signals", [1, 2])
+def test_a_folder_hears_signals_while_compiled_code_runs(run: Run, signals: int) -> None:
+    """With --watch, the second one, as the first waits for what has been begun."""
+    Path("in").mkdir()
+    Path("a.png").replace("in/a.png")
+    os.utime("in/a.png", (0, 0))  # whole since long ago
+    code = STUCK.format(module="waifu2x.backends.reference", kind="NumpyNetwork", method="__call__")
+    watch = ["--watch"] if signals == 2 else []
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, "batch", *watch, "--backend", "numpy", "in", "out"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    with process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        try:
+            assert process.stdout.readline() == "stuck\n"
+            for _ in range(signals - 1):
+                process.send_signal(signal.SIGINT)
+                assert process.stderr.readline().startswith("Ending when")
+            process.send_signal(signal.SIGINT)
+            _, errors = process.communicate(timeout=60)
+        finally:
+            process.kill()
+    left = "" if watch else ", 1 not done"
+    assert process.returncode == 130
+    assert errors == f"0 done, 0 skipped, 0 failed{left}\nInterrupted.\n"
+    assert not list(Path("out").iterdir())
+
+
 def test_interrupt_keeps_what_is_finished_and_leaves_no_half_file(run: Run) -> None:
     Path("in").mkdir()
     pixels = np.random.default_rng(0).integers(0, 256, (150, 150, 3), np.uint8)

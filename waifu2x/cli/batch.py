@@ -17,6 +17,7 @@ from typing import Any
 import click
 
 from waifu2x.cli import report
+from waifu2x.cli.interrupts import heard_at_once
 from waifu2x.cli.options import (
     OUTPUT_NAMES,
     CommandWithTta,
@@ -30,14 +31,11 @@ from waifu2x.cli.options import (
 )
 from waifu2x.cli.progress import many_pictures
 from waifu2x.cli.reporter import BatchReporter
-from waifu2x.flows.batch import cluster, outputs, worker
+from waifu2x.flows.batch import outputs, worker
 from waifu2x.flows.batch.driver import InFlight
-from waifu2x.flows.batch.html_report import HtmlReport
 from waifu2x.flows.batch.plan import Plan, plan
-from waifu2x.flows.batch.retry import Failures
 from waifu2x.flows.batch.run import run
 from waifu2x.flows.batch.shard import Shard, shard_of
-from waifu2x.flows.batch.watch import Arrivals, watch
 from waifu2x.flows.jobs import Identity, Job, OnNotice, Output, identities, make_folder
 from waifu2x.flows.outcome import Outcome
 from waifu2x.formats import table
@@ -45,6 +43,8 @@ from waifu2x.system import stores
 
 _MANY = 50
 """Pictures for which processes may well be wanted: starting them takes as long as a device does."""
+_LOCAL = "local"
+"""Stands for an address: processes of this machine."""
 _SCHEDULER = re.compile(r"(tcp|tls|ucx|wss?)://\S+:\d+", re.ASCII)
 """An address of Dask's."""
 
@@ -59,9 +59,9 @@ def _jobs(context: Any, parameter: Any, value: str) -> InFlight | None:
 
 
 def _address(context: Any, parameter: Any, value: str | None) -> str | None:
-    if value in (None, cluster.LOCAL) or _SCHEDULER.fullmatch(value or ""):
+    if value in (None, _LOCAL) or _SCHEDULER.fullmatch(value or ""):
         return value
-    raise click.BadParameter(f"{value!r}: expected {cluster.LOCAL}, or like tcp://host:8786.")
+    raise click.BadParameter(f"{value!r}: expected {_LOCAL}, or like tcp://host:8786.")
 
 
 def _shard(context: Any, parameter: Any, value: str | None) -> Shard | None:
@@ -160,7 +160,11 @@ def batch(
         folder, target = folder.absolute(), target.absolute()
     if watching and output.existing == "fail":
         output = replace(output, existing="skip")
-    failures = None if retried is None else Failures(retried, folder)
+    failures = None
+    if retried is not None:
+        from waifu2x.flows.batch.retry import Failures
+
+        failures = Failures(retried, folder)
 
     def look() -> Plan:
         return plan(folder, target, extension, recursive)
@@ -186,6 +190,8 @@ def batch(
     stopped = Event()
     jobs: Iterable[Job | None] = left
     if watching:
+        from waifu2x.flows.batch.watch import Arrivals, watch
+
         jobs = watch(Arrivals(look, is_chosen, done, _tell), stopped)
     # What is replaced must be no input, of whichever part of the folder.
     sources = identities(planned.jobs) if output.existing == "overwrite" else frozenset()
@@ -203,10 +209,16 @@ def batch(
             work = stack.enter_context(
                 opened(options, output, in_flight, max_pixels, sources, verbose=verbose)
             )
-        paper = None if page is None else HtmlReport(page, f"{folder}, enlarged into {target}")
+        paper = None
+        if page is not None:
+            from waifu2x.flows.batch.html_report import HtmlReport
+
+            paper = HtmlReport(page, f"{folder}, enlarged into {target}")
         reporter = stack.enter_context(
             BatchReporter(expected, planned.passed_over, paper, as_json=as_json, verbose=verbose)
         )
+        if address is None:  # a cluster has to be told that nobody waits any more
+            stack.enter_context(heard_at_once(reporter.finish, gently=watching))
 
         def take(outcome: Outcome) -> None:
             reporter.add(outcome)
@@ -277,14 +289,15 @@ def _on_cluster(
     verbose: bool,
 ) -> Iterator[_Work]:
     """By the workers of a cluster."""
+    from waifu2x.flows.batch import cluster
 
     def tell_of(worker: str, device: str) -> None:
         if verbose:
             report.tell(f"worker {worker}: {device}")
 
-    arguments = arguments_of(**options)
-    with cluster.connected(address) as client:
-        sharing = cluster.LOCAL_WORKERS if address == cluster.LOCAL else 1
+    arguments, is_local = arguments_of(**options), address == _LOCAL
+    with cluster.connected(None if is_local else address) as client:
+        sharing = cluster.LOCAL_WORKERS if is_local else 1
         settings, model_files = cluster.settings_of(
             arguments, output, in_flight, max_pixels, folders, sharing
         )

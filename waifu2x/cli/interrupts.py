@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from waifu2x.system.files import remove_unfinished
@@ -17,14 +17,21 @@ _SHOW_CURSOR = "\r\x1b[2K\x1b[?25h"
 """Orders to a terminal where a bar was: clear the line, show the cursor."""
 
 
+def _nothing() -> None:
+    """Says nothing."""
+
+
 @contextmanager
-def heard_at_once() -> Iterator[None]:
+def heard_at_once(
+    last_words: Callable[[], None] = _nothing, *, gently: bool = False
+) -> Iterator[None]:
     """Lets SIGINT, SIGTERM and SIGHUP end the work within soon, leaving no half-made file.
 
     Python runs the handlers of signals in the main thread, between two of its own instructions. To
     decode, to encode or to compute a part of a large picture is one instruction, and may take many
     seconds. So a thread learns of signals from the system, and ends the program if the main thread
-    has not ended the work by then. Only for the main thread; on Windows it does nothing.
+    has not ended the work by then, after `last_words`. `gently`: the first signal ends nothing at
+    once; the next one does. Only for the main thread; on Windows it does nothing.
     """
     if sys.platform == "win32":
         yield
@@ -33,7 +40,10 @@ def heard_at_once() -> Iterator[None]:
     os.set_blocking(writer, False)
     ended = threading.Event()
     thread = threading.Thread(
-        target=_listen, args=(reader, ended), name="waifu2x-signals", daemon=True
+        target=_listen,
+        args=(reader, ended, last_words, int(gently)),
+        name="waifu2x-signals",
+        daemon=True,
     )
     before = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
     thread.start()
@@ -47,20 +57,32 @@ def heard_at_once() -> Iterator[None]:
         os.close(reader)
 
 
-def _listen(reader: int, ended: threading.Event) -> None:
-    """Reads the numbers of signals, until the other end of the pipe is closed."""
+def _listen(
+    reader: int, ended: threading.Event, last_words: Callable[[], None], gentle: int
+) -> None:
+    """Reads the numbers of signals, until the other end of the pipe is closed.
+
+    The first `gentle` of them are for others.
+    """
     numbers = [getattr(signal, name, None) for name in ("SIGINT", "SIGTERM", "SIGHUP")]
     while received := os.read(reader, 1):
-        if received[0] in numbers and not ended.wait(_GRACE_SECONDS):
-            _end(received[0])
+        if received[0] not in numbers:
+            continue
+        if gentle:
+            gentle -= 1
+        elif not ended.wait(_GRACE_SECONDS):
+            _end(received[0], last_words)
 
 
-def _end(number: int) -> None:
+def _end(number: int, last_words: Callable[[], None]) -> None:
     """Ends the program as the signal's handler would have done."""
-    remove_unfinished()
-    if sys.stderr.isatty():
-        sys.stderr.write(_SHOW_CURSOR)
-    if number == signal.SIGINT:
-        sys.stderr.write("Interrupted.\n")
-    sys.stderr.flush()
-    os._exit(128 + number)
+    try:
+        remove_unfinished()
+        if sys.stderr.isatty():
+            sys.stderr.write(_SHOW_CURSOR)
+        last_words()
+        if number == signal.SIGINT:
+            sys.stderr.write("Interrupted.\n")
+        sys.stderr.flush()
+    finally:  # the terminal may be gone
+        os._exit(128 + number)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import threading
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 from waifu2x.cli import report
-from waifu2x.flows.batch.html_report import HtmlReport
 from waifu2x.flows.batch.plan import JobList
 from waifu2x.flows.outcome import Outcome
 from waifu2x.flows.tally import Tally
+
+if TYPE_CHECKING:
+    from waifu2x.flows.batch.html_report import HtmlReport
 
 _LINES = 1000
 """The most lines of JSON that are written together."""
@@ -37,6 +41,8 @@ class BatchReporter:
         self._page = page
         self._as_json = as_json
         self._verbose = verbose
+        self._lock = threading.Lock()
+        self._is_finished = False
 
     def add(self, outcome: Outcome) -> None:
         """Counts how one more file ended."""
@@ -67,6 +73,16 @@ class BatchReporter:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self.finish()
+
+    def finish(self) -> None:
+        """Tells what there is to tell at the end. Any thread may call it; it is told once."""
+        with self._lock:
+            if not self._is_finished:
+                self._is_finished = True
+                self._tell_end()
+
+    def _tell_end(self) -> None:
         lines = [self.stopped_for] if self.stopped_for else []
         lines.append(report.summary(self.tally, self._passed_over, self.left))
         try:

@@ -38,7 +38,6 @@ from waifu2x.system.files import abandon, reason, writing
 from waifu2x.system.machine import core_count
 from waifu2x.system.stopwatch import Stopwatch
 
-EXTENSIONS = ("cbz", "zip")
 _LARGEST = 1 << 30
 """Bytes of a file in an archive that are unpacked."""
 _IN_CODECS = 2

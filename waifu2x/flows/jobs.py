@@ -22,6 +22,8 @@ Existing = Literal["fail", "overwrite", "skip"]
 """What to do about an output that is there already."""
 Identity = tuple[int, int] | str
 """Device and inode of a file, or its URL: what tells it from others, whatever its path."""
+ARCHIVES = ("cbz", "zip")
+"""Extensions of files whose pictures are enlarged, each as a file of its own."""
 STANDARD = Path("-")
 """Standard input as a source, standard output as a target."""
 

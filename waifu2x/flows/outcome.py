@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Literal
 
 from waifu2x.backends import Progress, ignore
 from waifu2x.errors import BackendError, DeviceError, Waifu2xError
-from waifu2x.flows import archive
-from waifu2x.flows.jobs import Identity, Job, OnNotice, Output, Reserve
+from waifu2x.flows.jobs import ARCHIVES, Identity, Job, OnNotice, Output, Reserve
 from waifu2x.flows.upscaling import Upscaled, upscale_file
 from waifu2x.formats.limits import MAX_PIXELS
 from waifu2x.imaging.enlarger import Enlarger
@@ -77,8 +76,7 @@ def run_one(
     start = time.monotonic()
     device_failed = disk_full = False
     try:
-        archived = job.source.suffix[1:].lower() in archive.EXTENSIONS
-        work = archive.upscale_archive if archived else upscale_file
+        work = _archive_work() if job.source.suffix[1:].lower() in ARCHIVES else upscale_file
         made = work(
             job,
             output,
@@ -115,3 +113,10 @@ def run_one(
         device_failed=device_failed,
         disk_full=disk_full,
     )
+
+
+def _archive_work() -> Callable[..., Upscaled | None]:
+    """`upscale_archive`, imported where there is an archive: most folders have none."""
+    from waifu2x.flows.archive import upscale_archive
+
+    return upscale_archive

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from waifu2x.formats import exif, png, tags
+from waifu2x.formats import png
 from waifu2x.formats.limits import Budget, OverBudgetError
 from waifu2x.formats.table import Format, Kind
 from waifu2x.imaging.picture import Chunk, Metadata
@@ -82,7 +82,11 @@ def upright(metadata: Metadata) -> tuple[Metadata, int]:
 
     EXIF's word counts before that of XMP.
     """
-    asked = exif.orientation(metadata.exif) if metadata.exif else 1
+    asked = 1
+    if metadata.exif:
+        from waifu2x.formats import exif
+
+        asked = exif.orientation(metadata.exif)
     if asked == 1 and metadata.xmp:
         asked = _xmp_orientation(metadata.xmp)
     if asked == 1:
@@ -90,13 +94,17 @@ def upright(metadata: Metadata) -> tuple[Metadata, int]:
     xmp = metadata.xmp
     for pattern in _XMP_ORIENTATION:
         xmp = xmp and re.sub(pattern, rb"\g<1>1\3", xmp)
-    block = metadata.exif and exif.upright(metadata.exif, asked)
+    block = metadata.exif
+    if block:
+        block = exif.upright(block, asked)
     dpi = metadata.dpi and metadata.dpi[::-1] if asked >= 5 else metadata.dpi
     return replace(metadata, exif=block, xmp=xmp, dpi=dpi), asked
 
 
 def of_tiff(data: bytes, at: int, budget: Budget) -> Metadata:
     """The metadata in the directory at an offset of a TIFF file; none if it is damaged."""
+    from waifu2x.formats import tags
+
     wanted = {tags.XMP, tags.IPTC, tags.PHOTOSHOP} | tags.RESOLUTION
     try:
         order = tags.layout(data).order
@@ -113,6 +121,8 @@ def of_tiff(data: bytes, at: int, budget: Budget) -> Metadata:
 
 def _tiff_dpi(found: Mapping[int, bytes], order: str) -> tuple[float, float] | None:
     """The resolution that tags of a TIFF name, in pixels an inch; None if they name none."""
+    from waifu2x.formats import tags
+
     try:
         unit = struct.unpack(order + "H", found.get(tags.RESOLUTION_UNIT, _INCH[order]))[0]
         factor = {2: 1.0, 3: 2.54}[unit]
@@ -127,7 +137,11 @@ def _tiff_dpi(found: Mapping[int, bytes], order: str) -> tuple[float, float] | N
 
 def sized(metadata: Metadata, height: int, width: int) -> Metadata:
     """Metadata in which EXIF and XMP name this size wherever they name one."""
-    block = metadata.exif and exif.sized(metadata.exif, height, width)
+    block = metadata.exif
+    if block:
+        from waifu2x.formats import exif
+
+        block = exif.sized(block, height, width)
     xmp = metadata.xmp
     for side, pattern in _XMP_SIZES:
         xmp = xmp and re.sub(pattern, rb"\g<1>%d\2" % (height, width)[side], xmp)
@@ -203,7 +217,11 @@ def _exif(value: Any) -> bytes | None:
     block = _bytes(value)
     if block and block.startswith(b"Exif\0\0"):
         block = block[6:]
-    return block if block and exif.readable(block) else None
+    if not block:
+        return None
+    from waifu2x.formats import exif
+
+    return block if exif.readable(block) else None
 
 
 def _jfif_dpi(info: Mapping[Any, Any]) -> tuple[float, float] | None:

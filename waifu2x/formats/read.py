@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from waifu2x.errors import ImageError
-from waifu2x.formats import apng, png, png_read, pnm, tags
+from waifu2x.formats import apng, png, png_read, pnm
 from waifu2x.formats.failures import in_words
 from waifu2x.formats.limits import MAX_PIXELS, Budget, OverBudgetError
 from waifu2x.formats.source import DAMAGED, DecodedFile
@@ -89,6 +89,8 @@ def _silence() -> None:
 
 def _deep_tiff(data: bytes) -> bool:
     """Whether a TIFF has samples of more than 8 bits, which Pillow reads in part or not at all."""
+    from waifu2x.formats import tags
+
     budget = Budget(len(data))
     try:
         return any(

@@ -10,12 +10,13 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import importlib
+import importlib.util
 import logging
 import os
+import re
 import sys
 import threading
 from collections.abc import Callable, Sequence
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,26 @@ SOURCES = (
 """The files whose code or constants an entry holds: the kernels and all that they import."""
 _LOG = logging.getLogger(__name__)
 _STATUS_OF = ctypes.CFUNCTYPE(ctypes.c_int32)
-_NUMBA_VERSION = version("numba")  # from what pip wrote; raises an ImportError without it
+
+
+def _numba_version() -> str:
+    """Numba's version. Raises ModuleNotFoundError if it is not installed.
+
+    From its file: to import `importlib.metadata` takes as long as to compute a small picture.
+    """
+    found = importlib.util.find_spec("numba")
+    if found is None or found.origin is None:
+        raise ModuleNotFoundError("No module named 'numba'", name="numba")
+    with contextlib.suppress(OSError):
+        text = Path(found.origin).with_name("_version.py").read_text(encoding="utf-8")
+        if told := re.search(r'"version": "([^"]+)"', text):
+            return told[1]
+    from importlib.metadata import version
+
+    return version("numba")
+
+
+_NUMBA_VERSION = _numba_version()
 
 
 class Compiled:

@@ -11,6 +11,7 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
+from weakref import WeakValueDictionary
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -23,6 +24,7 @@ from waifu2x.backends.cuda.machine import Machine
 from waifu2x.backends.cuda.memory import LOCKED_BYTES, HostMemory, abandon
 from waifu2x.backends.gpu.replay import Records
 from waifu2x.backends.gpu.runtime import Argument, Kernel, Limits, Macros, OutOfMemoryError
+from waifu2x.backends.live import LiveObjects
 from waifu2x.errors import BackendError, DeviceError
 
 _MOST_CLEARED = 1 << 31
@@ -59,6 +61,8 @@ class CudaKernel:
     function: Any
     shared: int
     """Bytes of shared memory of a block, beyond what the kernel declares."""
+    module: CudaModule
+    """Loaded for as long as somebody holds one of its kernels."""
 
 
 class CudaLaunch(NamedTuple):
@@ -127,30 +131,34 @@ class _Current(threading.local):
 
 
 class CudaModule:
-    """A module of kernels, loaded on a device."""
+    """A module of kernels, loaded on a device until nobody holds it or one of its kernels."""
 
     def __init__(self, runtime: CudaRuntime, module: Any) -> None:
         self._runtime = runtime
-        self._module = module
-        self._kernels: list[CudaKernel] = []
+        self._held = [module]
+        """What is loaded; taken from here where its context is current, since pycuda's go with the
+        last reference to them."""
+        self._kernels = LiveObjects[CudaKernel]()
+        self._unload = weakref.finalize(self, runtime.unload, self._held)
+        self._unload.atexit = False
 
     def kernel(self, name: str, group: int, shared: int = 0) -> CudaKernel:
         """A kernel that takes `shared` bytes of shared memory. Raises BackendError."""
         driver = self._runtime.driver
         with self._runtime.current():
-            function = driver.function(self._module, name)
+            function = driver.function(self._held[0], name)
             if shared > _STATIC_SHARED_BYTES:
                 driver.allow_shared(function, shared)
-        kernel = CudaKernel(name, group, function, shared)
-        self._kernels.append(kernel)
+        kernel = CudaKernel(name, group, function, shared, self)
+        self._kernels.add(kernel)
         return kernel
 
     def release(self) -> None:
-        """Frees the module, which functions of pycuda keep. Its context must be current."""
+        """Frees the module, which functions of pycuda keep. None of its kernels can be used after
+        that. Its context must be current."""
         for kernel in self._kernels:
             kernel.function = None
-        module, self._module = self._module, None
-        self._runtime.driver.unload_module(module)
+        self._unload()
 
 
 class CudaRuntime:
@@ -194,7 +202,7 @@ class CudaRuntime:
             ) from error
         self._current = _Current(self, self._context)
         self._host = HostMemory(self.driver, self._context)
-        self._modules: dict[object, CudaModule] = {}
+        self._modules: WeakValueDictionary[object, CudaModule] = WeakValueDictionary()
         self._records = Records[Record](self._forget)
         self._recording: list[CudaLaunch] | None = None
         self._timed: list[TimedLaunch] | None = None
@@ -321,11 +329,13 @@ class CudaRuntime:
 
     def build(self, stem: str, macros: Macros) -> CudaModule:
         key = _key(stem, macros)
-        if key in self._modules:
-            return self._modules[key]
+        found = self._modules.get(key)
+        if found is not None:
+            return found
         with self._building:
-            if key in self._modules:  # another thread was quicker
-                return self._modules[key]
+            found = self._modules.get(key)
+            if found is not None:  # another thread was quicker
+                return found
             with self.current():
                 try:
                     module = self.driver.load_module(self._compile(stem, macros))
@@ -335,8 +345,22 @@ class CudaRuntime:
                     if not self._answers():
                         raise
                     module = self._rebuilt(stem, macros)
-            self._modules[key] = CudaModule(self, module)
-        return self._modules[key]
+            found = self._modules[key] = CudaModule(self, module)
+        return found
+
+    def unload(self, held: list[Any]) -> None:
+        """Frees a module that nobody uses any more, the one in a list."""
+        module = held.pop()
+        if self._is_broken:
+            abandon(module)
+            return
+        with suppress(DeviceError, OutOfMemoryError), self.current():
+            try:
+                self.driver.unload_module(module)
+            except self.driver.error:
+                abandon(module)
+                raise
+            del module
 
     def _rebuilt(self, stem: str, macros: Macros) -> Any:
         """The module of a file whose code in the cache the driver does not take."""
@@ -506,9 +530,8 @@ class CudaRuntime:
                 self.driver.destroy_event(self._events.pop())
             # All that has to be freed in this context: networks may live on, and the garbage
             # collector comes in any thread.
-            for program in self._modules.values():
-                program.release()
-            self._modules.clear()
+            for module in list(self._modules.values()):
+                module.release()
             streams = [self._stream, self._uploads, self._downloads]
             self._stream = self._uploads = self._downloads = None
             while streams:
@@ -517,7 +540,8 @@ class CudaRuntime:
             self._host.abandon()
             for part in (self._context, self._stream, self._uploads, self._downloads):
                 abandon(part)
-            abandon(self._modules)
+            for module in list(self._modules.values()):
+                abandon(module)
 
 
 def _key(stem: str, macros: Macros) -> object:

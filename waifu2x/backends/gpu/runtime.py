@@ -139,7 +139,11 @@ class Runtime(Protocol):
         ...
 
     def build(self, stem: str, macros: Macros) -> KernelModule:
-        """A file of `kernels/`, compiled, or from the cache. Raises BackendError."""
+        """A file of `kernels/`, compiled, or from the cache. Raises BackendError.
+
+        It is shared by all that ask for the same, and goes when nobody holds it or one of its
+        kernels any more.
+        """
         ...
 
     def prepare(self, wanted: Sequence[tuple[str, Macros]]) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
+from weakref import WeakValueDictionary
 
 import numpy as np
 import pyopencl as cl
@@ -58,6 +59,8 @@ class OpenClKernel:
     name: str
     group: int
     handle: cl.Kernel
+    module: OpenClModule
+    """Kept for whoever asks for it again while somebody holds one of its kernels."""
 
 
 class OpenClModule:
@@ -69,7 +72,7 @@ class OpenClModule:
 
     def kernel(self, name: str, group: int) -> OpenClKernel:
         with self._runtime.errors():
-            return OpenClKernel(name, group, cl.Kernel(self._handle, name))
+            return OpenClKernel(name, group, cl.Kernel(self._handle, name), self)
 
 
 class OpenClLaunch(NamedTuple):
@@ -112,7 +115,7 @@ class OpenClRuntime:
         """Buffers may be freed by the garbage collector, in a thread that is counting."""
         self._allocated = 0
         self._building = threading.Lock()
-        self._programs: dict[str, OpenClModule] = {}
+        self._programs: WeakValueDictionary[str, OpenClModule] = WeakValueDictionary()
         self._records = Records[list[OpenClLaunch]]()
         self._recording: list[OpenClLaunch] | None = None
         self._launches: list[tuple[Kernel, Any]] | None = None
@@ -191,12 +194,15 @@ class OpenClRuntime:
         if self.limits.is_cpu:
             options.append("-DON_CPU")
         key = cache.digest(__version__, cl.VERSION_TEXT, *self.identity, *options, text)
-        if key in self._programs:
-            return self._programs[key]
+        found = self._programs.get(key)
+        if found is not None:
+            return found
         with self._building:
-            if key not in self._programs:
-                self._programs[key] = OpenClModule(self, self._program(stem, text, options, key))
-            return self._programs[key]
+            found = self._programs.get(key)
+            if found is None:  # no other thread was quicker
+                found = OpenClModule(self, self._program(stem, text, options, key))
+                self._programs[key] = found
+            return found
 
     def prepare(self, wanted: Sequence[tuple[str, Macros]]) -> None:
         """Builds programs one after the other, as drivers do anyway."""
@@ -302,7 +308,6 @@ class OpenClRuntime:
         with suppress(DeviceError, OutOfMemoryError):
             self.synchronize()
         self._records.clear()
-        self._programs.clear()
 
     def _from_binary(self, binary: bytes) -> cl.Program | None:
         """A program from the cache; None if the driver does not take it, for whatever reason."""

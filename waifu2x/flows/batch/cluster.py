@@ -37,10 +37,8 @@ if TYPE_CHECKING:
     from waifu2x.flows.batch.group import Finished, Group, Settings
     from waifu2x.flows.batch.session import ModelFiles
 
-LOCAL = "local"
-"""The address that means processes of this machine."""
 LOCAL_WORKERS = 2
-"""How many workers those are."""
+"""How many processes of this machine are a cluster, where there is no other."""
 _GROUP_SECONDS = 1.0
 _FILE_BYTES = 1 << 14
 """Bytes that are added to the size of each file: what it costs besides reading."""
@@ -54,10 +52,10 @@ _PATIENCE_SECONDS = 60.0
 
 
 @contextmanager
-def connected(address: str) -> Iterator[Client]:
+def connected(address: str | None) -> Iterator[Client]:
     """Connects to the Dask scheduler at an address; all its workers have this waifu2x.
 
-    `LOCAL` starts two workers here. Raises ClusterError.
+    None starts two workers here. Raises ClusterError.
     """
     try:
         import dask
@@ -69,7 +67,7 @@ def connected(address: str) -> Iterator[Client]:
         raise ClusterError(stores.MISSING.format("--cluster needs")) from error
     for name in ("distributed", "distributed.client"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
-    if address == LOCAL:
+    if address is None:
         # Workers start processes of their own for codecs, as daemons may not.
         with (
             dask.config.set({"distributed.worker.daemon": False}),

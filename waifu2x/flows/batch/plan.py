@@ -9,14 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import overload
 
-from waifu2x.flows import archive
 from waifu2x.flows.batch.walk import walk
-from waifu2x.flows.jobs import Job
+from waifu2x.flows.jobs import ARCHIVES, Job
 from waifu2x.flows.outcome import Outcome
 from waifu2x.formats import table
 from waifu2x.system.files import reason
 
-_TAKEN = frozenset((*table.READABLE, *archive.EXTENSIONS))
+_TAKEN = frozenset((*table.READABLE, *ARCHIVES))
 
 
 class JobList(Sequence[Job]):
@@ -135,7 +134,7 @@ def _folded(name: str) -> str:
 def _type(source: str, extension: str) -> str:
     """The extension of a source's target: an archive stays one, with pictures of the new type."""
     suffix = _extension(source)
-    return suffix if suffix in archive.EXTENSIONS else extension
+    return suffix if suffix in ARCHIVES else extension
 
 
 def _extension(path: str) -> str:
