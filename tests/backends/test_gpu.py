@@ -77,7 +77,7 @@ def run(
 
 
 def planes_in(model: Model, number: int, runtime_limits: Any) -> Planes:
-    """Of a step that is a product."""
+    """The planes of a step that is a convolution."""
     program = lower(model)
     step = program.steps[number]
     assert isinstance(step, Conv)
@@ -85,7 +85,7 @@ def planes_in(model: Model, number: int, runtime_limits: Any) -> Planes:
 
 
 class Always:
-    """See Choose: one shape for one step."""
+    """A Choose that takes one shape for one step."""
 
     def __init__(self, shape: ConvShape, step: int) -> None:
         self._shape = shape
