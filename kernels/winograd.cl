@@ -2,7 +2,7 @@
 //
 // A cell of CELL_Y x CELL_X results needs (CELL_Y + 2) x (CELL_X + 2) inputs. Inputs and weights
 // are transformed to as many frequencies; there the sum over input planes is a matrix product
-// for each frequency, and a last transform brings the products back to results:
+// for each frequency, and a last transform brings M back to results:
 //
 //     V[f][i][cell] = transform of the inputs
 //     M[f][cell][o] = sum over i of V[f][i][cell] * U[f][i][o]     F(4x4): 36 multiplications, not 144

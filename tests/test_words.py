@@ -23,9 +23,20 @@ GONE = {
     "tensor_product": "tensor_conv",
     "Move": "a class for each thing that is done",
     "DenseStep": "Linear",
-    "Average": "GlobalAvgPool",
     "fold": "space-to-depth",
+    "Average": "GlobalAvgPool",
+    "AverageArguments": "AvgPoolArguments",
+    "DenseLayer": "Fp32LinearStep",
+    "Fp32AverageStep": "Fp32AvgPoolStep",
+    "MoveArguments": "PlanewiseArguments",
+    "TensorAverageStep": "TensorAvgPoolStep",
+    "moves": "planewise",
+    "means": "avg_pool",
+    "tensor_average": "tensor_avg_pool",
+    "tensor_move": "tensor_planewise",
     # kernels
+    "PIECE": "VECTOR_VALUES",
+    "product_peak": "matrix_peak",
     "follows": "epilogue",
     "pack_follows": "pack_epilogue",
     "visits": "K-blocks",
@@ -79,19 +90,47 @@ and what stands in their place."""
 
 GONE_MACROS = {
     "AHEAD": "PREFETCHED",
+    "DENSE": "LINEAR",
     "FOLD": "SPACE_TO_DEPTH",
     "FOLLOWS": "EPILOGUE",
     "LOOSE": "DECOUPLED",
+    "MOVED": "WRITTEN",
     "OLD": "SM75",
     "PIECES": "VECTORS",
     "REACH": "RADIUS",
     "SHUFFLE": "DEPTH_TO_SPACE",
     "SPREAD": "TAP_COLUMNS",
     "TEAMS": "CONSUMERS",
+    "TURN": "TRANSFORM",
+    "TURNED": "TRANSFORMED",
     "UNSHUFFLE": "SPACE_TO_DEPTH",
     "VISITS": "K_BLOCKS",
     "WINDOWS": "SPARSE_TAPS",
 }
+
+GONE_FROM_KERNELS = {
+    "Average": "AvgPool",
+    "Move": "Planewise",
+    "Product": "Conv",
+    "Spot": "OutputCoordinate",
+    "folded": "space-to-depth",
+    "kept": "stored",
+    "moves": "planewise steps",
+    "piece": "vector",
+    "pieces": "vectors",
+    "products": "convolutions, matrix products",
+    "real": "valid",
+    "shuffled": "depth-to-space",
+    "spot": "output_coordinate",
+    "team": "consumer group",
+    "teams": "consumer groups",
+    "turned": "transformed",
+    "unshuffled": "space-to-depth",
+    "upright": "untransformed",
+    "visit": "K-block",
+    "visits": "K-blocks",
+}
+"""Words of kernels, code and prose alike; matrix products, small ones first, are products."""
 
 
 def names_of(tree: ast.Module) -> Iterator[tuple[int, str]]:
@@ -141,6 +180,18 @@ def test_old_macros_are_gone() -> None:
         for number, line in enumerate(path.read_text().splitlines(), 1)
         for macro in re.findall(r"\b[A-Z][A-Z0-9_]+\b", line)
         if macro in GONE_MACROS
+    ]
+    assert not found, "\n".join(found)
+
+
+def test_old_words_of_kernels_are_gone() -> None:
+    """In their code and prose."""
+    found = [
+        f"{path.name}:{number}: {word}: {GONE_FROM_KERNELS[word]}"
+        for path in sorted((ROOT / "kernels").iterdir())
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        for word in re.findall(r"(?<!matrix )(?<![Ss]mall )\b[A-Za-z]+\b", line)
+        if word in GONE_FROM_KERNELS
     ]
     assert not found, "\n".join(found)
 

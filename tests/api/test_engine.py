@@ -222,25 +222,45 @@ def test_a_closed_engine_says_so(engine: Engine, fake: FakeBackend) -> None:
 
 
 def test_many_threads_take_and_give_back(engine: Engine, fake: FakeBackend) -> None:
+    """Each gets what it asks for, since each alone has room: also where all others run."""
     fake.room = 2
 
     def work(number: int) -> None:
         chain = [[A], [B], [C], [A, B]][number % 4]
-        try:
-            lease = engine.network(chain)
-        except DeviceMemoryError:
-            return  # two others ran
+        lease = engine.network(chain)
         try:
             length = len("+".join(each.name for each in chain))
             assert (lease(PIXELS, np.uint8) == length).all()
-        except DeviceMemoryError:
-            pass
         finally:
             lease.close()
 
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(work, range(200)))
     assert (fake.open, engine.open_networks) == ([], {})
+
+
+def test_who_needs_memory_waits_for_those_that_run(engine: Engine, fake: FakeBackend) -> None:
+    fake.room = 1
+    first = engine.network([A])
+    begun, go_on = threading.Event(), threading.Event()
+
+    def meanwhile() -> None:
+        begun.set()
+        assert go_on.wait(20)
+
+    def compiling(name: str) -> None:
+        go_on.set()  # memory is found to be short while the other still runs
+
+    fake.open[0].meanwhile = meanwhile
+    fake.before_compiling = compiling
+    with ThreadPoolExecutor(2) as pool:
+        running = pool.submit(first, PIXELS, np.uint8)
+        assert begun.wait(20)
+        second = pool.submit(engine.network, [B]).result(20)
+        assert (running.result(20) == 1).all()
+    assert open_names(fake) == ["bb"]
+    first.close()
+    second.close()
 
 
 # On what is here.

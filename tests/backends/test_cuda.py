@@ -144,7 +144,7 @@ class Recorded:
 
 
 def usual(step: int, candidates: Sequence[Option], work: str) -> Option:
-    """See tuning.Choose."""
+    """A tuning.Choose that takes the usual candidate."""
     return candidates[0]
 
 
@@ -271,14 +271,14 @@ def test_nothing_but_a_wheel_is_needed(nvrtc_here: Nvrtc, tmp_path: Path) -> Non
 
 
 def value_at(block: NDArray[np.float16], row: int, plane: int, group: int) -> np.float16:
-    """A weight where the kernels look for it: see `phase` in kernels/tensor.cuh."""
+    """A weight where the kernels look for it: see `swizzle_phase` in kernels/tensor.cuh."""
     phase = row & 7 if group == 64 else row >> 1 & 3
     return np.float16(block[row, ((plane // 8) ^ phase) * 8 + plane % 8])
 
 
 @pytest.mark.parametrize(("inputs", "outputs", "side"), [(32, 32, 3), (64, 128, 3), (256, 64, 1)])
 @pytest.mark.parametrize("units", ["wgmma", "mma"])
-def test_weights_are_where_products_read_them(
+def test_weights_are_where_kernels_read_them(
     inputs: int, outputs: int, side: int, units: Units
 ) -> None:
     rng = np.random.default_rng(2)
@@ -298,12 +298,12 @@ def test_weights_are_where_products_read_them(
             row += pair * 8 + quarter * 2 + odd - o % 32
         terms = [
             value_at(
-                found[o // width, visit * groups + i // group, ky * side + kx],
+                found[o // width, k_block * groups + i // group, ky * side + kx],
                 row,
                 i % group,
                 group,
             )
-            for visit in range(3)
+            for k_block in range(3)
         ]
         exact = weight[o, i, ky, kx]
         assert terms[0] == terms[2] == np.float16(exact)
@@ -607,7 +607,7 @@ def test_slopes_stand_beside_biases() -> None:
         (128, 512, 1),
     ],
 )
-def test_every_chip_has_a_shape_for_every_product(
+def test_every_chip_has_a_shape_for_every_convolution(
     capability: tuple[int, int], terms: int, planes: tuple[int, int, int]
 ) -> None:
     inputs, outputs, side = planes

@@ -109,12 +109,12 @@ def test_large_arrays_are_not_locked(driver: FakeDriver, backend: Any) -> None:
     assert driver.ever_locked == 1 << 20
 
 
-def test_large_results_come_in_pieces(
+def test_large_results_come_in_bands(
     driver: FakeDriver, backend: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for module in (memory, runtime):
         monkeypatch.setattr(module, "LOCKED_BYTES", 1000)
-    monkeypatch.setattr(runtime, "_PIECE", 300)
+    monkeypatch.setattr(runtime, "_BAND_BYTES", 300)
     cuda_runtime = backend.runtime
     buffer = cuda_runtime.allocate(4000)
     result = np.zeros((2, 5, 333), np.uint8)

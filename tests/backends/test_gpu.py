@@ -77,7 +77,7 @@ def run(
 
 
 def planes_in(model: Model, number: int, runtime_limits: Any) -> Planes:
-    """Of a step that is a product."""
+    """The planes of a step that is a convolution."""
     program = lower(model)
     step = program.steps[number]
     assert isinstance(step, Conv)
@@ -85,7 +85,7 @@ def planes_in(model: Model, number: int, runtime_limits: Any) -> Planes:
 
 
 class Always:
-    """See Choose: one shape for one step."""
+    """A Choose that takes one shape for one step."""
 
     def __init__(self, shape: ConvShape, step: int) -> None:
         self._shape = shape
@@ -650,7 +650,7 @@ def test_a_damaged_or_foreign_entry_means_the_usual_way(ways: Ways, own_cache: P
 def test_a_network_is_tuned_as_a_whole(own_cache: Path, opencl_device: Any) -> None:
     from waifu2x.backends import opencl
 
-    backend = opencl.create(0)
+    backend: Any = opencl.create(0)
     model = obvious.random_model([3, 16, 16, 3], seed=4)
     pixels = pixels_of(24, 24)
     limits = backend.runtime.limits

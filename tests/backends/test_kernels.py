@@ -57,7 +57,7 @@ class Build(NamedTuple):
 
 
 class Recorder:
-    """See Runtime: a GPU that only notes what would be compiled for it."""
+    """A Runtime of a GPU that only notes what would be compiled for it."""
 
     device = Device("recorder", "")
     limits = Limits(
@@ -95,7 +95,7 @@ class Recorder:
 
 
 class Choice:
-    """See Choose: the nth candidate of each step."""
+    """A Choose that takes the nth candidate of each step."""
 
     def __init__(self, index: int) -> None:
         self._index = index

@@ -65,7 +65,7 @@ class Builder:
 
 @pytest.fixture
 def builder(opencl_device: Any, own_cache: Path, caplog: pytest.LogCaptureFixture) -> Builder:
-    """See Builder."""
+    """A Builder on a cache of its own."""
     return Builder(opencl_device, caplog)
 
 

@@ -40,7 +40,7 @@ INNER = "--one"
 
 
 def main() -> None:
-    """See above."""
+    """Runs the tools that the command line asks for."""
     chosen = sys.argv[1:]
     known = {*TOOLS, *get_args(Units), *NETWORKS}
     if unknown := set(chosen) - known:

@@ -56,7 +56,7 @@ JOBS = (
     *((128, 64, 1, terms, 1) for terms in (1, 2)),
     *((64, 256, 2, terms, 4) for terms in (1, 2)),
 )
-"""Planes read and made, taps in each direction, terms, windows: see TensorJob."""
+"""Planes read and made, taps in each direction, terms, sparse taps, as TensorJob has them."""
 GIVEN = "shared_address round_to_half widen pack unpack copy16 commit wait load_matrices mma"
 BARRIERS = "barrier_init barrier_arrive barrier_arrive_copied barrier_wait"
 """What the header has in the place of a chip's instructions."""
@@ -115,23 +115,23 @@ extern "C" void launch(const Conv* arguments, int blocks, int late, int seed) {
 
 
 def main() -> None:
-    """See above."""
+    """Runs the shapes of the jobs that the command line asks for. Exits with 1 if any differs."""
     numbers = [int(argument) for argument in sys.argv[1:]]
     chosen = [job for job in JOBS if job[:4] == tuple(numbers)] if numbers else JOBS
     if not chosen:
         sys.exit(f"none of {', '.join(map(str, JOBS))}")
     wrong = 0
     with tempfile.TemporaryDirectory() as folder:
-        for inputs, outputs, side, terms, windows in chosen:
+        for inputs, outputs, side, terms, sparse_taps in chosen:
             group = 64 if inputs % 64 == 0 else 32
-            job = TensorJob(inputs, group, outputs, side, terms, outputs < 32, windows)
+            job = TensorJob(inputs, group, outputs, side, terms, outputs < 32, sparse_taps)
             wrong += differing(job, Path(folder))
     print(f"{wrong} shapes differ")
     sys.exit(wrong > 0)
 
 
 def shapes_of(job: TensorJob) -> Iterator[MmaShape]:
-    """Of all chips, each once; those first that do without what few chips have room for."""
+    """The shapes of all chips, each once; those first that need least shared memory."""
     found = [
         shape
         for chip, memory in CHIPS.items()
@@ -203,15 +203,15 @@ def without_instructions(text: str) -> str:
 
 
 class Work:
-    """A product, its operands and what it should make."""
+    """A convolution, its operands and what it should make."""
 
     def __init__(self, job: TensorJob) -> None:
         self._job = job
         rng = np.random.default_rng(1)
         rows, columns = SIZE
-        reach = 2 if job.sparse_taps > 1 else job.side - 1
+        halo = 2 if job.sparse_taps > 1 else job.side - 1
         self._source = MapLayout((job.inputs,), 1, job.group, job.terms)
-        self._box = Box(0, 0, rows + reach, columns + reach)
+        self._box = Box(0, 0, rows + halo, columns + halo)
         count = self._source.bytes(self._box, batch_grid(1)) // 2
         self._map = np.clip(rng.standard_normal(count), -0.3, 3).astype(np.float16)
         if job.terms == 2:
@@ -225,7 +225,7 @@ class Work:
         if job.terms == 1:
             self._weight = self._weight.astype(np.float16).astype(np.float32)
         self.bound = 5e-4 if job.terms == 1 and not job.last else 2e-5
-        """Of errors: half of the last of 11 bits, or sums in 24 bits."""
+        """The largest error that is right: half of the last of 11 bits, or sums in 24 bits."""
         each = job.outputs // job.sparse_taps
         self._scale = 2 if job.sparse_taps > 1 else 1
         self._target = MapLayout((each,), 1, 64 if each % 64 == 0 else 32, job.terms)
@@ -240,9 +240,9 @@ class Work:
             (rows * self._scale, columns * self._scale, job.outputs // job.sparse_taps)
         )
         each = job.outputs // job.sparse_taps
-        for window in range(job.sparse_taps):
-            dy, dx = divmod(window, 2)
-            planes = slice(window * each, (window + 1) * each)
+        for pixel in range(job.sparse_taps):
+            dy, dx = divmod(pixel, 2)
+            planes = slice(pixel * each, (pixel + 1) * each)
             total = np.tile(self._bias[planes].astype(np.float64), (rows, columns, 1))
             for ky in range(job.side):
                 for kx in range(job.side):
@@ -260,8 +260,8 @@ class Work:
         pack: Any = pack_last if job.tap_columns else pack_middle if job.last else pack_quads
         weights = np.ascontiguousarray(pack(self._weight, width, job.group, job.terms))
         planes = width if job.last else job.outputs
-        follows = np.zeros((2, planes), np.float32)
-        follows[0, : job.outputs] = self._bias
+        epilogue = np.zeros((2, planes), np.float32)
+        epilogue[0, : job.outputs] = self._bias
         across = -(-columns // job.results)
         tiles = across * -(-rows // shape.rows)
         grid, target = batch_grid(1), self._target_box
@@ -276,7 +276,7 @@ class Work:
             TensorConvArguments(
                 Address(self._map.ctypes.data),
                 Address(weights.ctypes.data),
-                Address(follows.ctypes.data),
+                Address(epilogue.ctypes.data),
                 Address(made.ctypes.data),
                 Address(0),
                 self._source.arguments(self._box, grid, 0, 0),
@@ -293,7 +293,7 @@ class Work:
         return made
 
     def error(self, made: NDArray[np.uint8]) -> float:
-        """The largest, of any value: of its size where that is beyond 1."""
+        """The largest error of any value, relative where the value is beyond 1."""
         if self._job.last:
             values = made.view(np.float32).reshape(self._expected.shape).astype(np.float64)
         else:

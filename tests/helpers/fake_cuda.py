@@ -25,7 +25,7 @@ WORDS = {
     900: "operation not permitted when stream is capturing",
     901: "operation failed due to a previous error during capture",
 }
-"""Of CUresult, as the driver has them."""
+"""Values of CUresult, as the driver has them."""
 
 
 class RefusedError(Exception):
@@ -73,7 +73,7 @@ class FakeDriver:
         self.total = 1 << 34
         self.used = 0
         self.sizes: dict[int, int] = {}
-        """Of what is allocated, by address."""
+        """Bytes of each allocation, by its address."""
         self.end = 1 << 20
         """The address behind all that was allocated so far."""
         self.refused: set[bytes] = set()
@@ -439,7 +439,7 @@ class FakeLibrary:
 
 
 class Error(Exception):
-    """See pycuda.driver."""
+    """The part of pycuda.driver that the runtime uses."""
 
 
 class LogicError(Error):

@@ -5,10 +5,10 @@ from __future__ import annotations
 import sys
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from types import TracebackType
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from numpy.typing import DTypeLike, NDArray
 
@@ -20,6 +20,8 @@ from waifu2x.errors import BackendError, DeviceMemoryError
 from waifu2x.networks.model import Model
 from waifu2x.system.arguments import integer
 
+_Made = TypeVar("_Made")
+
 
 class Engine:
     """One device, or several, with the networks that are compiled on them.
@@ -27,7 +29,8 @@ class Engine:
     What it compiles is shared by all that ask for the same models: compiled once, when the first
     asks for it, and freed when the last has closed it. Where memory runs out, compiled networks
     that nobody runs make room, least recently used first, and are compiled again when they are
-    called. Any number of threads may use it.
+    called; if all are run by other threads, who needs memory waits for one. Any number of threads
+    may use it.
 
     `backend` is `auto`, or a name that `waifu2x devices` shows, and `device` the number of one of
     its devices, several numbers, or `all`: calls are divided among them. `precision` is that of all
@@ -50,8 +53,13 @@ class Engine:
         self.notices = tuple(notices)
         self.precision: Precision = precision
         self._lock = threading.Lock()
+        self._room_made = threading.Condition(self._lock)
+        self._needing_room = threading.Lock()
+        """Held by who makes room until that is enough: two would take it from each other."""
         self._shared: OrderedDict[tuple[int, ...], _Shared] = OrderedDict()
         """By the identities of their models, which they hold; the least recently used first."""
+        self._closing = 0
+        """Networks without leases that are being freed."""
         self._is_closed = False
 
     def network(self, models: Sequence[Model]) -> Network:
@@ -67,8 +75,7 @@ class Engine:
             shared.leases += 1
         lease = _Lease(self, shared)
         try:
-            with self.running(shared):
-                pass
+            self.run(shared, lambda network: None)
         except BaseException:
             lease.close()
             raise
@@ -119,15 +126,31 @@ class Engine:
         if self._is_closed:
             raise BackendError("this engine is closed: open a new one")
 
-    @contextmanager
-    def running(self, shared: _Shared) -> Iterator[Network]:
-        """The compiled network, which makes no room for others until the context ends.
+    def run(self, shared: _Shared, work: Callable[[Network], _Made]) -> _Made:
+        """What some work makes of the compiled network, which makes no room for others meanwhile.
 
-        Compiles it if it is not. Raises BackendError.
+        Compiles it if it is not. Where memory is short, others make room, and it is tried again.
+        Raises BackendError.
         """
+        with ExitStack() as held:
+            is_first = True
+            while True:
+                try:
+                    with self._running(shared) as network:
+                        return work(network)
+                except DeviceMemoryError:
+                    if is_first:
+                        held.enter_context(self._needing_room)
+                        is_first = False
+                    if not self._make_room(shared):
+                        raise
+
+    @contextmanager
+    def _running(self, shared: _Shared) -> Iterator[Network]:
+        thread = threading.get_ident()
         with self._lock:
             self.check_open()
-            shared.running += 1
+            shared.callers.append(thread)
             if shared.key in self._shared:
                 self._shared.move_to_end(shared.key)
         try:
@@ -135,12 +158,13 @@ class Engine:
                 if shared.is_closed:
                     raise closed_network()
                 if shared.network is None:
-                    shared.network = self._compiled(shared)
+                    shared.network = self.backend.compile(shared.models, self.precision)
                 network = shared.network
             yield network
         finally:
             with self._lock:
-                shared.running -= 1
+                shared.callers.remove(thread)
+                self._room_made.notify_all()
 
     def release(self, shared: _Shared) -> None:
         """Counts a lease as closed; the last one frees the network."""
@@ -149,27 +173,31 @@ class Engine:
             if shared.leases or self._shared.get(shared.key) is not shared:
                 return
             del self._shared[shared.key]
-        shared.close()
+            self._closing += 1
+        try:
+            shared.close()
+        finally:
+            with self._lock:
+                self._closing -= 1
+                self._room_made.notify_all()
 
-    def make_room(self) -> bool:
-        """Frees the network that nobody runs and was called longest ago; False if there is none."""
+    def _make_room(self, asking: _Shared) -> bool:
+        """Frees the network that nobody runs and was called longest ago, or waits until a call has
+        ended or a network is freed; False if there is no other network."""
         with self._lock:
-            idle = (one for one in self._shared.values() if one.network and not one.running)
-            dropped = next(idle, None)
+            others = [one for one in self._shared.values() if one is not asking]
+            dropped = next((one for one in others if one.network and not one.callers), None)
             if dropped is None:
-                return False
+                callers = [thread for one in others for thread in one.callers]
+                # A thread must not wait for itself: it may ask in the midst of a call of another.
+                waits = bool(callers or self._closing) and threading.get_ident() not in callers
+                if waits:
+                    self._room_made.wait()
+                return waits
             network, dropped.network = dropped.network, None
         if network is not None:
             network.close()
         return True
-
-    def _compiled(self, shared: _Shared) -> Network:
-        while True:
-            try:
-                return self.backend.compile(shared.models, self.precision)
-            except DeviceMemoryError:
-                if not self.make_room():
-                    raise
 
 
 def _devices(device: int | Sequence[int]) -> list[int]:
@@ -190,8 +218,8 @@ class _Shared:
         self.models = models
         self.key = tuple(map(id, models))
         self.leases = 0
-        self.running = 0
-        """Calls under way."""
+        self.callers: list[int] = []
+        """The threads of the calls under way."""
         self.lock = threading.Lock()
         """Held while it is compiled, by one thread for all."""
         self.network: Network | None = None
@@ -228,15 +256,12 @@ class _Lease:
     ) -> NDArray[Any]:
         """Runs pictures; where memory is short for them, other networks make room."""
         told = Furthest(on_progress)
-        with self._engine.running(self._open()) as network:
-            while True:
-                try:
-                    return network(
-                        pixels, out_dtype, out=out, tile=tile, tta=tta, on_progress=told.attempt()
-                    )
-                except DeviceMemoryError:
-                    if not self._engine.make_room():
-                        raise
+        return self._engine.run(
+            self._open(),
+            lambda network: network(
+                pixels, out_dtype, out=out, tile=tile, tta=tta, on_progress=told.attempt()
+            ),
+        )
 
     def close(self) -> None:
         """Gives the network back; the last one to do so frees it."""

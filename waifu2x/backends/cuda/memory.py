@@ -207,13 +207,13 @@ def _address(array: NDArray[Any]) -> int:
     return int(array.__array_interface__["data"][0])
 
 
-def abandon(piece: object) -> None:
-    """Keeps a piece of a context from ever being freed.
+def abandon(part: object) -> None:
+    """Keeps a part of a context from ever being freed.
 
     For contexts that are broken or about to end, and all that is theirs with them: pycuda would say
-    on the terminal, of each piece, that it cannot be freed.
+    on the terminal, of each part, that it cannot be freed.
     """
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(piece))
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(part))
 
 
 def _free_orphans() -> None:

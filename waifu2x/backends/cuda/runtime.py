@@ -29,7 +29,7 @@ from waifu2x.errors import BackendError, DeviceError
 
 _MOST_CLEARED = 1 << 31
 """Bytes at a time: pycuda may count them in 32 bits."""
-_FETCHERS, _PIECE = 4, 1 << 22
+_FETCHERS, _BAND_BYTES = 4, 1 << 22
 """Threads that fetch a large result, and bytes at a time."""
 _STATIC_SHARED_BYTES = 48 << 10
 """Shared memory that a block gets without asking for more."""
@@ -311,13 +311,15 @@ class CudaRuntime:
         flat = array.reshape(-1).view(np.uint8)
 
         def fetch(start: int) -> None:
-            piece = flat[start : start + _PIECE]
-            staged = self.host_array(piece.shape, np.uint8)
+            part = flat[start : start + _BAND_BYTES]
+            staged = self.host_array(part.shape, np.uint8)
             self._fetch(staged, buffer.address + start)
-            np.copyto(piece, staged)
+            np.copyto(part, staged)
 
         with ThreadPoolExecutor(_FETCHERS, thread_name_prefix="waifu2x-download") as pool:
-            for fetched in [pool.submit(fetch, start) for start in range(0, flat.size, _PIECE)]:
+            for fetched in [
+                pool.submit(fetch, start) for start in range(0, flat.size, _BAND_BYTES)
+            ]:
                 fetched.result()
 
     def _fetch(self, array: NDArray[Any], address: int) -> None:
@@ -536,8 +538,8 @@ class CudaRuntime:
                 self.driver.destroy_stream(streams.pop())
         if self._is_broken:
             self._host.abandon()
-            for piece in (self._context, self._stream, self._uploads, self._downloads):
-                abandon(piece)
+            for part in (self._context, self._stream, self._uploads, self._downloads):
+                abandon(part)
             for module in list(self._modules.values()):
                 abandon(module)
 

@@ -198,7 +198,7 @@ class TensorExecutor:
         return next(number for number, step in own if kernel in step.kernels.values())
 
     def peak(self) -> float:
-        """Multiply-adds a second at best: two terms take three products."""
+        """Multiply-adds a second at best: two terms take three matrix products."""
         return matrix_peak(self._runtime, self._units) / (3 if self._terms == 2 else 1)
 
     def close(self) -> None:

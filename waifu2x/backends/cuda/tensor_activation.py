@@ -26,7 +26,7 @@ def has_plane_slopes(activation: Activation) -> bool:
 
 
 def activation_macro(activation: Activation) -> dict[str, str]:
-    """ACTIVATE of products: of a sum x with its bias, and a slope."""
+    """ACTIVATE of convolutions: of a sum x with its bias, and a slope."""
     is_plain = has_plane_slopes(activation)
     function = activation.function if is_plain else cheapest(activation)
     return {"ACTIVATE(x, slope)": _text(function)}

@@ -1,4 +1,4 @@
-"""Products on matrix units: what each reads and writes, its weights, its launches."""
+"""Convolutions on matrix units: what each reads and writes, its weights, its launches."""
 
 from __future__ import annotations
 
@@ -57,14 +57,14 @@ if TYPE_CHECKING:
 
 _FIRST_ROWS = 8
 _WARP = 32
-_WINDOW = 2
+_SPARSE_SIDE = 2
 """Taps in each direction, as `sparse_taps` has them."""
 _PIXEL_UNITS = {8: 256 / 255, 16: 65536 / 65535, 32: 1.0, 0: 1.0}
 """What a pixel of 1 is worth, by the macro PIXEL: integers come as fractions of a power of two."""
 
 
 class TensorConvArguments(NamedTuple):
-    """`Product` in `kernels/tensor.cuh`."""
+    """`Conv` in `kernels/tensor.cuh`."""
 
     source: Address
     weights: Address
@@ -75,14 +75,14 @@ class TensorConvArguments(NamedTuple):
     target_map: MapArguments
     residual_map: MapArguments
     extent: LayerExtent
-    real: Range
-    kept: Range
+    valid: Range
+    stored: Range
     factor: np.float32
     slope: np.float32
 
 
 class TensorConvStep(TensorStep):
-    """A product: a first one, which reads pixels, a last one, which makes them, or any other.
+    """A convolution: a first one, which reads pixels, a last one, which makes them, or any other.
 
     Pixels are also maps of few planes.
     """
@@ -116,7 +116,9 @@ class TensorConvStep(TensorStep):
             outputs = step.out_planes if last else self._outputs
             self._job = TensorJob(inputs, self._source.group, outputs, step.taps, terms, last)
             if not last and has_sparse_taps(step):
-                self._job = replace(self._job, side=_WINDOW, sparse_taps=step.depth_to_space**2)
+                self._job = replace(
+                    self._job, side=_SPARSE_SIDE, sparse_taps=step.depth_to_space**2
+                )
             self._candidates = candidates(
                 self._job, units, runtime.capability, runtime.shared_bytes
             )
@@ -140,7 +142,7 @@ class TensorConvStep(TensorStep):
 
     @property
     def _outputs(self) -> int:
-        """Planes of the product's result, padded for a map, or for what a first one makes."""
+        """Planes of the result, padded for a map, or for what a first one makes."""
         return self._each * self._step.depth_to_space**2 if self._map_target else PLANE_UNIT
 
     @cached_property
@@ -189,14 +191,14 @@ class TensorConvStep(TensorStep):
 
             source = task.batch.source
             address = address_of(source.buffer) if is_picture else task.address(step.source.value)
-            product = TensorConvArguments(
+            conv = TensorConvArguments(
                 address,
                 self.uploaded(bits, weights),
                 self._epilogue(self._outputs),
                 self._target_address(task),
                 *self._stores(task, box, cell, extent),
             )
-            return packed(product) + packed(geometry)
+            return packed(conv) + packed(geometry)
 
         blocks = (-(-columns // COLUMNS), -(-rows // _FIRST_ROWS), self._outputs // 32)
         return Launch("tensor_first", chosen, _FIRST_ROWS * _WARP, 0, blocks, arguments)
@@ -297,14 +299,14 @@ class TensorConvStep(TensorStep):
         )
 
     def _computed(self, task: Task) -> Box:
-        """The results that are computed: of a map, those for which it has room."""
-        box, shuffle = task.boxes[self.number], self._step.depth_to_space
+        """The results that are computed: those of the target's part that is in memory."""
+        box, d2s = task.boxes[self.number], self._step.depth_to_space
         if self._map_target is None:
             return box
         held = task.places[self._step.target.value].box
-        top, left = max(box.top, -(-held.top // shuffle)), max(box.left, -(-held.left // shuffle))
-        bottom = min(box.bottom, held.bottom // shuffle)
-        right = min(box.right, held.right // shuffle)
+        top, left = max(box.top, -(-held.top // d2s)), max(box.left, -(-held.left // d2s))
+        bottom = min(box.bottom, held.bottom // d2s)
+        right = min(box.right, held.right // d2s)
         return Box(top, left, bottom - top, right - left)
 
     def _made(self, box: Box) -> Box:
@@ -312,7 +314,7 @@ class TensorConvStep(TensorStep):
         return Box(*(number * self._step.depth_to_space for number in box))
 
     def _store_macros(self, task: Task, box: Box) -> dict[str, str | int]:
-        """What of a kernel hangs on what follows the sums."""
+        """The macros of a kernel's epilogue and store."""
         step, target = self._step, self._map_target
         result: dict[str, str | int] = {
             "D2S": step.depth_to_space,
@@ -350,11 +352,11 @@ class TensorConvStep(TensorStep):
         self, task: Task, box: Box, read: MapArguments, extent: LayerExtent
     ) -> tuple[Any, ...]:
         """TensorConvArguments from `residual` on."""
-        step, grid, shuffle = self._step, task.grid, self._step.depth_to_space
+        step, grid, d2s = self._step, task.grid, self._step.depth_to_space
         made = self._made(box)
         rows, columns = task.batch.sizes[step.target.value]
-        real = Range(-made.top, -made.left, rows - made.top, columns - made.left)
-        kept = Range()
+        valid = Range(-made.top, -made.left, rows - made.top, columns - made.left)
+        stored = Range()
         if self._map_target:
             held = task.places[step.target.value].box
             top, left = made.top - held.top, made.left - held.left
@@ -365,7 +367,7 @@ class TensorConvStep(TensorStep):
             write = MapArguments(
                 pitch=pixels[1], top=top, left=left, rows=pixels[0], columns=pixels[1]
             )
-            kept = Range(
+            stored = Range(
                 wanted.top - held.top,
                 wanted.left - held.left,
                 wanted.bottom - held.top,
@@ -378,9 +380,9 @@ class TensorConvStep(TensorStep):
                 self._layouts[step.residual.value],
                 task.places[step.residual.value].box,
             )
-            offset = step.residual.offset // shuffle
-            top = box.top + offset - held.top // shuffle
-            left = box.left + offset - held.left // shuffle
+            offset = step.residual.offset // d2s
+            top = box.top + offset - held.top // d2s
+            left = box.left + offset - held.left // d2s
             if isinstance(layout, MapLayout):
                 added = layout.arguments(held, grid, top, left)
             else:
@@ -388,7 +390,7 @@ class TensorConvStep(TensorStep):
                     pitch=held.width, top=top, left=left, rows=held.height, columns=held.width
                 )
         slope = np.float32(step.activation.slopes[0])
-        return residual, read, write, added, extent, real, kept, np.float32(step.factor), slope
+        return residual, read, write, added, extent, valid, stored, np.float32(step.factor), slope
 
     def _pixels_written(self, task: Task) -> tuple[Box, Box, Size]:
         """The box of each picture that there is memory for, what of it is wanted, its rows and
@@ -402,16 +404,19 @@ class TensorConvStep(TensorStep):
 
 
 def sparse_taps(step: Conv) -> NDArray[np.float32]:
-    """(out, in, 2, 2): of each pixel that a result is shuffled to, the taps from [dy * 2 / shuffle]
-    [dx * 2 / shuffle] on."""
-    shuffle = step.depth_to_space
-    made, read = step.out_planes // shuffle**2, step.in_planes
-    pixels = step.weight.reshape(shuffle, shuffle, made, read, step.taps, step.taps)
-    taps = np.empty((shuffle, shuffle, made, read, _WINDOW, _WINDOW), np.float32)
-    for dy, dx in np.ndindex(shuffle, shuffle):
-        y, x = dy * _WINDOW // shuffle, dx * _WINDOW // shuffle
-        taps[dy, dx] = pixels[dy, dx, :, :, y : y + _WINDOW, x : x + _WINDOW]
-    return taps.reshape(-1, read, _WINDOW, _WINDOW)
+    """The weight (out, in, 2, 2) of the taps that are not zero, where `has_sparse_taps`.
+
+    Of each pixel [dy][dx] that a result becomes by depth-to-space (D2S), those are the taps from
+    [dy * 2 / D2S][dx * 2 / D2S] on.
+    """
+    d2s = step.depth_to_space
+    made, read = step.out_planes // d2s**2, step.in_planes
+    pixels = step.weight.reshape(d2s, d2s, made, read, step.taps, step.taps)
+    taps = np.empty((d2s, d2s, made, read, _SPARSE_SIDE, _SPARSE_SIDE), np.float32)
+    for dy, dx in np.ndindex(d2s, d2s):
+        y, x = dy * _SPARSE_SIDE // d2s, dx * _SPARSE_SIDE // d2s
+        taps[dy, dx] = pixels[dy, dx, :, :, y : y + _SPARSE_SIDE, x : x + _SPARSE_SIDE]
+    return taps.reshape(-1, read, _SPARSE_SIDE, _SPARSE_SIDE)
 
 
 def has_sparse_taps(step: Conv) -> bool:

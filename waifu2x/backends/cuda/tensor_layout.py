@@ -19,11 +19,11 @@ from waifu2x.lowering.geometry import round_up
 from waifu2x.lowering.steps import Program, Value
 
 FEW_PLANES = 4
-"""Maps of no more are floats: no product of matrix units reads them plane by plane."""
+"""Maps of no more are floats: no convolution on matrix units reads them plane by plane."""
 PLANE_UNIT = 32
 """Planes of a part are padded to a multiple of it."""
 _PHASES = 8
-"""Columns of a period of the order of pieces: rows begin alike."""
+"""Columns of a period of the order of vectors: rows begin alike."""
 ROWS_BEYOND, COLUMNS_BEYOND = 8, 80
 """Rows and then pixels behind a map, which tiles may read; kernels assert that they do not go
 further."""

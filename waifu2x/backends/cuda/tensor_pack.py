@@ -12,29 +12,30 @@ from waifu2x.networks.activations import Activation
 
 VALUE_BYTES = 2
 VECTOR_VALUES = 8
-"""Values of a piece of 16 bytes."""
+"""Values of a vector of 16 bytes."""
 
 
 def split(values: NDArray[np.float32]) -> tuple[NDArray[np.float16], NDArray[np.float16]]:
-    """High and low terms, whose sum keeps 22 bits."""
+    """High and low terms, whose sum has 22 bits."""
     high = values.astype(np.float16)
     return high, (values - high.astype(np.float32)).astype(np.float16)
 
 
 def swizzled(block: NDArray[np.float16], group: int) -> NDArray[np.float16]:
-    """(..., rows, group), the pieces of rows in the order of `phase` in `kernels/tensor.cuh`."""
-    rows, pieces = block.shape[-2], group // VECTOR_VALUES
+    """(..., rows, group) with the vectors of each row in the order of `swizzle_phase` in
+    `kernels/tensor.cuh`."""
+    rows, vectors = block.shape[-2], group // VECTOR_VALUES
     row = np.arange(rows)
     phase = row % 8 if group == 64 else row // 2 % 4
-    places = np.arange(pieces) ^ phase[:, np.newaxis]
-    cut = block.reshape(*block.shape[:-1], pieces, VECTOR_VALUES)
+    places = np.arange(vectors) ^ phase[:, np.newaxis]
+    cut = block.reshape(*block.shape[:-1], vectors, VECTOR_VALUES)
     return cut[..., row[:, np.newaxis], places, :].reshape(block.shape)
 
 
 def placed(
     values: NDArray[np.float32], axis: int, places: NDArray[np.intp], count: int
 ) -> NDArray[np.float32]:
-    """Values moved along an axis to `places` of `count`; the others are zero."""
+    """Values put along an axis at `places` of `count`; the others are zero."""
     shape = list(values.shape)
     shape[axis] = count
     result = np.zeros(shape, np.float32)
@@ -45,7 +46,7 @@ def placed(
 def pack_middle(
     weight: NDArray[np.float32], width: int, group: int, terms: int
 ) -> NDArray[np.float16]:
-    """(tiles of `width` output planes, visits, taps, width, group) of (out, in, side, side)."""
+    """(tiles of `width` output planes, K-blocks, taps, width, group) of (out, in, side, side)."""
     outputs, inputs = weight.shape[:2]
     # [tile][group of planes][tap][output plane][input plane]
     order = weight.reshape(outputs // width, width, inputs // group, group, -1)
@@ -56,10 +57,11 @@ def pack_quads(
     weight: NDArray[np.float32], width: int, group: int, terms: int
 ) -> NDArray[np.float16]:
     """`pack_middle`, output planes in an order by which `mma` leaves each thread of a quad with
-    eight neighbours: column c of the i-th product of 32 planes is plane c // 2 * 8 + i * 2 + c % 2.
+    eight neighbours: column c of the i-th matrix product of 32 planes is plane
+    c // 2 * 8 + i * 2 + c % 2.
     """
-    product, column = np.divmod(np.arange(32), 8)
-    order = column // 2 * 8 + product * 2 + column % 2
+    block, column = np.divmod(np.arange(32), 8)
+    order = column // 2 * 8 + block * 2 + column % 2
     outputs = np.arange(0, weight.shape[0], 32)[:, np.newaxis] + order
     return pack_middle(weight[outputs.ravel()], width, group, terms)
 
@@ -67,7 +69,8 @@ def pack_quads(
 def pack_last(
     weight: NDArray[np.float32], width: int, group: int, terms: int
 ) -> NDArray[np.float16]:
-    """(1, visits, rows of taps, width, group): the columns of taps are columns of the product."""
+    """(1, K-blocks, rows of taps, width, group): the taps of a row are columns of the matrix
+    product."""
     outputs, inputs, side = weight.shape[:3]
     columns = np.zeros((side, width, inputs), np.float32)
     # (out, in, ky, kx) to [ky][kx][out][in]
@@ -111,6 +114,6 @@ def pack_epilogue(
 
 
 def _rounds(weight: NDArray[np.float32], group: int, terms: int) -> NDArray[np.float16]:
-    """[tile][group of planes]... as visits: with two terms, weights high, low and high again."""
+    """[tile][group of planes]... as K-blocks: with two terms, weights high, low and high again."""
     high, low = (swizzled(part, group) for part in split(np.ascontiguousarray(weight)))
     return high if terms == 1 else np.concatenate([high, low, high], axis=1)

@@ -1,4 +1,4 @@
-"""How the work of a product on matrix units is cut: shapes that a chip can run, the usual one."""
+"""How a convolution on matrix units is cut: shapes that a chip can run, the usual one first."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ COLUMNS = 64
 MOST_ROWS = 8
 """The most rows of a tile of any kernel."""
 MOST_SUMS = 64
-"""Output planes of a product that makes pixels, or a map of few planes, at most."""
-_MOST_SPREAD = 16
-"""The most output planes where the taps of a row are columns of the product."""
+"""Output planes of a convolution that makes pixels, or a map of few planes, at most."""
+_MOST_TAP_COLUMNS = 16
+"""The most output planes where the taps of a row are columns of the matrix product."""
 _PITCH = COLUMNS + 8
 _FLOAT_BYTES = 4
 _EPILOGUE_BYTES = 8
@@ -35,14 +35,14 @@ and more blocks read them more often."""
 
 @dataclass(frozen=True)
 class TensorJob:
-    """What a product has to compute, as far as shapes go."""
+    """What a convolution has to compute, as far as shapes go."""
 
     inputs: int
     """Planes that it reads, as they are stored."""
     group: int
     """Planes of a group of the map that it reads."""
     outputs: int
-    """Planes that it makes, before they are shuffled: padded for a map."""
+    """Planes that it makes, before depth-to-space: padded for a map."""
     side: int
     """Taps in each direction."""
     terms: int
@@ -51,13 +51,13 @@ class TensorJob:
     """Whether it makes pixels, or a map of few planes."""
     sparse_taps: int = 1
     """Into how many equal parts of its planes it divides, each of which reads its own taps of a
-    larger product."""
+    larger convolution."""
 
     @property
     def tap_columns(self) -> bool:
-        """Whether the taps of a row are columns of the product: they are where it makes few planes,
-        which would leave the units idle."""
-        return self.last and self.side > 1 and self.outputs <= _MOST_SPREAD
+        """Whether the taps of a row are columns of the matrix product: they are where there are few
+        planes, which would leave the units idle."""
+        return self.last and self.side > 1 and self.outputs <= _MOST_TAP_COLUMNS
 
     @property
     def width(self) -> int:
@@ -70,17 +70,17 @@ class TensorJob:
     @property
     def results(self) -> int:
         """Columns of a tile that are results: not all where the taps of a row are columns of the
-        product."""
+        matrix product."""
         return COLUMNS - (self.side - 1) if self.tap_columns else COLUMNS
 
     @property
     def taps(self) -> int:
-        """Products of a group of planes."""
+        """Steps of a group of planes."""
         return self.side if self.tap_columns else self.side**2
 
     @property
     def steps(self) -> int:
-        """Products of a tile, each with its own weights."""
+        """Steps of a tile, each with its own weights."""
         return self.inputs // self.group * self.taps * (3 if self.terms == 2 else 1)
 
 
@@ -99,7 +99,7 @@ class WgmmaShape:
 
     stem = "tensor_wgmma"
     consumers = 1
-    """That make tiles of their own."""
+    """Groups that make tiles of their own."""
     pack = staticmethod(pack_middle)
     """Its order of weights."""
 
@@ -133,16 +133,18 @@ class MmaShape:
     """Macros of `kernels/tensor_mma.cu` that leave the result as it is."""
 
     rows: int
-    """Rows of a tile, which is a team's."""
+    """Rows of a tile, which is a consumer group's."""
     blocks: int
     warp: tuple[int, int]
     """What a warp makes of a row: columns, and output planes at most."""
     b_stages: int
-    """Taps whose weights there is room for; of decoupled warps, rows of taps."""
+    """Taps whose weights are in shared memory at once; of decoupled warps, rows of taps."""
     prefetched: int = 0
-    """Rows of pixels that are copied before their visit begins."""
+    """Rows of pixels that are copied before their K-block begins."""
     consumers: int = 1
+    """Groups of warps of a block, each of which makes tiles of its own."""
     decoupled: bool = False
+    """Whether warps wait by barriers of their own, up to a row of taps apart."""
     most_width: int = 64
     """Output planes of a tile, at most."""
     is_sm75: bool = False
@@ -192,7 +194,7 @@ class MmaShape:
         }
 
     def _each(self, job: TensorJob) -> int:
-        """Output planes of a warp: of a last product all, so that it has what it sums up."""
+        """Output planes of a warp: of a last convolution all, so that it has what it sums up."""
         return self.width(job) if job.last else min(self.width(job), self.warp[1])
 
 
@@ -200,7 +202,7 @@ Shape = WgmmaShape | MmaShape
 
 
 def macros(job: TensorJob, shape: Shape) -> Macros:
-    """What of a kernel hangs on the job and its shape alone."""
+    """The macros of a kernel that depend on the job and its shape alone."""
     width = shape.width(job)
     return {
         "IN_PLANES": job.inputs,
@@ -262,7 +264,7 @@ def _wgmma_shapes(job: TensorJob) -> list[WgmmaShape]:
             WgmmaShape(rows, blocks, 104 if blocks == 2 else 232, stages, a_stages=a_stages)
             for rows, blocks, a_stages in ((8, 1, 2), (4, 1, 2), (4, 2, 1), (2, 2, 2), (2, 1, 2))
             for stages in dict.fromkeys((all_of_them, 4, 6))
-            # A tile's next visit is copied before the last one is done with.
+            # A tile's next K-block is copied before the last one is done with.
             if stages <= all_of_them and (a_stages > 1 or job.steps == job.taps)
         ]
     if job.side == 1:
@@ -273,7 +275,7 @@ def _wgmma_shapes(job: TensorJob) -> list[WgmmaShape]:
         order = ((8, 1), (6, 1), (4, 1)) if job.group == 32 else ((6, 1), (4, 1))
     else:
         order = ((4, 1),)
-    # Visits of few planes are short: two of them ahead.
+    # K-blocks of few planes are short: two of them are prefetched.
     shapes = [
         WgmmaShape(rows, 1, 232, all_of_them, a_stages=3)
         for rows in (8, 6, 4)
@@ -342,15 +344,15 @@ def _mma_shapes(job: TensorJob) -> Iterator[MmaShape]:
             MmaShape(2, 1, half, 2, prefetched=2),
         )
     elif job.group == 32:
-        blocks, whole_visit = 3 if job.width == 32 else 2, 4 + job.side - 1
-        alone = MmaShape(4, blocks, whole, all_of_them, prefetched=whole_visit)
+        blocks, whole_block = 3 if job.width == 32 else 2, 4 + job.side - 1
+        alone = MmaShape(4, blocks, whole, all_of_them, prefetched=whole_block)
         shapes = (
             *((alone,) if job.width == 32 and job.terms == 1 else ()),
-            MmaShape(4, 1, whole, all_of_them, prefetched=whole_visit, consumers=blocks),
+            MmaShape(4, 1, whole, all_of_them, prefetched=whole_block, consumers=blocks),
             alone,
             MmaShape(4, 1, whole, all_of_them, prefetched=4, consumers=blocks),
-            MmaShape(4, blocks, whole, 4, prefetched=whole_visit),
-            MmaShape(4, 2, whole, 4, prefetched=whole_visit),
+            MmaShape(4, blocks, whole, 4, prefetched=whole_block),
+            MmaShape(4, 2, whole, 4, prefetched=whole_block),
             MmaShape(4, 1, whole, all_of_them, prefetched=4, consumers=2),
             MmaShape(4, 1, half, all_of_them, prefetched=4),
             MmaShape(2, 2, half, 3, prefetched=2),
@@ -389,7 +391,7 @@ def ranked(
         return -(-tiles // multiprocessors) * shape.rows * shape.consumers
 
     def clocks(shape: Shape) -> float:
-        """About the clocks of the busiest multiprocessor: products, or reads of shared memory."""
+        """About the clocks of the busiest multiprocessor: multiplying, or reading shared memory."""
         width = shape.width(job)
         found = rounds(shape, depth(job, shape)) * max(width // 2, 16 + width // 4)
         return found * _NARROW_COST if job.terms == 2 and width < job.width else found

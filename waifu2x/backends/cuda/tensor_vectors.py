@@ -1,4 +1,4 @@
-"""Means and dense layers of the tensor executor: tasks of `kernels/tensor_vectors.cu`."""
+"""Means and linear layers of the tensor executor: tasks of `kernels/tensor_vectors.cu`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ UNIT = 1 << 16
 """The scale of the integers that are summed for means."""
 THREADS = 256
 _MOST_TASKS = 6
-_CLEAR, _MEAN, _DENSE = range(3)
+_CLEAR, _MEAN, _LINEAR = range(3)
 
 
 class VectorTask(NamedTuple):
@@ -103,9 +103,9 @@ class Vectors:
     def finish(
         self, phase: Phase, places: VectorPlaces, sizes: Sequence[Size], pictures: int
     ) -> None:
-        """Queues the means and the dense layers that follow a phase."""
+        """Queues the means and the linear layers that follow a phase."""
         tasks = [self._mean(number, sizes) for number in phase.averages]
-        tasks += [self._dense(number) for number in phase.dense]
+        tasks += [self._linear(number) for number in phase.dense]
         for start in range(0, len(tasks), _MOST_TASKS):
             self._queue(tasks[start : start + _MOST_TASKS], places, pictures)
 
@@ -150,14 +150,14 @@ class Vectors:
             target=self.vector_places[step.vector],
         )
 
-    def _dense(self, number: int) -> VectorTask:
+    def _linear(self, number: int) -> VectorTask:
         step = self._program.steps[number]
         assert isinstance(step, Linear)
         weight, epilogue = (address_of(buffer) for buffer in self._weights[number])
         return VectorTask(
             weight,
             epilogue,
-            kind=_DENSE + self._activations.index(step.activation.function),
+            kind=_LINEAR + self._activations.index(step.activation.function),
             inputs=step.weight.shape[1],
             outputs=step.weight.shape[0],
             source=self.vector_places[step.source],

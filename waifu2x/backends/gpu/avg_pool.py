@@ -61,10 +61,10 @@ def vector_layout(program: Program, block: int) -> VectorLayout:
 class Sums:
     """The kernel that clears all sums."""
 
-    def __init__(self, runtime: Runtime, form: VectorLayout, block: int) -> None:
+    def __init__(self, runtime: Runtime, layout: VectorLayout, block: int) -> None:
         """Raises BackendError."""
         self._runtime = runtime
-        self._form = form
+        self._layout = layout
         macros = _macros(runtime.limits, block, blocks=1, planes=1, space_to_depth=1)
         group = int(macros["GROUP"])
         self._group = group
@@ -72,7 +72,7 @@ class Sums:
 
     def clear(self, vectors: Buffer, pictures: int) -> None:
         """Queues it. Sums lie before partial ones, which need no clearing."""
-        count = self._form.size // _SUM_BYTES * (pictures - 1) + self._form.sum_count
+        count = self._layout.size // _SUM_BYTES * (pictures - 1) + self._layout.sum_count
         groups = (-(-count // self._group), 1, 1)
         self._runtime.launch(self.kernel, groups, vectors, np.int32(count))
 
@@ -81,16 +81,16 @@ class Fp32AvgPoolStep:
     """A mean over the picture: sums of parts of it, then what is made of them."""
 
     def __init__(
-        self, runtime: Runtime, program: Program, number: int, form: VectorLayout, block: int
+        self, runtime: Runtime, program: Program, number: int, layout: VectorLayout, block: int
     ) -> None:
         """Raises BackendError."""
         step = program.steps[number]
         assert isinstance(step, GlobalAvgPool)
         value = program.values[step.source.value]
         self._runtime = runtime
-        self._form = form
-        self._first = form.sums[number]
-        self._vector = form.vectors[step.vector]
+        self._layout = layout
+        self._first = layout.sums[number]
+        self._vector = layout.vectors[step.vector]
         self._blocks = _blocks(value, block)
         self._planes = program.vectors[step.vector]
         macros = _macros(runtime.limits, block, self._blocks, self._planes, value.space_to_depth)
@@ -106,7 +106,7 @@ class Fp32AvgPoolStep:
 
     def sum(self, source: Map, box: Box, vectors: Buffer, pictures: int) -> None:
         """Queues that the pixels of a box are added to the sums."""
-        step = self._form.size // _SUM_BYTES
+        step = self._layout.size // _SUM_BYTES
         top, left = source.corner
         places = (box.top - top, box.left - left, box.height, box.width)
         self._runtime.launch(
@@ -115,14 +115,14 @@ class Fp32AvgPoolStep:
             *source.start,
             *map(np.int32, places),
             vectors,
-            np.int32(self._form.partial),
+            np.int32(self._layout.partial),
             np.int32(step),
         )
         self._runtime.launch(
             self._add,
             (-(-self._planes // self._group), 1, pictures),
             vectors,
-            *map(np.int32, (self._first, self._form.partial, step)),
+            *map(np.int32, (self._first, self._layout.partial, step)),
         )
 
     def mean(self, pixels: int, vectors: Buffer, pictures: int) -> None:
@@ -131,9 +131,9 @@ class Fp32AvgPoolStep:
             self._mean,
             (-(-self._planes // self._group), 1, pictures),
             vectors,
-            *map(np.int32, (self._first, self._form.size // _SUM_BYTES)),
+            *map(np.int32, (self._first, self._layout.size // _SUM_BYTES)),
             vectors,
-            *map(np.int32, (self._vector, self._form.size // 4)),
+            *map(np.int32, (self._vector, self._layout.size // 4)),
             np.float32(1 / (pixels * _ONE)),
         )
 
@@ -144,10 +144,10 @@ class Fp32AvgPoolStep:
 class Fp32LinearStep:
     """A fully connected layer, its weights on the device."""
 
-    def __init__(self, runtime: Runtime, step: Linear, form: VectorLayout) -> None:
+    def __init__(self, runtime: Runtime, step: Linear, layout: VectorLayout) -> None:
         """Raises BackendError, OutOfMemoryError."""
         self._runtime = runtime
-        self._places = (form.vectors[step.source], form.vectors[step.vector], form.size // 4)
+        self._places = (layout.vectors[step.source], layout.vectors[step.vector], layout.size // 4)
         outputs, inputs = step.weight.shape
         self._outputs = outputs
         self._group = runtime.limits.group(_GROUP)
@@ -155,10 +155,13 @@ class Fp32LinearStep:
         macros |= dialect_macro(step.activation.function)
         self._kernel = runtime.build("linear", macros).kernel("linear", self._group)
         weight = np.ascontiguousarray(step.weight.T, np.float32)
-        ends = np.stack([step.bias, step.activation.slopes]).astype(np.float32)
-        self._weight, self._bias = runtime.allocate(weight.nbytes), runtime.allocate(ends.nbytes)
+        epilogue = np.stack([step.bias, step.activation.slopes]).astype(np.float32)
+        self._weight, self._bias = (
+            runtime.allocate(weight.nbytes),
+            runtime.allocate(epilogue.nbytes),
+        )
         runtime.upload(self._weight, weight)
-        runtime.upload(self._bias, ends)
+        runtime.upload(self._bias, epilogue)
 
     def owns(self, kernel: Kernel) -> bool:
         """Whether it launches a kernel."""

@@ -1,4 +1,4 @@
-"""Products of the fp32 executor: their kernels with weights, and what all shapes of them share."""
+"""Convolutions of the fp32 executor: kernels with weights, and what all shapes of them share."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ NARROW = 4
 
 @dataclass(frozen=True)
 class Planes:
-    """How the planes of a product lie in memory."""
+    """How the planes of a convolution lie in memory."""
 
     taps: int
     inputs: tuple[int, ...]
@@ -63,7 +63,7 @@ class Planes:
 
 
 class ConvShape(Protocol):
-    """How the work of a product is cut; its `repr` says all that makes it what it is."""
+    """How the work of a convolution is cut; its `repr` says all that makes it what it is."""
 
     @property
     def stem(self) -> str:
@@ -156,7 +156,7 @@ def padded_weight(
 
 
 class Fp32ConvStep:
-    """A product, its weights on the device."""
+    """A convolution, its weights on the device."""
 
     def __init__(
         self, runtime: Runtime, program: Program, step: Conv, planes: Planes, shape: ConvShape
@@ -171,11 +171,14 @@ class Fp32ConvStep:
         self._width = round_up(planes.out_count, shape.planes)
         self._kernels: dict[object, Kernel] = {}
         weight = shape.pack(planes, step.weight)
-        ends = np.zeros((2, self._width), np.float32)
-        ends[0, planes.outputs], ends[1, planes.outputs] = step.bias, step.activation.slopes
-        self._weight, self._bias = runtime.allocate(weight.nbytes), runtime.allocate(ends.nbytes)
+        epilogue = np.zeros((2, self._width), np.float32)
+        epilogue[0, planes.outputs], epilogue[1, planes.outputs] = step.bias, step.activation.slopes
+        self._weight, self._bias = (
+            runtime.allocate(weight.nbytes),
+            runtime.allocate(epilogue.nbytes),
+        )
         runtime.upload(self._weight, weight)
-        runtime.upload(self._bias, ends)
+        runtime.upload(self._bias, epilogue)
 
     @property
     def margin(self) -> Margin:
@@ -269,10 +272,10 @@ class Fp32ConvStep:
         return maps[view.value].arguments(top, left, view.first)
 
     def _target_arguments(self, batch: Batch, box: Box, maps: Maps) -> Sequence[Argument]:
-        step, fold = self._step, self._target.space_to_depth
+        step, s2d = self._step, self._target.space_to_depth
         if self._planes.to_pixels:
             return result_arguments(batch, *scaled(box, step.depth_to_space)[:2])
-        top, left = (place // fold for place in scaled(box, step.depth_to_space)[:2])
+        top, left = (place // s2d for place in scaled(box, step.depth_to_space)[:2])
         return maps[step.target.value].arguments(top, left, step.target.part)
 
     def _residual_arguments(self, box: Box, maps: Maps) -> Sequence[Argument]:

@@ -1,4 +1,4 @@
-"""Products that run by `kernels/direct.cl`: any planes and taps, pixels or maps at the ends."""
+"""Convolutions by `kernels/direct.cl`: any planes and taps, pixels or maps at the ends."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class DirectShape:
 
 
 def candidates(limits: Limits, planes: Planes) -> list[DirectShape]:
-    """Shapes for a product on a device, the usual one first."""
+    """Shapes for a convolution on a device, the usual one first."""
     count = planes.out_count
     if limits.is_cpu:
         # Twelve vectors of sums at most, for the sixteen or more registers that processors have.
@@ -107,7 +107,7 @@ def _for_gpus(planes: Planes, count: int) -> list[DirectShape]:
         return [DirectShape(8, 1, 4, 4, 8, rows) for rows in (4, 8)]
     vectors = 2 if count > 32 else 1
     if planes.taps == 1:
-        # Fewer products for each load: what is best depends on the caches.
+        # Fewer multiply-adds for each load: what is best depends on the caches.
         ways = ((4, vectors, 4), (4, 2 * vectors, 4), (4, vectors, 8), (8, vectors, 4))
         return [DirectShape(line, v, 4, 8, 4, rows) for line, v, rows in ways]
     return [DirectShape(8, vectors, 4, 8, 4, rows) for rows in (4, 8)]

@@ -35,8 +35,8 @@ class BufferPlace:
     offset: int
     """Bytes from the start of the buffer, a multiple of `Executor.alignment`."""
     box: Box
-    """The pixels of the value that it holds, as of `geometry`: unfolded, before the executor's own
-    padding."""
+    """The pixels of the value that it holds, as `geometry` counts them: before space-to-depth and
+    the executor's own padding."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Batch:
     """Pictures, and the part of them that a pass computes.
 
     There are several only where each pass computes the whole of every map: then a map in memory has
-    all pictures in it, in whatever form the executor gives them. Their rows, and those of the
+    all pictures in it, in whatever layout the executor gives them. Their rows, and those of the
     results, are together fewer than 65,536.
     """
 
@@ -66,7 +66,7 @@ RunArguments = tuple[
 
 
 class Executor(Protocol):
-    """A program on a device. The form of maps in memory is its own.
+    """A program on a device. The layout of maps in memory is its own.
 
     Whatever can be uploaded without pixels is, when it is made; that raises BackendError for
     kernels that cannot be built, and OutOfMemoryError.
@@ -116,7 +116,7 @@ class Executor(Protocol):
         by the numbers of GlobalAvgPool steps, over which box of its source each adds to its sums in
         `vectors`; boxes of all passes together are each value's whole size, and some may be empty.
         `ends` is the phase whose last pass this is: its sums are complete then, and its means and
-        dense layers follow.
+        linear layers follow.
 
         It is called again for the same work on the same memory only where that was not kept: it
         and `clear` queue kernels and nothing else, and depend on nothing but their arguments. May

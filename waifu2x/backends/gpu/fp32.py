@@ -41,16 +41,16 @@ class Fp32Executor:
         self.program = program
         self._runtime = runtime
         self._block = block_of(runtime.limits)
-        self._form = vector_layout(program, self._block)
+        self._layout = vector_layout(program, self._block)
         self._steps: list[_Own] = []
         self._prepare(choose)
         self._margins = self._find_margins()
-        self._sums = Sums(runtime, self._form, self._block) if self._form.sums else None
+        self._sums = Sums(runtime, self._layout, self._block) if self._layout.sums else None
 
     def map_bytes(self, value: int, box: Box, pictures: int) -> int:
         stored = self.program.values[value]
-        form = layout_of(stored, box, self._margins[value], self._block)
-        return form.step * ALIGNMENT * pictures
+        layout = layout_of(stored, box, self._margins[value], self._block)
+        return layout.step * ALIGNMENT * pictures
 
     def build(
         self,
@@ -86,7 +86,7 @@ class Fp32Executor:
                     own.launch(batch, work.steps[number], maps)
                 case Fp32PlanewiseStep():
                     first = self._factors(number)
-                    step = self._form.size // 4
+                    step = self._layout.size // 4
                     own.launch(batch, work.steps[number], maps, vectors, first, step)
                 case Fp32AvgPoolStep():
                     source = self.program.steps[number]
@@ -97,7 +97,7 @@ class Fp32Executor:
             self._finish(ends, batch, vectors)
 
     def vector_bytes(self, pictures: int) -> int:
-        return self._form.size * pictures
+        return self._layout.size * pictures
 
     def clear(self, vectors: Buffer, pictures: int) -> None:
         if self._sums is not None:
@@ -106,7 +106,7 @@ class Fp32Executor:
     def step(self, kernel: Kernel) -> int:
         """The step that a kernel belongs to; what clears the sums counts as the first mean."""
         if self._sums is not None and kernel is self._sums.kernel:
-            return min(self._form.sums)
+            return min(self._layout.sums)
         return next(number for number, own in enumerate(self._steps) if own.owns(kernel))
 
     def peak(self) -> float:
@@ -117,7 +117,7 @@ class Fp32Executor:
             own.close()
 
     def _finish(self, phase: Phase, batch: Batch, vectors: Buffer) -> None:
-        """Queues the means whose sums are complete, then the dense layers of them."""
+        """Queues the means whose sums are complete, then the linear layers of them."""
         pictures = batch.source.shape[0]
         for number in (*phase.averages, *phase.dense):
             own, step = self._steps[number], self.program.steps[number]
@@ -145,34 +145,34 @@ class Fp32Executor:
                 shape = choose(number, found, f"fp32 {planes!r}")
                 return Fp32ConvStep(runtime, program, step, planes, shape)
             case GlobalAvgPool():
-                return Fp32AvgPoolStep(runtime, program, number, self._form, self._block)
+                return Fp32AvgPoolStep(runtime, program, number, self._layout, self._block)
             case Linear():
-                return Fp32LinearStep(runtime, step, self._form)
+                return Fp32LinearStep(runtime, step, self._layout)
             case _:
                 return Fp32PlanewiseStep(runtime, program, number, self._block)
 
     def _find_margins(self) -> list[Margin]:
-        """How far the groups of products that write and read each value go beyond it."""
+        """How far the groups of convolutions that write and read each value go beyond it."""
         margins = [Margin()] * len(self.program.values)
         for step, own in zip(self.program.steps, self._steps, strict=True):
             if not isinstance(step, Conv) or not isinstance(own, Fp32ConvStep):
                 continue
             margin, target = own.margin, step.target.value
-            by, fold = step.depth_to_space, self.program.values[target].space_to_depth
-            written = Margin(-(-margin.rows * by // fold), -(-margin.columns * by // fold))
+            d2s, s2d = step.depth_to_space, self.program.values[target].space_to_depth
+            written = Margin(-(-margin.rows * d2s // s2d), -(-margin.columns * d2s // s2d))
             margins[target] = margins[target].hull(written)
             for view in reads(step):
                 margins[view.value] = margins[view.value].hull(margin)
         return margins
 
     def _factors(self, number: int) -> int:
-        """The first float of a move's factors."""
+        """The first float of a step's factors."""
         step = self.program.steps[number]
-        return self._form.vectors[step.vector] if isinstance(step, Scale) else 0
+        return self._layout.vectors[step.vector] if isinstance(step, Scale) else 0
 
 
 def candidates(limits: Limits, planes: Planes) -> list[ConvShape]:
-    """Ways to cut a product on a device, the usual one first. Any of them is right."""
+    """Ways to cut a convolution on a device, the usual one first. Any of them is right."""
     transformed = winograd_vector if limits.is_cpu else winograd
     shapes: list[ConvShape] = [*transformed.candidates(limits, planes)]
     return shapes or [*direct.candidates(limits, planes)]

@@ -31,7 +31,7 @@ def block_of(limits: Limits) -> int:
 
 
 def blocks_of(value: Value, block: int) -> list[int]:
-    """Blocks of each part of a value; of a folded one, those of one of its pixels each."""
+    """Blocks of each part of a value; after space-to-depth, those of one of its pixels each."""
     count = value.space_to_depth**2
     return [-(-planes // block) for planes in value.parts * count]
 
@@ -83,20 +83,20 @@ class Map:
 
     place: BufferPlace
     value: Value
-    form: BlockLayout
+    layout: BlockLayout
     block: int
 
     def arguments(self, y: int, x: int, part: int = 0) -> tuple[Argument, ...]:
         """MAP of a kernel whose coordinates begin at a stored pixel of a part of the value."""
-        fold, box = self.value.space_to_depth, self.place.box
+        s2d, box = self.value.space_to_depth, self.place.box
         blocks = sum(blocks_of(self.value, self.block)[:part])
-        first = (y - box.top // fold) * self.form.pitch + x - box.left // fold
+        first = (y - box.top // s2d) * self.layout.pitch + x - box.left // s2d
         numbers = (
             self.place.offset // ALIGNMENT,
-            self.form.step,
-            first + blocks * self.form.area,
-            self.form.pitch,
-            self.form.area,
+            self.layout.step,
+            first + blocks * self.layout.area,
+            self.layout.pitch,
+            self.layout.area,
         )
         return (self.place.buffer, *map(np.int32, numbers))
 
@@ -112,8 +112,8 @@ class Map:
 
     def part_start(self, part: int) -> tuple[Argument, ...]:
         """The same for one part."""
-        box, fold = self.place.box, self.value.space_to_depth
-        return self.arguments(box.top // fold, box.left // fold, part)
+        box, s2d = self.place.box, self.value.space_to_depth
+        return self.arguments(box.top // s2d, box.left // s2d, part)
 
 
 class Maps:
@@ -133,8 +133,8 @@ class Maps:
 
     def __getitem__(self, value: int) -> Map:
         place, stored = self._places[value], self._values[value]
-        form = layout_of(stored, place.box, self._margins[value], self._block)
-        return Map(place, stored, form, self._block)
+        layout = layout_of(stored, place.box, self._margins[value], self._block)
+        return Map(place, stored, layout, self._block)
 
 
 def picture_arguments(

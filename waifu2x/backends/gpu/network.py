@@ -224,7 +224,7 @@ class GpuNetwork:
             self._stack(pictures[half], results[half], options, share)
 
     def _longest(self, shape: tuple[int, ...]) -> int:
-        """Rows of all pictures together, with padding, where they are most, however turned."""
+        """Rows of all pictures together, with padding, in the transform where they are most."""
         count, height, width = shape[:3]
         side = longest = max(height, width)
         for compiled in self.models:
@@ -270,7 +270,7 @@ class GpuNetwork:
         taken: ScopedAllocation,
         on_progress: Progress,
     ) -> DevicePixels:
-        """The mean of a compiled's work on pictures turned, on the device.
+        """The mean of a compiled's work on transformed pictures, on the device.
 
         Raises BackendError, TooManyError.
         """
@@ -375,7 +375,7 @@ def _shape(pictures: NDArray[Any]) -> StackShape:
 
 
 def _pixels(taken: ScopedAllocation, dtype: np.dtype[Any], shape: StackShape) -> DevicePixels:
-    """Room for pictures. May raise OutOfMemoryError."""
+    """Memory for pictures. May raise OutOfMemoryError."""
     return DevicePixels(taken.buffer(math.prod(shape) * dtype.itemsize), dtype, shape)
 
 

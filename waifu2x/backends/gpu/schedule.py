@@ -235,10 +235,10 @@ class _Planner:
             self._roots[index] = roots
             made = geometry.work(program, phase.steps, roots, executor.unit, self._sizes)
             for value in set(phase.given) & made.needed.keys() - {0}:
-                fold = program.values[value].space_to_depth
-                box = geometry.aligned(made.needed[value], (fold, fold))
+                s2d = program.values[value].space_to_depth
+                box = geometry.aligned(made.needed[value], (s2d, s2d))
                 wanted[value] = geometry.hull(box, wanted.get(value))
-                box = geometry.aligned(made.values[value], (fold, fold))
+                box = geometry.aligned(made.values[value], (s2d, s2d))
                 held[value] = geometry.hull(box, held.get(value))
                 last.setdefault(value, index)
             for value in ending:
@@ -372,12 +372,12 @@ class _Planner:
     def _unit(self, value: int) -> int:
         """Multiples at which a value can be cut without computing anything twice."""
         unit = math.lcm(*self._executor.unit, self._program.values[value].space_to_depth)
-        shuffles = [
+        blocks = [
             step.depth_to_space
             for step in self._program.steps
             if isinstance(step, Conv) and step.target.value == value
         ]
-        return unit * max(shuffles, default=1)
+        return unit * max(blocks, default=1)
 
 
 def _averaged(program: Program, number: int) -> int:

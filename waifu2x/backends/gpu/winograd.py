@@ -1,4 +1,4 @@
-"""Products that run by `kernels/winograd.cl`: nine taps, many planes, maps at both ends."""
+"""Convolutions by `kernels/winograd.cl`: 3x3, many planes, maps at both ends."""
 
 from __future__ import annotations
 
@@ -103,14 +103,14 @@ _SHAPES = (
     WinogradShape(2, 4, 4, 4, 32, 8, 8, 1, 4),
     WinogradShape(2, 2, 4, 8, 32, 8, 8, 1, 4),
 )
-"""Usual ones first, by measurements on an H200. F(4x4) saves more products than F(2x4), spills a
-few registers where there are 168 for a work-item, and is at most 6 % faster: OpenCL does not tell
+"""Usual ones first, by measurements on an H200. F(4x4) multiplies less than F(2x4), spills a few
+registers where there are 168 for a work-item, and is at most 6 % faster: OpenCL does not tell
 how many there are, so it is taken only where `tuning` found it faster. The last two are for devices
 with groups of 256 work-items at most."""
 
 
 def candidates(limits: Limits, planes: Planes) -> list[WinogradShape]:
-    """Shapes for a product, the usual one first; none for one that it is not made for.
+    """Shapes for a convolution, the usual one first; none for one that it is not made for.
 
     Padding may not cost more than half of the work.
     """

@@ -1,4 +1,4 @@
-"""Products that run by `kernels/winograd_vector.cl`: those of many planes, on processors."""
+"""Convolutions by `kernels/winograd_vector.cl`: 3x3 ones of many planes, on processors."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class WinogradVectorShape:
 
     @property
     def planes(self) -> int:
-        """Output planes of a product."""
+        """Output planes of a matrix product."""
         return self.width * self.vectors
 
     @property
@@ -73,9 +73,9 @@ class WinogradVectorShape:
 
 
 def candidates(limits: Limits, planes: Planes) -> list[WinogradVectorShape]:
-    """Shapes for a product, the usual one first; none for one that it is not made for.
+    """Shapes for a convolution, the usual one first; none for one that it is not made for.
 
-    The sums of a product take twelve of the sixteen registers or more that processors have.
+    The sums of a matrix product take twelve of the sixteen registers or more that processors have.
     """
     width = limits.vector
     if planes.taps != 3 or planes.from_pixels or planes.to_pixels or planes.is_narrow:

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import TYPE_CHECKING
 
 from waifu2x.backends import Device
-from waifu2x.backends.gpu.backend import GpuBackend
-from waifu2x.backends.gpu.fp32 import Fp32Executor
 from waifu2x.backends.opencl import platforms
-from waifu2x.backends.opencl.runtime import OpenClRuntime
+
+if TYPE_CHECKING:
+    from waifu2x.backends.gpu.backend import GpuBackend
 
 
 def create(device: int) -> GpuBackend:
     """The backend on a device by its number among `devices()`."""
+    # Where `auto` finds no GPU, they need not be loaded.
+    from waifu2x.backends.gpu.backend import GpuBackend
+    from waifu2x.backends.gpu.fp32 import Fp32Executor
+    from waifu2x.backends.opencl.runtime import OpenClRuntime
+
     runtime = OpenClRuntime(platforms.pick(device))
     fp32 = partial(Fp32Executor, runtime)
     return GpuBackend("opencl", runtime, {"auto": fp32, "fp32": fp32})
