@@ -28,6 +28,7 @@ GONE = {
     "AverageArguments": "AvgPoolArguments",
     "DenseLayer": "Fp32LinearStep",
     "Fp32AverageStep": "Fp32AvgPoolStep",
+    "MapRoom": "MapMemory",
     "MoveArguments": "PlanewiseArguments",
     "TensorAverageStep": "TensorAvgPoolStep",
     "moves": "planewise",
@@ -35,6 +36,7 @@ GONE = {
     "tensor_average": "tensor_avg_pool",
     "tensor_move": "tensor_planewise",
     # kernels
+    "NoRoomError": "MapMemoryError",
     "PIECE": "VECTOR_VALUES",
     "product_peak": "matrix_peak",
     "follows": "epilogue",

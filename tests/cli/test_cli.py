@@ -12,6 +12,8 @@ import subprocess
 import sys
 import threading
 import time
+import warnings
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -769,6 +771,20 @@ def test_a_folder_hears_signals_while_compiled_code_runs(run: Run, signals: int)
     assert process.returncode == 130
     assert errors == f"0 done, 0 skipped, 0 failed{left}\nInterrupted.\n"
     assert not list(Path("out").iterdir())
+
+
+def test_names_that_an_archive_has_twice_are_no_news(run: Run) -> None:
+    Path("in").mkdir()
+    with warnings.catch_warnings(), zipfile.ZipFile("in/book.cbz", "w") as archive:
+        warnings.simplefilter("ignore")
+        for _ in range(2):
+            archive.writestr("a.png", Path("a.png").read_bytes())
+    process = program("batch", "-m", tiny(), "--backend", "numpy", "in", "out")
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert "Warning" not in errors
+    with zipfile.ZipFile("out/book.cbz") as archive:
+        assert archive.namelist() == ["a.png", "a.png"]
 
 
 def test_interrupt_keeps_what_is_finished_and_leaves_no_half_file(run: Run) -> None:

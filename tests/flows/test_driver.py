@@ -28,6 +28,7 @@ from waifu2x.api import Upscaler
 from waifu2x.backends import Device
 from waifu2x.errors import DeviceError
 from waifu2x.flows.batch import driver, shared_memory, worker
+from waifu2x.flows.batch.codec import Offered
 from waifu2x.flows.batch.driver import DeviceDriver, InFlight
 from waifu2x.flows.batch.plan import plan
 from waifu2x.flows.batch.run import run
@@ -129,13 +130,22 @@ def test_a_process_that_dies_takes_one_picture_with_it(
     tmp_path: Path, upscaler: Upscaler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     jobs = pictures(tmp_path / "in", *small(12))
+    offering: list[int] = []
     victims: list[int] = []
+
+    class Watched(CodecProcess):
+        def _received(self) -> Any:
+            report = super()._received()
+            if isinstance(report, Offered):
+                offering.append(self._process.pid)
+            return report
 
     def kill() -> None:
         if not victims:
-            victims.append(processes()[0].pid)
+            victims.append(offering[0])
             os.kill(victims[0], signal.SIGKILL)
 
+    monkeypatch.setattr(driver, "CodecProcess", Watched)
     use_network(upscaler, Doubling(kill), monkeypatch)
     outcomes = by_name(run(jobs, upscaler, PNG, in_flight=IN_PROCESSES))
     assert len(outcomes) == len(jobs)
@@ -170,6 +180,45 @@ def test_a_defect_is_not_kept_from_the_caller(
     for in_flight in (None, IN_PROCESSES):
         with pytest.raises(ZeroDivisionError):
             list(run(jobs, upscaler, PNG, in_flight=in_flight))
+
+
+class UnsentError(OSError):
+    """Of another library: it does not survive the way to another process."""
+
+    def __reduce__(self) -> Any:
+        raise TypeError("holds what cannot be sent")
+
+
+class UnmadeError(OSError):
+    """Of another library: the other process cannot make it of what it is told."""
+
+    def __new__(cls, fault: str, remedy: str) -> UnmadeError:
+        return super().__new__(cls, fault)
+
+
+def test_errors_that_cannot_be_sent_to_processes_end_the_work(
+    tmp_path: Path, upscaler: Upscaler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail() -> None:
+        raise UnsentError
+
+    use_network(upscaler, Doubling(fail), monkeypatch)
+    jobs = pictures(tmp_path / "in", *small(2))
+    with pytest.raises(TypeError, match="cannot be sent"):
+        list(run(jobs, upscaler, PNG, in_flight=IN_PROCESSES))
+
+
+def test_errors_that_processes_cannot_make_fail_a_picture(
+    tmp_path: Path, upscaler: Upscaler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail() -> None:
+        raise UnmadeError("fault", "remedy")
+
+    use_network(upscaler, Doubling(fail), monkeypatch)
+    jobs = pictures(tmp_path / "in", *small(2))
+    outcomes = list(run(jobs, upscaler, PNG, in_flight=IN_PROCESSES))
+    assert [outcome.status for outcome in outcomes] == ["failed"] * 2
+    assert all("the process that worked on it ended" in each.error for each in outcomes)
 
 
 def test_notices_that_nobody_takes_end_the_work_of_processes(

@@ -115,6 +115,24 @@ def test_what_nobody_waits_for_is_given_up(
     gate.set()
 
 
+def test_a_session_that_has_ended_says_why(
+    tmp_path: Path, session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At once, also to those that come later: another thread of a cluster's worker may."""
+    monkeypatch.setattr("waifu2x.flows.batch.session._LOOK_SECONDS", 0.01)
+
+    def defective(factor: int, noise: int | None) -> Any:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(session.upscaler.networks.chains, "network", defective)
+    jobs = pictures(tmp_path, 2)
+    with pytest.raises(ZeroDivisionError):
+        session.make(jobs[:1], lambda: True)
+    with pytest.raises(ZeroDivisionError):
+        session.make(jobs[1:], lambda: False)
+    assert session.broken
+
+
 def test_other_settings_open_another_session(tmp_path: Path) -> None:
     holder = SessionHolder()
     jobs = pictures(tmp_path, 3)

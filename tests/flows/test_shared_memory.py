@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import multiprocessing
 import os
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -96,3 +97,13 @@ def test_a_part_of_an_array_is_found() -> None:
     np.testing.assert_array_equal(seen, part)
     seen[0] = 0
     assert not array[2].any()
+
+
+@pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="memory has a name here")
+def test_memory_that_cannot_be_had_leaves_no_file_open() -> None:
+    pool, opened = SharedPool(), Path("/proc/self/fd")
+    before = len(list(opened.iterdir()))
+    for _ in range(3):
+        with pytest.raises(OSError, match=r"memory|too large"):
+            pool.array((1 << 60,), np.uint8)
+    assert len(list(opened.iterdir())) == before

@@ -93,8 +93,8 @@ class _Told(logging.Handler):
 def main() -> None:
     """Runs the `waifu2x` command and exits."""
     _replace_closed_streams()
-    # Pillow's remarks on odd but readable files are not for users.
-    warnings.filterwarnings("ignore", module="PIL|tifffile")
+    # Libraries' remarks on odd but readable files are not for users.
+    warnings.filterwarnings("ignore", module="PIL|tifffile|zipfile")
     logging.basicConfig(handlers=[_Told()], format="%(message)s")
     logging.getLogger("waifu2x").setLevel(logging.INFO)
     for name in ("SIGTERM", "SIGHUP"):

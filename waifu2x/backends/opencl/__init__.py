@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import TYPE_CHECKING
 
-from waifu2x.backends import Backend, Device
+from waifu2x.backends import Device
 from waifu2x.backends.opencl import platforms
 
+if TYPE_CHECKING:
+    from waifu2x.backends.gpu.backend import GpuBackend
 
-def create(device: int) -> Backend:
+
+def create(device: int) -> GpuBackend:
     """The backend on a device by its number among `devices()`."""
     # Where `auto` finds no GPU, they need not be loaded.
     from waifu2x.backends.gpu.backend import GpuBackend

@@ -445,7 +445,10 @@ class DeviceDriver:
         if error is not None and not isinstance(error, expected):
             self._fail(error)
         elif not (pending.left or assignment.is_over):
-            worker.send(Computed(pending.number, pending.error))
+            try:
+                worker.send(Computed(pending.number, pending.error))
+            except Exception as unsent:  # an error of another library that cannot be sent
+                self._fail(unsent)
 
     def _end(self, worker: CodecWorker, assignment: _Assignment, outcome: Outcome) -> None:
         """A file has ended, and its worker is free."""

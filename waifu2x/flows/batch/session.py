@@ -71,7 +71,9 @@ class Session:
             on_notice=self._on_notice,
         )
         self.broken = False
-        """Whether its device has stopped working: nothing more comes of it."""
+        """Whether its device has stopped working, or it has ended: nothing more comes of it."""
+        self._end: BaseException | None = None
+        """What has ended it."""
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._tell, name="waifu2x-session", daemon=True)
         self._thread.start()
@@ -85,6 +87,8 @@ class Session:
         """
         answers: _Answers = queue.SimpleQueue()
         with self._lock:
+            if self._end is not None:
+                raise self._end
             for job in jobs:
                 self._waiting.setdefault(job, []).append(answers)
         for job in jobs:
@@ -133,6 +137,7 @@ class Session:
         except BaseException as raised:
             error = raised
         with self._lock:
+            self.broken, self._end = True, error
             for answers in chain.from_iterable(self._waiting.values()):
                 answers.put(error)
 

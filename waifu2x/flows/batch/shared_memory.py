@@ -57,8 +57,12 @@ class _Segment:
         self._named: Any = None
         if hasattr(os, "memfd_create"):
             self.file = os.memfd_create(f"waifu2x-{number}")
-            os.ftruncate(self.file, size)
-            self.memory: Any = mmap.mmap(self.file, size)
+            try:
+                os.ftruncate(self.file, size)
+                self.memory: Any = mmap.mmap(self.file, size)
+            except BaseException:
+                os.close(self.file)
+                raise
         else:
             self._named = shared_memory.SharedMemory(create=True, size=size)
             self.name, self.memory = self._named.name, self._named.buf

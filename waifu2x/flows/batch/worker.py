@@ -236,7 +236,7 @@ def work(connection: Connection, task: CodecTask) -> None:
         while True:
             try:
                 command = connection.recv()
-            except (EOFError, OSError):
+            except Exception:  # the driver is gone, or an error in it cannot be made here
                 _vanish()
             codec.deliver(command)
 
