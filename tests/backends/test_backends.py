@@ -609,7 +609,7 @@ def test_core_count_does_not_change_a_bit(monkeypatch: pytest.MonkeyPatch, cores
 
 
 def test_auto_of_cpu_takes_finer_bf16_before_other_modes() -> None:
-    """Of the one network that needs it."""
+    """It does for the one network that needs it."""
     from waifu2x.backends.cpu.arithmetic import arithmetics
 
     if arithmetics()[0] != "bf16":

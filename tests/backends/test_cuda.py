@@ -153,7 +153,7 @@ def record(
 ) -> None:
     """Whatever an executor does for pictures of a size."""
     executor = TensorExecutor(runtime, lower(model), units, terms, usual)
-    found = schedule.find(executor, size, pictures, schedule.MapRoom(1 << 37, 1 << 37, 1 << 37))
+    found = schedule.find(executor, size, pictures, schedule.MapMemory(1 << 37, 1 << 37, 1 << 37))
     dtype, (height, width) = np.dtype(np.uint8), (size[0] * model.scale, size[1] * model.scale)
     before = DevicePixels(runtime.allocate(1), dtype, (pictures, *size, model.in_planes))
     after = DevicePixels(runtime.allocate(1), dtype, (pictures, height, width, model.out_planes))

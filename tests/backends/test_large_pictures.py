@@ -35,8 +35,8 @@ from waifu2x.networks.nodes import Enlarge
 SQUARE, LONG = (24_000, 24_000), (264, 1_040_000)
 """Sources of a last pass, which doubles them: 2.3 * 10^9 and 1.1 * 10^9 pixels come out."""
 MOST_GROUPS = (2**31 - 1, 65_535, 65_535)
-"""Of a CUDA launch (CUDA C++ Programming Guide, "Technical Specifications per Compute
-Capability")."""
+"""The most groups of a CUDA launch (CUDA C++ Programming Guide, "Technical Specifications per
+Compute Capability")."""
 ROOM = 1 << 37
 
 

@@ -185,14 +185,14 @@ def test_a_defect_is_not_kept_from_the_caller(
 
 
 class UnsentError(OSError):
-    """Of another library: it does not survive the way to another process."""
+    """An error of another library: it does not survive the way to another process."""
 
     def __reduce__(self) -> Any:
         raise TypeError("holds what cannot be sent")
 
 
 class UnmadeError(OSError):
-    """Of another library: the other process cannot make it of what it is told."""
+    """An error of another library: the other process cannot make it of what it is told."""
 
     def __new__(cls, fault: str, remedy: str) -> UnmadeError:
         return super().__new__(cls, fault)
