@@ -22,7 +22,7 @@ from waifu2x.backends.gpu import cuts, schedule
 from waifu2x.backends.gpu.conv import CELL
 from waifu2x.backends.gpu.executor import Executor
 from waifu2x.backends.gpu.maps import ALIGNMENT, MAP_LIMIT, Margin, layout_of
-from waifu2x.backends.gpu.schedule import MapRoom, NoRoomError
+from waifu2x.backends.gpu.schedule import MapMemory, MapMemoryError
 from waifu2x.lowering import geometry
 from waifu2x.lowering.box import Box
 from waifu2x.lowering.lower import lower
@@ -71,19 +71,19 @@ def main() -> None:
         divided = segmented(program, cuts.TILE)
         for gigabytes in map(float, arguments.gigabytes.split(",")):
             total = int(gigabytes * 2**30 * 0.9) - height * width * 3 * (1 + model.scale**2)
-            room = MapRoom(total, total, total)
+            memory = MapMemory(total, total, total)
             for way in WAYS:
                 own: Any = Maps(program, way)
                 cut: Any = Maps(divided, way)
-                cells = [made(own, (height, width), room, other) for other in (cut, None)]
+                cells = [made(own, (height, width), memory, other) for other in (cut, None)]
                 print(f"| {name} | {gigabytes:g} GB | {way} | {' | '.join(cells)} |", flush=True)
 
 
-def made(executor: Executor, size: Size, room: MapRoom, divided: Executor | None) -> str:
+def made(executor: Executor, size: Size, memory: MapMemory, divided: Executor | None) -> str:
     """Tiles of each phase, and how much work they are."""
     try:
-        found = schedule.find(executor, size, 1, room, divided=lambda: divided)
-    except NoRoomError:
+        found = schedule.find(executor, size, 1, memory, divided=lambda: divided)
+    except MapMemoryError:
         return "no room | -"
     tiles = [f"{len(rows)}x{max(map(len, rows))}" for rows in found.passes]
     runs = [f"{len(list(run))} of {each}" for each, run in groupby(tiles)]

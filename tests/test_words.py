@@ -14,6 +14,11 @@ MODULES = {
     path.relative_to(ROOT).as_posix(): ast.parse(path.read_text())
     for path in sorted(PACKAGE.rglob("*.py"))
 }
+OTHER_MODULES = {
+    path.relative_to(ROOT).as_posix(): ast.parse(path.read_text())
+    for folder in ("benchmarks", "examples", "tests")
+    for path in sorted((ROOT / folder).rglob("*.py"))
+}
 
 GONE = {
     # steps and nodes
@@ -28,6 +33,7 @@ GONE = {
     "AverageArguments": "AvgPoolArguments",
     "DenseLayer": "Fp32LinearStep",
     "Fp32AverageStep": "Fp32AvgPoolStep",
+    "MapRoom": "MapMemory",
     "MoveArguments": "PlanewiseArguments",
     "TensorAverageStep": "TensorAvgPoolStep",
     "moves": "planewise",
@@ -35,6 +41,7 @@ GONE = {
     "tensor_average": "tensor_avg_pool",
     "tensor_move": "tensor_planewise",
     # kernels
+    "NoRoomError": "MapMemoryError",
     "PIECE": "VECTOR_VALUES",
     "product_peak": "matrix_peak",
     "follows": "epilogue",
@@ -200,7 +207,7 @@ def test_docstrings_say_what_a_thing_is() -> None:
     """An editor shows them alone: "Of the result." says nothing there."""
     found = [
         f"{path}:{line}: {text.splitlines()[0]}"
-        for path, tree in MODULES.items()
+        for path, tree in {**MODULES, **OTHER_MODULES}.items()
         for line, text in docstrings_of(tree)
         if re.match(r"(Of|See)\b", text)
     ]

@@ -6,7 +6,7 @@ import os
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import ExitStack, closing
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from waifu2x.backends.cpu.compiled import Compiled
 from waifu2x.backends.cpu.compiled_model import CpuModel
 from waifu2x.backends.cpu.network import CpuNetwork
 from waifu2x.backends.cpu.work_queue import TaskBatch
-from waifu2x.backends.cpu.workers import Workers
+from waifu2x.backends.cpu.workers import MOST_FREE_BYTES, Workers
 from waifu2x.errors import BackendError
 from waifu2x.networks.builder import fit_padding
 from waifu2x.networks.nodes import Enlarge
@@ -161,3 +161,15 @@ def test_where_no_thread_can_be_started_the_caller_does_the_work(
         network = backend.compile([obvious.random_model([3, 16, 3], seed=1)], "fp32")
         pixels = np.full((200, 300, 3), 9, np.uint8)
         assert network(pixels, np.uint8, tile=16).shape == pixels.shape
+
+
+def test_memory_that_waits_for_the_next_call_is_bounded_however_many_calls_there_were() -> None:
+    backend = Workers(1)
+    floats = MOST_FREE_BYTES // 4 // 2  # none of it is touched
+    with ExitStack() as calls:
+        for _ in range(4):
+            calls.enter_context(backend.kept_maps(1, floats - 64))
+    assert 0 < backend.bytes <= MOST_FREE_BYTES
+    with backend.kept_maps(1, 3 * floats):
+        pass
+    assert backend.bytes <= MOST_FREE_BYTES

@@ -153,7 +153,7 @@ def record(
 ) -> None:
     """Whatever an executor does for pictures of a size."""
     executor = TensorExecutor(runtime, lower(model), units, terms, usual)
-    found = schedule.find(executor, size, pictures, schedule.MapRoom(1 << 37, 1 << 37, 1 << 37))
+    found = schedule.find(executor, size, pictures, schedule.MapMemory(1 << 37, 1 << 37, 1 << 37))
     dtype, (height, width) = np.dtype(np.uint8), (size[0] * model.scale, size[1] * model.scale)
     before = DevicePixels(runtime.allocate(1), dtype, (pictures, *size, model.in_planes))
     after = DevicePixels(runtime.allocate(1), dtype, (pictures, height, width, model.out_planes))
@@ -293,7 +293,7 @@ def test_weights_are_where_kernels_read_them(
         ky, kx = rng.integers(side, size=2)
         row = o % width
         if units == "mma":
-            # Of 32 planes a thread of a quad stores 8 neighbours: two of each product of 8.
+            # Of 32 planes a thread of a quad stores 8 neighbours: two of each matrix product of 8.
             quarter, pair, odd = o % 32 // 8, o % 8 // 2, o % 2
             row += pair * 8 + quarter * 2 + odd - o % 32
         terms = [

@@ -6,6 +6,7 @@ import gc
 import re
 import struct
 import sys
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -189,6 +190,18 @@ def test_memory_is_pinned_once_for_all_devices(
     for pin in pins:
         pin.close()
     assert backend.pin(segment)
+    assert not driver.registered
+
+
+def test_pinned_memory_stays_until_it_is_unpinned(driver: FakeDriver, backend: Any) -> None:
+    """Though its owner lets go of it: others' memory at its address is not locked."""
+    memory = np.zeros(1 << 16, np.uint8)
+    pin, is_there = backend.pin(memory), weakref.ref(memory)
+    del memory
+    assert is_there() is not None
+    assert driver.registered
+    pin.close()
+    assert is_there() is None
     assert not driver.registered
 
 

@@ -22,7 +22,7 @@ from waifu2x import backends
 from waifu2x.backends import Device, Entry, Pin, ignore, open_backend
 from waifu2x.backends.pool import DevicePool, open_devices
 from waifu2x.cli import cli
-from waifu2x.errors import BackendError, DeviceError
+from waifu2x.errors import BackendError, DeviceError, DeviceMemoryError
 
 PIXELS = np.full((4, 5, 3), 7, np.uint8)
 
@@ -145,6 +145,24 @@ def test_the_next_backend_computes_the_picture_again(
     ]
     backend.close()
     assert third.closed
+
+
+def test_a_backend_that_is_short_of_memory_is_not_left(
+    opened: Callable[..., list[Faulty]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Networks that are not in use may make room there, once this one's user knows."""
+    _, second, third = opened(first=0, second=9, third=9)
+    network = open_devices("auto", [0], print).compile([], "auto")
+
+    def compile_(*arguments: Any) -> None:
+        raise DeviceMemoryError("no memory for the weights")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(second, "compile", compile_)
+        with pytest.raises(DeviceMemoryError, match="no memory for the weights"):
+            network(PIXELS, np.uint8)
+    assert network(PIXELS, np.uint8).shape == (8, 10, 3)
+    assert (second.tries, third.tries) == (1, 0)
 
 
 def test_threads_that_waited_for_a_device_go_on_together(

@@ -36,7 +36,7 @@ from waifu2x.backends.gpu.fp32 import Fp32Executor, candidates
 from waifu2x.backends.gpu.maps import block_of
 from waifu2x.backends.gpu.replay import Records
 from waifu2x.backends.gpu.runtime import OutOfMemoryError, Runtime
-from waifu2x.backends.gpu.schedule import MapRoom, NoRoomError
+from waifu2x.backends.gpu.schedule import MapMemory, MapMemoryError
 from waifu2x.backends.gpu.tuning import Choose, StoredChoices
 from waifu2x.errors import BackendError
 from waifu2x.lowering import liveness
@@ -280,15 +280,15 @@ def test_maps_are_computed_again_where_they_cannot_be_kept(
     executor = Fp32Executor(runtime, lower(cunet), StoredChoices(runtime.device))
     size, counts, needs = (300, 300), [], []
     for total in (1 << 40, 200 * MEGABYTE, 100 * MEGABYTE, 50 * MEGABYTE):
-        found = schedule.find(executor, size, 1, MapRoom(total, total, total))
+        found = schedule.find(executor, size, 1, MapMemory(total, total, total))
         assert found.scratch + found.kept <= total
         counts.append(sum(len(phase.steps) for phase in found.phases))
         needs.append(found.scratch + found.kept)
     assert counts == sorted(counts)
     assert counts[0] == sum(1 for step in executor.program.steps if isinstance(step, MapStep))
     assert counts[-1] > counts[0]
-    with pytest.raises(NoRoomError):
-        schedule.find(executor, size, 1, MapRoom(MEGABYTE, MEGABYTE, MEGABYTE))
+    with pytest.raises(MapMemoryError):
+        schedule.find(executor, size, 1, MapMemory(MEGABYTE, MEGABYTE, MEGABYTE))
 
 
 @pytest.mark.usefixtures("large_tiles")
@@ -354,8 +354,8 @@ def test_a_network_in_segments_computes_little_twice(opencl_device: Any, deep: M
     size = (260, 300)
 
     def least(total: int, other: Executor | None) -> schedule.Schedule:
-        room = MapRoom(total, total, total)
-        found = schedule.find(plain, size, 1, room, divided=lambda: other)
+        memory = MapMemory(total, total, total)
+        found = schedule.find(plain, size, 1, memory, divided=lambda: other)
         assert found.scratch + found.kept <= total
         return found
 
@@ -367,7 +367,7 @@ def test_a_network_in_segments_computes_little_twice(opencl_device: Any, deep: M
         found = least(total, divided)
         assert found.executor is divided
         assert found.cost < single.cost * most < least(total, None).cost * 0.95
-    with pytest.raises(NoRoomError):
+    with pytest.raises(MapMemoryError):
         least(MEGABYTE, divided)
 
 
@@ -378,9 +378,9 @@ def test_tiles_are_as_small_as_wished_for_where_that_costs_little(
     shallow = obvious.random_model([3, 16, 24, 3], seed=2, scale=2)
     for model, keeps in ((shallow, True), (deep, False)):
         executor = Fp32Executor(runtime, lower(model), StoredChoices(runtime.device))
-        single = schedule.find(executor, (260, 300), 1, MapRoom(1 << 40, 1 << 40, 1 << 40))
+        single = schedule.find(executor, (260, 300), 1, MapMemory(1 << 40, 1 << 40, 1 << 40))
         wish = single.scratch // 8
-        found = schedule.find(executor, (260, 300), 1, MapRoom(1 << 40, wish, 1 << 40))
+        found = schedule.find(executor, (260, 300), 1, MapMemory(1 << 40, wish, 1 << 40))
         assert (found.scratch <= wish) == keeps
         assert found.cost <= single.cost * 1.25
 
@@ -435,7 +435,7 @@ def test_results_come_in_bands_where_they_do_not_fit(opencl_device: Any) -> None
 
 
 @pytest.mark.usefixtures("large_tiles")
-def test_means_over_turned_pictures_are_made_where_there_is_room(opencl_device: Any) -> None:
+def test_means_over_transformed_pictures_are_made_where_they_fit(opencl_device: Any) -> None:
     model, pixels = obvious.random_model([3, 16, 3], seed=2, scale=2), pixels_of(600, 200)
     whole = TightRuntime(opencl_device, 1 << 40)
     expected = run(whole, model, pixels, tta=4)

@@ -28,15 +28,15 @@ from waifu2x.backends import BACKEND_NAMES
 SCALE = 16
 SQUARE, LONG = (3000, 3000), (33, 90_000)
 SOURCE_SIDE = 256
-"""Of the corner that is computed alone; what networks see beyond it reaches far less."""
+"""Pixels a side of the corner that is computed alone; the halo of networks is far less."""
 CELLS = 16
 """Where it begins is a multiple of it: cells of Winograd's transforms lie alike in both."""
 SIDE = 1024
-"""Of the part of its result that is compared."""
+"""Pixels a side of the part of its result that is compared."""
 
 
 def main() -> None:
-    """See above."""
+    """Compares the pictures for the backends that the command line names."""
     arguments = sys.argv[1:]
     names = [argument for argument in arguments if argument in BACKEND_NAMES]
     options = [a for a in arguments if a not in BACKEND_NAMES and a != "--long"]

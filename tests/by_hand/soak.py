@@ -41,7 +41,7 @@ MODES = ("L", "LA", "RGB", "RGBA", "P", "1", "CMYK")
 MODELS = ("vgg_7", "upconv_7", "upconv_7/photo", "cunet")
 EXIT_CODES = {0, 1, 130, -signal.SIGKILL, 128 + signal.SIGTERM, 128 + signal.SIGINT}
 GROWTH = 1.03
-"""Of the memory of the process in a loop, from its first full minute on."""
+"""How much the memory of the process in a loop may grow, from its first full minute on."""
 
 VANISHING = """
 import importlib.util, os, sys

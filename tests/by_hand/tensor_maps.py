@@ -56,8 +56,8 @@ def unpacked(
     terms_of = raw.view(np.float16)[: math.prod(stored)].reshape(stored).astype(np.float64)
     column = np.arange(pitch)
     phase = column % 8 if group == 64 else column // 2 % 4
-    piece = np.arange(group // VECTOR_VALUES) ^ phase[:, np.newaxis]
-    straight = terms_of[:, :, :, column[:, np.newaxis], piece].sum(0)
+    vector = np.arange(group // VECTOR_VALUES) ^ phase[:, np.newaxis]
+    straight = terms_of[:, :, :, column[:, np.newaxis], vector].sum(0)
     planes = straight.transpose(1, 2, 0, 3, 4).reshape(rows, pitch, layout.stored)
     cells = planes[:, : grid.across * arguments.columns].reshape(
         grid.down, arguments.rows, grid.across, arguments.columns, layout.stored
@@ -65,10 +65,10 @@ def unpacked(
     each = cells.transpose(0, 2, 1, 3, 4).reshape(
         -1, arguments.rows, arguments.columns, layout.stored
     )[:pictures]
-    fold = layout.space_to_depth
-    single = each.reshape(pictures, arguments.rows, arguments.columns, fold, fold, -1)
+    s2d = layout.space_to_depth
+    single = each.reshape(pictures, arguments.rows, arguments.columns, s2d, s2d, -1)
     planes_of: NDArray[np.float64] = single.transpose(0, 1, 3, 2, 4, 5).reshape(
-        pictures, arguments.rows * fold, arguments.columns * fold, -1
+        pictures, arguments.rows * s2d, arguments.columns * s2d, -1
     )
     return planes_of
 
@@ -125,7 +125,7 @@ class Bench:
         self._buffers: list[Buffer] = [source.buffer, target.buffer, vectors]
 
     def values(self) -> Iterator[tuple[int, Box, NDArray[np.float64]]]:
-        """Of every map in memory, with the box that it is of."""
+        """The number, the box and the pixels of every map in memory."""
         for value, place in sorted(self.places.items()):
             layout = self._executor._layouts[value]
             raw = np.empty(place.buffer.size // 2 * 2, np.uint8)
@@ -140,7 +140,7 @@ class Bench:
 
 
 def decibels(found: NDArray[Any], exact: NDArray[np.float64]) -> float:
-    """Of a value's own size; NaN is nothing."""
+    """Signal to noise ratio, in dB; NaN where any value is NaN."""
     error = float(np.mean((found - exact) ** 2))
     return float(10 * np.log10(float(np.mean(exact**2)) / (error or 1e-30)))
 

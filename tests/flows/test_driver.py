@@ -8,6 +8,8 @@ import multiprocessing
 import os
 import re
 import signal
+import subprocess
+import sys
 import threading
 import time
 import zipfile
@@ -183,14 +185,14 @@ def test_a_defect_is_not_kept_from_the_caller(
 
 
 class UnsentError(OSError):
-    """Of another library: it does not survive the way to another process."""
+    """An error of another library: it does not survive the way to another process."""
 
     def __reduce__(self) -> Any:
         raise TypeError("holds what cannot be sent")
 
 
 class UnmadeError(OSError):
-    """Of another library: the other process cannot make it of what it is told."""
+    """An error of another library: the other process cannot make it of what it is told."""
 
     def __new__(cls, fault: str, remedy: str) -> UnmadeError:
         return super().__new__(cls, fault)
@@ -381,6 +383,33 @@ def test_an_interrupt_while_workers_begin(
         next(run(jobs, upscaler, PNG))
     assert not [each for each in threading.enumerate() if each.name.startswith("waifu2x-codec")]
     assert len(list(tmp_path.glob("out/*"))) < len(jobs)
+
+
+INTERRUPTED_WHILE_LOADING = """
+import os, signal, sys
+from multiprocessing import forkserver, get_context
+from waifu2x.flows.batch.worker import prepare
+
+if __name__ == "__main__":
+    prepare()
+    os.kill(forkserver._forkserver._forkserver_pid, signal.SIGINT)
+    process = get_context("forkserver").Process(target=print, args=("works",))
+    process.start()
+    process.join()
+    os.kill(os.getpid(), signal.SIGINT)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="processes are started in another way")
+def test_an_interrupt_while_the_process_that_starts_others_loads_modules(tmp_path: Path) -> None:
+    """A terminal's Ctrl-C reaches all: only the program itself says so."""
+    script = tmp_path / "script.py"
+    script.write_text(INTERRUPTED_WHILE_LOADING)
+    command = [sys.executable, str(script)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert done.stdout == "works\n"
+    assert done.stderr.count("Traceback") == 1
+    assert done.returncode == -signal.SIGINT
 
 
 def test_closing_stops_processes(tmp_path: Path, upscaler: Upscaler) -> None:

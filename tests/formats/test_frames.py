@@ -198,7 +198,7 @@ def test_animations_in_other_formats(folder: Path, extension: str, note: str) ->
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.uint16])
 def test_pages(folder: Path, dtype: Any) -> None:
-    """Of different sizes and kinds, each with its own; a thumbnail between them is none."""
+    """Pages differ in size and kind, and each has its own; a thumbnail between them is none."""
     pages = [noise(7, 9, 3, dtype=dtype), noise(5, 4, 1, dtype=dtype), noise(6, 6, 3, dtype=dtype)]
     with tifffile.TiffWriter("a.tif") as writer:
         for index, page in enumerate(pages):

@@ -48,7 +48,7 @@ IPTC = b"\x1c\x02\x78\x00\x0dA caption, 13"
 
 
 def exif_block(order: str, orientation: int = 1, thumbnail: bool = True) -> bytes:
-    """Of a camera: words, sizes as SHORT, a maker's note, a position, and a thumbnail."""
+    """EXIF of a camera: words, sizes as SHORT, a maker's note, a position, a thumbnail."""
     entry = tiff_tags.Tag
     short = struct.Struct(order + "H")
     camera = tiff_tags.Directory(

@@ -25,7 +25,7 @@ LOSSLESS = ("png", "bmp", "tif", "tiff", "webp", "ppm", "tga", "jp2", "qoi", "jx
 LOSSY = ("jpg", "jpeg", "webp", "avif", "jp2", "jxl", "heic")
 WITH_ALPHA = ("png", "webp", "tif", "tiff", "tga", "jp2", "qoi", "jxl")
 WITHOUT_GREY = ("webp", "qoi")
-"""Of LOSSLESS and WITH_ALPHA: there, grey comes back as three equal planes."""
+"""Those of LOSSLESS and WITH_ALPHA in which grey comes back as three equal planes."""
 PROFILE = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
 
 

@@ -23,7 +23,7 @@ from waifu2x.backends import (
 )
 from waifu2x.backends.progress import Furthest
 from waifu2x.backends.results import closed_network
-from waifu2x.errors import BackendError, DeviceError
+from waifu2x.errors import BackendError, DeviceError, DeviceMemoryError
 from waifu2x.networks.model import Model
 
 _LOG = logging.getLogger(__name__)
@@ -74,8 +74,9 @@ class FallbackBackend:
         """Takes the next backend if the device of one has stopped working, and says so.
 
         Where another thread has done so, there is nothing to do. One that takes the place of
-        another must be able to run the networks, too. Raises the error if it is another one, and
-        that of the last device if there is no other backend.
+        another must be able to run the networks, too, unless memory is short, for which others may
+        make room. Raises the error if it is another one, and that of the last device if there is no
+        other backend.
         """
         with self._lock:
             if self.current is not failed:
@@ -85,7 +86,8 @@ class FallbackBackend:
                 _forget_arrays(error)
             if self._closed or self._stopped is None:
                 raise error
-            if not (compiling or error is self._stopped):
+            is_unable = compiling and not isinstance(error, DeviceMemoryError)
+            if not (is_unable or error is self._stopped):
                 raise error
             try:
                 opened = self._open_next(failed.name)

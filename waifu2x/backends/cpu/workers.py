@@ -23,7 +23,7 @@ from waifu2x.errors import BackendError
 from waifu2x.lowering.geometry import round_up
 
 MOST_FREE_BYTES = 768 << 20
-"""The most memory for kept maps that waits for the next call: its pages are there."""
+"""The most memory of each kind that waits for the next call: its pages are there."""
 _BACKOFF = 5e-4
 """Seconds between further looks of the one who called."""
 
@@ -36,8 +36,8 @@ class Workers:
         self._changed = threading.Condition()
         self._calls = 0
         self._is_closed = False
-        self._free_scratch = FreeMemory()
-        self._free_maps = FreeMemory()
+        self._free_scratch = FreeMemory(MOST_FREE_BYTES)
+        self._free_maps = FreeMemory(MOST_FREE_BYTES)
         self._work = WorkQueue(cores)
 
     @contextmanager
@@ -104,8 +104,7 @@ class Workers:
         for the next call if it is not too much to hold on to."""
         memory = self._free_maps.take(pictures * floats)
         yield memory[: pictures * floats].reshape(pictures, floats)
-        if memory.nbytes <= MOST_FREE_BYTES:
-            self._free_maps.give_back(memory)
+        self._free_maps.give_back(memory)
 
     @property
     def bytes(self) -> int:

@@ -53,8 +53,9 @@ class HostMemory:
         """Where the garbage collector may put a block at any time, in any thread."""
         self._locked = _Ranges()
         """All memory that is page-locked now: blocks, and what others have pinned."""
-        self._pins: list[tuple[int, int]] = []
-        """Address and bytes of what others have pinned."""
+        self._pins: dict[object, NDArray[Any]] = {}
+        """What others have pinned, held until it is unpinned: copies into a range that is still
+        known, but is others' memory by now, would go astray."""
         self._is_closed = self._is_broken = False
 
     def array(self, shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
@@ -101,14 +102,16 @@ class HostMemory:
         with self._lock:
             if self._is_closed or not memory.nbytes or not registration.register(*place):
                 return lambda: None
-            self._pins.append(place)
+            pinned = object()
+            self._pins[pinned] = memory
             self._locked.add(*place)
-        return partial(self._unpin, place)
+        return partial(self._unpin, pinned)
 
-    def _unpin(self, place: tuple[int, int]) -> None:
+    def _unpin(self, pinned: object) -> None:
         with self._lock:
-            if place in self._pins:  # else it went when this was closed
-                self._pins.remove(place)
+            memory = self._pins.pop(pinned, None)
+            if memory is not None:  # else it went when this was closed
+                place = _address(memory), memory.nbytes
                 self._locked.remove(*place)
                 # Where the context is broken, it goes with the process.
                 with suppress(self._driver.error), current(self._driver, self._context):
@@ -136,7 +139,8 @@ class HostMemory:
 
     def _unpin_all(self) -> None:
         while self._pins:
-            registration.unregister(*self._pins.pop())
+            _, memory = self._pins.popitem()
+            registration.unregister(_address(memory), memory.nbytes)
 
     def _give_back(self, block: NDArray[np.uint8]) -> None:
         if self._is_broken:

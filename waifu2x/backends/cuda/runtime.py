@@ -42,7 +42,7 @@ class CudaBuffer:
         memory = runtime.driver.allocate(max(size, 1))
         self.size = size
         self.address = int(memory)
-        # Also where it is given up without a word, as when the next buffer found no room.
+        # Also where it is given up without a word, as when there was no memory for the next buffer.
         self._free = weakref.finalize(self, runtime.free, memory, size)
         runtime.count(size)
         self._free.atexit = False

@@ -22,7 +22,7 @@ from waifu2x.backends.gpu.executor import (
 )
 from waifu2x.backends.gpu.memory_pool import MemoryPool, ScopedAllocation
 from waifu2x.backends.gpu.runtime import NO_BUFFER, Buffer, OutOfMemoryError
-from waifu2x.backends.gpu.schedule import MapRoom, NoRoomError, Pass, Schedule, pass_cost
+from waifu2x.backends.gpu.schedule import MapMemory, MapMemoryError, Pass, Schedule, pass_cost
 from waifu2x.errors import DeviceMemoryError
 from waifu2x.lowering.box import Box
 from waifu2x.lowering.phases import Phase
@@ -69,9 +69,9 @@ class CompiledModel:
     def build(self, source: np.dtype[Any], target: np.dtype[Any]) -> None:
         """Builds the kernels that a picture of the usual size takes, of these dtypes, and uploads
         their weights. Raises BackendError, OutOfMemoryError."""
-        room = MapRoom(_NO_LIMIT, _NO_LIMIT, _NO_LIMIT)
+        memory = MapMemory(_NO_LIMIT, _NO_LIMIT, _NO_LIMIT)
         for side in _USUAL_SIDES:
-            found = schedule.find_single(self.executor, (side, side), 1, room)
+            found = schedule.find_single(self.executor, (side, side), 1, memory)
             if found is not None:
                 shape = (1, side, side, self.model.in_planes)
                 pixels = DevicePixels(NO_BUFFER, source, shape)
@@ -100,7 +100,7 @@ class CompiledModel:
         return pictures, height * scale, width * scale, self.model.out_planes
 
     def schedule(self, shape: StackShape, tile: int | None, bands: int, most: int) -> Schedule:
-        """How to work on pictures of a shape in at most so many bytes. Raises NoRoomError.
+        """How to work on pictures of a shape in at most so many bytes. Raises MapMemoryError.
 
         It is kept for the next pictures of that shape, until there is much more memory.
         """
@@ -108,7 +108,13 @@ class CompiledModel:
         found = self._known(key, most)
         if found is None:
             found = schedule.find(
-                self.executor, shape[1:3], shape[0], self._room(most), tile, bands, self._with_cuts
+                self.executor,
+                shape[1:3],
+                shape[0],
+                self._map_memory(most),
+                tile,
+                bands,
+                self._with_cuts,
             )
             self._keep(key, found, most)
         return found
@@ -118,13 +124,15 @@ class CompiledModel:
         key = (shape, None, 1)
         found = self._known(key, most)
         if found is None:
-            found = schedule.find_single(self.executor, shape[1:3], shape[0], self._room(most))
+            found = schedule.find_single(
+                self.executor, shape[1:3], shape[0], self._map_memory(most)
+            )
             if found is not None:
                 self._keep(key, found, most)
         return found if found is not None and found.is_single else None
 
-    def _room(self, most: int) -> MapRoom:
-        return MapRoom(most, self.pool.scratch_limit, self.pool.runtime.limits.max_buffer)
+    def _map_memory(self, most: int) -> MapMemory:
+        return MapMemory(most, self.pool.scratch_limit, self.pool.runtime.limits.max_buffer)
 
     def _known(self, key: object, most: int) -> Schedule | None:
         found, enough = self._schedules.get(key, (None, 0.0))
@@ -169,7 +177,7 @@ class Execution:
             raise self._failure(error) from error
         try:
             self._all(target)
-        except NoRoomError as error:
+        except MapMemoryError as error:
             raise self._failure(error) from error
         return target
 
@@ -181,19 +189,20 @@ class Execution:
             try:
                 self._fetch(results, bands)
                 return
-            except (NoRoomError, OutOfMemoryError) as error:
+            except (MapMemoryError, OutOfMemoryError) as error:
                 self._pool.release()
                 bands *= 2
                 if self._shape[0] > 1 or rows // bands < _FEWEST_BAND_ROWS:
                     raise self._failure(error) from error
 
     def bound(self, target: DevicePixels, taken: ScopedAllocation, most: int) -> BoundPlan:
-        """The work in at most so many bytes, ready to be queued. Raises NoRoomError,
+        """The work in at most so many bytes, ready to be queued. Raises MapMemoryError,
         OutOfMemoryError."""
         return self._bound(target, taken, self._schedule(1, most))
 
     def _fetch(self, results: NDArray[Any], bands: int) -> None:
-        """Fetches the results in at least so many bands. Raises NoRoomError, OutOfMemoryError."""
+        """Fetches the results in at least so many bands. Raises MapMemoryError,
+        OutOfMemoryError."""
         _, rows, columns, planes = self._shape
         with self._pool.taken() as taken:
             if bands == 1:
@@ -215,7 +224,7 @@ class Execution:
     ) -> None:
         """Every pass; with a `result`, `target` holds one band after the other, to be fetched.
 
-        Where memory runs out, it is done again in less. Raises NoRoomError.
+        Where memory runs out, it is done again in less. Raises MapMemoryError.
         """
         most = self._pool.free()
         while True:
@@ -246,7 +255,7 @@ class Execution:
             self._on_progress(part)
 
     def _failure(self, error: Exception) -> Exception:
-        if self._shape[0] == 1 and isinstance(error, NoRoomError):
+        if self._shape[0] == 1 and isinstance(error, MapMemoryError):
             return DeviceMemoryError(
                 f"{self._runtime.device.name}: no memory for even a small tile of the network's"
                 " maps: close other programs that use this device, or use another backend"
@@ -289,7 +298,7 @@ class BoundPlan:
         self._key = (found, source, target, *maps, vectors)
 
     def queue(self) -> None:
-        """Queues everything, for results that `target` has room for."""
+        """Queues everything, for results that fit `target`."""
         if self._schedule.is_single:
             self._runtime.replay(self._compiled, self._key, self._queue_single)
             return

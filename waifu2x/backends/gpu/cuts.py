@@ -28,11 +28,11 @@ _LARGEST_TILE = 1 << 15
 
 
 def worthwhile(
-    executor: Executor, sizes: Sequence[Size], room: int, scratch: int, tile: int | None
+    executor: Executor, sizes: Sequence[Size], memory: int, scratch: int, tile: int | None
 ) -> tuple[int, ...]:
     """The program's cuts that make a picture the cheapest in so many bytes.
 
-    `room` is for all maps, `scratch` of it for those of a tile; `tile` as of `grids`.
+    `memory` is for all maps, `scratch` of it for those of a tile; `tile` as of `grids`.
     """
     program = executor.program
     spans = _Spans(executor, sizes)
@@ -48,7 +48,7 @@ def worthwhile(
         reach = far[end] - far[start]
         for down, across in grids(result, tile, 1):
             grown = _part(rows, down, 2 * reach) * _part(columns, across, 2 * reach)
-            if peak * grown <= min(room - kept, scratch):
+            if peak * grown <= min(memory - kept, scratch):
                 computed = _part(rows, down, reach) * _part(columns, across, reach) * down * across
                 return (costs[end] - costs[start]) * computed
         return float("inf")

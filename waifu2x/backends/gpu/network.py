@@ -24,7 +24,7 @@ from waifu2x.backends.gpu.compiled_model import (
 from waifu2x.backends.gpu.executor import DevicePixels
 from waifu2x.backends.gpu.memory_pool import MemoryPool, ScopedAllocation
 from waifu2x.backends.gpu.runtime import OutOfMemoryError, Runtime
-from waifu2x.backends.gpu.schedule import NoRoomError
+from waifu2x.backends.gpu.schedule import MapMemoryError
 from waifu2x.backends.gpu.transforms import Transforms, transformed_shape
 from waifu2x.backends.results import check_out, closed_network, result_shape
 from waifu2x.backends.tta import IDENTITY, TRANSFORMS, Transform, inverse, write_mean
@@ -134,7 +134,7 @@ class GpuNetwork:
             raise closed_network()
 
     def _shared(self, pictures: NDArray[Any], results: NDArray[Any], on_progress: Progress) -> bool:
-        """Computes pictures beside other calls; False for those that leave no room for others.
+        """Computes pictures beside other calls; False for those that leave no memory for others.
 
         Raises BackendError.
         """
@@ -164,7 +164,7 @@ class GpuNetwork:
             except BaseException as error:
                 # The buffers go to others now, an interrupt or not: nothing may still use them.
                 self.pool.settle()
-                if isinstance(error, OutOfMemoryError | NoRoomError):
+                if isinstance(error, OutOfMemoryError | MapMemoryError):
                     return False  # alone, it may still fit
                 raise
             on_progress(1.0)

@@ -18,7 +18,7 @@ Macros = Mapping[str, str | int]
 
 
 class OutOfMemoryError(Exception):
-    """The device has no room for a buffer. Never reaches users: see `network`."""
+    """The device has no memory for a buffer. Never reaches users: see `network`."""
 
 
 @dataclass(frozen=True)

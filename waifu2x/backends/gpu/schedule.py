@@ -29,12 +29,12 @@ _TOO_MANY = sys.maxsize
 """Bytes of what kernels cannot count."""
 
 
-class NoRoomError(Exception):
+class MapMemoryError(Exception):
     """Not even the smallest tile fits the memory."""
 
 
 @dataclass(frozen=True)
-class MapRoom:
+class MapMemory:
     """Memory for maps, in bytes."""
 
     total: int
@@ -96,7 +96,7 @@ def find(
     executor: Executor,
     size: Size,
     pictures: int,
-    room: MapRoom,
+    memory: MapMemory,
     tile: int | None = None,
     bands: int = 1,
     divided: Callable[[], Executor | None] = lambda: None,
@@ -105,11 +105,11 @@ def find(
 
     `tile` is a wish for the side of tiles, in pixels of the result, which stand in at least `bands`
     rows. Each phase has the fewest tiles that fit; several pictures are not divided. Where that is
-    more than one, and maps are kept from phase to phase, fewer of them may leave room for larger
+    more than one, and maps are kept from phase to phase, fewer of them may leave memory for larger
     tiles. `divided` has the same program with cuts to choose from, and is asked for only where one
-    tile does not do; None if there is none. Raises NoRoomError.
+    tile does not do; None if there is none. Raises MapMemoryError.
     """
-    wish = _Wish(pictures, room, tile, bands)
+    wish = _Wish(pictures, memory, tile, bands)
     planned = _plan(executor, size, pictures, math.inf)
     found = _Planner(executor, size, planned, wish).schedule(most_tiles=1)
     if found is None and pictures == 1 and (other := divided()) is not None:
@@ -117,14 +117,18 @@ def find(
     elif found is None:
         found = _keeping_less(executor, size, wish)
     if found is None:
-        raise NoRoomError
+        raise MapMemoryError
     return found
 
 
-def find_single(executor: Executor, size: Size, pictures: int, room: MapRoom) -> Schedule | None:
+def find_single(
+    executor: Executor, size: Size, pictures: int, memory: MapMemory
+) -> Schedule | None:
     """The same where each phase takes one tile; None if that does not fit."""
     planned = _plan(executor, size, pictures, math.inf)
-    return _Planner(executor, size, planned, _Wish(pictures, room, None, 1)).schedule(most_tiles=1)
+    return _Planner(executor, size, planned, _Wish(pictures, memory, None, 1)).schedule(
+        most_tiles=1
+    )
 
 
 def _in_segments(executor: Executor, divided: Executor, size: Size, wish: _Wish) -> Schedule | None:
@@ -135,8 +139,8 @@ def _in_segments(executor: Executor, divided: Executor, size: Size, wish: _Wish)
         return _Planner(own, size, _plan(own, size, 1, math.inf, some), wish).schedule()
 
     sizes = geometry.sizes(divided.program, *size)
-    room = wish.room
-    chosen = cuts.worthwhile(divided, sizes, room.total, room.scratch, wish.tile)
+    memory = wish.memory
+    chosen = cuts.worthwhile(divided, sizes, memory.total, memory.scratch, wish.tile)
     found = made(chosen) if chosen else None
     if found is not None:
         return found
@@ -149,7 +153,7 @@ def _keeping_less(executor: Executor, size: Size, wish: _Wish) -> Schedule | Non
     best: Schedule | None = None
     tried = set()
     for share in (math.inf, *_KEPT_SHARES):
-        budget = wish.room.total * share * _ESTIMATED
+        budget = wish.memory.total * share * _ESTIMATED
         planned = _plan(executor, size, wish.pictures, budget)
         kept = tuple(phase.kept for phase in planned)
         if kept not in tried:
@@ -190,7 +194,7 @@ class _Wish:
     """What a schedule is wanted for: so many pictures, in so much memory, in tiles or bands."""
 
     pictures: int
-    room: MapRoom
+    memory: MapMemory
     tile: int | None
     bands: int
 
@@ -259,13 +263,13 @@ class _Planner:
     def schedule(self, most_tiles: float = math.inf) -> Schedule | None:
         """All passes, each phase in the fewest tiles that fit; None if there is one that cannot, or
         takes more than so many."""
-        room = self._wish.room
-        if not self._is_countable or self._kept_bytes > min(room.buffer, room.total):
+        memory = self._wish.memory
+        if not self._is_countable or self._kept_bytes > min(memory.buffer, memory.total):
             return None
         passes: list[list[list[Pass]]] = []
         scratch = 0
         for number in range(len(self._phases)):
-            most = min(room.total - self._kept_bytes, room.buffer)
+            most = min(memory.total - self._kept_bytes, memory.buffer)
             made = self._passes(number, most, most_tiles)
             if made is None:
                 return None
@@ -316,7 +320,7 @@ class _Planner:
             if cost > least * _LITTLE_MORE:
                 break
             found = index
-            if taken <= self._wish.room.scratch:
+            if taken <= self._wish.memory.scratch:
                 break
         return found
 

@@ -41,7 +41,7 @@ class OpenClBuffer:
     def __init__(self, runtime: OpenClRuntime, size: int) -> None:
         self.size = size
         self.handle = cl.Buffer(runtime.context, cl.mem_flags.READ_WRITE, size)
-        # Also where it is given up without a word, as when the next buffer found no room.
+        # Also where it is given up without a word, as when there was no memory for the next buffer.
         self._free = weakref.finalize(self, runtime.free, self.handle, size)
         self._free.atexit = False
         runtime.count(size)

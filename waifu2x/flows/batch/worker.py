@@ -154,6 +154,7 @@ class CodecProcess:
         )
         try:
             with self._theirs:
+                prepare()
                 process.start()
         except (OSError, EOFError) as error:
             return f"cannot be started: {error}"
@@ -193,11 +194,18 @@ def prepare() -> None:
 
     So the first of those need not wait for it: half a second beside whatever else is done.
     """
-    if sys.platform != "win32":
-        from multiprocessing import forkserver
+    if sys.platform == "win32":
+        return
+    from multiprocessing import forkserver, resource_tracker
 
-        _context()
+    _context()
+    resource_tracker.ensure_running()  # which would let signals through again
+    # Ctrl-C is for this process: the other one would tell of it while it loads modules.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    try:
         forkserver.ensure_running()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def may_start_processes() -> bool:
