@@ -385,7 +385,9 @@ def test_pictures_together_equal_each_alone(
 
 @in_every_mode
 @pytest.mark.parametrize("tta", [2, 4, 8])
-def test_the_mean_over_turned_pictures(backend: Backend, tta: int, precision: Precision) -> None:
+def test_the_mean_over_transformed_pictures(
+    backend: Backend, tta: int, precision: Precision
+) -> None:
     double = obvious.random_model([3, 16, 3], seed=13, scale=2)
     models = [obvious.random_model([3, 16, 3], seed=14), double]
     pixels = picture(11, 17, 3)
@@ -398,7 +400,9 @@ def test_the_mean_over_turned_pictures(backend: Backend, tta: int, precision: Pr
     np.testing.assert_array_equal(together[0], result)
 
 
-def test_the_mean_over_turned_pictures_of_sizes_that_a_network_rounds_up(backend: Backend) -> None:
+def test_the_mean_over_transformed_pictures_of_sizes_that_a_network_rounds_up(
+    backend: Backend,
+) -> None:
     """Maps are halved: a picture of odd size is one pixel more, on another side when turned."""
     model = halving_model(seed=5)
     assert model.multiple == 2

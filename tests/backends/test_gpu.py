@@ -435,7 +435,7 @@ def test_results_come_in_bands_where_they_do_not_fit(opencl_device: Any) -> None
 
 
 @pytest.mark.usefixtures("large_tiles")
-def test_means_over_turned_pictures_are_made_where_there_is_room(opencl_device: Any) -> None:
+def test_means_over_transformed_pictures_are_made_where_they_fit(opencl_device: Any) -> None:
     model, pixels = obvious.random_model([3, 16, 3], seed=2, scale=2), pixels_of(600, 200)
     whole = TightRuntime(opencl_device, 1 << 40)
     expected = run(whole, model, pixels, tta=4)

@@ -37,7 +37,7 @@ SQUARE, LONG = (24_000, 24_000), (264, 1_040_000)
 MOST_GROUPS = (2**31 - 1, 65_535, 65_535)
 """The most groups of a CUDA launch (CUDA C++ Programming Guide, "Technical Specifications per
 Compute Capability")."""
-ROOM = 1 << 37
+MEMORY = 1 << 37
 
 
 class Corner:
@@ -100,9 +100,9 @@ class Corner:
     ("model", "size"),
     [
         (obvious.random_model([1, 8, 1], seed=7), (46_400, 46_404)),
-        (fit_padding("move", 1, (Enlarge(0, 2),)), (23_200, 23_202)),
+        (fit_padding("planewise", 1, (Enlarge(0, 2),)), (23_200, 23_202)),
     ],
-    ids=["product", "move"],
+    ids=["conv", "planewise"],
 )
 def test_the_far_corner_is_what_it_is_alone(
     opencl_device: Any, model: Model, size: tuple[int, int]
@@ -118,7 +118,7 @@ def test_the_far_corner_is_what_it_is_alone(
 class Counted(Recorded):
     """A runtime that launches nothing, and checks what it is asked for."""
 
-    def __init__(self, total: int = ROOM) -> None:
+    def __init__(self, total: int = MEMORY) -> None:
         super().__init__((9, 0))
         self.limits = replace(self.limits, max_buffer=total)
         self.total = total
