@@ -22,7 +22,7 @@ from waifu2x.imaging.dtypes import PIXEL_DTYPES
 from waifu2x.imaging.enlarger import Enlarger, Networks
 from waifu2x.imaging.picture import Picture, with_alpha
 from waifu2x.imaging.sizes import Fit
-from waifu2x.networks import model_set
+from waifu2x.networks import catalogue, model_set
 from waifu2x.networks.chains import EngineChains, models_of
 from waifu2x.system.arguments import integer
 
@@ -71,7 +71,7 @@ class Upscaler:
         min_size: tuple[int, int] | None = None,
         only_smaller_than: int | None = None,
         tta: int = 1,
-        model: str = model_set.DEFAULT,
+        model: str = catalogue.DEFAULT,
         engine: Engine | None = None,
         backend: str | None = None,
         device: int | Sequence[int] | Literal["all"] | None = None,

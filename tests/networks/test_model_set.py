@@ -157,8 +157,8 @@ def test_shipped_set() -> None:
 
 def test_the_default_is_the_best_of_the_measured_ones() -> None:
     best = max(catalogue.ENTRIES, key=lambda entry: entry.drawings or 0)
-    assert best.name == model_set.DEFAULT
-    assert set(model_set.find(model_set.DEFAULT).noise_levels) == {0, 1, 2, 3}
+    assert best.name == catalogue.DEFAULT
+    assert set(model_set.find(catalogue.DEFAULT).noise_levels) == {0, 1, 2, 3}
 
 
 def test_find_by_name_and_by_folder(

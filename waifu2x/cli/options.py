@@ -7,11 +7,10 @@ import re
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, Literal, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
 
 import click
 
-from waifu2x.api import Upscaler
 from waifu2x.backends import BACKEND_NAMES, Precision
 from waifu2x.cli.report import tell
 from waifu2x.errors import OutputError
@@ -21,8 +20,11 @@ from waifu2x.formats.adapt import Depth, OutputOptions
 from waifu2x.formats.limits import MAX_PIXELS
 from waifu2x.formats.table import Compression, Quality
 from waifu2x.imaging.sizes import Fit, scale_of
-from waifu2x.networks import model_set
+from waifu2x.networks import catalogue
 from waifu2x.system import stores
+
+if TYPE_CHECKING:
+    from waifu2x.api import Upscaler
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -141,7 +143,7 @@ _NETWORK_OPTIONS = [
     click.option(
         "-m",
         "--model",
-        default=model_set.DEFAULT,
+        default=catalogue.DEFAULT,
         show_default=True,
         metavar="NAME|FOLDER",
         help="Model set; `waifu2x models list` shows them.",
@@ -275,6 +277,8 @@ def _with(command: _Command, options: Sequence[Callable[[_Command], _Command]]) 
 
 def open_upscaler(**options: Any) -> Upscaler:
     """An upscaler from the options; a usage error as `arguments_of` has them."""
+    from waifu2x.api import Upscaler  # with NumPy, which to show a help need not wait for
+
     upscaler = Upscaler(**arguments_of(**options))
     for notice in upscaler.notices:
         tell(notice)

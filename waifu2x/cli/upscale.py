@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -24,9 +24,10 @@ from waifu2x.cli.progress import one_picture
 from waifu2x.errors import Waifu2xError
 from waifu2x.flows.jobs import STANDARD, Job
 from waifu2x.flows.outcome import Outcome, outcome_of
-from waifu2x.flows.upscaling import upscale_file
 from waifu2x.formats import table
-from waifu2x.imaging.enlarger import Enlarger
+
+if TYPE_CHECKING:
+    from waifu2x.imaging.enlarger import Enlarger
 
 _IN_FLIGHT = 2
 """Pictures of a file: one is computed while the one before it is encoded and the next decoded."""
@@ -58,6 +59,8 @@ def upscale(
     if as_json and target == "-":
         raise click.UsageError("--json and the picture cannot share stdout.")
     job = Job(Path(source), Path(target))
+    from waifu2x.flows.upscaling import upscale_file  # as for `open_upscaler`
+
     with _failure_as_json(job, as_json), heard_at_once(), ExitStack() as stack:
         if job.target != STANDARD:
             check_folder(job.target.parent)

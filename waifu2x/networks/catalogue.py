@@ -17,6 +17,8 @@ from pathlib import Path
 
 from waifu2x.system.resources import shipped_models
 
+DEFAULT = "cunet/art"
+"""The best in every task of benchmarks/quality.py, and where most programs of the field start."""
 USUAL_STYLE = "art"
 """The style that a family's name alone means, if the family has it."""
 PROJECT = "waifu2x-kernels"

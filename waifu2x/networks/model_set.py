@@ -24,8 +24,6 @@ from waifu2x.networks.shared import shared
 from waifu2x.system.files import reason
 from waifu2x.system.resources import user_models
 
-DEFAULT = "cunet/art"
-"""The best in every task of benchmarks/quality.py, and where most programs of the field start."""
 _STEM = re.compile(r"(noise(?P<noise>[0-3]))?_?(scale(?P<scale>[2348])(\.0)?x)?_model")
 _MOST_PASSES = 6
 
@@ -134,7 +132,7 @@ class ModelSet:
         if noise is None:
             return "no model that enlarges: scale2.0x_model.json is missing"
         if not self.noise_levels:
-            return f"cannot remove noise: leave out -n, or use {DEFAULT}"
+            return f"cannot remove noise: leave out -n, or use {catalogue.DEFAULT}"
         levels = ", ".join(map(str, self.noise_levels))
         return f"no model for noise level {noise}; the levels here: {levels}"
 
