@@ -748,9 +748,9 @@ def test_a_folder_hears_signals_while_compiled_code_runs(run: Run, signals: int)
     Path("a.png").replace("in/a.png")
     os.utime("in/a.png", (0, 0))  # whole since long ago
     code = STUCK.format(module="waifu2x.backends.reference", kind="NumpyNetwork", method="__call__")
-    watch = ["--watch"] if signals == 2 else []
+    options = ["--report", "page.html", *(["--watch"] if signals == 2 else [])]
     process = subprocess.Popen(
-        [sys.executable, "-c", code, "batch", *watch, "--backend", "numpy", "in", "out"],
+        [sys.executable, "-c", code, "batch", *options, "--backend", "numpy", "in", "out"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -767,9 +767,10 @@ def test_a_folder_hears_signals_while_compiled_code_runs(run: Run, signals: int)
             _, errors = process.communicate(timeout=60)
         finally:
             process.kill()
-    left = "" if watch else ", 1 not done"
+    left = "" if signals == 2 else ", 1 not done"
     assert process.returncode == 130
     assert errors == f"0 done, 0 skipped, 0 failed{left}\nInterrupted.\n"
+    assert f"0 done, 0 skipped, 0 failed{left}<" in Path("page.html").read_text()
     assert not list(Path("out").iterdir())
 
 

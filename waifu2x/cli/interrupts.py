@@ -77,7 +77,6 @@ def _listen(
 def _end(number: int, last_words: Callable[[], None]) -> None:
     """Ends the program as the signal's handler would have done."""
     try:
-        remove_unfinished()
         if sys.stderr.isatty():
             sys.stderr.write(_SHOW_CURSOR)
         last_words()
@@ -85,4 +84,5 @@ def _end(number: int, last_words: Callable[[], None]) -> None:
             sys.stderr.write("Interrupted.\n")
         sys.stderr.flush()
     finally:  # the terminal may be gone
+        remove_unfinished()
         os._exit(128 + number)
