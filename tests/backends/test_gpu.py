@@ -700,6 +700,30 @@ def test_an_interrupt_while_waiting_for_a_device(monkeypatch: pytest.MonkeyPatch
     assert entered.wait(30)
 
 
+def test_what_was_interrupted_while_it_closed_can_be_closed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    closed: list[bool] = []
+    runtime = SimpleNamespace(
+        limits=SimpleNamespace(is_cpu=False, max_buffer=1 << 20),
+        free_memory=lambda: 1 << 20,
+        close=lambda: closed.append(True),
+    )
+    memory = memory_pool.MemoryPool(cast(Any, runtime))
+
+    def interrupted(condition: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(memory._turn, "wait_for", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            memory.close()
+    assert not closed
+    memory.close()
+    memory.close()
+    assert closed == [True]
+
+
 @pytest.mark.parametrize(("waiting", "tile"), [("wait", None), ("synchronize", 64)])
 def test_an_interrupted_wait_leaves_no_kernel_at_work(
     opencl_device: Any, monkeypatch: pytest.MonkeyPatch, waiting: str, tile: int | None
