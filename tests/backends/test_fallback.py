@@ -262,10 +262,11 @@ def test_the_other_devices_of_a_pool_go_on(caplog: pytest.LogCaptureFixture) -> 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder with twelve small pictures."""
+    """A folder with twelve small pictures, no two of one size: each is a call of its own."""
     (tmp_path / "in").mkdir()
     for number in range(12):
-        Image.fromarray(PIXELS).save(tmp_path / "in" / f"{number}.png")
+        pixels = np.full((4 + number, 5, 3), 7, np.uint8)
+        Image.fromarray(pixels).save(tmp_path / "in" / f"{number}.png")
     return tmp_path
 
 

@@ -30,6 +30,7 @@ from waifu2x.backends.gpu import (
     winograd_vector,
 )
 from waifu2x.backends.gpu.backend import GpuBackend
+from waifu2x.backends.gpu.compiled_model import CompiledModel
 from waifu2x.backends.gpu.conv import ConvShape, Planes, planes_of
 from waifu2x.backends.gpu.executor import Executor
 from waifu2x.backends.gpu.fp32 import Fp32Executor, candidates
@@ -426,6 +427,22 @@ def test_a_passing_shortage_leaves_no_trace(opencl_device: Any) -> None:
 
 
 @pytest.mark.usefixtures("large_tiles")
+def test_a_network_is_cut_once_there_is_memory_for_that() -> None:
+    tries: list[str] = []
+
+    def divided() -> Any:
+        tries.append("cut")
+        if len(tries) == 1:
+            raise OutOfMemoryError
+        return "with cuts"
+
+    made = CompiledModel(cast(Any, None), cast(Any, None), cast(Any, None), divided)
+    assert made._with_cuts() is None
+    assert made._with_cuts() == "with cuts"
+    assert made._with_cuts() == "with cuts"
+    assert len(tries) == 2
+
+
 def test_results_come_in_bands_where_they_do_not_fit(opencl_device: Any) -> None:
     model, pixels = obvious.random_model([3, 16, 3], seed=2, scale=2), pixels_of(600, 200)
     expected = run(OpenClRuntime(opencl_device), model, pixels)
@@ -698,6 +715,30 @@ def test_an_interrupt_while_waiting_for_a_device(monkeypatch: pytest.MonkeyPatch
 
     threading.Thread(target=share, daemon=True).start()
     assert entered.wait(30)
+
+
+def test_what_was_interrupted_while_it_closed_can_be_closed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    closed: list[bool] = []
+    runtime = SimpleNamespace(
+        limits=SimpleNamespace(is_cpu=False, max_buffer=1 << 20),
+        free_memory=lambda: 1 << 20,
+        close=lambda: closed.append(True),
+    )
+    memory = memory_pool.MemoryPool(cast(Any, runtime))
+
+    def interrupted(condition: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(memory._turn, "wait_for", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            memory.close()
+    assert not closed
+    memory.close()
+    memory.close()
+    assert closed == [True]
 
 
 @pytest.mark.parametrize(("waiting", "tile"), [("wait", None), ("synchronize", 64)])

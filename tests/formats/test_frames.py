@@ -196,6 +196,19 @@ def test_animations_in_other_formats(folder: Path, extension: str, note: str) ->
     assert len(result.pictures) == (3 if extension == "tif" else 1)
 
 
+def test_what_a_gif_cannot_hold_of_transparency_is_said(folder: Path) -> None:
+    alpha = np.full((6, 6), 255, np.uint8)
+    for value, told in (
+        (0, ""),
+        (100, "; GIF holds pixels that are opaque or clear, none between"),
+    ):
+        alpha[0] = value
+        pixels = np.dstack([noise(6, 6, 3), alpha])
+        Path("a.png").write_bytes(encoded(Image.fromarray(pixels), "PNG"))
+        assert upscale("a.png", "b.gif") == f"a.png: GIF holds 256 colours a picture{told}\n"
+        Path("b.gif").unlink()
+
+
 @pytest.mark.parametrize("dtype", [np.uint8, np.uint16])
 def test_pages(folder: Path, dtype: Any) -> None:
     """Pages differ in size and kind, and each has its own; a thumbnail between them is none."""
@@ -207,6 +220,9 @@ def test_pages(folder: Path, dtype: Any) -> None:
                          photometric=photometric, metadata=None,
                          subfiletype=1 if index == 2 else 0)  # fmt: skip
     assert upscale("a.tif", "b.tif") == ""
+    assert upscale("a.tif", "b.webp").startswith(
+        "a.tif: WebP holds no pages: only the first of 2 is kept"
+    )
     with tifffile.TiffFile("b.tif") as file:
         found = [np.atleast_3d(page.asarray()) for page in file.pages]
     assert len(found) == 2

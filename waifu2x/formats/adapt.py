@@ -61,7 +61,8 @@ class Adapter:
             notices.append(f"{form.name} holds no timing: the pictures become pages")
             return replace(header, animated=False), notices
         of = "" if header.count is None else f" of {header.count}"
-        notices.append(f"{form.name} holds one picture: only the first{of} is kept")
+        holds = "no pages" if form.frames else "one picture"
+        notices.append(f"{form.name} holds {holds}: only the first{of} is kept")
         return replace(header, extents=header.extents[:1], count=1, animated=False), notices
 
     def picture(self, picture: Picture) -> tuple[Picture, list[str]]:
@@ -80,6 +81,8 @@ class Adapter:
             notices += said
         if form.colours:
             notices.append(f"{form.name} holds {form.colours} colours a picture")
+            if _translucent(picture):
+                notices.append(f"{form.name} holds pixels that are opaque or clear, none between")
         return picture, self.untold(notices)
 
     def untold(self, notices: Iterable[str]) -> list[str]:
@@ -87,6 +90,14 @@ class Adapter:
         new = [notice for notice in dict.fromkeys(notices) if notice not in self._told]
         self._told.update(new)
         return new
+
+
+def _translucent(picture: Picture) -> bool:
+    """Whether any pixel is neither opaque nor clear."""
+    if picture.alpha is None:
+        return False
+    opaque = np.iinfo(picture.alpha.dtype).max if picture.alpha.dtype.kind == "u" else 1
+    return bool(((picture.alpha > 0) & (picture.alpha < opaque)).any())
 
 
 def finish(picture: Picture, form: Format, options: OutputOptions) -> Picture:

@@ -160,15 +160,10 @@ class GpuBackend:
             ) from error
 
     def _divided(self, maker: Maker, program: Program) -> Executor | None:
-        """An executor of the same program with cuts; None if it has none, or takes too much
-        memory."""
+        """An executor of the same program with cuts; None if it has none. May raise
+        OutOfMemoryError."""
         divided = segmented(program, cuts.TILE)
-        if not divided.cuts:
-            return None
-        try:
-            return maker(divided, tuning.StoredChoices(self.device))
-        except OutOfMemoryError:
-            return None
+        return maker(divided, tuning.StoredChoices(self.device)) if divided.cuts else None
 
     def _step_seconds(self, model: Model, executor: Executor, pixels: NDArray[Any]) -> list[float]:
         """Seconds of each step, medians of several runs of pictures; the first run warms up."""

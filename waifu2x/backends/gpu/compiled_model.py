@@ -56,7 +56,8 @@ class CompiledModel:
         pool: MemoryPool,
         divided: Callable[[], Executor | None] = lambda: None,
     ) -> None:
-        """`divided` makes one of the same program with cuts, if it can and there are any."""
+        """`divided` makes one of the same program with cuts, if there are any. It may raise
+        OutOfMemoryError."""
         self.model = model
         self.executor = executor
         self.pool = pool
@@ -87,10 +88,14 @@ class CompiledModel:
             self._other.close()
 
     def _with_cuts(self) -> Executor | None:
-        """The executor of the same program with cuts, made when it is first needed."""
+        """The executor of the same program with cuts, made when it is first needed and there is
+        memory for it."""
         if not self._is_divided:
+            try:
+                self._other = self._divided()
+            except OutOfMemoryError:
+                return None
             self._is_divided = True
-            self._other = self._divided()
         return self._other
 
     def result_shape(self, shape: StackShape) -> StackShape:

@@ -50,7 +50,7 @@ class MemoryPool:
         self._waiting = 0
         """How many want the device for themselves: nobody begins to share it then."""
         self._is_taken = False
-        self._is_closed = False
+        self._is_closed = self._is_freed = False
         self._queueing = threading.Lock()
         self._owners = 0
         """How many hold buffers of their own."""
@@ -158,10 +158,12 @@ class MemoryPool:
     def close(self) -> None:
         """Frees everything, and closes the runtime, when whoever works or compiles has ended."""
         with self._turn:
-            if self._is_closed:
-                return
             self._is_closed = True
+            # An interrupt may end the wait: then it is closed another time.
             self._turn.wait_for(lambda: not (self._sharers or self._compilers or self._is_taken))
+            if self._is_freed:
+                return
+            self._is_freed = True
         self._close_abandoned()
         self.release()
         self.runtime.close()

@@ -10,7 +10,7 @@ from waifu2x.backends import Device, pick_device
 from waifu2x.errors import UnavailableError
 
 _LOG = logging.getLogger(__name__)
-_REMEDY = "install your GPU's driver with its OpenCL part, or see `waifu2x devices`"
+_REMEDY = "install your GPU's driver with its OpenCL part"
 
 
 def usable() -> list[cl.Device]:

@@ -217,6 +217,7 @@ def _own(error: Exception | None) -> Exception | None:
     """Another exception of the same kind and content, whose cause is the first."""
     if error is None:
         return None
-    own = copy.copy(error)
+    # `distributed` makes copies of exceptions keep their tracebacks.
+    own = copy.copy(error).with_traceback(None)
     own.__cause__ = error
     return own
