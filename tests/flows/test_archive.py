@@ -169,3 +169,10 @@ def test_an_archive_whose_bytes_are_wrong(folder: Path) -> None:
     result = batch()
     assert result.exit_code == 1
     assert "in/a.zip: a.png: damaged: Bad CRC-32" in result.stderr.splitlines()[-1]
+
+
+def test_an_archive_by_name_is_for_batch(folder: Path) -> None:
+    archived("in/book.cbz", {"1.png": page(1)})
+    result = CliRunner().invoke(cli, ["upscale", "in/book.cbz", "book.cbz"])
+    assert result.exit_code == 2
+    assert "archives are for `waifu2x batch`" in result.stderr

@@ -22,7 +22,7 @@ from waifu2x.cli.options import (
 )
 from waifu2x.cli.progress import one_picture
 from waifu2x.errors import Waifu2xError
-from waifu2x.flows.jobs import STANDARD, Job
+from waifu2x.flows.jobs import ARCHIVES, STANDARD, Job
 from waifu2x.flows.outcome import Outcome, outcome_of
 from waifu2x.formats import table
 
@@ -96,6 +96,10 @@ def _extension(target: str, chosen: str | None) -> str:
         return chosen
     if target == "-":
         return "png"
+    if suffix in ARCHIVES:
+        raise click.UsageError(
+            f"{target}: archives are for `waifu2x batch`: give it the folder that holds them."
+        )
     known = ", ".join(table.WRITABLE)
     raise click.UsageError(f"{target}: no known extension ({known}); give one, or --format.")
 
