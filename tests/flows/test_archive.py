@@ -13,9 +13,10 @@ from click.testing import CliRunner, Result
 
 from tests.helpers.contents import decode, encode, identity_models, noise
 from waifu2x.api import Upscaler
+from waifu2x.backends import Progress
 from waifu2x.cli import cli
 from waifu2x.errors import ImageError
-from waifu2x.flows.archive import upscale_archive
+from waifu2x.flows.archive import MakePage, Page, upscale_archive, upscale_page
 from waifu2x.flows.jobs import Job, Output
 from waifu2x.formats.table import Quality
 from waifu2x.imaging.picture import Picture
@@ -39,6 +40,16 @@ def archived(path: str, files: dict[str, bytes]) -> None:
     with zipfile.ZipFile(path, "w") as archive:
         for name, content in files.items():
             archive.writestr(zipfile.ZipInfo(name, DATE), content)
+
+
+def pages_of(upscaler: Upscaler) -> MakePage:
+    """Makes pages in this process."""
+
+    def make(name: str, content: bytes, on_progress: Progress) -> Page:
+        output = Output("png", Quality(), "fail")
+        return upscale_page(name, content, output, upscaler.enlarger, on_progress=on_progress)
+
+    return make
 
 
 def batch(*arguments: str) -> Result:
@@ -84,7 +95,7 @@ def test_pages_under_way_at_a_time_stay_in_order(folder: Path, in_flight: int) -
     parts: list[float] = []
     with Upscaler(2, model="identity", backend="numpy") as upscaler:
         made = upscale_archive(
-            job, output, lambda: upscaler.enlarger, in_flight=in_flight, on_progress=parts.append
+            job, output, pages_of(upscaler), in_flight=in_flight, on_progress=parts.append
         )
     assert made is not None
     assert (made.height, made.width) == (10, 14)
@@ -106,7 +117,7 @@ def test_the_first_bad_page_is_the_one_named(folder: Path, in_flight: int) -> No
         Upscaler(2, model="identity", backend="numpy") as upscaler,
         pytest.raises(ImageError, match=r"^in/book\.cbz: 5\.png: damaged or cut off"),
     ):
-        upscale_archive(job, output, lambda: upscaler.enlarger, in_flight=in_flight)
+        upscale_archive(job, output, pages_of(upscaler), in_flight=in_flight)
     assert list(Path("out").iterdir()) == []
 
 

@@ -30,7 +30,7 @@ from waifu2x.api import Upscaler
 from waifu2x.backends import Device
 from waifu2x.errors import DeviceError
 from waifu2x.flows.batch import driver, shared_memory, worker
-from waifu2x.flows.batch.codec import Offered
+from waifu2x.flows.batch.codec import Offered, Paged
 from waifu2x.flows.batch.driver import DeviceDriver, InFlight
 from waifu2x.flows.batch.plan import plan
 from waifu2x.flows.batch.run import run
@@ -301,7 +301,7 @@ def test_processes_that_die_while_they_have_nothing_to_do(
         yield jobs[0]
         while True:  # until all are up
             free = len(these._free)
-            if free == 3:
+            if free == 4:
                 break
             yield None
         for child in processes():
@@ -475,6 +475,167 @@ def test_closing_does_not_wait_for_an_encoder(
             thread.join(30)
             assert not thread.is_alive()
     assert not list((tmp_path / "out").iterdir())
+
+
+def comic(path: Path, count: int, *, bad: tuple[int, ...] = (), size: int = 7) -> None:
+    """An archive of pages, each after a file that is none."""
+    path.parent.mkdir(exist_ok=True)
+    with zipfile.ZipFile(path, "w") as archive:
+        for number in range(count):
+            content = encode(Picture(noise(size, 7, 3, seed=number)), "png")
+            archive.writestr(f"{number}.txt", str(number))
+            archive.writestr(f"{number}.png", content[:50] if number in bad else content)
+
+
+class Makers:
+    """Who made pages, as the driver sees it: the threads that their calls are reported by."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.names: set[str] = set()
+        handle = DeviceDriver._handle
+
+        def watched(these: DeviceDriver, worker: Any, report: Any) -> None:
+            if isinstance(report, Paged):
+                self.names.add(threading.current_thread().name)
+            handle(these, worker, report)
+
+        monkeypatch.setattr(DeviceDriver, "_handle", watched)
+
+
+@pytest.mark.parametrize("in_processes", [True, False])
+def test_several_workers_make_the_pages_of_an_archive(
+    in_processes: bool, tmp_path: Path, upscaler: Upscaler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two calls meet in the network: both are of the one archive."""
+    meeting = threading.Barrier(2)
+    use_network(upscaler, Doubling(lambda: meeting.wait(30)), monkeypatch)
+    monkeypatch.setattr(driver, "may_start_processes", lambda: in_processes)
+    makers = Makers(monkeypatch)
+    comic(tmp_path / "in/book.cbz", 12)
+    (job,) = plan(tmp_path / "in", tmp_path / "out", "png", False).jobs
+    parts: list[float] = []
+    (outcome,) = run(
+        [job],
+        upscaler,
+        PNG,
+        in_flight=IN_PROCESSES,
+        on_progress=lambda job, part: parts.append(part),
+    )
+    assert (outcome.status, outcome.height, outcome.width) == ("done", 14, 14)
+    assert {"read", "wait", "decode", "network", "encode", "write"} <= set(outcome.spent)
+    assert sum(parts) == pytest.approx(1)
+    assert len(makers.names) > 1
+    with zipfile.ZipFile(job.target) as book:
+        names = [f"{number}.{kind}" for number in range(12) for kind in ("txt", "png")]
+        assert book.namelist() == names
+        for number in range(12):
+            expected = noise(7, 7, 3, seed=number).repeat(2, 0).repeat(2, 1)
+            np.testing.assert_array_equal(decode(book.read(f"{number}.png")).pixels, expected)
+    (again,) = run([job], upscaler, replace(PNG, existing="skip"), in_flight=IN_PROCESSES)
+    assert again.status == "skipped"
+
+
+def test_pages_do_not_wait_for_the_next_job(tmp_path: Path, upscaler: Upscaler) -> None:
+    """One worker, and a list that has nothing more until the archive is there."""
+    comic(tmp_path / "in/book.cbz", 3)
+    jobs = plan(tmp_path / "in", tmp_path / "out", "png", False).jobs
+    ended = threading.Event()
+
+    def arriving() -> Any:
+        yield from jobs
+        assert ended.wait(30)
+
+    for outcome in run(arriving(), upscaler, PNG, in_flight=InFlight(1, 1)):
+        assert outcome.status == "done"
+        ended.set()
+    assert ended.is_set()
+
+
+def test_the_first_bad_page_fails_its_archive_alone(tmp_path: Path, upscaler: Upscaler) -> None:
+    jobs = pictures(tmp_path / "in", *small(3))
+    comic(tmp_path / "in/bad.cbz", 12, bad=(5, 7))
+    comic(tmp_path / "in/good.cbz", 6)
+    jobs = list(plan(tmp_path / "in", tmp_path / "out", "png", False).jobs)
+    outcomes = by_name(run(jobs, upscaler, PNG, in_flight=IN_PROCESSES))
+    failed = outcomes.pop("bad.cbz")
+    assert failed.error.startswith(f"{tmp_path / 'in/bad.cbz'}: 5.png: damaged or cut off")
+    assert {outcome.status for outcome in outcomes.values()} == {"done"}
+    made = sorted(path.name for path in (tmp_path / "out").iterdir())
+    assert made == ["0.png", "1.png", "2.png", "good.cbz"]
+
+
+def test_a_process_that_dies_takes_one_archive_with_it(
+    tmp_path: Path, upscaler: Upscaler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    offering: list[Any] = []
+    killed = threading.Event()
+
+    class Watched(CodecProcess):
+        def _received(self) -> Any:
+            report = super()._received()
+            if isinstance(report, Offered):
+                offering.append(self._process)
+            return report
+
+    def kill() -> None:
+        if not killed.is_set():
+            killed.set()
+            offering[0].kill()
+            offering[0].join()
+
+    monkeypatch.setattr(driver, "CodecProcess", Watched)
+    use_network(upscaler, Doubling(kill), monkeypatch)
+    comic(tmp_path / "in/book.cbz", 12)
+    book = list(plan(tmp_path / "in", tmp_path / "out", "png", False).jobs)
+    jobs = book + pictures(tmp_path / "more", *small(6))
+    outcomes = by_name(run(jobs, upscaler, PNG, in_flight=InFlight(4, 1)))
+    assert outcomes.pop("book.cbz").error == (
+        f"{tmp_path / 'in/book.cbz'}: the process that worked on it was killed (SIGKILL)"
+    )
+    assert [outcome.status for outcome in outcomes.values()] == ["done"] * 6
+    assert len(list((tmp_path / "out").iterdir())) == 6
+
+
+@pytest.mark.parametrize("frozen", [True, False])
+def test_closing_in_the_middle_of_an_archive(
+    frozen: bool, tmp_path: Path, upscaler: Upscaler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those that stand still do not even take the pages that they are sent."""
+    reached = threading.Event()
+
+    def freeze() -> None:
+        if len(network.shapes) > 6 and not reached.is_set():
+            if frozen:
+                for child in processes():
+                    os.kill(child.pid, signal.SIGSTOP)
+            reached.set()
+
+    network = Doubling(freeze)
+    use_network(upscaler, network, monkeypatch)
+    comic(tmp_path / "in/book.cbz", 60, size=10_000)
+    jobs = plan(tmp_path / "in", tmp_path / "out", "png", False).jobs
+    these = driver_of(jobs, upscaler, IN_PROCESSES)
+    these.start(False)
+    assert reached.wait(30)
+    these.stop()
+    assert not processes()
+    for thread in threading.enumerate():
+        if thread.name.startswith(("waifu2x-archive", "waifu2x-flow")):
+            thread.join(30)
+            assert not thread.is_alive()
+    assert not list((tmp_path / "out").iterdir())
+
+
+def test_one_archive_gets_processes(
+    tmp_path: Path, upscaler: Upscaler, monkeypatch: pytest.MonkeyPatch, started: list[str]
+) -> None:
+    monkeypatch.setattr(DeviceDriver, "_most_workers", lambda self, in_network, sharing: 5)
+    use_network(upscaler, Doubling(), monkeypatch)
+    comic(tmp_path / "in/book.cbz", 40)
+    jobs = plan(tmp_path / "in", tmp_path / "out", "png", False).jobs
+    (outcome,) = run(jobs, upscaler, PNG)
+    assert outcome.status == "done"
+    assert 1 <= len(started) <= 5
 
 
 def test_workers_are_added_where_the_network_is_idle(

@@ -6,19 +6,18 @@ import io
 import time
 import zipfile
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path, PurePosixPath
+from typing import NamedTuple
 
 from waifu2x.backends import Progress, ignore
 from waifu2x.errors import ImageError, OutputError
 from waifu2x.flows.flow import flow
 from waifu2x.flows.jobs import (
-    Identity,
     Job,
-    OnNotice,
     Output,
     Reserve,
     copy_times,
@@ -35,49 +34,52 @@ from waifu2x.imaging.enlarger import Enlarger
 from waifu2x.imaging.streams import Header
 from waifu2x.system import stores
 from waifu2x.system.files import abandon, reason, writing
-from waifu2x.system.machine import core_count
 from waifu2x.system.stopwatch import Stopwatch
 
 _LARGEST = 1 << 30
 """Bytes of a file in an archive that are unpacked."""
-_IN_CODECS = 2
-"""Pages that are decoded or encoded while others are in the network."""
-_MOST_PAGES = 9
-"""Pages under way at a time, at most, however many cores there are."""
+
+
+class Page(NamedTuple):
+    """A picture of an archive that was made."""
+
+    content: bytes
+    """Its new file."""
+    size: tuple[int, int]
+    """Rows and columns of the (first) result."""
+    spent: Mapping[str, float]
+    """Seconds by stage."""
+
+
+MakePage = Callable[[str, bytes, Progress], Page]
+"""Makes a page of its name, for messages, and the content of its file; it is told of parts that add
+up to 1. Several threads call it at a time."""
 
 
 def upscale_archive(
     job: Job,
     output: Output,
-    enlarger: Callable[[], Enlarger],
+    make_page: MakePage,
     *,
-    max_pixels: int = MAX_PIXELS,
-    reserve: Reserve = lambda content: nullcontext(),
     on_progress: Progress = ignore,
-    on_notice: OnNotice = lambda job, notice: None,
-    sources: frozenset[Identity] = frozenset(),
-    alone: bool = True,
     in_flight: int = 1,
 ) -> Upscaled | None:
     """An archive whose pictures are enlarged under their names; None if it is there and may stay.
 
-    Other files are copied, order and dates stay. One picture that cannot be read fails the whole,
-    and nothing is written. Arguments and errors are those of `upscale_file`; more than `in_flight`
-    pages are under way where that is more than 1, since some are decoded and some encoded.
+    Other files are copied, order and dates stay. One picture that cannot be made fails the whole,
+    and nothing is written. `in_flight` pages are under way at a time. Raises Waifu2xError, OSError,
+    MemoryError and what `make_page` raises.
     """
-    if not may_write(job, output.existing, sources):
+    if not may_write(job, output.existing):
         return None
     make_folder(job.target.parent)
-    start, spent, network = time.monotonic(), Stopwatch(), enlarger()
+    start, spent = time.monotonic(), Stopwatch()
     try:
         with _opened(job.source) as archive:
             source = _Members(job, archive, output.extension, spent)
-            work = _PageWork(
-                job, output, network, spent, max_pixels, reserve, on_notice, None if alone else 1
-            )
+            work = partial(_made, job, make_page, spent)
             sink = _NewArchive(job.target, spent, replace=output.existing == "overwrite")
-            pages = in_flight if in_flight == 1 else max(in_flight + _IN_CODECS, _pages_at_once())
-            flow(source, work, sink, in_flight=pages, on_progress=on_progress)
+            flow(source, work, sink, in_flight=in_flight, on_progress=on_progress)
     except FileExistsError as error:
         raise OutputError(EXISTS.format(job.target)) from error
     except OSError as error:
@@ -88,9 +90,30 @@ def upscale_archive(
     return Upscaled(height, width, spent, time.monotonic() - start)
 
 
-def _pages_at_once() -> int:
-    """How many pages keep the cores of this machine busy with codecs."""
-    return min(core_count() + 1, _MOST_PAGES)
+def upscale_page(
+    name: str,
+    content: bytes,
+    output: Output,
+    network: Enlarger,
+    *,
+    max_pixels: int = MAX_PIXELS,
+    reserve: Reserve = lambda content: nullcontext(),
+    on_progress: Progress = ignore,
+    on_notice: Callable[[str], None] = lambda notice: None,
+) -> Page:
+    """Makes a picture of an archive; `name` is for messages. Raises as `upscale_file`."""
+    output, spent, result = replace(output, previews=False), Stopwatch(), io.BytesIO()
+    with ExitStack() as held:
+        with spent("wait"):
+            allocate = held.enter_context(reserve(content))
+        with spent("decode"):
+            source = open_content(content, name, max_pixels, allocate)
+            held.enter_context(closing(source))
+        prepared = PreparedSource(source, network, output, name, name, on_notice, spent)
+        work = PictureWork(network, output, spent, animated=prepared.header.animated)
+        sink = ContentSink(result, output.extension, output.quality, name, spent, 1)
+        flow(prepared, work, sink, on_progress=on_progress)
+    return Page(result.getvalue(), prepared.sizes[0], spent.seconds)
 
 
 @dataclass(frozen=True)
@@ -134,48 +157,16 @@ class _Members:
         """Leaves the archive to whoever opened it."""
 
 
-class _PageWork:
-    """What makes the file of a result from the file of a picture. Threads may share it."""
-
-    def __init__(
-        self,
-        job: Job,
-        output: Output,
-        network: Enlarger,
-        spent: Stopwatch,
-        max_pixels: int,
-        reserve: Reserve,
-        on_notice: OnNotice,
-        threads: int | None,
-    ) -> None:
-        self._job = job
-        self._output = replace(output, previews=False)
-        self._network = network
-        self._spent = spent
-        self._max_pixels = max_pixels
-        self._reserve = reserve
-        self._on_notice = on_notice
-        self._threads = threads
-
-    def __call__(self, member: _Member, on_progress: Progress) -> _Member:
-        """The file with its picture enlarged; what is none as it is. Raises as `upscale_file`."""
-        if not member.is_picture:
-            on_progress(1.0)
-            return member
-        name = f"{self._job.source}: {member.info.filename}"
-        output, spent, result = self._output, self._spent, io.BytesIO()
-        with ExitStack() as held:
-            with spent("wait"):
-                allocate = held.enter_context(self._reserve(member.content))
-            with spent("decode"):
-                source = open_content(member.content, name, self._max_pixels, allocate)
-                held.enter_context(closing(source))
-            notify = partial(self._on_notice, self._job)
-            prepared = PreparedSource(source, self._network, output, name, name, notify, spent)
-            work = PictureWork(self._network, output, spent, animated=prepared.header.animated)
-            sink = ContentSink(result, output.extension, output.quality, name, spent, self._threads)
-            flow(prepared, work, sink, on_progress=on_progress)
-        return replace(member, content=result.getvalue(), size=prepared.sizes[0])
+def _made(
+    job: Job, make_page: MakePage, spent: Stopwatch, member: _Member, on_progress: Progress
+) -> _Member:
+    """The file with its picture enlarged; what is none as it is."""
+    if not member.is_picture:
+        on_progress(1.0)
+        return member
+    page = make_page(f"{job.source}: {member.info.filename}", member.content, on_progress)
+    spent.add(page.spent)
+    return replace(member, content=page.content, size=page.size)
 
 
 class _NewArchive:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from waifu2x.backends import Progress, ignore
 from waifu2x.errors import BackendError, DeviceError, Waifu2xError
-from waifu2x.flows.jobs import ARCHIVES, Identity, Job, OnNotice, Output, Reserve
+from waifu2x.flows.jobs import Identity, Job, OnNotice, Output, Reserve
 from waifu2x.flows.upscaling import Upscaled, upscale_file
 from waifu2x.formats.limits import MAX_PIXELS
 from waifu2x.imaging.enlarger import Enlarger
@@ -56,6 +56,48 @@ def outcome_of(job: Job, made: Upscaled | None) -> Outcome:
     )
 
 
+class FailedError(Exception):
+    """Ends the work on a job, of which a part has failed elsewhere."""
+
+    def __init__(self, outcome: Outcome) -> None:
+        """`outcome` is how the job ends with that."""
+        super().__init__(outcome.error)
+        self.outcome = outcome
+
+
+def outcome_of_error(job: Job, output: Output, error: Exception, start: float) -> Outcome:
+    """The outcome of a job whose work, begun at `start` on the monotonic clock, raised an error.
+
+    Raises the error itself if it is none that `upscale_file` or `upscale_archive` names.
+    """
+    device_failed = disk_full = False
+    if isinstance(error, FailedError):
+        return replace(error.outcome, seconds=time.monotonic() - start)
+    if isinstance(error, BackendError):
+        message = f"{job.source}: {error}"
+        device_failed = isinstance(error, DeviceError)
+    elif isinstance(error, Waifu2xError):
+        if output.existing == "skip" and isinstance(error.__cause__, FileExistsError):
+            return Outcome(job, "skipped", 0.0)  # another run has made it meanwhile
+        message = str(error)
+        disk_full = is_disk_full(error.__cause__)
+    elif isinstance(error, OSError):
+        disk_full = is_disk_full(error)
+        message = f"{error.filename or job.source}: {reason(error)}"
+    elif isinstance(error, MemoryError):
+        message = f"{job.source}: not enough memory for the result: use a smaller scale"
+    else:
+        raise error
+    return Outcome(
+        job,
+        "failed",
+        time.monotonic() - start,
+        error=message,
+        device_failed=device_failed,
+        disk_full=disk_full,
+    )
+
+
 def run_one(
     job: Job,
     enlarger: Enlarger,
@@ -68,16 +110,13 @@ def run_one(
     sources: frozenset[Identity] = frozenset(),
     in_flight: int = 1,
 ) -> Outcome:
-    """The outcome of one file or archive; errors are a failed outcome.
+    """The outcome of one file, which is no archive; errors are a failed outcome.
 
-    Arguments are those of `upscale_file` and `upscale_archive`. Raises what is none of the errors
-    that these name.
+    Arguments are those of `upscale_file`. Raises what is none of the errors that it names.
     """
     start = time.monotonic()
-    device_failed = disk_full = False
     try:
-        work = _archive_work() if job.source.suffix[1:].lower() in ARCHIVES else upscale_file
-        made = work(
+        made = upscale_file(
             job,
             output,
             lambda: enlarger,
@@ -89,34 +128,6 @@ def run_one(
             alone=False,
             in_flight=in_flight,
         )
-    except BackendError as error:
-        message = f"{job.source}: {error}"
-        device_failed = isinstance(error, DeviceError)
-    except Waifu2xError as error:
-        if output.existing == "skip" and isinstance(error.__cause__, FileExistsError):
-            return Outcome(job, "skipped", 0.0)  # another run has made it meanwhile
-        message = str(error)
-        disk_full = is_disk_full(error.__cause__)
-    except OSError as error:
-        disk_full = is_disk_full(error)
-        message = f"{error.filename or job.source}: {reason(error)}"
-    except MemoryError:
-        message = f"{job.source}: not enough memory for the result: use a smaller scale"
-    else:
-        return outcome_of(job, made)
-    seconds = time.monotonic() - start
-    return Outcome(
-        job,
-        "failed",
-        seconds,
-        error=message,
-        device_failed=device_failed,
-        disk_full=disk_full,
-    )
-
-
-def _archive_work() -> Callable[..., Upscaled | None]:
-    """`upscale_archive`, imported where there is an archive: most folders have none."""
-    from waifu2x.flows.archive import upscale_archive
-
-    return upscale_archive
+    except Exception as error:
+        return outcome_of_error(job, output, error, start)
+    return outcome_of(job, made)

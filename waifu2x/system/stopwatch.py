@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 
@@ -28,6 +28,12 @@ class Stopwatch:
         finally:
             with self._lock:
                 self.seconds[name] += time.monotonic() - start
+
+    def add(self, seconds: Mapping[str, float]) -> None:
+        """Adds what another one has counted."""
+        with self._lock:
+            for name, more in seconds.items():
+                self.seconds[name] = self.seconds.get(name, 0.0) + more
 
     @property
     def total(self) -> float:

@@ -1,8 +1,9 @@
 """What a codec worker does: files are read, decoded and prepared; finished, encoded and written.
 
 Networks run elsewhere, where the device is: in the driver, which tells a worker which file to make
-(Make). The worker hands each picture over as arrays (Offered), is told when the results are there
-(Computed), and says how the file has ended (Ended). Each worker makes one file at a time.
+(Make), or which page of an archive (MakePage). The worker hands each picture over as arrays
+(Offered), is told when the results are there (Computed), and says how the file has ended (Ended),
+or gives the page back (Paged). Each worker makes one file or page at a time.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import itertools
 import queue
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,7 +24,7 @@ from waifu2x.backends import Progress
 from waifu2x.flows.batch.semaphore import needed_bytes
 from waifu2x.flows.flow import StoppedError
 from waifu2x.flows.jobs import Job, Output
-from waifu2x.flows.outcome import Outcome, Status, run_one
+from waifu2x.flows.outcome import Outcome, Status, outcome_of_error, run_one
 from waifu2x.imaging.enlarger import Enlarger
 from waifu2x.imaging.processing import Call
 from waifu2x.imaging.sizes import Request
@@ -54,6 +56,19 @@ class Make(NamedTuple):
     """Bytes of memory that it may take before it looks."""
 
 
+class MakePage(NamedTuple):
+    """Make a page of an archive."""
+
+    job: Job
+    """The archive's."""
+    name: str
+    """For messages."""
+    content: bytes
+    """The page's file."""
+    allowance: int
+    """As in Make."""
+
+
 class Proceed(NamedTuple):
     """The memory that it asked for is there."""
 
@@ -67,7 +82,7 @@ class Computed(NamedTuple):
     error: Exception | None
 
 
-Command = Make | Proceed | Computed | None
+Command = Make | MakePage | Proceed | Computed | None
 """None: there are no more files."""
 
 
@@ -143,6 +158,14 @@ class Ended(NamedTuple):
         return cls(*(getattr(outcome, name) for name in cls._fields))
 
 
+class Paged(NamedTuple):
+    """A page is made: what `archive.Page` says of it. One that fails is Ended."""
+
+    content: bytes
+    size: tuple[int, int]
+    spent: Mapping[str, float]
+
+
 class Defect(NamedTuple):
     """An error that is no outcome of a file: a defect of the program."""
 
@@ -155,7 +178,7 @@ class Died(NamedTuple):
     why: str
 
 
-Report = Up | Looked | Released | Offered | Notified | Ended | Defect | Died
+Report = Up | Looked | Released | Offered | Notified | Ended | Paged | Defect | Died
 
 
 class Link(Protocol):
@@ -186,7 +209,7 @@ class Codec:
         self._task = task
         self._link = link
         self._enlarger = Enlarger(task.facts, task.request, task.noise, self._compute)
-        self._jobs: queue.SimpleQueue[Make | None] = queue.SimpleQueue()
+        self._jobs: queue.SimpleQueue[Make | MakePage | None] = queue.SimpleQueue()
         self._numbers = itertools.count()
         self._lock = threading.Lock()
         self._waiting: dict[int, queue.SimpleQueue[Exception | None]] = {}
@@ -214,27 +237,56 @@ class Codec:
         self._jobs.put(None)
 
     def run(self) -> None:
-        """Makes files until there are no more. Raises what the link raises."""
+        """Makes files and pages until there are no more. Raises what the link raises."""
         self._link.report(Up())
         while (make := self._jobs.get()) is not None:
             try:
                 self._allowance = make.allowance
-                outcome = run_one(
-                    make.job,
-                    self._enlarger,
-                    self._task.output,
-                    max_pixels=self._task.max_pixels,
-                    reserve=self._reserve,
-                    on_progress=self._note_share,
-                    on_notice=lambda job, text: self._link.report(Notified(text)),
-                    in_flight=self._task.in_flight,
-                )
+                made = self._page(make) if isinstance(make, MakePage) else self._file(make.job)
             except StoppedError:
-                return
+                if self._is_stopped:
+                    return
+                # Only the page is not wanted any more: another one of its archive has failed.
+                made = Ended.of(Outcome(make.job, "failed", 0.0, error="stopped"))
             except Exception as error:
                 self._link.report(Defect(error))
-            else:
-                self._link.report(Ended.of(outcome))
+                continue
+            self._link.report(made)
+
+    def _file(self, job: Job) -> Ended:
+        """How a file ends."""
+        outcome = run_one(
+            job,
+            self._enlarger,
+            self._task.output,
+            max_pixels=self._task.max_pixels,
+            reserve=self._reserve,
+            on_progress=self._note_share,
+            on_notice=lambda job, text: self._link.report(Notified(text)),
+            in_flight=self._task.in_flight,
+        )
+        return Ended.of(outcome)
+
+    def _page(self, make: MakePage) -> Paged | Ended:
+        """A page of an archive, or how the archive ends because of it."""
+        # Imported where there is an archive: most folders have none.
+        from waifu2x.flows.archive import upscale_page
+
+        start = time.monotonic()
+        try:
+            page = upscale_page(
+                make.name,
+                make.content,
+                self._task.output,
+                self._enlarger,
+                max_pixels=self._task.max_pixels,
+                reserve=self._reserve,
+                on_progress=self._note_share,
+                on_notice=lambda text: self._link.report(Notified(text)),
+            )
+        except Exception as error:
+            return Ended.of(outcome_of_error(make.job, self._task.output, error, start))
+        return Paged(*page)
 
     def _compute(self, calls: Sequence[Call], on_progress: Progress) -> list[NDArray[Any]]:
         """Hands the calls of a picture over and waits for their results."""

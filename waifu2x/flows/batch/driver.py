@@ -3,6 +3,9 @@
 The first workers are threads of this process. Where the network has nothing to do between their
 pictures, as on a GPU, codecs are what holds the work up: then workers that are processes take their
 place, more and more of them, until the network is busy or the machine's cores are.
+
+An archive is read and written by a thread of its own here, its owner; its pages go to the workers,
+before any file that waits.
 """
 
 from __future__ import annotations
@@ -12,14 +15,16 @@ import queue
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from waifu2x.api import Upscaler
+from waifu2x.backends import Progress
 from waifu2x.errors import OutputError, Waifu2xError
 from waifu2x.flows.batch.codec import (
     CodecTask,
@@ -29,8 +34,10 @@ from waifu2x.flows.batch.codec import (
     Ended,
     Looked,
     Make,
+    MakePage,
     Notified,
     Offered,
+    Paged,
     Proceed,
     Released,
     Report,
@@ -45,13 +52,16 @@ from waifu2x.flows.batch.worker import (
     may_start_processes,
 )
 from waifu2x.flows.flow import StoppedError
-from waifu2x.flows.jobs import Identity, Job, OnNotice, Output, may_write
-from waifu2x.flows.outcome import Outcome
+from waifu2x.flows.jobs import ARCHIVES, Identity, Job, OnNotice, Output, may_write
+from waifu2x.flows.outcome import FailedError, Outcome, outcome_of, outcome_of_error
 from waifu2x.imaging.sizes import MOST
 from waifu2x.networks.chains import FactTable
 from waifu2x.system import stores
 from waifu2x.system.files import is_temporary, remove_abandoned, remove_unfinished
 from waifu2x.system.machine import available_memory, core_count
+
+if TYPE_CHECKING:
+    from waifu2x.flows.archive import Page
 
 _FIRST_WORKERS = 3
 """Workers at the start: one picture is loaded, one computed and one saved."""
@@ -65,6 +75,12 @@ _ALLOWED_SHARE = 0.1
 """The share of the memory for pictures that all workers together may take on top, unasked."""
 _WORKER_BYTES = 256 << 20
 """Bytes of free memory that there must be for each process and its pictures."""
+_ARCHIVES = 2
+"""Archives under way at a time: while the last pages of one are made, those of the next begin."""
+_READ_AHEAD = 2
+"""Pages of an archive that are under way beyond one for each worker."""
+_OWNER_SECONDS = 0.1
+"""How long the end of the work waits for whoever writes an archive."""
 _FEEDER_SECONDS = 5.0
 """How long the end of the work waits for whoever gives the jobs."""
 
@@ -78,10 +94,26 @@ class InFlight:
 
 
 @dataclass(eq=False)
-class _Assignment:
-    """A file that a worker makes."""
+class _WantedPage:
+    """A page that the owner of an archive waits for."""
 
     job: Job
+    """The archive's."""
+    name: str
+    content: bytes
+    on_progress: Progress
+    """Told of parts that add up to 1; raises StoppedError once the page is not wanted."""
+    answer: queue.SimpleQueue[Page | Exception] = field(default_factory=queue.SimpleQueue)
+
+
+@dataclass(eq=False)
+class _Assignment:
+    """A file that a worker makes, or a page of an archive."""
+
+    job: Job
+    """The file's, or the archive's."""
+    page: _WantedPage | None
+    on_progress: Progress
     memory: dict[int, tuple[int, Callable[[], None]]] = field(default_factory=dict)
     """Bytes that it has or waits for, by the number of the report, and what is called when they are
     there."""
@@ -154,6 +186,10 @@ class DeviceDriver:
         self._workers: set[CodecWorker] = set()
         self._free: deque[CodecWorker] = deque()
         self._assigned: dict[CodecWorker, _Assignment] = {}
+        self._pages: deque[_WantedPage] = deque()
+        """Pages that no worker has yet."""
+        self._owners: dict[threading.Thread, Job] = {}
+        """Who reads and writes the archives that are under way."""
         self._calls: dict[CodecWorker, int] = {}
         """How many calls use the memory of a worker; also of those that have died."""
         self._threads_wanted = 0
@@ -168,6 +204,9 @@ class DeviceDriver:
         self._looked = time.monotonic(), 0.0
         """When workers were added last, and how long the network had been idle by then."""
         self._feeder = threading.Thread(target=self._feed, name="waifu2x-jobs", daemon=True)
+        self._page_feeder = threading.Thread(
+            target=self._feed_pages, name="waifu2x-pages", daemon=True
+        )
 
     def start(self, all_at_once: bool) -> None:
         """Begins, with the first workers or with all."""
@@ -178,6 +217,7 @@ class DeviceDriver:
         self._threads_wanted = count - self._processes_wanted
         self._add_processes()
         self._feeder.start()
+        self._page_feeder.start()
 
     def stop(self) -> None:
         """Ends the work at once: what is not finished leaves nothing behind."""
@@ -185,9 +225,17 @@ class DeviceDriver:
         with self._changed:
             self._changed.notify_all()
             workers = list(self._workers)
-            made = {worker: each.job for worker, each in self._assigned.items()}
+            made = {worker: each.job for worker, each in self._assigned.items() if not each.page}
+            owners = dict(self._owners)
+            pages = [each.page for each in self._assigned.values() if each.page]
+            pages += self._pages
+        for page in pages:
+            page.answer.put(StoppedError())
         for worker in workers:
             worker.stop()
+        for owner, job in owners.items():
+            owner.join(_OWNER_SECONDS)
+            _clear(job, False)
         for worker in workers:
             worker.join()
             if worker in made:
@@ -195,24 +243,29 @@ class DeviceDriver:
         self._scheduler.close()
         for worker in workers:
             worker.release()
-        if self._feeder.ident is not None:
-            self._feeder.join(_FEEDER_SECONDS)
+        for feeder in (self._feeder, self._page_feeder):
+            if feeder.ident is not None:
+                feeder.join(_FEEDER_SECONDS)
 
     # The jobs' way to workers, in a thread of its own: whoever gives them may take long.
 
     def _feed(self) -> None:
         try:
             while (worker := self._vacant()) is not None:
+                # Whoever gives the jobs may take long: meanwhile there may be pages for it.
+                self._vacate(worker)
                 job = self._next()
                 if job is None:
                     break
                 outcome = self._settled(job)
                 if outcome is not None:
                     self.ended.put(outcome)
-                    self._vacate(worker)
-                    continue
-                while worker is not None and not self._assign(worker, job):
-                    worker = self._vacant()  # that one has died while the job was awaited
+                elif job.source.suffix[1:].lower() in ARCHIVES:
+                    self._begin(job)
+                else:
+                    file = _Assignment(job, None, partial(self._on_progress, job))
+                    while (worker := self._vacant()) and not self._assign(worker, file):
+                        pass  # that one has died meanwhile
         except BaseException as error:
             self._fail(error)
         finally:
@@ -220,21 +273,49 @@ class DeviceDriver:
                 self._is_exhausted = True
                 self._tell_end()
 
-    def _assign(self, worker: CodecWorker, job: Job) -> bool:
-        """Gives a worker a file; False if the worker is gone."""
+    def _feed_pages(self) -> None:
+        try:
+            while (worker := self._vacant(for_page=True)) is not None:
+                with self._changed:
+                    page = self._pages[0]
+                try:
+                    page.on_progress(0.0)
+                except StoppedError as error:
+                    with self._changed:
+                        self._pages.popleft()
+                    page.answer.put(error)
+                    self._vacate(worker)
+                else:
+                    self._assign(worker, _Assignment(page.job, page, page.on_progress))
+        except BaseException as error:
+            self._fail(error)
+
+    def _assign(self, worker: CodecWorker, assignment: _Assignment) -> bool:
+        """Gives a worker a file or a page; False if the worker is gone."""
         with self._changed:
             if worker not in self._workers:
                 return False
-            self._assigned[worker] = _Assignment(job)
-        worker.send(Make(job, self._allowance))
+            self._assigned[worker] = assignment
+            job, page = assignment.job, assignment.page
+            if page is not None:
+                self._pages.popleft()
+        if page is None:
+            worker.send(Make(job, self._allowance))
+        else:
+            worker.send(MakePage(job, page.name, page.content, self._allowance))
         return True
 
-    def _vacant(self) -> CodecWorker | None:
-        """A worker that has nothing to do, as soon as there is one; None at the end."""
+    def _vacant(self, *, for_page: bool = False) -> CodecWorker | None:
+        """A worker that has nothing to do, as soon as there is one; None at the end.
+
+        As long as pages wait, it is for one of them; and only then, if it is `for_page`.
+        """
         with self._changed:
             while not self._stopped.is_set():
                 threads = [each for each in self._workers if not each.is_process]
-                if self._free:
+                if for_page != bool(self._pages):
+                    self._changed.wait()
+                elif self._free:
                     worker = self._free.popleft()
                     if worker.is_process or len(threads) <= self._threads_wanted:
                         return worker
@@ -276,6 +357,62 @@ class DeviceDriver:
             return Outcome(job, "failed", 0.0, error=str(error))
         return None
 
+    # Archives, each in a thread of its own: its owner.
+
+    def _begin(self, job: Job) -> None:
+        """Starts the owner of an archive, once there is room for one."""
+        owner = threading.Thread(target=self._own, args=(job,), name="waifu2x-archive", daemon=True)
+        with self._changed:
+            self._changed.wait_for(lambda: len(self._owners) < _ARCHIVES or self._stopped.is_set())
+            if not self._stopped.is_set():
+                self._owners[owner] = job
+                owner.start()
+
+    def _own(self, job: Job) -> None:
+        try:
+            outcome = self._archived(job)
+        except BaseException as error:
+            self._fail(error)
+            return
+        with self._changed:
+            del self._owners[threading.current_thread()]
+            self.ended.put(outcome)
+            self._changed.notify_all()
+            self._tell_end()
+
+    def _archived(self, job: Job) -> Outcome:
+        """The outcome of an archive."""
+        # Imported where there is an archive: most folders have none.
+        from waifu2x.flows.archive import upscale_archive
+
+        def report(part: float) -> None:
+            if self._stopped.is_set():
+                raise StoppedError
+            self._on_progress(job, part)
+
+        start, make_page = time.monotonic(), partial(self._made_page, job)
+        pages = self._most + _READ_AHEAD
+        try:
+            made = upscale_archive(
+                job, self._output, make_page, on_progress=report, in_flight=pages
+            )
+        except Exception as error:
+            return outcome_of_error(job, self._output, error, start)
+        return outcome_of(job, made)
+
+    def _made_page(self, job: Job, name: str, content: bytes, on_progress: Progress) -> Page:
+        """A page that a worker has made. Raises FailedError, StoppedError."""
+        page = _WantedPage(job, name, content, on_progress)
+        with self._changed:
+            if self._stopped.is_set():
+                raise StoppedError
+            self._pages.append(page)
+            self._changed.notify_all()
+        answer = page.answer.get()
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
     # Workers, as they are added.
 
     def _add_thread(self) -> None:
@@ -297,7 +434,7 @@ class DeviceDriver:
         with self._changed:
             while self._may_have_processes and not self._stopped.is_set():
                 count = sum(each.is_process for each in self._workers)
-                if count >= self._processes_wanted or self._is_exhausted:
+                if count >= self._processes_wanted or (self._is_exhausted and not self._owners):
                     return
                 self._started += 1
                 name = f"waifu2x-codec-{self._started}"
@@ -388,6 +525,8 @@ class DeviceDriver:
             self._compute(worker, assignment, report)
         elif isinstance(report, Ended):
             self._end(worker, assignment, Outcome(assignment.job, *report))
+        elif isinstance(report, Paged):
+            self._end_page(worker, assignment, report)
         elif isinstance(report, Looked):
             granted = partial(worker.send, Proceed(report.number))
             assignment.memory[report.number] = report.size, granted
@@ -422,7 +561,7 @@ class DeviceDriver:
             raise StoppedError
         with self._changed:
             assignment.progress += share * part
-        self._on_progress(assignment.job, share * part)
+        assignment.on_progress(share * part)
 
     def _computed(
         self,
@@ -451,17 +590,43 @@ class DeviceDriver:
                 self._fail(unsent)
 
     def _end(self, worker: CodecWorker, assignment: _Assignment, outcome: Outcome) -> None:
-        """A file has ended, and its worker is free."""
-        self._give_back(assignment, list(assignment.memory))
-        assignment.is_over = True
+        """A file has ended, or a page has failed, and its worker is free."""
         if outcome.device_failed:
             self._device_failed.set()
+        self._conclude(assignment, is_done=outcome.status == "done")
+        if assignment.page is not None:
+            assignment.page.answer.put(FailedError(outcome))
+        else:
+            spent = _with_wait(outcome.spent, assignment.waited)
+            self.ended.put(replace(outcome, spent=spent))
+        self._free_again(worker)
+
+    def _end_page(self, worker: CodecWorker, assignment: _Assignment, paged: Paged) -> None:
+        """A page is made, and its worker is free."""
+        from waifu2x.flows.archive import Page
+
+        assert assignment.page is not None
+        try:
+            self._conclude(assignment, is_done=True)
+        except StoppedError as error:
+            assignment.page.answer.put(error)
+        else:
+            spent = _with_wait(paged.spent, assignment.waited)
+            assignment.page.answer.put(Page(paged.content, paged.size, spent))
+        self._free_again(worker)
+
+    def _conclude(self, assignment: _Assignment, *, is_done: bool) -> None:
+        """Gives back what a file or page had, and tells of the rest of it if it is done."""
+        self._give_back(assignment, list(assignment.memory))
+        assignment.is_over = True
         left = 1.0 - assignment.progress
-        if outcome.status == "done" and left > 1e-6:
-            self._on_progress(outcome.job, left)
+        if is_done and left > 1e-6:
+            assignment.on_progress(left)
+
+    def _free_again(self, worker: CodecWorker) -> None:
+        """What a worker was at has ended."""
         with self._changed:
             self._assigned.pop(worker, None)
-            self.ended.put(_with_wait(outcome, assignment.waited))
             if worker in self._workers:
                 self._free.append(worker)
             self._changed.notify_all()
@@ -483,7 +648,8 @@ class DeviceDriver:
         if is_unused:
             worker.release()
         if assignment is not None:
-            _clear(assignment.job, True)
+            if assignment.page is None:
+                _clear(assignment.job, True)
             error = f"{assignment.job.source}: the process that worked on it {why}"
             outcome = Outcome(assignment.job, "failed", 0.0, error=error)
             self._end(worker, assignment, outcome)
@@ -498,7 +664,7 @@ class DeviceDriver:
 
     def _tell_end(self) -> None:
         """Called with the lock."""
-        if self._is_exhausted and not self._assigned:
+        if self._is_exhausted and not (self._assigned or self._owners):
             self.ended.put(None)
 
     def _fail(self, error: BaseException) -> None:
@@ -507,14 +673,12 @@ class DeviceDriver:
             self.ended.put(error)
 
 
-def _with_wait(outcome: Outcome, waited: float) -> Outcome:
-    """With the time that it waited for its turn at the network told apart."""
-    if "network" not in outcome.spent:
-        return outcome
-    spent = dict(outcome.spent)
-    spent["wait"] = spent.get("wait", 0.0) + waited
-    spent["network"] = max(0.0, spent["network"] - waited)
-    return replace(outcome, spent=spent)
+def _with_wait(spent: Mapping[str, float], waited: float) -> Mapping[str, float]:
+    """Seconds by stage, with the time that was waited for a turn at the network told apart."""
+    if "network" not in spent:
+        return spent
+    network = max(0.0, spent["network"] - waited)
+    return {**spent, "wait": spent.get("wait", 0.0) + waited, "network": network}
 
 
 def _clear(job: Job, is_process: bool) -> None:

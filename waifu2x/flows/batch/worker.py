@@ -40,7 +40,7 @@ _ENDING_SECONDS = 0.1
 
 
 class CodecWorker(Protocol):
-    """Makes one file at a time: reports come as it goes on, from a thread of its own."""
+    """Makes one file or page at a time: reports come as it goes on, from a thread of its own."""
 
     is_process: bool
 
@@ -110,6 +110,8 @@ class CodecProcess:
         self._task = task
         self._on_report = on_report
         self._lock = threading.Lock()
+        self._sending = threading.Lock()
+        """Held for as long as a message takes: one that stands still takes none."""
         self._process: Any = None
         self._is_stopped = False
         self._connection, self._theirs = _context().Pipe()
@@ -124,7 +126,7 @@ class CodecProcess:
 
     def send(self, command: Command) -> None:
         """A process that is gone hears nothing, and its reports end with Died."""
-        with suppress(OSError), self._lock:
+        with suppress(OSError), self._sending:
             self._connection.send(command)
 
     def stop(self) -> None:
