@@ -478,11 +478,11 @@ def test_closing_does_not_wait_for_an_encoder(
 
 
 def comic(path: Path, count: int, *, bad: tuple[int, ...] = (), size: int = 7) -> None:
-    """An archive of pages, each after a file that is none."""
+    """An archive of pages, each of its own size and after a file that is none."""
     path.parent.mkdir(exist_ok=True)
     with zipfile.ZipFile(path, "w") as archive:
         for number in range(count):
-            content = encode(Picture(noise(size, 7, 3, seed=number)), "png")
+            content = encode(Picture(noise(size + number, 7, 3, seed=number)), "png")
             archive.writestr(f"{number}.txt", str(number))
             archive.writestr(f"{number}.png", content[:50] if number in bad else content)
 
@@ -506,9 +506,16 @@ class Makers:
 def test_several_workers_make_the_pages_of_an_archive(
     in_processes: bool, tmp_path: Path, upscaler: Upscaler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two calls meet in the network: both are of the one archive."""
-    meeting = threading.Barrier(2)
-    use_network(upscaler, Doubling(lambda: meeting.wait(30)), monkeypatch)
+    """The first two calls meet in the network: both are of the one archive."""
+    meeting, met = threading.Barrier(2), threading.Event()
+
+    def meet() -> None:
+        if not met.is_set():
+            meeting.wait(30)
+            met.set()
+
+    network = Doubling(meet)
+    use_network(upscaler, network, monkeypatch)
     monkeypatch.setattr(driver, "may_start_processes", lambda: in_processes)
     makers = Makers(monkeypatch)
     comic(tmp_path / "in/book.cbz", 12)
@@ -529,7 +536,7 @@ def test_several_workers_make_the_pages_of_an_archive(
         names = [f"{number}.{kind}" for number in range(12) for kind in ("txt", "png")]
         assert book.namelist() == names
         for number in range(12):
-            expected = noise(7, 7, 3, seed=number).repeat(2, 0).repeat(2, 1)
+            expected = noise(7 + number, 7, 3, seed=number).repeat(2, 0).repeat(2, 1)
             np.testing.assert_array_equal(decode(book.read(f"{number}.png")).pixels, expected)
     (again,) = run([job], upscaler, replace(PNG, existing="skip"), in_flight=IN_PROCESSES)
     assert again.status == "skipped"
@@ -579,16 +586,21 @@ def test_a_process_that_dies_takes_one_archive_with_it(
 
     def kill() -> None:
         if not killed.is_set():
-            killed.set()
             offering[0].kill()
-            offering[0].join()
+            killed.set()
 
     monkeypatch.setattr(driver, "CodecProcess", Watched)
     use_network(upscaler, Doubling(kill), monkeypatch)
     comic(tmp_path / "in/book.cbz", 12)
     book = list(plan(tmp_path / "in", tmp_path / "out", "png", False).jobs)
-    jobs = book + pictures(tmp_path / "more", *small(6))
-    outcomes = by_name(run(jobs, upscaler, PNG, in_flight=InFlight(4, 1)))
+    more = pictures(tmp_path / "more", *small(6))
+
+    def arriving() -> Any:
+        yield from book
+        assert killed.wait(30)
+        yield from more
+
+    outcomes = by_name(run(arriving(), upscaler, PNG, in_flight=InFlight(4, 1)))
     assert outcomes.pop("book.cbz").error == (
         f"{tmp_path / 'in/book.cbz'}: the process that worked on it was killed (SIGKILL)"
     )
