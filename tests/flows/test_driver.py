@@ -638,6 +638,25 @@ def test_closing_in_the_middle_of_an_archive(
     assert not list((tmp_path / "out").iterdir())
 
 
+@pytest.mark.parametrize("told", [0, 1, 5])
+def test_progress_that_nobody_takes_ends_the_work_on_archives(
+    told: int, tmp_path: Path, upscaler: Upscaler
+) -> None:
+    """As where a terminal is gone: it is no fault of the archive's."""
+    left = threading.Semaphore(told)
+
+    def broken(job: Job, part: float) -> None:
+        if not left.acquire(blocking=False):
+            raise BrokenPipeError
+
+    comic(tmp_path / "in/book.cbz", 6)
+    jobs = plan(tmp_path / "in", tmp_path / "out", "png", False).jobs
+    with pytest.raises(BrokenPipeError):
+        list(run(jobs, upscaler, PNG, in_flight=IN_PROCESSES, on_progress=broken))
+    assert not processes()
+    assert not list((tmp_path / "out").iterdir())
+
+
 def test_one_archive_gets_processes(
     tmp_path: Path, upscaler: Upscaler, monkeypatch: pytest.MonkeyPatch, started: list[str]
 ) -> None:

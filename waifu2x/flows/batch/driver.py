@@ -365,8 +365,8 @@ class DeviceDriver:
         with self._changed:
             self._changed.wait_for(lambda: len(self._owners) < _ARCHIVES or self._stopped.is_set())
             if not self._stopped.is_set():
-                self._owners[owner] = job
                 owner.start()
+                self._owners[owner] = job
 
     def _own(self, job: Job) -> None:
         try:
@@ -388,7 +388,11 @@ class DeviceDriver:
         def report(part: float) -> None:
             if self._stopped.is_set():
                 raise StoppedError
-            self._on_progress(job, part)
+            try:
+                self._on_progress(job, part)
+            except BaseException as error:  # not the archive's
+                self._fail(error)
+                raise StoppedError from error
 
         start, make_page = time.monotonic(), partial(self._made_page, job)
         pages = self._most + _READ_AHEAD
