@@ -30,7 +30,7 @@ from waifu2x.api import Upscaler
 from waifu2x.backends import Device
 from waifu2x.errors import DeviceError
 from waifu2x.flows.batch import driver, shared_memory, worker
-from waifu2x.flows.batch.codec import Offered, Paged
+from waifu2x.flows.batch.codec import MakePage, Offered, Paged
 from waifu2x.flows.batch.driver import DeviceDriver, InFlight
 from waifu2x.flows.batch.plan import plan
 from waifu2x.flows.batch.run import run
@@ -653,6 +653,36 @@ def test_progress_that_nobody_takes_ends_the_work_on_archives(
     jobs = plan(tmp_path / "in", tmp_path / "out", "png", False).jobs
     with pytest.raises(BrokenPipeError):
         list(run(jobs, upscaler, PNG, in_flight=IN_PROCESSES, on_progress=broken))
+    assert not processes()
+    assert not list((tmp_path / "out").iterdir())
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no process can be made to stand still")
+def test_closing_does_not_wait_for_a_page_to_be_sent(
+    tmp_path: Path, upscaler: Upscaler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To a process that stands still, and that has not taken all of it."""
+    stuck: list[CodecProcess] = []
+    sending = threading.Event()
+
+    class Watched(CodecProcess):
+        def send(self, command: Any) -> None:
+            if isinstance(command, MakePage) and not stuck:
+                stuck.append(self)
+                os.kill(self._process.pid, signal.SIGSTOP)
+                sending.set()
+            super().send(command)
+
+    monkeypatch.setattr(driver, "CodecProcess", Watched)
+    comic(tmp_path / "in/book.cbz", 3, size=100_000)
+    jobs = plan(tmp_path / "in", tmp_path / "out", "png", False).jobs
+    these = driver_of(jobs, upscaler, IN_PROCESSES)
+    these.start(False)
+    assert sending.wait(30)
+    (process,) = stuck
+    while process._sending.acquire(blocking=False):
+        process._sending.release()
+    these.stop()
     assert not processes()
     assert not list((tmp_path / "out").iterdir())
 
