@@ -633,8 +633,13 @@ import logging
 
 from waifu2x import cli
 
-log = logging.getLogger("waifu2x.readers")
-cli.cli.main = lambda **_: log.warning("%s: %d", "a\n\x1b[2J", 1)
+def log(**_):
+    try:
+        raise ValueError
+    except ValueError:
+        logging.getLogger("waifu2x.readers").warning("%s: %d", "a\n\x1b[2J", 1, exc_info=True)
+
+cli.cli.main = log
 cli.main()
 """
 

@@ -321,7 +321,7 @@ def test_interrupt_cancels_what_is_left(folder: Path, scheduler: str) -> None:
         wait_for(lambda: list(Path("out").glob("*.png")) or process.poll() is not None)
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate(timeout=SECONDS)
-        assert (process.returncode, "Traceback" in errors) == (130, False)
+        assert (process.returncode, "Traceback" in errors) == (130, False), errors
         assert errors.endswith("Interrupted.\n")
         wait_for(lambda: not any(client.run(known).values()))
         made = contents(folder / "out")

@@ -84,10 +84,13 @@ def cli() -> None:
 
 
 class _Told(logging.Handler):
-    """Tells log messages as the program's own: they quote names from model files."""
+    """Tells log messages as the program's own: they quote names from model files.
+
+    Without the traceback that a library may log with one: whatever fails is told by its message.
+    """
 
     def emit(self, record: logging.LogRecord) -> None:
-        tell(self.format(record))
+        tell(record.getMessage())
 
 
 def main() -> None:
@@ -95,7 +98,7 @@ def main() -> None:
     _replace_closed_streams()
     # Libraries' remarks on odd but readable files are not for users.
     warnings.filterwarnings("ignore", module="PIL|tifffile|zipfile")
-    logging.basicConfig(handlers=[_Told()], format="%(message)s")
+    logging.basicConfig(handlers=[_Told()])
     logging.getLogger("waifu2x").setLevel(logging.INFO)
     for name in ("SIGTERM", "SIGHUP"):
         number = getattr(signal, name, None)
