@@ -36,13 +36,14 @@ from waifu2x.flows.batch.driver import InFlight
 from waifu2x.flows.batch.plan import Plan, plan
 from waifu2x.flows.batch.run import run
 from waifu2x.flows.batch.shard import Shard, shard_of
-from waifu2x.flows.jobs import Identity, Job, OnNotice, Output, identities, make_folder
+from waifu2x.flows.jobs import ARCHIVES, Identity, Job, OnNotice, Output, identities, make_folder
 from waifu2x.flows.outcome import Outcome
 from waifu2x.formats import table
 from waifu2x.system import stores
 
 _MANY = 50
-"""Pictures for which processes may well be wanted: starting them takes as long as a device does."""
+"""Pictures for which processes may well be wanted, as are those of an archive: starting them takes
+as long as a device does."""
 _LOCAL = "local"
 """Stands for an address: processes of this machine."""
 _SCHEDULER = re.compile(r"(tcp|tls|ucx|wss?)://\S+:\d+", re.ASCII)
@@ -197,7 +198,10 @@ def batch(
     sources = identities(planned.jobs) if output.existing == "overwrite" else frozenset()
     unreadable = [] if watching else planned.unreadable  # whoever watches tells of them
     expected = None if watching else len(wanted) + len(unreadable)
-    many = address is None and len(left) >= _MANY
+    has_archive = len(left) < _MANY and any(
+        job.source.suffix[1:].lower() in ARCHIVES for job in left
+    )
+    many = address is None and (len(left) >= _MANY or has_archive)
     if many:
         worker.prepare()
     with ExitStack() as stack:
