@@ -16,7 +16,7 @@ from waifu2x.api import Upscaler
 from waifu2x.backends import Progress
 from waifu2x.cli import cli
 from waifu2x.errors import ImageError
-from waifu2x.flows.archive import MakePage, Page, upscale_archive, upscale_page
+from waifu2x.flows.archive import ArchivePage, MakePage, upscale_archive, upscale_page
 from waifu2x.flows.jobs import Job, Output
 from waifu2x.formats.table import Quality
 from waifu2x.imaging.picture import Picture
@@ -45,7 +45,7 @@ def archived(path: str, files: dict[str, bytes]) -> None:
 def pages_of(upscaler: Upscaler) -> MakePage:
     """Makes pages in this process."""
 
-    def make(name: str, content: bytes, on_progress: Progress) -> Page:
+    def make(name: str, content: bytes, on_progress: Progress) -> ArchivePage:
         output = Output("png", Quality(), "fail")
         return upscale_page(name, content, output, upscaler.enlarger, on_progress=on_progress)
 

@@ -40,7 +40,7 @@ _LARGEST = 1 << 30
 """Bytes of a file in an archive that are unpacked."""
 
 
-class Page(NamedTuple):
+class ArchivePage(NamedTuple):
     """A picture of an archive that was made."""
 
     content: bytes
@@ -51,7 +51,7 @@ class Page(NamedTuple):
     """Seconds by stage."""
 
 
-MakePage = Callable[[str, bytes, Progress], Page]
+MakePage = Callable[[str, bytes, Progress], ArchivePage]
 """Makes a page of its name, for messages, and the content of its file; it is told of parts that add
 up to 1. Several threads call it at a time."""
 
@@ -100,7 +100,7 @@ def upscale_page(
     reserve: Reserve = lambda content: nullcontext(),
     on_progress: Progress = ignore,
     on_notice: Callable[[str], None] = lambda notice: None,
-) -> Page:
+) -> ArchivePage:
     """Makes a picture of an archive; `name` is for messages. Raises as `upscale_file`."""
     output, spent, result = replace(output, previews=False), Stopwatch(), io.BytesIO()
     with ExitStack() as held:
@@ -113,7 +113,7 @@ def upscale_page(
         work = PictureWork(network, output, spent, animated=prepared.header.animated)
         sink = ContentSink(result, output.extension, output.quality, name, spent, 1)
         flow(prepared, work, sink, on_progress=on_progress)
-    return Page(result.getvalue(), prepared.sizes[0], spent.seconds)
+    return ArchivePage(result.getvalue(), prepared.sizes[0], spent.seconds)
 
 
 @dataclass(frozen=True)

@@ -159,7 +159,7 @@ class Ended(NamedTuple):
 
 
 class Paged(NamedTuple):
-    """A page is made: what `archive.Page` says of it. One that fails is Ended."""
+    """A page is made: what `archive.ArchivePage` says of it. One that fails is Ended."""
 
     content: bytes
     size: tuple[int, int]

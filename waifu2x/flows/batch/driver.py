@@ -61,7 +61,7 @@ from waifu2x.system.files import is_temporary, remove_abandoned, remove_unfinish
 from waifu2x.system.machine import available_memory, core_count
 
 if TYPE_CHECKING:
-    from waifu2x.flows.archive import Page
+    from waifu2x.flows.archive import ArchivePage
 
 _FIRST_WORKERS = 3
 """Workers at the start: one picture is loaded, one computed and one saved."""
@@ -103,7 +103,7 @@ class _WantedPage:
     content: bytes
     on_progress: Progress
     """Told of parts that add up to 1; raises StoppedError once the page is not wanted."""
-    answer: queue.SimpleQueue[Page | Exception] = field(default_factory=queue.SimpleQueue)
+    answer: queue.SimpleQueue[ArchivePage | Exception] = field(default_factory=queue.SimpleQueue)
 
 
 @dataclass(eq=False)
@@ -404,7 +404,7 @@ class DeviceDriver:
             return outcome_of_error(job, self._output, error, start)
         return outcome_of(job, made)
 
-    def _made_page(self, job: Job, name: str, content: bytes, on_progress: Progress) -> Page:
+    def _made_page(self, job: Job, name: str, content: bytes, on_progress: Progress) -> ArchivePage:
         """A page that a worker has made. Raises FailedError, StoppedError."""
         page = _WantedPage(job, name, content, on_progress)
         with self._changed:
@@ -607,7 +607,7 @@ class DeviceDriver:
 
     def _end_page(self, worker: CodecWorker, assignment: _Assignment, paged: Paged) -> None:
         """A page is made, and its worker is free."""
-        from waifu2x.flows.archive import Page
+        from waifu2x.flows.archive import ArchivePage
 
         assert assignment.page is not None
         try:
@@ -616,7 +616,7 @@ class DeviceDriver:
             assignment.page.answer.put(error)
         else:
             spent = _with_wait(paged.spent, assignment.waited)
-            assignment.page.answer.put(Page(paged.content, paged.size, spent))
+            assignment.page.answer.put(ArchivePage(paged.content, paged.size, spent))
         self._free_again(worker)
 
     def _conclude(self, assignment: _Assignment, *, is_done: bool) -> None:
