@@ -166,10 +166,23 @@ def test_where_no_thread_can_be_started_the_caller_does_the_work(
 def test_memory_that_waits_for_the_next_call_is_bounded_however_many_calls_there_were() -> None:
     backend = Workers(1)
     floats = MOST_FREE_BYTES // 4 // 2  # none of it is touched
+    user = np.zeros(1, np.float32)
     with ExitStack() as calls:
         for _ in range(4):
-            calls.enter_context(backend.kept_maps(1, floats - 64))
+            calls.enter_context(backend.kept_maps(1, floats - 64, user))
     assert 0 < backend.bytes <= MOST_FREE_BYTES
-    with backend.kept_maps(1, 3 * floats):
+    with backend.kept_maps(1, 3 * floats, user):
         pass
     assert backend.bytes <= MOST_FREE_BYTES
+
+
+def test_memory_of_another_network_is_cleared() -> None:
+    """As bits of another kind it may be no number, and padding is multiplied by zeros."""
+    workers, first, second = Workers(1), np.zeros(1, np.float32), np.ones(1, np.float32)
+    with workers.kept_maps(1, 64, first) as maps:
+        assert not maps.any()
+        maps[:] = np.nan
+    with workers.kept_maps(1, 64, first) as maps:
+        assert np.isnan(maps).all()
+    with workers.kept_maps(1, 48, second) as maps:
+        assert not maps.any()

@@ -90,7 +90,7 @@ class CpuModel:
         plan = self.plan(height, width)
         floats = plan.kept.floats
         together = max(1, min(count, kept_memory.budget() // max(4 * floats, 1)))
-        with self._workers.kept_maps(together, floats) as kept:
+        with self._workers.kept_maps(together, floats, self.packed.weights) as kept:
             for first in range(0, count, together):
                 part = slice(first, first + together)
                 report = scaled(on_progress, len(stack[part]) / count)

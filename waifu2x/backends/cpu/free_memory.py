@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+import weakref
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,33 +13,45 @@ from waifu2x.backends.cpu.records import aligned
 
 
 class FreeMemory:
-    """Blocks of floats, on cache lines, uninitialised. Threads may share it."""
+    """Blocks of floats, on cache lines. Threads may share it.
+
+    A block holds zeros, or what the same user has left there: what another one has left may be no
+    number where it is read as another kind, and padding is multiplied by zeros, not left out.
+    """
 
     def __init__(self, most: int) -> None:
         """`most` is how many bytes are kept."""
         self._most = most
         self._lock = threading.Lock()
-        self._blocks: list[NDArray[np.float32]] = []
+        self._blocks: list[tuple[NDArray[np.float32], weakref.ref[NDArray[Any]]]] = []
+        """Each with its last user."""
 
     @property
     def bytes(self) -> int:
         """Bytes of the blocks that nobody has taken."""
         with self._lock:
-            return sum(block.nbytes for block in self._blocks)
+            return sum(block.nbytes for block, _ in self._blocks)
 
-    def take(self, floats: int) -> NDArray[np.float32]:
-        """A block of at least so many floats: the one given back first, or a new one."""
+    def take(self, floats: int, user: NDArray[Any]) -> NDArray[np.float32]:
+        """A block of at least so many floats: the one given back first, or a new one.
+
+        `user` stands for whoever takes it: the weights of a network.
+        """
         with self._lock:
-            block = self._blocks.pop(0) if self._blocks else None
-        return block if block is not None and block.size >= floats else aligned(floats)
+            block, last = self._blocks.pop(0) if self._blocks else (None, None)
+        if block is None or block.size < floats:
+            return aligned(floats, zeros=True)
+        if last is None or last() is not user:
+            block[:floats] = 0
+        return block
 
-    def give_back(self, block: NDArray[np.float32]) -> None:
+    def give_back(self, block: NDArray[np.float32], user: NDArray[Any]) -> None:
         """Keeps a block for the next who takes one; the ones given back first make room for it."""
         if block.nbytes > self._most:
             return
         with self._lock:
-            self._blocks.append(block)
-            while sum(kept.nbytes for kept in self._blocks) > self._most:
+            self._blocks.append((block, weakref.ref(user)))
+            while sum(kept.nbytes for kept, _ in self._blocks) > self._most:
                 self._blocks.pop(0)
 
     def release(self) -> None:

@@ -74,9 +74,10 @@ PLACES = RESIDUAL_ROWS + CELL * MOST_DEPTH_TO_SPACE + PENDING_PLACES
 many of them, the last ones, describe a block on tiles that is not finished."""
 
 
-def aligned(floats: int) -> NDArray[np.float32]:
-    """Uninitialised memory of so many floats that begins on a cache line."""
-    block = np.empty(floats + LINE_BYTES // 4, np.float32)
+def aligned(floats: int, *, zeros: bool = False) -> NDArray[np.float32]:
+    """Memory of so many floats that begins on a cache line: uninitialised, or zeros."""
+    make = np.zeros if zeros else np.empty
+    block = make(floats + LINE_BYTES // 4, np.float32)
     return block[-block.ctypes.data % LINE_BYTES // 4 :][:floats]
 
 

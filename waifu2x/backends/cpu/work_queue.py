@@ -119,6 +119,7 @@ class TaskBatch:
         """`strips` are of dtype records.STRIP; each thread works in so many `floats` of `scratch`;
         `arrays` are weights and constants."""
         self.scratch = scratch
+        self.weights = arrays[0]
         self.count = strips.size
         self._work, self._slot = work, slot
         self._held = (strips, *arrays)  # compiled code only knows their addresses

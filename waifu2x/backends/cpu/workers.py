@@ -71,10 +71,10 @@ class Workers:
         for others, who may wait for those.
         """
         floats = round_up(2 * PLACES + floats, LINE_FLOATS)
-        scratch = self._free_scratch.take(self.cores * floats)
+        scratch = self._free_scratch.take(self.cores * floats, weights)
         slot = self._work.take_slot(waits=waits)
         if slot is None:
-            self._free_scratch.give_back(scratch)
+            self._free_scratch.give_back(scratch, weights)
             return None
         return TaskBatch(self._work, slot, strips, scratch, floats, (weights, constants))
 
@@ -96,15 +96,17 @@ class Workers:
                 done = now
         finally:
             _end(batch)
-            self._free_scratch.give_back(batch.scratch)
+            self._free_scratch.give_back(batch.scratch, batch.weights)
 
     @contextmanager
-    def kept_maps(self, pictures: int, floats: int) -> Iterator[NDArray[np.float32]]:
-        """Uninitialised memory, (pictures, floats), for maps that are kept between phases; it waits
+    def kept_maps(
+        self, pictures: int, floats: int, user: NDArray[Any]
+    ) -> Iterator[NDArray[np.float32]]:
+        """Memory, (pictures, floats), for maps that are kept between phases; it waits
         for the next call if it is not too much to hold on to."""
-        memory = self._free_maps.take(pictures * floats)
+        memory = self._free_maps.take(pictures * floats, user)
         yield memory[: pictures * floats].reshape(pictures, floats)
-        self._free_maps.give_back(memory)
+        self._free_maps.give_back(memory, user)
 
     @property
     def bytes(self) -> int:
