@@ -186,3 +186,5 @@ def test_memory_of_another_network_is_cleared() -> None:
         assert np.isnan(maps).all()
     with workers.kept_maps(1, 48, second) as maps:
         assert not maps.any()
+    with workers.kept_maps(1, 64, second) as maps:
+        assert not maps.any()

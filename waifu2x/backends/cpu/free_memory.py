@@ -42,7 +42,7 @@ class FreeMemory:
         if block is None or block.size < floats:
             return aligned(floats, zeros=True)
         if last is None or last() is not user:
-            block[:floats] = 0
+            block[:] = 0  # all of it: the next call of this user may take more
         return block
 
     def give_back(self, block: NDArray[np.float32], user: NDArray[Any]) -> None:
