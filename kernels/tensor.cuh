@@ -411,9 +411,9 @@ __device__ __forceinline__ pixel_t to_pixel(float value) {
 #endif
 
 #if defined(LAST) && LAST
-// Values of a row of a tile: lines of pixels of the target, each with D2S pixels of a result.
-#define LINE_VALUES (TILE_RESULTS * D2S * PLANES)
-#define ROW_VALUES (LINE_VALUES * D2S)
+// Pixels that a row of a tile becomes: lines of the target, each with D2S pixels of a result.
+#define LINE_PIXELS (TILE_RESULTS * D2S)
+#define ROW_PIXELS (LINE_PIXELS * D2S)
 #define SUMS (PLANES * D2S * D2S)
 #if TAP_COLUMNS
 #define SUM_PARTS SIDE
@@ -421,36 +421,73 @@ __device__ __forceinline__ pixel_t to_pixel(float value) {
 #define SUM_PARTS 1
 #endif
 
-// Value i of a tile whose first result reads the source from (y, x) on: partial is
-// [row][input column][part * SUMS + sum], padded by one to spare the banks. With TAP_COLUMNS a sum has a part
-// for each tap of a row, which stands at the column that it reads.
-__device__ __forceinline__ void store_pixel(const float* partial, int i, const float* biases,
-                                            const float* slopes, int y, int x, const Conv& p) {
-    const int row = i / ROW_VALUES, line = i % ROW_VALUES / LINE_VALUES, at = i % LINE_VALUES;
-    const int column = at / PLANES / D2S, dx = at / PLANES % D2S, plane = at % PLANES;
-    const int sum = (line * D2S + dx) * PLANES + plane;
+// A pixel that a tile makes.
+struct MadePixel {
+    bool is_stored;
+    int terms, sum;   // its first sum: among the tile's, and among those of a result
+    int row, column;  // from the first result's pixel on
+    int picture;
+};
+
+// Pixel i of a tile whose first result reads the source from (y, x) on.
+__device__ __forceinline__ MadePixel made_pixel(int i, int y, int x, const Conv& p) {
+    const int row = i / ROW_PIXELS, line = i % ROW_PIXELS / LINE_PIXELS, at = i % LINE_PIXELS;
+    const int column = at / D2S, dx = at % D2S;
     const OutputCoordinate output = output_coordinate(y + row, x + column, p.from, p.extent);
-    if (!output.is_stored) return;
-    const int picture = output.down * p.extent.across + output.along;
-    const int out_row = output.row * D2S + line, out_column = output.column * D2S + dx;
-    const int to_row = out_row + p.to.top, to_column = out_column + p.to.left;
-    if (to_row < p.stored.top || to_row >= p.stored.bottom) return;
-    if (to_column < p.stored.left || to_column >= p.stored.right) return;
-    const float* const terms = partial + (row * TILE_COLUMNS + column) * (WIDTH + 1) + sum;
-    float value = terms[0];
-#pragma unroll
-    for (int part = 1; part < SUM_PARTS; part++) value += terms[part * (WIDTH + 1 + SUMS)];
-    value = activate(value + biases[sum], PLANE_SLOPES ? slopes[sum] : p.slope);
+    MadePixel made;
+    made.sum = (line * D2S + dx) * PLANES;
+    made.terms = (row * TILE_COLUMNS + column) * (WIDTH + 1) + made.sum;
+    made.row = output.row * D2S + line;
+    made.column = output.column * D2S + dx;
+    made.picture = output.down * p.extent.across + output.along;
+    const int to_row = made.row + p.to.top, to_column = made.column + p.to.left;
+    made.is_stored = output.is_stored && to_row >= p.stored.top && to_row < p.stored.bottom &&
+                     to_column >= p.stored.left && to_column < p.stored.right;
+    return made;
+}
+
+// What is added to a pixel: zero without a residual.
+struct Added {
+    float planes[PLANES];
+};
+
+__device__ __forceinline__ Added added_to(const MadePixel& made, const Conv& p) {
+    Added added = {};
 #if RESIDUAL
-    const size_t line_added = static_cast<size_t>(picture) * p.added.rows + out_row + p.added.top;
-    const size_t pixel_added = line_added * p.added.pitch + out_column + p.added.left;
-    value = fmaf(value, p.factor, __ldg(static_cast<const float*>(p.residual) + pixel_added * PLANES + plane));
+    if (!made.is_stored) return added;
+    const size_t line = static_cast<size_t>(made.picture) * p.added.rows + made.row + p.added.top;
+    const size_t pixel = line * p.added.pitch + made.column + p.added.left;
+#pragma unroll
+    for (int plane = 0; plane < PLANES; plane++)
+        added.planes[plane] = __ldg(static_cast<const float*>(p.residual) + pixel * PLANES + plane);
+#endif
+    return added;
+}
+
+// Stores a pixel: partial is [row][input column][part * SUMS + sum], padded by one to spare the banks. With
+// TAP_COLUMNS a sum has a part for each tap of a row, which stands at the column that it reads.
+__device__ __forceinline__ void store_pixel(const float* partial, const MadePixel& made, const Added& added,
+                                            const float* biases, const float* slopes, const Conv& p) {
+    if (!made.is_stored) return;
+    const size_t line = static_cast<size_t>(made.picture) * p.to.rows + made.row + p.to.top;
+    const size_t pixel = line * p.to.pitch + made.column + p.to.left;
+    const float* const terms = partial + made.terms;
+#pragma unroll
+    for (int plane = 0; plane < PLANES; plane++) {
+        float value = terms[plane];
+#pragma unroll
+        for (int part = 1; part < SUM_PARTS; part++) value += terms[plane + part * (WIDTH + 1 + SUMS)];
+        const int sum = made.sum + plane;
+        value = activate(value + biases[sum], PLANE_SLOPES ? slopes[sum] : p.slope);
+#if RESIDUAL
+        value = fmaf(value, p.factor, added.planes[plane]);
 #endif
 #if ZERO
-    if (out_row < p.valid.top || out_row >= p.valid.bottom || out_column < p.valid.left || out_column >= p.valid.right)
-        value = 0.0f;
+        if (made.row < p.valid.top || made.row >= p.valid.bottom || made.column < p.valid.left ||
+            made.column >= p.valid.right)
+            value = 0.0f;
 #endif
-    const size_t pixel = (static_cast<size_t>(picture) * p.to.rows + to_row) * p.to.pitch + to_column;
-    static_cast<pixel_t*>(p.out)[pixel * PLANES + plane] = to_pixel(value);
+        static_cast<pixel_t*>(p.out)[pixel * PLANES + plane] = to_pixel(value);
+    }
 }
 #endif

@@ -113,6 +113,21 @@ __device__ __forceinline__ void multiply(float (&sums)[ROWS_EACH][WIDTH / 2], ui
             wgmma(sums[row], descriptor(a + row * PITCH * PIXEL_BYTES + k * 32), descriptor(b + k * 32), add | k);
 }
 
+#if LAST
+// Pixels of a tile that a thread stores.
+#define PIXELS_EACH ((ROWS_EACH * ROW_PIXELS + 127) / 128)
+// What is added to few of them is loaded before their sums are made: it takes long.
+#define EARLY (RESIDUAL && PIXELS_EACH <= 4)
+
+// Pixel i of a thread, of a warpgroup's rows from (y, x) on.
+__device__ __forceinline__ MadePixel own_pixel(int i, int y, int x, const Conv& p) {
+    const int number = i * 128 + threadIdx.x % 128;
+    MadePixel made = made_pixel(number, y, x, p);
+    made.is_stored = made.is_stored && number < ROWS_EACH * ROW_PIXELS;
+    return made;
+}
+#endif
+
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
 tensor_wgmma(const __grid_constant__ Conv p) {
     extern __shared__ __align__(1024) uint8_t shared[];
@@ -199,6 +214,13 @@ tensor_wgmma(const __grid_constant__ Conv p) {
         for (int number = first; number < tiles; number += stride) {
             const int shift = tile_at(number, p).column & 7;
             [[maybe_unused]] int busy = -1;  // the stage of weights that the last matrix product may still read
+#if LAST && EARLY
+            Added added[PIXELS_EACH];
+            const Tile place = tile_at(number, p);
+#pragma unroll
+            for (int i = 0; i < PIXELS_EACH; i++)
+                added[i] = added_to(own_pixel(i, place.y + group * ROWS_EACH, place.x, p), p);
+#endif
             pin_accumulators(sums);
             for (int k_block = 0; k_block < K_BLOCKS; k_block++, a_use++) {
                 const int a_stage = a_use % A_STAGES;
@@ -265,10 +287,15 @@ tensor_wgmma(const __grid_constant__ Conv p) {
                         partial[(row * TILE_COLUMNS + column + i / 2 * 8) * (WIDTH + 1) + j * 8 + q * 2 + i % 2] =
                             sums[row][j * 4 + i];
             asm volatile("bar.sync %0, 128;" ::"r"(group + 1) : "memory");
-            // Some at once: a residual takes long to load.
-#pragma unroll 3
-            for (int i = threadIdx.x % 128; i < ROWS_EACH * ROW_VALUES; i += 128)
-                store_pixel(partial, i, biases, slopes, y, x, p);
+#pragma unroll(EARLY ? PIXELS_EACH : 2)
+            for (int i = 0; i < PIXELS_EACH; i++) {
+                const MadePixel made = own_pixel(i, y, x, p);
+#if EARLY
+                store_pixel(partial, made, added[i], biases, slopes, p);
+#else
+                store_pixel(partial, made, added_to(made, p), biases, slopes, p);
+#endif
+            }
 #else
 #pragma unroll
             for (int row = 0; row < ROWS_EACH; row++)

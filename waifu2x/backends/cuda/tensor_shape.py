@@ -261,8 +261,16 @@ def _wgmma_shapes(job: TensorJob) -> list[WgmmaShape]:
     if job.last:
         # Rows are read again by the tile below: more of them matter more than weights that stay.
         return [
-            WgmmaShape(rows, blocks, 104 if blocks == 2 else 232, stages, a_stages=a_stages)
-            for rows, blocks, a_stages in ((8, 1, 2), (4, 1, 2), (4, 2, 1), (2, 2, 2), (2, 1, 2))
+            WgmmaShape(rows, blocks, registers, stages, warpgroups, a_stages)
+            for rows, blocks, registers, warpgroups, a_stages in (
+                (8, 1, 112, 4, 2),
+                (4, 1, 112, 4, 2),
+                (8, 1, 232, 2, 2),
+                (4, 1, 232, 2, 2),
+                (4, 2, 104, 2, 1),
+                (2, 2, 104, 2, 2),
+                (2, 1, 232, 2, 2),
+            )
             for stages in dict.fromkeys((all_of_them, 4, 6))
             # A tile's next K-block is copied before the last one is done with.
             if stages <= all_of_them and (a_stages > 1 or job.steps == job.taps)
