@@ -14,7 +14,8 @@
 // Macros: TERMS, STACK, and of whoever includes it
 //   OUT_GROUP, OUT_STORED, EACH, PART, D2S, S2D, ZERO, RESIDUAL with RESIDUAL_GROUP, RESIDUAL_STORED,
 //   RESIDUAL_PART: of the store into a map, see `target_at` and `residual_at`
-//   ACTIVATE(x, slope), PLANE_SLOPES (0 or 1: the epilogue has a slope for each plane)
+//   ACTIVATE(x, slope), PLANE_SLOPES (0 or 1: the epilogue has a slope for each plane), GATED (0 or 1, with a
+//   residual: (made + residual) * (sigmoid(made) - 1/2))
 //   IN_PIXEL, BORDER (see `inside`): of pixels that are read; PIXEL: of those that are written
 //   STORED_GROUPS and what stands behind it: of a convolution in tiles
 //   STACK = 1: pictures of one size are computed side by side, as if they were one. Each has a cell in
@@ -123,6 +124,15 @@ __device__ __forceinline__ OutputCoordinate output_coordinate(int y, int x, cons
 // The activation of a sum with its bias.
 __device__ __forceinline__ float activate(float x, float slope) { return ACTIVATE(x, slope); }
 #endif
+
+// A result with its residual.
+__device__ __forceinline__ float with_residual(float made, float more, float factor) {
+#if GATED
+    return (made + more) * (1.0f / (1.0f + expf(-made)) - 0.5f);
+#else
+    return fmaf(made, factor, more);
+#endif
+}
 
 // A quad of threads holds 4 vectors of 4 words, word q of each in thread q; afterwards thread q holds
 // vector q. It is its own inverse.
@@ -274,8 +284,8 @@ __device__ __forceinline__ void store_row(const float* sums, const Epilogue& bia
                     more.x += small.x;
                     more.y += small.y;
                 }
-                v0 = fmaf(v0, p.factor, more.x);
-                v1 = fmaf(v1, p.factor, more.y);
+                v0 = with_residual(v0, more.x, p.factor);
+                v1 = with_residual(v1, more.y, p.factor);
 #endif
                 if (ZERO && outside) v0 = v1 = 0.0f;
                 high[i] = pack(v0, v1);
@@ -480,7 +490,7 @@ __device__ __forceinline__ void store_pixel(const float* partial, const MadePixe
         const int sum = made.sum + plane;
         value = activate(value + biases[sum], PLANE_SLOPES ? slopes[sum] : p.slope);
 #if RESIDUAL
-        value = fmaf(value, p.factor, added.planes[plane]);
+        value = with_residual(value, added.planes[plane], p.factor);
 #endif
 #if ZERO
         if (made.row < p.valid.top || made.row >= p.valid.bottom || made.column < p.valid.left ||

@@ -27,7 +27,8 @@
 //   out      map in groups of OUT_GROUP planes, OUT_STORED in all, or (LAST) pixels [row][column][PLANES]
 //   residual with RESIDUAL = 1, as `residual_at` says; (LAST) float [row][column][PLANES]
 // Macros
-//   IN_PLANES, GROUP, STORED_GROUPS, FIRST_GROUP, SIDE (taps in each direction), WIDTH, DEPTH (tiles of
+//   IN_PLANES, GROUP, USED (planes of a group before its padding, which is not multiplied), STORED_GROUPS,
+//   FIRST_GROUP, SIDE (taps in each direction), WIDTH, DEPTH (tiles of
 //   output planes), TERMS, WARPGROUPS, ROWS (of all of them), A_STAGES and B_STAGES (buffers of pixels
 //   and of weights), BLOCKS (on one multiprocessor at a time), REGISTERS (of a thread that multiplies),
 //   LAST (0 or 1), with it PLANES and PIXEL, TAP_COLUMNS (0 or 1), SPARSE_TAPS;
@@ -107,7 +108,7 @@ __device__ __forceinline__ uint32_t tap_offset(int tap) {
 // One tap of one group of planes, for the rows of a warpgroup.
 __device__ __forceinline__ void multiply(float (&sums)[ROWS_EACH][WIDTH / 2], uint32_t a, uint32_t b, int add) {
 #pragma unroll
-    for (int k = 0; k < GROUP / 16; k++)
+    for (int k = 0; k < (USED + 15) / 16; k++)
 #pragma unroll
         for (int row = 0; row < ROWS_EACH; row++)
             wgmma(sums[row], descriptor(a + row * PITCH * PIXEL_BYTES + k * 32), descriptor(b + k * 32), add | k);

@@ -52,6 +52,7 @@ from waifu2x.backends.gpu.runtime import Limits, Macros
 from waifu2x.backends.gpu.tuning import Option
 from waifu2x.errors import BackendError
 from waifu2x.lowering.box import Box
+from waifu2x.lowering.fusing import fused
 from waifu2x.lowering.lower import lower
 from waifu2x.lowering.segments import cut
 from waifu2x.lowering.steps import Conv
@@ -152,7 +153,7 @@ def record(
     runtime: Any, model: Model, units: Units, terms: int, size: tuple[int, int], pictures: int = 1
 ) -> None:
     """Whatever an executor does for pictures of a size."""
-    executor = TensorExecutor(runtime, lower(model), units, terms, usual)
+    executor = TensorExecutor(runtime, fused(lower(model)), units, terms, usual)
     found = schedule.find(executor, size, pictures, schedule.MapMemory(1 << 37, 1 << 37, 1 << 37))
     dtype, (height, width) = np.dtype(np.uint8), (size[0] * model.scale, size[1] * model.scale)
     before = DevicePixels(runtime.allocate(1), dtype, (pictures, *size, model.in_planes))

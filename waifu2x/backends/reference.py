@@ -44,6 +44,7 @@ from waifu2x.lowering.steps import (
     Scale,
     SpaceToDepth,
     View,
+    is_gated,
     label,
     reads,
     residual_of,
@@ -280,7 +281,7 @@ class _Execution:
                 made = self._planewise(step, box, maps)
             residual = residual_of(step)
             sums = made + self._read(residual, place, maps) if residual else made
-            made = sums * (sigmoid(made) - 0.5) if isinstance(step, GatedAdd) else sums
+            made = sums * (sigmoid(made) - 0.5) if is_gated(step) else sums
             self._network.on_made(self._store(step, made, place, maps))
             for value in {view.value for view in reads(step)} - set(parts):
                 if last_use[value] == number:

@@ -216,6 +216,8 @@ class _Verifier:
         target = self._values[step.target.value]
         single = target.space_to_depth == 1
         self._must(block == 1 or single, "depth_to_space", "into a value by space-to-depth")
+        gates = step.residual is not None and step.factor == 1
+        self._must(gates or not step.gated, "gated", "without a residual, or with a factor")
         if step.residual:
             added = self._values[step.residual.value]
             self._residual(step, step.residual)

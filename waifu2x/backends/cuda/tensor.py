@@ -25,6 +25,7 @@ from waifu2x.backends.gpu.runtime import Buffer, Kernel
 from waifu2x.backends.gpu.tuning import Choose
 from waifu2x.errors import printable
 from waifu2x.lowering.box import Box
+from waifu2x.lowering.fusing import fused
 from waifu2x.lowering.geometry import Work
 from waifu2x.lowering.phases import Phase
 from waifu2x.lowering.steps import Conv, GatedAdd, GlobalAvgPool, Linear, Program
@@ -45,7 +46,10 @@ def makers(runtime: CudaRuntime, units: Units) -> dict[Precision, Maker]:
 
     def maker(terms: int) -> Maker:
         def make(program: Program, choose: Choose) -> Executor:
-            if not runs(program, layouts(program, terms)):
+            found = next(
+                (one for one in (fused(program), program) if runs(one, layouts(one, terms))), None
+            )
+            if found is None:
                 return Fp32Executor(runtime, program, choose)
             largest = value_range.largest(program)
             if not largest <= value_range.MOST:
@@ -56,7 +60,7 @@ def makers(runtime: CudaRuntime, units: Units) -> dict[Precision, Maker]:
                     largest,
                 )
                 return Fp32Executor(runtime, program, choose)
-            return TensorExecutor(runtime, program, units, terms, choose)
+            return TensorExecutor(runtime, found, units, terms, choose)
 
         return make
 

@@ -114,7 +114,11 @@ class TensorConvStep(TensorStep):
             parts = self._source.parts[step.source.first : step.source.first + step.source.parts]
             inputs = sum(parts) * self._source.space_to_depth**2
             outputs = step.out_planes if last else self._outputs
-            self._job = TensorJob(inputs, self._source.group, outputs, step.taps, terms, last)
+            group = self._source.group
+            padding = group - 1 - int((self._input_places % group).max())
+            self._job = TensorJob(
+                inputs, group, outputs, step.taps, terms, last, padding=padding
+            )
             if not last and has_sparse_taps(step):
                 self._job = replace(
                     self._job, side=_SPARSE_SIDE, sparse_taps=step.depth_to_space**2
@@ -279,15 +283,20 @@ class TensorConvStep(TensorStep):
     @cached_property
     def _weight(self) -> NDArray[Any]:
         """(outputs, inputs, side, side), padded as maps are."""
-        step, job, source = self._step, self._job, self._source
+        step, job = self._step, self._job
         assert job is not None
-        assert isinstance(source, MapLayout)
-        view = step.source
-        planes = self.program.values[view.value].parts[view.first : view.first + view.parts]
         outputs = job.outputs if job.tap_columns or not job.last else job.width
         taps = sparse_taps(step) if job.sparse_taps > 1 else step.weight
         weight = placed(taps, 0, self._output_places, outputs)
-        return placed(weight, 1, source.planes(view.first, planes), job.inputs)
+        return placed(weight, 1, self._input_places, job.inputs)
+
+    @cached_property
+    def _input_places(self) -> NDArray[np.intp]:
+        """Where the planes that it reads stand among the stored ones."""
+        view, source = self._step.source, self._source
+        assert isinstance(source, MapLayout)
+        planes = self.program.values[view.value].parts[view.first : view.first + view.parts]
+        return source.planes(view.first, planes)
 
     # What they share.
 
@@ -321,6 +330,7 @@ class TensorConvStep(TensorStep):
             "ZERO": int(self.reaches_out(step.target.value, self._made(box), task)),
             "PLANE_SLOPES": int(has_plane_slopes(step.activation)),
             "RESIDUAL": int(step.residual is not None),
+            "GATED": int(step.gated),
             "STACK": int(task.grid.pictures > 1),
             **activation_macro(step.activation),
         }

@@ -52,6 +52,8 @@ class TensorJob:
     sparse_taps: int = 1
     """Into how many equal parts of its planes it divides, each of which reads its own taps of a
     larger convolution."""
+    padding: int = 0
+    """Planes at the end of each group that it reads which are padding."""
 
     @property
     def tap_columns(self) -> bool:
@@ -125,7 +127,7 @@ class WgmmaShape:
         """Those of this shape."""
         own = {name.upper(): value for name, value in asdict(self).items()}
         del own["MOST_WIDTH"]
-        return own
+        return {**own, "USED": job.group - job.padding}
 
 
 @dataclass(frozen=True)
