@@ -15,7 +15,8 @@
 //   OUT_GROUP, OUT_STORED, EACH, PART, D2S, S2D, ZERO, RESIDUAL with RESIDUAL_GROUP, RESIDUAL_STORED,
 //   RESIDUAL_PART: of the store into a map, see `target_at` and `residual_at`
 //   ACTIVATE(x, slope), PLANE_SLOPES (0 or 1: the epilogue has a slope for each plane), GATED (0 or 1, with a
-//   residual: (made + residual) * (sigmoid(made) - 1/2))
+//   residual: (made + residual) * (sigmoid(made) - 1/2)), SCALED_RESIDUAL (0 or 1: planes of the residual are
+//   scaled, and rounded to 16 bits)
 //   IN_PIXEL, BORDER (see `inside`): of pixels that are read; PIXEL: of those that are written
 //   STORED_GROUPS and what stands behind it: of a convolution in tiles
 //   STACK = 1: pictures of one size are computed side by side, as if they were one. Each has a cell in
@@ -95,6 +96,9 @@ struct Conv {
     Range stored;           // LAST: pixels of the target that are written, of each picture
     float factor;           // with a residual
     float slope;            // of all planes, without PLANE_SLOPES
+    const float* factors;   // SCALED: of the planes of a pixel that is read; of each picture
+    const float* added_factors;  // SCALED_RESIDUAL: of one that is added
+    int factors_each;       // from picture to picture
 };
 
 // A result: of which cell, and where in it.
@@ -124,6 +128,21 @@ __device__ __forceinline__ OutputCoordinate output_coordinate(int y, int x, cons
 // The activation of a sum with its bias.
 __device__ __forceinline__ float activate(float x, float slope) { return ACTIVATE(x, slope); }
 #endif
+
+// Two values times factors, rounded to 16 bits.
+__device__ __forceinline__ uint32_t scaled(uint32_t pair, const float* factors) {
+    const float2 two = unpack(pair), by = __ldg(reinterpret_cast<const float2*>(factors));
+    return pack(two.x * by.x, two.y * by.y);
+}
+
+// The factors of a result's picture, among those of all.
+__device__ __forceinline__ const float* factors_of(const float* factors, const OutputCoordinate& at, const Conv& p) {
+#if STACK
+    return factors + min(at.down * p.extent.across + at.along, p.extent.pictures - 1) * p.factors_each;
+#else
+    return factors;
+#endif
+}
 
 // A result with its residual.
 __device__ __forceinline__ float with_residual(float made, float more, float factor) {
@@ -269,6 +288,12 @@ __device__ __forceinline__ void store_row(const float* sums, const Epilogue& bia
                 terms[term][3] = vector.w;
                 if (!OWN) transpose(terms[term], q);
             }
+#if SCALED_RESIDUAL
+            const float* const by = factors_of(p.added_factors, outputs[half], p);
+#pragma unroll
+            for (int i = 0; i < 4; i++)
+                terms[0][i] = scaled(terms[0][i], by + (plane + block * 32 + (OWN ? q * 8 + i * 2 : i * 8 + q * 2)) % EACH);
+#endif
 #endif
 #pragma unroll
             for (int i = 0; i < 4; i++) {

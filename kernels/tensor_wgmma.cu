@@ -31,7 +31,8 @@
 //   FIRST_GROUP, SIDE (taps in each direction), WIDTH, DEPTH (tiles of
 //   output planes), TERMS, WARPGROUPS, ROWS (of all of them), A_STAGES and B_STAGES (buffers of pixels
 //   and of weights), BLOCKS (on one multiprocessor at a time), REGISTERS (of a thread that multiplies),
-//   LAST (0 or 1), with it PLANES and PIXEL, TAP_COLUMNS (0 or 1), SPARSE_TAPS;
+//   LAST (0 or 1), with it PLANES and PIXEL, TAP_COLUMNS (0 or 1), SPARSE_TAPS; SCALED (0 or 1: planes of the
+//   source are scaled, and rounded to 16 bits) with IN_EACH (those of a single pixel);
 //   THREADS, SHARED (bytes of a block), TILE_COLUMNS, TILE_RESULTS, ROWS_BEYOND, COLUMNS_BEYOND (see
 //   tensor.cuh);
 //   OUT_GROUP, OUT_STORED, EACH, PART, D2S, S2D, ZERO, PLANE_SLOPES, ACTIVATE, RESIDUAL, RESIDUAL_GROUP,
@@ -55,6 +56,9 @@
 #define PARTIAL_FLOATS (LAST ? ROWS * TILE_COLUMNS * (WIDTH + 1) : 0)
 static_assert(SHARED == A_STAGES * A_BYTES + B_STAGES * B_BYTES + PIXEL_BYTES + WIDTH * 8 + BARRIERS * 8 +
               PARTIAL_FLOATS * 4, "tensor_shape.py reckons with other shared memory");
+// Threads for which one says that they have read pixels: a product is of a warpgroup, and done for all of it.
+#define READING (SCALED ? 32 : 128)
+#define READERS (128 / READING)
 // Steps by which the first warpgroup is ahead.
 #define LEAD (TAPS < 3 ? TAPS : 3)
 static_assert(THREADS == WARPGROUPS * 128 + 128, "one warpgroup more than multiply");
@@ -114,6 +118,55 @@ __device__ __forceinline__ void multiply(float (&sums)[ROWS_EACH][WIDTH / 2], ui
             wgmma(sums[row], descriptor(a + row * PITCH * PIXEL_BYTES + k * 32), descriptor(b + k * 32), add | k);
 }
 
+#if SCALED
+static_assert(SIDE == 1 && TERMS == 1, "each pixel is scaled once");
+
+__device__ __forceinline__ void load_matrices(uint32_t (&r)[4], uint32_t address) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+        : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(address) : "memory");
+}
+
+// The same with pixels that are scaled, by way of registers: those from `shift` pixels into a row on, of a
+// warpgroup's rows from (y, x) on. It waits for its products.
+__device__ __forceinline__ void multiply_scaled(float (&sums)[ROWS_EACH][WIDTH / 2], uint32_t a, uint32_t b, int k_block,
+                                                int shift, int y, int x, const Conv& p) {
+    const int lane = threadIdx.x % 32, q = lane % 4, first = threadIdx.x % 128 / 32 * 16;
+    const int pixel = shift + first + lane % 16;
+    uint32_t pixels[ROWS_EACH][GROUP / 16][4];
+#pragma unroll
+    for (int row = 0; row < ROWS_EACH; row++) {
+        const uint32_t start = a + (row * PITCH + pixel - shift) * PIXEL_BYTES;
+        const float* factors[2];
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            const OutputCoordinate at =
+                output_coordinate(y + row, x + first + lane / 4 + half * 8, p.from, p.extent);
+            factors[half] = factors_of(p.factors, at, p) + k_block * GROUP % IN_EACH + q * 2;
+        }
+#pragma unroll
+        for (int k = 0; k < GROUP / 16; k++) {
+            load_matrices(pixels[row][k], start + ((k * 2 + lane / 16) ^ swizzle_phase<GROUP>(pixel)) * 16);
+#pragma unroll
+            for (int i = 0; i < 4; i++)
+                pixels[row][k][i] = scaled(pixels[row][k][i], factors[i % 2] + k * 16 + i / 2 * 8);
+        }
+    }
+    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+#pragma unroll
+    for (int k = 0; k < GROUP / 16; k++)
+#pragma unroll
+        for (int row = 0; row < ROWS_EACH; row++)
+            wgmma_scaled(sums[row], pixels[row][k], descriptor(b + k * 32), k_block | k);
+    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+    asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+    // Registers are read until here.
+#pragma unroll
+    for (int i = 0; i < ROWS_EACH * GROUP / 4; i++)
+        asm volatile("" ::"r"((&pixels[0][0][0])[i]) : "memory");
+    pin_accumulators(sums);
+}
+#endif
+
 #if LAST
 // Pixels of a tile that a thread stores.
 #define PIXELS_EACH ((ROWS_EACH * ROW_PIXELS + 127) / 128)
@@ -145,7 +198,7 @@ tensor_wgmma(const __grid_constant__ Conv p) {
     if (threadIdx.x == 0) {
         for (int i = 0; i < A_STAGES; i++) {
             barrier_init(a_full + 8 * i, 1);
-            barrier_init(a_empty + 8 * i, WARPGROUPS);
+            barrier_init(a_empty + 8 * i, WARPGROUPS * READERS);
         }
         for (int i = 0; i < B_STAGES; i++) {
             barrier_init(b_full + 8 * i, 1);
@@ -232,31 +285,41 @@ tensor_wgmma(const __grid_constant__ Conv p) {
                 if (number == first)
                     for (int tap = 0; tap < TAPS; tap++) barrier_wait(b_full + 8 * (k_block * TAPS + tap), 0);
                 const uint32_t b_tile = shared_address(b_tiles + k_block * TAPS * B_BYTES);
+#if SCALED
+                const Tile source = tile_at(number, p);
+                multiply_scaled(sums, a_tile, b_tile, k_block, shift, source.y + group * ROWS_EACH, source.x, p);
+#else
                 asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 #pragma unroll
                 for (int tap = 0; tap < TAPS; tap++)
                     multiply(sums, a_tile + tap_offset(tap), b_tile + tap * B_BYTES, k_block | tap);
                 asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
                 asm volatile("wgmma.wait_group.sync.aligned 1;" ::: "memory");
-                if (threadIdx.x % 128 == 0) {
-                    if (k_block > 0) barrier_arrive(a_empty + 8 * ((a_use - 1) % A_STAGES));
-                    if (follow) barrier_arrive(lead);
-                }
+#endif
+                if (k_block > 0 && threadIdx.x % READING == 0) barrier_arrive(a_empty + 8 * ((a_use - 1) % A_STAGES));
+                if (follow && threadIdx.x % 128 == 0) barrier_arrive(lead);
                 follow = false;
 #else
 #pragma unroll 1
                 for (int tap = 0; tap < TAPS; tap++, b_use++) {
                     const int b_stage = b_use % B_STAGES;
                     barrier_wait(b_full + 8 * b_stage, b_use / B_STAGES & 1);
+#if SCALED
+                    const Tile source = tile_at(number, p);
+                    multiply_scaled(sums, a_tile, shared_address(b_tiles + b_stage * B_BYTES), k_block, shift,
+                                    source.y + group * ROWS_EACH, source.x, p);
+#else
                     asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
                     multiply(sums, a_tile + tap_offset(tap), shared_address(b_tiles + b_stage * B_BYTES),
                              k_block | tap);
                     asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
                     asm volatile("wgmma.wait_group.sync.aligned 1;" ::: "memory");
+#endif
+                    // The first matrix product of a K-block ends the reads of the one before.
+                    if (tap == 0 && k_block > 0 && threadIdx.x % READING == 0)
+                        barrier_arrive(a_empty + 8 * ((a_use - 1) % A_STAGES));
                     if (threadIdx.x % 128 == 0) {
                         if (busy >= 0) barrier_arrive(b_empty + 8 * busy);
-                        // The first matrix product of a K-block ends the reads of the one before.
-                        if (tap == 0 && k_block > 0) barrier_arrive(a_empty + 8 * ((a_use - 1) % A_STAGES));
                         if (follow && tap == LEAD - 1) barrier_arrive(lead);
                     }
                     if (tap == LEAD - 1) follow = false;
@@ -266,10 +329,8 @@ tensor_wgmma(const __grid_constant__ Conv p) {
             }
             asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
             pin_accumulators(sums);
-            if (threadIdx.x % 128 == 0) {
-                if (!RESIDENT) barrier_arrive(b_empty + 8 * busy);
-                barrier_arrive(a_empty + 8 * ((a_use - 1) % A_STAGES));
-            }
+            if (!RESIDENT && threadIdx.x % 128 == 0) barrier_arrive(b_empty + 8 * busy);
+            if (threadIdx.x % READING == 0) barrier_arrive(a_empty + 8 * ((a_use - 1) % A_STAGES));
 
             const Tile tile = tile_at(number, p);
             const int y = tile.y + group * ROWS_EACH, x = tile.x;

@@ -33,7 +33,7 @@ from waifu2x.backends.cuda.arguments import Address, packed
 from waifu2x.backends.cuda.compiler import target
 from waifu2x.backends.cuda.compilers import Compiler, nvcc, nvrtc
 from waifu2x.backends.cuda.compilers.nvrtc import Nvrtc
-from waifu2x.backends.cuda.tensor import TensorExecutor, makers
+from waifu2x.backends.cuda.tensor import TensorExecutor, scales, makers
 from waifu2x.backends.cuda.tensor_conv import TensorConvArguments, has_sparse_taps, sparse_taps
 from waifu2x.backends.cuda.tensor_layout import MapLayout, batch_grid, layouts
 from waifu2x.backends.cuda.tensor_peak import matrix_peak
@@ -153,7 +153,9 @@ def record(
     runtime: Any, model: Model, units: Units, terms: int, size: tuple[int, int], pictures: int = 1
 ) -> None:
     """Whatever an executor does for pictures of a size."""
-    executor = TensorExecutor(runtime, fused(lower(model)), units, terms, usual)
+    executor = TensorExecutor(
+        runtime, fused(lower(model), scales=scales(units, terms)), units, terms, usual
+    )
     found = schedule.find(executor, size, pictures, schedule.MapMemory(1 << 37, 1 << 37, 1 << 37))
     dtype, (height, width) = np.dtype(np.uint8), (size[0] * model.scale, size[1] * model.scale)
     before = DevicePixels(runtime.allocate(1), dtype, (pictures, *size, model.in_planes))

@@ -1,33 +1,118 @@
-"""Steps of a program taken along by the convolution before them, for engines that have it so.
+"""Steps of a program taken along by the convolutions beside them, for engines that have it so.
 
 - A gate behind a convolution is its epilogue: the convolution's own result is never stored, nor
   rounded.
+- Planes that are scaled for convolutions of one tap, or for what these add, are scaled where they
+  are read.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Sequence
 from dataclasses import replace
 
 from waifu2x.lowering.geometry import read_by
-from waifu2x.lowering.steps import Conv, GatedAdd, MapStep, Program, Step, View, compacted, writes
+from waifu2x.lowering.steps import (
+    Conv,
+    GatedAdd,
+    GlobalAvgPool,
+    MapStep,
+    Program,
+    Scale,
+    Step,
+    Value,
+    View,
+    compacted,
+    writes,
+)
+
+PLANES = 32
+"""Planes that are scaled where they are read come in multiples of it: none is padding."""
 
 
-def fused(program: Program) -> Program:
-    """The same program in fewer steps; the very program if there is nothing to do."""
+def fused(program: Program, *, scales: bool = True) -> Program:
+    """The same program in fewer steps; the very program if there is nothing to do.
+
+    `scales` says whether convolutions may scale what they read.
+    """
+    program = _with_gates(program)
+    return _with_factors(program) if scales else program
+
+
+def _with_gates(program: Program) -> Program:
     steps: list[Step | None] = list(program.steps)
     for number, step in enumerate(program.steps):
         if isinstance(step, GatedAdd):
             maker = _only_maker(program, number)
             made = None if maker is None else _gated(program, maker, step)
-            if made is not None:
-                steps[maker or 0], steps[number] = made, None
+            if maker is not None and made is not None:
+                steps[maker], steps[number] = made, None
+    return _without(program, program.values, steps)
+
+
+def _with_factors(program: Program) -> Program:
+    for number, step in enumerate(program.steps):
+        if isinstance(step, Scale):
+            found = _scaled_where_read(program, number, step)
+            if found is not None:
+                return _with_factors(found)
+    return program
+
+
+def _without(program: Program, values: Sequence[Value], steps: Sequence[Step | None]) -> Program:
+    """The program of the steps that are left, each in the place that it had."""
     if None not in steps:
         return program
     kept = [step for step in steps if step is not None]
     cuts = tuple(cut - steps[:cut].count(None) for cut in program.cuts)
-    values, renumbered = compacted(program.values, kept, program.result)
-    return replace(program, values=values, steps=renumbered, cuts=cuts)
+    compact, renumbered = compacted(values, kept, program.result)
+    return replace(program, values=compact, steps=renumbered, cuts=cuts)
+
+
+def _scaled_where_read(program: Program, number: int, scale: Scale) -> Program | None:
+    """The program without a step that scales, if all that read its result can scale it."""
+    value, scaled = scale.source.value, scale.target.value
+    readers = read_by(program)
+    stored, wanted = program.values[value], program.values[scaled]
+    makers = [step for step in program.steps if writes(step) == value]
+    fits = (
+        scale.residual is None
+        and scale.factor == 1
+        and scale.source == View(value)
+        and value != 0
+        and len(stored.parts) == len(wanted.parts) == 1
+        and stored.planes % PLANES == 0
+        and len(makers) == 1
+        and isinstance(makers[0], Conv)
+        and (makers[0].depth_to_space == 1 or wanted.space_to_depth == 1)
+        and (makers[0].residual is None or wanted.space_to_depth == 1)
+        and all(n == number or isinstance(program.steps[n], GlobalAvgPool) for n in readers[value])
+    )
+    if not fits:
+        return None
+    steps: list[Step | None] = list(program.steps)
+    steps[number] = None
+    for n in readers[scaled]:
+        reader = program.steps[n]
+        if not isinstance(reader, Conv):
+            return None
+        if reader.source.value == scaled:
+            if reader.taps > 1 or reader.source.parts > 1 or reader.factors is not None:
+                return None
+            source = replace(reader.source, value=value)
+            reader = replace(reader, source=source, factors=scale.vector)
+        if reader.residual is not None and reader.residual.value == scaled:
+            residual = replace(reader.residual, value=value)
+            reader = replace(reader, residual=residual, residual_factors=scale.vector)
+        steps[n] = reader
+    values = list(program.values)
+    values[value] = replace(
+        stored,
+        space_to_depth=wanted.space_to_depth,
+        zero_outside=stored.zero_outside or wanted.zero_outside,
+    )
+    return _without(program, values, steps)
 
 
 def _only_maker(program: Program, number: int) -> int | None:

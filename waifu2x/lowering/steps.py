@@ -104,6 +104,11 @@ class Conv:
     gated: bool = False
     """Whether it ends with a GatedAdd: (made + residual) * (sigmoid(made) - 1/2), where made is
     activation(weight * source + bias). Only `fusing` makes such steps."""
+    factors: int | None = None
+    """The vector that scales the planes of a single pixel of the source, one part, as a Scale
+    before it would. Only `fusing` makes such steps, of one tap."""
+    residual_factors: int | None = None
+    """The same for the residual."""
 
     @property
     def taps(self) -> int:
@@ -267,6 +272,15 @@ def factor_of(step: PlanewiseStep) -> float:
 def is_gated(step: Step) -> bool:
     """Whether what a step makes of its source also gates it, with its residual."""
     return isinstance(step, GatedAdd) or (isinstance(step, Conv) and step.gated)
+
+
+def factors_of(step: Step) -> set[int]:
+    """The vectors that a step which writes a map scales planes by."""
+    if isinstance(step, Scale):
+        return {step.vector}
+    if isinstance(step, Conv):
+        return {vector for vector in (step.factors, step.residual_factors) if vector is not None}
+    return set()
 
 
 def stored_block(step: MapStep) -> int:

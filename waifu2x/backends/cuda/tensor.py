@@ -47,7 +47,12 @@ def makers(runtime: CudaRuntime, units: Units) -> dict[Precision, Maker]:
     def maker(terms: int) -> Maker:
         def make(program: Program, choose: Choose) -> Executor:
             found = next(
-                (one for one in (fused(program), program) if runs(one, layouts(one, terms))), None
+                (
+                    one
+                    for one in (fused(program, scales=scales(units, terms)), program)
+                    if runs(one, layouts(one, terms))
+                ),
+                None,
             )
             if found is None:
                 return Fp32Executor(runtime, program, choose)
@@ -79,6 +84,11 @@ def makers(runtime: CudaRuntime, units: Units) -> dict[Precision, Maker]:
     return {"auto": auto, "fp16": fp16, "fp32": fp32}
 
 
+def scales(units: Units, terms: int) -> bool:
+    """Whether convolutions scale what they read: 16-bit values on their way to the matrix unit."""
+    return units == "wgmma" and terms == 1
+
+
 def _warn(program: Program, message: str, *values: float) -> None:
     """Logs a warning about a model once: not again for the same one, cut."""
     if not program.cuts:
@@ -108,7 +118,14 @@ class TensorExecutor:
             match step:
                 case Conv():
                     self._steps[number] = TensorConvStep(
-                        runtime, program, number, found, units, terms, choose
+                        runtime,
+                        program,
+                        number,
+                        found,
+                        units,
+                        terms,
+                        choose,
+                        self._vectors.vector_places,
                     )
                 case GlobalAvgPool():
                     place = self._vectors.sum_places[number]

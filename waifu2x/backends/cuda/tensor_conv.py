@@ -79,6 +79,9 @@ class TensorConvArguments(NamedTuple):
     stored: Range
     factor: np.float32
     slope: np.float32
+    factors: Address = Address(0)
+    residual_factors: Address = Address(0)
+    factors_each: int = 0
 
 
 class TensorConvStep(TensorStep):
@@ -96,6 +99,7 @@ class TensorConvStep(TensorStep):
         units: Units,
         terms: int,
         choose: Choose,
+        vector_places: Sequence[int],
     ) -> None:
         super().__init__(runtime, program, number)
         step = program.steps[number]
@@ -104,6 +108,7 @@ class TensorConvStep(TensorStep):
         self._layouts = layouts
         self._terms = terms
         self._choose = choose
+        self._vector_places = vector_places
         self._source = layouts[step.source.value]
         self._target = layouts[step.target.value]
         self._is_first = step.source.value == 0 or isinstance(self._source, FewLayout)
@@ -116,9 +121,7 @@ class TensorConvStep(TensorStep):
             outputs = step.out_planes if last else self._outputs
             group = self._source.group
             padding = group - 1 - int((self._input_places % group).max())
-            self._job = TensorJob(
-                inputs, group, outputs, step.taps, terms, last, padding=padding
-            )
+            self._job = TensorJob(inputs, group, outputs, step.taps, terms, last, padding=padding)
             if not last and has_sparse_taps(step):
                 self._job = replace(
                     self._job, side=_SPARSE_SIDE, sparse_taps=step.depth_to_space**2
@@ -246,6 +249,8 @@ class TensorConvStep(TensorStep):
             "COLUMNS_BEYOND": COLUMNS_BEYOND,
             "STORED_GROUPS": source.stored // source.group,
             "FIRST_GROUP": source.start(step.source.first) // source.group,
+            "SCALED": int(step.factors is not None),
+            "IN_EACH": source.parts[step.source.first],
             **self._store_macros(task, box),
         }
 
@@ -331,6 +336,7 @@ class TensorConvStep(TensorStep):
             "PLANE_SLOPES": int(has_plane_slopes(step.activation)),
             "RESIDUAL": int(step.residual is not None),
             "GATED": int(step.gated),
+            "SCALED_RESIDUAL": int(step.residual_factors is not None),
             "STACK": int(task.grid.pictures > 1),
             **activation_macro(step.activation),
         }
@@ -400,7 +406,16 @@ class TensorConvStep(TensorStep):
                     pitch=held.width, top=top, left=left, rows=held.height, columns=held.width
                 )
         slope = np.float32(step.activation.slopes[0])
-        return residual, read, write, added, extent, valid, stored, np.float32(step.factor), slope
+        factor = np.float32(step.factor)
+        factors = self._factors(task, step.factors), self._factors(task, step.residual_factors)
+        each = task.vectors.vectors_each
+        return residual, read, write, added, extent, valid, stored, factor, slope, *factors, each
+
+    def _factors(self, task: Task, vector: int | None) -> Address:
+        """The address of the elements of a vector, if there is one."""
+        if vector is None:
+            return Address(0)
+        return Address(task.vectors.vectors + 4 * self._vector_places[vector])
 
     def _pixels_written(self, task: Task) -> tuple[Box, Box, Size]:
         """The box of each picture that there is memory for, what of it is wanted, its rows and
