@@ -239,6 +239,35 @@ __device__ __forceinline__ float2 epilogue_of(const Epilogue& epilogue, int bloc
     return OWN ? epilogue_at(epilogue, block * 4 + q, i) : epilogue_at(epilogue, block * 4 + i, q);
 }
 
+// What is added to two results, 8 columns apart, by the vectors that thread q of a quad loads.
+template <int COUNT>
+struct AddedVectors {
+    uint4 terms[COUNT / 32][2][TERMS];
+};
+
+// That of COUNT planes from `plane` on, for the results from (y, x) of the source on. It takes long.
+template <int COUNT>
+__device__ __forceinline__ AddedVectors<COUNT> added_vectors(int plane, int y, int x, int q, const Conv& p) {
+    AddedVectors<COUNT> added = {};
+#if RESIDUAL
+    const uint8_t* const residual = static_cast<const uint8_t*>(p.residual);
+    const size_t low_added = static_cast<size_t>(RESIDUAL_STORED / RESIDUAL_GROUP) * p.added.group * 16;
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+        const OutputCoordinate output = output_coordinate(y, x + half * 8, p.from, p.extent);
+#pragma unroll
+        for (int block = 0; block < COUNT / 32; block++)
+            if (output.is_stored) {
+                const uint8_t* const vector = residual + residual_at(output, plane + block * 32 + q * 8, p.added);
+                added.terms[block][half][0] = __ldg(reinterpret_cast<const uint4*>(vector));
+                if (TERMS == 2)
+                    added.terms[block][half][TERMS - 1] = __ldg(reinterpret_cast<const uint4*>(vector + low_added));
+            }
+    }
+#endif
+    return added;
+}
+
 // The epilogue of two results, 8 columns apart, from (y, x) of the source on: bias, activation,
 // residual, store. The sums of COUNT planes from `plane` on stand as the matrix units leave them in a
 // quad of threads: sums[4 * i + 2 * half + k] of thread q is plane 8 * i + 2 * q + k of result `half`;
@@ -246,28 +275,11 @@ __device__ __forceinline__ float2 epilogue_of(const Epilogue& epilogue, int bloc
 // `biases` are those of these planes, and so are `slopes`, with PLANE_SLOPES.
 template <int COUNT, bool OWN = false, class Epilogue>
 __device__ __forceinline__ void store_row(const float* sums, const Epilogue& biases, const Epilogue& slopes, int plane,
-                                          int y, int x, int q, const Conv& p) {
+                                          int y, int x, int q, const AddedVectors<COUNT>& added, const Conv& p) {
     const OutputCoordinate outputs[2] = {output_coordinate(y, x, p.from, p.extent),
                                          output_coordinate(y, x + 8, p.from, p.extent)};
     uint8_t* const out = static_cast<uint8_t*>(p.out);
     const size_t low_terms = static_cast<size_t>(OUT_STORED / OUT_GROUP) * p.to.group * 16;
-#if RESIDUAL
-    // All loads first: they take long.
-    uint4 added[COUNT / 32][2][TERMS] = {};
-    const uint8_t* const residual = static_cast<const uint8_t*>(p.residual);
-    const size_t low_added = static_cast<size_t>(RESIDUAL_STORED / RESIDUAL_GROUP) * p.added.group * 16;
-#pragma unroll
-    for (int half = 0; half < 2; half++)
-#pragma unroll
-        for (int block = 0; block < COUNT / 32; block++)
-            if (outputs[half].is_stored) {
-                const uint8_t* const vector =
-                    residual + residual_at(outputs[half], plane + block * 32 + q * 8, p.added);
-                added[block][half][0] = __ldg(reinterpret_cast<const uint4*>(vector));
-                if (TERMS == 2)
-                    added[block][half][TERMS - 1] = __ldg(reinterpret_cast<const uint4*>(vector + low_added));
-            }
-#endif
 #pragma unroll
     for (int block = 0; block < COUNT / 32; block++) {
         float2 bias[4];
@@ -281,7 +293,7 @@ __device__ __forceinline__ void store_row(const float* sums, const Epilogue& bia
             uint32_t terms[TERMS][4];
 #pragma unroll
             for (int term = 0; term < TERMS; term++) {
-                const uint4 vector = added[block][half][term];
+                const uint4 vector = added.terms[block][half][term];
                 terms[term][0] = vector.x;
                 terms[term][1] = vector.y;
                 terms[term][2] = vector.z;

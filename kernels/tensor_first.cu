@@ -151,7 +151,8 @@ tensor_first(const __grid_constant__ Conv p, const __grid_constant__ Source sour
             store_pixel(own, made, added_to(made, p), p.epilogue, p.epilogue + OUT_PLANES, p);
         }
 #else
-        store_row<32>(&sums[0][0], biases, slopes, plane, y0 + row, x0 + column, q, p);
+        const AddedVectors<32> added = added_vectors<32>(plane, y0 + row, x0 + column, q, p);
+        store_row<32>(&sums[0][0], biases, slopes, plane, y0 + row, x0 + column, q, added, p);
 #endif
     }
 }

@@ -349,9 +349,12 @@ tensor_mma(const __grid_constant__ Conv p) {
 #else
         const int out = deep * WIDTH + plane;
 #pragma unroll
-        for (int m = 0; m < PARTS; m++)
+        for (int m = 0; m < PARTS; m++) {
+            const int y = tile.y + row, x = tile.x + column + m * 16 + lane / 4;
+            const AddedVectors<WARP_WIDTH> added = added_vectors<WARP_WIDTH>(out, y, x, q, p);
             store_row<WARP_WIDTH, true>(&sums[m][0][0], p.epilogue + out, p.epilogue + DEPTH * WIDTH + out, out,
-                                        tile.y + row, tile.x + column + m * 16 + lane / 4, q, p);
+                                        y, x, q, added, p);
+        }
 #endif
     }
     wait<0>();

@@ -59,6 +59,8 @@ static_assert(SHARED == A_STAGES * A_BYTES + B_STAGES * B_BYTES + PIXEL_BYTES + 
 // Threads for which one says that they have read pixels: a product is of a warpgroup, and done for all of it.
 #define READING (SCALED ? 32 : 128)
 #define READERS (128 / READING)
+// Where device memory is the bound, what is added is loaded while pixels are.
+#define ADDED_EARLY (RESIDUAL && SIDE == 1 && !LAST && !STACK && TERMS == 1)
 // Steps by which the first warpgroup is ahead.
 #define LEAD (TAPS < 3 ? TAPS : 3)
 static_assert(THREADS == WARPGROUPS * 128 + 128, "one warpgroup more than multiply");
@@ -275,6 +277,14 @@ tensor_wgmma(const __grid_constant__ Conv p) {
             for (int i = 0; i < PIXELS_EACH; i++)
                 added[i] = added_to(own_pixel(i, place.y + group * ROWS_EACH, place.x, p), p);
 #endif
+#if ADDED_EARLY
+            AddedVectors<WIDTH> added[ROWS_EACH];
+            const Tile place = tile_at(number, p);
+#pragma unroll
+            for (int row = 0; row < ROWS_EACH; row++)
+                added[row] = added_vectors<WIDTH>(deep * WIDTH, place.y + group * ROWS_EACH + row,
+                                                  place.x + warp % 4 * 16 + lane / 4, lane % 4, p);
+#endif
             pin_accumulators(sums);
             for (int k_block = 0; k_block < K_BLOCKS; k_block++, a_use++) {
                 const int a_stage = a_use % A_STAGES;
@@ -360,8 +370,14 @@ tensor_wgmma(const __grid_constant__ Conv p) {
             }
 #else
 #pragma unroll
-            for (int row = 0; row < ROWS_EACH; row++)
-                store_row<WIDTH>(sums[row], biases, slopes, deep * WIDTH, y + row, x + column, q, p);
+            for (int row = 0; row < ROWS_EACH; row++) {
+#if !ADDED_EARLY
+                const AddedVectors<WIDTH> added = added_vectors<WIDTH>(deep * WIDTH, y + row, x + column, q, p);
+                store_row<WIDTH>(sums[row], biases, slopes, deep * WIDTH, y + row, x + column, q, added, p);
+#else
+                store_row<WIDTH>(sums[row], biases, slopes, deep * WIDTH, y + row, x + column, q, added[row], p);
+#endif
+            }
 #endif
         }
     }
