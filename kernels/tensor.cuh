@@ -148,7 +148,9 @@ __device__ __forceinline__ const float* factors_of(const float* factors, const O
 // A result with its residual.
 __device__ __forceinline__ float with_residual(float made, float more, float factor) {
 #if GATED
-    return (made + more) * (1.0f / (1.0f + expf(-made)) - 0.5f);
+    const float sigmoid =
+        TERMS == 1 ? __fdividef(1.0f, 1.0f + __expf(-made)) : 1.0f / (1.0f + expf(-made));
+    return (made + more) * (sigmoid - 0.5f);
 #else
     return fmaf(made, factor, more);
 #endif

@@ -338,7 +338,7 @@ class TensorConvStep(TensorStep):
             "GATED": int(step.gated),
             "SCALED_RESIDUAL": int(step.residual_factors is not None),
             "STACK": int(task.grid.pictures > 1),
-            **activation_macro(step.activation),
+            **activation_macro(step.activation, self._terms),
         }
         if target is None:
             is_result = step.target.value == self.program.result
