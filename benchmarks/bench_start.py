@@ -107,9 +107,7 @@ def show(figures: dict[str, list[Taken]], first: str, second: str) -> None:
     numpy = [taken.wall for taken in figures["import numpy"]]
     for name, taken in figures.items():
         wall, processor = (statistics.median(column) * 1e3 for column in zip(*taken, strict=True))
-        above = statistics.median(
-            one.wall - base for one, base in zip(taken, numpy, strict=True)
-        )
+        above = statistics.median(one.wall - base for one, base in zip(taken, numpy, strict=True))
         line = f"{name:24} {wall:7.1f} ms wall, {processor:7.1f} processor"
         line += f", {above * 1e3:+7.1f} to NumPy"
         before = figures.get(name.replace(second, first, 1)) if name.startswith(second) else None
