@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from waifu2x.lowering.steps import (
     GlobalAvgPool,
@@ -24,6 +24,7 @@ from waifu2x.lowering.steps import (
     reads,
     writes,
 )
+from waifu2x.system.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True)

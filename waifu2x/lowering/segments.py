@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from waifu2x.lowering.costs import cost_of_pixel
 from waifu2x.lowering.phases import with_zeros_around
@@ -35,6 +35,7 @@ from waifu2x.lowering.steps import (
     touched,
     writes,
 )
+from waifu2x.system.lazy_dataclass import dataclass
 
 TILE = (128, 256)
 """Rows and columns of a picture that a tile of a processor is taken to have."""

@@ -38,6 +38,7 @@ SOURCES = (
     "backends/cpu/shapes.py",
     "errors.py",
     "networks/expressions.py",
+    "system/lazy_dataclass.py",
 )
 """The files whose code or constants an entry holds: the kernels and all that they import."""
 _LOG = logging.getLogger(__name__)

@@ -7,13 +7,13 @@ import os
 import platform
 import re
 import sys
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 import llvmlite.binding
 
 from waifu2x.errors import BackendError
+from waifu2x.system.lazy_dataclass import dataclass
 
 ISA_VARIABLE = "WAIFU2X_CPU_ISA"
 

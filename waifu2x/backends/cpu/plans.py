@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from waifu2x.backends.cpu import kept_memory
 from waifu2x.backends.cpu.limits import check_maps
@@ -13,6 +12,7 @@ from waifu2x.backends.cpu.strips import PhaseStrips
 from waifu2x.lowering import geometry, phases
 from waifu2x.lowering.segments import is_segmented
 from waifu2x.networks.model import Size
+from waifu2x.system.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, eq=False)
