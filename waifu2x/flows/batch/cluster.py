@@ -22,10 +22,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from waifu2x import __version__
-from waifu2x.errors import ClusterError, ModelError, OutputError
+from waifu2x.errors import EXISTS, ClusterError, ModelError, OutputError
 from waifu2x.flows.jobs import Identity, Job, OnNotice, Output, may_write
 from waifu2x.flows.outcome import Outcome
-from waifu2x.formats.write import EXISTS
 from waifu2x.networks import catalogue, model_set
 from waifu2x.system import stores
 from waifu2x.system.files import reason
