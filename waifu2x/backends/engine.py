@@ -50,7 +50,7 @@ class Engine:
     ) -> None:
         devices = device if device == "all" else _devices(device)
         notices: list[str] = []
-        self.backend: Backend = open_devices(backend, devices, notices.append, fallback=fallback)
+        self.backend: Backend = open_devices(backend, devices, notices.append, fallback)
         """What computes; with `auto` another one may take its place when its device stops."""
         self.notices = tuple(notices)
         self.precision: Precision = precision

@@ -40,7 +40,6 @@ def open_devices(
     name: str,
     devices: Sequence[int] | Literal["all"],
     on_skip: Callable[[str], None],
-    *,
     fallback: bool = True,
 ) -> Backend:
     """The backend of that name on the devices of those numbers; see `open_backend`.
