@@ -13,7 +13,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -37,6 +37,7 @@ from waifu2x.flows.batch.worker import how_ended, start_context
 from waifu2x.flows.jobs import Job, OnNotice
 from waifu2x.flows.outcome import Outcome
 from waifu2x.system import stores
+from waifu2x.system.lazy_dataclass import dataclass
 
 _FRUITLESS = 2
 """Processes of a device, one after the other, that end without having made anything: then it gets

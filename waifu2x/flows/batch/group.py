@@ -6,7 +6,6 @@ import signal
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 
 from distributed import Event, get_worker
@@ -17,6 +16,7 @@ from waifu2x.flows.batch.session import ModelFiles, SessionHolder, SessionSettin
 from waifu2x.flows.jobs import Job
 from waifu2x.flows.outcome import Outcome
 from waifu2x.system import stores
+from waifu2x.system.lazy_dataclass import dataclass
 
 
 def dask_setup(worker: object) -> None:
