@@ -267,6 +267,21 @@ def list_devices(name: str) -> list[Device]:
     return found
 
 
+def device_numbers(name: str) -> list[int]:
+    """The numbers of all devices of a backend that are of the kind of the first: GPUs, or
+    processors. `auto` is as of `open_backend`. Raises BackendError if there are none."""
+    reasons = []
+    for entry in _BACKENDS if name == "auto" else [_entry(name)]:
+        try:
+            found = list_devices(entry.name)
+        except UnavailableError as error:
+            reasons.append(str(error))
+            continue
+        if name != "auto" or not entry.extra or found[0].is_gpu:
+            return [n for n, device in enumerate(found) if device.is_gpu == found[0].is_gpu]
+    raise UnavailableError("no backend works here: " + "; ".join(reasons))
+
+
 def pick_device(name: str, found: Sequence[_Found], number: int) -> _Found:
     """One of the devices of a backend. Raises UnavailableError for a number that it lacks."""
     if number < len(found):
