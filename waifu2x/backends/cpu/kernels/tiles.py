@@ -32,7 +32,6 @@ from waifu2x.backends.cpu.isa import VECTOR
 from waifu2x.backends.cpu.kernels import native
 from waifu2x.backends.cpu.kernels.memory import (
     advance,
-    block_at,
     locate_results,
     locate_source,
     record,
