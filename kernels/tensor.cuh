@@ -59,6 +59,25 @@ __device__ __forceinline__ float2 unpack(uint32_t pair) {
     return make_float2(widen(low), widen(high));
 }
 
+// How large the 16-bit values are that a thread has stored for a picture: in registers, of the first and of
+// the second of each pair. A kernel that stores 16-bit values keeps one, adds what it stores to the map by
+// `add_sizes`, and says by `flag_picture` of which picture the largest one is beyond the room. Values that nobody
+// keeps must not be added: they may be anything. `beyond` is 0x7fff less the largest value's bits, twice.
+__device__ __forceinline__ void add_sizes(uint32_t& sizes, uint32_t pair, int beyond) {
+#if __CUDA_ARCH__ >= 800
+    asm("{ .reg .b32 size; abs.f16x2 size, %1; max.NaN.f16x2 %0, %0, size; }" : "+r"(sizes) : "r"(pair));
+#else
+    sizes |= (pair & 0x7fff7fff) + beyond;
+#endif
+}
+
+__device__ __forceinline__ void flag_picture(uint32_t* flags, int picture, uint32_t sizes, int beyond) {
+#if __CUDA_ARCH__ >= 800
+    sizes = (sizes & 0x7fff7fff) + beyond;
+#endif
+    if (sizes & 0x80008000) flags[picture] = 1;
+}
+
 // What rounding to 16 bits lost.
 __device__ __forceinline__ float low_term(float value) {
     return value - widen(round_to_half(value));
@@ -91,12 +110,14 @@ struct Conv {
     const float* epilogue;   // biases of all planes; with PLANE_SLOPES slopes, too
     void* out;
     const void* residual;
+    uint32_t* flags;         // a word for each picture, see `flag_picture`
     Map from, to, added;
     LayerExtent extent;
     Range valid;            // ZERO: pixels of the target that are not zero, from the first result's
     Range stored;           // LAST: pixels of the target that are written, of each picture
     float factor;           // with a residual
     float slope;            // of all planes, without PLANE_SLOPES
+    int beyond;             // see `add_sizes`
     const float* factors;   // SCALED: of the planes of a pixel that is read; of each picture
     const float* added_factors;  // SCALED_RESIDUAL: of one that is added
     int factors_each;       // from picture to picture
@@ -125,6 +146,10 @@ __device__ __forceinline__ OutputCoordinate output_coordinate(int y, int x, cons
     return result;
 }
 
+__device__ __forceinline__ int picture_of(const OutputCoordinate& at, const LayerExtent& extent) {
+    return STACK ? at.down * extent.across + at.along : 0;
+}
+
 #ifdef ACTIVATE
 // The activation of a sum with its bias.
 __device__ __forceinline__ float activate(float x, float slope) { return ACTIVATE(x, slope); }
@@ -139,7 +164,7 @@ __device__ __forceinline__ uint32_t scaled(uint32_t pair, const float* factors) 
 // The factors of a result's picture, among those of all.
 __device__ __forceinline__ const float* factors_of(const float* factors, const OutputCoordinate& at, const Conv& p) {
 #if STACK
-    return factors + min(at.down * p.extent.across + at.along, p.extent.pictures - 1) * p.factors_each;
+    return factors + min(picture_of(at, p.extent), p.extent.pictures - 1) * p.factors_each;
 #else
     return factors;
 #endif
@@ -283,6 +308,7 @@ __device__ __forceinline__ void store_row(const float* sums, const Epilogue& bia
                                          output_coordinate(y, x + 8, p.from, p.extent)};
     uint8_t* const out = static_cast<uint8_t*>(p.out);
     const size_t low_terms = static_cast<size_t>(OUT_STORED / OUT_GROUP) * p.to.group * 16;
+    uint32_t sizes[STACK + 1] = {};
 #pragma unroll
     for (int block = 0; block < COUNT / 32; block++) {
         float2 bias[4];
@@ -333,8 +359,11 @@ __device__ __forceinline__ void store_row(const float* sums, const Epilogue& bia
             }
             uint8_t* const target = out + target_at(outputs[half], plane + block * 32 + q * 8, p.to);
             if (!OWN) transpose(high, q);
-            if (outputs[half].is_stored)
+            if (outputs[half].is_stored) {
                 *reinterpret_cast<uint4*>(target) = make_uint4(high[0], high[1], high[2], high[3]);
+#pragma unroll
+                for (int i = 0; i < 4; i++) add_sizes(sizes[half * STACK], high[i], p.beyond);
+            }
             if (TERMS == 2) {
                 if (!OWN) transpose(low, q);
                 if (outputs[half].is_stored)
@@ -342,6 +371,9 @@ __device__ __forceinline__ void store_row(const float* sums, const Epilogue& bia
             }
         }
     }
+#pragma unroll
+    for (int half = 0; half <= STACK; half++)
+        flag_picture(p.flags, picture_of(outputs[half], p.extent), sizes[half], p.beyond);
 }
 #endif
 
@@ -497,7 +529,7 @@ __device__ __forceinline__ MadePixel made_pixel(int i, int y, int x, const Conv&
     made.terms = (row * TILE_COLUMNS + column) * (WIDTH + 1) + made.sum;
     made.row = output.row * D2S + line;
     made.column = output.column * D2S + dx;
-    made.picture = output.down * p.extent.across + output.along;
+    made.picture = picture_of(output, p.extent);
     const int to_row = made.row + p.to.top, to_column = made.column + p.to.left;
     made.is_stored = output.is_stored && to_row >= p.stored.top && to_row < p.stored.bottom &&
                      to_column >= p.stored.left && to_column < p.stored.right;
@@ -553,6 +585,11 @@ __device__ __forceinline__ void store_pixel(const float* partial, const MadePixe
         if (made.row < p.valid.top || made.row >= p.valid.bottom || made.column < p.valid.left ||
             made.column >= p.valid.right)
             value = 0.0f;
+#endif
+#if PIXEL == 0
+        uint32_t sizes = 0;
+        add_sizes(sizes, pack(value, 0.0f), p.beyond);
+        flag_picture(p.flags, made.picture, sizes, p.beyond);
 #endif
         static_cast<pixel_t*>(p.out)[pixel * PLANES + plane] = to_pixel(value);
     }

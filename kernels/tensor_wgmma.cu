@@ -60,7 +60,7 @@ static_assert(SHARED == A_STAGES * A_BYTES + B_STAGES * B_BYTES + PIXEL_BYTES + 
 #define READING (SCALED ? 32 : 128)
 #define READERS (128 / READING)
 // Where device memory is the bound, what is added is loaded while pixels are.
-#define ADDED_EARLY (RESIDUAL && SIDE == 1 && !LAST && !STACK && TERMS == 1)
+#define ADDED_EARLY (RESIDUAL && SIDE == 1 && !LAST && !STACK && TERMS == 1 && !SCALED_RESIDUAL)
 // Steps by which the first warpgroup is ahead.
 #define LEAD (TAPS < 3 ? TAPS : 3)
 static_assert(THREADS == WARPGROUPS * 128 + 128, "one warpgroup more than multiply");

@@ -71,6 +71,7 @@ class TensorConvArguments(NamedTuple):
     epilogue: Address
     target: Address
     residual: Address
+    flags: Address
     source_map: MapArguments
     target_map: MapArguments
     residual_map: MapArguments
@@ -79,6 +80,7 @@ class TensorConvArguments(NamedTuple):
     stored: Range
     factor: np.float32
     slope: np.float32
+    beyond: int
     factors: Address = Address(0)
     residual_factors: Address = Address(0)
     factors_each: int = 0
@@ -416,10 +418,11 @@ class TensorConvStep(TensorStep):
                     pitch=held.width, top=top, left=left, rows=held.height, columns=held.width
                 )
         slope = np.float32(step.activation.slopes[0])
-        factor = np.float32(step.factor)
+        factor, room = np.float32(step.factor), task.room
+        places = read, write, added, extent, valid, stored
         factors = self._factors(task, step.factors), self._factors(task, step.residual_factors)
-        each = task.vectors.vectors_each
-        return residual, read, write, added, extent, valid, stored, factor, slope, *factors, each
+        scaled = *factors, task.vectors.vectors_each
+        return residual, room.flags, *places, factor, slope, room.beyond, *scaled
 
     def _factors(self, task: Task, vector: int | None) -> Address:
         """The address of the elements of a vector, if there is one."""
