@@ -386,7 +386,7 @@ def test_arguments_are_structs_of_c() -> None:
     assert packed(fields) == struct.pack("PiiifPdi4x", 1 << 40, 1, 2, 3, 0.5, 5, 2.5, 7)
     with pytest.raises(TypeError, match="type str"):
         packed((Address(1), "x"))
-    assert len(TensorConvArguments._fields) == 15
+    assert len(TensorConvArguments._fields) == 18
 
 
 def test_programs_that_matrix_units_run() -> None:
