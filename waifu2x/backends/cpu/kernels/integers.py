@@ -112,6 +112,7 @@ def sum_products(
     products: ir.Value,
     scale: ir.Value,
     scale_step: ir.Value,
+    ahead: ir.Value | None = None,
 ) -> None:
     """Emits a register tile of M = V U: (cells, depth) pairs times (depth, tile vectors), part by
     part.
@@ -128,7 +129,8 @@ def sum_products(
         pixels = v.at(scratch, v.add(inputs, first))
         vectors = v.at(weights, v.add(block, v.mul(first, tile * LANES)))
         part = v.smaller(v.add(depth, v.mul(first, -1)), v.index(PART_PAIRS))
-        accumulate_pairs(v, slots, tile, pixels, depth, vectors, part)
+        soon = v.at(weights, v.add(ahead, v.mul(first, LANES))) if ahead is not None else None
+        accumulate_pairs(v, slots, tile, pixels, depth, vectors, part, soon)
         own = v.at(scratch, v.get(place))
         scales = [v.load(own, m * LANES) for m in range(cells)]
         v.set(place, v.add(v.get(place), scale_step))
@@ -209,13 +211,14 @@ def _emit_product(
     products: ir.Value,
     scale: ir.Value,
     scale_step: ir.Value,
+    ahead: ir.Value,
 ) -> None:
     """`sum_products` of `height` cells and `width` vectors."""
     if not VECTOR.integers:
         return
     for tile, cells in tiles(v, width, height):
         sum_products(
-            *(v, tile, cells, scratch, inputs, depth, weights, block, products, scale, scale_step)
+            *(v, tile, cells, scratch, inputs, depth, weights, block, products, scale, scale_step, ahead)
         )
 
 
@@ -287,6 +290,7 @@ def convolve_integers(task, maps, places, scratch, weights, constants):  # type:
             product_stride = group * block_planes + LANES
             u = block + FREQUENCIES * block_planes
             for frequency in range(FREQUENCIES):
+                ahead, end = u + pairs * block_planes, u + 2 * pairs * block_planes
                 # The last tile may run past `count` into stale cells: theirs are rows of their own.
                 for cell in range(0, count, height):
                     m = task.products + frequency * product_stride + cell * block_planes
@@ -298,8 +302,9 @@ def convolve_integers(task, maps, places, scratch, weights, constants):  # type:
                         high = half if count - cell <= half else height
                         scale = scales + cell * LANES
                         integer_product(
-                            width, high, scratch, v, pairs, weights, u, m, scale, scale_step
+                            width, high, scratch, v, pairs, weights, u, m, scale, scale_step, ahead
                         )
+                        ahead = ahead + pairs * LANES if ahead < end else block
                 u += (task.depth if frequency == FLAT else pairs) * block_planes
             for cell in range(count):
                 pair = (first + cell) * (CELL // 2)
