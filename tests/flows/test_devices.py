@@ -185,8 +185,8 @@ def test_what_a_lost_process_has_finished_counts(
     (folder / "in/03.png").rename(folder / "in" / DEADLY)
     run = Run(folder, THREADS, output=replace(PNG, existing=existing))
     jobs = jobs_of(folder)
-    inodes = []
-    found = []
+    inodes: list[int] = []
+    found: list[Outcome] = []
     for outcome in run.outcomes(jobs):
         found.append(outcome)
         if (folder / "died").exists() and not inodes:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from functools import cached_property
 from pathlib import Path
 
-from waifu2x.errors import OutputError
+from waifu2x.errors import EXISTS, OutputError
 from waifu2x.flows.jobs import Existing, Identity, Job, may_write
 from waifu2x.flows.outcome import Outcome
-from waifu2x.formats.write import EXISTS
 from waifu2x.system import stores
 
 
