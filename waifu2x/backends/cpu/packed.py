@@ -42,7 +42,9 @@ from waifu2x.lowering.steps import (
 class PackedProgram:
     """Tasks of every step, and the arrays that they point into."""
 
-    def __init__(self, program: Program, arithmetic: Arithmetic, fineness: Fineness = PLAIN) -> None:
+    def __init__(
+        self, program: Program, arithmetic: Arithmetic, fineness: Fineness = PLAIN
+    ) -> None:
         self.program = program
         self.arithmetic = arithmetic
         self.costs = [cost_of_pixel(program, step) for step in program.steps]
