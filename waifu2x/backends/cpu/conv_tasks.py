@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,6 +38,7 @@ from waifu2x.backends.cpu.tasks import (
 from waifu2x.lowering.geometry import round_up
 from waifu2x.lowering.steps import Conv, View
 from waifu2x.networks.expressions import LEAKY
+from waifu2x.system.lazy_dataclass import dataclass
 
 ON_TILES = (TILES, FEW_TILES)
 """Kinds of convolutions in bf16."""
@@ -95,7 +96,7 @@ def _kind(packing: Packing, step: Conv, source: PixelLayout) -> int:
     few = step.taps == 3 and step.out_planes <= FEW
     in_integers = packing.arithmetic == "int16"
     if source.terms:
-        return FEW_TILES if few and packing.maps.is_sensitive(step) else TILES
+        return FEW_TILES if few else TILES
     if step.taps == 1:
         many = in_integers and step.in_planes >= _LEAST_INTEGERS
         return INTEGER_POINTWISE if many else POINTWISE
@@ -175,7 +176,7 @@ def _conv_task(
             view.value,
             offset=view.offset,
             plane=source.start(view.first) // (2 if source.terms else 1),
-            terms=source.terms if packing.maps.is_sensitive(step) else 1,
+            terms=source.terms if packing.maps.reads_two_terms(step) else 1,
         ),
         target=TaskTarget(
             *(store.map, target.start(part), pixel, pair, block),

@@ -131,7 +131,7 @@ def emit_output(
     numbers = [v.add(first, v.mul(row_step, y)) for y in range(CELL)]
     to_rows = [v.add(v.integer(places, v.add(n, TARGET_ROWS)), target) for n in numbers]
     from_rows = [v.add(v.integer(places, v.add(n, RESIDUAL_ROWS)), residual) for n in numbers]
-    with v.loop(v.opaque_count(SIDE)) as x:
+    with v.loop(v.opaque_number(SIDE)) as x:
         along = v.mul(stride, x)
         column = [v.load(top, along) for top in tops]
         epilogue.prefetch_column(x, to_rows, from_rows)
@@ -146,7 +146,7 @@ def emit_output(
     bias = epilogue.bias(0)
     if flat is not None:
         bias = v.plus(bias, v.load(scratch, v.add(products, v.mul(stride, flat))))
-    with v.loop(v.opaque_count(CELL)) as y:
+    with v.loop(v.opaque_number(CELL)) as y:
         across = v.at(stacked, v.mul(y, LANES))
         rows = [v.load(across, x * CELL * LANES) for x in range(SIDE)]
         row = v.add(first, v.mul(row_step, y))
@@ -170,7 +170,7 @@ def _emit_input(
 ) -> None:
     """`depth` planes of one cell: 8x8 pixels -> 64 frequencies, `stride` floats apart."""
     rows = [v.add(v.integer(places, SOURCE_ROWS + y), offset) for y in range(SIDE)]
-    side = v.opaque_count(SIDE)
+    side = v.opaque_number(SIDE)
     with v.loop(depth, LANES) as plane:
         starts = [v.opaque(scratch, v.add(row, plane)) for row in rows]
         stacked = input_columns(v, starts, pixel, side)
