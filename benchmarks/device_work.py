@@ -33,8 +33,9 @@ def on_device(
         source = DevicePixels(buffer, pictures.dtype, (count, height, width, planes))
         runtime.upload(buffer, pictures)
         plans = []
+        flags = network.models[0].executor.new_flags(count)
         for compiled, dtype in zip(network.models, dtypes, strict=True):
-            execution = Execution(compiled, source, dtype, None, ignore)
+            execution = Execution(compiled, source, dtype, None, ignore, flags)
             source = execution.to_device(taken)
             plans.append(execution.bound(source, taken, pool.free()))
 

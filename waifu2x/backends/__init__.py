@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
-
-from numpy.typing import DTypeLike, NDArray
 
 from waifu2x.errors import BackendError, DeviceError, NotInstalledError, UnavailableError
 from waifu2x.system.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
+    from numpy.typing import DTypeLike, NDArray
+
     from waifu2x.networks.model import Model
 
 _Found = TypeVar("_Found")
@@ -263,10 +264,44 @@ def open_backend(
     raise UnavailableError("no backend works here: " + "; ".join(reasons))
 
 
+@contextmanager
+def opened_ahead(name: str, devices: Sequence[int] | Literal["all"]) -> Iterator[None]:
+    """Lets the driver of devices that will be opened begin with the first of them, while the
+    program still imports what it needs; until the end of the `with` block.
+
+    Only for drivers that take long and work without Python: NVIDIA's. Raises nothing.
+    """
+    if name not in ("auto", "cuda"):
+        yield
+        return
+    from waifu2x.backends.cuda.ahead import ContextAhead
+
+    context = ContextAhead(0 if devices == "all" else devices[0])
+    try:
+        yield
+    finally:
+        context.close()
+
+
 def list_devices(name: str) -> list[Device]:
     """The devices of a backend, the default first. Raises BackendError as `open_backend` does."""
     found: list[Device] = _load(_entry(name)).devices()
     return found
+
+
+def device_numbers(name: str) -> list[int]:
+    """The numbers of all devices of a backend that are of the kind of the first: GPUs, or
+    processors. `auto` is as of `open_backend`. Raises BackendError if there are none."""
+    reasons = []
+    for entry in _BACKENDS if name == "auto" else [_entry(name)]:
+        try:
+            found = list_devices(entry.name)
+        except UnavailableError as error:
+            reasons.append(str(error))
+            continue
+        if name != "auto" or not entry.extra or found[0].is_gpu:
+            return [n for n, device in enumerate(found) if device.is_gpu == found[0].is_gpu]
+    raise UnavailableError("no backend works here: " + "; ".join(reasons))
 
 
 def pick_device(name: str, found: Sequence[_Found], number: int) -> _Found:

@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 from waifu2x.backends import Progress, ignore
-from waifu2x.errors import ImageError, OutputError
+from waifu2x.errors import EXISTS, ImageError, OutputError
 from waifu2x.flows.flow import flow
 from waifu2x.flows.jobs import (
     Job,
@@ -29,7 +29,7 @@ from waifu2x.formats import table
 from waifu2x.formats.failures import in_words
 from waifu2x.formats.limits import MAX_PIXELS
 from waifu2x.formats.read import open_content
-from waifu2x.formats.write import EXISTS, ContentSink
+from waifu2x.formats.write import ContentSink
 from waifu2x.imaging.enlarger import Enlarger
 from waifu2x.imaging.streams import Header
 from waifu2x.system import stores

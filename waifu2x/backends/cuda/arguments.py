@@ -8,6 +8,7 @@ from typing import Any, Protocol, cast
 
 import numpy as np
 
+from waifu2x.backends.gpu.flags import Flags
 from waifu2x.backends.gpu.runtime import Buffer
 
 
@@ -23,8 +24,8 @@ class _Addressed(Protocol):
     address: int
 
 
-def address_of(buffer: Buffer, offset: int = 0) -> Address:
-    """The address of a byte of one of this backend's buffers."""
+def address_of(buffer: Buffer | Flags, offset: int = 0) -> Address:
+    """The address of a byte of one of this backend's buffers, or flags."""
     return Address(cast(_Addressed, buffer).address + offset)
 
 

@@ -291,6 +291,10 @@ class CudaRuntime:
         with self.current():
             return self._host.array(shape, dtype)
 
+    def is_locked(self, array: NDArray[Any]) -> bool:
+        """Whether all of a C-contiguous array is page-locked."""
+        return self._host.is_locked(array)
+
     def pin(self, memory: NDArray[Any]) -> Pin:
         """Page-locks memory by registering it with the driver."""
         with self.current():

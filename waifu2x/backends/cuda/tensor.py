@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from waifu2x.backends import Precision
 from waifu2x.backends.cuda import value_range
+from waifu2x.backends.cuda.arguments import address_of
+from waifu2x.backends.cuda.flags import CudaFlags
 from waifu2x.backends.cuda.tensor_avg_pool import TensorAvgPoolStep
 from waifu2x.backends.cuda.tensor_conv import TensorConvStep
 from waifu2x.backends.cuda.tensor_gather import GatherStep
@@ -15,11 +18,12 @@ from waifu2x.backends.cuda.tensor_layout import batch_grid, layouts
 from waifu2x.backends.cuda.tensor_peak import matrix_peak
 from waifu2x.backends.cuda.tensor_planewise import TensorPlanewiseStep, has_whole_vectors
 from waifu2x.backends.cuda.tensor_runs import runs
-from waifu2x.backends.cuda.tensor_step import Launch, Task
+from waifu2x.backends.cuda.tensor_step import LARGEST, Launch, Room, Task, beyond
 from waifu2x.backends.cuda.tensor_vectors import Vectors
 from waifu2x.backends.cuda.units import Units
 from waifu2x.backends.gpu.backend import Maker
 from waifu2x.backends.gpu.executor import Batch, BufferPlace, Executor
+from waifu2x.backends.gpu.flags import Flags
 from waifu2x.backends.gpu.fp32 import Fp32Executor
 from waifu2x.backends.gpu.runtime import Buffer, Kernel
 from waifu2x.backends.gpu.tuning import Choose
@@ -35,8 +39,9 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger(__name__)
 
 
-def makers(runtime: CudaRuntime, units: Units) -> dict[Precision, Maker]:
-    """What makes the executors of each precision.
+def makers(runtime: CudaRuntime, units: Units) -> dict[Precision, Sequence[Maker]]:
+    """What makes the executors of each precision: the first for all pictures, the others for those
+    whose values leave the room of 16 bits. Those of fp16 are then what they are in fp32.
 
     Programs that matrix units cannot run, or not within the range of 16 bits, take others. `auto`
     is fp16, but where there are gates: what they multiply with each other is rounded before (SPAN
@@ -72,7 +77,8 @@ def makers(runtime: CudaRuntime, units: Units) -> dict[Precision, Maker]:
         )
         return fp32(program, choose)
 
-    return {"auto": auto, "fp16": fp16, "fp32": fp32}
+    wide = partial(Fp32Executor, runtime)
+    return {"auto": [auto, fp32, wide], "fp16": [fp16, fp32, wide], "fp32": [fp32, wide]}
 
 
 def _warn(program: Program, message: str, *values: float) -> None:
@@ -96,6 +102,7 @@ class TensorExecutor:
         self._runtime = runtime
         self._units = units
         self._terms = terms
+        self._beyond = beyond(LARGEST)
         self._layouts = found = layouts(program, terms)
         self._vectors = Vectors(runtime, program)
         self._steps: dict[int, TensorConvStep | TensorPlanewiseStep | GatherStep] = {}
@@ -169,7 +176,8 @@ class TensorExecutor:
         their kernels at hand."""
         pictures = batch.source.shape[0]
         at = self._vectors.places(vectors, pictures)
-        task = Task(batch, work.steps, places, batch_grid(pictures), at)
+        room = Room(address_of(batch.flags), self._beyond)
+        task = Task(batch, work.steps, places, batch_grid(pictures), at, room)
         queued: list[
             tuple[
                 int, TensorConvStep | TensorPlanewiseStep | GatherStep | TensorAvgPoolStep, Launch
@@ -183,6 +191,10 @@ class TensorExecutor:
                 queued.append((number, average, average.launch(task, box)))
         self._runtime.prepare([(launch.stem, launch.macros) for _, _, launch in queued])
         return sorted(queued, key=lambda one: one[0])
+
+    def new_flags(self, pictures: int) -> Flags:
+        """Flags of pictures with values that 16 bits have no room for."""
+        return CudaFlags(self._runtime, pictures)
 
     def vector_bytes(self, pictures: int) -> int:
         return self._vectors.bytes(pictures)

@@ -20,6 +20,7 @@ from waifu2x.backends.gpu.executor import (
     Executor,
     RunArguments,
 )
+from waifu2x.backends.gpu.flags import NO_FLAGS, Flags
 from waifu2x.backends.gpu.memory_pool import MemoryPool, ScopedAllocation
 from waifu2x.backends.gpu.runtime import NO_BUFFER, Buffer, OutOfMemoryError
 from waifu2x.backends.gpu.schedule import MapMemory, MapMemoryError, Pass, Schedule, pass_cost
@@ -77,7 +78,8 @@ class CompiledModel:
                 shape = (1, side, side, self.model.in_planes)
                 pixels = DevicePixels(NO_BUFFER, source, shape)
                 results = DevicePixels(NO_BUFFER, target, self.result_shape(shape))
-                BoundPlan(self, pixels, results, found, (NO_BUFFER, NO_BUFFER), NO_BUFFER).build()
+                maps = NO_BUFFER, NO_BUFFER
+                BoundPlan(self, pixels, results, found, maps, NO_BUFFER, NO_FLAGS).build()
                 return
 
     def close(self) -> None:
@@ -163,12 +165,15 @@ class Execution:
         dtype: np.dtype[Any],
         tile: int | None,
         on_progress: Progress,
+        flags: Flags,
     ) -> None:
+        """`flags` are set for pictures whose values leave the room of the executor."""
         self._compiled = compiled
         self._source = source
         self._dtype = dtype
         self._tile = tile
         self._on_progress = on_progress
+        self._flags = flags
         self._reported = 0.0
         self._pool = compiled.pool
         self._runtime = compiled.pool.runtime
@@ -251,7 +256,8 @@ class Execution:
         scratch = taken.buffer(found.scratch)
         kept = taken.buffer(found.kept) if found.kept else scratch
         vectors = taken.buffer(found.executor.vector_bytes(found.pictures))
-        return BoundPlan(self._compiled, self._source, target, found, (scratch, kept), vectors)
+        maps = scratch, kept
+        return BoundPlan(self._compiled, self._source, target, found, maps, vectors, self._flags)
 
     def _report(self, part: float) -> None:
         """Told which part of a try is done: what an earlier try has reported is not told again."""
@@ -290,6 +296,7 @@ class BoundPlan:
         found: Schedule,
         maps: tuple[Buffer, Buffer],
         vectors: Buffer,
+        flags: Flags,
     ) -> None:
         """`maps` are the memory of tiles and that of the maps that are kept."""
         self._compiled = compiled
@@ -300,7 +307,8 @@ class BoundPlan:
         self._target = target
         self._maps = maps
         self._vectors = vectors
-        self._key = (found, source, target, *maps, vectors)
+        self._flags = flags
+        self._key = (found, source, target, *maps, vectors, flags)
 
     def queue(self) -> None:
         """Queues everything, for results that fit `target`."""
@@ -362,7 +370,7 @@ class BoundPlan:
         _, rows, columns, _ = target.shape
         top = tile.top if rows < self._schedule.sizes[-1][0] else 0
         box = Box(top, 0, rows, columns)
-        return Batch(self._source, target, box, tile, self._schedule.sizes)
+        return Batch(self._source, target, box, tile, self._schedule.sizes, self._flags)
 
     def _band(self, one: Pass) -> DevicePixels:
         pictures, _, columns, planes = self._target.shape

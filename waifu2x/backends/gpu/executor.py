@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from waifu2x.backends.gpu.flags import NO_FLAGS, Flags
 from waifu2x.backends.gpu.runtime import Buffer, Kernel
 from waifu2x.lowering.box import Box
 from waifu2x.lowering.geometry import Work
@@ -57,6 +58,8 @@ class Batch:
     """The part of each result that this pass computes; empty where it computes none."""
     sizes: Sequence[Size]
     """Rows and columns of every value, as `geometry.sizes` gives them."""
+    flags: Flags = NO_FLAGS
+    """What its executor's `new_flags` gave, for as many pictures."""
 
 
 RunArguments = tuple[
@@ -122,6 +125,11 @@ class Executor(Protocol):
         and `clear` queue kernels and nothing else, and depend on nothing but their arguments. May
         raise OutOfMemoryError, and BackendError for a kernel that can only be built now.
         """
+        ...
+
+    def new_flags(self, pictures: int) -> Flags:
+        """Room for flags of so many pictures; NO_FLAGS where all values that a model can make have
+        room. May raise OutOfMemoryError."""
         ...
 
     def vector_bytes(self, pictures: int) -> int:

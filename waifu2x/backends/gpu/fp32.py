@@ -8,6 +8,7 @@ from waifu2x.backends.gpu import direct, winograd, winograd_vector
 from waifu2x.backends.gpu.avg_pool import Fp32AvgPoolStep, Fp32LinearStep, Sums, vector_layout
 from waifu2x.backends.gpu.conv import CELL, ConvShape, Fp32ConvStep, Planes, planes_of
 from waifu2x.backends.gpu.executor import Batch, BufferPlace
+from waifu2x.backends.gpu.flags import NO_FLAGS, Flags
 from waifu2x.backends.gpu.maps import ALIGNMENT, MAP_LIMIT, Maps, Margin, block_of, layout_of
 from waifu2x.backends.gpu.peak import multiply_add_peak
 from waifu2x.backends.gpu.planewise import Fp32PlanewiseStep
@@ -95,6 +96,10 @@ class Fp32Executor:
                         own.sum(maps[source.source.value], box, vectors, pictures)
         if ends is not None:
             self._finish(ends, batch, vectors)
+
+    def new_flags(self, pictures: int) -> Flags:
+        """None: floats of 32 bits have room for all that models make."""
+        return NO_FLAGS
 
     def vector_bytes(self, pictures: int) -> int:
         return self._layout.size * pictures
