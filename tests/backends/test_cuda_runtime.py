@@ -661,7 +661,7 @@ def test_a_context_is_made_while_something_else_is_done(
     """And in a thread of its own, that is waited for; who opens the device has it, too."""
     begun, may_end = threading.Event(), threading.Event()
     threads = []
-    library = ahead.library()
+    library = vars(ahead)["library"]()
 
     def slow(flags: int) -> int:
         threads.append(threading.get_ident())
@@ -696,7 +696,7 @@ def test_what_fails_ahead_is_told_by_who_opens_the_device(
     def missing() -> Any:
         raise OSError("libcuda.so.1: no such file")
 
-    library = ahead.library()
+    library = vars(ahead)["library"]()
     if fault == "library":
         monkeypatch.setattr(ahead, "library", missing)
     else:
@@ -712,7 +712,7 @@ def test_no_driver_begins_for_other_backends(
     def refuse(flags: int) -> int:
         raise AssertionError("a driver that nobody asked for")
 
-    monkeypatch.setattr(ahead.library(), "cuInit", refuse)
+    monkeypatch.setattr(vars(ahead)["library"](), "cuInit", refuse)
     for name in ("cpu", "opencl", "numpy"):
         with opened_ahead(name, [0]):
             pass
