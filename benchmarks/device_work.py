@@ -34,13 +34,14 @@ def on_device(
         buffer = taken.buffer(pictures.nbytes)
         source = DevicePixels(buffer, pictures.dtype, (count, height, width, planes))
         runtime.upload(buffer, pictures)
+        flags = network.models[0].executor.new_flags(count)
         queued: list[Callable[[ScopedAllocation], None]] = []
         for compiled, dtype in zip(network.models, dtypes, strict=True):
-            execution = Execution(compiled, source, dtype, None, ignore)
+            execution = Execution(compiled, source, dtype, None, ignore, flags)
             made = execution.to_device(taken)
             plan = compiled.undivided(source.shape, source.dtype, dtype, pool.free())
             assert plan is not None
-            queued.append(partial(compiled.queue, plan, source.buffer, made.buffer))
+            queued.append(partial(compiled.queue, plan, source.buffer, made.buffer, flags))
             source = made
 
         def queue() -> None:

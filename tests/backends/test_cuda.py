@@ -430,7 +430,7 @@ def test_arguments_are_structs_of_c() -> None:
     assert struct.pack(codes, *values) == struct.pack("7i", 1, 1, 2, 3, 4, 5, 6)
     with pytest.raises(TypeError, match="type <class 'str'>"):
         structs(Named("x"))
-    assert len(TensorConvArguments._fields) == 13
+    assert len(TensorConvArguments._fields) == 15
 
 
 def test_programs_that_matrix_units_run() -> None:
@@ -538,7 +538,7 @@ def test_networks_beyond_the_range_of_16_bits_are_computed_in_32(
     runtime: Any = Recorded((9, 0))
     for by, tensor_units in ((1.0, True), (1e3, True), (1e4, False), (1e30, False)):
         caplog.clear()
-        for make in makers(runtime, "wgmma").values():
+        for make, *_ in makers(runtime, "wgmma").values():
             executor = make(lower(amplified(by)), usual)
             assert isinstance(executor, TensorExecutor) is tensor_units
         messages = [record.message for record in caplog.records]
@@ -554,7 +554,7 @@ def test_maps_that_are_multiplied_have_two_terms_unless_told_otherwise(
     for model, terms in ((compact(2), 1), (odd(), 2)):
         caplog.clear()
         program = lower(model)
-        executor: Any = made["auto"](program, usual)
+        executor: Any = made["auto"][0](program, usual)
         assert executor._terms == terms
         assert [record.message for record in caplog.records] == (
             [
@@ -564,7 +564,7 @@ def test_maps_that_are_multiplied_have_two_terms_unless_told_otherwise(
             if terms == 2
             else []
         )
-        plain: Any = made["fp16"](program, usual)
+        plain: Any = made["fp16"][0](program, usual)
         assert plain._terms == 1
 
 
@@ -573,7 +573,7 @@ def test_what_is_said_of_a_network_is_said_once_where_it_is_also_cut(
     precision: Precision, caplog: pytest.LogCaptureFixture
 ) -> None:
     runtime: Any = Recorded((9, 0))
-    make = makers(runtime, "wgmma")[precision]
+    make, *_ = makers(runtime, "wgmma")[precision]
     program = lower(amplified(1e4) if precision == "fp16" else odd())
     for each in (program, cut(program, [len(program.steps) - 1])):
         make(each, usual)

@@ -67,7 +67,7 @@ def backend_of(runtime: Runtime, choose: Choose | None = None) -> GpuBackend:
     """The fp32 executor on a runtime, its steps cut as one says."""
     make = partial(Fp32Executor, runtime)
     return GpuBackend(
-        "opencl", runtime, {"fp32": lambda program, kept: make(program, choose or kept)}
+        "opencl", runtime, {"fp32": [lambda program, kept: make(program, choose or kept)]}
     )
 
 
@@ -314,7 +314,7 @@ def test_a_deep_network_is_cut_where_memory_is_short(
             made.append(Fp32Executor(tight, program, choose))
             return made[-1]
 
-        backend = GpuBackend("opencl", tight, {"fp32": make})
+        backend = GpuBackend("opencl", tight, {"fp32": [make]})
         result = backend.compile([deep], "fp32")(pixels, np.float32, tile=tile)
         np.testing.assert_array_equal(result, expected)
         assert tight.most <= whole.most * share

@@ -17,6 +17,7 @@ from waifu2x.backends.cuda.tensor import TensorExecutor
 from waifu2x.backends.cuda.tensor_conv import TensorConvStep
 from waifu2x.backends.gpu import schedule
 from waifu2x.backends.gpu.executor import Executor
+from waifu2x.backends.gpu.flags import NO_FLAGS
 from waifu2x.backends.gpu.fp32 import Fp32Executor
 from waifu2x.backends.gpu.launch_plan import Buffers, Ends, LaunchPlans, _OneSize
 from waifu2x.backends.gpu.tuning import StoredChoices
@@ -77,7 +78,7 @@ def test_formulas_launch_what_numbers_do(
             if found is not None and plan is not None:
                 numbers = _OneSize(runtime, ends, size, found)
                 assert (plan.scratch, plan.kept) == (numbers.scratch, numbers.kept)
-                assert plan.launches(buffers) == numbers.launches(buffers)
+                assert plan.launches(buffers, NO_FLAGS) == numbers.launches(buffers, NO_FLAGS)
 
 
 @given(
@@ -125,7 +126,7 @@ def test_sizes_are_planned_once_for_all(monkeypatch: pytest.MonkeyPatch) -> None
     for size in sizes:
         plan = plans.plan(Ends(1, BYTES, BYTES), size)
         assert plan is not None
-        plan.launches(buffers)
+        plan.launches(buffers, NO_FLAGS)
     # The first size by itself, then all others together.
     assert asked.count("plan") <= 3
     steps = sum(isinstance(step, Conv) for step in executor.program.steps)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from waifu2x.lowering.symbols import Formula, Name, Trace, called, example, larger, smaller
+from waifu2x.lowering.symbols import Code, Formula, Trace, called, example, larger, smaller
 
 Pair = tuple[Any, Any]
 OPERATIONS: list[Callable[[Any, Any], Any]] = [
@@ -104,7 +104,7 @@ def test_parts_are_traced_for_each_decision() -> None:
     def part(limit: int) -> Callable[[], tuple[Any, dict[str, Any]]]:
         def made() -> tuple[Any, dict[str, Any]]:
             kind = 1 if half < limit else 2
-            values = [half + kind, place + half, Name("one")]
+            values = [half + kind, place + half, Code("one")]
             return (kind, called("joined", values)), {"joined": lambda *found: found, "one": "x"}
 
         return made

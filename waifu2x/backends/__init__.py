@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
-from numpy.typing import DTypeLike, NDArray
-
 from waifu2x.errors import BackendError, DeviceError, NotInstalledError, UnavailableError
+from waifu2x.system.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
+    from numpy.typing import DTypeLike, NDArray
+
     from waifu2x.networks.model import Model
 
 _Found = TypeVar("_Found")
@@ -265,6 +265,21 @@ def list_devices(name: str) -> list[Device]:
     """The devices of a backend, the default first. Raises BackendError as `open_backend` does."""
     found: list[Device] = _load(_entry(name)).devices()
     return found
+
+
+def device_numbers(name: str) -> list[int]:
+    """The numbers of all devices of a backend that are of the kind of the first: GPUs, or
+    processors. `auto` is as of `open_backend`. Raises BackendError if there are none."""
+    reasons = []
+    for entry in _BACKENDS if name == "auto" else [_entry(name)]:
+        try:
+            found = list_devices(entry.name)
+        except UnavailableError as error:
+            reasons.append(str(error))
+            continue
+        if name != "auto" or not entry.extra or found[0].is_gpu:
+            return [n for n, device in enumerate(found) if device.is_gpu == found[0].is_gpu]
+    raise UnavailableError("no backend works here: " + "; ".join(reasons))
 
 
 def pick_device(name: str, found: Sequence[_Found], number: int) -> _Found:

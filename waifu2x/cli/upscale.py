@@ -23,10 +23,10 @@ from waifu2x.cli.options import (
 from waifu2x.cli.progress import one_picture
 from waifu2x.errors import Waifu2xError
 from waifu2x.flows.jobs import ARCHIVES, STANDARD, Job
-from waifu2x.flows.outcome import Outcome, outcome_of
 from waifu2x.formats import table
 
 if TYPE_CHECKING:
+    from waifu2x.flows.outcome import Outcome
     from waifu2x.imaging.enlarger import Enlarger
 
 _IN_FLIGHT = 2
@@ -59,7 +59,9 @@ def upscale(
     if as_json and target == "-":
         raise click.UsageError("--json and the picture cannot share stdout.")
     job = Job(Path(source), Path(target))
-    from waifu2x.flows.upscaling import upscale_file  # as for `open_upscaler`
+    # With NumPy, which to show a help need not wait for.
+    from waifu2x.flows.outcome import outcome_of
+    from waifu2x.flows.upscaling import upscale_file
 
     with _failure_as_json(job, as_json), heard_at_once(), ExitStack() as stack:
         if job.target != STANDARD:
@@ -111,6 +113,8 @@ def _failure_as_json(job: Job, as_json: bool) -> Iterator[None]:
         yield
     except (Waifu2xError, MemoryError, OSError) as error:
         if as_json:
+            from waifu2x.flows.outcome import Outcome
+
             message = report.message_of(error)
             report.show(report.json_line(Outcome(job, "failed", 0.0, error=message)))
         raise

@@ -8,13 +8,13 @@ import zipfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 from waifu2x.backends import Progress, ignore
-from waifu2x.errors import ImageError, OutputError
+from waifu2x.errors import EXISTS, ImageError, OutputError
 from waifu2x.flows.flow import flow
 from waifu2x.flows.jobs import (
     Job,
@@ -29,11 +29,12 @@ from waifu2x.formats import table
 from waifu2x.formats.failures import in_words
 from waifu2x.formats.limits import MAX_PIXELS
 from waifu2x.formats.read import open_content
-from waifu2x.formats.write import EXISTS, ContentSink
+from waifu2x.formats.write import ContentSink
 from waifu2x.imaging.enlarger import Enlarger
 from waifu2x.imaging.streams import Header
 from waifu2x.system import stores
 from waifu2x.system.files import abandon, reason, writing
+from waifu2x.system.lazy_dataclass import dataclass
 from waifu2x.system.stopwatch import Stopwatch
 
 _LARGEST = 1 << 30

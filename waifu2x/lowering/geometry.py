@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
 from waifu2x.lowering.box import Box
@@ -28,6 +27,7 @@ from waifu2x.lowering.steps import (
 )
 from waifu2x.lowering.symbols import larger, smaller
 from waifu2x.networks.model import Size
+from waifu2x.system.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True)

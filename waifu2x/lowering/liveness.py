@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass
 from typing import TypeVar
 
 from waifu2x.lowering.geometry import round_up
 from waifu2x.lowering.symbols import example, larger
+from waifu2x.system.lazy_dataclass import dataclass
 
 Name = TypeVar("Name", bound=Hashable)
 

@@ -97,7 +97,7 @@ class Trace:
     ) -> Formula:
         """A function of the common terms and of what is given: the results of a part.
 
-        `terms` are common ones to trace with. `trace` gives the results, in which `Name` stands for
+        `terms` are common ones to trace with. `trace` gives the results, in which `Code` stands for
         an object, and these objects.
         """
         self._common.values = list(terms)
@@ -109,7 +109,7 @@ class Trace:
         return _compiled("v, p", lines, scope, made, named)
 
 
-class Name(str):
+class Code(str):
     """Text of a formula that is an expression already."""
 
 
@@ -302,15 +302,15 @@ def _difference(one: Any, other: Any) -> int | None:
     return one.plus - other.plus if is_constant else None
 
 
-def called(name: str, values: Sequence[Any]) -> Name:
+def called(name: str, values: Sequence[Any]) -> Code:
     """A call of a named function, in the formula that is traced."""
-    return Name(f"{name}({', '.join(map(_text, values))})")
+    return Code(f"{name}({', '.join(map(_text, values))})")
 
 
 def _text(value: Any) -> str:
     if isinstance(value, tuple):
         return f"({''.join(f'{_text(one)}, ' for one in value)})"
-    if isinstance(value, Symbol | Name):
+    if isinstance(value, Symbol | Code):
         return str(value)
     try:
         return repr(operator.index(value))

@@ -8,6 +8,7 @@ from typing import Any, NewType, Protocol, cast, get_args, get_origin, get_type_
 
 import numpy as np
 
+from waifu2x.backends.gpu.flags import Flags
 from waifu2x.backends.gpu.launch import Arguments
 from waifu2x.backends.gpu.runtime import Buffer
 
@@ -22,8 +23,8 @@ class _Addressed(Protocol):
     address: int
 
 
-def address_of(buffer: Buffer, offset: int = 0) -> Address:
-    """The address of a byte of one of this backend's buffers."""
+def address_of(buffer: Buffer | Flags, offset: int = 0) -> Address:
+    """The address of a byte of one of this backend's buffers, or flags."""
     return Address(cast(_Addressed, buffer).address + offset)
 
 

@@ -8,7 +8,6 @@ import weakref
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
@@ -34,6 +33,7 @@ from waifu2x.backends.gpu.runtime import (
 )
 from waifu2x.backends.live import LiveObjects
 from waifu2x.errors import BackendError, DeviceError
+from waifu2x.system.lazy_dataclass import dataclass
 
 _MOST_CLEARED = 1 << 31
 """Bytes at a time: pycuda may count them in 32 bits."""
@@ -288,6 +288,10 @@ class CudaRuntime:
         """An array on the host, page-locked unless it is very large."""
         with self.current():
             return self._host.array(shape, dtype)
+
+    def is_locked(self, array: NDArray[Any]) -> bool:
+        """Whether all of a C-contiguous array is page-locked."""
+        return self._host.is_locked(array)
 
     def pin(self, memory: NDArray[Any]) -> Pin:
         """Page-locks memory by registering it with the driver."""

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 from waifu2x.backends import Precision
 from waifu2x.backends.cuda import value_range
+from waifu2x.backends.cuda.arguments import address_of
+from waifu2x.backends.cuda.flags import CudaFlags
 from waifu2x.backends.cuda.tensor_avg_pool import TensorAvgPoolStep
 from waifu2x.backends.cuda.tensor_conv import TensorConvStep
 from waifu2x.backends.cuda.tensor_gather import GatherStep
@@ -16,11 +18,12 @@ from waifu2x.backends.cuda.tensor_layout import batch_grid, layouts
 from waifu2x.backends.cuda.tensor_peak import matrix_peak
 from waifu2x.backends.cuda.tensor_planewise import TensorPlanewiseStep, has_whole_vectors
 from waifu2x.backends.cuda.tensor_runs import runs
-from waifu2x.backends.cuda.tensor_step import Task
+from waifu2x.backends.cuda.tensor_step import LARGEST, Room, Task, beyond
 from waifu2x.backends.cuda.tensor_vectors import Vectors
 from waifu2x.backends.cuda.units import Units
 from waifu2x.backends.gpu.backend import Maker
 from waifu2x.backends.gpu.executor import Executor, PassWork
+from waifu2x.backends.gpu.flags import Flags
 from waifu2x.backends.gpu.fp32 import Fp32Executor
 from waifu2x.backends.gpu.launch import LaunchMaker
 from waifu2x.backends.gpu.runtime import Buffer, Kernel
@@ -35,8 +38,9 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger(__name__)
 
 
-def makers(runtime: CudaRuntime, units: Units) -> dict[Precision, Maker]:
-    """What makes the executors of each precision.
+def makers(runtime: CudaRuntime, units: Units) -> dict[Precision, Sequence[Maker]]:
+    """What makes the executors of each precision: the first for all pictures, the others for those
+    whose values leave the room of 16 bits. Those of fp16 are then what they are in fp32.
 
     Programs that matrix units cannot run, or not within the range of 16 bits, take others. `auto`
     is fp16, but where there are gates: what they multiply with each other is rounded before (SPAN
@@ -72,7 +76,8 @@ def makers(runtime: CudaRuntime, units: Units) -> dict[Precision, Maker]:
         )
         return fp32(program, choose)
 
-    return {"auto": auto, "fp16": fp16, "fp32": fp32}
+    wide = partial(Fp32Executor, runtime)
+    return {"auto": [auto, fp32, wide], "fp16": [fp16, fp32, wide], "fp32": [fp32, wide]}
 
 
 def _warn(program: Program, message: str, *values: float) -> None:
@@ -96,6 +101,7 @@ class TensorExecutor:
         self._runtime = runtime
         self._units = units
         self._terms = terms
+        self._beyond = beyond(LARGEST)
         self._layouts = found = layouts(program, terms)
         self._vectors = Vectors(runtime, program)
         self._steps: dict[int, TensorConvStep | TensorPlanewiseStep | GatherStep] = {}
@@ -126,7 +132,8 @@ class TensorExecutor:
     def launches(self, one: PassWork) -> Sequence[LaunchMaker]:
         pictures = one.batch.source.shape[0]
         at = self._vectors.places(one.vectors, pictures)
-        task = Task(one.batch, one.work.steps, one.places, batch_grid(pictures), at)
+        room = Room(address_of(one.batch.flags), self._beyond)
+        task = Task(one.batch, one.work.steps, one.places, batch_grid(pictures), at, room)
         made = [(number, partial(self._steps[number].launch, task)) for number in one.work.steps]
         for number, box in one.sums.items():
             if box.height and box.width:
@@ -135,6 +142,10 @@ class TensorExecutor:
         if one.ends is not None:
             found += self._vectors.finishing(one.ends, at, one.batch.sizes, pictures)
         return found
+
+    def new_flags(self, pictures: int) -> Flags:
+        """Flags of pictures with values that 16 bits have no room for."""
+        return CudaFlags(self._runtime, pictures)
 
     def vector_bytes(self, pictures: int) -> int:
         return self._vectors.bytes(pictures)

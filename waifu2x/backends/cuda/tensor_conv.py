@@ -72,6 +72,7 @@ class TensorConvArguments(NamedTuple):
     epilogue: Address
     target: Address
     residual: Address
+    flags: Address
     source_map: MapArguments
     target_map: MapArguments
     residual_map: MapArguments
@@ -80,6 +81,7 @@ class TensorConvArguments(NamedTuple):
     stored: Range
     factor: np.float32
     slope: np.float32
+    beyond: int
 
 
 class TensorConvStep(TensorStep):
@@ -395,7 +397,9 @@ class TensorConvStep(TensorStep):
                     pitch=held.width, top=top, left=left, rows=held.height, columns=held.width
                 )
         slope = np.float32(step.activation.slopes[0])
-        return residual, read, write, added, extent, valid, stored, np.float32(step.factor), slope
+        factor, room = np.float32(step.factor), task.room
+        places = read, write, added, extent, valid, stored
+        return residual, room.flags, *places, factor, slope, room.beyond
 
     def _pixels_written(self, task: Task) -> tuple[Box, Box, Size]:
         """The box of each picture that there is memory for, what of it is wanted, its rows and

@@ -38,6 +38,7 @@ class GatherArguments(NamedTuple):
     target: Address
     residual: Address
     factors: Address
+    flags: Address
     pixels: SourceArguments
     source_map: MapArguments
     target_map: MapArguments
@@ -53,6 +54,7 @@ class GatherArguments(NamedTuple):
     residual_offset: int
     factors_each: int
     factor: np.float32
+    beyond: int
 
 
 class GatherStep(AnyPlanewiseStep):
@@ -110,6 +112,7 @@ class GatherStep(AnyPlanewiseStep):
             address_of(task.batch.target.buffer) if is_result else task.address(step.target.value),
             residual,
             self.factors(task),
+            task.room.flags,
             pixels,
             source_map,
             target_map,
@@ -124,6 +127,7 @@ class GatherStep(AnyPlanewiseStep):
             self._residual.offset if self._residual else 0,
             task.vectors.vectors_each,
             np.float32(factor_of(step)),
+            task.room.beyond,
         )
         blocks = (-(-box.width * (written // values) // _THREADS), box.height, grid.pictures)
         kernel = ("tensor_gather", chosen)

@@ -40,6 +40,7 @@ class PlanewiseArguments(NamedTuple):
     target: Address
     residual: Address
     factors: Address
+    flags: Address
     source_map: MapArguments
     target_map: MapArguments
     residual_map: MapArguments
@@ -47,6 +48,7 @@ class PlanewiseArguments(NamedTuple):
     valid: Range
     factors_each: int
     factor: np.float32
+    beyond: int
 
 
 class AnyPlanewiseStep(TensorStep):
@@ -125,6 +127,7 @@ class TensorPlanewiseStep(AnyPlanewiseStep):
             task.address(step.target.value),
             residual,
             self.factors(task),
+            task.room.flags,
             self._seen(task, step.source),
             target.arguments(held, task.grid, box.top - held.top, box.left - held.left),
             added,
@@ -134,6 +137,7 @@ class TensorPlanewiseStep(AnyPlanewiseStep):
             Range(-box.top, -box.left, rows - box.top, columns - box.left),
             task.vectors.vectors_each,
             np.float32(factor_of(step)),
+            task.room.beyond,
         )
         columns_each = _THREADS // vectors * _REPEATS
         parts = written // (VECTOR_VALUES * vectors)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -18,6 +17,7 @@ from waifu2x.backends.gpu.launch import Arguments, Groups, Launch
 from waifu2x.backends.gpu.runtime import Buffer, Macros
 from waifu2x.lowering.box import Box
 from waifu2x.lowering.steps import Program
+from waifu2x.system.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from waifu2x.backends.cuda.runtime import CudaKernel, CudaRuntime
@@ -57,6 +57,25 @@ class SourceArguments(NamedTuple):
     padding: int
 
 
+class Room(NamedTuple):
+    """Where kernels say that a value has left the room of 16 bits, and how large that is."""
+
+    flags: Address
+    """Of a word for each picture of the batch."""
+    beyond: int
+    """As `add_sizes` in `kernels/tensor.cuh` has it."""
+
+
+LARGEST = float(np.finfo(np.float16).max)
+"""The largest 16-bit float."""
+
+
+def beyond(largest: float) -> int:
+    """`Room.beyond` where values of up to that size, LARGEST at most, are in the room."""
+    bits = int(np.float16(largest).view(np.uint16))
+    return (0x7FFF - bits) * 0x10001
+
+
 @dataclass(frozen=True)
 class Task:
     """Everything about one pass that a step asks for."""
@@ -67,6 +86,7 @@ class Task:
     places: Mapping[int, BufferPlace]
     grid: BatchGrid
     vectors: VectorPlaces
+    room: Room
 
     def address(self, value: int) -> Address:
         """The address of a map."""

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from waifu2x.backends import Device, Progress
 from waifu2x.backends.gpu import launch, schedule
 from waifu2x.backends.gpu.executor import Batch, BufferPlace, DevicePixels, Executor, PassWork
+from waifu2x.backends.gpu.flags import Flags
 from waifu2x.backends.gpu.launch_plan import Buffers, Ends, LaunchPlan, LaunchPlans
 from waifu2x.backends.gpu.memory_pool import MemoryPool, ScopedAllocation
 from waifu2x.backends.gpu.runtime import Buffer, OutOfMemoryError
@@ -126,7 +127,12 @@ class CompiledModel:
         return plan if fits and plan.scratch + plan.kept <= memory.total else None
 
     def queue(
-        self, plan: LaunchPlan, source: Buffer, target: Buffer, taken: ScopedAllocation
+        self,
+        plan: LaunchPlan,
+        source: Buffer,
+        target: Buffer,
+        flags: Flags,
+        taken: ScopedAllocation,
     ) -> None:
         """Queues the work of a plan, in buffers of `taken`. May raise OutOfMemoryError."""
         runtime = self.pool.runtime
@@ -135,8 +141,8 @@ class CompiledModel:
         count = self.executor.vector_bytes(plan.pictures)
         vectors = taken.buffer(count) if count else scratch
         buffers = Buffers(source, target, scratch, kept, vectors)
-        key = (plan, *map(runtime.handle, buffers))
-        runtime.replay(self, key, lambda: plan.launches(buffers))
+        key = (plan, *map(runtime.handle, buffers), flags.address)
+        runtime.replay(self, key, lambda: plan.launches(buffers, flags))
 
     def _map_memory(self, most: int) -> MapMemory:
         return MapMemory(most, self.pool.scratch_limit, self.pool.runtime.limits.max_buffer)
@@ -165,12 +171,15 @@ class Execution:
         dtype: np.dtype[Any],
         tile: int | None,
         on_progress: Progress,
+        flags: Flags,
     ) -> None:
+        """`flags` are set for pictures whose values leave the room of the executor."""
         self._compiled = compiled
         self._source = source
         self._dtype = dtype
         self._tile = tile
         self._on_progress = on_progress
+        self._flags = flags
         self._reported = 0.0
         self._pool = compiled.pool
         self._runtime = compiled.pool.runtime
@@ -255,7 +264,7 @@ class Execution:
         """Works by a plan; False if there is not as much memory."""
         with self._pool.taken() as taken:
             try:
-                self._compiled.queue(plan, self._source.buffer, target.buffer, taken)
+                self._compiled.queue(plan, self._source.buffer, target.buffer, self._flags, taken)
             except OutOfMemoryError:
                 self._pool.release()
                 return False
@@ -274,7 +283,8 @@ class Execution:
         scratch = taken.buffer(found.scratch)
         kept = taken.buffer(found.kept) if found.kept else scratch
         vectors = taken.buffer(found.executor.vector_bytes(found.pictures))
-        return BoundPlan(self._compiled, self._source, target, found, (scratch, kept), vectors)
+        maps = scratch, kept
+        return BoundPlan(self._compiled, self._source, target, found, maps, vectors, self._flags)
 
     def _report(self, part: float) -> None:
         """Told which part of a try is done: what an earlier try has reported is not told again."""
@@ -313,6 +323,7 @@ class BoundPlan:
         found: Schedule,
         maps: tuple[Buffer, Buffer],
         vectors: Buffer,
+        flags: Flags,
     ) -> None:
         """`maps` are the memory of tiles and that of the maps that are kept."""
         self._executor = found.executor
@@ -322,6 +333,7 @@ class BoundPlan:
         self._target = target
         self._maps = maps
         self._vectors = vectors
+        self._flags = flags
 
     def run(self, report: Progress, result: NDArray[Any] | None) -> None:
         """Every pass, and waits for it. With a `result`, each row of tiles is fetched into it."""
@@ -356,7 +368,7 @@ class BoundPlan:
         _, rows, columns, _ = target.shape
         top = tile.top if rows < self._schedule.sizes[-1][0] else 0
         box = Box(top, 0, rows, columns)
-        return Batch(self._source, target, box, tile, self._schedule.sizes)
+        return Batch(self._source, target, box, tile, self._schedule.sizes, self._flags)
 
     def _band(self, one: Pass) -> DevicePixels:
         pictures, _, columns, planes = self._target.shape

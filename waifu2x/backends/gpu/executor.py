@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 
+from waifu2x.backends.gpu.flags import NO_FLAGS, Flags
 from waifu2x.backends.gpu.launch import LaunchMaker
 from waifu2x.backends.gpu.runtime import Buffer, Kernel
 from waifu2x.lowering.box import Box
@@ -15,6 +15,7 @@ from waifu2x.lowering.geometry import Work
 from waifu2x.lowering.phases import Phase
 from waifu2x.lowering.steps import Program
 from waifu2x.networks.model import Size
+from waifu2x.system.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,8 @@ class Batch:
     """The part of each result that this pass computes; empty where it computes none."""
     sizes: Sequence[Size]
     """Rows and columns of every value, as `geometry.sizes` gives them."""
+    flags: Flags = NO_FLAGS
+    """What its executor's `new_flags` gave, for as many pictures."""
 
 
 @dataclass(frozen=True)
@@ -103,6 +106,11 @@ class Executor(Protocol):
         They depend on nothing but their arguments, and work with numbers and boxes that are made of
         symbols, too. Raises BackendError for kernels that cannot be built.
         """
+        ...
+
+    def new_flags(self, pictures: int) -> Flags:
+        """Room for flags of so many pictures; NO_FLAGS where all values that a model can make have
+        room. May raise OutOfMemoryError."""
         ...
 
     def vector_bytes(self, pictures: int) -> int:

@@ -9,6 +9,7 @@ from waifu2x.backends.gpu import direct, winograd, winograd_vector
 from waifu2x.backends.gpu.avg_pool import Fp32AvgPoolStep, Fp32LinearStep, Sums, vector_layout
 from waifu2x.backends.gpu.conv import CELL, ConvShape, Fp32ConvStep, Planes, planes_of
 from waifu2x.backends.gpu.executor import Batch, PassWork
+from waifu2x.backends.gpu.flags import NO_FLAGS, Flags
 from waifu2x.backends.gpu.launch import LaunchMaker
 from waifu2x.backends.gpu.maps import ALIGNMENT, MAP_LIMIT, Maps, Margin, block_of, layout_of
 from waifu2x.backends.gpu.peak import multiply_add_peak
@@ -76,6 +77,10 @@ class Fp32Executor:
         if one.ends is not None:
             found += self._finishing(one.ends, batch, vectors)
         return found
+
+    def new_flags(self, pictures: int) -> Flags:
+        """None: floats of 32 bits have room for all that models make."""
+        return NO_FLAGS
 
     def vector_bytes(self, pictures: int) -> int:
         return self._layout.size * pictures

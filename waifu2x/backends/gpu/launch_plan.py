@@ -18,11 +18,12 @@ import numpy as np
 
 from waifu2x.backends.gpu import launch, schedule
 from waifu2x.backends.gpu.executor import Batch, BufferPlace, DevicePixels, Executor, PassWork
+from waifu2x.backends.gpu.flags import NO_FLAGS, Flags
 from waifu2x.backends.gpu.launch import LaunchMaker
 from waifu2x.backends.gpu.runtime import Buffer, Kernel, ReadyLaunch, Runtime
 from waifu2x.backends.gpu.schedule import Schedule
 from waifu2x.lowering.box import Box
-from waifu2x.lowering.symbols import Formula, Name, Trace, called
+from waifu2x.lowering.symbols import Code, Formula, Trace, called
 from waifu2x.networks.model import Size
 
 _KEPT_SIZES = 256
@@ -59,7 +60,7 @@ class LaunchPlan(Protocol):
     kept: int
     """Bytes for maps that are kept from phase to phase."""
 
-    def launches(self, buffers: Buffers) -> Sequence[ReadyLaunch]:
+    def launches(self, buffers: Buffers, flags: Flags) -> Sequence[ReadyLaunch]:
         """All of them, in order. One thread at a time. May raise BackendError for a kernel that can
         only be built now, and OutOfMemoryError."""
         ...
@@ -99,7 +100,7 @@ class LaunchPlans:
         if found is None:
             return False
         slots = Buffers(*(_Slot(0) for _ in Buffers._fields))
-        launches = [make() for make in _makers(found, ends, size, slots)]
+        launches = [make() for make in _makers(found, ends, size, slots, NO_FLAGS)]
         launch.build(self._runtime, launches)
         for one in launches:
             one.arguments()
@@ -131,12 +132,12 @@ class _OneSize:
         self._runtime = runtime
         self._makers = partial(_makers, found, ends, size)
 
-    def launches(self, buffers: Buffers) -> Sequence[ReadyLaunch]:
-        return launch.ready(self._runtime, self._makers(buffers))
+    def launches(self, buffers: Buffers, flags: Flags) -> Sequence[ReadyLaunch]:
+        return launch.ready(self._runtime, self._makers(buffers, flags))
 
 
 class _Slot:
-    """Takes the place of a buffer while launches are traced."""
+    """Takes the place of a buffer, or of flags, while launches are traced."""
 
     size = 0
 
@@ -145,6 +146,10 @@ class _Slot:
 
     def release(self) -> None:
         """Does nothing."""
+
+    def take(self, pictures: int) -> list[int]:
+        """None."""
+        return []
 
 
 class _AnySize:
@@ -155,10 +160,11 @@ class _AnySize:
         self._pictures = ends.pictures
         self._trace = trace = Trace()
         slots = Buffers(*(_Slot(trace.given(0)) for _ in Buffers._fields))
+        flags = _Slot(trace.given(0))
         with trace.common():
             symbols = trace.input(size[0]), trace.input(size[1])
             found = schedule.whole(executor, symbols, ends.pictures)
-            self._makers = _makers(found, ends, symbols, slots) if found else []
+            self._makers = _makers(found, ends, symbols, slots, flags) if found else []
             results = (found.scratch, found.kept) if found else ()
             self._formula = trace.common_formula(results)
         self._formulas: list[list[tuple[Kernel, Formula]]] = [[] for _ in self._makers]
@@ -172,9 +178,11 @@ class _AnySize:
         terms, (scratch, kept) = found
         return _SizeOfAny(self, self._pictures, terms, scratch, kept)
 
-    def launches(self, terms: Sequence[int], buffers: Buffers) -> Sequence[ReadyLaunch]:
+    def launches(
+        self, terms: Sequence[int], buffers: Buffers, flags: Flags
+    ) -> Sequence[ReadyLaunch]:
         """The launches for a size, by the terms of its formula."""
-        handles = tuple(map(self._runtime.handle, buffers))
+        handles = (*map(self._runtime.handle, buffers), flags.address)
         made: list[ReadyLaunch] = []
         missing: list[int] = []
         for number, formulas in enumerate(self._formulas):
@@ -188,7 +196,7 @@ class _AnySize:
         if not missing:
             return made
         self._learn(missing, terms)
-        return self.launches(terms, buffers)
+        return self.launches(terms, buffers, flags)
 
     def _learn(self, numbers: Sequence[int], terms: Sequence[int]) -> None:
         """Makes formulas of some launches that hold for a size."""
@@ -215,7 +223,7 @@ class _AnySize:
             elif isinstance(value, launch.NUMBERS):
                 texts.append(value)
             else:
-                texts.append(Name(f"b{len(named)}"))
+                texts.append(Code(f"b{len(named)}"))
                 named[texts[-1]] = self._runtime.handle(value)
         return (made.groups, called("pack", texts)), named
 
@@ -232,11 +240,13 @@ class _SizeOfAny:
         self.scratch = scratch
         self.kept = kept
 
-    def launches(self, buffers: Buffers) -> Sequence[ReadyLaunch]:
-        return self._any_size.launches(self._terms, buffers)
+    def launches(self, buffers: Buffers, flags: Flags) -> Sequence[ReadyLaunch]:
+        return self._any_size.launches(self._terms, buffers, flags)
 
 
-def _makers(found: Schedule, ends: Ends, size: Size, buffers: Buffers) -> list[LaunchMaker]:
+def _makers(
+    found: Schedule, ends: Ends, size: Size, buffers: Buffers, flags: Flags
+) -> list[LaunchMaker]:
     """What makes the launches of a schedule of one pass for each phase."""
     executor = found.executor
     model = executor.program.model
@@ -251,7 +261,7 @@ def _makers(found: Schedule, ends: Ends, size: Size, buffers: Buffers) -> list[L
             )
             for value, place in one.places.items()
         }
-        batch = Batch(source, target, Box(0, 0, *result), one.tile, found.sizes)
+        batch = Batch(source, target, Box(0, 0, *result), one.tile, found.sizes, flags)
         makers += executor.launches(
             PassWork(batch, one.work, places, one.sums, buffers.vectors, phase)
         )

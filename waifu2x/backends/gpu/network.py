@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 import threading
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -22,6 +23,7 @@ from waifu2x.backends.gpu.compiled_model import (
     no_room,
 )
 from waifu2x.backends.gpu.executor import DevicePixels
+from waifu2x.backends.gpu.flags import NO_FLAGS, FlagPool, Flags
 from waifu2x.backends.gpu.launch_plan import LaunchPlan
 from waifu2x.backends.gpu.memory_pool import MemoryPool, ScopedAllocation
 from waifu2x.backends.gpu.runtime import OutOfMemoryError, Runtime
@@ -64,9 +66,18 @@ class GpuNetwork:
 
     Calls from several threads overlap where their pictures are small for its memory: one sends its
     pictures and another fetches its results while a third computes. Others take turns.
+
+    A picture whose values leave the room of an executor, which flags it, is computed again by
+    another network, all of it: so no tile and no stack decides which of them made a pixel.
     """
 
-    def __init__(self, models: Sequence[CompiledModel], pool: MemoryPool) -> None:
+    def __init__(
+        self,
+        models: Sequence[CompiledModel],
+        pool: MemoryPool,
+        wider: Callable[[], GpuNetwork] | None = None,
+    ) -> None:
+        """`wider` makes the network for flagged pictures; without it, they stay as they are."""
         self.models = tuple(models)
         self.pool = pool
         self._runtime = pool.runtime
@@ -80,6 +91,11 @@ class GpuNetwork:
         self._abandon = weakref.finalize(self, pool.abandon, self._owner)
         """Where it is given up without `close`."""
         self._abandon.atexit = False
+        self._flags = FlagPool(partial(_new_flags, self.models))
+        self._make_wider = wider
+        self._wider: GpuNetwork | None = None
+        self._widening = threading.Lock()
+        """Held while the network for flagged pictures is made."""
 
     def __call__(
         self,
@@ -100,10 +116,19 @@ class GpuNetwork:
             pictures, results = pixels, result
             if pixels.ndim == 3:
                 pictures, results = pixels[np.newaxis], result[np.newaxis]
-            if options != _PLAIN or not self._shared(pictures, results, on_progress):
+            flagged = None
+            if options == _PLAIN:
+                flagged = self._shared(pictures, results, on_progress)
+            if flagged is None:
                 with self.pool.working():
                     self._check_open()
-                    self._stack(pictures, results, options, on_progress)
+                    flagged = self._stack(pictures, results, options, on_progress)
+            for number in flagged if self._make_wider else ():
+                on_progress(0.0)  # it may want to stop
+                again = results[number : number + 1]
+                self._for_flagged()(
+                    pictures[number : number + 1], out_dtype, out=again, tile=tile, tta=tta
+                )
         return result
 
     def close(self) -> None:
@@ -113,6 +138,16 @@ class GpuNetwork:
             self._calls.wait_for(lambda: not self._running)
         if self._abandon.detach() is not None:
             self.pool.close_owner(self._owner)
+        if self._wider is not None:
+            self._wider.close()
+
+    def _for_flagged(self) -> GpuNetwork:
+        """The network for flagged pictures, made for the first. Raises BackendError."""
+        with self._widening:
+            if self._wider is None:
+                assert self._make_wider is not None
+                self._wider = self._make_wider()
+            return self._wider
 
     @contextmanager
     def _call(self) -> Iterator[None]:
@@ -130,10 +165,12 @@ class GpuNetwork:
         if self._is_closed:
             raise closed_network()
 
-    def _shared(self, pictures: NDArray[Any], results: NDArray[Any], on_progress: Progress) -> bool:
-        """Computes pictures beside other calls; False for those that leave no memory for others.
+    def _shared(
+        self, pictures: NDArray[Any], results: NDArray[Any], on_progress: Progress
+    ) -> list[int] | None:
+        """Computes pictures beside other calls; None for those that leave no memory for others.
 
-        Raises BackendError.
+        Gives the numbers of those that are flagged. Raises BackendError.
         """
         dtype = results.dtype
         shapes = self._shapes(_shape(pictures))
@@ -142,31 +179,33 @@ class GpuNetwork:
             self._check_open()
             plans = self._plans(shapes, dtypes, self.pool.free())
             if not plans:
-                return False
+                return None
             try:
                 source = _pixels(taken, pictures.dtype, shapes[0])
                 target = _pixels(taken, dtype, shapes[-1])
                 sent = self._runtime.send(source.buffer, pictures)
-                with self.pool.queueing() as scratch:
-                    between = zip(dtypes[1:-1], shapes[1:-1], strict=True)
-                    made = [_pixels(scratch, *kind) for kind in between]
-                    ends = pairwise([source, *made, target])
-                    self._runtime.follow()
-                    for compiled, plan, (read, written) in zip(
-                        self.models, plans, ends, strict=True
-                    ):
-                        compiled.queue(plan, read.buffer, written.buffer, scratch)
-                    fetched = self._runtime.fetch(target.buffer, results)
-                self._runtime.wait(fetched)
-                del sent  # held until then
+                with self._flags.taken(len(pictures)) as flags:
+                    with self.pool.queueing() as scratch:
+                        between = zip(dtypes[1:-1], shapes[1:-1], strict=True)
+                        made = [_pixels(scratch, *kind) for kind in between]
+                        ends = pairwise([source, *made, target])
+                        self._runtime.follow()
+                        for compiled, plan, (read, written) in zip(
+                            self.models, plans, ends, strict=True
+                        ):
+                            compiled.queue(plan, read.buffer, written.buffer, flags, scratch)
+                        fetched = self._runtime.fetch(target.buffer, results)
+                    self._runtime.wait(fetched)
+                    del sent  # held until then
+                    found = flags.take(len(pictures))
             except BaseException as error:
                 # The buffers go to others now, an interrupt or not: nothing may still use them.
                 self.pool.settle()
                 if isinstance(error, OutOfMemoryError):
-                    return False  # alone, it may still fit
+                    return None  # alone, it may still fit
                 raise
             on_progress(1.0)
-            return True
+            return found
 
     def _plans(
         self, shapes: Sequence[StackShape], dtypes: Sequence[np.dtype[Any]], most: int
@@ -197,18 +236,21 @@ class GpuNetwork:
 
     def _stack(
         self, pictures: NDArray[Any], results: NDArray[Any], options: Options, on_progress: Progress
-    ) -> None:
-        """Pictures of one size: all at once if they fit so, else in two halves."""
+    ) -> list[int]:
+        """Pictures of one size: all at once if they fit so, else in two halves. Gives the numbers
+        of those that are flagged."""
         count = len(pictures)
         if count <= 1 or (options.tile is None and self._longest(pictures.shape) <= _LONGEST):
             try:
-                self._batch(pictures, results, options, on_progress)
-                return
+                return self._batch(pictures, results, options, on_progress)
             except TooManyError:
                 self.pool.release()
+        flagged = list[int]()
         for half in (slice(0, count // 2), slice(count // 2, count)):
             share = scaled(on_progress, len(pictures[half]) / count)
-            self._stack(pictures[half], results[half], options, share)
+            found = self._stack(pictures[half], results[half], options, share)
+            flagged += [half.start + number for number in found]
+        return flagged
 
     def _longest(self, shape: tuple[int, ...]) -> int:
         """Rows of all pictures together, with padding, in the transform where they are most."""
@@ -223,27 +265,44 @@ class GpuNetwork:
 
     def _batch(
         self, pictures: NDArray[Any], results: NDArray[Any], options: Options, on_progress: Progress
-    ) -> None:
-        """Pictures through all models. Raises TooManyError if several do not fit undivided."""
-        reports = [scaled(on_progress, share) for share in self._shares()]
+    ) -> list[int]:
+        """Pictures through all models; gives the numbers of those that are flagged.
+
+        Raises TooManyError if several do not fit undivided.
+        """
         self._check_room(pictures)
+        with self._flags.taken(len(pictures)) as flags:
+            self._passes(pictures, results, options, on_progress, flags)
+            return flags.take(len(pictures))
+
+    def _passes(
+        self,
+        pictures: NDArray[Any],
+        results: NDArray[Any],
+        options: Options,
+        on_progress: Progress,
+        flags: Flags,
+    ) -> None:
+        """Every pass of pictures through all models."""
+        reports = [scaled(on_progress, share) for share in self._shares()]
         with self.pool.taken() as taken:
             source = self._uploaded(pictures, taken)
             for compiled, report in zip(self.models[:-1], reports, strict=False):
                 if options.tta == 1:
-                    execution = Execution(compiled, source, _BETWEEN, options.tile, report)
+                    execution = Execution(compiled, source, _BETWEEN, options.tile, report, flags)
                     made = execution.to_device(taken)
                 else:
-                    made = self._mean(compiled, source, _BETWEEN, options, taken, report)
+                    made = self._mean(compiled, source, _BETWEEN, options, taken, report, flags)
                 taken.drop(source.buffer)
                 source = made
             last = self.models[-1]
             if options.tta == 1:
-                Execution(last, source, results.dtype, options.tile, reports[-1]).to_host(results)
+                tile, report = options.tile, reports[-1]
+                Execution(last, source, results.dtype, tile, report, flags).to_host(results)
             elif not self._has_room(last.result_shape(source.shape), taken):
-                self._mean_on_host(last, source, results, options, reports[-1])
+                self._mean_on_host(last, source, results, options, reports[-1], flags)
             else:
-                made = self._mean(last, source, results.dtype, options, taken, reports[-1])
+                made = self._mean(last, source, results.dtype, options, taken, reports[-1], flags)
                 self._runtime.synchronize()
                 self._runtime.download(made.buffer, results)
 
@@ -255,6 +314,7 @@ class GpuNetwork:
         options: Options,
         taken: ScopedAllocation,
         on_progress: Progress,
+        flags: Flags,
     ) -> DevicePixels:
         """The mean of a compiled's work on transformed pictures, on the device.
 
@@ -266,7 +326,8 @@ class GpuNetwork:
             total = _pixels(taken, np.dtype(np.float32), shape)
             for number, transform in enumerate(TRANSFORMS[options.tta]):
                 laid = self._transformed(source, transform, taken) if number else source
-                made = Execution(compiled, laid, total.dtype, options.tile, report).to_device(taken)
+                execution = Execution(compiled, laid, total.dtype, options.tile, report, flags)
+                made = execution.to_device(taken)
                 self._transforms.add(made, transform, total, first=number == 0)
                 taken.drop(made.buffer)
                 if number:
@@ -283,6 +344,7 @@ class GpuNetwork:
         results: NDArray[Any],
         options: Options,
         on_progress: Progress,
+        flags: Flags,
     ) -> None:
         """The same where results do not fit the device: to the bit, as sums are of floats in one
         order."""
@@ -298,7 +360,8 @@ class GpuNetwork:
                 made = total
                 if transform != IDENTITY:
                     made = self._runtime.host_array(shape, np.float32)
-                Execution(compiled, laid, np.dtype(np.float32), options.tile, report).to_host(made)
+                dtype = np.dtype(np.float32)
+                Execution(compiled, laid, dtype, options.tile, report, flags).to_host(made)
             if transform != IDENTITY:
                 np.add(total, inverse(made, transform), out=total)
         write_mean(total, options.tta, results)
@@ -353,6 +416,15 @@ class GpuNetwork:
             source = _pixels(taken, pictures.dtype, shape)
             self._runtime.upload(source.buffer, pictures)
         return source
+
+
+def _new_flags(models: Sequence[CompiledModel], pictures: int) -> Flags:
+    """Flags that the executor of any model may set. May raise OutOfMemoryError."""
+    for compiled in models:
+        flags = compiled.executor.new_flags(pictures)
+        if flags is not NO_FLAGS:
+            return flags
+    return NO_FLAGS
 
 
 def _shape(pictures: NDArray[Any]) -> StackShape:

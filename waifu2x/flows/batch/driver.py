@@ -17,7 +17,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
@@ -58,6 +58,7 @@ from waifu2x.imaging.sizes import MOST
 from waifu2x.networks.chains import FactTable
 from waifu2x.system import stores
 from waifu2x.system.files import is_temporary, remove_abandoned, remove_unfinished
+from waifu2x.system.lazy_dataclass import dataclass
 from waifu2x.system.machine import available_memory, core_count
 
 if TYPE_CHECKING:
@@ -689,9 +690,14 @@ def _clear(job: Job, is_process: bool) -> None:
     """Removes what a worker that was stopped has left of its file."""
     if stores.is_url(job.target):
         return  # uploads are whole or nothing
-    if not is_process:
+    if is_process:
+        clear_folder(job.target.resolve().parent)
+    else:
         remove_unfinished(job.target)
-        return
-    with suppress(OSError), os.scandir(job.target.resolve().parent) as entries:
+
+
+def clear_folder(folder: Path) -> None:
+    """Removes what processes that have ended have left in a folder."""
+    with suppress(OSError), os.scandir(folder) as entries:
         for path in [entry.path for entry in entries if is_temporary(entry.name)]:
             remove_abandoned(Path(path))
