@@ -6,6 +6,7 @@ import gc
 import re
 import struct
 import sys
+import threading
 import weakref
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,9 +18,9 @@ import pytest
 
 from tests.helpers import obvious
 from tests.helpers.fake_cuda import FakeDriver, fetched
-from waifu2x.backends import open_backend
+from waifu2x.backends import open_backend, opened_ahead
+from waifu2x.backends.cuda import ahead, compiler, memory, runtime
 from waifu2x.backends.cuda import backend as cuda
-from waifu2x.backends.cuda import compiler, memory, runtime
 from waifu2x.backends.cuda.compilers import CompileError
 from waifu2x.backends.cuda.compilers.nvcc import Nvcc
 from waifu2x.backends.cuda.driver import by_ctypes
@@ -653,3 +654,66 @@ def test_a_pycuda_that_does_not_load_is_passed_over(
     monkeypatch.setitem(sys.modules, "pycuda.driver", None)
     (device,) = cuda.devices()
     assert "through NVIDIA's driver alone" in device.detail
+
+
+def test_a_context_is_made_while_something_else_is_done(
+    driver: FakeDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And in a thread of its own, that is waited for; who opens the device has it, too."""
+    begun, may_end = threading.Event(), threading.Event()
+    threads = []
+    library = ahead.library()
+
+    def slow(flags: int) -> int:
+        threads.append(threading.get_ident())
+        begun.set()
+        assert may_end.wait(60)
+        return 0
+
+    monkeypatch.setattr(library, "cuInit", slow)
+    with opened_ahead("auto", [0]):
+        assert begun.wait(60)
+        assert not driver.contexts
+        may_end.set()
+    assert driver.contexts == 0  # given back
+    assert threads
+    assert threading.get_ident() not in threads
+    retained = []
+
+    def retain(out: Any, device: Any) -> int:
+        retained.append(device)
+        return 100
+
+    monkeypatch.setattr(library, "cuDevicePrimaryCtxRetain", retain)
+    with opened_ahead("cuda", "all"):
+        pass
+    assert len(retained) == 1
+
+
+@pytest.mark.parametrize("fault", ["cuInit", "cuDeviceGet", "cuDevicePrimaryCtxRetain", "library"])
+def test_what_fails_ahead_is_told_by_who_opens_the_device(
+    driver: FakeDriver, monkeypatch: pytest.MonkeyPatch, fault: str
+) -> None:
+    def missing() -> Any:
+        raise OSError("libcuda.so.1: no such file")
+
+    library = ahead.library()
+    if fault == "library":
+        monkeypatch.setattr(ahead, "library", missing)
+    else:
+        monkeypatch.setattr(library, fault, lambda *arguments: 100)
+    with opened_ahead("cuda", [0]):
+        pass
+    assert driver.contexts == 0
+
+
+def test_no_driver_begins_for_other_backends(
+    driver: FakeDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(flags: int) -> int:
+        raise AssertionError("a driver that nobody asked for")
+
+    monkeypatch.setattr(ahead.library(), "cuInit", refuse)
+    for name in ("cpu", "opencl", "numpy"):
+        with opened_ahead(name, [0]):
+            pass

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from waifu2x.backends import opened_ahead
 from waifu2x.cli import report
 from waifu2x.cli.interrupts import heard_at_once
 from waifu2x.cli.options import (
@@ -59,13 +60,13 @@ def upscale(
     if as_json and target == "-":
         raise click.UsageError("--json and the picture cannot share stdout.")
     job = Job(Path(source), Path(target))
-    # With NumPy, which to show a help need not wait for.
-    from waifu2x.flows.outcome import outcome_of
-    from waifu2x.flows.upscaling import upscale_file
-
     with _failure_as_json(job, as_json), heard_at_once(), ExitStack() as stack:
         if job.target != STANDARD:
             check_folder(job.target.parent)
+        stack.enter_context(opened_ahead(options["backend"], options["device"]))
+        # With NumPy: late, so that a help need not wait for it, and a driver works meanwhile.
+        from waifu2x.flows.outcome import outcome_of
+        from waifu2x.flows.upscaling import upscale_file
 
         def opened() -> Enlarger:
             upscaler = stack.enter_context(open_upscaler(**options))
