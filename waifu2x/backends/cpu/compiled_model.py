@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from waifu2x.backends import Progress, scaled
 from waifu2x.backends.cpu import kept_memory
-from waifu2x.backends.cpu.arithmetic import Arithmetic
+from waifu2x.backends.cpu.arithmetic import PLAIN, Arithmetic, Fineness
 from waifu2x.backends.cpu.blocks import Block, blocks
 from waifu2x.backends.cpu.execution import StripExecution
 from waifu2x.backends.cpu.packed import PackedProgram
@@ -32,12 +32,11 @@ class CpuModel:
     """One model, compiled: its tasks and packed weights, and plans for the sizes seen last."""
 
     def __init__(
-        self, model: Model, arithmetic: Arithmetic, workers: Workers, finer: int = 0
+        self, model: Model, arithmetic: Arithmetic, workers: Workers, fineness: Fineness = PLAIN
     ) -> None:
-        """For `finer`, see PackedProgram."""
         self.model = model
         program = at_bottlenecks(segmented(with_picture(lower(model))))
-        self.packed = PackedProgram(program, arithmetic, finer)
+        self.packed = PackedProgram(program, arithmetic, fineness)
         self.ticks: dict[int, int] = {}
         """Time spent on each step so far, by all threads; all that belongs to no convolution under
         -1."""
