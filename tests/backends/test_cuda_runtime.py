@@ -26,7 +26,7 @@ from waifu2x.backends.cuda import backend as cuda
 from waifu2x.backends.cuda.compilers import CompileError
 from waifu2x.backends.cuda.compilers.nvcc import Nvcc
 from waifu2x.backends.cuda.driver import by_ctypes
-from waifu2x.backends.gpu.runtime import OutOfMemoryError
+from waifu2x.backends.gpu.runtime import OutOfMemoryError, ReadyLaunch
 from waifu2x.errors import BackendError, DeviceError, DeviceMemoryError, NotInstalledError
 from waifu2x.networks import model_set
 from waifu2x.system import cache
@@ -289,8 +289,8 @@ def test_kernels_get_their_arguments(driver: FakeDriver, backend: Any) -> None:
     runtime = backend.runtime
     target = runtime.allocate(16)
     kernel = runtime.build("peak", {}).kernel("peak", 64, 1 << 10)
-    runtime.launch(kernel, (3, 2, 1), target, np.float32(1.5), np.int32(-7), b"four")
-    packed = struct.pack("Pfi4s", target.address, 1.5, -7, b"four")
+    runtime.launch(kernel, (3, 2, 1), target, 1.5, -7)
+    packed = struct.pack("Pfi", target.address, 1.5, -7)
     assert driver.launched == [((3, 2, 1), 64, packed, 1 << 10)]
 
 
@@ -394,8 +394,9 @@ def test_clearing_memory_holds_nobody_up_but_the_kernels(driver: FakeDriver, bac
         runtime.launch(kernel, (1, 1, 1), target)
         assert driver.followed == followed + 1
     runtime.allocate(64, for_maps=True)
+    packed = runtime.packer("P")(target.address)
     for _ in range(3):
-        runtime.replay("owner", "key", lambda: runtime.launch(kernel, (1, 1, 1), target))
+        runtime.replay("owner", "key", lambda: [ReadyLaunch(kernel, (1, 1, 1), packed)])
         assert driver.followed == followed + 2
     assert driver.waited == waited
 
