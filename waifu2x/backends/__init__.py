@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
 from waifu2x.errors import BackendError, DeviceError, NotInstalledError, UnavailableError
@@ -262,25 +261,6 @@ def open_backend(
         else:
             return best
     raise UnavailableError("no backend works here: " + "; ".join(reasons))
-
-
-@contextmanager
-def opened_ahead(name: str, devices: Sequence[int] | Literal["all"]) -> Iterator[None]:
-    """Lets the driver of devices that will be opened begin with the first of them, while the
-    program still imports what it needs; until the end of the `with` block.
-
-    Only for drivers that take long and work without Python: NVIDIA's. Raises nothing.
-    """
-    if name not in ("auto", "cuda"):
-        yield
-        return
-    from waifu2x.backends.cuda.ahead import ContextAhead
-
-    context = ContextAhead(0 if devices == "all" else devices[0])
-    try:
-        yield
-    finally:
-        context.close()
 
 
 def list_devices(name: str) -> list[Device]:
