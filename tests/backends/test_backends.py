@@ -356,7 +356,8 @@ def test_grey_is_read_three_times_and_becomes_luma(
     pixels = np.round(levels / 255 * peak).astype(dtype) if peak > 1 else np.float32(levels / 255)
     result = run(backend, models, pixels, dtype)
     height, width = shape[-2:]
-    assert result.shape == (*shape[:-2], height * 2, width * 2, 1) and result.dtype == dtype
+    assert result.shape == (*shape[:-2], height * 2, width * 2, 1)
+    assert result.dtype == dtype
     stack, results = pixels.reshape(-1, height, width, 1), result.reshape(-1, height * 2, width * 2)
     for one, made in zip(stack, results, strict=True):
         rgb = np.clip(obvious.run(models, np.repeat(one / peak, 3, axis=-1)), 0, 1)
