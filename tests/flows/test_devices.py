@@ -286,7 +286,7 @@ def test_few_files_share_one_process(monkeypatch: pytest.MonkeyPatch) -> None:
     assert numbers("all", 24) == [0, 2, 3]
     assert numbers("all", 0, watching=True) == [0, 2, 3]
     assert numbers("all", 1000, backend="cpu") == ()
-    monkeypatch.setattr(batch.worker, "may_start_processes", lambda: False)
+    monkeypatch.setattr("waifu2x.flows.batch.worker.may_start_processes", lambda: False)
     assert numbers((0, 1), 1000) == ()
 
 
