@@ -115,7 +115,9 @@ class Network(Protocol):
         `pixels` is one picture, (height, width, planes), or several of one size in front of which
         stands their number, C-contiguous: uint8 and uint16 span their range, float32 spans [0, 1].
         The result has as many dimensions, in `out_dtype`, one of the same three, rounded half to
-        even. Between models values are clipped to [0, 1] and stay float.
+        even. Between models values are clipped to [0, 1] and stay float. Pictures of one plane are
+        grey to models of three: each plane is the picture, and the result is the luma (Rec. 601) of
+        what they make, one plane.
 
         The result is written into `out` and returned, if that is given: a C-contiguous, writable
         array of the result's shape and dtype, with memory of its own. Where the call raises, its
