@@ -100,7 +100,8 @@ def compare(folders: list[Path], works: list[str], cores: int, rounds: int) -> N
                 columns.append(f"{folder.name} -")
                 continue
             text = f"{folder.name} {min(found) * 1e3:.1f} {statistics.median(found) * 1e3:.1f} ms"
-            ratios = [turn[-1] / turn[number] for turn in times if turn[number] and turn[-1]]
+            pairs = [(turn[number], turn[-1]) for turn in times]
+            ratios = [after / before for before, after in pairs if before and after]
             if ratios and number < len(folders) - 1:
                 text += f" ({statistics.median(ratios):.3f})"
             columns.append(text)
