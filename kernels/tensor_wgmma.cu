@@ -129,7 +129,7 @@ __device__ __forceinline__ void load_matrices(uint32_t (&r)[4], uint32_t address
 }
 
 // The same with pixels that are scaled, by way of registers: those from `shift` pixels into a row on, of a
-// warpgroup's rows from (y, x) on. It waits for its products.
+// warpgroup's rows from (y, x) on. It waits for the matrix products.
 __device__ __forceinline__ void multiply_scaled(float (&sums)[ROWS_EACH][WIDTH / 2], uint32_t a, uint32_t b, int k_block,
                                                 int shift, int y, int x, const Conv& p) {
     const int lane = threadIdx.x % 32, q = lane % 4, first = threadIdx.x % 128 / 32 * 16;

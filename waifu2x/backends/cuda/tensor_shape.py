@@ -266,7 +266,9 @@ def _wgmma_shapes(job: TensorJob) -> list[WgmmaShape]:
     if job.last:
         # Rows are read again by the tile below: more of them matter more than weights that stay.
         # Where few planes are read, the epilogue is what takes long: more warps share it.
-        many = ((8, 1, 112, 4, 2), (4, 1, 112, 4, 2)) if job.tap_columns and job.inputs <= 64 else ()
+        many = (
+            ((8, 1, 112, 4, 2), (4, 1, 112, 4, 2)) if job.tap_columns and job.inputs <= 64 else ()
+        )
         return [
             WgmmaShape(rows, blocks, registers, stages, warpgroups, a_stages)
             for rows, blocks, registers, warpgroups, a_stages in (
