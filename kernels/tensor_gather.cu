@@ -178,7 +178,7 @@ tensor_gather(const __grid_constant__ Gather p) {
             for (int tap = 0; tap < 4; tap++)
                 value = fmaf(from[tap * COLUMNS * PLANES + plane], factor_of(tap, down.phase), value);
             if (ZERO && (y < p.valid.top || y >= p.valid.bottom || x < p.valid.left || x >= p.valid.right)) value = 0.0f;
-            if (PIXEL == 0) add_sizes(sizes, pack(value, 0.0f), p.beyond);
+            add_sizes(sizes, pack(value, 0.0f), p.beyond);
             pixel[plane] = to_pixel(value);
         }
     }
@@ -281,7 +281,7 @@ tensor_gather(const __grid_constant__ Gather p) {
     pixel_t* const pixel = static_cast<pixel_t*>(p.out) + (line * p.to.pitch + x - p.to.left) * OUT_PLANES + PART;
 #pragma unroll
     for (int v = 0; v < VALUES; v++) {
-        if (PIXEL == 0) add_sizes(sizes, pack(values[v], 0.0f), p.beyond);
+        add_sizes(sizes, pack(values[v], 0.0f), p.beyond);
         pixel[v] = to_pixel(values[v]);
     }
 #endif

@@ -79,7 +79,7 @@ def test_a_picture_passed_on_is_added() -> None:
     builder.add(builder.pixel_shuffle(value, 2), builder.enlarge(0, 2))
     model = builder.model("zero")
     program = fused(lower(model))
-    first, last = program.steps
+    _, last = program.steps
     assert isinstance(last, Conv)
     assert (last.in_planes, last.residual) == (8, View(0, enlarge=2))
     assert_same(program, model)

@@ -345,6 +345,7 @@ class TensorConvStep(TensorStep):
             "GATED": int(step.gated),
             "SCALED_RESIDUAL": int(step.residual_factors is not None),
             "STACK": int(task.grid.pictures > 1),
+            "BOUNDED": int(task.room.is_bounded),
             **activation_macro(step.activation, self._terms),
         }
         if target is None:
