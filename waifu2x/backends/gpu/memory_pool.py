@@ -14,6 +14,7 @@ from typing import Protocol
 
 from waifu2x.backends.gpu.runtime import Buffer, OutOfMemoryError, Runtime
 from waifu2x.errors import BackendError
+from waifu2x.system.size_class import MOST_SPARE, size_class
 
 _FREE_SHARE = 0.9
 """Share of the free memory that may be taken: the library needs some of it for itself."""
@@ -21,6 +22,8 @@ _KEPT_SHARE = 0.5
 """Share of the memory that was free at first that is kept at most while nothing is computed."""
 _QUEUED_SHARE = 0.1
 """Share of it that is kept besides for what shares the device."""
+_CLASSED_SHARE = 1 / 8
+"""Buffers up to that share of what is kept are larger than what is asked for."""
 _CPU_SCRATCH_BYTES = 32 << 20
 """On a processor, maps are to stay in its caches."""
 
@@ -218,12 +221,20 @@ class FreeList:
     def take(self, size: int) -> Buffer:
         """A buffer of at least that many bytes, uninitialised. Raises OutOfMemoryError."""
         size = max(size, 1)
+        most = max(MOST_SPARE * size, size_class(1))
         with self._lock:
-            for index in range(len(self._buffers) - 1, -1, -1):
-                if size <= self._buffers[index].size <= size + size // 8:
-                    return self._buffers.pop(index)
+            # The smallest, and of as large ones the one that came back last.
+            fitting = [
+                (buffer.size, -index)
+                for index, buffer in enumerate(self._buffers)
+                if size <= buffer.size <= most
+            ]
+            if fitting:
+                return self._buffers.pop(-min(fitting)[1])
         try:
-            return self._runtime.allocate(size, for_maps=True)
+            made = size_class(size)
+            made = made if made <= self._most * _CLASSED_SHARE else size
+            return self._runtime.allocate(made, for_maps=True)
         except OutOfMemoryError:
             self.release()
             return self._runtime.allocate(size, for_maps=True)
