@@ -45,6 +45,8 @@ class Contender(NamedTuple):
     name: str
     arguments: list[str]
     environment: dict[str, str]
+    folder: Path = HERE
+    """Where it runs: `python -m` looks there first."""
 
 
 def run(contender: Contender) -> Taken:
@@ -53,6 +55,7 @@ def run(contender: Contender) -> Taken:
     process = subprocess.Popen(
         [sys.executable, *contender.arguments],
         env=contender.environment,
+        cwd=contender.folder,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
@@ -83,6 +86,7 @@ def stages(contender: Contender) -> str:
     found = subprocess.run(
         [sys.executable, *contender.arguments, "--json"],
         env=contender.environment,
+        cwd=contender.folder,
         capture_output=True,
         text=True,
         check=True,
@@ -145,11 +149,14 @@ def main() -> None:
             program, request = ["-m", "waifu2x"], ["-m", "vgg_7", "--overwrite", *options]
             target = folder / f"{number}.png"
             upscale = [*program, "upscale", *request, str(source), str(target)]
-            upscales.append(Contender(f"{number} upscale", upscale, used))
-            contenders += [Contender(f"{number} --help", [*program, "--help"], used), upscales[-1]]
+            upscales.append(Contender(f"{number} upscale", upscale, used, checkout))
+            contenders += [
+                Contender(f"{number} --help", [*program, "--help"], used, checkout),
+                upscales[-1],
+            ]
             if arguments.batch:
                 words = [*program, "batch", *request, str(folder / "in"), str(folder / "out")]
-                contenders.append(Contender(f"{number} batch", words, used))
+                contenders.append(Contender(f"{number} batch", words, used, checkout))
             print(f"checkout {number}: {checkout}")
         cold: dict[str, list[float]] = {one.name: [] for one in upscales}
         for _ in range(arguments.cold):

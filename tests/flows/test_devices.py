@@ -20,7 +20,7 @@ from tests.helpers import odd_devices
 from tests.helpers.contents import decode, encode, identity_models, noise
 from tests.helpers.odd_devices import DEADLY
 from waifu2x.cli.batch import _archives_first
-from waifu2x.errors import UnavailableError
+from waifu2x.errors import BackendError, UnavailableError
 from waifu2x.flows.batch.devices import DeviceProcesses
 from waifu2x.flows.batch.driver import InFlight
 from waifu2x.flows.batch.listings import Listings
@@ -160,6 +160,22 @@ def test_a_broken_device_hands_its_files_to_others(
         "device 0: the device fell off the bus: use another backend: goes on in another process"
     )
     assert not any(line.startswith("device 1") for line in run.news)
+
+
+def test_a_process_that_ends_before_its_device_is_there(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    odd_devices.use(monkeypatch, "never-opens", folder)
+    run = Run(folder, THREADS)
+    assert statuses(run.result(jobs_of(folder))) == ["done"] * 24
+    assert run.news == [
+        "device 0: its process ended (exit code 1): goes on in another process",
+        "device 0: its process ended (exit code 1): gets no more files",
+    ]
+    odd_devices.use(monkeypatch, "never-open", folder)
+    run = Run(folder, THREADS)
+    with closing(run.processes), pytest.raises(BackendError, match="processes of all devices end"):
+        run.processes.open()
 
 
 @pytest.mark.matrix

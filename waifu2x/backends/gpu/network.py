@@ -28,7 +28,7 @@ from waifu2x.backends.gpu.launch_plan import LaunchPlan
 from waifu2x.backends.gpu.memory_pool import MemoryPool, ScopedAllocation
 from waifu2x.backends.gpu.runtime import OutOfMemoryError, Runtime
 from waifu2x.backends.gpu.transforms import Transforms, transformed_shape
-from waifu2x.backends.results import check_out, closed_network, result_shape
+from waifu2x.backends.results import check_out, closed_network, grey, is_grey, result_shape
 from waifu2x.backends.tta import IDENTITY, TRANSFORMS, Transform, inverse, write_mean
 
 _BETWEEN = np.dtype(np.float32)
@@ -137,8 +137,13 @@ class GpuNetwork:
     ) -> NDArray[Any]:
         """Runs whole pictures; what fits runs beside other calls, what does not runs alone."""
         options = Options(tile, tta)
-        shape = result_shape([compiled.model for compiled in self.models], pixels.shape)
+        models = [compiled.model for compiled in self.models]
+        shape = result_shape(models, pixels.shape)
         check_out(out, shape, out_dtype, pixels)
+        if is_grey(models, pixels.shape):
+            result = np.empty(shape, out_dtype) if out is None else out
+            grey(self, pixels, result, tile=tile, tta=tta, on_progress=on_progress)
+            return result
         with self._call(), self._runtime.current():
             results = _Results(self._runtime, shape, np.dtype(out_dtype), out)
             pictures = pixels[np.newaxis] if pixels.ndim == 3 else pixels

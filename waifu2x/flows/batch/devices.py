@@ -143,8 +143,13 @@ class DeviceProcesses:
             self._start(device)
         with self._changed:
             self._changed.wait_for(
-                lambda: not self._ended.empty() or all(each.was_open for each in self._devices)
+                lambda: (
+                    not self._ended.empty()
+                    or all(each.was_open or each.is_gone for each in self._devices)
+                )
             )
+            if all(each.is_gone for each in self._devices):
+                self._ended.put(BackendError("the processes of all devices end: see above"))
         if not self._ended.empty():
             error = self._ended.get()
             assert isinstance(error, BaseException)
@@ -362,17 +367,13 @@ class DeviceProcesses:
             self._tell_end()
 
     def _bury(self, device: _DeviceProcess, why: str) -> None:
-        """A process has ended: what it had is done again, and another takes its place.
-
-        Raises BackendError where its device was not there yet.
-        """
+        """A process has ended: what it had is done again, and another takes its place."""
+        cannot_open = bool(device.fault) and not device.is_open
         why = device.fault or f"its process {why}"
-        if not device.was_open:
-            raise BackendError(f"{device.name}: {why} while the device was opened")
         _clear(device.files.values())
         with self._changed:
             device.fruitless = 0 if device.finished else device.fruitless + 1
-            device.is_gone = not device.is_open or device.fruitless >= _FRUITLESS
+            device.is_gone = cannot_open or device.fruitless >= _FRUITLESS
             if all(each.is_gone for each in self._devices) and self._last is not None:
                 rest = _DeviceProcess("the rest", self._last, True, was_open=True)
                 rest.is_replaced, self._last = True, None
