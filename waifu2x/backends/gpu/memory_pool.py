@@ -6,7 +6,9 @@ they are kept for the next picture, as long as they are few and nobody else need
 
 from __future__ import annotations
 
+import math
 import threading
+import time
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,6 +24,8 @@ _KEPT_SHARE = 0.5
 """Share of the memory that was free at first that is kept at most while nothing is computed."""
 _QUEUED_SHARE = 0.1
 """Share of it that is kept besides for what shares the device."""
+_ASKED_SECONDS = 0.5
+"""How long the library's answer of how much memory is free is taken to hold."""
 _CLASSED_SHARE = 1 / 8
 """Buffers up to that share of what is kept are larger than what is asked for."""
 _CPU_SCRATCH_BYTES = 32 << 20
@@ -63,15 +67,22 @@ class MemoryPool:
             _CPU_SCRATCH_BYTES if runtime.limits.is_cpu else runtime.limits.max_buffer
         )
         """Bytes that maps of one tile are to take at most."""
+        self._asked = -math.inf
+        self._available = 0
+        """Bytes that were free when the library was asked, and what was allocated."""
         free = runtime.free_memory()
         self._idle = FreeList(runtime, int(free * _KEPT_SHARE))
         self._queued = FreeList(runtime, int(free * _QUEUED_SHARE))
         """Buffers that queued kernels still use: for nothing but further kernels."""
 
     def free(self) -> int:
-        """Bytes that can be taken, as far as the library tells."""
+        """Bytes that can be taken, as far as the library tells. What other programs take or free
+        shows after a moment: to ask takes as long as a few launches."""
+        now, allocated = time.monotonic(), self.runtime.allocated
+        if now > self._asked + _ASKED_SECONDS:
+            self._asked, self._available = now, self.runtime.free_memory() + allocated
         kept = self._idle.size() + self._queued.size()
-        return int(self.runtime.free_memory() * _FREE_SHARE) + kept
+        return int((self._available - allocated) * _FREE_SHARE) + kept
 
     def adopt(self, owner: Owner) -> None:
         """Counts an owner, until it is closed by `close_owner` or abandoned."""
@@ -200,6 +211,7 @@ class MemoryPool:
 
     def release(self) -> None:
         """Frees what nobody holds."""
+        self._asked = -math.inf
         self._idle.release()
         self._queued.release()
 

@@ -35,6 +35,8 @@ _BETWEEN = np.dtype(np.float32)
 """The dtype of pictures that one model hands to the next."""
 _SHARE = 0.2
 """The share of the free memory that a call may take beside others that send and fetch."""
+_SMALL_BYTES = 1 << 20
+"""Bytes of a small picture and its result."""
 _LONGEST = 65_535
 """Rows of all pictures of a batch, see Batch, and columns of each."""
 
@@ -214,18 +216,26 @@ class GpuNetwork:
             try:
                 source = _pixels(taken, pictures.dtype, shapes[0])
                 target = _pixels(taken, dtype, shapes[-1])
-                sent = self._runtime.send(source.buffer, pictures)
+                # For one small picture alone, streams that wait take longer than its copies.
+                in_order = self._running == 1 and source.size + target.size <= _SMALL_BYTES
+                if not in_order:
+                    sent = self._runtime.send(source.buffer, pictures)
                 with self._flags.taken(len(pictures)) as flags:
                     with self.pool.queueing() as scratch:
                         between = zip(dtypes[1:-1], shapes[1:-1], strict=True)
                         made = [_pixels(scratch, *kind) for kind in between]
                         ends = pairwise([source, *made, target])
-                        self._runtime.follow()
+                        if in_order:
+                            sent = self._runtime.send(source.buffer, pictures, in_order=True)
+                        else:
+                            self._runtime.follow()
                         for compiled, plan, (read, written) in zip(
                             self.models, plans, ends, strict=True
                         ):
                             compiled.queue(plan, read.buffer, written.buffer, flags, scratch)
-                        fetched = self._runtime.fetch(target.buffer, results.stack)
+                        fetched = self._runtime.fetch(
+                            target.buffer, results.stack, in_order=in_order
+                        )
                     self._runtime.wait(fetched)
                     del sent  # held until then
                     found = flags.take(len(pictures))
