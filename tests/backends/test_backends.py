@@ -24,7 +24,7 @@ from tests.conftest import EXAMPLES, MISSING, PRESENT
 from tests.helpers import obvious
 from tests.helpers.graphs import halving_model, random_graphs, residual_in_residual
 from waifu2x.backends import BACKEND_NAMES, Backend, Precision, open_backend
-from waifu2x.backends.cpu.accuracy import drawing
+from waifu2x.backends.accuracy import drawing
 from waifu2x.backends.results import result_shape
 from waifu2x.errors import BackendError, UnavailableError
 from waifu2x.imaging.dtypes import from_unit
@@ -353,7 +353,8 @@ def test_grey_is_read_three_times_and_becomes_luma(
     models = [obvious.random_model([3, 16, 3], 2), obvious.random_model([3, 8, 3], 3, scale=2)]
     levels = np.random.default_rng(1).integers(0, 256, (*shape, 1), np.uint8)
     peak = 1.0 if dtype is np.float32 else float(np.iinfo(dtype).max)
-    pixels = np.round(levels / 255 * peak).astype(dtype) if peak > 1 else np.float32(levels / 255)
+    values = levels / 255 * peak
+    pixels: NDArray[Any] = (np.round(values) if peak > 1 else values).astype(dtype)
     result = run(backend, models, pixels, dtype)
     height, width = shape[-2:]
     assert result.shape == (*shape[:-2], height * 2, width * 2, 1)

@@ -149,13 +149,13 @@ def devices(root: Path, count: int, chance: random.Random) -> list[str]:
             text=True,
             start_new_session=True,
         )
-        numbers = [signal.SIGINT, signal.SIGTERM, signal.SIGKILL]
-        number = chance.choice(numbers) if turn % 2 else None
-        for _ in range(1 if number else chance.randrange(1, 4)):
+        signals = [signal.SIGINT, signal.SIGTERM, signal.SIGKILL]
+        sent = chance.choice(signals) if turn % 2 else None
+        for _ in range(1 if sent else chance.randrange(1, 4)):
             with suppress(subprocess.TimeoutExpired):
                 process.wait(chance.uniform(0.1, undisturbed))
-            if number:
-                process.send_signal(number)
+            if sent:
+                process.send_signal(sent)
             elif victims := grandchildren(process.pid):
                 killed += 1
                 with suppress(ProcessLookupError):
