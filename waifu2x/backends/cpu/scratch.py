@@ -36,6 +36,8 @@ lets those come from beyond the L2 cache as fast as they are used."""
 _SPAN_FLOATS = 16384
 """Memory of the inputs of a span of 1x1 convolutions in integers: what stays in an L2 cache beside
 weights."""
+_MOST_TAPS = 6
+"""Columns of its source, more than those below its results, that a bicubic interpolation reads."""
 
 
 class Scratch(NamedTuple):
@@ -61,8 +63,12 @@ def scratch(task: CpuTask, width: int, cache_bytes: int) -> Scratch:
     match task:
         case ConvTask():
             return _conv_scratch(task, width, cache_bytes)
-        case PlanewiseTask() if task.kind == WRITE:
-            return Scratch(products=width * task.planes)
+        case PlanewiseTask():
+            formula, products = task.formula, width * task.planes if task.kind == WRITE else 0
+            if not formula.up:
+                return Scratch(products=products)
+            columns = -(-width * formula.down // formula.up) + _MOST_TAPS
+            return Scratch(inputs=columns * task.planes, products=products)
     return _NOTHING
 
 
