@@ -37,18 +37,15 @@ def check(first: Path, other: Path) -> None:
 
 
 def process_of_a_device(parent: int) -> int | None:
-    """One that the program has started and that has started others itself, as Linux shows."""
+    """One of a running program, as Linux shows; None if there is none."""
     parents: dict[int, int] = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal():
             with contextlib.suppress(OSError, IndexError, ValueError):
                 state = (entry / "stat").read_text().rpartition(")")[2].split()
                 parents[int(entry.name)] = int(state[1])
-    # The program > the process that starts others > a device's > its own of that kind.
-    for pid, above in parents.items():
-        if parents.get(above) == parent and pid in parents.values():
-            return pid
-    return None
+    # The program > the process that starts others > a device's.
+    return next((pid for pid, above in parents.items() if parents.get(above) == parent), None)
 
 
 def killed(folder: Path, target: Path, options: list[str], count: int) -> None:

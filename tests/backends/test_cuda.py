@@ -13,13 +13,13 @@ import stat
 import struct
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -29,7 +29,7 @@ from tests.by_hand.tensor_maps import unpacked
 from tests.helpers import emulated_mma, obvious
 from waifu2x.backends import Device, Precision
 from waifu2x.backends.cuda import compiler, tensor_pack, tensor_runs, value_range
-from waifu2x.backends.cuda.arguments import Address, packed
+from waifu2x.backends.cuda.arguments import Address, structs
 from waifu2x.backends.cuda.compiler import target
 from waifu2x.backends.cuda.compilers import Compiler, nvcc, nvrtc
 from waifu2x.backends.cuda.compilers.nvrtc import Nvrtc
@@ -46,9 +46,9 @@ from waifu2x.backends.cuda.tensor_shape import (
     ranked,
 )
 from waifu2x.backends.cuda.units import Units, available_units, choose_units
-from waifu2x.backends.gpu import schedule, source
-from waifu2x.backends.gpu.executor import Batch, BufferPlace, DevicePixels
-from waifu2x.backends.gpu.runtime import Limits, Macros
+from waifu2x.backends.gpu import launch, schedule, source
+from waifu2x.backends.gpu.executor import Batch, BufferPlace, DevicePixels, PassWork
+from waifu2x.backends.gpu.runtime import Limits, Macros, ReadyLaunch
 from waifu2x.backends.gpu.tuning import Option
 from waifu2x.errors import BackendError
 from waifu2x.lowering.box import Box
@@ -134,7 +134,17 @@ class Recorded:
 
         return Program()
 
-    def launch(self, kernel: Any, groups: tuple[int, int, int], *arguments: bytes) -> None:
+    def handle(self, buffer: Any) -> int:
+        return int(buffer.address)
+
+    def packer(self, codes: str) -> Callable[..., bytes]:
+        return struct.Struct(codes).pack
+
+    def queue(self, launches: Sequence[ReadyLaunch]) -> None:
+        for one in launches:
+            self.launch(one.kernel, one.groups)
+
+    def launch(self, kernel: Any, groups: tuple[int, int, int], *arguments: Any) -> None:
         assert all(size > 0 for size in groups)
         self.launched += 1
 
@@ -159,14 +169,15 @@ def record(
     after = DevicePixels(runtime.allocate(1), dtype, (pictures, height, width, model.out_planes))
     buffers = runtime.allocate(found.scratch), runtime.allocate(found.kept)
     vectors = runtime.allocate(executor.vector_bytes(pictures))
-    executor.clear(vectors, pictures)
+    makers = [*executor.clearing(vectors, pictures)]
     for phase, ((one,),) in zip(found.phases, found.passes, strict=True):
         places = {
             value: BufferPlace(buffers[place.is_kept], place.offset, place.box)
             for value, place in one.places.items()
         }
         batch = Batch(before, after, Box(0, 0, height, width), one.tile, found.sizes)
-        executor.run(batch, one.work, places, one.sums, vectors, phase)
+        makers += executor.launches(PassWork(batch, one.work, places, one.sums, vectors, phase))
+    runtime.queue(launch.ready(runtime, makers))
 
 
 def shipped(name: str) -> Model:
@@ -378,11 +389,47 @@ def test_maps_are_unpacked_as_kernels_store_them(fold: int, planes: int, count: 
     assert np.array_equal(unpacked(raw, layout, box, count), exact)
 
 
+class Place(NamedTuple):
+    """A struct within others."""
+
+    top: int
+    left: int
+    plane: int
+
+
+class Fields(NamedTuple):
+    """A struct that has a field of each kind."""
+
+    source: Address
+    place: Place
+    slope: np.float32
+    target: Address
+    scale: float
+    number: int
+
+
+class Row(NamedTuple):
+    """A struct that has several of another."""
+
+    number: int
+    places: tuple[Place, ...]
+
+
+class Named(NamedTuple):
+    """What C has no struct for."""
+
+    name: str
+
+
 def test_arguments_are_structs_of_c() -> None:
-    fields = (Address(1 << 40), (1, 2, 3), np.float32(0.5), Address(5), 2.5, 7)
-    assert packed(fields) == struct.pack("PiiifPdi4x", 1 << 40, 1, 2, 3, 0.5, 5, 2.5, 7)
-    with pytest.raises(TypeError, match="type str"):
-        packed((Address(1), "x"))
+    fields = Fields(Address(1 << 40), Place(1, 2, 3), np.float32(0.5), Address(5), 2.5, 7)
+    codes, values = structs(fields, Place(8, 9, 10))
+    expected = struct.pack("PiiifPdi4xiii", 1 << 40, 1, 2, 3, 0.5, 5, 2.5, 7, 8, 9, 10)
+    assert struct.pack(codes, *values) == expected
+    codes, values = structs(Row(1, (Place(1, 2, 3), Place(4, 5, 6))))
+    assert struct.pack(codes, *values) == struct.pack("7i", 1, 1, 2, 3, 4, 5, 6)
+    with pytest.raises(TypeError, match="type <class 'str'>"):
+        structs(Named("x"))
     assert len(TensorConvArguments._fields) == 15
 
 

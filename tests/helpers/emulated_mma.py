@@ -15,6 +15,7 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import re
+import struct
 import subprocess
 import sys
 import tempfile
@@ -27,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tests.by_hand.tensor_maps import unpacked
-from waifu2x.backends.cuda.arguments import Address, packed
+from waifu2x.backends.cuda.arguments import Address, structs
 from waifu2x.backends.cuda.tensor_conv import TensorConvArguments
 from waifu2x.backends.cuda.tensor_layout import (
     COLUMNS_BEYOND,
@@ -287,7 +288,7 @@ class Work:
             write = self._target.arguments(target, grid, 0, 0)
         made = np.full(size, 0x7F, np.uint8)
         self.flags[:] = 0
-        arguments = packed(
+        codes, values = structs(
             TensorConvArguments(
                 Address(self._map.ctypes.data),
                 Address(weights.ctypes.data),
@@ -306,7 +307,7 @@ class Work:
                 beyond(most),
             )
         )
-        library.launch(arguments, depth(job, shape), int(late), seed)
+        library.launch(struct.pack(codes, *values), depth(job, shape), int(late), seed)
         return made
 
     def error(self, made: NDArray[np.uint8]) -> float:

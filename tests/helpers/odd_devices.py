@@ -32,7 +32,9 @@ def use(monkeypatch: pytest.MonkeyPatch, kind: str, marks: Path) -> None:
       `marks` remembers;
     - `broken`: the device that is called first stops working with its first picture, in each of its
       processes, and all others do not;
-    - `all-broken`: so does every device.
+    - `all-broken`: so does every device;
+    - `never-opens`: the process of the device that is called first ends before it is there;
+    - `never-open`: all do.
     """
     monkeypatch.setattr(device_worker, "work", partial(work, kind, marks))
 
@@ -46,6 +48,8 @@ def work(
     fallback: bool,
 ) -> None:
     """A process of that kind."""
+    if kind == "never-open" or (kind == "never-opens" and settings.key == "broken"):
+        os._exit(1)
     opened, closed = FileSink.open, FileSink.close
 
     def die(sink: FileSink, header: Header) -> None:

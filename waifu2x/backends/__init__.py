@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
 from waifu2x.errors import BackendError, DeviceError, NotInstalledError, UnavailableError
@@ -116,7 +115,9 @@ class Network(Protocol):
         `pixels` is one picture, (height, width, planes), or several of one size in front of which
         stands their number, C-contiguous: uint8 and uint16 span their range, float32 spans [0, 1].
         The result has as many dimensions, in `out_dtype`, one of the same three, rounded half to
-        even. Between models values are clipped to [0, 1] and stay float.
+        even. Between models values are clipped to [0, 1] and stay float. Pictures of one plane are
+        grey to models of three: each plane is the picture, and the result is the luma (Rec. 601) of
+        what they make, one plane.
 
         The result is written into `out` and returned, if that is given: a C-contiguous, writable
         array of the result's shape and dtype, with memory of its own. Where the call raises, its
@@ -260,25 +261,6 @@ def open_backend(
         else:
             return best
     raise UnavailableError("no backend works here: " + "; ".join(reasons))
-
-
-@contextmanager
-def opened_ahead(name: str, devices: Sequence[int] | Literal["all"]) -> Iterator[None]:
-    """Lets the driver of devices that will be opened begin with the first of them, while the
-    program still imports what it needs; until the end of the `with` block.
-
-    Only for drivers that take long and work without Python: NVIDIA's. Raises nothing.
-    """
-    if name not in ("auto", "cuda"):
-        yield
-        return
-    from waifu2x.backends.cuda.ahead import ContextAhead
-
-    context = ContextAhead(0 if devices == "all" else devices[0])
-    try:
-        yield
-    finally:
-        context.close()
 
 
 def list_devices(name: str) -> list[Device]:

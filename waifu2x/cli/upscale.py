@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from waifu2x.backends import opened_ahead
 from waifu2x.cli import report
 from waifu2x.cli.interrupts import heard_at_once
 from waifu2x.cli.options import (
@@ -63,8 +62,7 @@ def upscale(
     with _failure_as_json(job, as_json), heard_at_once(), ExitStack() as stack:
         if job.target != STANDARD:
             check_folder(job.target.parent)
-        stack.enter_context(opened_ahead(options["backend"], options["device"]))
-        # With NumPy: late, so that a help need not wait for it, and a driver works meanwhile.
+        # With NumPy: late, so that a help need not wait for it.
         from waifu2x.flows.outcome import outcome_of
         from waifu2x.flows.upscaling import upscale_file
 

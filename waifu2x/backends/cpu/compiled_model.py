@@ -18,7 +18,6 @@ from waifu2x.backends.cpu.packed import PackedProgram
 from waifu2x.backends.cpu.picture import with_picture
 from waifu2x.backends.cpu.plans import SizePlan, size_plan
 from waifu2x.backends.cpu.workers import Workers
-from waifu2x.backends.results import result_shape
 from waifu2x.lowering import geometry
 from waifu2x.lowering.lower import lower
 from waifu2x.lowering.segments import at_bottlenecks, is_segmented, segmented
@@ -61,7 +60,8 @@ class CpuModel:
             rows, columns = slice(halo.top, halo.bottom), slice(halo.left, halo.right)
             share = scaled(on_progress, box.height * box.width / (height * width))
             part = stack[:, rows, columns]
-            made = np.empty(result_shape([self.model], part.shape), out.dtype)
+            sides = halo.height * scale, halo.width * scale
+            made = np.empty((len(stack), *sides, out.shape[-1]), out.dtype)
             self._whole(part, made, tile, share)
             top, left = (box.top - halo.top) * scale, (box.left - halo.left) * scale
             place = geometry.scaled(box, scale)

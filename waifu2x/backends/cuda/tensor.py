@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -18,19 +18,18 @@ from waifu2x.backends.cuda.tensor_layout import batch_grid, layouts
 from waifu2x.backends.cuda.tensor_peak import matrix_peak
 from waifu2x.backends.cuda.tensor_planewise import TensorPlanewiseStep, has_whole_vectors
 from waifu2x.backends.cuda.tensor_runs import runs
-from waifu2x.backends.cuda.tensor_step import LARGEST, Launch, Room, Task, beyond
+from waifu2x.backends.cuda.tensor_step import LARGEST, Room, Task, beyond
 from waifu2x.backends.cuda.tensor_vectors import Vectors
 from waifu2x.backends.cuda.units import Units
 from waifu2x.backends.gpu.backend import Maker
-from waifu2x.backends.gpu.executor import Batch, BufferPlace, Executor
+from waifu2x.backends.gpu.executor import Executor, PassWork
 from waifu2x.backends.gpu.flags import Flags
 from waifu2x.backends.gpu.fp32 import Fp32Executor
+from waifu2x.backends.gpu.launch import LaunchMaker
 from waifu2x.backends.gpu.runtime import Buffer, Kernel
 from waifu2x.backends.gpu.tuning import Choose
 from waifu2x.errors import printable
 from waifu2x.lowering.box import Box
-from waifu2x.lowering.geometry import Work
-from waifu2x.lowering.phases import Phase
 from waifu2x.lowering.steps import Conv, GatedAdd, GlobalAvgPool, Linear, Program
 
 if TYPE_CHECKING:
@@ -130,67 +129,19 @@ class TensorExecutor:
     def map_bytes(self, value: int, box: Box, pictures: int) -> int:
         return self._layouts[value].bytes(box, batch_grid(pictures))
 
-    def build(
-        self,
-        batch: Batch,
-        work: Work,
-        places: Mapping[int, BufferPlace],
-        sums: Mapping[int, Box],
-        vectors: Buffer,
-        ends: Phase | None,
-    ) -> None:
-        """Builds the kernels of the launches that `run` queues, and uploads their weights."""
-        for _, step, launch in self._prepared(batch, work, places, sums, vectors):
-            step.kernel(launch)
-            launch.arguments()
-        if work.steps and self._averages:
-            self._vectors.kernel()
-
-    def run(
-        self,
-        batch: Batch,
-        work: Work,
-        places: Mapping[int, BufferPlace],
-        sums: Mapping[int, Box],
-        vectors: Buffer,
-        ends: Phase | None,
-    ) -> None:
-        for _, step, launch in self._prepared(batch, work, places, sums, vectors):
-            step.queue(launch)
-        if ends is not None:
-            pictures = batch.source.shape[0]
-            at = self._vectors.places(vectors, pictures)
-            self._vectors.finish(ends, at, batch.sizes, pictures)
-
-    def _prepared(
-        self,
-        batch: Batch,
-        work: Work,
-        places: Mapping[int, BufferPlace],
-        sums: Mapping[int, Box],
-        vectors: Buffer,
-    ) -> list[
-        tuple[int, TensorConvStep | TensorPlanewiseStep | GatherStep | TensorAvgPoolStep, Launch]
-    ]:
-        """The launches of a pass in their order, with the numbers of their steps, and the code of
-        their kernels at hand."""
-        pictures = batch.source.shape[0]
-        at = self._vectors.places(vectors, pictures)
-        room = Room(address_of(batch.flags), self._beyond)
-        task = Task(batch, work.steps, places, batch_grid(pictures), at, room)
-        queued: list[
-            tuple[
-                int, TensorConvStep | TensorPlanewiseStep | GatherStep | TensorAvgPoolStep, Launch
-            ]
-        ] = []
-        for number in work.steps:
-            queued.append((number, self._steps[number], self._steps[number].launch(task)))
-        for number, box in sums.items():
+    def launches(self, one: PassWork) -> Sequence[LaunchMaker]:
+        pictures = one.batch.source.shape[0]
+        at = self._vectors.places(one.vectors, pictures)
+        room = Room(address_of(one.batch.flags), self._beyond)
+        task = Task(one.batch, one.work.steps, one.places, batch_grid(pictures), at, room)
+        made = [(number, partial(self._steps[number].launch, task)) for number in one.work.steps]
+        for number, box in one.sums.items():
             if box.height and box.width:
-                average = self._averages[number]
-                queued.append((number, average, average.launch(task, box)))
-        self._runtime.prepare([(launch.stem, launch.macros) for _, _, launch in queued])
-        return sorted(queued, key=lambda one: one[0])
+                made.append((number, partial(self._averages[number].launch, task, box)))
+        found: list[LaunchMaker] = [maker for _, maker in sorted(made, key=lambda pair: pair[0])]
+        if one.ends is not None:
+            found += self._vectors.finishing(one.ends, at, one.batch.sizes, pictures)
+        return found
 
     def new_flags(self, pictures: int) -> Flags:
         """Flags of pictures with values that 16 bits have no room for."""
@@ -199,8 +150,8 @@ class TensorExecutor:
     def vector_bytes(self, pictures: int) -> int:
         return self._vectors.bytes(pictures)
 
-    def clear(self, vectors: Buffer, pictures: int) -> None:
-        self._vectors.clear(self._vectors.places(vectors, pictures), pictures)
+    def clearing(self, vectors: Buffer, pictures: int) -> Sequence[LaunchMaker]:
+        return self._vectors.clearing(self._vectors.places(vectors, pictures), pictures)
 
     def step(self, kernel: Kernel) -> int:
         """The step that a kernel belongs to; sums and vectors count as the first mean."""

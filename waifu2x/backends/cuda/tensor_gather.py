@@ -6,18 +6,18 @@ from typing import NamedTuple
 
 import numpy as np
 
-from waifu2x.backends.cuda.arguments import Address, address_of, packed
+from waifu2x.backends.cuda.arguments import Address, address_of, structs
 from waifu2x.backends.cuda.tensor_layout import MapArguments, MapLayout, few_map
 from waifu2x.backends.cuda.tensor_pack import VECTOR_VALUES
 from waifu2x.backends.cuda.tensor_planewise import AnyPlanewiseStep, residual_macros, written_planes
 from waifu2x.backends.cuda.tensor_step import (
     BORDERS,
-    Launch,
     LayerExtent,
     Range,
     SourceArguments,
     Task,
 )
+from waifu2x.backends.gpu.launch import Launch
 from waifu2x.lowering.steps import (
     BicubicResize,
     DepthToSpace,
@@ -130,7 +130,8 @@ class GatherStep(AnyPlanewiseStep):
             task.room.beyond,
         )
         blocks = (-(-box.width * (written // values) // _THREADS), box.height, grid.pictures)
-        return Launch("tensor_gather", chosen, _THREADS, 0, blocks, lambda: packed(arguments))
+        kernel = ("tensor_gather", chosen)
+        return self.launch_of(kernel, _THREADS, 0, blocks, lambda: structs(arguments))
 
     def _layout(self, value: int) -> MapLayout | None:
         """A value's layout if it is a map of many planes."""

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from waifu2x.backends.cuda.arguments import Address, packed
+from waifu2x.backends.cuda.arguments import Address, structs
 from waifu2x.backends.cuda.tensor_layout import PLANE_UNIT, FewLayout, MapArguments, MapLayout
 from waifu2x.backends.cuda.tensor_pack import VECTOR_VALUES
-from waifu2x.backends.cuda.tensor_step import Launch, LayerExtent, Range, Task, TensorStep
+from waifu2x.backends.cuda.tensor_step import LayerExtent, Range, Task, TensorStep
+from waifu2x.backends.gpu.launch import Launch
 from waifu2x.lowering.geometry import round_up
 from waifu2x.lowering.steps import (
     Copy,
@@ -141,7 +142,8 @@ class TensorPlanewiseStep(AnyPlanewiseStep):
         columns_each = _THREADS // vectors * _REPEATS
         parts = written // (VECTOR_VALUES * vectors)
         blocks = (-(-box.width // columns_each), box.height, parts * task.grid.pictures)
-        return Launch("tensor_planewise", chosen, _THREADS, 0, blocks, lambda: packed(arguments))
+        kernel = ("tensor_planewise", chosen)
+        return self.launch_of(kernel, _THREADS, 0, blocks, lambda: structs(arguments))
 
     def _seen(self, task: Task, view: View) -> MapArguments:
         """A map that a view reads, from the target's first pixel on."""

@@ -9,6 +9,7 @@ from waifu2x.backends.cuda.tensor_pack import pack_middle, pack_quads
 from waifu2x.backends.cuda.units import Units, is_sm75
 from waifu2x.backends.gpu.runtime import Macros
 from waifu2x.lowering.geometry import round_up
+from waifu2x.lowering.symbols import smaller
 from waifu2x.system.lazy_dataclass import dataclass
 
 COLUMNS = 64
@@ -231,7 +232,8 @@ def depth(job: TensorJob, shape: Shape) -> int:
 def grid(job: TensorJob, shape: Shape, tiles: int, multiprocessors: int) -> int:
     """Blocks, which take one tile after the other."""
     deep = depth(job, shape)
-    return min(-(-tiles // shape.consumers), max(1, multiprocessors * shape.blocks // deep)) * deep
+    most = max(1, multiprocessors * shape.blocks // deep)
+    return smaller(-(-tiles // shape.consumers), most) * deep
 
 
 def candidates(
@@ -404,10 +406,15 @@ def ranked(
 
     usual = rounds(shapes[0], 1)
     if usual <= 2 * MOST_ROWS:
-        return sorted(shapes, key=clocks), "small"
+        return _first(min(shapes, key=clocks), shapes), "small"
     if usual <= 4 * MOST_ROWS and isinstance(shapes[0], WgmmaShape) and job.taps > 1:
         alike = [shape for shape in shapes if shape.width(job) == shapes[0].width(job)]
-        found = sorted(alike, key=cost)
-        if cost(found[0]) < 0.9 * cost(shapes[0]):
-            return [*found, *(shape for shape in shapes if shape not in alike)], "middle"
+        found = min(alike, key=cost)
+        if cost(found) < 0.9 * cost(shapes[0]):
+            return _first(found, shapes), "middle"
     return shapes, "large"
+
+
+def _first(shape: Shape, shapes: list[Shape]) -> list[Shape]:
+    """The shapes, one of them moved to the front."""
+    return [shape, *(other for other in shapes if other is not shape)]

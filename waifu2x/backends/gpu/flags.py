@@ -14,6 +14,11 @@ class Flags(Protocol):
     """A word for each picture of a batch. Kernels write there, and only where a value is beyond
     the room: nobody has to clear it before a picture."""
 
+    @property
+    def address(self) -> int:
+        """Where kernels find the first one."""
+        ...
+
     def take(self, pictures: int) -> list[int]:
         """Which of the first pictures are flagged, by number; then none is any more.
 

@@ -24,18 +24,17 @@ from waifu2x.backends.gpu.compiled_model import (
 )
 from waifu2x.backends.gpu.executor import DevicePixels
 from waifu2x.backends.gpu.flags import NO_FLAGS, FlagPool, Flags
+from waifu2x.backends.gpu.launch_plan import LaunchPlan
 from waifu2x.backends.gpu.memory_pool import MemoryPool, ScopedAllocation
 from waifu2x.backends.gpu.runtime import OutOfMemoryError, Runtime
-from waifu2x.backends.gpu.schedule import MapMemoryError
 from waifu2x.backends.gpu.transforms import Transforms, transformed_shape
-from waifu2x.backends.results import check_out, closed_network, result_shape
+from waifu2x.backends.results import check_out, closed_network, grey, is_grey, result_shape
 from waifu2x.backends.tta import IDENTITY, TRANSFORMS, Transform, inverse, write_mean
 
-_FLOAT_BYTES = 4
+_BETWEEN = np.dtype(np.float32)
+"""The dtype of pictures that one model hands to the next."""
 _SHARE = 0.2
 """The share of the free memory that a call may take beside others that send and fetch."""
-_KEPT_NEEDS = 256
-"""Sizes of pictures whose need of memory is known."""
 _LONGEST = 65_535
 """Rows of all pictures of a batch, see Batch, and columns of each."""
 
@@ -97,8 +96,6 @@ class GpuNetwork:
         self._wider: GpuNetwork | None = None
         self._widening = threading.Lock()
         """Held while the network for flagged pictures is made."""
-        self._needed: dict[object, int] = {}
-        """Bytes that pictures take, by their shapes and dtypes through the models."""
 
     def __call__(
         self,
@@ -112,8 +109,13 @@ class GpuNetwork:
     ) -> NDArray[Any]:
         """Runs whole pictures; what fits runs beside other calls, what does not runs alone."""
         options = Options(tile, tta)
-        shape = result_shape([compiled.model for compiled in self.models], pixels.shape)
+        models = [compiled.model for compiled in self.models]
+        shape = result_shape(models, pixels.shape)
         check_out(out, shape, out_dtype, pixels)
+        if is_grey(models, pixels.shape):
+            result = np.empty(shape, out_dtype) if out is None else out
+            grey(self, pixels, result, tile=tile, tta=tta, on_progress=on_progress)
+            return result
         with self._call(), self._runtime.current():
             result = self._runtime.host_array(shape, out_dtype) if out is None else out
             pictures, results = pixels, result
@@ -177,11 +179,11 @@ class GpuNetwork:
         """
         dtype = results.dtype
         shapes = self._shapes(_shape(pictures))
-        dtypes = [pictures.dtype, *[np.dtype(np.float32)] * (len(shapes) - 2), dtype]
+        dtypes = [pictures.dtype, *[_BETWEEN] * (len(shapes) - 2), dtype]
         with self.pool.sharing(), self.pool.taken() as taken:
             self._check_open()
-            most = self.pool.free()
-            if not self._leaves_room(shapes, dtypes, most):
+            plans = self._plans(shapes, dtypes, self.pool.free())
+            if not plans:
                 return None
             try:
                 source = _pixels(taken, pictures.dtype, shapes[0])
@@ -193,11 +195,10 @@ class GpuNetwork:
                         made = [_pixels(scratch, *kind) for kind in between]
                         ends = pairwise([source, *made, target])
                         self._runtime.follow()
-                        for compiled, (read, written) in zip(self.models, ends, strict=True):
-                            execution = Execution(
-                                compiled, read, written.dtype, None, ignore, flags
-                            )
-                            execution.bound(written, scratch, most).queue()
+                        for compiled, plan, (read, written) in zip(
+                            self.models, plans, ends, strict=True
+                        ):
+                            compiled.queue(plan, read.buffer, written.buffer, flags, scratch)
                         fetched = self._runtime.fetch(target.buffer, results)
                     self._runtime.wait(fetched)
                     del sent  # held until then
@@ -205,42 +206,31 @@ class GpuNetwork:
             except BaseException as error:
                 # The buffers go to others now, an interrupt or not: nothing may still use them.
                 self.pool.settle()
-                if isinstance(error, OutOfMemoryError | MapMemoryError):
+                if isinstance(error, OutOfMemoryError):
                     return None  # alone, it may still fit
                 raise
             on_progress(1.0)
             return found
 
-    def _leaves_room(
+    def _plans(
         self, shapes: Sequence[StackShape], dtypes: Sequence[np.dtype[Any]], most: int
-    ) -> bool:
-        """Whether pictures take a small share of the memory that is free, and a single pass through
-        each compiled."""
+    ) -> list[LaunchPlan]:
+        """The plans of all models, for pictures that take a small share of the memory that is free;
+        none for others, and for those that any of the models divides."""
         count, height, width, _ = shapes[0]
         if not count * height * width or self._longest(shapes[0]) > _LONGEST:
-            return False
-        key = tuple(zip(shapes, dtypes, strict=True))
-        needed = self._needed.get(key)
-        if needed is None:
-            needed = self._bytes_of_one_pass(shapes, most)
-            if needed is None:
-                return False
-            needed += sum(math.prod(shape) * dtype.itemsize for shape, dtype in key)
-            if len(self._needed) >= _KEPT_NEEDS:
-                self._needed.clear()
-            self._needed[key] = needed
-        return needed <= _SHARE * most
-
-    def _bytes_of_one_pass(self, shapes: Sequence[StackShape], most: int) -> int | None:
-        """Bytes of all models together; None if one of them takes several passes."""
-        needed = 0
-        with self.pool.queueing():  # schedules are for one thread at a time
-            for compiled, shape in zip(self.models, shapes[:-1], strict=True):
-                found = compiled.single_schedule(shape, most)
-                if found is None:
-                    return None
-                needed += found.scratch + found.kept + compiled.executor.vector_bytes(shape[0])
-        return needed
+            return []
+        needed = sum(
+            math.prod(shape) * dtype.itemsize for shape, dtype in zip(shapes, dtypes, strict=True)
+        )
+        plans = []
+        for compiled, shape, ends in zip(self.models, shapes, pairwise(dtypes), strict=False):
+            plan = compiled.undivided(shape, *ends, most)
+            if plan is None:
+                return []
+            needed += plan.scratch + plan.kept + compiled.executor.vector_bytes(count)
+            plans.append(plan)
+        return plans if needed <= _SHARE * most else []
 
     def _shapes(self, shape: StackShape) -> list[StackShape]:
         """The shapes of the pictures and of what each compiled model makes of them."""
@@ -300,15 +290,14 @@ class GpuNetwork:
     ) -> None:
         """Every pass of pictures through all models."""
         reports = [scaled(on_progress, share) for share in self._shares()]
-        between = np.dtype(np.float32)
         with self.pool.taken() as taken:
             source = self._uploaded(pictures, taken)
             for compiled, report in zip(self.models[:-1], reports, strict=False):
                 if options.tta == 1:
-                    execution = Execution(compiled, source, between, options.tile, report, flags)
+                    execution = Execution(compiled, source, _BETWEEN, options.tile, report, flags)
                     made = execution.to_device(taken)
                 else:
-                    made = self._mean(compiled, source, between, options, taken, report, flags)
+                    made = self._mean(compiled, source, _BETWEEN, options, taken, report, flags)
                 taken.drop(source.buffer)
                 source = made
             last = self.models[-1]
@@ -412,7 +401,7 @@ class GpuNetwork:
         Better known before the work. Raises BackendError, TooManyError.
         """
         shapes = self._shapes(_shape(pictures))[:-1]
-        sizes = [pictures.nbytes, *(math.prod(shape) * _FLOAT_BYTES for shape in shapes[1:])]
+        sizes = [pictures.nbytes, *(math.prod(shape) * _BETWEEN.itemsize for shape in shapes[1:])]
         together = max(map(sum, pairwise(sizes)), default=sizes[0])
         most = self.pool.free()
         if together > most or max(sizes) > self._runtime.limits.max_buffer:

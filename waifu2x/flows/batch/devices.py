@@ -143,8 +143,13 @@ class DeviceProcesses:
             self._start(device)
         with self._changed:
             self._changed.wait_for(
-                lambda: not self._ended.empty() or all(each.was_open for each in self._devices)
+                lambda: (
+                    not self._ended.empty()
+                    or all(each.was_open or each.is_gone for each in self._devices)
+                )
             )
+            if all(each.is_gone for each in self._devices):
+                self._ended.put(BackendError("the processes of all devices end: see above"))
         if not self._ended.empty():
             error = self._ended.get()
             assert isinstance(error, BaseException)
@@ -279,7 +284,7 @@ class DeviceProcesses:
     def _follow(self, device: _DeviceProcess) -> None:
         """Starts a process, and others in its place, as long as that makes sense."""
         try:
-            while not device.is_gone:
+            while not (device.is_gone or self._stopped.is_set()):
                 why = self._lived(device)
                 if self._stopped.is_set():
                     return
@@ -362,17 +367,15 @@ class DeviceProcesses:
             self._tell_end()
 
     def _bury(self, device: _DeviceProcess, why: str) -> None:
-        """A process has ended: what it had is done again, and another takes its place.
-
-        Raises BackendError where its device was not there yet.
-        """
+        """A process has ended: what it had is done again, and another takes its place."""
         why = device.fault or f"its process {why}"
-        if not device.was_open:
-            raise BackendError(f"{device.name}: {why} while the device was opened")
+        with self._changed:
+            cannot_open = bool(device.fault) and not device.is_open
+            device.is_open = False  # from now on it gets no names
         _clear(device.files.values())
         with self._changed:
             device.fruitless = 0 if device.finished else device.fruitless + 1
-            device.is_gone = not device.is_open or device.fruitless >= _FRUITLESS
+            device.is_gone = cannot_open or device.fruitless >= _FRUITLESS
             if all(each.is_gone for each in self._devices) and self._last is not None:
                 rest = _DeviceProcess("the rest", self._last, True, was_open=True)
                 rest.is_replaced, self._last = True, None
@@ -381,7 +384,7 @@ class DeviceProcesses:
             for file in device.files.values():
                 self._suspect(device, file, why)
             device.files, device.room, device.finished = {}, 0, 0
-            device.fault, device.is_open, device.is_replaced = "", False, True
+            device.fault, device.is_replaced = "", True
             is_needed = not self._is_exhausted or self._suspects or self._late or self._returned
             self._changed.notify_all()
             self._tell_end()

@@ -12,11 +12,12 @@ hold the sums, which start as the biases.
 
 Two things make plain bf16 keep 60 dB. Weights are rounded with error feedback: the taps of a kernel
 in order of falling size, each handing its rounding error to those that are left, most to the
-nearest, as makes up for it best where neighbouring pixels are alike. And what is stored of a feature map is its difference from its
-value under mid grey, its zero point: differences are smaller than values, and so is their rounding
-error. The bias of the next convolution makes up for it exactly. Together they are worth 14 dB, at
-no cost while it runs. Where that is not enough, a map has two terms, the value rounded and what is
-left of it, and both are multiplied with the same tile of weights.
+nearest, as makes up for it best where neighbouring pixels are alike. And what is stored of a
+feature map is its difference from its value under mid grey, its zero point: differences are smaller
+than values, and so is their rounding error. The bias of the next convolution makes up for it
+exactly. Together they are worth 14 dB, at no cost while it runs. Where that is not enough, a map
+has two terms, the value rounded and what is left of it, and both are multiplied with the same tile
+of weights.
 
 Bound: the tile unit, 16 cycles for 8192 multiply-adds; the loads of a step take about 32 of its 64
 cycles from L1, more from L2, where the weights of 128 > 128 have to stay.
