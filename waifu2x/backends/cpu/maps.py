@@ -57,7 +57,11 @@ class ProgramMaps:
             self.pictures[view.enlarge] = self.add(PixelLayout((planes,), (planes,)))
         return self.pictures[view.enlarge]
 
-    def reads_two_terms(self, step: Conv) -> bool:
+    def terms_read(self, step: Conv, source: PixelLayout) -> int:
+        """How many of the terms that its source is stored in a convolution on tiles reads."""
+        return source.terms if source.terms and self._reads_two_terms(step) else 1
+
+    def _reads_two_terms(self, step: Conv) -> bool:
         """Whether a convolution on tiles reads two terms: it makes pixels, or what is as good as
         pixels, so that nothing evens out the rounding of what it reads; or it is chosen for it."""
         target = self.layouts[step.target.value]
@@ -108,7 +112,7 @@ class ProgramMaps:
         others = len(self.readers[value]) > len(convs) or any(
             conv.residual and conv.residual.value == value for conv in convs
         )
-        two = (others and self._fineness >= PLAIN) or any(map(self.reads_two_terms, convs))
+        two = (others and self._fineness >= PLAIN) or any(map(self._reads_two_terms, convs))
         padded = _padded(points, layout)
         offset = self._arrays.add_constant(padded)
         return replace(layout, terms=2 if two else 1, zero_point=padded, zero_offset=offset)

@@ -9,6 +9,7 @@ from waifu2x.backends.cpu.records import (
     FEW_TILES,
     INTEGER_POINTWISE,
     INTEGER_WINOGRAD,
+    PIXEL_TILES,
     TILES,
     WINOGRAD,
     WRITE,
@@ -22,6 +23,7 @@ from waifu2x.backends.cpu.shapes import (
     PART_PAIRS,
     ROW_BLOCK,
     SUM_FLOATS,
+    TILE_ROWS,
     WIDTHS,
 )
 from waifu2x.backends.cpu.tasks import ConvTask, CpuTask, PlanewiseTask
@@ -96,8 +98,10 @@ def _conv_scratch(task: ConvTask, width: int, cache_bytes: int) -> Scratch:
             staging=-(-depth // (2 * PART_PAIRS)) * span * LANES,
             span=span,
         )
-    if task.kind == TILES:
-        return Scratch(products=2 * SUM_FLOATS)
+    if task.kind in (TILES, PIXEL_TILES):
+        staging = (width + 2 + TILE_ROWS) * depth + COLUMNS + LANES
+        staging *= task.schedule.rows + 2 if task.kind == PIXEL_TILES else 0
+        return Scratch(products=2 * SUM_FLOATS, staging=staging)
     if task.kind == FEW_TILES:
         return Scratch(products=task.schedule.rows * (width + SPARE_PIXELS) * COLUMNS)
     return _NOTHING
