@@ -89,7 +89,7 @@ def _run(strip, numbers, places, weights, constants, scratch):  # type: ignore[n
             convolve_integer_pointwise(task, maps, places, scratch, weights, constants)
         elif kind == FEW_OUTPUTS:
             convolve_few_outputs(task, maps, places, scratch, weights, constants)
-        elif kind == TILES or kind == PIXEL_TILES:
+        elif kind in (TILES, PIXEL_TILES):
             convolve_tiles(task, maps, places, scratch, weights, constants)
         elif kind == FEW_TILES:
             convolve_few_tiles(task, maps, places, scratch, weights, constants)
