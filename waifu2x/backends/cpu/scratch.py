@@ -101,7 +101,8 @@ def _conv_scratch(task: ConvTask, width: int, cache_bytes: int) -> Scratch:
     if task.kind in (TILES, PIXEL_TILES):
         staging = (width + 2 + TILE_ROWS) * depth + COLUMNS + LANES
         staging *= task.schedule.rows + 2 if task.kind == PIXEL_TILES else 0
-        return Scratch(products=2 * SUM_FLOATS, staging=staging)
+        table = 2 * task.taps * task.across * task.k_blocks
+        return Scratch(products=2 * SUM_FLOATS + round_up(table, LANES), staging=staging)
     if task.kind == FEW_TILES:
         return Scratch(products=task.schedule.rows * (width + SPARE_PIXELS) * COLUMNS)
     return _NOTHING
