@@ -70,11 +70,11 @@ def scratch(task: CpuTask, width: int, cache_bytes: int) -> Scratch:
         case ConvTask():
             return _conv_scratch(task, width, cache_bytes)
         case PlanewiseTask():
-            formula, products = task.formula, width * task.planes if task.kind == WRITE else 0
-            if not formula.up:
-                return Scratch(products=products)
-            columns = -(-width * formula.down // formula.up) + _MOST_TAPS
-            return Scratch(inputs=columns * task.planes, products=products)
+            formula = task.formula
+            products = width * task.planes + LANES if task.kind == WRITE else 0
+            columns = -(-width * formula.down // formula.up) + _MOST_TAPS if formula.up else 0
+            inputs = columns * task.planes + LANES if columns else 0
+            return Scratch(round_up(inputs, LANES), round_up(products, LANES))
     return _NOTHING
 
 
