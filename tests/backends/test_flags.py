@@ -35,9 +35,9 @@ class MarkedRuntime(OpenClRuntime):
 
     marks: tuple[int, ...] = ()
 
-    def send(self, buffer: Any, array: NDArray[Any]) -> object:
+    def send(self, buffer: Any, array: NDArray[Any], **options: Any) -> object:
         self._note(array)
-        return super().send(buffer, array)
+        return super().send(buffer, array, **options)
 
     def upload(self, buffer: Any, array: NDArray[Any]) -> None:
         self._note(array)
