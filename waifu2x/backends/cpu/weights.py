@@ -13,7 +13,6 @@ from waifu2x.backends.cpu.shapes import (
     CHUNK,
     COLUMNS,
     FLAT,
-    INTEGER_BLOCK,
     LANES,
     MOST_INPUT,
     PART_PAIRS,
@@ -100,11 +99,12 @@ def pack_integer_points(weight: NDArray[np.float32], group_planes: int) -> NDArr
 
 
 def _in_pairs(integers: NDArray[np.int16]) -> NDArray[np.int16]:
-    """(in, out) -> (in / 2, out, 2), inputs in the order in which the instruction packs them: in
-    each INTEGER_BLOCK, lanes by fours."""
+    """(in, out) -> (in / 2, out, 2): pairs of inputs from two vectors each, but of neighbours in a
+    last single vector."""
     in_planes = len(integers)
-    planes = np.arange(in_planes).reshape(-1, INTEGER_BLOCK // LANES, LANES // 4, 4)
-    order = planes.transpose(0, 2, 1, 3).reshape(-1)
+    whole = in_planes // (2 * LANES) * 2 * LANES
+    paired = np.arange(whole).reshape(-1, 2, LANES).swapaxes(1, 2)
+    order = np.concatenate([paired.ravel(), np.arange(whole, in_planes)])
     return integers[order].reshape(in_planes // 2, 2, -1).swapaxes(1, 2)
 
 

@@ -30,7 +30,7 @@ def integer_loop(repeats, scratch, weights):  # type: ignore[no-untyped-def]
     """Register tiles of 16-bit integers."""
     for _ in range(repeats):
         integer_product(
-            _WIDTH, _HEIGHT, scratch, 0, PEAK_DEPTH // 2, weights, 0, PEAK_DEPTH * _HEIGHT, 0, 0
+            _WIDTH, _HEIGHT, scratch, 0, PEAK_DEPTH // 2, weights, 0, PEAK_DEPTH * _HEIGHT, 0, 0, 0
         )
 
 
