@@ -345,7 +345,7 @@ class TensorConvStep(TensorStep):
             "GATED": int(step.gated),
             "SCALED_RESIDUAL": int(step.residual_factors is not None),
             "STACK": int(task.grid.pictures > 1),
-            "BOUNDED": int(task.room.is_bounded),
+            "BOUNDED": int(task.check.is_bounded),
             **activation_macro(step.activation, self._terms),
         }
         if target is None:
@@ -424,11 +424,11 @@ class TensorConvStep(TensorStep):
                     pitch=held.width, top=top, left=left, rows=held.height, columns=held.width
                 )
         slope = np.float32(step.activation.slopes[0])
-        factor, room = np.float32(step.factor), task.room
+        factor, check = np.float32(step.factor), task.check
         places = read, write, added, extent, valid, stored
         factors = self._factors(task, step.factors), self._factors(task, step.residual_factors)
         scaled = *factors, task.vectors.vectors_each
-        return residual, room.flags, *places, factor, slope, room.beyond, *scaled
+        return residual, check.flags, *places, factor, slope, check.beyond, *scaled
 
     def _factors(self, task: Task, vector: int | None) -> Address:
         """The address of the elements of a vector, if there is one."""
