@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from waifu2x.backends.cpu.arithmetic import Arithmetic, Fineness
-from waifu2x.backends.cpu.compiled import contents, environment
+from waifu2x.backends.cpu.compiled import environment
 from waifu2x.networks.digests import model_digest
 from waifu2x.networks.model import Model
-from waifu2x.system import cache
+from waifu2x.system import cache, sources
 
 PROMISED = 60.0
 """PSNR in dB that `auto` keeps."""
@@ -50,14 +50,15 @@ def decibels(
         error = np.square(fast(picture).astype(np.float64) - exact(picture)).mean()
         return float(-10 * np.log10(max(error, 1e-30)))
 
-    key = cache.digest(_code(), model_digest(model), arithmetic, str(fineness))
+    key = cache.digest(code(), model_digest(model), arithmetic, str(fineness))
     return cache.number(_KIND, key, found)
 
 
 @once
-def _code() -> str:
-    """A digest of the code, which does not change while the program runs."""
-    return cache.digest(*environment(), *contents(_SOURCES))
+def code() -> str:
+    """The digest of all that decides what the processor makes of a model's file, but for the file:
+    it does not change while the program runs."""
+    return cache.digest(*environment(), sources.digest(_SOURCES))
 
 
 def drawing(planes: int) -> NDArray[np.uint8]:
