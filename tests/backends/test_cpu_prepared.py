@@ -54,9 +54,7 @@ def entries(folder: Path) -> list[Path]:
 
 
 @pytest.mark.parametrize("precision", ["auto", "fp32"])
-@pytest.mark.parametrize(
-    "model", [halving_model(1), residual_in_residual(2), MANY], ids=lambda model: model.name
-)
+@pytest.mark.parametrize("model", MODELS, ids=lambda model: model.name)
 def test_what_is_kept_computes_the_same(
     precision: Precision, model: Model, monkeypatch: pytest.MonkeyPatch
 ) -> None:
