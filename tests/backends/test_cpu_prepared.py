@@ -151,18 +151,17 @@ def test_the_digest_of_sources_follows_every_change(
     seen = [sources.digest(patterns)]
     assert sources.digest(patterns) == seen[0]
     assert sources.digest(["one.py", "a/*.py"]) != seen[0]
-    for change in (
-        lambda: (package / "one.py").write_text("ONE.py"),
-        lambda: (package / "a" / "b" / "three.py").write_text("another"),
-        lambda: (package / "a" / "b" / "new.py").write_text("new"),
-        lambda: (package / "a" / "two.py").rename(package / "a" / "2.py"),
-        lambda: (package / "one.py").unlink() or (package / "one.py").write_text("one.py "),
-    ):
-        change()
-        seen.append(sources.digest(patterns))
-        assert len(set(seen)) == len(seen)
-    for change in ((package / "a" / "b" / "no.txt").unlink, (package / "other.py").unlink):
-        change()
+    (package / "one.py").write_text("ONE.py")
+    seen.append(sources.digest(patterns))
+    (package / "a" / "b" / "three.py").write_text("another")
+    seen.append(sources.digest(patterns))
+    (package / "a" / "b" / "new.py").write_text("new")
+    seen.append(sources.digest(patterns))
+    (package / "a" / "two.py").rename(package / "a" / "2.py")
+    seen.append(sources.digest(patterns))
+    assert len(set(seen)) == len(seen)
+    for other in (package / "a" / "b" / "no.txt", package / "other.py"):
+        other.unlink()
         assert sources.digest(patterns) == seen[-1]
 
 

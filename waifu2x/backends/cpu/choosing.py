@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from waifu2x.backends import ignore
+from waifu2x.backends.accuracy import PROMISED
 from waifu2x.backends.cpu import accuracy
 from waifu2x.backends.cpu.arithmetic import Arithmetic, Fineness, degrees
 from waifu2x.backends.cpu.compiled_model import CpuModel
@@ -30,7 +31,7 @@ def choose(model: Model, offered: Sequence[Arithmetic], workers: Workers) -> Pre
             if not (packed.in_integers or packed.on_tiles):
                 return Prepared(packed, passed_over)
             kept = _decibels(model, packed, fineness, workers)
-            if kept >= accuracy.PROMISED:
+            if kept >= PROMISED:
                 return Prepared(packed, passed_over)
         passed_over[arithmetic] = kept
     return Prepared(pack(model, offered[-1]), passed_over)

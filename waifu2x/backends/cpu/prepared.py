@@ -19,7 +19,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from waifu2x.backends.cpu.accuracy import PROMISED, code
+from waifu2x.backends.accuracy import PROMISED
+from waifu2x.backends.cpu.accuracy import code
 from waifu2x.backends.cpu.arithmetic import Arithmetic
 from waifu2x.backends.cpu.compiled_model import CpuModel
 from waifu2x.backends.cpu.packed import PackedProgram

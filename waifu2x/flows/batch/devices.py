@@ -284,7 +284,7 @@ class DeviceProcesses:
     def _follow(self, device: _DeviceProcess) -> None:
         """Starts a process, and others in its place, as long as that makes sense."""
         try:
-            while not device.is_gone:
+            while not (device.is_gone or self._stopped.is_set()):
                 why = self._lived(device)
                 if self._stopped.is_set():
                     return
@@ -368,8 +368,10 @@ class DeviceProcesses:
 
     def _bury(self, device: _DeviceProcess, why: str) -> None:
         """A process has ended: what it had is done again, and another takes its place."""
-        cannot_open = bool(device.fault) and not device.is_open
         why = device.fault or f"its process {why}"
+        with self._changed:
+            cannot_open = bool(device.fault) and not device.is_open
+            device.is_open = False  # from now on it gets no names
         _clear(device.files.values())
         with self._changed:
             device.fruitless = 0 if device.finished else device.fruitless + 1
@@ -382,7 +384,7 @@ class DeviceProcesses:
             for file in device.files.values():
                 self._suspect(device, file, why)
             device.files, device.room, device.finished = {}, 0, 0
-            device.fault, device.is_open, device.is_replaced = "", False, True
+            device.fault, device.is_replaced = "", True
             is_needed = not self._is_exhausted or self._suspects or self._late or self._returned
             self._changed.notify_all()
             self._tell_end()
