@@ -19,7 +19,7 @@ from waifu2x.lowering.steps import BicubicResize, Conv, Program, View
 FEW = 4
 """The most planes that a map may have to be stored without padding."""
 _LEAST_BFLOATS = 32
-"""The fewest planes of a map in bf16: with fewer, rounding errors do not even out."""
+"""The fewest planes of a map in one term: with fewer, rounding errors do not even out."""
 
 
 class ProgramMaps:
@@ -63,7 +63,8 @@ class ProgramMaps:
 
     def terms_read(self, step: Conv, source: PixelLayout) -> int:
         """How many of the terms that its source is stored in a convolution on tiles reads."""
-        return source.terms if source.terms and self._reads_two_terms(step) else 1
+        two = sum(source.parts) < _LEAST_BFLOATS or self._reads_two_terms(step)
+        return source.terms if source.terms and two else 1
 
     def _reads_two_terms(self, step: Conv) -> bool:
         """Whether a convolution on tiles reads two terms: it makes pixels, or what is as good as
@@ -96,7 +97,7 @@ class ProgramMaps:
         stays_float = (
             not value
             or (not convs and self._fineness >= PLAIN)
-            or self._program.values[value].planes < _LEAST_BFLOATS
+            or layout.planes % PLANE_UNIT["bf16"]
             or _is_resized(self._program, value)
         )
         if stays_float:
@@ -104,7 +105,11 @@ class ProgramMaps:
         others = len(self.readers[value]) > len(convs) or any(
             conv.residual and conv.residual.value == value for conv in convs
         )
-        two = (others and self._fineness >= PLAIN) or any(map(self._reads_two_terms, convs))
+        two = (
+            (others and self._fineness >= PLAIN)
+            or any(map(self._reads_two_terms, convs))
+            or sum(layout.parts) < _LEAST_BFLOATS
+        )
         padded = _padded(points, layout)
         offset = self._arrays.add_constant(padded)
         return replace(layout, terms=2 if two else 1, zero_point=padded, zero_offset=offset)

@@ -20,7 +20,7 @@ from waifu2x.backends.cuda.tensor_layout import batch_grid, layouts
 from waifu2x.backends.cuda.tensor_peak import matrix_peak
 from waifu2x.backends.cuda.tensor_planewise import TensorPlanewiseStep, has_whole_vectors
 from waifu2x.backends.cuda.tensor_runs import runs
-from waifu2x.backends.cuda.tensor_step import LARGEST, Room, Task, beyond
+from waifu2x.backends.cuda.tensor_step import LARGEST, RangeCheck, Task, beyond
 from waifu2x.backends.cuda.tensor_vectors import Vectors
 from waifu2x.backends.cuda.units import Units, is_sm75
 from waifu2x.backends.gpu.backend import Decide, Maker, OnTrial
@@ -147,8 +147,8 @@ class TensorExecutor:
     def launches(self, one: PassWork) -> Sequence[LaunchMaker]:
         pictures = one.batch.source.shape[0]
         at = self._vectors.places(one.vectors, pictures)
-        room = Room(address_of(one.batch.flags), self._beyond)
-        task = Task(one.batch, one.work.steps, one.places, batch_grid(pictures), at, room)
+        check = RangeCheck(address_of(one.batch.flags), self._beyond)
+        task = Task(one.batch, one.work.steps, one.places, batch_grid(pictures), at, check)
         made = [(number, partial(self._steps[number].launch, task)) for number in one.work.steps]
         for number, box in one.sums.items():
             if box.height and box.width:
