@@ -106,9 +106,9 @@ def store_integers(
     values = [v.load(source, v.add(place, n * step)) for n in range(vectors)]
     rounded = [v.integers(value, fineness) for value in values]
     if vectors == 2:
-        v.store_pairs(*rounded, target, to)
+        v.store_pairs(rounded[0], rounded[1], target, to)
     else:
-        v.store_shorts(*rounded, target, to)
+        v.store_shorts(rounded[0], target, to)
 
 
 def _largest_of(v: Emitter, values: list[ir.Value]) -> ir.Value:
