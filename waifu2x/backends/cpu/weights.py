@@ -105,7 +105,8 @@ def _in_pairs(integers: NDArray[np.int16]) -> NDArray[np.int16]:
     whole = in_planes // (2 * LANES) * 2 * LANES
     paired = np.arange(whole).reshape(-1, 2, LANES).swapaxes(1, 2)
     order = np.concatenate([paired.ravel(), np.arange(whole, in_planes)])
-    return integers[order].reshape(in_planes // 2, 2, -1).swapaxes(1, 2)
+    pairs: NDArray[np.int16] = integers[order].reshape(in_planes // 2, 2, -1).swapaxes(1, 2)
+    return pairs
 
 
 def _as_floats(integers: NDArray[np.int16]) -> NDArray[np.float32]:

@@ -104,11 +104,11 @@ def store_integers(
     """The vectors of a block, `step` floats apart, as integers: in pairs of one of each, or one
     behind the other."""
     values = [v.load(source, v.add(place, n * step)) for n in range(vectors)]
-    rounded = [v.integers(value, fineness) for value in values]
-    if vectors == 2:
-        v.store_pairs(*rounded, target, to)
+    first, *second = (v.integers(value, fineness) for value in values)
+    if second:
+        v.store_pairs(first, second[0], target, to)
     else:
-        v.store_shorts(*rounded, target, to)
+        v.store_shorts(first, target, to)
 
 
 def _largest_of(v: Emitter, values: list[ir.Value]) -> ir.Value:
