@@ -21,11 +21,12 @@ from tests.helpers import obvious
 from tests.helpers.fake_cuda import FakeDriver, fetched
 from waifu2x import early
 from waifu2x.backends import open_backend
-from waifu2x.backends.cuda import ahead, compiler, memory, runtime
+from waifu2x.backends.cuda import ahead, choosing, compiler, memory, runtime
 from waifu2x.backends.cuda import backend as cuda
 from waifu2x.backends.cuda.compilers import CompileError
 from waifu2x.backends.cuda.compilers.nvcc import Nvcc
 from waifu2x.backends.cuda.driver import by_ctypes
+from waifu2x.backends.cuda.tensor_step import LARGEST
 from waifu2x.backends.gpu.runtime import OutOfMemoryError, ReadyLaunch
 from waifu2x.errors import BackendError, DeviceError, DeviceMemoryError, NotInstalledError
 from waifu2x.networks import model_set
@@ -46,6 +47,7 @@ def compiled(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
 
     monkeypatch.setattr(compiler, "_compile", compile_)
     monkeypatch.setattr(compiler, "find", lambda version: Nvcc("nvcc"))
+    monkeypatch.setattr(choosing, "trusted", lambda model, kind, trial: LARGEST)
     monkeypatch.setenv(cache.DIRECTORY_VARIABLE, str(tmp_path))
     return names
 

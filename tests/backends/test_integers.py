@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from tests.helpers import obvious
 from waifu2x.backends import Precision, open_backend
+from waifu2x.backends.accuracy import drawing
 from waifu2x.backends.cpu import isa, weights
-from waifu2x.backends.cpu.accuracy import drawing
 from waifu2x.backends.cpu.picture import with_picture
 from waifu2x.backends.cpu.shapes import LANES, MOST_INPUT, PART_PAIRS
 from waifu2x.errors import BackendError

@@ -329,6 +329,7 @@ class TensorConvStep(TensorStep):
             "PLANE_SLOPES": int(has_plane_slopes(step.activation)),
             "RESIDUAL": int(step.residual is not None),
             "STACK": int(task.grid.pictures > 1),
+            "BOUNDED": int(task.room.is_bounded),
             **activation_macro(step.activation),
         }
         if target is None:

@@ -51,6 +51,10 @@ class _Owner:
             model.close()
 
 
+class FlaggedError(Exception):
+    """A picture is flagged, of a network on trial."""
+
+
 class Options(NamedTuple):
     """How a network is to be run; see Network."""
 
