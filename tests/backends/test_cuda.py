@@ -93,6 +93,8 @@ FULLY = ((7, 5), (8, 0), (9, 0))
 class Recorded:
     """A runtime that only notes which kernels it is asked for."""
 
+    allocated = 0
+
     def __init__(self, capability: tuple[int, int]) -> None:
         self.capability = capability
         self.shared_bytes = CHIPS[capability]

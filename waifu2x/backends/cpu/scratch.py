@@ -9,6 +9,7 @@ from waifu2x.backends.cpu.records import (
     FEW_TILES,
     INTEGER_POINTWISE,
     INTEGER_WINOGRAD,
+    PIXEL_TILES,
     TILES,
     WINOGRAD,
     WRITE,
@@ -22,6 +23,7 @@ from waifu2x.backends.cpu.shapes import (
     PART_PAIRS,
     ROW_BLOCK,
     SUM_FLOATS,
+    TILE_ROWS,
     WIDTHS,
 )
 from waifu2x.backends.cpu.tasks import ConvTask, CpuTask, PlanewiseTask
@@ -40,6 +42,8 @@ From 24 to 60 cells of 64 planes at a time, transforms took a sixth longer with 
 _SPAN_FLOATS = 16384
 """Memory of the inputs of a span of 1x1 convolutions in integers: what stays in an L2 cache beside
 weights."""
+_MOST_TAPS = 6
+"""Columns of its source, more than those below its results, that a bicubic interpolation reads."""
 
 
 class Scratch(NamedTuple):
@@ -65,8 +69,12 @@ def scratch(task: CpuTask, width: int, cache_bytes: int) -> Scratch:
     match task:
         case ConvTask():
             return _conv_scratch(task, width, cache_bytes)
-        case PlanewiseTask() if task.kind == WRITE:
-            return Scratch(products=width * task.planes)
+        case PlanewiseTask():
+            formula, products = task.formula, width * task.planes if task.kind == WRITE else 0
+            if not formula.up:
+                return Scratch(products=products)
+            columns = -(-width * formula.down // formula.up) + _MOST_TAPS
+            return Scratch(inputs=columns * task.planes, products=products)
     return _NOTHING
 
 
@@ -90,8 +98,10 @@ def _conv_scratch(task: ConvTask, width: int, cache_bytes: int) -> Scratch:
             staging=-(-depth // (2 * PART_PAIRS)) * span * LANES,
             span=span,
         )
-    if task.kind == TILES:
-        return Scratch(products=2 * SUM_FLOATS)
+    if task.kind in (TILES, PIXEL_TILES):
+        staging = (width + 2 + TILE_ROWS) * depth + COLUMNS + LANES
+        staging *= task.schedule.rows + 2 if task.kind == PIXEL_TILES else 0
+        return Scratch(products=2 * SUM_FLOATS, staging=staging)
     if task.kind == FEW_TILES:
         return Scratch(products=task.schedule.rows * (width + SPARE_PIXELS) * COLUMNS)
     return _NOTHING

@@ -20,6 +20,7 @@ from waifu2x.backends.cpu.shapes import (
     block_widths,
 )
 from waifu2x.backends.winograd import each_frequency
+from waifu2x.lowering.geometry import round_up
 
 _BALANCES = np.outer([1, 1, 1, 1, 1, 2, 2, 1], [1, 1, 1, 1, 1, 2, 2, 1]).ravel()
 """By how much transformed inputs of each frequency are enlarged: so they are about as large as
@@ -208,7 +209,9 @@ def bfloat_bits(weight: NDArray[np.float32]) -> NDArray[np.uint16]:
 
 
 def pack_tiles(weight: NDArray[np.float32], group_planes: int) -> NDArray[np.float32]:
-    """(out, in, taps, taps), both multiples of BLOCK -> its header's order, as float32 memory."""
+    """(out, in, taps, taps), out a multiple of COLUMNS and in of BLOCK -> its header's order, as
+    float32 memory."""
+    weight = np.pad(weight, ((0, -len(weight) % BLOCK), (0, 0), (0, 0), (0, 0)))
     out_planes, in_planes, taps, _ = weight.shape
     bits = bfloat_bits(weight)
     # (out, ky, kx, in) -> (out block, tile, output, ky, step, pair, 2)
@@ -217,6 +220,23 @@ def pack_tiles(weight: NDArray[np.float32], group_planes: int) -> NDArray[np.flo
     )
     packed = np.ascontiguousarray(ordered.transpose(0, 3, 4, 1, 5, 2, 6))
     return packed.reshape(-1).view(np.float32)
+
+
+def pack_pixel_tiles(weight: NDArray[np.float32], group_planes: int) -> NDArray[np.float32]:
+    """(out, in, 3, 3), out a multiple of COLUMNS -> the order of its header, as float32 memory."""
+    first = round_bfloats(weight.astype(np.float64))
+    rest = round_bfloats(weight.astype(np.float64) - first)
+    # (out, in, ky, kx) twice -> (ky, terms of weights, pair, out, terms of inputs)
+    count = 3 * weight.shape[1]
+    pairs = np.zeros((3, 2, COLUMNS, round_up(len(weight), BLOCK), 2), np.float32)
+    for term, values in enumerate((first, rest)):
+        ordered = values.transpose(2, 3, 1, 0).reshape(3, count, -1)
+        pairs[:, term, :count, : len(weight), 0] = ordered
+        if not term:
+            pairs[:, term, :count, : len(weight), 1] = ordered
+    bits = (pairs.view(np.uint32) >> 16).astype(np.uint16)
+    blocks = bits.reshape(3, 2, COLUMNS, -1, 2, COLUMNS, 2).transpose(3, 0, 1, 4, 2, 5, 6)
+    return np.ascontiguousarray(blocks).reshape(-1).view(np.float32)
 
 
 def pack_few_tiles(weight: NDArray[np.float32], group_planes: int) -> NDArray[np.float32]:

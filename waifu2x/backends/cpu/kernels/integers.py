@@ -104,11 +104,11 @@ def store_integers(
     """The vectors of a block, `step` floats apart, as integers: in pairs of one of each, or one
     behind the other."""
     values = [v.load(source, v.add(place, n * step)) for n in range(vectors)]
-    first, *second = (v.integers(value, fineness) for value in values)
-    if second:
-        v.store_pairs(first, second[0], target, to)
+    rounded = [v.integers(value, fineness) for value in values]
+    if vectors == 2:
+        v.store_pairs(rounded[0], rounded[1], target, to)
     else:
-        v.store_shorts(first, target, to)
+        v.store_shorts(rounded[0], target, to)
 
 
 def _largest_of(v: Emitter, most: ir.Value, values: list[ir.Value]) -> ir.Value:

@@ -39,12 +39,12 @@ def tile_loop(repeats, tasks, places, scratch, weights):  # type: ignore[no-unty
     """Blocks on AMX tiles: all rows and planes at the same place."""
     configure(weights)
     task, pending = record(tasks, 0), advance(places, PLACES - PENDING_PLACES)
-    height, taps, pixel, row, offset, plane = 2, 3, 16, 0, 0, 0
+    height, width, pixel, row, offset, plane = 2, 2, 16, 0, 0, 0
     block, constants, stage = 16, weights, 4096
     for _ in range(repeats):
         product_block(
             height,
-            taps,
+            width,
             task,
             pixel,
             places,
