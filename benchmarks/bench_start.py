@@ -12,7 +12,7 @@ Bytecode is kept beside the sources, as where pip has installed them: without it
 time of imports is compiling.
 
 Prints medians of wall and processor time, the median of what wall time is above the NumPy of the
-same round, and the median ratio to the first checkout. Ends with 1 if results differ.
+same round, and the median ratio to the first checkout; and by how much results differ.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
 from PIL import Image
 
 HERE = Path(__file__).resolve().parent.parent
@@ -178,9 +179,13 @@ def main() -> None:
         show(measure(contenders, arguments.rounds), "0", "1")
         for one in upscales:
             print(f"{one.name}: stages in ms: {stages(one)}")
-        results = [(folder / f"{number}.png").read_bytes() for number in range(len(checkouts))]
-        if any(result != results[0] for result in results):
-            sys.exit("the results differ")
+        results = [
+            np.asarray(Image.open(folder / f"{number}.png")).astype(int)
+            for number in range(len(checkouts))
+        ]
+        for number, result in enumerate(results[1:], 1):
+            off = abs(result - results[0]).max()
+            print(f"{number}: results are at most {off} levels from those of 0")
 
 
 if __name__ == "__main__":

@@ -79,13 +79,13 @@ class TensorAvgPoolStep(TensorStep):
         arguments = AvgPoolArguments(
             task.address(self._value),
             Address(task.vectors.sums + 8 * self._sums_place),
-            task.room.flags,
+            task.check.flags,
             layout.arguments(held, grid, 0, 0),
             part,
             task.vectors.sums_each,
             grid.across,
             lines,
-            task.room.beyond,
+            task.check.beyond,
         )
         blocks = (-(-(last - first) // lines), groups, grid.pictures)
         kernel = ("tensor_avg_pool", chosen)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import statistics
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
@@ -65,8 +66,11 @@ class GpuBackend:
         self._decide = decide
         self._pool = MemoryPool(runtime)
         self._open = LiveObjects[GpuNetwork]()
+        self._telling = threading.Lock()
         self._told: set[str] = set()
-        """The models of which has been said that a picture left the room of 16 bits."""
+        """The networks of which has been said that a picture left the room of 16 bits."""
+        self._flagged = 0
+        """How many pictures have."""
 
     def compile(self, models: Sequence[Model], precision: Precision) -> GpuNetwork:
         """Uploads the weights of models, and builds the kernels that pictures of bytes take.
@@ -77,15 +81,17 @@ class GpuBackend:
         """
         _, *others = self._makers_of(precision)
         wider = partial(self._wider, models, others) if others else None
-        return self._compile(models, partial(self._first, precision), wider)
+        on_flagged = partial(self._note_flagged, [model.name for model in models])
+        return self._compile(models, partial(self._first, precision), wider, on_flagged)
 
     def _compile(
         self,
         models: Sequence[Model],
         first: Callable[[Model], Maker],
         wider: Callable[[], GpuNetwork] | None,
+        on_flagged: Callable[[int], None] = lambda pictures: None,
     ) -> GpuNetwork:
-        """The network of what is the first maker of each model; see GpuNetwork for `wider`."""
+        """The network of what is the first maker of each model; see GpuNetwork for the others."""
         with self._pool.compiling():
             compiled: dict[int, CompiledModel] = {}
             try:
@@ -100,7 +106,7 @@ class GpuBackend:
                 for one in compiled.values():
                     one.close()
                 raise
-            network = GpuNetwork(chain, self._pool, wider)
+            network = GpuNetwork(chain, self._pool, wider, on_flagged)
             self._open.add(network)
             return network
 
@@ -133,14 +139,17 @@ class GpuBackend:
 
     def tune(self, model: Model, precision: Precision, pixels: NDArray[Any]) -> Iterator[Trial]:
         maker = self._first(precision, model)
+        names: list[str] = []
 
         def measure(executor: Executor) -> Sequence[float]:
             return self._step_seconds(model, executor, pixels)
 
         def make(choose: Choose) -> Executor:
-            return self._executor(maker, model, choose)
+            executor = self._executor(maker, model, choose)
+            program = executor.program
+            names[:] = [node_name(program.model, step.node) for step in program.steps]
+            return executor
 
-        names = [node_name(model, step.node) for step in lower(model).steps]
         yield from tuning.tune(tuning.StoredChoices(self.device), make, measure, names)
 
     @property
@@ -150,22 +159,31 @@ class GpuBackend:
 
     def close(self) -> None:
         """Frees everything, when the calls under way are done."""
+        with self._telling:
+            if self._flagged > 1:
+                _LOG.info("computed in 32 bits: %d pictures", self._flagged)
+            self._flagged = 0
         for network in self._open:
             network.close()
         self._pool.close()
 
     def _wider(self, models: Sequence[Model], makers: Sequence[Maker]) -> GpuNetwork:
         """The network for pictures whose values have left the room of another one's executors."""
-        for model in models:
-            if model.name not in self._told:
-                self._told.add(model.name)
-                _LOG.warning(
-                    "%s: a picture's values leave 16 bits: such are computed once more, in 32 bits",
-                    printable(model.name),
-                )
         maker, *others = makers
         wider = partial(self._wider, models, others) if others else None
         return self._compile(models, lambda model: maker, wider)
+
+    def _note_flagged(self, names: Sequence[str], pictures: int) -> None:
+        """Counts pictures that left the room of 16 bits, and says so once for each network."""
+        with self._telling:
+            self._flagged += pictures
+            name = ", ".join(dict.fromkeys(map(printable, names)))
+            if name not in self._told:
+                self._told.add(name)
+                _LOG.warning(
+                    "%s: a picture's values leave 16 bits: such are computed once more, in 32 bits",
+                    name,
+                )
 
     def _first(self, precision: Precision, model: Model) -> Maker:
         """What makes the executor of a model for all pictures. Raises BackendError."""
@@ -176,7 +194,7 @@ class GpuBackend:
 
     @contextmanager
     def _on_trial(self, model: Model, maker: Maker) -> Iterator[GpuNetwork]:
-        """See OnTrial."""
+        """A model's network by a maker, which raises FlaggedError for pictures that are flagged."""
 
         def refuse() -> GpuNetwork:
             raise FlaggedError
@@ -198,7 +216,7 @@ class GpuBackend:
 
     def _compiled(self, maker: Maker, model: Model) -> CompiledModel:
         executor = self._executor(maker, model, tuning.StoredChoices(self.device))
-        divided = partial(self._divided, maker, executor.program)
+        divided = partial(self._divided, maker, model)
         return CompiledModel(model, executor, self._pool, divided)
 
     def _executor(self, maker: Maker, model: Model, choose: Choose) -> Executor:
@@ -222,10 +240,10 @@ class GpuBackend:
                 " close other programs that use this device, or use another backend"
             ) from error
 
-    def _divided(self, maker: Maker, program: Program) -> Executor | None:
+    def _divided(self, maker: Maker, model: Model) -> Executor | None:
         """An executor of the same program with cuts; None if it has none. May raise
         OutOfMemoryError."""
-        divided = segmented(program, cuts.TILE)
+        divided = segmented(lower(model), cuts.TILE)
         return maker(divided, tuning.StoredChoices(self.device)) if divided.cuts else None
 
     def _step_seconds(self, model: Model, executor: Executor, pixels: NDArray[Any]) -> list[float]:

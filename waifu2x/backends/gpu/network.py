@@ -110,8 +110,10 @@ class GpuNetwork:
         models: Sequence[CompiledModel],
         pool: MemoryPool,
         wider: Callable[[], GpuNetwork] | None = None,
+        on_flagged: Callable[[int], None] = lambda pictures: None,
     ) -> None:
-        """`wider` makes the network for flagged pictures; without it, they stay as they are."""
+        """`wider` makes the network for flagged pictures; without it, they stay as they are.
+        `on_flagged` is told of how many pictures of a call are flagged, if any are."""
         self.models = tuple(models)
         self.pool = pool
         self._runtime = pool.runtime
@@ -127,6 +129,7 @@ class GpuNetwork:
         self._abandon.atexit = False
         self._flags = FlagPool(partial(_new_flags, self.models))
         self._make_wider = wider
+        self._on_flagged = on_flagged
         self._wider: GpuNetwork | None = None
         self._widening = threading.Lock()
         """Held while the network for flagged pictures is made."""
@@ -160,6 +163,8 @@ class GpuNetwork:
                 with self.pool.working():
                     self._check_open()
                     flagged = self._stack(pictures, results.stack, options, on_progress)
+            if flagged:
+                self._on_flagged(len(flagged))
             for number in flagged if self._make_wider else ():
                 on_progress(0.0)  # it may want to stop
                 again = results.stack[number : number + 1]
