@@ -5,9 +5,9 @@
 
 Processes take turns, in another order each round: an empty one, `import numpy`, with `--backend
 cuda` one that makes a context of the driver and nothing else, and of each checkout (this one if
-none is given) `--help` and `upscale -m vgg_7` of a PNG to a PNG. With `--batch`, `batch` of a folder
-with that one picture, too. Each checkout has caches of its own, which the first runs fill; `--cold`
-is how many runs of each begin with empty ones.
+none is given) `--help` and `upscale -m vgg_7` of a PNG to a PNG. With `--batch`, `batch` of a
+folder with that one picture, too. Each checkout has caches of its own, which the first runs fill;
+`--cold` is how many runs of each begin with empty ones.
 
 Bytecode is kept beside the sources, as where pip has installed them: without it, two thirds of the
 time of imports is compiling.
