@@ -162,8 +162,8 @@ def devices(root: Path, count: int, chance: random.Random) -> list[str]:
                     os.kill(chance.choice(victims), signal.SIGKILL)
         errors = process.communicate()[1]
         ended += process.returncode != 0
-        name = f"turn {turn} ({number}, -j {workers}, {process.returncode})"
-        if number is None and process.returncode:
+        name = f"turn {turn} ({sent}, -j {workers}, {process.returncode})"
+        if sent is None and process.returncode:
             faults.append(f"{name}: {errors[-500:]}")
         if "Traceback" in errors:
             faults.append(f"{name}: {errors[-1500:]}")
