@@ -8,8 +8,11 @@ checkout (this one if none is given) `--help` and `upscale -m vgg_7` of a PNG to
 `--batch`, `batch` of a folder with that one picture, too. Each checkout has caches of its own,
 which the first runs fill; `--cold` is how many runs of each begin with empty ones.
 
+Bytecode is kept beside the sources, as where pip has installed them: without it, two thirds of the
+time of imports is compiling.
+
 Prints medians of wall and processor time, the median of what wall time is above the NumPy of the
-same round, and the median ratio to the first checkout. Ends with 1 if results differ.
+same round, and the median ratio to the first checkout; and by how much results differ.
 """
 
 from __future__ import annotations
@@ -26,6 +29,7 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
 from PIL import Image
 
 HERE = Path(__file__).resolve().parent.parent
@@ -75,10 +79,15 @@ def picture(width: int, height: int) -> Image.Image:
     return made
 
 
+def plain_environment() -> dict[str, str]:
+    """That of all processes."""
+    return {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
+
+
 def environment(checkout: Path, cache: Path) -> dict[str, str]:
     """That of a process of a checkout."""
     path = os.pathsep.join(filter(None, [str(checkout), os.environ.get("PYTHONPATH", "")]))
-    return os.environ | {"PYTHONPATH": path, "WAIFU2X_CACHE_DIR": str(cache)}
+    return plain_environment() | {"PYTHONPATH": path, "WAIFU2X_CACHE_DIR": str(cache)}
 
 
 def stages(contender: Contender) -> str:
@@ -140,8 +149,8 @@ def main() -> None:
         source = folder / "in" / "in.png"
         picture(width, height).save(source)
         contenders = [
-            Contender("empty", _EMPTY, dict(os.environ)),
-            Contender("import numpy", _NUMPY, dict(os.environ)),
+            Contender("empty", _EMPTY, plain_environment()),
+            Contender("import numpy", _NUMPY, plain_environment()),
         ]
         upscales: list[Contender] = []
         for number, checkout in enumerate(checkouts):
@@ -170,9 +179,13 @@ def main() -> None:
         show(measure(contenders, arguments.rounds), "0", "1")
         for one in upscales:
             print(f"{one.name}: stages in ms: {stages(one)}")
-        results = [(folder / f"{number}.png").read_bytes() for number in range(len(checkouts))]
-        if any(result != results[0] for result in results):
-            sys.exit("the results differ")
+        results = [
+            np.asarray(Image.open(folder / f"{number}.png")).astype(int)
+            for number in range(len(checkouts))
+        ]
+        for number, result in enumerate(results[1:], 1):
+            off = abs(result - results[0]).max()
+            print(f"{number}: results are at most {off} levels from those of 0")
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ from waifu2x.backends.cpu import kept_memory
 from waifu2x.backends.cpu.compiled import Compiled
 from waifu2x.backends.cpu.compiled_model import CpuModel
 from waifu2x.backends.cpu.network import CpuNetwork
+from waifu2x.backends.cpu.packer import pack
 from waifu2x.backends.cpu.work_queue import TaskBatch
 from waifu2x.backends.cpu.workers import MOST_FREE_BYTES, Workers
 from waifu2x.errors import BackendError
@@ -70,7 +71,7 @@ def test_pictures_that_no_memory_holds_are_refused_in_a_sentence() -> None:
         network = backend.compile([model] * 10, "fp32")
         with pytest.raises(BackendError, match=r"^backend cpu: the picture is too large"):
             network(pixels, np.uint8)
-    one = CpuModel(model, "fp32", Workers(1))
+    one = CpuModel(model, pack(model, "fp32"), Workers(1))
     with pytest.raises(BackendError, match=r"^large: the picture is too large"):
         one.plan(1 << 18, 1 << 18)
 

@@ -19,7 +19,7 @@ import pytest
 from tests.helpers import odd_devices
 from tests.helpers.contents import decode, encode, identity_models, noise
 from tests.helpers.odd_devices import DEADLY
-from waifu2x.cli.batch import _archives_first
+from waifu2x.cli import batch
 from waifu2x.errors import BackendError, UnavailableError
 from waifu2x.flows.batch.devices import DeviceProcesses
 from waifu2x.flows.batch.driver import InFlight
@@ -236,6 +236,17 @@ def test_a_device_that_is_not_there_ends_the_run_before_it_begins(folder: Path) 
     assert not any(device.process.is_alive() for device in run.processes._devices)
 
 
+def test_devices_of_one_run_are_of_one_backend(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`auto` may find another one by another number."""
+    odd_devices.use(monkeypatch, "other-backend", folder)
+    run = Run(folder, THREADS)
+    error = "device 1 is one of backend numpy, device 0 of other"
+    with closing(run.processes), pytest.raises(BackendError, match=error):
+        run.processes.open()
+
+
 _ABANDONED = """
 import os, sys
 from pathlib import Path
@@ -248,6 +259,7 @@ for outcome in run.outcomes(jobs_of(folder)):
 """
 
 
+@pytest.mark.matrix
 def test_processes_end_with_who_has_started_them(folder: Path, wait: Callable[..., Any]) -> None:
     done = subprocess.run(
         [sys.executable, "-c", _ABANDONED, str(folder)], capture_output=True, text=True
@@ -273,9 +285,51 @@ def wait() -> Callable[[Callable[[], bool]], None]:
     return until
 
 
+def test_few_files_share_one_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batch, "device_numbers", lambda name: {"cuda": [0, 2, 3], "cpu": [0]}[name])
+
+    def numbers(device: Any, count: int, watching: bool = False, backend: str = "cuda") -> Any:
+        return batch._devices_of({"backend": backend, "device": device}, count, watching)
+
+    assert numbers((0,), 1000) == ()
+    assert numbers((0, 1), 15) == ()
+    assert numbers((0, 1), 16) == (0, 1)
+    assert numbers("all", 23) == ()
+    assert numbers("all", 24) == [0, 2, 3]
+    assert numbers("all", 0, watching=True) == [0, 2, 3]
+    assert numbers("all", 1000, backend="cpu") == ()
+    monkeypatch.setattr("waifu2x.flows.batch.worker.may_start_processes", lambda: False)
+    assert numbers((0, 1), 1000) == ()
+
+
+@pytest.mark.matrix
+def test_the_program_on_two_devices(
+    folder: Path, opencl_device: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of PoCL, which has as many as it is told to."""
+    if "Portable" not in opencl_device.platform.name:
+        pytest.skip("PoCL is not the default OpenCL platform")
+    command = [sys.executable, "-m", "waifu2x", "batch", "--backend", "opencl", "-m", "vgg_7"]
+    (folder / "in/07.png").write_text("none")
+    monkeypatch.setenv("POCL_DEVICES", "pthread pthread")
+    told = {}
+    for device in ("0", "0,1", "all"):
+        target = folder / device
+        run = [*command, "--json", "-v", "-g", device, str(folder / "in"), str(target)]
+        done = subprocess.run(run, capture_output=True, text=True, timeout=300)
+        assert done.returncode == 1, done.stderr
+        assert "23 done, 0 skipped, 1 failed" in done.stderr
+        assert done.stderr.count("07.png: ") == 2
+        assert ("device 1: opencl: " in done.stderr) == (device != "0")
+        told[device] = {path.name: path.read_bytes() for path in target.iterdir()}
+        assert len(done.stdout.splitlines()) == 24
+    assert len(told["0"]) == 23
+    assert told["0"] == told["0,1"] == told["all"]
+
+
 def test_archives_come_first() -> None:
     names = ["a.png", "b.cbz", "c.PNG", "d.ZIP", "e.png"]
     jobs = JobList(Path("in"), Path("out"), [(name, name) for name in names])
-    assert [job.source.name for job in _archives_first(jobs)] == [
+    assert [job.source.name for job in batch._archives_first(jobs)] == [
         "b.cbz", "d.ZIP", "a.png", "c.PNG", "e.png"
     ]  # fmt: skip

@@ -14,8 +14,25 @@ from typing import Any, get_args, get_type_hints
 
 import numpy as np
 
-from waifu2x.backends.cpu.records import KEEP, LOAD, POOL, READ
+from waifu2x.backends.cpu.records import (
+    FEW_TILES,
+    INTEGER_POINTWISE,
+    INTEGER_WINOGRAD,
+    KEEP,
+    LOAD,
+    PIXEL_TILES,
+    POOL,
+    READ,
+    TILES,
+)
 from waifu2x.system.lazy_dataclass import dataclass
+
+ROWS = 4
+"""Rows at a time of tasks that could do with any number."""
+ON_TILES = (TILES, PIXEL_TILES, FEW_TILES)
+"""Kinds of convolutions in bf16."""
+IN_INTEGERS = (INTEGER_WINOGRAD, INTEGER_POINTWISE)
+"""Kinds of convolutions in 16-bit integers."""
 
 
 @dataclass(frozen=True)
@@ -118,7 +135,7 @@ class ConvTask:
 
     schedule: TaskSchedule
     kind: int
-    """How it is computed: one of the first eight kinds."""
+    """How it is computed: one of the first nine kinds."""
     source: TaskSource
     target: TaskTarget
     residual: TaskResidual
@@ -126,7 +143,9 @@ class ConvTask:
     planes: int
     group_planes: int
     taps: int
+    across: int
     k_blocks: int
+    k_step: int
     weight: int
     bias: int
     slopes: int

@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from dataclasses import asdict, replace
 
 from waifu2x.backends.cuda.tensor_pack import pack_middle, pack_quads
+from waifu2x.backends.cuda.tensor_pointwise import PointwiseShape, pointwise_shapes
 from waifu2x.backends.cuda.units import Units, is_sm75
 from waifu2x.backends.gpu.runtime import Macros
 from waifu2x.lowering.geometry import round_up
-from waifu2x.lowering.symbols import smaller
+from waifu2x.lowering.symbols import least, smaller
 from waifu2x.system.lazy_dataclass import dataclass
 
 COLUMNS = 64
@@ -54,6 +55,8 @@ class TensorJob:
     sparse_taps: int = 1
     """Into how many equal parts of its planes it divides, each of which reads its own taps of a
     larger convolution."""
+    padding: int = 0
+    """Planes at the end of each group that it reads which are padding."""
 
     @property
     def tap_columns(self) -> bool:
@@ -127,7 +130,7 @@ class WgmmaShape:
         """Those of this shape."""
         own = {name.upper(): value for name, value in asdict(self).items()}
         del own["MOST_WIDTH"]
-        return own
+        return {**own, "USED": job.group - job.padding}
 
 
 @dataclass(frozen=True)
@@ -200,7 +203,7 @@ class MmaShape:
         return self.width(job) if job.last else min(self.width(job), self.warp[1])
 
 
-Shape = WgmmaShape | MmaShape
+Shape = WgmmaShape | MmaShape | PointwiseShape
 
 
 def macros(job: TensorJob, shape: Shape) -> Macros:
@@ -231,7 +234,7 @@ def depth(job: TensorJob, shape: Shape) -> int:
 
 def grid(job: TensorJob, shape: Shape, tiles: int, multiprocessors: int) -> int:
     """Blocks, which take one tile after the other."""
-    deep = depth(job, shape)
+    deep = 1 if isinstance(shape, PointwiseShape) else depth(job, shape)
     most = max(1, multiprocessors * shape.blocks // deep)
     return smaller(-(-tiles // shape.consumers), most) * deep
 
@@ -242,7 +245,7 @@ def candidates(
     """Shapes that fit a block's shared memory, the usual one for large pictures first."""
     shapes: list[Shape]
     if units == "wgmma":
-        shapes = list(_wgmma_shapes(job))
+        shapes = [*pointwise_shapes(job), *_wgmma_shapes(job)]
     elif is_sm75(capability):
         shapes = [
             MmaShape(rows, blocks, (32, 64), min(3 if job.taps > 1 else 2, job.steps), is_sm75=True)
@@ -263,9 +266,20 @@ def _wgmma_shapes(job: TensorJob) -> list[WgmmaShape]:
     order: tuple[tuple[int, int], ...]
     if job.last:
         # Rows are read again by the tile below: more of them matter more than weights that stay.
+        # Where few planes are read, the epilogue is what takes long: more warps share it.
+        many = (
+            ((8, 1, 112, 4, 2), (4, 1, 112, 4, 2)) if job.tap_columns and job.inputs <= 64 else ()
+        )
         return [
-            WgmmaShape(rows, blocks, 104 if blocks == 2 else 232, stages, a_stages=a_stages)
-            for rows, blocks, a_stages in ((8, 1, 2), (4, 1, 2), (4, 2, 1), (2, 2, 2), (2, 1, 2))
+            WgmmaShape(rows, blocks, registers, stages, warpgroups, a_stages)
+            for rows, blocks, registers, warpgroups, a_stages in (
+                *many,
+                (8, 1, 232, 2, 2),
+                (4, 1, 232, 2, 2),
+                (4, 2, 104, 2, 1),
+                (2, 2, 104, 2, 2),
+                (2, 1, 232, 2, 2),
+            )
             for stages in dict.fromkeys((all_of_them, 4, 6))
             # A tile's next K-block is copied before the last one is done with.
             if stages <= all_of_them and (a_stages > 1 or job.steps == job.taps)
@@ -406,10 +420,10 @@ def ranked(
 
     usual = rounds(shapes[0], 1)
     if usual <= 2 * MOST_ROWS:
-        return _first(min(shapes, key=clocks), shapes), "small"
+        return _first(shapes[least(list(map(clocks, shapes)))], shapes), "small"
     if usual <= 4 * MOST_ROWS and isinstance(shapes[0], WgmmaShape) and job.taps > 1:
         alike = [shape for shape in shapes if shape.width(job) == shapes[0].width(job)]
-        found = min(alike, key=cost)
+        found = alike[least(list(map(cost, alike)))]
         if cost(found) < 0.9 * cost(shapes[0]):
             return _first(found, shapes), "middle"
     return shapes, "large"

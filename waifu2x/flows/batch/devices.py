@@ -34,7 +34,7 @@ from waifu2x.flows.batch.driver import clear_folder
 from waifu2x.flows.batch.listings import Listings
 from waifu2x.flows.batch.session import SessionSettings
 from waifu2x.flows.batch.worker import how_ended, start_context
-from waifu2x.flows.jobs import Job, OnNotice
+from waifu2x.flows.jobs import ARCHIVES, Job, OnNotice
 from waifu2x.flows.outcome import Outcome
 from waifu2x.system import stores
 from waifu2x.system.lazy_dataclass import dataclass
@@ -56,6 +56,12 @@ class _HandedOut:
     tries: int = 0
     """Processes that were lost on it."""
 
+    @property
+    def room(self) -> int:
+        """For how many names it counts while it waits: no device is to keep archives waiting that
+        others could make."""
+        return AHEAD if self.job.source.suffix[1:].lower() in ARCHIVES else 1
+
 
 @dataclass(eq=False)
 class _DeviceProcess:
@@ -66,6 +72,8 @@ class _DeviceProcess:
     settings: SessionSettings
     fallback: bool = False
     """Whether another backend takes its place where it stops working."""
+    backend: str = ""
+    """What `auto` has opened."""
     process: Any = None
     connection: Connection | None = None
     sending: threading.Lock = field(default_factory=threading.Lock)
@@ -154,6 +162,13 @@ class DeviceProcesses:
             error = self._ended.get()
             assert isinstance(error, BaseException)
             raise error
+        first, *others = [device for device in self._devices if device.was_open]
+        for device in others:
+            if device.backend != first.backend:
+                raise BackendError(
+                    f"{device.name} is one of backend {device.backend}, {first.name} of"
+                    f" {first.backend}: choose one by --backend"
+                )
 
     def run(
         self,
@@ -220,7 +235,7 @@ class DeviceProcesses:
                 if all(device.is_gone for device in self._devices):
                     return None
                 for device in sorted(self._devices, key=lambda device: len(device.files)):
-                    if not (device.is_open and device.room) or device.is_trying:
+                    if not (device.is_open and device.room > 0) or device.is_trying:
                         continue
                     is_free = not device.files
                     if self._suspects and (device.is_replaced or self._is_exhausted):
@@ -257,7 +272,7 @@ class DeviceProcesses:
                 self._returned.append(file)
                 return
             device.files[number] = file
-            device.room -= 1
+            device.room -= file.room
         job = file.job
         self._send(device, Name(number, str(job.source), str(job.target), file.tries > 0))
 
@@ -284,7 +299,7 @@ class DeviceProcesses:
     def _follow(self, device: _DeviceProcess) -> None:
         """Starts a process, and others in its place, as long as that makes sense."""
         try:
-            while not device.is_gone:
+            while not (device.is_gone or self._stopped.is_set()):
                 why = self._lived(device)
                 if self._stopped.is_set():
                     return
@@ -322,7 +337,7 @@ class DeviceProcesses:
         if self._stopped.is_set():
             return
         if isinstance(report, Begun):
-            self._make_room(device, 1)
+            self._make_room(device, device.files[report.number].room)
         elif isinstance(report, Done):
             self._end(device, report)
         elif isinstance(report, Advanced):
@@ -334,6 +349,7 @@ class DeviceProcesses:
         elif isinstance(report, Logged):
             self._say(report.text)
         elif isinstance(report, Opened):
+            device.backend = report.backend
             self._on_device(f"{device.name}: {report.described}")
             for notice in report.notices:
                 self._say(notice)
@@ -368,8 +384,10 @@ class DeviceProcesses:
 
     def _bury(self, device: _DeviceProcess, why: str) -> None:
         """A process has ended: what it had is done again, and another takes its place."""
-        cannot_open = bool(device.fault) and not device.is_open
         why = device.fault or f"its process {why}"
+        with self._changed:
+            cannot_open = bool(device.fault) and not device.is_open
+            device.is_open = False  # from now on it gets no names
         _clear(device.files.values())
         with self._changed:
             device.fruitless = 0 if device.finished else device.fruitless + 1
@@ -382,7 +400,7 @@ class DeviceProcesses:
             for file in device.files.values():
                 self._suspect(device, file, why)
             device.files, device.room, device.finished = {}, 0, 0
-            device.fault, device.is_open, device.is_replaced = "", False, True
+            device.fault, device.is_replaced = "", True
             is_needed = not self._is_exhausted or self._suspects or self._late or self._returned
             self._changed.notify_all()
             self._tell_end()

@@ -92,7 +92,47 @@ def _emit_planes(
                 v.store_terms(value, scratch, v.add(to, plane), terms, field("target_lo"))
 
 
+def _emit_mixed(
+    v: Emitter,
+    scratch: ir.Value,
+    constants: ir.Value,
+    taps: ir.Value,
+    place_0: ir.Value,
+    place_1: ir.Value,
+    place_2: ir.Value,
+    place_3: ir.Value,
+    target: ir.Value,
+) -> None:
+    """The sum of four pixels of up to LANES planes, each times its tap."""
+    products = [
+        v.times(v.load(scratch, place), v.splat(v.load_float(constants, v.add(taps, n))))
+        for n, place in enumerate((place_0, place_1, place_2, place_3))
+    ]
+    total = v.plus(products[0], products[1])
+    v.store(v.plus(v.plus(total, products[2]), products[3]), scratch, target)
+
+
+def _emit_runs(
+    v: Emitter,
+    count: ir.Value,
+    run: ir.Value,
+    scratch: ir.Value,
+    source: ir.Value,
+    step: ir.Value,
+    target: ir.Value,
+    factor: ir.Value,
+) -> None:
+    """Copies runs of floats that lie `step` apart, times a factor, one behind the other."""
+    by = v.splat(factor)
+    with v.loop(count) as n:
+        start, to = v.add(source, v.mul(n, step)), v.add(target, v.mul(n, run))
+        with v.loop(run, LANES) as i:
+            v.store(v.times(v.load(scratch, v.add(start, i)), by), scratch, v.add(to, i))
+
+
 _planes = vector_kernel(_emit_planes)
+_mixed = vector_kernel(_emit_mixed)
+_runs = vector_kernel(_emit_runs)
 
 
 @native
@@ -141,28 +181,49 @@ def combine(task, maps, scratch, constants, vectors, value, y, x, plane):  # typ
 @native
 def resize_row(task, source, scratch, constants, y, to, pixel, planes):  # type: ignore[no-untyped-def]
     """Row y of a bicubic interpolation of a map of floats, stored by single pixels, to pixels
-    `pixel` floats apart."""
+    `pixel` floats apart: first down the columns, to a row of scratch memory, then along it."""
     up, down, step = task.up, task.down, source.pixel_floats
     top = ((2 * y + 1) * down - up) // (2 * up) - 1
     last, end = source.rows - 1, source.columns - 1
-    start = -source.column * step
+    first = min(max(((2 * task.column + 1) * down - up) // (2 * up) - 1, 0), end)
+    final = ((2 * (task.column + task.columns) - 1) * down - up) // (2 * up) + 2
+    count = min(max(final, 0), end) + 1 - first
+    start = (first - source.column) * step
     row0 = start + memory_row(source, min(max(top, 0), last))
     row1 = start + memory_row(source, min(max(top + 1, 0), last))
     row2 = start + memory_row(source, min(max(top + 2, 0), last))
     row3 = start + memory_row(source, min(max(top + 3, 0), last))
     taps = task.cubic + y % up * 4
     y0, y1, y2, y3 = constants[taps], constants[taps + 1], constants[taps + 2], constants[taps + 3]
+    between = task.inputs
+    runs, each = (1, count * planes) if step == planes else (count, planes)
+    for run in range(runs):
+        shift, made = run * step, between + run * planes
+        for i in range(each):
+            value = scratch[row0 + shift + i] * y0 + scratch[row1 + shift + i] * y1
+            value += scratch[row2 + shift + i] * y2 + scratch[row3 + shift + i] * y3
+            scratch[made + i] = value
     for x in range(task.column, task.column + task.columns):
         left = ((2 * x + 1) * down - up) // (2 * up) - 1
         taps = task.cubic + x % up * 4
+        p0 = between + (min(max(left, 0), end) - first) * planes
+        p1 = between + (min(max(left + 1, 0), end) - first) * planes
+        p2 = between + (min(max(left + 2, 0), end) - first) * planes
+        p3 = between + (min(max(left + 3, 0), end) - first) * planes
+        if pixel == planes <= LANES:
+            # More lanes than planes: the results of the next pixels overwrite them.
+            _mixed(scratch, constants, taps, p0, p1, p2, p3, to)
+            to += pixel
+            continue
+        x0, x1, x2, x3 = (
+            constants[taps],
+            constants[taps + 1],
+            constants[taps + 2],
+            constants[taps + 3],
+        )
         for p in range(planes):
-            total = np.float32(0)
-            for k in range(4):
-                place = min(max(left + k, 0), end) * step + p
-                value = scratch[row0 + place] * y0 + scratch[row1 + place] * y1
-                value += scratch[row2 + place] * y2 + scratch[row3 + place] * y3
-                total += value * constants[taps + k]
-            scratch[to + p] = total
+            total = scratch[p0 + p] * x0 + scratch[p1 + p] * x1
+            scratch[to + p] = (total + scratch[p2 + p] * x2) + scratch[p3 + p] * x3
         for p in range(planes, planes + task.padding):
             scratch[to + p] = np.float32(0)
         to += pixel
@@ -192,6 +253,17 @@ def copy_floats(task, maps, scratch, y, to, pixel):  # type: ignore[no-untyped-d
     if enlarge > 1:
         inner, copies = (task.column + task.source_offset) % enlarge, enlarge
         column_step = 0
+    if (
+        copies > 1
+        and inner == task.columns % copies == 0
+        and step == 1
+        and column_step == planes == pixel
+        and not has_residual
+    ):
+        # The last vector of each run goes beyond it, where the next one overwrites that.
+        run = copies * planes
+        _runs(task.columns // copies, run, scratch, start, source_pixel_floats, to, factor)
+        return
     for _ in range(task.columns):
         first = start + inner * column_step
         for p in range(planes):

@@ -42,7 +42,7 @@ from waifu2x.backends.cpu.records import (
     TARGET_ROWS,
     TASK,
 )
-from waifu2x.backends.cpu.shapes import CHUNK, FREQUENCIES, LANES, WIDTHS, tile_height
+from waifu2x.backends.cpu.shapes import CHUNK, FLAT, FREQUENCIES, LANES, WIDTHS, tile_height
 
 _tile_height = native(tile_height)
 SIDE = CELL + 2
@@ -115,27 +115,27 @@ def emit_output(
     constants: ir.Value,
     plane: ir.Value,
     factors: ir.Value | None = None,
-    flat: int | None = None,
 ) -> None:
     """One cell, one vector of planes: 64 products, `stride` apart -> 6x6 results.
 
     Its rows are those at `first` and then every `depth_to_space`th; `target` and `residual` are the
-    offsets of its pixels along them. Products are multiplied by `factors`, vectors (64, LANES);
-    that at frequency `flat` is added to every result instead.
+    offsets of its pixels along them. Products are multiplied by `factors`, vectors (64, LANES), of
+    which that of FLAT is 1: it adds the same to every result, and so carries the bias.
     """
     row_step = v.field(task, TASK, "depth_to_space")
     epilogue = Epilogue(v, task, scratch, constants, plane)
     to, stacked = v.stack_vectors(SIDE * CELL)
+    at_flat = v.opaque(scratch, v.add(products, v.mul(stride, FLAT)))
+    v.store(v.plus(v.load(at_flat), epilogue.bias(0)), at_flat)
     down = v.mul(stride, SIDE)
     tops = [v.opaque(scratch, v.add(products, v.mul(down, y))) for y in range(SIDE)]
-    for y in range(CELL):
-        row = v.add(first, v.mul(row_step, y))
-        to_row = v.add(v.integer(places, v.add(row, TARGET_ROWS)), target)
-        from_row = v.add(v.integer(places, v.add(row, RESIDUAL_ROWS)), residual)
-        epilogue.prefetch(CELL, 1, to_row, from_row)
+    numbers = [v.add(first, v.mul(row_step, y)) for y in range(CELL)]
+    to_rows = [v.add(v.integer(places, v.add(n, TARGET_ROWS)), target) for n in numbers]
+    from_rows = [v.add(v.integer(places, v.add(n, RESIDUAL_ROWS)), residual) for n in numbers]
     with v.loop(v.opaque_number(SIDE)) as x:
         along = v.mul(stride, x)
         column = [v.load(top, along) for top in tops]
+        epilogue.prefetch_column(x, to_rows, from_rows)
         if factors is not None:
             by = v.at(factors, v.mul(x, LANES))
             column = [
@@ -144,15 +144,12 @@ def emit_output(
         place = v.mul(x, CELL * LANES)
         for y, value in enumerate(_transform_output(v, column)):
             v.store(value, to, v.add(place, y * LANES))
-    bias = epilogue.bias(0)
-    if flat is not None:
-        bias = v.plus(bias, v.load(scratch, v.add(products, v.mul(stride, flat))))
     with v.loop(v.opaque_number(CELL)) as y:
         across = v.at(stacked, v.mul(y, LANES))
         rows = [v.load(across, x * CELL * LANES) for x in range(SIDE)]
         row = v.add(first, v.mul(row_step, y))
         epilogue.store(
-            [v.plus(value, bias) for value in _transform_output(v, rows)],
+            _transform_output(v, rows),
             0,
             v.add(v.integer(places, v.add(row, TARGET_ROWS)), target),
             v.add(v.integer(places, v.add(row, RESIDUAL_ROWS)), residual),
@@ -173,9 +170,8 @@ def _emit_input(
     rows = [v.add(v.integer(places, SOURCE_ROWS + y), offset) for y in range(SIDE)]
     side = v.opaque_number(SIDE)
     with v.loop(depth, LANES) as plane:
-        stacked = input_columns(
-            v, [v.opaque(scratch, v.add(row, plane)) for row in rows], pixel, side
-        )
+        starts = [v.opaque(scratch, v.add(row, plane)) for row in rows]
+        stacked = input_columns(v, starts, pixel, side)
         target, down = v.opaque(scratch, v.add(inputs, plane)), v.mul(stride, SIDE)
         with v.loop(side) as y:
             row = v.at(target, v.mul(down, y))
