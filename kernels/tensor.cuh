@@ -314,14 +314,7 @@ __device__ __forceinline__ void store_row(const float* sums, const Epilogue& bia
                                          output_coordinate(y, x + 8, p.from, p.extent)};
     uint8_t* const out = static_cast<uint8_t*>(p.out);
     const size_t low_terms = static_cast<size_t>(OUT_STORED / OUT_GROUP) * p.to.group * 16;
-    if (is_infinite(fmaf(sums[2], 0.0f, sums[0])))
-#pragma unroll
-        for (int half = 0; half < 2; half++)
-#pragma unroll
-            for (int block = 0; block < COUNT / 32; block++)
-                if (is_infinite(sums[half * 2]) && outputs[half].is_stored &&
-                    !is_zero(outputs[half], plane + block * 32, p.valid))
-                    p.flags[picture_of(outputs[half], p.extent)] = 1;
+    const bool infinite[2] = {is_infinite(sums[0]), is_infinite(sums[2])};
     uint32_t sizes[STACK + 1] = {};
 #pragma unroll
     for (int block = 0; block < COUNT / 32; block++) {
@@ -386,6 +379,15 @@ __device__ __forceinline__ void store_row(const float* sums, const Epilogue& bia
             }
         }
     }
+    // Here, where registers are free.
+    if (infinite[0] || infinite[1])
+#pragma unroll
+        for (int half = 0; half < 2; half++)
+#pragma unroll
+            for (int block = 0; block < COUNT / 32; block++)
+                if (infinite[half] && outputs[half].is_stored &&
+                    !is_zero(outputs[half], plane + block * 32, p.valid))
+                    p.flags[picture_of(outputs[half], p.extent)] = 1;
 #pragma unroll
     for (int half = 0; half <= STACK; half++)
         if (BOUNDED) flag_picture(p.flags, picture_of(outputs[half], p.extent), sizes[half], p.beyond);
