@@ -17,7 +17,7 @@ import pytest
 from tests.helpers import obvious
 from waifu2x.backends import open_backend
 from waifu2x.backends.cpu import backend as cpu
-from waifu2x.backends.cpu import kept_memory, work_queue
+from waifu2x.backends.cpu import isa, kept_memory, work_queue
 from waifu2x.backends.cpu.compiled import Compiled
 from waifu2x.backends.cpu.compiled_model import CpuModel
 from waifu2x.backends.cpu.network import CpuNetwork
@@ -225,7 +225,7 @@ def test_threads_that_slept_run_strips_again(monkeypatch: pytest.MonkeyPatch, sl
     """In compiled code, or, where that cannot let them sleep, in Python."""
     others = set(threading.enumerate())
     monkeypatch.setattr(cpu, "core_count", lambda: 3)
-    monkeypatch.setattr(work_queue, "SLEEPS", sleeps and work_queue.SLEEPS)
+    monkeypatch.setattr(work_queue, "SLEEPS", sleeps and isa.SLEEPS)
     monkeypatch.setattr(work_queue, "_LOOKS", 1)  # they sleep after each strip
     model = obvious.random_model([3, 8, 3], seed=4)
     pixels = np.random.default_rng(0).integers(0, 256, (70, 90, 3), np.uint8)
