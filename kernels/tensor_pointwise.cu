@@ -155,7 +155,10 @@ tensor_pointwise(const __grid_constant__ Conv p) {
                 for (int i = 0; i < WIDTH / 2; i++) asm volatile("" : "+f"(sums[i])::"memory");
 #pragma unroll
                 for (int i = 0; i < GROUPS * GROUP / 4; i++) asm volatile("" : "+r"((&pixels[0][0][0])[i])::"memory");
-                store_row<WIDTH>(sums, biases + deep * WIDTH, slopes + deep * WIDTH, deep * WIDTH, tile.y, x, q, added, p);
+                bool infinite = false;
+                store_row<WIDTH>(sums, biases + deep * WIDTH, slopes + deep * WIDTH, deep * WIDTH, tile.y, x, q, added, p,
+                                 infinite);
+                flag_single(infinite, p);
                 added = next;
             }
         }
