@@ -19,6 +19,7 @@ import time
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 from numpy.typing import NDArray
@@ -86,7 +87,6 @@ def kept(backend: Any, model: Model, probes: dict[str, NDArray[np.uint8]]) -> st
 
 def decide(names: list[str]) -> None:
     backend: Any = open_backend("cuda")
-    choosing.RECORDED = {}
     found = list[float]()
     trusted = choosing.trusted
 
@@ -94,7 +94,8 @@ def decide(names: list[str]) -> None:
         found.append(trusted(*arguments))
         return found[-1]
 
-    choosing.trusted = noted
+    for name, value in (("RECORDED", {}), ("trusted", noted)):
+        patch.object(choosing, name, value).start()
     probes = pictures()
     print("fp16/fp32 of:", ", ".join(probes))
     for name in names:
@@ -111,11 +112,11 @@ def decide(names: list[str]) -> None:
 
 
 def cost(names: list[str]) -> None:
-    read, are_flagged = source.read, True
+    read, is_flagged = source.read, True
 
     def patched(name: str) -> str:
         text = read(name)
-        if not are_flagged:
+        if not is_flagged:
             text = text.replace("return !(fabsf(sum) <= 3.4028235e38f);", "return false;")
             for function in ("add_sizes", "flag_picture"):
                 text = re.sub(
@@ -123,15 +124,15 @@ def cost(names: list[str]) -> None:
                 )
         return text
 
-    source.read = patched
-    source.digest = source.digest.__wrapped__
+    patch.object(source, "read", patched).start()
     for height, width in SIZES:
         picture = np.random.default_rng(0).integers(0, 256, (height, width, 3), np.uint8)
         for name in names:
             (model,) = model_set.find(name).models(2, None)
             with ExitStack() as held:
                 ways = []
-                for are_flagged in (True, False, True):
+                for way in range(3):
+                    is_flagged = way != 1
                     backend: Any = open_backend("cuda")
                     held.callback(backend.close)
                     network = held.enter_context(

@@ -61,7 +61,10 @@ JOBS = (
     *((64, 256, 2, terms, 4) for terms in (1, 2)),
 )
 """Planes read and made, taps in each direction, terms, sparse taps, as TensorJob has them."""
-GIVEN = "shared_address add_sizes prefetch_residual round_to_half widen pack unpack copy16 commit wait load_matrices mma"
+GIVEN = (
+    "shared_address add_sizes prefetch_residual round_to_half widen pack unpack copy16 commit wait"
+    " load_matrices mma"
+)
 BARRIERS = "barrier_init barrier_arrive barrier_arrive_copied barrier_wait"
 """What the header has in the place of a chip's instructions."""
 ENTRY = """
