@@ -450,25 +450,6 @@ __device__ __forceinline__ const uint8_t* k_block_at(int k_block, const Tile& ti
     return static_cast<const uint8_t*>(p.in) + static_cast<size_t>(group) * p.from.group * 16 +
            (static_cast<size_t>(tile.row) * p.from.pitch + tile.column) * PIXEL_BYTES;
 }
-
-#if RESIDUAL && !LAST && !STACK && __CUDA_ARCH__ >= 900
-// Asks for what will be added to some planes of a tile: to be near when it is.
-__device__ __forceinline__ void prefetch_residual(const Tile& tile, int plane, int planes, const Conv& p) {
-    const int group = (RESIDUAL_PART + plane) / RESIDUAL_GROUP;
-    const uint8_t* const residual = static_cast<const uint8_t*>(p.residual);
-#pragma unroll 1
-    for (int i = 0; i < (planes + RESIDUAL_GROUP - 1) / RESIDUAL_GROUP; i++)
-#pragma unroll 1
-        for (int row = 0; row < ROWS; row++) {
-            const size_t line = tile.y + row + p.added.top;
-            const size_t pixel = line * p.added.pitch + tile.x + p.added.left;
-            const uint8_t* const from = residual + static_cast<size_t>(group + i) * p.added.group * 16 +
-                pixel * (RESIDUAL_GROUP * 2);
-            asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;"
-                ::"l"(from), "r"(TILE_COLUMNS * RESIDUAL_GROUP * 2) : "memory");
-        }
-}
-#endif
 #endif
 
 // Pixels of a picture: by 8 and 16 bits integers that span their range, by 32 floats in [0, 1]. 0 is a
