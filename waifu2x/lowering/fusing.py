@@ -43,7 +43,7 @@ def fused(program: Program, *, scales: bool = True) -> Program:
 
     `scales` says whether convolutions may scale what they read.
     """
-    program = _with_gates(program)
+    program = _with_pictures(_with_gates(program))
     return _with_factors(program) if scales else program
 
 
