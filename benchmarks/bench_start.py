@@ -3,10 +3,11 @@
     python benchmarks/bench_start.py [CHECKOUT ...] [--rounds 15] [--size 240x160] [--cold 1]
         [--batch] [UPSCALE OPTIONS, such as --backend cpu]
 
-Processes take turns, in another order each round: an empty one, `import numpy`, and of each
-checkout (this one if none is given) `--help` and `upscale -m vgg_7` of a PNG to a PNG. With
-`--batch`, `batch` of a folder with that one picture, too. Each checkout has caches of its own,
-which the first runs fill; `--cold` is how many runs of each begin with empty ones.
+Processes take turns, in another order each round: an empty one, `import numpy`, with `--backend
+cuda` one that makes a context of the driver and nothing else, and of each checkout (this one if
+none is given) `--help` and `upscale -m vgg_7` of a PNG to a PNG. With `--batch`, `batch` of a
+folder with that one picture, too. Each checkout has caches of its own, which the first runs fill;
+`--cold` is how many runs of each begin with empty ones.
 
 Bytecode is kept beside the sources, as where pip has installed them: without it, two thirds of the
 time of imports is compiling.
@@ -33,6 +34,12 @@ import numpy as np
 from PIL import Image
 
 HERE = Path(__file__).resolve().parent.parent
+_CONTEXT = """
+import ctypes
+driver = ctypes.CDLL("libcuda.so.1")
+driver.cuInit(0)
+driver.cuDevicePrimaryCtxRetain(ctypes.byref(ctypes.c_void_p()), 0)
+"""
 _EMPTY, _NUMPY = ["-c", "pass"], ["-c", "import numpy"]
 
 
@@ -152,6 +159,8 @@ def main() -> None:
             Contender("empty", _EMPTY, plain_environment()),
             Contender("import numpy", _NUMPY, plain_environment()),
         ]
+        if "cuda" in options:
+            contenders.append(Contender("context", ["-c", _CONTEXT], plain_environment()))
         upscales: list[Contender] = []
         for number, checkout in enumerate(checkouts):
             used = environment(checkout, folder / f"cache{number}")

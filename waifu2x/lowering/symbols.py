@@ -264,6 +264,16 @@ def smaller(one: int, other: int) -> int:
     return cast(int, _extreme("min", min, one, other))
 
 
+def least(values: Sequence[float]) -> int:
+    """The number of the least value, of equal ones the first. A formula checks no more than that:
+    `min` would have it check what was the least on the way, too."""
+    best = min(range(len(values)), key=lambda number: example(values[number]))
+    for number, value in enumerate(values):
+        known = value > values[best] if number < best else values[best] <= value
+        assert known
+    return best
+
+
 def _extreme(name: str, choose: Callable[[Any, Any], Any], one: Any, other: Any) -> Any:
     if not isinstance(one, Symbol) and not isinstance(other, Symbol):
         return choose(one, other)

@@ -10,7 +10,7 @@ from waifu2x.backends.cuda.tensor_pointwise import PointwiseShape, pointwise_sha
 from waifu2x.backends.cuda.units import Units, is_sm75
 from waifu2x.backends.gpu.runtime import Macros
 from waifu2x.lowering.geometry import round_up
-from waifu2x.lowering.symbols import smaller
+from waifu2x.lowering.symbols import least, smaller
 from waifu2x.system.lazy_dataclass import dataclass
 
 COLUMNS = 64
@@ -420,10 +420,10 @@ def ranked(
 
     usual = rounds(shapes[0], 1)
     if usual <= 2 * MOST_ROWS:
-        return _first(min(shapes, key=clocks), shapes), "small"
+        return _first(shapes[least(list(map(clocks, shapes)))], shapes), "small"
     if usual <= 4 * MOST_ROWS and isinstance(shapes[0], WgmmaShape) and job.taps > 1:
         alike = [shape for shape in shapes if shape.width(job) == shapes[0].width(job)]
-        found = min(alike, key=cost)
+        found = alike[least(list(map(cost, alike)))]
         if cost(found) < 0.9 * cost(shapes[0]):
             return _first(found, shapes), "middle"
     return shapes, "large"
