@@ -41,7 +41,6 @@
 //   from at 128 bytes a clock; for LAST and for one tap, device memory. Best: NVIDIA H200, 2026-11-21,
 //   1920x1080 out, fp16: 128 > 128 planes 703 TFLOP/s, 79 % of what tensor_peak.cu reaches; 64 > 64 623;
 //   32 > 32 355; 128 > 3 0.148 ms; 480x270: 64 to 160 > 32 229 to 278, 192 > 64 426.
-#define OF_REGISTERS SCALED
 #include "barriers.cuh"
 #include "tensor.cuh"
 #include "wgmma.cuh"
