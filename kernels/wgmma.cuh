@@ -1,7 +1,7 @@
 // The matrix product of sm_90a, by a warpgroup: 64 x 16 by 16 x WIDTH values in shared memory, accumulated
 // in registers. The text of an instruction names every register, hence one case to each WIDTH.
 //
-// Macros: GROUP (64 or 32, values of a row of an operand), WIDTH (16, 32, 48, 64 or 128), OF_REGISTERS (0 or 1:
+// Macros: GROUP (64 or 32, values of a row of an operand), WIDTH (16, 32, 48, 64 or 128), SCALED (0 or 1:
 // the first operand may be in registers).
 #include "integers.cuh"
 
@@ -72,7 +72,7 @@ __device__ __forceinline__ void wgmma(float (&d)[WIDTH / 2], uint64_t a, uint64_
 #endif
 }
 
-#if OF_REGISTERS
+#if SCALED
 // d (64 x WIDTH) = a (64 x 16, in registers as `mma` has it: 16 rows to a warp) * b (16 x WIDTH), plus d if `add`.
 __device__ __forceinline__ void wgmma_of_registers(float (&d)[WIDTH / 2], const uint32_t (&a)[4], uint64_t b, int add) {
 #if WIDTH == 32

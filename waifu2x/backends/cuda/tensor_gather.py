@@ -29,18 +29,6 @@ from waifu2x.lowering.steps import (
 )
 
 _THREADS = 256
-_TILE = (8, 64)
-"""Rows and columns of a block that resizes through shared memory."""
-
-
-_TILE_BYTES = 48 << 10
-"""Shared memory that any block may have."""
-
-
-def _tile_bytes(up: int, down: int, planes: int) -> int:
-    """Shared memory of a block that resizes."""
-    rows, columns = (((side - 1) * down + up - 1) // up + 4 for side in _TILE)
-    return 4 * planes * rows * (columns + _TILE[1])
 
 
 class GatherArguments(NamedTuple):
@@ -82,15 +70,8 @@ class GatherStep(AnyPlanewiseStep):
         else:
             values = VECTOR_VALUES if (step.target.plane | written) % VECTOR_VALUES == 0 else 1
         up, down = (step.up, step.down) if isinstance(step, BicubicResize) else (1, 1)
-        tiled = (
-            (up, down) != (1, 1)
-            and target is None
-            and self._layout(step.source.value) is None
-            and _tile_bytes(up, down, planes) <= _TILE_BYTES
-        )
         chosen: dict[str, str | int] = {
             "THREADS": _THREADS,
-            "TILED": int(tiled),
             "VALUES": values,
             "PLANES": planes,
             "WRITTEN": written,
@@ -149,8 +130,6 @@ class GatherStep(AnyPlanewiseStep):
             task.check.beyond,
         )
         blocks = (-(-box.width * (written // values) // _THREADS), box.height, grid.pictures)
-        if tiled:
-            blocks = (-(-box.width // _TILE[1]), -(-box.height // _TILE[0]), grid.pictures)
         kernel = ("tensor_gather", chosen)
         return self.launch_of(kernel, _THREADS, 0, blocks, lambda: structs(arguments))
 

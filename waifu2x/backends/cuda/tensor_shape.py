@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from dataclasses import asdict, replace
 
 from waifu2x.backends.cuda.tensor_pack import pack_middle, pack_quads
-from waifu2x.backends.cuda.tensor_pointwise import PointwiseShape, pointwise_shapes
 from waifu2x.backends.cuda.units import Units, is_sm75
 from waifu2x.backends.gpu.runtime import Macros
 from waifu2x.lowering.geometry import round_up
@@ -203,7 +202,7 @@ class MmaShape:
         return self.width(job) if job.last else min(self.width(job), self.warp[1])
 
 
-Shape = WgmmaShape | MmaShape | PointwiseShape
+Shape = WgmmaShape | MmaShape
 
 
 def macros(job: TensorJob, shape: Shape) -> Macros:
@@ -234,7 +233,7 @@ def depth(job: TensorJob, shape: Shape) -> int:
 
 def grid(job: TensorJob, shape: Shape, tiles: int, multiprocessors: int) -> int:
     """Blocks, which take one tile after the other."""
-    deep = 1 if isinstance(shape, PointwiseShape) else depth(job, shape)
+    deep = depth(job, shape)
     most = max(1, multiprocessors * shape.blocks // deep)
     return smaller(-(-tiles // shape.consumers), most) * deep
 
@@ -245,7 +244,7 @@ def candidates(
     """Shapes that fit a block's shared memory, the usual one for large pictures first."""
     shapes: list[Shape]
     if units == "wgmma":
-        shapes = [*pointwise_shapes(job), *_wgmma_shapes(job)]
+        shapes = list(_wgmma_shapes(job))
     elif is_sm75(capability):
         shapes = [
             MmaShape(rows, blocks, (32, 64), min(3 if job.taps > 1 else 2, job.steps), is_sm75=True)
