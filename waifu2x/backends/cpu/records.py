@@ -72,7 +72,9 @@ RESIDUAL_ROWS = TARGET_ROWS + CELL * MOST_DEPTH_TO_SPACE
 PENDING_PLACES = 8
 PLACES = RESIDUAL_ROWS + CELL * MOST_DEPTH_TO_SPACE + PENDING_PLACES
 """Where the offsets of rows stand among the places of a task, how many places there are, and how
-many of them, the last ones, describe a block on tiles that is not finished."""
+many of them, the last ones, describe a block on tiles that is not finished. Scratch memory begins
+behind them, on a cache line."""
+assert 8 * PLACES % LINE_BYTES == 0
 
 
 def aligned(floats: int, *, zeros: bool = False) -> NDArray[np.float32]:
