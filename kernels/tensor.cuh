@@ -301,19 +301,35 @@ __device__ __forceinline__ AddedVectors<COUNT> added_vectors(int plane, int y, i
     return added;
 }
 
+__device__ __forceinline__ void flag_single(bool infinite, const Conv& p) {
+    if (!STACK && infinite) p.flags[0] = 1;
+}
+
 // The epilogue of two results, 8 columns apart, from (y, x) of the source on: bias, activation,
 // residual, store. The sums of COUNT planes from `plane` on stand as the matrix units leave them in a
 // quad of threads: sums[4 * i + 2 * half + k] of thread q is plane 8 * i + 2 * q + k of result `half`;
 // with OWN, where weights were packed so, 8 * q + 2 * i + k of each 32: the vector that q stores.
 // `biases` are those of these planes, and so are `slopes`, with PLANE_SLOPES.
+// `infinite` becomes true where a sum of a single picture is, to be told by `flag_single` behind all rows: the
+// branch costs more than the rest. With STACK, a picture is flagged here.
 template <int COUNT, bool OWN = false, class Epilogue>
 __device__ __forceinline__ void store_row(const float* sums, const Epilogue& biases, const Epilogue& slopes, int plane,
-                                          int y, int x, int q, const AddedVectors<COUNT>& added, const Conv& p) {
+                                          int y, int x, int q, const AddedVectors<COUNT>& added, const Conv& p,
+                                          bool& infinite) {
     const OutputCoordinate outputs[2] = {output_coordinate(y, x, p.from, p.extent),
                                          output_coordinate(y, x + 8, p.from, p.extent)};
     uint8_t* const out = static_cast<uint8_t*>(p.out);
     const size_t low_terms = static_cast<size_t>(OUT_STORED / OUT_GROUP) * p.to.group * 16;
-    const bool infinite[2] = {is_infinite(sums[0]), is_infinite(sums[2])};
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+        bool is_kept = false;
+#pragma unroll
+        for (int block = 0; block < COUNT / 32; block++)
+            is_kept = is_kept || !is_zero(outputs[half], plane + block * 32, p.valid);
+        is_kept = is_kept && outputs[half].is_stored && is_infinite(sums[half * 2]);
+        if (!STACK) infinite = infinite || is_kept;
+        else if (is_kept) p.flags[picture_of(outputs[half], p.extent)] = 1;
+    }
     uint32_t sizes[STACK + 1] = {};
 #pragma unroll
     for (int block = 0; block < COUNT / 32; block++) {
@@ -378,15 +394,6 @@ __device__ __forceinline__ void store_row(const float* sums, const Epilogue& bia
             }
         }
     }
-    // Here, where registers are free.
-    if (infinite[0] || infinite[1])
-#pragma unroll
-        for (int half = 0; half < 2; half++)
-#pragma unroll
-            for (int block = 0; block < COUNT / 32; block++)
-                if (infinite[half] && outputs[half].is_stored &&
-                    !is_zero(outputs[half], plane + block * 32, p.valid))
-                    p.flags[picture_of(outputs[half], p.extent)] = 1;
 #pragma unroll
     for (int half = 0; half <= STACK; half++)
         if (BOUNDED) flag_picture(p.flags, picture_of(outputs[half], p.extent), sizes[half], p.beyond);
@@ -443,25 +450,6 @@ __device__ __forceinline__ const uint8_t* k_block_at(int k_block, const Tile& ti
     return static_cast<const uint8_t*>(p.in) + static_cast<size_t>(group) * p.from.group * 16 +
            (static_cast<size_t>(tile.row) * p.from.pitch + tile.column) * PIXEL_BYTES;
 }
-
-#if RESIDUAL && !LAST && !STACK && __CUDA_ARCH__ >= 900
-// Asks for what will be added to some planes of a tile: to be near when it is.
-__device__ __forceinline__ void prefetch_residual(const Tile& tile, int plane, int planes, const Conv& p) {
-    const int group = (RESIDUAL_PART + plane) / RESIDUAL_GROUP;
-    const uint8_t* const residual = static_cast<const uint8_t*>(p.residual);
-#pragma unroll 1
-    for (int i = 0; i < (planes + RESIDUAL_GROUP - 1) / RESIDUAL_GROUP; i++)
-#pragma unroll 1
-        for (int row = 0; row < ROWS; row++) {
-            const size_t line = tile.y + row + p.added.top;
-            const size_t pixel = line * p.added.pitch + tile.x + p.added.left;
-            const uint8_t* const from = residual + static_cast<size_t>(group + i) * p.added.group * 16 +
-                pixel * (RESIDUAL_GROUP * 2);
-            asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;"
-                ::"l"(from), "r"(TILE_COLUMNS * RESIDUAL_GROUP * 2) : "memory");
-        }
-}
-#endif
 #endif
 
 // Pixels of a picture: by 8 and 16 bits integers that span their range, by 32 floats in [0, 1]. 0 is a

@@ -78,6 +78,25 @@ __device__ __forceinline__ void bulk_copy(uint32_t to, const void* from, uint32_
         ::"r"(to), "l"(from), "r"(bytes), "r"(barrier) : "memory");
 }
 
+#if RESIDUAL && !LAST && !STACK
+// Asks for what will be added to a tile: to be near when it is.
+__device__ __forceinline__ void prefetch_residual(const Tile& tile, int deep, const Conv& p) {
+    const int group = (RESIDUAL_PART + deep * WIDTH) / RESIDUAL_GROUP;
+    const uint8_t* const residual = static_cast<const uint8_t*>(p.residual);
+#pragma unroll 1
+    for (int i = 0; i < (WIDTH + RESIDUAL_GROUP - 1) / RESIDUAL_GROUP; i++)
+#pragma unroll 1
+        for (int row = 0; row < ROWS; row++) {
+            const size_t line = tile.y + row + p.added.top;
+            const size_t pixel = line * p.added.pitch + tile.x + p.added.left;
+            const uint8_t* const from = residual + static_cast<size_t>(group + i) * p.added.group * 16 +
+                pixel * (RESIDUAL_GROUP * 2);
+            asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;"
+                ::"l"(from), "r"(TILE_COLUMNS * RESIDUAL_GROUP * 2) : "memory");
+        }
+}
+#endif
+
 // The compiler sees results in registers as soon as a matrix product is issued: this keeps what reads or
 // writes them on its side of a wait.
 __device__ __forceinline__ void pin_accumulators(float (&sums)[ROWS_EACH][WIDTH / 2]) {
@@ -209,7 +228,7 @@ tensor_wgmma(const __grid_constant__ Conv p) {
                 // Swizzled vectors keep their place modulo 8 columns.
                 const int shift = tile.column & 7;
 #if RESIDUAL && !LAST && !STACK
-                prefetch_residual(tile, deep * WIDTH, WIDTH, p);
+                prefetch_residual(tile, deep, p);
 #endif
                 for (int k_block = 0; k_block < K_BLOCKS; k_block++, use++) {
                     const int stage = use % A_STAGES, round = use / A_STAGES;
@@ -350,15 +369,17 @@ tensor_wgmma(const __grid_constant__ Conv p) {
 #endif
             }
 #else
+            bool infinite = false;
 #pragma unroll
             for (int row = 0; row < ROWS_EACH; row++) {
 #if !ADDED_EARLY
                 const AddedVectors<WIDTH> added = added_vectors<WIDTH>(deep * WIDTH, y + row, x + column, q, p);
-                store_row<WIDTH>(sums[row], biases, slopes, deep * WIDTH, y + row, x + column, q, added, p);
+                store_row<WIDTH>(sums[row], biases, slopes, deep * WIDTH, y + row, x + column, q, added, p, infinite);
 #else
-                store_row<WIDTH>(sums[row], biases, slopes, deep * WIDTH, y + row, x + column, q, added[row], p);
+                store_row<WIDTH>(sums[row], biases, slopes, deep * WIDTH, y + row, x + column, q, added[row], p, infinite);
 #endif
             }
+            flag_single(infinite, p);
 #endif
         }
     }
