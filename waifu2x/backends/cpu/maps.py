@@ -32,7 +32,7 @@ class ProgramMaps:
         self.readers = geometry.read_by(program)
         """The numbers of the steps that read each value."""
         self.pictures: dict[int, int] = {}
-        """See MapLayouts."""
+        """The maps that hold the picture, by how much it is enlarged."""
         inner = [step for step in program.steps if isinstance(step, Conv) and step.source.value]
         self._fineness = fineness
         # One in the middle, where rounding costs most: 0.2 dB of animevideov3 2x, which lacks 0.04.
