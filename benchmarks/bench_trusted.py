@@ -156,7 +156,10 @@ def cost(names: list[str]) -> None:
                     for way in (0, 2)
                 ]
                 said = " ".join(f"{statistics.median(each):.3f}" for each in times)
-                print(f"{width}x{height} {name:22} {said} ms {ratios[0]:.4f} {ratios[1]:.4f}")
+                print(
+                    f"{width}x{height} {name:22} {said} ms {ratios[0]:.4f} {ratios[1]:.4f}",
+                    flush=True,
+                )
 
 
 def main() -> None:
