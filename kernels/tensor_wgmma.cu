@@ -43,6 +43,8 @@
 #include "tensor.cuh"
 #include "wgmma.cuh"
 
+// The last tile ends behind the last row and column that are wanted, and reads as far.
+static_assert(ROWS - 1 <= ROWS_BEYOND && TILE_COLUMNS - 1 <= COLUMNS_BEYOND, "memory behind a map");
 #define ROWS_EACH (ROWS / WARPGROUPS)
 // Rows of a tile begin at multiples of the swizzle's period of 8 pixels. One that begins 7 pixels into
 // it ends a pixel behind its place, where the next row has none, nor has the room behind the last tile.

@@ -35,6 +35,7 @@ from waifu2x.backends.cuda.tensor_shape import (
     grid,
     macros,
     ranked,
+    results,
 )
 from waifu2x.backends.cuda.tensor_step import (
     BORDERS,
@@ -232,7 +233,7 @@ class TensorConvStep(TensorStep):
             rows = down * read.rows - (job.side - 1)
             columns = across * read.columns - (job.side - 1)
         shape = self._shape((rows, columns))
-        tiles_across = -(-columns // job.results)
+        tiles_across = -(-columns // results(job, shape))
         tiles = tiles_across * -(-rows // shape.rows)
         extent = LayerExtent(box.height, box.width, tiles_across, tiles, across, pictures)
         width = shape.width(job)
@@ -251,7 +252,10 @@ class TensorConvStep(TensorStep):
             return packed(
                 TensorConvArguments(
                     task.address(step.source.value),
-                    self.uploaded(width, lambda: pack(self._weight, width, job.group, job.terms)),
+                    self.uploaded(
+                        (shape.stem, width),
+                        lambda: pack(self._weight, width, job.group, job.terms),
+                    ),
                     self._epilogue(planes),
                     self._target_address(task),
                     *self._stores(task, box, read, extent),

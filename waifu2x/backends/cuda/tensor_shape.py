@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 
-from waifu2x.backends.cuda.tensor_pack import pack_middle, pack_quads
+from waifu2x.backends.cuda.tensor_pack import pack_middle, pack_quads, pack_rows
 from waifu2x.backends.cuda.units import Units, is_sm75
 from waifu2x.backends.gpu.runtime import Macros
 from waifu2x.lowering.geometry import round_up
@@ -28,6 +28,12 @@ _HALO_COST = 0.4
 """The cost of a tile of one row: its share of a larger one's is read more often."""
 _COPIED_COST = 1.15
 """The cost of weights that do not stay in shared memory."""
+_ROWS_WIDTH = 64
+"""Output planes of a tile of `kernels/tensor_rows.cu`."""
+_MOST_HELD = 576
+"""Weights of an output plane that a warpgroup holds in registers."""
+_RING_UNIT = 1024
+"""What the bytes of a ring of rows are a multiple of."""
 _NARROW_COST = 1.4
 """The cost of a tile of fewer planes, with two terms: their weights do not stay in shared memory,
 and more blocks read them more often."""
@@ -68,12 +74,6 @@ class TensorJob:
         return next(width for width in (128, 64, 32) if each % width == 0)
 
     @property
-    def results(self) -> int:
-        """Columns of a tile that are results: not all where the taps of a row are columns of the
-        matrix product."""
-        return COLUMNS - (self.side - 1) if self.tap_columns else COLUMNS
-
-    @property
     def taps(self) -> int:
         """Steps of a group of planes."""
         return self.side if self.tap_columns else self.side**2
@@ -98,6 +98,8 @@ class WgmmaShape:
     """Output planes of a tile, at most."""
 
     stem = "tensor_wgmma"
+    columns = COLUMNS
+    """Columns of a tile."""
     consumers = 1
     """Groups that make tiles of their own."""
     pack = staticmethod(pack_middle)
@@ -151,6 +153,8 @@ class MmaShape:
     """For sm_75."""
 
     stem = "tensor_mma"
+    columns = COLUMNS
+    """Columns of a tile."""
     pack = staticmethod(pack_quads)
     """Its order of weights."""
 
@@ -198,7 +202,42 @@ class MmaShape:
         return self.width(job) if job.last else min(self.width(job), self.warp[1])
 
 
-Shape = WgmmaShape | MmaShape
+@dataclass(frozen=True)
+class RowsShape:
+    """Macros of `kernels/tensor_rows.cu` that leave the result as it is."""
+
+    ring: int
+    """Rows of input in shared memory."""
+
+    stem = "tensor_rows"
+    pack = staticmethod(pack_rows)
+    """Its order of weights."""
+    rows = blocks = consumers = 1
+    columns = 128
+    """Columns of a tile, which is one row."""
+
+    def threads(self, job: TensorJob) -> int:
+        """Threads of a block: two warpgroups that multiply, and a third of which a warp copies."""
+        return 3 * 128
+
+    def width(self, job: TensorJob) -> int:
+        """Output planes of a tile."""
+        return _ROWS_WIDTH
+
+    def shared(self, job: TensorJob) -> int:
+        """Bytes of shared memory of a block."""
+        pixel = job.group * 2
+        row = job.inputs // job.group * (self.columns + 8) * pixel
+        staged = 2 * self.columns * _ROWS_WIDTH * 2
+        barriers = (2 * self.ring + 2) * _BARRIER_BYTES
+        return round_up(self.ring * row + pixel, _RING_UNIT) + staged + barriers
+
+    def macros(self, job: TensorJob) -> dict[str, str | int]:
+        """Those of this shape."""
+        return {"ROWS": self.rows, "RING": self.ring}
+
+
+Shape = WgmmaShape | MmaShape | RowsShape
 
 
 def macros(job: TensorJob, shape: Shape) -> Macros:
@@ -214,12 +253,18 @@ def macros(job: TensorJob, shape: Shape) -> Macros:
         "LAST": int(job.last),
         "TAP_COLUMNS": int(job.tap_columns),
         "SPARSE_TAPS": job.sparse_taps,
-        "TILE_COLUMNS": COLUMNS,
-        "TILE_RESULTS": job.results,
+        "TILE_COLUMNS": shape.columns,
+        "TILE_RESULTS": results(job, shape),
         "THREADS": shape.threads(job),
         "SHARED": shape.shared(job),
         **shape.macros(job),
     }
+
+
+def results(job: TensorJob, shape: Shape) -> int:
+    """Columns of a tile that are results: not all where the taps of a row are columns of the
+    matrix product."""
+    return shape.columns - (job.side - 1 if job.tap_columns else 0)
 
 
 def depth(job: TensorJob, shape: Shape) -> int:
@@ -239,7 +284,7 @@ def candidates(
     """Shapes that fit a block's shared memory, the usual one for large pictures first."""
     shapes: list[Shape]
     if units == "wgmma":
-        shapes = list(_wgmma_shapes(job))
+        shapes = [*_rows_shapes(job), *_wgmma_shapes(job)]
     elif is_sm75(capability):
         shapes = [
             MmaShape(rows, blocks, (32, 64), min(3 if job.taps > 1 else 2, job.steps), is_sm75=True)
@@ -252,6 +297,14 @@ def candidates(
         for shape in shapes
         if (shape.shared(job) + _RESERVED_BYTES) * shape.blocks <= shared_bytes + _RESERVED_BYTES
     ]
+
+
+def _rows_shapes(job: TensorJob) -> Iterator[RowsShape]:
+    """Where all weights of 64 output planes fit the registers of a warpgroup."""
+    each = job.outputs // job.sparse_taps
+    fits = job.inputs * job.taps <= _MOST_HELD and each % _ROWS_WIDTH == 0
+    if job.terms == 1 and job.side > 1 and not job.last and fits:
+        yield RowsShape(11 if job.inputs > 32 else 16)
 
 
 def _wgmma_shapes(job: TensorJob) -> list[WgmmaShape]:
@@ -383,12 +436,16 @@ def ranked(
     the last may be a large part, so that tiles of other rows than the usual save a tenth and more;
     where device memory is the bound, or warps feed the units, rows are not all that counts.
     """
-    across = -(-columns // COLUMNS)
 
     def rounds(shape: Shape, each: int) -> int:
-        """Rows that the busiest multiprocessor computes, of so many planes each time."""
+        """Rows of COLUMNS that the busiest multiprocessor computes, of so many planes each time."""
+        across = -(-columns // shape.columns)
         tiles = -(-across * -(-rows // shape.rows) * each // shape.consumers)
-        return -(-tiles // multiprocessors) * shape.rows * shape.consumers
+        found = -(-tiles // multiprocessors) * shape.rows * shape.consumers
+        if isinstance(shape, RowsShape):
+            # Two warpgroups have their turns one after the other, the last one alone.
+            return (found + 1) * (shape.columns // COLUMNS)
+        return found
 
     def clocks(shape: Shape) -> float:
         """About the clocks of the busiest multiprocessor: multiplying, or reading shared memory."""

@@ -1,0 +1,258 @@
+// A convolution of 3x3 or 2x2 taps and its epilogue, on the matrix units of sm_90a: maps to maps of 64
+// planes and more, where the weights of 64 output planes fit the registers of a warpgroup.
+//
+//     out(y, x, o) = epilogue(bias(o) + sum over ky, kx, i of weight(o, i, ky, kx) * in(y + ky, x + kx, i))
+//
+// An implicit matrix product of weights times pixels: a step is one row of TILE_COLUMNS output pixels times
+// 64 output planes. Weights are the operand in registers and stay there; pixels are the operand in shared
+// memory, which so is read at half of what it gives. A block goes down a strip of TILE_COLUMNS columns, and
+// on at the top of the next one: one warp copies rows of input into a ring, each row once, and two
+// warpgroups take every other row of output. They take turns at the matrix unit: while one multiplies,
+// the other stores. All blocks get the same number of rows, one more or less.
+//
+// Sums stand with output planes along a warp's rows. They are transposed on the way through shared memory
+// (`stmatrix`), from where each thread stores vectors of 8 planes.
+//
+// Arguments: `Conv` in tensor.cuh; tiles of `extent` are rows of strips. Layouts
+//   in       map as tensor.cuh has it, in groups of GROUP planes; of its STORED_GROUPS groups IN_PLANES
+//            planes are read, from FIRST_GROUP on
+//   weights  [64 output planes][group][tap][16 input planes][thread of 128][4][2], 16-bit floats: word 2 * h + v
+//            of thread 32 * w + l is planes 16 * w + 8 * v + l / 4 out, 8 * h + l % 4 * 2 and the next in
+//   epilogue float [2][DEPTH * WIDTH]: biases, then slopes of all output planes
+//   out      map in groups of OUT_GROUP planes, OUT_STORED in all
+//   residual with RESIDUAL = 1, as `residual_at` says
+// Macros
+//   IN_PLANES, GROUP, STORED_GROUPS, FIRST_GROUP, SIDE (taps in each direction), WIDTH = 64, DEPTH (tiles of
+//   output planes), TERMS = 1, RING (rows of input in shared memory), SPARSE_TAPS, LAST = 0;
+//   THREADS, SHARED (bytes of a block), TILE_COLUMNS, TILE_RESULTS, ROWS = 1 (see tensor.cuh);
+//   OUT_GROUP, OUT_STORED, EACH, PART, D2S, S2D, ZERO, PLANE_SLOPES, ACTIVATE, RESIDUAL, RESIDUAL_GROUP,
+//   RESIDUAL_STORED, RESIDUAL_PART, STACK: of the store, see tensor.cuh
+// Bound: the matrix unit for 64 planes in, device memory for 32.
+#include "barriers.cuh"
+#include "tensor.cuh"
+#include "wgmma.cuh"
+
+static_assert(WIDTH == 64 && TERMS == 1 && ROWS == 1 && TILE_COLUMNS == 128, "one instruction");
+static_assert(THREADS == 384, "two warpgroups multiply, and one warp of a third copies");
+// A row that begins 7 pixels into the period of the swizzle ends a pixel behind its place, where the next
+// one has none.
+#define PITCH (TILE_COLUMNS + 8)
+#define GROUP_BYTES (PITCH * PIXEL_BYTES)
+#define ROW_BYTES (GROUPS * GROUP_BYTES)
+#define RING_BYTES ((RING * ROW_BYTES + PIXEL_BYTES + 1023) / 1024 * 1024)
+#define STAGED_BYTES (TILE_COLUMNS * WIDTH * 2)
+// Registers of all weights leave few for addresses of several vectors.
+constexpr int STORED_AT_ONCE = STACK || ZERO || D2S * S2D > 1 ? 1 : 4;
+#define PRODUCTS (STEPS * (GROUP / 16))
+static_assert(PRODUCTS <= 36, "registers");
+static_assert(RING >= SIDE + 1, "each warpgroup has its rows");
+static_assert(SHARED == RING_BYTES + 2 * STAGED_BYTES + (2 * RING + 2) * 8, "tensor_shape.py reckons with other shared memory");
+
+// The rows of a block: `begin` to before `end` of all strips, one strip after the other.
+struct Rows {
+    int rows, begin, end;
+    __device__ __forceinline__ explicit Rows(const LayerExtent& extent) {
+        const long long tiles = extent.tiles;
+        const int blocks = gridDim.x / DEPTH, block = blockIdx.x / DEPTH;
+        rows = extent.tiles / extent.tiles_across;
+        begin = static_cast<int>(tiles * block / blocks);
+        end = static_cast<int>(tiles * (block + 1) / blocks);
+    }
+};
+
+// Of vector `i` of the 8 of a thread that stages or stores a row: its pixel, and where it is staged.
+// A thread has the same 8 planes of each.
+__device__ __forceinline__ int staged_pixel(int i) { return i * 16 + threadIdx.x % 128 / 8; }
+
+__device__ __forceinline__ uint32_t staged_at(int pixel, int vector) {
+    return pixel * (WIDTH * 2) + ((vector ^ pixel & 7) << 4);
+}
+
+// The first row of input that a row of results reads, counted from the block's first.
+__device__ __forceinline__ int input_of(int number, const Rows& work) {
+    return number - work.begin + (number / work.rows - work.begin / work.rows) * (SIDE - 1);
+}
+
+__device__ __forceinline__ void bulk_copy(uint32_t to, const void* from, uint32_t bytes, uint32_t barrier) {
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];"
+        ::"r"(to), "l"(from), "r"(bytes), "r"(barrier) : "memory");
+}
+__device__ __forceinline__ void barrier_expect(uint32_t barrier, uint32_t bytes) {
+    asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
+}
+template <int COUNT>
+__device__ __forceinline__ void pin_accumulators(float (&sums)[COUNT]) {
+#pragma unroll
+    for (int i = 0; i < COUNT; i++) asm volatile("" : "+f"(sums[i])::"memory");
+}
+
+#if RESIDUAL
+// Copies what is added to a row to where the row will be staged.
+__device__ __forceinline__ void stage_residual(uint32_t staged, const Tile& tile, int plane, int eight, const Conv& p) {
+#pragma unroll 1
+    for (int i = 0; i < 8; i++) {
+        const int pixel = staged_pixel(i);
+        const OutputCoordinate output = output_coordinate(tile.y, tile.x + pixel, p.from, p.extent);
+        const uint8_t* const vector = static_cast<const uint8_t*>(p.residual) + residual_at(output, plane, p.added);
+        if (output.is_stored)
+            asm volatile("cp.async.cg.shared.global [%0], [%1], 16;"
+                ::"r"(staged + staged_at(pixel, eight)), "l"(vector) : "memory");
+    }
+}
+#endif
+
+extern "C" __global__ void __launch_bounds__(THREADS, 1)
+tensor_rows(const __grid_constant__ Conv p) {
+    extern __shared__ __align__(1024) uint8_t shared[];
+    const uint32_t ring = shared_address(shared), stages = ring + RING_BYTES;
+    const uint32_t full = stages + 2 * STAGED_BYTES, empty = full + 8 * RING, turns = empty + 8 * RING;
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    if (threadIdx.x == 0) {
+        for (int i = 0; i < RING; i++) {
+            barrier_init(full + 8 * i, 1);
+            barrier_init(empty + 8 * i, 2);
+        }
+        barrier_init(turns, 1);
+        barrier_init(turns + 8, 1);
+        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    }
+    const int deep = blockIdx.x % DEPTH;
+    __syncthreads();
+
+    if (warp >= 8) {
+        asm volatile("setmaxnreg.dec.sync.aligned.u32 24;");
+        if (warp == 8 && lane == 0) {
+            const Rows work(p.extent);
+            int slot = 0, parity = 1;
+            for (int next = work.begin; next < work.end;) {
+                const int strip = next / work.rows, row = next - strip * work.rows;
+                const int count = min(work.rows - row, work.end - next);
+                next += count;
+                const Tile tile = tile_at(row * p.extent.tiles_across + strip, p);
+                // Memory ends with the row; what would stand behind it belongs to results of no use.
+                const uint32_t bytes = min(TILE_READS, p.from.pitch - tile.column) * PIXEL_BYTES;
+                const uint8_t* source = k_block_at(0, tile, p);
+#pragma unroll 1
+                for (int i = 0; i < count + SIDE - 1; i++) {
+                    barrier_wait(empty + 8 * slot, parity);
+                    barrier_expect(full + 8 * slot, GROUPS * bytes);
+                    const uint32_t target = ring + slot * ROW_BYTES + (tile.column & 7) * PIXEL_BYTES;
+#pragma unroll
+                    for (int group = 0; group < GROUPS; group++)
+                        bulk_copy(target + group * GROUP_BYTES, source + static_cast<size_t>(group) * p.from.group * 16,
+                                  bytes, full + 8 * slot);
+                    source += static_cast<size_t>(p.from.pitch) * PIXEL_BYTES;
+                    if (++slot == RING) {
+                        slot = 0;
+                        parity ^= 1;
+                    }
+                }
+            }
+        }
+    } else {
+        asm volatile("setmaxnreg.inc.sync.aligned.u32 240;");
+        const int turn = warp / 4;
+        uint32_t weights[PRODUCTS][4];
+        const uint4* const packed = reinterpret_cast<const uint4*>(p.weights) +
+            static_cast<size_t>(deep) * PRODUCTS * 128 + threadIdx.x % 128;
+#pragma unroll
+        for (int i = 0; i < PRODUCTS; i++) {
+            const uint4 vector = __ldg(packed + i * 128);
+            weights[i][0] = vector.x;
+            weights[i][1] = vector.y;
+            weights[i][2] = vector.z;
+            weights[i][3] = vector.w;
+        }
+        const Rows work(p.extent);
+        const uint32_t staged = stages + turn * STAGED_BYTES;
+        const int own = threadIdx.x % 128 / 32 * 2;
+        const float* const biases = p.epilogue + deep * WIDTH + own * 8 + lane / 4;
+        const float bias[2] = {__ldg(biases), __ldg(biases + 8)};
+        const float* const slopes = biases + DEPTH * WIDTH;
+        const float slope[2] = {PLANE_SLOPES ? __ldg(slopes) : p.slope, PLANE_SLOPES ? __ldg(slopes + 8) : p.slope};
+        // Where a lane's row of four matrices of 8 x 8 is staged.
+        const uint32_t transposed = staged + staged_at(lane / 16 * 8 + lane % 8, own + lane / 8 % 2);
+        const int eight = threadIdx.x % 8, plane = deep * WIDTH + eight * 8;
+        uint8_t* const out = static_cast<uint8_t*>(p.out);
+        int released = 0;
+        float sums[TILE_COLUMNS / 2];
+        for (int number = work.begin + turn, step = 0; number < work.end; number += 2, step++) {
+            const int strip = number / work.rows;
+            const Tile tile = tile_at((number - strip * work.rows) * p.extent.tiles_across + strip, p);
+            // The first row of input, counted from the block's first.
+            const int input = input_of(number, work);
+            // All have read what is staged.
+            asm volatile("bar.sync %0, 128;" ::"r"(turn + 1) : "memory");
+#if RESIDUAL
+            stage_residual(staged, tile, plane, eight, p);
+#endif
+            uint32_t rows[SIDE];
+#pragma unroll
+            for (int ky = 0; ky < SIDE; ky++) {
+                const int slot = (input + ky) % RING;
+                barrier_wait(full + 8 * slot, (input + ky) / RING & 1);
+                rows[ky] = ring + slot * ROW_BYTES + (tile.column & 7) * PIXEL_BYTES;
+            }
+            barrier_wait(turns + 8 * turn, step & 1 ^ turn ^ 1);
+            pin_accumulators(sums);
+            asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+#pragma unroll
+            for (int i = 0; i < PRODUCTS; i++) {
+                const int k = i % (GROUP / 16), tap = i / (GROUP / 16) % TAPS, group = i / (GROUP / 16) / TAPS;
+                const uint32_t pixels = rows[tap / SIDE] + tap % SIDE * PIXEL_BYTES + group * GROUP_BYTES + k * 32;
+                wgmma_of_registers(sums, weights[i], descriptor(pixels), i > 0);
+                // The other's turn: what it waits for overlaps with what is on its way.
+                if (i == PRODUCTS - 3 && threadIdx.x % 128 == 0) barrier_arrive(turns + 8 * (turn ^ 1));
+            }
+            asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+            asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+            pin_accumulators(sums);
+            if (threadIdx.x % 128 == 0) {
+                // Rows that this warpgroup has waited for, and reads no more.
+                const int next = number + 2 < work.end ? input_of(number + 2, work) : input + SIDE;
+                for (; released < min(next, input + SIDE); released++) barrier_arrive(empty + 8 * (released % RING));
+            }
+#if RESIDUAL
+            asm volatile("cp.async.wait_all;" ::: "memory");
+            asm volatile("bar.sync %0, 128;" ::"r"(turn + 1) : "memory");
+#endif
+#pragma unroll
+            for (int j = 0; j < TILE_COLUMNS / 8; j += 2) {
+                uint32_t words[4];
+#if RESIDUAL
+                uint32_t added[4];
+                asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                    : "=r"(added[0]), "=r"(added[1]), "=r"(added[2]), "=r"(added[3])
+                    : "r"(transposed + j * 8 * WIDTH * 2) : "memory");
+#endif
+#pragma unroll
+                for (int i = 0; i < 4; i++) {
+                    const float* const two = sums + (j + i / 2) * 4 + i % 2 * 2;
+                    float v0 = activate(two[0] + bias[i % 2], slope[i % 2]);
+                    float v1 = activate(two[1] + bias[i % 2], slope[i % 2]);
+#if RESIDUAL
+                    const float2 more = unpack(added[i]);
+                    v0 = fmaf(v0, p.factor, more.x);
+                    v1 = fmaf(v1, p.factor, more.y);
+#endif
+                    words[i] = pack(v0, v1);
+                }
+                asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};"
+                    ::"r"(transposed + j * 8 * WIDTH * 2), "r"(words[0]), "r"(words[1]), "r"(words[2]), "r"(words[3])
+                    : "memory");
+            }
+            asm volatile("bar.sync %0, 128;" ::"r"(turn + 1) : "memory");
+#pragma unroll STORED_AT_ONCE
+            for (int i = 0; i < 8; i++) {
+                const int pixel = staged_pixel(i);
+                const OutputCoordinate output = output_coordinate(tile.y, tile.x + pixel, p.from, p.extent);
+                uint4 vector;
+                asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+                    : "=r"(vector.x), "=r"(vector.y), "=r"(vector.z), "=r"(vector.w)
+                    : "r"(staged + staged_at(pixel, eight)) : "memory");
+                if (ZERO && is_zero(output, plane, p.valid)) vector = make_uint4(0, 0, 0, 0);
+                if (output.is_stored) *reinterpret_cast<uint4*>(out + target_at(output, plane, p.to)) = vector;
+            }
+        }
+    }
+}
