@@ -29,6 +29,7 @@
 //   RESIDUAL_STORED, RESIDUAL_PART, STACK: of the store, see tensor.cuh
 // Bound: the matrix unit for 64 planes in, device memory for 32.
 #include "barriers.cuh"
+#include "rows.cuh"
 #include "tensor.cuh"
 #include "wgmma.cuh"
 
@@ -48,42 +49,12 @@ static_assert(PRODUCTS <= 36, "registers");
 static_assert(RING >= SIDE + 1, "each warpgroup has its rows");
 static_assert(SHARED == RING_BYTES + 2 * STAGED_BYTES + (2 * RING + 2) * 8, "tensor_shape.py reckons with other shared memory");
 
-// The rows of a block: `begin` to before `end` of all strips, one strip after the other.
-struct Rows {
-    int rows, begin, end;
-    __device__ __forceinline__ explicit Rows(const LayerExtent& extent) {
-        const long long tiles = extent.tiles;
-        const int blocks = gridDim.x / DEPTH, block = blockIdx.x / DEPTH;
-        rows = extent.tiles / extent.tiles_across;
-        begin = static_cast<int>(tiles * block / blocks);
-        end = static_cast<int>(tiles * (block + 1) / blocks);
-    }
-};
-
 // Of vector `i` of the 8 of a thread that stages or stores a row: its pixel, and where it is staged.
 // A thread has the same 8 planes of each.
 __device__ __forceinline__ int staged_pixel(int i) { return i * 16 + threadIdx.x % 128 / 8; }
 
 __device__ __forceinline__ uint32_t staged_at(int pixel, int vector) {
     return pixel * (WIDTH * 2) + ((vector ^ pixel & 7) << 4);
-}
-
-// The first row of input that a row of results reads, counted from the block's first.
-__device__ __forceinline__ int input_of(int number, const Rows& work) {
-    return number - work.begin + (number / work.rows - work.begin / work.rows) * (SIDE - 1);
-}
-
-__device__ __forceinline__ void bulk_copy(uint32_t to, const void* from, uint32_t bytes, uint32_t barrier) {
-    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];"
-        ::"r"(to), "l"(from), "r"(bytes), "r"(barrier) : "memory");
-}
-__device__ __forceinline__ void barrier_expect(uint32_t barrier, uint32_t bytes) {
-    asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
-}
-template <int COUNT>
-__device__ __forceinline__ void pin_accumulators(float (&sums)[COUNT]) {
-#pragma unroll
-    for (int i = 0; i < COUNT; i++) asm volatile("" : "+f"(sums[i])::"memory");
 }
 
 #if RESIDUAL
@@ -122,13 +93,12 @@ tensor_rows(const __grid_constant__ Conv p) {
     if (warp >= 8) {
         asm volatile("setmaxnreg.dec.sync.aligned.u32 24;");
         if (warp == 8 && lane == 0) {
-            const Rows work(p.extent);
+            const Rows work = rows_of_block(p.extent);
             int slot = 0, parity = 1;
             for (int next = work.begin; next < work.end;) {
-                const int strip = next / work.rows, row = next - strip * work.rows;
-                const int count = min(work.rows - row, work.end - next);
+                const Tile tile = tile_of_row(next, work, p);
+                const int count = min(work.each - next % work.each, work.end - next);
                 next += count;
-                const Tile tile = tile_at(row * p.extent.tiles_across + strip, p);
                 // Memory ends with the row; what would stand behind it belongs to results of no use.
                 const uint32_t bytes = min(TILE_READS, p.from.pitch - tile.column) * PIXEL_BYTES;
                 const uint8_t* source = k_block_at(0, tile, p);
@@ -163,7 +133,7 @@ tensor_rows(const __grid_constant__ Conv p) {
             weights[i][2] = vector.z;
             weights[i][3] = vector.w;
         }
-        const Rows work(p.extent);
+        const Rows work = rows_of_block(p.extent);
         const uint32_t staged = stages + turn * STAGED_BYTES;
         const int own = threadIdx.x % 128 / 32 * 2;
         const float* const biases = p.epilogue + deep * WIDTH + own * 8 + lane / 4;
@@ -177,10 +147,8 @@ tensor_rows(const __grid_constant__ Conv p) {
         int released = 0;
         float sums[TILE_COLUMNS / 2];
         for (int number = work.begin + turn, step = 0; number < work.end; number += 2, step++) {
-            const int strip = number / work.rows;
-            const Tile tile = tile_at((number - strip * work.rows) * p.extent.tiles_across + strip, p);
-            // The first row of input, counted from the block's first.
-            const int input = input_of(number, work);
+            const Tile tile = tile_of_row(number, work, p);
+            const int input = first_input(number, work);
             // All have read what is staged.
             asm volatile("bar.sync %0, 128;" ::"r"(turn + 1) : "memory");
 #if RESIDUAL
@@ -209,7 +177,7 @@ tensor_rows(const __grid_constant__ Conv p) {
             pin_accumulators(sums);
             if (threadIdx.x % 128 == 0) {
                 // Rows that this warpgroup has waited for, and reads no more.
-                const int next = number + 2 < work.end ? input_of(number + 2, work) : input + SIDE;
+                const int next = number + 2 < work.end ? first_input(number + 2, work) : input + SIDE;
                 for (; released < min(next, input + SIDE); released++) barrier_arrive(empty + 8 * (released % RING));
             }
 #if RESIDUAL

@@ -84,6 +84,21 @@ def pack_rows(
     return np.ascontiguousarray(order).reshape(*order.shape[:4], 128, 4, 2)
 
 
+def pack_rolling(
+    weight: NDArray[np.float32], width: int, group: int, terms: int
+) -> NDArray[np.float16]:
+    """(tiles of `width` output planes, groups, kx, 5, width, group) of (out, in, 3, 3), of one term:
+    taps ky = 2, 1, 0, 2, 1, so that any three neighbours are all of them.
+    """
+    outputs, inputs = weight.shape[:2]
+    assert terms == 1
+    cut = weight[:, :, [2, 1, 0, 2, 1]].reshape(
+        outputs // width, width, inputs // group, group, 5, 3
+    )
+    order = np.ascontiguousarray(cut.transpose(0, 2, 5, 4, 1, 3))
+    return swizzled(order.astype(np.float16), group)
+
+
 def pack_last(
     weight: NDArray[np.float32], width: int, group: int, terms: int
 ) -> NDArray[np.float16]:

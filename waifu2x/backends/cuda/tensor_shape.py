@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 
-from waifu2x.backends.cuda.tensor_pack import pack_middle, pack_quads, pack_rows
+from waifu2x.backends.cuda.tensor_pack import (
+    pack_middle,
+    pack_quads,
+    pack_rolling,
+    pack_rows,
+)
 from waifu2x.backends.cuda.units import Units, is_sm75
 from waifu2x.backends.gpu.runtime import Macros
 from waifu2x.lowering.geometry import round_up
@@ -30,6 +35,8 @@ _COPIED_COST = 1.15
 """The cost of weights that do not stay in shared memory."""
 _ROWS_WIDTH = 64
 """Output planes of a tile of `kernels/tensor_rows.cu`."""
+_ROLLING_WIDTH = 32
+"""Output planes of a tile of `kernels/tensor_rolling.cu`."""
 _MOST_HELD = 576
 """Weights of an output plane that a warpgroup holds in registers."""
 _RING_UNIT = 1024
@@ -237,7 +244,53 @@ class RowsShape:
         return {"ROWS": self.rows, "RING": self.ring}
 
 
-Shape = WgmmaShape | MmaShape | RowsShape
+@dataclass(frozen=True)
+class RollingShape:
+    """Macros of `kernels/tensor_rolling.cu` that leave the result as it is."""
+
+    warpgroups: int
+    """Those that multiply, 64 columns each."""
+    ring: int
+    """Groups of a row of input in shared memory."""
+
+    stem = "tensor_rolling"
+    pack = staticmethod(pack_rolling)
+    """Its order of weights."""
+    rows = blocks = consumers = 1
+
+    @property
+    def columns(self) -> int:
+        """Columns of a tile, which is one row."""
+        return self.warpgroups * COLUMNS
+
+    def threads(self, job: TensorJob) -> int:
+        """Threads of a block: those that multiply, and four warps of which one copies."""
+        return (self.warpgroups + 1) * 128
+
+    def width(self, job: TensorJob) -> int:
+        """Output planes of a tile."""
+        return _ROLLING_WIDTH
+
+    def shared(self, job: TensorJob) -> int:
+        """Bytes of shared memory of a block."""
+        pixel = job.group * 2
+        weights = job.inputs // job.group * job.side * 5 * _ROLLING_WIDTH * pixel
+        pixels = self.ring * (self.columns + 8) * pixel + pixel
+        barriers = (2 * self.ring + self.warpgroups + 1) * _BARRIER_BYTES
+        return weights + pixels + _ROLLING_WIDTH * _EPILOGUE_BYTES + barriers
+
+    def macros(self, job: TensorJob) -> dict[str, str | int]:
+        """Those of this shape."""
+        return {
+            "ROWS": self.rows,
+            "RING": self.ring,
+            "WARPGROUPS": self.warpgroups,
+            "REGISTERS": 232 if self.warpgroups == 2 else 152,
+            "SPARE_REGISTERS": 40 if self.warpgroups == 2 else 56,
+        }
+
+
+Shape = WgmmaShape | MmaShape | RowsShape | RollingShape
 
 
 def macros(job: TensorJob, shape: Shape) -> Macros:
@@ -284,7 +337,7 @@ def candidates(
     """Shapes that fit a block's shared memory, the usual one for large pictures first."""
     shapes: list[Shape]
     if units == "wgmma":
-        shapes = [*_rows_shapes(job), *_wgmma_shapes(job)]
+        shapes = [*_row_by_row(job), *_wgmma_shapes(job)]
     elif is_sm75(capability):
         shapes = [
             MmaShape(rows, blocks, (32, 64), min(3 if job.taps > 1 else 2, job.steps), is_sm75=True)
@@ -292,19 +345,27 @@ def candidates(
         ]
     else:
         shapes = list(_mma_shapes(job))
-    return [
+    fitting = [
         shape
         for shape in shapes
         if (shape.shared(job) + _RESERVED_BYTES) * shape.blocks <= shared_bytes + _RESERVED_BYTES
     ]
+    rolling: list[Shape] = [shape for shape in fitting if isinstance(shape, RollingShape)]
+    # Of several groups they add in another order than tiles do, which then no size takes.
+    return rolling if rolling and job.inputs > job.group else fitting
 
 
-def _rows_shapes(job: TensorJob) -> Iterator[RowsShape]:
-    """Where all weights of 64 output planes fit the registers of a warpgroup."""
+def _row_by_row(job: TensorJob) -> Iterator[RowsShape | RollingShape]:
+    """Shapes that go down a picture row by row: where all weights of 64 output planes fit the
+    registers of a warpgroup, else those of 32 shared memory."""
+    if job.terms == 2 or job.side == 1 or job.last:
+        return
     each = job.outputs // job.sparse_taps
-    fits = job.inputs * job.taps <= _MOST_HELD and each % _ROWS_WIDTH == 0
-    if job.terms == 1 and job.side > 1 and not job.last and fits:
+    if job.inputs * job.taps <= _MOST_HELD and each % _ROWS_WIDTH == 0:
         yield RowsShape(11 if job.inputs > 32 else 16)
+    elif job.group == 32 and job.side == 3 and job.sparse_taps == 1:
+        most = 8 if job.inputs <= 96 else 5 if job.inputs > 160 else 6
+        yield from (RollingShape(3, most), RollingShape(2, 8), RollingShape(2, 5))
 
 
 def _wgmma_shapes(job: TensorJob) -> list[WgmmaShape]:
@@ -445,12 +506,16 @@ def ranked(
         if isinstance(shape, RowsShape):
             # Two warpgroups have their turns one after the other, the last one alone.
             return (found + 1) * (shape.columns // COLUMNS)
+        if isinstance(shape, RollingShape):
+            # Rows of input above and below are multiplied, too.
+            return (found + job.side - 1) * (shape.columns // COLUMNS)
         return found
 
     def clocks(shape: Shape) -> float:
         """About the clocks of the busiest multiprocessor: multiplying, or reading shared memory."""
         width = shape.width(job)
-        found = rounds(shape, depth(job, shape)) * max(width // 2, 16 + width // 4)
+        reads = width // 2 if isinstance(shape, RollingShape) else 16 + width // 4
+        found = rounds(shape, depth(job, shape)) * max(width // 2, reads)
         return found * _NARROW_COST if job.terms == 2 and width < job.width else found
 
     def cost(shape: Shape) -> float:
