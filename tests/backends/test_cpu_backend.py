@@ -188,3 +188,32 @@ def test_memory_of_another_network_is_cleared() -> None:
         assert not maps.any()
     with workers.kept_maps(1, 64, second) as maps:
         assert not maps.any()
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_kept_maps_of_one_phase_do_not_overlap(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    maps = {}
+    for value in range(8):
+        first = int(random.integers(0, 6))
+        last = first + int(random.integers(0, 4))
+        maps[value] = kept_memory.KeptMap(int(random.integers(1, 50)), first, last)
+    starts, floats = kept_memory.placed(maps)
+    for phase in range(10):
+        taken: set[int] = set()
+        for value, (size, first, last) in maps.items():
+            if first <= phase <= last:
+                own = set(range(starts[value], starts[value] + size))
+                assert not own & taken
+                taken |= own
+        assert max(taken, default=0) < floats
+
+
+def test_a_small_map_that_stays_leaves_no_gap() -> None:
+    maps = {
+        1: kept_memory.KeptMap(500, 0, 1),
+        2: kept_memory.KeptMap(100, 1, 3),
+        3: kept_memory.KeptMap(200, 2, 3),
+        4: kept_memory.KeptMap(600, 3, 3),
+    }
+    assert kept_memory.placed(maps).floats == 900

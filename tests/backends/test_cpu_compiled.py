@@ -1,16 +1,25 @@
-"""The key of compiled code: everything that is compiled in, and nothing else."""
+"""Compiled code: its key, which holds everything that is compiled in and nothing else; how it is
+kept and put into memory."""
 
 from __future__ import annotations
 
 import ast
+import contextlib
+import ctypes
+import math
 import shutil
+import subprocess
+import sys
 from importlib.metadata import version
 from pathlib import Path
 
+import llvmlite.binding as llvm
 import pytest
 
-from waifu2x.backends.cpu import compiled
+from waifu2x.backends.cpu import code_image, compiled, host
+from waifu2x.backends.cpu.code_image import UnlinkableError, linked, loaded
 from waifu2x.backends.cpu.compiled import Compiled
+from waifu2x.system import cache
 
 PACKAGE = Path(compiled.__file__).parents[2]
 
@@ -36,7 +45,8 @@ def imported(path: Path) -> set[Path]:
 
 def test_the_key_holds_all_that_kernels_import() -> None:
     reached = set((PACKAGE / "backends/cpu/kernels").glob("*.py"))
-    while new := {file for path in reached for file in imported(path)} - reached:
+    asked = {PACKAGE / "backends/cpu/host.py"}  # what it says is in the key
+    while new := {file for path in reached for file in imported(path)} - reached - asked:
         reached |= new
     found = {path for pattern in compiled.SOURCES for path in PACKAGE.glob(pattern)}
     assert found == reached
@@ -64,6 +74,153 @@ def test_a_changed_source_is_another_key(tmp_path: Path, monkeypatch: pytest.Mon
     assert code._key() == before
 
 
-def test_the_version_of_numba_is_that_which_pip_installed() -> None:
-    """It is found in another way, which takes less time."""
-    assert compiled.environment()[2] == version("numba")
+def test_versions_are_those_which_pip_installed() -> None:
+    """They are found in another way, which takes less time."""
+    assert compiled.environment()[2:4] == (version("numba"), version("llvmlite"))
+
+
+images = pytest.mark.skipif(not code_image.is_possible(), reason="no images on this system")
+
+
+def object_code(text: str) -> bytes:
+    """What LLVM makes of its own language."""
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    target = llvm.Target.from_default_triple()
+    machine = target.create_target_machine(reloc="default", codemodel="large", jit=True)
+    return bytes(machine.emit_object(llvm.parse_assembly(text)))
+
+
+SMALL = """
+@table = private unnamed_addr constant [4 x i32] [i32 7, i32 11, i32 13, i32 17], align 16
+@entries = private unnamed_addr constant [2 x ptr] [ptr @double, ptr @square], align 8
+declare double @cos(double)
+define i32 @double(i32 %x) noinline { %r = shl i32 %x, 1 ret i32 %r }
+define i32 @square(i32 %x) noinline { %r = mul i32 %x, %x ret i32 %r }
+define i32 @main(ptr %out, i64 %at, i64 %which) {
+  %p = getelementptr [4 x i32], ptr @table, i64 0, i64 %at
+  %x = load i32, ptr %p
+  %q = getelementptr [2 x ptr], ptr @entries, i64 0, i64 %which
+  %f = load ptr, ptr %q
+  %r = call i32 %f(i32 %x)
+  %d = sitofp i32 %x to double
+  %c = call double @cos(double %d)
+  store double %c, ptr %out
+  ret i32 %r
+}
+"""
+
+
+@images
+def test_an_image_computes_what_its_code_says() -> None:
+    """Constants, tables of addresses, calls inside and to the C library."""
+    code = object_code(SMALL)
+    out = ctypes.c_double()
+    for _ in range(3):  # anywhere in memory
+        function, held = loaded(linked(code, "main"))
+        for at, number in enumerate((7, 11, 13, 17)):
+            for which, expected in enumerate((2 * number, number * number)):
+                arguments = ctypes.byref(out), ctypes.c_int64(at), ctypes.c_int64(which)
+                assert function(*arguments) == expected
+                assert out.value == math.cos(number)
+        del held
+
+
+@images
+@pytest.mark.parametrize(
+    "text",
+    [
+        "@count = global i32 1\ndefine i32 @main() { store i32 2, ptr @count ret i32 0 }",
+        "define i32 @other() { ret i32 0 }",
+        "@count = thread_local global i32 1\ndefine i32 @main() { ret i32 0 }",
+    ],
+    ids=["written", "missing", "threads"],
+)
+def test_what_an_image_cannot_hold_has_none(text: str) -> None:
+    with pytest.raises(UnlinkableError):
+        linked(object_code(text), "main")
+
+
+@images
+def test_damaged_objects_and_images_are_refused_or_harmless() -> None:
+    """Whatever a byte is: no crash, no endless loop, no other error."""
+    code = object_code(SMALL)
+    image = linked(code, "main")
+    with pytest.raises(UnlinkableError):
+        linked(b"", "main")
+    for end in (0, 1, 31, 40, 63, len(image) // 2, len(image) - 1):
+        with pytest.raises(UnlinkableError):
+            loaded(image[:end])
+    for place in range(0, len(code), 3):
+        for value in (0, 0x7F, 0xFF):
+            changed = bytearray(code)
+            changed[place] = value
+            with contextlib.suppress(UnlinkableError):
+                linked(bytes(changed), "main")
+    unknown = linked(code, "main").replace(b"cos\0", b"no_such_function"[:3] + b"\0")
+    with pytest.raises(UnlinkableError):
+        loaded(unknown)
+
+
+USED = """
+import sys
+import numpy as np
+from waifu2x import Upscaler
+from waifu2x.backends.cpu import code_image
+{change}
+with Upscaler(model={model!r}, backend="cpu") as upscaler:
+    result = upscaler(np.arange(27, dtype=np.uint8).reshape(3, 3, 3))
+print(result.tobytes().hex(), "llvmlite" in sys.modules, "numba" in sys.modules)
+"""
+
+
+def used(change: str = "") -> list[str]:
+    """What a small picture becomes in a new process, and whether LLVM and Numba were loaded."""
+    code = USED.format(change=change, model="vgg_7")
+    command = [sys.executable, "-c", code]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+
+
+@images
+def test_a_warm_process_loads_neither_llvm_nor_numba() -> None:
+    """And where images cannot be run, LLVM takes the object code; results are the same."""
+    first = used()
+    assert used() == [first[0], "False", "False"]
+    assert used("code_image.is_possible = lambda: False") == [first[0], "True", "False"]
+    refused = """
+def refuse(*arguments):
+    raise OSError(13, "no")
+code_image._let_run = refuse
+"""
+    assert used(refused) == [first[0], "True", "False"]
+
+
+@images
+def test_an_image_that_is_lost_is_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    Compiled("strip", "run_strips").load()
+    key = compiled._image_key(Compiled("strip", "run_strips")._key())
+    image = cache.load("numba", key)
+    assert image is not None
+    cache.store("numba", key, image[: len(image) // 2])
+    Compiled("strip", "run_strips").load()
+    assert cache.load("numba", key) == image
+
+
+def test_the_processor_is_what_llvm_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = host._asked()
+    assert asked.triple == llvm.get_process_triple()
+    for feature, is_there in llvm.get_host_cpu_features().items():
+        assert asked.has(feature) == is_there
+    host.host.cache_clear()
+    assert host.host() == asked
+    host.host.cache_clear()
+    with monkeypatch.context() as patch:
+        patch.setattr(host, "_asked", lambda: None)
+        if host.processor_text():
+            assert host.host() == asked  # from the cache
+    for kept in (b"", b"{}", b"[1, 2, 3]", b'["a", "b"]', b"\xff", b"null"):
+        assert host._parsed(kept) is None
+    host.host.cache_clear()
+    monkeypatch.setattr(host, "processor_text", lambda: "")
+    assert host.host() == asked
+    host.host.cache_clear()

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from unittest import mock
 
-import llvmlite.binding
 from llvmlite import ir
 from numba.core import cgutils
+
+from waifu2x.backends.cpu import host
 
 _ROWS = _COLUMNS = _PAIRS = 16
 _INT = ir.IntType(32)
@@ -20,13 +21,14 @@ _INTS = ir.VectorType(_INT, _COLUMNS)
 _FLOATS = ir.VectorType(ir.FloatType(), _COLUMNS)
 
 _names = ("avx2", "fma", "avx512f", "avx512bw", "avx512bf16", "amx-tile", "amx-bf16")
-_features = dict.fromkeys(_names, True)
+_processor = host.Host("", "", ",".join(f"+{name}" for name in _names))
 with (
-    mock.patch.object(llvmlite.binding, "get_host_cpu_features", return_value=_features),
+    mock.patch.object(host, "host", return_value=_processor),
     mock.patch("ctypes.CDLL") as library,
 ):
     library(None).syscall.return_value = 0
     from waifu2x.backends.cpu import isa
+vars(isa)["host"] = host.host
 assert isa.VECTOR.tiles
 
 from waifu2x.backends.cpu.kernels import vector  # noqa: E402

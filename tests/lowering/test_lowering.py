@@ -178,6 +178,22 @@ def test_only_deep_networks_are_cut() -> None:
         assert len(phase.live) <= 3
 
 
+def test_two_networks_in_a_row_keep_nothing_of_the_first_for_the_second() -> None:
+    (model,) = model_set.find("cunet/art").models(2, None)
+    whole = lower(model)
+    assert segments.at_bottlenecks(lower(residual_in_residual(3))).cuts == ()
+    program = segments.at_bottlenecks(whole)
+    (cut,) = program.cuts
+    behind = phases.plan(program, lambda step: 1.0, lambda value: 1.0, float("inf"))
+    assert len(behind) == len(phases.plan(whole, lambda s: 1.0, lambda v: 1.0, float("inf"))) + 1
+    (end,) = [phase for phase in behind if max(phase.steps) == cut - 1]
+    (left,) = end.live
+    assert program.values[left].planes == 3
+    pixels = np.random.default_rng(0).random((13, 10, 3), np.float32)
+    expected = NumpyNetwork([whole])(pixels, np.float32)
+    np.testing.assert_array_equal(NumpyNetwork([program])(pixels, np.float32), expected)
+
+
 @pytest.mark.parametrize(("planes", "is_cut"), [(4, False), (5, True)])
 def test_no_part_of_few_planes_is_copied(planes: int, is_cut: bool) -> None:
     nodes: list[Node] = [

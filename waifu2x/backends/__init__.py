@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
 from numpy.typing import DTypeLike, NDArray
 
 from waifu2x.errors import BackendError, DeviceError, NotInstalledError, UnavailableError
+from waifu2x.system.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from waifu2x.networks.model import Model

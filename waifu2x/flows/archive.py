@@ -8,7 +8,7 @@ import zipfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
@@ -34,6 +34,7 @@ from waifu2x.imaging.enlarger import Enlarger
 from waifu2x.imaging.streams import Header
 from waifu2x.system import stores
 from waifu2x.system.files import abandon, reason, writing
+from waifu2x.system.lazy_dataclass import dataclass
 from waifu2x.system.stopwatch import Stopwatch
 
 _LARGEST = 1 << 30

@@ -6,7 +6,7 @@ import os
 import stat
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Literal
 
@@ -17,6 +17,7 @@ from waifu2x.formats.write import EXISTS
 from waifu2x.imaging.streams import Allocate
 from waifu2x.system import stores
 from waifu2x.system.files import reason
+from waifu2x.system.lazy_dataclass import dataclass
 
 Existing = Literal["fail", "overwrite", "skip"]
 """What to do about an output that is there already."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 from typing import Any
@@ -24,6 +24,7 @@ from waifu2x.lowering.box import Box
 from waifu2x.networks import model_set
 from waifu2x.networks.chains import models_of
 from waifu2x.networks.model import Model
+from waifu2x.system.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, eq=False)

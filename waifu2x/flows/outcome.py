@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Literal
 
 from waifu2x.backends import Progress, ignore
@@ -15,6 +15,7 @@ from waifu2x.flows.upscaling import Upscaled, upscale_file
 from waifu2x.formats.limits import MAX_PIXELS
 from waifu2x.imaging.enlarger import Enlarger
 from waifu2x.system.files import is_disk_full, reason
+from waifu2x.system.lazy_dataclass import dataclass
 
 Status = Literal["done", "copied", "skipped", "failed"]
 """`copied`: it was to stay as it is, and so did its file."""

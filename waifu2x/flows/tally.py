@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from waifu2x.flows.outcome import Outcome
+from waifu2x.system.lazy_dataclass import dataclass
 
 
 @dataclass

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -39,6 +39,7 @@ from waifu2x.imaging.enlarger import Enlarger
 from waifu2x.imaging.picture import Picture
 from waifu2x.imaging.streams import Extent, Header, Sink, Timed
 from waifu2x.system.files import read_bytes, reason, write_atomically
+from waifu2x.system.lazy_dataclass import dataclass
 from waifu2x.system.stopwatch import Stopwatch
 
 _LARGE = 1 << 25

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
@@ -15,6 +15,7 @@ from waifu2x.formats.table import Format, Kind
 from waifu2x.imaging.dtypes import from_unit, to_unit
 from waifu2x.imaging.picture import Colours, Metadata, Picture
 from waifu2x.imaging.streams import Header
+from waifu2x.system.lazy_dataclass import dataclass
 from waifu2x.system.machine import available_memory
 
 Depth = Literal["auto", "8", "16"]

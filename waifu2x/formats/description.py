@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
 
 from waifu2x.formats import metadata, profiles, table
 from waifu2x.formats.read import content, open_content
+from waifu2x.system.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True)

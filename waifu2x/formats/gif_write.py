@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import io
 import struct
-from dataclasses import dataclass
 from typing import IO, Any
 
 import numpy as np
@@ -20,6 +19,7 @@ from waifu2x.formats.pillow_write import MOST_LOOPS, TRANSPARENT, image_of, in_w
 from waifu2x.formats.table import Format, Quality
 from waifu2x.formats.writer import Writer
 from waifu2x.imaging.streams import Header, Timed
+from waifu2x.system.lazy_dataclass import dataclass
 
 _LONGEST = 655350
 """Milliseconds that a frame can be shown."""

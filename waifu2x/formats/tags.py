@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import NamedTuple
 
 from waifu2x.formats.limits import MAX_PICTURES, Budget, OverBudgetError
+from waifu2x.system.lazy_dataclass import dataclass
 
 EXIF, _GPS, _INTEROPERABILITY = 0x8769, 0x8825, 0xA005
 CHILDREN = {EXIF, _GPS, _INTEROPERABILITY}

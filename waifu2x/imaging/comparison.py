@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ from waifu2x.imaging.dtypes import to_unit
 from waifu2x.imaging.picture import Picture
 from waifu2x.imaging.sizes import Part
 from waifu2x.lowering.box import Box
+from waifu2x.system.lazy_dataclass import dataclass
 
 _SIGMA, _RADIUS = 1.5, 5
 _C1, _C2 = 0.01**2, 0.03**2

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -13,6 +12,7 @@ from waifu2x.backends import Progress, ignore, scaled
 from waifu2x.imaging.picture import Picture
 from waifu2x.imaging.processing import Call, Processing, finish
 from waifu2x.imaging.sizes import Request
+from waifu2x.system.lazy_dataclass import dataclass
 from waifu2x.system.stopwatch import Stopwatch
 
 if TYPE_CHECKING:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+
+from waifu2x.system.lazy_dataclass import dataclass
 
 Chunk = tuple[bytes, bytes]
 """Kind and content of a PNG chunk."""

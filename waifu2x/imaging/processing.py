@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +21,7 @@ from waifu2x.imaging import colour
 from waifu2x.imaging.dtypes import from_unit, to_unit
 from waifu2x.imaging.picture import Picture
 from waifu2x.imaging.sizes import Request, ResizePlan
+from waifu2x.system.lazy_dataclass import dataclass
 from waifu2x.system.stopwatch import Stopwatch
 
 if TYPE_CHECKING:

@@ -9,11 +9,11 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Literal, get_args
 
 from waifu2x.errors import ImageError
+from waifu2x.system.lazy_dataclass import dataclass
 
 MOST = 32
 """The largest scale, and the most that a picture may grow in either direction."""

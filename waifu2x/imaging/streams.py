@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from numpy.typing import DTypeLike, NDArray
 
 from waifu2x.imaging.picture import Picture
+from waifu2x.system.lazy_dataclass import dataclass
 
 Item = TypeVar("Item", covariant=True)
 Result = TypeVar("Result", contravariant=True)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
 from waifu2x.lowering.box import Box
@@ -27,6 +26,7 @@ from waifu2x.lowering.steps import (
     stored_block,
 )
 from waifu2x.networks.model import Size
+from waifu2x.system.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True)

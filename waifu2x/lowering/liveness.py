@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass
 from typing import TypeVar
+
+from waifu2x.system.lazy_dataclass import dataclass
 
 Name = TypeVar("Name", bound=Hashable)
 

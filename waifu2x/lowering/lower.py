@@ -13,7 +13,7 @@ Whatever fits none of these is a planewise step of its own.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,6 +58,7 @@ from waifu2x.networks.nodes import (
     TransposedConvolution,
     sources,
 )
+from waifu2x.system.lazy_dataclass import dataclass
 
 _TAPS = 3
 """The most in each direction that a convolution of a program has."""

@@ -10,9 +10,8 @@ is kept, but for deep networks, which are cut (see `segments`).
 from __future__ import annotations
 
 import itertools
-from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from waifu2x.lowering.steps import (
     GlobalAvgPool,
@@ -25,6 +24,7 @@ from waifu2x.lowering.steps import (
     reads,
     writes,
 )
+from waifu2x.system.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True)
@@ -126,9 +126,11 @@ def _depths(program: Program) -> list[int]:
     """
     values = [0] * len(program.values)
     vectors = [0] * len(program.vectors)
-    depths = []
+    depths: list[int] = []
+    floor = 0
     for number, step in enumerate(program.steps):
-        floor = bisect_right(program.cuts, number)
+        if number in program.cuts:
+            floor = max(depths) + 1
         depth = max((values[view.value] for view in reads(step)), default=floor)
         depth = max(depth, floor)
         if isinstance(step, VectorStep):

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from waifu2x.lowering.costs import cost_of_pixel
 from waifu2x.lowering.phases import with_zeros_around
@@ -35,9 +35,12 @@ from waifu2x.lowering.steps import (
     touched,
     writes,
 )
+from waifu2x.system.lazy_dataclass import dataclass
 
 TILE = (128, 256)
 """Rows and columns of a picture that a tile of a processor is taken to have."""
+_FEW = 4
+"""The most planes of a map behind which a network with means begins a phase."""
 _FEWEST_PLANES = 5
 """The fewest planes of a part that is copied: engines may store fewer in their own way, and no cut
 is to change a bit."""
@@ -53,7 +56,7 @@ def segmented(program: Program, tile: tuple[int, int] = TILE) -> Program:
 
     Only values that are zero outside their size are kept: those that padded convolutions read.
     """
-    if any(isinstance(step, GlobalAvgPool) for step in program.steps):
+    if has_means(program):
         return program
     costs = [0.0]
     for step in program.steps:
@@ -67,6 +70,34 @@ def segmented(program: Program, tile: tuple[int, int] = TILE) -> Program:
         return again + kept[end]
 
     return cut(program, cheapest(list(kept), cost))
+
+
+def at_bottlenecks(program: Program) -> Program:
+    """A program with means, cut behind maps of few planes on which alone all that follows depends;
+    the same one if there are none.
+
+    Such a map stands between two networks in a row. Kept maps of the first, from which it is made,
+    need not be there any more when those of the second are kept.
+    """
+    means = [n for n, step in enumerate(program.steps) if isinstance(step, GlobalAvgPool)]
+    if not means:
+        return program
+    positions = []
+    for position in range(means[0] + 1, means[-1] + 1):
+        crossing = list(_crossing(program.values, program.steps, position))
+        if len(crossing) == 1 and program.values[crossing[0]].planes <= _FEW:
+            positions.append(position)
+    return cut(program, positions) if positions else program
+
+
+def is_segmented(program: Program) -> bool:
+    """Whether a program is cut as `segmented` does it: all maps between its phases are kept."""
+    return bool(program.cuts) and not has_means(program)
+
+
+def has_means(program: Program) -> bool:
+    """Whether means over the picture end phases of a program."""
+    return any(isinstance(step, GlobalAvgPool) for step in program.steps)
 
 
 def cheapest(positions: Sequence[int], cost: Callable[[int, int], float]) -> list[int]:

@@ -10,7 +10,7 @@ is computed like any other, from a picture that goes on as its border says, unle
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from waifu2x.networks.activations import Activation
 from waifu2x.networks.model import Model
+from waifu2x.system.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True)

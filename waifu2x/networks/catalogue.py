@@ -12,9 +12,9 @@ from __future__ import annotations
 import functools
 import importlib.util
 import re
-from dataclasses import dataclass
 from pathlib import Path
 
+from waifu2x.system.lazy_dataclass import dataclass
 from waifu2x.system.resources import shipped_models
 
 DEFAULT = "cunet/art"

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Iterable
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 from waifu2x.backends.results import closed_network
 from waifu2x.errors import ModelError
+from waifu2x.system.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from waifu2x.backends import Network

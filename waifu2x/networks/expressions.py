@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Literal, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+
+from waifu2x.system.lazy_dataclass import dataclass
 
 Operator = Literal["+", "-", "*", "/", "max", "min"]
 Function = Literal["exp", "tanh", "erf", "sigmoid"]

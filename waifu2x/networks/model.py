@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import InitVar, dataclass, field
+from dataclasses import InitVar, field
 from fractions import Fraction
 from functools import cached_property
 from typing import Literal
@@ -12,6 +12,7 @@ from typing import Literal
 from waifu2x.errors import ModelError
 from waifu2x.networks.nodes import Convolution, Node, TransposedConvolution, Weighted
 from waifu2x.networks.shapes import ValueShape, infer_lengths, infer_shapes
+from waifu2x.system.lazy_dataclass import dataclass
 
 Border = Literal["replicate", "reflect", "zero"]
 """Pixels beyond the picture's edges: the nearest one inside; the picture mirrored at the middle of

@@ -12,7 +12,6 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 
@@ -38,6 +37,7 @@ from waifu2x.networks.readers.limits import (
     read_member,
 )
 from waifu2x.system.files import reason, write_atomically
+from waifu2x.system.lazy_dataclass import dataclass
 from waifu2x.system.resources import user_models
 
 _CHAINER = re.compile(r"(?P<style>.+?)_(?P<noise>noise[0-3])?_?(?P<scale>scale)?_(?P<colour>rgb|y)")

@@ -10,7 +10,7 @@ import os
 import re
 import stat
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from fractions import Fraction
 from pathlib import Path
 
@@ -22,6 +22,7 @@ from waifu2x.networks.readers import SUFFIXES
 from waifu2x.networks.rescale import doubled, halved
 from waifu2x.networks.shared import shared
 from waifu2x.system.files import reason
+from waifu2x.system.lazy_dataclass import dataclass
 from waifu2x.system.resources import user_models
 
 _STEM = re.compile(r"(noise(?P<noise>[0-3]))?_?(scale(?P<scale>[2348])(\.0)?x)?_model")

@@ -9,12 +9,13 @@ y + 2. Convolutions are cross-correlations: their weights are not flipped.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from waifu2x.networks.activations import Activation, leaky
+from waifu2x.system.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, eq=False)

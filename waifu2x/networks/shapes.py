@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 
 from waifu2x.errors import ModelError
@@ -25,6 +25,7 @@ from waifu2x.networks.nodes import (
     Weighted,
     sources,
 )
+from waifu2x.system.lazy_dataclass import dataclass
 
 MOST_PLANES = 1 << 16
 """Planes of one value; the widest networks of the field have some hundreds."""

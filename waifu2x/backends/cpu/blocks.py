@@ -11,7 +11,7 @@ from waifu2x.backends.cpu.records import CELL
 from waifu2x.lowering import geometry
 from waifu2x.lowering.box import Box
 from waifu2x.lowering.geometry import round_up
-from waifu2x.lowering.segments import receptive_radius
+from waifu2x.lowering.segments import is_segmented, receptive_radius
 from waifu2x.lowering.steps import Program
 from waifu2x.networks.model import Size
 
@@ -37,7 +37,7 @@ def blocks(program: Program, size: Size, map_bytes: int, budget: int) -> list[Bl
     """
     height, width = size
     whole = Box(0, 0, height, width)
-    if not program.cuts:
+    if not is_segmented(program):
         return [Block(whole, whole)]
     unit = int(np.lcm(_UNIT, program.model.multiple))
     halo = round_up(receptive_radius(program), unit)

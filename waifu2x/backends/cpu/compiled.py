@@ -1,8 +1,9 @@
 """Machine code that is compiled once, kept in our cache and called without Numba.
 
 What `kernels` has as entries, Numba compiles to C functions of addresses and integers. Their object
-code is kept under a key of everything that decides it, and linked by llvmlite: a program that finds
-it there never imports Numba, which would take as long as a small picture does.
+code is kept under a key of everything that decides it, and beside it an image, which is run without
+LLVM where that is possible (`code_image`): to load Numba takes longer than a small picture does,
+LLVM alone half as long.
 """
 
 from __future__ import annotations
@@ -10,21 +11,20 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import importlib
-import importlib.util
 import logging
 import os
-import re
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import llvmlite
-import llvmlite.binding as llvm
 from numpy.typing import NDArray
 
 from waifu2x import __version__
+from waifu2x.backends.cpu import code_image
+from waifu2x.backends.cpu.code_image import Function, UnlinkableError
+from waifu2x.backends.cpu.host import host, package_version
 from waifu2x.backends.cpu.isa import ISA_VARIABLE, VECTOR
 from waifu2x.errors import BackendError
 from waifu2x.system import cache
@@ -38,30 +38,12 @@ SOURCES = (
     "backends/cpu/shapes.py",
     "errors.py",
     "networks/expressions.py",
+    "system/lazy_dataclass.py",
 )
-"""The files whose code or constants an entry holds: the kernels and all that they import."""
+"""The files whose code or constants an entry holds: the kernels and all that they import, but for
+`host`, whose answer is in the key itself."""
 _LOG = logging.getLogger(__name__)
 _STATUS_OF = ctypes.CFUNCTYPE(ctypes.c_int32)
-
-
-def _numba_version() -> str:
-    """Numba's version. Raises ModuleNotFoundError if it is not installed.
-
-    From its file: to import `importlib.metadata` takes as long as to compute a small picture.
-    """
-    found = importlib.util.find_spec("numba")
-    if found is None or found.origin is None:
-        raise ModuleNotFoundError("No module named 'numba'", name="numba")
-    with contextlib.suppress(OSError):
-        text = Path(found.origin).with_name("_version.py").read_text(encoding="utf-8")
-        if told := re.search(r'"version": "([^"]+)"', text):
-            return told[1]
-    from importlib.metadata import version
-
-    return version("numba")
-
-
-_NUMBA_VERSION = _numba_version()
 
 
 class Compiled:
@@ -75,10 +57,9 @@ class Compiled:
         self._module = module
         self._name = name
         self._lock = threading.Lock()
-        self._function: Callable[..., int] | None = None
-        # The code lives as long as these two.
-        self._linker: Any = None
-        self._linked: Any = None
+        self._function: Function | None = None
+        self._held: object = None
+        """What the code lives as long as."""
 
     def __call__(self, *arguments: NDArray[Any] | int) -> None:
         function = self._function or self.load()
@@ -92,7 +73,7 @@ class Compiled:
         status = function(ctypes.byref(ctypes.c_void_p()), ctypes.byref(ctypes.c_void_p()), *values)
         assert status == 0, "compiled code has raised an exception"
 
-    def load(self) -> Callable[..., int]:
+    def load(self) -> Function:
         """Finds the code in the cache or compiles it: some twenty seconds, once for a processor.
 
         Raises BackendError if it cannot be compiled.
@@ -100,16 +81,33 @@ class Compiled:
         with self._lock:
             if self._function is None:
                 key = self._key()
-                stored = cache.load(_KIND, key)
-                if stored is not None:
-                    # RuntimeError is what LLVM says of code that it cannot load.
-                    with contextlib.suppress(RuntimeError):
-                        self._function = self._link(stored)
-                if self._function is None:
-                    self._function = self._build(key)
+                self._function = self._of_image(key) or self._of_object(key) or self._built(key)
         return self._function
 
-    def _build(self, key: str) -> Callable[..., int]:
+    def _of_image(self, key: str) -> Function | None:
+        """The function of the image that is kept, if there is one that can be run."""
+        stored = cache.load(_KIND, _image_key(key)) if code_image.is_possible() else None
+        if stored is None:
+            return None
+        try:
+            function, self._held = code_image.loaded(stored)
+        except UnlinkableError:
+            return None
+        return function
+
+    def _of_object(self, key: str) -> Function | None:
+        """The function of the object code that is kept, if LLVM can load it."""
+        stored = cache.load(_KIND, key)
+        if stored is None:
+            return None
+        # RuntimeError is what LLVM says of code that it cannot load.
+        with contextlib.suppress(RuntimeError):
+            function = self._link(stored)
+            _keep_image(key, stored)
+            return function
+        return None
+
+    def _built(self, key: str) -> Function:
         try:
             made = self._compiled()
             function = self._link(made)
@@ -121,6 +119,7 @@ class Compiled:
                 f" try {ISA_VARIABLE}=portable, or another backend"
             ) from error
         cache.store(_KIND, key, made)
+        _keep_image(key, made)
         return function
 
     def _compiled(self) -> bytes:
@@ -130,27 +129,50 @@ class Compiled:
         symbol, code = getattr(kernels, self._name).build()
         return bytes(symbol.encode() + b"\0" + code)
 
-    def _link(self, stored: bytes) -> Callable[..., int]:
-        symbol, _, code = stored.partition(b"\0")
+    def _link(self, stored: bytes) -> Function:
+        """What LLVM makes of a symbol's name and object code."""
+        import llvmlite.binding as llvm
+
+        symbol, code = _parts(stored)
         llvm.initialize_native_target()
-        library = llvm.JITLibraryBuilder().add_object_img(code).export_symbol(symbol.decode())
+        library = llvm.JITLibraryBuilder().add_object_img(code).export_symbol(symbol)
         library.add_current_process()  # memset and the like
-        self._linker = llvm.create_lljit_compiler()
-        self._linked = library.link(self._linker, self._name)
-        function: Callable[..., int] = _STATUS_OF(self._linked[symbol.decode()])
+        linker = llvm.create_lljit_compiler()
+        linked = library.link(linker, self._name)
+        function: Function = _STATUS_OF(linked[symbol])
+        self._held = linker, linked
         return function
 
     def _key(self) -> str:
         return cache.digest(self._module, self._name, *environment(), *contents(SOURCES))
 
 
+def _parts(stored: bytes) -> tuple[str, bytes]:
+    """The name of a symbol, and object code."""
+    symbol, _, code = stored.partition(b"\0")
+    return symbol.decode(), code
+
+
+def _image_key(key: str) -> str:
+    """The key of the image of object code that has this key."""
+    return cache.digest("image", code_image.FORMAT, key)
+
+
+def _keep_image(key: str, stored: bytes) -> None:
+    """Keeps an image of object code for the next time, where images can be run."""
+    symbol, code = _parts(stored)
+    if code_image.is_possible():
+        with contextlib.suppress(UnlinkableError):
+            cache.store(_KIND, _image_key(key), code_image.linked(code, symbol))
+
+
 def environment() -> tuple[str, ...]:
     """What decides compiled code besides its sources: versions, settings, the processor."""
     settings = [f"{k}={v}" for k, v in sorted(os.environ.items()) if k.startswith("NUMBA_")]
     return (
-        *(__version__, sys.version, _NUMBA_VERSION, llvmlite.__version__),
-        *(llvm.get_process_triple(), llvm.get_host_cpu_name(), VECTOR.name),
-        llvm.get_host_cpu_features().flatten(),
+        *(__version__, sys.version, package_version("numba"), package_version("llvmlite")),
+        *host(),
+        VECTOR.name,
         repr(settings),
     )
 

@@ -21,7 +21,7 @@ from waifu2x.backends.cpu.workers import Workers
 from waifu2x.backends.results import result_shape
 from waifu2x.lowering import geometry
 from waifu2x.lowering.lower import lower
-from waifu2x.lowering.segments import segmented
+from waifu2x.lowering.segments import at_bottlenecks, is_segmented, segmented
 from waifu2x.networks.model import Model
 
 _MOST_PLANS = 16
@@ -36,7 +36,7 @@ class CpuModel:
     ) -> None:
         """For `finer`, see PackedProgram."""
         self.model = model
-        program = segmented(with_picture(lower(model)))
+        program = at_bottlenecks(segmented(with_picture(lower(model))))
         self.packed = PackedProgram(program, arithmetic, finer)
         self.ticks: dict[int, int] = {}
         """Time spent on each step so far, by all threads; all that belongs to no convolution under
@@ -76,7 +76,7 @@ class CpuModel:
     def blocks(self, height: int, width: int) -> list[Block]:
         """The parts of a picture that run one after the other, as pictures of their own."""
         program, size = self.packed.program, (height, width)
-        held = 4 * self.plan(height, width).kept.floats if program.cuts else 0
+        held = 4 * self.plan(height, width).kept.floats if is_segmented(program) else 0
         return blocks(program, size, held, kept_memory.budget())
 
     def _new_plan(self, height: int, width: int) -> SizePlan:

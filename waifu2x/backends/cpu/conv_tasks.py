@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,6 +38,7 @@ from waifu2x.backends.cpu.tasks import (
 from waifu2x.lowering.geometry import round_up
 from waifu2x.lowering.steps import Conv, View
 from waifu2x.networks.expressions import LEAKY
+from waifu2x.system.lazy_dataclass import dataclass
 
 ON_TILES = (TILES, FEW_TILES)
 """Kinds of convolutions in bf16."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +19,7 @@ from waifu2x.lowering import geometry
 from waifu2x.lowering.box import Box
 from waifu2x.lowering.phases import Phase
 from waifu2x.lowering.steps import Conv, MapStep
+from waifu2x.system.lazy_dataclass import dataclass
 
 _TILES_WIDTH = 256
 """Pixels of a strip on tiles: about what lets its rings stay in the L2 cache, beside weights."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -21,6 +20,7 @@ from waifu2x.backends.cpu.workers import Workers
 from waifu2x.lowering.phases import Phase
 from waifu2x.lowering.steps import Conv, GlobalAvgPool, Linear
 from waifu2x.networks.model import Model
+from waifu2x.system.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, eq=False)

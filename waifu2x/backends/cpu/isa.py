@@ -7,13 +7,12 @@ import os
 import platform
 import re
 import sys
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-import llvmlite.binding
-
+from waifu2x.backends.cpu.host import host, processor_text
 from waifu2x.errors import BackendError
+from waifu2x.system.lazy_dataclass import dataclass
 
 ISA_VARIABLE = "WAIFU2X_CPU_ISA"
 
@@ -44,14 +43,14 @@ _UNITS = {
 
 def available_isas() -> list[str]:
     """The vector units that this processor has, widest first."""
-    features = llvmlite.binding.get_host_cpu_features()
+    has = host().has
     available = ["portable"]
-    if features.get("avx2") and features.get("fma"):
+    if has("avx2") and has("fma"):
         available.insert(0, "avx2")
-        if features.get("avx512f") and features.get("avx512bw"):
+        if has("avx512f") and has("avx512bw"):
             available.insert(0, "avx512")
             needed = ("amx-tile", "amx-bf16", "avx512bf16")
-            if all(features.get(feature) for feature in needed) and _request_tiles():
+            if all(map(has, needed)) and _request_tiles():
                 available.insert(0, "amx")
     return available
 
@@ -71,10 +70,10 @@ def detect_vector_unit() -> VectorUnit:
 def dot_instruction(lanes: int) -> str:
     """The instruction that adds products of pairs of 16-bit integers to 32-bit sums in one, if
     this processor has it; else nothing."""
-    features = llvmlite.binding.get_host_cpu_features()
-    if features.get("avx512vnni") and (lanes == 16 or features.get("avx512vl")):
+    has = host().has
+    if has("avx512vnni") and (lanes == 16 or has("avx512vl")):
         return "vpdpwssd"
-    if features.get("avxvnni") and lanes == 8:
+    if has("avxvnni") and lanes == 8:
         return "{vex} vpdpwssd"
     return ""
 
@@ -117,11 +116,7 @@ def _cache(level: int) -> tuple[int, int]:
 
 def processor_name() -> str:
     """The processor's name as the system gives it."""
-    try:
-        text = Path("/proc/cpuinfo").read_text()
-    except OSError:
-        text = ""
-    match = re.search(r"model name\s*:\s*(.+)", text)
+    match = re.search(r"model name\s*:\s*(.+)", processor_text())
     return match[1].strip() if match else platform.processor() or platform.machine()
 
 

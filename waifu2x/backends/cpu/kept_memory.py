@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import NamedTuple
 
@@ -28,6 +28,16 @@ class Places(NamedTuple):
     """How many they take together."""
 
 
+class KeptMap(NamedTuple):
+    """Memory that a kept map takes, and when."""
+
+    floats: int
+    first: int
+    """The phase that writes it."""
+    last: int
+    """The last phase that reads it."""
+
+
 @cache
 def budget() -> int:
     """Bytes that kept maps may take."""
@@ -42,18 +52,34 @@ def map_bytes(packed: PackedProgram, value: int, sizes: Sequence[Size]) -> int:
 
 
 def places(phases: Sequence[PhaseStrips]) -> Places:
-    """The places of all kept maps: those that are never needed at the same time share memory."""
-    held: dict[int, tuple[int, int]] = {}
-    starts, total = {}, 0
-    for strips in phases:
+    """The places of all kept maps."""
+    maps = {}
+    for first, strips in enumerate(phases):
         for value in strips.phase.kept:
             floats = round_up(map_bytes(strips.packed, value, strips.sizes), LINE_BYTES) // 4
-            start = 0
-            for first, end in sorted(held.values()):
-                if first - start >= floats:
-                    break
-                start = end
-            starts[value], held[value] = start, (start, start + floats)
-            total = max(total, start + floats)
-        held = {value: place for value, place in held.items() if value in strips.phase.live}
-    return Places(starts, total)
+            last = first
+            while value in phases[last].phase.live:
+                last += 1
+            maps[value] = KeptMap(floats, first, last)
+    return placed(maps)
+
+
+def placed(maps: Mapping[int, KeptMap]) -> Places:
+    """The places of maps: those that are never needed in the same phase may share memory.
+
+    The largest maps get theirs first. In the order in which they are made, small ones that stay
+    would leave gaps between them that are too short for large ones.
+    """
+    starts: dict[int, int] = {}
+    for value in sorted(maps, key=lambda value: (-maps[value].floats, value)):
+        own = maps[value]
+        start = 0
+        for other in sorted(starts, key=starts.__getitem__):
+            taken, end = maps[other], starts[other] + maps[other].floats
+            if taken.first > own.last or own.first > taken.last or end <= start:
+                continue
+            if starts[other] - start >= own.floats:
+                break
+            start = end
+        starts[value] = start
+    return Places(starts, max((starts[value] + maps[value].floats for value in maps), default=0))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 from typing import Any
 
 from numpy.typing import NDArray
@@ -14,6 +13,7 @@ from waifu2x.backends.cpu.compiled_model import CpuModel
 from waifu2x.backends.cpu.network import CpuNetwork
 from waifu2x.lowering.steps import Conv
 from waifu2x.networks.nodes import Weighted
+from waifu2x.system.lazy_dataclass import dataclass
 
 _RUNS = 4
 """The first one warms up, and the best of the others counts."""

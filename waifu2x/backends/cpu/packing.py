@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -14,6 +13,7 @@ from waifu2x.backends.cpu.shapes import LANES
 from waifu2x.backends.cpu.tasks import RowWindow
 from waifu2x.lowering.geometry import round_up
 from waifu2x.lowering.steps import Program, View
+from waifu2x.system.lazy_dataclass import dataclass
 
 ROWS = 4
 """Rows at a time of tasks that could do with any number."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from waifu2x.networks.model import Size
+from waifu2x.system.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,7 +3,7 @@ value is made of, and the fastest method that is right for the maps."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -47,6 +47,7 @@ from waifu2x.lowering.steps import (
 from waifu2x.networks.activations import Activation
 from waifu2x.networks.expressions import LEAKY, SIGMOID, Expression
 from waifu2x.networks.nodes import cubic_taps
+from waifu2x.system.lazy_dataclass import dataclass
 
 _BY_VALUES = FUNCTIONS.index(SIGMOID)
 """The function that single values compute otherwise than vectors do."""

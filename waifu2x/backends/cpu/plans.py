@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from waifu2x.backends.cpu import kept_memory
 from waifu2x.backends.cpu.limits import check_maps
 from waifu2x.backends.cpu.packed import PackedProgram
 from waifu2x.backends.cpu.strips import PhaseStrips
 from waifu2x.lowering import geometry, phases
+from waifu2x.lowering.segments import is_segmented
 from waifu2x.networks.model import Size
+from waifu2x.system.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +37,7 @@ def size_plan(packed: PackedProgram, height: int, width: int) -> SizePlan:
         packed.costs.__getitem__,
         lambda value: kept_memory.map_bytes(packed, value, sizes),
         # Of a network that is cut, all is kept: see `blocks`.
-        math.inf if program.cuts else kept_memory.budget(),
+        math.inf if is_segmented(program) else kept_memory.budget(),
     )
     strips = [PhaseStrips(packed, phase, sizes) for phase in found]
     return SizePlan(sizes, strips, kept_memory.places(strips))

@@ -8,12 +8,12 @@ to add up, to write) runs as soon as it can.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from waifu2x.backends.cpu.tasks import RowWindow, TaskSchedule
+from waifu2x.system.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,6 @@ tasks run."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import islice
 from typing import Any
@@ -24,6 +23,7 @@ from waifu2x.lowering import geometry
 from waifu2x.lowering.box import Box
 from waifu2x.lowering.phases import Phase
 from waifu2x.networks.model import Size
+from waifu2x.system.lazy_dataclass import dataclass
 
 _TOGETHER = 64
 """Strips whose tables are made before any of them runs."""

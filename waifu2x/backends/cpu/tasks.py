@@ -8,13 +8,14 @@ TaskSource, TaskTarget or TaskResidual with its name before theirs: `source`, `s
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from operator import attrgetter
 from typing import Any, get_args, get_type_hints
 
 import numpy as np
 
 from waifu2x.backends.cpu.records import KEEP, LOAD, POOL, READ
+from waifu2x.system.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True)

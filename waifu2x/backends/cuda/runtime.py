@@ -8,7 +8,6 @@ import weakref
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
@@ -26,6 +25,7 @@ from waifu2x.backends.gpu.replay import Records
 from waifu2x.backends.gpu.runtime import Argument, Kernel, Limits, Macros, OutOfMemoryError
 from waifu2x.backends.live import LiveObjects
 from waifu2x.errors import BackendError, DeviceError
+from waifu2x.system.lazy_dataclass import dataclass
 
 _MOST_CLEARED = 1 << 31
 """Bytes at a time: pycuda may count them in 32 bits."""

@@ -7,7 +7,6 @@ as the map's box; in a map of few planes one after the other.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -17,6 +16,7 @@ from waifu2x.backends.cuda.tensor_pack import VALUE_BYTES, VECTOR_VALUES
 from waifu2x.lowering.box import Box
 from waifu2x.lowering.geometry import round_up
 from waifu2x.lowering.steps import Program, Value
+from waifu2x.system.lazy_dataclass import dataclass
 
 FEW_PLANES = 4
 """Maps of no more are floats: no convolution on matrix units reads them plane by plane."""

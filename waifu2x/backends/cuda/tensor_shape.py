@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 
 from waifu2x.backends.cuda.tensor_pack import (
     pack_middle,
@@ -14,6 +14,7 @@ from waifu2x.backends.cuda.tensor_pack import (
 from waifu2x.backends.cuda.units import Units, is_sm75
 from waifu2x.backends.gpu.runtime import Macros
 from waifu2x.lowering.geometry import round_up
+from waifu2x.system.lazy_dataclass import dataclass
 
 COLUMNS = 64
 """Columns of a tile."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -16,6 +15,7 @@ from waifu2x.backends.gpu.executor import Batch, BufferPlace
 from waifu2x.backends.gpu.runtime import Buffer, Macros
 from waifu2x.lowering.box import Box
 from waifu2x.lowering.steps import Program
+from waifu2x.system.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from waifu2x.backends.cuda.runtime import CudaKernel, CudaRuntime

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from waifu2x.backends.gpu.activation_text import dialect_macro
@@ -12,6 +10,7 @@ from waifu2x.backends.gpu.maps import UNIT, Map, blocks_of
 from waifu2x.backends.gpu.runtime import Buffer, Kernel, Limits, Macros, Runtime
 from waifu2x.lowering.box import Box
 from waifu2x.lowering.steps import GlobalAvgPool, Linear, Program, Value
+from waifu2x.system.lazy_dataclass import dataclass
 
 _CHUNKS = 64
 _GROUP = 64

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -27,6 +26,7 @@ from waifu2x.backends.gpu.runtime import Argument, Kernel, Macros, Runtime
 from waifu2x.lowering.box import Box
 from waifu2x.lowering.geometry import round_up, scaled
 from waifu2x.lowering.steps import Conv, Program
+from waifu2x.system.lazy_dataclass import dataclass
 
 CELL = 4
 """Steps are computed in whole cells of so many pixels a side, for Winograd."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from waifu2x.backends.gpu.conv import NARROW, Planes, padded_weight
 from waifu2x.backends.gpu.runtime import Limits, Macros
 from waifu2x.lowering.geometry import round_up
+from waifu2x.system.lazy_dataclass import dataclass
 
 _FEW = 16
 """Planes of results that are pixels, which a work-item makes alone."""

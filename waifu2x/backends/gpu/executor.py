@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -14,6 +13,7 @@ from waifu2x.lowering.geometry import Work
 from waifu2x.lowering.phases import Phase
 from waifu2x.lowering.steps import Program
 from waifu2x.networks.model import Size
+from waifu2x.system.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -13,6 +12,7 @@ from waifu2x.lowering.box import Box
 from waifu2x.lowering.geometry import round_up
 from waifu2x.lowering.steps import Value, View
 from waifu2x.networks.model import Model
+from waifu2x.system.lazy_dataclass import dataclass
 
 FLOAT_BYTES = 4
 UNIT = 64

@@ -5,13 +5,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from waifu2x.backends import Device, Pin
+from waifu2x.system.lazy_dataclass import dataclass
 
 Macros = Mapping[str, str | int]
 """What a kernel is specialised by; a number or C text each."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 
 from waifu2x.backends.gpu import cuts
@@ -18,6 +18,7 @@ from waifu2x.lowering.liveness import Span
 from waifu2x.lowering.phases import Phase
 from waifu2x.lowering.steps import Conv, GlobalAvgPool, Program, writes
 from waifu2x.networks.model import Size
+from waifu2x.system.lazy_dataclass import dataclass
 
 _KEPT_SHARES = (1.0, 0.875, 0.75, 0.625, 0.5, 0.375, 0.25, 0.125, 0.0)
 """Shares of the memory that kept maps may take, where not all of them fit."""

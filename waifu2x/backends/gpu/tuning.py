@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from waifu2x import __version__
@@ -19,6 +18,7 @@ from waifu2x.backends.gpu.executor import Executor
 from waifu2x.backends.gpu.runtime import OutOfMemoryError
 from waifu2x.errors import BackendError
 from waifu2x.system import cache
+from waifu2x.system.lazy_dataclass import dataclass
 
 _KIND = "tuning"
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -12,6 +10,7 @@ from waifu2x.backends.gpu.maps import FLOAT_BYTES
 from waifu2x.backends.gpu.runtime import Limits, Macros
 from waifu2x.backends.winograd import transform_weights
 from waifu2x.lowering.geometry import round_up
+from waifu2x.system.lazy_dataclass import dataclass
 
 _CELL = 4
 _FREQUENCIES = (_CELL + 2) ** 2

@@ -6,7 +6,6 @@ import threading
 import weakref
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
 
@@ -22,6 +21,7 @@ from waifu2x.backends.gpu.runtime import Argument, Kernel, Limits, Macros, OutOf
 from waifu2x.backends.opencl.platforms import describe, is_gpu
 from waifu2x.errors import BackendError, DeviceError
 from waifu2x.system import cache
+from waifu2x.system.lazy_dataclass import dataclass
 
 _KIND = "opencl"
 _OPTIONS = ("-cl-std=CL1.2",)

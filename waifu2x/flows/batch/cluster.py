@@ -16,7 +16,7 @@ import warnings
 from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,6 +29,7 @@ from waifu2x.formats.write import EXISTS
 from waifu2x.networks import catalogue, model_set
 from waifu2x.system import stores
 from waifu2x.system.files import reason
+from waifu2x.system.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from distributed import Client, Future

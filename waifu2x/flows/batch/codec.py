@@ -14,7 +14,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -30,6 +29,7 @@ from waifu2x.imaging.processing import Call
 from waifu2x.imaging.sizes import Request
 from waifu2x.imaging.streams import Allocate
 from waifu2x.networks.chains import Facts
+from waifu2x.system.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True)

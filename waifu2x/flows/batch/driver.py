@@ -17,7 +17,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
@@ -58,6 +58,7 @@ from waifu2x.imaging.sizes import MOST
 from waifu2x.networks.chains import FactTable
 from waifu2x.system import stores
 from waifu2x.system.files import is_temporary, remove_abandoned, remove_unfinished
+from waifu2x.system.lazy_dataclass import dataclass
 from waifu2x.system.machine import available_memory, core_count
 
 if TYPE_CHECKING:

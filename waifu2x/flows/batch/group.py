@@ -7,7 +7,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from distributed import Event, get_worker
@@ -20,6 +20,7 @@ from waifu2x.flows.batch.session import ModelFiles, SessionHolder, SessionSettin
 from waifu2x.flows.jobs import Job
 from waifu2x.flows.outcome import Outcome
 from waifu2x.system import stores
+from waifu2x.system.lazy_dataclass import dataclass
 
 
 def dask_setup(worker: object) -> None:

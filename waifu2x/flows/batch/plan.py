@@ -5,7 +5,6 @@ from __future__ import annotations
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import overload
 
@@ -14,6 +13,7 @@ from waifu2x.flows.jobs import ARCHIVES, Job
 from waifu2x.flows.outcome import Outcome
 from waifu2x.formats import table
 from waifu2x.system.files import reason
+from waifu2x.system.lazy_dataclass import dataclass
 
 _TAKEN = frozenset((*table.READABLE, *ARCHIVES))
 

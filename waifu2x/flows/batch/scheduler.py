@@ -7,7 +7,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from waifu2x.backends import Progress
 from waifu2x.flows.flow import StoppedError
 from waifu2x.imaging.enlarger import Networks
+from waifu2x.system.lazy_dataclass import dataclass
 
 _STACKED = 1 << 16
 """Pixels of a picture up to which several are computed as one stack: beyond that, one by itself

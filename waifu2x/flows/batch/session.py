@@ -11,7 +11,6 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from waifu2x.flows.batch.driver import InFlight
 from waifu2x.flows.batch.run import run
 from waifu2x.flows.jobs import Job, Output
 from waifu2x.flows.outcome import Outcome
+from waifu2x.system.lazy_dataclass import dataclass
 
 _LOOK_SECONDS = 0.5
 """Between looks at whether anybody still waits."""

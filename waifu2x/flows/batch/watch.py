@@ -5,11 +5,11 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 from waifu2x.flows.batch.plan import JobList, Plan
 from waifu2x.flows.jobs import Job
 from waifu2x.flows.outcome import Outcome
+from waifu2x.system.lazy_dataclass import dataclass
 
 SETTLED = 2.0
 """Seconds without a change after which a file is taken for whole."""

@@ -11,7 +11,6 @@ from __future__ import annotations
 import re
 import reprlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Literal
 
@@ -24,6 +23,7 @@ from waifu2x.networks.builder import GraphBuilder
 from waifu2x.networks.expressions import SIGMOID
 from waifu2x.networks.model import Border, Model
 from waifu2x.networks.nodes import Node, Weighted, sources
+from waifu2x.system.lazy_dataclass import dataclass
 
 SLOPE = 0.1
 """The slope of the leaky ReLU behind every layer but the last of a network."""

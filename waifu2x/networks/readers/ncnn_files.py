@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from waifu2x.errors import ModelError
+from waifu2x.system.lazy_dataclass import dataclass
 
 MAX_LAYERS = 10_000
 _MAGIC = "7767517"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +14,7 @@ from waifu2x.networks.model import Model
 from waifu2x.networks.nodes import PixelShuffle, sources
 from waifu2x.networks.readers.limits import MAX_BYTES, ModelBudget
 from waifu2x.networks.readers.ncnn_files import BinFile, Line
+from waifu2x.system.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,6 +11,7 @@ from numpy.typing import NDArray
 
 from waifu2x.errors import ModelError
 from waifu2x.networks.readers.limits import MAX_TENSOR_BYTES
+from waifu2x.system.lazy_dataclass import dataclass
 
 MOST_DIMENSIONS = 8
 """Dimensions that a tensor may have: weights have four."""
