@@ -3,16 +3,15 @@
 python benchmarks/bench_kernels.py [NETWORK@SCALE ...] [--size 1920x1080] [--precision fp16]
     [--layers] [--compiled] [--compiled-size 960x540] [--tuning SECONDS]
 
-First each network's kernels alone, by the device's clock, the median of rounds: ms, TFLOP/s and, with
---layers, every layer with its share of the peak. With --compiled the same networks against PyTorch's,
-compiled in half precision, from a picture on the device to a picture on the device, in turn in one
-process. Needs PyTorch with CUDA for that.
+First each network's kernels alone, by the device's clock, the median of rounds: ms, TFLOP/s and,
+with --layers, every layer with its share of the peak. With --compiled the same networks against
+PyTorch's, compiled in half precision, from a picture on the device to a picture on the device, in
+turn in one process, which needs PyTorch with CUDA.
 """
 
 from __future__ import annotations
 
 import argparse
-import statistics
 import sys
 from pathlib import Path
 from typing import Any

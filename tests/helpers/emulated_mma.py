@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 
 from tests.by_hand.tensor_maps import unpacked
 from waifu2x.backends.cuda.arguments import Address, packed
+from waifu2x.backends.cuda.tensor_candidates import candidates
 from waifu2x.backends.cuda.tensor_conv import TensorConvArguments
 from waifu2x.backends.cuda.tensor_layout import (
     COLUMNS_BEYOND,
@@ -36,7 +37,7 @@ from waifu2x.backends.cuda.tensor_layout import (
     batch_grid,
 )
 from waifu2x.backends.cuda.tensor_pack import pack_last, pack_middle, pack_quads
-from waifu2x.backends.cuda.tensor_shape import MmaShape, TensorJob, candidates, depth, macros
+from waifu2x.backends.cuda.tensor_shape import MmaShape, TensorJob, depth, macros, results
 from waifu2x.backends.cuda.tensor_step import LayerExtent, Range
 from waifu2x.backends.gpu import source
 from waifu2x.lowering.box import Box
@@ -262,7 +263,7 @@ class Work:
         planes = width if job.last else job.outputs
         epilogue = np.zeros((2, planes), np.float32)
         epilogue[0, : job.outputs] = self._bias
-        across = -(-columns // job.results)
+        across = -(-columns // results(job, shape))
         tiles = across * -(-rows // shape.rows)
         grid, target = batch_grid(1), self._target_box
         if job.last:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from waifu2x.backends.cuda.arguments import Address, address_of, packed
 from waifu2x.backends.cuda.tensor_activation import activation_macro, has_plane_slopes
+from waifu2x.backends.cuda.tensor_candidates import candidates, ranked
 from waifu2x.backends.cuda.tensor_layout import (
     COLUMNS_BEYOND,
     PLANE_UNIT,
@@ -31,10 +32,8 @@ from waifu2x.backends.cuda.tensor_shape import (
     COLUMNS,
     Shape,
     TensorJob,
-    candidates,
     grid,
     macros,
-    ranked,
     results,
 )
 from waifu2x.backends.cuda.tensor_step import (

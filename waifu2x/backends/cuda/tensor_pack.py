@@ -87,8 +87,8 @@ def pack_rows(
 def pack_rolling(
     weight: NDArray[np.float32], width: int, group: int, terms: int
 ) -> NDArray[np.float16]:
-    """(tiles of `width` output planes, groups, kx, 5, width, group) of (out, in, 3, 3), of one term:
-    taps ky = 2, 1, 0, 2, 1, so that any three neighbours are all of them.
+    """(tiles of `width` output planes, groups, kx, 5, width, group) of (out, in, 3, 3), of one
+    term: taps ky = 2, 1, 0, 2, 1, so that any three neighbours are all of them.
     """
     outputs, inputs = weight.shape[:2]
     assert terms == 1
