@@ -3,27 +3,34 @@
 // Macros: DEPTH and SIDE, see tensor_rows.cu.
 #include "tensor.cuh"
 
-// Rows of results of a block: `begin` to before `end` of all strips, one strip after the other. Each block
-// has as many, or one more.
-struct Rows {
-    int each;  // of a strip
-    int begin, end;
+// Rows of results are counted through all strips, one strip after the other; `extent.tiles` are those of a
+// strip.
+struct Row {
+    int strip, row;
+    int input;  // the first row of input that it reads, counted from the block's first
 };
 
-__device__ __forceinline__ Rows rows_of_block(const LayerExtent& extent) {
-    const long long tiles = extent.tiles;
-    const int blocks = gridDim.x / DEPTH, block = blockIdx.x / DEPTH;
-    return {extent.tiles / extent.tiles_across, static_cast<int>(tiles * block / blocks),
-            static_cast<int>(tiles * (block + 1) / blocks)};
+// The first row of a block. Each block has as many as another, or one more.
+__device__ __forceinline__ Row first_row(int block, const LayerExtent& extent) {
+    const long long rows = static_cast<long long>(extent.tiles) * extent.tiles_across;
+    const int number = static_cast<int>(rows * block / (gridDim.x / DEPTH));
+    return {number / extent.tiles, number % extent.tiles, 0};
 }
 
-// The tile of a row.
-__device__ __forceinline__ Tile tile_of_row(int number, const Rows& rows, const Conv& p) {
-    const int strip = number / rows.each;
-    return tile_at((number - strip * rows.each) * p.extent.tiles_across + strip, p);
+__device__ __forceinline__ int rows_between(const Row& first, const Row& last, const LayerExtent& extent) {
+    return (last.strip - first.strip) * extent.tiles + last.row - first.row;
 }
 
-// The first row of input that a row of results reads, counted from the block's first.
-__device__ __forceinline__ int first_input(int number, const Rows& rows) {
-    return number - rows.begin + (number / rows.each - rows.begin / rows.each) * (SIDE - 1);
+__device__ __forceinline__ void advance(Row& at, int by, const LayerExtent& extent) {
+    at.row += by;
+    at.input += by;
+    while (at.row >= extent.tiles) {
+        at.row -= extent.tiles;
+        at.strip++;
+        at.input += SIDE - 1;
+    }
+}
+
+__device__ __forceinline__ Tile tile_of_row(const Row& at, const Conv& p) {
+    return tile_at(at.row * p.extent.tiles_across + at.strip, p);
 }

@@ -77,7 +77,7 @@ struct Range {
 // What a kernel computes.
 struct LayerExtent {
     int rows, columns;        // results of each picture
-    int tiles_across, tiles;  // of all pictures
+    int tiles_across, tiles;  // of all pictures, all of them or (rows.cuh) those below one another
     int across, pictures;     // side by side, and all of them
 };
 

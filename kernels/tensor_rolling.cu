@@ -12,7 +12,7 @@
 //
 // One warp copies rows of input, a group of planes at a time, into a ring; each is used once.
 //
-// Arguments: `Conv` in tensor.cuh; tiles of `extent` are rows of strips. Layouts
+// Arguments: `Conv` in tensor.cuh; tiles of `extent` are rows of a strip. Layouts
 //   in       map as tensor.cuh has it, in groups of GROUP planes; of its STORED_GROUPS groups IN_PLANES
 //            planes are read, from FIRST_GROUP on
 //   weights  [32 output planes][group][kx][ky = 2, 1, 0, 2, 1][WIDTH][GROUP], 16-bit floats, vectors as in a
@@ -43,6 +43,8 @@ static_assert(TILE_COLUMNS == WARPGROUPS * 64 && THREADS == WARPGROUPS * 128 + 1
 // Weights of a tap kx of a group.
 #define TAP_BYTES (5 * WIDTH * PIXEL_BYTES)
 #define WEIGHT_BYTES (GROUPS * SIDE * TAP_BYTES)
+// Groups by which a warpgroup is ahead of the next, less one; the ring holds what they are apart.
+#define LEAD (RING - 4 > WARPGROUPS * 2 && GROUPS > 3 ? 1 : 0)
 #define BARRIERS (2 * RING + WARPGROUPS + 1)
 static_assert(SHARED == WEIGHT_BYTES + (RING * SLOT_BYTES + PIXEL_BYTES) + WIDTH * 8 + BARRIERS * 8,
               "tensor_shape.py reckons with other shared memory");
@@ -75,16 +77,17 @@ tensor_rolling(const __grid_constant__ Conv p) {
     if (warp >= WARPGROUPS * 4) {
         asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(SPARE_REGISTERS));
         if (warp == WARPGROUPS * 4 && lane == 0) {
-            const Rows work = rows_of_block(p.extent);
             barrier_expect(weighed, WEIGHT_BYTES);
             for (int i = 0; i < GROUPS; i++)
                 bulk_copy(taps + i * SIDE * TAP_BYTES, p.weights + (static_cast<size_t>(deep) * GROUPS + i) * SIDE * TAP_BYTES,
                           SIDE * TAP_BYTES, weighed);
+            Row at = first_row(blockIdx.x / DEPTH, p.extent);
             int slot = 0, parity = 1;
-            for (int next = work.begin; next < work.end;) {
-                const Tile tile = tile_of_row(next, work, p);
-                const int count = min(work.each - next % work.each, work.end - next);
-                next += count;
+            for (int left = rows_between(at, first_row(blockIdx.x / DEPTH + 1, p.extent), p.extent); left > 0;) {
+                const Tile tile = tile_of_row(at, p);
+                const int count = min(p.extent.tiles - at.row, left);
+                left -= count;
+                advance(at, count, p.extent);
                 // Memory ends with the row; what would stand behind it belongs to results of no use.
                 const uint32_t bytes = min(TILE_READS, p.from.pitch - tile.column) * PIXEL_BYTES;
                 const uint8_t* source = k_block_at(0, tile, p);
@@ -108,17 +111,20 @@ tensor_rolling(const __grid_constant__ Conv p) {
     } else {
         asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(REGISTERS));
         const int group = warp / 4, q = lane % 4, column = group * 64 + warp % 4 * 16 + lane / 4;
-        const Rows work = rows_of_block(p.extent);
-        if (work.begin < work.end) barrier_wait(weighed, 0);
-        // Warpgroups follow one another, so that while one stores the others keep the matrix unit busy.
-        if (group > 0 && work.begin < work.end) barrier_wait(leads + 8 * (group - 1), 0);
+        Row at = first_row(blockIdx.x / DEPTH, p.extent);
+        int left = rows_between(at, first_row(blockIdx.x / DEPTH + 1, p.extent), p.extent);
+        if (left > 0) barrier_wait(weighed, 0);
+        // Warpgroups follow one another, so that not all of them end a row at once.
+        if (group > 0 && left > 0) barrier_wait(leads + 8 * (group - 1), 0);
         bool leads_next = true;
         int slot = 0, parity = 0;
-        float sums[COLUMNS_EACH / 2];
-        for (int next = work.begin; next < work.end;) {
-            const Tile top = tile_of_row(next, work, p);
-            const int count = min(work.each - next % work.each, work.end - next);
-            next += count;
+        float sums[COLUMNS_EACH / 2], complete[WIDTH / 2];
+        int y = -1, x = 0;  // of what is complete, and not yet stored
+        while (left > 0) {
+            const Tile top = tile_of_row(at, p);
+            const int count = min(p.extent.tiles - at.row, left);
+            left -= count;
+            advance(at, count, p.extent);
             const uint32_t offset = (group * 64 + (top.column & 7)) * PIXEL_BYTES;
 #pragma unroll
             for (int i = 0; i < COLUMNS_EACH / 2; i++) sums[i] = 0;
@@ -139,10 +145,13 @@ tensor_rolling(const __grid_constant__ Conv p) {
                         for (int k = 0; k < GROUP / 16; k++)
                             wgmma(sums, descriptor(a + kx * PIXEL_BYTES + k * 32), descriptor(b + kx * TAP_BYTES + k * 32), 1);
                     asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+                    // The row before is stored while this one is multiplied.
+                    if (k_block == 0 && y >= 0)
+                        store_row<WIDTH>(complete, biases, slopes, deep * WIDTH, y, x + column, q, p);
                     asm volatile("wgmma.wait_group.sync.aligned 1;" ::: "memory");
                     if (threadIdx.x % 128 == 0) {
                         if (before >= 0) barrier_arrive(empty + 8 * before);
-                        if (leads_next && k_block == (GROUPS - 1) / WARPGROUPS) barrier_arrive(leads + 8 * group);
+                        if (leads_next && k_block == LEAD) barrier_arrive(leads + 8 * group);
                     }
                     before = slot;
                     if (++slot == RING) {
@@ -156,7 +165,6 @@ tensor_rolling(const __grid_constant__ Conv p) {
                 if (threadIdx.x % 128 == 0) barrier_arrive(empty + 8 * before);
                 // Row `row` - 2 of the results is complete, in the part behind this row's.
                 const int done = part == 2 ? 0 : part + 1;
-                float complete[WIDTH / 2];
 #pragma unroll
                 for (int i = 0; i < WIDTH / 2; i++) {
                     complete[i] = done == 0 ? sums[i] : done == 1 ? sums[WIDTH / 2 + i] : sums[WIDTH + i];
@@ -165,9 +173,10 @@ tensor_rolling(const __grid_constant__ Conv p) {
                     if (done == 2) sums[WIDTH + i] = 0;
                 }
                 part = done;
-                if (row >= SIDE - 1)
-                    store_row<WIDTH>(complete, biases, slopes, deep * WIDTH, top.y + row - (SIDE - 1), top.x + column, q, p);
+                y = row >= SIDE - 1 ? top.y + row - (SIDE - 1) : -1;
+                x = top.x;
             }
         }
+        if (y >= 0) store_row<WIDTH>(complete, biases, slopes, deep * WIDTH, y, x + column, q, p);
     }
 }

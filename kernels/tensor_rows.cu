@@ -6,14 +6,14 @@
 // An implicit matrix product of weights times pixels: a step is one row of TILE_COLUMNS output pixels times
 // 64 output planes. Weights are the operand in registers and stay there; pixels are the operand in shared
 // memory, which so is read at half of what it gives. A block goes down a strip of TILE_COLUMNS columns, and
-// on at the top of the next one: one warp copies rows of input into a ring, each row once, and two
-// warpgroups take every other row of output. They take turns at the matrix unit: while one multiplies,
-// the other stores. All blocks get the same number of rows, one more or less.
+// on at the top of the next one: one warp copies rows of input into a ring, each row once, and warpgroups take
+// a row of output in turn. A turn is that at the matrix unit: while one multiplies, the others store. All
+// blocks get the same number of rows, one more or less.
 //
 // Sums stand with output planes along a warp's rows. They are transposed on the way through shared memory
 // (`stmatrix`), from where each thread stores vectors of 8 planes.
 //
-// Arguments: `Conv` in tensor.cuh; tiles of `extent` are rows of strips. Layouts
+// Arguments: `Conv` in tensor.cuh; tiles of `extent` are rows of a strip. Layouts
 //   in       map as tensor.cuh has it, in groups of GROUP planes; of its STORED_GROUPS groups IN_PLANES
 //            planes are read, from FIRST_GROUP on
 //   weights  [64 output planes][group][tap][16 input planes][thread of 128][4][2], 16-bit floats: word 2 * h + v
@@ -23,7 +23,8 @@
 //   residual with RESIDUAL = 1, as `residual_at` says
 // Macros
 //   IN_PLANES, GROUP, STORED_GROUPS, FIRST_GROUP, SIDE (taps in each direction), WIDTH = 64, DEPTH (tiles of
-//   output planes), TERMS = 1, RING (rows of input in shared memory), SPARSE_TAPS, LAST = 0;
+//   output planes), TERMS = 1, RING (rows of input in shared memory), WARPGROUPS, REGISTERS (of a thread that
+//   multiplies), SPARE_REGISTERS (of one that copies), SPARSE_TAPS, LAST = 0;
 //   THREADS, SHARED (bytes of a block), TILE_COLUMNS, TILE_RESULTS, ROWS = 1 (see tensor.cuh);
 //   OUT_GROUP, OUT_STORED, EACH, PART, D2S, S2D, ZERO, PLANE_SLOPES, ACTIVATE, RESIDUAL, RESIDUAL_GROUP,
 //   RESIDUAL_STORED, RESIDUAL_PART, STACK: of the store, see tensor.cuh
@@ -34,7 +35,7 @@
 #include "wgmma.cuh"
 
 static_assert(WIDTH == 64 && TERMS == 1 && ROWS == 1 && TILE_COLUMNS == 128, "one instruction");
-static_assert(THREADS == 384, "two warpgroups multiply, and one warp of a third copies");
+static_assert(THREADS == WARPGROUPS * 128 + 128, "one warpgroup more than multiply");
 // A row that begins 7 pixels into the period of the swizzle ends a pixel behind its place, where the next
 // one has none.
 #define PITCH (TILE_COLUMNS + 8)
@@ -46,23 +47,39 @@ static_assert(THREADS == 384, "two warpgroups multiply, and one warp of a third 
 constexpr int STORED_AT_ONCE = STACK || ZERO || D2S * S2D > 1 ? 1 : 4;
 #define PRODUCTS (STEPS * (GROUP / 16))
 static_assert(PRODUCTS <= 36, "registers");
-static_assert(RING >= SIDE + 1, "each warpgroup has its rows");
-static_assert(SHARED == RING_BYTES + 2 * STAGED_BYTES + (2 * RING + 2) * 8, "tensor_shape.py reckons with other shared memory");
+// Products after which it is the next one's turn: what that waits for overlaps with the last of them.
+#define ALONE (PRODUCTS - 4)
+static_assert(RING >= SIDE * WARPGROUPS, "rows of a warpgroup between whose own others have as many");
+static_assert(SHARED == RING_BYTES + WARPGROUPS * STAGED_BYTES + (2 * RING + WARPGROUPS) * 8, "tensor_shape.py reckons with other shared memory");
 
-// Of vector `i` of the 8 of a thread that stages or stores a row: its pixel, and where it is staged.
-// A thread has the same 8 planes of each.
-__device__ __forceinline__ int staged_pixel(int i) { return i * 16 + threadIdx.x % 128 / 8; }
+// Of vector `i` of the 8 of a thread that stages or stores a row: its pixel. A thread has the same 8 planes
+// of each.
+__device__ __forceinline__ int staged_pixel(int thread, int i) { return i * 16 + thread % 128 / 8; }
 
 __device__ __forceinline__ uint32_t staged_at(int pixel, int vector) {
     return pixel * (WIDTH * 2) + ((vector ^ pixel & 7) << 4);
 }
 
+// threadIdx.x, and a load, where they stand and not before: what is made of them takes no registers meanwhile.
+__device__ __forceinline__ int thread_again() {
+    int thread;
+    asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));
+    return thread;
+}
+
+__device__ __forceinline__ float load_float(const float* from) {
+    float value;
+    asm volatile("ld.global.nc.f32 %0, [%1];" : "=f"(value) : "l"(from));
+    return value;
+}
+
 #if RESIDUAL
 // Copies what is added to a row to where the row will be staged.
-__device__ __forceinline__ void stage_residual(uint32_t staged, const Tile& tile, int plane, int eight, const Conv& p) {
+__device__ __forceinline__ void stage_residual(uint32_t staged, const Tile& tile, int deep, const Conv& p) {
+    const int thread = thread_again(), eight = thread % 8, plane = deep * WIDTH + eight * 8;
 #pragma unroll 1
     for (int i = 0; i < 8; i++) {
-        const int pixel = staged_pixel(i);
+        const int pixel = staged_pixel(thread, i);
         const OutputCoordinate output = output_coordinate(tile.y, tile.x + pixel, p.from, p.extent);
         const uint8_t* const vector = static_cast<const uint8_t*>(p.residual) + residual_at(output, plane, p.added);
         if (output.is_stored)
@@ -76,29 +93,30 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
 tensor_rows(const __grid_constant__ Conv p) {
     extern __shared__ __align__(1024) uint8_t shared[];
     const uint32_t ring = shared_address(shared), stages = ring + RING_BYTES;
-    const uint32_t full = stages + 2 * STAGED_BYTES, empty = full + 8 * RING, turns = empty + 8 * RING;
+    const uint32_t full = stages + WARPGROUPS * STAGED_BYTES, empty = full + 8 * RING, turns = empty + 8 * RING;
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     if (threadIdx.x == 0) {
         for (int i = 0; i < RING; i++) {
             barrier_init(full + 8 * i, 1);
-            barrier_init(empty + 8 * i, 2);
+            barrier_init(empty + 8 * i, WARPGROUPS);
         }
-        barrier_init(turns, 1);
-        barrier_init(turns + 8, 1);
+        for (int i = 0; i < WARPGROUPS; i++) barrier_init(turns + 8 * i, 1);
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     }
     const int deep = blockIdx.x % DEPTH;
     __syncthreads();
 
-    if (warp >= 8) {
-        asm volatile("setmaxnreg.dec.sync.aligned.u32 24;");
-        if (warp == 8 && lane == 0) {
-            const Rows work = rows_of_block(p.extent);
+    if (warp >= WARPGROUPS * 4) {
+        asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(SPARE_REGISTERS));
+        if (warp == WARPGROUPS * 4 && lane == 0) {
+            Row at = first_row(blockIdx.x / DEPTH, p.extent);
+            const Row end = first_row(blockIdx.x / DEPTH + 1, p.extent);
             int slot = 0, parity = 1;
-            for (int next = work.begin; next < work.end;) {
-                const Tile tile = tile_of_row(next, work, p);
-                const int count = min(work.each - next % work.each, work.end - next);
-                next += count;
+            for (int left = rows_between(at, end, p.extent); left > 0;) {
+                const Tile tile = tile_of_row(at, p);
+                const int count = min(p.extent.tiles - at.row, left);
+                left -= count;
+                advance(at, count, p.extent);
                 // Memory ends with the row; what would stand behind it belongs to results of no use.
                 const uint32_t bytes = min(TILE_READS, p.from.pitch - tile.column) * PIXEL_BYTES;
                 const uint8_t* source = k_block_at(0, tile, p);
@@ -120,7 +138,7 @@ tensor_rows(const __grid_constant__ Conv p) {
             }
         }
     } else {
-        asm volatile("setmaxnreg.inc.sync.aligned.u32 240;");
+        asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(REGISTERS));
         const int turn = warp / 4;
         uint32_t weights[PRODUCTS][4];
         const uint4* const packed = reinterpret_cast<const uint4*>(p.weights) +
@@ -133,35 +151,31 @@ tensor_rows(const __grid_constant__ Conv p) {
             weights[i][2] = vector.z;
             weights[i][3] = vector.w;
         }
-        const Rows work = rows_of_block(p.extent);
         const uint32_t staged = stages + turn * STAGED_BYTES;
-        const int own = threadIdx.x % 128 / 32 * 2;
-        const float* const biases = p.epilogue + deep * WIDTH + own * 8 + lane / 4;
-        const float bias[2] = {__ldg(biases), __ldg(biases + 8)};
-        const float* const slopes = biases + DEPTH * WIDTH;
-        const float slope[2] = {PLANE_SLOPES ? __ldg(slopes) : p.slope, PLANE_SLOPES ? __ldg(slopes + 8) : p.slope};
         // Where a lane's row of four matrices of 8 x 8 is staged.
-        const uint32_t transposed = staged + staged_at(lane / 16 * 8 + lane % 8, own + lane / 8 % 2);
-        const int eight = threadIdx.x % 8, plane = deep * WIDTH + eight * 8;
+        const uint32_t transposed = staged + staged_at(lane / 16 * 8 + lane % 8, warp % 4 * 2 + lane / 8 % 2);
         uint8_t* const out = static_cast<uint8_t*>(p.out);
-        int released = 0;
         float sums[TILE_COLUMNS / 2];
-        for (int number = work.begin + turn, step = 0; number < work.end; number += 2, step++) {
-            const Tile tile = tile_of_row(number, work, p);
-            const int input = first_input(number, work);
+        Row at = first_row(blockIdx.x / DEPTH, p.extent);
+        int left = rows_between(at, first_row(blockIdx.x / DEPTH + 1, p.extent), p.extent) - turn;
+        advance(at, turn, p.extent);
+        int phase = turn == 0;
+        for (; left > 0; left -= WARPGROUPS, phase ^= 1) {
+            const int input = at.input;
             // All have read what is staged.
             asm volatile("bar.sync %0, 128;" ::"r"(turn + 1) : "memory");
 #if RESIDUAL
-            stage_residual(staged, tile, plane, eight, p);
+            stage_residual(staged, tile_of_row(at, p), deep, p);
 #endif
+            const int shift = tile_of_row(at, p).column & 7;
             uint32_t rows[SIDE];
 #pragma unroll
             for (int ky = 0; ky < SIDE; ky++) {
                 const int slot = (input + ky) % RING;
                 barrier_wait(full + 8 * slot, (input + ky) / RING & 1);
-                rows[ky] = ring + slot * ROW_BYTES + (tile.column & 7) * PIXEL_BYTES;
+                rows[ky] = ring + slot * ROW_BYTES + shift * PIXEL_BYTES;
             }
-            barrier_wait(turns + 8 * turn, step & 1 ^ turn ^ 1);
+            barrier_wait(turns + 8 * turn, phase);
             pin_accumulators(sums);
             asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 #pragma unroll
@@ -169,16 +183,23 @@ tensor_rows(const __grid_constant__ Conv p) {
                 const int k = i % (GROUP / 16), tap = i / (GROUP / 16) % TAPS, group = i / (GROUP / 16) / TAPS;
                 const uint32_t pixels = rows[tap / SIDE] + tap % SIDE * PIXEL_BYTES + group * GROUP_BYTES + k * 32;
                 wgmma_of_registers(sums, weights[i], descriptor(pixels), i > 0);
-                // The other's turn: what it waits for overlaps with what is on its way.
-                if (i == PRODUCTS - 3 && threadIdx.x % 128 == 0) barrier_arrive(turns + 8 * (turn ^ 1));
+                if (i == ALONE - 1) asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
             }
             asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+            asm volatile("wgmma.wait_group.sync.aligned 1;" ::: "memory");
+            if (threadIdx.x % 128 == 0) barrier_arrive(turns + 8 * (turn == WARPGROUPS - 1 ? 0 : turn + 1));
             asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
             pin_accumulators(sums);
-            if (threadIdx.x % 128 == 0) {
-                // Rows that this warpgroup has waited for, and reads no more.
-                const int next = number + 2 < work.end ? first_input(number + 2, work) : input + SIDE;
-                for (; released < min(next, input + SIDE); released++) barrier_arrive(empty + 8 * (released % RING));
+            // Registers are short while products are made: what follows is not computed before.
+            asm volatile("" : "+r"(at.row), "+r"(at.strip));
+            const Tile tile = tile_of_row(at, p);
+            const int thread = thread_again();
+            const float* const biases = p.epilogue + deep * WIDTH + thread % 128 / 32 * 16 + thread % 32 / 4;
+            float bias[2], slope[2];
+#pragma unroll
+            for (int half = 0; half < 2; half++) {
+                bias[half] = load_float(biases + half * 8);
+                slope[half] = PLANE_SLOPES ? load_float(biases + DEPTH * WIDTH + half * 8) : p.slope;
             }
 #if RESIDUAL
             asm volatile("cp.async.wait_all;" ::: "memory");
@@ -210,9 +231,10 @@ tensor_rows(const __grid_constant__ Conv p) {
                     : "memory");
             }
             asm volatile("bar.sync %0, 128;" ::"r"(turn + 1) : "memory");
+            const int eight = thread % 8, plane = deep * WIDTH + eight * 8;
 #pragma unroll STORED_AT_ONCE
             for (int i = 0; i < 8; i++) {
-                const int pixel = staged_pixel(i);
+                const int pixel = staged_pixel(thread, i);
                 const OutputCoordinate output = output_coordinate(tile.y, tile.x + pixel, p.from, p.extent);
                 uint4 vector;
                 asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
@@ -221,6 +243,13 @@ tensor_rows(const __grid_constant__ Conv p) {
                 if (ZERO && is_zero(output, plane, p.valid)) vector = make_uint4(0, 0, 0, 0);
                 if (output.is_stored) *reinterpret_cast<uint4*>(out + target_at(output, plane, p.to)) = vector;
             }
+            advance(at, WARPGROUPS, p.extent);
+            if (threadIdx.x % 128 == 0 && left > WARPGROUPS)
+                // Rows up to the next that this warpgroup reads; some below a strip's last it never does.
+                for (int row = input; row < at.input; row++) {
+                    if (row >= input + SIDE) barrier_wait(full + 8 * (row % RING), row / RING & 1);
+                    barrier_arrive(empty + 8 * (row % RING));
+                }
         }
     }
 }

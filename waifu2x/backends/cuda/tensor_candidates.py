@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -38,7 +39,7 @@ def candidates(
     """Shapes that fit a block's shared memory, the usual one for large pictures first."""
     shapes: list[Shape]
     if units == "wgmma":
-        shapes = [*_row_by_row(job), *_wgmma_shapes(job)]
+        shapes = [*_row_by_row(job, shared_bytes), *_wgmma_shapes(job)]
     elif is_sm75(capability):
         shapes = [
             MmaShape(rows, blocks, (32, 64), min(3 if job.taps > 1 else 2, job.steps), is_sm75=True)
@@ -56,7 +57,7 @@ def candidates(
     return rolling if rolling and job.inputs > job.group else fitting
 
 
-def _row_by_row(job: TensorJob) -> Iterator[RowsShape | RollingShape]:
+def _row_by_row(job: TensorJob, shared_bytes: int) -> Iterator[RowsShape | RollingShape]:
     """Shapes that go down a picture row by row: where all weights of 64 output planes fit the
     registers of a warpgroup, else those of 32 shared memory."""
     if job.terms == 2 or job.side == 1 or job.last:
@@ -65,8 +66,11 @@ def _row_by_row(job: TensorJob) -> Iterator[RowsShape | RollingShape]:
     if job.inputs * job.taps <= _MOST_HELD and each % ROWS_WIDTH == 0:
         yield RowsShape(11 if job.inputs > 32 else 16)
     elif job.group == 32 and job.side == 3 and job.sparse_taps == 1:
-        most = 8 if job.inputs <= 96 else 5 if job.inputs > 160 else 6
-        yield from (RollingShape(3, most), RollingShape(2, 8), RollingShape(2, 5))
+        for warpgroups in (3, 2):
+            rings = (RollingShape(warpgroups, ring) for ring in range(10, 4, -1))
+            # As many groups of a row as fit.
+            fitting = (each for each in rings if each.shared(job) <= shared_bytes)
+            yield from itertools.islice(fitting, 1)
 
 
 def _wgmma_shapes(job: TensorJob) -> list[WgmmaShape]:

@@ -233,8 +233,10 @@ class TensorConvStep(TensorStep):
             columns = across * read.columns - (job.side - 1)
         shape = self._shape((rows, columns))
         tiles_across = -(-columns // results(job, shape))
-        tiles = tiles_across * -(-rows // shape.rows)
-        extent = LayerExtent(box.height, box.width, tiles_across, tiles, across, pictures)
+        tiles_down = -(-rows // shape.rows)
+        tiles = tiles_across * tiles_down
+        counted = tiles_down if shape.is_row_by_row else tiles
+        extent = LayerExtent(box.height, box.width, tiles_across, counted, across, pictures)
         width = shape.width(job)
         chosen: Macros = {
             **macros(job, shape),

@@ -95,6 +95,8 @@ class WgmmaShape:
     stem = "tensor_wgmma"
     columns = COLUMNS
     """Columns of a tile."""
+    is_row_by_row = False
+    """Whether its blocks go down a picture, a row at a time."""
     consumers = 1
     """Groups that make tiles of their own."""
     pack = staticmethod(pack_middle)
@@ -150,6 +152,8 @@ class MmaShape:
     stem = "tensor_mma"
     columns = COLUMNS
     """Columns of a tile."""
+    is_row_by_row = False
+    """Whether its blocks go down a picture, a row at a time."""
     pack = staticmethod(pack_quads)
     """Its order of weights."""
 
@@ -207,13 +211,16 @@ class RowsShape:
     stem = "tensor_rows"
     pack = staticmethod(pack_rows)
     """Its order of weights."""
+    is_row_by_row = True
     rows = blocks = consumers = 1
+    warpgroups = 2
+    """Those that multiply."""
     columns = 128
     """Columns of a tile, which is one row."""
 
     def threads(self, job: TensorJob) -> int:
-        """Threads of a block: two warpgroups that multiply, and a third of which a warp copies."""
-        return 3 * 128
+        """Threads of a block: those that multiply, and four warps of which one copies."""
+        return (self.warpgroups + 1) * 128
 
     def width(self, job: TensorJob) -> int:
         """Output planes of a tile."""
@@ -223,13 +230,19 @@ class RowsShape:
         """Bytes of shared memory of a block."""
         pixel = job.group * 2
         row = job.inputs // job.group * (self.columns + 8) * pixel
-        staged = 2 * self.columns * ROWS_WIDTH * 2
-        barriers = (2 * self.ring + 2) * _BARRIER_BYTES
+        staged = self.warpgroups * self.columns * ROWS_WIDTH * 2
+        barriers = (2 * self.ring + self.warpgroups) * _BARRIER_BYTES
         return round_up(self.ring * row + pixel, _RING_UNIT) + staged + barriers
 
     def macros(self, job: TensorJob) -> dict[str, str | int]:
         """Those of this shape."""
-        return {"ROWS": self.rows, "RING": self.ring}
+        return {
+            "ROWS": self.rows,
+            "RING": self.ring,
+            "WARPGROUPS": self.warpgroups,
+            "REGISTERS": 240,
+            "SPARE_REGISTERS": 24,
+        }
 
 
 @dataclass(frozen=True)
@@ -244,6 +257,7 @@ class RollingShape:
     stem = "tensor_rolling"
     pack = staticmethod(pack_rolling)
     """Its order of weights."""
+    is_row_by_row = True
     rows = blocks = consumers = 1
 
     @property
