@@ -1,11 +1,14 @@
 """Folders: pictures a second of `waifu2x batch`, against the network alone and codecs alone.
 
-    python -m benchmarks.bench_folder [--pictures 2000] [--size 960x540] [--device 0,1] [-- OPTIONS]
+    python -m benchmarks.bench_folder [--pictures 2000] [--size 960x540] [--mixed] [--kinds png,jpg]
+        [--device 0,1] [-- OPTIONS]
 
-Pictures are crops of the examples, as PNG; some fifty are different, the others links to them. What
-stands behind -- goes to `waifu2x batch` as it is. The network alone: arrays in, arrays out, called
-from so many threads. Codecs alone: each picture decoded and a result of its size encoded, in as
-many processes as there are cores, without the rest of the program.
+Pictures are crops of the examples. Of one size, some fifty are different, the others links to them;
+--mixed gives every picture a size of its own, from a third of --size to 1.7 times, and first runs
+as many pictures of that one size, for the ratio of their megapixels a second. What stands behind --
+goes to `waifu2x batch` as it is. The network alone: arrays in, arrays out, called from so many
+threads. Codecs alone: each picture decoded and a result of its size encoded, in as many processes
+as there are cores, without the rest of the program.
 """
 
 from __future__ import annotations
@@ -14,14 +17,18 @@ import argparse
 import io
 import multiprocessing
 import os
+import re
 import resource
+import shutil
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from PIL import Image
@@ -33,23 +40,47 @@ from waifu2x.system.machine import core_count
 
 _EXAMPLES = Path(__file__).parent.parent / "examples"
 _DIFFERENT = 50
+_LEAST, _MOST = 0.3125, 1.6875
+"""Sides of the smallest and of the largest picture of mixed sizes, as parts of --size."""
 _SECONDS = 3.0
 
 
-def make_folder(folder: Path, count: int, size: tuple[int, int]) -> None:
-    """So many pictures of a size."""
+def make_folder(
+    folder: Path,
+    count: int,
+    size: tuple[int, int],
+    *,
+    mixed: bool = False,
+    kinds: Sequence[str] = ("png",),
+) -> None:
+    """So many pictures of a size, or all of different ones; formats take turns."""
     folder.mkdir(parents=True)
     rng = np.random.default_rng(0)
+    large = 2 * size[0], 2 * size[1]
     sources = [
-        Image.open(_EXAMPLES / name).convert("RGB").resize((2 * size[0], 2 * size[1]))
+        Image.open(_EXAMPLES / name).convert("RGB").resize(large)
         for name in ("drawn.png", "photo.jpg")
     ]
-    for number in range(min(count, _DIFFERENT)):
-        left, top = (int(rng.integers(0, side + 1)) for side in size)
-        crop = sources[number % 2].crop((left, top, left + size[0], top + size[1]))
-        crop.save(folder / f"{number:06}.png")
-    for number in range(_DIFFERENT, count):
-        os.link(folder / f"{number % _DIFFERENT:06}.png", folder / f"{number:06}.png")
+    different = count if mixed else min(count, _DIFFERENT)
+    corners = rng.random((different, 2))
+
+    def make(number: int) -> None:
+        part = _LEAST + (_MOST - _LEAST) * number / count if mixed else 1.0
+        width, height = (max(1, round(part * side)) for side in size)
+        height += number % 7 if mixed else 0
+        left, top = (
+            int(corner * (most - side))
+            for corner, most, side in zip(corners[number], large, (width, height), strict=True)
+        )
+        crop = sources[number % 2].crop((left, top, left + width, top + height))
+        crop.save(folder / f"{number:06}.{kinds[number % len(kinds)]}")
+
+    with ThreadPoolExecutor(core_count()) as pool:
+        list(pool.map(make, range(different)))
+    made = sorted(folder.iterdir())
+    for number in range(different, count):
+        like = made[number % different]
+        os.link(like, folder / f"{number:06}{like.suffix}")
 
 
 def network_rate(upscaler: Upscaler, pixels: np.ndarray, threads: int) -> float:
@@ -88,8 +119,19 @@ def codec_rate(folder: Path, count: int, scale: int) -> float:
         return count / (time.perf_counter() - start)
 
 
-def program_seconds(folder: Path, target: Path, options: list[str]) -> float:
-    """Seconds of a whole `waifu2x batch`."""
+class Ran(NamedTuple):
+    """What a whole `waifu2x batch` took."""
+
+    seconds: float
+    """From its start to its end."""
+    clock: float
+    """Seconds by its own clock, which begins when its devices are there."""
+    rate: float
+    """Megapixels of results a second, by that clock."""
+
+
+def run_program(folder: Path, target: Path, options: Sequence[str]) -> Ran:
+    """Runs `waifu2x batch`, and prints its last lines. Ends the script where it fails."""
     command = [sys.executable, "-m", "waifu2x", "batch", str(folder), str(target), *options]
     start = time.perf_counter()
     done = subprocess.run(command, capture_output=True, text=True)
@@ -97,14 +139,18 @@ def program_seconds(folder: Path, target: Path, options: list[str]) -> float:
     if done.returncode:
         sys.exit(done.stderr[-2000:])
     lines = [line for line in done.stderr.splitlines() if not line.startswith("[")]
-    print("   ", *lines, sep="\n    ")
-    return seconds
+    print(*lines, sep="\n    ")
+    found = re.search(r"failed; ([\d.]+) s, ([\d.]+) Mpixel/s", lines[-1])
+    assert found is not None, lines
+    return Ran(seconds, float(found[1]), float(found[2]))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--pictures", type=int, default=2000)
     parser.add_argument("--size", default="960x540")
+    parser.add_argument("--mixed", action="store_true")
+    parser.add_argument("--kinds", default="png")
     parser.add_argument("--model", default="vgg_7")
     parser.add_argument("--backend", default="auto")
     parser.add_argument("--device", default="0")
@@ -112,11 +158,12 @@ def main() -> None:
     parser.add_argument("options", nargs="*")
     arguments = parser.parse_args()
     width, height = map(int, arguments.size.split("x"))
+    kinds = arguments.kinds.split(",")
     devices = [int(number) for number in arguments.device.split(",")]
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name) / "in"
-        make_folder(folder, arguments.pictures, (width, height))
-        pixels = np.asarray(Image.open(folder / "000000.png"))
+        make_folder(folder, arguments.pictures, (width, height), kinds=kinds)
+        pixels = np.asarray(Image.open(folder / f"000000.{kinds[0]}"))
         if not arguments.program_only:
             with Upscaler(
                 2, model=arguments.model, backend=arguments.backend, device=devices
@@ -130,14 +177,25 @@ def main() -> None:
             print(f"codecs alone, {core_count()} processes: {rate:.1f} pictures/s", flush=True)
         options = ["-m", arguments.model, "--backend", arguments.backend, "-g", arguments.device]
         options += arguments.options
-        seconds = program_seconds(folder, Path(name) / "out", options)
+        ran = run_program(folder, Path(name) / "out", options)
         memory = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss >> 10
-        rate = arguments.pictures / seconds
         print(
-            f"batch {' '.join(arguments.options)}: {seconds:.2f} s, {rate:.1f} pictures/s,"
-            f" largest process {memory} MiB",
+            f"batch {' '.join(options)}: {ran.seconds:.2f} s,"
+            f" {arguments.pictures / ran.seconds:.1f} pictures/s, {ran.rate:.1f} Mpixel/s by its"
+            f" own clock, largest process {memory} MiB",
             flush=True,
         )
+        if arguments.mixed:
+            shutil.rmtree(Path(name) / "out")
+            make_folder(
+                Path(name) / "mixed", arguments.pictures, (width, height), mixed=True, kinds=kinds
+            )
+            mixed = run_program(Path(name) / "mixed", Path(name) / "out", options)
+            print(
+                f"all of different sizes: {mixed.rate:.1f} Mpixel/s, {mixed.rate / ran.rate:.3f} of"
+                " one size",
+                flush=True,
+            )
 
 
 if __name__ == "__main__":

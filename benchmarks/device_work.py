@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -12,6 +13,7 @@ from waifu2x.backends import ignore
 from waifu2x.backends.cuda.runtime import CudaRuntime
 from waifu2x.backends.gpu.compiled_model import Execution
 from waifu2x.backends.gpu.executor import DevicePixels
+from waifu2x.backends.gpu.memory_pool import ScopedAllocation
 from waifu2x.backends.gpu.network import GpuNetwork
 from waifu2x.backends.gpu.runtime import Runtime
 
@@ -32,15 +34,20 @@ def on_device(
         buffer = taken.buffer(pictures.nbytes)
         source = DevicePixels(buffer, pictures.dtype, (count, height, width, planes))
         runtime.upload(buffer, pictures)
-        plans = []
+        flags = network.models[0].executor.new_flags(count)
+        queued: list[Callable[[ScopedAllocation], None]] = []
         for compiled, dtype in zip(network.models, dtypes, strict=True):
-            execution = Execution(compiled, source, dtype, None, ignore)
-            source = execution.to_device(taken)
-            plans.append(execution.bound(source, taken, pool.free()))
+            execution = Execution(compiled, source, dtype, None, ignore, flags)
+            made = execution.to_device(taken)
+            plan = compiled.undivided(source.shape, source.dtype, dtype, pool.free())
+            assert plan is not None
+            queued.append(partial(compiled.queue, plan, source.buffer, made.buffer, flags))
+            source = made
 
         def queue() -> None:
-            for plan in plans:
-                plan.queue()
+            with pool.taken() as scratch:
+                for one in queued:
+                    one(scratch)
 
         yield queue
         runtime.synchronize()

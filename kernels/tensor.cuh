@@ -56,6 +56,25 @@ __device__ __forceinline__ float2 unpack(uint32_t pair) {
     return make_float2(widen(low), widen(high));
 }
 
+// How large the 16-bit values are that a thread has stored for a picture: in registers, of the first and of
+// the second of each pair. A kernel that stores 16-bit values keeps one, adds what it stores to the map by
+// `add_sizes`, and says by `flag_picture` of which picture the largest one is beyond the room. Values that nobody
+// keeps must not be added: they may be anything. `beyond` is 0x7fff less the largest value's bits, twice.
+__device__ __forceinline__ void add_sizes(uint32_t& sizes, uint32_t pair, int beyond) {
+#if __CUDA_ARCH__ >= 800
+    asm("{ .reg .b32 size; abs.f16x2 size, %1; max.NaN.f16x2 %0, %0, size; }" : "+r"(sizes) : "r"(pair));
+#else
+    sizes |= (pair & 0x7fff7fff) + beyond;
+#endif
+}
+
+__device__ __forceinline__ void flag_picture(uint32_t* flags, int picture, uint32_t sizes, int beyond) {
+#if __CUDA_ARCH__ >= 800
+    sizes = (sizes & 0x7fff7fff) + beyond;
+#endif
+    if (sizes & 0x80008000) flags[picture] = 1;
+}
+
 // What rounding to 16 bits lost.
 __device__ __forceinline__ float low_term(float value) {
     return value - widen(round_to_half(value));
@@ -88,12 +107,14 @@ struct Conv {
     const float* epilogue;   // biases of all planes; with PLANE_SLOPES slopes, too
     void* out;
     const void* residual;
+    uint32_t* flags;         // a word for each picture, see `flag_picture`
     Map from, to, added;
     LayerExtent extent;
     Range valid;            // ZERO: pixels of the target that are not zero, from the first result's
     Range stored;           // LAST: pixels of the target that are written, of each picture
     float factor;           // with a residual
     float slope;            // of all planes, without PLANE_SLOPES
+    int beyond;             // see `add_sizes`
 };
 
 // A result: of which cell, and where in it.
@@ -117,6 +138,10 @@ __device__ __forceinline__ OutputCoordinate output_coordinate(int y, int x, cons
 #endif
     result.is_stored = result.is_stored && result.row < extent.rows && result.column < extent.columns;
     return result;
+}
+
+__device__ __forceinline__ int picture_of(const OutputCoordinate& at, const LayerExtent& extent) {
+    return STACK ? at.down * extent.across + at.along : 0;
 }
 
 #ifdef ACTIVATE
@@ -222,6 +247,7 @@ __device__ __forceinline__ void store_row(const float* sums, const Epilogue& bia
                                          output_coordinate(y, x + 8, p.from, p.extent)};
     uint8_t* const out = static_cast<uint8_t*>(p.out);
     const size_t low_terms = static_cast<size_t>(OUT_STORED / OUT_GROUP) * p.to.group * 16;
+    uint32_t sizes[STACK + 1] = {};
 #if RESIDUAL
     // All loads first: they take long.
     uint4 added[COUNT / 32][2][TERMS] = {};
@@ -283,8 +309,11 @@ __device__ __forceinline__ void store_row(const float* sums, const Epilogue& bia
             }
             uint8_t* const target = out + target_at(outputs[half], plane + block * 32 + q * 8, p.to);
             if (!OWN) transpose(high, q);
-            if (outputs[half].is_stored)
+            if (outputs[half].is_stored) {
                 *reinterpret_cast<uint4*>(target) = make_uint4(high[0], high[1], high[2], high[3]);
+#pragma unroll
+                for (int i = 0; i < 4; i++) add_sizes(sizes[half * STACK], high[i], p.beyond);
+            }
             if (TERMS == 2) {
                 if (!OWN) transpose(low, q);
                 if (outputs[half].is_stored)
@@ -292,6 +321,9 @@ __device__ __forceinline__ void store_row(const float* sums, const Epilogue& bia
             }
         }
     }
+#pragma unroll
+    for (int half = 0; half <= STACK; half++)
+        flag_picture(p.flags, picture_of(outputs[half], p.extent), sizes[half], p.beyond);
 }
 #endif
 
@@ -429,7 +461,7 @@ __device__ __forceinline__ void store_pixel(const float* partial, int i, const f
     const int sum = (line * D2S + dx) * PLANES + plane;
     const OutputCoordinate output = output_coordinate(y + row, x + column, p.from, p.extent);
     if (!output.is_stored) return;
-    const int picture = output.down * p.extent.across + output.along;
+    const int picture = picture_of(output, p.extent);
     const int out_row = output.row * D2S + line, out_column = output.column * D2S + dx;
     const int to_row = out_row + p.to.top, to_column = out_column + p.to.left;
     if (to_row < p.stored.top || to_row >= p.stored.bottom) return;
@@ -447,6 +479,11 @@ __device__ __forceinline__ void store_pixel(const float* partial, int i, const f
 #if ZERO
     if (out_row < p.valid.top || out_row >= p.valid.bottom || out_column < p.valid.left || out_column >= p.valid.right)
         value = 0.0f;
+#endif
+#if PIXEL == 0
+    uint32_t sizes = 0;
+    add_sizes(sizes, pack(value, 0.0f), p.beyond);
+    flag_picture(p.flags, picture, sizes, p.beyond);
 #endif
     const size_t pixel = (static_cast<size_t>(picture) * p.to.rows + to_row) * p.to.pitch + to_column;
     static_cast<pixel_t*>(p.out)[pixel * PLANES + plane] = to_pixel(value);

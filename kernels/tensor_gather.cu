@@ -33,6 +33,7 @@ struct Gather {
     void* out;
     const void* residual;
     const float* factors;
+    uint32_t* flags;      // a word for each picture, see `flag_picture`
     Source source;        // pixels: `top`, `left` of the first one that there is memory for
     Map from, to, added;  // `top`, `left` of the first pixel that there is memory for
     LayerExtent extent;
@@ -43,6 +44,7 @@ struct Gather {
     int added_offset;     // and of that of the residual
     int factors_each;
     float factor;
+    int beyond;
 };
 
 __device__ __forceinline__ float level(source_t pixel) {
@@ -175,6 +177,7 @@ tensor_gather(const __grid_constant__ Gather p) {
 #pragma unroll
     for (int v = 0; v < VALUES; v++)
         if (outside) values[v] = 0.0f;
+    uint32_t sizes = 0;
 #if defined(OUT_GROUP)
     uint8_t* const target = static_cast<uint8_t*>(p.out) +
         value_at<OUT_GROUP, S2D, EACH>(p.to, y, x, first, PART, picture, p.extent.across);
@@ -182,10 +185,17 @@ tensor_gather(const __grid_constant__ Gather p) {
     for (int term = 0; term < TERMS; term++) {
         uint8_t* const to = target + term * low_terms<OUT_STORED, OUT_GROUP>(p.to);
 #if VALUES == 8
-        *reinterpret_cast<uint4*>(to) = make_uint4(pack(values[0], values[1]), pack(values[2], values[3]),
-                                                   pack(values[4], values[5]), pack(values[6], values[7]));
+        uint32_t pairs[4];
+#pragma unroll
+        for (int pair = 0; pair < 4; pair++) {
+            pairs[pair] = pack(values[pair * 2], values[pair * 2 + 1]);
+            if (term == 0) add_sizes(sizes, pairs[pair], p.beyond);
+        }
+        *reinterpret_cast<uint4*>(to) = make_uint4(pairs[0], pairs[1], pairs[2], pairs[3]);
 #else
-        *reinterpret_cast<uint16_t*>(to) = round_to_half(values[0]);
+        const uint16_t half = round_to_half(values[0]);
+        if (term == 0) add_sizes(sizes, half, p.beyond);
+        *reinterpret_cast<uint16_t*>(to) = half;
 #endif
 #pragma unroll
         for (int v = 0; v < VALUES; v++) values[v] = low_term(values[v]);
@@ -195,6 +205,10 @@ tensor_gather(const __grid_constant__ Gather p) {
     const size_t line = static_cast<size_t>(picture) * p.to.rows + y - p.to.top;
     pixel_t* const pixel = static_cast<pixel_t*>(p.out) + (line * p.to.pitch + x - p.to.left) * OUT_PLANES + PART;
 #pragma unroll
-    for (int v = 0; v < VALUES; v++) pixel[v] = to_pixel(values[v]);
+    for (int v = 0; v < VALUES; v++) {
+        if (PIXEL == 0) add_sizes(sizes, pack(values[v], 0.0f), p.beyond);
+        pixel[v] = to_pixel(values[v]);
+    }
 #endif
+    flag_picture(p.flags, picture, sizes, p.beyond);
 }

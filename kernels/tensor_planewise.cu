@@ -29,11 +29,13 @@ struct Planewise {
     uint8_t* out;
     const uint8_t* residual;
     const float* factors;
+    uint32_t* flags;  // a word for each picture, see `flag_picture`
     Map from, to, added;
     LayerExtent extent;
     Range valid;
     int factors_each;
     float factor;
+    int beyond;
 };
 
 // Bytes to 8 planes of a single pixel of a cell.
@@ -103,6 +105,7 @@ tensor_planewise(const __grid_constant__ Planewise p) {
         terms[i][1] = term_of<STORED, GROUP>(from, p.from, 1);
 #endif
     }
+    uint32_t sizes = 0;
 #pragma unroll
     for (int i = 0; i < REPEATS; i++) {
         const int x = x0 + i * EACH_COLUMNS;
@@ -141,8 +144,11 @@ tensor_planewise(const __grid_constant__ Planewise p) {
         uint8_t* const target = p.out +
             single_at<OUT_GROUP, S2D, EACH>(p.to, y + p.to.top, x + p.to.left, PART + plane, down, along);
         *reinterpret_cast<uint4*>(target) = make_uint4(high[0], high[1], high[2], high[3]);
+#pragma unroll
+        for (int pair = 0; pair < 4; pair++) add_sizes(sizes, high[pair], p.beyond);
         if (TERMS == 2)
             *reinterpret_cast<uint4*>(target + static_cast<size_t>(OUT_STORED / OUT_GROUP) * p.to.group * 16) =
                 make_uint4(low[0], low[1], low[2], low[3]);
     }
+    flag_picture(p.flags, picture, sizes, p.beyond);
 }

@@ -232,6 +232,7 @@ tensor_rows(const __grid_constant__ Conv p) {
             }
             asm volatile("bar.sync %0, 128;" ::"r"(turn + 1) : "memory");
             const int eight = thread % 8, plane = deep * WIDTH + eight * 8;
+            uint32_t sizes = 0;
 #pragma unroll STORED_AT_ONCE
             for (int i = 0; i < 8; i++) {
                 const int pixel = staged_pixel(thread, i);
@@ -241,7 +242,16 @@ tensor_rows(const __grid_constant__ Conv p) {
                     : "=r"(vector.x), "=r"(vector.y), "=r"(vector.z), "=r"(vector.w)
                     : "r"(staged + staged_at(pixel, eight)) : "memory");
                 if (ZERO && is_zero(output, plane, p.valid)) vector = make_uint4(0, 0, 0, 0);
-                if (output.is_stored) *reinterpret_cast<uint4*>(out + target_at(output, plane, p.to)) = vector;
+                if (output.is_stored) {
+                    *reinterpret_cast<uint4*>(out + target_at(output, plane, p.to)) = vector;
+                    const uint32_t pairs[4] = {vector.x, vector.y, vector.z, vector.w};
+#pragma unroll
+                    for (int pair = 0; pair < 4; pair++) add_sizes(sizes, pairs[pair], p.beyond);
+                }
+                if (STACK || i == 7) {
+                    flag_picture(p.flags, picture_of(output, p.extent), sizes, p.beyond);
+                    sizes = 0;
+                }
             }
             advance(at, WARPGROUPS, p.extent);
             if (threadIdx.x % 128 == 0 && left > WARPGROUPS)

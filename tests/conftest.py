@@ -7,6 +7,7 @@ import os
 # Before NumPy: tests run side by side, and each product is small.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from weakref import WeakSet
@@ -23,6 +24,7 @@ from waifu2x.backends.cuda.compilers.nvrtc import Nvrtc
 from waifu2x.errors import BackendError, UnavailableError
 from waifu2x.lowering import liveness, lower, phases, segments
 from waifu2x.lowering.steps import Program
+from waifu2x.lowering.symbols import example
 from waifu2x.lowering.verify import verify, verify_phases, verify_places
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
@@ -60,7 +62,9 @@ def verified_programs() -> Iterator[None]:
 
     def places(spans: Any, alignment: int) -> Any:
         offsets, total = placed(spans, alignment)
-        verify_places(spans, offsets, total, alignment)
+        sizes = {name: replace(span, size=example(span.size)) for name, span in spans.items()}
+        examples = {name: example(offset) for name, offset in offsets.items()}
+        verify_places(sizes, examples, example(total), alignment)
         return offsets, total
 
     lowered, cut = lower._Lowering.program, segments.cut

@@ -12,6 +12,9 @@ def main() -> None:
     """Runs the `waifu2x` command and exits."""
     # Ctrl-C may come at any time, while modules are imported, too.
     try:
+        from waifu2x import early
+
+        early.begin(sys.argv[1:])
         from waifu2x import cli
 
         cli.main()

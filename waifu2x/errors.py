@@ -15,6 +15,9 @@ Waifu2xError
 
 from __future__ import annotations
 
+EXISTS = "{}: exists already: use --overwrite or --skip-existing"
+"""What an OutputError says of a file that is not to be replaced."""
+
 
 class Waifu2xError(Exception):
     """Base of every error that this package raises on purpose.

@@ -313,7 +313,7 @@ def test_a_device_with_room_for_one_network_runs_several(opencl_device: Any) -> 
             return super().allocate(size, **options)
 
     runtime = TightRuntime(opencl_device)
-    backend = GpuBackend("opencl", runtime, {"auto": partial(Fp32Executor, runtime)})
+    backend = GpuBackend("opencl", runtime, {"auto": [partial(Fp32Executor, runtime)]})
     pixels = np.random.default_rng(0).integers(0, 256, (9, 12, 3), np.uint8)
     models = [obvious.random_model([3, 192, 192, 3], seed=seed) for seed in (1, 2)]
     with pytest.MonkeyPatch.context() as patch:

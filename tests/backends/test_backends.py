@@ -133,7 +133,8 @@ def run(
     scale = int(np.prod([model.scale for model in models]))
     result = network(pixels, out_dtype, tile=tile, tta=tta)
     height, width = (size * scale for size in pixels.shape[-3:-1])
-    assert result.shape == (*pixels.shape[:-3], height, width, models[-1].out_planes)
+    planes = 1 if pixels.shape[-1] < models[0].in_planes else models[-1].out_planes
+    assert result.shape == (*pixels.shape[:-3], height, width, planes)
     assert result.dtype == out_dtype
     return result
 
@@ -342,6 +343,30 @@ def test_pixels_of_every_dtype_mean_the_same(backend: Backend, in_dtype: type) -
         result = run(backend, [model], pixels, out_dtype).astype(int)
         # One level where float32 falls on the other side of a half.
         assert abs(result - levels).max() <= 1
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.float32])
+@pytest.mark.parametrize("shape", [(19, 23), (3, 30, 17)])
+def test_grey_is_read_three_times_and_becomes_luma(
+    backend: Backend, shape: tuple[int, ...], dtype: type
+) -> None:
+    models = [obvious.random_model([3, 16, 3], 2), obvious.random_model([3, 8, 3], 3, scale=2)]
+    levels = np.random.default_rng(1).integers(0, 256, (*shape, 1), np.uint8)
+    peak = 1.0 if dtype is np.float32 else float(np.iinfo(dtype).max)
+    values = levels / 255 * peak
+    pixels: NDArray[Any] = (np.round(values) if peak > 1 else values).astype(dtype)
+    result = run(backend, models, pixels, dtype)
+    height, width = shape[-2:]
+    assert result.shape == (*shape[:-2], height * 2, width * 2, 1)
+    assert result.dtype == dtype
+    stack, results = pixels.reshape(-1, height, width, 1), result.reshape(-1, height * 2, width * 2)
+    for one, made in zip(stack, results, strict=True):
+        rgb = np.clip(obvious.run(models, np.repeat(one / peak, 3, axis=-1)), 0, 1)
+        expected = rgb @ np.array([0.299, 0.587, 0.114])
+        assert abs(made / peak - expected).max() < 0.51 / min(peak, 4096)
+    np.testing.assert_array_equal(run(backend, models, pixels, dtype, tile=11), result)
+    mean = run(backend, models, pixels, np.float32, tta=2)
+    assert mean.shape == result.shape
 
 
 def test_values_are_clipped_between_models_and_at_the_end(backend: Backend) -> None:

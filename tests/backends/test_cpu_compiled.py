@@ -17,8 +17,9 @@ import llvmlite.binding as llvm
 import pytest
 
 from waifu2x.backends.cpu import code_image, compiled, host
-from waifu2x.backends.cpu.code_image import UnlinkableError, linked, loaded
+from waifu2x.backends.cpu.code_image import UnlinkableError, loaded, packed
 from waifu2x.backends.cpu.compiled import Compiled
+from waifu2x.backends.cpu.object_file import linked
 from waifu2x.system import cache
 
 PACKAGE = Path(compiled.__file__).parents[2]
@@ -117,7 +118,7 @@ def test_an_image_computes_what_its_code_says() -> None:
     code = object_code(SMALL)
     out = ctypes.c_double()
     for _ in range(3):  # anywhere in memory
-        function, held = loaded(linked(code, "main"))
+        function, held = loaded(packed(linked(code, "main")))
         for at, number in enumerate((7, 11, 13, 17)):
             for which, expected in enumerate((2 * number, number * number)):
                 arguments = ctypes.byref(out), ctypes.c_int64(at), ctypes.c_int64(which)
@@ -145,7 +146,7 @@ def test_what_an_image_cannot_hold_has_none(text: str) -> None:
 def test_damaged_objects_and_images_are_refused_or_harmless() -> None:
     """Whatever a byte is: no crash, no endless loop, no other error."""
     code = object_code(SMALL)
-    image = linked(code, "main")
+    image = packed(linked(code, "main"))
     with pytest.raises(UnlinkableError):
         linked(b"", "main")
     for end in (0, 1, 31, 40, 63, len(image) // 2, len(image) - 1):
@@ -157,7 +158,7 @@ def test_damaged_objects_and_images_are_refused_or_harmless() -> None:
             changed[place] = value
             with contextlib.suppress(UnlinkableError):
                 linked(bytes(changed), "main")
-    unknown = linked(code, "main").replace(b"cos\0", b"no_such_function"[:3] + b"\0")
+    unknown = image.replace(b"cos\0", b"no_such_function"[:3] + b"\0")
     with pytest.raises(UnlinkableError):
         loaded(unknown)
 

@@ -13,13 +13,13 @@ import stat
 import struct
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -29,7 +29,7 @@ from tests.by_hand.tensor_maps import unpacked
 from tests.helpers import emulated_mma, obvious
 from waifu2x.backends import Device, Precision
 from waifu2x.backends.cuda import compiler, tensor_pack, tensor_runs, value_range
-from waifu2x.backends.cuda.arguments import Address, packed
+from waifu2x.backends.cuda.arguments import Address, structs
 from waifu2x.backends.cuda.compiler import target
 from waifu2x.backends.cuda.compilers import Compiler, nvcc, nvrtc
 from waifu2x.backends.cuda.compilers.nvrtc import Nvrtc
@@ -45,9 +45,9 @@ from waifu2x.backends.cuda.tensor_shape import (
     WgmmaShape,
 )
 from waifu2x.backends.cuda.units import Units, available_units, choose_units
-from waifu2x.backends.gpu import schedule, source
-from waifu2x.backends.gpu.executor import Batch, BufferPlace, DevicePixels
-from waifu2x.backends.gpu.runtime import Limits, Macros
+from waifu2x.backends.gpu import launch, schedule, source
+from waifu2x.backends.gpu.executor import Batch, BufferPlace, DevicePixels, PassWork
+from waifu2x.backends.gpu.runtime import Limits, Macros, ReadyLaunch
 from waifu2x.backends.gpu.tuning import Option
 from waifu2x.errors import BackendError
 from waifu2x.lowering.box import Box
@@ -133,7 +133,17 @@ class Recorded:
 
         return Program()
 
-    def launch(self, kernel: Any, groups: tuple[int, int, int], *arguments: bytes) -> None:
+    def handle(self, buffer: Any) -> int:
+        return int(buffer.address)
+
+    def packer(self, codes: str) -> Callable[..., bytes]:
+        return struct.Struct(codes).pack
+
+    def queue(self, launches: Sequence[ReadyLaunch]) -> None:
+        for one in launches:
+            self.launch(one.kernel, one.groups)
+
+    def launch(self, kernel: Any, groups: tuple[int, int, int], *arguments: Any) -> None:
         assert all(size > 0 for size in groups)
         self.launched += 1
 
@@ -158,14 +168,15 @@ def record(
     after = DevicePixels(runtime.allocate(1), dtype, (pictures, height, width, model.out_planes))
     buffers = runtime.allocate(found.scratch), runtime.allocate(found.kept)
     vectors = runtime.allocate(executor.vector_bytes(pictures))
-    executor.clear(vectors, pictures)
+    makers = [*executor.clearing(vectors, pictures)]
     for phase, ((one,),) in zip(found.phases, found.passes, strict=True):
         places = {
             value: BufferPlace(buffers[place.is_kept], place.offset, place.box)
             for value, place in one.places.items()
         }
         batch = Batch(before, after, Box(0, 0, height, width), one.tile, found.sizes)
-        executor.run(batch, one.work, places, one.sums, vectors, phase)
+        makers += executor.launches(PassWork(batch, one.work, places, one.sums, vectors, phase))
+    runtime.queue(launch.ready(runtime, makers))
 
 
 def shipped(name: str) -> Model:
@@ -407,12 +418,48 @@ def test_maps_are_unpacked_as_kernels_store_them(fold: int, planes: int, count: 
     assert np.array_equal(unpacked(raw, layout, box, count), exact)
 
 
+class Place(NamedTuple):
+    """A struct within others."""
+
+    top: int
+    left: int
+    plane: int
+
+
+class Fields(NamedTuple):
+    """A struct that has a field of each kind."""
+
+    source: Address
+    place: Place
+    slope: np.float32
+    target: Address
+    scale: float
+    number: int
+
+
+class Row(NamedTuple):
+    """A struct that has several of another."""
+
+    number: int
+    places: tuple[Place, ...]
+
+
+class Named(NamedTuple):
+    """What C has no struct for."""
+
+    name: str
+
+
 def test_arguments_are_structs_of_c() -> None:
-    fields = (Address(1 << 40), (1, 2, 3), np.float32(0.5), Address(5), 2.5, 7)
-    assert packed(fields) == struct.pack("PiiifPdi4x", 1 << 40, 1, 2, 3, 0.5, 5, 2.5, 7)
-    with pytest.raises(TypeError, match="type str"):
-        packed((Address(1), "x"))
-    assert len(TensorConvArguments._fields) == 13
+    fields = Fields(Address(1 << 40), Place(1, 2, 3), np.float32(0.5), Address(5), 2.5, 7)
+    codes, values = structs(fields, Place(8, 9, 10))
+    expected = struct.pack("PiiifPdi4xiii", 1 << 40, 1, 2, 3, 0.5, 5, 2.5, 7, 8, 9, 10)
+    assert struct.pack(codes, *values) == expected
+    codes, values = structs(Row(1, (Place(1, 2, 3), Place(4, 5, 6))))
+    assert struct.pack(codes, *values) == struct.pack("7i", 1, 1, 2, 3, 4, 5, 6)
+    with pytest.raises(TypeError, match="type <class 'str'>"):
+        structs(Named("x"))
+    assert len(TensorConvArguments._fields) == 15
 
 
 def test_programs_that_matrix_units_run() -> None:
@@ -520,7 +567,7 @@ def test_networks_beyond_the_range_of_16_bits_are_computed_in_32(
     runtime: Any = Recorded((9, 0))
     for by, tensor_units in ((1.0, True), (1e3, True), (1e4, False), (1e30, False)):
         caplog.clear()
-        for make in makers(runtime, "wgmma").values():
+        for make, *_ in makers(runtime, "wgmma").values():
             executor = make(lower(amplified(by)), usual)
             assert isinstance(executor, TensorExecutor) is tensor_units
         messages = [record.message for record in caplog.records]
@@ -536,7 +583,7 @@ def test_maps_that_are_multiplied_have_two_terms_unless_told_otherwise(
     for model, terms in ((compact(2), 1), (odd(), 2)):
         caplog.clear()
         program = lower(model)
-        executor: Any = made["auto"](program, usual)
+        executor: Any = made["auto"][0](program, usual)
         assert executor._terms == terms
         assert [record.message for record in caplog.records] == (
             [
@@ -546,7 +593,7 @@ def test_maps_that_are_multiplied_have_two_terms_unless_told_otherwise(
             if terms == 2
             else []
         )
-        plain: Any = made["fp16"](program, usual)
+        plain: Any = made["fp16"][0](program, usual)
         assert plain._terms == 1
 
 
@@ -555,7 +602,7 @@ def test_what_is_said_of_a_network_is_said_once_where_it_is_also_cut(
     precision: Precision, caplog: pytest.LogCaptureFixture
 ) -> None:
     runtime: Any = Recorded((9, 0))
-    make = makers(runtime, "wgmma")[precision]
+    make, *_ = makers(runtime, "wgmma")[precision]
     program = lower(amplified(1e4) if precision == "fp16" else odd())
     for each in (program, cut(program, [len(program.steps) - 1])):
         make(each, usual)

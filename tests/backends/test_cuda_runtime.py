@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import gc
+import os
 import re
 import struct
 import sys
+import threading
 import weakref
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,13 +19,14 @@ import pytest
 
 from tests.helpers import obvious
 from tests.helpers.fake_cuda import FakeDriver, fetched
+from waifu2x import early
 from waifu2x.backends import open_backend
+from waifu2x.backends.cuda import ahead, compiler, memory, runtime
 from waifu2x.backends.cuda import backend as cuda
-from waifu2x.backends.cuda import compiler, memory, runtime
 from waifu2x.backends.cuda.compilers import CompileError
 from waifu2x.backends.cuda.compilers.nvcc import Nvcc
 from waifu2x.backends.cuda.driver import by_ctypes
-from waifu2x.backends.gpu.runtime import OutOfMemoryError
+from waifu2x.backends.gpu.runtime import OutOfMemoryError, ReadyLaunch
 from waifu2x.errors import BackendError, DeviceError, DeviceMemoryError, NotInstalledError
 from waifu2x.networks import model_set
 from waifu2x.system import cache
@@ -286,8 +289,8 @@ def test_kernels_get_their_arguments(driver: FakeDriver, backend: Any) -> None:
     runtime = backend.runtime
     target = runtime.allocate(16)
     kernel = runtime.build("peak", {}).kernel("peak", 64, 1 << 10)
-    runtime.launch(kernel, (3, 2, 1), target, np.float32(1.5), np.int32(-7), b"four")
-    packed = struct.pack("Pfi4s", target.address, 1.5, -7, b"four")
+    runtime.launch(kernel, (3, 2, 1), target, 1.5, -7)
+    packed = struct.pack("Pfi", target.address, 1.5, -7)
     assert driver.launched == [((3, 2, 1), 64, packed, 1 << 10)]
 
 
@@ -391,8 +394,9 @@ def test_clearing_memory_holds_nobody_up_but_the_kernels(driver: FakeDriver, bac
         runtime.launch(kernel, (1, 1, 1), target)
         assert driver.followed == followed + 1
     runtime.allocate(64, for_maps=True)
+    packed = runtime.packer("P")(target.address)
     for _ in range(3):
-        runtime.replay("owner", "key", lambda: runtime.launch(kernel, (1, 1, 1), target))
+        runtime.replay("owner", "key", lambda: [ReadyLaunch(kernel, (1, 1, 1), packed)])
         assert driver.followed == followed + 2
     assert driver.waited == waited
 
@@ -652,3 +656,74 @@ def test_a_pycuda_that_does_not_load_is_passed_over(
     monkeypatch.setitem(sys.modules, "pycuda.driver", None)
     (device,) = cuda.devices()
     assert "through NVIDIA's driver alone" in device.detail
+
+
+def test_a_context_is_made_in_a_thread_and_stays(
+    driver: FakeDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    may_end = threading.Event()
+    library = vars(ahead)["library"]()
+
+    def slow(flags: int) -> int:
+        assert may_end.wait(60)
+        return 0
+
+    monkeypatch.setattr(library, "cuInit", slow)
+    thread = ahead.retain_context(0)
+    before = driver.contexts
+    may_end.set()
+    thread.join()
+    assert (before, driver.contexts) == (0, 1)
+
+
+@pytest.mark.parametrize("fault", ["cuInit", "cuDeviceGet", "cuDevicePrimaryCtxRetain", "library"])
+def test_what_fails_ahead_is_told_by_who_opens_the_device(
+    driver: FakeDriver, monkeypatch: pytest.MonkeyPatch, fault: str
+) -> None:
+    def missing() -> Any:
+        raise OSError("libcuda.so.1: no such file")
+
+    library = vars(ahead)["library"]()
+    if fault == "library":
+        monkeypatch.setattr(ahead, "library", missing)
+    else:
+        monkeypatch.setattr(library, fault, lambda *arguments: 100)
+    ahead.retain_context(0).join()
+    assert driver.contexts == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "numbers"),
+    [
+        ("upscale a.png b.png", [0]),
+        ("upscale --backend auto -g 3,1 a.png b.png", [3]),
+        ("upscale -g 2 --backend=cuda a.png b.png", [2]),
+        ("upscale --device=1 a.png b.png", [1]),
+        ("upscale --backend cpu a.png b.png", []),
+        ("upscale --backend", [0]),
+        ("upscale --help", []),
+        ("upscale -h", []),
+        ("batch a b", []),
+        ("--help", []),
+        ("", []),
+    ],
+)
+def test_a_driver_begins_for_those_who_will_want_it(
+    monkeypatch: pytest.MonkeyPatch, words: str, numbers: list[int]
+) -> None:
+    begun: list[int] = []
+    monkeypatch.setattr(ahead, "retain_context", begun.append)
+    monkeypatch.setenv("OPENBLAS_NUM_THREADS", "7")
+    early.begin(words.split())
+    assert begun == numbers
+    assert os.environ["OPENBLAS_NUM_THREADS"] == "7"  # the user's own
+
+
+@pytest.mark.parametrize(("words", "threads"), [("", "1"), ("--backend numpy", None)])
+def test_threads_for_matrices_are_for_the_backend_that_multiplies_them(
+    monkeypatch: pytest.MonkeyPatch, words: str, threads: str | None
+) -> None:
+    monkeypatch.setenv("OPENBLAS_NUM_THREADS", "1")  # which is put back afterwards
+    monkeypatch.delenv("OPENBLAS_NUM_THREADS")
+    early.begin(["info", *words.split()])
+    assert os.environ.get("OPENBLAS_NUM_THREADS") == threads

@@ -32,8 +32,9 @@ from waifu2x.backends.gpu import (
 from waifu2x.backends.gpu.backend import GpuBackend
 from waifu2x.backends.gpu.compiled_model import CompiledModel
 from waifu2x.backends.gpu.conv import ConvShape, Planes, planes_of
-from waifu2x.backends.gpu.executor import Executor
+from waifu2x.backends.gpu.executor import Executor, PassWork
 from waifu2x.backends.gpu.fp32 import Fp32Executor, candidates
+from waifu2x.backends.gpu.launch import LaunchMaker
 from waifu2x.backends.gpu.maps import block_of
 from waifu2x.backends.gpu.replay import Records
 from waifu2x.backends.gpu.runtime import OutOfMemoryError, Runtime
@@ -66,7 +67,7 @@ def backend_of(runtime: Runtime, choose: Choose | None = None) -> GpuBackend:
     """The fp32 executor on a runtime, its steps cut as one says."""
     make = partial(Fp32Executor, runtime)
     return GpuBackend(
-        "opencl", runtime, {"fp32": lambda program, kept: make(program, choose or kept)}
+        "opencl", runtime, {"fp32": [lambda program, kept: make(program, choose or kept)]}
     )
 
 
@@ -313,7 +314,7 @@ def test_a_deep_network_is_cut_where_memory_is_short(
             made.append(Fp32Executor(tight, program, choose))
             return made[-1]
 
-        backend = GpuBackend("opencl", tight, {"fp32": make})
+        backend = GpuBackend("opencl", tight, {"fp32": [make]})
         result = backend.compile([deep], "fp32")(pixels, np.float32, tile=tile)
         np.testing.assert_array_equal(result, expected)
         assert tight.most <= whole.most * share
@@ -437,7 +438,8 @@ def test_a_network_is_cut_once_there_is_memory_for_that() -> None:
             raise OutOfMemoryError
         return with_cuts
 
-    made = CompiledModel(cast(Any, None), cast(Any, None), cast(Any, None), divided)
+    pool = cast(Any, SimpleNamespace(runtime=None))
+    made = CompiledModel(cast(Any, None), cast(Any, None), pool, divided)
     assert made._with_cuts() is None
     assert made._with_cuts() is with_cuts
     assert made._with_cuts() is with_cuts
@@ -537,14 +539,15 @@ def test_records_that_were_used_last_are_kept() -> None:
 def test_what_comes_again_is_replayed(opencl_device: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     model = obvious.random_model([3, 16, 3], seed=2, scale=2)
     runs: list[int] = []
-    plain = Fp32Executor.run
+    plain = Fp32Executor.launches
 
-    def counted(self: Any, *arguments: Any) -> None:
+    def counted(self: Any, one: PassWork) -> Sequence[LaunchMaker]:
         runs.append(1)
-        plain(self, *arguments)
+        return plain(self, one)
 
-    monkeypatch.setattr(Fp32Executor, "run", counted)
+    monkeypatch.setattr(Fp32Executor, "launches", counted)
     network = backend_of(OpenClRuntime(opencl_device)).compile([model], "fp32")
+    runs.clear()
     pixels = pixels_of(20, 30)
     first = network(pixels, np.float32)
     np.testing.assert_array_equal(network(pixels, np.float32), first)

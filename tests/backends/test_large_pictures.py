@@ -6,7 +6,7 @@ placed and counted without a device. `large_pictures.py` computes one in earnest
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Any
@@ -18,11 +18,13 @@ from numpy.typing import NDArray
 from tests.backends.test_cuda import Recorded, usual
 from tests.helpers import obvious
 from waifu2x.backends.cuda.tensor import TensorExecutor
+from waifu2x.backends.gpu import launch
 from waifu2x.backends.gpu.compiled_model import CompiledModel
-from waifu2x.backends.gpu.executor import Batch, BufferPlace, DevicePixels, Executor
+from waifu2x.backends.gpu.executor import Batch, BufferPlace, DevicePixels, Executor, PassWork
 from waifu2x.backends.gpu.fp32 import Fp32Executor
 from waifu2x.backends.gpu.memory_pool import MemoryPool
 from waifu2x.backends.gpu.network import GpuNetwork
+from waifu2x.backends.gpu.runtime import ReadyLaunch
 from waifu2x.backends.gpu.tuning import StoredChoices
 from waifu2x.errors import BackendError
 from waifu2x.lowering import geometry
@@ -83,7 +85,8 @@ class Corner:
         }
         sizes = geometry.sizes(program, *self._size)
         batch = Batch(source, target, Box(0, 0, height, width), tile, sizes)
-        executor.run(batch, work, places, {}, runtime.allocate(256), None)
+        one = PassWork(batch, work, places, {}, runtime.allocate(256), None)
+        runtime.queue(launch.ready(runtime, executor.launches(one)))
         found = np.empty((side, width), np.uint8)
         start = (height - side) * width
         cl.enqueue_copy(queue, found, target.buffer.handle, src_offset=start)  # type: ignore[attr-defined]
@@ -129,12 +132,15 @@ class Counted(Recorded):
     def free_memory(self) -> int:
         return self.total
 
-    def launch(self, kernel: Any, groups: tuple[int, int, int], *arguments: Any) -> None:
-        assert all(0 < count <= most for count, most in zip(groups, MOST_GROUPS, strict=True))
-        super().launch(kernel, groups)
+    def queue(self, launches: Sequence[ReadyLaunch]) -> None:
+        for one in launches:
+            assert all(
+                0 < count <= most for count, most in zip(one.groups, MOST_GROUPS, strict=True)
+            )
+            self.launch(one.kernel, one.groups)
 
-    def replay(self, owner: Any, key: Any, queue: Callable[[], None]) -> None:
-        queue()
+    def replay(self, owner: Any, key: Any, make: Callable[[], Sequence[ReadyLaunch]]) -> None:
+        self.queue(make())
 
     def synchronize(self) -> None: ...
 

@@ -56,7 +56,7 @@ class Builder:
         source.announce_compiling.cache_clear()
         kernel = runtime.build("peak", {**MACROS, "REPEATS": repeats}).kernel("peak", 1)
         target, result = runtime.allocate(16), np.zeros(4, np.float32)
-        runtime.launch(kernel, (1, 1, 1), target, np.float32(1))
+        runtime.launch(kernel, (1, 1, 1), target, 1.0)
         runtime.synchronize()
         runtime.download(target, result)
         assert (result == 1 + repeats).all()  # chains from 0 and 1, half a one each step
@@ -155,7 +155,7 @@ def test_what_the_driver_refuses_is_an_error_of_the_device(builder: Builder) -> 
     with pytest.raises(
         DeviceError, match=r": its driver stopped the work \(.*\): start the"
     ) as caught:
-        runtime.launch(kernel, (1, 1, 1), target, np.float32(1))
+        runtime.launch(kernel, (1, 1, 1), target, 1.0)
     assert "\n" not in str(caught.value)
     target.release()
     target.release()

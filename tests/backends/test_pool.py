@@ -188,14 +188,21 @@ def test_a_missing_second_device_closes_the_first(monkeypatch: pytest.MonkeyPatc
 def test_all_are_the_devices_of_one_kind(monkeypatch: pytest.MonkeyPatch) -> None:
     meeting = threading.Barrier(1)
     fakes = [FakeBackend(number, meeting) for number in range(4)]
+    fakes[0].name = "opencl"
     fakes[2].device = Device("Fake processor", "")
     monkeypatch.setattr(
         "waifu2x.backends.pool.open_backend", lambda name, device, on_skip: fakes[device]
     )
-    monkeypatch.setattr(
-        "waifu2x.backends.pool.list_devices", lambda name: [fake.device for fake in fakes]
-    )
-    backend = open_devices("fake", "all", print)
+
+    def list_devices(name: str) -> list[Device]:
+        if name == "cuda":
+            raise UnavailableError("no driver")
+        return [fake.device for fake in fakes] if name == "opencl" else [fakes[2].device]
+
+    monkeypatch.setattr("waifu2x.backends.list_devices", list_devices)
+    assert backends.device_numbers("auto") == [0, 1, 3]
+    assert backends.device_numbers("cpu") == [0]
+    backend = open_devices("opencl", "all", print)
     assert backend.device.name == "Fake 0, Fake 1, Fake 3"
     assert backend.calls_at_once == 3
 

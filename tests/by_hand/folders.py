@@ -1,27 +1,34 @@
 """Large folders and kills: a script, not a test of the quick suite.
 
     python -m tests.by_hand.folders kills [--count 30] [--seed 0]
+    python -m tests.by_hand.folders devices [--count 30] [--seed 0]
     python -m tests.by_hand.folders bad [--files 20000]
     python -m tests.by_hand.folders resume [--files 100000]
 
 `kills` runs `waifu2x batch` on a folder, kills it at random moments, and resumes it with
 --skip-existing; in the end every output must be there and the same as an undisturbed run's, and
-nothing temporary. `bad` runs a folder of tiny pictures of which one in a hundred is none: exactly
-those must be listed, in the summary and by --json, and all others be done; prints the memory of the
-program on the way. `resume` runs a folder whose outputs are all there. Ends with 1, and says why,
-if something is not so.
+nothing temporary. `devices` runs it on two devices of PoCL, each with a process of its own, and
+kills some of those at random moments, or ends the program by a signal: kills lose nothing and
+change no byte, and no run leaves a process or a temporary file behind. `bad` runs a folder of tiny
+pictures of which one in a hundred is none: exactly those must be listed, in the summary and by
+--json, and all others be done; prints the memory of the program on the way. `resume` runs a folder
+whose outputs are all there. Ends with 1, and says why, if something is not so.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import random
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -35,7 +42,7 @@ LIMIT = 10.0
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("check", choices=["kills", "bad", "resume"])
+    parser.add_argument("check", choices=["kills", "devices", "bad", "resume"])
     parser.add_argument("--count", type=int, default=30)
     parser.add_argument("--files", type=int)
     parser.add_argument("--seed", type=int, default=0)
@@ -46,6 +53,8 @@ def main() -> None:
         identity_models(root / "identity")
         if arguments.check == "kills":
             faults = kills(root, arguments.count, random.Random(arguments.seed))
+        elif arguments.check == "devices":
+            faults = devices(root, arguments.count, random.Random(arguments.seed))
         elif arguments.check == "bad":
             faults = bad(root, arguments.files or 20_000, random.Random(arguments.seed))
         else:
@@ -115,6 +124,82 @@ def kills(root: Path, count: int, chance: random.Random) -> list[str]:
     faults += [f"differs: {name}" for name in both if expected[name] != found[name]]
     print(f"{len(both)} outputs compared with those of an undisturbed run")
     return faults
+
+
+def devices(root: Path, count: int, chance: random.Random) -> list[str]:
+    """Faults after so many runs on two devices, to which something happens."""
+    for number in range(200):
+        width, height = chance.randrange(10, 120), chance.randrange(10, 120)
+        make_picture(root / f"in/{number % 7}/{number}.png", number, width, height)
+    os.environ["POCL_DEVICES"] = "pthread pthread"
+    options = ["-m", "upconv_7", "--backend", "opencl", "-g"]
+    start = time.monotonic()
+    subprocess.run(waifu2x(root, *options, "0", target="peace"), capture_output=True, check=True)
+    undisturbed = time.monotonic() - start
+    expected = contents(root / "peace")
+    faults: list[str] = []
+    killed = ended = 0
+    for turn in range(count):
+        shutil.rmtree(root / "out", ignore_errors=True)
+        workers = chance.choice(["auto", "1:1:1", "3:1:2"])  # threads, or processes besides
+        process = subprocess.Popen(
+            waifu2x(root, *options, "0,1", "-j", workers),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        signals = [signal.SIGINT, signal.SIGTERM, signal.SIGKILL]
+        sent = chance.choice(signals) if turn % 2 else None
+        for _ in range(1 if sent else chance.randrange(1, 4)):
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(chance.uniform(0.1, undisturbed))
+            if sent:
+                process.send_signal(sent)
+            elif victims := grandchildren(process.pid):
+                killed += 1
+                with suppress(ProcessLookupError):
+                    os.kill(chance.choice(victims), signal.SIGKILL)
+        errors = process.communicate()[1]
+        ended += process.returncode != 0
+        name = f"turn {turn} ({number}, -j {workers}, {process.returncode})"
+        if number is None and process.returncode:
+            faults.append(f"{name}: {errors[-500:]}")
+        if "Traceback" in errors:
+            faults.append(f"{name}: {errors[-1500:]}")
+        end = time.monotonic() + LIMIT
+        while (left := of_session(process.pid)) and time.monotonic() < end:
+            time.sleep(0.05)
+        faults += [f"{name}: process {pid} is left" for pid in left]
+        found = contents(root / "out")
+        faults += [f"{name}: left over: {each}" for each in found.keys() - expected.keys()]
+        same = expected.keys() & found.keys()
+        faults += [f"{name}: differs: {each}" for each in same if expected[each] != found[each]]
+        if process.returncode == 0:
+            faults += [f"{name}: missing: {each}" for each in expected.keys() - found.keys()]
+    print(f"{count} runs, {killed} kills of a device's process, {ended} runs ended by a signal")
+    return faults
+
+
+def _stat(field: int) -> Iterator[tuple[int, int]]:
+    """Each process of this machine that is no zombie, and a field of its /proc/PID/stat."""
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal():
+            with suppress(OSError):
+                fields = (entry / "stat").read_text().rpartition(")")[2].split()
+                if fields[0] != "Z":
+                    yield int(entry.name), int(fields[field])
+
+
+def grandchildren(parent: int) -> list[int]:
+    """What the process that starts others for the program has started."""
+    parents = dict(_stat(1))
+    return [pid for pid, above in parents.items() if parents.get(above) == parent]
+
+
+def of_session(leader: int) -> list[int]:
+    """The processes of a session."""
+    return [pid for pid, session in _stat(3) if session == leader]
 
 
 def bad(root: Path, files: int, chance: random.Random) -> list[str]:

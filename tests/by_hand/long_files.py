@@ -22,8 +22,7 @@ from waifu2x.api import Upscaler
 from waifu2x.flows.jobs import Job, Output
 from waifu2x.flows.upscaling import upscale_file
 from waifu2x.formats import write
-from waifu2x.formats.adapt import OutputOptions
-from waifu2x.formats.table import Quality
+from waifu2x.formats.table import OutputOptions, Quality
 from waifu2x.imaging.picture import Picture
 from waifu2x.imaging.streams import Extent, Header, Timed
 

@@ -108,7 +108,8 @@ class Bench:
                 self.places[value] = BufferPlace(buffer, 0, box)
         vectors = runtime.allocate(executor.vector_bytes(self.pictures) + 8)
         executor.clear(vectors, self.pictures)
-        batch = Batch(source, target, whole, whole, sizes)
+        flags = executor.new_flags(self.pictures)
+        batch = Batch(source, target, whole, whole, sizes, flags)
         for phase in phases.plan(program, lambda step: 1.0, lambda value: 1.0, float("inf")):
             steps = {number: work.steps[number] for number in phase.steps}
             sums = {}

@@ -28,8 +28,7 @@ from tests.helpers.contents import (
 from waifu2x.cli import cli
 from waifu2x.errors import ImageError
 from waifu2x.formats import read
-from waifu2x.formats.adapt import OutputOptions
-from waifu2x.formats.table import of
+from waifu2x.formats.table import OutputOptions, of
 from waifu2x.imaging.picture import Picture, with_alpha
 
 

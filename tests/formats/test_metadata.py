@@ -32,7 +32,7 @@ from tests.helpers.contents import (
 from waifu2x.cli import cli
 from waifu2x.formats import exif, metadata, table
 from waifu2x.formats import tags as tiff_tags
-from waifu2x.formats.adapt import OutputOptions
+from waifu2x.formats.table import OutputOptions
 from waifu2x.imaging.picture import Metadata, Picture
 
 SMALL = np.repeat(np.repeat(np.array([[[250, 10, 9], [10, 240, 10]]], np.uint8), 48, 0), 32, 1)

@@ -30,9 +30,8 @@ from tests.helpers.contents import (
 from tests.helpers.odd_pictures import PROFILE, png_of
 from waifu2x.errors import ImageError
 from waifu2x.formats import png, png_filter, png_rows, png_write
-from waifu2x.formats.adapt import OutputOptions
 from waifu2x.formats.read import extent
-from waifu2x.formats.table import Compression
+from waifu2x.formats.table import Compression, OutputOptions
 from waifu2x.formats.write import header_of
 from waifu2x.imaging.picture import Metadata, Picture, with_alpha
 from waifu2x.imaging.streams import Timed

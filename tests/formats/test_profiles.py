@@ -28,7 +28,7 @@ from tests.helpers.contents import (
 from waifu2x.api import Upscaler
 from waifu2x.cli import cli
 from waifu2x.formats import profiles, table
-from waifu2x.formats.adapt import OutputOptions
+from waifu2x.formats.table import OutputOptions
 from waifu2x.imaging.picture import Colours, Picture
 
 LAB = ImageCms.ImageCmsProfile(ImageCms.createProfile("LAB")).tobytes()

@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from waifu2x.formats import png_write, table
-from waifu2x.formats.adapt import Adapter, OutputOptions, finish
+from waifu2x.formats.adapt import Adapter, finish
 from waifu2x.formats.limits import MAX_PIXELS
 from waifu2x.formats.read import open_content
+from waifu2x.formats.table import OutputOptions
 from waifu2x.formats.write import ContentSink, header_of
 from waifu2x.imaging.picture import Chunk, Metadata, Picture
 from waifu2x.imaging.streams import Header, Timed

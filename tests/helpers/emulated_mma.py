@@ -5,7 +5,8 @@
 For machines without a GPU, and for schedules that a GPU hardly ever takes: the kernel is compiled
 as C++ with warps that are emulated (`emulated_warps.h`), which take turns at random; copies happen
 at once, or as late as the kernel's waits allow. Each result is compared with a convolution in
-float64, and each shape's to the bit with the first one's. Without arguments, all of JOBS, which
+float64, and each shape's to the bit with the first one's; and a picture is to be flagged if, and
+only if, its largest value is beyond what the kernel is told. Without arguments, all of JOBS, which
 takes long; the exit code is 1 if anything differs. Needs g++ on x86-64 with AVX2 and F16C.
 """
 
@@ -14,6 +15,7 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import re
+import struct
 import subprocess
 import sys
 import tempfile
@@ -26,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tests.by_hand.tensor_maps import unpacked
-from waifu2x.backends.cuda.arguments import Address, packed
+from waifu2x.backends.cuda.arguments import Address, structs
 from waifu2x.backends.cuda.tensor_candidates import candidates
 from waifu2x.backends.cuda.tensor_conv import TensorConvArguments
 from waifu2x.backends.cuda.tensor_layout import (
@@ -38,7 +40,7 @@ from waifu2x.backends.cuda.tensor_layout import (
 )
 from waifu2x.backends.cuda.tensor_pack import pack_last, pack_middle, pack_quads
 from waifu2x.backends.cuda.tensor_shape import MmaShape, TensorJob, depth, macros, results
-from waifu2x.backends.cuda.tensor_step import LayerExtent, Range
+from waifu2x.backends.cuda.tensor_step import LARGEST, LayerExtent, Range, beyond
 from waifu2x.backends.gpu import source
 from waifu2x.lowering.box import Box
 
@@ -58,7 +60,9 @@ JOBS = (
     *((64, 256, 2, terms, 4) for terms in (1, 2)),
 )
 """Planes read and made, taps in each direction, terms, sparse taps, as TensorJob has them."""
-GIVEN = "shared_address round_to_half widen pack unpack copy16 commit wait load_matrices mma"
+GIVEN = (
+    "shared_address add_sizes round_to_half widen pack unpack copy16 commit wait load_matrices mma"
+)
 BARRIERS = "barrier_init barrier_arrive barrier_arrive_copied barrier_wait"
 """What the header has in the place of a chip's instructions."""
 ENTRY = """
@@ -149,14 +153,22 @@ def differing(job: TensorJob, folder: Path) -> int:
     with ThreadPoolExecutor() as pool:
         libraries = list(pool.map(lambda shape: compiled(job, shape, folder), shapes))
     first: NDArray[np.uint8] | None = None
-    wrong = 0
+    wrong, most = 0, LARGEST
     for shape, library in zip(shapes, libraries, strict=True):
-        made = [work.result(shape, library, late=late, seed=late + 1) for late in (False, True)]
-        first = made[0] if first is None else first
+        made = [work.result(shape, library, most, late=False, seed=1)]
+        if first is None:
+            first = made[0]
+            most = float(np.abs(work.values(first)).astype(np.float16).max())
+        flags = [work.flags[0]]
+        below = float(np.nextafter(np.float16(most), np.float16(0)))
+        made.append(work.result(shape, library, below, late=True, seed=2))
+        flags.append(work.flags[0])
         error = work.error(made[0])
         same = all(np.array_equal(one, first) for one in made)
-        wrong += not same or error > work.bound
-        print(f"{job}: {shape}: {error:.1e}, {'same bits' if same else 'OTHER BITS'}", flush=True)
+        right = flags == [0, 1]
+        wrong += not same or not right or error > work.bound
+        said = f"{'same bits' if same else 'OTHER BITS'}{'' if right else ', WRONG FLAGS'}"
+        print(f"{job}: {shape}: {error:.1e}, {said}", flush=True)
     return wrong
 
 
@@ -232,6 +244,8 @@ class Work:
         self._target = MapLayout((each,), 1, 64 if each % 64 == 0 else 32, job.terms)
         self._target_box = Box(0, 0, rows * self._scale, columns * self._scale)
         self._expected = self._exact()
+        self.flags = np.zeros(1, np.uint32)
+        """What the last result has flagged."""
 
     def _exact(self) -> NDArray[np.float64]:
         """(rows, columns, planes), in float64."""
@@ -253,9 +267,10 @@ class Work:
         return result
 
     def result(
-        self, shape: MmaShape, library: ctypes.CDLL, *, late: bool, seed: int
+        self, shape: MmaShape, library: ctypes.CDLL, most: float, *, late: bool, seed: int
     ) -> NDArray[np.uint8]:
-        """What a shape makes, by one block for each tile of planes: a map's bytes, or floats'."""
+        """What a shape makes, by one block for each tile of planes: a map's bytes, or floats'. The
+        picture is flagged for values larger than `most`."""
         job, (rows, columns) = self._job, SIZE
         width = shape.width(job)
         pack: Any = pack_last if job.tap_columns else pack_middle if job.last else pack_quads
@@ -273,13 +288,15 @@ class Work:
             size = self._target.bytes(target, grid)
             write = self._target.arguments(target, grid, 0, 0)
         made = np.full(size, 0x7F, np.uint8)
-        arguments = packed(
+        self.flags[:] = 0
+        codes, values = structs(
             TensorConvArguments(
                 Address(self._map.ctypes.data),
                 Address(weights.ctypes.data),
                 Address(epilogue.ctypes.data),
                 Address(made.ctypes.data),
                 Address(0),
+                Address(self.flags.ctypes.data),
                 self._source.arguments(self._box, grid, 0, 0),
                 write,
                 MapArguments(),
@@ -288,19 +305,23 @@ class Work:
                 Range(0, 0, rows, columns),
                 np.float32(1),
                 np.float32(SLOPE),
+                beyond(most),
             )
         )
-        library.launch(arguments, depth(job, shape), int(late), seed)
+        library.launch(struct.pack(codes, *values), depth(job, shape), int(late), seed)
         return made
 
     def error(self, made: NDArray[np.uint8]) -> float:
         """The largest error of any value, relative where the value is beyond 1."""
-        if self._job.last:
-            values = made.view(np.float32).reshape(self._expected.shape).astype(np.float64)
-        else:
-            values = unpacked(made, self._target, self._target_box, 1)[0]
         sizes = np.maximum(np.abs(self._expected), 1)
-        return float((np.abs(values - self._expected) / sizes).max())
+        return float((np.abs(self.values(made) - self._expected) / sizes).max())
+
+    def values(self, made: NDArray[np.uint8]) -> NDArray[np.float64]:
+        """What a result holds, (rows, columns, planes)."""
+        if self._job.last:
+            return made.view(np.float32).reshape(self._expected.shape).astype(np.float64)
+        planes: NDArray[np.float64] = unpacked(made, self._target, self._target_box, 1)[0]
+        return planes
 
 
 if __name__ == "__main__":

@@ -185,6 +185,14 @@ static uint32_t shared_address(const void* pointer) {
 static uint16_t round_to_half(float value) { return _cvtss_sh(value, 0); }
 static float widen(uint16_t half) { return _cvtsh_ss(half); }
 static uint32_t pack(float a, float b) { return round_to_half(a) | static_cast<uint32_t>(round_to_half(b)) << 16; }
+static void add_sizes(uint32_t& sizes, uint32_t pair, int beyond) {
+    uint32_t result = 0;
+    for (int shift = 0; shift < 32; shift += 16) {
+        const uint32_t one = sizes >> shift & 0x7fff, other = pair >> shift & 0x7fff;
+        result |= (one > other ? one : other) << shift;
+    }
+    sizes = result;
+}
 static float2 unpack(uint32_t pair) { return {widen(pair & 0xffff), widen(pair >> 16)}; }
 
 APART static void __syncthreads() { device::synchronize(0, THREADS); }

@@ -326,7 +326,7 @@ def test_compiled_code_without_a_home_directory(monkeypatch: pytest.MonkeyPatch)
 def test_machine_code_that_does_not_load_is_compiled_again(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from waifu2x.backends.cpu.compiled import Compiled
+    from waifu2x.backends.cpu.compiled import Compiled, _image_key
 
     made = Compiled("loops", "vector_loop")._compiled()
     built: list[bytes] = []
@@ -346,6 +346,7 @@ def test_machine_code_that_does_not_load_is_compiled_again(
     assert len(built) == 1
     for damaged in (b"", b"symbol\0" + b"no code " * 9, b"no_such" + made, made[: len(made) // 2]):
         cache.store("numba", key, damaged)
+        cache.store("numba", _image_key(key), damaged)
         built.clear()
         run()
         run()

@@ -11,12 +11,12 @@ import importlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
-from numpy.typing import DTypeLike, NDArray
-
 from waifu2x.errors import BackendError, DeviceError, NotInstalledError, UnavailableError
 from waifu2x.system.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
+    from numpy.typing import DTypeLike, NDArray
+
     from waifu2x.networks.model import Model
 
 _Found = TypeVar("_Found")
@@ -115,7 +115,9 @@ class Network(Protocol):
         `pixels` is one picture, (height, width, planes), or several of one size in front of which
         stands their number, C-contiguous: uint8 and uint16 span their range, float32 spans [0, 1].
         The result has as many dimensions, in `out_dtype`, one of the same three, rounded half to
-        even. Between models values are clipped to [0, 1] and stay float.
+        even. Between models values are clipped to [0, 1] and stay float. Pictures of one plane are
+        grey to models of three: each plane is the picture, and the result is the luma (Rec. 601) of
+        what they make, one plane.
 
         The result is written into `out` and returned, if that is given: a C-contiguous, writable
         array of the result's shape and dtype, with memory of its own. Where the call raises, its
@@ -265,6 +267,21 @@ def list_devices(name: str) -> list[Device]:
     """The devices of a backend, the default first. Raises BackendError as `open_backend` does."""
     found: list[Device] = _load(_entry(name)).devices()
     return found
+
+
+def device_numbers(name: str) -> list[int]:
+    """The numbers of all devices of a backend that are of the kind of the first: GPUs, or
+    processors. `auto` is as of `open_backend`. Raises BackendError if there are none."""
+    reasons = []
+    for entry in _BACKENDS if name == "auto" else [_entry(name)]:
+        try:
+            found = list_devices(entry.name)
+        except UnavailableError as error:
+            reasons.append(str(error))
+            continue
+        if name != "auto" or not entry.extra or found[0].is_gpu:
+            return [n for n, device in enumerate(found) if device.is_gpu == found[0].is_gpu]
+    raise UnavailableError("no backend works here: " + "; ".join(reasons))
 
 
 def pick_device(name: str, found: Sequence[_Found], number: int) -> _Found:

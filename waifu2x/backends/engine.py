@@ -45,10 +45,12 @@ class Engine:
         backend: str = "auto",
         device: int | Sequence[int] | Literal["all"] = 0,
         precision: Precision = "auto",
+        *,
+        fallback: bool = True,
     ) -> None:
         devices = device if device == "all" else _devices(device)
         notices: list[str] = []
-        self.backend: Backend = open_devices(backend, devices, notices.append)
+        self.backend: Backend = open_devices(backend, devices, notices.append, fallback)
         """What computes; with `auto` another one may take its place when its device stops."""
         self.notices = tuple(notices)
         self.precision: Precision = precision

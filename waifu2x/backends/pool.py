@@ -22,8 +22,8 @@ from waifu2x.backends import (
     Precision,
     Progress,
     Trial,
+    device_numbers,
     ignore,
-    list_devices,
     open_backend,
     scaled,
 )
@@ -37,15 +37,19 @@ _LOG = logging.getLogger(__name__)
 
 
 def open_devices(
-    name: str, devices: Sequence[int] | Literal["all"], on_skip: Callable[[str], None]
+    name: str,
+    devices: Sequence[int] | Literal["all"],
+    on_skip: Callable[[str], None],
+    fallback: bool = True,
 ) -> Backend:
     """The backend of that name on the devices of those numbers; see `open_backend`.
 
     `all` are those of the kind of the first: GPUs, or processors.
 
-    `auto` goes on with the first device of the next backend where these stop working.
+    With `fallback`, `auto` goes on with the first device of the next backend where these stop
+    working.
     """
-    if name == "auto":
+    if name == "auto" and fallback:
 
         def open_next(failed: str) -> Backend:
             return open_backend("auto", 0, on_skip, after=failed)
@@ -61,8 +65,7 @@ def _open(
     try:
         if devices == "all":
             opened.append(open_backend(name, 0, on_skip))
-            found = list_devices(opened[0].name)
-            devices = [n for n, one in enumerate(found) if n and one.is_gpu == found[0].is_gpu]
+            devices = device_numbers(opened[0].name)[1:]
         for device in devices:
             # What `auto` is, the first device has decided.
             chosen = opened[0].name if opened else name

@@ -22,7 +22,7 @@ from waifu2x.backends import (
     pick_device,
     scaled,
 )
-from waifu2x.backends.results import check_out, closed_network, result_shape
+from waifu2x.backends.results import check_out, closed_network, grey, is_grey, result_shape
 from waifu2x.backends.tta import mean
 from waifu2x.errors import BackendError
 from waifu2x.imaging.dtypes import from_unit, to_unit
@@ -155,6 +155,9 @@ class NumpyNetwork:
         shape = result_shape(models, pixels.shape)
         check_out(out, shape, out_dtype, pixels)
         result = np.empty(shape, out_dtype) if out is None else out
+        if is_grey(models, pixels.shape):
+            grey(self, pixels, result, tile=tile, tta=tta, on_progress=on_progress)
+            return result
         many = pixels.ndim == 4
         share = scaled(on_progress, 1 / max(1, len(pixels))) if many else on_progress
         for picture, made in zip(pixels, result, strict=True) if many else [(pixels, result)]:

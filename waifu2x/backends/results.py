@@ -1,23 +1,60 @@
-"""The arrays that results of networks are written into, and what closed networks say."""
+"""The arrays that results of networks are written into, grey pictures, and what closed networks
+say."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from waifu2x.backends import Progress, ignore
 from waifu2x.errors import BackendError
+from waifu2x.imaging.colour import luma
+from waifu2x.imaging.dtypes import from_unit
 from waifu2x.networks.model import Model
 
+if TYPE_CHECKING:
+    from waifu2x.backends import Network
 
-def result_shape(models: Iterable[Model], shape: tuple[int, ...]) -> tuple[int, ...]:
+_BAND_ROWS = 64
+
+
+def result_shape(models: Sequence[Model], shape: tuple[int, ...]) -> tuple[int, ...]:
     """The shape of what models make, one after the other, of pixels (..., H, W, planes)."""
     *rest, height, width, planes = shape
+    grey = is_grey(models, shape)
     for model in models:
         height, width, planes = height * model.scale, width * model.scale, model.out_planes
-    return (*rest, height, width, planes)
+    return (*rest, height, width, 1 if grey else planes)
+
+
+def is_grey(models: Sequence[Model], shape: tuple[int, ...]) -> bool:
+    """Whether pixels (..., H, W, planes) are grey, and models read and make three planes."""
+    return shape[-1] == 1 and models[0].in_planes == 3
+
+
+def grey(
+    network: Network,
+    pixels: NDArray[Any],
+    out: NDArray[Any],
+    *,
+    tile: int | None = None,
+    tta: int = 1,
+    on_progress: Progress = ignore,
+) -> None:
+    """Writes into `out`, grey, what a network makes of grey pictures: on three equal planes.
+
+    For networks whose kernels read and write three planes only.
+    """
+    planes = pixels.repeat(3, axis=-1)
+    made = network(planes, np.float32, tile=tile, tta=tta, on_progress=on_progress)
+    many = made.ndim == 4
+    for rgb, result in zip(made, out, strict=True) if many else [(made, out)]:
+        for top in range(0, len(rgb), _BAND_ROWS):
+            rows = slice(top, top + _BAND_ROWS)
+            result[rows] = from_unit(luma(rgb[rows]), out.dtype)
 
 
 def check_out(

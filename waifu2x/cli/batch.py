@@ -6,16 +6,17 @@ import os
 import re
 import signal
 import sys
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from threading import Event, Lock
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from waifu2x.backends import device_numbers
 from waifu2x.cli import report
 from waifu2x.cli.interrupts import heard_at_once
 from waifu2x.cli.options import (
@@ -33,7 +34,7 @@ from waifu2x.cli.progress import many_pictures
 from waifu2x.cli.reporter import BatchReporter
 from waifu2x.flows.batch import outputs, worker
 from waifu2x.flows.batch.driver import InFlight
-from waifu2x.flows.batch.plan import Plan, plan
+from waifu2x.flows.batch.plan import JobList, Plan, plan
 from waifu2x.flows.batch.run import run
 from waifu2x.flows.batch.shard import Shard, shard_of
 from waifu2x.flows.jobs import ARCHIVES, Identity, Job, OnNotice, Output, identities, make_folder
@@ -41,9 +42,15 @@ from waifu2x.flows.outcome import Outcome
 from waifu2x.formats import table
 from waifu2x.system import stores
 
+if TYPE_CHECKING:
+    from waifu2x.flows.batch.devices import DeviceProcesses
+    from waifu2x.flows.batch.listings import Listings
+
 _MANY = 50
 """Pictures for which processes may well be wanted, as are those of an archive: starting them takes
 as long as a device does."""
+_EACH = 8
+"""Files for each of several devices from which on they get a process each."""
 _LOCAL = "local"
 """Stands for an address: processes of this machine."""
 _SCHEDULER = re.compile(r"(tcp|tls|ucx|wss?)://\S+:\d+", re.ASCII)
@@ -202,7 +209,11 @@ def batch(
         job.source.suffix[1:].lower() in ARCHIVES for job in left
     )
     many = address is None and (len(left) >= _MANY or has_archive)
-    if many:
+    numbers = () if address is not None else _devices_of(options, len(left), watching)
+    if numbers:
+        worker.prepare("waifu2x.flows.batch.device_worker")
+        jobs = jobs if watching else _archives_first(left)
+    elif many:
         worker.prepare()
     with ExitStack() as stack:
         work: _Work = _nobody
@@ -210,6 +221,8 @@ def batch(
             opened = partial(_here, many)
             if address is not None:
                 opened = partial(_on_cluster, address, (folder, target))
+            elif numbers:
+                opened = partial(_on_devices, many, numbers, (folder, target))
             work = stack.enter_context(
                 opened(options, output, in_flight, max_pixels, sources, verbose=verbose)
             )
@@ -278,6 +291,75 @@ def _here(
             on_progress=on_progress,
             on_notice=on_notice,
         )
+
+
+@contextmanager
+def _on_devices(
+    many: bool,
+    numbers: Sequence[int],
+    folders: tuple[Path, Path],
+    options: dict[str, Any],
+    output: Output,
+    in_flight: InFlight | None,
+    max_pixels: int,
+    sources: frozenset[Identity],
+    *,
+    verbose: bool,
+) -> Iterator[_Work]:
+    """By a process for each of several devices."""
+    from waifu2x.flows.batch.devices import DeviceProcesses
+    from waifu2x.flows.batch.listings import Listings
+    from waifu2x.flows.batch.session import SessionSettings
+
+    def tell_of(described: str) -> None:
+        if verbose:
+            report.tell(described)
+
+    def settings(number: int, sharing: int) -> SessionSettings:
+        own = {**arguments, "device": (number,)}
+        return SessionSettings(own, output, share, max_pixels, "", sharing, many)
+
+    arguments, parts = arguments_of(**options), len(numbers)
+    share = in_flight
+    if in_flight is not None:
+        share = InFlight(-(-in_flight.pictures // parts), -(-in_flight.in_network // parts))
+    processes = DeviceProcesses(
+        [settings(number, parts) for number in numbers],
+        [f"device {number}" for number in numbers],
+        settings(numbers[0], 1) if arguments["backend"] == "auto" else None,
+        on_device=tell_of,
+        on_news=report.tell,
+    )
+    with closing(processes):
+        processes.open()
+        yield partial(_run_on, processes, Listings(folders, output.existing, sources))
+
+
+def _run_on(
+    processes: DeviceProcesses,
+    listings: Listings,
+    jobs: Iterable[Job | None],
+    on_progress: Callable[[Job, float], None],
+    on_notice: OnNotice,
+) -> Generator[Outcome, None, None]:
+    return processes.run(jobs, listings, on_progress=on_progress, on_notice=on_notice)
+
+
+def _devices_of(options: dict[str, Any], count: int, watching: bool) -> Sequence[int]:
+    """The numbers of the devices that get a process each for so many files; none where one process
+    does it all: for one device, and for so few files that devices would have to share one."""
+    device = options["device"]
+    if not (watching or count >= 2 * _EACH) or not worker.may_start_processes():
+        return ()
+    numbers = device_numbers(options["backend"]) if device == "all" else device
+    return numbers if len(numbers) > 1 and (watching or count >= _EACH * len(numbers)) else ()
+
+
+def _archives_first(jobs: JobList) -> JobList:
+    """The jobs in another order: one process makes all pages of an archive, and is not to begin
+    with one when the others have nothing more to do."""
+    names = sorted(jobs.names, key=lambda names: not names[0].lower().endswith(ARCHIVES))
+    return JobList(jobs.folder, jobs.target, names)
 
 
 @contextmanager

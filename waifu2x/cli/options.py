@@ -16,9 +16,8 @@ from waifu2x.cli.report import tell
 from waifu2x.errors import OutputError
 from waifu2x.flows.jobs import Existing, Output
 from waifu2x.formats import table
-from waifu2x.formats.adapt import Depth, OutputOptions
 from waifu2x.formats.limits import MAX_PIXELS
-from waifu2x.formats.table import Compression, Quality
+from waifu2x.formats.table import Compression, Depth, OutputOptions, Quality
 from waifu2x.imaging.sizes import Fit, scale_of
 from waifu2x.networks import catalogue
 from waifu2x.system import stores

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING
 
 from waifu2x.backends import Progress, ignore
 from waifu2x.cli import report
-from waifu2x.flows.jobs import Job
-from waifu2x.flows.outcome import Outcome
-from waifu2x.flows.tally import Tally
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar
     from rich.progress import ProgressColumn
+
+    from waifu2x.flows.jobs import Job
+    from waifu2x.flows.outcome import Outcome
+    from waifu2x.flows.tally import Tally
 
 _QUIET_SECONDS = 1.0
 """Work of one picture that takes no longer is not worth a bar, nor the time to load one."""

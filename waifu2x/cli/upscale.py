@@ -23,10 +23,10 @@ from waifu2x.cli.options import (
 from waifu2x.cli.progress import one_picture
 from waifu2x.errors import Waifu2xError
 from waifu2x.flows.jobs import ARCHIVES, STANDARD, Job
-from waifu2x.flows.outcome import Outcome, outcome_of
 from waifu2x.formats import table
 
 if TYPE_CHECKING:
+    from waifu2x.flows.outcome import Outcome
     from waifu2x.imaging.enlarger import Enlarger
 
 _IN_FLIGHT = 2
@@ -59,11 +59,12 @@ def upscale(
     if as_json and target == "-":
         raise click.UsageError("--json and the picture cannot share stdout.")
     job = Job(Path(source), Path(target))
-    from waifu2x.flows.upscaling import upscale_file  # as for `open_upscaler`
-
     with _failure_as_json(job, as_json), heard_at_once(), ExitStack() as stack:
         if job.target != STANDARD:
             check_folder(job.target.parent)
+        # With NumPy: late, so that a help need not wait for it.
+        from waifu2x.flows.outcome import outcome_of
+        from waifu2x.flows.upscaling import upscale_file
 
         def opened() -> Enlarger:
             upscaler = stack.enter_context(open_upscaler(**options))
@@ -111,6 +112,8 @@ def _failure_as_json(job: Job, as_json: bool) -> Iterator[None]:
         yield
     except (Waifu2xError, MemoryError, OSError) as error:
         if as_json:
+            from waifu2x.flows.outcome import Outcome
+
             message = report.message_of(error)
             report.show(report.json_line(Outcome(job, "failed", 0.0, error=message)))
         raise

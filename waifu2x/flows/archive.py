@@ -10,11 +10,12 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
+from mmap import mmap
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 from waifu2x.backends import Progress, ignore
-from waifu2x.errors import ImageError, OutputError
+from waifu2x.errors import EXISTS, ImageError, OutputError
 from waifu2x.flows.flow import flow
 from waifu2x.flows.jobs import (
     Job,
@@ -29,7 +30,7 @@ from waifu2x.formats import table
 from waifu2x.formats.failures import in_words
 from waifu2x.formats.limits import MAX_PIXELS
 from waifu2x.formats.read import open_content
-from waifu2x.formats.write import EXISTS, ContentSink
+from waifu2x.formats.write import ContentSink
 from waifu2x.imaging.enlarger import Enlarger
 from waifu2x.imaging.streams import Header
 from waifu2x.system import stores
@@ -44,7 +45,7 @@ _LARGEST = 1 << 30
 class ArchivePage(NamedTuple):
     """A picture of an archive that was made."""
 
-    content: bytes
+    content: bytes | mmap
     """Its new file."""
     size: tuple[int, int]
     """Rows and columns of the (first) result."""
@@ -119,15 +120,25 @@ def upscale_page(
 
 @dataclass(frozen=True)
 class _Member:
-    """A file of an archive, as it is read and as it is to be written."""
+    """A file of an archive."""
 
     info: zipfile.ZipInfo
     name: str
     """In the new archive."""
     content: bytes
     is_picture: bool
-    size: tuple[int, int] = (0, 0)
-    """Rows and columns of a result."""
+
+
+@dataclass(frozen=True)
+class _NewMember:
+    """A file of the new archive."""
+
+    info: zipfile.ZipInfo
+    """The old file's."""
+    name: str
+    content: bytes | mmap
+    size: tuple[int, int] | None = None
+    """Rows and columns of a picture."""
 
 
 class _Members:
@@ -160,14 +171,14 @@ class _Members:
 
 def _made(
     job: Job, make_page: MakePage, spent: Stopwatch, member: _Member, on_progress: Progress
-) -> _Member:
+) -> _NewMember:
     """The file with its picture enlarged; what is none as it is."""
     if not member.is_picture:
         on_progress(1.0)
-        return member
+        return _NewMember(member.info, member.name, member.content)
     page = make_page(f"{job.source}: {member.info.filename}", member.content, on_progress)
     spent.add(page.spent)
-    return replace(member, content=page.content, size=page.size)
+    return _NewMember(member.info, member.name, page.content, page.size)
 
 
 class _NewArchive:
@@ -187,16 +198,16 @@ class _NewArchive:
         file = self._held.enter_context(writing(self._path, replace=self._replace))
         self._archive = self._held.enter_context(zipfile.ZipFile(file, "w"))
 
-    def add(self, result: _Member) -> None:
+    def add(self, result: _NewMember) -> None:
         """Writes the next file. Raises OSError."""
         assert self._archive is not None
         added = zipfile.ZipInfo(result.name, result.info.date_time)
         added.external_attr = result.info.external_attr
         # Pictures are compressed already.
-        added.compress_type = zipfile.ZIP_STORED if result.is_picture else zipfile.ZIP_DEFLATED
+        added.compress_type = zipfile.ZIP_STORED if result.size else zipfile.ZIP_DEFLATED
         with self._spent("write"):
             self._archive.writestr(added, result.content)
-        if result.is_picture and self.size == (0, 0):
+        if result.size and self.size == (0, 0):
             self.size = result.size
 
     def close(self) -> None:

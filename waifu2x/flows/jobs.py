@@ -6,18 +6,17 @@ import os
 import stat
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, suppress
-from dataclasses import field
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from waifu2x.errors import OutputError
-from waifu2x.formats.adapt import OutputOptions
-from waifu2x.formats.table import Quality
-from waifu2x.formats.write import EXISTS
-from waifu2x.imaging.streams import Allocate
+from waifu2x.errors import EXISTS, OutputError
+from waifu2x.formats.table import OutputOptions, Quality
 from waifu2x.system import stores
 from waifu2x.system.files import reason
 from waifu2x.system.lazy_dataclass import dataclass
+
+if TYPE_CHECKING:
+    from waifu2x.imaging.streams import Allocate
 
 Existing = Literal["fail", "overwrite", "skip"]
 """What to do about an output that is there already."""
@@ -44,7 +43,7 @@ class Output:
     extension: str
     quality: Quality
     existing: Existing
-    options: OutputOptions = field(default_factory=OutputOptions)
+    options: OutputOptions = OutputOptions()
     copy_times: bool = False
     """Whether a result gets the dates of its source."""
     previews: bool = False
@@ -53,7 +52,7 @@ class Output:
 
 OnNotice = Callable[[Job, str], None]
 """Told of a job in words, for people."""
-Reserve = Callable[[bytes], AbstractContextManager[Allocate | None]]
+Reserve = Callable[[bytes], "AbstractContextManager[Allocate | None]"]
 """Waits until there is memory for the picture of a file with that content, and all that becomes of
 it; the memory is free again when the context ends. The context gives what makes the arrays of
 pictures; None: any memory will do."""

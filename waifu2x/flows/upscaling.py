@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 
 from waifu2x.backends import Progress, ignore
-from waifu2x.errors import ImageError, OutputError
+from waifu2x.errors import EXISTS, ImageError, OutputError
 from waifu2x.flows.flow import flow
 from waifu2x.flows.jobs import (
     STANDARD,
@@ -28,13 +28,14 @@ from waifu2x.flows.jobs import (
 )
 from waifu2x.flows.repeats import Repeats
 from waifu2x.formats import table
-from waifu2x.formats.adapt import Adapter, OutputOptions, check_result, finish
+from waifu2x.formats.adapt import Adapter, check_result, finish
 from waifu2x.formats.limits import MAX_PIXELS
 from waifu2x.formats.preview import preview
 from waifu2x.formats.profiles import in_srgb_tone
 from waifu2x.formats.read import content, open_content
 from waifu2x.formats.source import DecodedFile
-from waifu2x.formats.write import EXISTS, ContentSink, FileSink
+from waifu2x.formats.table import OutputOptions
+from waifu2x.formats.write import ContentSink, FileSink
 from waifu2x.imaging.enlarger import Enlarger
 from waifu2x.imaging.picture import Picture
 from waifu2x.imaging.streams import Extent, Header, Sink, Timed

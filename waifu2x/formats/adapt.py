@@ -4,22 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from waifu2x.errors import OutputError
 from waifu2x.formats import metadata, profiles
-from waifu2x.formats.table import Format, Kind
+from waifu2x.formats.table import Format, Kind, OutputOptions
 from waifu2x.imaging.dtypes import from_unit, to_unit
 from waifu2x.imaging.picture import Colours, Metadata, Picture
 from waifu2x.imaging.streams import Header
-from waifu2x.system.lazy_dataclass import dataclass
 from waifu2x.system.machine import available_memory
 
-Depth = Literal["auto", "8", "16"]
-"""Bits a sample of results; auto: as many as the input has, where the format holds them."""
 _SMALL = 1 << 24
 """Bytes of a result for which it is not asked how much memory is free: to ask takes 0.7 ms."""
 _DTYPES: dict[int, np.dtype[Any]] = {
@@ -27,17 +24,6 @@ _DTYPES: dict[int, np.dtype[Any]] = {
     16: np.dtype(np.uint16),
     32: np.dtype(np.float32),
 }
-
-
-@dataclass(frozen=True)
-class OutputOptions:
-    """What is to become of a picture besides its size."""
-
-    depth: Depth = "auto"
-    background: tuple[int, int, int] = (255, 255, 255)
-    """8-bit RGB under transparent pixels, where the format has no transparency."""
-    strip: bool = False
-    """Whether metadata is left out; what the colours mean stays."""
 
 
 class Adapter:

@@ -15,12 +15,26 @@ Compression = Literal["fast", "default", "best"]
 """How much time an encoder may take to make a file smaller."""
 
 
+Depth = Literal["auto", "8", "16"]
+"""Bits a sample of results; auto: as many as the input has, where the format holds them."""
+
+
 class Quality(NamedTuple):
     """How a result is encoded."""
 
     level: int | Literal["like"] | None = None
     """1 to 100 where the format can be lossy; `like`: as the input was coded; None: the default."""
     compression: Compression = "default"
+
+
+class OutputOptions(NamedTuple):
+    """What is to become of a picture besides its size."""
+
+    depth: Depth = "auto"
+    background: tuple[int, int, int] = (255, 255, 255)
+    """8-bit RGB under transparent pixels, where the format has no transparency."""
+    strip: bool = False
+    """Whether metadata is left out; what the colours mean stays."""
 
 
 _ALL: frozenset[Kind] = frozenset(("profile", "EXIF", "XMP", "IPTC", "resolution", "comment"))

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import IO
 
-from waifu2x.errors import OutputError
+from waifu2x.errors import EXISTS, OutputError
 from waifu2x.formats import metadata, png_write, pnm, table
 from waifu2x.formats.table import Quality
 from waifu2x.formats.writer import Writer
@@ -16,8 +16,6 @@ from waifu2x.imaging.picture import Picture
 from waifu2x.imaging.streams import Extent, Header, Timed
 from waifu2x.system.files import abandon, reason, writing
 from waifu2x.system.stopwatch import Stopwatch
-
-EXISTS = "{}: exists already: use --overwrite or --skip-existing"
 
 
 class Encoder(Writer):

@@ -10,13 +10,14 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-_LUMA = np.array([0.299, 0.587, 0.114], np.float32)
+LUMA = np.array([0.299, 0.587, 0.114], np.float32)
+"""The shares of red, green and blue."""
 _U, _V = np.float32(0.492), np.float32(0.877)
 
 
 def luma(rgb: NDArray[np.float32]) -> NDArray[np.float32]:
     """The luma (H, W, 1) of RGB (H, W, 3), both in [0, 1]."""
-    return (rgb @ _LUMA)[..., np.newaxis]
+    return (rgb @ LUMA)[..., np.newaxis]
 
 
 def chroma(rgb: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -99,7 +99,7 @@ class Enlarger(Processing):
         if plan.part is not None or (plan.factor == 1 and self.noise is None):
             return None
         chain = self.facts.facts(plan.factor, self.noise)
-        if chain.planes != planes:
+        if planes not in (chain.planes, 1):
             return None
         pictures = np.ascontiguousarray(pictures)
         shape = count, height * chain.scale, width * chain.scale, planes

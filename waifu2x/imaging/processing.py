@@ -45,8 +45,8 @@ class Call:
     noise: int | None
     """With `factor`, which chain."""
     pixels: NDArray[Any]
-    """(height, width, planes of the chain), or several pictures of one size in front of which
-    stands their number; C-contiguous."""
+    """(height, width, planes of the chain, or 1: grey), or several pictures of one size in front of
+    which stands their number; C-contiguous."""
     shape: tuple[int, ...]
     """The result's."""
     dtype: np.dtype[Any]
@@ -88,9 +88,10 @@ class Processing:
     def prepare(self, picture: Picture) -> Prepared:
         """The network calls that a picture takes.
 
-        A picture whose pixels are C-contiguous, opaque, and of as many planes as the networks take
-        is not copied: its pixels are those of the call. Raises ImageError if it would grow more
-        than 32 times, ModelError if it has transparency and there is no model to scale it.
+        A picture whose pixels are C-contiguous, opaque, and grey or of as many planes as the
+        networks take is not copied: its pixels are those of the call. Raises ImageError if it would
+        grow more than 32 times, ModelError if it has transparency and there is no model to scale
+        it.
         """
         height, width = picture.pixels.shape[:2]
         if self.leaves(height, width):
@@ -204,13 +205,10 @@ def _colours_call(
     pixels: NDArray[Any], plan: ResizePlan, chain: ChainFacts, noise: int | None, share: float
 ) -> Call:
     """The call for grey or RGB pixels of a chain of one or three planes."""
-    planes = pixels.shape[-1]
     # What is resized, or put together from planes, stays float until then.
     dtype: DTypeLike = np.float32
-    if planes == chain.planes:
+    if pixels.shape[-1] in (chain.planes, 1):
         dtype = pixels.dtype if plan.part is None else np.float32
-    elif planes == 1:
-        pixels = pixels.repeat(3, axis=-1)
     else:
         pixels = np.ascontiguousarray(colour.luma(to_unit(pixels, np.float32)))
     return _call(pixels, dtype, plan.factor, chain, noise, share)
@@ -233,11 +231,8 @@ def _coloured(
     result: NDArray[Any], seen: int, source: NDArray[Any], dtype: np.dtype[Any]
 ) -> NDArray[Any]:
     """Pixels of as many planes as the source, from a network that saw `seen` planes of it."""
-    planes = source.shape[-1]
-    if seen == planes:
+    if seen == source.shape[-1]:
         return result
-    if planes == 1:
-        return from_unit(colour.luma(result), dtype)
     from waifu2x.imaging import resample
 
     chroma = resample.bicubic(colour.chroma(to_unit(source, np.float32)), *result.shape[:2])

@@ -25,6 +25,7 @@ from waifu2x.lowering.steps import (
     residual_of,
     stored_block,
 )
+from waifu2x.lowering.symbols import larger, smaller
 from waifu2x.networks.model import Size
 from waifu2x.system.lazy_dataclass import dataclass
 
@@ -176,8 +177,8 @@ def aligned(box: Box, unit: tuple[int, int]) -> Box:
 
 def overlap(box: Box, other: Box) -> Box:
     """What lies in both; without pixels if nothing does."""
-    top, left = max(box.top, other.top), max(box.left, other.left)
-    bottom, right = min(box.bottom, other.bottom), min(box.right, other.right)
+    top, left = larger(box.top, other.top), larger(box.left, other.left)
+    bottom, right = smaller(box.bottom, other.bottom), smaller(box.right, other.right)
     return Box(top, left, max(bottom - top, 0), max(right - left, 0))
 
 
@@ -185,5 +186,6 @@ def hull(box: Box, other: Box | None) -> Box:
     """The smallest box around both."""
     if other is None:
         return box
-    top, left = min(box.top, other.top), min(box.left, other.left)
-    return Box(top, left, max(box.bottom, other.bottom) - top, max(box.right, other.right) - left)
+    top, left = smaller(box.top, other.top), smaller(box.left, other.left)
+    bottom, right = larger(box.bottom, other.bottom), larger(box.right, other.right)
+    return Box(top, left, bottom - top, right - left)

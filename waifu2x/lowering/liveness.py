@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from typing import TypeVar
 
+from waifu2x.lowering.geometry import round_up
+from waifu2x.lowering.symbols import example, larger
 from waifu2x.system.lazy_dataclass import dataclass
 
 Name = TypeVar("Name", bound=Hashable)
@@ -29,21 +31,44 @@ def places(spans: Mapping[Name, Span], alignment: int) -> tuple[dict[Name, int],
     """The offset of each, a multiple of `alignment`, and the bytes of the whole.
 
     Large ones first, each at the lowest place that is free: a chain takes about as much as its two
-    largest neighbours.
+    largest neighbours. Where sizes are symbols, what lies below what is decided by their examples,
+    and is right for any sizes: each lies behind all that are below it and needed when it is.
     """
+    below = _below(
+        {name: round_up(example(span.size), alignment) for name, span in spans.items()}, spans
+    )
+    ends: dict[Name, int] = {}
     offsets: dict[Name, int] = {}
     total = 0
-    for name, span in sorted(spans.items(), key=lambda item: -item[1].size):
-        neighbours = sorted(
-            (offsets[other], offsets[other] + spans[other].size)
-            for other in offsets
-            if span.meets(spans[other])
-        )
+    for name, others in below.items():
         offset = 0
-        for start, stop in neighbours:
-            if offset + span.size <= start:
-                break
-            offset = max(offset, -(-stop // alignment) * alignment)
+        for other in others:
+            offset = larger(offset, ends[other])
         offsets[name] = offset
-        total = max(total, offset + span.size)
+        end = offset + spans[name].size
+        ends[name] = round_up(end, alignment)
+        total = larger(total, end)
     return offsets, total
+
+
+def _below(sizes: Mapping[Name, int], spans: Mapping[Name, Span]) -> dict[Name, list[Name]]:
+    """For each, in an order in which they can be placed, those that lie right below it."""
+    met: dict[Name, list[Name]] = {}
+    starts: dict[Name, int] = {}
+    for name in sorted(sizes, key=lambda name: -sizes[name]):
+        met[name] = [other for other in starts if spans[name].meets(spans[other])]
+        start = 0
+        for other in sorted(met[name], key=starts.__getitem__):
+            if start + sizes[name] <= starts[other]:
+                break
+            start = max(start, starts[other] + sizes[other])
+        starts[name] = start
+        for other in met[name]:
+            met[other].append(name)
+    found: dict[Name, list[Name]] = {}
+    for name in sorted(sizes, key=lambda name: (starts[name], sizes[name])):
+        lower = [other for other in met[name] if other in found]
+        # Those below one of the others are behind it anyway.
+        covered = {far for other in lower for far in found[other]}
+        found[name] = [other for other in lower if other not in covered]
+    return found

@@ -116,7 +116,7 @@ class Model:
 
     def _lengths(self, length: int) -> list[int]:
         """Rows, or columns, of every value."""
-        padded = math.ceil(length / self.multiple) * self.multiple + 2 * self.padding
+        padded = -(-length // self.multiple) * self.multiple + 2 * self.padding
         return infer_lengths(self.name, self.nodes, padded)
 
     def _check(self) -> None:

@@ -216,6 +216,7 @@ def _positive(factor: int) -> int:
 def _length(node: Node, lengths: Sequence[int]) -> int:
     """Rows, or columns, of the value that a node makes."""
     length = lengths[sources(node)[0]]
+    made: int
     match node:
         case Convolution():
             made = (length + 2 * node.padding - node.weight.shape[-1]) // node.stride + 1
@@ -243,4 +244,4 @@ def _length(node: Node, lengths: Sequence[int]) -> int:
             made = length
     if made < 1:
         raise ModelError("nothing is left of the picture")
-    return int(made)
+    return made

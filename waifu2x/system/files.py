@@ -10,7 +10,6 @@ import io
 import os
 import platform
 import re
-import secrets
 import stat
 import sys
 import time
@@ -174,7 +173,7 @@ def _machine() -> str:
 
 def _temporary(target: Path) -> Path:
     """A new name in a target's folder."""
-    return target.with_name(f".waifu2x-{_machine()}-{secrets.token_hex(6)}.part")
+    return target.with_name(f".waifu2x-{_machine()}-{os.urandom(6).hex()}.part")
 
 
 class _File(io.FileIO):

@@ -10,7 +10,6 @@ import contextlib
 import errno
 import os
 import re
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any, cast
@@ -133,6 +132,8 @@ def read_bytes(url: Path) -> bytes:
 @contextlib.contextmanager
 def downloaded(url: Path) -> Iterator[IO[bytes]]:
     """A temporary file with the content of a file at a URL. Raises OSError."""
+    import tempfile  # which few need, and takes two milliseconds
+
     with tempfile.TemporaryDirectory(prefix="waifu2x-") as folder:
         path = Path(folder) / "download"
         with _in_words(url):
@@ -148,6 +149,8 @@ def uploading(url: Path, *, replace: bool) -> Iterator[IO[bytes]]:
     Raises OSError, and FileExistsError where `replace` is false and there is a file already.
     """
     store = cast(Any, url)
+    import tempfile  # which few need, and takes two milliseconds
+
     with tempfile.TemporaryDirectory(prefix="waifu2x-") as folder:
         path = Path(folder) / f"upload{url.suffix}"
         with path.open("x+b") as file:

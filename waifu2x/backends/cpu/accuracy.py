@@ -14,7 +14,7 @@ from functools import cache as once
 import numpy as np
 from numpy.typing import NDArray
 
-from waifu2x.backends.cpu.arithmetic import Arithmetic
+from waifu2x.backends.cpu.arithmetic import Arithmetic, Fineness
 from waifu2x.backends.cpu.compiled import contents, environment
 from waifu2x.networks.digests import model_digest
 from waifu2x.networks.model import Model
@@ -37,10 +37,12 @@ _FILLS = 10
 _LINES = 4
 
 
-def decibels(model: Model, arithmetic: Arithmetic, finer: int, fast: Run, exact: Run) -> float:
+def decibels(
+    model: Model, arithmetic: Arithmetic, fineness: Fineness, fast: Run, exact: Run
+) -> float:
     """PSNR in dB of a fast arithmetic against the exact one, found by trying, or in the cache.
 
-    For `finer`, see PackedProgram. The answer is kept for this code, this processor and the model.
+    The answer is kept for this code, this processor and the model.
     """
 
     def found() -> float:
@@ -48,7 +50,7 @@ def decibels(model: Model, arithmetic: Arithmetic, finer: int, fast: Run, exact:
         error = np.square(fast(picture).astype(np.float64) - exact(picture)).mean()
         return float(-10 * np.log10(max(error, 1e-30)))
 
-    key = cache.digest(_code(), model_digest(model), arithmetic, str(finer))
+    key = cache.digest(_code(), model_digest(model), arithmetic, str(fineness))
     return cache.number(_KIND, key, found)
 
 

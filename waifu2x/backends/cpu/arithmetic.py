@@ -12,6 +12,14 @@ Arithmetic = Literal["fp32", "int16", "bf16"]
 """On vectors, in floats or in integers, or on tiles."""
 PLANE_UNIT: dict[Arithmetic, int] = {"fp32": LANES, "int16": INTEGER_BLOCK, "bf16": BLOCK}
 """The planes of a map are padded to multiples of it."""
+Fineness = Literal[0, 1, 2]
+"""How exact bf16 is."""
+COARSE: Fineness = 0
+"""All maps in one term, but for those of few planes,"""
+PLAIN: Fineness = 1
+"""two for what makes pixels and for what is added, floats for what no convolution reads,"""
+FINE: Fineness = 2
+"""and two for some early convolutions, whose rounding goes through all that follow."""
 TILE_UNIT = (2, 4)
 """Rows at a time on tiles, the fewest, to leave the L2 cache to the weights; and columns."""
 CELL_UNIT = (CELL, CELL)
@@ -21,6 +29,11 @@ CELL_UNIT = (CELL, CELL)
 def unit_of(arithmetic: Arithmetic) -> tuple[int, int]:
     """Rows and columns that convolutions compute whole multiples of."""
     return TILE_UNIT if arithmetic == "bf16" else CELL_UNIT
+
+
+def degrees(arithmetic: Arithmetic) -> tuple[Fineness, ...]:
+    """The degrees of exactness that there are of it, fastest first."""
+    return (COARSE, PLAIN, FINE) if arithmetic == "bf16" else (PLAIN,)
 
 
 def arithmetics() -> list[Arithmetic]:

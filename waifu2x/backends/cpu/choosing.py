@@ -11,16 +11,13 @@ from numpy.typing import NDArray
 
 from waifu2x.backends import ignore
 from waifu2x.backends.cpu import accuracy
-from waifu2x.backends.cpu.arithmetic import Arithmetic
+from waifu2x.backends.cpu.arithmetic import Arithmetic, Fineness, degrees
 from waifu2x.backends.cpu.compiled_model import CpuModel
 from waifu2x.backends.cpu.workers import Workers
 from waifu2x.backends.results import result_shape
 from waifu2x.errors import printable
 from waifu2x.networks.model import Model
 
-_FINER = 6
-"""How many early convolutions read maps in two terms where bf16 else keeps too little: 0.9 dB of
-animevideov3 2x and 3x, which lack 0.6 and 0.2, of whose convolutions that is a third."""
 _LOG = logging.getLogger(__name__)
 
 
@@ -28,11 +25,11 @@ def accurate(model: Model, offered: Sequence[Arithmetic], workers: Workers) -> C
     """The model in the first of these arithmetics that keeps what `auto` promises, or in the
     last."""
     for arithmetic in offered[:-1]:
-        for finer in (0, _FINER) if arithmetic == "bf16" else (0,):
-            made = CpuModel(model, arithmetic, workers, finer)
+        for fineness in degrees(arithmetic):
+            made = CpuModel(model, arithmetic, workers, fineness)
             if not (made.packed.in_integers or made.packed.on_tiles):
                 return made
-            kept = _decibels(made, arithmetic, finer, workers)
+            kept = _decibels(made, arithmetic, fineness, workers)
             if kept >= accuracy.PROMISED:
                 return made
         _LOG.warning(
@@ -46,14 +43,16 @@ def accurate(model: Model, offered: Sequence[Arithmetic], workers: Workers) -> C
     return CpuModel(model, offered[-1], workers)
 
 
-def _decibels(made: CpuModel, arithmetic: Arithmetic, finer: int, workers: Workers) -> float:
+def _decibels(
+    made: CpuModel, arithmetic: Arithmetic, fineness: Fineness, workers: Workers
+) -> float:
     """The accuracy of a packed model against fp32."""
     model = made.model
 
     def exact(picture: NDArray[np.uint8]) -> NDArray[np.float32]:
         return _run(CpuModel(model, "fp32", workers), workers, picture)
 
-    return accuracy.decibels(model, arithmetic, finer, partial(_run, made, workers), exact)
+    return accuracy.decibels(model, arithmetic, fineness, partial(_run, made, workers), exact)
 
 
 def _run(made: CpuModel, workers: Workers, picture: NDArray[np.uint8]) -> NDArray[np.float32]:

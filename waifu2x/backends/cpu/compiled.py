@@ -160,10 +160,13 @@ def _image_key(key: str) -> str:
 
 def _keep_image(key: str, stored: bytes) -> None:
     """Keeps an image of object code for the next time, where images can be run."""
+    if not code_image.is_possible():
+        return
+    from waifu2x.backends.cpu.object_file import linked
+
     symbol, code = _parts(stored)
-    if code_image.is_possible():
-        with contextlib.suppress(UnlinkableError):
-            cache.store(_KIND, _image_key(key), code_image.linked(code, symbol))
+    with contextlib.suppress(UnlinkableError):
+        cache.store(_KIND, _image_key(key), code_image.packed(linked(code, symbol)))
 
 
 def environment() -> tuple[str, ...]:

@@ -11,14 +11,13 @@ from numpy.typing import NDArray
 
 from waifu2x.backends import Progress, scaled
 from waifu2x.backends.cpu import kept_memory
-from waifu2x.backends.cpu.arithmetic import Arithmetic
+from waifu2x.backends.cpu.arithmetic import PLAIN, Arithmetic, Fineness
 from waifu2x.backends.cpu.blocks import Block, blocks
 from waifu2x.backends.cpu.execution import StripExecution
 from waifu2x.backends.cpu.packed import PackedProgram
 from waifu2x.backends.cpu.picture import with_picture
 from waifu2x.backends.cpu.plans import SizePlan, size_plan
 from waifu2x.backends.cpu.workers import Workers
-from waifu2x.backends.results import result_shape
 from waifu2x.lowering import geometry
 from waifu2x.lowering.lower import lower
 from waifu2x.lowering.segments import at_bottlenecks, is_segmented, segmented
@@ -32,12 +31,11 @@ class CpuModel:
     """One model, compiled: its tasks and packed weights, and plans for the sizes seen last."""
 
     def __init__(
-        self, model: Model, arithmetic: Arithmetic, workers: Workers, finer: int = 0
+        self, model: Model, arithmetic: Arithmetic, workers: Workers, fineness: Fineness = PLAIN
     ) -> None:
-        """For `finer`, see PackedProgram."""
         self.model = model
         program = at_bottlenecks(segmented(with_picture(lower(model))))
-        self.packed = PackedProgram(program, arithmetic, finer)
+        self.packed = PackedProgram(program, arithmetic, fineness)
         self.ticks: dict[int, int] = {}
         """Time spent on each step so far, by all threads; all that belongs to no convolution under
         -1."""
@@ -62,7 +60,8 @@ class CpuModel:
             rows, columns = slice(halo.top, halo.bottom), slice(halo.left, halo.right)
             share = scaled(on_progress, box.height * box.width / (height * width))
             part = stack[:, rows, columns]
-            made = np.empty(result_shape([self.model], part.shape), out.dtype)
+            sides = halo.height * scale, halo.width * scale
+            made = np.empty((len(stack), *sides, out.shape[-1]), out.dtype)
             self._whole(part, made, tile, share)
             top, left = (box.top - halo.top) * scale, (box.left - halo.left) * scale
             place = geometry.scaled(box, scale)

@@ -96,7 +96,7 @@ def _kind(packing: Packing, step: Conv, source: PixelLayout) -> int:
     few = step.taps == 3 and step.out_planes <= FEW
     in_integers = packing.arithmetic == "int16"
     if source.terms:
-        return FEW_TILES if few and packing.maps.is_sensitive(step) else TILES
+        return FEW_TILES if few else TILES
     if step.taps == 1:
         many = in_integers and step.in_planes >= _LEAST_INTEGERS
         return INTEGER_POINTWISE if many else POINTWISE
@@ -176,7 +176,7 @@ def _conv_task(
             view.value,
             offset=view.offset,
             plane=source.start(view.first) // (2 if source.terms else 1),
-            terms=source.terms if packing.maps.is_sensitive(step) else 1,
+            terms=source.terms if packing.maps.reads_two_terms(step) else 1,
         ),
         target=TaskTarget(
             *(store.map, target.start(part), pixel, pair, block),

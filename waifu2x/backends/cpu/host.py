@@ -66,7 +66,7 @@ def package_version(name: str) -> str:
         raise ModuleNotFoundError(f"No module named {name!r}", name=name)
     with contextlib.suppress(OSError):
         text = Path(found.origin).with_name("_version.py").read_text(encoding="utf-8")
-        if told := re.search(r'"version": "([^"]+)"', text):
+        if told := re.search(r"""version["']?(?::| =) ["']([^"']+)""", text):
             return told[1]
     from importlib.metadata import version
 

@@ -83,6 +83,8 @@ def _run(
         report = scaled(on_progress, costs[index] / sum(costs))
         made = last
         if index < len(models) - 1:
-            made = np.empty(result_shape([model.model], stack.shape), np.float32)
+            *front, height, width, _ = stack.shape
+            sides = height * model.model.scale, width * model.model.scale
+            made = np.empty((*front, *sides, model.model.out_planes), np.float32)
         mean(partial(model.run, tile), stack, made, tta, report)
         stack = made

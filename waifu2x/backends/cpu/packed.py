@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from waifu2x.backends.cpu.arithmetic import CELL_UNIT, Arithmetic, unit_of
+from waifu2x.backends.cpu.arithmetic import CELL_UNIT, PLAIN, Arithmetic, Fineness, unit_of
 from waifu2x.backends.cpu.arrays import Arrays
 from waifu2x.backends.cpu.conv_tasks import IN_INTEGERS, ON_TILES, conv_tasks
 from waifu2x.backends.cpu.maps import ProgramMaps
@@ -42,15 +42,15 @@ from waifu2x.lowering.steps import (
 class PackedProgram:
     """Tasks of every step, and the arrays that they point into."""
 
-    def __init__(self, program: Program, arithmetic: Arithmetic, finer: int = 0) -> None:
-        """In bf16, `finer` of the first convolutions on tiles read maps in two terms, for whatever
-        loses too much otherwise: what they round goes through all that follow."""
+    def __init__(
+        self, program: Program, arithmetic: Arithmetic, fineness: Fineness = PLAIN
+    ) -> None:
         self.program = program
         self.arithmetic = arithmetic
         self.costs = [cost_of_pixel(program, step) for step in program.steps]
         """Multiply-adds of each step for a pixel of the picture."""
         arrays = Arrays()
-        self.maps = ProgramMaps(program, arithmetic, arrays, finer)
+        self.maps = ProgramMaps(program, arithmetic, arrays, fineness)
         packing = Packing(program, arithmetic, self.maps, arrays)
         self.vector_starts = packing.vector_starts
         """Where each vector begins among all of them, and how long they are together."""
@@ -132,7 +132,7 @@ class PackedProgram:
 
     def _pool(self, value: int, number: int) -> PoolTask:
         layout = self.maps.layouts[value]
-        even = not layout.terms and layout.space_to_depth == 1 and layout.planes % LANES == 0
+        even = layout.space_to_depth == 1 and layout.planes % LANES == 0
         window = RowWindow(value, unit=layout.space_to_depth, parts=len(layout.parts))
         return PoolTask(
             schedule=TaskSchedule(number, ROWS, (window,)),

@@ -2,45 +2,63 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterator
-from typing import Any, Protocol, cast
+from functools import cache
+from typing import Any, NewType, Protocol, cast, get_args, get_origin, get_type_hints
 
 import numpy as np
 
+from waifu2x.backends.gpu.flags import Flags
+from waifu2x.backends.gpu.launch import Arguments
 from waifu2x.backends.gpu.runtime import Buffer
 
+Address = NewType("Address", int)
+"""A pointer to memory of the device."""
 
-class Address(int):
-    """A pointer to memory of the device."""
-
-
-_CODES: tuple[tuple[type, str], ...] = ((Address, "P"), (int, "i"), (np.float32, "f"), (float, "d"))
-"""Codes of module struct for types of arguments; an address is an int, too."""
+_CODES: dict[object, str] = {Address: "P", int: "i", np.float32: "f", float: "d"}
+"""Codes of module struct, by the types that fields are declared with."""
 
 
 class _Addressed(Protocol):
     address: int
 
 
-def address_of(buffer: Buffer, offset: int = 0) -> Address:
-    """The address of a byte of one of this backend's buffers."""
+def address_of(buffer: Buffer | Flags, offset: int = 0) -> Address:
+    """The address of a byte of one of this backend's buffers, or flags."""
     return Address(cast(_Addressed, buffer).address + offset)
 
 
-def packed(fields: tuple[object, ...]) -> bytes:
-    """A struct of these fields; tuples among them are structs of 4-byte fields, or aligned to 8.
+def structs(*made: tuple[Any, ...]) -> Arguments:
+    """Arguments that are structs: named tuples whose fields are declared as Address, int (C's int),
+    np.float32, float (double), as such a struct, or as a tuple of any number of one of these.
 
-    int is int, np.float32 float, float double. Raises TypeError for anything else.
+    Raises TypeError for a field that is declared otherwise.
     """
     codes, values = "", list[Any]()
-    for field in _flat(fields):
-        kind = next((code for form, code in _CODES if isinstance(field, form)), None)
-        if kind is None:
-            raise TypeError(f"a kernel's argument of type {type(field).__name__}")
-        codes += kind
-        values.append(field)
-    return struct.pack(codes + ("0P" if "P" in codes else ""), *values)
+    for fields in made:
+        own = "".join(_codes(fields))
+        codes += own + ("0P" if "P" in own else "")
+        values += _flat(fields)
+    return Arguments(codes, values)
+
+
+def _codes(fields: tuple[Any, ...]) -> Iterator[str]:
+    for kind, value in zip(_kinds(type(fields)), fields, strict=True):
+        if kind in _CODES:
+            yield _CODES[kind]
+        elif get_origin(kind) is tuple:
+            each = get_args(kind)[0]
+            for one in value:
+                yield from _codes(one) if isinstance(one, tuple) else _CODES[each]
+        elif isinstance(value, tuple):
+            yield from _codes(value)
+        else:
+            raise TypeError(f"a kernel's argument of type {kind}")
+
+
+@cache
+def _kinds(struct: type) -> tuple[Any, ...]:
+    return tuple(get_type_hints(struct).values())
 
 
 def _flat(fields: tuple[object, ...]) -> Iterator[object]:

@@ -26,7 +26,7 @@ def create(device: int) -> Backend:
     units = choose_units(runtime.capability)
     if units == "fma":
         plain = partial(Fp32Executor, runtime)
-        return GpuBackend("cuda", runtime, {"auto": plain, "fp32": plain})
+        return GpuBackend("cuda", runtime, {"auto": [plain], "fp32": [plain]})
     return GpuBackend("cuda", runtime, tensor.makers(runtime, units))
 
 

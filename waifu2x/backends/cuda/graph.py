@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable
 
-from waifu2x.backends.cuda.driver.library import library
+from waifu2x.backends.cuda.library import library
 
 _OWN_THREAD = 1
 """Capture mode: what other threads do meanwhile is their own matter."""

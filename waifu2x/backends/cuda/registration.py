@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 
-from waifu2x.backends.cuda.driver.library import library
+from waifu2x.backends.cuda.library import library
 
 _PORTABLE = 1
 """CU_MEMHOSTREGISTER_PORTABLE: for all contexts."""

@@ -8,7 +8,7 @@ import weakref
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, suppress
-from functools import partial
+from functools import cache, partial
 from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
 
@@ -21,8 +21,16 @@ from waifu2x.backends.cuda.driver import Attribute, Driver, current
 from waifu2x.backends.cuda.graph import Graph, capture
 from waifu2x.backends.cuda.machine import Machine
 from waifu2x.backends.cuda.memory import LOCKED_BYTES, HostMemory, abandon
+from waifu2x.backends.gpu.launch import packed, plain
 from waifu2x.backends.gpu.replay import Records
-from waifu2x.backends.gpu.runtime import Argument, Kernel, Limits, Macros, OutOfMemoryError
+from waifu2x.backends.gpu.runtime import (
+    Argument,
+    Kernel,
+    Limits,
+    Macros,
+    OutOfMemoryError,
+    ReadyLaunch,
+)
 from waifu2x.backends.live import LiveObjects
 from waifu2x.errors import BackendError, DeviceError
 from waifu2x.system.lazy_dataclass import dataclass
@@ -65,15 +73,6 @@ class CudaKernel:
     """Loaded for as long as somebody holds one of its kernels."""
 
 
-class CudaLaunch(NamedTuple):
-    """A kernel with its arguments, ready to be queued any number of times."""
-
-    kernel: CudaKernel
-    blocks: tuple[int, int, int]
-    packed: bytes
-    """The arguments as the kernel finds them."""
-
-
 class TimedLaunch(NamedTuple):
     """A launch that is timed, between two events."""
 
@@ -94,7 +93,7 @@ class Fetched(NamedTuple):
 class Record:
     """Launches that come again: queued one by one the first times, then as a graph."""
 
-    def __init__(self, launches: Sequence[CudaLaunch]) -> None:
+    def __init__(self, launches: Sequence[ReadyLaunch]) -> None:
         self.launches = tuple(launches)
         self.is_captured = False
         """Be it in vain: then `graph` is None."""
@@ -204,7 +203,6 @@ class CudaRuntime:
         self._host = HostMemory(self.driver, self._context)
         self._modules: WeakValueDictionary[object, CudaModule] = WeakValueDictionary()
         self._records = Records[Record](self._forget)
-        self._recording: list[CudaLaunch] | None = None
         self._timed: list[TimedLaunch] | None = None
         self._events = list[Any]()
         """Events that nobody waits for any more."""
@@ -290,6 +288,10 @@ class CudaRuntime:
         """An array on the host, page-locked unless it is very large."""
         with self.current():
             return self._host.array(shape, dtype)
+
+    def is_locked(self, array: NDArray[Any]) -> bool:
+        """Whether all of a C-contiguous array is page-locked."""
+        return self._host.is_locked(array)
 
     def pin(self, memory: NDArray[Any]) -> Pin:
         """Page-locks memory by registering it with the driver."""
@@ -382,40 +384,40 @@ class CudaRuntime:
             for future in [pool.submit(self._compile, *source) for source in missing]:
                 future.result()
 
-    def launch(
-        self, kernel: Any, groups: tuple[int, int, int], *arguments: Argument | bytes
-    ) -> None:
-        """Launches a kernel; arguments of type bytes are packed already."""
-        self.queue([CudaLaunch(kernel, groups, pack_arguments(arguments))])
+    def handle(self, buffer: Any) -> int:
+        """Its address."""
+        return int(buffer.address)
 
-    def queue(self, launches: Sequence[CudaLaunch]) -> None:
-        """Queues kernels, one after the other. May raise OutOfMemoryError."""
-        if self._recording is not None:
-            self._recording.extend(launches)
+    def packer(self, codes: str) -> Callable[..., bytes]:
+        """Packs arguments as a kernel finds them: each at a multiple of its size."""
+        return _struct(codes).pack
+
+    def launch(self, kernel: Any, groups: tuple[int, int, int], *arguments: Argument) -> None:
+        self.queue([ReadyLaunch(kernel, groups, packed(self, plain(*arguments)))])
+
+    def queue(self, launches: Sequence[ReadyLaunch]) -> None:
         with self.current():
             self._follow_clearing()
             self._queue_all(launches)
 
-    def _queue_all(self, launches: Sequence[CudaLaunch]) -> None:
+    def _queue_all(self, launches: Sequence[ReadyLaunch]) -> None:
         driver, stream = self.driver, self._stream
-        for kernel, blocks, packed in launches:
+        for kernel, blocks, arguments in launches:
             if self._timed is not None:
                 before = self._now()
-            driver.launch(kernel.function, blocks, kernel.group, packed, kernel.shared, stream)
+            driver.launch(kernel.function, blocks, kernel.group, arguments, kernel.shared, stream)
             if self._timed is not None:
                 self._timed.append(TimedLaunch(kernel, before, self._now()))
 
-    def replay(self, owner: object, key: Hashable, queue: Callable[[], None]) -> None:
-        """Queues what `queue` does; from the second time on as a CUDA graph."""
+    def replay(
+        self, owner: object, key: Hashable, make: Callable[[], Sequence[ReadyLaunch]]
+    ) -> None:
+        """Queues what `make` gives; from the second time on as a CUDA graph."""
         record = self._records.find(key)
         if record is None:
-            recording: list[CudaLaunch] = []
-            self._recording = recording
-            try:
-                queue()
-            finally:
-                self._recording = None
-            self._records.keep(owner, key, Record(recording))
+            record = Record(make())
+            self.queue(record.launches)
+            self._records.keep(owner, key, record)
             return
         if self._timed is None:
             stream = self.driver.stream_handle(self._stream)
@@ -549,19 +551,6 @@ def _key(stem: str, macros: Macros) -> object:
     return (stem, *macros.items())
 
 
-def pack_arguments(arguments: Sequence[Argument | bytes]) -> bytes:
-    """Arguments as a kernel finds them: each at a multiple of its size, bytes as they are."""
-    form, values = "", list[float | bytes]()
-    for argument in arguments:
-        if isinstance(argument, CudaBuffer):
-            form += "P"
-            values.append(argument.address)
-        elif isinstance(argument, np.int32 | np.float32):
-            form += "f" if isinstance(argument, np.float32) else "i"
-            values.append(argument.item())
-        elif isinstance(argument, bytes):
-            form += f"{len(argument)}s"
-            values.append(argument)
-        else:
-            raise TypeError(f"no argument of a kernel: {argument!r}")
-    return struct.pack(form, *values)
+@cache
+def _struct(codes: str) -> struct.Struct:
+    return struct.Struct(codes)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from waifu2x.backends import Precision
 from waifu2x.backends.cuda import value_range
+from waifu2x.backends.cuda.arguments import address_of
+from waifu2x.backends.cuda.flags import CudaFlags
 from waifu2x.backends.cuda.tensor_avg_pool import TensorAvgPoolStep
 from waifu2x.backends.cuda.tensor_conv import TensorConvStep
 from waifu2x.backends.cuda.tensor_gather import GatherStep
@@ -15,18 +18,18 @@ from waifu2x.backends.cuda.tensor_layout import batch_grid, layouts
 from waifu2x.backends.cuda.tensor_peak import matrix_peak
 from waifu2x.backends.cuda.tensor_planewise import TensorPlanewiseStep, has_whole_vectors
 from waifu2x.backends.cuda.tensor_runs import runs
-from waifu2x.backends.cuda.tensor_step import Launch, Task
+from waifu2x.backends.cuda.tensor_step import LARGEST, Room, Task, beyond
 from waifu2x.backends.cuda.tensor_vectors import Vectors
 from waifu2x.backends.cuda.units import Units
 from waifu2x.backends.gpu.backend import Maker
-from waifu2x.backends.gpu.executor import Batch, BufferPlace, Executor
+from waifu2x.backends.gpu.executor import Executor, PassWork
+from waifu2x.backends.gpu.flags import Flags
 from waifu2x.backends.gpu.fp32 import Fp32Executor
+from waifu2x.backends.gpu.launch import LaunchMaker
 from waifu2x.backends.gpu.runtime import Buffer, Kernel
 from waifu2x.backends.gpu.tuning import Choose
 from waifu2x.errors import printable
 from waifu2x.lowering.box import Box
-from waifu2x.lowering.geometry import Work
-from waifu2x.lowering.phases import Phase
 from waifu2x.lowering.steps import Conv, GatedAdd, GlobalAvgPool, Linear, Program
 
 if TYPE_CHECKING:
@@ -35,8 +38,9 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger(__name__)
 
 
-def makers(runtime: CudaRuntime, units: Units) -> dict[Precision, Maker]:
-    """What makes the executors of each precision.
+def makers(runtime: CudaRuntime, units: Units) -> dict[Precision, Sequence[Maker]]:
+    """What makes the executors of each precision: the first for all pictures, the others for those
+    whose values leave the room of 16 bits. Those of fp16 are then what they are in fp32.
 
     Programs that matrix units cannot run, or not within the range of 16 bits, take others. `auto`
     is fp16, but where there are gates: what they multiply with each other is rounded before (SPAN
@@ -72,7 +76,8 @@ def makers(runtime: CudaRuntime, units: Units) -> dict[Precision, Maker]:
         )
         return fp32(program, choose)
 
-    return {"auto": auto, "fp16": fp16, "fp32": fp32}
+    wide = partial(Fp32Executor, runtime)
+    return {"auto": [auto, fp32, wide], "fp16": [fp16, fp32, wide], "fp32": [fp32, wide]}
 
 
 def _warn(program: Program, message: str, *values: float) -> None:
@@ -96,6 +101,7 @@ class TensorExecutor:
         self._runtime = runtime
         self._units = units
         self._terms = terms
+        self._beyond = beyond(LARGEST)
         self._layouts = found = layouts(program, terms)
         self._vectors = Vectors(runtime, program)
         self._steps: dict[int, TensorConvStep | TensorPlanewiseStep | GatherStep] = {}
@@ -123,72 +129,29 @@ class TensorExecutor:
     def map_bytes(self, value: int, box: Box, pictures: int) -> int:
         return self._layouts[value].bytes(box, batch_grid(pictures))
 
-    def build(
-        self,
-        batch: Batch,
-        work: Work,
-        places: Mapping[int, BufferPlace],
-        sums: Mapping[int, Box],
-        vectors: Buffer,
-        ends: Phase | None,
-    ) -> None:
-        """Builds the kernels of the launches that `run` queues, and uploads their weights."""
-        for _, step, launch in self._prepared(batch, work, places, sums, vectors):
-            step.kernel(launch)
-            launch.arguments()
-        if work.steps and self._averages:
-            self._vectors.kernel()
-
-    def run(
-        self,
-        batch: Batch,
-        work: Work,
-        places: Mapping[int, BufferPlace],
-        sums: Mapping[int, Box],
-        vectors: Buffer,
-        ends: Phase | None,
-    ) -> None:
-        for _, step, launch in self._prepared(batch, work, places, sums, vectors):
-            step.queue(launch)
-        if ends is not None:
-            pictures = batch.source.shape[0]
-            at = self._vectors.places(vectors, pictures)
-            self._vectors.finish(ends, at, batch.sizes, pictures)
-
-    def _prepared(
-        self,
-        batch: Batch,
-        work: Work,
-        places: Mapping[int, BufferPlace],
-        sums: Mapping[int, Box],
-        vectors: Buffer,
-    ) -> list[
-        tuple[int, TensorConvStep | TensorPlanewiseStep | GatherStep | TensorAvgPoolStep, Launch]
-    ]:
-        """The launches of a pass in their order, with the numbers of their steps, and the code of
-        their kernels at hand."""
-        pictures = batch.source.shape[0]
-        at = self._vectors.places(vectors, pictures)
-        task = Task(batch, work.steps, places, batch_grid(pictures), at)
-        queued: list[
-            tuple[
-                int, TensorConvStep | TensorPlanewiseStep | GatherStep | TensorAvgPoolStep, Launch
-            ]
-        ] = []
-        for number in work.steps:
-            queued.append((number, self._steps[number], self._steps[number].launch(task)))
-        for number, box in sums.items():
+    def launches(self, one: PassWork) -> Sequence[LaunchMaker]:
+        pictures = one.batch.source.shape[0]
+        at = self._vectors.places(one.vectors, pictures)
+        room = Room(address_of(one.batch.flags), self._beyond)
+        task = Task(one.batch, one.work.steps, one.places, batch_grid(pictures), at, room)
+        made = [(number, partial(self._steps[number].launch, task)) for number in one.work.steps]
+        for number, box in one.sums.items():
             if box.height and box.width:
-                average = self._averages[number]
-                queued.append((number, average, average.launch(task, box)))
-        self._runtime.prepare([(launch.stem, launch.macros) for _, _, launch in queued])
-        return sorted(queued, key=lambda one: one[0])
+                made.append((number, partial(self._averages[number].launch, task, box)))
+        found: list[LaunchMaker] = [maker for _, maker in sorted(made, key=lambda pair: pair[0])]
+        if one.ends is not None:
+            found += self._vectors.finishing(one.ends, at, one.batch.sizes, pictures)
+        return found
+
+    def new_flags(self, pictures: int) -> Flags:
+        """Flags of pictures with values that 16 bits have no room for."""
+        return CudaFlags(self._runtime, pictures)
 
     def vector_bytes(self, pictures: int) -> int:
         return self._vectors.bytes(pictures)
 
-    def clear(self, vectors: Buffer, pictures: int) -> None:
-        self._vectors.clear(self._vectors.places(vectors, pictures), pictures)
+    def clearing(self, vectors: Buffer, pictures: int) -> Sequence[LaunchMaker]:
+        return self._vectors.clearing(self._vectors.places(vectors, pictures), pictures)
 
     def step(self, kernel: Kernel) -> int:
         """The step that a kernel belongs to; sums and vectors count as the first mean."""

@@ -6,12 +6,14 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from waifu2x.backends.cuda import tensor_vectors
-from waifu2x.backends.cuda.arguments import Address, packed
+from waifu2x.backends.cuda.arguments import Address, structs
 from waifu2x.backends.cuda.tensor_layout import FewLayout, MapArguments, MapLayout
-from waifu2x.backends.cuda.tensor_step import Launch, Range, Task, TensorStep
+from waifu2x.backends.cuda.tensor_step import Range, Task, TensorStep
+from waifu2x.backends.gpu.launch import Launch
 from waifu2x.backends.gpu.runtime import Macros
 from waifu2x.lowering.box import Box
 from waifu2x.lowering.steps import GlobalAvgPool, Program
+from waifu2x.lowering.symbols import larger
 
 if TYPE_CHECKING:
     from waifu2x.backends.cuda.runtime import CudaRuntime
@@ -71,7 +73,7 @@ class TensorAvgPoolStep(TensorStep):
         groups = layout.stored // layout.group
         first, last = part.top // layout.space_to_depth, -(-part.bottom // layout.space_to_depth)
         wanted = _BLOCKS * self.runtime.limits.compute_units
-        lines = max(1, (last - first) * groups * grid.pictures // wanted)
+        lines = larger(1, (last - first) * groups * grid.pictures // wanted)
         arguments = AvgPoolArguments(
             task.address(self._value),
             Address(task.vectors.sums + 8 * self._sums_place),
@@ -82,6 +84,5 @@ class TensorAvgPoolStep(TensorStep):
             lines,
         )
         blocks = (-(-(last - first) // lines), groups, grid.pictures)
-        return Launch(
-            "tensor_avg_pool", chosen, tensor_vectors.THREADS, 0, blocks, lambda: packed(arguments)
-        )
+        kernel = ("tensor_avg_pool", chosen)
+        return self.launch_of(kernel, tensor_vectors.THREADS, 0, blocks, lambda: structs(arguments))

@@ -228,13 +228,17 @@ def ranked(
         copied = 1 if shape.b_stages == job.steps else _COPIED_COST
         return clocks(shape) * (1 + _HALO_COST / shape.rows) * copied
 
-    usual = rounds(shapes[0], 1)
+    usual, first = rounds(shapes[0], 1), shapes[0]
     if usual <= 2 * MOST_ROWS:
-        return sorted(shapes, key=clocks), "small"
-    first = shapes[0]
+        return _first(min(shapes, key=clocks), shapes), "small"
     if usual <= 4 * MOST_ROWS and isinstance(first, WgmmaShape) and job.taps > 1:
         tiles = (shape for shape in shapes if isinstance(shape, WgmmaShape))
-        found = sorted((each for each in tiles if each.width(job) == first.width(job)), key=cost)
-        if cost(found[0]) < 0.9 * cost(first):
-            return [*found, *(shape for shape in shapes if shape not in found)], "middle"
+        found = min((each for each in tiles if each.width(job) == first.width(job)), key=cost)
+        if cost(found) < 0.9 * cost(first):
+            return _first(found, shapes), "middle"
     return shapes, "large"
+
+
+def _first(shape: Shape, shapes: list[Shape]) -> list[Shape]:
+    """The shapes, one of them moved to the front."""
+    return [shape, *(other for other in shapes if other is not shape)]

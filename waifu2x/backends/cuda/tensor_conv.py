@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from waifu2x.backends.cuda.arguments import Address, address_of, packed
+from waifu2x.backends.cuda.arguments import Address, address_of, structs
 from waifu2x.backends.cuda.tensor_activation import activation_macro, has_plane_slopes
 from waifu2x.backends.cuda.tensor_candidates import candidates, ranked
 from waifu2x.backends.cuda.tensor_layout import (
@@ -38,7 +38,6 @@ from waifu2x.backends.cuda.tensor_shape import (
 )
 from waifu2x.backends.cuda.tensor_step import (
     BORDERS,
-    Launch,
     LayerExtent,
     Range,
     SourceArguments,
@@ -46,10 +45,12 @@ from waifu2x.backends.cuda.tensor_step import (
     TensorStep,
 )
 from waifu2x.backends.cuda.units import Units, is_sm75
+from waifu2x.backends.gpu.launch import Arguments, Launch
 from waifu2x.backends.gpu.runtime import Macros
 from waifu2x.backends.gpu.tuning import Choose
 from waifu2x.lowering.box import Box
 from waifu2x.lowering.steps import Conv, Program
+from waifu2x.lowering.symbols import larger, smaller
 from waifu2x.networks.model import Size
 
 if TYPE_CHECKING:
@@ -71,6 +72,7 @@ class TensorConvArguments(NamedTuple):
     epilogue: Address
     target: Address
     residual: Address
+    flags: Address
     source_map: MapArguments
     target_map: MapArguments
     residual_map: MapArguments
@@ -79,6 +81,7 @@ class TensorConvArguments(NamedTuple):
     stored: Range
     factor: np.float32
     slope: np.float32
+    beyond: int
 
 
 class TensorConvStep(TensorStep):
@@ -122,7 +125,8 @@ class TensorConvStep(TensorStep):
             self._candidates = candidates(
                 self._job, units, runtime.capability, runtime.shared_bytes
             )
-        self._shapes: dict[Size, Shape] = {}
+        self._shapes: dict[tuple[str, Shape], Shape] = {}
+        """By the class of sizes and the usual one for it."""
 
     def launch(self, task: Task) -> Launch:
         """The launch for what a task computes of it."""
@@ -184,7 +188,7 @@ class TensorConvStep(TensorStep):
             **self._store_macros(task, box),
         }
 
-        def arguments() -> bytes:
+        def arguments() -> Arguments:
             def weights() -> NDArray[Any]:
                 weight = placed(step.weight, 0, self._output_places, self._outputs)
                 return pack_first(weight, _PIXEL_UNITS[bits])
@@ -198,10 +202,10 @@ class TensorConvStep(TensorStep):
                 self._target_address(task),
                 *self._stores(task, box, cell, extent),
             )
-            return packed(conv) + packed(geometry)
+            return structs(conv, geometry)
 
         blocks = (-(-columns // COLUMNS), -(-rows // _FIRST_ROWS), self._outputs // 32)
-        return Launch("tensor_first", chosen, _FIRST_ROWS * _WARP, 0, blocks, arguments)
+        return self.launch_of(("tensor_first", chosen), _FIRST_ROWS * _WARP, 0, blocks, arguments)
 
     def _pixels_read(self, task: Task) -> tuple[int, SourceArguments]:
         """The macro PIXEL, and where a first one reads."""
@@ -247,10 +251,10 @@ class TensorConvStep(TensorStep):
             **self._store_macros(task, box),
         }
 
-        def arguments() -> bytes:
+        def arguments() -> Arguments:
             pack = pack_last if job.tap_columns else pack_middle if job.last else shape.pack
             planes = width if job.last else job.outputs
-            return packed(
+            return structs(
                 TensorConvArguments(
                     task.address(step.source.value),
                     self.uploaded(
@@ -268,18 +272,21 @@ class TensorConvStep(TensorStep):
             1,
             1,
         )
-        return Launch(shape.stem, chosen, shape.threads(job), shape.shared(job), blocks, arguments)
+        return self.launch_of(
+            (shape.stem, chosen), shape.threads(job), shape.shared(job), blocks, arguments
+        )
 
     def _shape(self, size: Size) -> Shape:
         """How work of so many rows and columns is cut."""
-        if size not in self._shapes:
-            job = self._job
-            assert job is not None
-            best_first, size_class = ranked(
-                job, self._candidates, *size, self.runtime.limits.compute_units
-            )
-            self._shapes[size] = self._choose(self.number, best_first, f"{job} {size_class}")
-        return self._shapes[size]
+        job = self._job
+        assert job is not None
+        best_first, size_class = ranked(
+            job, self._candidates, *size, self.runtime.limits.compute_units
+        )
+        key = size_class, best_first[0]
+        if key not in self._shapes:
+            self._shapes[key] = self._choose(self.number, best_first, f"{job} {size_class}")
+        return self._shapes[key]
 
     @cached_property
     def _weight(self) -> NDArray[Any]:
@@ -309,9 +316,9 @@ class TensorConvStep(TensorStep):
         if self._map_target is None:
             return box
         held = task.places[self._step.target.value].box
-        top, left = max(box.top, -(-held.top // d2s)), max(box.left, -(-held.left // d2s))
-        bottom = min(box.bottom, held.bottom // d2s)
-        right = min(box.right, held.right // d2s)
+        top, left = larger(box.top, -(-held.top // d2s)), larger(box.left, -(-held.left // d2s))
+        bottom = smaller(box.bottom, held.bottom // d2s)
+        right = smaller(box.right, held.right // d2s)
         return Box(top, left, bottom - top, right - left)
 
     def _made(self, box: Box) -> Box:
@@ -395,7 +402,9 @@ class TensorConvStep(TensorStep):
                     pitch=held.width, top=top, left=left, rows=held.height, columns=held.width
                 )
         slope = np.float32(step.activation.slopes[0])
-        return residual, read, write, added, extent, valid, stored, np.float32(step.factor), slope
+        factor, room = np.float32(step.factor), task.room
+        places = read, write, added, extent, valid, stored
+        return residual, room.flags, *places, factor, slope, room.beyond
 
     def _pixels_written(self, task: Task) -> tuple[Box, Box, Size]:
         """The box of each picture that there is memory for, what of it is wanted, its rows and

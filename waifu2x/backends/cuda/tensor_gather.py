@@ -6,18 +6,18 @@ from typing import NamedTuple
 
 import numpy as np
 
-from waifu2x.backends.cuda.arguments import Address, address_of, packed
+from waifu2x.backends.cuda.arguments import Address, address_of, structs
 from waifu2x.backends.cuda.tensor_layout import MapArguments, MapLayout, few_map
 from waifu2x.backends.cuda.tensor_pack import VECTOR_VALUES
 from waifu2x.backends.cuda.tensor_planewise import AnyPlanewiseStep, residual_macros, written_planes
 from waifu2x.backends.cuda.tensor_step import (
     BORDERS,
-    Launch,
     LayerExtent,
     Range,
     SourceArguments,
     Task,
 )
+from waifu2x.backends.gpu.launch import Launch
 from waifu2x.lowering.steps import (
     BicubicResize,
     DepthToSpace,
@@ -38,6 +38,7 @@ class GatherArguments(NamedTuple):
     target: Address
     residual: Address
     factors: Address
+    flags: Address
     pixels: SourceArguments
     source_map: MapArguments
     target_map: MapArguments
@@ -53,6 +54,7 @@ class GatherArguments(NamedTuple):
     residual_offset: int
     factors_each: int
     factor: np.float32
+    beyond: int
 
 
 class GatherStep(AnyPlanewiseStep):
@@ -110,6 +112,7 @@ class GatherStep(AnyPlanewiseStep):
             address_of(task.batch.target.buffer) if is_result else task.address(step.target.value),
             residual,
             self.factors(task),
+            task.room.flags,
             pixels,
             source_map,
             target_map,
@@ -124,9 +127,11 @@ class GatherStep(AnyPlanewiseStep):
             self._residual.offset if self._residual else 0,
             task.vectors.vectors_each,
             np.float32(factor_of(step)),
+            task.room.beyond,
         )
         blocks = (-(-box.width * (written // values) // _THREADS), box.height, grid.pictures)
-        return Launch("tensor_gather", chosen, _THREADS, 0, blocks, lambda: packed(arguments))
+        kernel = ("tensor_gather", chosen)
+        return self.launch_of(kernel, _THREADS, 0, blocks, lambda: structs(arguments))
 
     def _layout(self, value: int) -> MapLayout | None:
         """A value's layout if it is a map of many planes."""

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from waifu2x.backends.cuda.arguments import Address, packed
+from waifu2x.backends.cuda.arguments import Address, structs
 from waifu2x.backends.cuda.tensor_layout import PLANE_UNIT, FewLayout, MapArguments, MapLayout
 from waifu2x.backends.cuda.tensor_pack import VECTOR_VALUES
-from waifu2x.backends.cuda.tensor_step import Launch, LayerExtent, Range, Task, TensorStep
+from waifu2x.backends.cuda.tensor_step import LayerExtent, Range, Task, TensorStep
+from waifu2x.backends.gpu.launch import Launch
 from waifu2x.lowering.geometry import round_up
 from waifu2x.lowering.steps import (
     Copy,
@@ -39,6 +40,7 @@ class PlanewiseArguments(NamedTuple):
     target: Address
     residual: Address
     factors: Address
+    flags: Address
     source_map: MapArguments
     target_map: MapArguments
     residual_map: MapArguments
@@ -46,6 +48,7 @@ class PlanewiseArguments(NamedTuple):
     valid: Range
     factors_each: int
     factor: np.float32
+    beyond: int
 
 
 class AnyPlanewiseStep(TensorStep):
@@ -124,6 +127,7 @@ class TensorPlanewiseStep(AnyPlanewiseStep):
             task.address(step.target.value),
             residual,
             self.factors(task),
+            task.room.flags,
             self._seen(task, step.source),
             target.arguments(held, task.grid, box.top - held.top, box.left - held.left),
             added,
@@ -133,11 +137,13 @@ class TensorPlanewiseStep(AnyPlanewiseStep):
             Range(-box.top, -box.left, rows - box.top, columns - box.left),
             task.vectors.vectors_each,
             np.float32(factor_of(step)),
+            task.room.beyond,
         )
         columns_each = _THREADS // vectors * _REPEATS
         parts = written // (VECTOR_VALUES * vectors)
         blocks = (-(-box.width // columns_each), box.height, parts * task.grid.pictures)
-        return Launch("tensor_planewise", chosen, _THREADS, 0, blocks, lambda: packed(arguments))
+        kernel = ("tensor_planewise", chosen)
+        return self.launch_of(kernel, _THREADS, 0, blocks, lambda: structs(arguments))
 
     def _seen(self, task: Task, view: View) -> MapArguments:
         """A map that a view reads, from the target's first pixel on."""

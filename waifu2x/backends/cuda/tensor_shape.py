@@ -12,6 +12,7 @@ from waifu2x.backends.cuda.tensor_pack import (
 )
 from waifu2x.backends.gpu.runtime import Macros
 from waifu2x.lowering.geometry import round_up
+from waifu2x.lowering.symbols import smaller
 from waifu2x.system.lazy_dataclass import dataclass
 
 COLUMNS = 64
@@ -330,4 +331,5 @@ def depth(job: TensorJob, shape: Shape) -> int:
 def grid(job: TensorJob, shape: Shape, tiles: int, multiprocessors: int) -> int:
     """Blocks, which take one tile after the other."""
     deep = depth(job, shape)
-    return min(-(-tiles // shape.consumers), max(1, multiprocessors * shape.blocks // deep)) * deep
+    most = max(1, multiprocessors * shape.blocks // deep)
+    return smaller(-(-tiles // shape.consumers), most) * deep

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -12,6 +13,7 @@ from waifu2x.backends.cuda.arguments import Address, address_of
 from waifu2x.backends.cuda.tensor_layout import BatchGrid
 from waifu2x.backends.cuda.tensor_vectors import VectorPlaces
 from waifu2x.backends.gpu.executor import Batch, BufferPlace
+from waifu2x.backends.gpu.launch import Arguments, Groups, Launch
 from waifu2x.backends.gpu.runtime import Buffer, Macros
 from waifu2x.lowering.box import Box
 from waifu2x.lowering.steps import Program
@@ -55,6 +57,25 @@ class SourceArguments(NamedTuple):
     padding: int
 
 
+class Room(NamedTuple):
+    """Where kernels say that a value has left the room of 16 bits, and how large that is."""
+
+    flags: Address
+    """Of a word for each picture of the batch."""
+    beyond: int
+    """As `add_sizes` in `kernels/tensor.cuh` has it."""
+
+
+LARGEST = float(np.finfo(np.float16).max)
+"""The largest 16-bit float."""
+
+
+def beyond(largest: float) -> int:
+    """`Room.beyond` where values of up to that size, LARGEST at most, are in the room."""
+    bits = int(np.float16(largest).view(np.uint16))
+    return (0x7FFF - bits) * 0x10001
+
+
 @dataclass(frozen=True)
 class Task:
     """Everything about one pass that a step asks for."""
@@ -65,23 +86,12 @@ class Task:
     places: Mapping[int, BufferPlace]
     grid: BatchGrid
     vectors: VectorPlaces
+    room: Room
 
     def address(self, value: int) -> Address:
         """The address of a map."""
         place = self.places[value]
         return address_of(place.buffer, place.offset)
-
-
-class Launch(NamedTuple):
-    """A kernel, what it is compiled from, and its arguments."""
-
-    stem: str
-    macros: Macros
-    threads: int
-    shared: int
-    blocks: tuple[int, int, int]
-    arguments: Callable[[], bytes]
-    """Uploads weights where it must."""
 
 
 class TensorStep:
@@ -95,16 +105,25 @@ class TensorStep:
         """By what they are compiled from."""
         self._buffers: dict[object, Buffer] = {}
 
-    def queue(self, launch: Launch) -> None:
-        """Queues one of its own launches."""
-        self.runtime.launch(self.kernel(launch), launch.blocks, launch.arguments())
+    def launch_of(
+        self,
+        source: tuple[str, Macros],
+        threads: int,
+        shared: int,
+        blocks: Groups,
+        arguments: Callable[[], Arguments],
+    ) -> Launch:
+        """A launch of the kernel that a source has, of `threads` a block and `shared` bytes."""
+        return Launch(
+            lambda: source, partial(self._kernel, source, threads, shared), blocks, arguments
+        )
 
-    def kernel(self, launch: Launch) -> CudaKernel:
-        """The kernel of one of its own launches, built the first time. Raises BackendError."""
-        key = (launch.stem, *launch.macros.items())
+    def _kernel(self, source: tuple[str, Macros], threads: int, shared: int) -> CudaKernel:
+        stem, macros = source
+        key = (stem, *macros.items())
         if key not in self.kernels:
-            program = self.runtime.build(launch.stem, launch.macros)
-            self.kernels[key] = program.kernel(launch.stem, launch.threads, launch.shared)
+            program = self.runtime.build(stem, macros)
+            self.kernels[key] = program.kernel(stem, threads, shared)
         return self.kernels[key]
 
     def uploaded(self, key: object, make: Callable[[], NDArray[Any]]) -> Address:

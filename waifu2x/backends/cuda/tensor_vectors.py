@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from waifu2x.backends.cuda.arguments import Address, address_of, packed
+from waifu2x.backends.cuda.arguments import Address, address_of, structs
 from waifu2x.backends.cuda.tensor_activation import numbered_macro
+from waifu2x.backends.gpu.launch import Launch, LaunchMaker
 from waifu2x.backends.gpu.runtime import Buffer, Macros
 from waifu2x.lowering.phases import Phase
 from waifu2x.lowering.steps import GlobalAvgPool, Linear, Program
@@ -95,19 +97,29 @@ class Vectors:
         ends = address_of(vectors, pictures * self._sums_each * 8)
         return VectorPlaces(address_of(vectors), ends, self._sums_each, self._vectors_each)
 
-    def clear(self, places: VectorPlaces, pictures: int) -> None:
-        """Queues that all sums are zero."""
-        if self._sums_each:
-            self._queue([VectorTask(outputs=self._sums_each)], places, pictures)
+    def clearing(self, places: VectorPlaces, pictures: int) -> list[LaunchMaker]:
+        """What makes all sums zero."""
+        if not self._sums_each:
+            return []
+        return [lambda: self._launch([VectorTask(outputs=self._sums_each)], places, pictures)]
 
-    def finish(
+    def finishing(
         self, phase: Phase, places: VectorPlaces, sizes: Sequence[Size], pictures: int
-    ) -> None:
-        """Queues the means and the linear layers that follow a phase."""
-        tasks = [self._mean(number, sizes) for number in phase.averages]
-        tasks += [self._linear(number) for number in phase.dense]
-        for start in range(0, len(tasks), _MOST_TASKS):
-            self._queue(tasks[start : start + _MOST_TASKS], places, pictures)
+    ) -> list[LaunchMaker]:
+        """The means and the linear layers that follow a phase."""
+
+        def launch(some: Sequence[int]) -> Launch:
+            tasks = [
+                self._mean(number, sizes) if number in phase.averages else self._linear(number)
+                for number in some
+            ]
+            return self._launch(tasks, places, pictures)
+
+        numbers = (*phase.averages, *phase.dense)
+        return [
+            partial(launch, numbers[start : start + _MOST_TASKS])
+            for start in range(0, len(numbers), _MOST_TASKS)
+        ]
 
     def owns(self, kernel: object) -> bool:
         """Whether it launches a kernel."""
@@ -124,19 +136,21 @@ class Vectors:
         self._runtime.upload(self._buffers[-1], array)
         return self._buffers[-1]
 
-    def kernel(self) -> CudaKernel:
+    def _source(self) -> tuple[str, Macros]:
+        macros: Macros = {"THREADS": THREADS, "MOST_TASKS": _MOST_TASKS}
+        return "tensor_vectors", {**macros, **numbered_macro(self._activations or [LEAKY])}
+
+    def _built(self) -> CudaKernel:
         """Its kernel, built the first time. Raises BackendError."""
         if self._kernel is None:
-            macros = {"THREADS": THREADS, "MOST_TASKS": _MOST_TASKS}
-            chosen: Macros = {**macros, **numbered_macro(self._activations or [LEAKY])}
-            program = self._runtime.build("tensor_vectors", chosen)
+            program = self._runtime.build(*self._source())
             self._kernel = program.kernel("tensor_vectors", THREADS)
         return self._kernel
 
-    def _queue(self, tasks: Sequence[VectorTask], places: VectorPlaces, pictures: int) -> None:
+    def _launch(self, tasks: Sequence[VectorTask], places: VectorPlaces, pictures: int) -> Launch:
         missing = [VectorTask()] * (_MOST_TASKS - len(tasks))
-        arguments = packed(Tasks(places, len(tasks), 0, (*tasks, *missing)))
-        self._runtime.launch(self.kernel(), (pictures, 1, 1), arguments)
+        arguments = Tasks(places, len(tasks), 0, (*tasks, *missing))
+        return Launch(self._source, self._built, (pictures, 1, 1), lambda: structs(arguments))
 
     def _mean(self, number: int, sizes: Sequence[Size]) -> VectorTask:
         step = self._program.steps[number]

@@ -6,10 +6,12 @@ import numpy as np
 
 from waifu2x.backends.gpu.activation_text import dialect_macro
 from waifu2x.backends.gpu.executor import Batch
+from waifu2x.backends.gpu.launch import Groups, Launch, LaunchMaker, plain
 from waifu2x.backends.gpu.maps import UNIT, Map, blocks_of
 from waifu2x.backends.gpu.runtime import Buffer, Kernel, Limits, Macros, Runtime
 from waifu2x.lowering.box import Box
 from waifu2x.lowering.steps import GlobalAvgPool, Linear, Program, Value
+from waifu2x.networks.model import Size
 from waifu2x.system.lazy_dataclass import dataclass
 
 _CHUNKS = 64
@@ -69,11 +71,11 @@ class Sums:
         self._group = group
         self.kernel: Kernel = runtime.build("avg_pool", macros).kernel("clear", group)
 
-    def clear(self, vectors: Buffer, pictures: int) -> None:
-        """Queues it. Sums lie before partial ones, which need no clearing."""
+    def clearing(self, vectors: Buffer, pictures: int) -> Launch:
+        """Its launch. Sums lie before partial ones, which need no clearing."""
         count = self._layout.size // _SUM_BYTES * (pictures - 1) + self._layout.sum_count
         groups = (-(-count // self._group), 1, 1)
-        self._runtime.launch(self.kernel, groups, vectors, np.int32(count))
+        return Launch(None, lambda: self.kernel, groups, lambda: plain(vectors, count))
 
 
 class Fp32AvgPoolStep:
@@ -103,38 +105,41 @@ class Fp32AvgPoolStep:
         """Whether it launches a kernel."""
         return any(own is kernel for own in (self._sum, self._add, self._mean))
 
-    def sum(self, source: Map, box: Box, vectors: Buffer, pictures: int) -> None:
-        """Queues that the pixels of a box are added to the sums."""
+    def sums(self, source: Map, box: Box, vectors: Buffer, pictures: int) -> list[LaunchMaker]:
+        """What adds the pixels of a box to the sums."""
         step = self._layout.size // _SUM_BYTES
         top, left = source.corner
         places = (box.top - top, box.left - left, box.height, box.width)
-        self._runtime.launch(
-            self._sum,
-            (_CHUNKS, self._blocks, pictures),
-            *source.start,
-            *map(np.int32, places),
-            vectors,
-            np.int32(self._layout.partial),
-            np.int32(step),
-        )
-        self._runtime.launch(
-            self._add,
-            (-(-self._planes // self._group), 1, pictures),
-            vectors,
-            *map(np.int32, (self._first, self._layout.partial, step)),
+        wide = (_CHUNKS, self._blocks, pictures)
+        return [
+            lambda: Launch(
+                None,
+                lambda: self._sum,
+                wide,
+                lambda: plain(*source.start, *places, vectors, self._layout.partial, step),
+            ),
+            lambda: Launch(
+                None,
+                lambda: self._add,
+                self._groups(pictures),
+                lambda: plain(vectors, self._first, self._layout.partial, step),
+            ),
+        ]
+
+    def mean(self, size: Size, vectors: Buffer, pictures: int) -> Launch:
+        """The launch for the mean of a map of that size."""
+        source = (vectors, self._first, self._layout.size // _SUM_BYTES)
+        target = (vectors, self._vector, self._layout.size // 4)
+        factor = 1 / (size[0] * size[1] * _ONE)
+        return Launch(
+            None,
+            lambda: self._mean,
+            self._groups(pictures),
+            lambda: plain(*source, *target, factor),
         )
 
-    def mean(self, pixels: int, vectors: Buffer, pictures: int) -> None:
-        """Queues the mean of so many pixels."""
-        self._runtime.launch(
-            self._mean,
-            (-(-self._planes // self._group), 1, pictures),
-            vectors,
-            *map(np.int32, (self._first, self._layout.size // _SUM_BYTES)),
-            vectors,
-            *map(np.int32, (self._vector, self._layout.size // 4)),
-            np.float32(1 / (pixels * _ONE)),
-        )
+    def _groups(self, pictures: int) -> Groups:
+        return -(-self._planes // self._group), 1, pictures
 
     def close(self) -> None:
         """Nothing to free."""
@@ -166,15 +171,13 @@ class Fp32LinearStep:
         """Whether it launches a kernel."""
         return kernel is self._kernel
 
-    def launch(self, batch: Batch, vectors: Buffer) -> None:
-        """Queues it."""
-        self._runtime.launch(
-            self._kernel,
+    def launch(self, batch: Batch, vectors: Buffer) -> Launch:
+        """Its launch."""
+        return Launch(
+            None,
+            lambda: self._kernel,
             (-(-self._outputs // self._group), 1, batch.source.shape[0]),
-            vectors,
-            *map(np.int32, self._places),
-            self._weight,
-            self._bias,
+            lambda: plain(vectors, *self._places, self._weight, self._bias),
         )
 
     def close(self) -> None:

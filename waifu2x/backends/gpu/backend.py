@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -20,7 +21,7 @@ from waifu2x.backends.gpu.network import GpuNetwork
 from waifu2x.backends.gpu.runtime import OutOfMemoryError, Runtime
 from waifu2x.backends.gpu.tuning import Choose
 from waifu2x.backends.live import LiveObjects
-from waifu2x.errors import BackendError, DeviceMemoryError
+from waifu2x.errors import BackendError, DeviceMemoryError, printable
 from waifu2x.lowering.lower import lower
 from waifu2x.lowering.segments import segmented
 from waifu2x.lowering.steps import Program
@@ -34,13 +35,17 @@ _CALLS_AT_ONCE = 3
 _Made = TypeVar("_Made")
 Maker = Callable[[Program, Choose], Executor]
 """Makes an executor; raises BackendError and OutOfMemoryError as Executor says."""
+_LOG = logging.getLogger(__name__)
 
 
 class GpuBackend:
     """Runs models on one device."""
 
-    def __init__(self, name: str, runtime: Runtime, makers: Mapping[Precision, Maker]) -> None:
-        """`makers` has one for each precision that there is, `auto` among them."""
+    def __init__(
+        self, name: str, runtime: Runtime, makers: Mapping[Precision, Sequence[Maker]]
+    ) -> None:
+        """`makers` has what each precision takes, `auto` among them: for all pictures the first,
+        and for those whose values leave the room of one, the next."""
         self.name = name
         self.device = runtime.device
         self.calls_at_once = 1 if runtime.limits.is_cpu else _CALLS_AT_ONCE
@@ -48,6 +53,8 @@ class GpuBackend:
         self._makers = makers
         self._pool = MemoryPool(runtime)
         self._open = LiveObjects[GpuNetwork]()
+        self._told: set[str] = set()
+        """The models of which has been said that a picture left the room of 16 bits."""
 
     def compile(self, models: Sequence[Model], precision: Precision) -> GpuNetwork:
         """Uploads the weights of models, and builds the kernels that pictures of bytes take.
@@ -56,7 +63,11 @@ class GpuBackend:
         models. Pictures of other dtypes, stacks, and small pictures on units that want other
         kernels then have some built when they first come.
         """
-        maker = self._maker(precision)
+        return self._compile(models, self._makers_of(precision))
+
+    def _compile(self, models: Sequence[Model], makers: Sequence[Maker]) -> GpuNetwork:
+        """The network of the first maker; of the others, what flagged pictures take."""
+        maker, *others = makers
         with self._pool.compiling():
             compiled: dict[int, CompiledModel] = {}
             try:
@@ -71,7 +82,8 @@ class GpuBackend:
                 for one in compiled.values():
                     one.close()
                 raise
-            network = GpuNetwork(chain, self._pool)
+            wider = partial(self._wider, models, others) if others else None
+            network = GpuNetwork(chain, self._pool, wider)
             self._open.add(network)
             return network
 
@@ -81,7 +93,8 @@ class GpuBackend:
 
     def measure(self, model: Model, precision: Precision, pixels: NDArray[Any]) -> Measurement:
         """Seconds of each step by the device's clock, medians."""
-        executor = self._executor(self._maker(precision), model, tuning.StoredChoices(self.device))
+        maker = self._makers_of(precision)[0]
+        executor = self._executor(maker, model, tuning.StoredChoices(self.device))
         try:
             seconds = self._step_seconds(model, executor, pixels)
             peak = executor.peak()
@@ -102,7 +115,7 @@ class GpuBackend:
         return Measurement(sum(seconds), layers)
 
     def tune(self, model: Model, precision: Precision, pixels: NDArray[Any]) -> Iterator[Trial]:
-        maker = self._maker(precision)
+        maker = self._makers_of(precision)[0]
 
         def measure(executor: Executor) -> Sequence[float]:
             return self._step_seconds(model, executor, pixels)
@@ -124,7 +137,18 @@ class GpuBackend:
             network.close()
         self._pool.close()
 
-    def _maker(self, precision: Precision) -> Maker:
+    def _wider(self, models: Sequence[Model], makers: Sequence[Maker]) -> GpuNetwork:
+        """The network for pictures whose values have left the room of another one's executors."""
+        for model in models:
+            if model.name not in self._told:
+                self._told.add(model.name)
+                _LOG.warning(
+                    "%s: a picture's values leave 16 bits: such are computed once more, in 32 bits",
+                    printable(model.name),
+                )
+        return self._compile(models, makers)
+
+    def _makers_of(self, precision: Precision) -> Sequence[Maker]:
         """What makes executors of a precision. Raises BackendError for one that it lacks."""
         if precision not in self._makers:
             raise BackendError(

@@ -12,16 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from waifu2x.backends import Device, Progress
-from waifu2x.backends.gpu import schedule
-from waifu2x.backends.gpu.executor import (
-    Batch,
-    BufferPlace,
-    DevicePixels,
-    Executor,
-    RunArguments,
-)
+from waifu2x.backends.gpu import launch, schedule
+from waifu2x.backends.gpu.executor import Batch, BufferPlace, DevicePixels, Executor, PassWork
+from waifu2x.backends.gpu.flags import Flags
+from waifu2x.backends.gpu.launch_plan import Buffers, Ends, LaunchPlan, LaunchPlans
 from waifu2x.backends.gpu.memory_pool import MemoryPool, ScopedAllocation
-from waifu2x.backends.gpu.runtime import NO_BUFFER, Buffer, OutOfMemoryError
+from waifu2x.backends.gpu.runtime import Buffer, OutOfMemoryError
 from waifu2x.backends.gpu.schedule import MapMemory, MapMemoryError, Pass, Schedule, pass_cost
 from waifu2x.errors import DeviceMemoryError
 from waifu2x.lowering.box import Box
@@ -33,8 +29,6 @@ _FEWEST_BAND_ROWS = 64
 _USUAL_SIDES = (1024, 256, 64)
 """Rows and columns of the picture that kernels are built for beforehand, the first whose maps
 kernels can count."""
-_NO_LIMIT = 1 << 60
-"""Bytes that no picture takes."""
 _MUCH_MORE = 1.25
 """Times the memory that there was: then it is worth looking for another schedule."""
 
@@ -64,20 +58,15 @@ class CompiledModel:
         self._divided = divided
         self._is_divided = False
         self._other: Executor | None = None
+        self._plans = LaunchPlans(pool.runtime, executor)
         self._schedules: OrderedDict[object, tuple[Schedule, float]] = OrderedDict()
         """With the memory from which on a better one may be found."""
 
     def build(self, source: np.dtype[Any], target: np.dtype[Any]) -> None:
         """Builds the kernels that a picture of the usual size takes, of these dtypes, and uploads
         their weights. Raises BackendError, OutOfMemoryError."""
-        memory = MapMemory(_NO_LIMIT, _NO_LIMIT, _NO_LIMIT)
         for side in _USUAL_SIDES:
-            found = schedule.find_single(self.executor, (side, side), 1, memory)
-            if found is not None:
-                shape = (1, side, side, self.model.in_planes)
-                pixels = DevicePixels(NO_BUFFER, source, shape)
-                results = DevicePixels(NO_BUFFER, target, self.result_shape(shape))
-                BoundPlan(self, pixels, results, found, (NO_BUFFER, NO_BUFFER), NO_BUFFER).build()
+            if self._plans.build(Ends(1, source, target), (side, side)):
                 return
 
     def close(self) -> None:
@@ -124,17 +113,36 @@ class CompiledModel:
             self._keep(key, found, most)
         return found
 
-    def single_schedule(self, shape: StackShape, most: int) -> Schedule | None:
-        """The same, undivided; None where that does not fit."""
-        key = (shape, None, 1)
-        found = self._known(key, most)
-        if found is None:
-            found = schedule.find_single(
-                self.executor, shape[1:3], shape[0], self._map_memory(most)
-            )
-            if found is not None:
-                self._keep(key, found, most)
-        return found if found is not None and found.is_single else None
+    def undivided(
+        self, shape: StackShape, source: np.dtype[Any], target: np.dtype[Any], most: int
+    ) -> LaunchPlan | None:
+        """The plan for pictures of a shape, and dtypes of theirs and of results, undivided; None
+        where that does not fit so many bytes."""
+        pictures, rows, columns, _ = shape
+        plan = self._plans.plan(Ends(pictures, source, target), (rows, columns))
+        if plan is None:
+            return None
+        memory = self._map_memory(most)
+        fits = max(plan.scratch, plan.kept) <= memory.buffer and plan.scratch <= memory.scratch
+        return plan if fits and plan.scratch + plan.kept <= memory.total else None
+
+    def queue(
+        self,
+        plan: LaunchPlan,
+        source: Buffer,
+        target: Buffer,
+        flags: Flags,
+        taken: ScopedAllocation,
+    ) -> None:
+        """Queues the work of a plan, in buffers of `taken`. May raise OutOfMemoryError."""
+        runtime = self.pool.runtime
+        scratch = taken.buffer(plan.scratch)
+        kept = taken.buffer(plan.kept) if plan.kept else scratch
+        count = self.executor.vector_bytes(plan.pictures)
+        vectors = taken.buffer(count) if count else scratch
+        buffers = Buffers(source, target, scratch, kept, vectors)
+        key = (plan, *map(runtime.handle, buffers), flags.address)
+        runtime.replay(self, key, lambda: plan.launches(buffers, flags))
 
     def _map_memory(self, most: int) -> MapMemory:
         return MapMemory(most, self.pool.scratch_limit, self.pool.runtime.limits.max_buffer)
@@ -163,12 +171,15 @@ class Execution:
         dtype: np.dtype[Any],
         tile: int | None,
         on_progress: Progress,
+        flags: Flags,
     ) -> None:
+        """`flags` are set for pictures whose values leave the room of the executor."""
         self._compiled = compiled
         self._source = source
         self._dtype = dtype
         self._tile = tile
         self._on_progress = on_progress
+        self._flags = flags
         self._reported = 0.0
         self._pool = compiled.pool
         self._runtime = compiled.pool.runtime
@@ -200,11 +211,6 @@ class Execution:
                 if self._shape[0] > 1 or rows // bands < _FEWEST_BAND_ROWS:
                     raise self._failure(error) from error
 
-    def bound(self, target: DevicePixels, taken: ScopedAllocation, most: int) -> BoundPlan:
-        """The work in at most so many bytes, ready to be queued. Raises MapMemoryError,
-        OutOfMemoryError."""
-        return self._bound(target, taken, self._schedule(1, most))
-
     def _fetch(self, results: NDArray[Any], bands: int) -> None:
         """Fetches the results in at least so many bands. Raises MapMemoryError,
         OutOfMemoryError."""
@@ -232,6 +238,14 @@ class Execution:
         Where memory runs out, it is done again in less. Raises MapMemoryError.
         """
         most = self._pool.free()
+        if result is None and not self._is_tiled():
+            plan = self._compiled.undivided(
+                self._source.shape, self._source.dtype, self._dtype, self._room(most)
+            )
+            if plan is not None:
+                if self._undivided(plan, target):
+                    return
+                most = (plan.scratch + plan.kept) * 3 // 4
         while True:
             found = self._schedule(bands, most)
             with self._pool.taken() as taken:
@@ -243,15 +257,34 @@ class Execution:
             self._pool.release()
             most = min(most, found.scratch + found.kept) * 3 // 4
 
+    def _is_tiled(self) -> bool:
+        return self._tile is not None and max(self._shape[1:3]) > self._tile
+
+    def _undivided(self, plan: LaunchPlan, target: DevicePixels) -> bool:
+        """Works by a plan; False if there is not as much memory."""
+        with self._pool.taken() as taken:
+            try:
+                self._compiled.queue(plan, self._source.buffer, target.buffer, self._flags, taken)
+            except OutOfMemoryError:
+                self._pool.release()
+                return False
+            self._runtime.synchronize()
+        self._report(1.0)
+        return True
+
+    def _room(self, most: int) -> int:
+        """Bytes for maps, of so many."""
+        return most - self._compiled.executor.vector_bytes(self._source.shape[0])
+
     def _schedule(self, bands: int, most: int) -> Schedule:
-        most -= self._compiled.executor.vector_bytes(self._source.shape[0])
-        return self._compiled.schedule(self._source.shape, self._tile, bands, most)
+        return self._compiled.schedule(self._source.shape, self._tile, bands, self._room(most))
 
     def _bound(self, target: DevicePixels, taken: ScopedAllocation, found: Schedule) -> BoundPlan:
         scratch = taken.buffer(found.scratch)
         kept = taken.buffer(found.kept) if found.kept else scratch
         vectors = taken.buffer(found.executor.vector_bytes(found.pictures))
-        return BoundPlan(self._compiled, self._source, target, found, (scratch, kept), vectors)
+        maps = scratch, kept
+        return BoundPlan(self._compiled, self._source, target, found, maps, vectors, self._flags)
 
     def _report(self, part: float) -> None:
         """Told which part of a try is done: what an earlier try has reported is not told again."""
@@ -290,9 +323,9 @@ class BoundPlan:
         found: Schedule,
         maps: tuple[Buffer, Buffer],
         vectors: Buffer,
+        flags: Flags,
     ) -> None:
         """`maps` are the memory of tiles and that of the maps that are kept."""
-        self._compiled = compiled
         self._executor = found.executor
         self._runtime = compiled.pool.runtime
         self._schedule = found
@@ -300,29 +333,14 @@ class BoundPlan:
         self._target = target
         self._maps = maps
         self._vectors = vectors
-        self._key = (found, source, target, *maps, vectors)
-
-    def queue(self) -> None:
-        """Queues everything, for results that fit `target`."""
-        if self._schedule.is_single:
-            self._runtime.replay(self._compiled, self._key, self._queue_single)
-            return
-        self.run(lambda part: None, None)
+        self._flags = flags
 
     def run(self, report: Progress, result: NDArray[Any] | None) -> None:
-        """Every pass, and waits for it. With a `result`, each row of tiles is fetched into it.
-
-        Several tiles are not replayed: as large as the memory allows, their kernels take far longer
-        than launching them, and records of their buffers would keep those of small pictures out.
-        """
-        if result is None and self._schedule.is_single:
-            self.queue()
-            self._runtime.synchronize()
-            report(1.0)
-            return
+        """Every pass, and waits for it. With a `result`, each row of tiles is fetched into it."""
         found, executor = self._schedule, self._executor
         done = 0.0
-        executor.clear(self._vectors, found.pictures)
+        clearing = executor.clearing(self._vectors, found.pictures)
+        self._runtime.queue(launch.ready(self._runtime, clearing))
         for number, rows in enumerate(found.passes):
             for row in rows:
                 band = self._band(row[0]) if result is not None else self._target
@@ -337,32 +355,20 @@ class BoundPlan:
                     self._runtime.download(band.buffer, result[0, top : top + height])
         report(1.0)
 
-    def build(self) -> None:
-        """Builds what would be queued, each phase of which is one pass."""
-        for phase, ((one,),) in zip(self._schedule.phases, self._schedule.passes, strict=True):
-            self._executor.build(*self._arguments(one, self._target, phase))
-
-    def _queue_single(self) -> None:
-        self._executor.clear(self._vectors, self._schedule.pictures)
-        for phase, ((one,),) in zip(self._schedule.phases, self._schedule.passes, strict=True):
-            self._queue(one, self._target, phase)
-
     def _queue(self, one: Pass, target: DevicePixels, ends: Phase | None) -> None:
-        self._executor.run(*self._arguments(one, target, ends))
-
-    def _arguments(self, one: Pass, target: DevicePixels, ends: Phase | None) -> RunArguments:
         places: Mapping[int, BufferPlace] = {
             value: BufferPlace(self._maps[place.is_kept], place.offset, place.box)
             for value, place in one.places.items()
         }
         batch = self._batch(one.tile, target)
-        return batch, one.work, places, one.sums, self._vectors, ends
+        work = PassWork(batch, one.work, places, one.sums, self._vectors, ends)
+        self._runtime.queue(launch.ready(self._runtime, self._executor.launches(work)))
 
     def _batch(self, tile: Box, target: DevicePixels) -> Batch:
         _, rows, columns, _ = target.shape
         top = tile.top if rows < self._schedule.sizes[-1][0] else 0
         box = Box(top, 0, rows, columns)
-        return Batch(self._source, target, box, tile, self._schedule.sizes)
+        return Batch(self._source, target, box, tile, self._schedule.sizes, self._flags)
 
     def _band(self, one: Pass) -> DevicePixels:
         pictures, _, columns, planes = self._target.shape

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from waifu2x.backends.gpu.activation_text import cheapest, dialect_macro
 from waifu2x.backends.gpu.executor import Batch, DevicePixels
+from waifu2x.backends.gpu.launch import Arguments, Launch, plain
 from waifu2x.backends.gpu.maps import (
     UNIT,
     Maps,
@@ -186,7 +187,7 @@ class Fp32ConvStep:
         rows, columns = self._shape.rows, self._shape.columns
         return Margin(rows - math.gcd(rows, CELL), columns - math.gcd(columns, CELL))
 
-    def source(self, source: DevicePixels, target: DevicePixels) -> tuple[str, Macros]:
+    def _source(self, source: DevicePixels, target: DevicePixels) -> tuple[str, Macros]:
         """What has to be built for pixels of some dtypes, where it reads or writes any."""
         step, planes = self._step, self._planes
         macros = {**self._shape.macros(planes), **self._store_macros()}
@@ -196,14 +197,14 @@ class Fp32ConvStep:
             macros |= target_macros(target, self._program.model.out_planes)
         return self._shape.stem, macros
 
-    def kernel(self, source: DevicePixels, target: DevicePixels) -> Kernel:
+    def _kernel(self, source: DevicePixels, target: DevicePixels) -> Kernel:
         """The kernel for pixels of some dtypes. Raises BackendError."""
         key = (
             source.dtype if self._planes.from_pixels else None,
             target.dtype if self._planes.to_pixels else None,
         )
         if key not in self._kernels:
-            program = self._runtime.build(*self.source(source, target))
+            program = self._runtime.build(*self._source(source, target))
             self._kernels[key] = program.kernel(self._shape.stem, self._shape.group)
         return self._kernels[key]
 
@@ -211,8 +212,8 @@ class Fp32ConvStep:
         """Whether it launches a kernel."""
         return any(own is kernel for own in self._kernels.values())
 
-    def launch(self, batch: Batch, box: Box, maps: Maps) -> None:
-        """Queues the results in a box."""
+    def launch(self, batch: Batch, box: Box, maps: Maps) -> Launch:
+        """The launch for the results in a box."""
         shape = self._shape
         row_groups = -(-box.height // shape.rows)
         groups = (
@@ -220,17 +221,20 @@ class Fp32ConvStep:
             -(-box.width // shape.columns),
             row_groups * batch.source.shape[0],
         )
-        self._runtime.launch(
-            self.kernel(batch.source, batch.target),
-            groups,
-            *self._source_arguments(batch, box, maps),
-            self._weight,
-            self._bias,
-            np.int32(row_groups),
-            *self._target_arguments(batch, box, maps),
-            *self._residual_arguments(box, maps),
-            *self._bounds(batch, box),
-        )
+
+        def arguments() -> Arguments:
+            return plain(
+                *self._source_arguments(batch, box, maps),
+                self._weight,
+                self._bias,
+                row_groups,
+                *self._target_arguments(batch, box, maps),
+                *self._residual_arguments(box, maps),
+                *self._bounds(batch, box),
+            )
+
+        ends = batch.source, batch.target
+        return Launch(lambda: self._source(*ends), lambda: self._kernel(*ends), groups, arguments)
 
     def close(self) -> None:
         """Frees the weights."""

@@ -7,6 +7,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from waifu2x.backends.gpu.flags import NO_FLAGS, Flags
+from waifu2x.backends.gpu.launch import LaunchMaker
 from waifu2x.backends.gpu.runtime import Buffer, Kernel
 from waifu2x.lowering.box import Box
 from waifu2x.lowering.geometry import Work
@@ -57,12 +59,25 @@ class Batch:
     """The part of each result that this pass computes; empty where it computes none."""
     sizes: Sequence[Size]
     """Rows and columns of every value, as `geometry.sizes` gives them."""
+    flags: Flags = NO_FLAGS
+    """What its executor's `new_flags` gave, for as many pictures."""
 
 
-RunArguments = tuple[
-    Batch, Work, Mapping[int, BufferPlace], Mapping[int, Box], Buffer, Phase | None
-]
-"""The arguments of `Executor.run`."""
+@dataclass(frozen=True)
+class PassWork:
+    """One pass: some steps on one tile."""
+
+    batch: Batch
+    work: Work
+    places: Mapping[int, BufferPlace]
+    """Where each value of `work` lies that is neither the picture nor the result."""
+    sums: Mapping[int, Box]
+    """By the numbers of GlobalAvgPool steps: over which box of its source each adds to its sums in
+    `vectors`. Boxes of all passes together are each value's whole size, and some may be empty."""
+    vectors: Buffer
+    ends: Phase | None
+    """The phase whose last pass this is: its sums are complete then, and its means and linear
+    layers follow."""
 
 
 class Executor(Protocol):
@@ -85,51 +100,26 @@ class Executor(Protocol):
         it."""
         ...
 
-    def build(
-        self,
-        batch: Batch,
-        work: Work,
-        places: Mapping[int, BufferPlace],
-        sums: Mapping[int, Box],
-        vectors: Buffer,
-        ends: Phase | None,
-    ) -> None:
-        """Builds the kernels that `run` queues for the same arguments, and uploads their weights.
+    def launches(self, one: PassWork) -> Sequence[LaunchMaker]:
+        """What makes the launches of a pass, in order.
 
-        Nothing is queued, and no buffer is used. Raises BackendError for kernels that cannot be
-        built, and OutOfMemoryError.
+        They depend on nothing but their arguments, and work with numbers and boxes that are made of
+        symbols, too. Raises BackendError for kernels that cannot be built.
         """
         ...
 
-    def run(
-        self,
-        batch: Batch,
-        work: Work,
-        places: Mapping[int, BufferPlace],
-        sums: Mapping[int, Box],
-        vectors: Buffer,
-        ends: Phase | None,
-    ) -> None:
-        """Queues the steps of `work` on one tile.
-
-        `places` has every value of `work` that is neither the picture nor the result. `sums` says,
-        by the numbers of GlobalAvgPool steps, over which box of its source each adds to its sums in
-        `vectors`; boxes of all passes together are each value's whole size, and some may be empty.
-        `ends` is the phase whose last pass this is: its sums are complete then, and its means and
-        linear layers follow.
-
-        It is called again for the same work on the same memory only where that was not kept: it
-        and `clear` queue kernels and nothing else, and depend on nothing but their arguments. May
-        raise OutOfMemoryError, and BackendError for a kernel that can only be built now.
-        """
+    def new_flags(self, pictures: int) -> Flags:
+        """Room for flags of so many pictures; NO_FLAGS where all values that a model can make have
+        room. May raise OutOfMemoryError."""
         ...
 
     def vector_bytes(self, pictures: int) -> int:
         """Memory for all vectors and sums."""
         ...
 
-    def clear(self, vectors: Buffer, pictures: int) -> None:
-        """Queues that all sums are zero: once for a batch, before its first pass."""
+    def clearing(self, vectors: Buffer, pictures: int) -> Sequence[LaunchMaker]:
+        """What makes the launches after which all sums are zero: once for a batch, before its first
+        pass."""
         ...
 
     def step(self, kernel: Kernel) -> int:

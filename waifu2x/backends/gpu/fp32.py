@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Sequence
+from functools import partial
 
 from waifu2x.backends.gpu import direct, winograd, winograd_vector
 from waifu2x.backends.gpu.avg_pool import Fp32AvgPoolStep, Fp32LinearStep, Sums, vector_layout
 from waifu2x.backends.gpu.conv import CELL, ConvShape, Fp32ConvStep, Planes, planes_of
-from waifu2x.backends.gpu.executor import Batch, BufferPlace
+from waifu2x.backends.gpu.executor import Batch, PassWork
+from waifu2x.backends.gpu.flags import NO_FLAGS, Flags
+from waifu2x.backends.gpu.launch import LaunchMaker
 from waifu2x.backends.gpu.maps import ALIGNMENT, MAP_LIMIT, Maps, Margin, block_of, layout_of
 from waifu2x.backends.gpu.peak import multiply_add_peak
 from waifu2x.backends.gpu.planewise import Fp32PlanewiseStep
 from waifu2x.backends.gpu.runtime import Buffer, Kernel, Limits, Runtime
 from waifu2x.backends.gpu.tuning import Choose
 from waifu2x.lowering.box import Box
-from waifu2x.lowering.geometry import Work
 from waifu2x.lowering.phases import Phase
 from waifu2x.lowering.steps import (
     Conv,
@@ -52,56 +54,41 @@ class Fp32Executor:
         layout = layout_of(stored, box, self._margins[value], self._block)
         return layout.step * ALIGNMENT * pictures
 
-    def build(
-        self,
-        batch: Batch,
-        work: Work,
-        places: Mapping[int, BufferPlace],
-        sums: Mapping[int, Box],
-        vectors: Buffer,
-        ends: Phase | None,
-    ) -> None:
-        """Builds the kernels for the dtypes of a batch: they depend on nothing else."""
-        ends_of = batch.source, batch.target
-        made = [own for own in self._steps if isinstance(own, Fp32ConvStep | Fp32PlanewiseStep)]
-        self._runtime.prepare([own.source(*ends_of) for own in made])
-        for own in made:
-            own.kernel(*ends_of)
-
-    def run(
-        self,
-        batch: Batch,
-        work: Work,
-        places: Mapping[int, BufferPlace],
-        sums: Mapping[int, Box],
-        vectors: Buffer,
-        ends: Phase | None,
-    ) -> None:
-        maps = Maps(self.program.values, self._margins, places, self._block)
+    def launches(self, one: PassWork) -> Sequence[LaunchMaker]:
+        batch, vectors = one.batch, one.vectors
+        maps = Maps(self.program.values, self._margins, one.places, self._block)
         pictures = batch.source.shape[0]
-        for number in sorted({*work.steps, *sums}):
+        found: list[LaunchMaker] = []
+        for number in sorted({*one.work.steps, *one.sums}):
             own = self._steps[number]
             match own:
                 case Fp32ConvStep():
-                    own.launch(batch, work.steps[number], maps)
+                    found.append(partial(own.launch, batch, one.work.steps[number], maps))
                 case Fp32PlanewiseStep():
-                    first = self._factors(number)
-                    step = self._layout.size // 4
-                    own.launch(batch, work.steps[number], maps, vectors, first, step)
+                    places = self._factors(number), self._layout.size // 4
+                    box = one.work.steps[number]
+                    found.append(partial(own.launch, batch, box, maps, vectors, *places))
                 case Fp32AvgPoolStep():
                     source = self.program.steps[number]
-                    box = sums[number]
+                    box = one.sums[number]
                     if box.height and box.width and isinstance(source, GlobalAvgPool):
-                        own.sum(maps[source.source.value], box, vectors, pictures)
-        if ends is not None:
-            self._finish(ends, batch, vectors)
+                        value = maps[source.source.value]
+                        found += own.sums(value, box, vectors, pictures)
+        if one.ends is not None:
+            found += self._finishing(one.ends, batch, vectors)
+        return found
+
+    def new_flags(self, pictures: int) -> Flags:
+        """None: floats of 32 bits have room for all that models make."""
+        return NO_FLAGS
 
     def vector_bytes(self, pictures: int) -> int:
         return self._layout.size * pictures
 
-    def clear(self, vectors: Buffer, pictures: int) -> None:
-        if self._sums is not None:
-            self._sums.clear(vectors, pictures)
+    def clearing(self, vectors: Buffer, pictures: int) -> Sequence[LaunchMaker]:
+        if self._sums is None:
+            return []
+        return [partial(self._sums.clearing, vectors, pictures)]
 
     def step(self, kernel: Kernel) -> int:
         """The step that a kernel belongs to; what clears the sums counts as the first mean."""
@@ -116,16 +103,16 @@ class Fp32Executor:
         for own in self._steps:
             own.close()
 
-    def _finish(self, phase: Phase, batch: Batch, vectors: Buffer) -> None:
-        """Queues the means whose sums are complete, then the linear layers of them."""
+    def _finishing(self, phase: Phase, batch: Batch, vectors: Buffer) -> Iterator[LaunchMaker]:
+        """The means whose sums are complete, then the linear layers of them."""
         pictures = batch.source.shape[0]
         for number in (*phase.averages, *phase.dense):
             own, step = self._steps[number], self.program.steps[number]
             if isinstance(own, Fp32AvgPoolStep) and isinstance(step, GlobalAvgPool):
-                rows, columns = batch.sizes[step.source.value]
-                own.mean(rows * columns, vectors, pictures)
+                size = batch.sizes[step.source.value]
+                yield partial(own.mean, size, vectors, pictures)
             elif isinstance(own, Fp32LinearStep):
-                own.launch(batch, vectors)
+                yield partial(own.launch, batch, vectors)
 
     def _prepare(self, choose: Choose) -> None:
         """Makes all steps."""

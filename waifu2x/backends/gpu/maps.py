@@ -98,7 +98,7 @@ class Map:
             self.layout.pitch,
             self.layout.area,
         )
-        return (self.place.buffer, *map(np.int32, numbers))
+        return (self.place.buffer, *numbers)
 
     @property
     def corner(self) -> tuple[int, int]:
@@ -145,7 +145,7 @@ def picture_arguments(
     y, y_rest = divmod(top + view.offset, view.enlarge)
     x, x_rest = divmod(left + view.offset, view.enlarge)
     places = (height, width, y - model.padding, x - model.padding, y_rest, x_rest)
-    return (batch.source.buffer, *map(np.int32, places))
+    return (batch.source.buffer, *places)
 
 
 def result_arguments(batch: Batch, top: int, left: int) -> tuple[Argument, ...]:
@@ -153,13 +153,12 @@ def result_arguments(batch: Batch, top: int, left: int) -> tuple[Argument, ...]:
     _, rows, columns, _ = batch.target.shape
     box = batch.target_box
     places = (rows, columns, top - box.top, left - box.left)
-    return (batch.target.buffer, *map(np.int32, places))
+    return (batch.target.buffer, *places)
 
 
 def bounds(box: Box, top: int, left: int) -> tuple[Argument, ...]:
     """Arguments for the range of a box, in coordinates that begin at (top, left)."""
-    edges = (box.top - top, box.bottom - top, box.left - left, box.right - left)
-    return tuple(map(np.int32, edges))
+    return box.top - top, box.bottom - top, box.left - left, box.right - left
 
 
 def source_macros(pixels: DevicePixels, model: Model, view: View) -> Macros:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 import threading
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -22,18 +23,18 @@ from waifu2x.backends.gpu.compiled_model import (
     no_room,
 )
 from waifu2x.backends.gpu.executor import DevicePixels
+from waifu2x.backends.gpu.flags import NO_FLAGS, FlagPool, Flags
+from waifu2x.backends.gpu.launch_plan import LaunchPlan
 from waifu2x.backends.gpu.memory_pool import MemoryPool, ScopedAllocation
 from waifu2x.backends.gpu.runtime import OutOfMemoryError, Runtime
-from waifu2x.backends.gpu.schedule import MapMemoryError
 from waifu2x.backends.gpu.transforms import Transforms, transformed_shape
-from waifu2x.backends.results import check_out, closed_network, result_shape
+from waifu2x.backends.results import check_out, closed_network, grey, is_grey, result_shape
 from waifu2x.backends.tta import IDENTITY, TRANSFORMS, Transform, inverse, write_mean
 
-_FLOAT_BYTES = 4
+_BETWEEN = np.dtype(np.float32)
+"""The dtype of pictures that one model hands to the next."""
 _SHARE = 0.2
 """The share of the free memory that a call may take beside others that send and fetch."""
-_KEPT_NEEDS = 256
-"""Sizes of pictures whose need of memory is known."""
 _LONGEST = 65_535
 """Rows of all pictures of a batch, see Batch, and columns of each."""
 
@@ -65,9 +66,18 @@ class GpuNetwork:
 
     Calls from several threads overlap where their pictures are small for its memory: one sends its
     pictures and another fetches its results while a third computes. Others take turns.
+
+    A picture whose values leave the room of an executor, which flags it, is computed again by
+    another network, all of it: so no tile and no stack decides which of them made a pixel.
     """
 
-    def __init__(self, models: Sequence[CompiledModel], pool: MemoryPool) -> None:
+    def __init__(
+        self,
+        models: Sequence[CompiledModel],
+        pool: MemoryPool,
+        wider: Callable[[], GpuNetwork] | None = None,
+    ) -> None:
+        """`wider` makes the network for flagged pictures; without it, they stay as they are."""
         self.models = tuple(models)
         self.pool = pool
         self._runtime = pool.runtime
@@ -81,8 +91,11 @@ class GpuNetwork:
         self._abandon = weakref.finalize(self, pool.abandon, self._owner)
         """Where it is given up without `close`."""
         self._abandon.atexit = False
-        self._needed: dict[object, int] = {}
-        """Bytes that pictures take, by their shapes and dtypes through the models."""
+        self._flags = FlagPool(partial(_new_flags, self.models))
+        self._make_wider = wider
+        self._wider: GpuNetwork | None = None
+        self._widening = threading.Lock()
+        """Held while the network for flagged pictures is made."""
 
     def __call__(
         self,
@@ -96,17 +109,31 @@ class GpuNetwork:
     ) -> NDArray[Any]:
         """Runs whole pictures; what fits runs beside other calls, what does not runs alone."""
         options = Options(tile, tta)
-        shape = result_shape([compiled.model for compiled in self.models], pixels.shape)
+        models = [compiled.model for compiled in self.models]
+        shape = result_shape(models, pixels.shape)
         check_out(out, shape, out_dtype, pixels)
+        if is_grey(models, pixels.shape):
+            result = np.empty(shape, out_dtype) if out is None else out
+            grey(self, pixels, result, tile=tile, tta=tta, on_progress=on_progress)
+            return result
         with self._call(), self._runtime.current():
             result = self._runtime.host_array(shape, out_dtype) if out is None else out
             pictures, results = pixels, result
             if pixels.ndim == 3:
                 pictures, results = pixels[np.newaxis], result[np.newaxis]
-            if options != _PLAIN or not self._shared(pictures, results, on_progress):
+            flagged = None
+            if options == _PLAIN:
+                flagged = self._shared(pictures, results, on_progress)
+            if flagged is None:
                 with self.pool.working():
                     self._check_open()
-                    self._stack(pictures, results, options, on_progress)
+                    flagged = self._stack(pictures, results, options, on_progress)
+            for number in flagged if self._make_wider else ():
+                on_progress(0.0)  # it may want to stop
+                again = results[number : number + 1]
+                self._for_flagged()(
+                    pictures[number : number + 1], out_dtype, out=again, tile=tile, tta=tta
+                )
         return result
 
     def close(self) -> None:
@@ -116,6 +143,16 @@ class GpuNetwork:
             self._calls.wait_for(lambda: not self._running)
         if self._abandon.detach() is not None:
             self.pool.close_owner(self._owner)
+        if self._wider is not None:
+            self._wider.close()
+
+    def _for_flagged(self) -> GpuNetwork:
+        """The network for flagged pictures, made for the first. Raises BackendError."""
+        with self._widening:
+            if self._wider is None:
+                assert self._make_wider is not None
+                self._wider = self._make_wider()
+            return self._wider
 
     @contextmanager
     def _call(self) -> Iterator[None]:
@@ -133,73 +170,67 @@ class GpuNetwork:
         if self._is_closed:
             raise closed_network()
 
-    def _shared(self, pictures: NDArray[Any], results: NDArray[Any], on_progress: Progress) -> bool:
-        """Computes pictures beside other calls; False for those that leave no memory for others.
+    def _shared(
+        self, pictures: NDArray[Any], results: NDArray[Any], on_progress: Progress
+    ) -> list[int] | None:
+        """Computes pictures beside other calls; None for those that leave no memory for others.
 
-        Raises BackendError.
+        Gives the numbers of those that are flagged. Raises BackendError.
         """
         dtype = results.dtype
         shapes = self._shapes(_shape(pictures))
-        dtypes = [pictures.dtype, *[np.dtype(np.float32)] * (len(shapes) - 2), dtype]
+        dtypes = [pictures.dtype, *[_BETWEEN] * (len(shapes) - 2), dtype]
         with self.pool.sharing(), self.pool.taken() as taken:
             self._check_open()
-            most = self.pool.free()
-            if not self._leaves_room(shapes, dtypes, most):
-                return False
+            plans = self._plans(shapes, dtypes, self.pool.free())
+            if not plans:
+                return None
             try:
                 source = _pixels(taken, pictures.dtype, shapes[0])
                 target = _pixels(taken, dtype, shapes[-1])
                 sent = self._runtime.send(source.buffer, pictures)
-                with self.pool.queueing() as scratch:
-                    between = zip(dtypes[1:-1], shapes[1:-1], strict=True)
-                    made = [_pixels(scratch, *kind) for kind in between]
-                    ends = pairwise([source, *made, target])
-                    self._runtime.follow()
-                    for compiled, (read, written) in zip(self.models, ends, strict=True):
-                        execution = Execution(compiled, read, written.dtype, None, ignore)
-                        execution.bound(written, scratch, most).queue()
-                    fetched = self._runtime.fetch(target.buffer, results)
-                self._runtime.wait(fetched)
-                del sent  # held until then
+                with self._flags.taken(len(pictures)) as flags:
+                    with self.pool.queueing() as scratch:
+                        between = zip(dtypes[1:-1], shapes[1:-1], strict=True)
+                        made = [_pixels(scratch, *kind) for kind in between]
+                        ends = pairwise([source, *made, target])
+                        self._runtime.follow()
+                        for compiled, plan, (read, written) in zip(
+                            self.models, plans, ends, strict=True
+                        ):
+                            compiled.queue(plan, read.buffer, written.buffer, flags, scratch)
+                        fetched = self._runtime.fetch(target.buffer, results)
+                    self._runtime.wait(fetched)
+                    del sent  # held until then
+                    found = flags.take(len(pictures))
             except BaseException as error:
                 # The buffers go to others now, an interrupt or not: nothing may still use them.
                 self.pool.settle()
-                if isinstance(error, OutOfMemoryError | MapMemoryError):
-                    return False  # alone, it may still fit
+                if isinstance(error, OutOfMemoryError):
+                    return None  # alone, it may still fit
                 raise
             on_progress(1.0)
-            return True
+            return found
 
-    def _leaves_room(
+    def _plans(
         self, shapes: Sequence[StackShape], dtypes: Sequence[np.dtype[Any]], most: int
-    ) -> bool:
-        """Whether pictures take a small share of the memory that is free, and a single pass through
-        each compiled."""
+    ) -> list[LaunchPlan]:
+        """The plans of all models, for pictures that take a small share of the memory that is free;
+        none for others, and for those that any of the models divides."""
         count, height, width, _ = shapes[0]
         if not count * height * width or self._longest(shapes[0]) > _LONGEST:
-            return False
-        key = tuple(zip(shapes, dtypes, strict=True))
-        needed = self._needed.get(key)
-        if needed is None:
-            needed = self._bytes_of_one_pass(shapes, most)
-            if needed is None:
-                return False
-            needed += sum(math.prod(shape) * dtype.itemsize for shape, dtype in key)
-            if len(self._needed) >= _KEPT_NEEDS:
-                self._needed.clear()
-            self._needed[key] = needed
-        return needed <= _SHARE * most
-
-    def _bytes_of_one_pass(self, shapes: Sequence[StackShape], most: int) -> int | None:
-        """Bytes of all models together; None if one of them takes several passes."""
-        needed = 0
-        with self.pool.queueing():  # schedules are for one thread at a time
-            for compiled, shape in zip(self.models, shapes[:-1], strict=True):
-                found = compiled.single_schedule(shape, most)
-                if found is None:
-                    return None
-                needed += found.scratch + found.kept + compiled.executor.vector_bytes(shape[0])
-        return needed
+            return []
+        needed = sum(
+            math.prod(shape) * dtype.itemsize for shape, dtype in zip(shapes, dtypes, strict=True)
+        )
+        plans = []
+        for compiled, shape, ends in zip(self.models, shapes, pairwise(dtypes), strict=False):
+            plan = compiled.undivided(shape, *ends, most)
+            if plan is None:
+                return []
+            needed += plan.scratch + plan.kept + compiled.executor.vector_bytes(count)
+            plans.append(plan)
+        return plans if needed <= _SHARE * most else []
 
     def _shapes(self, shape: StackShape) -> list[StackShape]:
         """The shapes of the pictures and of what each compiled model makes of them."""
@@ -210,18 +241,21 @@ class GpuNetwork:
 
     def _stack(
         self, pictures: NDArray[Any], results: NDArray[Any], options: Options, on_progress: Progress
-    ) -> None:
-        """Pictures of one size: all at once if they fit so, else in two halves."""
+    ) -> list[int]:
+        """Pictures of one size: all at once if they fit so, else in two halves. Gives the numbers
+        of those that are flagged."""
         count = len(pictures)
         if count <= 1 or (options.tile is None and self._longest(pictures.shape) <= _LONGEST):
             try:
-                self._batch(pictures, results, options, on_progress)
-                return
+                return self._batch(pictures, results, options, on_progress)
             except TooManyError:
                 self.pool.release()
+        flagged = list[int]()
         for half in (slice(0, count // 2), slice(count // 2, count)):
             share = scaled(on_progress, len(pictures[half]) / count)
-            self._stack(pictures[half], results[half], options, share)
+            found = self._stack(pictures[half], results[half], options, share)
+            flagged += [half.start + number for number in found]
+        return flagged
 
     def _longest(self, shape: tuple[int, ...]) -> int:
         """Rows of all pictures together, with padding, in the transform where they are most."""
@@ -236,28 +270,44 @@ class GpuNetwork:
 
     def _batch(
         self, pictures: NDArray[Any], results: NDArray[Any], options: Options, on_progress: Progress
-    ) -> None:
-        """Pictures through all models. Raises TooManyError if several do not fit undivided."""
-        reports = [scaled(on_progress, share) for share in self._shares()]
-        between = np.dtype(np.float32)
+    ) -> list[int]:
+        """Pictures through all models; gives the numbers of those that are flagged.
+
+        Raises TooManyError if several do not fit undivided.
+        """
         self._check_room(pictures)
+        with self._flags.taken(len(pictures)) as flags:
+            self._passes(pictures, results, options, on_progress, flags)
+            return flags.take(len(pictures))
+
+    def _passes(
+        self,
+        pictures: NDArray[Any],
+        results: NDArray[Any],
+        options: Options,
+        on_progress: Progress,
+        flags: Flags,
+    ) -> None:
+        """Every pass of pictures through all models."""
+        reports = [scaled(on_progress, share) for share in self._shares()]
         with self.pool.taken() as taken:
             source = self._uploaded(pictures, taken)
             for compiled, report in zip(self.models[:-1], reports, strict=False):
                 if options.tta == 1:
-                    execution = Execution(compiled, source, between, options.tile, report)
+                    execution = Execution(compiled, source, _BETWEEN, options.tile, report, flags)
                     made = execution.to_device(taken)
                 else:
-                    made = self._mean(compiled, source, between, options, taken, report)
+                    made = self._mean(compiled, source, _BETWEEN, options, taken, report, flags)
                 taken.drop(source.buffer)
                 source = made
             last = self.models[-1]
             if options.tta == 1:
-                Execution(last, source, results.dtype, options.tile, reports[-1]).to_host(results)
+                tile, report = options.tile, reports[-1]
+                Execution(last, source, results.dtype, tile, report, flags).to_host(results)
             elif not self._has_room(last.result_shape(source.shape), taken):
-                self._mean_on_host(last, source, results, options, reports[-1])
+                self._mean_on_host(last, source, results, options, reports[-1], flags)
             else:
-                made = self._mean(last, source, results.dtype, options, taken, reports[-1])
+                made = self._mean(last, source, results.dtype, options, taken, reports[-1], flags)
                 self._runtime.synchronize()
                 self._runtime.download(made.buffer, results)
 
@@ -269,6 +319,7 @@ class GpuNetwork:
         options: Options,
         taken: ScopedAllocation,
         on_progress: Progress,
+        flags: Flags,
     ) -> DevicePixels:
         """The mean of a compiled's work on transformed pictures, on the device.
 
@@ -280,7 +331,8 @@ class GpuNetwork:
             total = _pixels(taken, np.dtype(np.float32), shape)
             for number, transform in enumerate(TRANSFORMS[options.tta]):
                 laid = self._transformed(source, transform, taken) if number else source
-                made = Execution(compiled, laid, total.dtype, options.tile, report).to_device(taken)
+                execution = Execution(compiled, laid, total.dtype, options.tile, report, flags)
+                made = execution.to_device(taken)
                 self._transforms.add(made, transform, total, first=number == 0)
                 taken.drop(made.buffer)
                 if number:
@@ -297,6 +349,7 @@ class GpuNetwork:
         results: NDArray[Any],
         options: Options,
         on_progress: Progress,
+        flags: Flags,
     ) -> None:
         """The same where results do not fit the device: to the bit, as sums are of floats in one
         order."""
@@ -312,7 +365,8 @@ class GpuNetwork:
                 made = total
                 if transform != IDENTITY:
                     made = self._runtime.host_array(shape, np.float32)
-                Execution(compiled, laid, np.dtype(np.float32), options.tile, report).to_host(made)
+                dtype = np.dtype(np.float32)
+                Execution(compiled, laid, dtype, options.tile, report, flags).to_host(made)
             if transform != IDENTITY:
                 np.add(total, inverse(made, transform), out=total)
         write_mean(total, options.tta, results)
@@ -347,7 +401,7 @@ class GpuNetwork:
         Better known before the work. Raises BackendError, TooManyError.
         """
         shapes = self._shapes(_shape(pictures))[:-1]
-        sizes = [pictures.nbytes, *(math.prod(shape) * _FLOAT_BYTES for shape in shapes[1:])]
+        sizes = [pictures.nbytes, *(math.prod(shape) * _BETWEEN.itemsize for shape in shapes[1:])]
         together = max(map(sum, pairwise(sizes)), default=sizes[0])
         most = self.pool.free()
         if together > most or max(sizes) > self._runtime.limits.max_buffer:
@@ -367,6 +421,15 @@ class GpuNetwork:
             source = _pixels(taken, pictures.dtype, shape)
             self._runtime.upload(source.buffer, pictures)
         return source
+
+
+def _new_flags(models: Sequence[CompiledModel], pictures: int) -> Flags:
+    """Flags that the executor of any model may set. May raise OutOfMemoryError."""
+    for compiled in models:
+        flags = compiled.executor.new_flags(pictures)
+        if flags is not NO_FLAGS:
+            return flags
+    return NO_FLAGS
 
 
 def _shape(pictures: NDArray[Any]) -> StackShape:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from waifu2x.backends.gpu.runtime import Macros, Runtime
 
 _CHAINS = 12
@@ -30,7 +28,7 @@ def multiply_add_peak(runtime: Runtime) -> float:
     try:
         with runtime.timed() as launches:
             for _ in range(_RUNS):
-                runtime.launch(kernel, (groups, 1, 1), target, np.float32(0.5))
+                runtime.launch(kernel, (groups, 1, 1), target, 0.5)
     finally:
         target.release()
     return groups * group * width * _CHAINS * _REPEATS / min(seconds for _, seconds in launches)

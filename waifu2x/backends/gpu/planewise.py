@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from waifu2x.backends.gpu.executor import Batch, DevicePixels
+from waifu2x.backends.gpu.launch import Arguments, Launch, plain
 from waifu2x.backends.gpu.maps import (
     UNIT,
     Maps,
@@ -96,7 +97,7 @@ class Fp32PlanewiseStep:
             macros["ZERO_OUTSIDE"] = 1
         self._macros: Macros = macros
 
-    def source(self, source: DevicePixels, target: DevicePixels) -> tuple[str, Macros]:
+    def _source(self, source: DevicePixels, target: DevicePixels) -> tuple[str, Macros]:
         """What has to be built for pixels of some dtypes, where it reads or writes any."""
         macros = dict(self._macros)
         model = self._program.model
@@ -106,14 +107,14 @@ class Fp32PlanewiseStep:
             macros |= target_macros(target, model.out_planes)
         return "planewise", macros
 
-    def kernel(self, source: DevicePixels, target: DevicePixels) -> Kernel:
+    def _kernel(self, source: DevicePixels, target: DevicePixels) -> Kernel:
         """The kernel for pixels of some dtypes. Raises BackendError."""
         key = (
             source.dtype if self._from_pixels else None,
             target.dtype if self._to_pixels else None,
         )
         if key not in self._kernels:
-            program = self._runtime.build(*self.source(source, target))
+            program = self._runtime.build(*self._source(source, target))
             self._kernels[key] = program.kernel("planewise", self._group)
         return self._kernels[key]
 
@@ -123,23 +124,27 @@ class Fp32PlanewiseStep:
 
     def launch(
         self, batch: Batch, box: Box, maps: Maps, vectors: Buffer, first: int, step: int
-    ) -> None:
-        """Queues the results in a box; the factors lie in `vectors` at `first`, in floats."""
+    ) -> Launch:
+        """The launch for the results in a box; the factors lie in `vectors` at `first`, in
+        floats."""
         groups = (-(-box.width // self._group), self._blocks, box.height * batch.source.shape[0])
         factors: Sequence[Argument] = ()
         if isinstance(self._step, Scale):
-            factors = (vectors, np.int32(first), np.int32(step))
-        self._runtime.launch(
-            self.kernel(batch.source, batch.target),
-            groups,
-            *self._source_arguments(batch, maps),
-            np.int32(self._step.source.offset),
-            *self._target_arguments(batch, maps),
-            *map(np.int32, (box.top, box.left, box.height, box.width)),
-            *self._bounds(batch),
-            *factors,
-            *self._residual_arguments(maps),
-        )
+            factors = (vectors, first, step)
+
+        def arguments() -> Arguments:
+            return plain(
+                *self._source_arguments(batch, maps),
+                self._step.source.offset,
+                *self._target_arguments(batch, maps),
+                *box,
+                *self._bounds(batch),
+                *factors,
+                *self._residual_arguments(maps),
+            )
+
+        ends = batch.source, batch.target
+        return Launch(lambda: self._source(*ends), lambda: self._kernel(*ends), groups, arguments)
 
     def close(self) -> None:
         """Nothing to free."""
@@ -149,20 +154,20 @@ class Fp32PlanewiseStep:
         if self._from_pixels:
             _, height, width, _ = batch.source.shape
             sizes = (height, width, self._program.model.padding)
-            return (batch.source.buffer, *map(np.int32, sizes))
+            return (batch.source.buffer, *sizes)
         source = maps[view.value]
-        place = (*source.part_start(view.first), *map(np.int32, source.corner))
+        place = (*source.part_start(view.first), *source.corner)
         if isinstance(self._step, BicubicResize):
-            return (*place, *map(np.int32, batch.sizes[view.value]))
+            return (*place, *batch.sizes[view.value])
         return place
 
     def _target_arguments(self, batch: Batch, maps: Maps) -> Sequence[Argument]:
         target = self._step.target
         if self._to_pixels:
             box = batch.target_box
-            return (*result_arguments(batch, box.top, box.left), *map(np.int32, box[:2]))
+            return (*result_arguments(batch, box.top, box.left), *box[:2])
         made = maps[target.value]
-        return (*made.part_start(target.part), *map(np.int32, made.corner))
+        return (*made.part_start(target.part), *made.corner)
 
     def _bounds(self, batch: Batch) -> Sequence[Argument]:
         if self._to_pixels:
@@ -176,4 +181,4 @@ class Fp32PlanewiseStep:
         residual = maps[view.value]
         top, left = residual.corner
         corner = (top - view.offset, left - view.offset)
-        return (*residual.part_start(view.first), *map(np.int32, corner))
+        return (*residual.part_start(view.first), *corner)

@@ -5,9 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
-import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from waifu2x.backends import Device, Pin
@@ -53,19 +52,6 @@ class Buffer(Protocol):
         ...
 
 
-class _NoBuffer:
-    """A buffer of no bytes, at no address: where kernels are built and none is queued."""
-
-    size = 0
-    address = 0
-
-    def release(self) -> None:
-        """Does nothing."""
-
-
-NO_BUFFER: Buffer = _NoBuffer()
-
-
 class Kernel(Protocol):
     """An entry of a module. Two calls of `KernelModule.kernel` give two, told apart by identity."""
 
@@ -82,17 +68,28 @@ class KernelModule(Protocol):
         ...
 
 
+class ReadyLaunch(NamedTuple):
+    """A kernel with its arguments, ready to be queued any number of times."""
+
+    kernel: Any
+    """A Kernel."""
+    groups: tuple[int, int, int]
+    packed: Any
+    """What `Runtime.packer` makes."""
+
+
 Event = Any
 """What `Runtime.fetch` gives, to wait for."""
-Argument = Buffer | np.int32 | np.float32
+Argument = Buffer | int | float
+"""A kernel's argument: an int is C's int, a float C's float."""
 
 
 class Runtime(Protocol):
     """One device and one in-order queue of kernels.
 
     Calls may come from any thread. Those that queue kernels or wait for all of them (`launch`,
-    `replay`, `follow`, `fetch`, `synchronize`, `timed`, `close`) come one at a time; all others may
-    run meanwhile.
+    `queue`, `replay`, `follow`, `fetch`, `synchronize`, `timed`, `close`) come one at a time; all
+    others may run meanwhile.
     """
 
     device: Device
@@ -154,12 +151,27 @@ class Runtime(Protocol):
         """Queues a kernel on so many groups. May raise OutOfMemoryError."""
         ...
 
-    def replay(self, owner: object, key: Hashable, queue: Callable[[], None]) -> None:
-        """Queues what `queue` does, which launches kernels and does nothing else.
+    def handle(self, buffer: Buffer) -> Any:
+        """What packed arguments hold of a buffer."""
+        ...
 
-        When the same key comes again, `queue` need not be called: what it launched was kept. So the
-        key holds all that it depends on, buffers themselves among it. Few keys are kept, those that
-        were used last. `owner` is whose kernels they are. May raise what `launch` does.
+    def packer(self, codes: str) -> Callable[..., Any]:
+        """Packs arguments, for `queue`: codes as `launch.Arguments` has them, then the values, with
+        the handles of buffers."""
+        ...
+
+    def queue(self, launches: Sequence[ReadyLaunch]) -> None:
+        """Queues kernels, one after the other. May raise OutOfMemoryError."""
+        ...
+
+    def replay(
+        self, owner: object, key: Hashable, make: Callable[[], Sequence[ReadyLaunch]]
+    ) -> None:
+        """Queues the launches that `make` gives.
+
+        When the same key comes again, it need not be called: they were kept. So the key holds all
+        that they depend on, handles of buffers among it. Few keys are kept, those that were used
+        last. `owner` is whose kernels they are. May raise what `queue` does.
         """
         ...
 

@@ -6,7 +6,7 @@ import math
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, reduce
 
 from waifu2x.backends.gpu import cuts
 from waifu2x.backends.gpu.cuts import step_cost
@@ -17,6 +17,7 @@ from waifu2x.lowering.geometry import Work
 from waifu2x.lowering.liveness import Span
 from waifu2x.lowering.phases import Phase
 from waifu2x.lowering.steps import Conv, GlobalAvgPool, Program, writes
+from waifu2x.lowering.symbols import larger
 from waifu2x.networks.model import Size
 from waifu2x.system.lazy_dataclass import dataclass
 
@@ -122,14 +123,15 @@ def find(
     return found
 
 
-def find_single(
-    executor: Executor, size: Size, pictures: int, memory: MapMemory
-) -> Schedule | None:
-    """The same where each phase takes one tile; None if that does not fit."""
-    planned = _plan(executor, size, pictures, math.inf)
-    return _Planner(executor, size, planned, _Wish(pictures, memory, None, 1)).schedule(
-        most_tiles=1
-    )
+def whole(executor: Executor, size: Size, pictures: int) -> Schedule | None:
+    """One pass for each phase, whatever memory that takes; None for maps that kernels cannot count.
+
+    The size may be symbols.
+    """
+    program = replace(executor.program, cuts=())
+    planned = phases.plan(program, lambda step: 0.0, lambda value: 0.0, math.inf)
+    memory = MapMemory(_TOO_MANY, _TOO_MANY, _TOO_MANY)
+    return _Planner(executor, size, planned, _Wish(pictures, memory, None, 1)).whole()
 
 
 def _in_segments(executor: Executor, divided: Executor, size: Size, wish: _Wish) -> Schedule | None:
@@ -283,6 +285,22 @@ class _Planner:
             self._phases,
             passes,
             scratch,
+            self._kept_bytes,
+        )
+
+    def whole(self) -> Schedule | None:
+        """Each phase in one tile; None if there are maps that kernels cannot count."""
+        found = [self._one(number, (1, 1), 0, 0) for number in range(len(self._phases))]
+        made = [one for one in found if one is not None]
+        if not self._is_countable or any(one[1] is _TOO_MANY for one in made):
+            return None
+        return Schedule(
+            self._executor,
+            self._wish.pictures,
+            self._sizes,
+            self._phases,
+            [[[one[0]]] for one in made],
+            reduce(larger, (one[1] for one in made)),
             self._kept_bytes,
         )
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from waifu2x.backends.gpu.executor import DevicePixels
 from waifu2x.backends.gpu.maps import C_TYPES, target_macros
 from waifu2x.backends.gpu.runtime import Kernel, Macros, Runtime
@@ -32,15 +30,14 @@ class Transforms:
         """Queues that the total, floats, grows by transformed results put back; with `first`, it
         becomes them."""
         kernel = self._kernel("add", total, total)
-        arguments = source.buffer, total.buffer, np.int32(first)
+        arguments = source.buffer, total.buffer, int(first)
         self._runtime.launch(kernel, _groups(total), *arguments, *_places(total, transform))
 
     def finish(self, total: DevicePixels, tta: int, target: DevicePixels) -> None:
         """Queues that `target` becomes the mean of `tta` results, of which the total is the sum."""
         kernel = self._kernel("finish", total, target)
-        arguments = total.buffer, target.buffer, np.float32(1 / tta)
-        size = map(np.int32, total.shape[1:3])
-        self._runtime.launch(kernel, _groups(total), *arguments, *size)
+        arguments = total.buffer, target.buffer, 1 / tta
+        self._runtime.launch(kernel, _groups(total), *arguments, *total.shape[1:3])
 
     def _kernel(self, name: str, source: DevicePixels, target: DevicePixels) -> Kernel:
         planes = source.shape[-1]
@@ -68,5 +65,5 @@ def _groups(pixels: DevicePixels) -> tuple[int, int, int]:
     return pixels.shape[1], 1, pixels.shape[0]
 
 
-def _places(pixels: DevicePixels, transform: Transform) -> tuple[np.int32, ...]:
-    return tuple(np.int32(number) for number in (*pixels.shape[1:3], *transform))
+def _places(pixels: DevicePixels, transform: Transform) -> tuple[int, ...]:
+    return (*pixels.shape[1:3], *map(int, transform))

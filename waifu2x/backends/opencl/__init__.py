@@ -21,7 +21,7 @@ def create(device: int) -> GpuBackend:
 
     runtime = OpenClRuntime(platforms.pick(device))
     fp32 = partial(Fp32Executor, runtime)
-    return GpuBackend("opencl", runtime, {"auto": fp32, "fp32": fp32})
+    return GpuBackend("opencl", runtime, {"auto": [fp32], "fp32": [fp32]})
 
 
 def devices() -> list[Device]:

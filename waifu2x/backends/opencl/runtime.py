@@ -16,8 +16,16 @@ from numpy.typing import DTypeLike, NDArray
 from waifu2x import __version__
 from waifu2x.backends import Pin
 from waifu2x.backends.gpu import source
+from waifu2x.backends.gpu.launch import packed, plain
 from waifu2x.backends.gpu.replay import Records
-from waifu2x.backends.gpu.runtime import Argument, Kernel, Limits, Macros, OutOfMemoryError
+from waifu2x.backends.gpu.runtime import (
+    Argument,
+    Kernel,
+    Limits,
+    Macros,
+    OutOfMemoryError,
+    ReadyLaunch,
+)
 from waifu2x.backends.opencl.platforms import describe, is_gpu
 from waifu2x.errors import BackendError, DeviceError
 from waifu2x.system import cache
@@ -31,6 +39,12 @@ _NO_MEMORY = {
     cl.status_code.OUT_OF_HOST_MEMORY,
     cl.status_code.INVALID_BUFFER_SIZE,
 }
+_KINDS: dict[str, Callable[[Any], Any]] = {
+    "P": lambda buffer: buffer,
+    "i": np.int32,
+    "f": np.float32,
+}
+"""What an argument becomes, by its code."""
 _SHARED_MEMORY_PART = 2
 """Where a device's memory is the machine's own, one part of so many may be taken."""
 
@@ -75,14 +89,6 @@ class OpenClModule:
             return OpenClKernel(name, group, cl.Kernel(self._handle, name), self)
 
 
-class OpenClLaunch(NamedTuple):
-    """A kernel with its arguments."""
-
-    kernel: OpenClKernel
-    size: tuple[int, int, int]
-    handles: list[Any]
-
-
 class _Fetched(NamedTuple):
     """When a result can be fetched, and where to."""
 
@@ -116,8 +122,7 @@ class OpenClRuntime:
         self._allocated = 0
         self._building = threading.Lock()
         self._programs: WeakValueDictionary[str, OpenClModule] = WeakValueDictionary()
-        self._records = Records[list[OpenClLaunch]]()
-        self._recording: list[OpenClLaunch] | None = None
+        self._records = Records[Sequence[ReadyLaunch]]()
         self._launches: list[tuple[Kernel, Any]] | None = None
         self.limits = Limits(
             is_cpu=not is_gpu(device),
@@ -229,39 +234,44 @@ class OpenClRuntime:
         cache.store(_KIND, key, binary)
         return program
 
-    def launch(self, kernel: Any, groups: tuple[int, int, int], *arguments: Argument) -> None:
-        size = (groups[0] * kernel.group, groups[1], groups[2])
-        handles = [a.handle if isinstance(a, OpenClBuffer) else a for a in arguments]
-        self._queue_launch(OpenClLaunch(kernel, size, handles))
+    def handle(self, buffer: Any) -> cl.Buffer:
+        """The library's own."""
+        return buffer.handle
 
-    def replay(self, owner: object, key: Hashable, queue: Callable[[], None]) -> None:
-        """Queues what `queue` does; from the second time on its launches, without calling it."""
+    def packer(self, codes: str) -> Callable[..., tuple[Any, ...]]:
+        """Makes numbers of C of integers and floats."""
+        kinds = [_KINDS[code] for code in codes]
+        return lambda *values: tuple(
+            [kind(value) for kind, value in zip(kinds, values, strict=True)]
+        )
+
+    def launch(self, kernel: Any, groups: tuple[int, int, int], *arguments: Argument) -> None:
+        self.queue([ReadyLaunch(kernel, groups, packed(self, plain(*arguments)))])
+
+    def queue(self, launches: Sequence[ReadyLaunch]) -> None:
+        with self.errors():
+            for kernel, groups, arguments in launches:
+                size = (groups[0] * kernel.group, groups[1], groups[2])
+                kernel.handle.set_args(*arguments)
+                event = cl.enqueue_nd_range_kernel(
+                    self._queue, kernel.handle, size, (kernel.group, 1, 1)
+                )
+                if self._launches is not None:
+                    self._launches.append((kernel, event))
+
+    def replay(
+        self, owner: object, key: Hashable, make: Callable[[], Sequence[ReadyLaunch]]
+    ) -> None:
+        """Queues what `make` gives; from the second time on without calling it."""
         record = self._records.find(key)
-        if record is not None:
-            for launch in record:
-                self._queue_launch(launch)
-            return
-        recording: list[OpenClLaunch] = []
-        self._recording = recording
-        try:
-            queue()
-        finally:
-            self._recording = None
-        self._records.keep(owner, key, recording)
+        if record is None:
+            record = make()
+            self._records.keep(owner, key, record)
+        self.queue(record)
 
     def forget(self, owner: object) -> None:
         """Drops the launches of an owner's kernels."""
         self._records.drop(owner)
-
-    def _queue_launch(self, launch: OpenClLaunch) -> None:
-        handle, group = launch.kernel.handle, launch.kernel.group
-        with self.errors():
-            handle.set_args(*launch.handles)
-            event = cl.enqueue_nd_range_kernel(self._queue, handle, launch.size, (group, 1, 1))
-        if self._recording is not None:
-            self._recording.append(launch)
-        if self._launches is not None:
-            self._launches.append((launch.kernel, event))
 
     def send(self, buffer: Any, array: NDArray[Any]) -> object:
         """Copies an array to the device, and is done when it returns."""

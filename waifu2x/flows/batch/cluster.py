@@ -17,15 +17,14 @@ from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import field
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from waifu2x import __version__
-from waifu2x.errors import ClusterError, ModelError, OutputError
-from waifu2x.flows.jobs import Identity, Job, OnNotice, Output, may_write
+from waifu2x.errors import ClusterError, ModelError
+from waifu2x.flows.batch.listings import Listings
+from waifu2x.flows.jobs import Identity, Job, OnNotice, Output
 from waifu2x.flows.outcome import Outcome
-from waifu2x.formats.write import EXISTS
 from waifu2x.networks import catalogue, model_set
 from waifu2x.system import stores
 from waifu2x.system.files import reason
@@ -188,56 +187,6 @@ def run(
         scheduler.cancel()
 
 
-class _Listings:
-    """The files in the two folders of a batch; at URLs, all are listed at once."""
-
-    def __init__(self, settings: Settings, sources: frozenset[Identity]) -> None:
-        self._existing = settings.session.output.existing
-        self._sources = sources
-        self._source, self._target = settings.folders
-
-    @cached_property
-    def _inputs(self) -> dict[str, int]:
-        return stores.listed(self._source, True)
-
-    @cached_property
-    def _outputs(self) -> dict[str, int]:
-        return stores.listed(self._target, True)
-
-    def bytes(self, job: Job) -> int:
-        """Bytes of a job's input; 0 if nobody knows."""
-        if stores.is_url(job.source):
-            return self._inputs.get(str(job.source).removeprefix(f"{self._source}/"), 0)
-        try:
-            return job.source.stat().st_size
-        except OSError:
-            return 0
-
-    def settled(self, job: Job) -> Outcome | None:
-        """How a job ends that takes no work: its output is there, or is an input itself. Else None.
-
-        It is said before the work: whatever a worker finds later in the place of an output was not
-        there when the job began.
-        """
-        try:
-            if not stores.is_url(job.target):
-                free = may_write(job, self._existing, self._sources)
-            else:
-                free = self._may_upload(job)
-        except OutputError as error:
-            return Outcome(job, "failed", 0.0, error=str(error))
-        return None if free else Outcome(job, "skipped", 0.0)
-
-    def _may_upload(self, job: Job) -> bool:
-        """Whether a URL is free or may be replaced; False says skip. Raises OutputError."""
-        if str(job.target) in self._sources:
-            raise OutputError(f"{job.target}: is an input itself: choose another output")
-        there = str(job.target).removeprefix(f"{self._target}/") in self._outputs
-        if there and self._existing == "fail":
-            raise OutputError(EXISTS.format(job.target))
-        return not there or self._existing == "overwrite"
-
-
 @dataclass
 class _RateEstimator:
     """Estimates how many bytes of files a worker makes in a second."""
@@ -281,7 +230,9 @@ class _ClusterScheduler:
     def outcomes(self) -> Iterator[Outcome]:
         """Outcomes of all jobs, as groups end."""
         self._name = f"waifu2x-{secrets.token_hex(8)}"
-        self._listings = _Listings(self.settings, self.sources)
+        self._listings = Listings(
+            self.settings.folders, self.settings.session.output.existing, self.sources
+        )
         self._sent_files = self._send_files()
         last_seen = time.monotonic()
         while not self.exhausted or self.ahead or self.suspects or self.flying:

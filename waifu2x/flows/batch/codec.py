@@ -161,7 +161,8 @@ class Ended(NamedTuple):
 class Paged(NamedTuple):
     """A page is made: what `archive.ArchivePage` says of it. One that fails is Ended."""
 
-    content: bytes
+    content: Any
+    """As there, but SharedContent on its way from a process."""
     size: tuple[int, int]
     spent: Mapping[str, float]
 

@@ -690,9 +690,14 @@ def _clear(job: Job, is_process: bool) -> None:
     """Removes what a worker that was stopped has left of its file."""
     if stores.is_url(job.target):
         return  # uploads are whole or nothing
-    if not is_process:
+    if is_process:
+        clear_folder(job.target.resolve().parent)
+    else:
         remove_unfinished(job.target)
-        return
-    with suppress(OSError), os.scandir(job.target.resolve().parent) as entries:
+
+
+def clear_folder(folder: Path) -> None:
+    """Removes what processes that have ended have left in a folder."""
+    with suppress(OSError), os.scandir(folder) as entries:
         for path in [entry.path for entry in entries if is_temporary(entry.name)]:
             remove_abandoned(Path(path))

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import signal
-import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import replace
 from pathlib import Path
 
 from distributed import Event, get_worker
 
 from waifu2x import __version__
-from waifu2x.api import Upscaler
 from waifu2x.errors import ClusterError, Waifu2xError
-from waifu2x.flows.batch.run import run
 from waifu2x.flows.batch.session import ModelFiles, SessionHolder, SessionSettings
 from waifu2x.flows.jobs import Job
 from waifu2x.flows.outcome import Outcome
@@ -93,13 +89,7 @@ def work_on(group: Group, settings: Settings, model_files: ModelFiles | None) ->
         except Waifu2xError as error:
             raise ClusterError(f"worker {worker.address}: {error}") from error
         began = time.monotonic()
-        there: set[Job] = set()
-        if repeated and settings.session.output.existing != "overwrite":
-            there = {job for job in group.jobs if _exists(job.target)}
-        outcomes, notices = session.make([job for job in group.jobs if job not in there], is_wanted)
-        outcomes += _made_before(
-            [job for job in group.jobs if job in there], session.upscaler, settings
-        )
+        outcomes, notices = session.make(group.jobs, is_wanted, repeated=repeated)
         seconds = time.monotonic() - began
         device = session.upscaler.engine.backend.device
         described = f"{session.upscaler.engine.backend.name}: {device.name}, {device.detail}"
@@ -118,40 +108,6 @@ def _check(settings: Settings, address: str) -> None:
                 f"{folder}: worker {address} does not see this folder: give one that all machines"
                 " share, or a URL"
             )
-
-
-def _exists(path: Path) -> bool:
-    if not stores.is_url(path):
-        return path.exists()
-    try:
-        stores.stat(path)
-    except OSError:
-        return False
-    return True
-
-
-def _made_before(jobs: Sequence[Job], upscaler: Upscaler, settings: Settings) -> Iterator[Outcome]:
-    """The outcomes of jobs that a lost worker has finished without saying so.
-
-    They are made once more, into a folder that is thrown away: their outputs are not touched.
-    """
-    if not jobs:
-        return
-    output = replace(settings.session.output, existing="overwrite")
-    with tempfile.TemporaryDirectory(prefix="waifu2x-") as folder:
-        again = {
-            Job(job.source, Path(folder, str(number), job.target.name)): job
-            for number, job in enumerate(jobs)
-        }
-        outcomes = run(
-            again,
-            upscaler,
-            output,
-            in_flight=settings.session.in_flight,
-            max_pixels=settings.session.max_pixels,
-        )
-        for outcome in outcomes:
-            yield replace(outcome, job=again[outcome.job])
 
 
 _SESSION = SessionHolder()

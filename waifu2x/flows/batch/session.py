@@ -11,6 +11,7 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from waifu2x.flows.batch.driver import InFlight
 from waifu2x.flows.batch.run import run
 from waifu2x.flows.jobs import Job, Output
 from waifu2x.flows.outcome import Outcome
+from waifu2x.system import stores
 from waifu2x.system.lazy_dataclass import dataclass
 
 _LOOK_SECONDS = 0.5
@@ -41,30 +43,56 @@ class SessionSettings:
     """Different where anything above is, or the files of the model: a session is kept by it."""
     sharing: int = 1
     """How many sessions share the machine, each in a process of its own."""
+    many: bool = False
+    """Whether there are so many files that a GPU gets all its codec workers at once."""
 
 
 class CancelledError(Exception):
     """Ends the work on files that nobody waits for."""
 
 
-_Answers = queue.SimpleQueue[Outcome | tuple[Job, str] | BaseException]
+Answer = Outcome | tuple[Job, str] | BaseException
+"""How a job ended, a notice about one, or what has ended the session."""
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    """Somebody who waits for a job."""
+
+    job: Job
+    answer: Callable[[Answer], None]
 
 
 class Session:
     """A `run` that waits for files: its device, its codec workers and its networks stay open."""
 
-    def __init__(self, upscaler: Upscaler, settings: SessionSettings) -> None:
+    def __init__(
+        self,
+        upscaler: Upscaler,
+        settings: SessionSettings,
+        *,
+        on_begun: Callable[[], None] = lambda: None,
+        on_progress: Callable[[Job, float], None] = lambda job, part: None,
+    ) -> None:
+        """`on_begun` is called when a worker takes one of the files that wait; `on_progress` is
+        told of each further part of a job that is done."""
         self.upscaler = upscaler
         self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         """None: there will be no more."""
+        self._on_begun = on_begun
+        self._on_progress = on_progress
+        self._is_replaced = settings.output.existing == "overwrite"
+        self._again: tempfile.TemporaryDirectory[str] | None = None
+        """Where files are made whose outputs are there and stay."""
         self._lock = threading.Lock()
-        self._waiting: dict[Job, list[_Answers]] = {}
+        self._waiting: dict[Job, list[_Wanted]] = {}
         """Who is to be told of a job: several, where batches share a folder."""
         self._outcomes = run(
             self._given(),
             upscaler,
             settings.output,
             in_flight=settings.in_flight,
+            many=settings.many,
             max_pixels=settings.max_pixels,
             sharing=settings.sharing,
             on_progress=self._go_on,
@@ -78,21 +106,34 @@ class Session:
         self._thread = threading.Thread(target=self._tell, name="waifu2x-session", daemon=True)
         self._thread.start()
 
-    def make(
-        self, jobs: Sequence[Job], is_wanted: Callable[[], bool]
-    ) -> tuple[list[Outcome], list[tuple[Job, str]]]:
-        """The outcomes of jobs, and notices about them. Several threads may call it.
+    def submit(self, job: Job, answer: Callable[[Answer], None], *, repeated: bool = False) -> None:
+        """Adds a job; `answer` is told notices and its outcome, or what ends the session, each from
+        any thread.
 
-        Raises CancelledError once `is_wanted`, which is asked again and again, says no.
+        `repeated`: a worker was lost on it before, and may have finished it. What is there by now
+        counts and stays, unless outputs may be replaced: the file is made once more, into a folder
+        that is thrown away. Raises what has ended the session.
         """
-        answers: _Answers = queue.SimpleQueue()
         with self._lock:
             if self._end is not None:
                 raise self._end
-            for job in jobs:
-                self._waiting.setdefault(job, []).append(answers)
+            given = job
+            if repeated and not self._is_replaced and _exists(job.target):
+                given = Job(job.source, self._thrown_away() / job.target.name)
+            self._waiting.setdefault(given, []).append(_Wanted(job, answer))
+        self._jobs.put(given)
+
+    def make(
+        self, jobs: Sequence[Job], is_wanted: Callable[[], bool], *, repeated: bool = False
+    ) -> tuple[list[Outcome], list[tuple[Job, str]]]:
+        """The outcomes of jobs, and notices about them; `repeated` as in `submit`.
+
+        Several threads may call it. Raises CancelledError once `is_wanted`, which is asked again
+        and again, says no, and what ends the session.
+        """
+        answers: queue.SimpleQueue[Answer] = queue.SimpleQueue()
         for job in jobs:
-            self._jobs.put(job)
+            self.submit(job, answers.put, repeated=repeated)
         outcomes: list[Outcome] = []
         notices: list[tuple[Job, str]] = []
         while len(outcomes) < len(jobs):
@@ -106,7 +147,6 @@ class Session:
                 raise answer
             if isinstance(answer, Outcome):
                 outcomes.append(answer)
-                self.broken |= answer.device_failed
             else:
                 notices.append(answer)
         return outcomes, notices
@@ -116,6 +156,17 @@ class Session:
         self._ended.set()
         self._jobs.put(None)
         self._thread.join()
+        self.throw_away()
+
+    def throw_away(self) -> None:
+        """Removes what was made only to be told of."""
+        if self._again is not None:
+            self._again.cleanup()
+
+    def _thrown_away(self) -> Path:
+        """A new folder. Called with the lock."""
+        self._again = self._again or tempfile.TemporaryDirectory(prefix="waifu2x-")
+        return Path(tempfile.mkdtemp(dir=self._again.name))
 
     def _given(self) -> Iterator[Job | None]:
         while threading.main_thread().is_alive():
@@ -126,6 +177,7 @@ class Session:
                 continue
             if job is None:
                 return
+            self._on_begun()
             yield job
 
     def _tell(self) -> None:
@@ -133,29 +185,48 @@ class Session:
         try:
             with closing(self._outcomes):
                 for outcome in self._outcomes:
-                    self._answers_of(outcome.job).put(outcome)
+                    self.broken |= outcome.device_failed
+                    wanted = self._wanted(outcome.job)
+                    wanted.answer(replace(outcome, job=wanted.job))
         except BaseException as raised:
             error = raised
         with self._lock:
             self.broken, self._end = True, error
-            for answers in chain.from_iterable(self._waiting.values()):
-                answers.put(error)
+            waiting = list(chain.from_iterable(self._waiting.values()))
+        for each in waiting:
+            each.answer(error)
 
-    def _answers_of(self, job: Job) -> _Answers:
+    def _wanted(self, given: Job) -> _Wanted:
         with self._lock:
-            waiting = self._waiting[job]
-            answers = waiting.pop(0)
+            waiting = self._waiting[given]
+            wanted = waiting.pop(0)
             if not waiting:
-                del self._waiting[job]
-            return answers
+                del self._waiting[given]
+            return wanted
 
-    def _go_on(self, job: Job, part: float) -> None:
+    def _go_on(self, given: Job, part: float) -> None:
         if self._ended.is_set():
             raise CancelledError
-
-    def _on_notice(self, job: Job, text: str) -> None:
         with self._lock:
-            self._waiting[job][0].put((job, text))
+            waiting = self._waiting.get(given)
+            job = waiting[0].job if waiting else None
+        if job is not None:
+            self._on_progress(job, part)
+
+    def _on_notice(self, given: Job, text: str) -> None:
+        with self._lock:
+            wanted = self._waiting[given][0]
+        wanted.answer((wanted.job, text))
+
+
+def _exists(path: Path) -> bool:
+    if not stores.is_url(path):
+        return path.exists()
+    try:
+        stores.stat(path)
+    except OSError:
+        return False
+    return True
 
 
 class SessionHolder:

@@ -24,6 +24,8 @@ from numpy.typing import DTypeLike, NDArray
 
 from waifu2x.backends import Pin
 
+Content = bytes | mmap.mmap
+"""The content of a file, in memory that nobody else changes."""
 _KEPT_BYTES = 64 << 20
 """Bytes of unused segments that are kept for the next pictures."""
 
@@ -43,6 +45,45 @@ class SharedArray(NamedTuple):
     dtype: str
     is_new: bool
     """Whether the other process does not have the segment yet."""
+
+
+class SharedContent(NamedTuple):
+    """The content of a file in memory that another process gets for its own."""
+
+    size: int
+    """Bytes. Its memory, a file without a name, follows the message."""
+
+
+def send_content(
+    connection: Connection,
+    content: bytes,
+    message: Callable[[bytes | SharedContent], object],
+) -> None:
+    """Sends a message about the content of a file, and the content: through the pipe it would be
+    copied four times, by threads that hold Python's lock."""
+    if not (content and hasattr(os, "memfd_create")):
+        connection.send(message(content))
+        return
+    file = os.memfd_create("waifu2x-content")
+    try:
+        left = memoryview(content)
+        while left:
+            left = left[os.write(file, left) :]
+        connection.send(message(SharedContent(len(content))))
+        send_handle(connection, file, None)
+    finally:
+        os.close(file)
+
+
+def receive_content(connection: Connection, told: Content | SharedContent) -> Content:
+    """The content that a message has told of. Raises OSError, EOFError."""
+    if not isinstance(told, SharedContent):
+        return told
+    file = recv_handle(connection)
+    try:
+        return mmap.mmap(file, told.size, access=mmap.ACCESS_READ)
+    finally:
+        os.close(file)
 
 
 class _Segment:

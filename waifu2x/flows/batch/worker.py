@@ -29,9 +29,15 @@ from waifu2x.flows.batch.codec import (
     DirectLink,
     Offered,
     OfferedCall,
+    Paged,
     Report,
 )
-from waifu2x.flows.batch.shared_memory import AttachedPool, SharedPool
+from waifu2x.flows.batch.shared_memory import (
+    AttachedPool,
+    SharedPool,
+    receive_content,
+    send_content,
+)
 from waifu2x.system import allocator
 from waifu2x.system.files import remove_unfinished
 
@@ -114,7 +120,7 @@ class CodecProcess:
         """Held for as long as a message takes: one that stands still takes none."""
         self._process: Any = None
         self._is_stopped = False
-        self._connection, self._theirs = _context().Pipe()
+        self._connection, self._theirs = start_context().Pipe()
         self._attached = AttachedPool(self._connection, pin)
         self._thread = threading.Thread(target=self._receive, name=name, daemon=True)
         try:
@@ -151,8 +157,11 @@ class CodecProcess:
 
     def _start(self) -> str:
         """Starts the process; why that cannot be, if so."""
-        process = _context().Process(
-            target=work, args=(self._theirs, self._task), name="waifu2x-worker", daemon=True
+        process = start_context().Process(
+            target=work,
+            args=(self._theirs, self._task, _lifelines),
+            name="waifu2x-worker",
+            daemon=True,
         )
         try:
             with self._theirs:
@@ -173,7 +182,7 @@ class CodecProcess:
                 self._on_report(self, self._received())
         except (EOFError, ConnectionError):
             self._process.join()
-            return _end(self._process.exitcode)
+            return how_ended(self._process.exitcode)
         except Exception as error:
             # What it sent besides is still on its way: nobody could tell it from the next message.
             self._process.kill()
@@ -182,6 +191,8 @@ class CodecProcess:
 
     def _received(self) -> Report:
         report: Report = self._connection.recv()
+        if isinstance(report, Paged):
+            return report._replace(content=receive_content(self._connection, report.content))
         if not isinstance(report, Offered):
             return report
         self._attached.drop(report.dropped)
@@ -191,8 +202,8 @@ class CodecProcess:
         return report._replace(calls=calls)
 
 
-def prepare() -> None:
-    """Begins to load all modules in the process that starts others.
+def prepare(*modules: str) -> None:
+    """Begins to load all modules in the process that starts others, also those that are named.
 
     So the first of those need not wait for it: half a second beside whatever else is done.
     """
@@ -200,7 +211,7 @@ def prepare() -> None:
         return
     from multiprocessing import forkserver, resource_tracker
 
-    _context()
+    start_context(*modules)
     resource_tracker.ensure_running()  # which would let signals through again
     # Ctrl-C is for this process: the other one would tell of it while it loads modules.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
@@ -215,16 +226,17 @@ def may_start_processes() -> bool:
     return not multiprocessing.current_process().daemon
 
 
-def _context() -> Any:
-    """How processes are started: where that can be, by one that has loaded all modules."""
+def start_context(*modules: str) -> Any:
+    """How processes are started: where that can be, by one that has loaded all modules, also those
+    that are named when it begins."""
     if sys.platform == "win32":
         return multiprocessing.get_context("spawn")
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([__name__])
-    return context
+    started = multiprocessing.get_context("forkserver")
+    started.set_forkserver_preload([__name__, *modules])
+    return started
 
 
-def _end(code: int | None) -> str:
+def how_ended(code: int | None) -> str:
     """How a process has ended, for people."""
     if code is not None and code < 0:
         with suppress(ValueError):
@@ -232,8 +244,19 @@ def _end(code: int | None) -> str:
     return f"ended (exit code {code})"
 
 
-def work(connection: Connection, task: CodecTask) -> None:
-    """The process: makes files until there are no more, or nobody wants them."""
+_lifelines: list[Connection] = []
+"""What this process holds open as long as it lives, and whatever processes it starts."""
+
+
+def keep_open(lifeline: Connection) -> None:
+    """Holds one end of a pipe open until this process and all codec processes that it starts from
+    now on have ended: then the other end says so."""
+    _lifelines.append(lifeline)
+
+
+def work(connection: Connection, task: CodecTask, lifelines: Sequence[Connection]) -> None:
+    """The process: makes files until there are no more, or nobody wants them. It holds `lifelines`
+    open until it ends."""
     warnings.filterwarnings("ignore")  # of codecs, on odd but readable files
     allocator.keep_freed()
     # Signals that end a group of processes are for the driver, which then ends this one.
@@ -276,7 +299,13 @@ class _PipeLink:
     def report(self, report: Report) -> None:
         """Raises OSError where the driver is gone."""
         with self._lock:
-            self._connection.send(report)
+            if isinstance(report, Paged):
+                page = report
+                send_content(
+                    self._connection, page.content, lambda told: page._replace(content=told)
+                )
+            else:
+                self._connection.send(report)
 
     def offer(self, number: int, calls: Sequence[OfferedCall]) -> None:
         """Sends where the arrays are. Raises OSError where the driver is gone."""

@@ -71,10 +71,10 @@ class ControlEmitter:
         asm = ir.InlineAsm(ir.FunctionType(place.type, [place.type]), "", "=r,0")
         return self._builder.call(asm, [place])
 
-    def opaque_count(self, count: int) -> ir.Value:
-        """The count of a loop that LLVM shall not unroll, since it cannot know it."""
+    def opaque_number(self, number: int | ir.Value) -> ir.Value:
+        """An integer that LLVM knows nothing about, so that it unrolls no loop of that count."""
         asm = ir.InlineAsm(ir.FunctionType(INDEX, [INDEX]), "", "=r,0")
-        return self._builder.call(asm, [self.index(count)])
+        return self._builder.call(asm, [self.index(number)])
 
     def accumulators(self, initial: Sequence[ir.Value]) -> list[ir.Value]:
         """Variables that live across loop iterations, in registers once LLVM has promoted them."""

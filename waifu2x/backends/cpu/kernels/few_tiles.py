@@ -1,4 +1,4 @@
-"""The last layer on AMX tiles: 3x3 convolution, bf16 in two terms, few planes out.
+"""The last layer on AMX tiles: 3x3 convolution, bf16, few planes out.
 
 A tile of weights has room for 16 outputs, and this layer has 3. So the columns of a tile are the
 outputs under each of the three taps of a kernel row, 9 of 16, and a pixel is read once for all
@@ -8,15 +8,16 @@ three. What comes out belongs to three neighbouring results; it is added up in a
     result[x, o] = P[x, o] + P[x + 1, outs + o] + P[x + 2, 2 * outs + o] + bias[o]
 
 Two rows of results are made together: each of the four rows of pixels behind them is read once.
-Nothing behind this layer evens out a rounding error, so pixels come as two bf16 terms, the value
-rounded and what is left of it; both are multiplied with the same tile of weights, which are rounded
-with error feedback as in `tiles`. Against a last layer in fp32 that costs 0.2 dB at most.
+Nothing behind this layer evens out a rounding error. Where that matters, pixels come as two bf16
+terms, the value rounded and what is left of it; both are multiplied with the same tile of weights,
+which are rounded with error feedback as in `tiles`. Against a last layer in fp32 that costs 0.2 dB
+at most.
 
-    pixels   bf16 (row, column, 2 terms, in_planes), less the map's zero point
+    pixels   bf16 (row, column, terms, in_planes), less the map's zero point
     weights  bf16 (3 rows, in_planes / 32, 16 pairs, 16 columns, 2)
 
-Bound: the tile unit, 24 products of 16 cycles for 16 results; a third of them read their pixels,
-from L2, alone.
+Bound: the tile unit, with two terms and 64 planes 24 products of 16 cycles for 16 results; a third
+of them read their pixels, from L2, alone.
 """
 
 from __future__ import annotations
@@ -51,6 +52,7 @@ def _emit_sums(
         return
     stride, term_floats = v.mul(pixel, 4), v.half(pixel)
     k_blocks, block = v.field(task, TASK, "k_blocks"), v.field(task, TASK, "weight")
+    terms = v.field(task, TASK, "source_terms")
     for pixels in v.cases(height, (2, 1)):
         sums = [[y * 2 + m for m in range(pixels)] for y in range(2)]
         for tile in sums[0] + sums[1]:
@@ -62,7 +64,8 @@ def _emit_sums(
                 for y in results:
                     place = v.mul(v.add(v.mul(k_blocks, r - y), k_block), TILE_FLOATS)
                     v.tile("tileloadd64", 6 + y, v.at(weights, v.add(block, place)), v.index(64))
-                for term in range(2):
+                with v.loop(terms) as term:
+                    # A second term follows all values of the first.
                     first = v.add(row, v.add(v.mul(k_block, BLOCK // 2), v.mul(term_floats, term)))
                     for m in range(pixels):
                         place = v.add(first, v.mul(pixel, m * COLUMNS))

@@ -160,7 +160,7 @@ def _emit_input(
     if not VECTOR.integers:
         return
     rows = [v.add(v.integer(places, SOURCE_ROWS + y), offset) for y in range(SIDE)]
-    vector, side = FREQUENCIES * LANES, v.opaque_count(SIDE)
+    vector, side = FREQUENCIES * LANES, v.opaque_number(SIDE)
     (place_of_scale,) = v.accumulators([scale])
     with v.loop(depth, 2 * PART_PAIRS) as begin:
         count = v.smaller(v.add(depth, v.mul(begin, -1)), v.index(2 * PART_PAIRS))

@@ -19,7 +19,7 @@ from waifu2x.backends.cpu.kernels.memory import memory_row, pointer, record
 from waifu2x.backends.cpu.kernels.values import clear, get, pixel_plane, pixel_start
 from waifu2x.backends.cpu.kernels.vector import Emitter, vector_kernel
 from waifu2x.backends.cpu.records import BY_PLANES, SUM_BITS, SUM_LIMIT
-from waifu2x.backends.cpu.shapes import INTEGER_BLOCK, LANES, MOST_SHORT, PART_PAIRS
+from waifu2x.backends.cpu.shapes import INTEGER_BLOCK, LANES, MOST_SHORT, PART_PAIRS, TERMS
 
 _PART = 2 * PART_PAIRS
 
@@ -31,15 +31,21 @@ def _emit_sum(
     planes: ir.Value,
     scratch: ir.Value,
     source: ir.Value,
+    terms_stored: ir.Value,
+    zero_point: ir.Value,
+    constants: ir.Value,
     sums: ir.Value,
     first: ir.Value,
 ) -> None:
-    """Adds a run of pixels, `pixel` floats apart, to sums of integers, plane by plane."""
-    with v.loop(pixels) as x:
-        start = v.add(source, v.mul(x, pixel))
-        with v.loop(planes, LANES) as plane:
-            value = v.load(scratch, v.add(start, plane))
-            v.add_fixed(value, SUM_BITS, SUM_LIMIT, sums, v.add(first, plane))
+    """Adds a run of pixels, `pixel` values apart, to sums of integers, plane by plane."""
+    for terms in v.cases(terms_stored, TERMS):
+        with v.loop(pixels) as x:
+            start = v.add(source, v.mul(x, pixel))
+            with v.loop(planes, LANES) as plane:
+                value = v.load_terms(scratch, v.add(start, plane), terms, planes)
+                if terms:
+                    value = v.plus(value, v.load_constant(constants, v.add(zero_point, plane)))
+                v.add_fixed(value, SUM_BITS, SUM_LIMIT, sums, v.add(first, plane))
 
 
 def _emit_kept(
@@ -161,13 +167,16 @@ def add_rows(task, maps, scratch, constants, sums):  # type: ignore[no-untyped-d
     source = record(maps, task.source)
     for y in range(task.next_row, min(task.next_row + task.rows, task.end_row)):
         if task.method == BY_PLANES:
-            start = pixel_start(source, y, task.column)
+            values = 2 if source.terms else 1
             _sum(
                 task.columns,
-                source.pixel_floats,
+                source.pixel_floats * values,
                 source.planes,
                 scratch,
-                start,
+                pixel_start(source, y, task.column) * values,
+                source.terms,
+                source.zero_point,
+                constants,
                 sums,
                 task.memory,
             )

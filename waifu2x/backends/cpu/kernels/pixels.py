@@ -2,7 +2,8 @@
 
 `read_rows`: nearest enlargement, the border and integer to float in one pass over the rows that the
 next steps need. `write_rows`: whatever is left to do of the last step, clip to [0, 1], scale, round
-half to even, store. One compiled function serves every dtype of pixels.
+half to even, store. One compiled function serves every dtype of pixels. Where networks of three
+planes run on grey pictures, the picture's only plane is read three times, and luma is written.
 """
 
 from __future__ import annotations
@@ -20,6 +21,9 @@ from waifu2x.backends.cpu.kernels.planewise import (
 )
 from waifu2x.backends.cpu.kernels.values import get
 from waifu2x.backends.cpu.records import BY_FLOATS, BY_PLANES, BY_RESIZING
+from waifu2x.imaging.colour import LUMA
+
+RED, GREEN, BLUE = LUMA
 
 
 @native
@@ -30,7 +34,8 @@ def read_rows(task, maps, picture, scratch):  # type: ignore[no-untyped-def]
     words = pointer(picture.pixels, np.uint16)
     floats = pointer(picture.pixels, np.float32)
     # Copies of what compiled code would read again after every store, which may have changed it.
-    code, planes, enlarge, columns = picture.code, picture.planes, task.enlarge, task.columns
+    code, stored, enlarge, columns = picture.code, picture.planes, task.enlarge, task.columns
+    planes = target.pixel_floats
     for row in range(task.next_row, min(task.next_row + task.rows, task.end_row)):
         y = _inside(row // enlarge - picture.padding, picture.rows, picture.border)
         start = memory_row(target, row)
@@ -39,17 +44,18 @@ def read_rows(task, maps, picture, scratch):  # type: ignore[no-untyped-def]
         # Each pixel of the picture is converted once and stored as often as it is seen.
         while column < columns:
             nearest = _inside(x - picture.padding, picture.columns, picture.border)
-            first = (y * picture.columns + nearest) * planes
+            first = (y * picture.columns + nearest) * stored
             end = min(end, columns)
             for plane in range(planes):
+                place = first + min(plane, stored - 1)
                 if y < 0 or nearest < 0:
                     value = np.float32(0)
                 elif code == 0:
-                    value = np.float32(bytes_[first + plane]) / np.float32(255)
+                    value = np.float32(bytes_[place]) / np.float32(255)
                 elif code == 1:
-                    value = np.float32(words[first + plane]) / np.float32(65535)
+                    value = np.float32(words[place]) / np.float32(65535)
                 else:
-                    value = floats[first + plane]
+                    value = floats[place]
                 for copy in range(column, end):
                     scratch[start + copy * planes + plane] = value
             x, column, end = x + 1, end, end + enlarge
@@ -76,7 +82,8 @@ def write_rows(task, maps, picture, scratch, constants, vectors):  # type: ignor
     bytes_ = pointer(picture.pixels, np.uint8)
     words = pointer(picture.pixels, np.uint16)
     floats = pointer(picture.pixels, np.float32)
-    count, code, planes = task.columns * picture.planes, picture.code, picture.planes
+    code, planes, stored = picture.code, task.planes, picture.planes
+    count = task.columns * stored
     for row in range(task.next_row, min(task.next_row + task.rows, task.end_row)):
         # The row's values, neighbours in memory.
         first = task.products
@@ -98,7 +105,12 @@ def write_rows(task, maps, picture, scratch, constants, vectors):  # type: ignor
                     scratch[first + x * planes + p] = combine(
                         task, maps, scratch, constants, vectors, value, row, task.column + x, p
                     )
-        target = (row * picture.columns + task.column) * planes
+        if stored < planes:
+            for x in range(task.columns):
+                red, green, blue = first + x * 3, first + x * 3 + 1, first + x * 3 + 2
+                value = _clip(scratch[red]) * RED + _clip(scratch[green]) * GREEN
+                scratch[first + x] = value + _clip(scratch[blue]) * BLUE
+        target = (row * picture.columns + task.column) * stored
         if code == 0:
             for i in range(count):
                 bytes_[target + i] = np.uint8(np.rint(_clip(scratch[first + i]) * np.float32(255)))

@@ -11,19 +11,21 @@ hold the sums, which start as the biases.
     2)
 
 Two things make plain bf16 keep 60 dB. Weights are rounded with error feedback: the taps of a kernel
-in order of falling size, each handing its rounding error to the next, so that the kernel's sum, all
-that a flat area sees, stays right. And what is stored of a feature map is its difference from its
-value under mid grey, its zero point: differences are smaller than values, and so is their rounding
-error. The bias of the next convolution makes up for it exactly. Together they are worth 14 dB, at
-no cost while it runs. Where that is not enough, a map has two terms, the value rounded and what is
-left of it, and both are multiplied with the same tile of weights.
+in order of falling size, each handing its rounding error to those that are left, most to the
+nearest, as makes up for it best where neighbouring pixels are alike. And what is stored of a
+feature map is its difference from its value under mid grey, its zero point: differences are smaller
+than values, and so is their rounding error. The bias of the next convolution makes up for it
+exactly. Together they are worth 14 dB, at no cost while it runs. Where that is not enough, a map
+has two terms, the value rounded and what is left of it, and both are multiplied with the same tile
+of weights.
 
 Bound: the tile unit, 16 cycles for 8192 multiply-adds; the loads of a step take about 32 of its 64
-cycles from L1, more from L2, where the weights of 128 > 128 have to stay. Best measured: 3924
-GFLOP/s on two cores, 61 % of what the same loop reaches on data in L1.
+cycles from L1, more from L2, where the weights of 128 > 128 have to stay.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 from llvmlite import ir
 
@@ -31,10 +33,20 @@ from waifu2x.backends.cpu.isa import VECTOR
 from waifu2x.backends.cpu.kernels import native
 from waifu2x.backends.cpu.kernels.memory import (
     advance,
-    block_at,
     locate_results,
     locate_source,
     record,
+)
+from waifu2x.backends.cpu.kernels.tile_epilogue import (
+    INNER,
+    PAIRS,
+    PER_STEP,
+    PLANE,
+    RESIDUAL,
+    SUMS,
+    TARGET,
+    Form,
+    TileEpilogue,
 )
 from waifu2x.backends.cpu.kernels.vector import Emitter, vector_kernel
 from waifu2x.backends.cpu.records import (
@@ -45,7 +57,7 @@ from waifu2x.backends.cpu.records import (
     TARGET_ROWS,
     TASK,
 )
-from waifu2x.backends.cpu.shapes import BLOCK, LANES, SUM_FLOATS, TILE_FLOATS, TILE_ROWS
+from waifu2x.backends.cpu.shapes import BLOCK, SUM_FLOATS, TILE_FLOATS, TILE_ROWS
 
 
 def _emit_configure(v: Emitter, weights: ir.Value) -> None:
@@ -82,117 +94,78 @@ def _emit_block(
     """
     if not VECTOR.tiles:
         return
-    stride = v.mul(pixel, 4)
-    k_blocks, terms = v.field(task, TASK, "k_blocks"), v.field(task, TASK, "source_terms")
-    bias = v.add(v.field(task, TASK, "bias"), plane)
-    count, per_step, pending_sums, finish_at = _pending(v, pending)
-    last = v.add(count, -1)
-    epilogue = _TileEpilogue(v, task, scratch, constants, finish_at)
     for pixels in v.cases(height, (2, 1)):
         sums = [[m * 2 + n for n in range(2)] for m in range(pixels)]
         for m in range(pixels):
             for n in range(2):
                 # Stride 0: every pixel starts with the same biases.
-                start = v.at(constants, v.add(bias, n * 16))
-                v.tile("tileloadd64", sums[m][n], start, v.index(0))
-        with v.loop(taps) as y, v.loop(taps) as x:
-            first = v.add(v.integer(places, v.add(row, v.add(y, SOURCE_ROWS))), offset)
-            first = v.add(first, v.mul(pixel, x))
-            start = v.mul(v.add(v.mul(taps, y), x), k_blocks)
-            with v.loop(k_blocks) as k_block:
-                index = v.add(start, k_block)
-                place = v.add(block, v.mul(index, 2 * TILE_FLOATS))
-                for n in range(2):
-                    tile = v.at(weights, v.add(place, n * TILE_FLOATS))
-                    v.tile("tileloadd64", 6 + n, tile, v.index(64))
-                with v.loop(terms) as term:
-                    # A second term follows all values of the first.
-                    inputs = v.add(first, v.mul(v.half(pixel), term))
-                    for m in range(pixels):
-                        inner = v.add(v.mul(k_block, 16), v.mul(pixel, m * TILE_ROWS))
-                        v.tile("tileloadd64", 4 + m, v.at(scratch, v.add(inputs, inner)), stride)
-                        for n in range(2):
-                            v.tile("tdpbf16ps", sums[m][n], 4 + m, 6 + n)
-                with v.loop(per_step) as more:
-                    # Past the last pixel, the last one once more: it changes nothing.
-                    epilogue.finish(
-                        v.smaller(v.add(v.mul(index, per_step), more), last), pending_sums
-                    )
+                bias = v.add(v.field(task, TASK, "bias"), v.add(plane, n * 16))
+                v.tile("tileloadd64", sums[m][n], v.at(constants, bias), v.index(0))
+        for terms in v.cases(v.field(task, TASK, "source_terms"), (1, 2)):
+            # The common epilogues have code of their own, without a branch for each pixel.
+            for form in _forms(v, task):
+                epilogue = TileEpilogue(v, task, scratch, constants, pending, form)
+                _emit_products(
+                    *(v, sums, terms, taps, task, pixel, places, row, offset, scratch),
+                    *(weights, block, epilogue),
+                )
         for m in range(pixels):
             for n in range(2):
                 place = v.at(scratch, v.add(sums_at, m * TILE_ROWS * BLOCK + n * 16))
                 v.tile("tilestored64", sums[m][n], place, v.index(BLOCK * 4))
 
 
-_PIXELS, _EACH_STEP, _SUMS, _PLANE, _TARGET, _RESIDUAL = range(6)
-"""What describes a pending block, whose sums are not results yet, by its place there."""
+def _forms(v: Emitter, task: ir.Value) -> Iterator[Form]:
+    """Emits what follows for each form of epilogue that a task may have."""
+    terms = v.field(task, TASK, "target_terms")
+    has_residual = v.at_least(v.field(task, TASK, "residual"), 0)
+    for added in v.cases(has_residual, (0, 1)):
+        for stored in v.cases(terms, (1, 2, 0)):
+            yield Form(bool(added), stored)
 
 
-def _pending(v: Emitter, pending: ir.Value) -> tuple[ir.Value, ir.Value, ir.Value, list[ir.Value]]:
-    """The pixels of the pending block, those to finish in each step, its sums, and what else a
-    _TileEpilogue takes."""
-    count, per_step, sums, *at = (
-        v.integer(pending, n) for n in (_PIXELS, _EACH_STEP, _SUMS, _PLANE, _TARGET, _RESIDUAL)
-    )
-    return count, per_step, sums, at
-
-
-class _TileEpilogue:
-    """BLOCK planes of pixels: leaky ReLU, an addition, less the zero point, stored."""
-
-    def __init__(
-        self,
-        v: Emitter,
-        task: ir.Value,
-        scratch: ir.Value,
-        constants: ir.Value,
-        at: list[ir.Value],
-    ) -> None:
-        """`at` are the first plane, and where the first pixel goes, and what is added to it is, in
-        values of their maps."""
-        self._v, self._scratch = v, scratch
-        plane, self._target, self._residual = at
-        self._vectors = range(0, BLOCK, LANES)
-
-        def constant(name: str, offset: ir.Value) -> list[ir.Value]:
-            first = v.add(v.field(task, TASK, name), offset)
-            return [v.load(constants, v.add(first, n)) for n in self._vectors]
-
-        inner = v.remainder(plane, v.field(task, TASK, "group_planes"))
-        self._slopes = constant("slopes", plane)
-        self._zero_points = constant("target_zero", inner)
-        self._added_zero_points = constant("residual_zero", inner)
-        self._factor = v.splat(v.narrow(v.field(task, TASK, "factor")))
-        names = ("terms", "lo", "pixel", "pair")
-        self._to = [v.field(task, TASK, f"target_{name}") for name in names]
-        self._from = [v.field(task, TASK, f"residual_{name}") for name in names]
-        self._has_residual = v.at_least(v.field(task, TASK, "residual"), 0)
-
-    def finish(self, pixel: ir.Value, sums_at: ir.Value) -> None:
-        """A pixel of those whose sums begin at `sums_at`."""
-        v, scratch = self._v, self._scratch
-        source = v.add(sums_at, v.mul(pixel, BLOCK))
-        sums = [v.load(scratch, v.add(source, n)) for n in self._vectors]
-        slots = v.accumulators(
-            [v.leaky(s, slope) for s, slope in zip(sums, self._slopes, strict=True)]
-        )
-        for _ in v.cases(self._has_residual, (1,)):
-            terms_stored, lo, *strides = self._from
-            place = v.add(self._residual, v.pixel(strides, pixel))
-            for terms in v.cases(terms_stored, (0, 1, 2)):
-                for n, slot in zip(self._vectors, slots, strict=True):
-                    added = v.load_terms(scratch, v.add(place, n), terms, lo)
-                    if terms:
-                        added = v.plus(added, self._added_zero_points[n // LANES])
-                    v.set(slot, v.fma(v.get(slot), self._factor, added))
-        terms_stored, lo, *strides = self._to
-        place = v.add(self._target, v.pixel(strides, pixel))
-        for terms in v.cases(terms_stored, (1, 2, 0)):
-            for n, slot in zip(self._vectors, slots, strict=True):
-                result = v.get(slot)
-                if terms:
-                    result = v.minus(result, self._zero_points[n // LANES])
-                v.store_terms(result, scratch, v.add(place, n), terms, lo)
+def _emit_products(
+    v: Emitter,
+    sums: list[list[int]],
+    terms: int,
+    taps: ir.Value,
+    task: ir.Value,
+    pixel: ir.Value,
+    places: ir.Value,
+    row: ir.Value,
+    offset: ir.Value,
+    scratch: ir.Value,
+    weights: ir.Value,
+    block: ir.Value,
+    epilogue: TileEpilogue,
+) -> None:
+    """All products of a block, added to tiles `sums`."""
+    stride = v.mul(pixel, 4)
+    k_blocks = v.field(task, TASK, "k_blocks")
+    weight, due = v.accumulators([block, epilogue.pairs])
+    with v.loop(taps) as y:
+        start = v.add(v.integer(places, v.add(row, v.add(y, SOURCE_ROWS))), offset)
+        with v.loop(taps) as x:
+            (inputs,) = v.accumulators([v.add(start, v.mul(pixel, x))])
+            with v.loop(v.opaque_number(k_blocks)):
+                for n in range(2):
+                    tile = v.at(weights, v.add(v.get(weight), n * TILE_FLOATS))
+                    v.tile("tileloadd64", 6 + n, tile, v.index(64))
+                for term in range(terms):
+                    first = v.get(inputs)
+                    if term:  # it follows all values of the first
+                        first = v.add(first, v.half(pixel))
+                    for m, own in enumerate(sums):
+                        place = v.add(first, v.mul(pixel, m * TILE_ROWS))
+                        v.tile("tileloadd64", 4 + m, v.at(scratch, place), stride)
+                        for n in range(2):
+                            v.tile("tdpbf16ps", own[n], 4 + m, 6 + n)
+                count = v.smaller(v.get(due), epilogue.per_step)
+                with v.loop(v.opaque_number(count)):
+                    epilogue.finish_pair()
+                v.set(due, v.minus_offset(v.get(due), count))
+                v.set(weight, v.add(v.get(weight), 2 * TILE_FLOATS))
+                v.set(inputs, v.add(v.get(inputs), BLOCK // 2))
 
 
 def _emit_finish(
@@ -201,10 +174,10 @@ def _emit_finish(
     """The last block."""
     if not VECTOR.tiles:
         return
-    count, _, sums_at, at = _pending(v, pending)
-    epilogue = _TileEpilogue(v, task, scratch, constants, at)
-    with v.loop(count) as pixel:
-        epilogue.finish(pixel, sums_at)
+    for form in _forms(v, task):
+        epilogue = TileEpilogue(v, task, scratch, constants, pending, form)
+        with v.loop(epilogue.pairs):
+            epilogue.finish_pair()
 
 
 configure = vector_kernel(_emit_configure)
@@ -219,56 +192,61 @@ def convolve_tiles(task, maps, places, scratch, weights, constants, taps):  # ty
     source = record(maps, task.source)
     locate_source(task, source, places, task.rows + taps - 1)
     locate_results(task, maps, places)
-    pixel, side = source.pixel_floats, task.depth_to_space
+    pixel, side, group = source.pixel_floats, task.depth_to_space, task.group_planes
     steps = taps * taps * task.k_blocks
-    # Results are finished one block behind, while the tile unit is busy with the next one.
+    block_floats = BLOCK * taps * taps * task.depth // 2
+    # Results are finished one block behind, while the tile unit is busy with the next one, across
+    # all ends of rows and of spans of pixels.
     sums_at, pending_sums = task.products, task.products + SUM_FLOATS
     pending = advance(places, PLACES - PENDING_PLACES)
-    pending[_PIXELS] = pending[_EACH_STEP] = pending[_PLANE] = pending[_TARGET] = pending[
-        _RESIDUAL
-    ] = 0
-    pending[_SUMS] = pending_sums
-    blocks = task.planes // BLOCK
-    spans = -(-task.columns // BLOCK)
-    # One loop over rows, spans of pixels and blocks of planes, so that blocks pend across all ends.
-    for index in range(task.rows * spans * blocks):
-        row = index // (spans * blocks)
-        x = index // blocks % spans * BLOCK
-        plane = index % blocks * BLOCK
-        dy, dx, inner, _ = block_at(task, plane)
-        # The last tile may run past the columns, into spare room at the end of each row.
-        height = 2 if task.columns - x > TILE_ROWS else 1
-        product_block(
-            height,
-            taps,
-            task,
-            pixel,
-            places,
-            row,
-            x * pixel,
-            scratch,
-            weights,
-            task.weight + plane * taps * taps * task.depth // 2,
-            constants,
-            plane,
-            sums_at,
-            pending,
-        )
-        sums_at, pending_sums = pending_sums, sums_at
-        pending[_PIXELS] = height * TILE_ROWS
-        pending[_EACH_STEP] = -(-pending[_PIXELS] // steps)
-        pending[_SUMS] = pending_sums
-        pending[_PLANE] = plane
-        pending[_TARGET] = (
-            places[TARGET_ROWS + row * side + dy]
-            + x // 2 * task.target_pair
-            + dx * task.target_block
-            + inner
-        )
-        pending[_RESIDUAL] = (
-            places[RESIDUAL_ROWS + row * side + dy]
-            + x // 2 * task.residual_pair
-            + dx * task.residual_block
-            + inner
-        )
+    for n in range(PENDING_PLACES):
+        pending[n] = 0
+    for row in range(task.rows):
+        for x in range(0, task.columns, BLOCK):
+            # The last tile may run past the columns, into spare room at the end of each row.
+            height = 2 if task.columns - x > TILE_ROWS else 1
+            pairs = height * TILE_ROWS // 2
+            dy = dx = inner = 0
+            block = task.weight
+            for plane in range(0, task.planes, BLOCK):
+                product_block(
+                    height,
+                    taps,
+                    task,
+                    pixel,
+                    places,
+                    row,
+                    x * pixel,
+                    scratch,
+                    weights,
+                    block,
+                    constants,
+                    plane,
+                    sums_at,
+                    pending,
+                )
+                sums_at, pending_sums = pending_sums, sums_at
+                pending[PAIRS] = pairs
+                pending[PER_STEP] = -(-pairs // steps)
+                pending[SUMS] = pending_sums
+                pending[PLANE] = plane
+                pending[INNER] = inner
+                pending[TARGET] = (
+                    places[TARGET_ROWS + row * side + dy]
+                    + x // 2 * task.target_pair
+                    + dx * task.target_block
+                    + inner
+                )
+                pending[RESIDUAL] = (
+                    places[RESIDUAL_ROWS + row * side + dy]
+                    + x // 2 * task.residual_pair
+                    + dx * task.residual_block
+                    + inner
+                )
+                block += block_floats
+                inner += BLOCK
+                if inner == group:
+                    inner, dx = 0, dx + 1
+                    if dx == side:
+                        dx, dy = 0, dy + 1
     _finish(task, scratch, constants, pending)

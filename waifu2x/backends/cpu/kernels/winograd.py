@@ -133,7 +133,7 @@ def emit_output(
         to_row = v.add(v.integer(places, v.add(row, TARGET_ROWS)), target)
         from_row = v.add(v.integer(places, v.add(row, RESIDUAL_ROWS)), residual)
         epilogue.prefetch(CELL, 1, to_row, from_row)
-    with v.loop(v.opaque_count(SIDE)) as x:
+    with v.loop(v.opaque_number(SIDE)) as x:
         along = v.mul(stride, x)
         column = [v.load(top, along) for top in tops]
         if factors is not None:
@@ -147,7 +147,7 @@ def emit_output(
     bias = epilogue.bias(0)
     if flat is not None:
         bias = v.plus(bias, v.load(scratch, v.add(products, v.mul(stride, flat))))
-    with v.loop(v.opaque_count(CELL)) as y:
+    with v.loop(v.opaque_number(CELL)) as y:
         across = v.at(stacked, v.mul(y, LANES))
         rows = [v.load(across, x * CELL * LANES) for x in range(SIDE)]
         row = v.add(first, v.mul(row_step, y))
@@ -171,7 +171,7 @@ def _emit_input(
 ) -> None:
     """`depth` planes of one cell: 8x8 pixels -> 64 frequencies, `stride` floats apart."""
     rows = [v.add(v.integer(places, SOURCE_ROWS + y), offset) for y in range(SIDE)]
-    side = v.opaque_count(SIDE)
+    side = v.opaque_number(SIDE)
     with v.loop(depth, LANES) as plane:
         stacked = input_columns(
             v, [v.opaque(scratch, v.add(row, plane)) for row in rows], pixel, side

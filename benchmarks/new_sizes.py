@@ -1,0 +1,139 @@
+"""What a picture of a size never seen costs the host: on a driver that computes nothing.
+
+    python benchmarks/new_sizes.py [-m vgg_7 ...] [--sizes 300] [--precision auto] [--small]
+
+Calls of a compiled network, its pictures and results in page-locked memory: from the call to its
+return, where the device takes no time. Each size comes once, then the last one again: as launches
+that were kept, as a graph that is captured, as a graph. Needs no GPU: it is this machine's Python
+that is timed. Medians and the slowest in ms; `--profile` says where they go.
+"""
+
+from __future__ import annotations
+
+import argparse
+import cProfile
+import pstats
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from tests.helpers.fake_cuda import FakeDriver, FakeLibrary
+from waifu2x.backends.cuda import compiler, graph, registration
+from waifu2x.backends.cuda.compilers.nvcc import Nvcc
+from waifu2x.backends.cuda.driver import by_ctypes
+from waifu2x.backends.engine import Engine
+from waifu2x.networks import model_set
+from waifu2x.system import cache
+
+_MODELS = ["vgg_7", "cunet", "realesrgan/animevideo", "realesrgan/anime"]
+_WARM = 20
+_REPEATS = 200
+
+
+class IdleLibrary(FakeLibrary):
+    """Neither looks at what is queued nor keeps it."""
+
+    # The names are the driver's.
+    # ruff: noqa: N802
+
+    def cuLaunchKernel(self, *arguments: Any) -> int:
+        return 0
+
+    def cuMemcpyHtoDAsync_v2(self, *arguments: Any) -> int:
+        return 0
+
+    def cuMemcpyDtoHAsync_v2(self, *arguments: Any) -> int:
+        return 0
+
+
+def different_sizes(count: int, least: int, most: int) -> list[tuple[int, int]]:
+    """So many (rows, columns), none twice."""
+    rng = np.random.default_rng(0)
+    found: dict[tuple[int, int], None] = {}
+    while len(found) < count:
+        columns = int(rng.integers(least, most + 1))
+        found[int(columns * rng.uniform(0.5, 0.8)), columns] = None
+    return list(found)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("-m", "--model", action="append", help=f"default: {', '.join(_MODELS)}")
+    parser.add_argument("--sizes", type=int, default=300)
+    parser.add_argument("--precision", default="auto")
+    parser.add_argument("--small", action="store_true", help="64x64, again and again")
+    parser.add_argument("--profile", action="store_true")
+    arguments = parser.parse_args()
+    print(f"{'model':24} {'new, median':>12} {'worst':>8} {'kept':>8} {'graph':>8}")
+    with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory() as folder:
+        driver = FakeDriver()
+        driver.capability, driver.total = (9, 0), 140 << 30
+        library = IdleLibrary(driver)
+        for module in (graph, by_ctypes, registration):
+            patch.setattr(module, "library", lambda: library)
+        patch.setitem(sys.modules, "pycuda", None)
+        patch.setattr(compiler, "_compile", lambda name, *rest: name.encode())
+        patch.setattr(compiler, "find", lambda version: Nvcc("nvcc"))
+        patch.setenv(cache.DIRECTORY_VARIABLE, folder)
+        for name in arguments.model or _MODELS:
+            with Engine("cuda", precision=arguments.precision) as engine:
+                show(engine, name, arguments)
+
+
+def show(engine: Engine, name: str, arguments: argparse.Namespace) -> None:
+    """A line of the table, for one model."""
+    found = model_set.find(name)
+    factor = found.factors(2, None)[0]
+    network = engine.network(found.models(factor, None))
+    sizes = different_sizes(arguments.sizes + _WARM, 300, 1620)
+    if arguments.small:
+        sizes = [(64, 64)] * len(sizes)
+    rows, columns = (max(size) for size in zip(*sizes, strict=True))
+    source = np.zeros(rows * columns * 3, np.uint8)
+    target = np.empty(source.size * factor**2, np.uint8)
+    with engine.backend.pin(source), engine.backend.pin(target):
+
+        def call(size: tuple[int, int]) -> float:
+            count = size[0] * size[1] * 3
+            pixels = source[:count].reshape(*size, 3)
+            out = target[: count * factor**2].reshape(size[0] * factor, size[1] * factor, 3)
+            start = time.perf_counter()
+            network(pixels, np.uint8, out=out)
+            return (time.perf_counter() - start) * 1e3
+
+        for size in sizes[:_WARM]:
+            call(size)
+        new = [call(size) for size in sizes[_WARM:]]
+        again = [call(sizes[-1]) for _ in range(_REPEATS)]
+        print(
+            f"{name:24} {statistics.median(new):12.3f} {max(new):8.3f} {again[0]:8.3f}"
+            f" {statistics.median(again[5:]):8.3f}",
+            flush=True,
+        )
+        if arguments.profile:
+            profile(lambda: [call(size) for size in sizes[_WARM:]], len(sizes) - _WARM)
+    network.close()
+
+
+def profile(work: Callable[[], object], count: int) -> None:
+    """Prints what takes longest."""
+    profiler = cProfile.Profile()
+    profiler.runcall(work)
+    stats = pstats.Stats(profiler)
+    print(
+        f"{sum(one.callcount for one in profiler.getstats()) / count:.0f} calls of functions each"
+    )
+    stats.sort_stats("tottime").print_stats(25)
+
+
+if __name__ == "__main__":
+    main()

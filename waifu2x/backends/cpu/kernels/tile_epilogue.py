@@ -1,0 +1,107 @@
+"""The epilogue of convolutions on AMX tiles: leaky ReLU, an addition, the store.
+
+A block is finished while the tile unit computes the next one: what describes it waits in integers,
+by the places below. Its sums are floats, (pixel, BLOCK outputs). Pixels come in pairs, one of an
+even and one of an odd column: in maps stored by space-to-depth these lie otherwise apart than
+pairs do.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from llvmlite import ir
+
+from waifu2x.backends.cpu.kernels.vector import Emitter
+from waifu2x.backends.cpu.records import TASK
+from waifu2x.backends.cpu.shapes import BLOCK, LANES
+
+PAIRS, PER_STEP, SUMS, PLANE, INNER, TARGET, RESIDUAL = range(7)
+"""What describes a pending block: pairs of pixels, how many of them to finish in each step, where
+its sums begin, its first plane among all and in a pixel of the target, and where the first pixel
+goes, and what is added to it is, in values of their maps."""
+
+
+class Form(NamedTuple):
+    """What decides the code of an epilogue."""
+
+    adds: bool
+    """Whether there is an addition."""
+    terms: int
+    """bf16 terms that results are stored in; 0: as floats."""
+
+
+class TileEpilogue:
+    """BLOCK planes of the pixels of a pending block, pair by pair."""
+
+    def __init__(
+        self,
+        v: Emitter,
+        task: ir.Value,
+        scratch: ir.Value,
+        constants: ir.Value,
+        pending: ir.Value,
+        form: Form,
+    ) -> None:
+        self._v, self._scratch, self._form = v, scratch, form
+        self._vectors = range(0, BLOCK, LANES)
+        self.pairs = v.integer(pending, PAIRS)
+        """Pairs of pixels, and how many of them to finish in each step of the block behind it."""
+        self.per_step = v.integer(pending, PER_STEP)
+        inner = v.integer(pending, INNER)
+
+        def constant(name: str, offset: ir.Value) -> list[ir.Value]:
+            first = v.add(v.field(task, TASK, name), offset)
+            return [v.load(constants, v.add(first, n)) for n in self._vectors]
+
+        def strides(name: str) -> list[ir.Value]:
+            return [v.field(task, TASK, f"{name}_{what}") for what in ("pixel", "pair", "lo")]
+
+        self._slopes = constant("slopes", v.integer(pending, PLANE))
+        places = [v.integer(pending, n) for n in (SUMS, TARGET, RESIDUAL)]
+        self._sums, self._to, self._added = v.accumulators(places)
+        self._target = strides("target")
+        if form.terms:
+            self._zero_points = constant("target_zero", inner)
+        if form.adds:
+            self._residual = strides("residual")
+            self._residual_terms = v.field(task, TASK, "residual_terms")
+            self._added_zero_points = constant("residual_zero", inner)
+            self._factor = v.splat(v.narrow(v.field(task, TASK, "factor")))
+
+    def finish_pair(self) -> None:
+        """The next two pixels."""
+        v, (pixel, pair, lo) = self._v, self._target
+        sums = [
+            v.load(self._scratch, v.add(v.get(self._sums), x * BLOCK + n))
+            for x in range(2)
+            for n in self._vectors
+        ]
+        results = [v.leaky(s, slope) for s, slope in zip(sums, 2 * self._slopes, strict=True)]
+        v.set(self._sums, v.add(v.get(self._sums), 2 * BLOCK))
+        if self._form.adds:
+            results = self._with_residual(results)
+        if self._form.terms:
+            zeros = 2 * self._zero_points
+            results = [v.minus(r, zero) for r, zero in zip(results, zeros, strict=True)]
+        count = len(self._vectors)
+        for x in range(2):
+            place = v.add(v.get(self._to), v.mul(pixel, x))
+            for n, result in zip(self._vectors, results[x * count :], strict=False):
+                v.store_terms(result, self._scratch, v.add(place, n), self._form.terms, lo)
+        v.set(self._to, v.add(v.get(self._to), pair))
+
+    def _with_residual(self, results: list[ir.Value]) -> list[ir.Value]:
+        v, (pixel, pair, lo) = self._v, self._residual
+        slots = v.accumulators(results)
+        count = len(self._vectors)
+        for terms in v.cases(self._residual_terms, (2, 1, 0)):
+            for index, slot in enumerate(slots):
+                x, n = index // count, index % count
+                place = v.add(v.get(self._added), v.add(v.mul(pixel, x), n * LANES))
+                added = v.load_terms(self._scratch, place, terms, lo)
+                if terms:
+                    added = v.plus(added, self._added_zero_points[n])
+                v.set(slot, v.fma(v.get(slot), self._factor, added))
+        v.set(self._added, v.add(v.get(self._added), pair))
+        return [v.get(slot) for slot in slots]

@@ -1,0 +1,67 @@
+"""Words by which kernels say of a picture that its values left the room of their executor."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Protocol
+
+_WORDS = 1024
+"""Of flags that are kept for further calls: so many pictures at most are a usual stack."""
+
+
+class Flags(Protocol):
+    """A word for each picture of a batch. Kernels write there, and only where a value is beyond
+    the room: nobody has to clear it before a picture."""
+
+    @property
+    def address(self) -> int:
+        """Where kernels find the first one."""
+        ...
+
+    def take(self, pictures: int) -> list[int]:
+        """Which of the first pictures are flagged, by number; then none is any more.
+
+        The kernels that may flag them must be done.
+        """
+        ...
+
+
+class _NoFlags:
+    """Flags of kernels that set none, at no address."""
+
+    address = 0
+
+    def take(self, pictures: int) -> list[int]:
+        """None."""
+        return []
+
+
+NO_FLAGS: Flags = _NoFlags()
+
+
+class FlagPool:
+    """Flags that are taken for a call, and given back. Threads may share it.
+
+    The one that came back last goes first: launches that hold its address come again then.
+    """
+
+    def __init__(self, make: Callable[[int], Flags]) -> None:
+        """`make` makes flags of at least so many pictures."""
+        self._make = make
+        self._free: list[Flags] = []
+
+    @contextmanager
+    def taken(self, pictures: int) -> Iterator[Flags]:
+        """Flags of so many pictures, none of which is set. Kernels that set them must be done when
+        the context ends. May raise OutOfMemoryError."""
+        if pictures > _WORDS:
+            yield self._make(pictures)
+            return
+        try:
+            flags = self._free.pop()
+        except IndexError:
+            flags = self._make(_WORDS)
+        yield flags
+        # What was broken off with an error may have left some: those are given up.
+        self._free.append(flags)

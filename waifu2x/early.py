@@ -1,0 +1,38 @@
+"""What may begin before the command line is understood, since it takes long or comes first.
+
+Only hints: whatever is begun in vain costs time and nothing else, and whoever needs it does it
+again, with its errors.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+_BLAS_THREADS = "OPENBLAS_NUM_THREADS"
+
+
+def begin(words: Sequence[str]) -> None:
+    """Begins what a command line, without the program's name, is likely to need."""
+    backend = _value(words, "--backend") or "auto"
+    if backend != "numpy":
+        # NumPy's library for matrices starts a thread for each core when it is imported, which all
+        # wait busily for a tenth of a second. Only the numpy backend multiplies matrices with it.
+        os.environ.setdefault(_BLAS_THREADS, "1")
+    helps = "-h" in words or "--help" in words
+    if list(words[:1]) == ["upscale"] and not helps and backend in ("auto", "cuda"):
+        number = _value(words, "-g", "--device").partition(",")[0]
+        from waifu2x.backends.cuda import ahead
+
+        ahead.retain_context(int(number) if number.isdecimal() else 0)
+
+
+def _value(words: Sequence[str], *names: str) -> str:
+    """What follows one of these options, or stands behind its `=`; empty where none is there."""
+    for at, word in enumerate(words):
+        for name in names:
+            if word == name and at + 1 < len(words):
+                return words[at + 1]
+            if word.startswith(f"{name}="):
+                return word[len(name) + 1 :]
+    return ""

@@ -1,0 +1,233 @@
+"""A process that has a device, or several, of its own: it is told names of files, and makes them.
+
+It drives its device and its share of the machine's codec processes as a run on one device does: by
+a Session, which is also what the workers of a cluster have. Names come to it and outcomes go from
+it through one connection; pictures never do. When nobody is left at the other end, it ends at once,
+and so do its codec processes; nothing unfinished stays.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import queue
+import signal
+import threading
+import time
+import warnings
+from collections.abc import Mapping
+from multiprocessing.connection import Connection
+from typing import NamedTuple
+
+from waifu2x.api import Upscaler
+from waifu2x.backends.engine import Engine
+from waifu2x.flows.batch import worker
+from waifu2x.flows.batch.codec import Ended
+from waifu2x.flows.batch.session import Answer, Session, SessionSettings
+from waifu2x.flows.jobs import Job
+from waifu2x.flows.outcome import Outcome
+from waifu2x.system import stores
+from waifu2x.system.files import remove_unfinished
+
+AHEAD = 4
+"""Files that wait in the process for a codec worker: who is free need not wait for a name."""
+_TOLD_SECONDS = 0.1
+"""Between two messages about progress."""
+
+
+# What the process is told; None ends it, as the end of the connection does.
+
+
+class Name(NamedTuple):
+    """Make this file."""
+
+    number: int
+    source: str
+    target: str
+    repeated: bool
+    """Whether a process was lost on it before: see `Session.submit`."""
+
+
+# What it tells.
+
+
+class Opened(NamedTuple):
+    """Its device is there. It may be given AHEAD names, and one more for each Begun."""
+
+    backend: str
+    described: str
+    """The device, for people."""
+    notices: tuple[str, ...]
+    """What the upscaler had to say when it was opened."""
+
+
+class Begun(NamedTuple):
+    """A worker has taken one of the files that waited."""
+
+
+class Advanced(NamedTuple):
+    """Which further parts of files are done, by their numbers."""
+
+    parts: Mapping[int, float]
+
+
+class Noticed(NamedTuple):
+    """A notice about a file, for people."""
+
+    number: int
+    text: str
+
+
+class Done(NamedTuple):
+    """How a file ended."""
+
+    number: int
+    ended: Ended
+
+
+class Logged(NamedTuple):
+    """A message of the program's log."""
+
+    text: str
+
+
+class Failed(NamedTuple):
+    """Why the process can do nothing, or a defect of the program: it ends."""
+
+    error: BaseException
+
+
+Report = Opened | Begun | Advanced | Noticed | Done | Logged | Failed
+
+
+def work(
+    connection: Connection, lifeline: Connection, settings: SessionSettings, fallback: bool
+) -> None:
+    """The process. It holds `lifeline` open, and so does every process that it starts: at the other
+    end, the end of the last one of them shows.
+
+    `fallback` is an Engine's. SIGINT, SIGTERM and SIGHUP are for whoever has started it.
+    """
+    for name in ("SIGINT", "SIGTERM", "SIGHUP"):
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), signal.SIG_IGN)
+    warnings.filterwarnings("ignore")  # of codecs, on odd but readable files
+    worker.keep_open(lifeline)
+    _Process(connection, settings).run(fallback)
+
+
+class _Process:
+    """What such a process does."""
+
+    def __init__(self, connection: Connection, settings: SessionSettings) -> None:
+        self._connection = connection
+        self._settings = settings
+        self._sending = threading.Lock()
+        self._names: queue.SimpleQueue[Name] = queue.SimpleQueue()
+        self._numbers: dict[Job, int] = {}
+        self._session: Session | None = None
+        self._progress = threading.Lock()
+        self._parts: dict[int, float] = {}
+        """Parts that are done and not told."""
+        self._told_at = 0.0
+        logger = logging.getLogger("waifu2x")
+        logger.setLevel(logging.INFO)
+        logger.addHandler(_Teller(self))
+        logger.propagate = False
+
+    def run(self, fallback: bool) -> None:
+        """Opens the device and makes files, until the other end of the connection is closed."""
+        threading.Thread(target=self._receive, name="waifu2x-names", daemon=True).start()
+        try:
+            if self._settings.many:
+                worker.prepare()  # beside the device
+            arguments = dict(self._settings.arguments)
+            choice = [arguments.pop(name) for name in ("backend", "device", "precision")]
+            engine = Engine(*choice, fallback=fallback)
+            upscaler = Upscaler(engine=engine, **arguments)
+            self._session = session = Session(
+                upscaler, self._settings, on_begun=self._begun, on_progress=self._advance
+            )
+        except Exception as error:
+            self.report(Failed(error))
+            self._vanish()
+        backend = engine.backend
+        described = f"{backend.name}: {backend.device.name}, {backend.device.detail}"
+        notices = (*upscaler.notices, *engine.notices)
+        self.report(Opened(backend.name, described, notices))
+        while True:
+            name = self._names.get()
+            job = Job(stores.located(name.source), stores.located(name.target))
+            self._numbers[job] = name.number
+            try:
+                session.submit(job, self._answer, repeated=name.repeated)
+            except BaseException:  # the session has ended, which has been told
+                continue
+
+    def report(self, report: Report) -> None:
+        """Tells whoever has started the process; if there is nobody, this one ends."""
+        try:
+            with self._sending:
+                self._connection.send(report)
+        except OSError:
+            self._vanish()
+        except Exception as error:  # an error of another library that cannot be sent
+            with self._sending:
+                self._connection.send(Failed(RuntimeError(f"{type(error).__name__}: {error}")))
+
+    def _receive(self) -> None:
+        while True:
+            try:
+                name = self._connection.recv()
+            except Exception:  # whoever has started it is gone
+                self._vanish()
+            if name is None:
+                self._vanish()
+            self._names.put(name)
+
+    def _vanish(self) -> None:
+        """Ends the process, in the middle of whatever it is at. Its codec processes note it."""
+        try:
+            remove_unfinished()
+            if self._session is not None:
+                self._session.throw_away()
+        finally:
+            os._exit(0)
+
+    def _begun(self) -> None:
+        self.report(Begun())
+
+    def _advance(self, job: Job, part: float) -> None:
+        """Tells of progress, now and then."""
+        with self._progress:
+            number = self._numbers[job]
+            self._parts[number] = self._parts.get(number, 0.0) + part
+            now = time.monotonic()
+            if now - self._told_at < _TOLD_SECONDS:
+                return
+            self._told_at = now
+            parts, self._parts = self._parts, {}
+        self.report(Advanced(parts))
+
+    def _answer(self, answer: Answer) -> None:
+        if isinstance(answer, Outcome):
+            number = self._numbers.pop(answer.job)
+            with self._progress:
+                self._parts.pop(number, None)
+            self.report(Done(number, Ended.of(answer)))
+        elif isinstance(answer, BaseException):
+            self.report(Failed(answer))
+        else:
+            job, text = answer
+            self.report(Noticed(self._numbers[job], text))
+
+
+class _Teller(logging.Handler):
+    """Hands messages of the log over, for people."""
+
+    def __init__(self, process: _Process) -> None:
+        super().__init__()
+        self._process = process
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._process.report(Logged(record.getMessage()))

@@ -1,0 +1,430 @@
+"""Several devices of one machine, each with a process of its own: names go out, outcomes come back.
+
+Every process takes names as it has room for them, so that a faster device makes more. Where one
+ends before its time, what it had under way is done again, by the process that takes its place, file
+by file: one of them may be to blame. Whatever was finished by then counts and stays.
+"""
+
+from __future__ import annotations
+
+import itertools
+import queue
+import threading
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import field
+from multiprocessing.connection import Connection
+from typing import Any
+
+from waifu2x.errors import BackendError, Waifu2xError
+from waifu2x.flows.batch import device_worker
+from waifu2x.flows.batch.device_worker import (
+    AHEAD,
+    Advanced,
+    Begun,
+    Done,
+    Logged,
+    Name,
+    Noticed,
+    Opened,
+    Report,
+)
+from waifu2x.flows.batch.driver import clear_folder
+from waifu2x.flows.batch.listings import Listings
+from waifu2x.flows.batch.session import SessionSettings
+from waifu2x.flows.batch.worker import how_ended, start_context
+from waifu2x.flows.jobs import Job, OnNotice
+from waifu2x.flows.outcome import Outcome
+from waifu2x.system import stores
+from waifu2x.system.lazy_dataclass import dataclass
+
+_FRUITLESS = 2
+"""Processes of a device, one after the other, that end without having made anything: then it gets
+no more files."""
+_TRIES = 3
+"""Processes that are lost on a file, where nothing shows whether it is to blame: then it is."""
+_GONE_SECONDS = 10.0
+"""How long the end of all processes of a device is waited for, once its own has ended."""
+
+
+@dataclass(eq=False)
+class _HandedOut:
+    """A file that a process has, or had when it ended."""
+
+    job: Job
+    tries: int = 0
+    """Processes that were lost on it."""
+
+
+@dataclass(eq=False)
+class _DeviceProcess:
+    """A device, or several as one, and its process of now."""
+
+    name: str
+    """For people."""
+    settings: SessionSettings
+    fallback: bool = False
+    """Whether another backend takes its place where it stops working."""
+    process: Any = None
+    connection: Connection | None = None
+    sending: threading.Lock = field(default_factory=threading.Lock)
+    thread: threading.Thread | None = None
+    """Follows its processes."""
+    is_open: bool = False
+    was_open: bool = False
+    is_replaced: bool = False
+    """Whether its process of now has taken the place of another."""
+    is_gone: bool = False
+    """Whether no process takes the place of the last one."""
+    room: int = 0
+    """Names that it may be given now."""
+    files: dict[int, _HandedOut] = field(default_factory=dict)
+    """What it has, by their numbers."""
+    finished: int = 0
+    """Files that its process of now has made."""
+    fruitless: int = 0
+    """Processes that have ended in a row without having made any."""
+    fault: str = ""
+    """Why its process of now is ended, if it is."""
+
+    @property
+    def is_trying(self) -> bool:
+        """Whether it has a file that others were lost on."""
+        return any(file.tries for file in self.files.values())
+
+
+class DeviceProcesses:
+    """The processes of several devices, for one batch. The main thread opens and closes them."""
+
+    def __init__(
+        self,
+        settings: Sequence[SessionSettings],
+        names: Sequence[str],
+        last: SessionSettings | None,
+        *,
+        on_device: Callable[[str], None] = lambda described: None,
+        on_news: Callable[[str], None] = lambda notice: None,
+    ) -> None:
+        """`settings` and `names` are those of each device; `last` is what does the rest where none
+        of them works any more: an upscaler that goes on with another backend.
+
+        `on_device` is told of each device that is opened, `on_news` what there is to say of devices
+        and models, each once.
+        """
+        self._devices = [
+            _DeviceProcess(name, each) for name, each in zip(names, settings, strict=True)
+        ]
+        self._last = last
+        self._on_device = on_device
+        self._on_news = on_news
+        self._on_progress: Callable[[Job, float], None] = lambda job, part: None
+        self._on_notice: OnNotice = lambda job, text: None
+        self._told: set[str] = set()
+        self._changed = threading.Condition()
+        self._numbers = itertools.count()
+        self._returned: deque[_HandedOut] = deque()
+        """Files that were not sent, since the process had just ended."""
+        self._suspects: deque[_HandedOut] = deque()
+        """Files that one process was lost on: another makes each of them alone."""
+        self._late: deque[_HandedOut] = deque()
+        """Those that were alone when another was lost: they come last."""
+        self._is_exhausted = False
+        self._stopped = threading.Event()
+        self._ended: queue.SimpleQueue[Outcome | BaseException | None] = queue.SimpleQueue()
+        self._feeder: threading.Thread | None = None
+
+    def open(self) -> None:
+        """Starts all processes and waits until their devices are there.
+
+        Raises Waifu2xError, or what else is wrong with one of them.
+        """
+        for device in self._devices:
+            self._start(device)
+        with self._changed:
+            self._changed.wait_for(
+                lambda: (
+                    not self._ended.empty()
+                    or all(each.was_open or each.is_gone for each in self._devices)
+                )
+            )
+            if all(each.is_gone for each in self._devices):
+                self._ended.put(BackendError("the processes of all devices end: see above"))
+        if not self._ended.empty():
+            error = self._ended.get()
+            assert isinstance(error, BaseException)
+            raise error
+
+    def run(
+        self,
+        jobs: Iterable[Job | None],
+        listings: Listings,
+        *,
+        on_progress: Callable[[Job, float], None] = lambda job, part: None,
+        on_notice: OnNotice = lambda job, note: None,
+    ) -> Generator[Outcome]:
+        """The outcome of each job, as it ends, as `run.run` gives them. For one call.
+
+        `jobs` and the two callbacks are as there. Closing the iterator, or an interrupt, ends the
+        work at once: finished files stay, unfinished ones leave nothing.
+        """
+        self._on_progress, self._on_notice = on_progress, on_notice
+        self._feeder = threading.Thread(
+            target=self._feed, args=(iter(jobs), listings), name="waifu2x-names", daemon=True
+        )
+        try:
+            self._feeder.start()
+            while (ended := self._ended.get()) is not None:
+                if isinstance(ended, BaseException):
+                    raise ended
+                yield ended
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """Ends all processes at once, and waits until nothing of them is left."""
+        self._stopped.set()
+        with self._changed:
+            self._changed.notify_all()
+            devices = list(self._devices)
+        for device in devices:
+            self._send(device, None)
+        for device in devices:
+            if device.thread is not None:
+                device.thread.join(_GONE_SECONDS)
+            if device.process is not None:
+                device.process.kill()
+                device.process.join()
+        _clear([file for device in devices for file in device.files.values()])
+
+    # The way of names to processes, in a thread of its own: whoever gives them may take long.
+
+    def _feed(self, jobs: Iterator[Job | None], listings: Listings) -> None:
+        try:
+            while (found := self._vacant()) is not None:
+                device, file = found
+                if file is None:
+                    file = self._next(jobs, listings)
+                if file is not None:
+                    self._hand_out(device, file)
+            if not self._stopped.is_set():
+                self._not_begun(jobs)
+        except BaseException as error:
+            self._ended.put(error)
+
+    def _vacant(self) -> tuple[_DeviceProcess, _HandedOut | None] | None:
+        """A device that can take a file, as soon as one can, and the file if another process had it
+        before. None where no device works any more, and at the end."""
+        with self._changed:
+            while not self._stopped.is_set():
+                if all(device.is_gone for device in self._devices):
+                    return None
+                for device in sorted(self._devices, key=lambda device: len(device.files)):
+                    if not (device.is_open and device.room) or device.is_trying:
+                        continue
+                    is_free = not device.files
+                    if self._suspects and (device.is_replaced or self._is_exhausted):
+                        if is_free:
+                            # What came last was most likely not begun: it shows what works.
+                            return device, self._suspects.pop()
+                    elif self._returned:
+                        return device, self._returned.popleft()
+                    elif not self._is_exhausted:
+                        return device, None
+                    elif self._late and is_free:
+                        return device, self._late.popleft()
+                self._changed.wait()
+        return None
+
+    def _next(self, jobs: Iterator[Job | None], listings: Listings) -> _HandedOut | None:
+        """The next file that takes work; None if there is none now, or none any more."""
+        try:
+            job = next(jobs)
+        except StopIteration:
+            with self._changed:
+                self._is_exhausted = True
+                self._tell_end()
+            return None
+        outcome = None if job is None else listings.settled(job)
+        if outcome is not None:
+            self._ended.put(outcome)
+        return None if job is None or outcome is not None else _HandedOut(job)
+
+    def _hand_out(self, device: _DeviceProcess, file: _HandedOut) -> None:
+        number = next(self._numbers)
+        with self._changed:
+            if not device.is_open:  # it has ended meanwhile
+                self._returned.append(file)
+                return
+            device.files[number] = file
+            device.room -= 1
+        job = file.job
+        self._send(device, Name(number, str(job.source), str(job.target), file.tries > 0))
+
+    def _not_begun(self, jobs: Iterator[Job | None]) -> None:
+        """Tells how all files end that are left where no device works any more."""
+        with self._changed:
+            left = [file.job for file in (*self._suspects, *self._late, *self._returned)]
+        for job in itertools.chain(left, jobs):
+            if self._stopped.is_set():
+                return
+            if job is not None:
+                error = f"{job.source}: not begun, since no device was left that works"
+                self._ended.put(Outcome(job, "failed", 0.0, error=error, device_failed=True))
+        self._ended.put(None)
+
+    # The processes, each followed by a thread.
+
+    def _start(self, device: _DeviceProcess) -> None:
+        device.thread = threading.Thread(
+            target=self._follow, args=(device,), name=f"waifu2x-{device.name}", daemon=True
+        )
+        device.thread.start()
+
+    def _follow(self, device: _DeviceProcess) -> None:
+        """Starts a process, and others in its place, as long as that makes sense."""
+        try:
+            while not (device.is_gone or self._stopped.is_set()):
+                why = self._lived(device)
+                if self._stopped.is_set():
+                    return
+                self._bury(device, why)
+        except BaseException as error:
+            self._ended.put(error)
+            with self._changed:
+                self._changed.notify_all()
+
+    def _lived(self, device: _DeviceProcess) -> str:
+        """Starts a process and hears it until it ends; why that was, for people."""
+        start = start_context(device_worker.__name__)
+        device.connection, theirs = start.Pipe()
+        ending, lifeline = start.Pipe(duplex=False)
+        with device.connection, ending:
+            process = start.Process(
+                target=device_worker.work,
+                args=(theirs, lifeline, device.settings, device.fallback),
+                name="waifu2x-device",
+            )
+            with theirs, lifeline:
+                process.start()
+            device.process = process
+            if self._stopped.is_set():
+                process.kill()
+            with suppress(EOFError, ConnectionError):
+                while True:
+                    self._handle(device, device.connection.recv())
+            process.join()
+            # Its codec processes may be about to give a file its name.
+            ending.poll(_GONE_SECONDS)
+        return how_ended(process.exitcode)
+
+    def _handle(self, device: _DeviceProcess, report: Report) -> None:
+        if self._stopped.is_set():
+            return
+        if isinstance(report, Begun):
+            self._make_room(device, 1)
+        elif isinstance(report, Done):
+            self._end(device, report)
+        elif isinstance(report, Advanced):
+            for number, part in report.parts.items():
+                if number in device.files:
+                    self._on_progress(device.files[number].job, part)
+        elif isinstance(report, Noticed):
+            self._on_notice(device.files[report.number].job, report.text)
+        elif isinstance(report, Logged):
+            self._say(report.text)
+        elif isinstance(report, Opened):
+            self._on_device(f"{device.name}: {report.described}")
+            for notice in report.notices:
+                self._say(notice)
+            device.is_open = device.was_open = True
+            self._make_room(device, AHEAD)
+        elif not device.is_open and device.was_open and isinstance(report.error, Waifu2xError):
+            device.fault = str(report.error)  # which was there before
+        else:
+            raise report.error
+
+    def _make_room(self, device: _DeviceProcess, names: int) -> None:
+        with self._changed:
+            device.room += names
+            self._changed.notify_all()
+
+    def _end(self, device: _DeviceProcess, done: Done) -> None:
+        """A file has ended; where that is because the device has stopped working, the process is to
+        end, too."""
+        file = device.files[done.number]
+        outcome = Outcome(file.job, *done.ended)
+        if outcome.device_failed:
+            if not device.fault:
+                device.fault = outcome.error.removeprefix(f"{file.job.source}: ")
+                device.process.kill()
+            return
+        with self._changed:
+            del device.files[done.number]
+            device.finished += 1
+            self._ended.put(outcome)
+            self._changed.notify_all()
+            self._tell_end()
+
+    def _bury(self, device: _DeviceProcess, why: str) -> None:
+        """A process has ended: what it had is done again, and another takes its place."""
+        why = device.fault or f"its process {why}"
+        with self._changed:
+            cannot_open = bool(device.fault) and not device.is_open
+            device.is_open = False  # from now on it gets no names
+        _clear(device.files.values())
+        with self._changed:
+            device.fruitless = 0 if device.finished else device.fruitless + 1
+            device.is_gone = cannot_open or device.fruitless >= _FRUITLESS
+            if all(each.is_gone for each in self._devices) and self._last is not None:
+                rest = _DeviceProcess("the rest", self._last, True, was_open=True)
+                rest.is_replaced, self._last = True, None
+                self._devices.append(rest)
+                self._start(rest)
+            for file in device.files.values():
+                self._suspect(device, file, why)
+            device.files, device.room, device.finished = {}, 0, 0
+            device.fault, device.is_replaced = "", True
+            is_needed = not self._is_exhausted or self._suspects or self._late or self._returned
+            self._changed.notify_all()
+            self._tell_end()
+        if is_needed:
+            goes_on = "gets no more files" if device.is_gone else "goes on in another process"
+            self._say(f"{device.name}: {why}: {goes_on}")
+
+    def _suspect(self, device: _DeviceProcess, file: _HandedOut, why: str) -> None:
+        """What becomes of a file that a process had when it ended. Called with the lock."""
+        was_alone = file.tries > 0
+        file.tries += 1
+        elsewhere = any(not each.is_gone for each in self._devices)
+        if was_alone and (device.finished or file.tries > _TRIES or not elsewhere):
+            error = f"{file.job.source}: one process after the other was lost on it: {why}"
+            self._ended.put(Outcome(file.job, "failed", 0.0, error=error))
+        else:
+            (self._late if was_alone else self._suspects).append(file)
+
+    def _tell_end(self) -> None:
+        """Called with the lock."""
+        waiting = self._returned or self._suspects or self._late
+        if self._is_exhausted and not (waiting or any(each.files for each in self._devices)):
+            self._ended.put(None)
+
+    def _say(self, notice: str) -> None:
+        with self._changed:
+            is_new = notice not in self._told
+            self._told.add(notice)
+        if is_new:
+            self._on_news(notice)
+
+    def _send(self, device: _DeviceProcess, name: Name | None) -> None:
+        """Tells a process something; one that is gone hears nothing, and its follower knows."""
+        if device.connection is not None:
+            with suppress(OSError), device.sending:
+                device.connection.send(name)
+
+
+def _clear(files: Iterable[_HandedOut]) -> None:
+    """Removes what processes that have ended have left of files."""
+    targets = [file.job.target for file in files if not stores.is_url(file.job.target)]
+    for folder in {target.resolve().parent for target in targets}:
+        clear_folder(folder)

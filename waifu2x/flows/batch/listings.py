@@ -1,0 +1,64 @@
+"""What there is in the two folders of a batch, found before the work by whoever hands out names."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from pathlib import Path
+
+from waifu2x.errors import EXISTS, OutputError
+from waifu2x.flows.jobs import Existing, Identity, Job, may_write
+from waifu2x.flows.outcome import Outcome
+from waifu2x.system import stores
+
+
+class Listings:
+    """The files in the two folders of a batch; at URLs, all are listed at once."""
+
+    def __init__(
+        self, folders: tuple[Path, Path], existing: Existing, sources: frozenset[Identity]
+    ) -> None:
+        """`folders` are those of inputs and outputs; nothing in `sources` is ever replaced."""
+        self._source, self._target = folders
+        self._existing: Existing = existing
+        self._sources = sources
+
+    @cached_property
+    def _inputs(self) -> dict[str, int]:
+        return stores.listed(self._source, True)
+
+    @cached_property
+    def _outputs(self) -> dict[str, int]:
+        return stores.listed(self._target, True)
+
+    def bytes(self, job: Job) -> int:
+        """Bytes of a job's input; 0 if nobody knows."""
+        if stores.is_url(job.source):
+            return self._inputs.get(str(job.source).removeprefix(f"{self._source}/"), 0)
+        try:
+            return job.source.stat().st_size
+        except OSError:
+            return 0
+
+    def settled(self, job: Job) -> Outcome | None:
+        """How a job ends that takes no work: its output is there, or is an input itself. Else None.
+
+        It is said before the work: whatever a worker finds later in the place of an output was not
+        there when the job began.
+        """
+        try:
+            if not stores.is_url(job.target):
+                free = may_write(job, self._existing, self._sources)
+            else:
+                free = self._may_upload(job)
+        except OutputError as error:
+            return Outcome(job, "failed", 0.0, error=str(error))
+        return None if free else Outcome(job, "skipped", 0.0)
+
+    def _may_upload(self, job: Job) -> bool:
+        """Whether a URL is free or may be replaced; False says skip. Raises OutputError."""
+        if str(job.target) in self._sources:
+            raise OutputError(f"{job.target}: is an input itself: choose another output")
+        there = str(job.target).removeprefix(f"{self._target}/") in self._outputs
+        if there and self._existing == "fail":
+            raise OutputError(EXISTS.format(job.target))
+        return not there or self._existing == "overwrite"
