@@ -25,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from tests.helpers.fake_cuda import FakeDriver, FakeLibrary
 from waifu2x.api import Upscaler
-from waifu2x.backends.cuda import compiler, graph, registration
+from waifu2x.backends.cuda import ahead, compiler, graph, registration
 from waifu2x.backends.cuda.compilers.nvcc import Nvcc
 from waifu2x.backends.cuda.driver import by_ctypes
 from waifu2x.backends.engine import Engine
@@ -74,7 +74,7 @@ def main() -> None:
     with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory() as folder:
         driver = TimedDriver()
         library = TimedLibrary(driver)
-        for module in (graph, by_ctypes, registration):
+        for module in (graph, by_ctypes, ahead, registration):
             patch.setattr(module, "library", lambda: library)
         patch.setitem(sys.modules, "pycuda", None)
         patch.setattr(compiler, "_compile", lambda name, *rest: name.encode())

@@ -27,7 +27,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from tests.helpers.fake_cuda import FakeDriver, FakeLibrary
-from waifu2x.backends.cuda import compiler, graph, registration
+from waifu2x.backends.cuda import ahead, compiler, graph, registration
 from waifu2x.backends.cuda.compilers.nvcc import Nvcc
 from waifu2x.backends.cuda.driver import by_ctypes
 from waifu2x.backends.engine import Engine
@@ -78,7 +78,7 @@ def main() -> None:
         driver = FakeDriver()
         driver.capability, driver.total = (9, 0), 140 << 30
         library = IdleLibrary(driver)
-        for module in (graph, by_ctypes, registration):
+        for module in (graph, by_ctypes, ahead, registration):
             patch.setattr(module, "library", lambda: library)
         patch.setitem(sys.modules, "pycuda", None)
         patch.setattr(compiler, "_compile", lambda name, *rest: name.encode())

@@ -16,6 +16,7 @@
 //   RESIDUAL_PART: of the store into a map, see `target_at` and `residual_at`
 //   ACTIVATE(x, slope), PLANE_SLOPES (0 or 1: the epilogue has a slope for each plane)
 //   IN_PIXEL, BORDER (see `inside`): of pixels that are read; PIXEL: of those that are written
+//   BOUNDED (0 or 1): of convolutions, see `is_infinite`
 //   STORED_GROUPS and what stands behind it: of a convolution in tiles
 //   STACK = 1: pictures of one size are computed side by side, as if they were one. Each has a cell in
 //   every map, as large as its part of that map, and what would mix two cells is not stored.
@@ -56,10 +57,15 @@ __device__ __forceinline__ float2 unpack(uint32_t pair) {
     return make_float2(widen(low), widen(high));
 }
 
-// How large the 16-bit values are that a thread has stored for a picture: in registers, of the first and of
-// the second of each pair. A kernel that stores 16-bit values keeps one, adds what it stores to the map by
-// `add_sizes`, and says by `flag_picture` of which picture the largest one is beyond the room. Values that nobody
-// keeps must not be added: they may be anything. `beyond` is 0x7fff less the largest value's bits, twice.
+// Values that 16 bits cannot hold become infinite, and are seen where they are read: of a pixel that reads one,
+// every sum is infinite or no number, whatever the weights, so a convolution looks at one sum of each pixel that
+// it stores (`is_infinite`), and sets the word of its picture. Steps that multiply no matrices look at what they
+// store instead, a mean at what it reads, by the largest that a thread has seen (`add_sizes`, of pairs, and at the
+// end `flag_picture`). So do convolutions besides with BOUNDED, where smaller values are too large. What nobody
+// keeps must not be looked at: it may be anything. `beyond` is 0x7fff less the bits of the largest value that is
+// allowed, twice.
+__device__ __forceinline__ bool is_infinite(float sum) { return !(fabsf(sum) <= 3.4028235e38f); }
+
 __device__ __forceinline__ void add_sizes(uint32_t& sizes, uint32_t pair, int beyond) {
 #if __CUDA_ARCH__ >= 800
     asm("{ .reg .b32 size; abs.f16x2 size, %1; max.NaN.f16x2 %0, %0, size; }" : "+r"(sizes) : "r"(pair));
@@ -247,6 +253,14 @@ __device__ __forceinline__ void store_row(const float* sums, const Epilogue& bia
                                          output_coordinate(y, x + 8, p.from, p.extent)};
     uint8_t* const out = static_cast<uint8_t*>(p.out);
     const size_t low_terms = static_cast<size_t>(OUT_STORED / OUT_GROUP) * p.to.group * 16;
+    if (is_infinite(fmaf(sums[2], 0.0f, sums[0])))
+#pragma unroll
+        for (int half = 0; half < 2; half++)
+#pragma unroll
+            for (int block = 0; block < COUNT / 32; block++)
+                if (is_infinite(sums[half * 2]) && outputs[half].is_stored &&
+                    !is_zero(outputs[half], plane + block * 32, p.valid))
+                    p.flags[picture_of(outputs[half], p.extent)] = 1;
     uint32_t sizes[STACK + 1] = {};
 #if RESIDUAL
     // All loads first: they take long.
@@ -312,7 +326,8 @@ __device__ __forceinline__ void store_row(const float* sums, const Epilogue& bia
             if (outputs[half].is_stored) {
                 *reinterpret_cast<uint4*>(target) = make_uint4(high[0], high[1], high[2], high[3]);
 #pragma unroll
-                for (int i = 0; i < 4; i++) add_sizes(sizes[half * STACK], high[i], p.beyond);
+                for (int i = 0; i < 4; i++)
+                    if (BOUNDED) add_sizes(sizes[half * STACK], high[i], p.beyond);
             }
             if (TERMS == 2) {
                 if (!OWN) transpose(low, q);
@@ -323,7 +338,7 @@ __device__ __forceinline__ void store_row(const float* sums, const Epilogue& bia
     }
 #pragma unroll
     for (int half = 0; half <= STACK; half++)
-        flag_picture(p.flags, picture_of(outputs[half], p.extent), sizes[half], p.beyond);
+        if (BOUNDED) flag_picture(p.flags, picture_of(outputs[half], p.extent), sizes[half], p.beyond);
 }
 #endif
 
@@ -470,6 +485,7 @@ __device__ __forceinline__ void store_pixel(const float* partial, int i, const f
     float value = terms[0];
 #pragma unroll
     for (int part = 1; part < SUM_PARTS; part++) value += terms[part * (WIDTH + 1 + SUMS)];
+    bool infinite = is_infinite(value);
     value = activate(value + biases[sum], PLANE_SLOPES ? slopes[sum] : p.slope);
 #if RESIDUAL
     const size_t line_added = static_cast<size_t>(picture) * p.added.rows + out_row + p.added.top;
@@ -477,14 +493,12 @@ __device__ __forceinline__ void store_pixel(const float* partial, int i, const f
     value = fmaf(value, p.factor, __ldg(static_cast<const float*>(p.residual) + pixel_added * PLANES + plane));
 #endif
 #if ZERO
-    if (out_row < p.valid.top || out_row >= p.valid.bottom || out_column < p.valid.left || out_column >= p.valid.right)
+    if (out_row < p.valid.top || out_row >= p.valid.bottom || out_column < p.valid.left || out_column >= p.valid.right) {
         value = 0.0f;
+        infinite = false;
+    }
 #endif
-#if PIXEL == 0
-    uint32_t sizes = 0;
-    add_sizes(sizes, pack(value, 0.0f), p.beyond);
-    flag_picture(p.flags, picture, sizes, p.beyond);
-#endif
+    if (infinite) p.flags[picture] = 1;
     const size_t pixel = (static_cast<size_t>(picture) * p.to.rows + to_row) * p.to.pitch + to_column;
     static_cast<pixel_t*>(p.out)[pixel * PLANES + plane] = to_pixel(value);
 }

@@ -22,11 +22,13 @@
 struct AvgPool {
     const uint8_t* in;
     unsigned long long* sums;
+    uint32_t* flags;  // a word for each picture, see `is_infinite`
     Map from;     // top and left: of no meaning
     Range part;   // single pixels of a cell
     int each;
     int across;   // pictures side by side
     int lines;    // stored rows of a block
+    int beyond;   // see `is_infinite`
 };
 
 // Blocks: (parts of rows, groups, pictures).
@@ -42,6 +44,7 @@ tensor_avg_pool(const __grid_constant__ AvgPool p) {
     const int left = p.part.left / S2D, right = (p.part.right + S2D - 1) / S2D;
     const int down = blockIdx.z / p.across * p.from.rows, along = blockIdx.z % p.across * p.from.columns;
     long long sums[8] = {};
+    uint32_t sizes = 0;
     for (int row = top; row < bottom; row++) {
         if (row * S2D + dy < p.part.top || row * S2D + dy >= p.part.bottom) continue;
 #pragma unroll 4
@@ -56,6 +59,7 @@ tensor_avg_pool(const __grid_constant__ AvgPool p) {
 #pragma unroll
             for (int i = 0; i < 4; i++) {
                 float2 two = unpack((&words[0].x)[i]);
+                if (inside) add_sizes(sizes, (&words[0].x)[i], p.beyond);
                 if (TERMS == 2) {
                     const float2 low = unpack((&words[TERMS - 1].x)[i]);
                     two.x += low.x;
@@ -66,6 +70,7 @@ tensor_avg_pool(const __grid_constant__ AvgPool p) {
             }
         }
     }
+    flag_picture(p.flags, blockIdx.z, sizes, p.beyond);
 #pragma unroll
     for (int i = 0; i < 8; i++) shared[first][vector * 8 + i] = sums[i];
     __syncthreads();

@@ -206,7 +206,7 @@ tensor_gather(const __grid_constant__ Gather p) {
     pixel_t* const pixel = static_cast<pixel_t*>(p.out) + (line * p.to.pitch + x - p.to.left) * OUT_PLANES + PART;
 #pragma unroll
     for (int v = 0; v < VALUES; v++) {
-        if (PIXEL == 0) add_sizes(sizes, pack(values[v], 0.0f), p.beyond);
+        add_sizes(sizes, pack(values[v], 0.0f), p.beyond);
         pixel[v] = to_pixel(values[v]);
     }
 #endif

@@ -24,7 +24,7 @@ from tests.conftest import EXAMPLES, MISSING, PRESENT
 from tests.helpers import obvious
 from tests.helpers.graphs import halving_model, random_graphs, residual_in_residual
 from waifu2x.backends import BACKEND_NAMES, Backend, Precision, open_backend
-from waifu2x.backends.cpu.accuracy import drawing
+from waifu2x.backends.accuracy import drawing
 from waifu2x.backends.results import result_shape
 from waifu2x.errors import BackendError, UnavailableError
 from waifu2x.imaging.dtypes import from_unit

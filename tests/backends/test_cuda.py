@@ -26,14 +26,14 @@ import pytest
 from numpy.typing import NDArray
 
 from tests.by_hand.tensor_maps import unpacked
-from tests.helpers import emulated_mma, obvious
-from waifu2x.backends import Device, Precision
-from waifu2x.backends.cuda import compiler, tensor_pack, tensor_runs, value_range
+from tests.helpers import emulated_mma
+from waifu2x.backends import Device
+from waifu2x.backends.cuda import compiler, tensor_pack, tensor_runs
 from waifu2x.backends.cuda.arguments import Address, structs
 from waifu2x.backends.cuda.compiler import target
 from waifu2x.backends.cuda.compilers import Compiler, nvcc, nvrtc
 from waifu2x.backends.cuda.compilers.nvrtc import Nvrtc
-from waifu2x.backends.cuda.tensor import TensorExecutor, makers
+from waifu2x.backends.cuda.tensor import TensorExecutor
 from waifu2x.backends.cuda.tensor_candidates import candidates, ranked
 from waifu2x.backends.cuda.tensor_conv import TensorConvArguments, has_sparse_taps, sparse_taps
 from waifu2x.backends.cuda.tensor_layout import MapLayout, batch_grid, layouts
@@ -52,9 +52,8 @@ from waifu2x.backends.gpu.tuning import Option
 from waifu2x.errors import BackendError
 from waifu2x.lowering.box import Box
 from waifu2x.lowering.lower import lower
-from waifu2x.lowering.segments import cut
 from waifu2x.lowering.steps import Conv
-from waifu2x.networks import digests, model_set
+from waifu2x.networks import model_set
 from waifu2x.networks.activations import Activation, elementwise, leaky
 from waifu2x.networks.builder import GraphBuilder, fit_padding
 from waifu2x.networks.expressions import ACTIVATIONS, LEAKY, Expression
@@ -92,6 +91,8 @@ FULLY = ((7, 5), (8, 0), (9, 0))
 
 class Recorded:
     """A runtime that only notes which kernels it is asked for."""
+
+    allocated = 0
 
     def __init__(self, capability: tuple[int, int]) -> None:
         self.capability = capability
@@ -544,115 +545,6 @@ def test_networks_of_other_makers_run_on_matrix_units(name: str, pictures: int) 
     record(runtime, model, "wgmma", 2, (36, 40), pictures)
     # Sums are cleared before all else; a mean and the layer behind it are one launch.
     assert runtime.launched == len(program.steps) + (name == "activated")
-
-
-def amplified(by: float) -> Model:
-    """A small network whose maps are so many times as large as its pixels, its result is not."""
-    model = obvious.random_model([3, 32, 32, 3], seed=6)
-    first, *rest, last = model.nodes
-    assert isinstance(first, Convolution)
-    assert isinstance(last, Convolution)
-    scale = np.float32(by)
-    first = replace(first, weight=first.weight * scale, bias=first.bias * scale)
-    (middle,) = rest
-    assert isinstance(middle, Convolution)
-    middle = replace(middle, bias=middle.bias * scale)
-    return replace(model, nodes=(first, middle, replace(last, weight=last.weight / scale)))
-
-
-def test_networks_beyond_the_range_of_16_bits_are_computed_in_32(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setenv("WAIFU2X_CACHE_DIR", str(tmp_path))
-    runtime: Any = Recorded((9, 0))
-    for by, tensor_units in ((1.0, True), (1e3, True), (1e4, False), (1e30, False)):
-        caplog.clear()
-        for make, *_ in makers(runtime, "wgmma").values():
-            executor = make(lower(amplified(by)), usual)
-            assert isinstance(executor, TensorExecutor) is tensor_units
-        messages = [record.message for record in caplog.records]
-        assert len(messages) == (0 if tensor_units else 3)
-        assert all("for which 16 bits have no room: computed in 32 bits" in m for m in messages)
-
-
-def test_maps_that_are_multiplied_have_two_terms_unless_told_otherwise(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    runtime: Any = Recorded((9, 0))
-    made = makers(runtime, "wgmma")
-    for model, terms in ((compact(2), 1), (odd(), 2)):
-        caplog.clear()
-        program = lower(model)
-        executor: Any = made["auto"][0](program, usual)
-        assert executor._terms == terms
-        assert [record.message for record in caplog.records] == (
-            [
-                "odd: multiplies maps with each other, for which fp16 is not exact enough: computed"
-                " in fp32, which takes longer"
-            ]
-            if terms == 2
-            else []
-        )
-        plain: Any = made["fp16"][0](program, usual)
-        assert plain._terms == 1
-
-
-@pytest.mark.parametrize("precision", ["fp16", "auto"])
-def test_what_is_said_of_a_network_is_said_once_where_it_is_also_cut(
-    precision: Precision, caplog: pytest.LogCaptureFixture
-) -> None:
-    runtime: Any = Recorded((9, 0))
-    make, *_ = makers(runtime, "wgmma")[precision]
-    program = lower(amplified(1e4) if precision == "fp16" else odd())
-    for each in (program, cut(program, [len(program.steps) - 1])):
-        make(each, usual)
-    assert len(caplog.records) == 1
-
-
-def test_the_largest_value_is_found_once_and_kept(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setenv("WAIFU2X_CACHE_DIR", str(tmp_path))
-    model = amplified(300.0)
-    found = value_range.largest(lower(model))
-    pictures = value_range._pictures(3)
-    values = [v for picture in pictures for v in obvious.values(model, picture / 255)[1:]]
-    assert found == pytest.approx(max(np.abs(value).max() for value in values), rel=1e-6)
-    monkeypatch.setattr(value_range, "_measured", lambda program: 7.0)
-    assert value_range.largest(lower(model)) == found
-    assert value_range.largest(lower(amplified(300.5))) == 7.0
-
-
-def test_the_largest_value_of_a_model_from_a_file_is_found_without_its_weights(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """Also where it is made of other nodes: one that is padded with zeros behind an enlargement is
-    one of the small map."""
-    monkeypatch.setenv("WAIFU2X_CACHE_DIR", str(tmp_path))
-    file = tmp_path / "a file"
-    file.write_bytes(b"weights")
-    monkeypatch.setattr(digests, "_SETTLED_NS", -1)
-
-    def read() -> Model:
-        weight, bias = np.ones((3, 3, 3, 3), np.float32), np.zeros(3, np.float32)
-        nodes = (Enlarge(0, 2), Convolution(1, weight, bias, leaky(1, 3), padding=1))
-        model = fit_padding("enlarges", 3, nodes, "zero")
-        digests.note_files(model, digests.file_states([file]))
-        return model
-
-    program = lower(read())
-    assert not isinstance(program.model.nodes[-1], Convolution)
-    found = value_range.largest(program)
-
-    def refuse(model: Model) -> str:
-        raise AssertionError("all weights were read for a key")
-
-    monkeypatch.setattr(digests, "_of_content", refuse)
-    monkeypatch.setattr(value_range, "_measured", refuse)
-    assert value_range.largest(lower(read())) == found
-    file.write_bytes(b"other weights")
-    with pytest.raises(AssertionError, match="all weights"):
-        value_range.largest(lower(read()))
 
 
 def conv(source: int, inputs: int, outputs: int) -> Convolution:

@@ -21,11 +21,12 @@ from tests.helpers import obvious
 from tests.helpers.fake_cuda import FakeDriver, fetched
 from waifu2x import early
 from waifu2x.backends import open_backend
-from waifu2x.backends.cuda import ahead, compiler, memory, runtime
+from waifu2x.backends.cuda import ahead, choosing, compiler, memory, runtime
 from waifu2x.backends.cuda import backend as cuda
 from waifu2x.backends.cuda.compilers import CompileError
 from waifu2x.backends.cuda.compilers.nvcc import Nvcc
 from waifu2x.backends.cuda.driver import by_ctypes
+from waifu2x.backends.cuda.tensor_step import LARGEST
 from waifu2x.backends.gpu.runtime import OutOfMemoryError, ReadyLaunch
 from waifu2x.errors import BackendError, DeviceError, DeviceMemoryError, NotInstalledError
 from waifu2x.networks import model_set
@@ -46,6 +47,7 @@ def compiled(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
 
     monkeypatch.setattr(compiler, "_compile", compile_)
     monkeypatch.setattr(compiler, "find", lambda version: Nvcc("nvcc"))
+    monkeypatch.setattr(choosing, "trusted", lambda model, kind, trial: LARGEST)
     monkeypatch.setenv(cache.DIRECTORY_VARIABLE, str(tmp_path))
     return names
 
@@ -314,16 +316,16 @@ def test_a_device_that_breaks_while_a_call_waits_leaves_nothing_to_free(
     runtime = backend.runtime
     network(PIXELS, np.uint8)
     held = runtime.allocate(16)
-    real = runtime.driver.wait_event
+    real = runtime.driver.is_over
 
-    def wait_event(event: Any) -> None:
+    def is_over(event: Any) -> bool:
         driver.broken = 700
         del held_too[:]
-        real(event)
+        return bool(real(event))
 
     held_too = [held]
     del held
-    monkeypatch.setattr(runtime.driver, "wait_event", wait_event)
+    monkeypatch.setattr(runtime.driver, "is_over", is_over)
     with pytest.raises(DeviceError):
         network(PIXELS, np.uint8)
     with pytest.raises(DeviceError), runtime.timed():
@@ -331,6 +333,28 @@ def test_a_device_that_breaks_while_a_call_waits_leaves_nothing_to_free(
     backend.close()
     gc.collect()
     assert driver.freed_outside == 0
+
+
+def test_a_small_picture_alone_is_copied_in_the_queue_of_kernels(
+    driver: FakeDriver, network: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No stream waits for another, and nobody sleeps unless it takes long."""
+    slept: list[int] = []
+    runtime = network._runtime
+    monkeypatch.setattr(runtime.driver, "wait_event", lambda event: slept.append(event))
+    network(PIXELS, np.uint8)
+    followed = driver.followed
+    driver.busy = 3
+    assert np.array_equal(network(PIXELS, np.uint8), network(PIXELS, np.uint8))
+    assert (driver.followed, driver.busy, slept) == (followed, 0, [])
+    monkeypatch.setattr("waifu2x.backends.cuda.runtime._SPIN_SECONDS", 0.0)
+    driver.busy = 1 << 40
+    network(PIXELS, np.uint8)
+    assert len(slept) == 1
+    driver.busy = 0
+    network(np.zeros((500, 600, 3), np.uint8), np.uint8)
+    assert len(slept) == 2
+    assert driver.followed > followed
 
 
 def test_memory_that_runs_out_while_copying_is_a_sentence(

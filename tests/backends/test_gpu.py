@@ -584,6 +584,12 @@ def test_spare_memory_is_bounded_and_the_oldest_goes_first(opencl_device: Any) -
     with memory.taken() as taken:
         assert taken.buffer(18 * MEGABYTE).size == 19 * MEGABYTE
     assert runtime.allocated == before
+    # What is small is a little larger, for others of about the size.
+    with memory.taken() as taken:
+        assert taken.buffer(30_000).size == 32_768
+    with memory.taken() as taken:
+        assert taken.buffer(9_000).size == 32_768
+        assert taken.buffer(9_000).size == 12_288
     # What nobody holds makes room for what does not fit beside it.
     with memory.taken() as taken:
         assert taken.buffer(60 * MEGABYTE).size == 60 * MEGABYTE

@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 
 from tests.helpers import obvious
 from waifu2x.backends import Precision, open_backend
+from waifu2x.backends.accuracy import drawing
 from waifu2x.backends.cpu import isa, weights
-from waifu2x.backends.cpu.accuracy import drawing
 from waifu2x.backends.cpu.picture import with_picture
-from waifu2x.backends.cpu.shapes import INTEGER_BLOCK, LANES, MOST_INPUT, PART_PAIRS
+from waifu2x.backends.cpu.shapes import LANES, MOST_INPUT, PART_PAIRS
 from waifu2x.errors import BackendError
 from waifu2x.lowering.lower import lower
 from waifu2x.lowering.steps import Conv
@@ -58,17 +58,19 @@ def test_no_sum_of_a_part_leaves_32_bits(depth: int) -> None:
 
 @integers
 def test_weights_are_packed_as_inputs_are() -> None:
-    """Pairs of planes that the instruction packs together: lanes by fours, one vector after the
-    other."""
-    weight = np.zeros((LANES, 32, 3, 3), np.float32)
-    weight[0, :, 2, 2] = np.arange(32) + 1  # all of it in the last frequency
+    """Pairs of planes of two vectors; a last vector that is left over makes pairs of its own."""
+    weight = np.zeros((LANES, 48, 3, 3), np.float32)
+    weight[0, :, 2, 2] = np.arange(48) + 1  # all of it in the last frequency
     packed = weights.pack_integers(weight, LANES)
-    pairs = packed[-16 * LANES :].view(np.int16).reshape(16, LANES, 2)[:, 0].ravel()
-    order = np.argsort(np.argsort(pairs)).reshape(-1, INTEGER_BLOCK)
-    expected = list(range(16))
+    pairs = packed[-24 * LANES :].view(np.int16).reshape(24, LANES, 2)[:, 0].ravel()
+    order = np.argsort(np.argsort(pairs)).tolist()
     if LANES == 8:
-        expected = [0, 1, 2, 3, 8, 9, 10, 11, 4, 5, 6, 7, 12, 13, 14, 15]
-    assert order.tolist() == [expected, [16 + plane for plane in expected]]
+        expected = [
+            2 * block + lane + 8 * n for block in (0, 8, 16) for lane in range(8) for n in range(2)
+        ]
+    else:
+        expected = [lane + 16 * n for lane in range(16) for n in range(2)] + list(range(32, 48))
+    assert order == expected
 
 
 @integers

@@ -145,7 +145,11 @@ class Counted(Recorded):
     def synchronize(self) -> None: ...
 
     def host_array(self, shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
-        return np.broadcast_to(np.zeros(1, dtype), shape)
+        small = np.zeros(1 if len(shape) > 1 else shape, dtype)
+        return np.broadcast_to(small, shape) if small.shape != shape else small
+
+    def is_locked(self, array: NDArray[Any]) -> bool:
+        return False
 
     def download(self, buffer: Any, array: NDArray[Any]) -> None:
         assert array.nbytes <= buffer.size

@@ -70,7 +70,8 @@ def test_formulas_launch_what_numbers_do(
     for executor in executors(runtime, MODELS[name]()):
         plans = LaunchPlans(runtime, executor)
         buffers = Buffers(*(runtime.allocate(1 << 20) for _ in Buffers._fields))
-        assert plans.plan(ends, (100, 100)) is not None
+        for side in range(90, 94):
+            assert plans.plan(ends, (side, side)) is not None
         for size in SIZES:
             found = schedule.whole(executor, size, pictures)
             plan = plans.plan(ends, size)
@@ -127,10 +128,10 @@ def test_sizes_are_planned_once_for_all(monkeypatch: pytest.MonkeyPatch) -> None
         plan = plans.plan(Ends(1, BYTES, BYTES), size)
         assert plan is not None
         plan.launches(buffers, NO_FLAGS)
-    # The first size by itself, then all others together.
-    assert asked.count("plan") <= 3
+    # The first sizes by themselves, then all others together.
+    assert asked.count("plan") <= 6
     steps = sum(isinstance(step, Conv) for step in executor.program.steps)
-    assert len(asked) <= 10 * steps
+    assert len(asked) <= 14 * steps
     assert len(plans._plans) <= 256
     assert all(
         len(formulas) <= 8

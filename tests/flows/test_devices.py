@@ -236,6 +236,17 @@ def test_a_device_that_is_not_there_ends_the_run_before_it_begins(folder: Path) 
     assert not any(device.process.is_alive() for device in run.processes._devices)
 
 
+def test_devices_of_one_run_are_of_one_backend(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`auto` may find another one by another number."""
+    odd_devices.use(monkeypatch, "other-backend", folder)
+    run = Run(folder, THREADS)
+    error = "device 1 is one of backend numpy, device 0 of other"
+    with closing(run.processes), pytest.raises(BackendError, match=error):
+        run.processes.open()
+
+
 _ABANDONED = """
 import os, sys
 from pathlib import Path
@@ -248,6 +259,7 @@ for outcome in run.outcomes(jobs_of(folder)):
 """
 
 
+@pytest.mark.matrix
 def test_processes_end_with_who_has_started_them(folder: Path, wait: Callable[..., Any]) -> None:
     done = subprocess.run(
         [sys.executable, "-c", _ABANDONED, str(folder)], capture_output=True, text=True

@@ -6,7 +6,8 @@ For machines without a GPU, and for schedules that a GPU hardly ever takes: the 
 as C++ with warps that are emulated (`emulated_warps.h`), which take turns at random; copies happen
 at once, or as late as the kernel's waits allow. Each result is compared with a convolution in
 float64, and each shape's to the bit with the first one's; and a picture is to be flagged if, and
-only if, its largest value is beyond what the kernel is told. Without arguments, all of JOBS, which
+only if, a value that is read is infinite or, with BOUNDED, one that is stored is beyond what the
+kernel is told. Without arguments, all of JOBS, which
 takes long; the exit code is 1 if anything differs. Needs g++ on x86-64 with AVX2 and F16C.
 """
 
@@ -21,6 +22,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -153,26 +155,38 @@ def differing(job: TensorJob, folder: Path) -> int:
     with ThreadPoolExecutor() as pool:
         libraries = list(pool.map(lambda shape: compiled(job, shape, folder), shapes))
     first: NDArray[np.uint8] | None = None
-    wrong, most = 0, LARGEST
+    wrong = 0
     for shape, library in zip(shapes, libraries, strict=True):
-        made = [work.result(shape, library, most, late=False, seed=1)]
-        if first is None:
-            first = made[0]
-            most = float(np.abs(work.values(first)).astype(np.float16).max())
-        flags = [work.flags[0]]
-        below = float(np.nextafter(np.float16(most), np.float16(0)))
-        made.append(work.result(shape, library, below, late=True, seed=2))
-        flags.append(work.flags[0])
+        made = [work.result(shape, library, late=late, seed=late + 1) for late in (False, True)]
+        right = not work.flags[0]
+        first = made[0] if first is None else first
+        with work.infinite():
+            work.result(shape, library, late=True, seed=3)
+        right &= work.flags[0] == 1
         error = work.error(made[0])
         same = all(np.array_equal(one, first) for one in made)
-        right = flags == [0, 1]
         wrong += not same or not right or error > work.bound
         said = f"{'same bits' if same else 'OTHER BITS'}{'' if right else ', WRONG FLAGS'}"
         print(f"{job}: {shape}: {error:.1e}, {said}", flush=True)
+    if not job.last:
+        assert first is not None
+        wrong += not flags_larger_values(work, shapes[0], first, folder)
     return wrong
 
 
-def compiled(job: TensorJob, shape: MmaShape, folder: Path) -> ctypes.CDLL:
+def flags_larger_values(work: Work, shape: MmaShape, made: NDArray[np.uint8], folder: Path) -> bool:
+    """Whether a kernel with BOUNDED flags a result for values that are too large, and no other."""
+    library = compiled(work.job, shape, folder, bounded=1)
+    most = np.abs(work.values(made)).astype(np.float16).max()
+    flagged = []
+    for allowed in (most, np.nextafter(most, np.float16(0))):
+        again = work.result(shape, library, allowed=float(allowed), late=True, seed=4)
+        flagged.append(np.array_equal(again, made) and int(work.flags[0]))
+    print(f"{work.job}: flags of larger values: {flagged}", flush=True)
+    return flagged == [0, 1]
+
+
+def compiled(job: TensorJob, shape: MmaShape, folder: Path, bounded: int = 0) -> ctypes.CDLL:
     """The kernel for a shape, as a function of the processor's."""
     chosen: dict[str, str | int] = {
         **macros(job, shape),
@@ -186,6 +200,7 @@ def compiled(job: TensorJob, shape: MmaShape, folder: Path) -> ctypes.CDLL:
         "ACTIVATE(x, slope)": "fmaxf(x, (slope) * (x))",
         "RESIDUAL": 0,
         "STACK": 0,
+        "BOUNDED": bounded,
     }
     if job.last:
         chosen |= {"PLANES": job.outputs, "PIXEL": 0}
@@ -219,7 +234,7 @@ class Work:
     """A convolution, its operands and what it should make."""
 
     def __init__(self, job: TensorJob) -> None:
-        self._job = job
+        self.job = job
         rng = np.random.default_rng(1)
         rows, columns = SIZE
         halo = 2 if job.sparse_taps > 1 else job.side - 1
@@ -249,7 +264,7 @@ class Work:
 
     def _exact(self) -> NDArray[np.float64]:
         """(rows, columns, planes), in float64."""
-        job, (rows, columns) = self._job, SIZE
+        job, (rows, columns) = self.job, SIZE
         values = unpacked(self._map.view(np.uint8), self._source, self._box, 1)[0]
         result = np.zeros(
             (rows * self._scale, columns * self._scale, job.outputs // job.sparse_taps)
@@ -267,11 +282,16 @@ class Work:
         return result
 
     def result(
-        self, shape: MmaShape, library: ctypes.CDLL, most: float, *, late: bool, seed: int
+        self,
+        shape: MmaShape,
+        library: ctypes.CDLL,
+        *,
+        late: bool,
+        seed: int,
+        allowed: float = LARGEST,
     ) -> NDArray[np.uint8]:
-        """What a shape makes, by one block for each tile of planes: a map's bytes, or floats'. The
-        picture is flagged for values larger than `most`."""
-        job, (rows, columns) = self._job, SIZE
+        """What a shape makes, by one block for each tile of planes: a map's bytes, or floats'."""
+        job, (rows, columns) = self.job, SIZE
         width = shape.width(job)
         pack: Any = pack_last if job.tap_columns else pack_middle if job.last else pack_quads
         weights = np.ascontiguousarray(pack(self._weight, width, job.group, job.terms))
@@ -305,11 +325,23 @@ class Work:
                 Range(0, 0, rows, columns),
                 np.float32(1),
                 np.float32(SLOPE),
-                beyond(most),
+                beyond(allowed),
             )
         )
         library.launch(struct.pack(codes, *values), depth(job, shape), int(late), seed)
         return made
+
+    @contextmanager
+    def infinite(self) -> Iterator[None]:
+        """The last value that is read is infinite meanwhile."""
+        at = self._source.arguments(self._box, batch_grid(1), 0, 0)
+        groups = self.job.inputs // self.job.group
+        place = (groups - 1) * at.group * 8
+        place += ((self._box.height - 1) * at.pitch + self._box.width - 1) * self.job.group
+        kept = self._map[place]
+        self._map[place] = np.inf
+        yield
+        self._map[place] = kept
 
     def error(self, made: NDArray[np.uint8]) -> float:
         """The largest error of any value, relative where the value is beyond 1."""
@@ -318,7 +350,7 @@ class Work:
 
     def values(self, made: NDArray[np.uint8]) -> NDArray[np.float64]:
         """What a result holds, (rows, columns, planes)."""
-        if self._job.last:
+        if self.job.last:
             return made.view(np.float32).reshape(self._expected.shape).astype(np.float64)
         planes: NDArray[np.float64] = unpacked(made, self._target, self._target_box, 1)[0]
         return planes

@@ -19,6 +19,7 @@ from waifu2x.backends.cuda.driver import Attribute, by_ctypes
 WORDS = {
     2: "out of memory",
     101: "invalid device ordinal",
+    600: "device not ready",
     200: "device kernel image is invalid",
     712: "part or all of the requested memory range is already mapped",
     700: "an illegal memory access was encountered",
@@ -45,6 +46,8 @@ class FakeDriver:
     """What happens, and what is to go wrong."""
 
     def __init__(self) -> None:
+        self.busy = 0
+        """How often a moment has not come yet."""
         self.broken = 0
         """Every call fails so, as after an illegal access."""
         self.depth = 0
@@ -101,6 +104,13 @@ class FakeDriver:
         """Waits for a stream."""
         self.check()
         self.waited += 1
+
+    def query(self) -> None:
+        """Asks whether a moment has come."""
+        self.check()
+        if self.busy:
+            self.busy -= 1
+            raise RefusedError(600)
 
     def follow(self) -> None:
         """Lets one stream wait for another."""
@@ -365,6 +375,10 @@ class FakeLibrary:
     def cuEventSynchronize(self, event: int) -> None:
         self.driver.check()
 
+    @_status
+    def cuEventQuery(self, event: int) -> None:
+        self.driver.query()
+
     def cuEventElapsedTime(self, out: Any, before: int, after: int) -> int:
         out._obj.value = 250.0
         return 0
@@ -539,6 +553,15 @@ def pycuda_driver(driver: FakeDriver) -> ModuleType:
         @_pycuda
         def synchronize(self) -> None:
             driver.check()
+
+        def query(self) -> bool:
+            try:
+                driver.query()
+            except RefusedError as error:
+                if error.status == 600:
+                    return False
+                raise LogicError(str(error)) from None
+            return True
 
         def time_since(self, before: Event) -> float:
             return 250.0

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from waifu2x.backends.reference import NumpyBackend
 from waifu2x.errors import DeviceError
 from waifu2x.flows.batch import device_worker
 from waifu2x.flows.batch.session import SessionSettings
@@ -34,7 +35,8 @@ def use(monkeypatch: pytest.MonkeyPatch, kind: str, marks: Path) -> None:
       processes, and all others do not;
     - `all-broken`: so does every device;
     - `never-opens`: the process of the device that is called first ends before it is there;
-    - `never-open`: all do.
+    - `never-open`: all do;
+    - `other-backend`: that device is one of another backend.
     """
     monkeypatch.setattr(device_worker, "work", partial(work, kind, marks))
 
@@ -66,7 +68,9 @@ def work(
     def broken(self: Enlarger, *rest: Any, **named: Any) -> Any:
         raise DeviceError("the device fell off the bus")
 
-    if kind == "dies":
+    if kind == "other-backend" and settings.key == "broken":
+        NumpyBackend.name = "other"
+    elif kind == "dies":
         FileSink.open = die  # type: ignore[method-assign, assignment]
     elif kind == "dies-after":
         FileSink.close = die_after  # type: ignore[method-assign, assignment]

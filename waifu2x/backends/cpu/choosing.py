@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from waifu2x.backends import ignore
+from waifu2x.backends.accuracy import PROMISED
 from waifu2x.backends.cpu import accuracy
 from waifu2x.backends.cpu.arithmetic import Arithmetic, Fineness, degrees
 from waifu2x.backends.cpu.compiled_model import CpuModel
@@ -30,7 +31,7 @@ def accurate(model: Model, offered: Sequence[Arithmetic], workers: Workers) -> C
             if not (made.packed.in_integers or made.packed.on_tiles):
                 return made
             kept = _decibels(made, arithmetic, fineness, workers)
-            if kept >= accuracy.PROMISED:
+            if kept >= PROMISED:
                 return made
         _LOG.warning(
             "%s: %s would keep %.1f dB of a drawing where %.0f are promised: computed more"
@@ -38,7 +39,7 @@ def accurate(model: Model, offered: Sequence[Arithmetic], workers: Workers) -> C
             printable(model.name),
             arithmetic,
             kept,
-            accuracy.PROMISED,
+            PROMISED,
         )
     return CpuModel(model, offered[-1], workers)
 

@@ -21,6 +21,7 @@ from waifu2x.backends.cpu.records import (
     INTEGER_POINTWISE,
     INTEGER_WINOGRAD,
     MOST_DEPTH_TO_SPACE,
+    PIXEL_TILES,
     POINTWISE,
     TILES,
     WINOGRAD,
@@ -40,7 +41,7 @@ from waifu2x.lowering.steps import Conv, View
 from waifu2x.networks.expressions import LEAKY
 from waifu2x.system.lazy_dataclass import dataclass
 
-ON_TILES = (TILES, FEW_TILES)
+ON_TILES = (TILES, PIXEL_TILES, FEW_TILES)
 """Kinds of convolutions in bf16."""
 IN_INTEGERS = (INTEGER_WINOGRAD, INTEGER_POINTWISE)
 """Kinds of convolutions in 16-bit integers."""
@@ -55,6 +56,7 @@ _PACKERS = {
     INTEGER_POINTWISE: weights.pack_integer_points,
     FEW_OUTPUTS: weights.pack_few_outputs,
     TILES: weights.pack_tiles,
+    PIXEL_TILES: weights.pack_pixel_tiles,
     FEW_TILES: weights.pack_few_tiles,
 }
 
@@ -104,7 +106,8 @@ def _kind(packing: Packing, step: Conv, source: PixelLayout) -> int:
         inner = step.source.value and source.planes % INTEGER_BLOCK == 0
         return INTEGER_WINOGRAD if inner else FEW_INPUTS
     if source.planes % LANES:
-        return FEW_INPUTS
+        fits = packing.arithmetic == "bf16" and source.planes <= FEW and not few
+        return PIXEL_TILES if fits else FEW_INPUTS
     return FEW_OUTPUTS if few else WINOGRAD
 
 
@@ -113,7 +116,7 @@ def _store(packing: Packing, step: Conv, kind: int) -> _Store:
     if _is_direct(packing, step, kind):
         planes = packing.maps.layouts[step.target.value].padded[step.target.part]
         return _Store(step.target.value, step.depth_to_space, planes, is_direct=True)
-    unit = LANES if kind in IN_INTEGERS else PLANE_UNIT[packing.arithmetic]
+    unit = LANES if kind in (*IN_INTEGERS, *ON_TILES) else PLANE_UNIT[packing.arithmetic]
     planes = step.out_planes if few else round_up(step.out_planes, unit)
     between = packing.maps.add(PixelLayout((step.out_planes,), (planes,)))
     return _Store(between, 1, planes, is_direct=False)
@@ -135,7 +138,7 @@ def _is_direct(packing: Packing, step: Conv, kind: int) -> bool:
         fits = target.padded == target.parts and step.depth_to_space == 1 and not added
     else:
         fits = target.planes % PLANE_UNIT[packing.arithmetic] == 0
-        if kind != TILES:
+        if kind not in (TILES, PIXEL_TILES):
             fits = fits and not any(layout.terms for layout in (target, *added))
     return does_all and fits
 
@@ -176,7 +179,7 @@ def _conv_task(
             view.value,
             offset=view.offset,
             plane=source.start(view.first) // (2 if source.terms else 1),
-            terms=source.terms if packing.maps.reads_two_terms(step) else 1,
+            terms=packing.maps.terms_read(step, source),
         ),
         target=TaskTarget(
             *(store.map, target.start(part), pixel, pair, block),
@@ -189,7 +192,9 @@ def _conv_task(
         planes=store.depth_to_space**2 * store.group_planes,
         group_planes=store.group_planes,
         taps=step.taps,
-        k_blocks=depth // BLOCK,
+        across=1 if kind == PIXEL_TILES else step.taps,
+        k_blocks=2 if kind == PIXEL_TILES else depth // BLOCK,
+        k_step=0 if kind == PIXEL_TILES else BLOCK // 2,
         weight=weight,
         bias=bias,
         slopes=slopes,

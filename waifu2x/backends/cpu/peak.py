@@ -42,7 +42,8 @@ def integer_peak(cores: int) -> float:
 def tile_peak(cores: int) -> float:
     """Multiply-adds a second of bf16 tiles on that many threads."""
     task = np.zeros(1, TASK)
-    task["k_blocks"], task["source_terms"], task["residual"] = STEPS, 1, -1
+    task["taps"], task["across"], task["k_blocks"], task["k_step"] = 3, 3, STEPS, BLOCK // 2
+    task["source_terms"], task["residual"] = 1, -1
     task["group_planes"] = BLOCK
     # Pixels lie 32 values apart; three rows of some steps each at the start of the memory.
     places = np.zeros(PLACES, np.int64)

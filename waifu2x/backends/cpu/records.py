@@ -36,6 +36,7 @@ CELL = 6
     INTEGER_POINTWISE,
     FEW_OUTPUTS,
     TILES,
+    PIXEL_TILES,
     FEW_TILES,
     PLANEWISE,
     READ,
@@ -43,8 +44,8 @@ CELL = 6
     KEEP,
     POOL,
     WRITE,
-) = range(14)
-"""Kinds of task: eight ways to compute a convolution, planewise steps, and those, from READ on,
+) = range(15)
+"""Kinds of task: nine ways to compute a convolution, planewise steps, and those, from READ on,
 that go between maps and the memory outside: the picture's pixels, maps that are kept whole, sums
 of means, the pixels of the result."""
 
@@ -149,8 +150,10 @@ TASK = np.dtype(
             "depth",  # planes that are read of each pixel in memory, padding included
             "planes",  # of the sums, padding included; of planewise steps and means: of the result
             "group_planes",  # of one pixel after depth-to-space: planes = its block's area * these
-            "taps",
-            "k_blocks",  # on tiles: of 32 planes, for each tap
+            "taps",  # rows of the kernel,
+            "across",  # and on tiles how many pixels, each a step of the product, make up one
+            "k_blocks",  # on tiles: products for each of those,
+            "k_step",  # and floats from the inputs of one to those of the next
             "weight",  # offset of the first weight
             "bias",  # offsets among the constants
             "slopes",  # also of planewise steps: the parameter of the function, for each sum

@@ -34,100 +34,135 @@ def order(tasks: Sequence[TaskSchedule], spans: Sequence[tuple[int, int]]) -> Ru
     return RunOrder(np.array(strip.runs, np.int64), rings)
 
 
+class _Reading:
+    """A window of a task, and who writes what is read there."""
+
+    __slots__ = ("down", "least", "more", "reader", "start", "unit", "up", "writers")
+
+    def __init__(self, reader: int, window: RowWindow, writers: list[int]) -> None:
+        self.reader = reader
+        self.writers = writers
+        self.up, self.down, self.unit = window.up, window.down, window.unit
+        self.least, self.more = window.offset, window.more + window.offset
+        self.start: float = _NO_ROW
+        """The first row of the map that the task still needs; _NO_ROW once it has ended."""
+
+
+_NO_ROW = float("inf")
+"""Behind all rows."""
+
+
 class _StripOrder:
-    """The tasks of a strip while their order is found, by their numbers."""
+    """The tasks of a strip while their order is found, by their numbers.
+
+    A new size of picture waits for this, row by row: what depends on how far a task has come is
+    worked out when it goes on, not when others ask.
+    """
 
     def __init__(self, tasks: Sequence[TaskSchedule], spans: Sequence[tuple[int, int]]) -> None:
-        self._tasks = tasks
+        self._targets = [task.target for task in tasks]
+        self._rows = [task.rows for task in tasks]
+        self._rates = [task.rate for task in tasks]
         self._done = [first for first, _ in spans]
         """The row up to which each task has come,"""
         self._ends = [end for _, end in spans]
         """and where it ends."""
+        self._made = [_NO_ROW] * len(tasks)
+        """The row of its target's memory up to which a task has come; _NO_ROW once it has ended."""
         busy = [n for n, (first, end) in enumerate(spans) if first < end]
         self._writers: dict[int, list[int]] = {}
         """The tasks that write each map."""
-        self._readers: dict[int, list[tuple[int, RowWindow]]] = {}
-        """The tasks that read each map, and their windows."""
         for n in busy:
             if tasks[n].target >= 0:
                 self._writers.setdefault(tasks[n].target, []).append(n)
+        self._readings: dict[int, list[_Reading]] = {}
+        """The windows of each task,"""
+        self._readers: dict[int, list[_Reading]] = {}
+        """and of each map."""
+        for n in busy:
+            self._readings[n] = []
             for window in tasks[n].windows:
-                self._readers.setdefault(window.map, []).append((n, window))
-        self._sources = {
-            n: [(window, self._wanted(window)) for window in tasks[n].windows] for n in busy
-        }
-        """The windows of each task, and who writes what is read there."""
+                parts = (None, *range(window.first, window.first + window.parts))
+                writers = [w for w in self._writers[window.map] if tasks[w].part in parts]
+                reading = _Reading(n, window, writers)
+                self._readings[n].append(reading)
+                self._readers.setdefault(window.map, []).append(reading)
+        for n in busy:
+            self._go_on(n, self._done[n])
         self.runs: list[int] = []
         self.held = dict.fromkeys(self._writers, 1)
         """Rows of each map that must be there at the same time."""
 
     def run_all(self) -> None:
         """Runs all that nothing waits for, the last ones first, and so everything."""
-        for n in reversed(range(len(self._tasks))):
-            if self._tasks[n].target < 0:
+        for n in reversed(range(len(self._targets))):
+            if self._targets[n] < 0:
                 while self._done[n] < self._ends[n]:
                     self._run(n)
 
-    def _wanted(self, window: RowWindow) -> list[int]:
-        """The tasks that write what is read in a window."""
-        parts = (None, *range(window.first, window.first + window.parts))
-        return [w for w in self._writers[window.map] if self._tasks[w].part in parts]
-
-    def _made(self, n: int) -> int:
-        """The row of its target's memory up to which a task has come."""
-        up, down = self._tasks[n].rate
-        return self._done[n] * up // down
-
-    def _is_short_of(self, writer: int, stop: int) -> bool:
-        """Whether a task has yet to make rows before `stop`."""
-        return self._done[writer] < self._ends[writer] and self._made(writer) < stop
+    def _go_on(self, n: int, row: int) -> None:
+        """A task has come to a row."""
+        self._done[n] = row
+        if row == self._ends[n]:
+            self._made[n] = _NO_ROW
+            for reading in self._readings[n]:
+                reading.start = _NO_ROW
+            return
+        up, down = self._rates[n]
+        self._made[n] = row * up // down
+        for reading in self._readings[n]:
+            first = row * reading.up // reading.down + reading.least
+            reading.start = first // reading.unit
 
     def _run(self, n: int) -> None:
         """Runs a task for its next rows, and all tasks before whose rows those need."""
-        task, first = self._tasks[n], self._done[n]
-        end = min(first + task.rows, self._ends[n])
-        for window, writers in self._sources[n]:
-            stop = window.stop(end)
-            for writer in writers:
-                while self._is_short_of(writer, stop):
+        first, made = self._done[n], self._made
+        end = min(first + self._rows[n], self._ends[n])
+        for reading in self._readings[n]:
+            stop = -((end * -reading.up // reading.down - reading.more) // reading.unit)
+            for writer in reading.writers:
+                while made[writer] < stop:
                     self._run(writer)
         if self._done[n] > first:
             return  # it has followed the last writer
         self.runs.append(n)
-        map_ = task.target
-        if map_ < 0:
-            self._done[n] = end
-            return
-        up, down = task.rate
-        stop = -(-end * up // down)
-        self.held[map_] = max(self.held[map_], stop - self._lowest(map_, self._made(n)))
-        self._done[n] = end
-        for reader, window in self._readers.get(map_, ()):
-            if self._tasks[reader].target < 0:
-                self._follow(reader, window)
+        map_ = self._targets[n]
+        if map_ >= 0:
+            up, down = self._rates[n]
+            readers = self._readers.get(map_, ())
+            rows = -(-end * up // down) - self._lowest(map_, readers)
+            if rows > self.held[map_]:
+                self.held[map_] = int(rows)
+            self._go_on(n, end)
+            for reading in readers:
+                if self._targets[reading.reader] < 0:
+                    self._follow(reading)
+        else:
+            self._go_on(n, end)
 
-    def _follow(self, n: int, window: RowWindow) -> None:
+    def _follow(self, reading: _Reading) -> None:
         """Runs a task that nothing waits for as long as its rows are there."""
-        sources, rows, end = self._sources[n], self._tasks[n].rows, self._ends[n]
-        if len(sources) > 1:
+        n, made = reading.reader, self._made
+        rows, end = self._rows[n], self._ends[n]
+        if len(self._readings[n]) > 1:
             return
-        ((_, writers),) = sources
         while self._done[n] < end:
             next_row = min(self._done[n] + rows, end)
-            stop = window.stop(next_row)
-            if any(self._is_short_of(writer, stop) for writer in writers):
-                return
+            stop = -((next_row * -reading.up // reading.down - reading.more) // reading.unit)
+            for writer in reading.writers:
+                if made[writer] < stop:
+                    return
             self.runs.append(n)
-            self._done[n] = next_row
+            self._go_on(n, next_row)
 
-    def _lowest(self, map_: int, default: int) -> int:
+    def _lowest(self, map_: int, readers: Sequence[_Reading]) -> float:
         """The first row of a map that a reader still needs, or that a writer of another part has
         yet to write: what is outside becomes zero in all parts, whoever comes to it."""
-        lowest = default
+        lowest = _NO_ROW
         for writer in self._writers[map_]:
-            if self._done[writer] < self._ends[writer]:
-                lowest = min(lowest, self._made(writer))
-        for reader, window in self._readers.get(map_, ()):
-            if self._done[reader] < self._ends[reader]:
-                lowest = min(lowest, window.start(self._done[reader]))
+            if self._made[writer] < lowest:
+                lowest = self._made[writer]
+        for reading in readers:
+            if reading.start < lowest:
+                lowest = reading.start
         return lowest

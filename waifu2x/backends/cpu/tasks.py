@@ -118,7 +118,7 @@ class ConvTask:
 
     schedule: TaskSchedule
     kind: int
-    """How it is computed: one of the first eight kinds."""
+    """How it is computed: one of the first nine kinds."""
     source: TaskSource
     target: TaskTarget
     residual: TaskResidual
@@ -126,7 +126,9 @@ class ConvTask:
     planes: int
     group_planes: int
     taps: int
+    across: int
     k_blocks: int
+    k_step: int
     weight: int
     bias: int
     slopes: int

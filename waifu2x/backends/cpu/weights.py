@@ -13,7 +13,6 @@ from waifu2x.backends.cpu.shapes import (
     CHUNK,
     COLUMNS,
     FLAT,
-    INTEGER_BLOCK,
     LANES,
     MOST_INPUT,
     PART_PAIRS,
@@ -21,6 +20,7 @@ from waifu2x.backends.cpu.shapes import (
     block_widths,
 )
 from waifu2x.backends.winograd import each_frequency
+from waifu2x.lowering.geometry import round_up
 
 _BALANCES = np.outer([1, 1, 1, 1, 1, 2, 2, 1], [1, 1, 1, 1, 1, 2, 2, 1]).ravel()
 """By how much transformed inputs of each frequency are enlarged: so they are about as large as
@@ -100,12 +100,14 @@ def pack_integer_points(weight: NDArray[np.float32], group_planes: int) -> NDArr
 
 
 def _in_pairs(integers: NDArray[np.int16]) -> NDArray[np.int16]:
-    """(in, out) -> (in / 2, out, 2), inputs in the order in which the instruction packs them: in
-    each INTEGER_BLOCK, lanes by fours."""
+    """(in, out) -> (in / 2, out, 2): pairs of inputs from two vectors each, but of neighbours in a
+    last single vector."""
     in_planes = len(integers)
-    planes = np.arange(in_planes).reshape(-1, INTEGER_BLOCK // LANES, LANES // 4, 4)
-    order = planes.transpose(0, 2, 1, 3).reshape(-1)
-    return integers[order].reshape(in_planes // 2, 2, -1).swapaxes(1, 2)
+    whole = in_planes // (2 * LANES) * 2 * LANES
+    paired = np.arange(whole).reshape(-1, 2, LANES).swapaxes(1, 2)
+    order = np.concatenate([paired.ravel(), np.arange(whole, in_planes)])
+    pairs: NDArray[np.int16] = integers[order].reshape(in_planes // 2, 2, -1).swapaxes(1, 2)
+    return pairs
 
 
 def _as_floats(integers: NDArray[np.int16]) -> NDArray[np.float32]:
@@ -207,7 +209,9 @@ def bfloat_bits(weight: NDArray[np.float32]) -> NDArray[np.uint16]:
 
 
 def pack_tiles(weight: NDArray[np.float32], group_planes: int) -> NDArray[np.float32]:
-    """(out, in, taps, taps), both multiples of BLOCK -> its header's order, as float32 memory."""
+    """(out, in, taps, taps), out a multiple of COLUMNS and in of BLOCK -> its header's order, as
+    float32 memory."""
+    weight = np.pad(weight, ((0, -len(weight) % BLOCK), (0, 0), (0, 0), (0, 0)))
     out_planes, in_planes, taps, _ = weight.shape
     bits = bfloat_bits(weight)
     # (out, ky, kx, in) -> (out block, tile, output, ky, step, pair, 2)
@@ -216,6 +220,23 @@ def pack_tiles(weight: NDArray[np.float32], group_planes: int) -> NDArray[np.flo
     )
     packed = np.ascontiguousarray(ordered.transpose(0, 3, 4, 1, 5, 2, 6))
     return packed.reshape(-1).view(np.float32)
+
+
+def pack_pixel_tiles(weight: NDArray[np.float32], group_planes: int) -> NDArray[np.float32]:
+    """(out, in, 3, 3), out a multiple of COLUMNS -> the order of its header, as float32 memory."""
+    first = round_bfloats(weight.astype(np.float64))
+    rest = round_bfloats(weight.astype(np.float64) - first)
+    # (out, in, ky, kx) twice -> (ky, terms of weights, pair, out, terms of inputs)
+    count = 3 * weight.shape[1]
+    pairs = np.zeros((3, 2, COLUMNS, round_up(len(weight), BLOCK), 2), np.float32)
+    for term, values in enumerate((first, rest)):
+        ordered = values.transpose(2, 3, 1, 0).reshape(3, count, -1)
+        pairs[:, term, :count, : len(weight), 0] = ordered
+        if not term:
+            pairs[:, term, :count, : len(weight), 1] = ordered
+    bits = (pairs.view(np.uint32) >> 16).astype(np.uint16)
+    blocks = bits.reshape(3, 2, COLUMNS, -1, 2, COLUMNS, 2).transpose(3, 0, 1, 4, 2, 5, 6)
+    return np.ascontiguousarray(blocks).reshape(-1).view(np.float32)
 
 
 def pack_few_tiles(weight: NDArray[np.float32], group_planes: int) -> NDArray[np.float32]:

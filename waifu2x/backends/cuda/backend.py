@@ -27,7 +27,8 @@ def create(device: int) -> Backend:
     if units == "fma":
         plain = partial(Fp32Executor, runtime)
         return GpuBackend("cuda", runtime, {"auto": [plain], "fp32": [plain]})
-    return GpuBackend("cuda", runtime, tensor.makers(runtime, units))
+    modes = tensor.makers(runtime, units)
+    return GpuBackend("cuda", runtime, modes, tensor.decides(runtime, units))
 
 
 def devices() -> list[Device]:

@@ -38,6 +38,7 @@ _ARGUMENTS: dict[str, tuple[type, ...]] = {
     "cuEventCreate": (POINTER(c_void_p), c_uint),
     "cuEventRecord": (c_void_p, c_void_p),
     "cuEventSynchronize": (c_void_p,),
+    "cuEventQuery": (c_void_p,),
     "cuEventElapsedTime": (POINTER(c_float), c_void_p, c_void_p),
     "cuEventDestroy_v2": (c_void_p,),
     "cuModuleLoadData": (POINTER(c_void_p), c_char_p),

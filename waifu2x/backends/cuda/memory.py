@@ -19,6 +19,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from waifu2x.backends.cuda import registration
 from waifu2x.backends.cuda.driver import Driver, current
+from waifu2x.system.size_class import MOST_SPARE, size_class
 
 _KEPT = 64
 """Free blocks of page-locked memory that are kept at most..."""
@@ -69,7 +70,7 @@ class HostMemory:
             block = self._take(size)
         if block is None:
             try:
-                block = self._driver.lock_pages(max(size, 1))
+                block = self._driver.lock_pages(min(size_class(size), LOCKED_BYTES))
             except self._driver.error:
                 return np.empty(shape, dtype)
             with self._lock:
@@ -161,7 +162,7 @@ class HostMemory:
             or sum(each * len(blocks) for each, blocks in self._free.items()) > _KEPT_BYTES
         ):
             self._free_block(self._oldest())
-        fitting = [each for each in self._free if size <= each <= 4 * size + 65536]
+        fitting = [each for each in self._free if size <= each <= MOST_SPARE * size + 65536]
         return self._pop(min(fitting)) if fitting else None
 
     def _collect(self) -> None:

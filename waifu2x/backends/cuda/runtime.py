@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 import threading
+import time
 import weakref
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -39,6 +40,8 @@ _MOST_CLEARED = 1 << 31
 """Bytes at a time: pycuda may count them in 32 bits."""
 _FETCHERS, _BAND_BYTES = 4, 1 << 22
 """Threads that fetch a large result, and bytes at a time."""
+_SPIN_SECONDS = 1e-3
+"""The longest wait with a core."""
 _STATIC_SHARED_BYTES = 48 << 10
 """Shared memory that a block gets without asking for more."""
 
@@ -88,6 +91,8 @@ class Fetched(NamedTuple):
     """The moment."""
     rest: Callable[[], None] | None
     """What is left to do then."""
+    is_soon: bool
+    """Whether it is waited for with a core: who sleeps wakes up later."""
 
 
 class Record:
@@ -442,37 +447,48 @@ class CudaRuntime:
             with self.current():
                 record.graph.close()
 
-    def send(self, buffer: Any, array: NDArray[Any]) -> object:
+    def send(self, buffer: Any, array: NDArray[Any], *, in_order: bool = False) -> object:
         with self.current():
             staged = self._host.staged(array)
-            self.driver.upload(buffer.address, staged, self._uploads)
+            stream = self._stream if in_order else self._uploads
+            self.driver.upload(buffer.address, staged, stream)
             return staged
 
     def follow(self) -> None:
         with self.current():
             self._follow(self._stream, self._uploads)
 
-    def fetch(self, buffer: Any, array: NDArray[Any]) -> Fetched:
+    def fetch(self, buffer: Any, array: NDArray[Any], *, in_order: bool = False) -> Fetched:
         with self.current():
             target = array
             if not self._host.is_locked(array):
                 if array.nbytes > LOCKED_BYTES:
-                    return Fetched(
-                        self._event_of(self._stream), partial(self.download, buffer, array)
-                    )
+                    rest = partial(self.download, buffer, array)
+                    return Fetched(self._event_of(self._stream), rest, in_order)
                 # The driver would wait here for a copy into pages that may move.
                 target = self._host.array(array.shape, array.dtype)
-            self._follow(self._downloads, self._stream)
-            self.driver.download(target, buffer.address, self._downloads)
-            rest = None if target is array else partial(np.copyto, array, target)
-            return Fetched(self._event_of(self._downloads), rest)
+            stream = self._stream if in_order else self._downloads
+            if not in_order:
+                self._follow(stream, self._stream)
+            self.driver.download(target, buffer.address, stream)
+            copy = None if target is array else partial(np.copyto, array, target)
+            return Fetched(self._event_of(stream), copy, in_order)
 
     def wait(self, event: Fetched) -> None:
         with self.current():
-            self.driver.wait_event(event.event)
+            if not event.is_soon or not self._comes_soon(event.event):
+                self.driver.wait_event(event.event)
         self._events.append(event.event)
         if event.rest is not None:
             event.rest()
+
+    def _comes_soon(self, event: Any) -> bool:
+        """Waits a while for a moment, taking a core; False if that was in vain."""
+        end = time.perf_counter() + _SPIN_SECONDS
+        while not self.driver.is_over(event):
+            if time.perf_counter() > end:
+                return False
+        return True
 
     def _follow(self, stream: Any, other: Any) -> None:
         """What is queued on a stream from now on comes after what is queued on another."""

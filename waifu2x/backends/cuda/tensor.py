@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from waifu2x.backends import Precision
-from waifu2x.backends.cuda import value_range
+from waifu2x.backends.cuda import choosing
 from waifu2x.backends.cuda.arguments import address_of
 from waifu2x.backends.cuda.flags import CudaFlags
 from waifu2x.backends.cuda.tensor_avg_pool import TensorAvgPoolStep
@@ -18,72 +20,76 @@ from waifu2x.backends.cuda.tensor_layout import batch_grid, layouts
 from waifu2x.backends.cuda.tensor_peak import matrix_peak
 from waifu2x.backends.cuda.tensor_planewise import TensorPlanewiseStep, has_whole_vectors
 from waifu2x.backends.cuda.tensor_runs import runs
-from waifu2x.backends.cuda.tensor_step import LARGEST, Room, Task, beyond
+from waifu2x.backends.cuda.tensor_step import LARGEST, RangeCheck, Task, beyond
 from waifu2x.backends.cuda.tensor_vectors import Vectors
-from waifu2x.backends.cuda.units import Units
-from waifu2x.backends.gpu.backend import Maker
+from waifu2x.backends.cuda.units import Units, is_sm75
+from waifu2x.backends.gpu.backend import Decide, Maker, OnTrial
 from waifu2x.backends.gpu.executor import Executor, PassWork
 from waifu2x.backends.gpu.flags import Flags
 from waifu2x.backends.gpu.fp32 import Fp32Executor
 from waifu2x.backends.gpu.launch import LaunchMaker
 from waifu2x.backends.gpu.runtime import Buffer, Kernel
 from waifu2x.backends.gpu.tuning import Choose
-from waifu2x.errors import printable
 from waifu2x.lowering.box import Box
-from waifu2x.lowering.steps import Conv, GatedAdd, GlobalAvgPool, Linear, Program
+from waifu2x.lowering.steps import Conv, GlobalAvgPool, Linear, Program
+from waifu2x.networks.model import Model
 
 if TYPE_CHECKING:
     from waifu2x.backends.cuda.runtime import CudaRuntime
-
-_LOG = logging.getLogger(__name__)
 
 
 def makers(runtime: CudaRuntime, units: Units) -> dict[Precision, Sequence[Maker]]:
     """What makes the executors of each precision: the first for all pictures, the others for those
     whose values leave the room of 16 bits. Those of fp16 are then what they are in fp32.
 
-    Programs that matrix units cannot run, or not within the range of 16 bits, take others. `auto`
-    is fp16, but where there are gates: what they multiply with each other is rounded before (SPAN
-    keeps 79 dB of a photo so, and 32 dB of a drawing with hard edges).
+    Programs that matrix units cannot run take fp32 by other units at once.
     """
-
-    def maker(terms: int) -> Maker:
-        def make(program: Program, choose: Choose) -> Executor:
-            if not runs(program, layouts(program, terms)):
-                return Fp32Executor(runtime, program, choose)
-            largest = value_range.largest(program)
-            if not largest <= value_range.MOST:
-                _warn(
-                    program,
-                    "%s: has values of %.2g, for which 16 bits have no room: computed in 32 bits,"
-                    " which takes longer",
-                    largest,
-                )
-                return Fp32Executor(runtime, program, choose)
-            return TensorExecutor(runtime, program, units, terms, choose)
-
-        return make
-
-    fp16, fp32 = maker(1), maker(2)
-
-    def auto(program: Program, choose: Choose) -> Executor:
-        if not any(isinstance(step, GatedAdd) for step in program.steps):
-            return fp16(program, choose)
-        _warn(
-            program,
-            "%s: multiplies maps with each other, for which fp16 is not exact enough: computed in"
-            " fp32, which takes longer",
-        )
-        return fp32(program, choose)
-
-    wide = partial(Fp32Executor, runtime)
-    return {"auto": [auto, fp32, wide], "fp16": [fp16, fp32, wide], "fp32": [fp32, wide]}
+    fp16, fp32, wide = _in_16_bits(runtime, units), _in_fp32(runtime, units), _wide(runtime)
+    return {"auto": [fp16, fp32, wide], "fp16": [fp16, fp32, wide], "fp32": [fp32, wide]}
 
 
-def _warn(program: Program, message: str, *values: float) -> None:
-    """Logs a warning about a model once: not again for the same one, cut."""
-    if not program.cuts:
-        _LOG.warning(message, printable(program.model.name), *values)
+def decides(runtime: CudaRuntime, units: Units) -> Decide:
+    """What decides how `auto` computes a model: in 16 bits where these are exact enough."""
+    kind = f"{units} {'sm75' if is_sm75(runtime.capability) else ''}"
+
+    def decide(model: Model, on_trial: OnTrial) -> Maker:
+        def maker(trusted: float) -> Maker:
+            match trusted:
+                case choosing.IN_FLOATS:
+                    return _wide(runtime)
+                case choosing.IN_FP32:
+                    return _in_fp32(runtime, units)
+            return _in_16_bits(runtime, units, trusted)
+
+        @contextmanager
+        def trial(trusted: float) -> Iterator[choosing.Run]:
+            with on_trial(maker(trusted)) as network:
+                yield lambda picture: network(picture, np.float32)
+
+        return maker(choosing.trusted(model, kind, trial))
+
+    return decide
+
+
+def _in_16_bits(runtime: CudaRuntime, units: Units, trusted: float = LARGEST) -> Maker:
+    return _maker(runtime, units, 1, trusted)
+
+
+def _in_fp32(runtime: CudaRuntime, units: Units) -> Maker:
+    return _maker(runtime, units, 2, LARGEST)
+
+
+def _wide(runtime: CudaRuntime) -> Maker:
+    return partial(Fp32Executor, runtime)
+
+
+def _maker(runtime: CudaRuntime, units: Units, terms: int, trusted: float) -> Maker:
+    def make(program: Program, choose: Choose) -> Executor:
+        if not runs(program, layouts(program, terms)):
+            return Fp32Executor(runtime, program, choose)
+        return TensorExecutor(runtime, program, units, terms, choose, trusted)
+
+    return make
 
 
 class TensorExecutor:
@@ -94,14 +100,23 @@ class TensorExecutor:
     map_limit = 1 << 34
 
     def __init__(
-        self, runtime: CudaRuntime, program: Program, units: Units, terms: int, choose: Choose
+        self,
+        runtime: CudaRuntime,
+        program: Program,
+        units: Units,
+        terms: int,
+        choose: Choose,
+        trusted: float = LARGEST,
     ) -> None:
-        """Raises BackendError for kernels that cannot be built, OutOfMemoryError."""
+        """Pictures with values beyond the `trusted` size are flagged, LARGEST at most.
+
+        Raises BackendError for kernels that cannot be built, OutOfMemoryError.
+        """
         self.program = program
         self._runtime = runtime
         self._units = units
         self._terms = terms
-        self._beyond = beyond(LARGEST)
+        self._beyond = beyond(trusted)
         self._layouts = found = layouts(program, terms)
         self._vectors = Vectors(runtime, program)
         self._steps: dict[int, TensorConvStep | TensorPlanewiseStep | GatherStep] = {}
@@ -132,8 +147,8 @@ class TensorExecutor:
     def launches(self, one: PassWork) -> Sequence[LaunchMaker]:
         pictures = one.batch.source.shape[0]
         at = self._vectors.places(one.vectors, pictures)
-        room = Room(address_of(one.batch.flags), self._beyond)
-        task = Task(one.batch, one.work.steps, one.places, batch_grid(pictures), at, room)
+        check = RangeCheck(address_of(one.batch.flags), self._beyond)
+        task = Task(one.batch, one.work.steps, one.places, batch_grid(pictures), at, check)
         made = [(number, partial(self._steps[number].launch, task)) for number in one.work.steps]
         for number, box in one.sums.items():
             if box.height and box.width:

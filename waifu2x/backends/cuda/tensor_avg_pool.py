@@ -27,11 +27,13 @@ class AvgPoolArguments(NamedTuple):
 
     source: Address
     sums: Address
+    flags: Address
     source_map: MapArguments
     part: Range
     each: int
     across: int
     lines: int
+    beyond: int
 
 
 class TensorAvgPoolStep(TensorStep):
@@ -77,11 +79,13 @@ class TensorAvgPoolStep(TensorStep):
         arguments = AvgPoolArguments(
             task.address(self._value),
             Address(task.vectors.sums + 8 * self._sums_place),
+            task.check.flags,
             layout.arguments(held, grid, 0, 0),
             part,
             task.vectors.sums_each,
             grid.across,
             lines,
+            task.check.beyond,
         )
         blocks = (-(-(last - first) // lines), groups, grid.pictures)
         kernel = ("tensor_avg_pool", chosen)

@@ -334,6 +334,7 @@ class TensorConvStep(TensorStep):
             "PLANE_SLOPES": int(has_plane_slopes(step.activation)),
             "RESIDUAL": int(step.residual is not None),
             "STACK": int(task.grid.pictures > 1),
+            "BOUNDED": int(task.check.is_bounded),
             **activation_macro(step.activation),
         }
         if target is None:
@@ -402,9 +403,9 @@ class TensorConvStep(TensorStep):
                     pitch=held.width, top=top, left=left, rows=held.height, columns=held.width
                 )
         slope = np.float32(step.activation.slopes[0])
-        factor, room = np.float32(step.factor), task.room
+        factor, check = np.float32(step.factor), task.check
         places = read, write, added, extent, valid, stored
-        return residual, room.flags, *places, factor, slope, room.beyond
+        return residual, check.flags, *places, factor, slope, check.beyond
 
     def _pixels_written(self, task: Task) -> tuple[Box, Box, Size]:
         """The box of each picture that there is memory for, what of it is wanted, its rows and

@@ -112,7 +112,7 @@ class GatherStep(AnyPlanewiseStep):
             address_of(task.batch.target.buffer) if is_result else task.address(step.target.value),
             residual,
             self.factors(task),
-            task.room.flags,
+            task.check.flags,
             pixels,
             source_map,
             target_map,
@@ -127,7 +127,7 @@ class GatherStep(AnyPlanewiseStep):
             self._residual.offset if self._residual else 0,
             task.vectors.vectors_each,
             np.float32(factor_of(step)),
-            task.room.beyond,
+            task.check.beyond,
         )
         blocks = (-(-box.width * (written // values) // _THREADS), box.height, grid.pictures)
         kernel = ("tensor_gather", chosen)

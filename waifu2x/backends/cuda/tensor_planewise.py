@@ -127,7 +127,7 @@ class TensorPlanewiseStep(AnyPlanewiseStep):
             task.address(step.target.value),
             residual,
             self.factors(task),
-            task.room.flags,
+            task.check.flags,
             self._seen(task, step.source),
             target.arguments(held, task.grid, box.top - held.top, box.left - held.left),
             added,
@@ -137,7 +137,7 @@ class TensorPlanewiseStep(AnyPlanewiseStep):
             Range(-box.top, -box.left, rows - box.top, columns - box.left),
             task.vectors.vectors_each,
             np.float32(factor_of(step)),
-            task.room.beyond,
+            task.check.beyond,
         )
         columns_each = _THREADS // vectors * _REPEATS
         parts = written // (VECTOR_VALUES * vectors)

@@ -57,23 +57,28 @@ class SourceArguments(NamedTuple):
     padding: int
 
 
-class Room(NamedTuple):
-    """Where kernels say that a value has left the room of 16 bits, and how large that is."""
-
-    flags: Address
-    """Of a word for each picture of the batch."""
-    beyond: int
-    """As `add_sizes` in `kernels/tensor.cuh` has it."""
-
-
 LARGEST = float(np.finfo(np.float16).max)
 """The largest 16-bit float."""
 
 
 def beyond(largest: float) -> int:
-    """`Room.beyond` where values of up to that size, LARGEST at most, are in the room."""
+    """`RangeCheck.beyond` where values of up to that size, LARGEST at most, are in the room."""
     bits = int(np.float16(largest).view(np.uint16))
     return (0x7FFF - bits) * 0x10001
+
+
+class RangeCheck(NamedTuple):
+    """Where kernels say that a value has left the room of 16 bits, and how large that is."""
+
+    flags: Address
+    """The address of a word for each picture of the batch."""
+    beyond: int
+    """As `add_sizes` in `kernels/tensor.cuh` has it."""
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether values are too large that 16 bits could hold."""
+        return self.beyond != beyond(LARGEST)
 
 
 @dataclass(frozen=True)
@@ -86,7 +91,7 @@ class Task:
     places: Mapping[int, BufferPlace]
     grid: BatchGrid
     vectors: VectorPlaces
-    room: Room
+    check: RangeCheck
 
     def address(self, value: int) -> Address:
         """The address of a map."""

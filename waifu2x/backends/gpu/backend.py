@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import logging
 import statistics
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from itertools import pairwise
 from typing import Any, TypeVar
@@ -17,7 +19,7 @@ from waifu2x.backends.gpu import cuts, tuning
 from waifu2x.backends.gpu.compiled_model import CompiledModel
 from waifu2x.backends.gpu.executor import Executor
 from waifu2x.backends.gpu.memory_pool import MemoryPool
-from waifu2x.backends.gpu.network import GpuNetwork
+from waifu2x.backends.gpu.network import FlaggedError, GpuNetwork
 from waifu2x.backends.gpu.runtime import OutOfMemoryError, Runtime
 from waifu2x.backends.gpu.tuning import Choose
 from waifu2x.backends.live import LiveObjects
@@ -35,6 +37,11 @@ _CALLS_AT_ONCE = 3
 _Made = TypeVar("_Made")
 Maker = Callable[[Program, Choose], Executor]
 """Makes an executor; raises BackendError and OutOfMemoryError as Executor says."""
+OnTrial = Callable[[Maker], AbstractContextManager[GpuNetwork]]
+"""A model's network by a maker, while the context lasts; it raises FlaggedError for pictures that
+are flagged."""
+Decide = Callable[[Model, OnTrial], Maker]
+"""What makes the executor of a model: decided by trying, or known. Raises BackendError."""
 _LOG = logging.getLogger(__name__)
 
 
@@ -42,19 +49,28 @@ class GpuBackend:
     """Runs models on one device."""
 
     def __init__(
-        self, name: str, runtime: Runtime, makers: Mapping[Precision, Sequence[Maker]]
+        self,
+        name: str,
+        runtime: Runtime,
+        makers: Mapping[Precision, Sequence[Maker]],
+        decide: Decide | None = None,
     ) -> None:
         """`makers` has what each precision takes, `auto` among them: for all pictures the first,
-        and for those whose values leave the room of one, the next."""
+        and for those whose values leave the room of one, the next. `decide` chooses another first
+        one for `auto`."""
         self.name = name
         self.device = runtime.device
         self.calls_at_once = 1 if runtime.limits.is_cpu else _CALLS_AT_ONCE
         self.runtime = runtime
         self._makers = makers
+        self._decide = decide
         self._pool = MemoryPool(runtime)
         self._open = LiveObjects[GpuNetwork]()
+        self._telling = threading.Lock()
         self._told: set[str] = set()
-        """The models of which has been said that a picture left the room of 16 bits."""
+        """The networks of which has been said that a picture left the room of 16 bits."""
+        self._flagged = 0
+        """How many pictures have."""
 
     def compile(self, models: Sequence[Model], precision: Precision) -> GpuNetwork:
         """Uploads the weights of models, and builds the kernels that pictures of bytes take.
@@ -63,17 +79,25 @@ class GpuBackend:
         models. Pictures of other dtypes, stacks, and small pictures on units that want other
         kernels then have some built when they first come.
         """
-        return self._compile(models, self._makers_of(precision))
+        _, *others = self._makers_of(precision)
+        wider = partial(self._wider, models, others) if others else None
+        on_flagged = partial(self._note_flagged, [model.name for model in models])
+        return self._compile(models, partial(self._first, precision), wider, on_flagged)
 
-    def _compile(self, models: Sequence[Model], makers: Sequence[Maker]) -> GpuNetwork:
-        """The network of the first maker; of the others, what flagged pictures take."""
-        maker, *others = makers
+    def _compile(
+        self,
+        models: Sequence[Model],
+        first: Callable[[Model], Maker],
+        wider: Callable[[], GpuNetwork] | None,
+        on_flagged: Callable[[int], None] = lambda pictures: None,
+    ) -> GpuNetwork:
+        """The network of what is the first maker of each model; see GpuNetwork for the others."""
         with self._pool.compiling():
             compiled: dict[int, CompiledModel] = {}
             try:
                 for model in models:
                     if id(model) not in compiled:
-                        compiled[id(model)] = self._compiled(maker, model)
+                        compiled[id(model)] = self._compiled(first(model), model)
                 chain = [compiled[id(model)] for model in models]
                 dtypes = [np.uint8, *[np.float32] * (len(models) - 1), np.uint8]
                 for one, ends in dict.fromkeys(zip(chain, pairwise(dtypes), strict=True)):
@@ -82,8 +106,7 @@ class GpuBackend:
                 for one in compiled.values():
                     one.close()
                 raise
-            wider = partial(self._wider, models, others) if others else None
-            network = GpuNetwork(chain, self._pool, wider)
+            network = GpuNetwork(chain, self._pool, wider, on_flagged)
             self._open.add(network)
             return network
 
@@ -93,7 +116,7 @@ class GpuBackend:
 
     def measure(self, model: Model, precision: Precision, pixels: NDArray[Any]) -> Measurement:
         """Seconds of each step by the device's clock, medians."""
-        maker = self._makers_of(precision)[0]
+        maker = self._first(precision, model)
         executor = self._executor(maker, model, tuning.StoredChoices(self.device))
         try:
             seconds = self._step_seconds(model, executor, pixels)
@@ -115,7 +138,7 @@ class GpuBackend:
         return Measurement(sum(seconds), layers)
 
     def tune(self, model: Model, precision: Precision, pixels: NDArray[Any]) -> Iterator[Trial]:
-        maker = self._makers_of(precision)[0]
+        maker = self._first(precision, model)
 
         def measure(executor: Executor) -> Sequence[float]:
             return self._step_seconds(model, executor, pixels)
@@ -133,20 +156,51 @@ class GpuBackend:
 
     def close(self) -> None:
         """Frees everything, when the calls under way are done."""
+        with self._telling:
+            if self._flagged > 1:
+                _LOG.info("computed in 32 bits: %d pictures", self._flagged)
+            self._flagged = 0
         for network in self._open:
             network.close()
         self._pool.close()
 
     def _wider(self, models: Sequence[Model], makers: Sequence[Maker]) -> GpuNetwork:
         """The network for pictures whose values have left the room of another one's executors."""
-        for model in models:
-            if model.name not in self._told:
-                self._told.add(model.name)
+        maker, *others = makers
+        wider = partial(self._wider, models, others) if others else None
+        return self._compile(models, lambda model: maker, wider)
+
+    def _note_flagged(self, names: Sequence[str], pictures: int) -> None:
+        """Counts pictures that left the room of 16 bits, and says so once for each network."""
+        with self._telling:
+            self._flagged += pictures
+            name = ", ".join(dict.fromkeys(map(printable, names)))
+            if name not in self._told:
+                self._told.add(name)
                 _LOG.warning(
                     "%s: a picture's values leave 16 bits: such are computed once more, in 32 bits",
-                    printable(model.name),
+                    name,
                 )
-        return self._compile(models, makers)
+
+    def _first(self, precision: Precision, model: Model) -> Maker:
+        """What makes the executor of a model for all pictures. Raises BackendError."""
+        maker, *_ = self._makers_of(precision)
+        if precision == "auto" and self._decide is not None:
+            return self._decide(model, partial(self._on_trial, model))
+        return maker
+
+    @contextmanager
+    def _on_trial(self, model: Model, maker: Maker) -> Iterator[GpuNetwork]:
+        """A model's network by a maker, which raises FlaggedError for pictures that are flagged."""
+
+        def refuse() -> GpuNetwork:
+            raise FlaggedError
+
+        network = self._compile([model], lambda model: maker, refuse)
+        try:
+            yield network
+        finally:
+            network.close()
 
     def _makers_of(self, precision: Precision) -> Sequence[Maker]:
         """What makes executors of a precision. Raises BackendError for one that it lacks."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
@@ -27,6 +28,11 @@ class DevicePixels:
     """uint8, uint16 or float32, as of a Network's pixels."""
     shape: tuple[int, int, int, int]
     """(pictures, rows, columns, planes)."""
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        return math.prod(self.shape) * self.dtype.itemsize
 
 
 @dataclass(frozen=True)

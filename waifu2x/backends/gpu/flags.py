@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Protocol
 
 _WORDS = 1024
-"""Of flags that are kept for further calls: so many pictures at most are a usual stack."""
+"""How many words flags have that are kept for further calls: a usual stack has fewer pictures."""
 
 
 class Flags(Protocol):

@@ -1,6 +1,6 @@
 """What is launched for pictures that are computed undivided, whatever their size.
 
-The first size is planned with its numbers. From the second on it is planned with symbols (see
+The first few sizes are planned with their numbers. From then on it is planned with symbols (see
 `lowering.symbols`): once for all sizes for which the same is decided, which are nearly all. A new
 size is then a formula away, and so are its launches, each of which has formulas of its own: how a
 kernel is cut depends on the size, and where it is cut otherwise there is another formula.
@@ -27,6 +27,8 @@ from waifu2x.lowering.symbols import Code, Formula, Trace, called
 from waifu2x.networks.model import Size
 
 _KEPT_SIZES = 256
+_PLAIN_SIZES = 4
+"""As many plans with numbers take about as long as to make the formulas."""
 _KEPT_FORMULAS = 8
 """The latest are kept, for the whole and for each launch."""
 
@@ -76,7 +78,8 @@ class LaunchPlans:
         self._plans: OrderedDict[tuple[Ends, Size], LaunchPlan] = OrderedDict()
         """Those that were used last."""
         self._any_size: dict[Ends, list[_AnySize]] = {}
-        """Empty for ends of which one size was seen."""
+        self._seen: dict[Ends, int] = {}
+        """How many sizes."""
 
     def plan(self, ends: Ends, size: Size) -> LaunchPlan | None:
         """The plan for pictures of a size; None if kernels cannot count their maps."""
@@ -107,9 +110,9 @@ class LaunchPlans:
         return True
 
     def _planned(self, ends: Ends, size: Size) -> LaunchPlan | None:
-        known = self._any_size.get(ends)
-        if known is None:
-            self._any_size[ends] = []
+        known = self._any_size.setdefault(ends, [])
+        self._seen[ends] = seen = self._seen.get(ends, 0) + 1
+        if seen <= _PLAIN_SIZES:
             found = schedule.whole(self._executor, size, ends.pictures)
             return None if found is None else _OneSize(self._runtime, ends, size, found)
         for any_size in reversed(known):

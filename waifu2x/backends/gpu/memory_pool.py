@@ -6,7 +6,9 @@ they are kept for the next picture, as long as they are few and nobody else need
 
 from __future__ import annotations
 
+import math
 import threading
+import time
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,6 +16,7 @@ from typing import Protocol
 
 from waifu2x.backends.gpu.runtime import Buffer, OutOfMemoryError, Runtime
 from waifu2x.errors import BackendError
+from waifu2x.system.size_class import MOST_SPARE, size_class
 
 _FREE_SHARE = 0.9
 """Share of the free memory that may be taken: the library needs some of it for itself."""
@@ -21,6 +24,10 @@ _KEPT_SHARE = 0.5
 """Share of the memory that was free at first that is kept at most while nothing is computed."""
 _QUEUED_SHARE = 0.1
 """Share of it that is kept besides for what shares the device."""
+_ASKED_SECONDS = 0.5
+"""How long the library's answer of how much memory is free is taken to hold."""
+_CLASSED_SHARE = 1 / 8
+"""Buffers up to that share of what is kept are larger than what is asked for."""
 _CPU_SCRATCH_BYTES = 32 << 20
 """On a processor, maps are to stay in its caches."""
 
@@ -60,15 +67,22 @@ class MemoryPool:
             _CPU_SCRATCH_BYTES if runtime.limits.is_cpu else runtime.limits.max_buffer
         )
         """Bytes that maps of one tile are to take at most."""
+        self._asked = -math.inf
+        self._available = 0
+        """Bytes that were free when the library was asked, and what was allocated."""
         free = runtime.free_memory()
         self._idle = FreeList(runtime, int(free * _KEPT_SHARE))
         self._queued = FreeList(runtime, int(free * _QUEUED_SHARE))
         """Buffers that queued kernels still use: for nothing but further kernels."""
 
     def free(self) -> int:
-        """Bytes that can be taken, as far as the library tells."""
+        """Bytes that can be taken, as far as the library tells. What other programs take or free
+        shows after a moment: to ask takes as long as a few launches."""
+        now, allocated = time.monotonic(), self.runtime.allocated
+        if now > self._asked + _ASKED_SECONDS:
+            self._asked, self._available = now, self.runtime.free_memory() + allocated
         kept = self._idle.size() + self._queued.size()
-        return int(self.runtime.free_memory() * _FREE_SHARE) + kept
+        return int((self._available - allocated) * _FREE_SHARE) + kept
 
     def adopt(self, owner: Owner) -> None:
         """Counts an owner, until it is closed by `close_owner` or abandoned."""
@@ -197,6 +211,7 @@ class MemoryPool:
 
     def release(self) -> None:
         """Frees what nobody holds."""
+        self._asked = -math.inf
         self._idle.release()
         self._queued.release()
 
@@ -218,12 +233,20 @@ class FreeList:
     def take(self, size: int) -> Buffer:
         """A buffer of at least that many bytes, uninitialised. Raises OutOfMemoryError."""
         size = max(size, 1)
+        most = max(MOST_SPARE * size, size_class(1))
         with self._lock:
-            for index in range(len(self._buffers) - 1, -1, -1):
-                if size <= self._buffers[index].size <= size + size // 8:
-                    return self._buffers.pop(index)
+            # The smallest, and of as large ones the one that came back last.
+            fitting = [
+                (buffer.size, -index)
+                for index, buffer in enumerate(self._buffers)
+                if size <= buffer.size <= most
+            ]
+            if fitting:
+                return self._buffers.pop(-min(fitting)[1])
         try:
-            return self._runtime.allocate(size, for_maps=True)
+            made = size_class(size)
+            made = made if made <= self._most * _CLASSED_SHARE else size
+            return self._runtime.allocate(made, for_maps=True)
         except OutOfMemoryError:
             self.release()
             return self._runtime.allocate(size, for_maps=True)

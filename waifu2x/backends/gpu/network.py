@@ -35,6 +35,8 @@ _BETWEEN = np.dtype(np.float32)
 """The dtype of pictures that one model hands to the next."""
 _SHARE = 0.2
 """The share of the free memory that a call may take beside others that send and fetch."""
+_SMALL_BYTES = 1 << 20
+"""Bytes of a small picture and its result."""
 _LONGEST = 65_535
 """Rows of all pictures of a batch, see Batch, and columns of each."""
 
@@ -51,6 +53,10 @@ class _Owner:
             model.close()
 
 
+class FlaggedError(Exception):
+    """A picture is flagged, of a network on trial."""
+
+
 class Options(NamedTuple):
     """How a network is to be run; see Network."""
 
@@ -59,6 +65,34 @@ class Options(NamedTuple):
 
 
 _PLAIN = Options(None, 1)
+
+
+class _Results:
+    """The memory of a call's results, taken when it is first asked for: the device works then."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        shape: tuple[int, ...],
+        dtype: np.dtype[Any],
+        out: NDArray[Any] | None,
+    ) -> None:
+        self._runtime = runtime
+        self._shape = shape
+        self._out = out
+        self.dtype = dtype
+
+    @property
+    def array(self) -> NDArray[Any]:
+        """The array that the call gives."""
+        if self._out is None:
+            self._out = self._runtime.host_array(self._shape, self.dtype)
+        return self._out
+
+    @property
+    def stack(self) -> NDArray[Any]:
+        """The same, (N, H, W, C)."""
+        return self.array if len(self._shape) == 4 else self.array[np.newaxis]
 
 
 class GpuNetwork:
@@ -76,8 +110,10 @@ class GpuNetwork:
         models: Sequence[CompiledModel],
         pool: MemoryPool,
         wider: Callable[[], GpuNetwork] | None = None,
+        on_flagged: Callable[[int], None] = lambda pictures: None,
     ) -> None:
-        """`wider` makes the network for flagged pictures; without it, they stay as they are."""
+        """`wider` makes the network for flagged pictures; without it, they stay as they are.
+        `on_flagged` is told of how many pictures of a call are flagged, if any are."""
         self.models = tuple(models)
         self.pool = pool
         self._runtime = pool.runtime
@@ -93,6 +129,7 @@ class GpuNetwork:
         self._abandon.atexit = False
         self._flags = FlagPool(partial(_new_flags, self.models))
         self._make_wider = wider
+        self._on_flagged = on_flagged
         self._wider: GpuNetwork | None = None
         self._widening = threading.Lock()
         """Held while the network for flagged pictures is made."""
@@ -117,24 +154,24 @@ class GpuNetwork:
             grey(self, pixels, result, tile=tile, tta=tta, on_progress=on_progress)
             return result
         with self._call(), self._runtime.current():
-            result = self._runtime.host_array(shape, out_dtype) if out is None else out
-            pictures, results = pixels, result
-            if pixels.ndim == 3:
-                pictures, results = pixels[np.newaxis], result[np.newaxis]
+            results = _Results(self._runtime, shape, np.dtype(out_dtype), out)
+            pictures = pixels[np.newaxis] if pixels.ndim == 3 else pixels
             flagged = None
             if options == _PLAIN:
                 flagged = self._shared(pictures, results, on_progress)
             if flagged is None:
                 with self.pool.working():
                     self._check_open()
-                    flagged = self._stack(pictures, results, options, on_progress)
+                    flagged = self._stack(pictures, results.stack, options, on_progress)
+            if flagged:
+                self._on_flagged(len(flagged))
             for number in flagged if self._make_wider else ():
                 on_progress(0.0)  # it may want to stop
-                again = results[number : number + 1]
+                again = results.stack[number : number + 1]
                 self._for_flagged()(
                     pictures[number : number + 1], out_dtype, out=again, tile=tile, tta=tta
                 )
-        return result
+        return results.array
 
     def close(self) -> None:
         """Frees the weights once the calls under way are done."""
@@ -171,7 +208,7 @@ class GpuNetwork:
             raise closed_network()
 
     def _shared(
-        self, pictures: NDArray[Any], results: NDArray[Any], on_progress: Progress
+        self, pictures: NDArray[Any], results: _Results, on_progress: Progress
     ) -> list[int] | None:
         """Computes pictures beside other calls; None for those that leave no memory for others.
 
@@ -188,18 +225,26 @@ class GpuNetwork:
             try:
                 source = _pixels(taken, pictures.dtype, shapes[0])
                 target = _pixels(taken, dtype, shapes[-1])
-                sent = self._runtime.send(source.buffer, pictures)
+                # For one small picture alone, streams that wait take longer than its copies.
+                in_order = self._running == 1 and source.size + target.size <= _SMALL_BYTES
+                if not in_order:
+                    sent = self._runtime.send(source.buffer, pictures)
                 with self._flags.taken(len(pictures)) as flags:
                     with self.pool.queueing() as scratch:
                         between = zip(dtypes[1:-1], shapes[1:-1], strict=True)
                         made = [_pixels(scratch, *kind) for kind in between]
                         ends = pairwise([source, *made, target])
-                        self._runtime.follow()
+                        if in_order:
+                            sent = self._runtime.send(source.buffer, pictures, in_order=True)
+                        else:
+                            self._runtime.follow()
                         for compiled, plan, (read, written) in zip(
                             self.models, plans, ends, strict=True
                         ):
                             compiled.queue(plan, read.buffer, written.buffer, flags, scratch)
-                        fetched = self._runtime.fetch(target.buffer, results)
+                        fetched = self._runtime.fetch(
+                            target.buffer, results.stack, in_order=in_order
+                        )
                     self._runtime.wait(fetched)
                     del sent  # held until then
                     found = flags.take(len(pictures))

@@ -179,18 +179,23 @@ class Runtime(Protocol):
         """Drops what `replay` has kept for an owner, of which nothing is queued any more."""
         ...
 
-    def send(self, buffer: Buffer, array: NDArray[Any]) -> object:
+    def send(self, buffer: Buffer, array: NDArray[Any], *, in_order: bool = False) -> object:
         """Begins what `upload` does. The array is to stay as it is, and what this gives to be held,
-        until kernels behind `follow` are done. May raise OutOfMemoryError."""
+        until kernels behind `follow` are done. May raise OutOfMemoryError.
+
+        `in_order` copies in the queue of kernels, which then need not follow: what is small and
+        alone is there sooner. Such calls come one at a time.
+        """
         ...
 
     def follow(self) -> None:
         """Whatever is queued from now on comes after all that was sent."""
         ...
 
-    def fetch(self, buffer: Buffer, array: NDArray[Any]) -> Event:
+    def fetch(self, buffer: Buffer, array: NDArray[Any], *, in_order: bool = False) -> Event:
         """Begins what `download` does, after all that is queued by now; it is there at the moment
-        that this gives. May raise OutOfMemoryError."""
+        that this gives, which is waited for with a core if `in_order`. May raise
+        OutOfMemoryError."""
         ...
 
     def wait(self, event: Event) -> None:

@@ -273,7 +273,7 @@ class OpenClRuntime:
         """Drops the launches of an owner's kernels."""
         self._records.drop(owner)
 
-    def send(self, buffer: Any, array: NDArray[Any]) -> object:
+    def send(self, buffer: Any, array: NDArray[Any], *, in_order: bool = False) -> object:
         """Copies an array to the device, and is done when it returns."""
         self.upload(buffer, array)
         return None
@@ -281,7 +281,7 @@ class OpenClRuntime:
     def follow(self) -> None:
         """Does nothing: what is sent has arrived."""
 
-    def fetch(self, buffer: Any, array: NDArray[Any]) -> _Fetched:
+    def fetch(self, buffer: Any, array: NDArray[Any], *, in_order: bool = False) -> _Fetched:
         """Marks the end of the work on a result; `wait` copies it then."""
         with self.errors():
             event = cl.enqueue_marker(self._queue)

@@ -66,6 +66,8 @@ class _DeviceProcess:
     settings: SessionSettings
     fallback: bool = False
     """Whether another backend takes its place where it stops working."""
+    backend: str = ""
+    """What `auto` has opened."""
     process: Any = None
     connection: Connection | None = None
     sending: threading.Lock = field(default_factory=threading.Lock)
@@ -154,6 +156,13 @@ class DeviceProcesses:
             error = self._ended.get()
             assert isinstance(error, BaseException)
             raise error
+        first, *others = [device for device in self._devices if device.was_open]
+        for device in others:
+            if device.backend != first.backend:
+                raise BackendError(
+                    f"{device.name} is one of backend {device.backend}, {first.name} of"
+                    f" {first.backend}: choose one by --backend"
+                )
 
     def run(
         self,
@@ -334,6 +343,7 @@ class DeviceProcesses:
         elif isinstance(report, Logged):
             self._say(report.text)
         elif isinstance(report, Opened):
+            device.backend = report.backend
             self._on_device(f"{device.name}: {report.described}")
             for notice in report.notices:
                 self._say(notice)

@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from waifu2x.backends import Pin
+from waifu2x.system.size_class import MOST_SPARE, size_class
 
 Content = bytes | mmap.mmap
 """The content of a file, in memory that nobody else changes."""
@@ -210,13 +211,14 @@ class SharedPool:
 
     def _take(self, size: int) -> _Segment:
         self._collect()
-        fitting = [one for one in self._free if size <= one.size <= 2 * size + mmap.PAGESIZE]
+        most = max(MOST_SPARE * size, size_class(1))
+        fitting = [one for one in self._free if size <= one.size <= most]
         if fitting:
             best = min(fitting, key=lambda one: one.size)
             self._free.remove(best)
             return best
         self._made += 1
-        segment = _Segment(self._made, -(-size // mmap.PAGESIZE) * mmap.PAGESIZE)
+        segment = _Segment(self._made, -(-size_class(size) // mmap.PAGESIZE) * mmap.PAGESIZE)
         self._held[segment.number] = segment
         return segment
 

@@ -44,6 +44,7 @@ def accumulate_pairs(
     pixel_stride: ir.Value,
     weights: ir.Value,
     depth: ir.Value,
+    ahead: ir.Value | None = None,
 ) -> None:
     """Adds products of pairs of 16-bit integers, which are what depth and stride count, to 32-bit
     accumulators: otherwise as `accumulate`.
@@ -54,6 +55,8 @@ def accumulate_pairs(
     with v.loop(depth) as k:
         row = v.mul(k, width * LANES)
         vectors = [v.load_integers(weights, v.add(row, n * LANES)) for n in range(width)]
+        if ahead is not None:
+            v.prefetch(ahead, v.mul(k, LANES))
         for m in range(height):
             value = v.load_pair(pixels, v.add(v.mul(pixel_stride, m), k))
             for n in range(width):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from llvmlite import ir
 from numba.core import cgutils
 
@@ -12,21 +10,19 @@ from waifu2x.backends.cpu.kernels.emit_floats import FloatEmitter
 from waifu2x.backends.cpu.kernels.llvm_types import FLOATS, INDEX, INTEGER, INTEGERS
 
 _PAIRS = ir.VectorType(ir.IntType(16), 2 * VECTOR.lanes)
+_SHORTS = ir.VectorType(ir.IntType(16), VECTOR.lanes)
 _DOT = dot_instruction(VECTOR.lanes)
 
 
 class IntegerEmitter(FloatEmitter):
     """Emits what computes with vectors of integers."""
 
-    def integers(self, a: ir.Value) -> ir.Value:
-        """A vector of floats as 32-bit integers, rounded half to even."""
-        lanes = VECTOR.lanes
-        function = cgutils.get_or_insert_function(
-            self._builder.module,
-            ir.FunctionType(INTEGERS, [FLOATS]),
-            f"llvm.lrint.v{lanes}i32.v{lanes}f32",
-        )
-        return self._builder.call(function, [a])
+    def integers(self, a: ir.Value, factor: ir.Value) -> ir.Value:
+        """32-bit integers whose low halves are a * factor, rounded once, half to even; that must
+        fit in 16 bits."""
+        # Sums with this number have integers for their last bits.
+        shifted = self.fma(a, factor, self.splat(1.5 * 2.0**23))
+        return self._builder.bitcast(shifted, INTEGERS)
 
     def floats(self, a: ir.Value) -> ir.Value:
         """32-bit integers as floats, rounded half to even."""
@@ -46,40 +42,33 @@ class IntegerEmitter(FloatEmitter):
         first = self._builder.insert_element(undefined, pair, ir.Constant(INTEGER, 0))
         return self._builder.shuffle_vector(first, undefined, self.no_integers())
 
-    def store_shorts(
-        self, vectors: Sequence[ir.Value], pointer: ir.Value, offset: ir.Value
+    def store_pairs(
+        self, first: ir.Value, second: ir.Value, pointer: ir.Value, offset: int | ir.Value
     ) -> None:
-        """Stores 16 integers of 32 bits, in vectors of 16 or 8 lanes, as 16-bit ones.
-
-        Of two vectors, the first four lanes of each come before their last four: as the
-        instruction has it.
-        """
-        shorts = ir.VectorType(ir.IntType(16), 16)
-        address = self._builder.bitcast(self.at(pointer, offset), shorts.as_pointer())
-        if len(vectors) == 1:
-            packed = self._builder.trunc(vectors[0], shorts)
-        else:
-            function = cgutils.get_or_insert_function(
-                self._builder.module,
-                ir.FunctionType(shorts, [INTEGERS, INTEGERS]),
-                "llvm.x86.avx2.packssdw",
-            )
-            packed = self._builder.call(function, list(vectors))
-        self._builder.store(packed, address, align=4)
-
-    def load_shorts(self, pointer: ir.Value, offset: ir.Value) -> list[ir.Value]:
-        """What `store_shorts` stored, as vectors of 32-bit integers."""
+        """Stores the low halves of two vectors as pairs: one of each vector."""
         builder, lanes = self._builder, VECTOR.lanes
-        kind = ir.VectorType(ir.IntType(16), 16)
-        address = builder.bitcast(self.at(pointer, offset), kind.as_pointer())
-        packed = builder.load(address, align=4)
-        vectors = []
-        for n in range(16 // lanes):
-            order = [lane // 4 * 16 // lanes * 4 + 4 * n + lane % 4 for lane in range(lanes)]
-            mask = ir.Constant(ir.VectorType(INTEGER, lanes), order)
-            part = builder.shuffle_vector(packed, packed, mask)
-            vectors.append(builder.sext(part, INTEGERS))
-        return vectors
+        above = builder.shl(second, ir.Constant(INTEGERS, [16] * lanes))
+        order = [lane if lane % 2 == 0 else 2 * lanes + lane for lane in range(2 * lanes)]
+        mask = ir.Constant(ir.VectorType(INTEGER, 2 * lanes), order)
+        halves = [builder.bitcast(vector, _PAIRS) for vector in (first, above)]
+        address = builder.bitcast(self.at(pointer, offset), _PAIRS.as_pointer())
+        builder.store(builder.shuffle_vector(*halves, mask), address, align=4)
+
+    def load_pairs(self, pointer: ir.Value, offset: int | ir.Value) -> list[ir.Value]:
+        """What `store_pairs` stored, as two vectors of 32-bit integers."""
+        builder, shift = self._builder, ir.Constant(INTEGERS, [16] * VECTOR.lanes)
+        pairs = self.load_integers(pointer, offset)
+        return [builder.ashr(builder.shl(pairs, shift), shift), builder.ashr(pairs, shift)]
+
+    def store_shorts(self, vector: ir.Value, pointer: ir.Value, offset: int | ir.Value) -> None:
+        """Stores the low halves of a vector, one behind the other."""
+        address = self._builder.bitcast(self.at(pointer, offset), _SHORTS.as_pointer())
+        self._builder.store(self._builder.trunc(vector, _SHORTS), address, align=4)
+
+    def load_shorts(self, pointer: ir.Value, offset: int | ir.Value) -> ir.Value:
+        """What `store_shorts` stored, as 32-bit integers."""
+        address = self._builder.bitcast(self.at(pointer, offset), _SHORTS.as_pointer())
+        return self._builder.sext(self._builder.load(address, align=4), INTEGERS)
 
     def dot(self, a: ir.Value, b: ir.Value, c: ir.Value) -> ir.Value:
         """c plus the sums of products of pairs of 16-bit integers, lane by lane.

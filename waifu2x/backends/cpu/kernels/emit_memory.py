@@ -121,6 +121,19 @@ class MemoryEmitter(FloatEmitter):
         self._builder.store(rounded, address, align=2)
         return self._builder.fpext(rounded, FLOATS)
 
+    def term_pairs(self, vector: ir.Value) -> ir.Value:
+        """A vector each of whose lanes is the two bf16 terms of a float, the first one first."""
+        halves = ir.VectorType(ir.IntType(16), VECTOR.lanes)
+        integers = ir.VectorType(ir.IntType(32), VECTOR.lanes)
+        first = self._builder.fptrunc(vector, BFLOATS)
+        rest = self._builder.fsub(vector, self._builder.fpext(first, FLOATS))
+        low, high = (
+            self._builder.zext(self._builder.bitcast(term, halves), integers)
+            for term in (first, self._builder.fptrunc(rest, BFLOATS))
+        )
+        high = self._builder.shl(high, ir.Constant(integers, [16] * VECTOR.lanes))
+        return self._builder.bitcast(self._builder.or_(low, high), FLOATS)
+
     def _load_bfloats(self, pointer: ir.Value, offset: ir.Value) -> ir.Value:
         integers = ir.VectorType(ir.IntType(32), VECTOR.lanes)
         halves = ir.VectorType(ir.IntType(16), VECTOR.lanes)

@@ -69,6 +69,19 @@ class Epilogue:
                 for n in lines:
                     v.prefetch(scratch, v.add(start, n))
 
+    def prefetch_column(
+        self, x: ir.Value, targets: Sequence[ir.Value], residuals: Sequence[ir.Value]
+    ) -> None:
+        """`prefetch` of one vector of pixel `x` in several rows."""
+        v, scratch = self._v, self._scratch
+        along = v.pixel(self._target, x)
+        for target in targets:
+            v.prefetch(scratch, v.add(target, along), to_write=True)
+        for _ in v.cases(self._has_residual, (1,)):
+            along = v.pixel(self._residual, x)
+            for residual in residuals:
+                v.prefetch(scratch, v.add(residual, along))
+
     def _offset(self, strides: list[ir.Value], x: int) -> ir.Value:
         pixel, pair = strides
         return self._v.add(self._v.mul(pair, x // 2), self._v.mul(pixel, x % 2))

@@ -20,6 +20,7 @@ from waifu2x.backends.cpu.isa import VECTOR
 from waifu2x.backends.cpu.kernels import native
 from waifu2x.backends.cpu.kernels.epilogue import Epilogue
 from waifu2x.backends.cpu.kernels.integers import (
+    blocks,
     largest,
     scale_of,
     store_integers,
@@ -29,7 +30,7 @@ from waifu2x.backends.cpu.kernels.integers import (
 from waifu2x.backends.cpu.kernels.memory import block_at, locate_results, locate_source, record
 from waifu2x.backends.cpu.kernels.vector import Emitter, vector_kernel
 from waifu2x.backends.cpu.records import RESIDUAL_ROWS, SOURCE_ROWS, TARGET_ROWS, TASK
-from waifu2x.backends.cpu.shapes import INTEGER_BLOCK, LANES, MOST_INPUT, PART_PAIRS, tile_height
+from waifu2x.backends.cpu.shapes import LANES, MOST_INPUT, PART_PAIRS, tile_height
 
 _tile_height = native(tile_height)
 
@@ -64,8 +65,8 @@ def _emit_inputs(
             v.store(unit, scratch, v.get(place))
             v.set(place, v.add(v.get(place), scale_step))
             to = v.opaque(scratch, v.add(target, v.half(begin)))
-            with v.loop(planes, INTEGER_BLOCK) as plane:
-                store_integers(v, own, plane, LANES, fineness, to, v.half(plane))
+            for plane, vectors in blocks(v, planes):
+                store_integers(v, own, plane, LANES, vectors, fineness, to, v.half(plane))
 
 
 def _emit_tile(

@@ -19,8 +19,8 @@ others follow from edges. It adds the same to every result of a cell.
 What a cell becomes depends on its own inputs alone, so any tile gives the same bits; and float
 operations are the same ones in the same order for any number of lanes.
 
-Inputs are packed into integers 16 planes at a time; their order there is the instruction's, and
-that of the weights follows it.
+Inputs become integers two vectors at a time, and pairs are of one plane of each: neither takes a
+permutation. The order of weights follows.
 
 Bound: products of pairs. One instruction for 2 * LANES multiply-adds where there is VNNI, twice
 FMA's rate; without it two, 1.6 times FMA's rate on Zen 3 and Zen 4.
@@ -78,18 +78,45 @@ def scale_of(v: Emitter, most: ir.Value, largest_integer: int) -> tuple[ir.Value
     return v.times(whole, 1 / largest_integer), v.divided(v.splat(float(largest_integer)), whole)
 
 
+def blocks(v: Emitter, count: ir.Value) -> Iterator[tuple[ir.Value, int]]:
+    """Yields the first of each block of `count` planes that are stored as integers together, and
+    how many vectors that is: two, but one for the last where planes are no multiple of that; what
+    is emitted meanwhile runs for that one."""
+    single = v.remainder(count, v.index(2 * LANES))
+    whole = v.minus_offset(count, single)
+    with v.loop(whole, 2 * LANES) as plane:
+        yield plane, 2
+    if INTEGER_BLOCK < 2 * LANES:
+        for _ in v.cases(v.at_least(single, 1), (1,)):
+            yield whole, 1
+
+
 def store_integers(
     v: Emitter,
     source: ir.Value,
-    place: ir.Value,
+    place: int | ir.Value,
     step: int,
+    vectors: int,
     fineness: ir.Value,
     target: ir.Value,
-    to: ir.Value,
+    to: int | ir.Value,
 ) -> None:
-    """INTEGER_BLOCK values, vectors `step` floats apart, as integers."""
-    values = [v.load(source, v.add(place, m * step)) for m in range(INTEGER_BLOCK // LANES)]
-    v.store_shorts([v.integers(v.times(value, fineness)) for value in values], target, to)
+    """The vectors of a block, `step` floats apart, as integers: in pairs of one of each, or one
+    behind the other."""
+    values = [v.load(source, v.add(place, n * step)) for n in range(vectors)]
+    rounded = [v.integers(value, fineness) for value in values]
+    if vectors == 2:
+        v.store_pairs(rounded[0], rounded[1], target, to)
+    else:
+        v.store_shorts(rounded[0], target, to)
+
+
+def _largest_of(v: Emitter, values: list[ir.Value]) -> ir.Value:
+    """The largest in each lane, by pairs: none waits for all that came before."""
+    while len(values) > 1:
+        pairs = [v.maximum(*pair) for pair in zip(values[::2], values[1::2], strict=False)]
+        values = pairs + values[2 * len(pairs) :]
+    return values[0]
 
 
 def tiles(v: Emitter, width: ir.Value, height: ir.Value) -> Iterator[tuple[int, int]]:
@@ -112,6 +139,7 @@ def sum_products(
     products: ir.Value,
     scale: ir.Value,
     scale_step: ir.Value,
+    ahead: ir.Value | None = None,
 ) -> None:
     """Emits a register tile of M = V U: (cells, depth) pairs times (depth, tile vectors), part by
     part.
@@ -128,7 +156,8 @@ def sum_products(
         pixels = v.at(scratch, v.add(inputs, first))
         vectors = v.at(weights, v.add(block, v.mul(first, tile * LANES)))
         part = v.smaller(v.add(depth, v.mul(first, -1)), v.index(PART_PAIRS))
-        accumulate_pairs(v, slots, tile, pixels, depth, vectors, part)
+        soon = v.at(weights, v.add(ahead, v.mul(first, LANES))) if ahead is not None else None
+        accumulate_pairs(v, slots, tile, pixels, depth, vectors, part, soon)
         own = v.at(scratch, v.get(place))
         scales = [v.load(own, m * LANES) for m in range(cells)]
         v.set(place, v.add(v.get(place), scale_step))
@@ -173,28 +202,28 @@ def _emit_input(
             target = v.opaque(scratch, v.add(staging, v.mul(inner, FREQUENCIES)))
             with v.loop(side) as y:
                 place = v.mul(y, SIDE * LANES)
-                for x, value in enumerate(input_row(v, stacked, y)):
+                row = input_row(v, stacked, y)
+                for x, value in enumerate(row):
                     v.store(value, target, v.add(place, x * LANES))
-                    if x != FLAT % SIDE:
-                        v.set(most, v.maximum(v.magnitude(value), v.get(most)))
-            for y in range(SIDE):
-                frequency = y * SIDE + FLAT % SIDE
-                value = v.load(target, frequency * LANES)
-                if frequency == FLAT:
-                    v.store(value, scratch, v.add(flat, plane))
-                else:
-                    v.set(most, v.maximum(v.magnitude(value), v.get(most)))
+                del row[FLAT % SIDE]
+                v.set(most, _largest_of(v, [v.get(most), *map(v.magnitude, row)]))
+            column = [
+                v.load(target, frequency * LANES)
+                for frequency in range(FLAT % SIDE, FREQUENCIES, SIDE)
+            ]
+            v.store(column.pop(FLAT // SIDE), scratch, v.add(flat, plane))
+            v.set(most, _largest_of(v, [v.get(most), *map(v.magnitude, column)]))
         unit, fineness = scale_of(v, v.get(most), MOST_INPUT)
         v.store(unit, scratch, v.get(place_of_scale))
         v.set(place_of_scale, v.add(v.get(place_of_scale), scale_step))
-        with v.loop(count, INTEGER_BLOCK) as inner:
+        for inner, vectors in blocks(v, count):
             source = v.opaque(scratch, v.add(staging, v.mul(inner, FREQUENCIES)))
             target = v.opaque(scratch, v.add(inputs, v.half(v.add(begin, inner))))
             with v.loop(v.index(FREQUENCIES), 4) as first:
                 for n in range(4):
                     frequency = v.add(first, n)
                     place, to = v.mul(frequency, LANES), v.mul(frequency, stride)
-                    store_integers(v, source, place, vector, fineness, target, to)
+                    store_integers(v, source, place, vector, vectors, fineness, target, to)
 
 
 def _emit_product(
@@ -209,13 +238,27 @@ def _emit_product(
     products: ir.Value,
     scale: ir.Value,
     scale_step: ir.Value,
+    ahead: ir.Value,
 ) -> None:
     """`sum_products` of `height` cells and `width` vectors."""
     if not VECTOR.integers:
         return
     for tile, cells in tiles(v, width, height):
         sum_products(
-            *(v, tile, cells, scratch, inputs, depth, weights, block, products, scale, scale_step)
+            *(
+                v,
+                tile,
+                cells,
+                scratch,
+                inputs,
+                depth,
+                weights,
+                block,
+                products,
+                scale,
+                scale_step,
+                ahead,
+            )
         )
 
 
@@ -287,6 +330,7 @@ def convolve_integers(task, maps, places, scratch, weights, constants):  # type:
             product_stride = group * block_planes + LANES
             u = block + FREQUENCIES * block_planes
             for frequency in range(FREQUENCIES):
+                ahead, end = u + pairs * block_planes, u + 2 * pairs * block_planes
                 # The last tile may run past `count` into stale cells: theirs are rows of their own.
                 for cell in range(0, count, height):
                     m = task.products + frequency * product_stride + cell * block_planes
@@ -298,8 +342,9 @@ def convolve_integers(task, maps, places, scratch, weights, constants):  # type:
                         high = half if count - cell <= half else height
                         scale = scales + cell * LANES
                         integer_product(
-                            width, high, scratch, v, pairs, weights, u, m, scale, scale_step
+                            width, high, scratch, v, pairs, weights, u, m, scale, scale_step, ahead
                         )
+                        ahead = ahead + pairs * LANES if ahead < end else block
                 u += (task.depth if frequency == FLAT else pairs) * block_planes
             for cell in range(count):
                 pair = (first + cell) * (CELL // 2)

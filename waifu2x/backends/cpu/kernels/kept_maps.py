@@ -14,12 +14,12 @@ from llvmlite import ir
 
 from waifu2x.backends.cpu.isa import VECTOR
 from waifu2x.backends.cpu.kernels import native
-from waifu2x.backends.cpu.kernels.integers import largest, scale_of, store_integers
+from waifu2x.backends.cpu.kernels.integers import blocks, largest, scale_of, store_integers
 from waifu2x.backends.cpu.kernels.memory import memory_row, pointer, record
 from waifu2x.backends.cpu.kernels.values import clear, get, pixel_plane, pixel_start
 from waifu2x.backends.cpu.kernels.vector import Emitter, vector_kernel
 from waifu2x.backends.cpu.records import BY_PLANES, SUM_BITS, SUM_LIMIT
-from waifu2x.backends.cpu.shapes import INTEGER_BLOCK, LANES, MOST_SHORT, PART_PAIRS, TERMS
+from waifu2x.backends.cpu.shapes import LANES, MOST_SHORT, PART_PAIRS, TERMS
 
 _PART = 2 * PART_PAIRS
 
@@ -73,8 +73,9 @@ def _emit_kept(
             v.store_float(v.first(unit), memory, v.get(scale))
             v.set(scale, v.add(v.get(scale), 1))
             own, to = v.opaque(scratch, v.add(source, start)), v.add(target, v.half(start))
-            with v.loop(count, INTEGER_BLOCK) as plane:
-                store_integers(v, own, plane, LANES, fineness, memory, v.add(to, v.half(plane)))
+            for plane, vectors in blocks(v, count):
+                place = v.add(to, v.half(plane))
+                store_integers(v, own, plane, LANES, vectors, fineness, memory, place)
 
 
 def _emit_loaded(
@@ -100,9 +101,12 @@ def _emit_loaded(
             unit = v.splat(v.load_float(memory, v.get(scale)))
             v.set(scale, v.add(v.get(scale), 1))
             own, to = v.add(source, v.half(start)), v.add(target, start)
-            with v.loop(count, INTEGER_BLOCK) as plane:
-                integers = v.load_shorts(memory, v.add(own, v.half(plane)))
-                for n, each in enumerate(integers):
+            for plane, vectors in blocks(v, count):
+                place = v.add(own, v.half(plane))
+                loaded = (
+                    v.load_pairs(memory, place) if vectors == 2 else [v.load_shorts(memory, place)]
+                )
+                for n, each in enumerate(loaded):
                     place = v.add(to, v.add(plane, n * LANES))
                     v.store(v.times(v.floats(each), unit), scratch, place)
 

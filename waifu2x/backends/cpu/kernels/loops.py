@@ -30,7 +30,7 @@ def integer_loop(repeats, scratch, weights):  # type: ignore[no-untyped-def]
     """Register tiles of 16-bit integers."""
     for _ in range(repeats):
         integer_product(
-            _WIDTH, _HEIGHT, scratch, 0, PEAK_DEPTH // 2, weights, 0, PEAK_DEPTH * _HEIGHT, 0, 0
+            _WIDTH, _HEIGHT, scratch, 0, PEAK_DEPTH // 2, weights, 0, PEAK_DEPTH * _HEIGHT, 0, 0, 0
         )
 
 
@@ -39,12 +39,12 @@ def tile_loop(repeats, tasks, places, scratch, weights):  # type: ignore[no-unty
     """Blocks on AMX tiles: all rows and planes at the same place."""
     configure(weights)
     task, pending = record(tasks, 0), advance(places, PLACES - PENDING_PLACES)
-    height, taps, pixel, row, offset, plane = 2, 3, 16, 0, 0, 0
+    height, width, pixel, row, offset, plane = 2, 2, 16, 0, 0, 0
     block, constants, stage = 16, weights, 4096
     for _ in range(repeats):
         product_block(
             height,
-            taps,
+            width,
             task,
             pixel,
             places,

@@ -141,28 +141,44 @@ def combine(task, maps, scratch, constants, vectors, value, y, x, plane):  # typ
 @native
 def resize_row(task, source, scratch, constants, y, to, pixel, planes):  # type: ignore[no-untyped-def]
     """Row y of a bicubic interpolation of a map of floats, stored by single pixels, to pixels
-    `pixel` floats apart."""
+    `pixel` floats apart: first down the columns, to a row of scratch memory, then along it."""
     up, down, step = task.up, task.down, source.pixel_floats
     top = ((2 * y + 1) * down - up) // (2 * up) - 1
     last, end = source.rows - 1, source.columns - 1
-    start = -source.column * step
+    first = min(max(((2 * task.column + 1) * down - up) // (2 * up) - 1, 0), end)
+    final = ((2 * (task.column + task.columns) - 1) * down - up) // (2 * up) + 2
+    count = min(max(final, 0), end) + 1 - first
+    start = (first - source.column) * step
     row0 = start + memory_row(source, min(max(top, 0), last))
     row1 = start + memory_row(source, min(max(top + 1, 0), last))
     row2 = start + memory_row(source, min(max(top + 2, 0), last))
     row3 = start + memory_row(source, min(max(top + 3, 0), last))
     taps = task.cubic + y % up * 4
     y0, y1, y2, y3 = constants[taps], constants[taps + 1], constants[taps + 2], constants[taps + 3]
+    between = task.inputs
+    runs, each = (1, count * planes) if step == planes else (count, planes)
+    for run in range(runs):
+        shift, made = run * step, between + run * planes
+        for i in range(each):
+            value = scratch[row0 + shift + i] * y0 + scratch[row1 + shift + i] * y1
+            value += scratch[row2 + shift + i] * y2 + scratch[row3 + shift + i] * y3
+            scratch[made + i] = value
     for x in range(task.column, task.column + task.columns):
         left = ((2 * x + 1) * down - up) // (2 * up) - 1
         taps = task.cubic + x % up * 4
+        p0 = between + (min(max(left, 0), end) - first) * planes
+        p1 = between + (min(max(left + 1, 0), end) - first) * planes
+        p2 = between + (min(max(left + 2, 0), end) - first) * planes
+        p3 = between + (min(max(left + 3, 0), end) - first) * planes
+        x0, x1, x2, x3 = (
+            constants[taps],
+            constants[taps + 1],
+            constants[taps + 2],
+            constants[taps + 3],
+        )
         for p in range(planes):
-            total = np.float32(0)
-            for k in range(4):
-                place = min(max(left + k, 0), end) * step + p
-                value = scratch[row0 + place] * y0 + scratch[row1 + place] * y1
-                value += scratch[row2 + place] * y2 + scratch[row3 + place] * y3
-                total += value * constants[taps + k]
-            scratch[to + p] = total
+            total = scratch[p0 + p] * x0 + scratch[p1 + p] * x1
+            scratch[to + p] = (total + scratch[p2 + p] * x2) + scratch[p3 + p] * x3
         for p in range(planes, planes + task.padding):
             scratch[to + p] = np.float32(0)
         to += pixel

@@ -43,6 +43,7 @@ from waifu2x.backends.cpu.records import (
     LOAD,
     MAP,
     PICTURE,
+    PIXEL_TILES,
     PLACES,
     PLANEWISE,
     POINTWISE,
@@ -88,12 +89,8 @@ def _run(strip, numbers, places, weights, constants, scratch):  # type: ignore[n
             convolve_integer_pointwise(task, maps, places, scratch, weights, constants)
         elif kind == FEW_OUTPUTS:
             convolve_few_outputs(task, maps, places, scratch, weights, constants)
-        elif kind == TILES:
-            # The number of taps is a constant in each call, so that LLVM unrolls their loops.
-            if task.taps == 3:
-                convolve_tiles(task, maps, places, scratch, weights, constants, 3)
-            else:
-                convolve_tiles(task, maps, places, scratch, weights, constants, 1)
+        elif kind in (TILES, PIXEL_TILES):
+            convolve_tiles(task, maps, places, scratch, weights, constants)
         elif kind == FEW_TILES:
             convolve_few_tiles(task, maps, places, scratch, weights, constants)
         elif kind == PLANEWISE:

@@ -16,10 +16,10 @@ from waifu2x.backends.cpu.kernels.vector import Emitter
 from waifu2x.backends.cpu.records import TASK
 from waifu2x.backends.cpu.shapes import BLOCK, LANES
 
-PAIRS, PER_STEP, SUMS, PLANE, INNER, TARGET, RESIDUAL = range(7)
+PAIRS, PER_STEP, SUMS, PLANE, INNER, TARGET, RESIDUAL, WIDTH = range(8)
 """What describes a pending block: pairs of pixels, how many of them to finish in each step, where
-its sums begin, its first plane among all and in a pixel of the target, and where the first pixel
-goes, and what is added to it is, in values of their maps."""
+its sums begin, its first plane among all and in a pixel of the target, where the first pixel goes,
+and what is added to it is, in values of their maps, and how many tiles of outputs there are."""
 
 
 class Form(NamedTuple):
@@ -48,6 +48,7 @@ class TileEpilogue:
         self.pairs = v.integer(pending, PAIRS)
         """Pairs of pixels, and how many of them to finish in each step of the block behind it."""
         self.per_step = v.integer(pending, PER_STEP)
+        self._width = v.integer(pending, WIDTH)
         inner = v.integer(pending, INNER)
 
         def constant(name: str, offset: ir.Value) -> list[ir.Value]:
@@ -85,11 +86,21 @@ class TileEpilogue:
             zeros = 2 * self._zero_points
             results = [v.minus(r, zero) for r, zero in zip(results, zeros, strict=True)]
         count = len(self._vectors)
-        for x in range(2):
-            place = v.add(v.get(self._to), v.mul(pixel, x))
-            for n, result in zip(self._vectors, results[x * count :], strict=False):
-                v.store_terms(result, self._scratch, v.add(place, n), self._form.terms, lo)
+        for n in range(count):
+            for x in range(2):
+                place = v.add(v.get(self._to), v.add(v.mul(pixel, x), n * LANES))
+                self._store(n, results[x * count + n], place, lo)
         v.set(self._to, v.add(v.get(self._to), pair))
+
+    def _store(self, n: int, result: ir.Value, place: ir.Value, lo: ir.Value) -> None:
+        """Stores vector `n` of a pixel, if the block has one; only maps of floats may end within a
+        block."""
+        v, terms = self._v, self._form.terms
+        if n == 0 or terms or self._form.adds:
+            v.store_terms(result, self._scratch, place, terms, lo)
+            return
+        for _ in v.cases(self._width, (len(self._vectors),)):
+            v.store(result, self._scratch, place)
 
     def _with_residual(self, results: list[ir.Value]) -> list[ir.Value]:
         v, (pixel, pair, lo) = self._v, self._residual

@@ -45,19 +45,21 @@ from waifu2x.backends.cpu.kernels.tile_epilogue import (
     RESIDUAL,
     SUMS,
     TARGET,
+    WIDTH,
     Form,
     TileEpilogue,
 )
 from waifu2x.backends.cpu.kernels.vector import Emitter, vector_kernel
 from waifu2x.backends.cpu.records import (
     PENDING_PLACES,
+    PIXEL_TILES,
     PLACES,
     RESIDUAL_ROWS,
     SOURCE_ROWS,
     TARGET_ROWS,
     TASK,
 )
-from waifu2x.backends.cpu.shapes import BLOCK, SUM_FLOATS, TILE_FLOATS, TILE_ROWS
+from waifu2x.backends.cpu.shapes import BLOCK, COLUMNS, LANES, SUM_FLOATS, TILE_FLOATS, TILE_ROWS
 
 
 def _emit_configure(v: Emitter, weights: ir.Value) -> None:
@@ -73,7 +75,7 @@ def _emit_release(v: Emitter) -> None:
 def _emit_block(
     v: Emitter,
     height: ir.Value,
-    taps: ir.Value,
+    width: ir.Value,
     task: ir.Value,
     pixel: ir.Value,
     places: ir.Value,
@@ -87,32 +89,36 @@ def _emit_block(
     sums_at: ir.Value,
     pending: ir.Value,
 ) -> None:
-    """Sums of `height` (1 or 2) tiles of pixels and BLOCK outputs, to (pixel, output) floats.
+    """Sums of `height` (1 or 2) tiles of pixels and `width` (1 or 2) tiles of outputs, to (pixel,
+    BLOCK outputs) floats.
 
     Inputs lie `offset` floats along the located rows from `row` on, pixels `pixel` floats apart.
     Meanwhile the vector units finish the pending block, some pixels a step.
     """
     if not VECTOR.tiles:
         return
-    for pixels in v.cases(height, (2, 1)):
-        sums = [[m * 2 + n for n in range(2)] for m in range(pixels)]
-        for m in range(pixels):
-            for n in range(2):
+    for pixels, outputs in (
+        (m, n) for m in v.cases(height, (2, 1)) for n in v.cases(width, (2, 1))
+    ):
+        sums = [[m * 2 + n for n in range(outputs)] for m in range(pixels)]
+        for own in sums:
+            for n, tile in enumerate(own):
                 # Stride 0: every pixel starts with the same biases.
-                bias = v.add(v.field(task, TASK, "bias"), v.add(plane, n * 16))
-                v.tile("tileloadd64", sums[m][n], v.at(constants, bias), v.index(0))
+                bias = v.add(v.field(task, TASK, "bias"), v.add(plane, n * COLUMNS))
+                v.tile("tileloadd64", tile, v.at(constants, bias), v.index(0))
         for terms in v.cases(v.field(task, TASK, "source_terms"), (1, 2)):
-            # The common epilogues have code of their own, without a branch for each pixel.
-            for form in _forms(v, task):
+            # The common epilogues have code of their own, without a branch for each pixel. Half a
+            # block is only ever the end of a map of floats.
+            for form in _forms(v, task) if outputs == 2 else [Form(adds=False, terms=0)]:
                 epilogue = TileEpilogue(v, task, scratch, constants, pending, form)
                 _emit_products(
-                    *(v, sums, terms, taps, task, pixel, places, row, offset, scratch),
+                    *(v, sums, terms, task, pixel, places, row, offset, scratch),
                     *(weights, block, epilogue),
                 )
-        for m in range(pixels):
-            for n in range(2):
-                place = v.at(scratch, v.add(sums_at, m * TILE_ROWS * BLOCK + n * 16))
-                v.tile("tilestored64", sums[m][n], place, v.index(BLOCK * 4))
+        for m, own in enumerate(sums):
+            for n, tile in enumerate(own):
+                place = v.at(scratch, v.add(sums_at, m * TILE_ROWS * BLOCK + n * COLUMNS))
+                v.tile("tilestored64", tile, place, v.index(BLOCK * 4))
 
 
 def _forms(v: Emitter, task: ir.Value) -> Iterator[Form]:
@@ -128,7 +134,6 @@ def _emit_products(
     v: Emitter,
     sums: list[list[int]],
     terms: int,
-    taps: ir.Value,
     task: ir.Value,
     pixel: ir.Value,
     places: ir.Value,
@@ -141,14 +146,16 @@ def _emit_products(
 ) -> None:
     """All products of a block, added to tiles `sums`."""
     stride = v.mul(pixel, 4)
-    k_blocks = v.field(task, TASK, "k_blocks")
+    rows, across, k_blocks, k_step = (
+        v.field(task, TASK, name) for name in ("taps", "across", "k_blocks", "k_step")
+    )
     weight, due = v.accumulators([block, epilogue.pairs])
-    with v.loop(taps) as y:
+    with v.loop(rows) as y:
         start = v.add(v.integer(places, v.add(row, v.add(y, SOURCE_ROWS))), offset)
-        with v.loop(taps) as x:
+        with v.loop(across) as x:
             (inputs,) = v.accumulators([v.add(start, v.mul(pixel, x))])
             with v.loop(v.opaque_number(k_blocks)):
-                for n in range(2):
+                for n in range(len(sums[0])):
                     tile = v.at(weights, v.add(v.get(weight), n * TILE_FLOATS))
                     v.tile("tileloadd64", 6 + n, tile, v.index(64))
                 for term in range(terms):
@@ -158,14 +165,14 @@ def _emit_products(
                     for m, own in enumerate(sums):
                         place = v.add(first, v.mul(pixel, m * TILE_ROWS))
                         v.tile("tileloadd64", 4 + m, v.at(scratch, place), stride)
-                        for n in range(2):
-                            v.tile("tdpbf16ps", own[n], 4 + m, 6 + n)
+                        for n, tile in enumerate(own):
+                            v.tile("tdpbf16ps", tile, 4 + m, 6 + n)
                 count = v.smaller(v.get(due), epilogue.per_step)
                 with v.loop(v.opaque_number(count)):
                     epilogue.finish_pair()
                 v.set(due, v.minus_offset(v.get(due), count))
                 v.set(weight, v.add(v.get(weight), 2 * TILE_FLOATS))
-                v.set(inputs, v.add(v.get(inputs), BLOCK // 2))
+                v.set(inputs, v.add(v.get(inputs), k_step))
 
 
 def _emit_finish(
@@ -180,21 +187,46 @@ def _emit_finish(
             epilogue.finish_pair()
 
 
+def _emit_pairs(
+    v: Emitter,
+    count: ir.Value,
+    room: ir.Value,
+    scratch: ir.Value,
+    source: ir.Value,
+    target: ir.Value,
+) -> None:
+    """Copies `count` floats as pairs of two bf16 terms, and zeros behind them: `room` in all."""
+    if not VECTOR.tiles:
+        return
+    with v.loop(room, LANES) as n:
+        value = v.first_lanes(v.load(scratch, v.add(source, n)), v.minus_offset(count, n))
+        v.store(v.term_pairs(value), scratch, v.add(target, n))
+
+
 configure = vector_kernel(_emit_configure)
 release = vector_kernel(_emit_release)
 product_block = vector_kernel(_emit_block)
 _finish = vector_kernel(_emit_finish)
+_pairs = vector_kernel(_emit_pairs)
 
 
 @native
-def convolve_tiles(task, maps, places, scratch, weights, constants, taps):  # type: ignore[no-untyped-def]
+def convolve_tiles(task, maps, places, scratch, weights, constants):  # type: ignore[no-untyped-def]
     """The next rows of a convolution."""
     source = record(maps, task.source)
-    locate_source(task, source, places, task.rows + taps - 1)
+    locate_source(task, source, places, task.rows + task.taps - 1)
     locate_results(task, maps, places)
     pixel, side, group = source.pixel_floats, task.depth_to_space, task.group_planes
-    steps = taps * taps * task.k_blocks
-    block_floats = BLOCK * taps * taps * task.depth // 2
+    if task.kind == PIXEL_TILES:
+        # Tiles read past the last pixel: by what they have in breadth, and some pixels.
+        count = (task.columns + 2) * pixel
+        room = count + TILE_ROWS * pixel + COLUMNS
+        room += -room % LANES
+        for row in range(task.rows + 2):
+            copy = task.staging + row * room
+            _pairs(count, room, scratch, places[SOURCE_ROWS + row], copy)
+            places[SOURCE_ROWS + row] = copy
+    steps = task.taps * task.across * task.k_blocks
     # Results are finished one block behind, while the tile unit is busy with the next one, across
     # all ends of rows and of spans of pixels.
     sums_at, pending_sums = task.products, task.products + SUM_FLOATS
@@ -209,9 +241,10 @@ def convolve_tiles(task, maps, places, scratch, weights, constants, taps):  # ty
             dy = dx = inner = 0
             block = task.weight
             for plane in range(0, task.planes, BLOCK):
+                width = 2 if task.planes - plane > COLUMNS else 1
                 product_block(
                     height,
-                    taps,
+                    width,
                     task,
                     pixel,
                     places,
@@ -231,6 +264,7 @@ def convolve_tiles(task, maps, places, scratch, weights, constants, taps):  # ty
                 pending[SUMS] = pending_sums
                 pending[PLANE] = plane
                 pending[INNER] = inner
+                pending[WIDTH] = width
                 pending[TARGET] = (
                     places[TARGET_ROWS + row * side + dy]
                     + x // 2 * task.target_pair
@@ -243,9 +277,9 @@ def convolve_tiles(task, maps, places, scratch, weights, constants, taps):  # ty
                     + dx * task.residual_block
                     + inner
                 )
-                block += block_floats
+                block += steps * 2 * TILE_FLOATS
                 inner += BLOCK
-                if inner == group:
+                if inner >= group:
                     inner, dx = 0, dx + 1
                     if dx == side:
                         dx, dy = 0, dy + 1

@@ -128,14 +128,13 @@ def emit_output(
     to, stacked = v.stack_vectors(SIDE * CELL)
     down = v.mul(stride, SIDE)
     tops = [v.opaque(scratch, v.add(products, v.mul(down, y))) for y in range(SIDE)]
-    for y in range(CELL):
-        row = v.add(first, v.mul(row_step, y))
-        to_row = v.add(v.integer(places, v.add(row, TARGET_ROWS)), target)
-        from_row = v.add(v.integer(places, v.add(row, RESIDUAL_ROWS)), residual)
-        epilogue.prefetch(CELL, 1, to_row, from_row)
+    numbers = [v.add(first, v.mul(row_step, y)) for y in range(CELL)]
+    to_rows = [v.add(v.integer(places, v.add(n, TARGET_ROWS)), target) for n in numbers]
+    from_rows = [v.add(v.integer(places, v.add(n, RESIDUAL_ROWS)), residual) for n in numbers]
     with v.loop(v.opaque_number(SIDE)) as x:
         along = v.mul(stride, x)
         column = [v.load(top, along) for top in tops]
+        epilogue.prefetch_column(x, to_rows, from_rows)
         if factors is not None:
             by = v.at(factors, v.mul(x, LANES))
             column = [
@@ -173,9 +172,8 @@ def _emit_input(
     rows = [v.add(v.integer(places, SOURCE_ROWS + y), offset) for y in range(SIDE)]
     side = v.opaque_number(SIDE)
     with v.loop(depth, LANES) as plane:
-        stacked = input_columns(
-            v, [v.opaque(scratch, v.add(row, plane)) for row in rows], pixel, side
-        )
+        starts = [v.opaque(scratch, v.add(row, plane)) for row in rows]
+        stacked = input_columns(v, starts, pixel, side)
         target, down = v.opaque(scratch, v.add(inputs, plane)), v.mul(stride, SIDE)
         with v.loop(side) as y:
             row = v.at(target, v.mul(down, y))

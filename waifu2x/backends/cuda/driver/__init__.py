@@ -154,6 +154,10 @@ class Driver(Protocol):
         """For a moment."""
         ...
 
+    def is_over(self, event: Any) -> bool:
+        """Whether a moment has come."""
+        ...
+
     def seconds(self, before: Any, after: Any) -> float:
         """From moment to moment; waits for the second."""
         ...

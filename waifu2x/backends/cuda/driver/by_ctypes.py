@@ -17,6 +17,8 @@ from waifu2x.backends.cuda.library import library
 
 _OUT_OF_MEMORY = 2
 """CUDA_ERROR_OUT_OF_MEMORY."""
+_NOT_READY = 600
+"""CUDA_ERROR_NOT_READY."""
 _MAX_DYNAMIC_SHARED_BYTES = 8
 """CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES."""
 _BLOCKING_SYNC = 1
@@ -74,7 +76,7 @@ class CtypesDriver:
         self._library = library()
         # Small pictures take as long as a few dozen calls: what those need is made once.
         self._push, self._pop = library().cuCtxPushCurrent_v2, library().cuCtxPopCurrent_v2
-        self._launch = library().cuLaunchKernel
+        self._launch, self._query = library().cuLaunchKernel, library().cuEventQuery
         self._popped = ctypes.byref(ctypes.c_void_p())
         self._arguments = _Arguments()
 
@@ -193,6 +195,12 @@ class CtypesDriver:
 
     def wait_event(self, event: int) -> None:
         self.call("cuEventSynchronize", event)
+
+    def is_over(self, event: int) -> bool:
+        status = self._query(event)
+        if status and status != _NOT_READY:
+            self._fail("cuEventQuery", status)
+        return not status
 
     def seconds(self, before: int, after: int) -> float:
         self.call("cuEventSynchronize", after)

@@ -107,6 +107,9 @@ class PycudaDriver:
     def wait_event(self, event: Any) -> None:
         event.synchronize()
 
+    def is_over(self, event: Any) -> bool:
+        return bool(event.query())
+
     def seconds(self, before: Any, after: Any) -> float:
         after.synchronize()
         return float(after.time_since(before)) * 1e-3

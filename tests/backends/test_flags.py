@@ -1,0 +1,237 @@
+"""Pictures that an executor flags are computed again by the next one, on whichever OpenCL device
+there is. Its kernels flag none: here the first pixel of a picture says how often it is flagged."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from tests.helpers import obvious
+from waifu2x.backends.gpu.backend import GpuBackend, Maker
+from waifu2x.backends.gpu.executor import Executor
+from waifu2x.backends.gpu.flags import Flags
+from waifu2x.backends.gpu.fp32 import Fp32Executor
+from waifu2x.backends.gpu.network import FlaggedError, GpuNetwork
+from waifu2x.backends.gpu.tuning import Choose
+from waifu2x.lowering.steps import Conv, Program
+from waifu2x.networks.model import Model
+
+pytest.importorskip("pyopencl")
+
+from waifu2x.backends.opencl.runtime import OpenClRuntime
+
+STAGES = 3
+
+
+class MarkedRuntime(OpenClRuntime):
+    """Notes the first pixel of each picture that goes to the device."""
+
+    marks: tuple[int, ...] = ()
+
+    def send(self, buffer: Any, array: NDArray[Any], **options: Any) -> object:
+        self._note(array)
+        return super().send(buffer, array, **options)
+
+    def upload(self, buffer: Any, array: NDArray[Any]) -> None:
+        self._note(array)
+        super().upload(buffer, array)
+
+    def _note(self, array: NDArray[Any]) -> None:
+        if array.ndim == 4 and array.dtype == np.uint8:
+            self.marks = tuple(map(int, array[:, 0, 0, 0]))
+
+
+class MarkFlags:
+    """Flags pictures whose first pixel is more than the number of a stage."""
+
+    address = 0
+
+    def __init__(self, runtime: MarkedRuntime, stage: int) -> None:
+        self._runtime = runtime
+        self._stage = stage
+
+    def take(self, pictures: int) -> list[int]:
+        assert len(self._runtime.marks) == pictures
+        return [n for n, mark in enumerate(self._runtime.marks) if mark > self._stage]
+
+
+class Stage(Fp32Executor):
+    """An executor of its own results: a little brighter than those of the stage before."""
+
+    def __init__(
+        self, runtime: MarkedRuntime, stage: int, program: Program, choose: Choose
+    ) -> None:
+        super().__init__(runtime, brighter(program, stage), choose)
+        self._flags = MarkFlags(runtime, stage)
+
+    def new_flags(self, pictures: int) -> Flags:
+        return self._flags
+
+
+def brighter(program: Program, stage: int) -> Program:
+    """The program with more at its last bias."""
+    *steps, last = program.steps
+    assert isinstance(last, Conv)
+    return replace(program, steps=(*steps, replace(last, bias=last.bias + np.float32(stage / 50))))
+
+
+@pytest.fixture(scope="module")
+def runtime(opencl_device: Any) -> MarkedRuntime:
+    return MarkedRuntime(opencl_device)
+
+
+def maker(runtime: MarkedRuntime, stage: int) -> Maker:
+    def make(program: Program, choose: Choose) -> Executor:
+        return Stage(runtime, stage, program, choose)
+
+    return make
+
+
+@pytest.fixture
+def backend(runtime: MarkedRuntime) -> GpuBackend:
+    makers = [maker(runtime, stage) for stage in range(STAGES)]
+    return GpuBackend("opencl", runtime, {"auto": makers, "fp16": makers, "fp32": makers[:1]})
+
+
+@pytest.fixture
+def chain() -> list[Model]:
+    """Two models one after the other."""
+    return [obvious.random_model([3, 8, 3], 1), obvious.random_model([3, 8, 3], 2, scale=2)]
+
+
+def picture(mark: int, height: int = 20, width: int = 31) -> NDArray[np.uint8]:
+    """A picture that is flagged so often."""
+    pixels = np.random.default_rng(mark).integers(60, 180, (height, width, 3), np.uint8)
+    pixels[0, 0] = mark
+    return pixels
+
+
+@pytest.fixture
+def stages(runtime: MarkedRuntime, chain: list[Model]) -> Iterator[list[GpuNetwork]]:
+    """What each stage makes of any picture."""
+    networks = []
+    for stage in range(STAGES):
+        plain = partial(Fp32Executor, runtime)
+
+        def make(
+            program: Program, choose: Choose, stage: int = stage, plain: Any = plain
+        ) -> Executor:
+            made: Executor = plain(brighter(program, stage), choose)
+            return made
+
+        backend = GpuBackend("opencl", runtime, {"fp32": [make]})
+        networks.append(backend.compile(chain, "fp32"))
+    yield networks
+    for network in networks:
+        network.close()
+
+
+@pytest.mark.parametrize("options", [{}, {"tile": 16}, {"tta": 8}, {"tile": 24, "tta": 2}])
+def test_only_flagged_pictures_are_computed_again(
+    backend: GpuBackend, stages: list[GpuNetwork], chain: list[Model], options: dict[str, Any]
+) -> None:
+    """All of them, with all models and all passes, whatever the tile, and as often as they are
+    flagged."""
+    network = backend.compile(chain, "auto")
+    marks = [0, 1, 0, 2, 1]
+    stack = np.stack([picture(mark) for mark in marks])
+    out = np.empty((len(marks), 40, 62, 3), np.uint8)
+    made = network(stack, np.uint8, out=out, **options)
+    assert made is out
+    for mark, pixels, result in zip(marks, stack, made, strict=True):
+        np.testing.assert_array_equal(result, stages[mark](pixels, np.uint8, **options))
+        np.testing.assert_array_equal(network(pixels, np.uint8, **options), result)
+    assert not np.array_equal(stages[0](stack[1], np.uint8), stages[1](stack[1], np.uint8))
+    network.close()
+
+
+def test_progress_is_told_once_and_may_stop_the_work(
+    backend: GpuBackend, chain: list[Model]
+) -> None:
+    network = backend.compile(chain, "auto")
+    parts: list[float] = []
+    network(picture(2), np.uint8, on_progress=parts.append)
+    assert sum(parts) == pytest.approx(1)
+
+    def stop(part: float) -> None:
+        parts.append(part)
+        if sum(parts) >= 1:
+            raise KeyboardInterrupt
+
+    parts.clear()
+    with pytest.raises(KeyboardInterrupt):
+        network(picture(2), np.uint8, on_progress=stop)
+    network.close()
+
+
+def test_it_is_said_once_for_each_network_and_counted(
+    backend: GpuBackend,
+    chain: list[Model],
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    caplog.set_level(logging.INFO)
+    names = [f"{number}.json" for number in range(2)]
+    chain = [replace(model, name=name) for model, name in zip(chain, names, strict=True)]
+    for _ in range(2):
+        network = backend.compile(chain, "fp16")
+        for mark in (0, 1, 2, 1):
+            network(picture(mark), np.uint8)
+        network.close()
+    first = backend.compile(chain[:1], "fp16")
+    first(picture(1), np.uint8)
+    monkeypatch.setattr(backend.runtime, "close", lambda: None)  # others use it
+    backend.close()
+    said = "a picture's values leave 16 bits: such are computed once more, in 32 bits"
+    assert [record.message for record in caplog.records] == [
+        f"0.json, 1.json: {said}",
+        f"0.json: {said}",
+        "computed in 32 bits: 7 pictures",
+    ]
+
+
+def test_a_closed_network_keeps_nothing_for_flagged_pictures(
+    backend: GpuBackend, runtime: MarkedRuntime, chain: list[Model]
+) -> None:
+    before = runtime.allocated
+    network = backend.compile(chain, "auto")
+    network(picture(2), np.uint8)
+    assert runtime.allocated > before
+    network.close()
+    assert runtime.allocated == before
+
+
+def test_what_is_measured_is_a_network_that_refuses_flagged_pictures(
+    runtime: MarkedRuntime, chain: list[Model]
+) -> None:
+    """And `auto` takes what was decided, other modes do not."""
+    makers = [maker(runtime, stage) for stage in range(STAGES)]
+    asked = []
+
+    def decide(model: Model, on_trial: Any) -> Maker:
+        with on_trial(makers[0]) as network:
+            network(picture(0), np.uint8)
+            with pytest.raises(FlaggedError):
+                network(picture(1), np.uint8)
+        asked.append(model)
+        return makers[2]
+
+    modes: Any = {"auto": makers, "fp16": makers}
+    backend = GpuBackend("opencl", runtime, modes, decide)
+    fixed = GpuBackend("opencl", runtime, {"fp32": makers[2:]}).compile(chain, "fp32")
+    pixels = picture(0)
+    decided = backend.compile(chain, "auto")
+    np.testing.assert_array_equal(decided(pixels, np.uint8), fixed(pixels, np.uint8))
+    assert asked == chain
+    other = backend.compile(chain, "fp16")
+    assert not np.array_equal(other(pixels, np.uint8), fixed(pixels, np.uint8))
+    assert asked == chain
+    for network in (decided, fixed, other):
+        network.close()

@@ -1,0 +1,14 @@
+"""Classes of size for memory that is used again."""
+
+from __future__ import annotations
+
+from waifu2x.system.size_class import size_class
+
+
+def test_there_are_two_classes_in_each_doubling() -> None:
+    found = sorted({size_class(size) for size in range(1, 70_000)})
+    assert found == [4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152, 65536, 98304]
+    for size in (1, 4096, 4097, 6144, 6145, 65_536, 65_537, 3 << 40, (3 << 40) + 1):
+        made = size_class(size)
+        assert size <= made <= max(4096, size * 3 // 2)
+        assert size_class(made) == made
