@@ -160,6 +160,9 @@ tensor_rows(const __grid_constant__ Conv p) {
         int left = rows_between(at, first_row(blockIdx.x / DEPTH + 1, p.extent), p.extent) - turn;
         advance(at, turn, p.extent);
         int phase = turn == 0;
+        // Rows above the first of its own.
+        if (threadIdx.x % 128 == 0)
+            for (int row = 0; row < at.input; row++) barrier_arrive(empty + 8 * row);
         for (; left > 0; left -= WARPGROUPS, phase ^= 1) {
             const int input = at.input;
             // All have read what is staged.
