@@ -1,11 +1,12 @@
 """What a picture of a size never seen costs the host: on a driver that computes nothing.
 
-    python benchmarks/new_sizes.py [-m vgg_7 ...] [--sizes 300] [--precision auto] [--small]
+    python benchmarks/new_sizes.py [-m vgg_7 ...] [--sizes 300] [--precision fp16] [--opencl]
 
 Calls of a compiled network, its pictures and results in page-locked memory: from the call to its
-return, where the device takes no time. Each size comes once, then the last one again: as launches
-that were kept, as a graph that is captured, as a graph. Needs no GPU: it is this machine's Python
-that is timed. Medians and the slowest in ms; `--profile` says where they go.
+return, where the device takes no time. The slowest of the first 20 sizes makes the formulas of all;
+then each size comes once, and the last one again: as a graph that is captured, and as a graph.
+Needs no GPU: it is this machine's Python that is timed. With --opencl, programs are built by
+whatever OpenCL there is (PoCL will do) and never run. In ms; `--profile` says where they go.
 """
 
 from __future__ import annotations
@@ -17,20 +18,27 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from tests.helpers.fake_cuda import FakeDriver, FakeLibrary
+from waifu2x.backends import Precision
 from waifu2x.backends.cuda import ahead, compiler, graph, registration
+from waifu2x.backends.cuda import backend as cuda
 from waifu2x.backends.cuda.compilers.nvcc import Nvcc
 from waifu2x.backends.cuda.driver import by_ctypes
-from waifu2x.backends.engine import Engine
+from waifu2x.backends.gpu.backend import GpuBackend
+from waifu2x.backends.gpu.fp32 import Fp32Executor
+from waifu2x.backends.gpu.runtime import ReadyLaunch
 from waifu2x.networks import model_set
 from waifu2x.system import cache
 
@@ -69,11 +77,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("-m", "--model", action="append", help=f"default: {', '.join(_MODELS)}")
     parser.add_argument("--sizes", type=int, default=300)
-    parser.add_argument("--precision", default="auto")
-    parser.add_argument("--small", action="store_true", help="64x64, again and again")
+    parser.add_argument("--precision", default="fp16")
+    parser.add_argument("--opencl", action="store_true")
     parser.add_argument("--profile", action="store_true")
     arguments = parser.parse_args()
-    print(f"{'model':24} {'new, median':>12} {'worst':>8} {'kept':>8} {'graph':>8}")
+    columns = ("first", "median", "worst", "again", "graph")
+    print(f"{'model':24} {' '.join(f'{column:>8}' for column in columns)}")
+    if arguments.opencl:
+        measure_opencl(arguments)
+        return
     with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory() as folder:
         driver = FakeDriver()
         driver.capability, driver.total = (9, 0), 140 << 30
@@ -84,23 +96,52 @@ def main() -> None:
         patch.setattr(compiler, "_compile", lambda name, *rest: name.encode())
         patch.setattr(compiler, "find", lambda version: Nvcc("nvcc"))
         patch.setenv(cache.DIRECTORY_VARIABLE, folder)
+        backend: Any = cuda.create(0)
         for name in arguments.model or _MODELS:
-            with Engine("cuda", precision=arguments.precision) as engine:
-                show(engine, name, arguments)
+            show(backend, arguments.precision, name, arguments)
+        backend.close()
 
 
-def show(engine: Engine, name: str, arguments: argparse.Namespace) -> None:
+def measure_opencl(arguments: argparse.Namespace) -> None:
+    """All lines for the first OpenCL device."""
+    from waifu2x.backends.opencl import platforms
+    from waifu2x.backends.opencl.runtime import OpenClRuntime
+
+    class IdleRuntime(OpenClRuntime):
+        """Sets arguments, and queues nothing."""
+
+        def queue(self, launches: Sequence[ReadyLaunch]) -> None:
+            for kernel, _, packed in launches:
+                kernel.handle.set_args(*packed)
+
+        def upload(self, buffer: Any, array: NDArray[Any]) -> None: ...
+
+        def download(self, buffer: Any, array: NDArray[Any]) -> None: ...
+
+        def free_memory(self) -> int:
+            return 1 << 40
+
+    runtime = IdleRuntime(platforms.pick(0))
+    # As for a graphics card: on a processor, tiles are to stay in its caches.
+    runtime.limits = replace(runtime.limits, is_cpu=False, vector=32, max_buffer=1 << 40)
+    backend = GpuBackend("opencl", runtime, {"fp32": [partial(Fp32Executor, runtime)]})
+    for name in arguments.model or _MODELS:
+        show(backend, "fp32", name, arguments)
+    backend.close()
+
+
+def show(
+    backend: GpuBackend, precision: Precision, name: str, arguments: argparse.Namespace
+) -> None:
     """A line of the table, for one model."""
     found = model_set.find(name)
     factor = found.factors(2, None)[0]
-    network = engine.network(found.models(factor, None))
+    network = backend.compile(found.models(factor, None), precision)
     sizes = different_sizes(arguments.sizes + _WARM, 300, 1620)
-    if arguments.small:
-        sizes = [(64, 64)] * len(sizes)
     rows, columns = (max(size) for size in zip(*sizes, strict=True))
     source = np.zeros(rows * columns * 3, np.uint8)
     target = np.empty(source.size * factor**2, np.uint8)
-    with engine.backend.pin(source), engine.backend.pin(target):
+    with backend.pin(source), backend.pin(target):
 
         def call(size: tuple[int, int]) -> float:
             count = size[0] * size[1] * 3
@@ -110,15 +151,11 @@ def show(engine: Engine, name: str, arguments: argparse.Namespace) -> None:
             network(pixels, np.uint8, out=out)
             return (time.perf_counter() - start) * 1e3
 
-        for size in sizes[:_WARM]:
-            call(size)
+        first = [call(size) for size in sizes[:_WARM]]
         new = [call(size) for size in sizes[_WARM:]]
         again = [call(sizes[-1]) for _ in range(_REPEATS)]
-        print(
-            f"{name:24} {statistics.median(new):12.3f} {max(new):8.3f} {again[0]:8.3f}"
-            f" {statistics.median(again[5:]):8.3f}",
-            flush=True,
-        )
+        times = max(first), statistics.median(new), max(new), again[0], statistics.median(again[5:])
+        print(f"{name:24} {' '.join(f'{time:8.3f}' for time in times)}", flush=True)
         if arguments.profile:
             profile(lambda: [call(size) for size in sizes[_WARM:]], len(sizes) - _WARM)
     network.close()

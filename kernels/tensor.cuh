@@ -14,7 +14,9 @@
 // Macros: TERMS, STACK, and of whoever includes it
 //   OUT_GROUP, OUT_STORED, EACH, PART, D2S, S2D, ZERO, RESIDUAL with RESIDUAL_GROUP, RESIDUAL_STORED,
 //   RESIDUAL_PART: of the store into a map, see `target_at` and `residual_at`
-//   ACTIVATE(x, slope), PLANE_SLOPES (0 or 1: the epilogue has a slope for each plane)
+//   ACTIVATE(x, slope), PLANE_SLOPES (0 or 1: the epilogue has a slope for each plane), GATED (0 or 1, with a
+//   residual: (made + residual) * (sigmoid(made) - 1/2)), SCALED_RESIDUAL (0 or 1: planes of the residual are
+//   scaled, and rounded to 16 bits)
 //   IN_PIXEL, BORDER (see `inside`): of pixels that are read; PIXEL: of those that are written
 //   BOUNDED (0 or 1): of convolutions, see `is_infinite`
 //   STORED_GROUPS and what stands behind it: of a convolution in tiles
@@ -121,6 +123,9 @@ struct Conv {
     float factor;           // with a residual
     float slope;            // of all planes, without PLANE_SLOPES
     int beyond;             // see `add_sizes`
+    const float* factors;   // SCALED: of the planes of a pixel that is read; of each picture
+    const float* added_factors;  // SCALED_RESIDUAL: of one that is added
+    int factors_each;       // from picture to picture
 };
 
 // A result: of which cell, and where in it.
@@ -154,6 +159,32 @@ __device__ __forceinline__ int picture_of(const OutputCoordinate& at, const Laye
 // The activation of a sum with its bias.
 __device__ __forceinline__ float activate(float x, float slope) { return ACTIVATE(x, slope); }
 #endif
+
+// Two values times factors, rounded to 16 bits.
+__device__ __forceinline__ uint32_t scaled(uint32_t pair, const float* factors) {
+    const float2 two = unpack(pair), by = __ldg(reinterpret_cast<const float2*>(factors));
+    return pack(two.x * by.x, two.y * by.y);
+}
+
+// The factors of a result's picture, among those of all.
+__device__ __forceinline__ const float* factors_of(const float* factors, const OutputCoordinate& at, const Conv& p) {
+#if STACK
+    return factors + min(picture_of(at, p.extent), p.extent.pictures - 1) * p.factors_each;
+#else
+    return factors;
+#endif
+}
+
+// A result with its residual.
+__device__ __forceinline__ float with_residual(float made, float more, float factor) {
+#if GATED
+    const float sigmoid =
+        TERMS == 1 ? __fdividef(1.0f, 1.0f + __expf(-made)) : 1.0f / (1.0f + expf(-made));
+    return (made + more) * (sigmoid - 0.5f);
+#else
+    return fmaf(made, factor, more);
+#endif
+}
 
 // A quad of threads holds 4 vectors of 4 words, word q of each in thread q; afterwards thread q holds
 // vector q. It is its own inverse.
@@ -241,6 +272,35 @@ __device__ __forceinline__ float2 epilogue_of(const Epilogue& epilogue, int bloc
     return OWN ? epilogue_at(epilogue, block * 4 + q, i) : epilogue_at(epilogue, block * 4 + i, q);
 }
 
+// What is added to two results, 8 columns apart, by the vectors that thread q of a quad loads.
+template <int COUNT>
+struct AddedVectors {
+    uint4 terms[COUNT / 32][2][TERMS];
+};
+
+// That of COUNT planes from `plane` on, for the results from (y, x) of the source on. It takes long.
+template <int COUNT>
+__device__ __forceinline__ AddedVectors<COUNT> added_vectors(int plane, int y, int x, int q, const Conv& p) {
+    AddedVectors<COUNT> added = {};
+#if RESIDUAL
+    const uint8_t* const residual = static_cast<const uint8_t*>(p.residual);
+    const size_t low_added = static_cast<size_t>(RESIDUAL_STORED / RESIDUAL_GROUP) * p.added.group * 16;
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+        const OutputCoordinate output = output_coordinate(y, x + half * 8, p.from, p.extent);
+#pragma unroll
+        for (int block = 0; block < COUNT / 32; block++)
+            if (output.is_stored) {
+                const uint8_t* const vector = residual + residual_at(output, plane + block * 32 + q * 8, p.added);
+                added.terms[block][half][0] = __ldg(reinterpret_cast<const uint4*>(vector));
+                if (TERMS == 2)
+                    added.terms[block][half][TERMS - 1] = __ldg(reinterpret_cast<const uint4*>(vector + low_added));
+            }
+    }
+#endif
+    return added;
+}
+
 // The epilogue of two results, 8 columns apart, from (y, x) of the source on: bias, activation,
 // residual, store. The sums of COUNT planes from `plane` on stand as the matrix units leave them in a
 // quad of threads: sums[4 * i + 2 * half + k] of thread q is plane 8 * i + 2 * q + k of result `half`;
@@ -248,37 +308,13 @@ __device__ __forceinline__ float2 epilogue_of(const Epilogue& epilogue, int bloc
 // `biases` are those of these planes, and so are `slopes`, with PLANE_SLOPES.
 template <int COUNT, bool OWN = false, class Epilogue>
 __device__ __forceinline__ void store_row(const float* sums, const Epilogue& biases, const Epilogue& slopes, int plane,
-                                          int y, int x, int q, const Conv& p) {
+                                          int y, int x, int q, const AddedVectors<COUNT>& added, const Conv& p) {
     const OutputCoordinate outputs[2] = {output_coordinate(y, x, p.from, p.extent),
                                          output_coordinate(y, x + 8, p.from, p.extent)};
     uint8_t* const out = static_cast<uint8_t*>(p.out);
     const size_t low_terms = static_cast<size_t>(OUT_STORED / OUT_GROUP) * p.to.group * 16;
-    if (is_infinite(fmaf(sums[2], 0.0f, sums[0])))
-#pragma unroll
-        for (int half = 0; half < 2; half++)
-#pragma unroll
-            for (int block = 0; block < COUNT / 32; block++)
-                if (is_infinite(sums[half * 2]) && outputs[half].is_stored &&
-                    !is_zero(outputs[half], plane + block * 32, p.valid))
-                    p.flags[picture_of(outputs[half], p.extent)] = 1;
+    const bool infinite[2] = {is_infinite(sums[0]), is_infinite(sums[2])};
     uint32_t sizes[STACK + 1] = {};
-#if RESIDUAL
-    // All loads first: they take long.
-    uint4 added[COUNT / 32][2][TERMS] = {};
-    const uint8_t* const residual = static_cast<const uint8_t*>(p.residual);
-    const size_t low_added = static_cast<size_t>(RESIDUAL_STORED / RESIDUAL_GROUP) * p.added.group * 16;
-#pragma unroll
-    for (int half = 0; half < 2; half++)
-#pragma unroll
-        for (int block = 0; block < COUNT / 32; block++)
-            if (outputs[half].is_stored) {
-                const uint8_t* const vector =
-                    residual + residual_at(outputs[half], plane + block * 32 + q * 8, p.added);
-                added[block][half][0] = __ldg(reinterpret_cast<const uint4*>(vector));
-                if (TERMS == 2)
-                    added[block][half][TERMS - 1] = __ldg(reinterpret_cast<const uint4*>(vector + low_added));
-            }
-#endif
 #pragma unroll
     for (int block = 0; block < COUNT / 32; block++) {
         float2 bias[4];
@@ -292,13 +328,19 @@ __device__ __forceinline__ void store_row(const float* sums, const Epilogue& bia
             uint32_t terms[TERMS][4];
 #pragma unroll
             for (int term = 0; term < TERMS; term++) {
-                const uint4 vector = added[block][half][term];
+                const uint4 vector = added.terms[block][half][term];
                 terms[term][0] = vector.x;
                 terms[term][1] = vector.y;
                 terms[term][2] = vector.z;
                 terms[term][3] = vector.w;
                 if (!OWN) transpose(terms[term], q);
             }
+#if SCALED_RESIDUAL
+            const float* const by = factors_of(p.added_factors, outputs[half], p);
+#pragma unroll
+            for (int i = 0; i < 4; i++)
+                terms[0][i] = scaled(terms[0][i], by + (plane + block * 32 + (OWN ? q * 8 + i * 2 : i * 8 + q * 2)) % EACH);
+#endif
 #endif
 #pragma unroll
             for (int i = 0; i < 4; i++) {
@@ -314,8 +356,8 @@ __device__ __forceinline__ void store_row(const float* sums, const Epilogue& bia
                     more.x += small.x;
                     more.y += small.y;
                 }
-                v0 = fmaf(v0, p.factor, more.x);
-                v1 = fmaf(v1, p.factor, more.y);
+                v0 = with_residual(v0, more.x, p.factor);
+                v1 = with_residual(v1, more.y, p.factor);
 #endif
                 if (ZERO && outside) v0 = v1 = 0.0f;
                 high[i] = pack(v0, v1);
@@ -336,6 +378,15 @@ __device__ __forceinline__ void store_row(const float* sums, const Epilogue& bia
             }
         }
     }
+    // Here, where registers are free.
+    if (infinite[0] || infinite[1])
+#pragma unroll
+        for (int half = 0; half < 2; half++)
+#pragma unroll
+            for (int block = 0; block < COUNT / 32; block++)
+                if (infinite[half] && outputs[half].is_stored &&
+                    !is_zero(outputs[half], plane + block * 32, p.valid))
+                    p.flags[picture_of(outputs[half], p.extent)] = 1;
 #pragma unroll
     for (int half = 0; half <= STACK; half++)
         if (BOUNDED) flag_picture(p.flags, picture_of(outputs[half], p.extent), sizes[half], p.beyond);
@@ -456,9 +507,9 @@ __device__ __forceinline__ pixel_t to_pixel(float value) {
 #endif
 
 #if defined(LAST) && LAST
-// Values of a row of a tile: lines of pixels of the target, each with D2S pixels of a result.
-#define LINE_VALUES (TILE_RESULTS * D2S * PLANES)
-#define ROW_VALUES (LINE_VALUES * D2S)
+// Pixels that a row of a tile becomes: lines of the target, each with D2S pixels of a result.
+#define LINE_PIXELS (TILE_RESULTS * D2S)
+#define ROW_PIXELS (LINE_PIXELS * D2S)
 #define SUMS (PLANES * D2S * D2S)
 #if TAP_COLUMNS
 #define SUM_PARTS SIDE
@@ -466,40 +517,79 @@ __device__ __forceinline__ pixel_t to_pixel(float value) {
 #define SUM_PARTS 1
 #endif
 
-// Value i of a tile whose first result reads the source from (y, x) on: partial is
-// [row][input column][part * SUMS + sum], padded by one to spare the banks. With TAP_COLUMNS a sum has a part
-// for each tap of a row, which stands at the column that it reads.
-__device__ __forceinline__ void store_pixel(const float* partial, int i, const float* biases,
-                                            const float* slopes, int y, int x, const Conv& p) {
-    const int row = i / ROW_VALUES, line = i % ROW_VALUES / LINE_VALUES, at = i % LINE_VALUES;
-    const int column = at / PLANES / D2S, dx = at / PLANES % D2S, plane = at % PLANES;
-    const int sum = (line * D2S + dx) * PLANES + plane;
+// A pixel that a tile makes.
+struct MadePixel {
+    bool is_stored;
+    int terms, sum;   // its first sum: among the tile's, and among those of a result
+    int row, column;  // from the first result's pixel on
+    int picture;
+};
+
+// Pixel i of a tile whose first result reads the source from (y, x) on.
+__device__ __forceinline__ MadePixel made_pixel(int i, int y, int x, const Conv& p) {
+    const int row = i / ROW_PIXELS, line = i % ROW_PIXELS / LINE_PIXELS, at = i % LINE_PIXELS;
+    const int column = at / D2S, dx = at % D2S;
     const OutputCoordinate output = output_coordinate(y + row, x + column, p.from, p.extent);
-    if (!output.is_stored) return;
-    const int picture = picture_of(output, p.extent);
-    const int out_row = output.row * D2S + line, out_column = output.column * D2S + dx;
-    const int to_row = out_row + p.to.top, to_column = out_column + p.to.left;
-    if (to_row < p.stored.top || to_row >= p.stored.bottom) return;
-    if (to_column < p.stored.left || to_column >= p.stored.right) return;
-    const float* const terms = partial + (row * TILE_COLUMNS + column) * (WIDTH + 1) + sum;
-    float value = terms[0];
-#pragma unroll
-    for (int part = 1; part < SUM_PARTS; part++) value += terms[part * (WIDTH + 1 + SUMS)];
-    bool infinite = is_infinite(value);
-    value = activate(value + biases[sum], PLANE_SLOPES ? slopes[sum] : p.slope);
+    MadePixel made;
+    made.sum = (line * D2S + dx) * PLANES;
+    made.terms = (row * TILE_COLUMNS + column) * (WIDTH + 1) + made.sum;
+    made.row = output.row * D2S + line;
+    made.column = output.column * D2S + dx;
+    made.picture = picture_of(output, p.extent);
+    const int to_row = made.row + p.to.top, to_column = made.column + p.to.left;
+    made.is_stored = output.is_stored && to_row >= p.stored.top && to_row < p.stored.bottom &&
+                     to_column >= p.stored.left && to_column < p.stored.right;
+    return made;
+}
+
+// What is added to a pixel: zero without a residual.
+struct Added {
+    float planes[PLANES];
+};
+
+__device__ __forceinline__ Added added_to(const MadePixel& made, const Conv& p) {
+    Added added = {};
 #if RESIDUAL
-    const size_t line_added = static_cast<size_t>(picture) * p.added.rows + out_row + p.added.top;
-    const size_t pixel_added = line_added * p.added.pitch + out_column + p.added.left;
-    value = fmaf(value, p.factor, __ldg(static_cast<const float*>(p.residual) + pixel_added * PLANES + plane));
+    if (!made.is_stored) return added;
+    const size_t line = static_cast<size_t>(made.picture) * p.added.rows + made.row + p.added.top;
+    const size_t pixel = line * p.added.pitch + made.column + p.added.left;
+#pragma unroll
+    for (int plane = 0; plane < PLANES; plane++)
+        added.planes[plane] = __ldg(static_cast<const float*>(p.residual) + pixel * PLANES + plane);
+#endif
+    return added;
+}
+
+// Stores a pixel: partial is [row][input column][part * SUMS + sum], padded by one to spare the banks. With
+// TAP_COLUMNS a sum has a part for each tap of a row, which stands at the column that it reads.
+__device__ __forceinline__ void store_pixel(const float* partial, const MadePixel& made, const Added& added,
+                                            const float* biases, const float* slopes, const Conv& p) {
+    if (!made.is_stored) return;
+    const size_t line = static_cast<size_t>(made.picture) * p.to.rows + made.row + p.to.top;
+    const size_t pixel = line * p.to.pitch + made.column + p.to.left;
+    const float* const terms = partial + made.terms;
+    bool infinite = false;
+#pragma unroll
+    for (int plane = 0; plane < PLANES; plane++) {
+        float value = terms[plane];
+#pragma unroll
+        for (int part = 1; part < SUM_PARTS; part++) value += terms[plane + part * (WIDTH + 1 + SUMS)];
+        const int sum = made.sum + plane;
+        bool own_infinite = is_infinite(value);
+        value = activate(value + biases[sum], PLANE_SLOPES ? slopes[sum] : p.slope);
+#if RESIDUAL
+        value = with_residual(value, added.planes[plane], p.factor);
 #endif
 #if ZERO
-    if (out_row < p.valid.top || out_row >= p.valid.bottom || out_column < p.valid.left || out_column >= p.valid.right) {
-        value = 0.0f;
-        infinite = false;
-    }
+        if (made.row < p.valid.top || made.row >= p.valid.bottom || made.column < p.valid.left ||
+            made.column >= p.valid.right) {
+            value = 0.0f;
+            own_infinite = false;
+        }
 #endif
-    if (infinite) p.flags[picture] = 1;
-    const size_t pixel = (static_cast<size_t>(picture) * p.to.rows + to_row) * p.to.pitch + to_column;
-    static_cast<pixel_t*>(p.out)[pixel * PLANES + plane] = to_pixel(value);
+        infinite = infinite || own_infinite;
+        static_cast<pixel_t*>(p.out)[pixel * PLANES + plane] = to_pixel(value);
+    }
+    if (infinite) p.flags[made.picture] = 1;
 }
 #endif

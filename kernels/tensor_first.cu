@@ -146,10 +146,13 @@ tensor_first(const __grid_constant__ Conv p, const __grid_constant__ Source sour
 #pragma unroll
             for (int i = 0; i < 4; i++) own[(lane / 4 + i / 2 * 8) * (WIDTH + 1) + n * 8 + q * 2 + i % 2] = sums[n][i];
         __syncwarp();
-        for (int i = lane; i < ROW_VALUES; i += 32)
-            store_pixel(own, i, p.epilogue, p.epilogue + OUT_PLANES, y0 + row, x0 + part * 16, p);
+        for (int i = lane; i < ROW_PIXELS; i += 32) {
+            const MadePixel made = made_pixel(i, y0 + row, x0 + part * 16, p);
+            store_pixel(own, made, added_to(made, p), p.epilogue, p.epilogue + OUT_PLANES, p);
+        }
 #else
-        store_row<32>(&sums[0][0], biases, slopes, plane, y0 + row, x0 + column, q, p);
+        const AddedVectors<32> added = added_vectors<32>(plane, y0 + row, x0 + column, q, p);
+        store_row<32>(&sums[0][0], biases, slopes, plane, y0 + row, x0 + column, q, added, p);
 #endif
     }
 }

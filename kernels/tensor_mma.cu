@@ -344,14 +344,19 @@ tensor_mma(const __grid_constant__ Conv p) {
                     partial[pixel * (WIDTH + 1) + plane + j * 8 + q * 2 + i % 2] = sums[m][j][i];
                 }
         synchronize(consumer);
-        for (int i = thread; i < ROWS * ROW_VALUES; i += CONSUMER_THREADS)
-            store_pixel(partial, i, p.epilogue, p.epilogue + WIDTH, tile.y, tile.x, p);
+        for (int i = thread; i < ROWS * ROW_PIXELS; i += CONSUMER_THREADS) {
+            const MadePixel made = made_pixel(i, tile.y, tile.x, p);
+            store_pixel(partial, made, added_to(made, p), p.epilogue, p.epilogue + WIDTH, p);
+        }
 #else
         const int out = deep * WIDTH + plane;
 #pragma unroll
-        for (int m = 0; m < PARTS; m++)
+        for (int m = 0; m < PARTS; m++) {
+            const int y = tile.y + row, x = tile.x + column + m * 16 + lane / 4;
+            const AddedVectors<WARP_WIDTH> added = added_vectors<WARP_WIDTH>(out, y, x, q, p);
             store_row<WARP_WIDTH, true>(&sums[m][0][0], p.epilogue + out, p.epilogue + DEPTH * WIDTH + out, out,
-                                        tile.y + row, tile.x + column + m * 16 + lane / 4, q, p);
+                                        y, x, q, added, p);
+        }
 #endif
     }
     wait<0>();

@@ -21,7 +21,7 @@
 //   out      map in groups of OUT_GROUP planes, OUT_STORED in all
 //   residual with RESIDUAL = 1, as `residual_at` says
 // Macros
-//   IN_PLANES, GROUP, STORED_GROUPS, FIRST_GROUP, SIDE = 3, WIDTH = 32, DEPTH (tiles of output planes),
+//   IN_PLANES, GROUP, USED (planes of a group before its padding, which is not multiplied), STORED_GROUPS, FIRST_GROUP, SIDE = 3, WIDTH = 32, DEPTH (tiles of output planes),
 //   TERMS = 1, RING (groups of a row in shared memory), WARPGROUPS, REGISTERS (of a thread that
 //   multiplies), SPARE_REGISTERS (of one that copies), SPARSE_TAPS, LAST = 0;
 //   THREADS, SHARED (bytes of a block), TILE_COLUMNS, TILE_RESULTS, ROWS = 1 (see tensor.cuh);
@@ -119,6 +119,7 @@ tensor_rolling(const __grid_constant__ Conv p) {
         bool leads_next = true;
         int slot = 0, parity = 0;
         float sums[COLUMNS_EACH / 2], complete[WIDTH / 2];
+        AddedVectors<WIDTH> added;
         int y = -1, x = 0;  // of what is complete, and not yet stored
         while (left > 0) {
             const Tile top = tile_of_row(at, p);
@@ -142,12 +143,12 @@ tensor_rolling(const __grid_constant__ Conv p) {
 #pragma unroll
                     for (int kx = 0; kx < SIDE; kx++)
 #pragma unroll
-                        for (int k = 0; k < GROUP / 16; k++)
+                        for (int k = 0; k < (USED + 15) / 16; k++)
                             wgmma(sums, descriptor(a + kx * PIXEL_BYTES + k * 32), descriptor(b + kx * TAP_BYTES + k * 32), 1);
                     asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
                     // The row before is stored while this one is multiplied.
                     if (k_block == 0 && y >= 0)
-                        store_row<WIDTH>(complete, biases, slopes, deep * WIDTH, y, x + column, q, p);
+                        store_row<WIDTH>(complete, biases, slopes, deep * WIDTH, y, x + column, q, added, p);
                     asm volatile("wgmma.wait_group.sync.aligned 1;" ::: "memory");
                     if (threadIdx.x % 128 == 0) {
                         if (before >= 0) barrier_arrive(empty + 8 * before);
@@ -175,8 +176,9 @@ tensor_rolling(const __grid_constant__ Conv p) {
                 part = done;
                 y = row >= SIDE - 1 ? top.y + row - (SIDE - 1) : -1;
                 x = top.x;
+                if (y >= 0) added = added_vectors<WIDTH>(deep * WIDTH, y, x + column, q, p);
             }
         }
-        if (y >= 0) store_row<WIDTH>(complete, biases, slopes, deep * WIDTH, y, x + column, q, p);
+        if (y >= 0) store_row<WIDTH>(complete, biases, slopes, deep * WIDTH, y, x + column, q, added, p);
     }
 }

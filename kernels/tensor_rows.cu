@@ -22,13 +22,14 @@
 //   out      map in groups of OUT_GROUP planes, OUT_STORED in all
 //   residual with RESIDUAL = 1, as `residual_at` says
 // Macros
-//   IN_PLANES, GROUP, STORED_GROUPS, FIRST_GROUP, SIDE (taps in each direction), WIDTH = 64, DEPTH (tiles of
+//   IN_PLANES, GROUP, USED (planes of a group before its padding, which is not multiplied), STORED_GROUPS, FIRST_GROUP, SIDE (taps in each direction), WIDTH = 64, DEPTH (tiles of
 //   output planes), TERMS = 1, RING (rows of input in shared memory), WARPGROUPS, REGISTERS (of a thread that
 //   multiplies), SPARE_REGISTERS (of one that copies), SPARSE_TAPS, LAST = 0;
 //   THREADS, SHARED (bytes of a block), TILE_COLUMNS, TILE_RESULTS, ROWS = 1 (see tensor.cuh);
 //   OUT_GROUP, OUT_STORED, EACH, PART, D2S, S2D, ZERO, PLANE_SLOPES, ACTIVATE, RESIDUAL, RESIDUAL_GROUP,
 //   RESIDUAL_STORED, RESIDUAL_PART, STACK: of the store, see tensor.cuh
 // Bound: the matrix unit for 64 planes in, device memory for 32.
+#define COLUMNS_EACH 128
 #include "barriers.cuh"
 #include "rows.cuh"
 #include "tensor.cuh"
@@ -45,8 +46,11 @@ static_assert(THREADS == WARPGROUPS * 128 + 128, "one warpgroup more than multip
 #define STAGED_BYTES (TILE_COLUMNS * WIDTH * 2)
 // Registers of all weights leave few for addresses of several vectors.
 constexpr int STORED_AT_ONCE = STACK || ZERO || D2S * S2D > 1 ? 1 : 4;
-#define PRODUCTS (STEPS * (GROUP / 16))
+// Products of a tap of a group, and all.
+#define EACH_TAP ((USED + 15) / 16)
+#define PRODUCTS (STEPS * EACH_TAP)
 static_assert(PRODUCTS <= 36, "registers");
+static_assert(!SCALED && !SCALED_RESIDUAL, "tensor_wgmma.cu scales");
 // Products after which it is the next one's turn: what that waits for overlaps with the last of them.
 #define ALONE (PRODUCTS - 4)
 static_assert(RING >= SIDE * WARPGROUPS, "rows of a warpgroup between whose own others have as many");
@@ -142,10 +146,10 @@ tensor_rows(const __grid_constant__ Conv p) {
         const int turn = warp / 4;
         uint32_t weights[PRODUCTS][4];
         const uint4* const packed = reinterpret_cast<const uint4*>(p.weights) +
-            static_cast<size_t>(deep) * PRODUCTS * 128 + threadIdx.x % 128;
+            static_cast<size_t>(deep) * STEPS * (GROUP / 16) * 128 + threadIdx.x % 128;
 #pragma unroll
         for (int i = 0; i < PRODUCTS; i++) {
-            const uint4 vector = __ldg(packed + i * 128);
+            const uint4 vector = __ldg(packed + (i / EACH_TAP * (GROUP / 16) + i % EACH_TAP) * 128);
             weights[i][0] = vector.x;
             weights[i][1] = vector.y;
             weights[i][2] = vector.z;
@@ -183,7 +187,7 @@ tensor_rows(const __grid_constant__ Conv p) {
             asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 #pragma unroll
             for (int i = 0; i < PRODUCTS; i++) {
-                const int k = i % (GROUP / 16), tap = i / (GROUP / 16) % TAPS, group = i / (GROUP / 16) / TAPS;
+                const int k = i % EACH_TAP, tap = i / EACH_TAP % TAPS, group = i / EACH_TAP / TAPS;
                 const uint32_t pixels = rows[tap / SIDE] + tap % SIDE * PIXEL_BYTES + group * GROUP_BYTES + k * 32;
                 wgmma_of_registers(sums, weights[i], descriptor(pixels), i > 0);
                 if (i == ALONE - 1) asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
@@ -224,8 +228,8 @@ tensor_rows(const __grid_constant__ Conv p) {
                     float v1 = activate(two[1] + bias[i % 2], slope[i % 2]);
 #if RESIDUAL
                     const float2 more = unpack(added[i]);
-                    v0 = fmaf(v0, p.factor, more.x);
-                    v1 = fmaf(v1, p.factor, more.y);
+                    v0 = with_residual(v0, more.x, p.factor);
+                    v1 = with_residual(v1, more.y, p.factor);
 #endif
                     words[i] = pack(v0, v1);
                 }

@@ -27,10 +27,12 @@
 //   out      map in groups of OUT_GROUP planes, OUT_STORED in all, or (LAST) pixels [row][column][PLANES]
 //   residual with RESIDUAL = 1, as `residual_at` says; (LAST) float [row][column][PLANES]
 // Macros
-//   IN_PLANES, GROUP, STORED_GROUPS, FIRST_GROUP, SIDE (taps in each direction), WIDTH, DEPTH (tiles of
+//   IN_PLANES, GROUP, USED (planes of a group before its padding, which is not multiplied), STORED_GROUPS,
+//   FIRST_GROUP, SIDE (taps in each direction), WIDTH, DEPTH (tiles of
 //   output planes), TERMS, WARPGROUPS, ROWS (of all of them), A_STAGES and B_STAGES (buffers of pixels
 //   and of weights), BLOCKS (on one multiprocessor at a time), REGISTERS (of a thread that multiplies),
-//   LAST (0 or 1), with it PLANES and PIXEL, TAP_COLUMNS (0 or 1), SPARSE_TAPS;
+//   LAST (0 or 1), with it PLANES and PIXEL, TAP_COLUMNS (0 or 1), SPARSE_TAPS; SCALED (0 or 1: planes of the
+//   source are scaled, and rounded to 16 bits) with IN_EACH (those of a single pixel);
 //   THREADS, SHARED (bytes of a block), TILE_COLUMNS, TILE_RESULTS, ROWS_BEYOND, COLUMNS_BEYOND (see
 //   tensor.cuh);
 //   OUT_GROUP, OUT_STORED, EACH, PART, D2S, S2D, ZERO, PLANE_SLOPES, ACTIVATE, RESIDUAL, RESIDUAL_GROUP,
@@ -56,6 +58,11 @@ static_assert(ROWS - 1 <= ROWS_BEYOND && TILE_COLUMNS - 1 <= COLUMNS_BEYOND, "me
 #define PARTIAL_FLOATS (LAST ? ROWS * TILE_COLUMNS * (WIDTH + 1) : 0)
 static_assert(SHARED == A_STAGES * A_BYTES + B_STAGES * B_BYTES + PIXEL_BYTES + WIDTH * 8 + BARRIERS * 8 +
               PARTIAL_FLOATS * 4, "tensor_shape.py reckons with other shared memory");
+// Threads for which one says that they have read pixels: a product is of a warpgroup, and done for all of it.
+#define READING (SCALED ? 32 : 128)
+#define READERS (128 / READING)
+// Where device memory is the bound, what is added is loaded while pixels are.
+#define ADDED_EARLY (RESIDUAL && SIDE == 1 && !LAST && !STACK && TERMS == 1 && !SCALED_RESIDUAL)
 // Steps by which the first warpgroup is ahead.
 #define LEAD (TAPS < 3 ? TAPS : 3)
 static_assert(THREADS == WARPGROUPS * 128 + 128, "one warpgroup more than multiply");
@@ -90,11 +97,75 @@ __device__ __forceinline__ uint32_t tap_offset(int tap) {
 // One tap of one group of planes, for the rows of a warpgroup.
 __device__ __forceinline__ void multiply(float (&sums)[ROWS_EACH][WIDTH / 2], uint32_t a, uint32_t b, int add) {
 #pragma unroll
-    for (int k = 0; k < GROUP / 16; k++)
+    for (int k = 0; k < (USED + 15) / 16; k++)
 #pragma unroll
         for (int row = 0; row < ROWS_EACH; row++)
             wgmma(sums[row], descriptor(a + row * PITCH * PIXEL_BYTES + k * 32), descriptor(b + k * 32), add | k);
 }
+
+#if SCALED
+static_assert(SIDE == 1 && TERMS == 1, "each pixel is scaled once");
+
+__device__ __forceinline__ void load_matrices(uint32_t (&r)[4], uint32_t address) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+        : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(address) : "memory");
+}
+
+// The same with pixels that are scaled, by way of registers: those from `shift` pixels into a row on, of a
+// warpgroup's rows from (y, x) on. It waits for the matrix products.
+__device__ __forceinline__ void multiply_scaled(float (&sums)[ROWS_EACH][WIDTH / 2], uint32_t a, uint32_t b, int k_block,
+                                                int shift, int y, int x, const Conv& p) {
+    const int lane = threadIdx.x % 32, q = lane % 4, first = threadIdx.x % 128 / 32 * 16;
+    const int pixel = shift + first + lane % 16;
+    uint32_t pixels[ROWS_EACH][GROUP / 16][4];
+#pragma unroll
+    for (int row = 0; row < ROWS_EACH; row++) {
+        const uint32_t start = a + (row * PITCH + pixel - shift) * PIXEL_BYTES;
+        const float* factors[2];
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            const OutputCoordinate at =
+                output_coordinate(y + row, x + first + lane / 4 + half * 8, p.from, p.extent);
+            factors[half] = factors_of(p.factors, at, p) + k_block * GROUP % IN_EACH + q * 2;
+        }
+#pragma unroll
+        for (int k = 0; k < GROUP / 16; k++) {
+            load_matrices(pixels[row][k], start + ((k * 2 + lane / 16) ^ swizzle_phase<GROUP>(pixel)) * 16);
+#pragma unroll
+            for (int i = 0; i < 4; i++)
+                pixels[row][k][i] = scaled(pixels[row][k][i], factors[i % 2] + k * 16 + i / 2 * 8);
+        }
+    }
+    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+#pragma unroll
+    for (int k = 0; k < GROUP / 16; k++)
+#pragma unroll
+        for (int row = 0; row < ROWS_EACH; row++)
+            wgmma_of_registers(sums[row], pixels[row][k], descriptor(b + k * 32), k_block | k);
+    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+    asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+    // Registers are read until here.
+#pragma unroll
+    for (int i = 0; i < ROWS_EACH * GROUP / 4; i++)
+        asm volatile("" ::"r"((&pixels[0][0][0])[i]) : "memory");
+    pin_accumulators(sums);
+}
+#endif
+
+#if LAST
+// Pixels of a tile that a thread stores.
+#define PIXELS_EACH ((ROWS_EACH * ROW_PIXELS + 127) / 128)
+// What is added to few of them is loaded before their sums are made: it takes long.
+#define EARLY (RESIDUAL && PIXELS_EACH <= 4)
+
+// Pixel i of a thread, of a warpgroup's rows from (y, x) on.
+__device__ __forceinline__ MadePixel own_pixel(int i, int y, int x, const Conv& p) {
+    const int number = i * 128 + threadIdx.x % 128;
+    MadePixel made = made_pixel(number, y, x, p);
+    made.is_stored = made.is_stored && number < ROWS_EACH * ROW_PIXELS;
+    return made;
+}
+#endif
 
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
 tensor_wgmma(const __grid_constant__ Conv p) {
@@ -112,7 +183,7 @@ tensor_wgmma(const __grid_constant__ Conv p) {
     if (threadIdx.x == 0) {
         for (int i = 0; i < A_STAGES; i++) {
             barrier_init(a_full + 8 * i, 1);
-            barrier_init(a_empty + 8 * i, WARPGROUPS);
+            barrier_init(a_empty + 8 * i, WARPGROUPS * READERS);
         }
         for (int i = 0; i < B_STAGES; i++) {
             barrier_init(b_full + 8 * i, 1);
@@ -182,6 +253,21 @@ tensor_wgmma(const __grid_constant__ Conv p) {
         for (int number = first; number < tiles; number += stride) {
             const int shift = tile_at(number, p).column & 7;
             [[maybe_unused]] int busy = -1;  // the stage of weights that the last matrix product may still read
+#if LAST && EARLY
+            Added added[PIXELS_EACH];
+            const Tile place = tile_at(number, p);
+#pragma unroll
+            for (int i = 0; i < PIXELS_EACH; i++)
+                added[i] = added_to(own_pixel(i, place.y + group * ROWS_EACH, place.x, p), p);
+#endif
+#if ADDED_EARLY
+            AddedVectors<WIDTH> added[ROWS_EACH];
+            const Tile place = tile_at(number, p);
+#pragma unroll
+            for (int row = 0; row < ROWS_EACH; row++)
+                added[row] = added_vectors<WIDTH>(deep * WIDTH, place.y + group * ROWS_EACH + row,
+                                                  place.x + warp % 4 * 16 + lane / 4, lane % 4, p);
+#endif
             pin_accumulators(sums);
             for (int k_block = 0; k_block < K_BLOCKS; k_block++, a_use++) {
                 const int a_stage = a_use % A_STAGES;
@@ -192,31 +278,41 @@ tensor_wgmma(const __grid_constant__ Conv p) {
                 if (number == first)
                     for (int tap = 0; tap < TAPS; tap++) barrier_wait(b_full + 8 * (k_block * TAPS + tap), 0);
                 const uint32_t b_tile = shared_address(b_tiles + k_block * TAPS * B_BYTES);
+#if SCALED
+                const Tile source = tile_at(number, p);
+                multiply_scaled(sums, a_tile, b_tile, k_block, shift, source.y + group * ROWS_EACH, source.x, p);
+#else
                 asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 #pragma unroll
                 for (int tap = 0; tap < TAPS; tap++)
                     multiply(sums, a_tile + tap_offset(tap), b_tile + tap * B_BYTES, k_block | tap);
                 asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
                 asm volatile("wgmma.wait_group.sync.aligned 1;" ::: "memory");
-                if (threadIdx.x % 128 == 0) {
-                    if (k_block > 0) barrier_arrive(a_empty + 8 * ((a_use - 1) % A_STAGES));
-                    if (follow) barrier_arrive(lead);
-                }
+#endif
+                if (k_block > 0 && threadIdx.x % READING == 0) barrier_arrive(a_empty + 8 * ((a_use - 1) % A_STAGES));
+                if (follow && threadIdx.x % 128 == 0) barrier_arrive(lead);
                 follow = false;
 #else
 #pragma unroll 1
                 for (int tap = 0; tap < TAPS; tap++, b_use++) {
                     const int b_stage = b_use % B_STAGES;
                     barrier_wait(b_full + 8 * b_stage, b_use / B_STAGES & 1);
+#if SCALED
+                    const Tile source = tile_at(number, p);
+                    multiply_scaled(sums, a_tile, shared_address(b_tiles + b_stage * B_BYTES), k_block, shift,
+                                    source.y + group * ROWS_EACH, source.x, p);
+#else
                     asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
                     multiply(sums, a_tile + tap_offset(tap), shared_address(b_tiles + b_stage * B_BYTES),
                              k_block | tap);
                     asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
                     asm volatile("wgmma.wait_group.sync.aligned 1;" ::: "memory");
+#endif
+                    // The first matrix product of a K-block ends the reads of the one before.
+                    if (tap == 0 && k_block > 0 && threadIdx.x % READING == 0)
+                        barrier_arrive(a_empty + 8 * ((a_use - 1) % A_STAGES));
                     if (threadIdx.x % 128 == 0) {
                         if (busy >= 0) barrier_arrive(b_empty + 8 * busy);
-                        // The first matrix product of a K-block ends the reads of the one before.
-                        if (tap == 0 && k_block > 0) barrier_arrive(a_empty + 8 * ((a_use - 1) % A_STAGES));
                         if (follow && tap == LEAD - 1) barrier_arrive(lead);
                     }
                     if (tap == LEAD - 1) follow = false;
@@ -226,10 +322,8 @@ tensor_wgmma(const __grid_constant__ Conv p) {
             }
             asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
             pin_accumulators(sums);
-            if (threadIdx.x % 128 == 0) {
-                if (!RESIDENT) barrier_arrive(b_empty + 8 * busy);
-                barrier_arrive(a_empty + 8 * ((a_use - 1) % A_STAGES));
-            }
+            if (!RESIDENT && threadIdx.x % 128 == 0) barrier_arrive(b_empty + 8 * busy);
+            if (threadIdx.x % READING == 0) barrier_arrive(a_empty + 8 * ((a_use - 1) % A_STAGES));
 
             const Tile tile = tile_at(number, p);
             const int y = tile.y + group * ROWS_EACH, x = tile.x;
@@ -248,14 +342,25 @@ tensor_wgmma(const __grid_constant__ Conv p) {
                         partial[(row * TILE_COLUMNS + column + i / 2 * 8) * (WIDTH + 1) + j * 8 + q * 2 + i % 2] =
                             sums[row][j * 4 + i];
             asm volatile("bar.sync %0, 128;" ::"r"(group + 1) : "memory");
-            // Some at once: a residual takes long to load.
-#pragma unroll 3
-            for (int i = threadIdx.x % 128; i < ROWS_EACH * ROW_VALUES; i += 128)
-                store_pixel(partial, i, biases, slopes, y, x, p);
+#pragma unroll(EARLY ? PIXELS_EACH : 2)
+            for (int i = 0; i < PIXELS_EACH; i++) {
+                const MadePixel made = own_pixel(i, y, x, p);
+#if EARLY
+                store_pixel(partial, made, added[i], biases, slopes, p);
+#else
+                store_pixel(partial, made, added_to(made, p), biases, slopes, p);
+#endif
+            }
 #else
 #pragma unroll
-            for (int row = 0; row < ROWS_EACH; row++)
-                store_row<WIDTH>(sums[row], biases, slopes, deep * WIDTH, y + row, x + column, q, p);
+            for (int row = 0; row < ROWS_EACH; row++) {
+#if !ADDED_EARLY
+                const AddedVectors<WIDTH> added = added_vectors<WIDTH>(deep * WIDTH, y + row, x + column, q, p);
+                store_row<WIDTH>(sums[row], biases, slopes, deep * WIDTH, y + row, x + column, q, added, p);
+#else
+                store_row<WIDTH>(sums[row], biases, slopes, deep * WIDTH, y + row, x + column, q, added[row], p);
+#endif
+            }
 #endif
         }
     }

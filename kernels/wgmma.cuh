@@ -87,18 +87,38 @@ __device__ __forceinline__ void wgmma(float (&d)[COLUMNS_EACH / 2], uint64_t a, 
 #endif
 }
 
-// d (64 x 128) = a (64 x 16, in registers as `mma` has it: 16 rows to a warp) * b (16 x 128), plus d if `add`.
-__device__ __forceinline__ void wgmma_of_registers(float (&d)[64], const uint32_t (&a)[4], uint64_t b, int add) {
+// For 32, 64 and 128 columns: d (64 x COLUMNS_EACH) = a (64 x 16, in registers as `mma` has it: 16 rows to a warp) * b (16 x COLUMNS_EACH),
+// plus d if `add`.
+__device__ __forceinline__ void wgmma_of_registers(float (&d)[COLUMNS_EACH / 2], const uint32_t (&a)[4], uint64_t b, int add) {
+#if COLUMNS_EACH == 32
+    asm volatile(
+        "{ .reg .pred p; setp.ne.b32 p, %21, 0;\n"
+        "wgmma.mma_async.sync.aligned.m64n32k16.f32." ELEMENT "." ELEMENT "\n"
+        "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15},\n"
+        "{%16,%17,%18,%19}, %20, p, 1, 1, 0; }\n"
+        : D8(0), D8(8)
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add));
+#elif COLUMNS_EACH == 64
+    asm volatile(
+        "{ .reg .pred p; setp.ne.b32 p, %37, 0;\n"
+        "wgmma.mma_async.sync.aligned.m64n64k16.f32." ELEMENT "." ELEMENT "\n"
+        "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,\n"
+        "%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31},\n"
+        "{%32,%33,%34,%35}, %36, p, 1, 1, 0; }\n"
+        : D8(0), D8(8), D8(16), D8(24)
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add));
+#elif COLUMNS_EACH == 128
     asm volatile(
         "{ .reg .pred p; setp.ne.b32 p, %69, 0;\n"
         "wgmma.mma_async.sync.aligned.m64n128k16.f32." ELEMENT "." ELEMENT "\n"
-        "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15"
-        ",%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31"
-        ",%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47"
-        ",%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63},\n"
+        "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,\n"
+        "%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31,\n"
+        "%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,\n"
+        "%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63},\n"
         "{%64,%65,%66,%67}, %68, p, 1, 1, 0; }\n"
         : D8(0), D8(8), D8(16), D8(24), D8(32), D8(40), D8(48), D8(56)
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add));
+#endif
 }
 
 // The compiler sees results in registers as soon as a matrix product is issued: this keeps what reads or

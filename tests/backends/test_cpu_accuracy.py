@@ -19,6 +19,7 @@ from waifu2x.networks import digests
 from waifu2x.networks.model import Model
 from waifu2x.networks.nodes import Convolution
 from waifu2x.networks.readers import read_model
+from waifu2x.system import sources
 
 SHIPPED = Path(__file__).parents[2] / "models" / "vgg_7" / "art"
 
@@ -66,8 +67,8 @@ def test_changed_code_asks_anew(
 ) -> None:
     model = obvious.random_model([3, 4, 3], seed=1)
     copy = copied(tmp_path)
-    monkeypatch.setattr(compiled, "_PACKAGE", copy)
-    monkeypatch.setattr(accuracy, "_code", accuracy._code.__wrapped__)
+    monkeypatch.setattr(sources, "PACKAGE", copy)
+    monkeypatch.setattr(accuracy, "code", accuracy.code.__wrapped__)
     assert measured.asks(model)
     assert not measured.asks(model)
     with (copy / "backends" / "cpu" / changed).open("a") as file:
@@ -79,7 +80,7 @@ def test_another_instruction_set_asks_anew(
     measured: Measured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = obvious.random_model([3, 4, 3], seed=1)
-    monkeypatch.setattr(accuracy, "_code", accuracy._code.__wrapped__)
+    monkeypatch.setattr(accuracy, "code", accuracy.code.__wrapped__)
     assert measured.asks(model)
     monkeypatch.setattr(compiled, "VECTOR", replace(isa.VECTOR, name="another"))
     assert measured.asks(model)

@@ -17,10 +17,11 @@ import pytest
 from tests.helpers import obvious
 from waifu2x.backends import open_backend
 from waifu2x.backends.cpu import backend as cpu
-from waifu2x.backends.cpu import kept_memory
+from waifu2x.backends.cpu import isa, kept_memory, work_queue
 from waifu2x.backends.cpu.compiled import Compiled
 from waifu2x.backends.cpu.compiled_model import CpuModel
 from waifu2x.backends.cpu.network import CpuNetwork
+from waifu2x.backends.cpu.packer import pack
 from waifu2x.backends.cpu.work_queue import TaskBatch
 from waifu2x.backends.cpu.workers import MOST_FREE_BYTES, Workers
 from waifu2x.errors import BackendError
@@ -70,7 +71,7 @@ def test_pictures_that_no_memory_holds_are_refused_in_a_sentence() -> None:
         network = backend.compile([model] * 10, "fp32")
         with pytest.raises(BackendError, match=r"^backend cpu: the picture is too large"):
             network(pixels, np.uint8)
-    one = CpuModel(model, "fp32", Workers(1))
+    one = CpuModel(model, pack(model, "fp32"), Workers(1))
     with pytest.raises(BackendError, match=r"^large: the picture is too large"):
         one.plan(1 << 18, 1 << 18)
 
@@ -217,3 +218,20 @@ def test_a_small_map_that_stays_leaves_no_gap() -> None:
         4: kept_memory.KeptMap(600, 3, 3),
     }
     assert kept_memory.placed(maps).floats == 900
+
+
+@pytest.mark.parametrize("sleeps", [False, True])
+def test_threads_that_slept_run_strips_again(monkeypatch: pytest.MonkeyPatch, sleeps: bool) -> None:
+    """In compiled code, or, where that cannot let them sleep, in Python."""
+    others = set(threading.enumerate())
+    monkeypatch.setattr(cpu, "core_count", lambda: 3)
+    monkeypatch.setattr(work_queue, "SLEEPS", sleeps and isa.SLEEPS)
+    monkeypatch.setattr(work_queue, "_LOOKS", 1)  # they sleep after each strip
+    model = obvious.random_model([3, 8, 3], seed=4)
+    pixels = np.random.default_rng(0).integers(0, 256, (70, 90, 3), np.uint8)
+    with closing(open_backend("cpu")) as backend:
+        network = backend.compile([model], "fp32")
+        expected = network(pixels, np.float32)
+        for _ in range(20):
+            np.testing.assert_array_equal(network(pixels, np.float32), expected)
+    assert set(threading.enumerate()) == others

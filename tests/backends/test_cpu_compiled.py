@@ -20,7 +20,7 @@ from waifu2x.backends.cpu import code_image, compiled, host
 from waifu2x.backends.cpu.code_image import UnlinkableError, loaded, packed
 from waifu2x.backends.cpu.compiled import Compiled
 from waifu2x.backends.cpu.object_file import linked
-from waifu2x.system import cache
+from waifu2x.system import cache, sources
 
 PACKAGE = Path(compiled.__file__).parents[2]
 
@@ -63,7 +63,7 @@ def test_a_changed_source_is_another_key(tmp_path: Path, monkeypatch: pytest.Mon
     code = Compiled("strip", "run_strips")
     before = code._key()
     copy = copied(tmp_path)
-    monkeypatch.setattr(compiled, "_PACKAGE", copy)
+    monkeypatch.setattr(sources, "PACKAGE", copy)
     assert code._key() == before
     paths = [path for pattern in compiled.SOURCES for path in copy.glob(pattern)]
     assert len(paths) > 15

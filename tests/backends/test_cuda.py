@@ -33,7 +33,7 @@ from waifu2x.backends.cuda.arguments import Address, structs
 from waifu2x.backends.cuda.compiler import target
 from waifu2x.backends.cuda.compilers import Compiler, nvcc, nvrtc
 from waifu2x.backends.cuda.compilers.nvrtc import Nvrtc
-from waifu2x.backends.cuda.tensor import TensorExecutor
+from waifu2x.backends.cuda.tensor import TensorExecutor, scales
 from waifu2x.backends.cuda.tensor_candidates import candidates, ranked
 from waifu2x.backends.cuda.tensor_conv import TensorConvArguments, has_sparse_taps, sparse_taps
 from waifu2x.backends.cuda.tensor_layout import MapLayout, batch_grid, layouts
@@ -51,6 +51,7 @@ from waifu2x.backends.gpu.runtime import Limits, Macros, ReadyLaunch
 from waifu2x.backends.gpu.tuning import Option
 from waifu2x.errors import BackendError
 from waifu2x.lowering.box import Box
+from waifu2x.lowering.fusing import fused
 from waifu2x.lowering.lower import lower
 from waifu2x.lowering.steps import Conv
 from waifu2x.networks import model_set
@@ -162,7 +163,9 @@ def record(
     runtime: Any, model: Model, units: Units, terms: int, size: tuple[int, int], pictures: int = 1
 ) -> None:
     """Whatever an executor does for pictures of a size."""
-    executor = TensorExecutor(runtime, lower(model), units, terms, usual)
+    executor = TensorExecutor(
+        runtime, fused(lower(model), scales=scales(units, terms)), units, terms, usual
+    )
     found = schedule.find(executor, size, pictures, schedule.MapMemory(1 << 37, 1 << 37, 1 << 37))
     dtype, (height, width) = np.dtype(np.uint8), (size[0] * model.scale, size[1] * model.scale)
     before = DevicePixels(runtime.allocate(1), dtype, (pictures, *size, model.in_planes))
@@ -460,7 +463,7 @@ def test_arguments_are_structs_of_c() -> None:
     assert struct.pack(codes, *values) == struct.pack("7i", 1, 1, 2, 3, 4, 5, 6)
     with pytest.raises(TypeError, match="type <class 'str'>"):
         structs(Named("x"))
-    assert len(TensorConvArguments._fields) == 15
+    assert len(TensorConvArguments._fields) == 18
 
 
 def test_programs_that_matrix_units_run() -> None:
@@ -543,8 +546,9 @@ def test_networks_of_other_makers_run_on_matrix_units(name: str, pictures: int) 
     assert tensor_runs.runs(program, layouts(program, 1))
     runtime: Any = Recorded((9, 0))
     record(runtime, model, "wgmma", 2, (36, 40), pictures)
+    steps = fused(program, scales=scales("wgmma", 2)).steps
     # Sums are cleared before all else; a mean and the layer behind it are one launch.
-    assert runtime.launched == len(program.steps) + (name == "activated")
+    assert runtime.launched == len(steps) + (name == "activated")
 
 
 def conv(source: int, inputs: int, outputs: int) -> Convolution:

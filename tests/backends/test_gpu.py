@@ -561,6 +561,18 @@ def test_what_comes_again_is_replayed(opencl_device: Any, monkeypatch: pytest.Mo
     assert len(runs) == 3
 
 
+def test_many_sizes_are_computed_as_one_is(opencl_device: Any) -> None:
+    """The first few are planned with numbers, the others by formulas; sizes that come again are
+    replayed."""
+    model = obvious.random_model([3, 16, 8, 3], seed=4, scale=2)
+    network = backend_of(OpenClRuntime(opencl_device)).compile([model], "fp32")
+    sizes = [(20, 30), (9, 70), (33, 8), (1, 1), (21, 31), (50, 17), (2, 90), (64, 64), (20, 30)]
+    for size in (*sizes, *sizes[4:6]):
+        pixels = pixels_of(*size)
+        found = network(pixels, np.float32)
+        assert obvious.psnr(found, obvious.run([model], pixels)) >= 100, size
+
+
 def test_tiles_leave_no_records(opencl_device: Any) -> None:
     runtime = OpenClRuntime(opencl_device)
     network = backend_of(runtime).compile([obvious.random_model([3, 16, 3], seed=2)], "fp32")

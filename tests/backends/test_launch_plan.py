@@ -134,7 +134,7 @@ def test_sizes_are_planned_once_for_all(monkeypatch: pytest.MonkeyPatch) -> None
     assert len(asked) <= 14 * steps
     assert len(plans._plans) <= 256
     assert all(
-        len(formulas) <= 8
+        len(formulas) <= 16
         for one in plans._any_size.values()
         for each in one
         for formulas in each._formulas

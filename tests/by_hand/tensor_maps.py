@@ -23,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from tests.helpers import obvious
 from waifu2x.backends import open_backend
-from waifu2x.backends.cuda.tensor import TensorExecutor
+from waifu2x.backends.cuda.tensor import TensorExecutor, scales
 from waifu2x.backends.cuda.tensor_layout import FewLayout, MapLayout, batch_grid
 from waifu2x.backends.cuda.tensor_pack import VECTOR_VALUES
 from waifu2x.backends.cuda.units import available_units
@@ -32,6 +32,7 @@ from waifu2x.backends.gpu.runtime import Buffer, Runtime
 from waifu2x.backends.gpu.tuning import StoredChoices
 from waifu2x.lowering import geometry, phases
 from waifu2x.lowering.box import Box
+from waifu2x.lowering.fusing import fused
 from waifu2x.lowering.lower import lower
 from waifu2x.lowering.steps import GlobalAvgPool, MapStep, Program
 from waifu2x.networks import model_set
@@ -150,7 +151,9 @@ def check(
     runtime: Any, model: Model, units: Any, terms: int, pixels: NDArray[Any], choose: Any
 ) -> list[str]:
     """A line for each value that is wrong."""
-    executor = TensorExecutor(runtime, lower(model), units, terms, choose)
+    executor = TensorExecutor(
+        runtime, fused(lower(model), scales=scales(units, terms)), units, terms, choose
+    )
     bench = Bench(runtime, executor, pixels)
     peak: float = 1.0 if pixels.dtype.kind == "f" else float(np.iinfo(pixels.dtype).max)
     exact = [obvious.values(model, picture.astype(np.float64) / peak) for picture in pixels]

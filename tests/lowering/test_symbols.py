@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from waifu2x.lowering.symbols import Code, Formula, Trace, called, example, larger, smaller
+from waifu2x.lowering.symbols import Code, Formula, Trace, called, example, larger, least, smaller
 
 Pair = tuple[Any, Any]
 OPERATIONS: list[Callable[[Any, Any], Any]] = [
@@ -74,6 +74,8 @@ def test_formulas_give_what_is_computed_or_do_not_hold(
         (lambda a, b: larger(a, b), True),
         (lambda a, b: a if a < float("inf") else b, True),
         (lambda a, b: a if a < b else b, False),
+        (lambda a, b: least([a * 9, b * 9, 1, a, 1]), True),
+        (lambda a, b: least([a, b]), False),
         (lambda a, b: {a: 1}[a], False),
         (lambda a, b: int(a), False),
         (lambda a, b: float(a), False),

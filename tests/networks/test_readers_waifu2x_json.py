@@ -15,10 +15,11 @@ import pytest
 from numpy.typing import NDArray
 
 from waifu2x.errors import ModelError
+from waifu2x.networks import digests
 from waifu2x.networks.activations import Activation
 from waifu2x.networks.model import Model
 from waifu2x.networks.nodes import Convolution
-from waifu2x.networks.readers import read_model
+from waifu2x.networks.readers import read_model, waifu2x_json
 from waifu2x.networks.readers.architectures import Kind, Layer, build
 from waifu2x.networks.readers.waifu2x_json import NetworkWeights, dump, parse
 from waifu2x.system.resources import shipped_models
@@ -638,3 +639,43 @@ def test_arrays_can_be_changed_after_either_read(tmp_path: Path) -> None:
     reads: list[NDArray[np.float32]] = [read_model(path).weighted[0][1].weight for _ in range(2)]
     assert [weight.flags.c_contiguous for weight in reads] == [True, True]
     assert not np.shares_memory(reads[0], reads[1])
+
+
+def test_a_file_that_has_not_changed_is_not_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "model.json"
+    layers = random_layers()
+    path.write_bytes(dump_stack(layers))
+    monkeypatch.setattr(digests, "_SETTLED_NS", -1)
+    first = read_model(path)
+
+    def refuse(*arguments: object) -> bytes:
+        raise AssertionError("reads the file again")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(waifu2x_json, "read_file", refuse)
+        again = read_model(path)
+    for one, other in zip(first.nodes, again.nodes, strict=True):
+        assert type(one) is type(other)
+        if isinstance(one, Convolution):
+            assert isinstance(other, Convolution)
+            np.testing.assert_array_equal(one.weight, other.weight)
+            np.testing.assert_array_equal(one.bias, other.bias)
+    layers[0].weight[0, 0, 0, 0] += 1
+    path.write_bytes(dump_stack(layers))
+    changed = read_model(path).nodes[0]
+    assert isinstance(changed, Convolution)
+    assert changed.weight[0, 0, 0, 0] == layers[0].weight[0, 0, 0, 0]
+
+
+def test_a_file_that_cannot_be_read_any_more_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "model.json"
+    path.write_bytes(dump_stack(random_layers()))
+    monkeypatch.setattr(digests, "_SETTLED_NS", -1)
+    read_model(path)
+    path.unlink()
+    with pytest.raises(ModelError, match="cannot read the model"):
+        read_model(path)

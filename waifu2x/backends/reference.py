@@ -44,6 +44,7 @@ from waifu2x.lowering.steps import (
     Scale,
     SpaceToDepth,
     View,
+    is_gated,
     label,
     reads,
     residual_of,
@@ -282,8 +283,12 @@ class _Execution:
             else:
                 made = self._planewise(step, box, maps)
             residual = residual_of(step)
-            sums = made + self._read(residual, place, maps) if residual else made
-            made = sums * (sigmoid(made) - 0.5) if isinstance(step, GatedAdd) else sums
+            sums = made
+            if residual:
+                scaled_by = step.residual_factors if isinstance(step, Conv) else None
+                added = self._read(residual, place, maps)
+                sums = made + (added if scaled_by is None else added * self._vectors[scaled_by])
+            made = sums * (sigmoid(made) - 0.5) if is_gated(step) else sums
             self._network.on_made(self._store(step, made, place, maps))
             for value in {view.value for view in reads(step)} - set(parts):
                 if last_use[value] == number:
@@ -314,6 +319,8 @@ class _Execution:
             planes = cells.transpose(0, 2, 1, 3, 4).reshape(read.height, read.width, -1)
         else:
             planes = self._read(step.source, read, maps)
+        if step.factors is not None:
+            planes = planes * np.tile(self._vectors[step.factors], fold**2)
         sums = np.zeros((box.height, box.width, step.out_planes)) + step.bias
         for y in range(step.taps):
             for x in range(step.taps):

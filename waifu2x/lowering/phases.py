@@ -18,9 +18,9 @@ from waifu2x.lowering.steps import (
     Linear,
     MapStep,
     Program,
-    Scale,
     Step,
     VectorStep,
+    factors_of,
     reads,
     writes,
 )
@@ -138,8 +138,7 @@ def _depths(program: Program) -> list[int]:
                 depth = vectors[step.source]
             vectors[step.vector] = depth
         else:
-            if isinstance(step, Scale):
-                depth = max(depth, vectors[step.vector] + 1)
+            depth = max(depth, *(vectors[vector] + 1 for vector in factors_of(step)), 0)
             values[step.target.value] = max(values[step.target.value], depth)
         depths.append(depth)
     return depths

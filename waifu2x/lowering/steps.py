@@ -76,7 +76,7 @@ class Target:
 
 @dataclass(frozen=True, eq=False)
 class Conv:
-    """activation(weight * source + bias) * factor + residual.
+    """activation(weight * source + bias) * factor + residual; gated: see `gated`.
 
     A valid cross-correlation of one or nine taps, stored by depth-to-space: the result at (y, x),
     planes [dy][dx][plane], are the pixels (y * block + dy, x * block + dx) of the target, where
@@ -102,6 +102,14 @@ class Conv:
     space-to-depth equals `depth_to_space` and divides its offset, so it lies in memory as the sums
     do: pixel (y + offset / block, x + offset / block) as stored, all its planes [dy][dx][plane].
     The target is stored by single pixels."""
+    gated: bool = False
+    """Whether it ends with a GatedAdd: (made + residual) * (sigmoid(made) - 1/2), where made is
+    activation(weight * source + bias). Only `fusing` makes such steps."""
+    factors: int | None = None
+    """The vector that scales the planes of a single pixel of the source, one part, as a Scale
+    before it would. Only `fusing` makes such steps, of one tap."""
+    residual_factors: int | None = None
+    """The same for the residual."""
 
     @property
     def taps(self) -> int:
@@ -260,6 +268,20 @@ def residual_of(step: Step) -> View | None:
 def factor_of(step: PlanewiseStep) -> float:
     """The number that a step multiplies all that it makes of its source by."""
     return step.factor if isinstance(step, Copy | DepthToSpace | Scale) else 1.0
+
+
+def is_gated(step: Step) -> bool:
+    """Whether what a step makes of its source also gates it, with its residual."""
+    return isinstance(step, GatedAdd) or (isinstance(step, Conv) and step.gated)
+
+
+def factors_of(step: Step) -> set[int]:
+    """The vectors that a step which writes a map scales planes by."""
+    if isinstance(step, Scale):
+        return {step.vector}
+    if isinstance(step, Conv):
+        return {vector for vector in (step.factors, step.residual_factors) if vector is not None}
+    return set()
 
 
 def stored_block(step: MapStep) -> int:

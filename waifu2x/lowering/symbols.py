@@ -17,8 +17,11 @@ import operator
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
+from types import CodeType, FunctionType
 from typing import Any, cast
 
+_KEPT_CODE = 512
 Formula = Callable[..., Any]
 """A compiled trace: gives what was asked for, or None where it does not hold."""
 
@@ -45,6 +48,8 @@ class _Scope:
         self.terms: dict[str, int] = {}
         """By the text that computes each."""
         self.checks: dict[str, None] = {}
+        self.named: dict[str, Any] = {}
+        """What texts have names for."""
 
     def term(self, text: str, value: Any) -> Symbol:
         """The symbol of a term, a new one unless it is computed already."""
@@ -264,6 +269,16 @@ def smaller(one: int, other: int) -> int:
     return cast(int, _extreme("min", min, one, other))
 
 
+def least(values: Sequence[float]) -> int:
+    """The number of the least value, of equal ones the first. A formula checks no more than that:
+    `min` would have it check what was the least on the way, too."""
+    best = min(range(len(values)), key=lambda number: example(values[number]))
+    for number, value in enumerate(values):
+        known = value > values[best] if number < best else values[best] <= value
+        assert known
+    return best
+
+
 def _extreme(name: str, choose: Callable[[Any, Any], Any], one: Any, other: Any) -> Any:
     if not isinstance(one, Symbol) and not isinstance(other, Symbol):
         return choose(one, other)
@@ -304,7 +319,17 @@ def _difference(one: Any, other: Any) -> int | None:
 
 def called(name: str, values: Sequence[Any]) -> Code:
     """A call of a named function, in the formula that is traced."""
-    return Code(f"{name}({', '.join(map(_text, values))})")
+    return Code(f"{name}({', '.join(map(_named, values))})")
+
+
+def _named(value: Any) -> str:
+    """The text of a value; a number's is a name, so that formulas that differ by it share code."""
+    if isinstance(value, Symbol | Code):
+        return str(value)
+    named = _current[-1].named
+    name = f"c{len(named)}"
+    named[name] = value
+    return name
 
 
 def _text(value: Any) -> str:
@@ -326,7 +351,14 @@ def _compiled(
         body.append(f"if not ({' and '.join(scope.checks)}): return None")
     body.append(f"return {result}")
     source = "\n    ".join((f"def formula({inputs}):", *body))
-    found: dict[str, Any] = dict(named)
+    return cast(Formula, FunctionType(_code(source), {**scope.named, **named}))
+
+
+@lru_cache(_KEPT_CODE)
+def _code(source: str) -> CodeType:
+    """The code of a function: layers of a network that are alike share it."""
+    found: dict[str, Any] = {}
     # Names and numbers that this module wrote, and nothing else.
     exec(source, found)
-    return cast(Formula, found["formula"])
+    formula: FunctionType = found["formula"]
+    return formula.__code__

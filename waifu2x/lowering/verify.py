@@ -32,6 +32,7 @@ from waifu2x.lowering.steps import (
     Target,
     VectorStep,
     View,
+    factors_of,
     made_planes,
     reads,
     residual_of,
@@ -214,6 +215,19 @@ class _Verifier:
         target = self._values[step.target.value]
         single = target.space_to_depth == 1
         self._must(block == 1 or single, "depth_to_space", "into a value by space-to-depth")
+        for field, vector, view in (
+            ("factors", step.factors, step.source),
+            ("residual_factors", step.residual_factors, step.residual),
+        ):
+            if vector is not None:
+                self._must(vector in self._vectors, field, f"{vector} is not written yet")
+                self._must(view is not None and view.value != 0, field, "of no map")
+                assert view is not None
+                planes, size = self._planes_read(view), self._program.vectors[vector]
+                self._must(planes == size, field, f"{size} for {planes} planes")
+        self._must(step.factors is None or step.taps == 1, "factors", "with several taps")
+        gates = step.residual is not None and step.factor == 1
+        self._must(gates or not step.gated, "gated", "without a residual, or with a factor")
         if step.residual:
             added = self._values[step.residual.value]
             self._residual(step, step.residual)
@@ -322,7 +336,7 @@ def verify_phases(program: Program, plan: Sequence[Phase]) -> None:
             step = steps[index]
             read = {view.value for view in reads(step)}
             must(read <= maps, number, "steps", f"step {index} reads {read - maps}, not made")
-            ready = not isinstance(step, Scale) or step.vector in vectors
+            ready = factors_of(step) <= vectors
             must(ready, number, "steps", f"step {index} reads a vector before its mean is complete")
             maps.add(writes(step))
         must(set(phase.kept) <= maps, number, "kept", "a value that is not made")

@@ -103,13 +103,37 @@ def _of_files(states: tuple[FileState, ...]) -> str | None:
         return None
 
 
+def known_content(path: Path) -> bytes | None:
+    """The SHA-256 of a file's content, if that was hashed before and has not changed since, as far
+    as the file system tells."""
+    states = file_states([path])
+    return cache.load(_KIND, _key(states[0])) if states else None
+
+
+def note_content(states: tuple[FileState, ...], content: bytes) -> bytes:
+    """Keeps and returns the SHA-256 of what a file holds, that was in the one of these states
+    before it was read; where there is none, it is not kept."""
+    found = hashlib.sha256(content).digest()
+    for state in states:
+        _keep(state, found)
+    return found
+
+
 def _of_file(state: FileState) -> bytes:
-    key = cache.digest(_FORMAT, *map(str, state))
-    kept = cache.load(_KIND, key)
+    kept = cache.load(_KIND, _key(state))
     if kept is not None:
         return kept
     with Path(state.path).open("rb") as file:
         found = hashlib.file_digest(file, "sha256").digest()
-    if max(state.modified_ns, state.changed_ns) < time.time_ns() - _SETTLED_NS:
-        cache.store(_KIND, key, found)
+    _keep(state, found)
     return found
+
+
+def _key(state: FileState) -> str:
+    return cache.digest(_FORMAT, *map(str, state))
+
+
+def _keep(state: FileState, found: bytes) -> None:
+    """Keeps the digest of a file, unless it may still change without its times telling."""
+    if max(state.modified_ns, state.changed_ns) < time.time_ns() - _SETTLED_NS:
+        cache.store(_KIND, _key(state), found)

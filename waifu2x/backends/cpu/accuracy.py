@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 
 from waifu2x.backends import accuracy
 from waifu2x.backends.cpu.arithmetic import Arithmetic, Fineness
-from waifu2x.backends.cpu.compiled import contents, environment
+from waifu2x.backends.cpu.compiled import environment
 from waifu2x.networks.digests import model_digest
 from waifu2x.networks.model import Model
-from waifu2x.system import cache
+from waifu2x.system import cache, sources
 
 Run = Callable[[NDArray[np.uint8]], NDArray[np.float32]]
 """A picture (rows, columns, planes) through a network."""
@@ -47,11 +47,12 @@ def decibels(
         picture = accuracy.drawing(model.in_planes)
         return accuracy.decibels(fast(picture), exact(picture))
 
-    key = cache.digest(_code(), model_digest(model), arithmetic, str(fineness))
+    key = cache.digest(code(), model_digest(model), arithmetic, str(fineness))
     return cache.number(_KIND, key, found)
 
 
 @once
-def _code() -> str:
-    """A digest of the code, which does not change while the program runs."""
-    return cache.digest(*environment(), *contents(_SOURCES))
+def code() -> str:
+    """The digest of all that decides what the processor makes of a model's file, but for the file:
+    it does not change while the program runs."""
+    return cache.digest(*environment(), sources.digest(_SOURCES))

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from waifu2x.backends import Backend, Device, Measurement, Pin, Precision, Trial, pick_device
 from waifu2x.backends.cpu import isa
 from waifu2x.backends.cpu.arithmetic import arithmetics
-from waifu2x.backends.cpu.choosing import accurate
 from waifu2x.backends.cpu.compiled_model import CpuModel
 from waifu2x.backends.cpu.network import CpuNetwork
+from waifu2x.backends.cpu.prepared import accurate
 from waifu2x.backends.cpu.work_queue import run_strips
 from waifu2x.backends.cpu.workers import Workers
 from waifu2x.backends.live import LiveObjects

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from functools import partial
 
@@ -14,46 +13,40 @@ from waifu2x.backends.accuracy import PROMISED
 from waifu2x.backends.cpu import accuracy
 from waifu2x.backends.cpu.arithmetic import Arithmetic, Fineness, degrees
 from waifu2x.backends.cpu.compiled_model import CpuModel
+from waifu2x.backends.cpu.packed import PackedProgram
+from waifu2x.backends.cpu.packer import pack
+from waifu2x.backends.cpu.prepared import Prepared
 from waifu2x.backends.cpu.workers import Workers
 from waifu2x.backends.results import result_shape
-from waifu2x.errors import printable
 from waifu2x.networks.model import Model
 
-_LOG = logging.getLogger(__name__)
 
-
-def accurate(model: Model, offered: Sequence[Arithmetic], workers: Workers) -> CpuModel:
-    """The model in the first of these arithmetics that keeps what `auto` promises, or in the
+def choose(model: Model, offered: Sequence[Arithmetic], workers: Workers) -> Prepared:
+    """The model packed in the first of these arithmetics that keeps what `auto` promises, or in the
     last."""
+    passed_over: dict[Arithmetic, float] = {}
     for arithmetic in offered[:-1]:
         for fineness in degrees(arithmetic):
-            made = CpuModel(model, arithmetic, workers, fineness)
-            if not (made.packed.in_integers or made.packed.on_tiles):
-                return made
-            kept = _decibels(made, arithmetic, fineness, workers)
+            packed = pack(model, arithmetic, fineness)
+            if not (packed.in_integers or packed.on_tiles):
+                return Prepared(packed, passed_over)
+            kept = _decibels(model, packed, fineness, workers)
             if kept >= PROMISED:
-                return made
-        _LOG.warning(
-            "%s: %s would keep %.1f dB of a drawing where %.0f are promised: computed more"
-            " exactly, which takes longer",
-            printable(model.name),
-            arithmetic,
-            kept,
-            PROMISED,
-        )
-    return CpuModel(model, offered[-1], workers)
+                return Prepared(packed, passed_over)
+        passed_over[arithmetic] = kept
+    return Prepared(pack(model, offered[-1]), passed_over)
 
 
-def _decibels(
-    made: CpuModel, arithmetic: Arithmetic, fineness: Fineness, workers: Workers
-) -> float:
+def _decibels(model: Model, packed: PackedProgram, fineness: Fineness, workers: Workers) -> float:
     """The accuracy of a packed model against fp32."""
-    model = made.model
+
+    def run(packed: PackedProgram, picture: NDArray[np.uint8]) -> NDArray[np.float32]:
+        return _run(CpuModel(model, packed, workers), workers, picture)
 
     def exact(picture: NDArray[np.uint8]) -> NDArray[np.float32]:
-        return _run(CpuModel(model, "fp32", workers), workers, picture)
+        return run(pack(model, "fp32"), picture)
 
-    return accuracy.decibels(model, arithmetic, fineness, partial(_run, made, workers), exact)
+    return accuracy.decibels(model, packed.arithmetic, fineness, partial(run, packed), exact)
 
 
 def _run(made: CpuModel, workers: Workers, picture: NDArray[np.uint8]) -> NDArray[np.float32]:

@@ -15,8 +15,6 @@ import logging
 import os
 import sys
 import threading
-from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from numpy.typing import NDArray
@@ -27,16 +25,16 @@ from waifu2x.backends.cpu.code_image import Function, UnlinkableError
 from waifu2x.backends.cpu.host import host, package_version
 from waifu2x.backends.cpu.isa import ISA_VARIABLE, VECTOR
 from waifu2x.errors import BackendError
-from waifu2x.system import cache
+from waifu2x.system import cache, sources
 
 _KIND = "numba"
-_PACKAGE = Path(__file__).parents[2]
 SOURCES = (
     "backends/cpu/isa.py",
     "backends/cpu/kernels/*.py",
     "backends/cpu/records.py",
     "backends/cpu/shapes.py",
     "errors.py",
+    "imaging/colour.py",
     "networks/expressions.py",
     "system/lazy_dataclass.py",
 )
@@ -144,7 +142,7 @@ class Compiled:
         return function
 
     def _key(self) -> str:
-        return cache.digest(self._module, self._name, *environment(), *contents(SOURCES))
+        return cache.digest(self._module, self._name, *environment(), sources.digest(SOURCES))
 
 
 def _parts(stored: bytes) -> tuple[str, bytes]:
@@ -178,13 +176,3 @@ def environment() -> tuple[str, ...]:
         VECTOR.name,
         repr(settings),
     )
-
-
-def contents(patterns: Sequence[str]) -> list[bytes]:
-    """What stands in files of this package, with their names."""
-    paths = sorted(path for pattern in patterns for path in _PACKAGE.glob(pattern))
-    return [
-        part
-        for path in paths
-        for part in (path.relative_to(_PACKAGE).as_posix().encode(), path.read_bytes())
-    ]

@@ -11,16 +11,13 @@ from numpy.typing import NDArray
 
 from waifu2x.backends import Progress, scaled
 from waifu2x.backends.cpu import kept_memory
-from waifu2x.backends.cpu.arithmetic import PLAIN, Arithmetic, Fineness
 from waifu2x.backends.cpu.blocks import Block, blocks
 from waifu2x.backends.cpu.execution import StripExecution
 from waifu2x.backends.cpu.packed import PackedProgram
-from waifu2x.backends.cpu.picture import with_picture
 from waifu2x.backends.cpu.plans import SizePlan, size_plan
 from waifu2x.backends.cpu.workers import Workers
 from waifu2x.lowering import geometry
-from waifu2x.lowering.lower import lower
-from waifu2x.lowering.segments import at_bottlenecks, is_segmented, segmented
+from waifu2x.lowering.segments import is_segmented
 from waifu2x.networks.model import Model
 
 _MOST_PLANS = 16
@@ -30,12 +27,10 @@ _MOST_PLANS = 16
 class CpuModel:
     """One model, compiled: its tasks and packed weights, and plans for the sizes seen last."""
 
-    def __init__(
-        self, model: Model, arithmetic: Arithmetic, workers: Workers, fineness: Fineness = PLAIN
-    ) -> None:
+    def __init__(self, model: Model, packed: PackedProgram, workers: Workers) -> None:
+        """`packed` is the model's program."""
         self.model = model
-        program = at_bottlenecks(segmented(with_picture(lower(model))))
-        self.packed = PackedProgram(program, arithmetic, fineness)
+        self.packed = packed
         self.ticks: dict[int, int] = {}
         """Time spent on each step so far, by all threads; all that belongs to no convolution under
         -1."""

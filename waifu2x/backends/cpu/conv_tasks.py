@@ -28,6 +28,8 @@ from waifu2x.backends.cpu.records import (
 )
 from waifu2x.backends.cpu.shapes import BLOCK, INTEGER_BLOCK, LANES
 from waifu2x.backends.cpu.tasks import (
+    IN_INTEGERS,
+    ON_TILES,
     ConvTask,
     PlanewiseTask,
     RowWindow,
@@ -41,10 +43,6 @@ from waifu2x.lowering.steps import Conv, View
 from waifu2x.networks.expressions import LEAKY
 from waifu2x.system.lazy_dataclass import dataclass
 
-ON_TILES = (TILES, PIXEL_TILES, FEW_TILES)
-"""Kinds of convolutions in bf16."""
-IN_INTEGERS = (INTEGER_WINOGRAD, INTEGER_POINTWISE)
-"""Kinds of convolutions in 16-bit integers."""
 _LEAST_INTEGERS = 32
 """The fewest planes that a 1x1 convolution reads as integers: with fewer, that costs what it
 saves."""

@@ -15,6 +15,8 @@ from waifu2x.errors import BackendError
 from waifu2x.system.lazy_dataclass import dataclass
 
 ISA_VARIABLE = "WAIFU2X_CPU_ISA"
+SLEEPS = sys.platform == "linux" and platform.machine() == "x86_64" and sys.maxsize > 1 << 32
+"""Whether compiled code can let a thread sleep."""
 
 
 @dataclass(frozen=True)

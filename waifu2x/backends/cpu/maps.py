@@ -1,4 +1,4 @@
-"""The maps of a program, and how each lies in memory."""
+"""The maps of a program while it becomes tasks: how each is to lie in memory."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from waifu2x.backends.cpu import zero_points
 from waifu2x.backends.cpu.arithmetic import FINE, PLAIN, PLANE_UNIT, Arithmetic, Fineness
 from waifu2x.backends.cpu.arrays import Arrays
+from waifu2x.backends.cpu.map_layouts import MapLayouts
 from waifu2x.backends.cpu.pixel_layout import PixelLayout
-from waifu2x.backends.cpu.shapes import INTEGER_BLOCK, PART_PAIRS
 from waifu2x.lowering import geometry
 from waifu2x.lowering.geometry import round_up
 from waifu2x.lowering.steps import BicubicResize, Conv, Program, View
@@ -19,7 +19,7 @@ from waifu2x.lowering.steps import BicubicResize, Conv, Program, View
 FEW = 4
 """The most planes that a map may have to be stored without padding."""
 _LEAST_BFLOATS = 32
-"""The fewest planes of a map in bf16: with fewer, rounding errors do not even out."""
+"""The fewest planes of a map in one term: with fewer, rounding errors do not even out."""
 
 
 class ProgramMaps:
@@ -32,7 +32,7 @@ class ProgramMaps:
         self.readers = geometry.read_by(program)
         """The numbers of the steps that read each value."""
         self.pictures: dict[int, int] = {}
-        """The maps that hold the picture, by how much it is enlarged."""
+        """See MapLayouts."""
         inner = [step for step in program.steps if isinstance(step, Conv) and step.source.value]
         self._fineness = fineness
         # Two in the middle, where rounding costs most: 0.4 dB of animevideov3 2x, which lacks 0.1.
@@ -42,6 +42,10 @@ class ProgramMaps:
         if arithmetic == "bf16":
             for value, points in enumerate(zero_points.find(program)):
                 self.layouts[value] = self._bf16_layout(value, points)
+
+    def finished(self) -> MapLayouts:
+        """What is left to know of the maps once all tasks are made."""
+        return MapLayouts(self._arithmetic, self.layouts, self.pictures)
 
     def add(self, layout: PixelLayout) -> int:
         """The number of a new map."""
@@ -59,7 +63,8 @@ class ProgramMaps:
 
     def terms_read(self, step: Conv, source: PixelLayout) -> int:
         """How many of the terms that its source is stored in a convolution on tiles reads."""
-        return source.terms if source.terms and self._reads_two_terms(step) else 1
+        two = sum(source.parts) < _LEAST_BFLOATS or self._reads_two_terms(step)
+        return source.terms if source.terms and two else 1
 
     def _reads_two_terms(self, step: Conv) -> bool:
         """Whether a convolution on tiles reads two terms: it makes pixels, or what is as good as
@@ -67,18 +72,6 @@ class ProgramMaps:
         target = self.layouts[step.target.value]
         makes_pixels = step.target.value == self._program.result or target.planes <= FEW
         return (makes_pixels and self._fineness >= PLAIN) or id(step) in self._chosen
-
-    def is_kept_as_integers(self, value: int) -> bool:
-        """Whether a map is kept between phases as 16-bit integers: where convolutions read such."""
-        fits = self.layouts[value].values % INTEGER_BLOCK == 0
-        return self._arithmetic == "int16" and fits
-
-    def kept_floats(self, value: int) -> int:
-        """Floats that a pixel of a map takes where it is kept between phases."""
-        layout = self.layouts[value]
-        if self.is_kept_as_integers(value):
-            return layout.values // 2 + -(-layout.values // (2 * PART_PAIRS))
-        return layout.pixel_floats
 
     def _convs(self, value: int) -> list[Conv]:
         """The convolutions whose source is a value."""
@@ -104,7 +97,7 @@ class ProgramMaps:
         stays_float = (
             not value
             or (not convs and self._fineness >= PLAIN)
-            or self._program.values[value].planes < _LEAST_BFLOATS
+            or layout.planes % PLANE_UNIT["bf16"]
             or _is_resized(self._program, value)
         )
         if stays_float:
@@ -112,7 +105,11 @@ class ProgramMaps:
         others = len(self.readers[value]) > len(convs) or any(
             conv.residual and conv.residual.value == value for conv in convs
         )
-        two = (others and self._fineness >= PLAIN) or any(map(self._reads_two_terms, convs))
+        two = (
+            (others and self._fineness >= PLAIN)
+            or any(map(self._reads_two_terms, convs))
+            or sum(layout.parts) < _LEAST_BFLOATS
+        )
         padded = _padded(points, layout)
         offset = self._arrays.add_constant(padded)
         return replace(layout, terms=2 if two else 1, zero_point=padded, zero_offset=offset)

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from functools import cached_property
 
-from waifu2x.backends.cpu.arithmetic import CELL_UNIT, PLAIN, Arithmetic, Fineness, unit_of
-from waifu2x.backends.cpu.arrays import Arrays
-from waifu2x.backends.cpu.conv_tasks import IN_INTEGERS, ON_TILES, conv_tasks
-from waifu2x.backends.cpu.maps import ProgramMaps
-from waifu2x.backends.cpu.packing import ROWS, Packing
-from waifu2x.backends.cpu.planewise_tasks import planewise_task
-from waifu2x.backends.cpu.records import BY_PLANES, BY_VALUES, WINOGRAD
+import numpy as np
+from numpy.typing import NDArray
+
+from waifu2x.backends.cpu.arithmetic import Arithmetic
+from waifu2x.backends.cpu.map_layouts import MapLayouts
+from waifu2x.backends.cpu.records import BY_PLANES, BY_VALUES
 from waifu2x.backends.cpu.shapes import LANES
 from waifu2x.backends.cpu.tasks import (
+    IN_INTEGERS,
+    ON_TILES,
+    ROWS,
     ConvTask,
     CpuTask,
     KeepTask,
@@ -26,49 +29,45 @@ from waifu2x.backends.cpu.tasks import (
     TaskSource,
     TaskTarget,
 )
-from waifu2x.lowering.costs import cost_of_pixel
 from waifu2x.lowering.phases import Phase
 from waifu2x.lowering.steps import (
-    Conv,
     GlobalAvgPool,
     MapStep,
-    PlanewiseStep,
     Program,
     stored_block,
     writes,
 )
+from waifu2x.system.lazy_dataclass import dataclass
 
 
+@dataclass(frozen=True, eq=False)
 class PackedProgram:
     """Tasks of every step, and the arrays that they point into."""
 
-    def __init__(
-        self, program: Program, arithmetic: Arithmetic, fineness: Fineness = PLAIN
-    ) -> None:
-        self.program = program
-        self.arithmetic = arithmetic
-        self.costs = [cost_of_pixel(program, step) for step in program.steps]
-        """Multiply-adds of each step for a pixel of the picture."""
-        arrays = Arrays()
-        self.maps = ProgramMaps(program, arithmetic, arrays, fineness)
-        packing = Packing(program, arithmetic, self.maps, arrays)
-        self.vector_starts = packing.vector_starts
-        """Where each vector begins among all of them, and how long they are together."""
-        self.tasks: dict[int, list[ConvTask | PlanewiseTask]] = {}
-        """The tasks of each step that writes a map, in order."""
-        for number, step in enumerate(program.steps):
-            if isinstance(step, Conv):
-                self.tasks[number] = conv_tasks(packing, number, step)
-            elif isinstance(step, PlanewiseStep):
-                self.tasks[number] = [planewise_task(packing, number, step)]
-        kinds = {task.kind for own in self.tasks.values() for task in own}
-        self.unit = CELL_UNIT if WINOGRAD in kinds else unit_of(arithmetic)
-        """Rows and columns that steps compute whole multiples of."""
-        self.on_tiles = self._steps_of(ON_TILES)
+    program: Program
+    """Its weights may be unknown, but for those of linear layers: what computes is packed."""
+    arithmetic: Arithmetic
+    costs: list[float]
+    """Multiply-adds of each step for a pixel of the picture."""
+    maps: MapLayouts
+    vector_starts: list[int]
+    """Where each vector begins among all of them, and how long they are together."""
+    tasks: dict[int, list[ConvTask | PlanewiseTask]]
+    """The tasks of each step that writes a map, in order."""
+    unit: tuple[int, int]
+    """Rows and columns that steps compute whole multiples of."""
+    weights: NDArray[np.float32]
+    constants: NDArray[np.float32]
+
+    @cached_property
+    def on_tiles(self) -> set[int]:
         """The steps that run in bf16."""
-        self.in_integers = self._steps_of(IN_INTEGERS)
+        return self._steps_of(ON_TILES)
+
+    @cached_property
+    def in_integers(self) -> set[int]:
         """The steps that run in 16-bit integers."""
-        self.weights, self.constants = arrays.weights(), arrays.constants()
+        return self._steps_of(IN_INTEGERS)
 
     def phase_tasks(self, phase: Phase) -> list[CpuTask]:
         """Everything that a strip of a phase runs."""

@@ -15,9 +15,6 @@ from waifu2x.lowering.geometry import round_up
 from waifu2x.lowering.steps import Program, View
 from waifu2x.system.lazy_dataclass import dataclass
 
-ROWS = 4
-"""Rows at a time of tasks that could do with any number."""
-
 
 @dataclass(frozen=True, eq=False)
 class Packing:

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from waifu2x.backends.cpu.maps import FEW
-from waifu2x.backends.cpu.packing import ROWS, Packing
+from waifu2x.backends.cpu.packing import Packing
 from waifu2x.backends.cpu.pixel_layout import PixelLayout
 from waifu2x.backends.cpu.records import (
     BY_FLOATS,
@@ -21,6 +21,7 @@ from waifu2x.backends.cpu.records import (
 )
 from waifu2x.backends.cpu.shapes import LANES
 from waifu2x.backends.cpu.tasks import (
+    ROWS,
     Formula,
     PlanewiseTask,
     RowWindow,

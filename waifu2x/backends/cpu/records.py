@@ -226,3 +226,8 @@ taken and done, each on a cache line of its own; whether to stop; how many there
 first of them lies, the scratch memory, and how many floats of it each thread has, the arrays."""
 SLOT = 24
 """How many integers a slot takes."""
+RUNG, ENDED = 0, 8
+"""What stands in the bell of a work queue, integers: how often it has rung, which threads that
+sleep wait for, and whether they shall end."""
+BELL = 16
+"""How many integers it takes."""

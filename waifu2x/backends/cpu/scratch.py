@@ -70,11 +70,11 @@ def scratch(task: CpuTask, width: int, cache_bytes: int) -> Scratch:
         case ConvTask():
             return _conv_scratch(task, width, cache_bytes)
         case PlanewiseTask():
-            formula, products = task.formula, width * task.planes if task.kind == WRITE else 0
-            if not formula.up:
-                return Scratch(products=products)
-            columns = -(-width * formula.down // formula.up) + _MOST_TAPS
-            return Scratch(inputs=columns * task.planes, products=products)
+            formula = task.formula
+            products = width * task.planes + LANES if task.kind == WRITE else 0
+            columns = -(-width * formula.down // formula.up) + _MOST_TAPS if formula.up else 0
+            inputs = columns * task.planes + LANES if columns else 0
+            return Scratch(round_up(inputs, LANES), round_up(products, LANES))
     return _NOTHING
 
 
@@ -101,7 +101,8 @@ def _conv_scratch(task: ConvTask, width: int, cache_bytes: int) -> Scratch:
     if task.kind in (TILES, PIXEL_TILES):
         staging = (width + 2 + TILE_ROWS) * depth + COLUMNS + LANES
         staging *= task.schedule.rows + 2 if task.kind == PIXEL_TILES else 0
-        return Scratch(products=2 * SUM_FLOATS, staging=staging)
+        table = 2 * task.taps * task.across * task.k_blocks
+        return Scratch(products=2 * SUM_FLOATS + round_up(table, LANES), staging=staging)
     if task.kind == FEW_TILES:
         return Scratch(products=task.schedule.rows * (width + SPARE_PIXELS) * COLUMNS)
     return _NOTHING

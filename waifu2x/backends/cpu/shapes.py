@@ -24,7 +24,7 @@ FREQUENCIES = 64
 CHUNK = 64
 """Winograd in fp32: output planes whose products are all there before the first becomes results."""
 FLAT = 27
-"""Winograd in integers: the frequency at the points 1 and 1, the only one that a flat area has."""
+"""Winograd: the frequency at the points 1 and 1, the only one that a flat area has."""
 INTEGER_BLOCK = 16
 """Winograd in integers: what input planes are a multiple of; half as many pairs fill a vector of
 eight lanes."""

@@ -14,8 +14,25 @@ from typing import Any, get_args, get_type_hints
 
 import numpy as np
 
-from waifu2x.backends.cpu.records import KEEP, LOAD, POOL, READ
+from waifu2x.backends.cpu.records import (
+    FEW_TILES,
+    INTEGER_POINTWISE,
+    INTEGER_WINOGRAD,
+    KEEP,
+    LOAD,
+    PIXEL_TILES,
+    POOL,
+    READ,
+    TILES,
+)
 from waifu2x.system.lazy_dataclass import dataclass
+
+ROWS = 4
+"""Rows at a time of tasks that could do with any number."""
+ON_TILES = (TILES, PIXEL_TILES, FEW_TILES)
+"""Kinds of convolutions in bf16."""
+IN_INTEGERS = (INTEGER_WINOGRAD, INTEGER_POINTWISE)
+"""Kinds of convolutions in 16-bit integers."""
 
 
 @dataclass(frozen=True)

@@ -67,7 +67,7 @@ def pack_integers(weight: NDArray[np.float32], group_planes: int) -> NDArray[np.
     for frequency, exact in enumerate(each_frequency(weight, CELL)):
         exact /= _BALANCES[frequency]
         if frequency == FLAT:
-            flat = exact.astype(np.float32)
+            flat, scales[frequency] = exact.astype(np.float32), 1
         else:
             rounded, scales[frequency] = round_integers(exact)
             pairs[frequency] = _in_pairs(rounded)

@@ -1,9 +1,10 @@
 """The work queue that threads take strips from, and the threads.
 
 The queue is memory that compiled code works on (`records`: TAKEN and what follows): slots, each for
-a batch of strips. The threads, once awake, find work there without Python: to wake them costs a
-tenth of a millisecond each, one after the other, since each needs the interpreter's lock. So they
-look for more for a while before they sleep.
+a batch of strips. The threads find work there without Python, and where compiled code can do that,
+they sleep there too, until a bell rings: Python would wake them one after the other, a tenth of a
+millisecond each, since each needs the interpreter's lock. They look for more for a while before
+they sleep.
 """
 
 from __future__ import annotations
@@ -18,10 +19,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from waifu2x.backends.cpu.compiled import Compiled
+from waifu2x.backends.cpu.isa import SLEEPS
 from waifu2x.backends.cpu.records import (
+    BELL,
     CONSTANTS,
     COUNT,
     DONE,
+    ENDED,
     FLOATS,
     SCRATCH,
     SLOT,
@@ -56,7 +60,8 @@ class WorkQueue:
         self._wakeups: list[queue.SimpleQueue[bool]] = []
         self._asleep: list[queue.SimpleQueue[bool]] = []
         self._opened = [0]
-        weakref.finalize(self, _wake, self._wakeups, False)
+        self.bell = np.zeros(BELL, np.int64)
+        weakref.finalize(self, _end, self.slots, self.bell, self._threads, self._wakeups)
 
     def take_slot(self, *, waits: bool) -> int | None:
         """A free slot; where there is none, waits for one, or gives None."""
@@ -77,12 +82,12 @@ class WorkQueue:
                 self._add_thread()
             self._opened[0] += 1
             woken = [self._asleep.pop() for _ in range(min(wanted, len(self._asleep)))]
-        run_strips(self.slots, 0, 0, 0, 0, 0, slot)
+        run_strips(self.slots, self.bell, 0, 0, 0, 0, 0, slot, wanted, 0)
         _wake(woken, True)
 
     def end(self) -> None:
         """Ends the threads."""
-        _wake(self._wakeups, False)
+        _end(self.slots, self.bell, self._threads, self._wakeups)
         for thread in self._threads:
             thread.join()
 
@@ -91,7 +96,7 @@ class WorkQueue:
         number = len(self._threads) + 1
         thread = threading.Thread(
             target=_work,
-            args=(number, self.slots, wakeup, self._asleep, self._opened),
+            args=(number, self.slots, self.bell, wakeup, self._asleep, self._opened),
             name=f"waifu2x-cpu-{number}",
             daemon=True,
         )
@@ -137,7 +142,8 @@ class TaskBatch:
 
     def run_one(self) -> None:
         """Runs one strip; if there are none left, waits for the others, but not for long."""
-        run_strips(self._work.slots, self._slot, self._slot + 1, 0, _LOOKS, 1, -1)
+        work = self._work
+        run_strips(work.slots, work.bell, self._slot, self._slot + 1, 0, _LOOKS, 1, -1, 0, 0)
 
     def stop(self) -> None:
         """Makes the strips that are left end at once."""
@@ -153,21 +159,38 @@ def _wake(wakeups: list[queue.SimpleQueue[bool]], goes_on: bool) -> None:
         wakeup.put(goes_on)
 
 
+def _end(
+    slots: NDArray[np.int64],
+    bell: NDArray[np.int64],
+    threads: list[threading.Thread],
+    wakeups: list[queue.SimpleQueue[bool]],
+) -> None:
+    """Tells all threads to end."""
+    bell[ENDED] = 1
+    if threads:
+        run_strips(slots, bell, 0, 0, 0, 0, 0, -1, len(threads), 0)
+    _wake(wakeups, False)
+
+
 def _work(
     number: int,
     slots: NDArray[np.int64],
+    bell: NDArray[np.int64],
     wakeup: queue.SimpleQueue[bool],
     asleep: list[queue.SimpleQueue[bool]],
     opened: list[int],
 ) -> None:
     """What a thread does until it is told to end.
 
-    If it misses a wakeup between a look and its sleep, strips are run by fewer, that is all.
+    It sleeps in compiled code where that is possible, otherwise on a queue of Python's: if it
+    misses a wakeup there, between a look and its sleep, strips are run by fewer, that is all.
     """
     goes_on = True
     while goes_on:
         seen = opened[0]
-        run_strips(slots, 0, len(slots), number, _LOOKS, -1, -1)
+        run_strips(slots, bell, 0, len(slots), number, _LOOKS, -1, -1, 0, int(SLEEPS))
+        if bell[ENDED]:
+            return
         if opened[0] == seen:
             asleep.append(wakeup)
             goes_on = wakeup.get()

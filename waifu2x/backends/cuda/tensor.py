@@ -31,6 +31,7 @@ from waifu2x.backends.gpu.launch import LaunchMaker
 from waifu2x.backends.gpu.runtime import Buffer, Kernel
 from waifu2x.backends.gpu.tuning import Choose
 from waifu2x.lowering.box import Box
+from waifu2x.lowering.fusing import fused
 from waifu2x.lowering.steps import Conv, GlobalAvgPool, Linear, Program
 from waifu2x.networks.model import Model
 
@@ -85,11 +86,17 @@ def _wide(runtime: CudaRuntime) -> Maker:
 
 def _maker(runtime: CudaRuntime, units: Units, terms: int, trusted: float) -> Maker:
     def make(program: Program, choose: Choose) -> Executor:
-        if not runs(program, layouts(program, terms)):
-            return Fp32Executor(runtime, program, choose)
-        return TensorExecutor(runtime, program, units, terms, choose, trusted)
+        for found in (fused(program, scales=scales(units, terms)), program):
+            if runs(found, layouts(found, terms)):
+                return TensorExecutor(runtime, found, units, terms, choose, trusted)
+        return Fp32Executor(runtime, program, choose)
 
     return make
+
+
+def scales(units: Units, terms: int) -> bool:
+    """Whether convolutions scale what they read: 16-bit values on their way to the matrix unit."""
+    return units == "wgmma" and terms == 1
 
 
 class TensorExecutor:
@@ -125,7 +132,14 @@ class TensorExecutor:
             match step:
                 case Conv():
                     self._steps[number] = TensorConvStep(
-                        runtime, program, number, found, units, terms, choose
+                        runtime,
+                        program,
+                        number,
+                        found,
+                        units,
+                        terms,
+                        choose,
+                        self._vectors.vector_places,
                     )
                 case GlobalAvgPool():
                     place = self._vectors.sum_places[number]

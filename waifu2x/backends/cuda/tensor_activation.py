@@ -14,7 +14,7 @@ from waifu2x.networks.expressions import (
     emitted,
 )
 
-_FUNCTIONS = {"exp": "expf", "tanh": "tanhf", "erf": "erff"}
+_FUNCTIONS = {"tanh": "tanhf", "erf": "erff"}
 _CHOICES = {"max": "fmaxf", "min": "fminf"}
 
 
@@ -25,11 +25,15 @@ def has_plane_slopes(activation: Activation) -> bool:
     return activation.has_slopes and not is_common
 
 
-def activation_macro(activation: Activation) -> dict[str, str]:
-    """ACTIVATE of convolutions: of a sum x with its bias, and a slope."""
+def activation_macro(activation: Activation, terms: int) -> dict[str, str]:
+    """ACTIVATE of convolutions: of a sum x with its bias, and a slope.
+
+    For results of one 16-bit term, exp and the division of a sigmoid are instructions that are
+    right to 21 bits: the rest took most of the time of a convolution that ends with them.
+    """
     is_plain = has_plane_slopes(activation)
     function = activation.function if is_plain else cheapest(activation)
-    return {"ACTIVATE(x, slope)": _text(function)}
+    return {"ACTIVATE(x, slope)": _text(function, is_fast=terms == 1)}
 
 
 def numbered_macro(functions: Sequence[Expression]) -> dict[str, str]:
@@ -40,8 +44,8 @@ def numbered_macro(functions: Sequence[Expression]) -> dict[str, str]:
     return {"ACTIVATE(number, x, slope)": text}
 
 
-def _text(function: Expression) -> str:
-    return emitted(function, _CudaText()).code
+def _text(function: Expression, *, is_fast: bool = False) -> str:
+    return emitted(function, _CudaText(is_fast)).code
 
 
 class _Code(NamedTuple):
@@ -53,7 +57,11 @@ class _Code(NamedTuple):
 
 
 class _CudaText:
-    """Text of single floats."""
+    """Text of single floats; fast ones are right to 21 bits."""
+
+    def __init__(self, is_fast: bool) -> None:
+        self._exp = "__expf" if is_fast else "expf"
+        self._is_fast = is_fast
 
     def number(self, value: float) -> _Code:
         return _Code(f"{value!r}f")
@@ -68,14 +76,18 @@ class _CudaText:
         if operator in _CHOICES:
             return _Code(f"{_CHOICES[operator]}({left.code}, {right.code})")
         if operator == "*" and right.divisor is not None:
+            if self._is_fast:
+                return _Code(f"__fdividef({left.code}, {right.divisor})")
             return _Code(f"({left.code} / {right.divisor})")
         return _Code(f"({left.code} {operator} {right.code})")
 
     def call(self, function: Function, argument: _Code) -> _Code:
         if function == "sigmoid":
-            divisor = f"(1.0f + expf(-{argument.code}))"
-            return _Code(f"(1.0f / {divisor})", divisor)
-        return _Code(f"{_FUNCTIONS[function]}({argument.code})")
+            divisor = f"(1.0f + {self._exp}(-{argument.code}))"
+            one = f"__fdividef(1.0f, {divisor})" if self._is_fast else f"(1.0f / {divisor})"
+            return _Code(one, divisor)
+        name = self._exp if function == "exp" else _FUNCTIONS[function]
+        return _Code(f"{name}({argument.code})")
 
     def where(self, test: _Code, positive: _Code, otherwise: _Code) -> _Code:
         return _Code(f"({test.code} > 0.0f ? {positive.code} : {otherwise.code})")

@@ -19,6 +19,7 @@ from waifu2x.backends.cuda.tensor_shape import (
     depth,
 )
 from waifu2x.backends.cuda.units import Units, is_sm75
+from waifu2x.lowering.symbols import least
 
 _HALO_COST = 0.4
 """The cost of a tile of one row: its share of a larger one's is read more often."""
@@ -64,7 +65,8 @@ def _row_by_row(job: TensorJob, shared_bytes: int) -> Iterator[RowsShape | Rolli
         return
     each = job.outputs // job.sparse_taps
     if job.inputs * job.taps <= _MOST_HELD and each % ROWS_WIDTH == 0:
-        yield RowsShape(11 if job.inputs > 32 else 16)
+        if not job.scales:
+            yield RowsShape(11 if job.inputs > 32 else 16)
     elif job.group == 32 and job.side == 3 and job.sparse_taps == 1:
         for warpgroups in (3, 2):
             rings = (RollingShape(warpgroups, ring) for ring in range(10, 4, -1))
@@ -79,9 +81,20 @@ def _wgmma_shapes(job: TensorJob) -> list[WgmmaShape]:
     order: tuple[tuple[int, int], ...]
     if job.last:
         # Rows are read again by the tile below: more of them matter more than weights that stay.
+        # Where few planes are read, the epilogue is what takes long: more warps share it.
+        many = (
+            ((8, 1, 112, 4, 2), (4, 1, 112, 4, 2)) if job.tap_columns and job.inputs <= 64 else ()
+        )
         return [
-            WgmmaShape(rows, blocks, 104 if blocks == 2 else 232, stages, a_stages=a_stages)
-            for rows, blocks, a_stages in ((8, 1, 2), (4, 1, 2), (4, 2, 1), (2, 2, 2), (2, 1, 2))
+            WgmmaShape(rows, blocks, registers, stages, warpgroups, a_stages)
+            for rows, blocks, registers, warpgroups, a_stages in (
+                *many,
+                (8, 1, 232, 2, 2),
+                (4, 1, 232, 2, 2),
+                (4, 2, 104, 2, 1),
+                (2, 2, 104, 2, 2),
+                (2, 1, 232, 2, 2),
+            )
             for stages in dict.fromkeys((all_of_them, 4, 6))
             # A tile's next K-block is copied before the last one is done with.
             if stages <= all_of_them and (a_stages > 1 or job.steps == job.taps)
@@ -230,10 +243,11 @@ def ranked(
 
     usual, first = rounds(shapes[0], 1), shapes[0]
     if usual <= 2 * MOST_ROWS:
-        return _first(min(shapes, key=clocks), shapes), "small"
+        return _first(shapes[least(list(map(clocks, shapes)))], shapes), "small"
     if usual <= 4 * MOST_ROWS and isinstance(first, WgmmaShape) and job.taps > 1:
         tiles = (shape for shape in shapes if isinstance(shape, WgmmaShape))
-        found = min((each for each in tiles if each.width(job) == first.width(job)), key=cost)
+        alike = [shape for shape in tiles if shape.width(job) == first.width(job)]
+        found = alike[least(list(map(cost, alike)))]
         if cost(found) < 0.9 * cost(first):
             return _first(found, shapes), "middle"
     return shapes, "large"

@@ -82,6 +82,9 @@ class TensorConvArguments(NamedTuple):
     factor: np.float32
     slope: np.float32
     beyond: int
+    factors: Address = Address(0)
+    residual_factors: Address = Address(0)
+    factors_each: int = 0
 
 
 class TensorConvStep(TensorStep):
@@ -99,6 +102,7 @@ class TensorConvStep(TensorStep):
         units: Units,
         terms: int,
         choose: Choose,
+        vector_places: Sequence[int],
     ) -> None:
         super().__init__(runtime, program, number)
         step = program.steps[number]
@@ -107,6 +111,7 @@ class TensorConvStep(TensorStep):
         self._layouts = layouts
         self._terms = terms
         self._choose = choose
+        self._vector_places = vector_places
         self._source = layouts[step.source.value]
         self._target = layouts[step.target.value]
         self._is_first = step.source.value == 0 or isinstance(self._source, FewLayout)
@@ -117,7 +122,12 @@ class TensorConvStep(TensorStep):
             parts = self._source.parts[step.source.first : step.source.first + step.source.parts]
             inputs = sum(parts) * self._source.space_to_depth**2
             outputs = step.out_planes if last else self._outputs
-            self._job = TensorJob(inputs, self._source.group, outputs, step.taps, terms, last)
+            group = self._source.group
+            padding = group - 1 - int((self._input_places % group).max())
+            scales = step.residual_factors is not None
+            self._job = TensorJob(
+                inputs, group, outputs, step.taps, terms, last, padding=padding, scales=scales
+            )
             if not last and has_sparse_taps(step):
                 self._job = replace(
                     self._job, side=_SPARSE_SIDE, sparse_taps=step.depth_to_space**2
@@ -248,6 +258,8 @@ class TensorConvStep(TensorStep):
             "COLUMNS_BEYOND": COLUMNS_BEYOND,
             "STORED_GROUPS": source.stored // source.group,
             "FIRST_GROUP": source.start(step.source.first) // source.group,
+            "SCALED": int(step.factors is not None),
+            "IN_EACH": source.parts[step.source.first],
             **self._store_macros(task, box),
         }
 
@@ -291,15 +303,20 @@ class TensorConvStep(TensorStep):
     @cached_property
     def _weight(self) -> NDArray[Any]:
         """(outputs, inputs, side, side), padded as maps are."""
-        step, job, source = self._step, self._job, self._source
+        step, job = self._step, self._job
         assert job is not None
-        assert isinstance(source, MapLayout)
-        view = step.source
-        planes = self.program.values[view.value].parts[view.first : view.first + view.parts]
         outputs = job.outputs if job.tap_columns or not job.last else job.width
         taps = sparse_taps(step) if job.sparse_taps > 1 else step.weight
         weight = placed(taps, 0, self._output_places, outputs)
-        return placed(weight, 1, source.planes(view.first, planes), job.inputs)
+        return placed(weight, 1, self._input_places, job.inputs)
+
+    @cached_property
+    def _input_places(self) -> NDArray[np.intp]:
+        """Where the planes that it reads stand among the stored ones."""
+        view, source = self._step.source, self._source
+        assert isinstance(source, MapLayout)
+        planes = self.program.values[view.value].parts[view.first : view.first + view.parts]
+        return source.planes(view.first, planes)
 
     # What they share.
 
@@ -333,9 +350,11 @@ class TensorConvStep(TensorStep):
             "ZERO": int(self.reaches_out(step.target.value, self._made(box), task)),
             "PLANE_SLOPES": int(has_plane_slopes(step.activation)),
             "RESIDUAL": int(step.residual is not None),
+            "GATED": int(step.gated),
+            "SCALED_RESIDUAL": int(step.residual_factors is not None),
             "STACK": int(task.grid.pictures > 1),
             "BOUNDED": int(task.check.is_bounded),
-            **activation_macro(step.activation),
+            **activation_macro(step.activation, self._terms),
         }
         if target is None:
             is_result = step.target.value == self.program.result
@@ -405,7 +424,15 @@ class TensorConvStep(TensorStep):
         slope = np.float32(step.activation.slopes[0])
         factor, check = np.float32(step.factor), task.check
         places = read, write, added, extent, valid, stored
-        return residual, check.flags, *places, factor, slope, check.beyond
+        factors = self._factors(task, step.factors), self._factors(task, step.residual_factors)
+        scaled = *factors, task.vectors.vectors_each
+        return residual, check.flags, *places, factor, slope, check.beyond, *scaled
+
+    def _factors(self, task: Task, vector: int | None) -> Address:
+        """The address of the elements of a vector, if there is one."""
+        if vector is None:
+            return Address(0)
+        return Address(task.vectors.vectors + 4 * self._vector_places[vector])
 
     def _pixels_written(self, task: Task) -> tuple[Box, Box, Size]:
         """The box of each picture that there is memory for, what of it is wanted, its rows and

@@ -148,5 +148,8 @@ def pack_epilogue(
 
 def _rounds(weight: NDArray[np.float32], group: int, terms: int) -> NDArray[np.float16]:
     """[tile][group of planes]... as K-blocks: with two terms, weights high, low and high again."""
-    high, low = (swizzled(part, group) for part in split(np.ascontiguousarray(weight)))
-    return high if terms == 1 else np.concatenate([high, low, high], axis=1)
+    weight = np.ascontiguousarray(weight)
+    if terms == 1:
+        return swizzled(weight.astype(np.float16), group)
+    high, low = (swizzled(part, group) for part in split(weight))
+    return np.concatenate([high, low, high], axis=1)

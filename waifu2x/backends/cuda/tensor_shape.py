@@ -54,6 +54,10 @@ class TensorJob:
     sparse_taps: int = 1
     """Into how many equal parts of its planes it divides, each of which reads its own taps of a
     larger convolution."""
+    padding: int = 0
+    """Planes at the end of each group that it reads which are padding."""
+    scales: bool = False
+    """Whether it scales planes of what it adds."""
 
     @property
     def tap_columns(self) -> bool:
@@ -125,7 +129,7 @@ class WgmmaShape:
         """Those of this shape."""
         own = {name.upper(): value for name, value in asdict(self).items()}
         del own["MOST_WIDTH"]
-        return own
+        return {**own, "USED": job.group - job.padding}
 
 
 @dataclass(frozen=True)
@@ -243,6 +247,7 @@ class RowsShape:
             "WARPGROUPS": self.warpgroups,
             "REGISTERS": 240,
             "SPARE_REGISTERS": 24,
+            "USED": job.group - job.padding,
         }
 
 
@@ -290,6 +295,7 @@ class RollingShape:
             "WARPGROUPS": self.warpgroups,
             "REGISTERS": 232 if self.warpgroups == 2 else 152,
             "SPARE_REGISTERS": 40 if self.warpgroups == 2 else 56,
+            "USED": job.group - job.padding,
         }
 
 

@@ -139,14 +139,17 @@ class GpuBackend:
 
     def tune(self, model: Model, precision: Precision, pixels: NDArray[Any]) -> Iterator[Trial]:
         maker = self._first(precision, model)
+        names: list[str] = []
 
         def measure(executor: Executor) -> Sequence[float]:
             return self._step_seconds(model, executor, pixels)
 
         def make(choose: Choose) -> Executor:
-            return self._executor(maker, model, choose)
+            executor = self._executor(maker, model, choose)
+            program = executor.program
+            names[:] = [node_name(program.model, step.node) for step in program.steps]
+            return executor
 
-        names = [node_name(model, step.node) for step in lower(model).steps]
         yield from tuning.tune(tuning.StoredChoices(self.device), make, measure, names)
 
     @property
@@ -213,7 +216,7 @@ class GpuBackend:
 
     def _compiled(self, maker: Maker, model: Model) -> CompiledModel:
         executor = self._executor(maker, model, tuning.StoredChoices(self.device))
-        divided = partial(self._divided, maker, executor.program)
+        divided = partial(self._divided, maker, model)
         return CompiledModel(model, executor, self._pool, divided)
 
     def _executor(self, maker: Maker, model: Model, choose: Choose) -> Executor:
@@ -237,10 +240,10 @@ class GpuBackend:
                 " close other programs that use this device, or use another backend"
             ) from error
 
-    def _divided(self, maker: Maker, program: Program) -> Executor | None:
+    def _divided(self, maker: Maker, model: Model) -> Executor | None:
         """An executor of the same program with cuts; None if it has none. May raise
         OutOfMemoryError."""
-        divided = segmented(program, cuts.TILE)
+        divided = segmented(lower(model), cuts.TILE)
         return maker(divided, tuning.StoredChoices(self.device)) if divided.cuts else None
 
     def _step_seconds(self, model: Model, executor: Executor, pixels: NDArray[Any]) -> list[float]:

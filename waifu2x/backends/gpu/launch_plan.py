@@ -29,7 +29,7 @@ from waifu2x.networks.model import Size
 _KEPT_SIZES = 256
 _PLAIN_SIZES = 4
 """As many plans with numbers take about as long as to make the formulas."""
-_KEPT_FORMULAS = 8
+_KEPT_FORMULAS = 16
 """The latest are kept, for the whole and for each launch."""
 
 

@@ -52,7 +52,7 @@ class Name(NamedTuple):
 
 
 class Opened(NamedTuple):
-    """Its device is there. It may be given AHEAD names, and one more for each Begun."""
+    """Its device is there. It may be given AHEAD names, and more as some are Begun."""
 
     backend: str
     described: str
@@ -62,7 +62,9 @@ class Opened(NamedTuple):
 
 
 class Begun(NamedTuple):
-    """A worker has taken one of the files that waited."""
+    """A worker has taken a file, which waits no more."""
+
+    number: int
 
 
 class Advanced(NamedTuple):
@@ -194,8 +196,8 @@ class _Process:
         finally:
             os._exit(0)
 
-    def _begun(self) -> None:
-        self.report(Begun())
+    def _begun(self, job: Job) -> None:
+        self.report(Begun(self._numbers[job]))
 
     def _advance(self, job: Job, part: float) -> None:
         """Tells of progress, now and then."""

@@ -34,7 +34,7 @@ from waifu2x.flows.batch.driver import clear_folder
 from waifu2x.flows.batch.listings import Listings
 from waifu2x.flows.batch.session import SessionSettings
 from waifu2x.flows.batch.worker import how_ended, start_context
-from waifu2x.flows.jobs import Job, OnNotice
+from waifu2x.flows.jobs import ARCHIVES, Job, OnNotice
 from waifu2x.flows.outcome import Outcome
 from waifu2x.system import stores
 from waifu2x.system.lazy_dataclass import dataclass
@@ -55,6 +55,12 @@ class _HandedOut:
     job: Job
     tries: int = 0
     """Processes that were lost on it."""
+
+    @property
+    def room(self) -> int:
+        """For how many names it counts while it waits: no device is to keep archives waiting that
+        others could make."""
+        return AHEAD if self.job.source.suffix[1:].lower() in ARCHIVES else 1
 
 
 @dataclass(eq=False)
@@ -229,7 +235,7 @@ class DeviceProcesses:
                 if all(device.is_gone for device in self._devices):
                     return None
                 for device in sorted(self._devices, key=lambda device: len(device.files)):
-                    if not (device.is_open and device.room) or device.is_trying:
+                    if not (device.is_open and device.room > 0) or device.is_trying:
                         continue
                     is_free = not device.files
                     if self._suspects and (device.is_replaced or self._is_exhausted):
@@ -266,7 +272,7 @@ class DeviceProcesses:
                 self._returned.append(file)
                 return
             device.files[number] = file
-            device.room -= 1
+            device.room -= file.room
         job = file.job
         self._send(device, Name(number, str(job.source), str(job.target), file.tries > 0))
 
@@ -331,7 +337,7 @@ class DeviceProcesses:
         if self._stopped.is_set():
             return
         if isinstance(report, Begun):
-            self._make_room(device, 1)
+            self._make_room(device, device.files[report.number].room)
         elif isinstance(report, Done):
             self._end(device, report)
         elif isinstance(report, Advanced):

@@ -71,11 +71,11 @@ class Session:
         upscaler: Upscaler,
         settings: SessionSettings,
         *,
-        on_begun: Callable[[], None] = lambda: None,
+        on_begun: Callable[[Job], None] = lambda job: None,
         on_progress: Callable[[Job, float], None] = lambda job, part: None,
     ) -> None:
-        """`on_begun` is called when a worker takes one of the files that wait; `on_progress` is
-        told of each further part of a job that is done."""
+        """`on_begun` is told of a job when a worker takes it; `on_progress` of each further part of
+        one that is done."""
         self.upscaler = upscaler
         self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         """None: there will be no more."""
@@ -177,7 +177,9 @@ class Session:
                 continue
             if job is None:
                 return
-            self._on_begun()
+            with self._lock:
+                wanted = self._waiting[job][0].job
+            self._on_begun(wanted)
             yield job
 
     def _tell(self) -> None:

@@ -27,6 +27,9 @@ from waifu2x.system.size_class import MOST_SPARE, size_class
 
 Content = bytes | mmap.mmap
 """The content of a file, in memory that nobody else changes."""
+_PINNED_FROM = 4
+"""The use from which on a segment is page-locked: to lock its pages takes as long as to copy them
+about four times, and in a folder of different sizes most segments are used less."""
 _KEPT_BYTES = 64 << 20
 """Bytes of unused segments that are kept for the next pictures."""
 
@@ -223,6 +226,19 @@ class SharedPool:
         return segment
 
 
+class _Attached:
+    """A segment of the other process."""
+
+    def __init__(self, memory: Any, whole: NDArray[np.uint8]) -> None:
+        self.memory = memory
+        """What maps it."""
+        self.whole = whole
+        self.pin: Pin | None = None
+        """That the device knows its bytes."""
+        self.uses = 0
+        """How many arrays in it were received."""
+
+
 class AttachedPool:
     """The arrays of another process's pool, as this process sees them."""
 
@@ -230,8 +246,8 @@ class AttachedPool:
         """`pin` is the device's `Backend.pin`."""
         self._connection = connection
         self._pin = pin
-        self._segments: dict[int, tuple[Any, NDArray[np.uint8], Pin]] = {}
-        """What maps each segment, its bytes, and that the device knows them; by its number."""
+        self._segments: dict[int, _Attached] = {}
+        """By their numbers."""
         self._leaving: list[Any] = []
         """Mappings that an array may still use for a moment."""
 
@@ -245,10 +261,11 @@ class AttachedPool:
     def drop(self, segments: Sequence[int]) -> None:
         """Lets go of segments, by their numbers. No call may use them any more."""
         for number in segments:
-            memory, whole, pin = self._segments.pop(number)
-            pin.close()
-            del whole
-            self._leaving.append(memory)
+            segment = self._segments.pop(number)
+            if segment.pin is not None:
+                segment.pin.close()
+            del segment.whole
+            self._leaving.append(segment.memory)
         self._leaving = [memory for memory in self._leaving if not _closed(memory)]
 
     def close(self) -> None:
@@ -259,11 +276,15 @@ class AttachedPool:
         if told.is_new:
             memory = self._map(told)
             whole = np.frombuffer(memory.buf if told.name else memory, np.uint8, told.size)
-            self._segments[told.segment] = memory, whole, self._pin(whole)
-        _, whole, _ = self._segments[told.segment]
+            self._segments[told.segment] = _Attached(memory, whole)
+        segment = self._segments[told.segment]
+        segment.uses += 1
+        if segment.uses == _PINNED_FROM:
+            segment.pin = self._pin(segment.whole)
         dtype = np.dtype(told.dtype)
         size = math.prod(told.shape) * dtype.itemsize
-        return whole[told.offset : told.offset + size].view(dtype).reshape(told.shape)
+        part = segment.whole[told.offset : told.offset + size]
+        return part.view(dtype).reshape(told.shape)
 
     def _map(self, told: SharedArray) -> Any:
         if told.name or sys.platform == "win32":

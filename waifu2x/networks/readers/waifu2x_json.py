@@ -7,8 +7,8 @@ and field. Parsed weights are kept in the cache: a model is megabytes of text.
 
 from __future__ import annotations
 
-import io
 import json
+import math
 import reprlib
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from waifu2x.errors import ModelError
+from waifu2x.networks.digests import file_states, known_content, note_content
 from waifu2x.networks.model import Model
 from waifu2x.networks.nodes import Dense, TransposedConvolution
 from waifu2x.networks.readers.architectures import Kind, Layer, build
@@ -37,7 +38,8 @@ _CLASSES: dict[str, Kind] = {
     _LINEAR: "convolution",
 }
 _CACHE_KIND = "weights"
-_CACHE_FORMAT = "2"
+_CACHE_FORMAT = "3"
+_ALIGNMENT = 8
 _MAX_LISTS = 2_000_000
 _MAX_NUMBERS = 8_000_000
 """Lists and numbers of one file: those of 64 MiB, as long as networks' numbers are."""
@@ -56,13 +58,17 @@ def read_model(path: Path) -> Model:
     Raises ModelError if the file cannot be read, is damaged, or holds other layers than its
     architecture has.
     """
+    states, known = file_states([path]), known_content(path)
+    kept = _from_cache(known) if known else None
+    if kept is not None:
+        return build(str(path), *kept)
     raw = read_file(path)
-    key = cache.digest(_CACHE_FORMAT, raw)
-    kept = _from_cache(key)
+    content = note_content(states, raw)
+    kept = _from_cache(content)
     if kept is not None:
         return build(str(path), *kept)
     weights, model = _checked(raw, str(path))
-    cache.store(_CACHE_KIND, key, _to_binary(weights))
+    cache.store(_CACHE_KIND, _cache_key(content), _to_binary(weights))
     return model
 
 
@@ -227,27 +233,38 @@ def _kind(value: Any) -> str:
     return reprlib.repr(value)
 
 
+def _cache_key(content: bytes) -> str:
+    """The key of the weights in a file whose content has this digest."""
+    return cache.digest(_CACHE_FORMAT, content)
+
+
 def _to_binary(weights: NetworkWeights) -> bytes:
-    stream = io.BytesIO()
-    kinds = [layer.kind for layer in weights.layers]
-    header = json.dumps({"architecture": weights.architecture, "kinds": kinds})
-    arrays: dict[str, Any] = {"header": np.frombuffer(header.encode(), np.uint8)}
-    for index, layer in enumerate(weights.layers):
-        arrays |= {f"weight{index}": layer.weight, f"bias{index}": layer.bias}
-    np.savez(stream, **arrays)
-    return stream.getvalue()
+    """A header in JSON, its length before it, and all numbers."""
+    layers = [
+        {"kind": layer.kind, "weight": layer.weight.shape, "bias": layer.bias.shape}
+        for layer in weights.layers
+    ]
+    header = json.dumps({"architecture": weights.architecture, "layers": layers}).encode()
+    header += b" " * (-len(header) % _ALIGNMENT)
+    arrays = [array for layer in weights.layers for array in (layer.weight, layer.bias)]
+    numbers = [np.ascontiguousarray(array, np.float32).tobytes() for array in arrays]
+    return b"".join((len(header).to_bytes(_ALIGNMENT, "little"), header, *numbers))
 
 
-def _from_cache(key: str) -> NetworkWeights | None:
-    stored = cache.load(_CACHE_KIND, key)
+def _from_cache(content: bytes) -> NetworkWeights | None:
+    """The weights in a file whose content has this digest, if they are kept."""
+    stored = cache.load(_CACHE_KIND, _cache_key(content))
     if stored is None:
         return None
-    with np.load(io.BytesIO(stored), allow_pickle=False) as arrays:
-        header = json.loads(arrays["header"].tobytes())
-        return NetworkWeights(
-            header["architecture"],
-            [
-                Layer(kind, arrays[f"weight{index}"], arrays[f"bias{index}"])
-                for index, kind in enumerate(header["kinds"])
-            ],
-        )
+    size = int.from_bytes(stored[:_ALIGNMENT], "little")
+    header = json.loads(stored[_ALIGNMENT : _ALIGNMENT + size])
+    numbers = np.frombuffer(stored, np.float32, offset=_ALIGNMENT + size)
+    layers = []
+    for layer in header["layers"]:
+        arrays = []
+        for shape in (layer["weight"], layer["bias"]):
+            count = math.prod(shape)
+            arrays.append(numbers[:count].reshape(shape))
+            numbers = numbers[count:]
+        layers.append(Layer(layer["kind"], arrays[0], arrays[1]))
+    return NetworkWeights(header["architecture"], layers)

@@ -68,6 +68,14 @@ class MemoryEmitter(FloatEmitter):
         """One of many integers."""
         return self._builder.load(self._builder.gep(pointer, [self.index(index)]))
 
+    def integers_at(self, pointer: ir.Value, offset: ir.Value) -> ir.Value:
+        """A pointer to integers that lie `offset` floats along."""
+        return self._builder.bitcast(self.at(pointer, offset), INDEX.as_pointer())
+
+    def store_integer(self, value: ir.Value, pointer: ir.Value, index: ir.Value) -> None:
+        """Stores one of many integers."""
+        self._builder.store(value, self._builder.gep(pointer, [index]))
+
     def narrow(self, value: ir.Value) -> ir.Value:
         """A double as a float."""
         return self._builder.fptrunc(value, FLOAT)

@@ -111,12 +111,14 @@ def store_integers(
         v.store_shorts(rounded[0], target, to)
 
 
-def _largest_of(v: Emitter, values: list[ir.Value]) -> ir.Value:
-    """The largest in each lane, by pairs: none waits for all that came before."""
-    while len(values) > 1:
-        pairs = [v.maximum(*pair) for pair in zip(values[::2], values[1::2], strict=False)]
-        values = pairs + values[2 * len(pairs) :]
-    return values[0]
+def _largest_of(v: Emitter, most: ir.Value, values: list[ir.Value]) -> ir.Value:
+    """The largest magnitude in each lane, and `most`, by pairs: none waits for all that came
+    before."""
+    sizes = [most, *map(v.magnitude, values)]
+    while len(sizes) > 1:
+        pairs = [v.maximum(*pair) for pair in zip(sizes[::2], sizes[1::2], strict=False)]
+        sizes = pairs + sizes[2 * len(pairs) :]
+    return sizes[0]
 
 
 def tiles(v: Emitter, width: ir.Value, height: ir.Value) -> Iterator[tuple[int, int]]:
@@ -206,13 +208,13 @@ def _emit_input(
                 for x, value in enumerate(row):
                     v.store(value, target, v.add(place, x * LANES))
                 del row[FLAT % SIDE]
-                v.set(most, _largest_of(v, [v.get(most), *map(v.magnitude, row)]))
+                v.set(most, _largest_of(v, v.get(most), row))
             column = [
                 v.load(target, frequency * LANES)
                 for frequency in range(FLAT % SIDE, FREQUENCIES, SIDE)
             ]
             v.store(column.pop(FLAT // SIDE), scratch, v.add(flat, plane))
-            v.set(most, _largest_of(v, [v.get(most), *map(v.magnitude, column)]))
+            v.set(most, _largest_of(v, v.get(most), column))
         unit, fineness = scale_of(v, v.get(most), MOST_INPUT)
         v.store(unit, scratch, v.get(place_of_scale))
         v.set(place_of_scale, v.add(v.get(place_of_scale), scale_step))
@@ -284,7 +286,6 @@ def _emit_output(
     emit_output(
         *(v, task, places, first, target, residual, scratch, products, stride, constants, plane),
         factors=factors,
-        flat=FLAT,
     )
 
 

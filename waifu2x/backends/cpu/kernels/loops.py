@@ -39,16 +39,15 @@ def tile_loop(repeats, tasks, places, scratch, weights):  # type: ignore[no-unty
     """Blocks on AMX tiles: all rows and planes at the same place."""
     configure(weights)
     task, pending = record(tasks, 0), advance(places, PLACES - PENDING_PLACES)
-    height, width, pixel, row, offset, plane = 2, 2, 16, 0, 0, 0
-    block, constants, stage = 16, weights, 4096
+    height, width, pixel, offset, plane = 2, 2, 16, 0, 0
+    block, constants, stage, steps = 16, weights, 4096, 6144
     for _ in range(repeats):
         product_block(
             height,
             width,
             task,
             pixel,
-            places,
-            row,
+            steps,
             offset,
             scratch,
             weights,

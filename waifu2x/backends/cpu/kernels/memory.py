@@ -9,6 +9,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
+from waifu2x.backends.cpu.isa import SLEEPS
 from waifu2x.backends.cpu.kernels import native
 from waifu2x.backends.cpu.records import RESIDUAL_ROWS, SOURCE_ROWS, TARGET_ROWS
 from waifu2x.backends.cpu.shapes import CHUNK, LANES, tile_width
@@ -83,6 +84,32 @@ def atomic_store(
         return context.get_dummy_value()
 
     return types.void(numbers, types.int64, types.int64), codegen
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def futex(
+    typing_context: Any,
+    numbers: types.Type,
+    index: types.Type,
+    operation: types.Type,
+    value: types.Type,
+) -> Any:
+    """Linux's system call for the lower half of one of many integers: sleeps while that is `value`,
+    or wakes so many who do. Nothing on other systems."""
+
+    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, values: Sequence[Any]) -> Any:
+        if SLEEPS:
+            numbers, index, operation, value = values
+            integer = ir.IntType(64)
+            address = builder.ptrtoint(builder.gep(numbers, [index]), integer)
+            number, forever = ir.Constant(integer, 202), ir.Constant(integer, 0)
+            kind = ir.FunctionType(integer, [integer] * 5)
+            code = "={rax},{rax},{rdi},{rsi},{rdx},{r10},~{rcx},~{r11},~{memory}"
+            asm = ir.InlineAsm(kind, "syscall", code, side_effect=True)
+            builder.call(asm, [number, address, operation, value, forever])
+        return context.get_dummy_value()
+
+    return types.void(numbers, types.int64, types.int64, types.int64), codegen
 
 
 @native

@@ -92,7 +92,47 @@ def _emit_planes(
                 v.store_terms(value, scratch, v.add(to, plane), terms, field("target_lo"))
 
 
+def _emit_mixed(
+    v: Emitter,
+    scratch: ir.Value,
+    constants: ir.Value,
+    taps: ir.Value,
+    place_0: ir.Value,
+    place_1: ir.Value,
+    place_2: ir.Value,
+    place_3: ir.Value,
+    target: ir.Value,
+) -> None:
+    """The sum of four pixels of up to LANES planes, each times its tap."""
+    products = [
+        v.times(v.load(scratch, place), v.splat(v.load_float(constants, v.add(taps, n))))
+        for n, place in enumerate((place_0, place_1, place_2, place_3))
+    ]
+    total = v.plus(products[0], products[1])
+    v.store(v.plus(v.plus(total, products[2]), products[3]), scratch, target)
+
+
+def _emit_runs(
+    v: Emitter,
+    count: ir.Value,
+    run: ir.Value,
+    scratch: ir.Value,
+    source: ir.Value,
+    step: ir.Value,
+    target: ir.Value,
+    factor: ir.Value,
+) -> None:
+    """Copies runs of floats that lie `step` apart, times a factor, one behind the other."""
+    by = v.splat(factor)
+    with v.loop(count) as n:
+        start, to = v.add(source, v.mul(n, step)), v.add(target, v.mul(n, run))
+        with v.loop(run, LANES) as i:
+            v.store(v.times(v.load(scratch, v.add(start, i)), by), scratch, v.add(to, i))
+
+
 _planes = vector_kernel(_emit_planes)
+_mixed = vector_kernel(_emit_mixed)
+_runs = vector_kernel(_emit_runs)
 
 
 @native
@@ -170,6 +210,11 @@ def resize_row(task, source, scratch, constants, y, to, pixel, planes):  # type:
         p1 = between + (min(max(left + 1, 0), end) - first) * planes
         p2 = between + (min(max(left + 2, 0), end) - first) * planes
         p3 = between + (min(max(left + 3, 0), end) - first) * planes
+        if pixel == planes <= LANES:
+            # More lanes than planes: the results of the next pixels overwrite them.
+            _mixed(scratch, constants, taps, p0, p1, p2, p3, to)
+            to += pixel
+            continue
         x0, x1, x2, x3 = (
             constants[taps],
             constants[taps + 1],
@@ -208,6 +253,17 @@ def copy_floats(task, maps, scratch, y, to, pixel):  # type: ignore[no-untyped-d
     if enlarge > 1:
         inner, copies = (task.column + task.source_offset) % enlarge, enlarge
         column_step = 0
+    if (
+        copies > 1
+        and inner == task.columns % copies == 0
+        and step == 1
+        and column_step == planes == pixel
+        and not has_residual
+    ):
+        # The last vector of each run goes beyond it, where the next one overwrites that.
+        run = copies * planes
+        _runs(task.columns // copies, run, scratch, start, source_pixel_floats, to, factor)
+        return
     for _ in range(task.columns):
         first = start + inner * column_step
         for p in range(planes):

@@ -20,6 +20,7 @@ from waifu2x.backends.cpu.kernels.memory import (
     atomic_load,
     atomic_store,
     fetch_add,
+    futex,
     pointer,
     record,
 )
@@ -33,6 +34,7 @@ from waifu2x.backends.cpu.records import (
     CONSTANTS,
     COUNT,
     DONE,
+    ENDED,
     FEW_INPUTS,
     FEW_OUTPUTS,
     FEW_TILES,
@@ -49,6 +51,7 @@ from waifu2x.backends.cpu.records import (
     POINTWISE,
     POOL,
     READ,
+    RUNG,
     SCRATCH,
     SLOT,
     STOP,
@@ -63,6 +66,8 @@ from waifu2x.backends.cpu.records import (
 
 _TASK, _MAP, _PICTURE = from_dtype(TASK), from_dtype(MAP), from_dtype(PICTURE)
 _STRIP = from_dtype(STRIP)
+_WAIT, _WAKE = 128, 129
+"""Operations of `futex`, within a process."""
 
 
 @native
@@ -120,16 +125,9 @@ def _run(strip, numbers, places, weights, constants, scratch):  # type: ignore[n
         task.ticks += ticks() - start
 
 
-@entry_point(INTEGERS, INTEGER, INTEGER, INTEGER, INTEGER, INTEGER, INTEGER)
-def run_strips(queue, first, end, thread, patience, most, opened):  # type: ignore[no-untyped-def]
-    """Runs strips of slots `first` to `end` of a work queue that no thread has taken.
-
-    Returns after so many looks in vain, one after the other; if `most` is not negative, after so
-    many strips or when all of the first slot are done. `thread` is the number of this one: of all
-    that run strips of a slot, no two have the same. Opens a slot before, unless that is negative.
-    """
-    if opened >= 0:
-        atomic_store(advance(queue, opened * SLOT), TAKEN, 0)
+@native
+def _look(queue, first, end, thread, patience, most):  # type: ignore[no-untyped-def]
+    """Runs strips as long as there are some, and looks for more for a while."""
     looks = 0
     while looks < patience and most != 0:
         looks += 1
@@ -160,3 +158,28 @@ def run_strips(queue, first, end, thread, patience, most, opened):  # type: igno
         ):
             break
         pause()
+
+
+@entry_point(
+    INTEGERS, INTEGERS, INTEGER, INTEGER, INTEGER, INTEGER, INTEGER, INTEGER, INTEGER, INTEGER
+)
+def run_strips(queue, bell, first, end, thread, patience, most, opened, woken, sleeps):  # type: ignore[no-untyped-def]
+    """Runs strips of slots `first` to `end` of a work queue that no thread has taken.
+
+    Returns after so many looks in vain, one after the other; if `most` is not negative, after so
+    many strips or when all of the first slot are done. `thread` is the number of this one: of all
+    that run strips of a slot, no two have the same. Opens a slot before, unless that is negative,
+    and wakes so many threads that sleep here. Who `sleeps` does not return before the bell has
+    ended: instead it sleeps until that rings, and looks on.
+    """
+    if opened >= 0:
+        atomic_store(advance(queue, opened * SLOT), TAKEN, 0)
+    if woken > 0:
+        fetch_add(bell, RUNG)
+        futex(bell, RUNG, _WAKE, woken)
+    while True:
+        rung = atomic_load(bell, RUNG)
+        _look(queue, first, end, thread, patience, most)
+        if sleeps == 0 or atomic_load(bell, ENDED) != 0:
+            return
+        futex(bell, RUNG, _WAIT, rung & 0xFFFFFFFF)

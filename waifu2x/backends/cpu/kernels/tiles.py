@@ -78,8 +78,7 @@ def _emit_block(
     width: ir.Value,
     task: ir.Value,
     pixel: ir.Value,
-    places: ir.Value,
-    row: ir.Value,
+    steps: ir.Value,
     offset: ir.Value,
     scratch: ir.Value,
     weights: ir.Value,
@@ -92,7 +91,8 @@ def _emit_block(
     """Sums of `height` (1 or 2) tiles of pixels and `width` (1 or 2) tiles of outputs, to (pixel,
     BLOCK outputs) floats.
 
-    Inputs lie `offset` floats along the located rows from `row` on, pixels `pixel` floats apart.
+    Inputs of each step lie `offset` floats behind its place in the table that begins at `steps`,
+    pixels `pixel` floats apart.
     Meanwhile the vector units finish the pending block, some pixels a step.
     """
     if not VECTOR.tiles:
@@ -112,8 +112,7 @@ def _emit_block(
             for form in _forms(v, task) if outputs == 2 else [Form(adds=False, terms=0)]:
                 epilogue = TileEpilogue(v, task, scratch, constants, pending, form)
                 _emit_products(
-                    *(v, sums, terms, task, pixel, places, row, offset, scratch),
-                    *(weights, block, epilogue),
+                    *(v, sums, terms, task, pixel, steps, offset, scratch, weights, block, epilogue)
                 )
         for m, own in enumerate(sums):
             for n, tile in enumerate(own):
@@ -136,8 +135,7 @@ def _emit_products(
     terms: int,
     task: ir.Value,
     pixel: ir.Value,
-    places: ir.Value,
-    row: ir.Value,
+    steps: ir.Value,
     offset: ir.Value,
     scratch: ir.Value,
     weights: ir.Value,
@@ -146,33 +144,50 @@ def _emit_products(
 ) -> None:
     """All products of a block, added to tiles `sums`."""
     stride = v.mul(pixel, 4)
+    count = v.mul(v.field(task, TASK, "taps"), v.field(task, TASK, "across"))
+    count = v.mul(count, v.field(task, TASK, "k_blocks"))
+    table, start = v.integers_at(scratch, steps), v.at(scratch, offset)
+    (due,) = v.accumulators([epilogue.pairs])
+    with v.loop(v.opaque_number(count)) as step:
+        inputs, place = v.integer(table, step), v.add(block, v.mul(step, 2 * TILE_FLOATS))
+        for n in range(len(sums[0])):
+            tile = v.at(weights, v.add(place, n * TILE_FLOATS))
+            v.tile("tileloadd64", 6 + n, tile, v.index(64))
+        for term in range(terms):
+            if term:  # it follows all values of the first
+                inputs = v.add(inputs, v.half(pixel))
+            for m, own in enumerate(sums):
+                first = v.add(inputs, v.mul(pixel, m * TILE_ROWS))
+                v.tile("tileloadd64", 4 + m, v.at(start, first), stride)
+                for n, tile in enumerate(own):
+                    v.tile("tdpbf16ps", tile, 4 + m, 6 + n)
+        now = v.smaller(v.get(due), epilogue.per_step)
+        with v.loop(v.opaque_number(now)):
+            epilogue.finish_pair()
+        v.set(due, v.minus_offset(v.get(due), now))
+
+
+def _emit_steps(
+    v: Emitter,
+    task: ir.Value,
+    pixel: ir.Value,
+    places: ir.Value,
+    row: ir.Value,
+    scratch: ir.Value,
+    steps: ir.Value,
+) -> None:
+    """Writes the table of the places where the inputs of each step begin, for a row of results."""
     rows, across, k_blocks, k_step = (
         v.field(task, TASK, name) for name in ("taps", "across", "k_blocks", "k_step")
     )
-    weight, due = v.accumulators([block, epilogue.pairs])
+    table = v.integers_at(scratch, steps)
+    (step,) = v.accumulators([v.index(0)])
     with v.loop(rows) as y:
-        start = v.add(v.integer(places, v.add(row, v.add(y, SOURCE_ROWS))), offset)
-        with v.loop(across) as x:
-            (inputs,) = v.accumulators([v.add(start, v.mul(pixel, x))])
-            with v.loop(v.opaque_number(k_blocks)):
-                for n in range(len(sums[0])):
-                    tile = v.at(weights, v.add(v.get(weight), n * TILE_FLOATS))
-                    v.tile("tileloadd64", 6 + n, tile, v.index(64))
-                for term in range(terms):
-                    first = v.get(inputs)
-                    if term:  # it follows all values of the first
-                        first = v.add(first, v.half(pixel))
-                    for m, own in enumerate(sums):
-                        place = v.add(first, v.mul(pixel, m * TILE_ROWS))
-                        v.tile("tileloadd64", 4 + m, v.at(scratch, place), stride)
-                        for n, tile in enumerate(own):
-                            v.tile("tdpbf16ps", tile, 4 + m, 6 + n)
-                count = v.smaller(v.get(due), epilogue.per_step)
-                with v.loop(v.opaque_number(count)):
-                    epilogue.finish_pair()
-                v.set(due, v.minus_offset(v.get(due), count))
-                v.set(weight, v.add(v.get(weight), 2 * TILE_FLOATS))
-                v.set(inputs, v.add(v.get(inputs), k_step))
+        start = v.integer(places, v.add(row, v.add(y, SOURCE_ROWS)))
+        with v.loop(across) as x, v.loop(k_blocks) as k:
+            place = v.add(start, v.add(v.mul(pixel, x), v.mul(k_step, k)))
+            v.store_integer(place, table, v.get(step))
+            v.set(step, v.add(v.get(step), 1))
 
 
 def _emit_finish(
@@ -208,6 +223,7 @@ release = vector_kernel(_emit_release)
 product_block = vector_kernel(_emit_block)
 _finish = vector_kernel(_emit_finish)
 _pairs = vector_kernel(_emit_pairs)
+_steps = vector_kernel(_emit_steps)
 
 
 @native
@@ -233,7 +249,9 @@ def convolve_tiles(task, maps, places, scratch, weights, constants):  # type: ig
     pending = advance(places, PLACES - PENDING_PLACES)
     for n in range(PENDING_PLACES):
         pending[n] = 0
+    table = task.products + 2 * SUM_FLOATS
     for row in range(task.rows):
+        _steps(task, pixel, places, row, scratch, table)
         for x in range(0, task.columns, BLOCK):
             # The last tile may run past the columns, into spare room at the end of each row.
             height = 2 if task.columns - x > TILE_ROWS else 1
@@ -247,8 +265,7 @@ def convolve_tiles(task, maps, places, scratch, weights, constants):  # type: ig
                     width,
                     task,
                     pixel,
-                    places,
-                    row,
+                    table,
                     x * pixel,
                     scratch,
                     weights,

@@ -42,7 +42,7 @@ from waifu2x.backends.cpu.records import (
     TARGET_ROWS,
     TASK,
 )
-from waifu2x.backends.cpu.shapes import CHUNK, FREQUENCIES, LANES, WIDTHS, tile_height
+from waifu2x.backends.cpu.shapes import CHUNK, FLAT, FREQUENCIES, LANES, WIDTHS, tile_height
 
 _tile_height = native(tile_height)
 SIDE = CELL + 2
@@ -115,17 +115,18 @@ def emit_output(
     constants: ir.Value,
     plane: ir.Value,
     factors: ir.Value | None = None,
-    flat: int | None = None,
 ) -> None:
     """One cell, one vector of planes: 64 products, `stride` apart -> 6x6 results.
 
     Its rows are those at `first` and then every `depth_to_space`th; `target` and `residual` are the
-    offsets of its pixels along them. Products are multiplied by `factors`, vectors (64, LANES);
-    that at frequency `flat` is added to every result instead.
+    offsets of its pixels along them. Products are multiplied by `factors`, vectors (64, LANES), of
+    which that of FLAT is 1: it adds the same to every result, and so carries the bias.
     """
     row_step = v.field(task, TASK, "depth_to_space")
     epilogue = Epilogue(v, task, scratch, constants, plane)
     to, stacked = v.stack_vectors(SIDE * CELL)
+    at_flat = v.opaque(scratch, v.add(products, v.mul(stride, FLAT)))
+    v.store(v.plus(v.load(at_flat), epilogue.bias(0)), at_flat)
     down = v.mul(stride, SIDE)
     tops = [v.opaque(scratch, v.add(products, v.mul(down, y))) for y in range(SIDE)]
     numbers = [v.add(first, v.mul(row_step, y)) for y in range(CELL)]
@@ -143,15 +144,12 @@ def emit_output(
         place = v.mul(x, CELL * LANES)
         for y, value in enumerate(_transform_output(v, column)):
             v.store(value, to, v.add(place, y * LANES))
-    bias = epilogue.bias(0)
-    if flat is not None:
-        bias = v.plus(bias, v.load(scratch, v.add(products, v.mul(stride, flat))))
     with v.loop(v.opaque_number(CELL)) as y:
         across = v.at(stacked, v.mul(y, LANES))
         rows = [v.load(across, x * CELL * LANES) for x in range(SIDE)]
         row = v.add(first, v.mul(row_step, y))
         epilogue.store(
-            [v.plus(value, bias) for value in _transform_output(v, rows)],
+            _transform_output(v, rows),
             0,
             v.add(v.integer(places, v.add(row, TARGET_ROWS)), target),
             v.add(v.integer(places, v.add(row, RESIDUAL_ROWS)), residual),

@@ -1,0 +1,86 @@
+"""What convolutions take along, for engines that have it so: the same results in fewer steps."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from tests.helpers import obvious
+from tests.helpers.graphs import RandomGraph, random_graphs
+from waifu2x.backends.reference import NumpyNetwork
+from waifu2x.lowering.fusing import fused
+from waifu2x.lowering.lower import lower
+from waifu2x.lowering.segments import cut
+from waifu2x.lowering.steps import Conv, GatedAdd, Program, Scale
+from waifu2x.lowering.verify import verify
+from waifu2x.networks.model import Model
+
+
+def assert_same(program: Program, model: Model) -> None:
+    verify(program)
+    pixels = np.random.default_rng(3).random((19, 23, model.in_planes), np.float32)
+    found = NumpyNetwork([program])(pixels, np.float32)
+    assert obvious.psnr(found, obvious.run([model], pixels)) > 120
+
+
+@given(random_graphs())
+@settings(max_examples=8, deadline=None)
+def test_random_graphs_compute_the_same(model: Model) -> None:
+    assert_same(fused(lower(model)), model)
+
+
+def gated() -> Model:
+    """Two gates behind convolutions; the second one reads what the first made."""
+    builder = RandomGraph(3, 5)
+    value = builder.random_convolution(0, 8, 3, 1, 1, "leaky")
+    for kind in ("silu", "linear"):
+        inner = builder.random_convolution(value, 8, 3, 1, 1, kind)
+        value = builder.gate(inner, value)
+    builder.random_convolution(value, 3, 3, 1, 1, "linear")
+    return builder.model("zero")
+
+
+def test_a_gate_is_the_epilogue_of_its_convolution() -> None:
+    model = gated()
+    program = fused(lower(model))
+    assert [type(step) for step in program.steps] == [Conv] * 4
+    assert [step.gated for step in program.steps if isinstance(step, Conv)] == [0, 1, 1, 0]
+    assert_same(program, model)
+    assert fused(program) is program
+
+
+def test_a_convolution_that_something_else_reads_keeps_its_result() -> None:
+    builder = RandomGraph(3, 5)
+    inner = builder.random_convolution(0, 8, 3, 1, 1, "leaky")
+    made = builder.random_convolution(inner, 8, 3, 1, 1, "leaky")
+    joined = builder.concatenate(builder.gate(made, inner), made)
+    builder.random_convolution(joined, 3, 3, 1, 1, "linear")
+    model = builder.model("zero")
+    program = fused(lower(model))
+    assert sum(isinstance(step, GatedAdd) for step in program.steps) == 1
+    assert_same(program, model)
+
+
+@pytest.mark.parametrize("position", [1, 2, 3, 4])
+def test_cuts_stay_where_they_are(position: int) -> None:
+    model = gated()
+    program = cut(lower(model), [position])
+    found = fused(program)
+    assert len(found.cuts) == len(program.cuts) == 1
+    assert len(found.steps) < len(program.steps)
+    assert_same(found, model)
+
+
+def test_what_a_mean_scales_is_scaled_where_it_is_read() -> None:
+    builder = RandomGraph(3, 11)
+    value = builder.random_convolution(0, 32, 3, 1, 0, "leaky")
+    scaled = builder.squeeze(value)
+    half = builder.random_convolution(scaled, 32, 2, 2, 0, "leaky")
+    up = builder.random_transposed(half, 32, 2, 2, 0, "leaky")
+    builder.random_convolution(builder.add(up, scaled), 3, 3, 1, 0, "linear")
+    model = builder.model()
+    program = fused(lower(model))
+    assert not any(isinstance(step, Scale) for step in program.steps)
+    assert_same(program, model)
+    assert any(isinstance(step, Scale) for step in fused(lower(model), scales=False).steps)

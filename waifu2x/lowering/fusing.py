@@ -1,0 +1,160 @@
+"""Steps of a program taken along by the convolutions beside them, for engines that have it so.
+
+- A gate behind a convolution is its epilogue: the convolution's own result is never stored, nor
+  rounded.
+- Planes that are scaled for convolutions of one tap, or for what these add, are scaled where they
+  are read.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import replace
+
+from waifu2x.lowering.geometry import read_by
+from waifu2x.lowering.steps import (
+    Conv,
+    GatedAdd,
+    GlobalAvgPool,
+    MapStep,
+    Program,
+    Scale,
+    Step,
+    Value,
+    View,
+    compacted,
+    writes,
+)
+
+PLANES = 32
+"""Planes that are scaled where they are read come in multiples of it: none is padding."""
+
+
+def fused(program: Program, *, scales: bool = True) -> Program:
+    """The same program in fewer steps; the very program if there is nothing to do.
+
+    `scales` says whether convolutions may scale what they read.
+    """
+    program = _with_gates(program)
+    return _with_factors(program) if scales else program
+
+
+def _with_gates(program: Program) -> Program:
+    steps: list[Step | None] = list(program.steps)
+    for number, step in enumerate(program.steps):
+        if isinstance(step, GatedAdd):
+            maker = _only_maker(program, number)
+            made = None if maker is None else _gated(program, maker, step)
+            if maker is not None and made is not None:
+                steps[maker], steps[number] = made, None
+    return _without(program, program.values, steps)
+
+
+def _with_factors(program: Program) -> Program:
+    for number, step in enumerate(program.steps):
+        if isinstance(step, Scale):
+            found = _scaled_where_read(program, number, step)
+            if found is not None:
+                return _with_factors(found)
+    return program
+
+
+def _without(program: Program, values: Sequence[Value], steps: Sequence[Step | None]) -> Program:
+    """The program of the steps that are left, each in the place that it had."""
+    if None not in steps:
+        return program
+    kept = [step for step in steps if step is not None]
+    cuts = tuple(cut - steps[:cut].count(None) for cut in program.cuts)
+    compact, renumbered = compacted(values, kept, program.result)
+    return replace(program, values=compact, steps=renumbered, cuts=cuts)
+
+
+def _scaled_where_read(program: Program, number: int, scale: Scale) -> Program | None:
+    """The program without a step that scales, if all that read its result can scale it."""
+    value, scaled = scale.source.value, scale.target.value
+    readers = read_by(program)
+    stored, wanted = program.values[value], program.values[scaled]
+    makers = [step for step in program.steps if writes(step) == value]
+    fits = (
+        scale.residual is None
+        and scale.factor == 1
+        and scale.source == View(value)
+        and value != 0
+        and len(stored.parts) == len(wanted.parts) == 1
+        and stored.planes % PLANES == 0
+        and len(makers) == 1
+        and isinstance(makers[0], Conv)
+        and (makers[0].depth_to_space == 1 or wanted.space_to_depth == 1)
+        and (makers[0].residual is None or wanted.space_to_depth == 1)
+        and all(n == number or isinstance(program.steps[n], GlobalAvgPool) for n in readers[value])
+    )
+    if not fits:
+        return None
+    steps: list[Step | None] = list(program.steps)
+    steps[number] = None
+    for n in readers[scaled]:
+        reader = program.steps[n]
+        if not isinstance(reader, Conv):
+            return None
+        if reader.source.value == scaled:
+            if reader.taps > 1 or reader.source.parts > 1 or reader.factors is not None:
+                return None
+            source = replace(reader.source, value=value)
+            reader = replace(reader, source=source, factors=scale.vector)
+        if reader.residual is not None and reader.residual.value == scaled:
+            residual = replace(reader.residual, value=value)
+            reader = replace(reader, residual=residual, residual_factors=scale.vector)
+        steps[n] = reader
+    values = list(program.values)
+    values[value] = replace(
+        stored,
+        space_to_depth=wanted.space_to_depth,
+        zero_outside=stored.zero_outside or wanted.zero_outside,
+    )
+    return _without(program, values, steps)
+
+
+def _only_maker(program: Program, number: int) -> int | None:
+    """The convolution that makes all that a step reads as its source, if no other step reads it and
+    no cut lies between."""
+    step = program.steps[number]
+    assert isinstance(step, MapStep)
+    value = step.source.value
+    whole = step.source == View(value) and len(program.values[value].parts) == 1
+    if not whole or read_by(program)[value] != [number]:
+        return None
+    makers = [n for n, other in enumerate(program.steps) if writes(other) == value]
+    if len(makers) != 1 or not isinstance(program.steps[makers[0]], Conv):
+        return None
+    same_phase = bisect_right(program.cuts, makers[0]) == bisect_right(program.cuts, number)
+    return makers[0] if same_phase else None
+
+
+def _gated(program: Program, maker: int, gate: GatedAdd) -> Conv | None:
+    """The convolution with the gate behind it, if it can take it along."""
+    conv, added = program.steps[maker], gate.residual
+    assert isinstance(conv, Conv)
+    fits = (
+        conv.residual is None
+        and conv.factor == 1
+        and conv.depth_to_space == 1
+        and added.value != 0
+        and program.values[added.value].space_to_depth == 1
+        and program.values[gate.target.value].space_to_depth == 1
+        and all(writes(other) != added.value or n < maker for n, other in _writers(program, added))
+    )
+    if not fits:
+        return None
+    return replace(conv, target=gate.target, residual=added, gated=True)
+
+
+def _writers(program: Program, view: View) -> list[tuple[int, Step]]:
+    """The steps that write what a view reads."""
+    return [
+        (number, step)
+        for number, step in enumerate(program.steps)
+        if isinstance(step, MapStep)
+        and step.target.value == view.value
+        and view.first <= step.target.part < view.first + view.parts
+    ]
