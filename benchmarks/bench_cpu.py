@@ -5,7 +5,9 @@ python benchmarks/bench_cpu.py [-m cunet/art] [-n 1] [--rounds 5] [--size 480x27
 Every contender's result is compared with a float64 run before it is timed. Rounds go through all
 contenders in turn, so that drift of the machine's speed meets them alike; medians are shown. Ours
 reads 8-bit pixels, pads and writes 8-bit pixels in the time; the others are handed padded floats.
-Needs the extra `bench`.
+Needs the extra `bench`. WAIFU2X_CPU_ISA=avx512 and ONEDNN_MAX_CPU_ISA=AVX512_CORE_VNNI keep AMX
+away from ours and from OpenVINO. Two precisions of ours in turn take each other's memory for maps
+that are kept, which costs cunet a tenth: `--precision auto` measures what a folder meets.
 """
 
 from __future__ import annotations
@@ -32,19 +34,22 @@ from waifu2x.networks import model_set
 from waifu2x.networks.model import Model
 from waifu2x.system.machine import core_count, physical_core_count
 
+_REST = 0.3
+"""Seconds before each run: threads of other libraries look for more work for 0.2 s after theirs, on
+the cores that the next one needs."""
 CHECKED = (96, 160)
 """Height and width of the picture that results are compared on."""
 
 Contender = Callable[[NDArray[np.uint8], type], NDArray[Any]]
 
 
-def ours(model: Model) -> dict[str, Contender]:
+def ours(model: Model, chosen: list[Precision] | None) -> dict[str, Contender]:
     """The precisions of the `cpu` backend."""
     backend = open_backend("cpu")
     contenders: dict[str, Contender] = {}
     # On portable vectors `auto` is fp32.
     precisions: tuple[Precision, ...] = ("auto", "fp32") if VECTOR.integers else ("fp32",)
-    for precision in precisions:
+    for precision in chosen or precisions:
         network = backend.compile([model], precision)
 
         def run(pixels: NDArray[np.uint8], dtype: type, network: Any = network) -> NDArray[Any]:
@@ -85,10 +90,13 @@ def main() -> None:
     parser.add_argument("-m", "--model", default="vgg_7/art")
     parser.add_argument("-n", "--noise", type=int, help="level; none without")
     parser.add_argument("-s", "--scale", type=int, default=2)
+    parser.add_argument(
+        "--precision", action="append", choices=("auto", "fp32"), help="ours; both without"
+    )
     parser.add_argument("--peer", action="append", help="only peers with this in their names")
     arguments = parser.parse_args()
     (model,) = model_set.find(arguments.model).models(arguments.scale, arguments.noise)
-    contenders = ours(model) | others(model, arguments.peer)
+    contenders = ours(model, arguments.precision) | others(model, arguments.peer)
 
     small = np.asarray(make_picture(*CHECKED[::-1]))
     exact = obvious.run([model], small)
@@ -106,6 +114,7 @@ def main() -> None:
         seconds: dict[str, list[float]] = {name: [] for name in contenders}
         for turn in range(arguments.rounds + 1):
             for name, run in contenders.items():
+                time.sleep(_REST)
                 start = time.perf_counter()
                 run(pixels, np.uint8)
                 if turn:  # the first round warms up

@@ -17,7 +17,8 @@
 //   ACTIVATE(x, slope), PLANE_SLOPES (0 or 1: the epilogue has a slope for each plane), GATED (0 or 1, with a
 //   residual: (made + residual) * (sigmoid(made) - 1/2)), SCALED_RESIDUAL (0 or 1: planes of the residual are
 //   scaled, and rounded to 16 bits)
-//   IN_PIXEL, BORDER (see `inside`): of pixels that are read; PIXEL: of those that are written
+//   IN_PIXEL, BORDER (see `inside`): of pixels that are read; PIXEL: of those that are written; RESIDUAL_PIXEL
+//   with RESIDUAL_ENLARGE: of the picture's that are added, `top` and `left` in what is enlarged
 //   BOUNDED (0 or 1): of convolutions, see `is_infinite`
 //   STORED_GROUPS and what stands behind it: of a convolution in tiles
 //   STACK = 1: pictures of one size are computed side by side, as if they were one. Each has a cell in
@@ -301,19 +302,35 @@ __device__ __forceinline__ AddedVectors<COUNT> added_vectors(int plane, int y, i
     return added;
 }
 
+__device__ __forceinline__ void flag_single(bool infinite, const Conv& p) {
+    if (!STACK && infinite) p.flags[0] = 1;
+}
+
 // The epilogue of two results, 8 columns apart, from (y, x) of the source on: bias, activation,
 // residual, store. The sums of COUNT planes from `plane` on stand as the matrix units leave them in a
 // quad of threads: sums[4 * i + 2 * half + k] of thread q is plane 8 * i + 2 * q + k of result `half`;
 // with OWN, where weights were packed so, 8 * q + 2 * i + k of each 32: the vector that q stores.
 // `biases` are those of these planes, and so are `slopes`, with PLANE_SLOPES.
+// `infinite` becomes true where a sum of a single picture is, to be told by `flag_single` behind all rows: the
+// branch costs more than the rest. With STACK, a picture is flagged here.
 template <int COUNT, bool OWN = false, class Epilogue>
 __device__ __forceinline__ void store_row(const float* sums, const Epilogue& biases, const Epilogue& slopes, int plane,
-                                          int y, int x, int q, const AddedVectors<COUNT>& added, const Conv& p) {
+                                          int y, int x, int q, const AddedVectors<COUNT>& added, const Conv& p,
+                                          bool& infinite) {
     const OutputCoordinate outputs[2] = {output_coordinate(y, x, p.from, p.extent),
                                          output_coordinate(y, x + 8, p.from, p.extent)};
     uint8_t* const out = static_cast<uint8_t*>(p.out);
     const size_t low_terms = static_cast<size_t>(OUT_STORED / OUT_GROUP) * p.to.group * 16;
-    const bool infinite[2] = {is_infinite(sums[0]), is_infinite(sums[2])};
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+        bool is_kept = false;
+#pragma unroll
+        for (int block = 0; block < COUNT / 32; block++)
+            is_kept = is_kept || !is_zero(outputs[half], plane + block * 32, p.valid);
+        is_kept = is_kept && outputs[half].is_stored && is_infinite(sums[half * 2]);
+        if (!STACK) infinite = infinite || is_kept;
+        else if (is_kept) p.flags[picture_of(outputs[half], p.extent)] = 1;
+    }
     uint32_t sizes[STACK + 1] = {};
 #pragma unroll
     for (int block = 0; block < COUNT / 32; block++) {
@@ -378,15 +395,6 @@ __device__ __forceinline__ void store_row(const float* sums, const Epilogue& bia
             }
         }
     }
-    // Here, where registers are free.
-    if (infinite[0] || infinite[1])
-#pragma unroll
-        for (int half = 0; half < 2; half++)
-#pragma unroll
-            for (int block = 0; block < COUNT / 32; block++)
-                if (infinite[half] && outputs[half].is_stored &&
-                    !is_zero(outputs[half], plane + block * 32, p.valid))
-                    p.flags[picture_of(outputs[half], p.extent)] = 1;
 #pragma unroll
     for (int half = 0; half <= STACK; half++)
         if (BOUNDED) flag_picture(p.flags, picture_of(outputs[half], p.extent), sizes[half], p.beyond);
@@ -458,6 +466,12 @@ struct Pixel<16> {
     typedef uint16_t type;
 };
 
+// The value of a picture's pixel.
+template <int BITS>
+__device__ __forceinline__ float level(typename Pixel<BITS>::type pixel) {
+    return BITS == 8 || BITS == 16 ? pixel * (1.0f / ((1 << (BITS & 31)) - 1)) : pixel;
+}
+
 #if defined(IN_PIXEL)
 typedef Pixel<IN_PIXEL>::type source_t;
 
@@ -467,7 +481,9 @@ struct Source {
     int top, left;      // of the first pixel that is read, in the enlarged picture with its padding
     int padding;        // pixels before the picture's first
 };
+#endif
 
+#if defined(BORDER)
 // Rounded down, of places from -65536 on.
 __device__ __forceinline__ int floor_divide(int at, int by) {
     return (at + (by << 16)) / by - (1 << 16);
@@ -549,7 +565,16 @@ struct Added {
 
 __device__ __forceinline__ Added added_to(const MadePixel& made, const Conv& p) {
     Added added = {};
-#if RESIDUAL
+#if defined(RESIDUAL_PIXEL)
+    const int row = inside(floor_divide(made.row + p.added.top, RESIDUAL_ENLARGE), p.added.rows);
+    const int column = inside(floor_divide(made.column + p.added.left, RESIDUAL_ENLARGE), p.added.columns);
+    if (!made.is_stored || row < 0 || column < 0) return added;
+    const size_t pixel = (static_cast<size_t>(made.picture) * p.added.rows + row) * p.added.columns + column;
+#pragma unroll
+    for (int plane = 0; plane < PLANES; plane++)
+        added.planes[plane] =
+            level<RESIDUAL_PIXEL>(__ldg(static_cast<const Pixel<RESIDUAL_PIXEL>::type*>(p.residual) + pixel * PLANES + plane));
+#elif RESIDUAL
     if (!made.is_stored) return added;
     const size_t line = static_cast<size_t>(made.picture) * p.added.rows + made.row + p.added.top;
     const size_t pixel = line * p.added.pitch + made.column + p.added.left;

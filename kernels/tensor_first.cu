@@ -152,7 +152,9 @@ tensor_first(const __grid_constant__ Conv p, const __grid_constant__ Source sour
         }
 #else
         const AddedVectors<32> added = added_vectors<32>(plane, y0 + row, x0 + column, q, p);
-        store_row<32>(&sums[0][0], biases, slopes, plane, y0 + row, x0 + column, q, added, p);
+        bool infinite = false;
+        store_row<32>(&sums[0][0], biases, slopes, plane, y0 + row, x0 + column, q, added, p, infinite);
+        flag_single(infinite, p);
 #endif
     }
 }

@@ -350,13 +350,15 @@ tensor_mma(const __grid_constant__ Conv p) {
         }
 #else
         const int out = deep * WIDTH + plane;
+        bool infinite = false;
 #pragma unroll
         for (int m = 0; m < PARTS; m++) {
             const int y = tile.y + row, x = tile.x + column + m * 16 + lane / 4;
             const AddedVectors<WARP_WIDTH> added = added_vectors<WARP_WIDTH>(out, y, x, q, p);
             store_row<WARP_WIDTH, true>(&sums[m][0][0], p.epilogue + out, p.epilogue + DEPTH * WIDTH + out, out,
-                                        y, x, q, added, p);
+                                        y, x, q, added, p, infinite);
         }
+        flag_single(infinite, p);
 #endif
     }
     wait<0>();

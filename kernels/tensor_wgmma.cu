@@ -352,15 +352,17 @@ tensor_wgmma(const __grid_constant__ Conv p) {
 #endif
             }
 #else
+            bool infinite = false;
 #pragma unroll
             for (int row = 0; row < ROWS_EACH; row++) {
 #if !ADDED_EARLY
                 const AddedVectors<WIDTH> added = added_vectors<WIDTH>(deep * WIDTH, y + row, x + column, q, p);
-                store_row<WIDTH>(sums[row], biases, slopes, deep * WIDTH, y + row, x + column, q, added, p);
+                store_row<WIDTH>(sums[row], biases, slopes, deep * WIDTH, y + row, x + column, q, added, p, infinite);
 #else
-                store_row<WIDTH>(sums[row], biases, slopes, deep * WIDTH, y + row, x + column, q, added[row], p);
+                store_row<WIDTH>(sums[row], biases, slopes, deep * WIDTH, y + row, x + column, q, added[row], p, infinite);
 #endif
             }
+            flag_single(infinite, p);
 #endif
         }
     }

@@ -67,12 +67,12 @@ def test_what_is_kept_computes_the_same(
 def test_a_shipped_model_and_its_layers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Means and linear layers have weights of their own; `measure` asks for sizes of weights."""
     (model,) = model_set.find("cunet").models(2, None)
-    first = computed(model)
+    first = computed(model, "fp32")
     monkeypatch.setattr(choosing, "pack", refuse)
-    np.testing.assert_array_equal(computed(model), first)
+    np.testing.assert_array_equal(computed(model, "fp32"), first)
     pixels = np.zeros((16, 16, 3), np.uint8)
     with closing(open_backend("cpu")) as backend:
-        layers = backend.measure(model, "auto", pixels).layers
+        layers = backend.measure(model, "fp32", pixels).layers
     expected = sum(float(model.node_multiply_adds(value)) for value, _ in model.weighted)
     assert sum(layer.multiply_adds for layer in layers) == pytest.approx(expected * 32 * 32)
 

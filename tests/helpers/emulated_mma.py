@@ -63,7 +63,8 @@ JOBS = (
 )
 """Planes read and made, taps in each direction, terms, sparse taps, as TensorJob has them."""
 GIVEN = (
-    "shared_address add_sizes round_to_half widen pack unpack copy16 commit wait load_matrices mma"
+    "shared_address add_sizes prefetch_residual round_to_half widen pack unpack copy16 commit wait"
+    " load_matrices mma"
 )
 BARRIERS = "barrier_init barrier_arrive barrier_arrive_copied barrier_wait"
 """What the header has in the place of a chip's instructions."""

@@ -188,9 +188,7 @@ def test_usage_and_clear(folder: Path) -> None:
 
 
 def test_an_entry_that_could_not_be_cleared_is_not_made() -> None:
-    with pytest.raises(
-        ValueError, match="accuracy, cuda, digests, numba, opencl, ranges, tuning, weights"
-    ):
+    with pytest.raises(ValueError, match="accuracy, cuda, digests, numba, opencl, tuning, weights"):
         cache.store("thumbnails", KEY, b"")
 
 

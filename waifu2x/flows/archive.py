@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
-from mmap import mmap
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
@@ -45,7 +44,7 @@ _LARGEST = 1 << 30
 class ArchivePage(NamedTuple):
     """A picture of an archive that was made."""
 
-    content: bytes | mmap
+    content: bytes
     """Its new file."""
     size: tuple[int, int]
     """Rows and columns of the (first) result."""
@@ -120,25 +119,15 @@ def upscale_page(
 
 @dataclass(frozen=True)
 class _Member:
-    """A file of an archive."""
+    """A file of an archive, as it is read and as it is to be written."""
 
     info: zipfile.ZipInfo
     name: str
     """In the new archive."""
     content: bytes
     is_picture: bool
-
-
-@dataclass(frozen=True)
-class _NewMember:
-    """A file of the new archive."""
-
-    info: zipfile.ZipInfo
-    """The old file's."""
-    name: str
-    content: bytes | mmap
-    size: tuple[int, int] | None = None
-    """Rows and columns of a picture."""
+    size: tuple[int, int] = (0, 0)
+    """Rows and columns of a result."""
 
 
 class _Members:
@@ -171,14 +160,14 @@ class _Members:
 
 def _made(
     job: Job, make_page: MakePage, spent: Stopwatch, member: _Member, on_progress: Progress
-) -> _NewMember:
+) -> _Member:
     """The file with its picture enlarged; what is none as it is."""
     if not member.is_picture:
         on_progress(1.0)
-        return _NewMember(member.info, member.name, member.content)
+        return member
     page = make_page(f"{job.source}: {member.info.filename}", member.content, on_progress)
     spent.add(page.spent)
-    return _NewMember(member.info, member.name, page.content, page.size)
+    return replace(member, content=page.content, size=page.size)
 
 
 class _NewArchive:
@@ -198,16 +187,16 @@ class _NewArchive:
         file = self._held.enter_context(writing(self._path, replace=self._replace))
         self._archive = self._held.enter_context(zipfile.ZipFile(file, "w"))
 
-    def add(self, result: _NewMember) -> None:
+    def add(self, result: _Member) -> None:
         """Writes the next file. Raises OSError."""
         assert self._archive is not None
         added = zipfile.ZipInfo(result.name, result.info.date_time)
         added.external_attr = result.info.external_attr
         # Pictures are compressed already.
-        added.compress_type = zipfile.ZIP_STORED if result.size else zipfile.ZIP_DEFLATED
+        added.compress_type = zipfile.ZIP_STORED if result.is_picture else zipfile.ZIP_DEFLATED
         with self._spent("write"):
             self._archive.writestr(added, result.content)
-        if result.size and self.size == (0, 0):
+        if result.is_picture and self.size == (0, 0):
             self.size = result.size
 
     def close(self) -> None:

@@ -28,7 +28,7 @@ from waifu2x.system.files import open_regular, write_atomically
 from waifu2x.system.resources import of_user
 
 DIRECTORY_VARIABLE = "WAIFU2X_CACHE_DIR"
-KINDS = ("accuracy", "cuda", "digests", "numba", "opencl", "ranges", "tuning", "weights")
+KINDS = ("accuracy", "cuda", "digests", "numba", "opencl", "tuning", "weights")
 MOST_BYTES = 1 << 30
 """The most that all entries take together."""
 _DIGEST_BYTES = 32

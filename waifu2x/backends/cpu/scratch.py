@@ -37,8 +37,9 @@ _LEAST_BLOCKS = 2
 are of a single vector of planes: no fewer than lets those come from beyond the L2 cache as fast as
 they are used."""
 _INTEGER_SHARE = 1 / 4
-"""Of what floats get of the L2 cache: the rest holds what comes from beyond it, maps and weights.
-From 24 to 60 cells of 64 planes at a time, transforms took a sixth longer with 2 MiB."""
+"""The part, for integers, of the cache that cells in floats may fill: what else goes through it,
+maps and weights, must not push them out. From 24 to 60 cells of 64 planes at a time, transforms
+took a sixth longer with 2 MiB."""
 _SPAN_FLOATS = 16384
 """Memory of the inputs of a span of 1x1 convolutions in integers: what stays in an L2 cache beside
 weights."""

@@ -161,8 +161,7 @@ class Ended(NamedTuple):
 class Paged(NamedTuple):
     """A page is made: what `archive.ArchivePage` says of it. One that fails is Ended."""
 
-    content: Any
-    """As there, but SharedContent on its way from a process."""
+    content: bytes
     size: tuple[int, int]
     spent: Mapping[str, float]
 

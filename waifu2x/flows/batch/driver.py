@@ -78,8 +78,9 @@ _WORKER_BYTES = 256 << 20
 """Bytes of free memory that there must be for each process and its pictures."""
 _ARCHIVES = 2
 """Archives under way at a time: while the last pages of one are made, those of the next begin."""
-_READ_AHEAD = 2
-"""Pages of an archive that are under way beyond one for each worker."""
+_PAGES_EACH = 2
+"""Pages of an archive that are under way, for each worker: they leave in order, and nobody is to be
+idle while the first of them takes longer than most."""
 _OWNER_SECONDS = 0.1
 """How long the end of the work waits for whoever writes an archive."""
 _FEEDER_SECONDS = 5.0
@@ -396,7 +397,7 @@ class DeviceDriver:
                 raise StoppedError from error
 
         start, make_page = time.monotonic(), partial(self._made_page, job)
-        pages = self._most + _READ_AHEAD
+        pages = self._most * _PAGES_EACH
         try:
             made = upscale_archive(
                 job, self._output, make_page, on_progress=report, in_flight=pages

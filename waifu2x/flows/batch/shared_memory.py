@@ -25,8 +25,6 @@ from numpy.typing import DTypeLike, NDArray
 from waifu2x.backends import Pin
 from waifu2x.system.size_class import MOST_SPARE, size_class
 
-Content = bytes | mmap.mmap
-"""The content of a file, in memory that nobody else changes."""
 _PINNED_FROM = 4
 """The use from which on a segment is page-locked: to lock its pages takes as long as to copy them
 about four times, and in a folder of different sizes most segments are used less."""
@@ -49,45 +47,6 @@ class SharedArray(NamedTuple):
     dtype: str
     is_new: bool
     """Whether the other process does not have the segment yet."""
-
-
-class SharedContent(NamedTuple):
-    """The content of a file in memory that another process gets for its own."""
-
-    size: int
-    """Bytes. Its memory, a file without a name, follows the message."""
-
-
-def send_content(
-    connection: Connection,
-    content: bytes,
-    message: Callable[[bytes | SharedContent], object],
-) -> None:
-    """Sends a message about the content of a file, and the content: through the pipe it would be
-    copied four times, by threads that hold Python's lock."""
-    if not (content and hasattr(os, "memfd_create")):
-        connection.send(message(content))
-        return
-    file = os.memfd_create("waifu2x-content")
-    try:
-        left = memoryview(content)
-        while left:
-            left = left[os.write(file, left) :]
-        connection.send(message(SharedContent(len(content))))
-        send_handle(connection, file, None)
-    finally:
-        os.close(file)
-
-
-def receive_content(connection: Connection, told: Content | SharedContent) -> Content:
-    """The content that a message has told of. Raises OSError, EOFError."""
-    if not isinstance(told, SharedContent):
-        return told
-    file = recv_handle(connection)
-    try:
-        return mmap.mmap(file, told.size, access=mmap.ACCESS_READ)
-    finally:
-        os.close(file)
 
 
 class _Segment:

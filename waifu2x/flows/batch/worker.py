@@ -29,15 +29,9 @@ from waifu2x.flows.batch.codec import (
     DirectLink,
     Offered,
     OfferedCall,
-    Paged,
     Report,
 )
-from waifu2x.flows.batch.shared_memory import (
-    AttachedPool,
-    SharedPool,
-    receive_content,
-    send_content,
-)
+from waifu2x.flows.batch.shared_memory import AttachedPool, SharedPool
 from waifu2x.system import allocator
 from waifu2x.system.files import remove_unfinished
 
@@ -191,8 +185,6 @@ class CodecProcess:
 
     def _received(self) -> Report:
         report: Report = self._connection.recv()
-        if isinstance(report, Paged):
-            return report._replace(content=receive_content(self._connection, report.content))
         if not isinstance(report, Offered):
             return report
         self._attached.drop(report.dropped)
@@ -299,13 +291,7 @@ class _PipeLink:
     def report(self, report: Report) -> None:
         """Raises OSError where the driver is gone."""
         with self._lock:
-            if isinstance(report, Paged):
-                page = report
-                send_content(
-                    self._connection, page.content, lambda told: page._replace(content=told)
-                )
-            else:
-                self._connection.send(report)
+            self._connection.send(report)
 
     def offer(self, number: int, calls: Sequence[OfferedCall]) -> None:
         """Sends where the arrays are. Raises OSError where the driver is gone."""
