@@ -65,7 +65,9 @@ def _row_by_row(job: TensorJob, shared_bytes: int) -> Iterator[RowsShape | Rolli
         return
     each = job.outputs // job.sparse_taps
     if job.inputs * job.taps <= _MOST_HELD and each % ROWS_WIDTH == 0:
-        if not job.scales:
+        # Tiles are faster where several groups are read, and few planes are stored here and there.
+        is_faster = job.group == 64 or (job.inputs == 32 and not job.folds)
+        if is_faster and not job.scales:
             yield RowsShape(11 if job.inputs > 32 else 16)
     elif job.group == 32 and job.side == 3 and job.sparse_taps == 1:
         for warpgroups in (3, 2):

@@ -125,8 +125,17 @@ class TensorConvStep(TensorStep):
             group = self._source.group
             padding = group - 1 - int((self._input_places % group).max())
             scales = step.residual_factors is not None
+            folds = self._map_target is not None and self._map_target.space_to_depth > 1
             self._job = TensorJob(
-                inputs, group, outputs, step.taps, terms, last, padding=padding, scales=scales
+                inputs,
+                group,
+                outputs,
+                step.taps,
+                terms,
+                last,
+                padding=padding,
+                scales=scales,
+                folds=folds,
             )
             if not last and has_sparse_taps(step):
                 self._job = replace(

@@ -58,6 +58,8 @@ class TensorJob:
     """Planes at the end of each group that it reads which are padding."""
     scales: bool = False
     """Whether it scales planes of what it adds."""
+    folds: bool = False
+    """Whether what it stores are planes of larger pixels (space-to-depth)."""
 
     @property
     def tap_columns(self) -> bool:
