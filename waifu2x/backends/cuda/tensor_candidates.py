@@ -8,7 +8,6 @@ from dataclasses import replace
 
 from waifu2x.backends.cuda.tensor_shape import (
     COLUMNS,
-    MOST_ROWS,
     ROWS_WIDTH,
     MmaShape,
     RollingShape,
@@ -21,6 +20,8 @@ from waifu2x.backends.cuda.tensor_shape import (
 from waifu2x.backends.cuda.units import Units, is_sm75
 from waifu2x.lowering.symbols import least
 
+MOST_ROWS = 8
+"""The most rows of a tile of any kernel."""
 _HALO_COST = 0.4
 """The cost of a tile of one row: its share of a larger one's is read more often."""
 _COPIED_COST = 1.15

@@ -17,8 +17,6 @@ from waifu2x.system.lazy_dataclass import dataclass
 
 COLUMNS = 64
 """Columns of a tile."""
-MOST_ROWS = 8
-"""The most rows of a tile of any kernel."""
 MOST_SUMS = 64
 """Output planes of a convolution that makes pixels, or a map of few planes, at most."""
 _MOST_TAP_COLUMNS = 16
