@@ -17,7 +17,8 @@
 //   ACTIVATE(x, slope), PLANE_SLOPES (0 or 1: the epilogue has a slope for each plane), GATED (0 or 1, with a
 //   residual: (made + residual) * (sigmoid(made) - 1/2)), SCALED_RESIDUAL (0 or 1: planes of the residual are
 //   scaled, and rounded to 16 bits)
-//   IN_PIXEL, BORDER (see `inside`): of pixels that are read; PIXEL: of those that are written
+//   IN_PIXEL, BORDER (see `inside`): of pixels that are read; PIXEL: of those that are written; RESIDUAL_PIXEL
+//   with RESIDUAL_ENLARGE: of the picture's that are added, `top` and `left` in what is enlarged
 //   BOUNDED (0 or 1): of convolutions, see `is_infinite`
 //   STORED_GROUPS and what stands behind it: of a convolution in tiles
 //   STACK = 1: pictures of one size are computed side by side, as if they were one. Each has a cell in
@@ -467,6 +468,12 @@ struct Pixel<16> {
     typedef uint16_t type;
 };
 
+// The value of a picture's pixel.
+template <int BITS>
+__device__ __forceinline__ float level(typename Pixel<BITS>::type pixel) {
+    return BITS == 8 || BITS == 16 ? pixel * (1.0f / ((1 << (BITS & 31)) - 1)) : pixel;
+}
+
 #if defined(IN_PIXEL)
 typedef Pixel<IN_PIXEL>::type source_t;
 
@@ -476,7 +483,9 @@ struct Source {
     int top, left;      // of the first pixel that is read, in the enlarged picture with its padding
     int padding;        // pixels before the picture's first
 };
+#endif
 
+#if defined(BORDER)
 // Rounded down, of places from -65536 on.
 __device__ __forceinline__ int floor_divide(int at, int by) {
     return (at + (by << 16)) / by - (1 << 16);
@@ -558,7 +567,16 @@ struct Added {
 
 __device__ __forceinline__ Added added_to(const MadePixel& made, const Conv& p) {
     Added added = {};
-#if RESIDUAL
+#if defined(RESIDUAL_PIXEL)
+    const int row = inside(floor_divide(made.row + p.added.top, RESIDUAL_ENLARGE), p.added.rows);
+    const int column = inside(floor_divide(made.column + p.added.left, RESIDUAL_ENLARGE), p.added.columns);
+    if (!made.is_stored || row < 0 || column < 0) return added;
+    const size_t pixel = (static_cast<size_t>(made.picture) * p.added.rows + row) * p.added.columns + column;
+#pragma unroll
+    for (int plane = 0; plane < PLANES; plane++)
+        added.planes[plane] =
+            level<RESIDUAL_PIXEL>(__ldg(static_cast<const Pixel<RESIDUAL_PIXEL>::type*>(p.residual) + pixel * PLANES + plane));
+#elif RESIDUAL
     if (!made.is_stored) return added;
     const size_t line = static_cast<size_t>(made.picture) * p.added.rows + made.row + p.added.top;
     const size_t pixel = line * p.added.pitch + made.column + p.added.left;

@@ -47,14 +47,6 @@ struct Gather {
     int beyond;
 };
 
-__device__ __forceinline__ float level(source_t pixel) {
-#if IN_PIXEL == 8 || IN_PIXEL == 16
-    return pixel * (1.0f / ((1 << IN_PIXEL) - 1));
-#else
-    return pixel;
-#endif
-}
-
 // A plane of a single pixel of a map: where its high term is.
 template <int GROUP_PLANES, int S2D_OF, int PLANES_EACH>
 __device__ __forceinline__ size_t value_at(const Map& map, int row, int column, int plane, int first, int picture,
@@ -97,7 +89,7 @@ __device__ __forceinline__ float read(const Gather& p, int row, int column, int 
     column = inside(column - p.source.padding - p.source.left, p.source.columns);
     if (row < 0 || column < 0) return 0.0f;
     const size_t pixel = (static_cast<size_t>(picture) * p.source.rows + row) * p.source.columns + column;
-    return level(__ldg(static_cast<const source_t*>(p.in) + pixel * IN_PLANES + plane));
+    return level<IN_PIXEL>(__ldg(static_cast<const source_t*>(p.in) + pixel * IN_PLANES + plane));
 #endif
 }
 

@@ -357,6 +357,31 @@ def test_a_small_picture_alone_is_copied_in_the_queue_of_kernels(
     assert driver.followed > followed
 
 
+def test_a_small_picture_comes_after_its_memory_is_cleared(
+    network: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both are queued, in streams of their own."""
+    calls: list[str] = []
+    library = network._runtime.driver
+
+    def noted(name: str) -> None:
+        real = getattr(library, name)
+
+        def call(*arguments: Any) -> None:
+            calls.append(name)
+            real(*arguments)
+
+        monkeypatch.setattr(library, name, call)
+
+    for name in ("clear", "follow", "upload", "launch"):
+        noted(name)
+    network(PIXELS, np.uint8)
+    sent = calls.index("upload")
+    assert "clear" in calls[:sent]
+    assert calls[sent - 1] == "follow"
+    assert "launch" not in calls[:sent]
+
+
 def test_memory_that_runs_out_while_copying_is_a_sentence(
     driver: FakeDriver,
     network: Any,

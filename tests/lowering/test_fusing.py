@@ -12,7 +12,7 @@ from waifu2x.backends.reference import NumpyNetwork
 from waifu2x.lowering.fusing import fused
 from waifu2x.lowering.lower import lower
 from waifu2x.lowering.segments import cut
-from waifu2x.lowering.steps import Conv, GatedAdd, Program, Scale
+from waifu2x.lowering.steps import Conv, GatedAdd, Program, Scale, View
 from waifu2x.lowering.verify import verify
 from waifu2x.networks.model import Model
 
@@ -70,6 +70,19 @@ def test_cuts_stay_where_they_are(position: int) -> None:
     assert len(found.cuts) == len(program.cuts) == 1
     assert len(found.steps) < len(program.steps)
     assert_same(found, model)
+
+
+def test_a_picture_passed_on_is_added() -> None:
+    builder = RandomGraph(3, 7)
+    value = builder.random_convolution(0, 8, 3, 1, 1, "leaky")
+    value = builder.random_convolution(value, 12, 3, 1, 1, "linear")
+    builder.add(builder.pixel_shuffle(value, 2), builder.enlarge(0, 2))
+    model = builder.model("zero")
+    program = fused(lower(model))
+    _, last = program.steps
+    assert isinstance(last, Conv)
+    assert (last.in_planes, last.residual) == (8, View(0, enlarge=2))
+    assert_same(program, model)
 
 
 def test_what_a_mean_scales_is_scaled_where_it_is_read() -> None:

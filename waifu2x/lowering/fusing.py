@@ -4,6 +4,8 @@
   rounded.
 - Planes that are scaled for convolutions of one tap, or for what these add, are scaled where they
   are read.
+- The picture as a further input that a shuffled convolution passes on (see `identities`) is what
+  this adds: its planes are not multiplied.
 """
 
 from __future__ import annotations
@@ -12,9 +14,13 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import replace
 
+import numpy as np
+from numpy.typing import NDArray
+
 from waifu2x.lowering.geometry import read_by
 from waifu2x.lowering.steps import (
     Conv,
+    Copy,
     GatedAdd,
     GlobalAvgPool,
     MapStep,
@@ -24,6 +30,7 @@ from waifu2x.lowering.steps import (
     Value,
     View,
     compacted,
+    reads,
     writes,
 )
 
@@ -36,7 +43,7 @@ def fused(program: Program, *, scales: bool = True) -> Program:
 
     `scales` says whether convolutions may scale what they read.
     """
-    program = _with_gates(program)
+    program = _with_pictures(_with_gates(program))
     return _with_factors(program) if scales else program
 
 
@@ -49,6 +56,71 @@ def _with_gates(program: Program) -> Program:
             if maker is not None and made is not None:
                 steps[maker], steps[number] = made, None
     return _without(program, program.values, steps)
+
+
+def _with_pictures(program: Program) -> Program:
+    for number, step in enumerate(program.steps):
+        if isinstance(step, Conv):
+            found = _picture_added(program, number, step)
+            if found is not None:
+                return _with_pictures(found)
+    return program
+
+
+def _picture_added(program: Program, number: int, conv: Conv) -> Program | None:
+    """The program in which a convolution adds the picture, if its last inputs are the picture's
+    planes, passed on."""
+    source, planes = conv.source, program.values[0].planes
+    stored = program.values[source.value]
+    last = source.first + source.parts - 1
+    block = conv.depth_to_space
+    fits = (
+        source.parts > 1
+        and last == len(stored.parts) - 1
+        and stored.parts[last] == planes == conv.out_planes // block**2
+        and conv.taps == 3
+        and conv.activation.is_linear
+        and conv.residual is None
+        and conv.factor == 1
+        and np.array_equal(conv.weight[:, -planes:], _passed_on(block, planes))
+    )
+    if not fits:
+        return None
+    view = View(source.value, first=last)
+    copies = _writers(program, view)
+    readers = [n for n in read_by(program)[source.value] if _reads(program.steps[n], view)]
+    copied = copies[0][1]
+    if readers != [number] or not isinstance(copied, Copy) or copied.source.value != 0:
+        return None
+    if copied.source.enlarge > 1 or copied.factor != 1 or copied.residual is not None:
+        return None
+    offset = (source.offset + 1 + copied.source.offset) * block
+    steps: list[Step | None] = list(program.steps)
+    steps[copies[0][0]] = None
+    steps[number] = replace(
+        conv,
+        source=replace(source, parts=source.parts - 1),
+        weight=np.ascontiguousarray(conv.weight[:, :-planes]),
+        residual=View(0, offset, enlarge=block),
+    )
+    values = list(program.values)
+    values[source.value] = replace(stored, parts=stored.parts[:-1])
+    return _without(program, values, steps)
+
+
+def _passed_on(block: int, planes: int) -> NDArray[np.float32]:
+    """The weights by which planes go to all pixels [dy][dx][plane] that a result becomes."""
+    weight: NDArray[np.float32] = np.zeros((block**2, planes, planes, 3, 3), np.float32)
+    weight[:, np.arange(planes), np.arange(planes), 1, 1] = 1
+    return weight.reshape(-1, planes, 3, 3)
+
+
+def _reads(step: Step, part: View) -> bool:
+    """Whether a step reads a part of a value."""
+    return any(
+        view.value == part.value and view.first <= part.first < view.first + view.parts
+        for view in reads(step)
+    )
 
 
 def _with_factors(program: Program) -> Program:

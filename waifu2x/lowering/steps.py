@@ -101,7 +101,8 @@ class Conv:
     """It has the target's planes and pixels, and is of a value other than the picture. Its
     space-to-depth equals `depth_to_space` and divides its offset, so it lies in memory as the sums
     do: pixel (y + offset / block, x + offset / block) as stored, all its planes [dy][dx][plane].
-    The target is stored by single pixels."""
+    The target is stored by single pixels. `fusing` also adds the picture itself, enlarged
+    `depth_to_space` times, to what becomes the result or a map of as few planes."""
     gated: bool = False
     """Whether it ends with a GatedAdd: (made + residual) * (sigmoid(made) - 1/2), where made is
     activation(weight * source + bias). Only `fusing` makes such steps."""

@@ -231,13 +231,13 @@ class _Verifier:
         if step.residual:
             added = self._values[step.residual.value]
             self._residual(step, step.residual)
-            alike = added.space_to_depth == block
+            is_picture = step.residual.value == 0
+            alike = added.space_to_depth == block or (is_picture and step.residual.enlarge == block)
             self._must(
                 alike, "residual", f"stored by blocks of {added.space_to_depth}, not {block}"
             )
             aligned = step.residual.offset % block == 0
             self._must(aligned, "residual", f"offset {step.residual.offset} in blocks of {block}")
-            self._must(step.residual.value != 0, "residual", "of the picture")
             self._must(target.space_to_depth == 1, "residual", "with a target by space-to-depth")
 
     def _planewise(self, step: PlanewiseStep) -> None:

@@ -19,7 +19,7 @@ COARSE: Fineness = 0
 PLAIN: Fineness = 1
 """two for what makes pixels and for what is added, floats for what no convolution reads,"""
 FINE: Fineness = 2
-"""and two for two inner convolutions more."""
+"""and two for one inner convolution more."""
 TILE_UNIT = (2, 4)
 """Rows at a time on tiles, the fewest, to leave the L2 cache to the weights; and columns."""
 CELL_UNIT = (CELL, CELL)

@@ -72,7 +72,9 @@ RESIDUAL_ROWS = TARGET_ROWS + CELL * MOST_DEPTH_TO_SPACE
 PENDING_PLACES = 8
 PLACES = RESIDUAL_ROWS + CELL * MOST_DEPTH_TO_SPACE + PENDING_PLACES
 """Where the offsets of rows stand among the places of a task, how many places there are, and how
-many of them, the last ones, describe a block on tiles that is not finished."""
+many of them, the last ones, describe a block on tiles that is not finished. Scratch memory begins
+behind them, on a cache line."""
+assert 8 * PLACES % LINE_BYTES == 0
 
 
 def aligned(floats: int, *, zeros: bool = False) -> NDArray[np.float32]:
@@ -226,8 +228,8 @@ taken and done, each on a cache line of its own; whether to stop; how many there
 first of them lies, the scratch memory, and how many floats of it each thread has, the arrays."""
 SLOT = 24
 """How many integers a slot takes."""
-RUNG, ENDED = 0, 8
-"""What stands in the bell of a work queue, integers: how often it has rung, which threads that
-sleep wait for, and whether they shall end."""
-BELL = 16
+SENT, ENDED = 0, 8
+"""What stands in the signal that threads of a work queue sleep for, integers: how often it has been
+sent, and whether they shall end."""
+SIGNAL = 16
 """How many integers it takes."""

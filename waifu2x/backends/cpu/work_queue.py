@@ -2,7 +2,7 @@
 
 The queue is memory that compiled code works on (`records`: TAKEN and what follows): slots, each for
 a batch of strips. The threads find work there without Python, and where compiled code can do that,
-they sleep there too, until a bell rings: Python would wake them one after the other, a tenth of a
+they sleep there too, until a signal: Python would wake them one after the other, a tenth of a
 millisecond each, since each needs the interpreter's lock. They look for more for a while before
 they sleep.
 """
@@ -21,13 +21,13 @@ from numpy.typing import NDArray
 from waifu2x.backends.cpu.compiled import Compiled
 from waifu2x.backends.cpu.isa import SLEEPS
 from waifu2x.backends.cpu.records import (
-    BELL,
     CONSTANTS,
     COUNT,
     DONE,
     ENDED,
     FLOATS,
     SCRATCH,
+    SIGNAL,
     SLOT,
     STOP,
     STRIPS,
@@ -60,8 +60,8 @@ class WorkQueue:
         self._wakeups: list[queue.SimpleQueue[bool]] = []
         self._asleep: list[queue.SimpleQueue[bool]] = []
         self._opened = [0]
-        self.bell = np.zeros(BELL, np.int64)
-        weakref.finalize(self, _end, self.slots, self.bell, self._threads, self._wakeups)
+        self.signal = np.zeros(SIGNAL, np.int64)
+        weakref.finalize(self, _end, self.slots, self.signal, self._threads, self._wakeups)
 
     def take_slot(self, *, waits: bool) -> int | None:
         """A free slot; where there is none, waits for one, or gives None."""
@@ -82,12 +82,12 @@ class WorkQueue:
                 self._add_thread()
             self._opened[0] += 1
             woken = [self._asleep.pop() for _ in range(min(wanted, len(self._asleep)))]
-        run_strips(self.slots, self.bell, 0, 0, 0, 0, 0, slot, wanted, 0)
+        run_strips(self.slots, self.signal, 0, 0, 0, 0, 0, slot, wanted, 0)
         _wake(woken, True)
 
     def end(self) -> None:
         """Ends the threads."""
-        _end(self.slots, self.bell, self._threads, self._wakeups)
+        _end(self.slots, self.signal, self._threads, self._wakeups)
         for thread in self._threads:
             thread.join()
 
@@ -96,7 +96,7 @@ class WorkQueue:
         number = len(self._threads) + 1
         thread = threading.Thread(
             target=_work,
-            args=(number, self.slots, self.bell, wakeup, self._asleep, self._opened),
+            args=(number, self.slots, self.signal, wakeup, self._asleep, self._opened),
             name=f"waifu2x-cpu-{number}",
             daemon=True,
         )
@@ -143,7 +143,7 @@ class TaskBatch:
     def run_one(self) -> None:
         """Runs one strip; if there are none left, waits for the others, but not for long."""
         work = self._work
-        run_strips(work.slots, work.bell, self._slot, self._slot + 1, 0, _LOOKS, 1, -1, 0, 0)
+        run_strips(work.slots, work.signal, self._slot, self._slot + 1, 0, _LOOKS, 1, -1, 0, 0)
 
     def stop(self) -> None:
         """Makes the strips that are left end at once."""
@@ -161,21 +161,21 @@ def _wake(wakeups: list[queue.SimpleQueue[bool]], goes_on: bool) -> None:
 
 def _end(
     slots: NDArray[np.int64],
-    bell: NDArray[np.int64],
+    signal: NDArray[np.int64],
     threads: list[threading.Thread],
     wakeups: list[queue.SimpleQueue[bool]],
 ) -> None:
     """Tells all threads to end."""
-    bell[ENDED] = 1
+    signal[ENDED] = 1
     if threads:
-        run_strips(slots, bell, 0, 0, 0, 0, 0, -1, len(threads), 0)
+        run_strips(slots, signal, 0, 0, 0, 0, 0, -1, len(threads), 0)
     _wake(wakeups, False)
 
 
 def _work(
     number: int,
     slots: NDArray[np.int64],
-    bell: NDArray[np.int64],
+    signal: NDArray[np.int64],
     wakeup: queue.SimpleQueue[bool],
     asleep: list[queue.SimpleQueue[bool]],
     opened: list[int],
@@ -188,8 +188,8 @@ def _work(
     goes_on = True
     while goes_on:
         seen = opened[0]
-        run_strips(slots, bell, 0, len(slots), number, _LOOKS, -1, -1, 0, int(SLEEPS))
-        if bell[ENDED]:
+        run_strips(slots, signal, 0, len(slots), number, _LOOKS, -1, -1, 0, int(SLEEPS))
+        if signal[ENDED]:
             return
         if opened[0] == seen:
             asleep.append(wakeup)

@@ -450,7 +450,11 @@ class CudaRuntime:
     def send(self, buffer: Any, array: NDArray[Any], *, in_order: bool = False) -> object:
         with self.current():
             staged = self._host.staged(array)
-            stream = self._stream if in_order else self._uploads
+            stream = self._uploads
+            if in_order:
+                # The buffer may be new, and what clears it under way in the other stream.
+                self._follow_clearing()
+                stream = self._stream
             self.driver.upload(buffer.address, staged, stream)
             return staged
 

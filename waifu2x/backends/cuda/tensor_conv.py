@@ -359,7 +359,11 @@ class TensorConvStep(TensorStep):
             result["EACH"] = self._each
             result["PART"] = target.start(step.target.part)
             result["S2D"] = target.space_to_depth
-        if target and step.residual:
+        if step.residual and step.residual.value == 0:
+            result["RESIDUAL_PIXEL"] = 8 * task.batch.source.dtype.itemsize
+            result["RESIDUAL_ENLARGE"] = step.residual.enlarge
+            result["BORDER"] = BORDERS[self.program.model.border]
+        elif target and step.residual:
             added = self._layouts[step.residual.value]
             assert isinstance(added, MapLayout)
             result["RESIDUAL_GROUP"] = added.group
@@ -398,7 +402,13 @@ class TensorConvStep(TensorStep):
                 wanted.right - held.left,
             )
         residual, added = Address(0), MapArguments()
-        if step.residual:
+        if step.residual and step.residual.value == 0:
+            source, enlarge = task.batch.source, step.residual.enlarge
+            residual = address_of(source.buffer)
+            first = step.residual.offset - self.program.model.padding * enlarge
+            top, left = made.top + first, made.left + first
+            added = MapArguments(0, 0, top, left, *source.shape[1:3])
+        elif step.residual:
             residual = task.address(step.residual.value)
             layout, held = (
                 self._layouts[step.residual.value],

@@ -28,7 +28,9 @@ def _runs(program: Program, layouts: Sequence[MapLayout | FewLayout], step: Step
             if not is_last:
                 return step.residual is None or is_map(step.residual.value)
             added = step.residual is None or (
-                step.depth_to_space == 1 and not is_map(step.residual.value)
+                not is_first and step.residual.enlarge == step.depth_to_space
+                if step.residual.value == 0
+                else step.depth_to_space == 1 and not is_map(step.residual.value)
             )
             return added and step.out_planes <= (PLANE_UNIT if is_first else MOST_SUMS)
         case GlobalAvgPool():

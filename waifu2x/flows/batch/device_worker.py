@@ -29,8 +29,6 @@ from waifu2x.flows.outcome import Outcome
 from waifu2x.system import stores
 from waifu2x.system.files import remove_unfinished
 
-AHEAD = 4
-"""Files that wait in the process for a codec worker: who is free need not wait for a name."""
 _TOLD_SECONDS = 0.1
 """Between two messages about progress."""
 
@@ -52,7 +50,7 @@ class Name(NamedTuple):
 
 
 class Opened(NamedTuple):
-    """Its device is there. It may be given AHEAD names, and more as some are Begun."""
+    """Its device is there."""
 
     backend: str
     described: str

@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 import queue
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -20,7 +21,6 @@ from typing import Any
 from waifu2x.errors import BackendError, Waifu2xError
 from waifu2x.flows.batch import device_worker
 from waifu2x.flows.batch.device_worker import (
-    AHEAD,
     Advanced,
     Begun,
     Done,
@@ -39,6 +39,11 @@ from waifu2x.flows.outcome import Outcome
 from waifu2x.system import stores
 from waifu2x.system.lazy_dataclass import dataclass
 
+_AHEAD = 4
+"""Names that wait in a process at least: who is free there need not wait for one."""
+_AHEAD_SECONDS = 0.1
+"""A process has names for so long: the threads that a name goes through may each wait some
+milliseconds for Python's lock."""
 _FRUITLESS = 2
 """Processes of a device, one after the other, that end without having made anything: then it gets
 no more files."""
@@ -57,10 +62,10 @@ class _HandedOut:
     """Processes that were lost on it."""
 
     @property
-    def room(self) -> int:
+    def names(self) -> int:
         """For how many names it counts while it waits: no device is to keep archives waiting that
         others could make."""
-        return AHEAD if self.job.source.suffix[1:].lower() in ARCHIVES else 1
+        return _AHEAD if self.job.source.suffix[1:].lower() in ARCHIVES else 1
 
 
 @dataclass(eq=False)
@@ -85,8 +90,10 @@ class _DeviceProcess:
     """Whether its process of now has taken the place of another."""
     is_gone: bool = False
     """Whether no process takes the place of the last one."""
-    room: int = 0
-    """Names that it may be given now."""
+    waiting: int = 0
+    """Names that wait in it."""
+    since: float = 0.0
+    """When it was opened."""
     files: dict[int, _HandedOut] = field(default_factory=dict)
     """What it has, by their numbers."""
     finished: int = 0
@@ -95,6 +102,14 @@ class _DeviceProcess:
     """Processes that have ended in a row without having made any."""
     fault: str = ""
     """Why its process of now is ended, if it is."""
+
+    @property
+    def has_room(self) -> bool:
+        """Whether it can take another name."""
+        if not self.is_open:
+            return False
+        rate = self.finished / max(time.monotonic() - self.since, 1e-3)
+        return self.waiting < max(_AHEAD, rate * _AHEAD_SECONDS)
 
     @property
     def is_trying(self) -> bool:
@@ -235,7 +250,7 @@ class DeviceProcesses:
                 if all(device.is_gone for device in self._devices):
                     return None
                 for device in sorted(self._devices, key=lambda device: len(device.files)):
-                    if not (device.is_open and device.room > 0) or device.is_trying:
+                    if not device.has_room or device.is_trying:
                         continue
                     is_free = not device.files
                     if self._suspects and (device.is_replaced or self._is_exhausted):
@@ -272,7 +287,7 @@ class DeviceProcesses:
                 self._returned.append(file)
                 return
             device.files[number] = file
-            device.room -= file.room
+            device.waiting += file.names
         job = file.job
         self._send(device, Name(number, str(job.source), str(job.target), file.tries > 0))
 
@@ -337,7 +352,9 @@ class DeviceProcesses:
         if self._stopped.is_set():
             return
         if isinstance(report, Begun):
-            self._make_room(device, device.files[report.number].room)
+            with self._changed:
+                device.waiting -= device.files[report.number].names
+                self._changed.notify_all()
         elif isinstance(report, Done):
             self._end(device, report)
         elif isinstance(report, Advanced):
@@ -353,17 +370,14 @@ class DeviceProcesses:
             self._on_device(f"{device.name}: {report.described}")
             for notice in report.notices:
                 self._say(notice)
-            device.is_open = device.was_open = True
-            self._make_room(device, AHEAD)
+            with self._changed:
+                device.is_open = device.was_open = True
+                device.since = time.monotonic()
+                self._changed.notify_all()
         elif not device.is_open and device.was_open and isinstance(report.error, Waifu2xError):
             device.fault = str(report.error)  # which was there before
         else:
             raise report.error
-
-    def _make_room(self, device: _DeviceProcess, names: int) -> None:
-        with self._changed:
-            device.room += names
-            self._changed.notify_all()
 
     def _end(self, device: _DeviceProcess, done: Done) -> None:
         """A file has ended; where that is because the device has stopped working, the process is to
@@ -399,7 +413,7 @@ class DeviceProcesses:
                 self._start(rest)
             for file in device.files.values():
                 self._suspect(device, file, why)
-            device.files, device.room, device.finished = {}, 0, 0
+            device.files, device.waiting, device.finished = {}, 0, 0
             device.fault, device.is_replaced = "", True
             is_needed = not self._is_exhausted or self._suspects or self._late or self._returned
             self._changed.notify_all()

@@ -51,8 +51,8 @@ from waifu2x.backends.cpu.records import (
     POINTWISE,
     POOL,
     READ,
-    RUNG,
     SCRATCH,
+    SENT,
     SLOT,
     STOP,
     STRIP,
@@ -163,23 +163,23 @@ def _look(queue, first, end, thread, patience, most):  # type: ignore[no-untyped
 @entry_point(
     INTEGERS, INTEGERS, INTEGER, INTEGER, INTEGER, INTEGER, INTEGER, INTEGER, INTEGER, INTEGER
 )
-def run_strips(queue, bell, first, end, thread, patience, most, opened, woken, sleeps):  # type: ignore[no-untyped-def]
+def run_strips(queue, signal, first, end, thread, patience, most, opened, woken, sleeps):  # type: ignore[no-untyped-def]
     """Runs strips of slots `first` to `end` of a work queue that no thread has taken.
 
     Returns after so many looks in vain, one after the other; if `most` is not negative, after so
     many strips or when all of the first slot are done. `thread` is the number of this one: of all
     that run strips of a slot, no two have the same. Opens a slot before, unless that is negative,
-    and wakes so many threads that sleep here. Who `sleeps` does not return before the bell has
-    ended: instead it sleeps until that rings, and looks on.
+    and wakes so many threads that sleep here. Who `sleeps` does not return before it shall
+    end: instead it sleeps until the signal is sent, and looks on.
     """
     if opened >= 0:
         atomic_store(advance(queue, opened * SLOT), TAKEN, 0)
     if woken > 0:
-        fetch_add(bell, RUNG)
-        futex(bell, RUNG, _WAKE, woken)
+        fetch_add(signal, SENT)
+        futex(signal, SENT, _WAKE, woken)
     while True:
-        rung = atomic_load(bell, RUNG)
+        sent = atomic_load(signal, SENT)
         _look(queue, first, end, thread, patience, most)
-        if sleeps == 0 or atomic_load(bell, ENDED) != 0:
+        if sleeps == 0 or atomic_load(signal, ENDED) != 0:
             return
-        futex(bell, RUNG, _WAIT, rung & 0xFFFFFFFF)
+        futex(signal, SENT, _WAIT, sent & 0xFFFFFFFF)

@@ -22,7 +22,7 @@ its sums begin, its first plane among all and in a pixel of the target, where th
 and what is added to it is, in values of their maps, and how many tiles of outputs there are."""
 
 
-class Form(NamedTuple):
+class Variant(NamedTuple):
     """What decides the code of an epilogue."""
 
     adds: bool
@@ -41,9 +41,9 @@ class TileEpilogue:
         scratch: ir.Value,
         constants: ir.Value,
         pending: ir.Value,
-        form: Form,
+        variant: Variant,
     ) -> None:
-        self._v, self._scratch, self._form = v, scratch, form
+        self._v, self._scratch, self._variant = v, scratch, variant
         self._vectors = range(0, BLOCK, LANES)
         self.pairs = v.integer(pending, PAIRS)
         """Pairs of pixels, and how many of them to finish in each step of the block behind it."""
@@ -62,9 +62,9 @@ class TileEpilogue:
         places = [v.integer(pending, n) for n in (SUMS, TARGET, RESIDUAL)]
         self._sums, self._to, self._added = v.accumulators(places)
         self._target = strides("target")
-        if form.terms:
+        if variant.terms:
             self._zero_points = constant("target_zero", inner)
-        if form.adds:
+        if variant.adds:
             self._residual = strides("residual")
             self._residual_terms = v.field(task, TASK, "residual_terms")
             self._added_zero_points = constant("residual_zero", inner)
@@ -80,9 +80,9 @@ class TileEpilogue:
         ]
         results = [v.leaky(s, slope) for s, slope in zip(sums, 2 * self._slopes, strict=True)]
         v.set(self._sums, v.add(v.get(self._sums), 2 * BLOCK))
-        if self._form.adds:
+        if self._variant.adds:
             results = self._with_residual(results)
-        if self._form.terms:
+        if self._variant.terms:
             zeros = 2 * self._zero_points
             results = [v.minus(r, zero) for r, zero in zip(results, zeros, strict=True)]
         count = len(self._vectors)
@@ -95,8 +95,8 @@ class TileEpilogue:
     def _store(self, n: int, result: ir.Value, place: ir.Value, lo: ir.Value) -> None:
         """Stores vector `n` of a pixel, if the block has one; only maps of floats may end within a
         block."""
-        v, terms = self._v, self._form.terms
-        if n == 0 or terms or self._form.adds:
+        v, terms = self._v, self._variant.terms
+        if n == 0 or terms or self._variant.adds:
             v.store_terms(result, self._scratch, place, terms, lo)
             return
         for _ in v.cases(self._width, (len(self._vectors),)):

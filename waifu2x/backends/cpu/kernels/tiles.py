@@ -46,8 +46,8 @@ from waifu2x.backends.cpu.kernels.tile_epilogue import (
     SUMS,
     TARGET,
     WIDTH,
-    Form,
     TileEpilogue,
+    Variant,
 )
 from waifu2x.backends.cpu.kernels.vector import Emitter, vector_kernel
 from waifu2x.backends.cpu.records import (
@@ -109,8 +109,8 @@ def _emit_block(
         for terms in v.cases(v.field(task, TASK, "source_terms"), (1, 2)):
             # The common epilogues have code of their own, without a branch for each pixel. Half a
             # block is only ever the end of a map of floats.
-            for form in _forms(v, task) if outputs == 2 else [Form(adds=False, terms=0)]:
-                epilogue = TileEpilogue(v, task, scratch, constants, pending, form)
+            for variant in _variants(v, task) if outputs == 2 else [Variant(adds=False, terms=0)]:
+                epilogue = TileEpilogue(v, task, scratch, constants, pending, variant)
                 _emit_products(
                     *(v, sums, terms, task, pixel, steps, offset, scratch, weights, block, epilogue)
                 )
@@ -120,13 +120,13 @@ def _emit_block(
                 v.tile("tilestored64", tile, place, v.index(BLOCK * 4))
 
 
-def _forms(v: Emitter, task: ir.Value) -> Iterator[Form]:
-    """Emits what follows for each form of epilogue that a task may have."""
+def _variants(v: Emitter, task: ir.Value) -> Iterator[Variant]:
+    """Emits what follows for each variant of epilogue that a task may have."""
     terms = v.field(task, TASK, "target_terms")
     has_residual = v.at_least(v.field(task, TASK, "residual"), 0)
     for added in v.cases(has_residual, (0, 1)):
         for stored in v.cases(terms, (1, 2, 0)):
-            yield Form(bool(added), stored)
+            yield Variant(bool(added), stored)
 
 
 def _emit_products(
@@ -196,8 +196,8 @@ def _emit_finish(
     """The last block."""
     if not VECTOR.tiles:
         return
-    for form in _forms(v, task):
-        epilogue = TileEpilogue(v, task, scratch, constants, pending, form)
+    for variant in _variants(v, task):
+        epilogue = TileEpilogue(v, task, scratch, constants, pending, variant)
         with v.loop(epilogue.pairs):
             epilogue.finish_pair()
 
