@@ -105,7 +105,7 @@ struct Range {
 // What a kernel computes.
 struct LayerExtent {
     int rows, columns;        // results of each picture
-    int tiles_across, tiles;  // of all pictures
+    int tiles_across, tiles;  // of all pictures, all of them or (rows.cuh) those below one another
     int across, pictures;     // side by side, and all of them
 };
 
@@ -412,8 +412,6 @@ __device__ __forceinline__ void store_row(const float* sums, const Epilogue& bia
 // low input times high weights, high times low, high times high, since the unit cuts each sum off at 24
 // bits: small products come first.
 #define TAPS (TAP_COLUMNS ? SIDE : SIDE * SIDE)
-// The last tile ends behind the last row and column that are wanted, and reads as far.
-static_assert(ROWS - 1 <= ROWS_BEYOND && TILE_COLUMNS - 1 <= COLUMNS_BEYOND, "memory behind a map");
 static_assert(TILE_RESULTS == (TAP_COLUMNS ? TILE_COLUMNS - (SIDE - 1) : TILE_COLUMNS), "results of a tile");
 #define TILE_READS (TAP_COLUMNS ? TILE_COLUMNS : TILE_COLUMNS + SIDE - 1)
 #define GROUPS (IN_PLANES / GROUP)

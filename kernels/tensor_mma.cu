@@ -31,6 +31,8 @@
 #include "mma.cuh"
 #include "tensor.cuh"
 
+// The last tile ends behind the last row and column that are wanted, and reads as far.
+static_assert(ROWS - 1 <= ROWS_BEYOND && TILE_COLUMNS - 1 <= COLUMNS_BEYOND, "memory behind a map");
 #define COLUMN_WARPS (TILE_COLUMNS / WARP_COLUMNS)
 #define WIDTH_WARPS (WIDTH / WARP_WIDTH)
 // Threads of a consumer group.

@@ -45,6 +45,8 @@
 #include "tensor.cuh"
 #include "wgmma.cuh"
 
+// The last tile ends behind the last row and column that are wanted, and reads as far.
+static_assert(ROWS - 1 <= ROWS_BEYOND && TILE_COLUMNS - 1 <= COLUMNS_BEYOND, "memory behind a map");
 #define ROWS_EACH (ROWS / WARPGROUPS)
 // Rows of a tile begin at multiples of the swizzle's period of 8 pixels. One that begins 7 pixels into
 // it ends a pixel behind its place, where the next row has none, nor has the room behind the last tile.
@@ -68,16 +70,6 @@ static_assert(TILE_COLUMNS == 64, "rows of the matrix product of a warpgroup");
 // The warps that copy need few.
 #define SPARE_REGISTERS (REGISTERS > 200 ? 40 : REGISTERS > 112 ? 24 : 32)
 
-__device__ __forceinline__ void barrier_expect(uint32_t barrier, uint32_t bytes) {
-    asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
-}
-
-// A contiguous copy from device to shared memory; multiples of 16 bytes.
-__device__ __forceinline__ void bulk_copy(uint32_t to, const void* from, uint32_t bytes, uint32_t barrier) {
-    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];"
-        ::"r"(to), "l"(from), "r"(bytes), "r"(barrier) : "memory");
-}
-
 #if RESIDUAL && !LAST && !STACK
 // Asks for what will be added to a tile: to be near when it is.
 __device__ __forceinline__ void prefetch_residual(const Tile& tile, int deep, const Conv& p) {
@@ -96,15 +88,6 @@ __device__ __forceinline__ void prefetch_residual(const Tile& tile, int deep, co
         }
 }
 #endif
-
-// The compiler sees results in registers as soon as a matrix product is issued: this keeps what reads or
-// writes them on its side of a wait.
-__device__ __forceinline__ void pin_accumulators(float (&sums)[ROWS_EACH][WIDTH / 2]) {
-#pragma unroll
-    for (int row = 0; row < ROWS_EACH; row++)
-#pragma unroll
-        for (int i = 0; i < WIDTH / 2; i++) asm volatile("" : "+f"(sums[row][i])::"memory");
-}
 
 // Where a tap's pixels begin in a tile.
 __device__ __forceinline__ uint32_t tap_offset(int tap) {

@@ -34,6 +34,7 @@ from waifu2x.backends.cuda.compiler import target
 from waifu2x.backends.cuda.compilers import Compiler, nvcc, nvrtc
 from waifu2x.backends.cuda.compilers.nvrtc import Nvrtc
 from waifu2x.backends.cuda.tensor import TensorExecutor, scales
+from waifu2x.backends.cuda.tensor_candidates import candidates, ranked
 from waifu2x.backends.cuda.tensor_conv import TensorConvArguments, has_sparse_taps, sparse_taps
 from waifu2x.backends.cuda.tensor_layout import MapLayout, batch_grid, layouts
 from waifu2x.backends.cuda.tensor_peak import matrix_peak
@@ -42,8 +43,6 @@ from waifu2x.backends.cuda.tensor_shape import (
     MmaShape,
     TensorJob,
     WgmmaShape,
-    candidates,
-    ranked,
 )
 from waifu2x.backends.cuda.units import Units, available_units, choose_units
 from waifu2x.backends.gpu import launch, schedule, source
@@ -325,6 +324,36 @@ def test_weights_are_where_kernels_read_them(
         assert abs(float(terms[0]) + float(terms[1]) - float(exact)) <= 2e-7 * abs(exact) + 3e-8
 
 
+@pytest.mark.parametrize(("inputs", "group", "side"), [(64, 64, 3), (64, 32, 2), (32, 32, 3)])
+def test_weights_in_registers_are_fragments(inputs: int, group: int, side: int) -> None:
+    rng = np.random.default_rng(4)
+    weight = rng.normal(size=(128, inputs, side, side)).astype(np.float32)
+    found = tensor_pack.pack_rows(weight, 64, group, 1)
+    assert found.shape == (2, inputs // group, side**2, group // 16, 128, 4, 2)
+    for _ in range(500):
+        o, i = int(rng.integers(128)), int(rng.integers(inputs))
+        ky, kx = rng.integers(side, size=2)
+        # Rows 16 * warp + 8 * half + lane // 4 of 64, columns 8 * half + 2 * (lane % 4) of 16.
+        thread = o % 64 // 16 * 32 + o % 8 * 4 + i % 8 // 2
+        word = i % 16 // 8 * 2 + o % 16 // 8
+        place = (o // 64, i // group, ky * side + kx, i % group // 16, thread, word, i % 2)
+        assert found[place] == np.float16(weight[o, i, ky, kx])
+
+
+def test_weights_of_three_rows_are_neighbours() -> None:
+    rng = np.random.default_rng(5)
+    weight = rng.normal(size=(64, 96, 3, 3)).astype(np.float32)
+    found = tensor_pack.pack_rolling(weight, 32, 32, 1)
+    assert found.shape == (2, 3, 3, 5, 32, 32)
+    for row in range(3):
+        for part in range(3):
+            # Row `row` of input is tap ky of that row of output whose number modulo 3 is `part`.
+            ky = (row - part) % 3
+            for o, i, kx in rng.integers((64, 96, 3), size=(50, 3)):
+                block = found[o // 32, i // 32, kx, 2 - row + part]
+                assert value_at(block, o % 32, i % 32, 32) == np.float16(weight[o, i, ky, kx])
+
+
 @pytest.mark.parametrize("outputs", [3, 12])
 def test_weights_of_few_planes_are_columns(outputs: int) -> None:
     rng = np.random.default_rng(3)
@@ -592,7 +621,7 @@ def test_small_pictures_get_more_blocks() -> None:
 
 
 def test_few_tiles_have_the_rows_that_fill_the_last_round() -> None:
-    dense = TensorJob(192, 32, 64, 3, 1, last=False)
+    dense = TensorJob(256, 32, 64, 3, 1, last=False)
     shapes = candidates(dense, "wgmma", (9, 0), CHIPS[9, 0])
     # 8 tiles across: 34 down of eight rows, or 46 of six, are three rounds.
     best, size_class = ranked(dense, shapes, 272, 482, 132)

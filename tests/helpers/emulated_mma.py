@@ -31,6 +31,7 @@ from numpy.typing import NDArray
 
 from tests.by_hand.tensor_maps import unpacked
 from waifu2x.backends.cuda.arguments import Address, structs
+from waifu2x.backends.cuda.tensor_candidates import candidates
 from waifu2x.backends.cuda.tensor_conv import TensorConvArguments
 from waifu2x.backends.cuda.tensor_layout import (
     COLUMNS_BEYOND,
@@ -40,7 +41,7 @@ from waifu2x.backends.cuda.tensor_layout import (
     batch_grid,
 )
 from waifu2x.backends.cuda.tensor_pack import pack_last, pack_middle, pack_quads
-from waifu2x.backends.cuda.tensor_shape import MmaShape, TensorJob, candidates, depth, macros
+from waifu2x.backends.cuda.tensor_shape import MmaShape, TensorJob, depth, macros, results
 from waifu2x.backends.cuda.tensor_step import LARGEST, LayerExtent, Range, beyond
 from waifu2x.backends.gpu import source
 from waifu2x.lowering.box import Box
@@ -298,7 +299,7 @@ class Work:
         planes = width if job.last else job.outputs
         epilogue = np.zeros((2, planes), np.float32)
         epilogue[0, : job.outputs] = self._bias
-        across = -(-columns // job.results)
+        across = -(-columns // results(job, shape))
         tiles = across * -(-rows // shape.rows)
         grid, target = batch_grid(1), self._target_box
         if job.last:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from waifu2x.backends.cuda.arguments import Address, address_of, structs
 from waifu2x.backends.cuda.tensor_activation import activation_macro, has_plane_slopes
+from waifu2x.backends.cuda.tensor_candidates import candidates, ranked
 from waifu2x.backends.cuda.tensor_layout import (
     COLUMNS_BEYOND,
     PLANE_UNIT,
@@ -31,10 +32,9 @@ from waifu2x.backends.cuda.tensor_shape import (
     COLUMNS,
     Shape,
     TensorJob,
-    candidates,
     grid,
     macros,
-    ranked,
+    results,
 )
 from waifu2x.backends.cuda.tensor_step import (
     BORDERS,
@@ -124,7 +124,19 @@ class TensorConvStep(TensorStep):
             outputs = step.out_planes if last else self._outputs
             group = self._source.group
             padding = group - 1 - int((self._input_places % group).max())
-            self._job = TensorJob(inputs, group, outputs, step.taps, terms, last, padding=padding)
+            scales = step.residual_factors is not None
+            folds = self._map_target is not None and self._map_target.space_to_depth > 1
+            self._job = TensorJob(
+                inputs,
+                group,
+                outputs,
+                step.taps,
+                terms,
+                last,
+                padding=padding,
+                scales=scales,
+                folds=folds,
+            )
             if not last and has_sparse_taps(step):
                 self._job = replace(
                     self._job, side=_SPARSE_SIDE, sparse_taps=step.depth_to_space**2
@@ -243,9 +255,11 @@ class TensorConvStep(TensorStep):
             rows = down * read.rows - (job.side - 1)
             columns = across * read.columns - (job.side - 1)
         shape = self._shape((rows, columns))
-        tiles_across = -(-columns // job.results)
-        tiles = tiles_across * -(-rows // shape.rows)
-        extent = LayerExtent(box.height, box.width, tiles_across, tiles, across, pictures)
+        tiles_across = -(-columns // results(job, shape))
+        tiles_down = -(-rows // shape.rows)
+        tiles = tiles_across * tiles_down
+        counted = tiles_down if shape.is_row_by_row else tiles
+        extent = LayerExtent(box.height, box.width, tiles_across, counted, across, pictures)
         width = shape.width(job)
         chosen: Macros = {
             **macros(job, shape),
@@ -264,7 +278,10 @@ class TensorConvStep(TensorStep):
             return structs(
                 TensorConvArguments(
                     task.address(step.source.value),
-                    self.uploaded(width, lambda: pack(self._weight, width, job.group, job.terms)),
+                    self.uploaded(
+                        (shape.stem, width),
+                        lambda: pack(self._weight, width, job.group, job.terms),
+                    ),
                     self._epilogue(planes),
                     self._target_address(task),
                     *self._stores(task, box, read, extent),

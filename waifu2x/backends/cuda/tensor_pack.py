@@ -66,6 +66,39 @@ def pack_quads(
     return pack_middle(weight[outputs.ravel()], width, group, terms)
 
 
+def pack_rows(
+    weight: NDArray[np.float32], width: int, group: int, terms: int
+) -> NDArray[np.float16]:
+    """(tiles of `width` = 64 output planes, groups, taps, k16, 128, 4, 2) of (out, in, side, side):
+    fragments of `wgmma` m64k16 in registers, of one term.
+
+    Thread 32 * w + l holds output planes 16 * w + l // 4 and, word by word, those 8 further; input
+    planes l % 4 * 2 and the next, in words 2 and 3 those 8 further.
+    """
+    outputs, inputs = weight.shape[:2]
+    assert (width, terms) == (64, 1)
+    taps = weight.astype(np.float16).reshape(outputs, inputs, -1)
+    # [tile][warp][word % 2][lane // 4] [group][k16][word // 2][lane % 4][2] [tap]
+    cut = taps.reshape(outputs // 64, 4, 2, 8, inputs // group, group // 16, 2, 4, 2, -1)
+    order = cut.transpose(0, 4, 9, 5, 1, 3, 7, 6, 2, 8)
+    return np.ascontiguousarray(order).reshape(*order.shape[:4], 128, 4, 2)
+
+
+def pack_rolling(
+    weight: NDArray[np.float32], width: int, group: int, terms: int
+) -> NDArray[np.float16]:
+    """(tiles of `width` output planes, groups, kx, 5, width, group) of (out, in, 3, 3), of one
+    term: taps ky = 2, 1, 0, 2, 1, so that any three neighbours are all of them.
+    """
+    outputs, inputs = weight.shape[:2]
+    assert terms == 1
+    cut = weight[:, :, [2, 1, 0, 2, 1]].reshape(
+        outputs // width, width, inputs // group, group, 5, 3
+    )
+    order = np.ascontiguousarray(cut.transpose(0, 2, 5, 4, 1, 3))
+    return swizzled(order.astype(np.float16), group)
+
+
 def pack_last(
     weight: NDArray[np.float32], width: int, group: int, terms: int
 ) -> NDArray[np.float16]:

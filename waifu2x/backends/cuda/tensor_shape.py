@@ -1,21 +1,22 @@
-"""How a convolution on matrix units is cut: shapes that a chip can run, the usual one first."""
+"""How a convolution on matrix units is cut: its shapes, and what they are to kernels."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import asdict, replace
+from dataclasses import asdict
 
-from waifu2x.backends.cuda.tensor_pack import pack_middle, pack_quads
-from waifu2x.backends.cuda.units import Units, is_sm75
+from waifu2x.backends.cuda.tensor_pack import (
+    pack_middle,
+    pack_quads,
+    pack_rolling,
+    pack_rows,
+)
 from waifu2x.backends.gpu.runtime import Macros
 from waifu2x.lowering.geometry import round_up
-from waifu2x.lowering.symbols import least, smaller
+from waifu2x.lowering.symbols import smaller
 from waifu2x.system.lazy_dataclass import dataclass
 
 COLUMNS = 64
 """Columns of a tile."""
-MOST_ROWS = 8
-"""The most rows of a tile of any kernel."""
 MOST_SUMS = 64
 """Output planes of a convolution that makes pixels, or a map of few planes, at most."""
 _MOST_TAP_COLUMNS = 16
@@ -24,15 +25,12 @@ _PITCH = COLUMNS + 8
 _FLOAT_BYTES = 4
 _EPILOGUE_BYTES = 8
 _BARRIER_BYTES = 8
-_RESERVED_BYTES = 1 << 10
-"""Shared memory that the driver takes of each block's share."""
-_HALO_COST = 0.4
-"""The cost of a tile of one row: its share of a larger one's is read more often."""
-_COPIED_COST = 1.15
-"""The cost of weights that do not stay in shared memory."""
-_NARROW_COST = 1.4
-"""The cost of a tile of fewer planes, with two terms: their weights do not stay in shared memory,
-and more blocks read them more often."""
+ROWS_WIDTH = 64
+"""Output planes of a tile of `kernels/tensor_rows.cu`."""
+ROLLING_WIDTH = 32
+"""Output planes of a tile of `kernels/tensor_rolling.cu`."""
+_RING_UNIT = 1024
+"""What the bytes of a ring of rows are a multiple of."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +54,10 @@ class TensorJob:
     larger convolution."""
     padding: int = 0
     """Planes at the end of each group that it reads which are padding."""
+    scales: bool = False
+    """Whether it scales planes of what it adds."""
+    folds: bool = False
+    """Whether what it stores are planes of larger pixels (space-to-depth)."""
 
     @property
     def tap_columns(self) -> bool:
@@ -70,12 +72,6 @@ class TensorJob:
             return round_up(self.outputs * (self.side if self.tap_columns else 1), 16)
         each = self.outputs // self.sparse_taps
         return next(width for width in (128, 64, 32) if each % width == 0)
-
-    @property
-    def results(self) -> int:
-        """Columns of a tile that are results: not all where the taps of a row are columns of the
-        matrix product."""
-        return COLUMNS - (self.side - 1) if self.tap_columns else COLUMNS
 
     @property
     def taps(self) -> int:
@@ -102,6 +98,10 @@ class WgmmaShape:
     """Output planes of a tile, at most."""
 
     stem = "tensor_wgmma"
+    columns = COLUMNS
+    """Columns of a tile."""
+    is_row_by_row = False
+    """Whether its blocks go down a picture, a row at a time."""
     consumers = 1
     """Groups that make tiles of their own."""
     pack = staticmethod(pack_middle)
@@ -155,6 +155,10 @@ class MmaShape:
     """For sm_75."""
 
     stem = "tensor_mma"
+    columns = COLUMNS
+    """Columns of a tile."""
+    is_row_by_row = False
+    """Whether its blocks go down a picture, a row at a time."""
     pack = staticmethod(pack_quads)
     """Its order of weights."""
 
@@ -202,7 +206,100 @@ class MmaShape:
         return self.width(job) if job.last else min(self.width(job), self.warp[1])
 
 
-Shape = WgmmaShape | MmaShape
+@dataclass(frozen=True)
+class RowsShape:
+    """Macros of `kernels/tensor_rows.cu` that leave the result as it is."""
+
+    ring: int
+    """Rows of input in shared memory."""
+
+    stem = "tensor_rows"
+    pack = staticmethod(pack_rows)
+    """Its order of weights."""
+    is_row_by_row = True
+    rows = blocks = consumers = 1
+    warpgroups = 2
+    """Those that multiply."""
+    columns = 128
+    """Columns of a tile, which is one row."""
+
+    def threads(self, job: TensorJob) -> int:
+        """Threads of a block: those that multiply, and four warps of which one copies."""
+        return (self.warpgroups + 1) * 128
+
+    def width(self, job: TensorJob) -> int:
+        """Output planes of a tile."""
+        return ROWS_WIDTH
+
+    def shared(self, job: TensorJob) -> int:
+        """Bytes of shared memory of a block."""
+        pixel = job.group * 2
+        row = job.inputs // job.group * (self.columns + 8) * pixel
+        staged = self.warpgroups * self.columns * ROWS_WIDTH * 2
+        barriers = (2 * self.ring + self.warpgroups) * _BARRIER_BYTES
+        return round_up(self.ring * row + pixel, _RING_UNIT) + staged + barriers
+
+    def macros(self, job: TensorJob) -> dict[str, str | int]:
+        """Those of this shape."""
+        return {
+            "ROWS": self.rows,
+            "RING": self.ring,
+            "WARPGROUPS": self.warpgroups,
+            "REGISTERS": 240,
+            "SPARE_REGISTERS": 24,
+            "USED": job.group - job.padding,
+        }
+
+
+@dataclass(frozen=True)
+class RollingShape:
+    """Macros of `kernels/tensor_rolling.cu` that leave the result as it is."""
+
+    warpgroups: int
+    """Those that multiply, 64 columns each."""
+    ring: int
+    """Groups of a row of input in shared memory."""
+
+    stem = "tensor_rolling"
+    pack = staticmethod(pack_rolling)
+    """Its order of weights."""
+    is_row_by_row = True
+    rows = blocks = consumers = 1
+
+    @property
+    def columns(self) -> int:
+        """Columns of a tile, which is one row."""
+        return self.warpgroups * COLUMNS
+
+    def threads(self, job: TensorJob) -> int:
+        """Threads of a block: those that multiply, and four warps of which one copies."""
+        return (self.warpgroups + 1) * 128
+
+    def width(self, job: TensorJob) -> int:
+        """Output planes of a tile."""
+        return ROLLING_WIDTH
+
+    def shared(self, job: TensorJob) -> int:
+        """Bytes of shared memory of a block."""
+        pixel = job.group * 2
+        weights = job.inputs // job.group * job.side * 5 * ROLLING_WIDTH * pixel
+        pixels = self.ring * (self.columns + 8) * pixel + pixel
+        barriers = (2 * self.ring + self.warpgroups + 1) * _BARRIER_BYTES
+        return weights + pixels + ROLLING_WIDTH * _EPILOGUE_BYTES + barriers
+
+    def macros(self, job: TensorJob) -> dict[str, str | int]:
+        """Those of this shape."""
+        return {
+            "ROWS": self.rows,
+            "RING": self.ring,
+            "WARPGROUPS": self.warpgroups,
+            "REGISTERS": 232 if self.warpgroups == 2 else 152,
+            "SPARE_REGISTERS": 40 if self.warpgroups == 2 else 56,
+            "USED": job.group - job.padding,
+        }
+
+
+Shape = WgmmaShape | MmaShape | RowsShape | RollingShape
 
 
 def macros(job: TensorJob, shape: Shape) -> Macros:
@@ -218,12 +315,18 @@ def macros(job: TensorJob, shape: Shape) -> Macros:
         "LAST": int(job.last),
         "TAP_COLUMNS": int(job.tap_columns),
         "SPARSE_TAPS": job.sparse_taps,
-        "TILE_COLUMNS": COLUMNS,
-        "TILE_RESULTS": job.results,
+        "TILE_COLUMNS": shape.columns,
+        "TILE_RESULTS": results(job, shape),
         "THREADS": shape.threads(job),
         "SHARED": shape.shared(job),
         **shape.macros(job),
     }
+
+
+def results(job: TensorJob, shape: Shape) -> int:
+    """Columns of a tile that are results: not all where the taps of a row are columns of the
+    matrix product."""
+    return shape.columns - (job.side - 1 if job.tap_columns else 0)
 
 
 def depth(job: TensorJob, shape: Shape) -> int:
@@ -236,198 +339,3 @@ def grid(job: TensorJob, shape: Shape, tiles: int, multiprocessors: int) -> int:
     deep = depth(job, shape)
     most = max(1, multiprocessors * shape.blocks // deep)
     return smaller(-(-tiles // shape.consumers), most) * deep
-
-
-def candidates(
-    job: TensorJob, units: Units, capability: tuple[int, int], shared_bytes: int
-) -> list[Shape]:
-    """Shapes that fit a block's shared memory, the usual one for large pictures first."""
-    shapes: list[Shape]
-    if units == "wgmma":
-        shapes = list(_wgmma_shapes(job))
-    elif is_sm75(capability):
-        shapes = [
-            MmaShape(rows, blocks, (32, 64), min(3 if job.taps > 1 else 2, job.steps), is_sm75=True)
-            for rows, blocks in ((4, 2), (4, 1), (2, 2), (2, 1))
-        ]
-    else:
-        shapes = list(_mma_shapes(job))
-    return [
-        shape
-        for shape in shapes
-        if (shape.shared(job) + _RESERVED_BYTES) * shape.blocks <= shared_bytes + _RESERVED_BYTES
-    ]
-
-
-def _wgmma_shapes(job: TensorJob) -> list[WgmmaShape]:
-    """Measured on an H200, see benchmarks/results. Weights stay in shared memory where they fit."""
-    all_of_them = job.steps
-    order: tuple[tuple[int, int], ...]
-    if job.last:
-        # Rows are read again by the tile below: more of them matter more than weights that stay.
-        # Where few planes are read, the epilogue is what takes long: more warps share it.
-        many = (
-            ((8, 1, 112, 4, 2), (4, 1, 112, 4, 2)) if job.tap_columns and job.inputs <= 64 else ()
-        )
-        return [
-            WgmmaShape(rows, blocks, registers, stages, warpgroups, a_stages)
-            for rows, blocks, registers, warpgroups, a_stages in (
-                *many,
-                (8, 1, 232, 2, 2),
-                (4, 1, 232, 2, 2),
-                (4, 2, 104, 2, 1),
-                (2, 2, 104, 2, 2),
-                (2, 1, 232, 2, 2),
-            )
-            for stages in dict.fromkeys((all_of_them, 4, 6))
-            # A tile's next K-block is copied before the last one is done with.
-            if stages <= all_of_them and (a_stages > 1 or job.steps == job.taps)
-        ]
-    if job.side == 1:
-        return list(_single_tap_shapes(job))
-    if job.width == 32:
-        order = ((4, 2), (8, 1), (6, 1), (4, 1))
-    elif job.width == 64:
-        order = ((8, 1), (6, 1), (4, 1)) if job.group == 32 else ((6, 1), (4, 1))
-    else:
-        order = ((4, 1),)
-    # K-blocks of few planes are short: two of them are prefetched.
-    shapes = [
-        WgmmaShape(rows, 1, 232, all_of_them, a_stages=3)
-        for rows in (8, 6, 4)
-        if job.width == 32 == job.group < job.inputs
-    ]
-    shapes += [
-        WgmmaShape(rows, blocks, 104 if blocks == 2 else 232, stages)
-        for stages in dict.fromkeys((all_of_them, 4, 6, 9))
-        if stages <= all_of_them
-        for rows, blocks in dict.fromkeys((*order, (2, 1)))
-    ]
-    # For small pictures: more blocks, each with fewer planes.
-    narrow = [
-        WgmmaShape(2, 1, 232, stages, most_width=width)
-        for width in (64, 32)
-        if width < job.width
-        for stages in dict.fromkeys((all_of_them, 9))
-        if stages <= all_of_them
-    ]
-    return shapes + narrow
-
-
-def _single_tap_shapes(job: TensorJob) -> Iterator[WgmmaShape]:
-    """Device memory is the bound: more tiles on their way, and where they fit two blocks."""
-    usual = 2 if job.outputs > job.inputs else 4
-    for rows, blocks, a_stages, width in (
-        (2, 2, usual, 64),
-        (2, 1, usual, 128),
-        (2, 2, 6 - usual, 64),
-        (2, 2, usual, 32),
-        (4, 1, 4, 128),
-        (4, 1, 2, 128),
-    ):
-        if blocks == 2 and job.terms == 2:
-            # Two terms of what is added want more registers than two blocks leave.
-            continue
-        registers = 104 if blocks == 2 else 232
-        for stages in dict.fromkeys((job.steps, 4)):
-            if stages <= job.steps:
-                yield WgmmaShape(
-                    rows, blocks, registers, stages, a_stages=a_stages, most_width=width
-                )
-
-
-def _mma_shapes(job: TensorJob) -> Iterator[MmaShape]:
-    """For chips with asynchronous copies: those for much shared memory, measured on an H200, then
-    those for 163 and for 99 KiB of it. Chips with so little have slower units, which smaller tiles
-    feed."""
-    whole, half, quarter = (64, 64), (32, 64), (32, 32)
-    all_of_them = job.steps
-    shapes: tuple[MmaShape, ...]
-    if job.last:
-        few = (MmaShape(8, 2, whole, all_of_them), MmaShape(4, 3, whole, 4))
-        shapes = (
-            *(few if job.width == 16 else ()),
-            MmaShape(4, 2, whole, 4),
-            MmaShape(2, 2, half, 3),
-            MmaShape(2, 1, half, 3),
-        )
-    elif job.side == 1:
-        shapes = (
-            MmaShape(4, 2, whole, all_of_them, prefetched=4),
-            MmaShape(4, 1, whole, all_of_them, prefetched=4, most_width=128),
-            MmaShape(4, 2, whole, 2, prefetched=4),
-            MmaShape(2, 2, half, 2, prefetched=2),
-            MmaShape(2, 1, half, 2, prefetched=2),
-        )
-    elif job.group == 32:
-        blocks, whole_block = 3 if job.width == 32 else 2, 4 + job.side - 1
-        alone = MmaShape(4, blocks, whole, all_of_them, prefetched=whole_block)
-        shapes = (
-            *((alone,) if job.width == 32 and job.terms == 1 else ()),
-            MmaShape(4, 1, whole, all_of_them, prefetched=whole_block, consumers=blocks),
-            alone,
-            MmaShape(4, 1, whole, all_of_them, prefetched=4, consumers=blocks),
-            MmaShape(4, blocks, whole, 4, prefetched=whole_block),
-            MmaShape(4, 2, whole, 4, prefetched=whole_block),
-            MmaShape(4, 1, whole, all_of_them, prefetched=4, consumers=2),
-            MmaShape(4, 1, half, all_of_them, prefetched=4),
-            MmaShape(2, 2, half, 3, prefetched=2),
-            MmaShape(2, 2, quarter, 4, prefetched=2, most_width=32),
-        )
-    else:
-        shapes = (
-            MmaShape(4, 1, whole, all_of_them, prefetched=4, consumers=2),
-            MmaShape(8, 1, whole, 3, prefetched=8, decoupled=True),
-            MmaShape(4, 2, whole, 3),
-            MmaShape(4, 1, half, 3, prefetched=4),
-            MmaShape(2, 2, quarter, 4),
-            MmaShape(2, 1, quarter, 3, prefetched=2),
-        )
-    for shape in dict.fromkeys(shapes):
-        stages = min(shape.b_stages, all_of_them)
-        most = job.side if 0 < shape.prefetched < shape.rows + job.side - 1 else job.taps
-        if shape.decoupled or stages == all_of_them or stages - 1 <= most:
-            yield replace(shape, b_stages=stages)
-
-
-def ranked(
-    job: TensorJob, shapes: list[Shape], rows: int, columns: int, multiprocessors: int
-) -> tuple[list[Shape], str]:
-    """The usual shape first, and the class of sizes in which a measured one may be better.
-
-    A small picture takes what keeps more of the chip busy. Of few tiles for each multiprocessor
-    the last may be a large part, so that tiles of other rows than the usual save a tenth and more;
-    where device memory is the bound, or warps feed the units, rows are not all that counts.
-    """
-    across = -(-columns // COLUMNS)
-
-    def rounds(shape: Shape, each: int) -> int:
-        """Rows that the busiest multiprocessor computes, of so many planes each time."""
-        tiles = -(-across * -(-rows // shape.rows) * each // shape.consumers)
-        return -(-tiles // multiprocessors) * shape.rows * shape.consumers
-
-    def clocks(shape: Shape) -> float:
-        """About the clocks of the busiest multiprocessor: multiplying, or reading shared memory."""
-        width = shape.width(job)
-        found = rounds(shape, depth(job, shape)) * max(width // 2, 16 + width // 4)
-        return found * _NARROW_COST if job.terms == 2 and width < job.width else found
-
-    def cost(shape: Shape) -> float:
-        """The same with what else it takes, where there is more than one round."""
-        copied = 1 if shape.b_stages == job.steps else _COPIED_COST
-        return clocks(shape) * (1 + _HALO_COST / shape.rows) * copied
-
-    usual = rounds(shapes[0], 1)
-    if usual <= 2 * MOST_ROWS:
-        return _first(shapes[least(list(map(clocks, shapes)))], shapes), "small"
-    if usual <= 4 * MOST_ROWS and isinstance(shapes[0], WgmmaShape) and job.taps > 1:
-        alike = [shape for shape in shapes if shape.width(job) == shapes[0].width(job)]
-        found = alike[least(list(map(cost, alike)))]
-        if cost(found) < 0.9 * cost(shapes[0]):
-            return _first(found, shapes), "middle"
-    return shapes, "large"
-
-
-def _first(shape: Shape, shapes: list[Shape]) -> list[Shape]:
-    """The shapes, one of them moved to the front."""
-    return [shape, *(other for other in shapes if other is not shape)]
