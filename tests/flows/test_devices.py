@@ -327,7 +327,7 @@ def test_few_files_share_one_process(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_program_on_two_devices(
     folder: Path, opencl_device: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of PoCL, which has as many as it is told to."""
+    """PoCL has as many devices as it is told to."""
     if "Portable" not in opencl_device.platform.name:
         pytest.skip("PoCL is not the default OpenCL platform")
     command = [sys.executable, "-m", "waifu2x", "batch", "--backend", "opencl", "-m", "vgg_7"]
