@@ -21,6 +21,7 @@ from tests.helpers.contents import decode, encode, identity_models, noise
 from tests.helpers.odd_devices import DEADLY
 from waifu2x.cli import batch
 from waifu2x.errors import BackendError, UnavailableError
+from waifu2x.flows.batch import devices
 from waifu2x.flows.batch.devices import DeviceProcesses
 from waifu2x.flows.batch.driver import InFlight
 from waifu2x.flows.batch.listings import Listings
@@ -67,6 +68,7 @@ class Run:
         settings = SessionSettings(arguments, output, in_flight, 10**6, "", sharing=2)
         last = settings if changes.pop("has_last", False) else None
         self.output = output
+        self.stopped = threading.Event()
         self.news: list[str] = []
         self.devices: list[str] = []
         self.processes = DeviceProcesses(
@@ -80,7 +82,14 @@ class Run:
     def outcomes(self, jobs: list[Job]) -> Iterator[Outcome]:
         self.processes.open()
         folders = self.folder / "in", self.folder / "out"
-        return self.processes.run(jobs, Listings(folders, self.output.existing, frozenset()))
+        listings = Listings(folders, self.output.existing, frozenset())
+        return self.processes.run(self.until_stopped(jobs), listings, self.stopped)
+
+    def until_stopped(self, jobs: list[Job]) -> Iterator[Job]:
+        for job in jobs:
+            if self.stopped.is_set():
+                return
+            yield job
 
     def pids(self) -> list[int]:
         return [device.process.pid for device in self.processes._devices]
@@ -214,6 +223,18 @@ def test_what_a_lost_process_has_finished_counts(
         assert inodes == [(folder / "out" / DEADLY).stat().st_ino]
     sizes = {outcome.job.source.name: (outcome.height, outcome.width) for outcome in found}
     assert sizes[DEADLY] == (16, 14)
+
+
+def test_names_that_wait_are_taken_back(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """When nothing more is to be begun."""
+    monkeypatch.setattr(devices, "_AHEAD", 100)
+    run = Run(folder, THREADS)
+    found = []
+    for outcome in run.outcomes(jobs_of(folder)):
+        found.append(outcome)
+        run.stopped.set()
+    check_nothing_is_left(folder, run)
+    assert len(found) == len(list((folder / "out").iterdir())) < 24
 
 
 def test_closing_ends_all_processes(folder: Path) -> None:

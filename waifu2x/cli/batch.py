@@ -222,7 +222,7 @@ def batch(
             if address is not None:
                 opened = partial(_on_cluster, address, (folder, target))
             elif numbers:
-                opened = partial(_on_devices, many, numbers, (folder, target))
+                opened = partial(_on_devices, many, numbers, (folder, target), stopped)
             work = stack.enter_context(
                 opened(options, output, in_flight, max_pixels, sources, verbose=verbose)
             )
@@ -298,6 +298,7 @@ def _on_devices(
     many: bool,
     numbers: Sequence[int],
     folders: tuple[Path, Path],
+    stopped: Event,
     options: dict[str, Any],
     output: Output,
     in_flight: InFlight | None,
@@ -332,17 +333,18 @@ def _on_devices(
     )
     with closing(processes):
         processes.open()
-        yield partial(_run_on, processes, Listings(folders, output.existing, sources))
+        yield partial(_run_on, processes, Listings(folders, output.existing, sources), stopped)
 
 
 def _run_on(
     processes: DeviceProcesses,
     listings: Listings,
+    stopped: Event,
     jobs: Iterable[Job | None],
     on_progress: Callable[[Job, float], None],
     on_notice: OnNotice,
 ) -> Generator[Outcome, None, None]:
-    return processes.run(jobs, listings, on_progress=on_progress, on_notice=on_notice)
+    return processes.run(jobs, listings, stopped, on_progress=on_progress, on_notice=on_notice)
 
 
 def _devices_of(options: dict[str, Any], count: int, watching: bool) -> Sequence[int]:

@@ -15,7 +15,7 @@ import signal
 import threading
 import time
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from multiprocessing.connection import Connection
 from typing import NamedTuple
 
@@ -46,6 +46,10 @@ class Name(NamedTuple):
     """Whether a process was lost on it before: see `Session.submit`."""
 
 
+class Withdraw(NamedTuple):
+    """Make none of the files that no worker has taken."""
+
+
 # What it tells.
 
 
@@ -63,6 +67,12 @@ class Begun(NamedTuple):
     """A worker has taken a file, which waits no more."""
 
     number: int
+
+
+class Withdrawn(NamedTuple):
+    """Those files that it will not make."""
+
+    numbers: Sequence[int]
 
 
 class Advanced(NamedTuple):
@@ -97,7 +107,7 @@ class Failed(NamedTuple):
     error: BaseException
 
 
-Report = Opened | Begun | Advanced | Noticed | Done | Logged | Failed
+Report = Opened | Begun | Withdrawn | Advanced | Noticed | Done | Logged | Failed
 
 
 def work(
@@ -123,7 +133,7 @@ class _Process:
         self._connection = connection
         self._settings = settings
         self._sending = threading.Lock()
-        self._names: queue.SimpleQueue[Name] = queue.SimpleQueue()
+        self._names: queue.SimpleQueue[Name | Withdraw] = queue.SimpleQueue()
         self._numbers: dict[Job, int] = {}
         self._session: Session | None = None
         self._progress = threading.Lock()
@@ -157,6 +167,10 @@ class _Process:
         self.report(Opened(backend.name, described, notices))
         while True:
             name = self._names.get()
+            if isinstance(name, Withdraw):
+                numbers = [self._numbers.pop(job) for job in session.withdraw()]
+                self.report(Withdrawn(numbers))
+                continue
             job = Job(stores.located(name.source), stores.located(name.target))
             self._numbers[job] = name.number
             try:

@@ -29,6 +29,8 @@ from waifu2x.flows.batch.device_worker import (
     Noticed,
     Opened,
     Report,
+    Withdraw,
+    Withdrawn,
 )
 from waifu2x.flows.batch.driver import clear_folder
 from waifu2x.flows.batch.listings import Listings
@@ -189,25 +191,35 @@ class DeviceProcesses:
         self,
         jobs: Iterable[Job | None],
         listings: Listings,
+        stopped: threading.Event,
         *,
         on_progress: Callable[[Job, float], None] = lambda job, part: None,
         on_notice: OnNotice = lambda job, note: None,
     ) -> Generator[Outcome]:
         """The outcome of each job, as it ends, as `run.run` gives them. For one call.
 
-        `jobs` and the two callbacks are as there. Closing the iterator, or an interrupt, ends the
+        `jobs` and the two callbacks are as there. Once `stopped` is set, with an outcome perhaps,
+        names that wait in processes are taken back. Closing the iterator, or an interrupt, ends the
         work at once: finished files stay, unfinished ones leave nothing.
         """
         self._on_progress, self._on_notice = on_progress, on_notice
         self._feeder = threading.Thread(
-            target=self._feed, args=(iter(jobs), listings), name="waifu2x-names", daemon=True
+            target=self._feed,
+            args=(iter(jobs), listings),
+            name="waifu2x-names",
+            daemon=True,
         )
+        is_told = False
         try:
             self._feeder.start()
             while (ended := self._ended.get()) is not None:
                 if isinstance(ended, BaseException):
                     raise ended
                 yield ended
+                if stopped.is_set() and not is_told:
+                    is_told = True
+                    for device in self._devices:
+                        self._send(device, Withdraw())
         finally:
             self.close()
 
@@ -355,6 +367,12 @@ class DeviceProcesses:
             with self._changed:
                 device.waiting -= device.files[report.number].names
                 self._changed.notify_all()
+        elif isinstance(report, Withdrawn):
+            with self._changed:
+                for number in report.numbers:
+                    device.waiting -= device.files.pop(number).names
+                self._changed.notify_all()
+                self._tell_end()
         elif isinstance(report, Done):
             self._end(device, report)
         elif isinstance(report, Advanced):
@@ -446,11 +464,11 @@ class DeviceProcesses:
         if is_new:
             self._on_news(notice)
 
-    def _send(self, device: _DeviceProcess, name: Name | None) -> None:
+    def _send(self, device: _DeviceProcess, told: Name | Withdraw | None) -> None:
         """Tells a process something; one that is gone hears nothing, and its follower knows."""
         if device.connection is not None:
             with suppress(OSError), device.sending:
-                device.connection.send(name)
+                device.connection.send(told)
 
 
 def _clear(files: Iterable[_HandedOut]) -> None:

@@ -10,7 +10,7 @@ import queue
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -150,6 +150,14 @@ class Session:
             else:
                 notices.append(answer)
         return outcomes, notices
+
+    def withdraw(self) -> list[Job]:
+        """The jobs that no worker has taken, which nobody makes any more."""
+        withdrawn = []
+        with suppress(queue.Empty):
+            while (given := self._jobs.get_nowait()) is not None:
+                withdrawn.append(self._wanted(given).job)
+        return withdrawn
 
     def close(self) -> None:
         """Drops what is not finished."""
