@@ -121,6 +121,7 @@ tensor_rolling(const __grid_constant__ Conv p) {
         float sums[COLUMNS_EACH / 2], complete[WIDTH / 2];
         AddedVectors<WIDTH> added;
         int y = -1, x = 0;  // of what is complete, and not yet stored
+        bool infinite = false;
         while (left > 0) {
             const Tile top = tile_of_row(at, p);
             const int count = min(p.extent.tiles - at.row, left);
@@ -148,7 +149,7 @@ tensor_rolling(const __grid_constant__ Conv p) {
                     asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
                     // The row before is stored while this one is multiplied.
                     if (k_block == 0 && y >= 0)
-                        store_row<WIDTH>(complete, biases, slopes, deep * WIDTH, y, x + column, q, added, p);
+                        store_row<WIDTH>(complete, biases, slopes, deep * WIDTH, y, x + column, q, added, p, infinite);
                     asm volatile("wgmma.wait_group.sync.aligned 1;" ::: "memory");
                     if (threadIdx.x % 128 == 0) {
                         if (before >= 0) barrier_arrive(empty + 8 * before);
@@ -179,6 +180,7 @@ tensor_rolling(const __grid_constant__ Conv p) {
                 if (y >= 0) added = added_vectors<WIDTH>(deep * WIDTH, y, x + column, q, p);
             }
         }
-        if (y >= 0) store_row<WIDTH>(complete, biases, slopes, deep * WIDTH, y, x + column, q, added, p);
+        if (y >= 0) store_row<WIDTH>(complete, biases, slopes, deep * WIDTH, y, x + column, q, added, p, infinite);
+        flag_single(infinite, p);
     }
 }
