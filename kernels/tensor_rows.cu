@@ -197,7 +197,7 @@ tensor_rows(const __grid_constant__ Conv p) {
             if (threadIdx.x % 128 == 0) barrier_arrive(turns + 8 * (turn == WARPGROUPS - 1 ? 0 : turn + 1));
             asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
             pin_accumulators(sums);
-            // Registers are short while products are made: what follows is not computed before.
+            // Registers are short while the matrix units work: what follows is not computed before.
             asm volatile("" : "+r"(at.row), "+r"(at.strip));
             const Tile tile = tile_of_row(at, p);
             const int thread = thread_again();

@@ -12,7 +12,7 @@ def main() -> None:
     """Runs the `waifu2x` command and exits."""
     # Ctrl-C may come at any time, while modules are imported, too.
     try:
-        from waifu2x import early
+        from waifu2x.backends import early
 
         early.begin(sys.argv[1:])
         from waifu2x import cli

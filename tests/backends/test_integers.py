@@ -296,10 +296,13 @@ def test_auto_leaves_integers_where_a_network_multiplies_what_rounding_leaves(
         for _ in range(2):  # found, then kept
             result = backend.compile([steep], "auto")(pixels, np.float32)
             assert obvious.psnr(result, expected) > 100
-        fastest: Precision = "bf16" if isa.VECTOR.tiles else "int16"
-        in_fastest = backend.compile([model], fastest)(pixels, np.float32)
         found = backend.compile([model], "auto")(pixels, np.float32)
-        np.testing.assert_array_equal(found, in_fastest)
+        in_integers = backend.compile([model], "int16")(pixels, np.float32)
+        if isa.VECTOR.tiles:  # in a degree of bf16 that has no name
+            assert 60 < obvious.psnr(found, obvious.run([model], pixels)) < 80
+            assert not np.array_equal(found, in_integers)
+        else:
+            np.testing.assert_array_equal(found, in_integers)
     said = [record.getMessage() for record in caplog.records]
     modes = ["bf16", "int16"] if isa.VECTOR.tiles else ["int16"]
     assert len(said) == 2 * len(modes)

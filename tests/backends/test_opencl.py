@@ -244,4 +244,4 @@ def test_bench_tunes_and_measures(opencl_device: Any, own_cache: Path) -> None:
     assert result.exit_code == 0, result.output
     assert len(json.loads(result.stdout)["layers"]) == 7
     assert "128 > 128" in result.stderr
-    assert cache.usage()[1].kind == "tuning"
+    assert "tuning" in [each.kind for each in cache.usage()]

@@ -32,7 +32,7 @@ def result_shape(models: Sequence[Model], shape: tuple[int, ...]) -> tuple[int, 
 
 def is_grey(models: Sequence[Model], shape: tuple[int, ...]) -> bool:
     """Whether pixels (..., H, W, planes) are grey, and models read and make three planes."""
-    return shape[-1] == 1 and models[0].in_planes == 3
+    return shape[-1] == 1 and bool(models) and models[0].in_planes == 3
 
 
 def grey(

@@ -15,13 +15,13 @@ from waifu2x.backends.cpu.arithmetic import Arithmetic, Fineness, degrees
 from waifu2x.backends.cpu.compiled_model import CpuModel
 from waifu2x.backends.cpu.packed import PackedProgram
 from waifu2x.backends.cpu.packer import pack
-from waifu2x.backends.cpu.prepared import Prepared
+from waifu2x.backends.cpu.prepared import PreparedProgram
 from waifu2x.backends.cpu.workers import Workers
 from waifu2x.backends.results import result_shape
 from waifu2x.networks.model import Model
 
 
-def choose(model: Model, offered: Sequence[Arithmetic], workers: Workers) -> Prepared:
+def choose(model: Model, offered: Sequence[Arithmetic], workers: Workers) -> PreparedProgram:
     """The model packed in the first of these arithmetics that keeps what `auto` promises, or in the
     last."""
     passed_over: dict[Arithmetic, float] = {}
@@ -29,12 +29,12 @@ def choose(model: Model, offered: Sequence[Arithmetic], workers: Workers) -> Pre
         for fineness in degrees(arithmetic):
             packed = pack(model, arithmetic, fineness)
             if not (packed.in_integers or packed.on_tiles):
-                return Prepared(packed, passed_over)
+                return PreparedProgram(packed, passed_over)
             kept = _decibels(model, packed, fineness, workers)
             if kept >= PROMISED:
-                return Prepared(packed, passed_over)
+                return PreparedProgram(packed, passed_over)
         passed_over[arithmetic] = kept
-    return Prepared(pack(model, offered[-1]), passed_over)
+    return PreparedProgram(pack(model, offered[-1]), passed_over)
 
 
 def _decibels(model: Model, packed: PackedProgram, fineness: Fineness, workers: Workers) -> float:

@@ -55,7 +55,7 @@ class _Object:
         self._names = self._sections[table[6]][4]
 
     def image(self, function: bytes) -> Image:
-        """See `linked`."""
+        """The loaded image of its sections, which is called where `function` begins."""
         inside: list[int] = []
         outside: list[tuple[int, int, bytes]] = []
         for section in self._sections:

@@ -43,7 +43,7 @@ _NUMPYS = {"_frombuffer", "_reconstruct", "dtype", "ndarray", "scalar"}
 """What pickles of arrays take of NumPy."""
 
 
-class Prepared(NamedTuple):
+class PreparedProgram(NamedTuple):
     """A model's program as it is run."""
 
     packed: PackedProgram
@@ -79,7 +79,7 @@ def key(model: Model, offered: Sequence[Arithmetic]) -> str:
     return cache.digest("prepared", _FORMAT, code(), digest, name, *offered)
 
 
-def store(key: str, prepared: Prepared) -> None:
+def store(key: str, prepared: PreparedProgram) -> None:
     """Keeps a packed program, if the cache can."""
     packed = prepared.packed
     stream = io.BytesIO()
@@ -91,7 +91,7 @@ def store(key: str, prepared: Prepared) -> None:
     cache.store(_KIND, key, b"".join((header, pickled, *arrays)))
 
 
-def load(key: str) -> Prepared | None:
+def load(key: str) -> PreparedProgram | None:
     """A packed program that was kept, or None."""
     stored = cache.load(_KIND, key)
     if stored is None:
@@ -103,7 +103,7 @@ def load(key: str) -> Prepared | None:
         return None
 
 
-def _parsed(stored: bytes) -> Prepared:
+def _parsed(stored: bytes) -> PreparedProgram:
     size, weights, constants = _HEADER.unpack_from(stored)
     start = _HEADER.size
     packed, passed_over = _Unpickler(io.BytesIO(stored[start : start + size])).load()
@@ -113,7 +113,7 @@ def _parsed(stored: bytes) -> Prepared:
         _filled(stored, start, weights),
         _filled(stored, start + 4 * weights, constants),
     ]
-    return Prepared(replace(packed, weights=arrays[0], constants=arrays[1]), passed_over)
+    return PreparedProgram(replace(packed, weights=arrays[0], constants=arrays[1]), passed_over)
 
 
 def _filled(stored: bytes, start: int, floats: int) -> NDArray[np.float32]:
