@@ -44,7 +44,7 @@ from waifu2x.backends.cuda.tensor_shape import (
     TensorJob,
     WgmmaShape,
 )
-from waifu2x.backends.cuda.units import Units, available_units, choose_units
+from waifu2x.backends.cuda.units import Units, available_units, choose_units, has_wgmma
 from waifu2x.backends.gpu import launch, schedule, source
 from waifu2x.backends.gpu.executor import Batch, BufferPlace, DevicePixels, PassWork
 from waifu2x.backends.gpu.runtime import Limits, Macros, ReadyLaunch
@@ -199,7 +199,7 @@ def kernels_of_chip(capability: tuple[int, int]) -> list[tuple[str, Macros]]:
         for units in available_units(capability)[: -1 if fully else 1]:
             for terms in (1, 2) if fully else (2,):
                 record(runtime, shipped(name), units, terms, (540, 960))
-                if units == "wgmma":
+                if has_wgmma(units):
                     record(runtime, shipped(name), units, terms, (64, 64))
     for model in (resized(), odd(), activated()):
         for units in available_units(capability)[: -1 if fully else 1]:
@@ -634,7 +634,7 @@ def test_units_of_chips(monkeypatch: pytest.MonkeyPatch) -> None:
     expected: dict[tuple[int, int], tuple[Units, ...]] = {
         (6, 1): ("fma",),
         (7, 5): ("mma", "fma"),
-        (9, 0): ("wgmma", "mma", "fma"),
+        (9, 0): ("wgmma", "rows", "mma", "fma"),
         (12, 0): ("mma", "fma"),
     }
     for capability, units in expected.items():

@@ -32,7 +32,10 @@ from waifu2x.system import cache
 
 _LOG = logging.getLogger(__name__)
 _KIND = "accuracy"
-_STEMS = ("tensor_first", "tensor_gather", "tensor_mma", "tensor_planewise", "tensor_wgmma")
+_STEMS = (
+    *("tensor_first", "tensor_gather", "tensor_mma", "tensor_planewise", "tensor_wgmma"),
+    *("tensor_rows", "tensor_rolling"),
+)
 _REPEATS = 4
 """A probe stands so often below and beside itself: then kernels for large pictures run."""
 IN_FP32 = 0.0
