@@ -19,8 +19,7 @@ import pytest
 
 from tests.helpers import obvious
 from tests.helpers.fake_cuda import FakeDriver, fetched
-from waifu2x.backends import early
-from waifu2x.backends import open_backend
+from waifu2x.backends import early, open_backend
 from waifu2x.backends.cuda import ahead, choosing, compiler, memory, runtime
 from waifu2x.backends.cuda import backend as cuda
 from waifu2x.backends.cuda.compilers import CompileError

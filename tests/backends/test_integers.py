@@ -14,7 +14,7 @@ import pytest
 from numpy.typing import NDArray
 
 from tests.helpers import obvious
-from waifu2x.backends import Precision, open_backend
+from waifu2x.backends import open_backend
 from waifu2x.backends.accuracy import drawing
 from waifu2x.backends.cpu import isa, weights
 from waifu2x.backends.cpu.picture import with_picture
