@@ -19,7 +19,7 @@ UNITS_VARIABLE = "WAIFU2X_CUDA_UNITS"
 
 
 def available_units(capability: tuple[int, int]) -> tuple[Units, ...]:
-    """What a chip has, the usual one first. wgmma is of sm_90 alone; later chips kept the others."""
+    """What a chip has, the usual one first. wgmma is of sm_90 alone; later chips have mma."""
     units: list[Units] = ["fma"]
     if capability >= (7, 5):
         units.insert(0, "mma")
