@@ -35,12 +35,18 @@ from waifu2x.backends.cuda.compilers import Compiler, nvcc, nvrtc
 from waifu2x.backends.cuda.compilers.nvrtc import Nvrtc
 from waifu2x.backends.cuda.tensor import TensorExecutor, scales
 from waifu2x.backends.cuda.tensor_candidates import candidates, ranked
-from waifu2x.backends.cuda.tensor_conv import TensorConvArguments, has_sparse_taps, sparse_taps
+from waifu2x.backends.cuda.tensor_conv import (
+    TensorConvArguments,
+    TensorConvStep,
+    has_sparse_taps,
+    sparse_taps,
+)
 from waifu2x.backends.cuda.tensor_layout import MapLayout, batch_grid, layouts
 from waifu2x.backends.cuda.tensor_peak import matrix_peak
 from waifu2x.backends.cuda.tensor_shape import (
     COLUMNS,
     MmaShape,
+    RowsShape,
     TensorJob,
     WgmmaShape,
 )
@@ -591,6 +597,24 @@ def test_every_chip_has_a_shape_for_every_convolution(
             assert shape.shared(job) <= CHIPS[capability]
             if isinstance(shape, WgmmaShape):
                 assert shape.rows % shape.warpgroups == 0
+
+
+@pytest.mark.parametrize("name", ACTIVATIONS)
+def test_what_hides_infinite_sums_is_made_by_kernels_that_look_at_sums(name: str) -> None:
+    """`tensor_rows` looks at what it stores: nothing is to be made a number on the way there."""
+    function = ACTIVATIONS[name]
+    net = GraphBuilder(name, 3)
+    value = 0
+    for made in (64, 64, 3):
+        weight = np.ones((made, net.planes(value), 3, 3), np.float32)
+        activation = elementwise(function, made)
+        value = net.convolution(value, weight, np.zeros(made, np.float32), activation, padding=1)
+    runtime: Any = Recorded((9, 0))
+    middle = TensorExecutor(runtime, lower(net.model()), "rows", 1, usual)._steps[1]
+    assert isinstance(middle, TensorConvStep)
+    with np.errstate(invalid="ignore"):
+        hides = np.isfinite(elementwise(function, 2)(np.array([np.inf, -np.inf]))).any()
+    assert any(isinstance(shape, RowsShape) for shape in middle._candidates) == (not hides)
 
 
 @pytest.mark.matrix

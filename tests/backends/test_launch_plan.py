@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.backends.test_cuda import Recorded, shipped, usual
 from tests.helpers import obvious
-from tests.helpers.graphs import residual_in_residual
-from waifu2x.backends.cuda.tensor import TensorExecutor
+from tests.helpers.graphs import random_graphs, residual_in_residual
+from waifu2x.backends.cuda import tensor_runs
+from waifu2x.backends.cuda.tensor import TensorExecutor, scales
 from waifu2x.backends.cuda.tensor_conv import TensorConvStep
+from waifu2x.backends.cuda.tensor_layout import layouts
+from waifu2x.backends.cuda.tensor_step import LARGEST
+from waifu2x.backends.cuda.units import Units
 from waifu2x.backends.gpu import schedule
 from waifu2x.backends.gpu.executor import Executor
 from waifu2x.backends.gpu.flags import NO_FLAGS
@@ -22,13 +26,14 @@ from waifu2x.backends.gpu.fp32 import Fp32Executor
 from waifu2x.backends.gpu.launch_plan import Buffers, Ends, LaunchPlans, _OneSize
 from waifu2x.backends.gpu.tuning import StoredChoices
 from waifu2x.lowering import liveness
+from waifu2x.lowering.fusing import fused
 from waifu2x.lowering.geometry import round_up
 from waifu2x.lowering.liveness import Span
 from waifu2x.lowering.lower import lower
 from waifu2x.lowering.steps import Conv
 from waifu2x.lowering.symbols import Trace
 from waifu2x.lowering.verify import verify_places
-from waifu2x.networks.model import Model
+from waifu2x.networks.model import Model, Size
 
 BYTES = np.dtype(np.uint8)
 MODELS = {
@@ -41,13 +46,15 @@ SIZES = [(1, 1), (3, 5), (64, 64), (63, 66), (540, 960), (541, 959), (2000, 1500
 
 
 def executors(runtime: Any, model: Model) -> list[Executor]:
-    """One of each kind."""
+    """One of each kind that can run a model."""
     program = lower(model)
-    return [
-        Fp32Executor(runtime, program, StoredChoices(runtime.device)),
-        TensorExecutor(runtime, program, "wgmma", 1, usual),
-        TensorExecutor(runtime, program, "mma", 2, usual),
-    ]
+    found: list[Executor] = [Fp32Executor(runtime, program, StoredChoices(runtime.device))]
+    units: Units
+    for units, terms, trusted in (("wgmma", 1, 128.0), ("rows", 1, LARGEST), ("mma", 2, LARGEST)):
+        own = fused(program, scales=scales(units, terms))
+        if tensor_runs.runs(own, layouts(own, terms)):
+            found.append(TensorExecutor(runtime, own, units, terms, usual, trusted))
+    return found
 
 
 def stacked(spans: Mapping[Any, Span], alignment: int) -> tuple[dict[Any, int], int]:
@@ -59,27 +66,87 @@ def stacked(spans: Mapping[Any, Span], alignment: int) -> tuple[dict[Any, int], 
     return offsets, end
 
 
-@pytest.mark.parametrize("name", MODELS)
-@pytest.mark.parametrize("pictures", [1, 3])
-def test_formulas_launch_what_numbers_do(
-    name: str, pictures: int, monkeypatch: pytest.MonkeyPatch
+class SomeFlags:
+    """Flags somewhere."""
+
+    address = 123456
+
+    def take(self, pictures: int) -> list[int]:
+        return []
+
+
+def check_sizes(
+    model: Model, pictures: int, sizes: Sequence[Size], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Every argument of every launch by formulas, against those by numbers."""
     monkeypatch.setattr(liveness, "places", stacked)
     runtime: Any = Recorded((9, 0))
     ends = Ends(pictures, BYTES, BYTES)
-    for executor in executors(runtime, MODELS[name]()):
+    for executor in executors(runtime, model):
         plans = LaunchPlans(runtime, executor)
         buffers = Buffers(*(runtime.allocate(1 << 20) for _ in Buffers._fields))
+        flags = SomeFlags()
         for side in range(90, 94):
             assert plans.plan(ends, (side, side)) is not None
-        for size in SIZES:
+        for size in sizes:
             found = schedule.whole(executor, size, pictures)
             plan = plans.plan(ends, size)
             assert (found is None) == (plan is None)
             if found is not None and plan is not None:
                 numbers = _OneSize(runtime, ends, size, found)
                 assert (plan.scratch, plan.kept) == (numbers.scratch, numbers.kept)
-                assert plan.launches(buffers, NO_FLAGS) == numbers.launches(buffers, NO_FLAGS)
+                assert plan.launches(buffers, flags) == numbers.launches(buffers, flags)
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("pictures", [1, 3])
+def test_formulas_launch_what_numbers_do(
+    name: str, pictures: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check_sizes(MODELS[name](), pictures, SIZES, monkeypatch)
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("pictures", [1, 3])
+def test_formulas_launch_what_numbers_do_for_many_sizes(
+    name: str, pictures: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tiny ones, usual ones, long ones, and those that kernels cannot count."""
+    rng = np.random.default_rng(7)
+    sizes = list[Size]()
+    for _ in range(100):
+        sizes += [random_size(rng, most) for most in ((40, 40), (700, 700), (2200, 2200))]
+        sizes += [random_size(rng, most) for most in ((8, 9000), (9000, 8), (70_000, 70_000))]
+    check_sizes(MODELS[name](), pictures, sizes, monkeypatch)
+
+
+@pytest.mark.matrix
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@given(model=random_graphs(), seed=st.integers(0, 1 << 30))
+def test_formulas_launch_what_numbers_do_for_random_networks(model: Model, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    sizes = [random_size(rng, (700, 700)) for _ in range(10)]
+    with pytest.MonkeyPatch.context() as patch:
+        check_sizes(model, 1 + seed % 3, sizes, patch)
+
+
+def random_size(rng: np.random.Generator, most: Size) -> Size:
+    """Rows and columns."""
+    rows, columns = (int(rng.integers(1, each)) for each in most)
+    return rows, columns
+
+
+def test_sizes_that_kernels_cannot_count_leave_formulas_alone() -> None:
+    runtime: Any = Recorded((9, 0))
+    plans = LaunchPlans(runtime, executors(runtime, MODELS["scale"]())[1])
+    ends = Ends(1, BYTES, BYTES)
+    for side in range(90, 100):
+        assert plans.plan(ends, (side, side)) is not None
+    (usual_sizes,) = plans._any_size[ends]
+    for side in range(60_000, 60_040):
+        assert plans.plan(ends, (side, side)) is None
+    assert plans._any_size[ends] == [usual_sizes]
 
 
 @given(

@@ -69,7 +69,8 @@ def _row_by_row(job: TensorJob, shared_bytes: int) -> Iterator[RowsShape | Rolli
     if job.inputs * job.taps <= _MOST_HELD and each % ROWS_WIDTH == 0:
         # Tiles are faster where several groups are read, and few planes are stored here and there.
         is_faster = job.group == 64 or (job.inputs == 32 and not job.folds)
-        if is_faster and not job.scales:
+        # It flags pictures by what it stores, others by their sums.
+        if is_faster and not (job.scales or job.hides):
             yield RowsShape(11 if job.inputs > 32 else 16)
     elif job.group == 32 and job.side == 3 and job.sparse_taps == 1:
         for warpgroups in (3, 2):

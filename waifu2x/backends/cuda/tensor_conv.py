@@ -51,6 +51,7 @@ from waifu2x.backends.gpu.tuning import Choose
 from waifu2x.lowering.box import Box
 from waifu2x.lowering.steps import Conv, Program
 from waifu2x.lowering.symbols import larger, smaller
+from waifu2x.networks.expressions import GELU, LEAKY, MISH, SILU
 from waifu2x.networks.model import Size
 
 if TYPE_CHECKING:
@@ -62,6 +63,9 @@ _SPARSE_SIDE = 2
 """Taps in each direction, as `sparse_taps` has them."""
 _PIXEL_UNITS = {8: 256 / 255, 16: 65536 / 65535, 32: 1.0, 0: 1.0}
 """What a pixel of 1 is worth, by the macro PIXEL: integers come as fractions of a power of two."""
+
+_PASSING = (LEAKY, SILU, MISH, GELU)
+"""Activations of which infinite sums, and those that are no numbers, come as such."""
 
 
 class TensorConvArguments(NamedTuple):
@@ -136,6 +140,7 @@ class TensorConvStep(TensorStep):
                 padding=padding,
                 scales=scales,
                 folds=folds,
+                hides=step.activation.function not in _PASSING,
             )
             if not last and has_sparse_taps(step):
                 self._job = replace(

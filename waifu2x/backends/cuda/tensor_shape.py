@@ -58,6 +58,8 @@ class TensorJob:
     """Whether it scales planes of what it adds."""
     folds: bool = False
     """Whether what it stores are planes of larger pixels (space-to-depth)."""
+    hides: bool = False
+    """Whether its activation may make a number of an infinite sum."""
 
     @property
     def tap_columns(self) -> bool:

@@ -112,13 +112,15 @@ class LaunchPlans:
     def _planned(self, ends: Ends, size: Size) -> LaunchPlan | None:
         known = self._any_size.setdefault(ends, [])
         self._seen[ends] = seen = self._seen.get(ends, 0) + 1
-        if seen <= _PLAIN_SIZES:
-            found = schedule.whole(self._executor, size, ends.pictures)
-            return None if found is None else _OneSize(self._runtime, ends, size, found)
         for any_size in reversed(known):
             plan = any_size.plan(size)
             if plan is not None:
                 return plan
+        found = schedule.whole(self._executor, size, ends.pictures)
+        if found is None:
+            return None
+        if seen <= _PLAIN_SIZES:
+            return _OneSize(self._runtime, ends, size, found)
         made = _AnySize(self._runtime, self._executor, ends, size)
         known.append(made)
         del known[:-_KEPT_FORMULAS]
@@ -156,7 +158,8 @@ class _Slot:
 
 
 class _AnySize:
-    """Formulas for all sizes for which the same is decided as for the one they were made with."""
+    """Formulas for all sizes for which the same is decided as for the one they were made with,
+    whose maps kernels can count."""
 
     def __init__(self, runtime: Runtime, executor: Executor, ends: Ends, size: Size) -> None:
         self._runtime = runtime
@@ -167,16 +170,16 @@ class _AnySize:
         with trace.common():
             symbols = trace.input(size[0]), trace.input(size[1])
             found = schedule.whole(executor, symbols, ends.pictures)
-            self._makers = _makers(found, ends, symbols, slots, flags) if found else []
-            results = (found.scratch, found.kept) if found else ()
-            self._formula = trace.common_formula(results)
+            assert found is not None
+            self._makers = _makers(found, ends, symbols, slots, flags)
+            self._formula = trace.common_formula((found.scratch, found.kept))
         self._formulas: list[list[tuple[Kernel, Formula]]] = [[] for _ in self._makers]
         """By the numbers of launches."""
 
     def plan(self, size: Size) -> LaunchPlan | None:
-        """The plan for a size; None where something else is decided, or nothing can be done."""
+        """The plan for a size; None where something else is decided."""
         found = self._formula(*size)
-        if found is None or not found[1]:
+        if found is None:
             return None
         terms, (scratch, kept) = found
         return _SizeOfAny(self, self._pictures, terms, scratch, kept)
