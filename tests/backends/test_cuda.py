@@ -50,6 +50,7 @@ from waifu2x.backends.cuda.tensor_shape import (
     TensorJob,
     WgmmaShape,
 )
+from waifu2x.backends.cuda.tensor_vectors import Vectors
 from waifu2x.backends.cuda.units import Units, available_units, choose_units, has_wgmma
 from waifu2x.backends.gpu import launch, schedule, source
 from waifu2x.backends.gpu.executor import Batch, BufferPlace, DevicePixels, PassWork
@@ -597,6 +598,26 @@ def test_every_chip_has_a_shape_for_every_convolution(
             assert shape.shared(job) <= CHIPS[capability]
             if isinstance(shape, WgmmaShape):
                 assert shape.rows % shape.warpgroups == 0
+
+
+def test_factors_stand_in_pairs() -> None:
+    """As convolutions read them: for each picture, behind vectors of whatever length."""
+    net = GraphBuilder("squeezed", 3)
+    weight, bias = np.ones((64, 3, 3, 3), np.float32), np.zeros(64, np.float32)
+    wide = net.convolution(0, weight, bias, leaky(0.1, 64))
+    few = np.ones((5, 64), np.float32), np.zeros(5, np.float32), leaky(0.0, 5)
+    factors = net.dense(net.mean(wide), *few)
+    factors = net.dense(factors, np.ones((64, 5), np.float32), bias, leaky(1.0, 64))
+    weight = np.ones((64, 64, 1, 1), np.float32)
+    value = net.convolution(net.multiply(wide, factors), weight, bias, leaky(0.1, 64))
+    net.convolution(value, np.ones((3, 64, 1, 1), np.float32), bias[:3], leaky(1.0, 3))
+    program = fused(lower(net.model()))
+    (scaled,) = (step for step in program.steps if isinstance(step, Conv) and step.factors)
+    runtime: Any = Recorded((9, 0))
+    vectors = Vectors(runtime, program)
+    assert scaled.factors is not None
+    assert vectors.vector_places[scaled.factors] % 2 == 0
+    assert vectors.places(runtime.allocate(1 << 10), 3).vectors_each % 2 == 0
 
 
 @pytest.mark.parametrize("name", ACTIVATIONS)

@@ -14,6 +14,7 @@ from waifu2x.backends.cuda.arguments import Address, address_of, structs
 from waifu2x.backends.cuda.tensor_activation import numbered_macro
 from waifu2x.backends.gpu.launch import Launch, LaunchMaker
 from waifu2x.backends.gpu.runtime import Buffer, Macros
+from waifu2x.lowering.geometry import round_up
 from waifu2x.lowering.phases import Phase
 from waifu2x.lowering.steps import GlobalAvgPool, Linear, Program
 from waifu2x.networks.expressions import LEAKY
@@ -73,7 +74,9 @@ class Vectors:
             for step in program.steps
         ]
         *self.sum_places, self._sums_each = accumulate(averaged, initial=0)
-        *self.vector_places, self._vectors_each = accumulate(program.vectors, initial=0)
+        # Convolutions read factors in pairs.
+        lengths = [round_up(length, 2) for length in program.vectors]
+        *self.vector_places, self._vectors_each = accumulate(lengths, initial=0)
         linear = [step for step in program.steps if isinstance(step, Linear)]
         self._activations = list(dict.fromkeys(step.activation.function for step in linear))
         self._buffers: list[Buffer] = []
