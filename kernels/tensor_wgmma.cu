@@ -157,6 +157,8 @@ __device__ __forceinline__ void multiply_scaled(float (&sums)[ROWS_EACH][WIDTH /
 #define PIXELS_EACH ((ROWS_EACH * ROW_PIXELS + 127) / 128)
 // What is added to few of them is loaded before their sums are made: it takes long.
 #define EARLY (RESIDUAL && PIXELS_EACH <= 4)
+// A constant, since nvcc does not expand macros in pragmas.
+constexpr int UNROLLED = EARLY ? PIXELS_EACH : 2;
 
 // Pixel i of a thread, of a warpgroup's rows from (y, x) on.
 __device__ __forceinline__ MadePixel own_pixel(int i, int y, int x, const Conv& p) {
@@ -342,7 +344,7 @@ tensor_wgmma(const __grid_constant__ Conv p) {
                         partial[(row * TILE_COLUMNS + column + i / 2 * 8) * (WIDTH + 1) + j * 8 + q * 2 + i % 2] =
                             sums[row][j * 4 + i];
             asm volatile("bar.sync %0, 128;" ::"r"(group + 1) : "memory");
-#pragma unroll(EARLY ? PIXELS_EACH : 2)
+#pragma unroll UNROLLED
             for (int i = 0; i < PIXELS_EACH; i++) {
                 const MadePixel made = own_pixel(i, y, x, p);
 #if EARLY

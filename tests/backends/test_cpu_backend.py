@@ -13,20 +13,25 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from tests.helpers import obvious
 from waifu2x.backends import open_backend
 from waifu2x.backends.cpu import backend as cpu
 from waifu2x.backends.cpu import isa, kept_memory, work_queue
+from waifu2x.backends.cpu.arithmetic import Arithmetic
 from waifu2x.backends.cpu.compiled import Compiled
 from waifu2x.backends.cpu.compiled_model import CpuModel
 from waifu2x.backends.cpu.network import CpuNetwork
 from waifu2x.backends.cpu.packer import pack
+from waifu2x.backends.cpu.packer import pack
 from waifu2x.backends.cpu.work_queue import TaskBatch
 from waifu2x.backends.cpu.workers import MOST_FREE_BYTES, Workers
 from waifu2x.errors import BackendError
+from waifu2x.lowering.steps import GlobalAvgPool, Scale
+from waifu2x.networks.activations import leaky
 from waifu2x.networks.builder import fit_padding
-from waifu2x.networks.nodes import Enlarge
+from waifu2x.networks.nodes import Convolution, Dense, Enlarge, Mean, Multiply
 from waifu2x.system import machine
 
 
@@ -189,6 +194,28 @@ def test_memory_of_another_network_is_cleared() -> None:
         assert not maps.any()
     with workers.kept_maps(1, 64, second) as maps:
         assert not maps.any()
+
+
+@pytest.mark.parametrize("arithmetic", ["fp32", "int16", "bf16"])
+def test_vectors_are_as_long_as_the_pixels_that_they_scale(arithmetic: Arithmetic) -> None:
+    rng = np.random.default_rng(3)
+
+    def weight(*shape: int) -> NDArray[np.float32]:
+        return rng.normal(size=shape).astype(np.float32)
+
+    zeros = np.zeros(5, np.float32)
+    nodes = (
+        Convolution(0, weight(5, 1, 3, 3), zeros, leaky(1, 5)),
+        Mean(1),
+        Dense(2, weight(5, 5), zeros, leaky(1, 5)),
+        Multiply(1, 3),
+        Convolution(4, weight(3, 5, 1, 1), zeros[:3], leaky(1, 3)),
+    )
+    packed = pack(fit_padding("squeezed", 1, nodes), arithmetic)
+    rooms = np.diff(packed.vector_starts)
+    for step in packed.program.steps:
+        if isinstance(step, GlobalAvgPool | Scale):
+            assert rooms[step.vector] >= packed.maps.layouts[step.source.value].padded[0]
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -6,7 +6,7 @@ from functools import cached_property
 
 import numpy as np
 
-from waifu2x.backends.cpu.arithmetic import Arithmetic
+from waifu2x.backends.cpu.arithmetic import PLANE_UNIT, Arithmetic
 from waifu2x.backends.cpu.arrays import Arrays
 from waifu2x.backends.cpu.maps import ProgramMaps
 from waifu2x.backends.cpu.shapes import LANES
@@ -27,8 +27,12 @@ class Packing:
 
     @cached_property
     def vector_starts(self) -> list[int]:
-        """Where each vector begins among all of them, and how long they are together."""
-        sizes = [round_up(size, LANES) for size in self.program.vectors]
+        """Where each vector begins among all of them, and how long they are together.
+
+        As long as the planes of a map, padding included: kernels read and add whole pixels.
+        """
+        unit = max(LANES, PLANE_UNIT[self.arithmetic])
+        sizes = [round_up(size, unit) for size in self.program.vectors]
         starts: list[int] = np.cumsum([0, *sizes]).tolist()
         return starts
 
