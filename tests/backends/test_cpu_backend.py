@@ -24,7 +24,6 @@ from waifu2x.backends.cpu.compiled import Compiled
 from waifu2x.backends.cpu.compiled_model import CpuModel
 from waifu2x.backends.cpu.network import CpuNetwork
 from waifu2x.backends.cpu.packer import pack
-from waifu2x.backends.cpu.packer import pack
 from waifu2x.backends.cpu.work_queue import TaskBatch
 from waifu2x.backends.cpu.workers import MOST_FREE_BYTES, Workers
 from waifu2x.errors import BackendError

@@ -372,6 +372,6 @@ print("numba" in sys.modules)
     for count, imported in ((2, "True\n"), (1, "False\n")):
         processes = [start() for _ in range(count)]
         assert [process.communicate()[0] for process in processes] == [imported] * count
-        # Of two that compile the same, one entry of each kind is left: the code, its image, and what
-        # the compiler says of the processor.
+        # Of two that compile the same, one entry of each kind is left: the code, its image, and
+        # what the compiler says of the processor.
         assert len(list((tmp_path / "cache/numba").iterdir())) == 3
