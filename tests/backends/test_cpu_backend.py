@@ -58,6 +58,8 @@ def test_threads_and_kept_maps_are_as_many_as_the_container_allows(
     monkeypatch.setattr(cpu, "core_count", partial(machine.core_count, root))
     monkeypatch.setattr(kept_memory, "total_memory", partial(machine.total_memory, root))
     assert kept_memory.budget.__wrapped__() == (1 << 30) // 4
+    monkeypatch.setattr(kept_memory, "budget", kept_memory.budget.__wrapped__)
+    assert kept_memory.budget_of_means("bf16") == (1 << 30) // 4
     others = set(threading.enumerate())
     with closing(open_backend("cpu")) as backend:
         assert backend.device.detail.startswith("2 cores, ")

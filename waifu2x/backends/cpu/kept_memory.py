@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import NamedTuple
 
+from waifu2x.backends.cpu.arithmetic import Arithmetic
 from waifu2x.backends.cpu.packed import PackedProgram
 from waifu2x.backends.cpu.records import LINE_BYTES
 from waifu2x.backends.cpu.strips import PhaseStrips
@@ -16,8 +17,9 @@ from waifu2x.system.machine import total_memory
 MOST_BYTES = 1100 << 20
 """The most memory for kept maps."""
 MOST_BYTES_OF_MEANS = 520 << 20
-"""The most memory for maps that networks with means keep. More saves what is computed again for
-later phases: a fifth of the time of cunet at 1920x1080, for twice the memory."""
+"""The most memory for maps of 16 bits that networks with means keep; maps of floats may take twice
+as much. More saves what is computed again for later phases: a sixth of the time of cunet at
+1920x1080, for half as much memory again."""
 _MACHINE_SHARE = 4
 """Kept maps take at most one part of the machine's memory of so many."""
 
@@ -48,9 +50,9 @@ def budget() -> int:
     return MOST_BYTES if memory is None else min(MOST_BYTES, memory // _MACHINE_SHARE)
 
 
-def budget_of_means() -> int:
+def budget_of_means(arithmetic: Arithmetic) -> int:
     """Bytes that maps of networks with means may take."""
-    return min(budget(), MOST_BYTES_OF_MEANS)
+    return min(budget(), MOST_BYTES_OF_MEANS * (2 if arithmetic == "fp32" else 1))
 
 
 def map_bytes(packed: PackedProgram, value: int, sizes: Sequence[Size]) -> int:

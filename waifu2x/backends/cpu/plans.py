@@ -37,7 +37,7 @@ def size_plan(packed: PackedProgram, height: int, width: int) -> SizePlan:
         packed.costs.__getitem__,
         lambda value: kept_memory.map_bytes(packed, value, sizes),
         # Of a network that is cut, all is kept: see `blocks`.
-        math.inf if is_segmented(program) else kept_memory.budget_of_means(),
+        math.inf if is_segmented(program) else kept_memory.budget_of_means(packed.arithmetic),
     )
     strips = [PhaseStrips(packed, phase, sizes) for phase in found]
     return SizePlan(sizes, strips, kept_memory.places(strips))
