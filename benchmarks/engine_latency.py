@@ -12,25 +12,20 @@ from __future__ import annotations
 import argparse
 import statistics
 import sys
-import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
+from benchmarks.fake_device import in_place_of_the_driver
 from tests.helpers.fake_cuda import FakeDriver, FakeLibrary
 from waifu2x.api import Upscaler
-from waifu2x.backends.cuda import ahead, compiler, graph, registration
-from waifu2x.backends.cuda.compilers.nvcc import Nvcc
-from waifu2x.backends.cuda.driver import by_ctypes
 from waifu2x.backends.engine import Engine
 from waifu2x.networks import model_set
-from waifu2x.system import cache
 
 
 class TimedDriver(FakeDriver):
@@ -71,15 +66,8 @@ def main() -> None:
     arguments = parser.parse_args()
     pixels = np.zeros((arguments.side, arguments.side, 3), np.uint8)
     print(f"{'model':12} {'from':20} {'median':>8} {'of 20':>8}")
-    with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory() as folder:
-        driver = TimedDriver()
-        library = TimedLibrary(driver)
-        for module in (graph, by_ctypes, ahead, registration):
-            patch.setattr(module, "library", lambda: library)
-        patch.setitem(sys.modules, "pycuda", None)
-        patch.setattr(compiler, "_compile", lambda name, *rest: name.encode())
-        patch.setattr(compiler, "find", lambda version: Nvcc("nvcc"))
-        patch.setenv(cache.DIRECTORY_VARIABLE, folder)
+    driver = TimedDriver()
+    with in_place_of_the_driver(TimedLibrary(driver)):
         for name in arguments.model or ["vgg_7", "cunet"]:
             with Engine("cuda") as engine, Upscaler(2, model=name, engine=engine) as held:
                 models = model_set.find(name).models(2, None)

@@ -16,7 +16,6 @@ import cProfile
 import pstats
 import statistics
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -25,22 +24,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 from numpy.typing import NDArray
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
+from benchmarks.fake_device import in_place_of_the_driver
 from tests.helpers.fake_cuda import FakeDriver, FakeLibrary
 from waifu2x.backends import Precision
-from waifu2x.backends.cuda import ahead, compiler, graph, registration
 from waifu2x.backends.cuda import backend as cuda
-from waifu2x.backends.cuda.compilers.nvcc import Nvcc
-from waifu2x.backends.cuda.driver import by_ctypes
 from waifu2x.backends.gpu.backend import GpuBackend
 from waifu2x.backends.gpu.fp32 import Fp32Executor
 from waifu2x.backends.gpu.runtime import ReadyLaunch
 from waifu2x.networks import model_set
-from waifu2x.system import cache
 
 _MODELS = ["vgg_7", "cunet", "realesrgan/animevideo", "realesrgan/anime"]
 _WARM = 20
@@ -86,16 +81,9 @@ def main() -> None:
     if arguments.opencl:
         measure_opencl(arguments)
         return
-    with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory() as folder:
-        driver = FakeDriver()
-        driver.capability, driver.total = (9, 0), 140 << 30
-        library = IdleLibrary(driver)
-        for module in (graph, by_ctypes, ahead, registration):
-            patch.setattr(module, "library", lambda: library)
-        patch.setitem(sys.modules, "pycuda", None)
-        patch.setattr(compiler, "_compile", lambda name, *rest: name.encode())
-        patch.setattr(compiler, "find", lambda version: Nvcc("nvcc"))
-        patch.setenv(cache.DIRECTORY_VARIABLE, folder)
+    driver = FakeDriver()
+    driver.capability, driver.total = (9, 0), 140 << 30
+    with in_place_of_the_driver(IdleLibrary(driver)):
         backend: Any = cuda.create(0)
         for name in arguments.model or _MODELS:
             show(backend, arguments.precision, name, arguments)

@@ -50,8 +50,6 @@ SUM_FLOATS = BLOCK * BLOCK
 """AMX: sums of a block that are not results yet."""
 COLUMNS = 16
 """AMX: floats in a row of sums."""
-MOST_OUTPUTS = COLUMNS // 3
-"""AMX: the most output planes whose three taps of a kernel row fit into a tile."""
 
 
 def tile_height(width: int) -> int:
