@@ -213,9 +213,7 @@ def test_nothing_to_find(roots: tuple[Path, Path], tmp_path: Path) -> None:
         ("mein/own", "mine/own"),
     ],
 )
-def test_a_mistyped_name_gets_the_nearest(
-    roots: tuple[Path, Path], name: str, meant: str
-) -> None:
+def test_a_mistyped_name_gets_the_nearest(roots: tuple[Path, Path], name: str, meant: str) -> None:
     make_set(roots[1] / "mine" / "own", SEPARATE)
     with pytest.raises(ModelError, match=rf"no such folder: did you mean {meant}\?$"):
         model_set.find(name)
@@ -337,7 +335,7 @@ def test_without_a_home_directory(monkeypatch: pytest.MonkeyPatch, answer: objec
     assert resources.user_models() is None
     assert ", ".join(each.name for each in model_set.available()) == SHIPPED
     assert model_set.find("vgg_7/art").noise_levels == [0, 1, 2, 3]
-    with pytest.raises(ModelError, match="vgg_7 has vgg_7/art$"):
+    with pytest.raises(ModelError, match=r"vgg_7 has vgg_7/art$"):
         model_set.find("vgg_7/mine")
 
 
