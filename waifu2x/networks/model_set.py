@@ -21,6 +21,7 @@ from waifu2x.networks.catalogue import Role
 from waifu2x.networks.readers import SUFFIXES
 from waifu2x.system.files import reason
 from waifu2x.system.lazy_dataclass import dataclass
+from waifu2x.system.nearest import nearest
 from waifu2x.system.resources import user_models
 
 # What imports NumPy is imported where a model is read: completions only list names.
@@ -183,7 +184,7 @@ def find(name: str) -> ModelSet:
     means its usual style. Raises ModelError if there is none.
     """
     if not name:
-        raise ModelError(f"the name of the model is empty; the models here: {_names()}")
+        raise ModelError("the name of the model is empty: `waifu2x models list` shows the names")
     folder = Path(name)
     if folder.parts and not folder.is_absolute() and ".." not in folder.parts:
         spelt = folder.as_posix()
@@ -267,9 +268,7 @@ def _of_path(name: str) -> ModelSet:
     except (FileNotFoundError, NotADirectoryError, ValueError) as error:
         if name.lower().endswith(SUFFIXES):
             raise ModelError(f"{name}: no such file") from error
-        raise ModelError(
-            f"{name}: no such model and no such folder; the models here: {_names()}"
-        ) from error
+        raise ModelError(f"{name}: no such model and no such folder{_instead(name)}") from error
     except OSError as error:
         raise ModelError(f"{name}: cannot read the folder: {reason(error)}") from error
     if stat.S_ISREG(mode) and name.lower().endswith(SUFFIXES):
@@ -312,8 +311,15 @@ def _listed(folder: Path) -> list[Path]:
         raise ModelError(f"{folder}: cannot read the folder: {reason(error)}") from error
 
 
-def _names() -> str:
-    return ", ".join(found.name for found in available()) or "none"
+def _instead(name: str) -> str:
+    """What to say after a name that is none: what its family has, or the nearest name."""
+    names = sorted({each.name for each in available()} | {each.name for each in catalogue.ENTRIES})
+    family = name.partition("/")[0]
+    of_family = [each for each in names if each.startswith(f"{family}/")]
+    if of_family:
+        return f"; {family} has {', '.join(of_family)}"
+    meant = nearest(name, [*names, *(each.partition("/")[0] for each in names)])
+    return f": did you mean {meant}?" if meant else "; `waifu2x models list` shows the models"
 
 
 def _folders_with_models(root: Path) -> Iterator[Path]:
