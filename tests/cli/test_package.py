@@ -39,7 +39,8 @@ def test_public_names() -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", [["--help"], ["--version"], *([name, "--help"] for name in cli.list_commands(NONE))]
+    "arguments",
+    [["--help"], ["--version"], *([name, "--help"] for name in cli.list_commands(NONE))],
 )
 def test_help_imports_nothing_heavy(arguments: list[str]) -> None:
     code = f"""
