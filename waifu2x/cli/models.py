@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from waifu2x.cli.report import show, tell
 from waifu2x.errors import printable
 from waifu2x.networks import catalogue, model_set
-from waifu2x.networks.model import Model
-from waifu2x.networks.model_import import import_models
-from waifu2x.networks.nodes import Convolution, Dense, Weighted
 from waifu2x.networks.readers import SUFFIXES, read_model
+
+if TYPE_CHECKING:
+    from waifu2x.networks.model import Model
+    from waifu2x.networks.nodes import Weighted
 
 _COLUMNS = (
     "name",
@@ -131,6 +132,8 @@ def _description(path: Path, model: Model) -> dict[str, Any]:
 
 
 def _layer(node: Weighted) -> dict[str, Any]:
+    from waifu2x.networks.nodes import Convolution, Dense
+
     out_planes, in_planes = node.weight.shape[:2]
     planes = {"in_planes": in_planes, "out_planes": out_planes}
     if isinstance(node, Dense):
@@ -165,6 +168,8 @@ def import_(source: Path, folder: Path | None, name: str | None, overwrite: bool
     that holds some of those. Without FOLDER they go where `-m` finds them by name; a set that comes
     with waifu2x keeps its name to itself there.
     """
+    from waifu2x.networks.model_import import import_models
+
     for result in import_models(source, folder, name, overwrite=overwrite):
         if result.path:
             show(str(result.path))
