@@ -7,20 +7,20 @@ import shutil
 import textwrap
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from waifu2x.cli.report import show, tell
 from waifu2x.errors import printable
 from waifu2x.networks import catalogue, model_set
-from waifu2x.networks.model import Model
-from waifu2x.networks.model_import import import_models
-from waifu2x.networks.model_removal import remove_models
-from waifu2x.networks.nodes import Convolution, Dense, Weighted
 from waifu2x.networks.readers import SUFFIXES, read_model
 
-_HEADINGS = ("model", "-n", "scale", "drawings", "photos", "speed")
+if TYPE_CHECKING:
+    from waifu2x.networks.model import Model
+    from waifu2x.networks.nodes import Weighted
+
+_HEADINGS = ("model", "-n", "scale", "drawings", "photos", "MP/s")
 _BEST_AT = "best for"
 _LEAST_WIDTH, _MOST_WIDTH = 60, 100
 """Columns of a terminal that texts are fitted to."""
@@ -41,7 +41,7 @@ _KEY = (
     "-n: levels of noise that it removes. scale: in one pass; other scales are made of these."
     " drawings, photos: PSNR in dB of pictures enlarged twice; Lanczos has"
     f" {catalogue.LANCZOS_DRAWINGS} and {catalogue.LANCZOS_PHOTOS}. What redraws has less,"
-    " however sharp it looks. speed: megapixels of the result a second, on two cores of a processor"
+    " however sharp it looks. MP/s: megapixels of the result a second, on two cores of a processor"
     " with AVX2."
 )
 
@@ -232,6 +232,8 @@ def _description(path: Path, model: Model) -> dict[str, Any]:
 
 
 def _layer(node: Weighted) -> dict[str, Any]:
+    from waifu2x.networks.nodes import Convolution, Dense
+
     out_planes, in_planes = node.weight.shape[:2]
     planes = {"in_planes": in_planes, "out_planes": out_planes}
     if isinstance(node, Dense):
@@ -266,6 +268,8 @@ def import_(source: Path, folder: Path | None, name: str | None, overwrite: bool
     that holds some of those. Without FOLDER they go where `-m` finds them by name; a set that comes
     with waifu2x keeps its name to itself there.
     """
+    from waifu2x.networks.model_import import import_models
+
     for result in import_models(source, folder, name, overwrite=overwrite):
         if result.path:
             show(str(result.path))
@@ -277,6 +281,8 @@ def import_(source: Path, folder: Path | None, name: str | None, overwrite: bool
 @click.argument("name")
 def remove(name: str) -> None:
     """Remove an imported model set, without asking. Those of packages are removed by pip."""
+    from waifu2x.networks.model_removal import remove_models
+
     removed = remove_models(name)
     files = "1 file" if removed.files == 1 else f"{removed.files} files"
     show(printable(f"{name}: removed {files}, {removed.size / 1e6:.1f} MB, of {removed.folder}"))
