@@ -95,7 +95,7 @@ def test_other_encoders_tables_are_ranked_as_they_were_scaled():
     ranks = [each.quality for each in qualities]
     assert ranks == sorted(ranks)
     assert (ranks[0], ranks[-1]) == (1, 100)
-    assert not any(each.exact for each in qualities[:97])
+    assert not any(each.exact for each in qualities[5:97])
     # Its table is finer than libjpeg's at low frequencies and coarser at high ones.
     assert all(abs(rank - told) <= 6 for told, rank in enumerate(ranks, 1) if told >= 30)
 

@@ -117,7 +117,7 @@ def _qualities() -> dict[tuple[int, ...], int]:
 
 @functools.cache
 def _sizes() -> list[float]:
-    """Of each quality from 1 to 100, how large libjpeg's luma table is."""
+    """How large libjpeg's luma tables are, from quality 1 to 100."""
     return [_size(scaled(LUMA, quality, 16)) for quality in range(1, 101)]
 
 
