@@ -1,6 +1,6 @@
 """What MkDocs does to a page before it is rendered: help texts stand where a comment asks for one.
 
-`<!-- help: batch -->` becomes what `waifu2x batch --help` prints, `<!-- help -->` that of `waifu2x`.
+`<!-- help: batch -->` becomes the text of `waifu2x batch --help`, `<!-- help -->` that of `waifu2x`.
 """
 
 from __future__ import annotations

@@ -76,7 +76,9 @@ def commands_in(page: str) -> Iterator[tuple[str, list[str]]]:
 
 
 def _commands(text: str) -> Iterator[list[str]]:
-    lexer = shlex.shlex(text.replace("\\\n", " ").replace("\n", " ;\n"), posix=True, punctuation_chars=True)
+    lexer = shlex.shlex(
+        text.replace("\\\n", " ").replace("\n", " ;\n"), posix=True, punctuation_chars=True
+    )
     lexer.whitespace_split = True
     found: list[str] | None = None
     skip = False

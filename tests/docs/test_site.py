@@ -27,6 +27,8 @@ def test_site_is_built_without_warnings(tmp_path: Path) -> None:
     assert not done.returncode, done.stderr
     assert "WARNING" not in done.stderr
     page = html.unescape((tmp_path / "reference" / "command-line" / "index.html").read_text())
-    printed = CliRunner().invoke(cli, ["compare", "--help"], terminal_width=88, max_content_width=88, prog_name="waifu2x")
+    printed = CliRunner().invoke(
+        cli, ["compare", "--help"], terminal_width=88, max_content_width=88, prog_name="waifu2x"
+    )
     assert printed.output.rstrip() in page
     assert "https://fonts" not in page
