@@ -1,6 +1,7 @@
 """What MkDocs does to a page before it is rendered: help texts stand where a comment asks for one.
 
-`<!-- help: batch -->` becomes the text of `waifu2x batch --help`, `<!-- help -->` that of `waifu2x`.
+`<!-- help: batch -->` becomes the text of `waifu2x batch --help`; without a name it is that of
+`waifu2x` itself.
 """
 
 from __future__ import annotations
