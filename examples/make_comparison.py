@@ -40,7 +40,7 @@ def row(
     box = left, top, left + WIDTH, top + HEIGHT
     size = WIDTH * SCALE, HEIGHT * SCALE
     large = whole.width * SCALE, whole.height * SCALE
-    part = tuple(side * SCALE for side in box)
+    part = left * SCALE, top * SCALE, box[2] * SCALE, box[3] * SCALE
     ours = waifu2x.upscale(whole, scale=SCALE, noise=noise)
     return [
         (f"{kind}: input", whole.crop(box).resize(size, Image.Resampling.NEAREST)),

@@ -39,7 +39,9 @@ class Block:
 
 def blocks(page: str) -> Iterator[Block]:
     """The fenced blocks of a page, in order."""
-    before, opened, lines = "", None, []
+    before = ""
+    opened: tuple[int, str, str | None] | None = None
+    lines: list[str] = []
     for number, line in enumerate((ROOT / page).read_text(encoding="utf-8").splitlines(), 1):
         if opened is not None:
             if line.strip() == "```":
