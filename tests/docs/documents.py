@@ -52,7 +52,9 @@ def blocks(page: str) -> Iterator[Block]:
                 lines.append(line)
         elif found := _OPENING.match(line):
             reason = _NOT_RUN.match(before)
-            not_run = "the test command" if before == _TEST_COMMAND else reason and reason[1]
+            not_run = reason[1] if reason else None
+            if before == _TEST_COMMAND:
+                not_run = "the test command"
             opened = number, found[1], not_run
         elif line.strip():
             before = line
