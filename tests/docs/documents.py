@@ -51,8 +51,8 @@ def blocks(page: str) -> Iterator[Block]:
             else:
                 lines.append(line)
         elif found := _OPENING.match(line):
-            reason = _NOT_RUN.match(before)
-            not_run = reason[1] if reason else None
+            comment = _NOT_RUN.match(before)
+            not_run = comment[1] if comment else None
             if before == _TEST_COMMAND:
                 not_run = "the test command"
             opened = number, found[1], not_run
