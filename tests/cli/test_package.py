@@ -9,11 +9,14 @@ import sys
 import zipfile
 from pathlib import Path
 
+import click
 import pytest
 
 import waifu2x
+from waifu2x.cli import cli
 
 ROOT = Path(__file__).parents[2]
+NONE = click.Context(cli)
 
 
 def test_public_names() -> None:
@@ -35,7 +38,10 @@ def test_public_names() -> None:
         waifu2x.downscale  # noqa: B018
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["--version"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [["--help"], ["--version"], *([name, "--help"] for name in cli.list_commands(NONE))],
+)
 def test_help_imports_nothing_heavy(arguments: list[str]) -> None:
     code = f"""
 import json, sys

@@ -31,20 +31,18 @@ from waifu2x.cli.options import (
     upscale_options,
 )
 from waifu2x.cli.progress import many_pictures
-from waifu2x.cli.reporter import BatchReporter
-from waifu2x.flows.batch import outputs, worker
-from waifu2x.flows.batch.driver import InFlight
-from waifu2x.flows.batch.plan import JobList, Plan, plan
-from waifu2x.flows.batch.run import run
 from waifu2x.flows.batch.shard import Shard, shard_of
 from waifu2x.flows.jobs import ARCHIVES, Identity, Job, OnNotice, Output, identities, make_folder
-from waifu2x.flows.outcome import Outcome
 from waifu2x.formats import table
 from waifu2x.system import stores
 
+# What imports NumPy is imported where it is used: completions and helps need not wait for it.
 if TYPE_CHECKING:
     from waifu2x.flows.batch.devices import DeviceProcesses
+    from waifu2x.flows.batch.driver import InFlight
     from waifu2x.flows.batch.listings import Listings
+    from waifu2x.flows.batch.plan import JobList, Plan
+    from waifu2x.flows.outcome import Outcome
 
 _MANY = 50
 """Pictures for which processes may well be wanted, as are those of an archive: starting them takes
@@ -62,6 +60,8 @@ def _jobs(context: Any, parameter: Any, value: str) -> InFlight | None:
         return None
     if not re.fullmatch(r"[1-9]\d{0,2}:[1-9]\d{0,2}:[1-9]\d{0,2}", value, re.ASCII):
         raise click.BadParameter(f"{value!r}: expected auto, or three whole numbers like 1:1:2.")
+    from waifu2x.flows.batch.driver import InFlight
+
     load, process, save = map(int, value.split(":"))
     return InFlight(load + process + save, process)
 
@@ -161,6 +161,10 @@ def batch(
     Either may be a URL, such as s3://bucket/folder. A bad picture does not stop the others:
     failures are listed at the end, and the exit code is 1.
     """
+    from waifu2x.cli.reporter import BatchReporter
+    from waifu2x.flows.batch import outputs, worker
+    from waifu2x.flows.batch.plan import plan
+
     output = output_of(extension, **{name: options.pop(name) for name in OUTPUT_NAMES})
     output = replace(output, previews=page is not None)
     _check(folder, target, output, watching, retried)
@@ -260,7 +264,7 @@ def batch(
 
 
 _Work = Callable[
-    [Iterable[Job | None], Callable[[Job, float], None], OnNotice], Generator[Outcome, None, None]
+    [Iterable[Job | None], Callable[[Job, float], None], OnNotice], "Generator[Outcome, None, None]"
 ]
 """Makes outcomes of jobs, and tells of progress and of notices."""
 
@@ -277,6 +281,8 @@ def _here(
     verbose: bool,
 ) -> Iterator[_Work]:
     """By this process and those that it starts."""
+    from waifu2x.flows.batch.run import run
+
     with open_upscaler(**options) as upscaler:
         if verbose:
             report.tell(describe(upscaler))
@@ -320,6 +326,8 @@ def _on_devices(
         own = {**arguments, "device": (number,)}
         return SessionSettings(own, output, share, max_pixels, "", sharing, many)
 
+    from waifu2x.flows.batch.driver import InFlight
+
     arguments, parts = arguments_of(**options), len(numbers)
     share = in_flight
     if in_flight is not None:
@@ -350,6 +358,8 @@ def _run_on(
 def _devices_of(options: dict[str, Any], count: int, watching: bool) -> Sequence[int]:
     """The numbers of the devices that get a process each for so many files; none where one process
     does it all: for one device, and for so few files that devices would have to share one."""
+    from waifu2x.flows.batch import worker
+
     device = options["device"]
     if not (watching or count >= 2 * _EACH) or not worker.may_start_processes():
         return ()
@@ -360,6 +370,8 @@ def _devices_of(options: dict[str, Any], count: int, watching: bool) -> Sequence
 def _archives_first(jobs: JobList) -> JobList:
     """The jobs in another order: one process makes all pages of an archive, and is not to begin
     with one when the others have nothing more to do."""
+    from waifu2x.flows.batch.plan import JobList
+
     names = sorted(jobs.names, key=lambda names: not names[0].lower().endswith(ARCHIVES))
     return JobList(jobs.folder, jobs.target, names)
 

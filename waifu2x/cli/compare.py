@@ -8,26 +8,26 @@ import math
 from collections.abc import Sequence
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
-from numpy.typing import NDArray
 
-from waifu2x.backends.engine import Engine
 from waifu2x.cli.interrupts import heard_at_once
 from waifu2x.cli.options import check_folder, device_options, noise_option, scale_option
 from waifu2x.cli.progress import one_picture
 from waifu2x.cli.report import show, tell
 from waifu2x.errors import ImageError
-from waifu2x.flows import model_comparison
 from waifu2x.flows.jobs import Job, identities, may_write
-from waifu2x.flows.model_comparison import Result
-from waifu2x.formats.read import first_picture
-from waifu2x.formats.write import write_picture
-from waifu2x.imaging import comparison, sheet
-from waifu2x.imaging.picture import Colours, Picture
-from waifu2x.lowering.box import Box
+
+# What imports NumPy is imported where it is used: completions and helps need not wait for it.
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from waifu2x.flows.model_comparison import Result
+    from waifu2x.imaging import comparison
+    from waifu2x.imaging.picture import Colours, Picture
+    from waifu2x.lowering.box import Box
 
 _SIDE, _COUNT = 64, 4
 """Crops of what models make: pixels a side, and how many."""
@@ -124,6 +124,9 @@ def _check_target(target: Path, overwrite: bool, *sources: Path) -> None:
 
 
 def _write(pixels: Any, target: Path, overwrite: bool, colours: Colours | None = None) -> None:
+    from waifu2x.formats.write import write_picture
+    from waifu2x.imaging.picture import Colours, Picture
+
     picture = Picture(pixels, colours=colours or Colours())
     write_picture(picture, target, "png", replace=overwrite)
 
@@ -131,6 +134,9 @@ def _write(pixels: Any, target: Path, overwrite: bool, colours: Colours | None =
 def _pictures(
     first: Path, second: Path, target: Path | None, overwrite: bool, as_json: bool
 ) -> None:
+    from waifu2x.formats.read import first_picture
+    from waifu2x.imaging import comparison, sheet
+
     one, other = (first_picture(path) for path in (first, second))
     try:
         found = comparison.compare(one, other)
@@ -196,6 +202,11 @@ def _models(
     reduce: bool,
     **device: Any,
 ) -> None:
+    from waifu2x.backends.engine import Engine
+    from waifu2x.flows import model_comparison
+    from waifu2x.formats.read import first_picture
+    from waifu2x.imaging import sheet
+
     scale = Fraction(2) if scale is None else scale
     level = None if noise == "none" else int(noise)
     if scale < 1 or (scale == 1 and level is None):

@@ -6,13 +6,16 @@ import json
 import sys
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from waifu2x.cli.report import show, tell
 from waifu2x.errors import ImageError, printable
 from waifu2x.formats import table
-from waifu2x.formats.description import Description, describe
+
+if TYPE_CHECKING:
+    from waifu2x.formats.description import Description
 
 
 @click.command(short_help="Say what a picture's file holds, and what of it is kept.")
@@ -31,6 +34,8 @@ from waifu2x.formats.description import Description, describe
 @click.option("--json", "as_json", is_flag=True, help="One line of JSON for each file.")
 def info(files: tuple[Path, ...], extension: str, as_json: bool) -> None:
     """Say what was found in each FILE, and what a result in a format would keep of it."""
+    from waifu2x.formats.description import describe  # with NumPy, as late as can be
+
     failed = False
     for path in files:
         try:
@@ -51,6 +56,8 @@ def info(files: tuple[Path, ...], extension: str, as_json: bool) -> None:
 
 def _text(found: Description, extension: str) -> str:
     parts = [f"{found.format}, {found.width}x{found.height}, {found.bits}-bit {found.colours}"]
+    if found.jpeg:
+        parts.append(str(found.jpeg))
     if found.pictures > 1:
         parts.append(f"{found.pictures} pictures")
     if found.transparent:
