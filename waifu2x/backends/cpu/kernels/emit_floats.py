@@ -7,7 +7,7 @@ from numba.core import cgutils
 
 from waifu2x.backends.cpu.isa import VECTOR
 from waifu2x.backends.cpu.kernels.emit_control import ControlEmitter
-from waifu2x.backends.cpu.kernels.llvm_types import FLOAT, FLOATS, INTEGER, INTEGERS
+from waifu2x.backends.cpu.kernels.llvm_types import FLOATS, INTEGER, INTEGERS
 
 
 class FloatEmitter(ControlEmitter):
@@ -107,7 +107,9 @@ class FloatEmitter(ControlEmitter):
         while half:
             low, high = (
                 self._builder.shuffle_vector(
-                    a, a, ir.Constant(ir.VectorType(INTEGER, half), [start + n for n in range(half)])
+                    a,
+                    a,
+                    ir.Constant(ir.VectorType(INTEGER, half), [start + n for n in range(half)]),
                 )
                 for start in (0, half)
             )
