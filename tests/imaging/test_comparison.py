@@ -168,7 +168,7 @@ def test_crops_of_a_border_alone_do_not_overlap() -> None:
 
 
 CELL, GAP, MARGIN = 256, 4, 8
-"""Of a sheet: pixels across a crop, between two, around all."""
+"""On a sheet: pixels across a crop, between two, around all."""
 
 
 def cell(sheet: NDArray[np.uint8], row: int, column: int) -> NDArray[np.uint8]:

@@ -102,7 +102,8 @@ def ssim(one: NDArray[Any], other: NDArray[Any]) -> float:
 
 def worst_boxes(pictures: Sequence[NDArray[Any]], side: int, count: int) -> list[Box]:
     """At most `count` squares of `side` pixels, not overlapping, where pictures differ most, worst
-    first, and spread: what lies near a square that is chosen already, or in line with it, counts less.
+    first, and spread: what is near a square that is chosen already, or in line with it, counts
+    less.
 
     `pictures` are two or more arrays (H, W, C) of one shape. A square's error is the sum over its
     values of the square of the largest difference between any two pictures. Where all the rest is
