@@ -246,10 +246,13 @@ def test_a_set_that_can_do_nothing_of_it_is_left_out() -> None:
 def test_large_results_lie_in_files(monkeypatch: pytest.MonkeyPatch) -> None:
     assert run_models("./same,./less", "-o", "b.png", "a.png").exit_code == 0
     monkeypatch.setattr(model_comparison, "_LARGE", 1)
-    kept = list[Any]()
-    monkeypatch.setattr(
-        np, "memmap", lambda *a, _of=np.memmap, **k: kept.append(_of(*a, **k)) or kept[-1]
-    )
+    kept, memmap = list[Any](), np.memmap
+
+    def counted(*arguments: Any, **options: Any) -> Any:
+        kept.append(memmap(*arguments, **options))
+        return kept[-1]
+
+    monkeypatch.setattr(np, "memmap", counted)
     assert run_models("./same,./less", "-o", "c.png", "a.png").exit_code == 0
     assert len(kept) == 3
     np.testing.assert_array_equal(sheet_of("b.png"), sheet_of("c.png"))

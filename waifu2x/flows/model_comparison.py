@@ -125,8 +125,9 @@ def _level(
     """The noise level that a set removes instead of that one, and why it can do nothing at all."""
     levels: list[int | None] = [noise]
     if noise is not None:
-        levels = sorted(models.noise_levels, key=lambda level: abs(level - noise))
-        levels += [None] if scale > 1 else []
+        wanted = noise
+        nearest = sorted(models.noise_levels, key=lambda level: abs(level - wanted))
+        levels = [*nearest, *([None] if scale > 1 else [])]
     fault: ModelError | None = None
     for level in levels:
         try:
