@@ -10,7 +10,7 @@ import click
 
 from waifu2x.cli.report import show, tell
 from waifu2x.errors import printable
-from waifu2x.networks import catalogue, model_set
+from waifu2x.networks import catalogue, listing, model_set
 from waifu2x.networks.readers import SUFFIXES, read_model
 
 if TYPE_CHECKING:
@@ -43,9 +43,7 @@ def list_models(as_json: bool) -> None:
     Measured by the project's benchmarks: the PSNR of drawings and of photos enlarged twice, and the
     output megapixels a second on a CPU.
     """
-    rows = [_row(each) for each in model_set.available()]
-    known = {row["name"] for row in rows}
-    rows += [_absent(entry) for entry in catalogue.ENTRIES if entry.name not in known]
+    rows = [_row(each) for each in listing.list_models()]
     if as_json:
         show(json.dumps(rows, indent=2))
         return
@@ -56,28 +54,20 @@ def list_models(as_json: bool) -> None:
         show(printable("  ".join(cells).rstrip()))
 
 
-def _row(found: model_set.ModelSet) -> dict[str, Any]:
-    """A set whose files are here."""
-    entry = catalogue.entry(found.name)
+def _row(found: listing.ModelInfo) -> dict[str, Any]:
     return {
         "name": found.name,
         "style": found.name.rpartition("/")[2],
         "noise_levels": found.noise_levels,
         "scales": found.scales,
-        "best_at": entry.best_at if entry else None,
-        "drawings_db": entry.drawings if entry else None,
-        "photos_db": entry.photos if entry else None,
-        "megapixels_per_second": entry.speed if entry else None,
-        "licence": entry.licence if entry else None,
-        "folder": str(found.folder),
-        "install": None,
+        "best_at": found.best_at,
+        "drawings_db": found.drawings_db,
+        "photos_db": found.photos_db,
+        "megapixels_per_second": found.megapixels_per_second,
+        "licence": found.licence,
+        "folder": None if found.folder is None else str(found.folder),
+        "install": found.install,
     }
-
-
-def _absent(entry: catalogue.CatalogueEntry) -> dict[str, Any]:
-    """A set that could be here."""
-    found = model_set.ModelSet(entry.name, Path(), {})
-    return _row(found) | {"folder": None, "install": entry.install}
 
 
 def _cells(row: dict[str, Any]) -> tuple[str, ...]:

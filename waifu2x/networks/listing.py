@@ -1,0 +1,80 @@
+"""What there is to know of each model set without reading its models."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from waifu2x.networks import catalogue, model_set
+from waifu2x.networks.catalogue import CatalogueEntry
+from waifu2x.networks.model_set import ModelSet
+from waifu2x.system.lazy_dataclass import dataclass
+
+
+@dataclass(frozen=True)
+class ModelInfo:
+    """A model set that `model=` takes by name, as `list_models` gives it.
+
+    Figures were measured by the project's benchmarks; None where a set was not.
+    """
+
+    name: str
+    """Family and style, such as "cunet/art"."""
+    noise_levels: tuple[int, ...]
+    """The levels that `noise` may have."""
+    scales: tuple[int, ...]
+    """By how much its networks enlarge, 1 among them where one only denoises. Any other scale is
+    made of these, and reduced."""
+    best_at: str | None
+    """What it is for, in a few words."""
+    drawings_db: float | None
+    """PSNR in dB of drawings enlarged twice; Lanczos reaches 30.02."""
+    photos_db: float | None
+    """PSNR in dB of photos enlarged twice; Lanczos reaches 31.57."""
+    megapixels_per_second: float | None
+    """Output megapixels a second on two cores with AVX2."""
+    licence: str | None
+    folder: Path | None
+    """The folder of its files; None if they are not installed."""
+    install: str | None
+    """The command that installs its files; None if they are here."""
+
+    @property
+    def installed(self) -> bool:
+        """Whether its files are here."""
+        return self.folder is not None
+
+
+def list_models() -> list[ModelInfo]:
+    """The model sets that `model=` takes by name: those installed first, then those that may be.
+
+    The same facts as `waifu2x models list` shows. No model is read.
+
+    Raises:
+        ModelError: A folder of imported models cannot be read.
+
+    Example:
+        >>> [model.name for model in waifu2x.list_models() if 3 in model.noise_levels][:2]
+        ['vgg_7/art', 'upconv_7/art']
+    """
+    here = model_set.available()
+    names = {found.name for found in here}
+    absent = [entry for entry in catalogue.ENTRIES if entry.name not in names]
+    return [
+        *(_info(found, catalogue.entry(found.name), found.folder) for found in here),
+        *(_info(ModelSet(entry.name, Path(), {}), entry, None) for entry in absent),
+    ]
+
+
+def _info(found: ModelSet, entry: CatalogueEntry | None, folder: Path | None) -> ModelInfo:
+    return ModelInfo(
+        found.name,
+        tuple(found.noise_levels),
+        tuple(found.scales),
+        entry.best_at if entry else None,
+        entry.drawings if entry else None,
+        entry.photos if entry else None,
+        entry.speed if entry else None,
+        entry.licence if entry else None,
+        folder,
+        entry.install if entry and folder is None else None,
+    )
