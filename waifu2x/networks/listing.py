@@ -27,16 +27,23 @@ class ModelInfo:
     best_at: str | None
     """What it is for, in a few words."""
     drawings_db: float | None
-    """PSNR in dB of drawings enlarged twice; Lanczos reaches 30.02."""
+    """PSNR in dB of drawings enlarged twice: how near it comes to the original."""
     photos_db: float | None
-    """PSNR in dB of photos enlarged twice; Lanczos reaches 31.57."""
+    """PSNR in dB of photos enlarged twice."""
     megapixels_per_second: float | None
     """Output megapixels a second on two cores with AVX2."""
     licence: str | None
+    origin: str
+    """Where it comes from, in words."""
     folder: Path | None
     """The folder of its files; None if they are not installed."""
     install: str | None
     """The command that installs its files; None if they are here."""
+
+    @property
+    def is_default(self) -> bool:
+        """Whether it is what `model=` is where nothing else is asked for."""
+        return self.name == catalogue.DEFAULT
 
     @property
     def installed(self) -> bool:
@@ -75,6 +82,7 @@ def _info(found: ModelSet, entry: CatalogueEntry | None, folder: Path | None) ->
         entry.photos if entry else None,
         entry.speed if entry else None,
         entry.licence if entry else None,
+        entry.origin if entry else "imported",
         folder,
         entry.install if entry and folder is None else None,
     )
