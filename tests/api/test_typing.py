@@ -37,9 +37,7 @@ SPECIAL = ("__call__", "__init__", "__enter__", "__exit__", "__repr__")
 
 
 def test_no_public_signature_says_any() -> None:
-    functions = {
-        name: typing.get_overloads(found) or [found] for name, found in public_functions()
-    }
+    functions = {name: typing.get_overloads(found) or [found] for name, found in public_functions()}
     assert {"upscale", "Upscaler.__call__", "Upscaler.close", "Engine.bytes"} <= set(functions)
     # Frozen dataclasses make theirs when they are needed.
     made = {"DeviceInfo", "ModelInfo"}

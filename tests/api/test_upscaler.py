@@ -40,7 +40,7 @@ def written(model: Model) -> bytes:
     return dump(NetworkWeights(f"vgg_{len(layers)}", layers))
 
 
-upscale = partial(waifu2x.upscale, model="vgg_7", precision="fp32")
+upscale: Any = partial(waifu2x.upscale, model="vgg_7", precision="fp32")
 """Exact enough to be compared level by level."""
 
 
@@ -300,7 +300,7 @@ def test_arguments_that_make_no_sense(arguments: dict[str, Any], message: str) -
 
 def test_integers_of_numpy_are_integers(drawn: NDArray[np.uint8]) -> None:
     pixels = drawn[40:60, 50:80]
-    result = upscale(pixels, np.int64(2), np.uint8(1), tile=np.int32(32))  # type: ignore[arg-type]
+    result = upscale(pixels, np.int64(2), np.uint8(1), tile=np.int32(32))
     np.testing.assert_array_equal(result, upscale(pixels, 2, 1, tile=32))
 
 

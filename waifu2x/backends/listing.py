@@ -26,7 +26,7 @@ class DeviceInfo:
 
 
 def list_devices(backend: str | None = None) -> list[DeviceInfo]:
-    """The devices that can compute here, backend by backend in the order in which "auto" tries them.
+    """The devices that can compute here, by backend, in the order in which "auto" tries them.
 
     The same facts as `waifu2x devices` shows. Nothing is opened for work.
 

@@ -192,7 +192,7 @@ def _padded(cells: Iterable[str], widths: list[int]) -> str:
 
 def _about(found: model_set.ModelSet) -> list[str]:
     """What is known of a set as a whole."""
-    row = _row(found)
+    row = _row(listing.info_of(found))
     lines = [
         found.name + (" (the default)" if row["default"] else ""),
         *([f"best for: {row['best_at']}"] if row["best_at"] else []),

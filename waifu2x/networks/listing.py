@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 from waifu2x.networks import catalogue, model_set
-from waifu2x.networks.catalogue import CatalogueEntry
 from waifu2x.networks.model_set import ModelSet
 from waifu2x.system.lazy_dataclass import dataclass
 
@@ -67,12 +66,15 @@ def list_models() -> list[ModelInfo]:
     names = {found.name for found in here}
     absent = [entry for entry in catalogue.ENTRIES if entry.name not in names]
     return [
-        *(_info(found, catalogue.entry(found.name), found.folder) for found in here),
-        *(_info(ModelSet(entry.name, Path(), {}), entry, None) for entry in absent),
+        *map(info_of, here),
+        *(info_of(ModelSet(entry.name, Path(), {})) for entry in absent),
     ]
 
 
-def _info(found: ModelSet, entry: CatalogueEntry | None, folder: Path | None) -> ModelInfo:
+def info_of(found: ModelSet) -> ModelInfo:
+    """What there is to know of a set; of one without files, how to get them."""
+    entry = catalogue.entry(found.name)
+    folder = found.folder if found.files else None
     return ModelInfo(
         found.name,
         tuple(found.noise_levels),
