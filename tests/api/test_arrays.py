@@ -90,9 +90,7 @@ def test_a_tensor_on_another_device(upscaler: Upscaler, kind: int) -> None:
 
 
 def test_a_tensor_that_its_library_keeps(upscaler: Upscaler) -> None:
-    with pytest.raises(
-        ImageError, match="cannot read this WithGradient: Can't export"
-    ):
+    with pytest.raises(ImageError, match="cannot read this WithGradient: Can't export"):
         upscaler(WithGradient(PIXELS))
 
 
