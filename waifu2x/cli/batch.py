@@ -161,12 +161,11 @@ def batch(
     Either may be a URL, such as s3://bucket/folder. A bad picture does not stop the others:
     failures are listed at the end, and the exit code is 1.
     """
-    from waifu2x.cli.reporter import BatchReporter
+    from waifu2x.cli.reporter import BatchReporter, settings_of
     from waifu2x.flows.batch import outputs, worker
     from waifu2x.flows.batch.plan import plan
 
     output = output_of(extension, **{name: options.pop(name) for name in OUTPUT_NAMES})
-    output = replace(output, previews=page is not None)
     _check(folder, target, output, watching, retried)
     if address is not None:  # workers have working folders of their own
         folder, target = folder.absolute(), target.absolute()
@@ -199,6 +198,10 @@ def batch(
         report.tell(f"{target}: {removed} unfinished files of a killed run removed")
     done = outputs.present(wanted) if output.existing == "skip" else frozenset[str]()
     left = wanted.where(lambda _, name: name not in done)
+    if page is not None:
+        from waifu2x.flows.batch.html_report import HtmlReport, preview_side
+
+        output = replace(output, preview_side=preview_side(None if watching else len(left)))
     stopped = Event()
     jobs: Iterable[Job | None] = left
     if watching:
@@ -232,9 +235,8 @@ def batch(
             )
         paper = None
         if page is not None:
-            from waifu2x.flows.batch.html_report import HtmlReport
-
-            paper = HtmlReport(page, f"{folder}, enlarged into {target}")
+            settings = settings_of(click.get_current_context())
+            paper = HtmlReport(page, f"{folder}, enlarged into {target}", settings)
         reporter = stack.enter_context(
             BatchReporter(expected, planned.passed_over, paper, as_json=as_json, verbose=verbose)
         )

@@ -10,7 +10,6 @@ import base64
 import hashlib
 import os
 import re
-import shutil
 import tempfile
 from collections.abc import Iterable, Sequence
 from html import escape
@@ -164,7 +163,7 @@ class HtmlReport:
         linked = "" if page else "name"
         return (
             f"<figure>{shown}<figcaption>{page}{self._link(outcome.job.source, linked)} &rarr; "
-            f'{self._link(outcome.job.target)}<br><span class="faint">{width} × {height}'
+            f'{self._link(outcome.job.target)}<br><span class="faint">{width}x{height}'
             f"{kept}{seconds}</span></figcaption></figure>\n"
         )
 

@@ -40,10 +40,13 @@
     return figure;
   };
   const fit = () => {
-    // Small pictures are enlarged, large ones are shown pixel for pixel where there is room.
-    const image = stage.querySelector("img");
-    const widest = Math.max(image.naturalWidth, 480) * (beside.ariaPressed === "true" ? 2 : 1);
-    stage.style.maxWidth = `${widest}px`;
+    // Small pictures are enlarged, others are shown pixel for pixel where there is room.
+    const { naturalWidth: width, naturalHeight: height } = stage.querySelector("img");
+    if (!width) return; // it is not there yet
+    const columns = beside.ariaPressed === "true" ? 2 : 1;
+    const enlarged = Math.max(1, 480 / Math.max(width, height));
+    const [widest, highest] = [columns * width * enlarged, (columns * 65 * width) / height];
+    stage.style.maxWidth = `min(${widest}px, ${highest}vh)`;
   };
   const arrange = () => {
     const sideBySide = beside.ariaPressed === "true";
