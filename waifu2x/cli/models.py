@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from waifu2x.cli.command import Group
 from waifu2x.cli.report import show, tell
 from waifu2x.errors import printable
 from waifu2x.networks import catalogue, model_set
@@ -30,7 +31,7 @@ _COLUMNS = (
 )
 
 
-@click.group(short_help="List, show and import models.")
+@click.group(cls=Group, short_help="List, show and import models.")
 def models() -> None:
     """List, show and import models."""
 
