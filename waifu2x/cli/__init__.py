@@ -78,7 +78,7 @@ class _Commands(Group):
             return super().invoke(context)
 
 
-@click.group(cls=_Commands)
+@click.group("waifu2x", cls=_Commands)
 @click.version_option(__version__, prog_name="waifu2x")
 def cli() -> None:
     """Upscale and denoise pictures with waifu2x networks.
@@ -120,7 +120,7 @@ def main() -> None:
         if number is not None and signal.getsignal(number) == signal.SIG_DFL:
             signal.signal(number, lambda received, frame: sys.exit(128 + received))
     try:
-        code = cli.main(standalone_mode=False)
+        code = cli.main(prog_name="waifu2x", standalone_mode=False)
     except click.ClickException as error:
         error.show()
         code = error.exit_code

@@ -69,6 +69,11 @@ class Command(click.Command):
             _number_tta(self, args)
             return super().parse_args(context, args)
 
+    def invoke(self, context: click.Context) -> Any:
+        """Runs the command. Raises UsageError, with a sentence."""
+        with one_sentence(context):
+            return super().invoke(context)
+
     def format_options(self, context: click.Context, formatter: click.HelpFormatter) -> None:
         """Writes the options, a section for each group; --help is the last."""
         rows: dict[str, list[tuple[str, str]]] = {}
