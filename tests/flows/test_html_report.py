@@ -124,10 +124,10 @@ def test_pages_of_archives_and_settings(tmp_path: Path, monkeypatch: pytest.Monk
         *("Compare 2.png", "2.png, before", "2.png, after"),
         *("Compare 10.png", "10.png, before", "10.png, after"),
     ]
-    for (alt, data), colour in zip(found, [(255, 0, 0)] * 3 + [(0, 0, 255)] * 3, strict=True):
+    for (alt, data), levels in zip(found, [(255, 0, 0)] * 3 + [(0, 0, 255)] * 3, strict=True):
         pixels = opened(base64.b64decode(data))
         assert pixels.shape == (9, 14, 3), alt  # 13.5, rounded up
-        assert abs(pixels.astype(int) - colour).max() < 8, alt
+        assert abs(pixels.astype(int) - levels).max() < 8, alt
     said = dict(re.findall("<dt>(.*?)</dt><dd>(.*?)</dd>", text))
     assert (said["--model"], said["--scale"], said["--backend"]) == ("identity", "1.5", "numpy")
     assert "--report" not in said
