@@ -19,13 +19,17 @@ def faults(tag: str) -> list[str]:
     if not project.is_version(version):
         found.append(f"waifu2x/__init__.py: {version} is no version: run release.prepare")
     if tag != f"v{version}":
-        found.append(f"the tag is {tag}, the version {version}: run release.prepare, then tag v{version}")
+        found.append(
+            f"the tag is {tag}, the version {version}: run release.prepare, then tag v{version}"
+        )
     if project.notes(version) is None:
         found.append(f"CHANGELOG.md has no section [{version}] with a date: run release.prepare")
     for path, text in project.tracked_texts().items():
         if project.with_owner(text, "") != text:
             name = path.relative_to(project.ROOT)
-            found.append(f"{name}: an address has {project.PLACEHOLDER} in it: run release.set_owner")
+            found.append(
+                f"{name}: an address has {project.PLACEHOLDER} in it: run release.set_owner"
+            )
     return found
 
 

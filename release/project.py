@@ -1,4 +1,4 @@
-"""What the scripts here know of the project: its version, its changelog, its owner's placeholder."""
+"""What the scripts here know of the project: version, changelog, the placeholder of its owner."""
 
 from __future__ import annotations
 
