@@ -25,7 +25,6 @@ from PIL import Image
 
 from tests.helpers.contents import identity_models
 from waifu2x.api import Upscaler
-from waifu2x.cli import batch as command
 from waifu2x.cli import cli, progress, report
 from waifu2x.flows.batch import watch
 from waifu2x.flows.batch.plan import Plan, plan
@@ -219,7 +218,7 @@ def test_outputs_that_are_there_cost_nothing(folder: Path, monkeypatch: pytest.M
         return real(path, **options)
 
     monkeypatch.setattr(Path, "stat", stat)
-    monkeypatch.setattr(command, "open_upscaler", None)
+    monkeypatch.setattr("waifu2x.cli.workers.open_upscaler", None)
     result = batch("-r", "--skip-existing", "--json")
     assert (result.exit_code, result.stderr) == (0, "0 done, 3 skipped, 0 failed\n")
     assert [row["status"] for row in rows(result).values()] == ["skipped"] * 3
@@ -279,7 +278,7 @@ def test_a_full_disk_ends_the_batch(folder: Path, monkeypatch: pytest.MonkeyPatc
                 message = f"{job.target}: cannot write: no space left on device"
                 yield Outcome(job, "failed", 0.1, error=message, disk_full=True)
 
-    monkeypatch.setattr(command, "run", run)
+    monkeypatch.setattr("waifu2x.flows.batch.run.run", run)
     result = batch()
     assert result.exit_code == 1
     lines = result.stderr.splitlines()
@@ -402,7 +401,7 @@ def test_an_interrupted_run_has_a_report_and_a_summary(
         yield Outcome(next(iter(jobs)), "done", 0.1, 12, 18)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(command, "run", run)
+    monkeypatch.setattr("waifu2x.flows.batch.run.run", run)
     result = batch("--report", "page.html")
     assert result.exit_code == 1  # click's own; `main` makes it 130
     assert "1 done, 0 skipped, 0 failed, 2 not done" in result.stderr

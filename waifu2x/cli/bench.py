@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from waifu2x.backends import open_backend
+from waifu2x.cli.command import Command
 from waifu2x.cli.options import network_options, noise_option
 from waifu2x.cli.report import show, tell
 from waifu2x.networks import model_set
@@ -29,7 +30,7 @@ def _size(context: Any, parameter: Any, value: str) -> tuple[int, int]:
     return int(match[1]), int(match[2])
 
 
-@click.command(short_help="Measure this machine, layer by layer.")
+@click.command(cls=Command, short_help="Measure this machine, layer by layer.")
 @network_options
 @noise_option
 @click.option(

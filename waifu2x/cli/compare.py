@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
+from waifu2x.cli.command import Command
 from waifu2x.cli.interrupts import heard_at_once
 from waifu2x.cli.options import check_folder, device_options, noise_option, scale_option
 from waifu2x.cli.progress import one_picture
@@ -40,7 +41,9 @@ def _names(context: Any, parameter: Any, value: str | None) -> list[str]:
     return names
 
 
-@click.command("compare", short_help="Say and show how much pictures, or models, differ.")
+@click.command(
+    "compare", cls=Command, short_help="Say and show how much pictures, or models, differ."
+)
 @click.argument("first", metavar="IN", type=click.Path(path_type=Path))
 @click.argument("second", metavar="[OUT]", required=False, type=click.Path(path_type=Path))
 @click.option(

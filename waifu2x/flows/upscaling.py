@@ -94,6 +94,7 @@ def upscale_file(
     """
     if not may_write(job, output.existing, sources):
         return None
+    output = output.of(job.target)
     start, spent = time.monotonic(), Stopwatch()
     with spent("read"):
         data = _content(job.source)
