@@ -195,7 +195,7 @@ def test_mistakes(
 ) -> None:
     deep_png(folder / "a.png")
     with pytest.raises(error, match=message):
-        upscaler.upscale_file("a.png", target, **options)  # type: ignore[typeddict-item]
+        upscaler.upscale_file("a.png", target, **options)
     assert [path.name for path in folder.iterdir()] == ["a.png"]
 
 
