@@ -52,8 +52,8 @@ class Output:
     options: OutputOptions = OutputOptions()
     copy_times: bool = False
     """Whether a result gets the dates of its source."""
-    previews: bool = False
-    """Whether small pictures of source and result are wanted, too."""
+    preview_side: int = 0
+    """Pixels a side of small pictures of source and result that are wanted, too; 0 for none."""
 
     def of(self, target: Path) -> Output:
         """As a target is written: the extension of its name is that of the format, if it is one."""
