@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageCms
 
 import waifu2x
-from waifu2x import BackendError, ExistsError, ImageError, OutputError, Upscaler, UpscaledFile
+from waifu2x import BackendError, ExistsError, ImageError, OutputError, UpscaledFile, Upscaler
 from waifu2x.cli import cli
 
 PIXELS = np.random.default_rng(0).integers(0, 256, (9, 12, 3), np.uint8)

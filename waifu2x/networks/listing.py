@@ -59,8 +59,8 @@ def list_models() -> list[ModelInfo]:
         ModelError: A folder of imported models cannot be read.
 
     Example:
-        >>> [(model.name, model.noise_levels) for model in waifu2x.list_models() if model.is_default]
-        [('cunet/art', (0, 1, 2, 3))]
+        >>> [(one.name, one.scales) for one in waifu2x.list_models() if one.is_default]
+        [('cunet/art', (1, 2))]
     """
     here = model_set.available()
     names = {found.name for found in here}
