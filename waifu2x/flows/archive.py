@@ -24,6 +24,7 @@ from waifu2x.flows.jobs import (
     make_folder,
     may_write,
 )
+from waifu2x.flows.noise_choice import NoiseChoice, choose
 from waifu2x.flows.upscaling import PictureWork, PreparedSource, Upscaled
 from waifu2x.formats import table
 from waifu2x.formats.failures import in_words
@@ -50,6 +51,8 @@ class ArchivePage(NamedTuple):
     """Rows and columns of the (first) result."""
     spent: Mapping[str, float]
     """Seconds by stage."""
+    choice: NoiseChoice | None
+    """The noise level that was chosen, if there was one to choose."""
 
 
 MakePage = Callable[[str, bytes, Progress], ArchivePage]
@@ -88,7 +91,8 @@ def upscale_archive(
         raise OutputError(f"{place}: {reason(error)}") from error
     copy_times(job, output)
     height, width = sink.size
-    return Upscaled(height, width, spent, time.monotonic() - start)
+    seconds = time.monotonic() - start
+    return Upscaled(height, width, spent, seconds, choices=tuple(sink.choices))
 
 
 def upscale_page(
@@ -110,11 +114,14 @@ def upscale_page(
         with spent("decode"):
             source = open_content(content, name, max_pixels, allocate)
             held.enter_context(closing(source))
+            source.first()
+        with spent("prepare"):
+            network, choice = choose(network, source.first().picture)
         prepared = PreparedSource(source, network, output, name, name, on_notice, spent)
         work = PictureWork(network, output, spent, animated=prepared.header.animated)
         sink = ContentSink(result, output.extension, output.quality, name, spent, 1)
         flow(prepared, work, sink, on_progress=on_progress)
-    return ArchivePage(result.getvalue(), prepared.sizes[0], spent.seconds)
+    return ArchivePage(result.getvalue(), prepared.sizes[0], spent.seconds, choice)
 
 
 @dataclass(frozen=True)
@@ -128,6 +135,7 @@ class _Member:
     is_picture: bool
     size: tuple[int, int] = (0, 0)
     """Rows and columns of a result."""
+    choice: NoiseChoice | None = None
 
 
 class _Members:
@@ -167,7 +175,7 @@ def _made(
         return member
     page = make_page(f"{job.source}: {member.info.filename}", member.content, on_progress)
     spent.add(page.spent)
-    return replace(member, content=page.content, size=page.size)
+    return replace(member, content=page.content, size=page.size, choice=page.choice)
 
 
 class _NewArchive:
@@ -176,6 +184,8 @@ class _NewArchive:
     def __init__(self, path: Path, spent: Stopwatch, *, replace: bool) -> None:
         self.size = (0, 0)
         """Rows and columns of the first picture."""
+        self.choices: list[NoiseChoice] = []
+        """The noise levels that were chosen, in the order of the pictures."""
         self._path = path
         self._spent = spent
         self._replace = replace
@@ -196,6 +206,8 @@ class _NewArchive:
         added.compress_type = zipfile.ZIP_STORED if result.is_picture else zipfile.ZIP_DEFLATED
         with self._spent("write"):
             self._archive.writestr(added, result.content)
+        if result.choice is not None:
+            self.choices.append(result.choice)
         if result.is_picture and self.size == (0, 0):
             self.size = result.size
 
