@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 from waifu2x.backends import Progress, ignore
-from waifu2x.errors import EXISTS, ImageError, OutputError
+from waifu2x.errors import ExistsError, ImageError, OutputError
 from waifu2x.flows.flow import flow
 from waifu2x.flows.jobs import (
     Job,
@@ -29,6 +29,7 @@ from waifu2x.flows.upscaling import PictureWork, PreparedSource, Upscaled
 from waifu2x.formats import table
 from waifu2x.formats.failures import in_words
 from waifu2x.formats.limits import MAX_PIXELS
+from waifu2x.formats.preview import Preview
 from waifu2x.formats.read import open_content
 from waifu2x.formats.write import ContentSink
 from waifu2x.imaging.enlarger import Enlarger
@@ -53,6 +54,8 @@ class ArchivePage(NamedTuple):
     """Seconds by stage."""
     choice: NoiseChoice | None
     """The noise level that was chosen, if there was one to choose."""
+    previews: tuple[Preview, ...] = ()
+    """What shows it, where that is wanted."""
 
 
 MakePage = Callable[[str, bytes, Progress], ArchivePage]
@@ -85,14 +88,15 @@ def upscale_archive(
             sink = _NewArchive(job.target, spent, replace=output.existing == "overwrite")
             flow(source, work, sink, in_flight=in_flight, on_progress=on_progress)
     except FileExistsError as error:
-        raise OutputError(EXISTS.format(job.target)) from error
+        raise ExistsError(job.target) from error
     except OSError as error:
         place = job.source if str(error.filename) == str(job.source) else job.target
         raise OutputError(f"{place}: {reason(error)}") from error
     copy_times(job, output)
     height, width = sink.size
     seconds = time.monotonic() - start
-    return Upscaled(height, width, spent, seconds, choices=tuple(sink.choices))
+    previews, choices = tuple(sink.previews), tuple(sink.choices)
+    return Upscaled(height, width, spent, seconds, previews=previews, choices=choices)
 
 
 def upscale_page(
@@ -107,7 +111,7 @@ def upscale_page(
     on_notice: Callable[[str], None] = lambda notice: None,
 ) -> ArchivePage:
     """Makes a picture of an archive; `name` is for messages. Raises as `upscale_file`."""
-    output, spent, result = replace(output, previews=False), Stopwatch(), io.BytesIO()
+    spent, result = Stopwatch(), io.BytesIO()
     with ExitStack() as held:
         with spent("wait"):
             allocate = held.enter_context(reserve(content))
@@ -121,7 +125,8 @@ def upscale_page(
         work = PictureWork(network, output, spent, animated=prepared.header.animated)
         sink = ContentSink(result, output.extension, output.quality, name, spent, 1)
         flow(prepared, work, sink, on_progress=on_progress)
-    return ArchivePage(result.getvalue(), prepared.sizes[0], spent.seconds, choice)
+    size = prepared.sizes[0]
+    return ArchivePage(result.getvalue(), size, spent.seconds, choice, work.previews)
 
 
 @dataclass(frozen=True)
@@ -136,6 +141,7 @@ class _Member:
     size: tuple[int, int] = (0, 0)
     """Rows and columns of a result."""
     choice: NoiseChoice | None = None
+    previews: tuple[Preview, ...] = ()
 
 
 class _Members:
@@ -175,7 +181,8 @@ def _made(
         return member
     page = make_page(f"{job.source}: {member.info.filename}", member.content, on_progress)
     spent.add(page.spent)
-    return replace(member, content=page.content, size=page.size, choice=page.choice)
+    shown = tuple(each._replace(name=member.name) for each in page.previews)
+    return replace(member, content=page.content, size=page.size, choice=page.choice, previews=shown)
 
 
 class _NewArchive:
@@ -186,6 +193,8 @@ class _NewArchive:
         """Rows and columns of the first picture."""
         self.choices: list[NoiseChoice] = []
         """The noise levels that were chosen, in the order of the pictures."""
+        self.previews: list[Preview] = []
+        """Those of all pages, in order."""
         self._path = path
         self._spent = spent
         self._replace = replace
@@ -208,6 +217,7 @@ class _NewArchive:
             self._archive.writestr(added, result.content)
         if result.choice is not None:
             self.choices.append(result.choice)
+        self.previews += result.previews
         if result.is_picture and self.size == (0, 0):
             self.size = result.size
 

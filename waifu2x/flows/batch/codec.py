@@ -25,6 +25,7 @@ from waifu2x.flows.flow import StoppedError
 from waifu2x.flows.jobs import Job, Output
 from waifu2x.flows.noise_choice import NoiseChoice
 from waifu2x.flows.outcome import Outcome, Status, outcome_of_error, run_one
+from waifu2x.formats.preview import Preview
 from waifu2x.imaging.enlarger import Enlarger
 from waifu2x.imaging.processing import Call
 from waifu2x.imaging.sizes import Request
@@ -154,7 +155,7 @@ class Ended(NamedTuple):
     spent: Mapping[str, float]
     device_failed: bool
     disk_full: bool
-    previews: tuple[bytes, ...]
+    previews: tuple[Preview, ...]
     choices: tuple[NoiseChoice, ...]
 
     @classmethod
@@ -170,6 +171,7 @@ class Paged(NamedTuple):
     size: tuple[int, int]
     spent: Mapping[str, float]
     choice: NoiseChoice | None
+    previews: tuple[Preview, ...]
 
 
 class Defect(NamedTuple):
