@@ -1,4 +1,4 @@
-"""The pictures that the documents name, so small that their commands take no time."""
+"""The files that the documents name, so small that their commands take no time."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy as np
 from PIL import Image
 
 from tests.docs.documents import ROOT
+from tests.helpers.weight_files import compact, pth
 
 SIZE = (24, 16)
 
@@ -18,10 +19,10 @@ def prepare(folder: Path) -> None:
     (folder / "examples").symlink_to(ROOT / "examples")
     drawing = Image.open(ROOT / "examples" / "drawn.png").convert("RGB").crop((60, 80, 84, 96))
     photo = Image.open(ROOT / "examples" / "photo.jpg").convert("RGB").crop((60, 80, 84, 96))
-    for name in ("in.png", "input.png", "drawing.png", "a.png", "b.png"):
+    drawing.resize((120, 80)).save(folder / "input.png")
+    for name in ("a.png", "b.png"):
         drawing.save(folder / name)
-    for name in ("photo.jpg", "scan.jpg"):
-        photo.save(folder / name, quality=75)
+    photo.save(folder / "photo.jpg", quality=75)
     sprite = drawing.convert("RGBA")
     sprite.putalpha(Image.linear_gradient("L").resize(SIZE))
     sprite.save(folder / "sprite.png")
@@ -30,6 +31,7 @@ def prepare(folder: Path) -> None:
     drawing.save(
         folder / "animation.gif", save_all=True, append_images=[drawing.rotate(180)], duration=80
     )
+    (folder / "4x-compact.pth").write_bytes(pth(compact(scale=4)))
     pictures = folder / "pictures"
     (pictures / "more").mkdir(parents=True)
     drawing.save(pictures / "drawing.png")
