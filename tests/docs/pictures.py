@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import zipfile
 from pathlib import Path
 
@@ -15,8 +16,9 @@ SIZE = (24, 16)
 
 
 def prepare(folder: Path) -> None:
-    """Puts them into a folder, and the examples of this project as in a clone."""
-    (folder / "examples").symlink_to(ROOT / "examples")
+    """Puts them into a folder, with the examples and models of this project as in a clone."""
+    shutil.copytree(ROOT / "examples", folder / "examples")
+    (folder / "models").symlink_to(ROOT / "models")
     drawing = Image.open(ROOT / "examples" / "drawn.png").convert("RGB").crop((60, 80, 84, 96))
     photo = Image.open(ROOT / "examples" / "photo.jpg").convert("RGB").crop((60, 80, 84, 96))
     drawing.resize((120, 80)).save(folder / "input.png")
