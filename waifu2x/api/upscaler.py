@@ -115,7 +115,7 @@ class Upscaler:
         BackendError: The device cannot be used, or its memory is too small for the model.
         ValueError: An argument makes no sense.
 
-    Example:
+    Examples:
         >>> with waifu2x.Upscaler(scale=2, noise=1) as upscaler:
         ...     larger = [upscaler(image) for image in images]
         >>> images[0].shape, larger[0].shape
@@ -241,7 +241,7 @@ class Upscaler:
             ModelError: The picture has transparency and there is no model to scale it.
             BackendError: After `close`, or where the device fails or its memory is too small.
 
-        Example:
+        Examples:
             >>> with waifu2x.Upscaler(scale=2) as upscaler:
             ...     larger = upscaler(image)
             >>> larger.shape, larger.dtype
@@ -275,7 +275,7 @@ class Upscaler:
             Waifu2xError: ImageError, OutputError, ModelError or BackendError, as the function says.
             ValueError: An argument makes no sense, or the format does not have it.
 
-        Example:
+        Examples:
             >>> with waifu2x.Upscaler(scale=2) as upscaler:
             ...     for path in sorted(Path().glob("*.png")):
             ...         made = upscaler.upscale_file(path, f"large/{path.stem}.webp")
@@ -388,14 +388,14 @@ def upscale(
         options: Further keyword arguments of an Upscaler.
 
     Returns:
-        The result, in the kind of the image: a PIL image for one, otherwise a NumPy array with the
+        The result in the kind of the image, a PIL image for one, otherwise a NumPy array with the
         dimensions, planes and dtype of the image.
 
     Raises:
         Waifu2xError: ImageError, ModelError or BackendError, as an Upscaler and its calls do.
         ValueError: An argument makes no sense.
 
-    Example:
+    Examples:
         >>> waifu2x.upscale(image, scale=2, noise=1).shape
         (18, 32, 3)
         >>> waifu2x.upscale(image, width=40).shape
