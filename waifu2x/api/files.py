@@ -47,9 +47,11 @@ class UpscaledFile:
     """A file that `upscale_file` has made."""
 
     path: Path
+    """The file."""
     width: int
+    """Pixels of its picture across; of the first one, where it holds several."""
     height: int
-    """Size of the picture in pixels; of the first one, where the file holds several."""
+    """Pixels of its picture down; of the first one, where it holds several."""
     seconds: float
     """Seconds that it took, from reading the source on."""
     noise: int | None
@@ -123,7 +125,7 @@ def upscale_file(
         BackendError: The device cannot be used, fails, or its memory is too small.
         ValueError: An argument makes no sense, or the format does not have it.
 
-    Example:
+    Examples:
         >>> made = waifu2x.upscale_file("photo.jpg", "large.webp", scale=2, quality=90)
         >>> made.path.name, made.width, made.height
         ('large.webp', 32, 18)

@@ -168,5 +168,8 @@ def _finish(outcome: Outcome, as_json: bool, verbose: bool) -> None:
         report.show(report.json_line(outcome))
     if verbose and outcome.spent:
         report.tell(report.stages_line(outcome.spent))
+    if not as_json and (verbose or sys.stderr.isatty()):
+        for line in report.noise_lines(outcome, verbose=verbose):
+            report.tell(line)
     if not as_json and (verbose or outcome.status in ("skipped", "copied")):
         report.tell(report.text_line(outcome))
