@@ -30,12 +30,14 @@ from zipfile import ZipFile
 import numpy as np
 from numpy.typing import NDArray
 
+from waifu2x.backends import Precision
+
 ROOT = Path(__file__).parents[2]
 EMULATOR = "qemu-aarch64-static"
 DISASSEMBLER = "aarch64-linux-gnu-objdump"
 TOOLS = (EMULATOR, DISASSEMBLER, "apt-get", "dpkg")
 MODELS = ("vgg_7", "upconv_7", "cunet")
-MODES = ("fp32", "auto", "int16")
+MODES: tuple[Precision, ...] = ("fp32", "auto", "int16")
 PROMISED = {"fp32": 100.0, "auto": 60.0, "int16": 55.0}
 """Decibels against the reference."""
 _PYTHON = "python3.11"
@@ -138,7 +140,9 @@ def inside(folder: Path, *, with_reference: bool) -> None:
     folder.mkdir(exist_ok=True)
     picture = np.asarray(Image.open(ROOT / "examples" / "drawn.png").convert("RGB"))
     pixels = picture[40:88, 60:124].astype(np.float32) / 255
-    backends = [("cpu", mode) for mode in MODES] + [("numpy", "auto")] * with_reference
+    backends: list[tuple[str, Precision]] = [("cpu", mode) for mode in MODES]
+    if with_reference:
+        backends.append(("numpy", "auto"))
     for backend, mode in backends:
         for model in MODELS:
             name = f"{model}-{'reference' if backend == 'numpy' else mode}"
