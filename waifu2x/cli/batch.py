@@ -157,7 +157,6 @@ def batch(
     from waifu2x.flows.batch.plan import plan
 
     output = output_of(extension, **{name: options.pop(name) for name in OUTPUT_NAMES})
-    output = replace(output, previews=page is not None)
     _check(folder, target, output, watching, retried)
     check_format(extension)
     if address is not None:  # workers have working folders of their own

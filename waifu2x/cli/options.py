@@ -122,6 +122,14 @@ def _level(context: Any, parameter: Any, value: str | None) -> int | Literal["li
 noise_option = option(
     "-n",
     "--noise",
+    type=Choice(["auto", "none", "0", "1", "2", "3"]),
+    default="auto",
+    metavar="LEVEL",
+    help="Denoise: auto (the default; by a JPEG's quality), none, 0 (weak) to 3 (strong).",
+)
+level_option = option(
+    "-n",
+    "--noise",
     type=Choice(["none", "0", "1", "2", "3"]),
     default="none",
     metavar="LEVEL",
@@ -382,7 +390,7 @@ def arguments_of(
         raise click.UsageError("Nothing to do: give --noise, a --scale above 1, or both.")
     return {
         "scale": scale,
-        "noise": None if noise == "none" else int(noise),
+        "noise": noise_of(noise),
         "width": width,
         "height": height,
         "fit": fit or "inside",
@@ -399,6 +407,11 @@ def request_of(**options: Any) -> Request:
     """The size that the options ask for; a usage error as `arguments_of` has them."""
     arguments = arguments_of(**options)
     return sizes.request(**{name: arguments[name] for name in _SIZES})
+
+
+def noise_of(choice: str) -> int | Literal["auto"] | None:
+    """What a choice of --noise means to an Upscaler."""
+    return "auto" if choice == "auto" else None if choice == "none" else int(choice)
 
 
 def naming_of(
@@ -464,23 +477,16 @@ def output_of(
     skip_existing: bool,
 ) -> Output:
     """How results are written; a usage error for what contradicts itself or the format."""
-    form = table.of(extension)
-    if quality is not None and not form.quality:
-        lossy = ", ".join(table.LOSSY)
-        raise click.UsageError(f"--quality is for {lossy}; {extension} is lossless.")
-    if quality == "like" and form.name != "JPEG":
-        raise click.UsageError(f"--quality like is for jpg; give {extension} a number.")
-    if compression != "default" and not form.compression:
-        raise click.UsageError(f"--compression is for {', '.join(table.COMPRESSED)}.")
-    if depth != "auto" and int(depth) not in form.depths:
-        raise click.UsageError(
-            f"{form.name} does not hold {depth} bits a sample: choose png or tiff."
-        )
+    encoded = Quality(quality, compression)
+    try:
+        table.check(extension, encoded, depth)
+    except ValueError as error:
+        raise click.UsageError(f"--{error}.") from error
     if overwrite and skip_existing:
         raise click.UsageError("--overwrite and --skip-existing exclude each other.")
     existing: Existing = "overwrite" if overwrite else "skip" if skip_existing else "fail"
     options = OutputOptions(depth, background, strip)
-    return Output(extension, Quality(quality, compression), existing, options, copy_times)
+    return Output(extension, encoded, existing, options, copy_times)
 
 
 class Location(click.ParamType[Path]):

@@ -30,7 +30,7 @@ from waifu2x.cli.options import (
 )
 from waifu2x.cli.progress import one_picture
 from waifu2x.errors import ImageError, Waifu2xError
-from waifu2x.flows.jobs import STANDARD, Job, Output, make_folder
+from waifu2x.flows.jobs import IN_FLIGHT, STANDARD, Job, Output, make_folder
 from waifu2x.formats import table
 
 if TYPE_CHECKING:
@@ -38,9 +38,6 @@ if TYPE_CHECKING:
     from waifu2x.imaging.enlarger import Enlarger
     from waifu2x.imaging.sizes import Request
     from waifu2x.imaging.streams import Header
-
-_IN_FLIGHT = 2
-"""Pictures of a file: one is computed while the one before it is encoded and the next decoded."""
 
 
 @click.command(cls=Command, short_help="Enlarge and denoise pictures.")
@@ -168,7 +165,7 @@ def _one(
                 max_pixels=max_pixels,
                 on_size=on_size,
                 on_progress=on_progress,
-                in_flight=_IN_FLIGHT,
+                in_flight=IN_FLIGHT,
                 check=check,
                 on_notice=lambda job, notice: report.tell(f"{source}: {notice}"),
             )
@@ -194,5 +191,8 @@ def _finish(outcome: Outcome, as_json: bool, verbose: bool) -> None:
         report.show(report.json_line(outcome))
     if verbose and outcome.spent:
         report.tell(report.stages_line(outcome.spent))
+    if not as_json and (verbose or sys.stderr.isatty()):
+        for line in report.noise_lines(outcome, verbose=verbose):
+            report.tell(line)
     if not as_json and (verbose or outcome.status in ("skipped", "copied")):
         report.tell(report.text_line(outcome))
