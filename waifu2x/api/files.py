@@ -67,7 +67,7 @@ def upscale_file(
     source: FilePath,
     target: FilePath,
     scale: float | Fraction | None = None,
-    noise: int | None = None,
+    noise: int | Literal["auto"] | None = "auto",
     *,
     format: str | None = None,
     quality: int | Literal["like"] | None = None,
@@ -184,7 +184,7 @@ def upscaled(
         raise OutputError(f"{error.filename or job.target}: {reason(error)}") from error
     assert made is not None  # since nothing is to be skipped
     assert upscaler is not None
-    noise = upscaler.enlarger.noise
+    noise = made.choices[0].level if made.choices else upscaler.enlarger.noise
     return UpscaledFile(
         job.target, made.width, made.height, made.seconds, noise, tuple(notices), made.copied
     )

@@ -382,7 +382,8 @@ def upscale(
             when it is called.
         scale: Output pixels per input pixel in each direction, above 0 and up to 32; without it and
             any other size, 2.
-        noise: The level of noise to remove, from 0 (weak) to 3 (strong); None for no denoising.
+        noise: The level of noise to remove, from 0 (weak) to 3 (strong); None for no denoising;
+            "auto" for a PIL image that was opened from a JPEG, by its quality.
         on_progress: Called with each further part of the work; the parts add up to 1. Raise an
             exception in it to stop the work.
         options: Further keyword arguments of an Upscaler.
