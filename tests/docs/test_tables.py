@@ -15,8 +15,7 @@ def rows(page: str, heading: str) -> list[list[str]]:
     text = (ROOT / page).read_text(encoding="utf-8").partition(f"## {heading}\n")[2]
     table = re.findall(r"(?:^\|.*\|\n)+", text, re.MULTILINE)[0]
     return [
-        [cell.strip(" `") for cell in line.strip("|").split("|")]
-        for line in table.splitlines()[2:]
+        [cell.strip(" `") for cell in line.strip("|").split("|")] for line in table.splitlines()[2:]
     ]
 
 
