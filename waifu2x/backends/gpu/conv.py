@@ -174,7 +174,7 @@ class Fp32ConvStep:
         self._planes = planes
         self._shape = shape
         self.share = shape.share
-        """See ConvShape."""
+        """The multiply-adds that it does, of those that it has by definition."""
         self._target = program.values[step.target.value]
         self._width = round_up(planes.out_count, shape.planes)
         self._kernels: dict[object, Kernel] = {}
