@@ -79,7 +79,7 @@ def test_a_time_for_another_size_is_the_start_and_work_by_pixels(
     """A program that takes half a second, and two microseconds for a pixel."""
 
     def seconds(pixels: NDArray[np.uint8], *_: object, runs: int) -> float:
-        return 0.5 + 2e-6 * pixels.shape[0] * pixels.shape[1]
+        return 0.5 + 2e-6 * float(pixels.shape[0] * pixels.shape[1])
 
     monkeypatch.setattr(command, "_program_seconds", seconds)
     pixels = np.zeros((540, 960, 3), np.uint8)
