@@ -871,55 +871,6 @@ def test_bench(run: Run, precision: str) -> None:
     assert run("bench", "--size", "0x5").exit_code == 2
 
 
-def test_models(run: Run) -> None:
-    assert "vgg_7/art" in run("models", "list").stdout
-    rows = json.loads(run("models", "list", "--json").stdout)
-    own = ["vgg_7/art", "upconv_7/art", "upconv_7/photo", "cunet/art"]
-    # Then those of extras, whether they are installed or not.
-    assert [row["name"] for row in rows][: len(own)] == own
-    table = run("models", "list").stdout
-    for row in rows:
-        if row["name"] in own:
-            assert row["noise_levels"] == [0, 1, 2, 3]
-            assert row["install"] is None
-        assert (row["folder"] is None) == (row["install"] is not None)
-        assert row["licence"] in ("MIT", "BSD-3-Clause", "Apache-2.0")
-        assert row["best_at"] in table
-    chain = (
-        "3x3 3 > 32, 3x3 32 > 32, 3x3 32 > 64, 3x3 64 > 64, 3x3 64 > 128, 3x3 128 > 128, 3x3 128"
-    )
-    assert run("models", "info", "vgg_7/art").stdout.count(chain) == 5
-    text = run("models", "info", "cunet").stdout
-    for layer in ("2x2/2 64 > 64", "transposed 4x4/2 64 > 3", "dense 128 > 16"):
-        assert text.count(layer) >= 5
-    documents = json.loads(run("models", "info", "--json", "upconv_7").stdout)
-    assert [(each["scale"], each["padding"], each["multiple"]) for each in documents] == [
-        (2, 7, 1)
-    ] * 5
-    assert documents[0]["layers"][-1] == {
-        "kind": "transposed convolution",
-        "in_planes": 256,
-        "out_planes": 3,
-        "taps": 4,
-        "stride": 2,
-    }
-    assert_one_line_error(run("models", "info", "gone.param"), "gone.param: cannot read the model")
-    assert_one_line_error(run("models", "info", "gone.json"), "gone.json: cannot read the model")
-
-
-def test_models_import(run: Run) -> None:
-    kernel = np.zeros((3, 3, 3, 3), np.float32)
-    kernel[range(3), range(3), 1, 1] = 1
-    arrays = {"conv1/W": kernel, "conv1/b": np.zeros(3, np.float32)}
-    np.savez("anime_style_scale_rgb.npz", **arrays)  # type: ignore[arg-type]
-    result = run("models", "import", "anime_style_scale_rgb.npz", "imported", "--name", "my/own")
-    assert result.stdout.strip() == "imported/my/own/scale2.0x_model.json"
-    # The identity: doubling repeats every pixel.
-    assert run("upscale", "-m", "imported/my/own", "a.png", "b.png").exit_code == 0
-    expected = np.asarray(load("a.png")).repeat(2, 0).repeat(2, 1)
-    np.testing.assert_array_equal(np.asarray(load("b.png")), expected)
-
-
 def test_cache(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("WAIFU2X_CACHE_DIR", str(tmp_path / "kept"))
     assert run("models", "info", "vgg_7/art").exit_code == 0

@@ -23,7 +23,7 @@ _COMMANDS = {
     "compare": "Say and show how much pictures, or models, differ.",
     "info": "Say what a picture's file holds, and what of it is kept.",
     "devices": "Show every backend and device, and why one cannot be used.",
-    "models": "List, show and import models.",
+    "models": "List, show, import and remove models.",
     "bench": "Measure this machine, layer by layer.",
     "cache": "Show or clear what is kept between runs.",
 }

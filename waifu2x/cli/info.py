@@ -56,6 +56,8 @@ def info(files: tuple[Path, ...], extension: str, as_json: bool) -> None:
 
 def _text(found: Description, extension: str) -> str:
     parts = [f"{found.format}, {found.width}x{found.height}, {found.bits}-bit {found.colours}"]
+    if found.jpeg:
+        parts.append(str(found.jpeg))
     if found.pictures > 1:
         parts.append(f"{found.pictures} pictures")
     if found.transparent:
