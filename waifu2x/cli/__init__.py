@@ -26,9 +26,13 @@ _COMMANDS = {
     "models": "List, show, import and remove models.",
     "bench": "Measure this machine, layer by layer.",
     "cache": "Show or clear what is kept between runs.",
+    "config": "Show the settings in force, and where each comes from.",
+    "completion": "Print a script that makes a shell complete waifu2x.",
 }
 """Each in the module of its name, imported when it is called."""
 
+_COMPLETE_VARIABLE = "_WAIFU2X_COMPLETE"
+"""Set by the scripts of `waifu2x completion`: to what shell completions go."""
 _STANDARD_ERROR = 2
 """The number of its file descriptor; those of input and output are less."""
 
@@ -53,6 +57,28 @@ class _Commands(click.Group):
                 f"No such command {name!r}. Did you mean `waifu2x {command} {name} OUTPUT`?"
             )
         return super().resolve_command(context, args)
+
+    def shell_complete(
+        self, context: click.Context, incomplete: str
+    ) -> list[CompletionItem[str]]:
+        """Commands, options of this group, and what the command takes that is meant without one."""
+        from click.shell_completion import CompletionItem
+
+        items = [
+            CompletionItem(name, help=text)
+            for name, text in _COMMANDS.items()
+            if name.startswith(incomplete)
+        ]
+        items += click.Command.shell_complete(self, context, incomplete)
+        default = self.get_command(context, "upscale")
+        assert default is not None
+        with default.make_context(
+            "upscale", [], parent=context, resilient_parsing=True
+        ) as inner:
+            arguments = (each for each in default.params if isinstance(each, click.Argument))
+            asked = default if incomplete.startswith("-") else next(arguments)
+            items += asked.shell_complete(inner, incomplete)
+        return list({item.value: item for item in items}.values())
 
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
         # From the table: listing the commands should not import them.
@@ -105,8 +131,12 @@ def main() -> None:
         # Unless it is to be ignored, as under nohup: unwind, so that nothing half-made stays.
         if number is not None and signal.getsignal(number) == signal.SIG_DFL:
             signal.signal(number, lambda received, frame: sys.exit(128 + received))
+    if _COMPLETE_VARIABLE in os.environ:
+        from waifu2x.cli import completion
+
+        completion.register()
     try:
-        code = cli.main(standalone_mode=False)
+        code = cli.main(standalone_mode=False, complete_var=_COMPLETE_VARIABLE)
     except click.ClickException as error:
         error.show()
         code = error.exit_code

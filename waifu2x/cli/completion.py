@@ -8,6 +8,7 @@ scripts here are in their place.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -73,11 +74,11 @@ _ZSH = """\
             plain)
                 if [[ $descr == _ ]]; then plain+=("$key"); else described+=("$key:$descr"); fi ;;
             dir) _path_files -/ ;;
-            file) if [[ $key == _ ]]; then _path_files; else _path_files -g "$key"; fi ;;
+            file) if [[ $key == _ ]]; then _path_files; else _path_files -g "$key *(-/)"; fi ;;
         esac
     done
-    (( $#described )) && _describe -V waifu2x described -U
-    (( $#plain )) && compadd -U -V waifu2x-plain -a plain
+    (( $#described )) && _describe -V waifu2x described
+    (( $#plain )) && compadd -V waifu2x-plain -a plain
 }
 
 if [[ $zsh_eval_context[-1] == loadautofunc ]]; then
@@ -95,7 +96,7 @@ function %(complete_func)s
     set -lx COMP_WORDS (string join \\n -- $words | string collect)
     set -lx COMP_CWORD $current
     set -lx %(complete_var)s fish_complete
-    set -l start (string match -r '^--[^=]*=' -- $current)
+    set -l start (string match -r '^--[^=]*=' -- $current; or echo)
     set -l path (string replace -r '^--[^=]*=' '' -- $current)
     for completion in ($words[1] 2>/dev/null)
         set -l parts (string split -m 1 , -- $completion)
@@ -106,7 +107,7 @@ function %(complete_func)s
                 printf '%%s\\n' $start(complete -C "'' $path" | string match -r '^[^\\t]*/$')
             case file
                 printf '%%s\\n' $start(complete -C "'' $path" | \\
-                    string match -ri '^[^\\t]*(?:/|'$parts[2]')(?=\\t|$)')
+                    string match -ri '^[^\\t]*(?:/|'$parts[2]')(?=\\t|$).*')
         end
     end
 end
@@ -169,8 +170,8 @@ class Zsh(ZshComplete):
     def format_completion(self, item: CompletionItem[str]) -> str:
         """Three lines: type; value, or a pattern for files; description."""
         if item.type == "file":
-            names = "|".join(suffix[1:] for suffix in item.suffixes)
-            return f"file\n{f'*.(#i)({names})' if names else '_'}\n_"
+            suffixes = "|".join(item.suffixes)
+            return f"file\n*(#i)({suffixes})(-.)\n_" if suffixes else "file\n_\n_"
         return super().format_completion(item)
 
 
@@ -190,8 +191,7 @@ class Fish(FishComplete):
     def format_completion(self, item: CompletionItem[str]) -> str:
         """Type and value, or an expression that the ends of files match, and a description."""
         if item.type == "file":
-            names = "|".join(suffix[1:].replace(".", "\\.") for suffix in item.suffixes)
-            return f"file,{f'\\.(?:{names})' if names else ''}"
+            return "file," + "|".join(re.escape(suffix) for suffix in item.suffixes)
         return super().format_completion(item)
 
 

@@ -76,6 +76,17 @@ def imported_models(
     return [item for item in items if item.value.startswith(incomplete)]
 
 
+def levels_of_tta(
+    context: click.Context, parameter: click.Parameter, incomplete: str
+) -> list[CompletionItem[str]]:
+    """Numbers of --tta, and what follows where it has none."""
+    items = [CompletionItem(each) for each in ("2", "4", "8") if each.startswith(incomplete)]
+    for argument in context.command.params:
+        if isinstance(argument, click.Argument):
+            return items + argument.shell_complete(context, incomplete)
+    return items
+
+
 def devices(
     context: click.Context, parameter: click.Parameter, incomplete: str
 ) -> list[CompletionItem[str]]:

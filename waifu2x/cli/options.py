@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
 import click
 
 from waifu2x.backends import BACKEND_NAMES, Precision
+from waifu2x.cli import completions
 from waifu2x.cli.report import tell
+from waifu2x.cli.settings import config_option
 from waifu2x.errors import OutputError
 from waifu2x.flows.jobs import Existing, Output
 from waifu2x.formats import table
@@ -128,6 +130,7 @@ _DEVICE_OPTIONS = [
         default="0",
         show_default=True,
         metavar="N[,N]|all",
+        shell_complete=completions.devices,
         help="Which of the backend's devices; `batch` divides its pictures among several.",
     ),
     click.option(
@@ -145,6 +148,7 @@ _NETWORK_OPTIONS = [
         default=catalogue.DEFAULT,
         show_default=True,
         metavar="NAME|FOLDER",
+        shell_complete=completions.models,
         help="Model set; `waifu2x models list` shows them.",
     ),
     *_DEVICE_OPTIONS,
@@ -247,6 +251,7 @@ _OPTIONS = [
     click.option("--overwrite", is_flag=True, help="Replace outputs that exist."),
     click.option("--skip-existing", is_flag=True, help="Leave outputs that exist as they are."),
     click.option("-v", "--verbose", is_flag=True, help="Say what is used and how long it takes."),
+    config_option,
     click.option(
         "--json", "as_json", is_flag=True, help="One line of JSON for each picture, on stdout."
     ),

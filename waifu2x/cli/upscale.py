@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from waifu2x.cli import report
+from waifu2x.cli import completions, report
 from waifu2x.cli.interrupts import heard_at_once
 from waifu2x.cli.options import (
     OUTPUT_NAMES,
@@ -34,8 +34,8 @@ _IN_FLIGHT = 2
 
 
 @click.command(cls=CommandWithTta, short_help="Enlarge and denoise one picture.")
-@click.argument("source", metavar="INPUT")
-@click.argument("target", metavar="OUTPUT")
+@click.argument("source", metavar="INPUT", shell_complete=completions.pictures)
+@click.argument("target", metavar="OUTPUT", shell_complete=completions.results)
 @click.option(
     "-f",
     "--format",
