@@ -6,7 +6,8 @@ import json
 
 import click
 
-from waifu2x.backends import BACKEND_NAMES, list_devices
+from waifu2x.backends import BACKEND_NAMES
+from waifu2x.backends.listing import list_devices
 from waifu2x.cli.report import show
 from waifu2x.errors import BackendError
 
@@ -22,12 +23,12 @@ def devices(as_json: bool) -> None:
         except BackendError as error:
             rows.append({"backend": name, "usable": False, "reason": str(error)})
             continue
-        for number, device in enumerate(found):
+        for device in found:
             rows.append(
                 {
                     "backend": name,
                     "usable": True,
-                    "number": number,
+                    "number": device.number,
                     "device": device.name,
                     "detail": device.detail,
                 }

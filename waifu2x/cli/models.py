@@ -13,7 +13,7 @@ import click
 
 from waifu2x.cli.report import show, tell
 from waifu2x.errors import printable
-from waifu2x.networks import catalogue, model_set
+from waifu2x.networks import catalogue, listing, model_set
 from waifu2x.networks.readers import SUFFIXES, read_model
 
 if TYPE_CHECKING:
@@ -55,14 +55,7 @@ def models() -> None:
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
 def list_models(as_json: bool) -> None:
     """List the models that `-m` accepts, with what each is for, how good and how fast."""
-    sets = model_set.available()
-    known = {each.name for each in sets}
-    sets += [
-        model_set.ModelSet(entry.name, Path(), {})
-        for entry in catalogue.ENTRIES
-        if entry.name not in known
-    ]
-    rows = [_row(each) for each in sets]
+    rows = [_row(each) for each in listing.list_models()]
     if as_json:
         show(json.dumps(rows, indent=2))
         return
@@ -76,24 +69,21 @@ def _width() -> int:
     return min(max(columns, _LEAST_WIDTH), _MOST_WIDTH)
 
 
-def _row(found: model_set.ModelSet) -> dict[str, Any]:
-    """A set as a document; one without files could be installed."""
-    entry = catalogue.entry(found.name)
-    here = bool(found.files)
+def _row(found: listing.ModelInfo) -> dict[str, Any]:
     return {
         "name": found.name,
-        "default": found.name == catalogue.DEFAULT,
+        "default": found.is_default,
         "style": found.name.rpartition("/")[2],
         "noise_levels": found.noise_levels,
         "scales": found.scales,
-        "best_at": entry.best_at if entry else None,
-        "drawings_db": entry.drawings if entry else None,
-        "photos_db": entry.photos if entry else None,
-        "megapixels_per_second": entry.speed if entry else None,
-        "licence": entry.licence if entry else None,
-        "origin": entry.origin if entry else "imported",
-        "folder": str(found.folder) if here else None,
-        "install": None if here or entry is None else entry.install,
+        "best_at": found.best_at,
+        "drawings_db": found.drawings_db,
+        "photos_db": found.photos_db,
+        "megapixels_per_second": found.megapixels_per_second,
+        "licence": found.licence,
+        "origin": found.origin,
+        "folder": None if found.folder is None else str(found.folder),
+        "install": found.install,
     }
 
 
@@ -202,7 +192,7 @@ def _padded(cells: Iterable[str], widths: list[int]) -> str:
 
 def _about(found: model_set.ModelSet) -> list[str]:
     """What is known of a set as a whole."""
-    row = _row(found)
+    row = _row(listing.info_of(found))
     lines = [
         found.name + (" (the default)" if row["default"] else ""),
         *([f"best for: {row['best_at']}"] if row["best_at"] else []),
