@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from waifu2x.backends import device_numbers
-from waifu2x.cli import report
+from waifu2x.cli import completions, report
 from waifu2x.cli.interrupts import heard_at_once
 from waifu2x.cli.options import (
     OUTPUT_NAMES,
@@ -80,8 +80,8 @@ def _shard(context: Any, parameter: Any, value: str | None) -> Shard | None:
 
 
 @click.command(cls=CommandWithTta, short_help="Enlarge and denoise the pictures of a folder.")
-@click.argument("folder", metavar="INPUT_DIR", type=Location())
-@click.argument("target", metavar="OUTPUT_DIR", type=Location())
+@click.argument("folder", metavar="INPUT_DIR", type=Location(), shell_complete=completions.folders)
+@click.argument("target", metavar="OUTPUT_DIR", type=Location(), shell_complete=completions.folders)
 @click.option("-r", "--recursive", is_flag=True, help="Folders in it too; the tree is kept.")
 @click.option(
     "-f",
@@ -128,6 +128,7 @@ def _shard(context: Any, parameter: Any, value: str | None) -> Shard | None:
     "page",
     type=click.Path(path_type=Path),
     metavar="FILE.html",
+    shell_complete=completions.files(".html"),
     help="A page for browsers: what failed, and every picture before and after.",
 )
 @click.option(

@@ -16,6 +16,7 @@ import click
 from waifu2x.backends import open_backend
 from waifu2x.cli.options import network_options, noise_option
 from waifu2x.cli.report import show, tell
+from waifu2x.cli.settings import config_option
 from waifu2x.networks import model_set
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ def _size(context: Any, parameter: Any, value: str) -> tuple[int, int]:
     help="On a GPU's backend: first try how each layer is best computed on this device, and keep"
     " what is found for all later runs.",
 )
+@config_option
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
 def bench(
     backend: str,

@@ -59,6 +59,15 @@ def models(
     return [CompletionItem(incomplete, type="file", suffixes=SUFFIXES)]
 
 
+def model_files(
+    context: click.Context, parameter: click.Parameter, incomplete: str
+) -> list[CompletionItem[str]]:
+    """Files that `models import` reads."""
+    from waifu2x.networks.readers import SUFFIXES
+
+    return files(*SUFFIXES, ".zip", ".whl")(context, parameter, incomplete)
+
+
 def model_lists(
     context: click.Context, parameter: click.Parameter, incomplete: str
 ) -> list[CompletionItem[str]]:

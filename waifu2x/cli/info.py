@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from waifu2x.cli import completions
 from waifu2x.cli.report import show, tell
+from waifu2x.cli.settings import config_option
 from waifu2x.errors import ImageError, printable
 from waifu2x.formats import table
 
@@ -20,7 +22,12 @@ if TYPE_CHECKING:
 
 @click.command(short_help="Say what a picture's file holds, and what of it is kept.")
 @click.argument(
-    "files", metavar="FILE...", nargs=-1, required=True, type=click.Path(path_type=Path)
+    "files",
+    metavar="FILE...",
+    nargs=-1,
+    required=True,
+    type=click.Path(path_type=Path),
+    shell_complete=completions.pictures,
 )
 @click.option(
     "-f",
@@ -31,6 +38,7 @@ if TYPE_CHECKING:
     show_default=True,
     help="Format of the result in question.",
 )
+@config_option
 @click.option("--json", "as_json", is_flag=True, help="One line of JSON for each file.")
 def info(files: tuple[Path, ...], extension: str, as_json: bool) -> None:
     """Say what was found in each FILE, and what a result in a format would keep of it."""

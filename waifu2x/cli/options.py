@@ -197,6 +197,7 @@ _OPTIONS = [
         type=click.Choice(["1", "2", "4", "8"]),
         default="1",
         metavar="[2|4|8]",
+        shell_complete=completions.levels_of_tta,
         help="The mean of so many results, of the picture turned and mirrored: a little better, so"
         " many times the work. Without a number it is 8.",
     ),

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import click
 import platformdirs
 
+from waifu2x.cli.completions import files
 from waifu2x.cli.report import tell
 from waifu2x.errors import printable
 from waifu2x.system.files import open_regular, reason
@@ -327,5 +328,6 @@ def config_option(command: Any) -> Any:
         "--config",
         cls=ConfigOption,
         metavar="FILE",
+        shell_complete=files(".toml"),
         help="Settings file; `waifu2x config` shows what is in force. '' for none.",
     )(command)
