@@ -1,15 +1,15 @@
 """What MkDocs does to a page before it is rendered: help texts stand where a comment asks for one.
 
-`<!-- help: batch -->` becomes the text of `waifu2x batch --help`; without a name it is that of
-`waifu2x` itself.
+`<!-- help: batch -->` becomes what `waifu2x batch --help` prints; without a name it is what
+`waifu2x --help` prints.
 """
 
 from __future__ import annotations
 
 import re
+from contextlib import redirect_stdout
+from io import StringIO
 from typing import Any
-
-import click
 
 from waifu2x.cli import cli
 
@@ -26,15 +26,14 @@ def _block(words: str) -> str:
 
 
 def help_of(words: list[str]) -> str:
-    """The help text of a command, as a terminal of 88 columns shows it."""
-    command: click.Command = cli
-    context = click.Context(cli, info_name="waifu2x", max_content_width=WIDTH, terminal_width=WIDTH)
-    for word in words:
-        assert isinstance(command, click.Group), words
-        found = command.get_command(context, word)
-        assert found is not None, words
-        command = found
-        context = click.Context(
-            command, context, word, max_content_width=WIDTH, terminal_width=WIDTH
+    """What a command's `--help` prints, on a terminal of 88 columns."""
+    printed = StringIO()
+    with redirect_stdout(printed):
+        cli.main(
+            [*words, "--help"],
+            prog_name="waifu2x",
+            standalone_mode=False,
+            terminal_width=WIDTH,
+            max_content_width=WIDTH,
         )
-    return command.get_help(context)
+    return printed.getvalue().rstrip()

@@ -128,9 +128,9 @@ def test_tta_with_and_without_its_number(run: Run) -> None:
         (["--longer-side", "2", "--min-size", "20"], "Give one size: --longer-side or --min-size."),
         (["--fit", "cover", "--width", "9"], "--fit needs --width and --height."),
         (["--min-size", "20x"], "expected pixels, like 2000, or 3840x2160."),
-        (["--width", "0"], "0 is not in the range"),
+        (["--width", "0"], "--width: expected a whole number of pixels from 1 to 1000000"),
         (["-x3"], "'3' is not one of '1', '2', '4', '8'"),
-        (["-x", "3"], "--tta takes 2, 4 or 8."),
+        (["-x", "3"], "--tta takes 2, 4 or 8, not 3."),
     ],
 )
 def test_sizes_that_make_no_sense(run: Run, arguments: list[str], message: str) -> None:
@@ -327,7 +327,7 @@ def break_file(kind: str) -> str:
         ("missing", "bad.png: cannot read: no such file"),
         ("text", "bad.png: not a picture of a known format (PNG, JPEG, "),
         ("empty", "bad.png: the file is empty"),
-        ("folder", "bad.png: cannot read: is a directory"),
+        ("folder", "bad.png: is a folder: try `waifu2x batch bad.png OUTPUT_DIR`"),
         ("cut off", "bad.png: damaged or cut off"),
     ],
 )
@@ -341,7 +341,6 @@ def test_bad_pictures(run: Run, kind: str, message: str) -> None:
     ("arguments", "message"),
     [
         (["a.png", "nowhere/b.png"], "nowhere: no such folder: make it first"),
-        (["a.png", "folder.png"], "folder.png: is a folder"),
         (["a.png", "a.png", "--overwrite"], "a.png: is an input itself"),
         (["a.png", "there.png"], "there.png: exists already: use --overwrite"),
         (["-m", "nothing", "a.png", "b.png"], "nothing: no such model"),
@@ -364,7 +363,7 @@ def test_what_cannot_be_done(run: Run, arguments: list[str], message: str) -> No
 @pytest.mark.parametrize(
     "arguments",
     [
-        ["a.png"],
+        [],
         ["a.png", "b.xyz"],
         ["a.png", "b"],
         ["-s", "33", "a.png", "b.png"],
@@ -540,16 +539,6 @@ def test_overwriting_keeps_the_mode(run: Run) -> None:
     Path("b.png").chmod(0o600)
     assert run("upscale", "--overwrite", "a.png", "b.png").exit_code == 0
     assert Path("b.png").stat().st_mode & 0o777 == 0o600
-
-
-@pytest.mark.parametrize(
-    ("name", "command"), [("a.png", "upscale a.png OUTPUT"), ("in", "batch in OUTPUT")]
-)
-def test_a_file_in_the_place_of_a_command(run: Run, name: str, command: str) -> None:
-    Path("in").mkdir()
-    result = run(name, "b.png")
-    assert_one_line_error(result, f"No such command {name!r}. Did you mean `waifu2x {command}`?", 2)
-    assert_one_line_error(run("upscal"), "No such command 'upscal'.", 2)
 
 
 def test_closed_streams(run: Run) -> None:

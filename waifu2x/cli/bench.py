@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from waifu2x.backends import open_backend
+from waifu2x.cli.command import Command
 from waifu2x.cli.options import network_options, noise_option
 from waifu2x.cli.report import show, tell
-from waifu2x.cli.settings import config_option
 from waifu2x.networks import model_set
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def _size(context: Any, parameter: Any, value: str) -> tuple[int, int]:
     return int(match[1]), int(match[2])
 
 
-@click.command(short_help="Measure this machine, layer by layer.")
+@click.command(cls=Command, short_help="Measure this machine, layer by layer.")
 @network_options
 @noise_option
 @click.option(
@@ -42,7 +42,6 @@ def _size(context: Any, parameter: Any, value: str) -> tuple[int, int]:
     help="On a GPU's backend: first try how each layer is best computed on this device, and keep"
     " what is found for all later runs.",
 )
-@config_option
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
 def bench(
     backend: str,

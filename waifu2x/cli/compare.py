@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from waifu2x.cli import completions
+from waifu2x.cli.command import Command
 from waifu2x.cli.interrupts import heard_at_once
 from waifu2x.cli.options import check_folder, device_options, noise_option, scale_option
 from waifu2x.cli.progress import one_picture
 from waifu2x.cli.report import show, tell
-from waifu2x.cli.settings import config_option
 from waifu2x.errors import ImageError, OutputError
 from waifu2x.flows.jobs import Job, identities, may_write
 
@@ -42,17 +41,11 @@ def _names(context: Any, parameter: Any, value: str | None) -> list[str]:
     return names
 
 
-@click.command("compare", short_help="Say and show how much pictures, or models, differ.")
-@click.argument(
-    "first", metavar="IN", type=click.Path(path_type=Path), shell_complete=completions.pictures
+@click.command(
+    "compare", cls=Command, short_help="Say and show how much pictures, or models, differ."
 )
-@click.argument(
-    "second",
-    metavar="[OUT]",
-    required=False,
-    type=click.Path(path_type=Path),
-    shell_complete=completions.pictures,
-)
+@click.argument("first", metavar="IN", type=click.Path(path_type=Path))
+@click.argument("second", metavar="[OUT]", required=False, type=click.Path(path_type=Path))
 @click.option(
     "-o",
     "--picture",
@@ -67,7 +60,6 @@ def _names(context: Any, parameter: Any, value: str | None) -> list[str]:
 @click.option(
     "--models",
     callback=_names,
-    shell_complete=completions.model_lists,
     metavar="NAME,NAME",
     help="Compare what these model sets make of IN: `waifu2x models list` shows them.",
 )
@@ -76,7 +68,6 @@ def _names(context: Any, parameter: Any, value: str | None) -> list[str]:
     is_flag=True,
     help="With --models: reduce IN first, by the scale, and measure each result against it.",
 )
-@config_option
 @noise_option
 @scale_option
 @device_options

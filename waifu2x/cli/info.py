@@ -10,35 +10,20 @@ from typing import TYPE_CHECKING
 
 import click
 
-from waifu2x.cli import completions
+from waifu2x.cli.command import Command
+from waifu2x.cli.options import format_option
 from waifu2x.cli.report import show, tell
-from waifu2x.cli.settings import config_option
 from waifu2x.errors import ImageError, printable
-from waifu2x.formats import table
 
 if TYPE_CHECKING:
     from waifu2x.formats.description import Description
 
 
-@click.command(short_help="Say what a picture's file holds, and what of it is kept.")
+@click.command(cls=Command, short_help="Say what a picture's file holds, and what of it is kept.")
 @click.argument(
-    "files",
-    metavar="FILE...",
-    nargs=-1,
-    required=True,
-    type=click.Path(path_type=Path),
-    shell_complete=completions.pictures,
+    "files", metavar="FILE...", nargs=-1, required=True, type=click.Path(path_type=Path)
 )
-@click.option(
-    "-f",
-    "--format",
-    "extension",
-    type=click.Choice(table.WRITABLE),
-    default="png",
-    show_default=True,
-    help="Format of the result in question.",
-)
-@config_option
+@format_option("png", "Format of the result in question.")
 @click.option("--json", "as_json", is_flag=True, help="One line of JSON for each file.")
 def info(files: tuple[Path, ...], extension: str, as_json: bool) -> None:
     """Say what was found in each FILE, and what a result in a format would keep of it."""

@@ -23,12 +23,10 @@ _FREE_SHARE = 0.9
 """Share of the free memory that may be taken: the library needs some of it for itself."""
 _KEPT_SHARE = 0.5
 """Share of the memory that was free at first that is kept at most while nothing is computed."""
-_QUEUED_SHARE = 0.1
-"""Share of it that is kept besides for what shares the device."""
+_QUEUED_SHARE = 0.25
+"""Share of it that is kept besides for what shares the device: more than one call may take."""
 _ASKED_SECONDS = 0.5
 """How long the library's answer of how much memory is free is taken to hold."""
-_CLASSED_SHARE = 1 / 8
-"""Buffers up to that share of what is kept are larger than what is asked for."""
 _CPU_SCRATCH_BYTES = 32 << 20
 """On a processor, maps are to stay in its caches."""
 
@@ -265,8 +263,9 @@ class FreeList:
             if fitting:
                 return self._buffers.pop(-min(fitting)[1])
         try:
+            # One that is too large to be kept serves nobody else.
             made = size_class(size)
-            made = made if made <= self._most * _CLASSED_SHARE else size
+            made = made if made <= self._most else size
             return self._runtime.allocate(made, for_maps=True)
         except OutOfMemoryError:
             self.release()
