@@ -203,7 +203,12 @@ def test_line_after_tab(
 
 
 @pytest.mark.parametrize(
-    ("line", "arguments"), [USUAL[0], USUAL[3], *(pytest.param(*each, marks=pytest.mark.matrix) for each in MORE if "$HOME" not in each[0])]
+    ("line", "arguments"),
+    [
+        USUAL[0],
+        USUAL[3],
+        *(pytest.param(*each, marks=pytest.mark.matrix) for each in MORE if "$HOME" not in each[0]),
+    ],
 )
 def test_line_after_tab_in_the_bash_of_macos(
     old_bash: Complete, folder: Path, line: str, arguments: list[str]
@@ -214,9 +219,7 @@ def test_line_after_tab_in_the_bash_of_macos(
 
 
 @pytest.mark.parametrize(("line", "arguments"), LINES)
-def test_what_fish_offers(
-    fish: Callable[[str], set[str]], line: str, arguments: list[str]
-) -> None:
+def test_what_fish_offers(fish: Callable[[str], set[str]], line: str, arguments: list[str]) -> None:
     found = fish(line)
     last = arguments[-1].replace("{home}", line.rpartition(" ")[2].rstrip("/"))
     assert (last in found) if last not in line else not found

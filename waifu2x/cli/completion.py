@@ -24,9 +24,12 @@ from click.shell_completion import (
     split_arg_string,
 )
 
+from waifu2x.cli.command import Choice, Command
 from waifu2x.cli.report import show
 
 _VARIABLE = "_WAIFU2X_COMPLETE"
+_EXPANDED = re.compile(r"(?<!\\)\$")
+"""Where the shell puts a value into a word."""
 _BLANKS = " \t\n"
 
 _BASH = """\
@@ -144,7 +147,7 @@ class Bash(BashComplete):
         args, incomplete = self.get_completion_args()
         items = self.get_completions(args, incomplete)
         is_files = any(item.type in ("file", "dir") for item in items)
-        if is_files and "$" in raw:
+        if is_files and _EXPANDED.search(raw) and not raw.startswith("'"):
             return "shell"
         found: list[str] = []
         for item in items:
@@ -204,8 +207,8 @@ def register() -> None:
         add_completion_class(shell, name)
 
 
-@click.command(short_help="Print a script that makes a shell complete waifu2x.")
-@click.argument("shell", type=click.Choice(list(SHELLS)))
+@click.command(cls=Command, short_help="Print a script that makes a shell complete waifu2x.")
+@click.argument("shell", type=Choice(list(SHELLS)))
 def completion(shell: str) -> None:
     """Print a script that makes SHELL complete commands, options, files, models and devices.
 
@@ -228,7 +231,9 @@ def _whole(items: list[CompletionItem[str]], incomplete: str) -> list[Completion
         return items
     start = option + equals
     return [
-        CompletionItem(start + item.value, item.type, item.help, suffixes=item.suffixes, start=start)
+        CompletionItem(
+            start + item.value, item.type, item.help, suffixes=item.suffixes, start=start
+        )
         for item in items
     ]
 

@@ -114,7 +114,7 @@ def _gpu_count() -> int:
     counts = [1]
     for folder, start in ((_NVIDIA, ""), (_RENDERERS, "renderD")):
         try:
-            counts.append(sum(name.startswith(start) for name in os.listdir(folder)))
+            counts.append(sum(each.name.startswith(start) for each in folder.iterdir()))
         except OSError:
             continue
     return max(counts)

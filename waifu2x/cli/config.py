@@ -8,13 +8,22 @@ import os
 import click
 
 from waifu2x.cli import settings
+from waifu2x.cli.command import Choice, Command
+from waifu2x.cli.completions import files
 from waifu2x.cli.report import show, tell
 from waifu2x.errors import printable
+from waifu2x.system.nearest import nearest
 
 
-@click.command(short_help="Show the settings in force, and where each comes from.")
-@click.argument("name", metavar="[COMMAND]", type=click.Choice(settings.COMMANDS), default="upscale")
-@click.option("--config", "chosen", metavar="FILE", help="Show it with this settings file.")
+@click.command(cls=Command, short_help="Show the settings in force, and where each comes from.")
+@click.argument("name", metavar="[COMMAND]", type=Choice(settings.COMMANDS), default="upscale")
+@click.option(
+    "--config",
+    "chosen",
+    metavar="FILE",
+    shell_complete=files(".toml"),
+    help="Show it with this settings file.",
+)
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
 def config(name: str, chosen: str | None, as_json: bool) -> None:
     """Show what the options of COMMAND are without a command line, and where each comes from.
@@ -50,7 +59,9 @@ def config(name: str, chosen: str | None, as_json: bool) -> None:
             _tell_unknown(variable, sorted(known))
     where = None if path is None else settings.short(path)
     if as_json:
-        show(json.dumps({"file": where, "exists": document is not None, name: rows[name]}, indent=2))
+        show(
+            json.dumps({"file": where, "exists": document is not None, name: rows[name]}, indent=2)
+        )
         return
     state = "" if document is not None else " (not there: none of its settings)"
     show(printable(f"settings file: {where}{state}" if where else "settings file: none"))
@@ -84,14 +95,12 @@ def _text(value: object) -> str:
 
 def _tell_unknown(variable: str, known: list[str]) -> None:
     """Tells of a variable that does nothing."""
-    from difflib import get_close_matches
-
     if variable in settings.OTHER_VARIABLES:
         return
     key = variable.removeprefix(settings.PREFIX).lower().replace("_", "-")
     if key in settings.ONE_RUN:
         why = f"has no effect: {settings.ONE_RUN[key]}"
     else:
-        near = get_close_matches(variable, [*known, *settings.OTHER_VARIABLES], 1)
-        why = f"has no effect: did you mean {near[0]}?" if near else "has no effect"
+        near = nearest(variable, [*known, *settings.OTHER_VARIABLES])
+        why = f"has no effect: did you mean {near}?" if near else "has no effect"
     tell(f"{variable}: {why}")

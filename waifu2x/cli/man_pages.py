@@ -122,8 +122,8 @@ def _page(command: click.Command, context: click.Context, names: Sequence[str]) 
     shown = [each for each in others if each != name]
     ends = [",", *[","] * (len(shown) - 2), ""][-len(shown) :]
     roff.write(".SH SEE ALSO\n")
-    for each, end in zip(shown, ends, strict=True):
-        roff.write(f".BR {_text(each)} (1){end}\n")
+    for other, end in zip(shown, ends, strict=True):
+        roff.write(f".BR {_text(other)} (1){end}\n")
     return roff.getvalue()
 
 

@@ -16,10 +16,12 @@ from typing import Any, NamedTuple
 import click
 import platformdirs
 
+from waifu2x.cli.command import MESSAGES, Option
 from waifu2x.cli.completions import files
 from waifu2x.cli.report import tell
 from waifu2x.errors import printable
 from waifu2x.system.files import open_regular, reason
+from waifu2x.system.nearest import nearest
 from waifu2x.system.resources import of_user
 
 COMMANDS = ("upscale", "batch", "compare", "bench", "info")
@@ -81,7 +83,7 @@ class SettingsError(click.UsageError):
     """A settings file, or a variable, that cannot be used."""
 
 
-class ConfigOption(click.Option):
+class ConfigOption(Option):
     """The option --config, which also gives the command's other options their settings."""
 
     def __init__(self, *arguments: Any, **settings: Any) -> None:
@@ -141,9 +143,16 @@ def variable_of(key: str) -> str:
     return PREFIX + key.upper().replace("-", "_")
 
 
-def settings_of(
-    command: click.Command, chosen: str | None, given: set[str]
-) -> dict[str, Setting]:
+def environment_without() -> dict[str, str]:
+    """The environment without the variables that stand for options, for a process of ours."""
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(PREFIX) or name in OTHER_VARIABLES
+    }
+
+
+def settings_of(command: click.Command, chosen: str | None, given: set[str]) -> dict[str, Setting]:
     """The settings in force for a command, by the names of its parameters; checked.
 
     `chosen` is the file of --config; `given` are the parameters that the command line itself gives.
@@ -254,9 +263,7 @@ def all_options() -> dict[str, click.Option]:
     return found
 
 
-def _setting(
-    key: str, value: object, option: click.Option, where: str, table: str
-) -> Setting:
+def _setting(key: str, value: object, option: click.Option, where: str, table: str) -> Setting:
     """A value of the file as on the command line. Raises SettingsError for a wrong type."""
     name = f"{table}{key}"
     if isinstance(value, bool) == option.is_flag and isinstance(value, str | int | float):
@@ -276,14 +283,14 @@ def _kind(value: object) -> str:
     return repr(value) if isinstance(value, str | int | float) else "a date or time"
 
 
-def _unknown(key: str, where: str, table: str, known: Sequence[str] | Mapping[str, Any]) -> SettingsError:
-    from difflib import get_close_matches
-
+def _unknown(
+    key: str, where: str, table: str, known: Sequence[str] | Mapping[str, Any]
+) -> SettingsError:
     if key in ONE_RUN:
         text = f"{where}: {table}{key} cannot be set here: {ONE_RUN[key]}"
     else:
-        near = get_close_matches(key.replace("_", "-").lower(), known, 1)
-        hint = f"did you mean {near[0]}?" if near else "`waifu2x config` lists all"
+        near = nearest(key.replace("_", "-"), list(known))
+        hint = f"did you mean {near}?" if near else "`waifu2x config` lists all"
         text = f"{where}: there is no setting {table}{key}: {hint}"
     return SettingsError(printable(text))
 
@@ -308,7 +315,8 @@ def _check(command: click.Command, name: str, setting: Setting) -> None:
         option.process_value(click.Context(command), setting.value)
     except click.BadParameter as error:
         where = setting.key if setting.key == setting.origin else f"{setting.origin}: {setting.key}"
-        raise SettingsError(printable(f"{where}: {error.message}")) from error
+        said = f"expected true or false, not {setting.value!r}" if option.is_flag else error.message
+        raise SettingsError(printable(f"{where}: {said}")) from error
 
 
 def short(path: Path) -> str:
@@ -327,6 +335,7 @@ def config_option(command: Any) -> Any:
     return click.option(
         "--config",
         cls=ConfigOption,
+        group=MESSAGES,
         metavar="FILE",
         shell_complete=files(".toml"),
         help="Settings file; `waifu2x config` shows what is in force. '' for none.",

@@ -13,7 +13,8 @@ from pathlib import Path
 import click
 
 from waifu2x import __version__
-from waifu2x.backends import BACKEND_NAMES, list_devices
+from waifu2x.backends import BACKEND_NAMES
+from waifu2x.backends.listing import list_devices
 from waifu2x.cli import settings
 from waifu2x.cli.settings import short
 from waifu2x.errors import BackendError, Waifu2xError, printable
@@ -54,8 +55,8 @@ def _lines() -> Iterator[str]:
     yield f"libraries: {', '.join(_libraries()) or 'none'}"
     for name in BACKEND_NAMES:
         try:
-            for number, device in enumerate(list_devices(name)):
-                yield f"backend {name} {number}: {device.name}: {device.detail}"
+            for device in list_devices(name):
+                yield f"backend {name} {device.number}: {device.name}: {device.detail}"
         except BackendError as error:
             yield f"backend {name}: no: {error}"
     yield _nvidia()
@@ -76,13 +77,16 @@ def _processor() -> str:
     except OSError:
         pass
     else:
-        found = dict(re.findall(r"^(model name|flags|Features)\s*:\s*(.*)$", text, re.M))
+        lines = re.findall(r"^(model name|flags|Features)\s*:\s*(.*)$", text, re.M)
+        found: dict[str, str] = dict(lines)
         name = found.get("model name", name)
         words = set(found.get("flags", found.get("Features", "")).split())
     features = " ".join(each for each in _FEATURES if each in words)
     memory = machine.total_memory()
     size = "" if memory is None else f", {memory / 2**30:.1f} GiB"
-    return f"processor: {name}, {machine.core_count()} cores{size}; {features or 'no features known'}"
+    return (
+        f"processor: {name}, {machine.core_count()} cores{size}; {features or 'no features known'}"
+    )
 
 
 def _libraries() -> Iterator[str]:
@@ -95,7 +99,7 @@ def _libraries() -> Iterator[str]:
 
 
 def _nvidia() -> str:
-    """NVIDIA's driver by what the kernel says of it, which it does where CUDA does not work, too."""
+    """NVIDIA's driver by what the kernel says of it, even where CUDA does not work."""
     try:
         first, *_ = Path("/proc/driver/nvidia/version").read_text(errors="replace").splitlines()
     except (OSError, ValueError):
@@ -121,7 +125,9 @@ def _size() -> str:
         usage = cache.usage()
     except OSError as error:
         return f": cannot read it: {error.strerror}"
-    return f": {sum(kind.files for kind in usage)} files, {sum(k.size for k in usage) / 2**20:.1f} MiB"
+    return (
+        f": {sum(kind.files for kind in usage)} files, {sum(k.size for k in usage) / 2**20:.1f} MiB"
+    )
 
 
 def _settings() -> Iterator[str]:
