@@ -12,6 +12,8 @@ CHANGELOG = ROOT / "CHANGELOG.md"
 NAME = "waifu2x-kernels"
 PLACEHOLDER = "OWNER"
 """Stands in every address for the account that the project is published under."""
+MOST_BYTES = 1 << 20
+"""Files from here on are weights."""
 
 _VERSION = re.compile(r'^__version__ = "([^"]+)"$', re.MULTILINE)
 _NUMBER = re.compile(r"\d+\.\d+\.\d+(?:(?:a|b|rc)\d+)?")
@@ -53,7 +55,7 @@ def with_owner(text: str, owner: str) -> str:
 
 def tracked_texts() -> dict[Path, str]:
     """The files of the repository that are text; not the scripts here and their tests, which speak
-    of the placeholder itself."""
+    of the placeholder itself, and no weights."""
     listed = subprocess.run(
         ["git", "ls-files", "-z"], cwd=ROOT, check=True, capture_output=True, text=True
     )
@@ -61,7 +63,7 @@ def tracked_texts() -> dict[Path, str]:
     for name in listed.stdout.split("\0"):
         path = ROOT / name
         own = path.suffix == ".py" and path.parent.name == "release"
-        if name and not own and path.is_file():
+        if name and not own and path.is_file() and path.stat().st_size < MOST_BYTES:
             try:
                 found[path] = path.read_text(encoding="utf-8")
             except UnicodeDecodeError:

@@ -1,4 +1,4 @@
-# For a tap. `python -m release.fill_recipes` replaces every @WORD@.
+# For a tap. `python -m release.fill_recipes` puts values in the place of what stands between at signs.
 class Waifu2xKernels < Formula
   include Language::Python::Virtualenv
 

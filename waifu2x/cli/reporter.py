@@ -75,6 +75,9 @@ class BatchReporter:
         self.tally.add(outcome)
         if self._as_json:
             report.show(report.json_line(outcome))
+        elif self._verbose:
+            for line in report.noise_lines(outcome, verbose=True):
+                report.tell(line)
         if self._page is not None:
             self._page.add(outcome)
 
@@ -111,6 +114,8 @@ class BatchReporter:
     def _tell_end(self) -> None:
         lines = [self.stopped_for] if self.stopped_for else []
         lines.append(report.summary(self.tally, self._passed_over, self.left))
+        if removed := report.noise_summary(self.tally.levels):
+            lines.append(removed)
         try:
             if self._verbose:
                 for line in report.stages_table(self.tally):
