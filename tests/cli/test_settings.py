@@ -222,9 +222,7 @@ def test_the_place_of_the_platform(
     assert run(*arguments, "f.png").exit_code == 0
 
 
-def test_config_shows_each_value_and_its_origin(
-    run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_config_shows_each_value_and_its_origin(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     write('model = "./tiny"', "width = 30", "[batch]", "strip = true", "scale = 3")
     monkeypatch.setenv("WAIFU2X_NOISE", "2")
     lines = [line.split() for line in run("config").stdout.splitlines()]
@@ -242,9 +240,7 @@ def test_config_shows_each_value_and_its_origin(
     assert not settings.ONE_RUN.keys() & rows.keys()
 
 
-def test_config_checks_every_table_and_variable(
-    run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_config_checks_every_table_and_variable(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     write("[batch]", "jobs = 7")
     assert run("upscale", "-m", "./tiny", "a.png", "b.png").exit_code == 0
     result = run("config")
