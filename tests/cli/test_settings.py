@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import platformdirs
 import pytest
 from click.testing import CliRunner, Result
 from PIL import Image
@@ -206,7 +207,7 @@ def test_the_place_of_the_platform(
 ) -> None:
     monkeypatch.delenv("WAIFU2X_CONFIG")
     monkeypatch.setattr(
-        settings.platformdirs, "user_config_path", lambda name, *_: tmp_path / "user" / name
+        platformdirs, "user_config_path", lambda name, *_: tmp_path / "user" / name
     )
     arguments = ["upscale", "--json", "-m", "./tiny", "a.png"]
     assert size_of(run(*arguments, "b.png")) == (24, 16)
