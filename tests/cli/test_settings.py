@@ -206,9 +206,7 @@ def test_the_place_of_the_platform(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("WAIFU2X_CONFIG")
-    monkeypatch.setattr(
-        platformdirs, "user_config_path", lambda name, *_: tmp_path / "user" / name
-    )
+    monkeypatch.setattr(platformdirs, "user_config_path", lambda name, *_: tmp_path / "user" / name)
     arguments = ["upscale", "--json", "-m", "./tiny", "a.png"]
     assert size_of(run(*arguments, "b.png")) == (24, 16)
     folder = tmp_path / "user" / "waifu2x-kernels"
