@@ -18,6 +18,7 @@ from waifu2x.backends import open_backend
 from waifu2x.cli.command import Command
 from waifu2x.cli.options import level_option, network_options
 from waifu2x.cli.report import show, tell
+from waifu2x.cli.settings import config_option, environment_without
 from waifu2x.errors import BackendError
 from waifu2x.networks import catalogue, model_set
 
@@ -44,6 +45,7 @@ def _size(context: Any, parameter: Any, value: str) -> tuple[int, int]:
     help="On a GPU's backend: first try how each layer is best computed on this device, and keep"
     " what is found for all later runs.",
 )
+@config_option
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
 def bench(
     backend: str,
@@ -152,12 +154,18 @@ def _program_seconds(pixels: NDArray[Any], options: list[str], *, runs: int) -> 
     with tempfile.TemporaryDirectory() as folder:
         source, target = Path(folder) / "in.png", Path(folder) / "out.png"
         write_picture(Picture(pixels), source, "png")
-        command = [sys.executable, "-m", "waifu2x", "upscale", "--overwrite", "-s", "2", *options]
-        command += [str(source), str(target)]
+        command = [sys.executable, "-m", "waifu2x", "upscale", "--overwrite", "--config", ""]
+        command += ["-s", "2", *options, str(source), str(target)]
         seconds = []
         for _ in range(runs):
             start = time.perf_counter()
-            done = subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False)
+            done = subprocess.run(
+                command,
+                stderr=subprocess.PIPE,
+                text=True,
+                check=False,
+                env=environment_without(),
+            )
             seconds.append(time.perf_counter() - start)
             if done.returncode:
                 said = done.stderr.strip().rpartition("\n")[2].removeprefix("Error: ")
