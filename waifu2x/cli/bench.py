@@ -17,6 +17,7 @@ from waifu2x.backends import open_backend
 from waifu2x.cli.command import Command
 from waifu2x.cli.options import level_option, network_options
 from waifu2x.cli.report import show, tell
+from waifu2x.cli.settings import config_option, environment_without
 from waifu2x.networks import model_set
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ def _size(context: Any, parameter: Any, value: str) -> tuple[int, int]:
     help="On a GPU's backend: first try how each layer is best computed on this device, and keep"
     " what is found for all later runs.",
 )
+@config_option
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
 def bench(
     backend: str,
@@ -128,12 +130,14 @@ def _time_program(
         source, target = Path(folder) / "in.png", Path(folder) / "out.png"
         write_picture(Picture(pixels), source, "png")
         command = [sys.executable, "-m", "waifu2x", "upscale", "--overwrite"]
-        command += ["-m", model, "-n", noise]
+        command += ["--config", "", "-m", model, "-n", noise]
         command += ["--backend", backend, "--device", str(device)]
         command += ["--precision", precision, str(source), str(target)]
         seconds = []
         for _ in range(3):
             start = time.perf_counter()
-            subprocess.run(command, check=True, stderr=subprocess.DEVNULL)
+            subprocess.run(
+                command, check=True, stderr=subprocess.DEVNULL, env=environment_without()
+            )
             seconds.append(time.perf_counter() - start)
         return min(seconds)

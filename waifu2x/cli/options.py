@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
 import click
 
 from waifu2x.backends import BACKEND_NAMES, Precision
+from waifu2x.cli import completions
 from waifu2x.cli.command import (
     COMPUTING,
     FILE,
@@ -26,6 +27,7 @@ from waifu2x.cli.command import (
     option,
 )
 from waifu2x.cli.report import tell
+from waifu2x.cli.settings import config_option, is_of_settings
 from waifu2x.errors import OutputError
 from waifu2x.flows import naming
 from waifu2x.flows.jobs import Existing, Output
@@ -148,6 +150,7 @@ model_option = option(
     default=catalogue.DEFAULT,
     show_default=True,
     metavar="NAME|PATH",
+    shell_complete=completions.models,
     help="Model set; `waifu2x models list` shows them.",
 )
 _DEVICE_OPTIONS = [
@@ -167,6 +170,7 @@ _DEVICE_OPTIONS = [
         default="0",
         show_default=True,
         metavar="N[,N]|all",
+        shell_complete=completions.devices,
         help="Which of its devices; `waifu2x devices` shows them.",
     ),
     option(
@@ -279,6 +283,7 @@ _OPTIONS = [
         type=click.Choice(["1", "2", "4", "8"]),
         default="1",
         metavar="[2|4|8]",
+        shell_complete=completions.levels_of_tta,
         help="Mean of 8 turned and mirrored results, or fewer: so much more work.",
     ),
     *_DEVICE_OPTIONS,
@@ -302,6 +307,7 @@ _OPTIONS = [
     option(
         "-v", "--verbose", group=MESSAGES, is_flag=True, help="Say what is used, and the seconds."
     ),
+    config_option,
     option(
         "--json",
         "as_json",
@@ -479,6 +485,13 @@ def output_of(
     skip_existing: bool,
 ) -> Output:
     """How results are written; a usage error for what contradicts itself or the format."""
+    # A setting for one format must not stop another, as an option of the command line does.
+    if _gives_way("quality", extension, Quality(quality)):
+        quality = None
+    if _gives_way("compression", extension, Quality(compression=compression)):
+        compression = "default"
+    if _gives_way("depth", extension, Quality(), depth):
+        depth = "auto"
     encoded = Quality(quality, compression)
     try:
         table.check(extension, encoded, depth)
@@ -489,6 +502,17 @@ def output_of(
     existing: Existing = "overwrite" if overwrite else "skip" if skip_existing else "fail"
     options = OutputOptions(depth, background, strip)
     return Output(extension, encoded, existing, options, copy_times)
+
+
+def _gives_way(name: str, extension: str, encoded: Quality, depth: Depth = "auto") -> bool:
+    """Whether the value of an option is a setting that a format cannot follow."""
+    if not is_of_settings(name):
+        return False
+    try:
+        table.check(extension, encoded, depth)
+    except ValueError:
+        return True
+    return False
 
 
 class Location(click.ParamType[Path]):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from waifu2x.cli import report
+from waifu2x.cli import completions, report
 from waifu2x.cli.command import IN_AND_OUT, Command, option
 from waifu2x.cli.inputs import Words, check_input, check_urls, extension_of, jobs_of, words_of
 from waifu2x.cli.interrupts import heard_at_once
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 
 @click.command(cls=Command, short_help="Enlarge and denoise pictures.")
-@click.argument("words", metavar="IN... [OUT]", nargs=-1)
+@click.argument("words", metavar="IN... [OUT]", nargs=-1, shell_complete=completions.pictures)
 @option(
     "-i",
     "--input",
@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     group=IN_AND_OUT,
     multiple=True,
     metavar="IN",
+    shell_complete=completions.pictures,
     help="A picture, as IN is; for several, repeat it.",
 )
 @option(
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
     "--output",
     group=IN_AND_OUT,
     metavar="OUT|DIR",
+    shell_complete=completions.results,
     help="A file, as OUT is, or a folder: then all words are inputs.",
 )
 @format_option(None, "Format: png, jpg, webp, ...; else by OUT, or as the input has it.")
