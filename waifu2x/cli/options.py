@@ -37,7 +37,7 @@ from waifu2x.formats.limits import MAX_PIXELS
 from waifu2x.formats.table import Compression, Depth, OutputOptions, Quality
 from waifu2x.imaging import sizes
 from waifu2x.imaging.sizes import Fit, Request, scale_of
-from waifu2x.networks import catalogue, model_set
+from waifu2x.networks import catalogue
 from waifu2x.system import stores
 
 if TYPE_CHECKING:
@@ -357,6 +357,8 @@ def tell_reduction(model: str, scale: Fraction | None, **options: Any) -> None:
     wanted = Fraction(2) if scale is None else scale
     if model == catalogue.DEFAULT or wanted <= 1 or any(options[name] for name in others):
         return
+    from waifu2x.networks import model_set  # which helps need not wait for
+
     models = model_set.find(model)
     factor = math.prod(models.factors(wanted))
     if factor >= 2 * wanted:
