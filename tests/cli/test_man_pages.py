@@ -1,4 +1,4 @@
-"""Man pages: those in `man/` are what the helps say now, and programs that read pages find no fault."""
+"""Man pages: those in `man/` are what the helps say, and programs that read pages find no fault."""
 
 from __future__ import annotations
 
