@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import signal
 import sys
 import warnings
@@ -72,13 +73,8 @@ class _Commands(Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0]
         if name not in COMMANDS:
-            path = Path(name)
-            near = None if path.suffix or path.exists() else nearest(name, list(COMMANDS))
-            if near and not context.resilient_parsing:
-                words = " ".join([context.command_path, near, *args[1:]])
-                raise click.UsageError(
-                    printable(f"There is no command and no file {name!r}: did you mean `{words}`?")
-                )
+            if not context.resilient_parsing:
+                _refuse_mistyped(context, args)
             args = [DEFAULT, *args]
         return super().resolve_command(context, args)
 
@@ -129,6 +125,17 @@ def cli() -> None:
     Exit codes: 0 all done, 1 at least one file failed, 2 the command line is wrong, 130
     interrupted.
     """
+
+
+def _refuse_mistyped(context: click.Context, args: list[str]) -> None:
+    """Raises UsageError for a first argument that is a plain word, and names nothing."""
+    name = args[0]
+    if not re.fullmatch(r"\w+", name) or Path(name).exists():
+        return
+    near = "--help" if name == "help" else nearest(name, list(COMMANDS))
+    words = " ".join([context.command_path, near or "", *args[1:]])
+    hint = f": did you mean `{words}`?" if near else "; `waifu2x --help` lists the commands."
+    raise click.UsageError(printable(f"There is no command and no file {name!r}{hint}"))
 
 
 class _Told(logging.Handler):
