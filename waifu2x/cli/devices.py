@@ -65,6 +65,5 @@ def devices(as_json: bool) -> None:
             initial_indent=start,
             subsequent_indent=" " * len(start),
             break_on_hyphens=False,
-            break_on_hyphens=False,
         )
         show(text)
