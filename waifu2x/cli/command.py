@@ -1,6 +1,6 @@
 """The shape of commands: help in groups, and mistakes told in one sentence that names the way out.
 
-`Group` has a default command, which is meant where the first argument is none of its commands.
+`CommandGroup` has a default command, which is meant where the first argument is none of its commands.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ def _number_tta(command: click.Command, args: list[str]) -> None:
             args[at] = "--tta=8"
 
 
-class Group(click.Group):
+class CommandGroup(click.Group):
     """Commands by name, of which one is meant where no name is given."""
 
     def __init__(self, *arguments: Any, **settings: Any) -> None:
