@@ -77,7 +77,9 @@ def _show_text(text: str) -> None:
     """A line; on a terminal that is too narrow for it, it goes on indented."""
     if _is_terminal():
         width = max(40, shutil.get_terminal_size().columns)
-        text = textwrap.fill(text, width, subsequent_indent="    ", break_long_words=False)
+        text = textwrap.fill(
+            text, width, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False
+        )
     show(text)
 
 
