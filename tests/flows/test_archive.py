@@ -83,7 +83,7 @@ def test_a_comic(folder: Path) -> None:
         for name, seed in (("ch1/02.png", 2), ("ch1/01.png.png", 1)):
             expected = noise(5, 7, 3, seed=seed).repeat(2, 0).repeat(2, 1)
             assert np.array_equal(decode(book.read(name)).pixels, expected)
-    assert "2 skipped" in batch("--skip-existing").stderr
+    assert "2 skipped" in batch("--skip-existing", "-v").stderr
 
 
 @pytest.mark.parametrize("in_flight", [1, 2, 6])

@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 from waifu2x import __version__
-from waifu2x.cli.report import message_of, tell
+from waifu2x.cli.report import Volume, message_of, say, set_volume, tell
 from waifu2x.errors import Waifu2xError, printable
 
 _COMMANDS = {
@@ -60,8 +60,11 @@ class _Commands(click.Group):
             formatter.write_dl(list(_COMMANDS.items()))
 
     def invoke(self, context: click.Context) -> Any:
+        set_volume(Volume.NORMAL)
         try:
             return super().invoke(context)
+        except KeyboardInterrupt:
+            raise click.Abort from None  # click would begin a new line
         except BrokenPipeError:
             raise  # nobody reads standard output any more, which is no news for anybody
         except (Waifu2xError, MemoryError, OSError) as error:
@@ -90,7 +93,7 @@ class _Told(logging.Handler):
     """
 
     def emit(self, record: logging.LogRecord) -> None:
-        tell(record.getMessage())
+        (tell if record.levelno >= logging.WARNING else say)(record.getMessage())
 
 
 def main() -> None:

@@ -2,57 +2,35 @@
 
 from __future__ import annotations
 
-import os
 import re
-import signal
-import sys
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from collections.abc import Iterable
+from contextlib import nullcontext
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
-from threading import Event, Lock
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from waifu2x.backends import device_numbers
 from waifu2x.cli import report
-from waifu2x.cli.interrupts import heard_at_once
+from waifu2x.cli.files import make_files, nobody, tell_failure
 from waifu2x.cli.options import (
     OUTPUT_NAMES,
     CommandWithTta,
     Location,
     arguments_of,
     check_folder,
-    describe,
-    open_upscaler,
     output_of,
     upscale_options,
 )
-from waifu2x.cli.progress import many_pictures
 from waifu2x.cli.reporter import BatchReporter
-from waifu2x.flows.batch import outputs, worker
-from waifu2x.flows.batch.driver import InFlight
-from waifu2x.flows.batch.plan import JobList, Plan, plan
-from waifu2x.flows.batch.run import run
+from waifu2x.cli.runners import LOCAL, FileWork, is_many, runner_of
+from waifu2x.flows.batch import outputs
+from waifu2x.flows.batch.plan import Plan, plan
 from waifu2x.flows.batch.shard import Shard, shard_of
-from waifu2x.flows.jobs import ARCHIVES, Identity, Job, OnNotice, Output, identities, make_folder
-from waifu2x.flows.outcome import Outcome
+from waifu2x.flows.jobs import InFlight, Job, Output, identities, make_folder
 from waifu2x.formats import table
 from waifu2x.system import stores
 
-if TYPE_CHECKING:
-    from waifu2x.flows.batch.devices import DeviceProcesses
-    from waifu2x.flows.batch.listings import Listings
-
-_MANY = 50
-"""Pictures for which processes may well be wanted, as are those of an archive: starting them takes
-as long as a device does."""
-_EACH = 8
-"""Files for each of several devices from which on they get a process each."""
-_LOCAL = "local"
-"""Stands for an address: processes of this machine."""
 _SCHEDULER = re.compile(r"(tcp|tls|ucx|wss?)://\S+:\d+", re.ASCII)
 """An address of Dask's."""
 
@@ -67,9 +45,9 @@ def _jobs(context: Any, parameter: Any, value: str) -> InFlight | None:
 
 
 def _address(context: Any, parameter: Any, value: str | None) -> str | None:
-    if value in (None, _LOCAL) or _SCHEDULER.fullmatch(value or ""):
+    if value in (None, LOCAL) or _SCHEDULER.fullmatch(value or ""):
         return value
-    raise click.BadParameter(f"{value!r}: expected {_LOCAL}, or like tcp://host:8786.")
+    raise click.BadParameter(f"{value!r}: expected {LOCAL}, or like tcp://host:8786.")
 
 
 def _shard(context: Any, parameter: Any, value: str | None) -> Shard | None:
@@ -152,7 +130,6 @@ def batch(
     page: Path | None,
     address: str | None,
     max_pixels: int,
-    verbose: bool,
     as_json: bool,
     **options: Any,
 ) -> None:
@@ -164,6 +141,7 @@ def batch(
     output = output_of(extension, **{name: options.pop(name) for name in OUTPUT_NAMES})
     output = replace(output, previews=page is not None)
     _check(folder, target, output, watching, retried)
+    arguments = arguments_of(**options)
     if address is not None:  # workers have working folders of their own
         folder, target = folder.absolute(), target.absolute()
     if watching and output.existing == "fail":
@@ -192,220 +170,47 @@ def batch(
     make_folder(target)
     check_folder(target)
     if removed := outputs.sweep(wanted):
-        report.tell(f"{target}: {removed} unfinished files of a killed run removed")
+        files = "file" if removed == 1 else "files"
+        report.tell(f"{target}: {removed} unfinished {files} of a killed run removed")
     done = outputs.present(wanted) if output.existing == "skip" else frozenset[str]()
     left = wanted.where(lambda _, name: name not in done)
-    stopped = Event()
+    work = FileWork(
+        arguments,
+        output,
+        (folder, target),
+        max_pixels,
+        in_flight,
+        # What is replaced must be no input, of whichever part of the folder.
+        identities(planned.jobs) if output.existing == "overwrite" else frozenset(),
+        is_many(left),
+    )
+    left, runner = runner_of(work, left, address, watching=watching)
     jobs: Iterable[Job | None] = left
     if watching:
         from waifu2x.flows.batch.watch import Arrivals, watch
 
-        jobs = watch(Arrivals(look, is_chosen, done, _tell), stopped)
-    # What is replaced must be no input, of whichever part of the folder.
-    sources = identities(planned.jobs) if output.existing == "overwrite" else frozenset()
+        arrivals = Arrivals(look, is_chosen, done, tell_failure)
+        jobs = watch(arrivals, work.stopped)
     unreadable = [] if watching else planned.unreadable  # whoever watches tells of them
+    paper = None
+    if page is not None:
+        from waifu2x.flows.batch.html_report import HtmlReport
+
+        paper = HtmlReport(page, f"{folder}, enlarged into {target}")
     expected = None if watching else len(wanted) + len(unreadable)
-    has_archive = len(left) < _MANY and any(
-        job.source.suffix[1:].lower() in ARCHIVES for job in left
+    reporter = BatchReporter(expected, planned.passed_over, paper, as_json=as_json)
+    make_files(
+        work,
+        runner if left or watching else nullcontext(nobody),
+        jobs,
+        reporter,
+        None if watching else left,
+        unreadable=unreadable,
+        skipped=wanted.where(lambda _, name: name in done),
+        fail_fast=fail_fast,
+        # A cluster has to be told that nobody waits any more.
+        ends_at_once=address is None,
     )
-    many = address is None and (len(left) >= _MANY or has_archive)
-    numbers = () if address is not None else _devices_of(options, len(left), watching)
-    if numbers:
-        worker.prepare("waifu2x.flows.batch.device_worker")
-        jobs = jobs if watching else _archives_first(left)
-    elif many:
-        worker.prepare()
-    with ExitStack() as stack:
-        work: _Work = _nobody
-        if left or watching:
-            opened = partial(_here, many)
-            if address is not None:
-                opened = partial(_on_cluster, address, (folder, target))
-            elif numbers:
-                opened = partial(_on_devices, many, numbers, (folder, target), stopped)
-            work = stack.enter_context(
-                opened(options, output, in_flight, max_pixels, sources, verbose=verbose)
-            )
-        paper = None
-        if page is not None:
-            from waifu2x.flows.batch.html_report import HtmlReport
-
-            paper = HtmlReport(page, f"{folder}, enlarged into {target}")
-        reporter = stack.enter_context(
-            BatchReporter(expected, planned.passed_over, paper, as_json=as_json, verbose=verbose)
-        )
-        if address is None:  # a cluster has to be told that nobody waits any more
-            stack.enter_context(heard_at_once(reporter.finish, gently=watching))
-
-        def take(outcome: Outcome) -> None:
-            reporter.add(outcome)
-            if why := _reason_to_stop(outcome, target, fail_fast):
-                reporter.stopped_for = why
-                stopped.set()
-
-        for outcome in unreadable:
-            take(outcome)
-        reporter.skip(wanted.where(lambda _, name: name in done))
-        on_progress, on_outcome = stack.enter_context(
-            many_pictures(None if watching else len(left), reporter.tally)
-        )
-        outcomes = work(_until(stopped, jobs), on_progress, _told_once())
-        stack.enter_context(closing(outcomes))
-        stack.enter_context(_stopping(stopped, gently=watching))
-        for outcome in outcomes:
-            take(outcome)
-            on_outcome(outcome)
-    if reporter.tally.failed or reporter.left:
-        sys.exit(1)
-
-
-_Work = Callable[
-    [Iterable[Job | None], Callable[[Job, float], None], OnNotice], Generator[Outcome, None, None]
-]
-"""Makes outcomes of jobs, and tells of progress and of notices."""
-
-
-@contextmanager
-def _here(
-    many: bool,
-    options: dict[str, Any],
-    output: Output,
-    in_flight: InFlight | None,
-    max_pixels: int,
-    sources: frozenset[Identity],
-    *,
-    verbose: bool,
-) -> Iterator[_Work]:
-    """By this process and those that it starts."""
-    with open_upscaler(**options) as upscaler:
-        if verbose:
-            report.tell(describe(upscaler))
-        yield lambda jobs, on_progress, on_notice: run(
-            jobs,
-            upscaler,
-            output,
-            in_flight=in_flight,
-            many=many,
-            max_pixels=max_pixels,
-            sources=sources,
-            on_progress=on_progress,
-            on_notice=on_notice,
-        )
-
-
-@contextmanager
-def _on_devices(
-    many: bool,
-    numbers: Sequence[int],
-    folders: tuple[Path, Path],
-    stopped: Event,
-    options: dict[str, Any],
-    output: Output,
-    in_flight: InFlight | None,
-    max_pixels: int,
-    sources: frozenset[Identity],
-    *,
-    verbose: bool,
-) -> Iterator[_Work]:
-    """By a process for each of several devices."""
-    from waifu2x.flows.batch.devices import DeviceProcesses
-    from waifu2x.flows.batch.listings import Listings
-    from waifu2x.flows.batch.session import SessionSettings
-
-    def tell_of(described: str) -> None:
-        if verbose:
-            report.tell(described)
-
-    def settings(number: int, sharing: int) -> SessionSettings:
-        own = {**arguments, "device": (number,)}
-        return SessionSettings(own, output, share, max_pixels, "", sharing, many)
-
-    arguments, parts = arguments_of(**options), len(numbers)
-    share = in_flight
-    if in_flight is not None:
-        share = InFlight(-(-in_flight.pictures // parts), -(-in_flight.in_network // parts))
-    processes = DeviceProcesses(
-        [settings(number, parts) for number in numbers],
-        [f"device {number}" for number in numbers],
-        settings(numbers[0], 1) if arguments["backend"] == "auto" else None,
-        on_device=tell_of,
-        on_news=report.tell,
-    )
-    with closing(processes):
-        processes.open()
-        yield partial(_run_on, processes, Listings(folders, output.existing, sources), stopped)
-
-
-def _run_on(
-    processes: DeviceProcesses,
-    listings: Listings,
-    stopped: Event,
-    jobs: Iterable[Job | None],
-    on_progress: Callable[[Job, float], None],
-    on_notice: OnNotice,
-) -> Generator[Outcome, None, None]:
-    return processes.run(jobs, listings, stopped, on_progress=on_progress, on_notice=on_notice)
-
-
-def _devices_of(options: dict[str, Any], count: int, watching: bool) -> Sequence[int]:
-    """The numbers of the devices that get a process each for so many files; none where one process
-    does it all: for one device, and for so few files that devices would have to share one."""
-    device = options["device"]
-    if not (watching or count >= 2 * _EACH) or not worker.may_start_processes():
-        return ()
-    numbers = device_numbers(options["backend"]) if device == "all" else device
-    return numbers if len(numbers) > 1 and (watching or count >= _EACH * len(numbers)) else ()
-
-
-def _archives_first(jobs: JobList) -> JobList:
-    """The jobs in another order: one process makes all pages of an archive, and is not to begin
-    with one when the others have nothing more to do."""
-    names = sorted(jobs.names, key=lambda names: not names[0].lower().endswith(ARCHIVES))
-    return JobList(jobs.folder, jobs.target, names)
-
-
-@contextmanager
-def _on_cluster(
-    address: str,
-    folders: tuple[Path, Path],
-    options: dict[str, Any],
-    output: Output,
-    in_flight: InFlight | None,
-    max_pixels: int,
-    sources: frozenset[Identity],
-    *,
-    verbose: bool,
-) -> Iterator[_Work]:
-    """By the workers of a cluster."""
-    from waifu2x.flows.batch import cluster
-
-    def tell_of(worker: str, device: str) -> None:
-        if verbose:
-            report.tell(f"worker {worker}: {device}")
-
-    arguments, is_local = arguments_of(**options), address == _LOCAL
-    with cluster.connected(None if is_local else address) as client:
-        sharing = cluster.LOCAL_WORKERS if is_local else 1
-        settings, model_files = cluster.settings_of(
-            arguments, output, in_flight, max_pixels, folders, sharing
-        )
-        yield lambda jobs, on_progress, on_notice: cluster.run(
-            client,
-            jobs,
-            settings,
-            model_files,
-            sources=sources,
-            on_worker=tell_of,
-            on_news=report.tell,
-            on_notice=on_notice,
-        )
-
-
-def _nobody(
-    jobs: Iterable[Job | None], on_progress: Callable[[Job, float], None], on_notice: OnNotice
-) -> Generator[Outcome, None, None]:
-    """Where nothing is left to do."""
-    yield from ()
 
 
 def _check(
@@ -425,68 +230,3 @@ def _check(
         raise click.UsageError("--watch and --retry-failed exclude each other.")
     if watching and target.resolve() in folder.resolve().parents:
         raise click.UsageError("--watch: INPUT_DIR must not be in OUTPUT_DIR.")
-
-
-def _reason_to_stop(outcome: Outcome, target: Path, fail_fast: bool) -> str:
-    """Why no file is begun after one that ended so; empty if there is no reason."""
-    if outcome.disk_full:
-        return f"{target}: the disk is full: make room and go on with --skip-existing"
-    if fail_fast and outcome.status == "failed":
-        return "ended at the first failure, as --fail-fast asks for"
-    return ""
-
-
-def _until(stopped: Event, jobs: Iterable[Job | None]) -> Iterator[Job | None]:
-    for job in jobs:
-        if stopped.is_set():
-            return
-        yield job
-
-
-@contextmanager
-def _stopping(stopped: Event, gently: bool) -> Iterator[None]:
-    """Sets `stopped` at the end, whatever it is: nothing waits for jobs any more.
-
-    `gently`: the first signal that ends programs does only that, the next is what it always is.
-    """
-    names = ("SIGINT", "SIGTERM", "SIGHUP") if gently else ()
-    numbers = [getattr(signal, name) for name in names if hasattr(signal, name)]
-    handlers = {number: signal.getsignal(number) for number in numbers}
-    # What is to be ignored, as under nohup, stays so.
-    before = {number: each for number, each in handlers.items() if each != signal.SIG_IGN}
-
-    def stop(received: int, frame: object) -> None:
-        restore()
-        stopped.set()
-        # Printing is not safe here: it may be what was interrupted.
-        os.write(2, b"Ending when what has been begun is done; once more to drop it.\n")
-
-    def restore() -> None:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-    for number in before:
-        signal.signal(number, stop)
-    try:
-        yield
-    finally:
-        restore()
-        stopped.set()
-
-
-def _tell(outcome: Outcome) -> None:
-    report.tell(report.text_line(outcome))
-
-
-def _told_once() -> OnNotice:
-    """Tells each notice once, with the first file it is about: a folder's are mostly the same."""
-    told, lock = set[str](), Lock()
-
-    def tell(job: Job, notice: str) -> None:
-        with lock:
-            known = notice in told
-            told.add(notice)
-        if not known:
-            report.tell(f"{job.source}: {notice} (told once)")
-
-    return tell

@@ -18,7 +18,7 @@ from waifu2x.backends.engine import Engine
 from waifu2x.cli.interrupts import heard_at_once
 from waifu2x.cli.options import check_folder, device_options, noise_option, scale_option
 from waifu2x.cli.progress import one_picture
-from waifu2x.cli.report import show, tell
+from waifu2x.cli.report import detail, show, tell
 from waifu2x.errors import ImageError
 from waifu2x.flows import model_comparison
 from waifu2x.flows.jobs import Job, identities, may_write
@@ -216,10 +216,10 @@ def _models(
     with (
         heard_at_once(),
         Engine(**device) as engine,
-        one_picture() as (on_size, on_progress),
+        one_picture(source.name) as (on_size, on_progress),
     ):
         for notice in engine.notices:
-            tell(notice)
+            detail(notice)
         height, width = (math.ceil(size * scale) for size in picture.pixels.shape[:2])
         on_size(len(names) * height, width)
         found = model_comparison.results(

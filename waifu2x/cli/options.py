@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
 import click
 
 from waifu2x.backends import BACKEND_NAMES, Precision
-from waifu2x.cli.report import tell
+from waifu2x.cli.report import detail, volume_options
 from waifu2x.errors import OutputError
 from waifu2x.flows.jobs import Existing, Output
 from waifu2x.formats import table
@@ -246,7 +246,7 @@ _OPTIONS = [
     ),
     click.option("--overwrite", is_flag=True, help="Replace outputs that exist."),
     click.option("--skip-existing", is_flag=True, help="Leave outputs that exist as they are."),
-    click.option("-v", "--verbose", is_flag=True, help="Say what is used and how long it takes."),
+    volume_options,
     click.option(
         "--json", "as_json", is_flag=True, help="One line of JSON for each picture, on stdout."
     ),
@@ -276,11 +276,16 @@ def _with(command: _Command, options: Sequence[Callable[[_Command], _Command]]) 
 
 def open_upscaler(**options: Any) -> Upscaler:
     """An upscaler from the options; a usage error as `arguments_of` has them."""
+    return opened(arguments_of(**options))
+
+
+def opened(arguments: Mapping[str, Any]) -> Upscaler:
+    """An upscaler from its arguments. What it has to say of backends is a detail."""
     from waifu2x.api import Upscaler  # with NumPy, which to show a help need not wait for
 
-    upscaler = Upscaler(**arguments_of(**options))
+    upscaler = Upscaler(**arguments)
     for notice in upscaler.notices:
-        tell(notice)
+        detail(notice)
     return upscaler
 
 

@@ -49,7 +49,6 @@ def upscale(
     target: str,
     extension: str | None,
     max_pixels: int,
-    verbose: bool,
     as_json: bool,
     **options: Any,
 ) -> None:
@@ -68,11 +67,10 @@ def upscale(
 
         def opened() -> Enlarger:
             upscaler = stack.enter_context(open_upscaler(**options))
-            if verbose:
-                report.tell(describe(upscaler))
+            report.detail(describe(upscaler))
             return upscaler.enlarger
 
-        with one_picture() as (on_size, on_progress):
+        with one_picture(job.source.name) as (on_size, on_progress):
             made = upscale_file(
                 job,
                 output,
@@ -83,7 +81,7 @@ def upscale(
                 in_flight=_IN_FLIGHT,
                 on_notice=lambda job, notice: report.tell(f"{source}: {notice}"),
             )
-    _finish(outcome_of(job, made), as_json, verbose)
+    _finish(outcome_of(job, made), as_json)
 
 
 def _extension(target: str, chosen: str | None) -> str:
@@ -119,10 +117,12 @@ def _failure_as_json(job: Job, as_json: bool) -> Iterator[None]:
         raise
 
 
-def _finish(outcome: Outcome, as_json: bool, verbose: bool) -> None:
+def _finish(outcome: Outcome, as_json: bool) -> None:
     if as_json:
         report.show(report.json_line(outcome))
-    if verbose and outcome.spent:
-        report.tell(report.stages_line(outcome.spent))
-    if not as_json and (verbose or outcome.status in ("skipped", "copied")):
+    if outcome.spent:
+        report.detail(report.stages_line(outcome.spent))
+    if outcome.status == "done":
+        report.say(report.success_line(outcome))
+    else:
         report.tell(report.text_line(outcome))

@@ -50,6 +50,14 @@ class Output:
     """Whether small pictures of source and result are wanted, too."""
 
 
+@dataclass(frozen=True)
+class InFlight:
+    """How many pictures are under way at a time, and how many of them in the network."""
+
+    pictures: int
+    in_network: int
+
+
 OnNotice = Callable[[Job, str], None]
 """Told of a job in words, for people."""
 Reserve = Callable[[bytes], "AbstractContextManager[Allocate | None]"]

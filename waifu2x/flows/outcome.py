@@ -39,6 +39,15 @@ class Outcome:
     """Whether the disk is full, so that nothing more can be written."""
     previews: tuple[bytes, ...] = ()
     """JPEGs of the first picture, before and after, where they were wanted."""
+    pictures: int = 1
+    """How many pictures the file holds: pages, frames."""
+    further_pixels: int = 0
+    """Pixels of all results but the first, whose size is above."""
+
+    @property
+    def pixels(self) -> int:
+        """Pixels of all results."""
+        return self.height * self.width + self.further_pixels
 
 
 def outcome_of(job: Job, made: Upscaled | None) -> Outcome:
@@ -54,6 +63,8 @@ def outcome_of(job: Job, made: Upscaled | None) -> Outcome:
         made.width,
         spent=made.spent.seconds,
         previews=made.previews,
+        pictures=made.pictures,
+        further_pixels=made.further_pixels,
     )
 
 

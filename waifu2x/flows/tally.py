@@ -21,6 +21,8 @@ class Tally:
     """Failed outcomes by source. A file that has changed and is done after all counts as done."""
     spent: Counter[str] = field(default_factory=Counter)
     """Seconds by stage, of all pictures that are done."""
+    pictures: int = 0
+    """How many pictures the files that are done hold: a file may have many."""
     pixels: int = 0
     """Pixels of all results."""
     start: float = field(default_factory=time.monotonic)
@@ -34,7 +36,8 @@ class Tally:
         self.counts[outcome.status] += 1
         self.spent.update(outcome.spent)
         if outcome.status == "done":
-            self.pixels += outcome.height * outcome.width
+            self.pictures += outcome.pictures
+            self.pixels += outcome.pixels
 
     @property
     def ended(self) -> int:

@@ -66,6 +66,10 @@ class Upscaled:
     previews: tuple[bytes, ...] = ()
     """JPEGs of the first picture, before and after, where they are wanted; of one that stays as it
     is, one."""
+    pictures: int = 1
+    """How many there are in the file."""
+    further_pixels: int = 0
+    """Pixels of all results but the first."""
 
 
 def upscale_file(
@@ -123,7 +127,8 @@ def upscale_file(
                 pass  # one that is damaged is not to be copied
             with spent("write"):
                 _copy(job, output)
-            return Upscaled(height, width, spent, time.monotonic() - start, True, previews)
+            seconds, count = time.monotonic() - start, source.header.count or 1
+            return Upscaled(height, width, spent, seconds, True, previews, count)
         kept = prepared.header.all_extents
         on_size(sum(extent.height for extent in kept), width)
         large = sum(extent.height * extent.width for extent in kept) >= _LARGE
@@ -133,7 +138,16 @@ def upscale_file(
         if job.target != STANDARD:
             copy_times(job, output)
         seconds = time.monotonic() - start
-        return Upscaled(height, width, spent, seconds, previews=work.previews)
+        pixels = sum(extent.height * extent.width for extent in kept)
+        return Upscaled(
+            height,
+            width,
+            spent,
+            seconds,
+            previews=work.previews,
+            pictures=len(kept),
+            further_pixels=pixels - height * width,
+        )
 
 
 def _opened_meanwhile(source: DecodedFile, enlarger: Callable[[], Enlarger]) -> Enlarger:

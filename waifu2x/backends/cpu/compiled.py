@@ -122,7 +122,10 @@ class Compiled:
 
     def _compiled(self) -> bytes:
         """The name of its symbol and its object code."""
-        _LOG.info("compiling for this processor, once: some twenty seconds")
+        if why := cache.obstacle(_KIND):
+            _LOG.warning("compiling for this processor, some twenty seconds in each run: %s", why)
+        else:
+            _LOG.info("compiling for this processor, once: some twenty seconds")
         kernels = importlib.import_module(f"waifu2x.backends.cpu.kernels.{self._module}")
         symbol, code = getattr(kernels, self._name).build()
         return bytes(symbol.encode() + b"\0" + code)

@@ -151,6 +151,8 @@ class Ended(NamedTuple):
     device_failed: bool
     disk_full: bool
     previews: tuple[bytes, ...]
+    pictures: int
+    further_pixels: int
 
     @classmethod
     def of(cls, outcome: Outcome) -> Ended:

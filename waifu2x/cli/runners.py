@@ -1,0 +1,171 @@
+"""Where the files of a batch are made: here, by a process for each of several devices, or by a
+cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, closing, contextmanager
+from dataclasses import field
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+from waifu2x.backends import device_numbers
+from waifu2x.cli import report
+from waifu2x.cli.options import describe, opened
+from waifu2x.flows.batch.plan import JobList
+from waifu2x.flows.jobs import ARCHIVES, Identity, InFlight, Job, OnNotice, Output
+from waifu2x.flows.outcome import Outcome
+from waifu2x.system.lazy_dataclass import dataclass
+
+LOCAL = "local"
+"""Stands for the address of a cluster: processes of this machine."""
+_MANY = 50
+"""Pictures for which processes may well be wanted, as are those of an archive: starting them takes
+as long as a device does."""
+_EACH = 8
+"""Files for each of several devices from which on they get a process each."""
+
+
+@dataclass(frozen=True)
+class FileWork:
+    """What is to be made of files, wherever that is done."""
+
+    arguments: Mapping[str, Any]
+    """Those of an Upscaler."""
+    output: Output
+    folders: tuple[Path, Path]
+    """Those of inputs and outputs."""
+    max_pixels: int
+    in_flight: InFlight | None = None
+    sources: frozenset[Identity] = frozenset()
+    """What is never replaced."""
+    many: bool = False
+    """Whether there are so many pictures that codecs may want processes."""
+    stopped: Event = field(default_factory=Event)
+    """Set once nothing more is to be begun."""
+
+
+OnProgress = Callable[[Job, float], None]
+"""Told which further part of a file is done."""
+Runner = Callable[[Iterable[Job | None], OnProgress, OnNotice], Generator[Outcome, None, None]]
+"""Makes outcomes of jobs, and tells of progress and of notices."""
+
+
+def runner_of(
+    work: FileWork, jobs: JobList, address: str | None, *, watching: bool
+) -> tuple[JobList, AbstractContextManager[Runner]]:
+    """The jobs in the order in which they are best begun, and what makes them.
+
+    Processes that are wanted begin to start now. `address` is that of a cluster, if one is to do
+    it; `watching`: more jobs will come than there are now.
+    """
+    if address is not None:
+        return jobs, _on_cluster(work, address)
+    from waifu2x.flows.batch import worker
+
+    numbers = devices_of(work.arguments, len(jobs), watching=watching)
+    if numbers:
+        worker.prepare("waifu2x.flows.batch.device_worker")
+        jobs = jobs if watching else archives_first(jobs)
+        return jobs, _on_devices(work, numbers)
+    if work.many:
+        worker.prepare()
+    return jobs, _here(work)
+
+
+def is_many(jobs: JobList) -> bool:
+    """Whether there are so many pictures that codecs may want processes: those of an archive
+    are."""
+    return len(jobs) >= _MANY or any(source.lower().endswith(ARCHIVES) for source, _ in jobs.names)
+
+
+def devices_of(arguments: Mapping[str, Any], count: int, *, watching: bool) -> Sequence[int]:
+    """The numbers of the devices that get a process each for so many files; none where one process
+    does it all: for one device, and for so few files that devices would have to share one."""
+    from waifu2x.flows.batch import worker
+
+    device = arguments["device"]
+    if not (watching or count >= 2 * _EACH) or not worker.may_start_processes():
+        return ()
+    numbers = device_numbers(arguments["backend"]) if device == "all" else device
+    return numbers if len(numbers) > 1 and (watching or count >= _EACH * len(numbers)) else ()
+
+
+def archives_first(jobs: JobList) -> JobList:
+    """The jobs in another order: one process makes all pages of an archive, and is not to begin
+    with one when the others have nothing more to do."""
+    names = sorted(jobs.names, key=lambda names: not names[0].lower().endswith(ARCHIVES))
+    return JobList(jobs.folder, jobs.target, names)
+
+
+@contextmanager
+def _here(work: FileWork) -> Iterator[Runner]:
+    """By this process and those that it starts."""
+    from waifu2x.flows.batch.run import run
+
+    with opened(work.arguments) as upscaler:
+        report.detail(describe(upscaler))
+        yield lambda jobs, on_progress, on_notice: run(
+            jobs,
+            upscaler,
+            work.output,
+            in_flight=work.in_flight,
+            many=work.many,
+            max_pixels=work.max_pixels,
+            sources=work.sources,
+            on_progress=on_progress,
+            on_notice=on_notice,
+        )
+
+
+@contextmanager
+def _on_devices(work: FileWork, numbers: Sequence[int]) -> Iterator[Runner]:
+    """By a process for each of several devices."""
+    from waifu2x.flows.batch.devices import DeviceProcesses
+    from waifu2x.flows.batch.listings import Listings
+    from waifu2x.flows.batch.session import SessionSettings
+
+    def settings(number: int, sharing: int) -> SessionSettings:
+        own = {**work.arguments, "device": (number,)}
+        return SessionSettings(own, work.output, share, work.max_pixels, "", sharing, work.many)
+
+    share, parts = work.in_flight, len(numbers)
+    if share is not None:
+        share = InFlight(-(-share.pictures // parts), -(-share.in_network // parts))
+    processes = DeviceProcesses(
+        [settings(number, parts) for number in numbers],
+        [f"device {number}" for number in numbers],
+        settings(numbers[0], 1) if work.arguments["backend"] == "auto" else None,
+        on_device=report.detail,
+        on_news=report.tell,
+    )
+    listings = Listings(work.folders, work.output.existing, work.sources)
+    with closing(processes):
+        processes.open()
+        yield lambda jobs, on_progress, on_notice: processes.run(
+            jobs, listings, work.stopped, on_progress=on_progress, on_notice=on_notice
+        )
+
+
+@contextmanager
+def _on_cluster(work: FileWork, address: str) -> Iterator[Runner]:
+    """By the workers of a cluster."""
+    from waifu2x.flows.batch import cluster
+
+    is_local = address == LOCAL
+    with cluster.connected(None if is_local else address) as client:
+        sharing = cluster.LOCAL_WORKERS if is_local else 1
+        settings, model_files = cluster.settings_of(
+            work.arguments, work.output, work.in_flight, work.max_pixels, work.folders, sharing
+        )
+        yield lambda jobs, on_progress, on_notice: cluster.run(
+            client,
+            jobs,
+            settings,
+            model_files,
+            sources=work.sources,
+            on_worker=lambda worker, device: report.detail(f"worker {worker}: {device}"),
+            on_news=report.tell,
+            on_notice=on_notice,
+        )
