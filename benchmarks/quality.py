@@ -1,7 +1,7 @@
 """How good each model is: PSNR and SSIM against pictures whose truth is known, as a Markdown table.
 
 python benchmarks/quality.py [--set NAME ...] [--picture FILE] [BACKEND]
-                                                            (needs: pip install -e ".[bench]")
+                           (needs: pip install -e ".[bench]" && pip install --no-deps arcade==3.3.3)
 
 Truths are halved by the mean of each 2x2 pixels, or twice, and enlarged again, or saved as JPEG and
 cleaned, or both; sets that are not installed, or lack what a task takes, are left out; figures are
@@ -176,7 +176,10 @@ def package(name: str) -> Path:
     """A package's folder, without running it."""
     spec = importlib.util.find_spec(name)
     if spec is None or not spec.submodule_search_locations:
-        raise SystemExit(f'{name} is missing: pip install -e ".[bench]"')
+        # arcade's own requirements exclude the Pillow that this project needs; only its pictures
+        # are read.
+        wanted = "--no-deps arcade==3.3.3" if name == "arcade" else '-e ".[bench]"'
+        raise SystemExit(f"{name} is missing: pip install {wanted}")
     return Path(spec.submodule_search_locations[0])
 
 

@@ -1,47 +1,81 @@
 """Upscale and denoise pictures with waifu2x networks.
 
-import waifu2x
+>>> import waifu2x
+>>> larger = waifu2x.upscale(image, scale=2, noise=1)  # a NumPy array, a PIL image, a tensor
 
-larger = waifu2x.upscale(image, scale=2, noise=1)  # a NumPy array or a PIL image
+>>> with waifu2x.Upscaler(scale=2) as upscaler:  # keeps the compiled network
+...     results = [upscaler(image) for image in images]
 
-upscaler = waifu2x.Upscaler(scale=2)  # keeps the compiled network
-for image in images:
-    larger = upscaler(image)
-
-with waifu2x.Engine() as engine:  # one device for any number of requests
-    sharper = waifu2x.Upscaler(1, noise=2, engine=engine)
-    larger = waifu2x.Upscaler(scale=4, model="vgg_7", engine=engine)
+>>> with waifu2x.Engine() as engine:  # one device for any number of requests
+...     sharper = waifu2x.Upscaler(1, noise=2, engine=engine)
+...     larger = waifu2x.Upscaler(scale=4, model="vgg_7", engine=engine)
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from waifu2x.errors import BackendError, ImageError, ModelError, OutputError, Waifu2xError
+from waifu2x.errors import (
+    BackendError,
+    DeviceError,
+    DeviceMemoryError,
+    ImageError,
+    ModelError,
+    NotInstalledError,
+    OutputError,
+    UnavailableError,
+    Waifu2xError,
+)
 
 if TYPE_CHECKING:
-    from waifu2x.api import Upscaler, upscale
+    from waifu2x.api.upscaler import Upscaler, UpscalerOptions, upscale
     from waifu2x.backends.engine import Engine
+    from waifu2x.backends.listing import DeviceInfo, list_devices
+    from waifu2x.networks.listing import ModelInfo, list_models
 
 __version__ = "0.1.0"
 
 __all__ = [
     "BackendError",
+    "DeviceError",
+    "DeviceInfo",
+    "DeviceMemoryError",
     "Engine",
     "ImageError",
     "ModelError",
+    "ModelInfo",
+    "NotInstalledError",
     "OutputError",
+    "UnavailableError",
     "Upscaler",
+    "UpscalerOptions",
     "Waifu2xError",
     "__version__",
+    "list_devices",
+    "list_models",
     "upscale",
 ]
 
+if not TYPE_CHECKING:  # to a type checker, this function would make any name a name of the package
+    _MODULES = {
+        "DeviceInfo": "waifu2x.backends.listing",
+        "Engine": "waifu2x.backends.engine",
+        "ModelInfo": "waifu2x.networks.listing",
+        "Upscaler": "waifu2x.api.upscaler",
+        "UpscalerOptions": "waifu2x.api.upscaler",
+        "list_devices": "waifu2x.backends.listing",
+        "list_models": "waifu2x.networks.listing",
+        "upscale": "waifu2x.api.upscaler",
+    }
 
-def __getattr__(name: str) -> Any:
-    # Late, so that `waifu2x --help` does not wait for NumPy.
-    if name in ("Engine", "Upscaler", "upscale"):
-        from waifu2x import api
+    def __getattr__(name):
+        from importlib import import_module
 
-        return getattr(api, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        # Late, so that `waifu2x --help` does not wait for NumPy.
+        if name not in _MODULES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        found = globals()[name] = getattr(import_module(_MODULES[name]), name)
+        return found
+
+    def __dir__():
+        return [*globals(), *_MODULES]

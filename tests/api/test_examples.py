@@ -18,7 +18,7 @@ SMALLER = {
 """What takes long, or is not on every machine, and what stands for it here."""
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/python.md"])
+@pytest.mark.parametrize("page", ["docs/python.md"])
 def test_python_of_the_documents_runs(page: str) -> None:
     text = (ROOT / page).read_text(encoding="utf-8")
     blocks = re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)

@@ -51,7 +51,7 @@ from waifu2x.backends.cuda.tensor_shape import (
     WgmmaShape,
 )
 from waifu2x.backends.cuda.tensor_vectors import Vectors
-from waifu2x.backends.cuda.units import Units, available_units, choose_units, has_wgmma
+from waifu2x.backends.cuda.units import Units, available_units, choose_units
 from waifu2x.backends.gpu import launch, schedule, source
 from waifu2x.backends.gpu.executor import Batch, BufferPlace, DevicePixels, PassWork
 from waifu2x.backends.gpu.runtime import Limits, Macros, ReadyLaunch
@@ -206,7 +206,7 @@ def kernels_of_chip(capability: tuple[int, int]) -> list[tuple[str, Macros]]:
         for units in available_units(capability)[: -1 if fully else 1]:
             for terms in (1, 2) if fully else (2,):
                 record(runtime, shipped(name), units, terms, (540, 960))
-                if has_wgmma(units):
+                if units == "wgmma":
                     record(runtime, shipped(name), units, terms, (64, 64))
     for model in (resized(), odd(), activated()):
         for units in available_units(capability)[: -1 if fully else 1]:
@@ -631,7 +631,7 @@ def test_what_hides_infinite_sums_is_made_by_kernels_that_look_at_sums(name: str
         activation = elementwise(function, made)
         value = net.convolution(value, weight, np.zeros(made, np.float32), activation, padding=1)
     runtime: Any = Recorded((9, 0))
-    middle = TensorExecutor(runtime, lower(net.model()), "rows", 1, usual)._steps[1]
+    middle = TensorExecutor(runtime, lower(net.model()), "wgmma", 1, usual)._steps[1]
     assert isinstance(middle, TensorConvStep)
     with np.errstate(invalid="ignore"):
         hides = np.isfinite(elementwise(function, 2)(np.array([np.inf, -np.inf]))).any()
@@ -679,7 +679,7 @@ def test_units_of_chips(monkeypatch: pytest.MonkeyPatch) -> None:
     expected: dict[tuple[int, int], tuple[Units, ...]] = {
         (6, 1): ("fma",),
         (7, 5): ("mma", "fma"),
-        (9, 0): ("wgmma", "rows", "mma", "fma"),
+        (9, 0): ("wgmma", "mma", "fma"),
         (12, 0): ("mma", "fma"),
     }
     for capability, units in expected.items():

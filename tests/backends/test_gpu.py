@@ -594,9 +594,9 @@ def test_spare_memory_is_bounded_and_the_oldest_goes_first(opencl_device: Any) -
     # What was taken last is still there, and serves whoever takes almost as much.
     before = runtime.allocated
     with memory.taken() as taken:
-        assert taken.buffer(18 * MEGABYTE).size == 19 * MEGABYTE
+        assert taken.buffer(18 * MEGABYTE).size == 24 * MEGABYTE
     assert runtime.allocated == before
-    # What is small is a little larger, for others of about the size.
+    # Each is a little larger than what is asked for, for others of about the size.
     with memory.taken() as taken:
         assert taken.buffer(30_000).size == 32_768
     with memory.taken() as taken:

@@ -50,7 +50,7 @@ def executors(runtime: Any, model: Model) -> list[Executor]:
     program = lower(model)
     found: list[Executor] = [Fp32Executor(runtime, program, StoredChoices(runtime.device))]
     units: Units
-    for units, terms, trusted in (("wgmma", 1, 128.0), ("rows", 1, LARGEST), ("mma", 2, LARGEST)):
+    for units, terms, trusted in (("wgmma", 1, 128.0), ("wgmma", 1, LARGEST), ("mma", 2, LARGEST)):
         own = fused(program, scales=scales(units, terms))
         if tensor_runs.runs(own, layouts(own, terms)):
             found.append(TensorExecutor(runtime, own, units, terms, usual, trusted))

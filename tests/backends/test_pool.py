@@ -194,12 +194,12 @@ def test_all_are_the_devices_of_one_kind(monkeypatch: pytest.MonkeyPatch) -> Non
         "waifu2x.backends.pool.open_backend", lambda name, device, on_skip: fakes[device]
     )
 
-    def list_devices(name: str) -> list[Device]:
+    def devices_of(name: str) -> list[Device]:
         if name == "cuda":
             raise UnavailableError("no driver")
         return [fake.device for fake in fakes] if name == "opencl" else [fakes[2].device]
 
-    monkeypatch.setattr("waifu2x.backends.list_devices", list_devices)
+    monkeypatch.setattr("waifu2x.backends.devices_of", devices_of)
     assert backends.device_numbers("auto") == [0, 1, 3]
     assert backends.device_numbers("cpu") == [0]
     backend = open_devices("opencl", "all", print)

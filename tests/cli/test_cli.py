@@ -131,9 +131,9 @@ def test_tta_with_and_without_its_number(run: Run) -> None:
         (["--longer-side", "2", "--min-size", "20"], "Give one size: --longer-side or --min-size."),
         (["--fit", "cover", "--width", "9"], "--fit needs --width and --height."),
         (["--min-size", "20x"], "expected pixels, like 2000, or 3840x2160."),
-        (["--width", "0"], "0 is not in the range"),
+        (["--width", "0"], "--width: expected a whole number of pixels from 1 to 1000000"),
         (["-x3"], "'3' is not one of '1', '2', '4', '8'"),
-        (["-x", "3"], "--tta takes 2, 4 or 8."),
+        (["-x", "3"], "--tta takes 2, 4 or 8, not 3."),
     ],
 )
 def test_sizes_that_make_no_sense(run: Run, arguments: list[str], message: str) -> None:
@@ -268,7 +268,7 @@ def break_file(kind: str) -> str:
         ("missing", "bad.png: cannot read: no such file"),
         ("text", "bad.png: not a picture of a known format (PNG, JPEG, "),
         ("empty", "bad.png: the file is empty"),
-        ("folder", "bad.png: cannot read: is a directory"),
+        ("folder", "bad.png: is a folder: try `waifu2x batch bad.png OUTPUT_DIR`"),
         ("cut off", "bad.png: damaged or cut off"),
     ],
 )
@@ -282,7 +282,6 @@ def test_bad_pictures(run: Run, kind: str, message: str) -> None:
     ("arguments", "message"),
     [
         (["a.png", "nowhere/b.png"], "nowhere: no such folder: make it first"),
-        (["a.png", "folder.png"], "folder.png: is a folder"),
         (["a.png", "a.png", "--overwrite"], "a.png: is an input itself"),
         (["a.png", "there.png"], "there.png: exists already: use --overwrite"),
         (["-m", "nothing", "a.png", "b.png"], "nothing: no such model"),
@@ -305,7 +304,7 @@ def test_what_cannot_be_done(run: Run, arguments: list[str], message: str) -> No
 @pytest.mark.parametrize(
     "arguments",
     [
-        ["a.png"],
+        [],
         ["a.png", "b.xyz"],
         ["a.png", "b"],
         ["-s", "33", "a.png", "b.png"],
@@ -481,16 +480,6 @@ def test_overwriting_keeps_the_mode(run: Run) -> None:
     Path("b.png").chmod(0o600)
     assert run("upscale", "--overwrite", "a.png", "b.png").exit_code == 0
     assert Path("b.png").stat().st_mode & 0o777 == 0o600
-
-
-@pytest.mark.parametrize(
-    ("name", "command"), [("a.png", "upscale a.png OUTPUT"), ("in", "batch in OUTPUT")]
-)
-def test_a_file_in_the_place_of_a_command(run: Run, name: str, command: str) -> None:
-    Path("in").mkdir()
-    result = run(name, "b.png")
-    assert_one_line_error(result, f"No such command {name!r}. Did you mean `waifu2x {command}`?", 2)
-    assert_one_line_error(run("upscal"), "No such command 'upscal'.", 2)
 
 
 def test_closed_streams(run: Run) -> None:
@@ -810,55 +799,6 @@ def test_bench(run: Run, precision: str) -> None:
     assert "cunet: 20x20 -> 40x40" in reference.stdout
     assert "1x1 64 > 256" in reference.stdout
     assert run("bench", "--size", "0x5").exit_code == 2
-
-
-def test_models(run: Run) -> None:
-    assert "vgg_7/art" in run("models", "list").stdout
-    rows = json.loads(run("models", "list", "--json").stdout)
-    own = ["vgg_7/art", "upconv_7/art", "upconv_7/photo", "cunet/art"]
-    # Then those of extras, whether they are installed or not.
-    assert [row["name"] for row in rows][: len(own)] == own
-    table = run("models", "list").stdout
-    for row in rows:
-        if row["name"] in own:
-            assert row["noise_levels"] == [0, 1, 2, 3]
-            assert row["install"] is None
-        assert (row["folder"] is None) == (row["install"] is not None)
-        assert row["licence"] in ("MIT", "BSD-3-Clause", "Apache-2.0")
-        assert row["best_at"] in table
-    chain = (
-        "3x3 3 > 32, 3x3 32 > 32, 3x3 32 > 64, 3x3 64 > 64, 3x3 64 > 128, 3x3 128 > 128, 3x3 128"
-    )
-    assert run("models", "info", "vgg_7/art").stdout.count(chain) == 5
-    text = run("models", "info", "cunet").stdout
-    for layer in ("2x2/2 64 > 64", "transposed 4x4/2 64 > 3", "dense 128 > 16"):
-        assert text.count(layer) >= 5
-    documents = json.loads(run("models", "info", "--json", "upconv_7").stdout)
-    assert [(each["scale"], each["padding"], each["multiple"]) for each in documents] == [
-        (2, 7, 1)
-    ] * 5
-    assert documents[0]["layers"][-1] == {
-        "kind": "transposed convolution",
-        "in_planes": 256,
-        "out_planes": 3,
-        "taps": 4,
-        "stride": 2,
-    }
-    assert_one_line_error(run("models", "info", "gone.param"), "gone.param: cannot read the model")
-    assert_one_line_error(run("models", "info", "gone.json"), "gone.json: cannot read the model")
-
-
-def test_models_import(run: Run) -> None:
-    kernel = np.zeros((3, 3, 3, 3), np.float32)
-    kernel[range(3), range(3), 1, 1] = 1
-    arrays = {"conv1/W": kernel, "conv1/b": np.zeros(3, np.float32)}
-    np.savez("anime_style_scale_rgb.npz", **arrays)  # type: ignore[arg-type]
-    result = run("models", "import", "anime_style_scale_rgb.npz", "imported", "--name", "my/own")
-    assert result.stdout.strip() == "imported/my/own/scale2.0x_model.json"
-    # The identity: doubling repeats every pixel.
-    assert run("upscale", "-m", "imported/my/own", "a.png", "b.png").exit_code == 0
-    expected = np.asarray(load("a.png")).repeat(2, 0).repeat(2, 1)
-    np.testing.assert_array_equal(np.asarray(load("b.png")), expected)
 
 
 def test_cache(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

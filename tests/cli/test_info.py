@@ -34,7 +34,7 @@ def test_a_photo() -> None:
     assert "sRGB" in row["profile"]
     assert {"EXIF", "resolution"} <= set(row["metadata"])
     assert "profile" in row["kept"]
-    assert "a.jpg: JPEG, 20x30, 8-bit RGB; profile sRGB" in info("a.jpg").stdout
+    assert "a.jpg: JPEG, 20x30, 8-bit RGB; quality 75 (4:2:0); profile sRGB" in info("a.jpg").stdout
 
 
 def test_a_sprite() -> None:

@@ -9,11 +9,14 @@ import sys
 import zipfile
 from pathlib import Path
 
+import click
 import pytest
 
 import waifu2x
+from waifu2x.cli import cli
 
 ROOT = Path(__file__).parents[2]
+NONE = click.Context(cli)
 
 
 def test_public_names() -> None:
@@ -26,16 +29,20 @@ def test_public_names() -> None:
             defined |= {alias.asname or alias.name for alias in node.names}
         elif isinstance(node, ast.Assign):
             defined |= {target.id for target in node.targets if isinstance(target, ast.Name)}
-    public = {name for name in defined if not name.startswith("_")} - {"Any", "TYPE_CHECKING"}
+    public = {name for name in defined if not name.startswith("_")} - {"TYPE_CHECKING"}
     assert set(waifu2x.__all__) == public | {"__version__"}
     assert list(waifu2x.__all__) == sorted(waifu2x.__all__)
+    assert set(waifu2x.__all__) <= set(dir(waifu2x))
     for name in waifu2x.__all__:
         assert getattr(waifu2x, name) is not None
     with pytest.raises(AttributeError, match="no attribute 'downscale'"):
-        waifu2x.downscale  # noqa: B018
+        waifu2x.downscale  # type: ignore[attr-defined]  # noqa: B018
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["--version"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [["--help"], ["--version"], *([name, "--help"] for name in cli.list_commands(NONE))],
+)
 def test_help_imports_nothing_heavy(arguments: list[str]) -> None:
     code = f"""
 import json, sys
@@ -63,7 +70,7 @@ print(json.dumps(sorted({{name.partition(".")[0] for name in sys.modules}})))
 
 def test_only_pictures_know_codecs_and_only_backends_know_their_library() -> None:
     allowed = {
-        "PIL": {"formats", "resample.py", "sheet.py", "api.py", "options.py"},
+        "PIL": {"formats", "resample.py", "sheet.py", "api", "options.py"},
         "tifffile": {"formats"},
         "imagecodecs": {"formats"},
         "isal": {"formats"},

@@ -19,7 +19,7 @@ import pytest
 from tests.helpers import odd_devices
 from tests.helpers.contents import decode, encode, identity_models, noise
 from tests.helpers.odd_devices import DEADLY
-from waifu2x.cli import runners
+from waifu2x.cli import workers
 from waifu2x.errors import BackendError, UnavailableError
 from waifu2x.flows.batch import devices
 from waifu2x.flows.batch.devices import DeviceProcesses
@@ -307,11 +307,11 @@ def wait() -> Callable[[Callable[[], bool]], None]:
 
 def test_few_files_share_one_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        runners, "device_numbers", lambda name: {"cuda": [0, 2, 3], "cpu": [0]}[name]
+        workers, "device_numbers", lambda name: {"cuda": [0, 2, 3], "cpu": [0]}[name]
     )
 
     def numbers(device: Any, count: int, watching: bool = False, backend: str = "cuda") -> Any:
-        return runners.devices_of({"backend": backend, "device": device}, count, watching=watching)
+        return workers.devices_of({"backend": backend, "device": device}, count, watching=watching)
 
     assert numbers((0,), 1000) == ()
     assert numbers((0, 1), 15) == ()
@@ -352,6 +352,6 @@ def test_the_program_on_two_devices(
 def test_archives_come_first() -> None:
     names = ["a.png", "b.cbz", "c.PNG", "d.ZIP", "e.png"]
     jobs = JobList(Path("in"), Path("out"), [(name, name) for name in names])
-    assert [job.source.name for job in runners.archives_first(jobs)] == [
+    assert [job.source.name for job in workers.archives_first(jobs)] == [
         "b.cbz", "d.ZIP", "a.png", "c.PNG", "e.png"
     ]  # fmt: skip

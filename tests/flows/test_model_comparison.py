@@ -17,11 +17,12 @@ from tests.helpers.contents import identity_models
 from waifu2x.backends import engine, pool
 from waifu2x.cli import cli
 from waifu2x.errors import ImageError
+from waifu2x.flows import model_comparison
 from waifu2x.flows.model_comparison import Result as Upscaled
 from waifu2x.flows.model_comparison import boxes, opaque, reduced
 from waifu2x.imaging.comparison import worst_boxes
 from waifu2x.imaging.picture import Picture
-from waifu2x.imaging.sheet import Column, of_columns
+from waifu2x.imaging.sheet import of_columns, whole
 from waifu2x.lowering.box import Box
 from waifu2x.networks import catalogue
 from waifu2x.networks.readers import waifu2x_json
@@ -208,8 +209,53 @@ def test_only_denoised() -> None:
     result = run_models("./same", "-s", "1", "-n", "0", "a.png")
     assert result.exit_code == 0, result.output
     # Nothing differs: no crops, a picture all the same.
-    assert result.stdout.splitlines() == ["input", "./same", "picture: a-models.png"]
+    assert result.stdout.splitlines() == [
+        "input",
+        "./same  noise 0",
+        "picture: a-models.png",
+    ]
     assert sheet_of("a-models.png").shape[-1] == 3
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_set_that_lacks_the_level_is_shown_with_what_it_can_do() -> None:
+    """`same` has noise level 0, `less` none at all."""
+    result = run_models("./same,./less", "-n", "2", "--json", "a.png")
+    assert result.exit_code == 0, result.output
+    assert result.stderr.splitlines() == [
+        "./same: no model for noise level 2: shown with level 0",
+        "./less: no model for noise level 2: shown without",
+    ]
+    rows = json.loads(result.stdout)["results"]
+    assert [(row["name"], row["networks"]) for row in rows] == [
+        ("Lanczos", None),
+        ("./same", "2x, noise 0"),
+        ("./less", "2x"),
+    ]
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_set_that_can_do_nothing_of_it_is_left_out() -> None:
+    result = run_models("./same,./less", "-s", "1", "-n", "0", "a.png")
+    assert result.exit_code == 0, result.output
+    assert result.stderr.splitlines() == ["./less: cannot remove noise: left out"]
+    assert [line.split()[0] for line in result.stdout.splitlines()[:2]] == ["input", "./same"]
+
+
+@pytest.mark.usefixtures("folder")
+def test_large_results_lie_in_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert run_models("./same,./less", "-o", "b.png", "a.png").exit_code == 0
+    monkeypatch.setattr(model_comparison, "_LARGE", 1)
+    kept, memmap = list[Any](), np.memmap
+
+    def counted(*arguments: Any, **options: Any) -> Any:
+        kept.append(memmap(*arguments, **options))
+        return kept[-1]
+
+    monkeypatch.setattr(np, "memmap", counted)
+    assert run_models("./same,./less", "-o", "c.png", "a.png").exit_code == 0
+    assert len(kept) == 3
+    np.testing.assert_array_equal(sheet_of("b.png"), sheet_of("c.png"))
 
 
 def test_differences_are_the_largest_of_any_two() -> None:
@@ -237,8 +283,8 @@ def test_only_sets_decide_where_crops_are() -> None:
 def test_long_names_keep_to_their_column(planes: int) -> None:
     pixels = np.zeros((64, 80, planes), np.uint8)
     names = ["/very/long" * 20 + "/name.pth", "b"]
-    columns = [Column(name, name, pixels) for name in names]
-    found = of_columns(["1x1 to 2x2 " * 20, ""], columns, [Box(0, 0, 64, 64)])
+    columns = [whole(pixels, name, name) for name in names]
+    found = of_columns(["1x1 to 2x2 " * 20, ""], columns, [Box(0, 0, 64, 64)], pixels)
     assert found.shape[-1] == planes
     head = found[: -CELL - 8]
     assert (head[:, -8 - CELL - 4 : -8 - CELL] == 255).all()
@@ -261,7 +307,7 @@ def test_what_models_cannot_be_compared(monkeypatch: pytest.MonkeyPatch) -> None
             1,
             "Error: cugan: not installed: pip install 'waifu2x-kernels[cugan]'",
         ),
-        ([*both, "-n", "0", "a.png"], 1, "Error: ./less: cannot remove noise: leave out -n, or"),
+        (["--models", "./less", "-s", "1", "-n", "0", "a.png"], 1, "Error: ./less: cannot remove"),
         (["--models", "./same,./same", "a.png"], 2, "--models has ./same twice."),
         (["--models", "./same,,", "a.png"], 2, "expected names like cunet,cugan/se."),
         (["--models", "", "a.png"], 2, "expected names like cunet,cugan/se."),

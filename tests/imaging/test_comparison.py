@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import tracemalloc
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,7 @@ from waifu2x.errors import ImageError
 from waifu2x.imaging import comparison
 from waifu2x.imaging.comparison import compare, worst_boxes
 from waifu2x.imaging.picture import Picture
-from waifu2x.imaging.sheet import side_by_side
+from waifu2x.imaging.sheet import of_two
 
 
 def noise(*shape: int, seed: int = 0) -> NDArray[np.uint8]:
@@ -54,7 +56,7 @@ def window_ssim(one: NDArray[Any], other: NDArray[Any]) -> float:
 
 @pytest.mark.parametrize(("height", "width", "planes"), [(19, 23, 1), (12, 31, 3)])
 def test_ssim_is_its_definition(height: int, width: int, planes: int, monkeypatch: Any) -> None:
-    monkeypatch.setattr(comparison, "_BAND_ROWS", 4)
+    monkeypatch.setattr(comparison, "_BAND_VALUES", 4 * width * planes)
     one, other = (picture.pixels / 255 for picture in pair(height, width, planes))
     expected = np.mean([window_ssim(one[..., p], other[..., p]) for p in range(planes)])
     found = comparison.ssim(one.astype(np.float32), other.astype(np.float32))
@@ -85,7 +87,7 @@ def test_equal_pictures() -> None:
     found = compare(one, one)
     assert (found.psnr, found.largest, found.differing) == (math.inf, 0.0, 0.0)
     assert found.ssim == pytest.approx(1.0)
-    sheet, boxes = side_by_side(found)
+    sheet, boxes = of_two(found, ("a", "b"), ("", ""), ())
     assert boxes == []
     assert sheet.ndim == 3
 
@@ -142,16 +144,85 @@ def test_crops_are_where_pictures_differ_most() -> None:
             )
 
 
-def test_the_sheet_shows_both_magnified() -> None:
-    one = noise(80, 90, 3)
+def test_crops_are_spread_where_differences_are() -> None:
+    """A border along the left edge, and three smaller places that differ less."""
+    one = np.zeros((400, 400, 1), np.uint8)
     other = one.copy()
-    other[30:40, 50:60] ^= 128
-    sheet, (box, *_) = side_by_side(compare(Picture(one), Picture(other)), side=16, magnified=3)
-    assert sheet.shape[1] == 3 * 48 + 2 * 4
-    thumbnail = round(80 * 48 / 90)
-    first = sheet[thumbnail + 4 : thumbnail + 52, :48]
-    crop = one[box.top : box.bottom, box.left : box.right]
-    np.testing.assert_array_equal(first, crop.repeat(3, 0).repeat(3, 1))
+    other[:, :3] = 200
+    places = [(100, 200), (250, 350), (350, 120)]
+    for top, left in places:
+        other[top : top + 12, left : left + 12] = 90
+    boxes = worst_boxes([one, other], 64, 4)
+    assert sum(box.left == 0 for box in boxes) == 1
+    for top, left in places:
+        assert any(box.top <= top < box.bottom and box.left <= left < box.right for box in boxes)
+
+
+def test_crops_of_a_border_alone_do_not_overlap() -> None:
+    one = np.zeros((400, 400, 1), np.uint8)
+    other = one.copy()
+    other[:, :3] = 200
+    tops = sorted(box.top for box in worst_boxes([one, other], 64, 4))
+    assert len(tops) == 4
+    assert all(after - before >= 64 for before, after in pairwise(tops))
+
+
+CELL, GAP, MARGIN = 256, 4, 8
+"""On a sheet: pixels across a crop, between two, around all."""
+
+
+def cell(sheet: NDArray[np.uint8], row: int, column: int) -> NDArray[np.uint8]:
+    """A crop of a sheet, counted from its lower right corner."""
+    bottom, right = (
+        size - MARGIN - place * (CELL + GAP)
+        for size, place in zip(sheet.shape, (row, column), strict=False)
+    )
+    return sheet[bottom - CELL : bottom, right - CELL : right]
+
+
+def test_the_sheet_shows_both_and_their_difference_magnified() -> None:
+    one = noise(200, 300, 3)
+    other = one.copy()
+    other[30:40, 50:60] ^= 64
+    other[150:160, 250:260] ^= 16
+    compared = compare(Picture(one), Picture(other))
+    sheet, boxes = of_two(compared, ("a.png", "b.png"), ("200x300", ""), ("PSNR",))
+    for row, box in enumerate(reversed(boxes)):
+        place = slice(box.top, box.bottom), slice(box.left, box.right)
+        for column, pixels in ((2, one), (1, other)):
+            crop = pixels[place].repeat(4, 0).repeat(4, 1)
+            np.testing.assert_array_equal(cell(sheet, row, column), crop)
+        # The largest difference is black or white, all are on one scale.
+        difference = (other[place].astype(float) - one[place]) / 64
+        expected = (127.5 + 127.5 * difference).repeat(4, 0).repeat(4, 1)
+        np.testing.assert_allclose(cell(sheet, row, 0).astype(float), expected, atol=1)
+    # A name over each column, and a line below the first.
+    first = len(sheet) - MARGIN - len(boxes) * (CELL + GAP) + GAP
+    for column in range(3):
+        left = sheet.shape[1] - MARGIN - (column + 1) * (CELL + GAP) + GAP
+        assert (sheet[MARGIN : first - GAP, left : left + CELL] < 128).any()
+
+
+@pytest.mark.parametrize(("height", "width"), [(1, 1), (1, 500), (700, 2), (900, 1300)])
+def test_sheets_of_any_size_are_of_a_size_to_look_at(height: int, width: int) -> None:
+    one = np.zeros((height, width, 1), np.uint8)
+    other = one.copy()
+    other[-1, -1] = 255
+    for second in (one, other):
+        compared = compare(Picture(one), Picture(second))
+        sheet, _ = of_two(compared, ("a", "b"), ("", ""), ("",))
+        assert 256 < sheet.shape[0] < 2000
+        assert 1024 < sheet.shape[1] < 2000
+
+
+def test_what_is_compared_takes_little_memory_beyond_the_pictures(monkeypatch: Any) -> None:
+    monkeypatch.setattr(comparison, "_BAND_VALUES", 1 << 13)
+    one = noise(600, 800, 3)
+    tracemalloc.start()
+    compare(Picture(one), Picture(one))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < one.nbytes * 4  # as floats, both together were twice that
 
 
 @pytest.fixture
@@ -168,11 +239,12 @@ def test_the_command() -> None:
     assert result.exit_code == 0, result.output
     lines = result.stdout.splitlines()
     assert [line.split()[0] for line in lines[:3]] == ["PSNR", "SSIM", "largest"]
+    assert lines[-1] == "picture: sheet.png"
     with Image.open("sheet.png") as sheet:
-        assert sheet.width == 3 * 4 * 40 + 2 * 4  # crops are as large as the picture is high
+        assert sheet.mode == "RGB"
     again = CliRunner().invoke(cli, ["compare", "a.png", "b.png", "-o", "sheet.png"])
     assert again.exit_code == 1
-    assert "sheet.png: exists already" in again.stderr
+    assert "sheet.png: exists already: use --overwrite, or another name with -o" in again.stderr
     row = json.loads(CliRunner().invoke(cli, ["compare", "--json", "a.png", "b.png"]).stdout)
     assert row["psnr"] == pytest.approx(float(lines[0].split()[1]), abs=0.01)
     same = CliRunner().invoke(cli, ["compare", "a.png", "a.png"])

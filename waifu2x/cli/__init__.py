@@ -14,72 +14,87 @@ from typing import Any
 import click
 
 from waifu2x import __version__
-from waifu2x.cli.report import Volume, message_of, say, set_volume, tell
-from waifu2x.errors import Waifu2xError, printable
+from waifu2x.cli.command import Group, failures_told
+from waifu2x.cli.report import Volume, say, set_volume, tell
+from waifu2x.errors import printable
+from waifu2x.system.nearest import nearest
 
-_COMMANDS = {
-    "upscale": "Enlarge and denoise one picture.",
+COMMANDS = {
+    "upscale": "Enlarge and denoise pictures.",
     "batch": "Enlarge and denoise the pictures of a folder.",
     "compare": "Say and show how much pictures, or models, differ.",
     "info": "Say what a picture's file holds, and what of it is kept.",
     "devices": "Show every backend and device, and why one cannot be used.",
-    "models": "List, show and import models.",
+    "models": "List, show, import and remove models.",
     "bench": "Measure this machine, layer by layer.",
     "cache": "Show or clear what is kept between runs.",
 }
-"""Each in the module of its name, imported when it is called."""
+"""Commands and what each does. Each is in the module of its name, imported when it is called."""
+DEFAULT = "upscale"
+"""The command that is meant where the first argument is none."""
 
 _STANDARD_ERROR = 2
 """The number of its file descriptor; those of input and output are less."""
 
 
-class _Commands(click.Group):
+class _Commands(Group):
     def list_commands(self, context: click.Context) -> list[str]:
-        return list(_COMMANDS)
+        return list(COMMANDS)
 
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
-        if name not in _COMMANDS:
+        if name not in COMMANDS:
             return None
         command: click.Command = getattr(import_module(f"waifu2x.cli.{name}"), name)
         return command
+
+    def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
+        own = {name for parameter in self.get_params(context) for name in parameter.opts}
+        if args and args[0].startswith("-") and args[0].partition("=")[0] not in own:
+            args = [DEFAULT, *args]
+        return super().parse_args(context, args)
 
     def resolve_command(
         self, context: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0]
-        if name not in _COMMANDS and Path(name).exists():
-            command = "batch" if Path(name).is_dir() else "upscale"
-            raise click.UsageError(
-                f"No such command {name!r}. Did you mean `waifu2x {command} {name} OUTPUT`?"
-            )
+        if name not in COMMANDS:
+            path = Path(name)
+            near = None if path.suffix or path.exists() else nearest(name, list(COMMANDS))
+            if near:
+                words = " ".join([context.command_path, near, *args[1:]])
+                raise click.UsageError(
+                    printable(f"There is no command and no file {name!r}: did you mean `{words}`?")
+                )
+            args = [DEFAULT, *args]
         return super().resolve_command(context, args)
 
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
         # From the table: listing the commands should not import them.
         with formatter.section("Commands"):
-            formatter.write_dl(list(_COMMANDS.items()))
+            formatter.write_dl(list(COMMANDS.items()))
 
     def invoke(self, context: click.Context) -> Any:
         set_volume(Volume.NORMAL)
         try:
-            return super().invoke(context)
+            with failures_told():
+                return super().invoke(context)
         except KeyboardInterrupt:
             raise click.Abort from None  # click would begin a new line
-        except BrokenPipeError:
-            raise  # nobody reads standard output any more, which is no news for anybody
-        except (Waifu2xError, MemoryError, OSError) as error:
-            raise click.ClickException(printable(message_of(error))) from error
 
 
-@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group("waifu2x", cls=_Commands)
 @click.version_option(__version__, prog_name="waifu2x")
 def cli() -> None:
     """Upscale and denoise pictures with waifu2x networks.
 
     \b
-    waifu2x upscale input.png output.png
-    waifu2x upscale -n 1 -s 4 photo.jpg large.png
-    waifu2x batch -r pictures/ enlarged/
+    waifu2x in.png                          twice as large: in-2x.png
+    waifu2x in.png out.png                  the same, under another name
+    waifu2x -n 1 -s 4 photo.jpg large.png   remove JPEG noise, then four times as large
+    waifu2x *.png -o large/                 several pictures into a folder
+    waifu2x batch -r pictures/ large/       a folder with its tree
+
+    Without a command, `upscale` is meant: `waifu2x upscale --help` has its options.
 
     Exit codes: 0 all done, 1 at least one file failed, 2 the command line is wrong, 130
     interrupted.
@@ -109,7 +124,7 @@ def main() -> None:
         if number is not None and signal.getsignal(number) == signal.SIG_DFL:
             signal.signal(number, lambda received, frame: sys.exit(128 + received))
     try:
-        code = cli.main(standalone_mode=False)
+        code = cli.main(prog_name="waifu2x", standalone_mode=False)
     except click.ClickException as error:
         error.show()
         code = error.exit_code

@@ -3,33 +3,33 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from contextlib import nullcontext
+import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from waifu2x.cli import report
-from waifu2x.cli.files import make_files, nobody, tell_failure
+from waifu2x.cli.command import COMPUTING, IN_AND_OUT, MESSAGES, Command, option
+from waifu2x.cli.many import Files, make
 from waifu2x.cli.options import (
     OUTPUT_NAMES,
-    CommandWithTta,
     Location,
-    arguments_of,
-    check_folder,
+    format_option,
+    naming_of,
     output_of,
     upscale_options,
 )
-from waifu2x.cli.reporter import BatchReporter
-from waifu2x.cli.runners import LOCAL, FileWork, is_many, runner_of
-from waifu2x.flows.batch import outputs
-from waifu2x.flows.batch.plan import Plan, plan
+from waifu2x.cli.workers import LOCAL
 from waifu2x.flows.batch.shard import Shard, shard_of
-from waifu2x.flows.jobs import InFlight, Job, Output, identities, make_folder
-from waifu2x.formats import table
+from waifu2x.flows.jobs import InFlight, Output
+from waifu2x.flows.naming import ELSEWHERE
 from waifu2x.system import stores
+
+# What imports NumPy is imported where it is used: completions and helps need not wait for it.
+if TYPE_CHECKING:
+    from waifu2x.flows.batch.plan import Plan
 
 _SCHEDULER = re.compile(r"(tcp|tls|ucx|wss?)://\S+:\d+", re.ASCII)
 """An address of Dask's."""
@@ -57,66 +57,72 @@ def _shard(context: Any, parameter: Any, value: str | None) -> Shard | None:
         raise click.BadParameter(f"{value!r}: expected a part like 3/16.") from error
 
 
-@click.command(cls=CommandWithTta, short_help="Enlarge and denoise the pictures of a folder.")
+@click.command(cls=Command, short_help="Enlarge and denoise the pictures of a folder.")
 @click.argument("folder", metavar="INPUT_DIR", type=Location())
 @click.argument("target", metavar="OUTPUT_DIR", type=Location())
-@click.option("-r", "--recursive", is_flag=True, help="Folders in it too; the tree is kept.")
-@click.option(
-    "-f",
-    "--format",
-    "extension",
-    type=click.Choice(table.WRITABLE),
-    default="png",
-    show_default=True,
-    help="Format of the outputs.",
+@upscale_options
+@option(
+    "-r",
+    "--recursive",
+    group=IN_AND_OUT,
+    is_flag=True,
+    help="Folders in it too; the tree is kept.",
 )
-@click.option(
+@format_option("png", "Format of the outputs.")
+@option(
     "-j",
     "--jobs",
     "in_flight",
+    group=COMPUTING,
     callback=_jobs,
-    metavar="auto|LOAD:PROC:SAVE",
+    metavar="LOAD:PROC:SAVE",
     default="auto",
-    show_default=True,
-    help="Pictures under way at a time: so many in all, PROC of them in the network. auto: as many"
-    " as keep the network busy, as far as cores and memory go.",
+    help="So many pictures under way, PROC of them in the network; or auto.",
 )
-@click.option(
+@option(
     "--shard",
+    group=IN_AND_OUT,
     callback=_shard,
     metavar="N/PARTS",
-    help="Only this part of the pictures, for several machines; new files move none.",
+    help="Only this part of the pictures, for several machines.",
 )
-@click.option(
+@option(
     "--retry-failed",
     "retried",
+    group=IN_AND_OUT,
     type=click.Path(path_type=Path),
     metavar="FILE",
     help="Only what failed in an earlier run, by what its --json wrote.",
 )
-@click.option("--fail-fast", is_flag=True, help="Begin nothing more after the first failure.")
-@click.option(
+@option(
+    "--fail-fast",
+    group=IN_AND_OUT,
+    is_flag=True,
+    help="Begin nothing more after the first failure.",
+)
+@option(
     "--watch",
     "watching",
+    group=IN_AND_OUT,
     is_flag=True,
-    help="Go on with what arrives in INPUT_DIR, as soon as it is whole, until interrupted.",
+    help="Go on with what arrives in INPUT_DIR, until interrupted.",
 )
-@click.option(
+@option(
     "--report",
     "page",
+    group=MESSAGES,
     type=click.Path(path_type=Path),
     metavar="FILE.html",
-    help="A page for browsers: what failed, and every picture before and after.",
+    help="A page for browsers: every picture before and after, and failures.",
 )
-@click.option(
+@option(
     "--cluster",
     "address",
+    group=IN_AND_OUT,
     callback=_address,
-    metavar="tcp://HOST:PORT|local",
-    help="Let the workers of a Dask cluster do it, whose scheduler has this address; local: two"
-    " processes here. INPUT_DIR and OUTPUT_DIR are paths that all machines share, or URLs.",
+    metavar="tcp://HOST:PORT",
+    help="Use the workers of this Dask cluster; local: two processes here.",
 )
-@upscale_options
 def batch(
     folder: Path,
     target: Path,
@@ -131,17 +137,22 @@ def batch(
     address: str | None,
     max_pixels: int,
     as_json: bool,
+    template: str | None,
     **options: Any,
 ) -> None:
     """Enlarge and denoise the pictures in INPUT_DIR into OUTPUT_DIR, which is made if need be.
 
-    Either may be a URL, such as s3://bucket/folder. A bad picture does not stop the others:
-    failures are listed at the end, and the exit code is 1.
+    \b
+    waifu2x batch -r pictures/ large/
+    waifu2x batch -r --skip-existing pictures/ large/   go on after an interruption
+    waifu2x batch --watch inbox/ large/                 whatever arrives
+
+    Either may be a URL (s3://bucket/folder). A bad picture does not stop the others.
     """
+    from waifu2x.flows.batch.plan import plan
+
     output = output_of(extension, **{name: options.pop(name) for name in OUTPUT_NAMES})
-    output = replace(output, previews=page is not None)
     _check(folder, target, output, watching, retried)
-    arguments = arguments_of(**options)
     if address is not None:  # workers have working folders of their own
         folder, target = folder.absolute(), target.absolute()
     if watching and output.existing == "fail":
@@ -152,8 +163,10 @@ def batch(
 
         failures = Failures(retried, folder)
 
+    naming = naming_of(template or ELSEWHERE, extension, max_pixels, several=True, **options)
+
     def look() -> Plan:
-        return plan(folder, target, extension, recursive)
+        return plan(folder, target, extension, recursive, naming.name)
 
     def is_chosen(source: str, _: str) -> bool:
         mine = shard is None or shard.holds(source)
@@ -167,50 +180,19 @@ def batch(
     wanted = planned.jobs.where(is_chosen)
     if failures is not None and not wanted:
         report.tell(f"{retried}: nothing that failed is in {folder}")
-    make_folder(target)
-    check_folder(target)
-    if removed := outputs.sweep(wanted):
-        files = "file" if removed == 1 else "files"
-        report.tell(f"{target}: {removed} unfinished {files} of a killed run removed")
-    done = outputs.present(wanted) if output.existing == "skip" else frozenset[str]()
-    left = wanted.where(lambda _, name: name not in done)
-    work = FileWork(
-        arguments,
+    files = Files(planned, wanted, look if watching else None, is_chosen)
+    if not make(
+        files,
+        options,
         output,
-        (folder, target),
-        max_pixels,
-        in_flight,
-        # What is replaced must be no input, of whichever part of the folder.
-        identities(planned.jobs) if output.existing == "overwrite" else frozenset(),
-        is_many(left),
-    )
-    left, runner = runner_of(work, left, address, watching=watching)
-    jobs: Iterable[Job | None] = left
-    if watching:
-        from waifu2x.flows.batch.watch import Arrivals, watch
-
-        arrivals = Arrivals(look, is_chosen, done, tell_failure)
-        jobs = watch(arrivals, work.stopped)
-    unreadable = [] if watching else planned.unreadable  # whoever watches tells of them
-    paper = None
-    if page is not None:
-        from waifu2x.flows.batch.html_report import HtmlReport
-
-        paper = HtmlReport(page, f"{folder}, enlarged into {target}")
-    expected = None if watching else len(wanted) + len(unreadable)
-    reporter = BatchReporter(expected, planned.passed_over, paper, as_json=as_json)
-    make_files(
-        work,
-        runner if left or watching else nullcontext(nobody),
-        jobs,
-        reporter,
-        None if watching else left,
-        unreadable=unreadable,
-        skipped=wanted.where(lambda _, name: name in done),
+        max_pixels=max_pixels,
+        as_json=as_json,
+        in_flight=in_flight,
         fail_fast=fail_fast,
-        # A cluster has to be told that nobody waits any more.
-        ends_at_once=address is None,
-    )
+        page=page,
+        address=address,
+    ):
+        sys.exit(1)
 
 
 def _check(

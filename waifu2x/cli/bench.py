@@ -9,17 +9,18 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
-import numpy as np
 
 from waifu2x.backends import open_backend
+from waifu2x.cli.command import Command
 from waifu2x.cli.options import network_options, noise_option
 from waifu2x.cli.report import show, tell
-from waifu2x.formats.write import write_picture
-from waifu2x.imaging.picture import Picture
 from waifu2x.networks import model_set
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 
 def _size(context: Any, parameter: Any, value: str) -> tuple[int, int]:
@@ -29,7 +30,7 @@ def _size(context: Any, parameter: Any, value: str) -> tuple[int, int]:
     return int(match[1]), int(match[2])
 
 
-@click.command(short_help="Measure this machine, layer by layer.")
+@click.command(cls=Command, short_help="Measure this machine, layer by layer.")
 @network_options
 @noise_option
 @click.option(
@@ -57,6 +58,8 @@ def bench(
     GFLOP/s count a convolution's multiply-adds by its definition, whatever the algorithm saves; the
     share is of the peak that the same unit reaches on data in its nearest cache, measured here.
     """
+    import numpy as np  # late, so that a help need not wait for it
+
     width, height = size
     pixels = np.random.default_rng(0).integers(0, 256, (height, width, 3), np.uint8)
     if len(device) > 1:
@@ -110,7 +113,7 @@ def bench(
 
 
 def _time_program(
-    pixels: np.ndarray[Any, Any],
+    pixels: NDArray[Any],
     backend: str,
     device: int,
     precision: str,
@@ -118,6 +121,9 @@ def _time_program(
     noise: str,
 ) -> float:
     """Seconds of `waifu2x upscale` on a PNG file, as a process of its own."""
+    from waifu2x.formats.write import write_picture
+    from waifu2x.imaging.picture import Picture
+
     with tempfile.TemporaryDirectory() as folder:
         source, target = Path(folder) / "in.png", Path(folder) / "out.png"
         write_picture(Picture(pixels), source, "png")

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 
 import click
 
+from waifu2x.cli.command import Group
 from waifu2x.cli.report import show, tell
 from waifu2x.errors import OutputError
 from waifu2x.system import cache as store
@@ -16,7 +17,9 @@ from waifu2x.system.files import reason
 _NONE = f"No cache: there is no home directory to keep it in; set {store.DIRECTORY_VARIABLE}."
 
 
-@click.group(invoke_without_command=True, short_help="Show or clear what is kept between runs.")
+@click.group(
+    cls=Group, invoke_without_command=True, short_help="Show or clear what is kept between runs."
+)
 @click.pass_context
 def cache(context: click.Context) -> None:
     """Show or clear what is kept between runs: parsed weights and compiled code."""

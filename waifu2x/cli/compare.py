@@ -8,29 +8,28 @@ import math
 from collections.abc import Sequence
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
-from numpy.typing import NDArray
 
-from waifu2x.backends.engine import Engine
+from waifu2x.cli.command import Command
 from waifu2x.cli.interrupts import heard_at_once
 from waifu2x.cli.options import check_folder, device_options, noise_option, scale_option
 from waifu2x.cli.progress import one_picture
 from waifu2x.cli.report import detail, show, tell
-from waifu2x.errors import ImageError
-from waifu2x.flows import model_comparison
+from waifu2x.errors import ImageError, OutputError
 from waifu2x.flows.jobs import Job, identities, may_write
-from waifu2x.flows.model_comparison import Result
-from waifu2x.formats.read import first_picture
-from waifu2x.formats.write import write_picture
-from waifu2x.imaging import comparison, sheet
-from waifu2x.imaging.picture import Colours, Picture
-from waifu2x.lowering.box import Box
 
-_SIDE, _COUNT = 64, 4
-"""Crops of what models make: pixels a side, and how many."""
+# What imports NumPy is imported where it is used: completions and helps need not wait for it.
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from waifu2x.flows.model_comparison import Result
+    from waifu2x.imaging import comparison
+    from waifu2x.imaging.picture import Colours, Picture
+    from waifu2x.lowering.box import Box
+
 _OF_MODELS = ("scale", "noise", "reduce", "backend", "device", "precision")
 """Options that two pictures have no use for."""
 
@@ -42,7 +41,9 @@ def _names(context: Any, parameter: Any, value: str | None) -> list[str]:
     return names
 
 
-@click.command("compare", short_help="Say and show how much pictures, or models, differ.")
+@click.command(
+    "compare", cls=Command, short_help="Say and show how much pictures, or models, differ."
+)
 @click.argument("first", metavar="IN", type=click.Path(path_type=Path))
 @click.argument("second", metavar="[OUT]", required=False, type=click.Path(path_type=Path))
 @click.option(
@@ -51,8 +52,8 @@ def _names(context: Any, parameter: Any, value: str | None) -> list[str]:
     "target",
     type=click.Path(path_type=Path),
     metavar="PNG",
-    help="Write this PNG: IN, OUT and how they differ, side by side, with crops four times as large"
-    " where they differ most. With --models, the name of its picture.  [default: IN-models.png]",
+    help="Write this PNG: crops of IN, OUT and how they differ, side by side, where they differ"
+    " most. With --models, the name of its picture.  [default: IN-models.png]",
 )
 @click.option("--overwrite", is_flag=True, help="Replace that PNG if it exists.")
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
@@ -91,9 +92,10 @@ def compare(
     Two pictures: PSNR, SSIM, the largest difference. The smaller one is enlarged to the other's
     size first, by Lanczos.
 
-    With --models: IN is enlarged by each set, by its own networks, to one size, and a picture is
-    made of crops side by side, where the results differ most. --reduce takes IN for a large
-    original: it is reduced first, and PSNR and SSIM of each result against it are given.
+    With --models: IN is enlarged by Lanczos and by each set, and a picture is made of crops side by
+    side, where the results differ most. A set that lacks the noise level is shown with the nearest
+    that it has. --reduce takes IN for a large original: it is reduced first, and PSNR and SSIM of
+    each result against it are given.
 
     Transparency is laid over white. Of an animation, the first picture counts.
     """
@@ -120,10 +122,14 @@ def _check_target(target: Path, overwrite: bool, *sources: Path) -> None:
     """Raises OutputError for a picture that cannot be written, or is an input itself."""
     check_folder(target.parent)
     jobs = [Job(source, target) for source in sources]
-    may_write(jobs[0], "overwrite" if overwrite else "fail", identities(jobs))
+    if not may_write(jobs[0], "overwrite" if overwrite else "skip", identities(jobs)):
+        raise OutputError(f"{target}: exists already: use --overwrite, or another name with -o")
 
 
 def _write(pixels: Any, target: Path, overwrite: bool, colours: Colours | None = None) -> None:
+    from waifu2x.formats.write import write_picture
+    from waifu2x.imaging.picture import Colours, Picture
+
     picture = Picture(pixels, colours=colours or Colours())
     write_picture(picture, target, "png", replace=overwrite)
 
@@ -131,14 +137,23 @@ def _write(pixels: Any, target: Path, overwrite: bool, colours: Colours | None =
 def _pictures(
     first: Path, second: Path, target: Path | None, overwrite: bool, as_json: bool
 ) -> None:
+    from waifu2x.formats.read import first_picture
+    from waifu2x.imaging import comparison, sheet
+
     one, other = (first_picture(path) for path in (first, second))
     try:
         found = comparison.compare(one, other)
     except ImageError as error:
         raise ImageError(f"{first}, {second}: {error}") from error
+    figures = _said(found.psnr), f"SSIM {found.ssim:.4f}"
     boxes: list[Box] = []
     if target is not None:
-        pixels, boxes = sheet.side_by_side(found)
+        captions = (
+            _caption(one, found.resized == "first"),
+            _caption(other, found.resized == "second"),
+        )
+        names = first.name, second.name
+        pixels, boxes = sheet.of_two(found, names, captions, figures)
         _write(pixels, target, overwrite)
     height, width = found.first.shape[:2]
     resized = {"first": first, "second": second, None: None}[found.resized]
@@ -147,11 +162,23 @@ def _pictures(
         return
     if resized is not None:
         tell(f"{resized}: enlarged to {width}x{height} to be compared")
-    show(f"PSNR {found.psnr:.2f} dB" if math.isfinite(found.psnr) else "PSNR infinite: equal")
-    show(f"SSIM {found.ssim:.4f}")
+    for figure in figures:
+        show(figure)
     show(f"largest difference {found.largest * 255:.1f} of 255 levels")
     show(f"{found.differing:.2%} of the pixels differ")
     _tell_crops(boxes)
+    if target is not None:
+        show(f"picture: {target}")
+
+
+def _said(psnr: float) -> str:
+    return f"PSNR {psnr:.2f} dB" if math.isfinite(psnr) else "PSNR infinite: equal"
+
+
+def _caption(picture: Picture, resized: bool) -> str:
+    """The size of a picture's file, and how it came to the size that is shown."""
+    height, width = picture.pixels.shape[:2]
+    return f"{width}x{height}, by Lanczos" if resized else f"{width}x{height}"
 
 
 def _tell_crops(boxes: list[Box]) -> None:
@@ -196,13 +223,18 @@ def _models(
     reduce: bool,
     **device: Any,
 ) -> None:
+    from waifu2x.backends.engine import Engine
+    from waifu2x.flows import model_comparison
+    from waifu2x.formats.read import first_picture
+    from waifu2x.imaging import sheet
+
     scale = Fraction(2) if scale is None else scale
     level = None if noise == "none" else int(noise)
     if scale < 1 or (scale == 1 and level is None):
         raise click.UsageError("Models enlarge or denoise: give a --scale above 1, or --noise.")
     if scale == 1 and reduce:
         raise click.UsageError("--reduce needs a --scale above 1.")
-    sets = model_comparison.contenders(names, scale, level)
+    sets = model_comparison.contenders(names, scale, level, tell)
     names = [each.name for each in sets]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice:
@@ -226,22 +258,18 @@ def _models(
             picture,
             sets,
             scale,
-            level,
             engine,
             original=original,
             on_progress=on_progress,
             on_notice=functools.cache(tell),
         )
-    boxes = model_comparison.boxes(found, _SIDE, _COUNT)
-    captions = [_figures(each) or each.networks for each in found]
-    columns = [
-        sheet.Column(each.name, caption, each.pixels)
-        for each, caption in zip(found, captions, strict=True)
-    ]
+    boxes = model_comparison.boxes(found, sheet.SIDE, sheet.COUNT)
+    columns = [sheet.whole(each.pixels, *_texts(each)) for each in found]
     if original is not None:
-        columns.insert(0, sheet.Column("original", "", original.pixels))
+        columns.insert(0, sheet.whole(original.pixels, "original", ""))
     title = _title(picture, found[0].pixels, reduce, level)
-    _write(sheet.of_columns(title, columns, boxes), target, overwrite, picture.colours)
+    drawn = sheet.of_columns(title, columns, boxes, found[0].pixels)
+    _write(drawn, target, overwrite, picture.colours)
     if as_json:
         show(json.dumps(_models_document(found, boxes, target)))
         return
@@ -251,6 +279,14 @@ def _models(
         show("  ".join(cell for cell in cells if cell).rstrip())
     _tell_crops(boxes)
     show(f"picture: {target}")
+
+
+def _texts(result: Result) -> tuple[str, str]:
+    """A result's name and the line below it on a sheet."""
+    figures = _figures(result)
+    if figures and result.networks:
+        return f"{result.name} ({result.networks})", figures
+    return result.name, figures or result.networks
 
 
 def _figures(result: Result) -> str:

@@ -6,12 +6,14 @@ import json
 
 import click
 
-from waifu2x.backends import BACKEND_NAMES, list_devices
+from waifu2x.backends import BACKEND_NAMES
+from waifu2x.backends.listing import list_devices
+from waifu2x.cli.command import Command
 from waifu2x.cli.report import show
 from waifu2x.errors import BackendError
 
 
-@click.command(short_help="Show every backend and device, and why one cannot be used.")
+@click.command(cls=Command, short_help="Show every backend and device, and why one cannot be used.")
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
 def devices(as_json: bool) -> None:
     """Show every backend, best first, with its devices, or why it cannot be used and the remedy."""
@@ -22,12 +24,12 @@ def devices(as_json: bool) -> None:
         except BackendError as error:
             rows.append({"backend": name, "usable": False, "reason": str(error)})
             continue
-        for number, device in enumerate(found):
+        for device in found:
             rows.append(
                 {
                     "backend": name,
                     "usable": True,
-                    "number": number,
+                    "number": device.number,
                     "device": device.name,
                     "detail": device.detail,
                 }

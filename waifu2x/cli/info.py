@@ -6,31 +6,29 @@ import json
 import sys
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
+from waifu2x.cli.command import Command
+from waifu2x.cli.options import format_option
 from waifu2x.cli.report import show, tell
 from waifu2x.errors import ImageError, printable
-from waifu2x.formats import table
-from waifu2x.formats.description import Description, describe
+
+if TYPE_CHECKING:
+    from waifu2x.formats.description import Description
 
 
-@click.command(short_help="Say what a picture's file holds, and what of it is kept.")
+@click.command(cls=Command, short_help="Say what a picture's file holds, and what of it is kept.")
 @click.argument(
     "files", metavar="FILE...", nargs=-1, required=True, type=click.Path(path_type=Path)
 )
-@click.option(
-    "-f",
-    "--format",
-    "extension",
-    type=click.Choice(table.WRITABLE),
-    default="png",
-    show_default=True,
-    help="Format of the result in question.",
-)
+@format_option("png", "Format of the result in question.")
 @click.option("--json", "as_json", is_flag=True, help="One line of JSON for each file.")
 def info(files: tuple[Path, ...], extension: str, as_json: bool) -> None:
     """Say what was found in each FILE, and what a result in a format would keep of it."""
+    from waifu2x.formats.description import describe  # with NumPy, as late as can be
+
     failed = False
     for path in files:
         try:
@@ -51,6 +49,8 @@ def info(files: tuple[Path, ...], extension: str, as_json: bool) -> None:
 
 def _text(found: Description, extension: str) -> str:
     parts = [f"{found.format}, {found.width}x{found.height}, {found.bits}-bit {found.colours}"]
+    if found.jpeg:
+        parts.append(str(found.jpeg))
     if found.pictures > 1:
         parts.append(f"{found.pictures} pictures")
     if found.transparent:

@@ -1,121 +1,213 @@
-"""`waifu2x models list|info|import`."""
+"""`waifu2x models list|info|import|remove`."""
 
 from __future__ import annotations
 
 import json
+import shutil
+import textwrap
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from waifu2x.cli.command import Group
 from waifu2x.cli.report import show, tell
 from waifu2x.errors import printable
-from waifu2x.networks import catalogue, model_set
-from waifu2x.networks.model import Model
-from waifu2x.networks.model_import import import_models
-from waifu2x.networks.nodes import Convolution, Dense, Weighted
+from waifu2x.networks import catalogue, listing, model_set
 from waifu2x.networks.readers import SUFFIXES, read_model
 
-_COLUMNS = (
-    "name",
-    "noise",
-    "scale",
-    "drawings",
-    "photos",
-    "speed",
-    "best at",
-    "licence",
-    "where",
+if TYPE_CHECKING:
+    from waifu2x.networks.model import Model
+    from waifu2x.networks.nodes import Weighted
+
+_HEADINGS = ("model", "-n", "scale", "drawings", "photos", "MP/s")
+_BEST_AT = "best for"
+_LEAST_WIDTH, _MOST_WIDTH = 60, 100
+"""Columns of a terminal that texts are fitted to."""
+_WIDEST_NAME = 24
+"""Characters of a name beside which its figures stand; below a longer one."""
+_LEAST_ROOM = 16
+"""Columns in which to say what a model is best at; with fewer it stands below."""
+_UNBROKEN = "\N{NO-BREAK SPACE}"
+_ADVICE = (
+    f"The default, {catalogue.DEFAULT}, came nearest to the original in every measurement, of"
+    " drawings and of photos.",
+    "In a hurry, or short of memory: -m upconv_7.",
+    "To redraw a poor picture sharply, with lines and detail that were not there:"
+    " cugan/se for drawings, realesrgan/photo for photos.",
+    "To see what each makes of a picture: waifu2x compare --models cunet,upconv_7 PICTURE",
+)
+_KEY = (
+    "-n: levels of noise that it removes. scale: in one pass; other scales are made of these."
+    " drawings, photos: PSNR in dB of pictures enlarged twice; Lanczos has"
+    f" {catalogue.LANCZOS_DRAWINGS} and {catalogue.LANCZOS_PHOTOS}. What redraws has less,"
+    " however sharp it looks. MP/s: megapixels of the result a second, on two cores of a processor"
+    " with AVX2."
 )
 
 
-@click.group(short_help="List, show and import models.")
+@click.group(cls=Group, short_help="List, show, import and remove models.")
 def models() -> None:
-    """List, show and import models."""
+    """List, show, import and remove models."""
 
 
 @models.command("list")
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
 def list_models(as_json: bool) -> None:
-    """The model sets that `-m` accepts by name, and what each is best at.
-
-    Measured by the project's benchmarks: the PSNR of drawings and of photos enlarged twice, and the
-    output megapixels a second on a CPU.
-    """
-    rows = [_row(each) for each in model_set.available()]
-    known = {row["name"] for row in rows}
-    rows += [_absent(entry) for entry in catalogue.ENTRIES if entry.name not in known]
+    """List the models that `-m` accepts, with what each is for, how good and how fast."""
+    rows = [_row(each) for each in listing.list_models()]
     if as_json:
         show(json.dumps(rows, indent=2))
         return
-    table = [_COLUMNS, *map(_cells, rows)]
-    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-    for line in table:
-        cells = (cell.ljust(width) for cell, width in zip(line, widths, strict=True))
-        show(printable("  ".join(cells).rstrip()))
+    for line in _listed(rows, _width()):
+        show(printable(line))
 
 
-def _row(found: model_set.ModelSet) -> dict[str, Any]:
-    """A set whose files are here."""
-    entry = catalogue.entry(found.name)
+def _width() -> int:
+    """Columns for texts: those of the terminal, within reason; the most where there is none."""
+    columns = shutil.get_terminal_size((_MOST_WIDTH, 24)).columns
+    return min(max(columns, _LEAST_WIDTH), _MOST_WIDTH)
+
+
+def _row(found: listing.ModelInfo) -> dict[str, Any]:
     return {
         "name": found.name,
+        "default": found.is_default,
         "style": found.name.rpartition("/")[2],
         "noise_levels": found.noise_levels,
         "scales": found.scales,
-        "best_at": entry.best_at if entry else None,
-        "drawings_db": entry.drawings if entry else None,
-        "photos_db": entry.photos if entry else None,
-        "megapixels_per_second": entry.speed if entry else None,
-        "licence": entry.licence if entry else None,
-        "folder": str(found.folder),
-        "install": None,
+        "best_at": found.best_at,
+        "drawings_db": found.drawings_db,
+        "photos_db": found.photos_db,
+        "megapixels_per_second": found.megapixels_per_second,
+        "licence": found.licence,
+        "origin": found.origin,
+        "folder": None if found.folder is None else str(found.folder),
+        "install": found.install,
     }
 
 
-def _absent(entry: catalogue.CatalogueEntry) -> dict[str, Any]:
-    """A set that could be here."""
-    found = model_set.ModelSet(entry.name, Path(), {})
-    return _row(found) | {"folder": None, "install": entry.install}
+def _listed(rows: list[dict[str, Any]], width: int) -> list[str]:
+    """The table, under a heading for each place that models come from."""
+    cells = {row["name"]: _cells(row) for row in rows}
+    columns = zip(*(line[1:] for line in cells.values()), strict=True)
+    widths = [
+        max(len(heading), *map(len, column))
+        for heading, column in zip(_HEADINGS[1:], columns, strict=True)
+    ]
+    widest = max((len(name) for name in cells if len(name) <= _WIDEST_NAME), default=0)
+    widths.insert(0, max(len(_HEADINGS[0]), widest))
+    lines = [_line(_HEADINGS, widths, _BEST_AT, width)[0]]
+    origins: dict[str, list[dict[str, Any]]] = {}
+    for row in rows:
+        installed = f"not installed: {row['install']}" if row["install"] else row["origin"]
+        origins.setdefault(installed, []).append(row)
+    for origin, group in origins.items():
+        lines += ["", origin]
+        for row in group:
+            lines += _line(cells[row["name"]], widths, row["best_at"] or "", width)
+    paragraphs = [textwrap.wrap(text, width) for text in (_KEY, *_ADVICE)]
+    return [*lines, "", *paragraphs[0], "", *(line for each in paragraphs[1:] for line in each)]
+
+
+def _line(cells: tuple[str, ...], widths: list[int], best_at: str, width: int) -> list[str]:
+    """A row of the table; what it is best at takes as many lines as it needs."""
+    name, figures = cells[0], cells[1:]
+    lines = []
+    if len(name) > widths[0]:
+        lines.append(f"  {name}")
+        name = ""
+    padded = (cell.ljust(wide) for cell, wide in zip((name, *figures), widths, strict=True))
+    start = f"  {'  '.join(padded)}  "
+    room = width - len(start)
+    if room < _LEAST_ROOM:
+        below = textwrap.wrap(best_at, width, initial_indent="    ", subsequent_indent="    ")
+        return [*lines, start.rstrip(), *below]
+    texts = textwrap.wrap(best_at, room) or [""]
+    lines.append(f"{start}{texts[0]}".rstrip())
+    return [*lines, *(" " * len(start) + text for text in texts[1:])]
 
 
 def _cells(row: dict[str, Any]) -> tuple[str, ...]:
-    where = "comes with waifu2x" if catalogue.entry(row["name"]) else row["folder"]
     return (
         row["name"],
-        ", ".join(map(str, row["noise_levels"])) or "-",
-        ", ".join(f"{scale}x" for scale in row["scales"]) or "-",
-        _figure(row["drawings_db"], "dB"),
-        _figure(row["photos_db"], "dB"),
-        _figure(row["megapixels_per_second"], "MP/s"),
-        row["best_at"] or "-",
-        row["licence"] or "-",
-        f"not installed: {row['install']}" if row["install"] else where,
+        _numbers(row["noise_levels"]),
+        _numbers(row["scales"]),
+        _figure(row["drawings_db"]),
+        _figure(row["photos_db"]),
+        _figure(row["megapixels_per_second"]),
     )
 
 
-def _figure(value: float | None, unit: str) -> str:
-    return "-" if value is None else f"{value:.2f} {unit}"
+def _numbers(values: list[int]) -> str:
+    """Numbers in order as `0-3` where none is left out, else `1,3`."""
+    if len(values) > 2 and values[-1] - values[0] == len(values) - 1:
+        return f"{values[0]}-{values[-1]}"
+    return ",".join(map(str, values)) or "-"
+
+
+def _figure(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}"
 
 
 @models.command()
 @click.argument("name", metavar="NAME|FILE|FOLDER")
-@click.option("--json", "as_json", is_flag=True, help="As JSON.")
+@click.option("--json", "as_json", is_flag=True, help="As JSON: each file with its layers.")
 def info(name: str, as_json: bool) -> None:
-    """The layers of a model set, or of one model file. Checks every file that it shows."""
+    """Show a model set, or one model file, with its layers. Checks every file that it shows."""
     single = name.lower().endswith(SUFFIXES)
-    paths = [Path(name)] if single else list(model_set.find(name).files.values())
+    found = None if single else model_set.find(name)
+    paths = list(found.files.values()) if found else [Path(name)]
     rows = [_description(path, read_model(path)) for path in paths]
     if as_json:
         show(json.dumps(rows, indent=2))
         return
-    for row in rows:
-        show(
-            f"{printable(row['file'])}\n    enlarges {row['scale']}x; {row['planes']} planes;"
-            f" reads {row['padding']} pixels around the picture;"
-            f" {row['multiply_adds']} multiply-adds for an output pixel"
+    if found:
+        for line in _about(found):
+            show(printable(line))
+    names = [printable(row["file"] if single else Path(row["file"]).name) for row in rows]
+    widths = [max(map(len, ("file", *names))), 8, 6, 7]
+    show("   " + _padded(("file", "enlarges", "planes", "padding", "multiply-adds"), widths))
+    chains: dict[str, list[int]] = {}
+    for number, (row, shown) in enumerate(zip(rows, names, strict=True), 1):
+        figures = f"{row['scale']}x", str(row["planes"]), str(row["padding"])
+        show(f"{number}  " + _padded((shown, *figures, f"{row['multiply_adds']:,}"), widths))
+        # Lines break between layers, not within one.
+        layers = (_layer_text(layer).replace(" ", _UNBROKEN) for layer in row["layers"])
+        chains.setdefault(", ".join(layers), []).append(number)
+    show("padding: pixels added on each side. multiply-adds: for a pixel of the result.")
+    for chain, numbers in chains.items():
+        of = "" if len(rows) == 1 else f" of {_numbers(numbers)}"
+        show(f"\nlayers{of}:")
+        text = textwrap.fill(chain, _width(), initial_indent="  ", subsequent_indent="  ")
+        show(text.replace(_UNBROKEN, " "))
+
+
+def _padded(cells: Iterable[str], widths: list[int]) -> str:
+    """Cells side by side; the last one, without a width, takes what it needs."""
+    return "  ".join(
+        cell.ljust(wide) for cell, wide in zip(cells, [*widths, 0], strict=True)
+    ).rstrip()
+
+
+def _about(found: model_set.ModelSet) -> list[str]:
+    """What is known of a set as a whole."""
+    row = _row(listing.info_of(found))
+    lines = [
+        found.name + (" (the default)" if row["default"] else ""),
+        *([f"best for: {row['best_at']}"] if row["best_at"] else []),
+        f"noise levels: {_numbers(found.noise_levels) if found.noise_levels else 'none'}",
+        f"enlarges in one pass: {', '.join(f'{scale}x' for scale in found.scales)}",
+    ]
+    if row["drawings_db"] is not None:
+        lines.append(
+            f"2x: {row['drawings_db']:.2f} dB of drawings, {row['photos_db']:.2f} dB of photos;"
+            f" Lanczos {catalogue.LANCZOS_DRAWINGS:.2f} and {catalogue.LANCZOS_PHOTOS:.2f}"
         )
-        show(f"    {', '.join(map(_layer_text, row['layers']))}")
+        lines.append(f"speed: {row['megapixels_per_second']:.2f} Mpixel/s on two cores with AVX2")
+    licence = [f"licence: {row['licence']}"] if row["licence"] else []
+    return [*lines, *licence, f"from: {row['origin']}", f"folder: {found.folder}", ""]
 
 
 def _description(path: Path, model: Model) -> dict[str, Any]:
@@ -131,6 +223,8 @@ def _description(path: Path, model: Model) -> dict[str, Any]:
 
 
 def _layer(node: Weighted) -> dict[str, Any]:
+    from waifu2x.networks.nodes import Convolution, Dense
+
     out_planes, in_planes = node.weight.shape[:2]
     planes = {"in_planes": in_planes, "out_planes": out_planes}
     if isinstance(node, Dense):
@@ -165,8 +259,21 @@ def import_(source: Path, folder: Path | None, name: str | None, overwrite: bool
     that holds some of those. Without FOLDER they go where `-m` finds them by name; a set that comes
     with waifu2x keeps its name to itself there.
     """
+    from waifu2x.networks.model_import import import_models
+
     for result in import_models(source, folder, name, overwrite=overwrite):
         if result.path:
             show(str(result.path))
         else:
             tell(f"left out: {result.reason}")
+
+
+@models.command()
+@click.argument("name")
+def remove(name: str) -> None:
+    """Remove an imported model set, without asking. Those of packages are removed by pip."""
+    from waifu2x.networks.model_removal import remove_models
+
+    removed = remove_models(name)
+    files = "1 file" if removed.files == 1 else f"{removed.files} files"
+    show(printable(f"{name}: removed {files}, {removed.size / 1e6:.1f} MB, of {removed.folder}"))

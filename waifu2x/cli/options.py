@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
@@ -12,12 +13,27 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
 import click
 
 from waifu2x.backends import BACKEND_NAMES, Precision
-from waifu2x.cli.report import detail, volume_options
+from waifu2x.cli.command import (
+    COMPUTING,
+    FILE,
+    IN_AND_OUT,
+    MESSAGES,
+    SIZE,
+    Choice,
+    Pixels,
+    listed,
+    option,
+)
+from waifu2x.cli.report import detail
+from waifu2x.cli.volume import volume_options
 from waifu2x.errors import OutputError
+from waifu2x.flows import naming
 from waifu2x.flows.jobs import Existing, Output
+from waifu2x.flows.naming import Naming
 from waifu2x.formats import table
 from waifu2x.formats.limits import MAX_PIXELS
 from waifu2x.formats.table import Compression, Depth, OutputOptions, Quality
+from waifu2x.imaging import sizes
 from waifu2x.imaging.sizes import Fit, scale_of
 from waifu2x.networks import catalogue
 from waifu2x.system import stores
@@ -28,23 +44,11 @@ if TYPE_CHECKING:
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
-class CommandWithTta(click.Command):
-    """A command whose --tta may stand without its number."""
-
-    def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
-        """Parses arguments with the number of a bare --tta added: a file name may follow it."""
-        end = args.index("--") if "--" in args else len(args)
-        for at in range(end):
-            following = args[at + 1 : at + 2]
-            if args[at] in ("-x", "--tta") and following not in _TTA_LEVELS:
-                if following and following[0].isdecimal() and not Path(following[0]).exists():
-                    raise click.UsageError("--tta takes 2, 4 or 8.", context)
-                args[at] = "--tta=8"
-        return super().parse_args(context, args)
-
-
-_TTA_LEVELS = [["1"], ["2"], ["4"], ["8"]]
-_MOST_PIXELS = 1_000_000
+_SIZES = (
+    "scale", "width", "height", "fit", "longer_side", "shorter_side", "min_size",
+    "only_smaller_than",
+)  # fmt: skip
+"""Arguments of an Upscaler that say how large results are."""
 
 
 def _scale(context: Any, parameter: Any, value: str | None) -> Fraction | None:
@@ -96,6 +100,15 @@ def _colour(context: Any, parameter: Any, value: str | None) -> tuple[int, int, 
     return red, green, blue
 
 
+def _template(context: Any, parameter: Any, value: str | None) -> str | None:
+    if value is not None:
+        try:
+            naming.check(value)
+        except ValueError as error:
+            raise click.BadParameter(f"{error}.") from error
+    return value
+
+
 def _level(context: Any, parameter: Any, value: str | None) -> int | Literal["like"] | None:
     if value is None:
         return None
@@ -105,150 +118,185 @@ def _level(context: Any, parameter: Any, value: str | None) -> int | Literal["li
     return int(range_.convert(value, parameter, context))
 
 
-noise_option = click.option(
+noise_option = option(
     "-n",
     "--noise",
-    type=click.Choice(["none", "0", "1", "2", "3"]),
+    type=Choice(["none", "0", "1", "2", "3"]),
     default="none",
-    show_default=True,
-    help="Denoise: 0 weak, for JPEG quality 85-95; 3 strong.",
+    metavar="LEVEL",
+    help="Denoise: none (the default), 0 (JPEG of quality 85-95) to 3 (strong).",
 )
-_DEVICE_OPTIONS = [
-    click.option(
-        "--backend",
-        type=click.Choice(["auto", *BACKEND_NAMES]),
-        default="auto",
-        show_default=True,
-        help="What computes; `waifu2x devices` shows what works here.",
-    ),
-    click.option(
-        "-g",
-        "--device",
-        callback=_devices,
-        default="0",
-        show_default=True,
-        metavar="N[,N]|all",
-        help="Which of the backend's devices; `batch` divides its pictures among several.",
-    ),
-    click.option(
-        "--precision",
-        type=click.Choice(get_args(Precision)),
-        default="auto",
-        show_default=True,
-        help="auto: the fastest that keeps 60 dB.",
-    ),
-]
-_NETWORK_OPTIONS = [
-    click.option(
-        "-m",
-        "--model",
-        default=catalogue.DEFAULT,
-        show_default=True,
-        metavar="NAME|FOLDER",
-        help="Model set; `waifu2x models list` shows them.",
-    ),
-    *_DEVICE_OPTIONS,
-]
-scale_option = click.option(
+scale_option = option(
     "-s",
     "--scale",
     callback=_scale,
     metavar="NUMBER",
-    help="Enlarge this many times, up to 32, fractions too; 1 only denoises.  [default: 2]",
+    help="Times as large: 2 (the default), 1.5, 4/3, up to 32; 1 only denoises.",
 )
+model_option = option(
+    "-m",
+    "--model",
+    default=catalogue.DEFAULT,
+    show_default=True,
+    metavar="NAME|PATH",
+    help="Model set; `waifu2x models list` shows them.",
+)
+_DEVICE_OPTIONS = [
+    option(
+        "--backend",
+        group=COMPUTING,
+        type=Choice(["auto", *BACKEND_NAMES]),
+        default="auto",
+        metavar="NAME",
+        help=f"What computes: auto (the default), {listed(BACKEND_NAMES)}.",
+    ),
+    option(
+        "-g",
+        "--device",
+        group=COMPUTING,
+        callback=_devices,
+        default="0",
+        show_default=True,
+        metavar="N[,N]|all",
+        help="Which of its devices; `waifu2x devices` shows them.",
+    ),
+    option(
+        "--precision",
+        group=COMPUTING,
+        type=Choice(get_args(Precision)),
+        default="auto",
+        metavar="MODE",
+        help="auto: fastest mode that keeps 60 dB; or fp32, fp16, bf16, int16.",
+    ),
+]
+_NETWORK_OPTIONS = [model_option, *_DEVICE_OPTIONS]
 
 
-def _size_option(name: str, text: str) -> Callable[[_Command], _Command]:
-    return click.option(name, type=click.IntRange(1, _MOST_PIXELS), metavar="PX", help=text)
+def _size_option(
+    name: str, text: str, joint: tuple[str, str] | None = None
+) -> Callable[[_Command], _Command]:
+    pixels = Pixels()
+    return option(name, group=SIZE, type=pixels, metavar="PX", help=text, joint=joint)
 
 
 _OPTIONS = [
     noise_option,
     scale_option,
-    _size_option("--width", "Width of the result in pixels; alone, it keeps the proportions."),
-    _size_option("--height", "Height of the result in pixels; alone, it keeps the proportions."),
-    click.option(
-        "--fit",
-        type=click.Choice(get_args(Fit)),
-        help="With both: inside, the largest that fits (the default); cover, exactly that size,"
-        " cropped; exact, exactly that size, stretched.",
+    model_option,
+    option(
+        "--name",
+        "template",
+        group=IN_AND_OUT,
+        callback=_template,
+        metavar="TEMPLATE",
+        help="Of {stem} {scale} {ext} {width} {height} {model} {noise}.",
     ),
-    _size_option("--longer-side", "Longer side of the result in pixels."),
-    _size_option("--shorter-side", "Shorter side of the result in pixels."),
-    click.option(
-        "--min-size",
-        callback=_two_sizes,
-        metavar="PX|WxH",
-        help="The result has at least so many pixels each way, and is never reduced.",
+    option(
+        "--overwrite",
+        group=IN_AND_OUT,
+        is_flag=True,
+        help="Replace outputs that exist.",
+        joint=("--skip-existing", "Replace outputs that exist, or leave them alone."),
+    ),
+    option(
+        "--skip-existing", group=IN_AND_OUT, is_flag=True, help="Leave outputs that exist alone."
     ),
     _size_option(
-        "--only-smaller-than",
-        "Skip pictures already at least PX long; their file is copied unchanged if the format"
-        " matches.",
+        "--width",
+        "Width of the result in pixels; alone, it keeps the proportions.",
+        ("--height", "Size of the result in pixels; one alone keeps the proportions."),
     ),
-    *_NETWORK_OPTIONS,
-    click.option(
+    _size_option("--height", "Height of the result in pixels; alone, it keeps the proportions."),
+    option(
+        "--fit",
+        group=SIZE,
+        type=Choice(get_args(Fit)),
+        metavar="HOW",
+        help="With both: inside (default), cover (cropped), exact (stretched).",
+    ),
+    _size_option(
+        "--longer-side",
+        "Longer side of the result in pixels.",
+        ("--shorter-side", "One side of the result in pixels."),
+    ),
+    _size_option("--shorter-side", "Shorter side of the result in pixels."),
+    option(
+        "--min-size",
+        group=SIZE,
+        callback=_two_sizes,
+        metavar="PX|WxH",
+        help="At least so many pixels each way; never reduced.",
+    ),
+    _size_option("--only-smaller-than", "Copy larger pictures as they are."),
+    option(
+        "-q",
+        "--quality",
+        group=FILE,
+        callback=_level,
+        metavar="1..100|like",
+        help="jpg (95), avif, heic (90), webp, jxl, jp2 (lossless); like the input.",
+    ),
+    option(
+        "--compression",
+        group=FILE,
+        type=Choice(get_args(Compression)),
+        default="default",
+        metavar="EFFORT",
+        help="Effort for small files (png, tif, webp, jxl): fast, default or best.",
+    ),
+    option(
+        "--depth",
+        group=FILE,
+        type=Choice(get_args(Depth)),
+        default="auto",
+        metavar="BITS",
+        help="Bits a sample: 8, 16 or auto (the default): as many as the input has.",
+    ),
+    option(
+        "--background",
+        group=FILE,
+        callback=_colour,
+        metavar="COLOUR",
+        help="Instead of transparency, where the format has none: white, #rrggbb.",
+    ),
+    option("--strip", group=FILE, is_flag=True, help="Drop metadata; keep the colour profile."),
+    option(
+        "--copy-times", group=FILE, is_flag=True, help="Give outputs the dates of their inputs."
+    ),
+    option(
         "-x",
         "--tta",
+        group=COMPUTING,
         type=click.Choice(["1", "2", "4", "8"]),
         default="1",
         metavar="[2|4|8]",
-        help="The mean of so many results, of the picture turned and mirrored: a little better, so"
-        " many times the work. Without a number it is 8.",
+        help="Mean of 8 turned and mirrored results, or fewer: so much more work.",
     ),
-    click.option(
+    *_DEVICE_OPTIONS,
+    option(
         "-t",
         "--tile",
+        group=COMPUTING,
         callback=_tile_size,
         metavar="auto|PX",
         default="auto",
-        show_default=True,
         help="Output pixels worked on at once, a side. Never changes the result.",
     ),
-    click.option(
-        "-q",
-        "--quality",
-        callback=_level,
-        metavar="1..100|like",
-        help="Quality of jpg (default 95), avif, heic (90), webp, jxl and jp2 (default: lossless)."
-        " like: jpg coded as finely as the input was, if that is one.",
-    ),
-    click.option(
-        "--compression",
-        type=click.Choice(get_args(Compression)),
-        default="default",
-        show_default=True,
-        help="Effort for small files: png, tif, webp and jxl.",
-    ),
-    click.option(
-        "--depth",
-        type=click.Choice(get_args(Depth)),
-        default="auto",
-        show_default=True,
-        help="Bits per sample; auto: as many as the input has, where the format holds them.",
-    ),
-    click.option(
-        "--background",
-        callback=_colour,
-        show_default="white",
-        metavar="COLOUR",
-        help="Under transparent pixels, where the format has none: a name or #rrggbb.",
-    ),
-    click.option("--strip", is_flag=True, help="Drop metadata; keep the colour profile."),
-    click.option("--copy-times", is_flag=True, help="Give outputs the dates of their inputs."),
-    click.option(
+    option(
         "--max-pixels",
-        type=click.IntRange(1),
+        group=IN_AND_OUT,
+        type=Pixels(sys.maxsize),
         default=MAX_PIXELS,
-        show_default=True,
         metavar="N",
-        help="Refuse files that hold more, all their frames together.",
+        help=f"Refuse files that hold more, all frames together.  [{MAX_PIXELS}]",
     ),
-    click.option("--overwrite", is_flag=True, help="Replace outputs that exist."),
-    click.option("--skip-existing", is_flag=True, help="Leave outputs that exist as they are."),
     volume_options,
-    click.option(
-        "--json", "as_json", is_flag=True, help="One line of JSON for each picture, on stdout."
+    option(
+        "--json",
+        "as_json",
+        group=MESSAGES,
+        is_flag=True,
+        help="One line of JSON for each picture, on stdout.",
     ),
 ]
 
@@ -269,8 +317,8 @@ def network_options(command: _Command) -> _Command:
 
 
 def _with(command: _Command, options: Sequence[Callable[[_Command], _Command]]) -> _Command:
-    for option in reversed(options):
-        command = option(command)
+    for each in reversed(options):
+        command = each(command)
     return command
 
 
@@ -330,6 +378,42 @@ def arguments_of(
         "tta": int(tta),
         **others,
     }
+
+
+def naming_of(
+    template: str,
+    extension: str | None,
+    max_pixels: int,
+    *,
+    several: bool,
+    **options: Any,
+) -> Naming:
+    """How results are called, by a template and the options; a usage error where several results
+    would have one name."""
+    if several and "stem" not in naming.fields_of(template):
+        raise click.UsageError(f"--name {template}: without {{stem}} all results have one name.")
+    arguments = arguments_of(**options)
+    request = sizes.request(**{name: arguments[name] for name in _SIZES})
+    known = {"model": naming.of_model(arguments["model"]), "noise": options["noise"]}
+    if request.scale is not None:
+        known["scale"] = naming.shown(request.scale)
+    return Naming(template, extension, known, naming.size_by(request, max_pixels))
+
+
+def format_option(default: str | None, text: str) -> Callable[[_Command], _Command]:
+    """The option for the format of results."""
+    names = tuple(dict.fromkeys(table.of(each).extensions[0] for each in table.WRITABLE))
+    return option(
+        "-f",
+        "--format",
+        "extension",
+        group=IN_AND_OUT,
+        type=Choice(table.WRITABLE, listed(names)),
+        default=default,
+        show_default=default is not None,
+        metavar="EXT",
+        help=text,
+    )
 
 
 OUTPUT_NAMES = (

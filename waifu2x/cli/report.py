@@ -11,7 +11,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING
 
 import click
 
@@ -114,7 +114,6 @@ class Volume(IntEnum):
 
 
 _volume = Volume.NORMAL
-_Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
 def set_volume(volume: Volume) -> None:
@@ -133,21 +132,9 @@ def is_quiet() -> bool:
     return _volume is Volume.QUIET
 
 
-def volume_options(command: _Command) -> _Command:
-    """Adds -v and --quiet to a command."""
-
-    def set_by(context: Any, parameter: click.Parameter, is_given: bool) -> None:
-        if not is_given:
-            return
-        wanted = Volume.VERBOSE if parameter.name == "verbose" else Volume.QUIET
-        if _volume not in (Volume.NORMAL, wanted):
-            raise click.UsageError("--verbose and --quiet exclude each other.")
-        set_volume(wanted)
-
-    flags: dict[str, Any] = {"is_flag": True, "expose_value": False, "callback": set_by}
-    command = click.option("--quiet", **flags, help="Say nothing but errors.")(command)
-    text = "Say what is used and how long it takes."
-    return click.option("-v", "--verbose", **flags, help=text)(command)
+def volume() -> Volume:
+    """How much standard error says now."""
+    return _volume
 
 
 def is_terminal() -> bool:

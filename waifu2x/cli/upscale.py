@@ -1,29 +1,33 @@
-"""`waifu2x upscale INPUT OUTPUT`."""
+"""`waifu2x upscale IN [OUT]`, which `waifu2x IN [OUT]` means, too."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from waifu2x.cli import report
+from waifu2x.cli.command import IN_AND_OUT, Command, option
+from waifu2x.cli.inputs import Words, check_input, check_urls, extension_of, jobs_of, words_of
 from waifu2x.cli.interrupts import heard_at_once
 from waifu2x.cli.options import (
     OUTPUT_NAMES,
-    CommandWithTta,
     check_folder,
     describe,
+    format_option,
+    naming_of,
     open_upscaler,
     output_of,
     upscale_options,
 )
 from waifu2x.cli.progress import one_picture
 from waifu2x.errors import Waifu2xError
-from waifu2x.flows.jobs import ARCHIVES, STANDARD, Job
-from waifu2x.formats import table
+from waifu2x.flows.jobs import STANDARD, Job, Output, make_folder
 
 if TYPE_CHECKING:
     from waifu2x.flows.outcome import Outcome
@@ -33,33 +37,95 @@ _IN_FLIGHT = 2
 """Pictures of a file: one is computed while the one before it is encoded and the next decoded."""
 
 
-@click.command(cls=CommandWithTta, short_help="Enlarge and denoise one picture.")
-@click.argument("source", metavar="INPUT")
-@click.argument("target", metavar="OUTPUT")
-@click.option(
-    "-f",
-    "--format",
-    "extension",
-    type=click.Choice(table.WRITABLE),
-    help="Format of the output; otherwise its file name decides, and png on stdout.",
+@click.command(cls=Command, short_help="Enlarge and denoise pictures.")
+@click.argument("words", metavar="IN... [OUT]", nargs=-1)
+@option(
+    "-i",
+    "--input",
+    "inputs",
+    group=IN_AND_OUT,
+    multiple=True,
+    metavar="IN",
+    help="A picture, as IN is; for several, repeat it.",
 )
+@option(
+    "-o",
+    "--output",
+    group=IN_AND_OUT,
+    metavar="OUT|DIR",
+    help="A file, as OUT is, or a folder: then all words are inputs.",
+)
+@format_option(None, "Format: png, jpg, webp, ...; else by OUT, or as the input has it.")
 @upscale_options
 def upscale(
-    source: str,
-    target: str,
+    words: tuple[str, ...],
+    inputs: tuple[str, ...],
+    output: str | None,
     extension: str | None,
+    template: str | None,
     max_pixels: int,
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Enlarge and denoise the picture INPUT into the new file OUTPUT; "-" is stdin or stdout."""
-    extension = _extension(target, extension)
-    output = output_of(extension, **{name: options.pop(name) for name in OUTPUT_NAMES})
-    if as_json and target == "-":
+    """Enlarge and denoise the picture IN into the new file OUT, or several into a folder.
+
+    \b
+    waifu2x in.png                          beside it: in-2x.png
+    waifu2x in.png out.webp                 under another name, in another format
+    waifu2x -n 1 -s 4 photo.jpg large.png   remove JPEG noise, four times as large
+    waifu2x *.png -o large/                 several into a folder
+    waifu2x - - < in.png > out.png          "-" is stdin or stdout
+    """
+    named = words_of(words, inputs, output)
+    check_urls(named)
+    how = {name: options.pop(name) for name in OUTPUT_NAMES}
+    several = len(named.inputs) > 1
+    naming = partial(naming_of, extension=extension, max_pixels=max_pixels, several=several)
+    jobs = jobs_of(named, partial(naming, **options), template)
+    extensions = dict.fromkeys(extension_of(job.target, extension) for job in jobs)
+    written, *_ = [output_of(each, **how) for each in extensions]
+    if as_json and jobs[0].target == STANDARD:
         raise click.UsageError("--json and the picture cannot share stdout.")
-    job = Job(Path(source), Path(target))
+    shown: dict[str, Any] = {"max_pixels": max_pixels, "as_json": as_json}
+    if several:
+        _several(jobs, named, written, options, shown)
+    else:
+        _one(jobs[0], named, written, options, **shown)
+
+
+def _several(
+    jobs: Sequence[Job],
+    named: Words,
+    output: Output,
+    options: dict[str, Any],
+    shown: dict[str, Any],
+) -> None:
+    # With NumPy: late, so that a help need not wait for it.
+    from waifu2x.cli.many import Files, make
+    from waifu2x.flows.batch.plan import JobList, Plan
+
+    names = [(str(job.source), job.target.name) for job in jobs]
+    wanted = JobList(Path(), Path(named.output or ""), names)
+    if not make(Files(Plan(wanted, [], 0), wanted), options, output, **shown):
+        sys.exit(1)
+
+
+def _one(
+    job: Job,
+    named: Words,
+    output: Output,
+    options: dict[str, Any],
+    *,
+    max_pixels: int,
+    verbose: bool,
+    as_json: bool,
+) -> None:
     with _failure_as_json(job, as_json), heard_at_once(), ExitStack() as stack:
+        (source,) = named.inputs
+        check_input(source, named.output)
         if job.target != STANDARD:
+            if named.output is not None and job.target != Path(named.output):
+                make_folder(job.target.parent)
             check_folder(job.target.parent)
         # With NumPy: late, so that a help need not wait for it.
         from waifu2x.flows.outcome import outcome_of
@@ -82,25 +148,6 @@ def upscale(
                 on_notice=lambda job, notice: report.tell(f"{source}: {notice}"),
             )
     _finish(outcome_of(job, made), as_json)
-
-
-def _extension(target: str, chosen: str | None) -> str:
-    """The format of the output: the option, or the file name, which must not contradict it."""
-    suffix = Path(target).suffix[1:].lower() if target != "-" else ""
-    if suffix in table.WRITABLE:
-        if chosen and not table.same(chosen, suffix):
-            raise click.UsageError(f"--format {chosen} contradicts the file name {target}.")
-        return suffix
-    if chosen:
-        return chosen
-    if target == "-":
-        return "png"
-    if suffix in ARCHIVES:
-        raise click.UsageError(
-            f"{target}: archives are for `waifu2x batch`: give it the folder that holds them."
-        )
-    known = ", ".join(table.WRITABLE)
-    raise click.UsageError(f"{target}: no known extension ({known}); give one, or --format.")
 
 
 @contextmanager

@@ -28,6 +28,7 @@ from waifu2x.flows.upscaling import PictureWork, PreparedSource, Upscaled
 from waifu2x.formats import table
 from waifu2x.formats.failures import in_words
 from waifu2x.formats.limits import MAX_PIXELS
+from waifu2x.formats.preview import Preview
 from waifu2x.formats.read import open_content
 from waifu2x.formats.write import ContentSink
 from waifu2x.imaging.enlarger import Enlarger
@@ -61,6 +62,8 @@ class ArchivePage(NamedTuple):
     """Rows and columns of the (first) result."""
     spent: Mapping[str, float]
     """Seconds by stage."""
+    previews: tuple[Preview, ...] = ()
+    """What shows it, where that is wanted."""
 
 
 MakePage = Callable[[str, bytes, Progress], ArchivePage]
@@ -99,7 +102,8 @@ def upscale_archive(
         raise OutputError(f"{place}: {reason(error)}") from error
     copy_times(job, output)
     height, width = sink.size
-    return Upscaled(height, width, spent, time.monotonic() - start)
+    seconds = time.monotonic() - start
+    return Upscaled(height, width, spent, seconds, previews=tuple(sink.previews))
 
 
 def upscale_page(
@@ -114,7 +118,7 @@ def upscale_page(
     on_notice: Callable[[str], None] = lambda notice: None,
 ) -> ArchivePage:
     """Makes a picture of an archive; `name` is for messages. Raises as `upscale_file`."""
-    output, spent, result = replace(output, previews=False), Stopwatch(), io.BytesIO()
+    spent, result = Stopwatch(), io.BytesIO()
     with ExitStack() as held:
         with spent("wait"):
             allocate = held.enter_context(reserve(content))
@@ -125,7 +129,7 @@ def upscale_page(
         work = PictureWork(network, output, spent, animated=prepared.header.animated)
         sink = ContentSink(result, output.extension, output.quality, name, spent, 1)
         flow(prepared, work, sink, on_progress=on_progress)
-    return ArchivePage(result.getvalue(), prepared.sizes[0], spent.seconds)
+    return ArchivePage(result.getvalue(), prepared.sizes[0], spent.seconds, work.previews)
 
 
 @dataclass(frozen=True)
@@ -139,6 +143,7 @@ class _Member:
     is_picture: bool
     size: tuple[int, int] = (0, 0)
     """Rows and columns of a result."""
+    previews: tuple[Preview, ...] = ()
 
 
 class _Members:
@@ -178,7 +183,8 @@ def _made(
         return member
     page = make_page(f"{job.source}: {member.info.filename}", member.content, on_progress)
     spent.add(page.spent)
-    return replace(member, content=page.content, size=page.size)
+    shown = tuple(each._replace(name=member.name) for each in page.previews)
+    return replace(member, content=page.content, size=page.size, previews=shown)
 
 
 class _NewArchive:
@@ -187,6 +193,8 @@ class _NewArchive:
     def __init__(self, path: Path, spent: Stopwatch, *, replace: bool) -> None:
         self.size = (0, 0)
         """Rows and columns of the first picture."""
+        self.previews: list[Preview] = []
+        """Those of all pages, in order."""
         self._path = path
         self._spent = spent
         self._replace = replace
@@ -207,6 +215,7 @@ class _NewArchive:
         added.compress_type = zipfile.ZIP_STORED if result.is_picture else zipfile.ZIP_DEFLATED
         with self._spent("write"):
             self._archive.writestr(added, result.content)
+        self.previews += result.previews
         if result.is_picture and self.size == (0, 0):
             self.size = result.size
 

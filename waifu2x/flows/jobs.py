@@ -6,10 +6,12 @@ import os
 import stat
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from waifu2x.errors import EXISTS, OutputError
+from waifu2x.formats import table
 from waifu2x.formats.table import OutputOptions, Quality
 from waifu2x.system import stores
 from waifu2x.system.files import reason
@@ -46,8 +48,15 @@ class Output:
     options: OutputOptions = OutputOptions()
     copy_times: bool = False
     """Whether a result gets the dates of its source."""
-    previews: bool = False
-    """Whether small pictures of source and result are wanted, too."""
+    preview_side: int = 0
+    """Pixels a side of small pictures of source and result that are wanted, too; 0 for none."""
+
+    def of(self, target: Path) -> Output:
+        """As a target is written: the extension of its name is that of the format, if it is one."""
+        suffix = target.suffix[1:].lower()
+        if suffix in table.WRITABLE and suffix != self.extension:
+            return replace(self, extension=suffix)
+        return self
 
 
 @dataclass(frozen=True)

@@ -3,28 +3,33 @@
 from __future__ import annotations
 
 import math
+import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from waifu2x.api import Upscaler
 from waifu2x.backends import Progress, ignore, scaled
 from waifu2x.backends.engine import Engine
-from waifu2x.errors import ImageError
+from waifu2x.errors import ImageError, ModelError
 from waifu2x.formats.profiles import in_srgb_tone
 from waifu2x.imaging import comparison, resample
-from waifu2x.imaging.dtypes import from_unit
 from waifu2x.imaging.picture import Picture
 from waifu2x.imaging.sizes import Part, rounded
 from waifu2x.lowering.box import Box
 from waifu2x.networks import model_set
 from waifu2x.networks.chains import models_of
 from waifu2x.networks.model import Model
+from waifu2x.networks.model_set import ModelSet
 from waifu2x.system.lazy_dataclass import dataclass
+
+_LARGE = 64 << 20
+"""Bytes of a result that lies in a file."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,7 +39,8 @@ class Result:
     name: str
     """The name of a model set, or of what stands beside them: Lanczos, the input."""
     networks: str
-    """What it took, for people; empty where that is no network."""
+    """By which passes, and the noise level that it removed, for people; empty where that is no
+    network."""
     pixels: NDArray[Any]
     """(H, W, 1 or 3), in the dtype of the picture."""
     psnr: float | None = None
@@ -46,7 +52,7 @@ def opaque(picture: Picture) -> Picture:
     """A picture as it looks on white, in its own dtype."""
     if picture.alpha is None:
         return picture
-    pixels = from_unit(comparison.on_white(picture), picture.pixels.dtype)
+    pixels = comparison.on_white(picture, picture.pixels.dtype)
     return replace(picture, pixels=pixels, alpha=None)
 
 
@@ -70,30 +76,73 @@ def reduced(original: Picture, scale: Fraction) -> tuple[Picture, Picture]:
 
 @dataclass(frozen=True, eq=False)
 class Contender:
-    """A model set that has what is asked of it."""
+    """A model set and what is asked of it."""
 
     name: str
     """In full."""
+    noise: int | None
+    """The noise level that it removes: of those that it has, the nearest to what was asked for."""
     models: Sequence[Model]
     """The models that it takes, held so that they are read once."""
 
 
-def contenders(names: Sequence[str], scale: Fraction, noise: int | None) -> list[Contender]:
-    """The model sets of these names. Raises ModelError if one is missing, or lacks what is
-    asked."""
-    found = []
+def contenders(
+    names: Sequence[str],
+    scale: Fraction,
+    noise: int | None,
+    on_notice: Callable[[str], None] = lambda note: None,
+) -> list[Contender]:
+    """The model sets of these names.
+
+    One that lacks the noise level takes the nearest that it has, or enlarges without; one that can
+    do nothing of what is asked is left out. `on_notice` is told of both. Raises ModelError if a set
+    is missing, or none is left.
+    """
+    found: list[Contender] = []
+    faults, notices = list[ModelError](), list[str]()
     for name in names:
         models = model_set.find(name)
-        factor = math.prod(models.factors(scale, noise))
-        found.append(Contender(models.name, models_of(models, factor, noise)))
+        level, fault = _level(models, scale, noise)
+        if fault is not None:
+            faults.append(fault)
+            notices.append(f"{fault}: left out")
+            continue
+        if level != noise:
+            instead = "shown without" if level is None else f"shown with level {level}"
+            notices.append(f"{models.name}: no model for noise level {noise}: {instead}")
+        factor = math.prod(models.factors(scale, level))
+        found.append(Contender(models.name, level, models_of(models, factor, level)))
+    if not found:
+        raise faults[0]
+    for notice in notices:
+        on_notice(notice)
     return found
+
+
+def _level(
+    models: ModelSet, scale: Fraction, noise: int | None
+) -> tuple[int | None, ModelError | None]:
+    """The noise level that a set removes instead of that one, and why it can do nothing at all."""
+    levels: list[int | None] = [noise]
+    if noise is not None:
+        wanted = noise
+        nearest = sorted(models.noise_levels, key=lambda level: abs(level - wanted))
+        levels = [*nearest, *([None] if scale > 1 else [])]
+    fault: ModelError | None = None
+    for level in levels:
+        try:
+            models.factors(scale, level)
+        except ModelError as error:
+            fault = error
+        else:
+            return level, None
+    return None, fault or ModelError(f"{models.name}: cannot remove noise")
 
 
 def results(
     picture: Picture,
     sets: Sequence[Contender],
     scale: Fraction,
-    noise: int | None,
     engine: Engine,
     *,
     original: Picture | None = None,
@@ -102,24 +151,36 @@ def results(
 ) -> list[Result]:
     """An opaque picture enlarged by Lanczos, then by each model set; figures against the original.
 
-    For a scale of 1 the picture itself comes first. `on_notice` is told what upscalers note. Raises
-    as an Upscaler and its calls do.
+    For a scale of 1 the picture itself comes first. `on_notice` is told what upscalers note. Large
+    results lie in a temporary file, not in memory. Raises as an Upscaler and its calls do.
     """
     height, width = picture.pixels.shape[:2]
     rows, columns = rounded(height * scale), rounded(width * scale)
     plain, part = picture.pixels, Part.of(height, width)
     if scale != 1:
         plain = resample.lanczos(plain, part, 1, rows, columns, plain.dtype)
-    made = [_judged(Result("input" if scale == 1 else "Lanczos", "", plain), original)]
+    made = [_judged(Result("input" if scale == 1 else "Lanczos", "", _kept(plain)), original)]
     share = scaled(on_progress, 1 / len(sets))
     for each in sets:
-        with Upscaler(scale, noise, model=each.name, engine=engine) as upscaler:
+        with Upscaler(scale, each.noise, model=each.name, engine=engine) as upscaler:
             for notice in upscaler.notices:
                 on_notice(notice)
             enlarge = partial(upscaler.enlarger.picture, on_progress=share)
             larger = in_srgb_tone(picture, enlarge)
-            made.append(_judged(Result(each.name, upscaler.passes, larger.pixels), original))
+            said = [upscaler.passes, *([] if each.noise is None else [f"noise {each.noise}"])]
+            passes = ", ".join(filter(None, said))
+            made.append(_judged(Result(each.name, passes, _kept(larger.pixels)), original))
     return made
+
+
+def _kept(pixels: NDArray[Any]) -> NDArray[Any]:
+    """The same values; of a large picture in a file that is gone with the array."""
+    if pixels.nbytes < _LARGE:
+        return pixels
+    with tempfile.TemporaryFile() as file:
+        kept = np.memmap(file, pixels.dtype, "w+", shape=pixels.shape)
+    kept[:] = pixels
+    return kept
 
 
 def boxes(found: Sequence[Result], side: int, count: int) -> list[Box]:

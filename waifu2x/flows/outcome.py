@@ -13,6 +13,7 @@ from waifu2x.errors import BackendError, DeviceError, Waifu2xError
 from waifu2x.flows.jobs import Identity, Job, OnNotice, Output, Reserve
 from waifu2x.flows.upscaling import Upscaled, upscale_file
 from waifu2x.formats.limits import MAX_PIXELS
+from waifu2x.formats.preview import Preview
 from waifu2x.imaging.enlarger import Enlarger
 from waifu2x.system.files import is_disk_full, reason
 from waifu2x.system.lazy_dataclass import dataclass
@@ -37,8 +38,8 @@ class Outcome:
     """Whether the device failed, so that nothing more can be computed."""
     disk_full: bool = False
     """Whether the disk is full, so that nothing more can be written."""
-    previews: tuple[bytes, ...] = ()
-    """JPEGs of the first picture, before and after, where they were wanted."""
+    previews: tuple[Preview, ...] = ()
+    """The first picture, or every page of an archive, where they were wanted."""
     pictures: int = 1
     """How many pictures the file holds: pages, frames."""
     further_pixels: int = 0

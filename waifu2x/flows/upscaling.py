@@ -30,7 +30,7 @@ from waifu2x.flows.repeats import Repeats
 from waifu2x.formats import table
 from waifu2x.formats.adapt import Adapter, check_result, finish
 from waifu2x.formats.limits import MAX_PIXELS
-from waifu2x.formats.preview import preview
+from waifu2x.formats.preview import Preview, preview, previews
 from waifu2x.formats.profiles import in_srgb_tone
 from waifu2x.formats.read import content, open_content
 from waifu2x.formats.source import DecodedFile
@@ -63,9 +63,8 @@ class Upscaled:
     """Seconds on the clock: fewer than the sum of `spent` where threads work at a time."""
     copied: bool = False
     """Whether the pictures stay as they are, so that the file was copied."""
-    previews: tuple[bytes, ...] = ()
-    """JPEGs of the first picture, before and after, where they are wanted; of one that stays as it
-    is, one."""
+    previews: tuple[Preview, ...] = ()
+    """The first picture, or every page of an archive, where they are wanted."""
     pictures: int = 1
     """How many there are in the file."""
     further_pixels: int = 0
@@ -98,6 +97,7 @@ def upscale_file(
     """
     if not may_write(job, output.existing, sources):
         return None
+    output = output.of(job.target)
     start, spent = time.monotonic(), Stopwatch()
     with spent("read"):
         data = _content(job.source)
@@ -122,7 +122,8 @@ def upscale_file(
             )
         height, width = prepared.sizes[0]
         if _stays(source.header, network) and _is_file_of(job, output):
-            previews = _preview(output, source.first().picture)
+            side, first = output.preview_side, source.first().picture
+            previews = (preview(first, side),) if side else ()
             for _ in source:
                 pass  # one that is damaged is not to be copied
             with spent("write"):
@@ -273,14 +274,16 @@ class PictureWork:
         self._form = table.of(output.extension)
         self._spent = spent
         self._result = Repeats(self._made) if animated else self._made
-        self.previews: tuple[bytes, ...] = ()
-        """JPEGs of the first picture and its result, where they are wanted and it is done."""
+        self.previews: tuple[Preview, ...] = ()
+        """The first picture and its result, where they are wanted and it is done."""
 
     def __call__(self, timed: Timed, on_progress: Progress) -> Timed:
         """The result of a picture. Raises ModelError, BackendError."""
         result = self._result(timed.picture, on_progress)
-        if timed.index == 0 and self._output.previews:
-            self.previews = preview(timed.picture), preview(result)
+        if timed.index == 0 and self._output.preview_side:
+            shown = self._network.shown(*timed.picture.pixels.shape[:2])
+            made = previews(timed.picture, result, shown, self._output.preview_side)
+            self.previews = (made,)
         return replace(timed, picture=result)
 
     def _made(self, picture: Picture, on_progress: Progress) -> Picture:
@@ -315,10 +318,6 @@ def _copy(job: Job, output: Output) -> None:
     except OSError as error:
         raise OutputError(f"{job.target}: cannot write: {reason(error)}") from error
     copy_times(job, output)
-
-
-def _preview(output: Output, picture: Picture) -> tuple[bytes, ...]:
-    return (preview(picture),) if output.previews else ()
 
 
 def _name(path: Path, standard: str) -> str:

@@ -6,6 +6,7 @@ from contextlib import closing
 from pathlib import Path
 
 from waifu2x.formats import metadata, profiles, table
+from waifu2x.formats.jpeg_quality import JpegQuality, quality_of
 from waifu2x.formats.read import content, open_content
 from waifu2x.system.lazy_dataclass import dataclass
 
@@ -35,6 +36,8 @@ class Description:
     """Kinds of content that a result in the format asked for keeps, and that it does not."""
     notices: tuple[str, ...]
     """What of the file cannot be had, each a clause without a full stop."""
+    jpeg: JpegQuality | None = None
+    """How good a JPEG is; None for other formats."""
 
 
 def describe(path: Path, extension: str) -> Description:
@@ -77,4 +80,5 @@ def describe(path: Path, extension: str) -> Description:
         kept=tuple(kind for kind, kept in held.items() if kept),
         lost=tuple(kind for kind, kept in held.items() if not kept),
         notices=tuple(sorted(notices)),
+        jpeg=quality_of(header.jpeg) if header.jpeg else None,
     )

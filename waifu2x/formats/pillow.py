@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -79,11 +80,39 @@ def plain(
 
 def jpeg_coding(image: Image.Image) -> JpegCoding | None:
     """How a JPEG was coded; None for other formats."""
-    if not isinstance(image, JpegImagePlugin.JpegImageFile) or not image.quantization:
+    if not isinstance(image, JpegImagePlugin.JpegImageFile):
         return None
-    tables = tuple(tuple(image.quantization[key]) for key in sorted(image.quantization))
-    # -1 is a ratio of its own, or a picture without chroma.
-    return JpegCoding(tables, max(0, JpegImagePlugin.get_sampling(image)))
+    found = image.quantization
+    # In the order of the planes that they are for, each once; a table may also be missing.
+    order = dict.fromkeys(plane[3] for plane in image.layer)
+    tables = tuple(tuple(found[key]) for key in order if key in found)
+    if not tables:
+        return None
+    ratio = _ratio([plane[1:3] for plane in image.layer])
+    return JpegCoding(tables, _NUMBERS.get(ratio, 0), ratio)
+
+
+_RATIOS = {
+    (1, 1): "4:4:4",
+    (2, 1): "4:2:2",
+    (2, 2): "4:2:0",
+    (1, 2): "4:4:0",
+    (4, 1): "4:1:1",
+    (4, 2): "4:1:0",
+}
+"""By how many times finer luma is than chroma, across and down."""
+_NUMBERS = {"4:4:4": 0, "4:2:2": 1, "4:2:0": 2}
+"""Pillow's numbers for those that its encoder writes."""
+
+
+def _ratio(factors: Sequence[Sequence[int]]) -> str:
+    """Chroma subsampling in words, by the sampling factors of each plane."""
+    if len(factors) < 3:
+        return ""
+    (across, down), (chroma_across, chroma_down) = factors[0], factors[1]
+    if not (chroma_across and chroma_down) or across % chroma_across or down % chroma_down:
+        return ""
+    return _RATIOS.get((across // chroma_across, down // chroma_down), "")
 
 
 def _simple(image: Image.Image) -> Image.Image:

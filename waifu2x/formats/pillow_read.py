@@ -120,7 +120,8 @@ def _frames(
     rows, columns = oriented_size(image.height, image.width, orientation)
     extents = (Extent(rows, columns, _nbytes(image, data)),)
     if count == 1:
-        return Header(extents), _one_picture(image, data, name, said, orientation, allocate)
+        header = Header(extents, jpeg=jpeg_coding(image))
+        return header, _one_picture(image, data, name, said, orientation, allocate)
     # An APNG's picture for programs that know no animations is not part of this one.
     skipped = int(bool(image.info.get("default_image")))
     animated = count - skipped > 1

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from waifu2x.errors import ImageError
 from waifu2x.imaging import resample
-from waifu2x.imaging.dtypes import to_unit
+from waifu2x.imaging.dtypes import from_unit, to_unit
 from waifu2x.imaging.picture import Picture
 from waifu2x.imaging.sizes import Part
 from waifu2x.lowering.box import Box
@@ -19,20 +19,26 @@ from waifu2x.system.lazy_dataclass import dataclass
 
 _SIGMA, _RADIUS = 1.5, 5
 _C1, _C2 = 0.01**2, 0.03**2
-_BAND_ROWS = 256
+_BAND_VALUES = 1 << 20
+"""Values of a picture that are looked at together: what is computed of them takes some 100 MiB."""
 _LEAST_SHARE = 0.98
 """The least ratio of two pictures' proportions: with others, they show different things."""
-
-Planes = NDArray[np.float32]
+_CELLS = 4
+"""Steps of a square's side in which its place is chosen."""
+_NEAR, _NEARBY = 4, 0.25
+"""What is nearer to a chosen square than this part of a picture both ways counts so much."""
+_SAME_LINE, _SAME_EDGE = 0.5, 0.1
+"""What is above, below or beside a chosen square counts so much, along an edge of the picture even
+less: a line or a border looks the same all along."""
 
 
 @dataclass(frozen=True)
 class Comparison:
     """Two pictures at one size, and how much they differ."""
 
-    first: Planes
-    second: Planes
-    """Both (H, W, 1 or 3), float32 in [0, 1]."""
+    first: NDArray[Any]
+    second: NDArray[Any]
+    """Both (H, W, 1 or 3), each in a pixel dtype of its own."""
     resized: str | None
     """Which of them was resized to the size of the other, `first` or `second`; None if neither."""
     psnr: float
@@ -51,19 +57,19 @@ def compare(first: Picture, second: Picture) -> Comparison:
     Transparent pictures are compared as they look on white; grey counts as RGB where the other one
     is. Raises ImageError for pictures whose proportions differ by more than 2 %.
     """
-    one, other = on_white(first), on_white(second)
-    planes = max(one.shape[-1], other.shape[-1])
-    one, other = (values.repeat(planes // values.shape[-1], axis=-1) for values in (one, other))
+    one, other = (on_white(each, _exact(each.pixels)) for each in (first, second))
     resized = None
-    if one.shape != other.shape:
+    if one.shape[:2] != other.shape[:2]:
         _refuse_other_shapes(one, other)
         if one.shape[0] * one.shape[1] < other.shape[0] * other.shape[1]:
             resized, one = "first", _at_size(one, other)
         else:
             resized, other = "second", _at_size(other, one)
+    shape = (*one.shape[:2], max(one.shape[-1], other.shape[-1]))
+    one, other = np.broadcast_to(one, shape), np.broadcast_to(other, shape)
     square, largest, differing = 0.0, 0.0, 0
-    for rows in _bands(len(one)):
-        difference = abs(one[rows].astype(np.float64) - other[rows])
+    for rows in _bands(one.shape):
+        difference = abs(to_unit(one[rows], np.float64) - to_unit(other[rows], np.float64))
         square += float((difference**2).sum())
         largest = max(largest, float(difference.max()))
         differing += int((difference.max(axis=-1) > 0.5 / 65535).sum())
@@ -73,8 +79,8 @@ def compare(first: Picture, second: Picture) -> Comparison:
     return Comparison(one, other, resized, psnr, ssim(one, other), largest, share)
 
 
-def ssim(one: Planes, other: Planes) -> float:
-    """The structural similarity of two arrays (H, W, C) in [0, 1], 1 where they are equal.
+def ssim(one: NDArray[Any], other: NDArray[Any]) -> float:
+    """The structural similarity of two arrays (H, W, C) of pixel dtypes, 1 where they are equal.
 
     Its windows are Gaussian, sigma 1.5, 11 x 11.
 
@@ -86,7 +92,7 @@ def ssim(one: Planes, other: Planes) -> float:
     taps = np.exp(-0.5 * (np.arange(-_RADIUS, _RADIUS + 1) / _SIGMA) ** 2)
     taps /= taps.sum()
     total, count = 0.0, 0
-    for rows in _bands(len(one) - 2 * _RADIUS):
+    for rows in _bands((len(one) - 2 * _RADIUS, *one.shape[1:])):
         window = slice(rows.start, min(rows.stop + 2 * _RADIUS, len(one)))
         moments = (_filtered(f, taps) for f in _moments(one[window], other[window]))
         found = _similarity(*moments)
@@ -96,45 +102,61 @@ def ssim(one: Planes, other: Planes) -> float:
 
 def worst_boxes(pictures: Sequence[NDArray[Any]], side: int, count: int) -> list[Box]:
     """At most `count` squares of `side` pixels, not overlapping, where pictures differ most, worst
-    first.
+    first, and spread: what is near a square that is chosen already, or in line with it, counts
+    less.
 
-    `pictures` are two or more arrays (H, W, C) of one shape and dtype. A square's error is the sum
-    over its values of the square of the largest difference between any two pictures. Where all the
-    rest is equal there are fewer squares, and smaller ones in smaller pictures.
+    `pictures` are two or more arrays (H, W, C) of one shape. A square's error is the sum over its
+    values of the square of the largest difference between any two pictures. Where all the rest is
+    equal there are fewer squares, and smaller ones in smaller pictures.
     """
     height, width = pictures[0].shape[:2]
     side = min(side, height, width)
-    step = max(1, side // 2)
-    errors = np.zeros((-(-height // step), -(-width // step)))
-    for cell in range(len(errors)):
-        rows = slice(cell * step, (cell + 1) * step)
+    cell = max(1, side // _CELLS)
+    errors = np.zeros((-(-height // cell), -(-width // cell)))
+    for row in range(len(errors)):
+        rows = slice(row * cell, (row + 1) * cell)
         bands = [to_unit(values[rows], np.float32) for values in pictures]
         difference = np.maximum.reduce(bands) - np.minimum.reduce(bands)
         squares = (difference**2).sum(axis=(0, 2), dtype=np.float64)
-        errors[cell] = np.add.reduceat(squares, range(0, width, step))
-    # Two by two cells make a square.
-    padded = np.pad(errors, ((0, 1), (0, 1)))
-    sums = padded[:-1, :-1] + padded[1:, :-1] + padded[:-1, 1:] + padded[1:, 1:]
-    tops = np.arange(0, height, step).clip(max=height - side)
-    lefts = np.arange(0, width, step).clip(max=width - side)
+        errors[row] = np.add.reduceat(squares, range(0, width, cell))
+    across = -(-side // cell)
+    padded = np.pad(errors, ((0, across - 1), (0, across - 1)))
+    sums = np.lib.stride_tricks.sliding_window_view(padded, (across, across)).sum(axis=(2, 3))
+    tops = np.arange(0, height, cell).clip(max=height - side)
+    lefts = np.arange(0, width, cell).clip(max=width - side)
     boxes: list[Box] = []
     while len(boxes) < count and sums.max() > 0:
         y, x = np.unravel_index(int(sums.argmax()), sums.shape)
         boxes.append(Box(int(tops[y]), int(lefts[x]), side, side))
-        sums[np.ix_(abs(tops - tops[y]) < side, abs(lefts - lefts[x]) < side)] = 0
+        below, beside = abs(tops - tops[y]), abs(lefts - lefts[x])
+        for offsets, ends, axis in ((below, tops, sums), (beside, lefts, sums.T)):
+            axis[offsets < side] *= _SAME_LINE
+            if offsets[0] == 0 or offsets[-1] == 0:
+                axis[ends == ends[offsets == 0][0]] *= _SAME_EDGE
+        sums[np.ix_(below < height // _NEAR, beside < width // _NEAR)] *= _NEARBY
+        sums[np.ix_(below < side, beside < side)] = 0
     return boxes
 
 
-def on_white(picture: Picture) -> Planes:
-    """A picture as it looks on a white background, float32 (H, W, 1 or 3) in [0, 1]."""
-    values = to_unit(picture.pixels, np.float32)
+def on_white(picture: Picture, dtype: DTypeLike) -> NDArray[Any]:
+    """A picture as it looks on a white background, (H, W, 1 or 3), of a pixel dtype where it is
+    transparent."""
     if picture.alpha is None:
-        return values
-    opacity = to_unit(picture.alpha, np.float32)[..., np.newaxis]
-    return values * opacity + (1 - opacity)
+        return picture.pixels
+    result = np.empty(picture.pixels.shape, dtype)
+    for rows in _bands(result.shape):
+        opacity = to_unit(picture.alpha[rows], np.float32)[..., np.newaxis]
+        values = to_unit(picture.pixels[rows], np.float32) * opacity + (1 - opacity)
+        result[rows] = from_unit(values, dtype)
+    return result
 
 
-def _refuse_other_shapes(one: Planes, other: Planes) -> None:
+def _exact(pixels: NDArray[Any]) -> DTypeLike:
+    """The pixel dtype for what is computed of pixels."""
+    return np.float32 if pixels.dtype == np.float32 else np.uint16
+
+
+def _refuse_other_shapes(one: NDArray[Any], other: NDArray[Any]) -> None:
     (height, width), (other_height, other_width) = one.shape[:2], other.shape[:2]
     proportions = sorted([height * other_width, width * other_height])
     # A pixel more or less is rounding.
@@ -146,14 +168,14 @@ def _refuse_other_shapes(one: Planes, other: Planes) -> None:
         )
 
 
-def _at_size(values: Planes, like: Planes) -> Planes:
+def _at_size(values: NDArray[Any], like: NDArray[Any]) -> NDArray[Any]:
     height, width = like.shape[:2]
-    return resample.lanczos(values, Part.of(*values.shape[:2]), 1, height, width, np.float32)
+    return resample.lanczos(values, Part.of(*values.shape[:2]), 1, height, width, _exact(values))
 
 
-def _moments(one: Planes, other: Planes) -> Iterator[NDArray[np.float64]]:
+def _moments(one: NDArray[Any], other: NDArray[Any]) -> Iterator[NDArray[np.float64]]:
     """The arrays whose means in a window make its similarity: x, y, xx, yy, xy."""
-    x, y = one.astype(np.float64), other.astype(np.float64)
+    x, y = to_unit(one, np.float64), to_unit(other, np.float64)
     yield from (x, y, x * x, y * y, x * y)
 
 
@@ -175,6 +197,8 @@ def _filtered(values: NDArray[np.float64], taps: NDArray[np.float64]) -> NDArray
     return across
 
 
-def _bands(rows: int) -> Iterator[slice]:
-    for top in range(0, rows, _BAND_ROWS):
-        yield slice(top, min(top + _BAND_ROWS, rows))
+def _bands(shape: tuple[int, ...]) -> Iterator[slice]:
+    """The rows of arrays of that shape, (H, W, C), a band at a time."""
+    rows = max(1, _BAND_VALUES // math.prod(shape[1:]))
+    for top in range(0, shape[0], rows):
+        yield slice(top, min(top + rows, shape[0]))

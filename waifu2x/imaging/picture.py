@@ -35,9 +35,11 @@ class JpegCoding(NamedTuple):
     """How finely a JPEG was coded."""
 
     tables: tuple[tuple[int, ...], ...]
-    """Quantization tables, 64 numbers each, row by row."""
+    """Quantization tables, 64 numbers each, row by row: luma's first, then chroma's."""
     subsampling: int
     """Chroma subsampling by Pillow's number: 0 is 4:4:4, 1 is 4:2:2, 2 is 4:2:0."""
+    ratio: str = ""
+    """Chroma subsampling in words, such as 4:2:0; empty where there is no chroma."""
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,15 +13,19 @@ from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
 from waifu2x.imaging import resample
-from waifu2x.imaging.comparison import Comparison, Planes, worst_boxes
+from waifu2x.imaging.comparison import Comparison, worst_boxes
 from waifu2x.imaging.dtypes import from_unit, to_unit
 from waifu2x.imaging.sizes import Part
 from waifu2x.lowering.box import Box
 
+SIDE, COUNT = 64, 4
+"""Crops of a sheet: pixels a side, and how many."""
 _GAP = 4
 _GREY = np.float32(0.5)
 _LEAST_CELL = 256
 """The least width of a crop on a sheet in pixels."""
+_LEAST_BOX = 4
+"""The least side of a crop's outline in pixels."""
 _TEXT, _LINE, _MARGIN = 15, 20, 8
 _INK, _FAINT = (0, 0, 0), (104, 104, 104)
 _Font = ImageFont.FreeTypeFont | ImageFont.ImageFont
@@ -32,49 +37,55 @@ class Column(NamedTuple):
     name: str
     caption: str
     """A second line below its name; may be empty."""
-    pixels: NDArray[Any]
-    """(H, W, 1 or 3), of one size, planes and dtype on a sheet."""
+    crop: Callable[[Box], NDArray[Any]]
+    """A box of it, (H, W, 1 or 3), in a pixel dtype."""
 
 
-def side_by_side(
-    comparison: Comparison, *, side: int = 64, count: int = 4, magnified: int = 4
+def whole(pixels: NDArray[Any], name: str, caption: str) -> Column:
+    """A column of a picture (H, W, 1 or 3)."""
+    return Column(name, caption, partial(_crop, pixels))
+
+
+def of_two(
+    comparison: Comparison, names: tuple[str, str], captions: tuple[str, str], title: Sequence[str]
 ) -> tuple[NDArray[np.uint8], list[Box]]:
     """A sheet (H, W, 1 or 3) that compares two pictures, and where its crops are from.
 
-    Each row has the first picture, the second, and how much they differ, on grey, magnified as far
-    as it goes: on top the whole, reduced to the width of a crop, then crops where they differ most,
-    each pixel repeated.
+    To the left is the second picture; then there are columns of the first one, of the second, and
+    of how much they differ, on grey.
     """
     pictures = comparison.first, comparison.second
-    boxes = worst_boxes(pictures, side, count)
-    width = (boxes[0].width if boxes else side) * magnified
-    rows = [[_thumbnail(values, width) for values in pictures]]
-    for box in boxes:
-        rows.append([_crop(values, box, magnified) for values in pictures])
-    tiles = [[one, other, _strongly(other - one)] for one, other in rows]
-    planes = comparison.first.shape[-1]
-    height = sum(len(row[0]) + _GAP for row in tiles) - _GAP
-    sheet = np.ones((height, 3 * width + 2 * _GAP, planes), np.float32)
-    top = 0
-    for row in tiles:
-        for place, tile in enumerate(row):
-            left = place * (width + _GAP)
-            sheet[top : top + len(tile), left : left + tile.shape[1]] = tile
-        top += len(row[0]) + _GAP
-    return from_unit(sheet, np.uint8), boxes
+    boxes = worst_boxes(pictures, SIDE, COUNT)
+    differences = [abs(_difference(comparison, box)).max() for box in boxes]
+    gain = 0.5 / max(differences, default=0.5)
+    columns = [
+        *(whole(*each) for each in zip(pictures, names, captions, strict=True)),
+        Column(
+            "difference",
+            f"{gain:.1f} times as strong",
+            lambda box: _GREY + _difference(comparison, box) * np.float32(gain),
+        ),
+    ]
+    return of_columns(title, columns, boxes, comparison.second), boxes
+
+
+def _difference(comparison: Comparison, box: Box) -> NDArray[np.float32]:
+    one, other = (
+        to_unit(_crop(pixels, box), np.float32) for pixels in (comparison.first, comparison.second)
+    )
+    return other - one
 
 
 def of_columns(
-    title: Sequence[str], columns: Sequence[Column], boxes: Sequence[Box]
+    title: Sequence[str], columns: Sequence[Column], boxes: Sequence[Box], first: NDArray[Any]
 ) -> NDArray[np.uint8]:
     """A sheet (H, W, 1 or 3) that compares several pictures.
 
     It has a column for each picture, under its name, with crops of the `boxes`, each pixel
-    repeated. To the left of them are the lines of the title and the first picture as a whole, where
-    the places of the crops are outlined and numbered.
+    repeated. To the left of them are the lines of the title and the picture `first` as a whole,
+    where the places of the crops are outlined and numbered.
     """
-    first = columns[0].pixels
-    side = boxes[0].width if boxes else min(first.shape[:2])
+    side = boxes[0].width if boxes else _LEAST_CELL
     magnified = -(-_LEAST_CELL // side)
     cell = side * magnified
     head = _MARGIN + 2 * _LINE + _GAP
@@ -91,7 +102,7 @@ def of_columns(
         y = head + row * (cell + _GAP)
         pen.text((left - _LINE, y + cell // 2), str(row + 1), _INK, font, anchor="mm")
         for place, column in enumerate(columns):
-            crop = _crop(column.pixels, box, magnified)
+            crop = column.crop(box).repeat(magnified, 0).repeat(magnified, 1)
             sheet.paste(_image(crop), (left + place * (cell + _GAP), y))
     for place, column in enumerate(columns):
         x = left + place * (cell + _GAP)
@@ -112,6 +123,7 @@ def _overview(
     for number, box in enumerate(boxes, 1):
         corners = box.left, box.top, box.right, box.bottom
         x, y, right, bottom = (math.floor(place * factor) for place in corners)
+        right, bottom = max(right, x + _LEAST_BOX), max(bottom, y + _LEAST_BOX)
         # Black beside white is seen on any picture.
         pen.rectangle((x, y, right - 1, bottom - 1), outline="black")
         pen.rectangle((x + 1, y + 1, right - 2, bottom - 2), outline="white")
@@ -136,19 +148,5 @@ def _image(pixels: NDArray[Any]) -> Image.Image:
     return Image.fromarray(levels.repeat(3 // levels.shape[-1], axis=-1))
 
 
-def _crop(values: NDArray[Any], box: Box, magnified: int) -> NDArray[Any]:
-    """A box of an array (H, W, C), each pixel repeated `magnified` times both ways."""
-    crop = values[box.top : box.bottom, box.left : box.right]
-    return crop.repeat(magnified, 0).repeat(magnified, 1)
-
-
-def _thumbnail(values: Planes, width: int) -> Planes:
-    """A picture reduced to `width` columns."""
-    height = max(1, round(Fraction(values.shape[0] * width, values.shape[1])))
-    return resample.lanczos(values, Part.of(*values.shape[:2]), 1, height, width, np.float32)
-
-
-def _strongly(difference: Planes) -> Planes:
-    """A difference around grey, amplified until its largest value is black or white."""
-    most = float(abs(difference).max())
-    return _GREY + difference * (_GREY / most if most else 0)
+def _crop(values: NDArray[Any], box: Box) -> NDArray[Any]:
+    return values[box.top : box.bottom, box.left : box.right]

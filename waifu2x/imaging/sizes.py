@@ -89,6 +89,21 @@ class Request:
         if self.fit != "inside" and None in (self.width, self.height):
             raise ValueError(f"A fit of {self.fit} needs a width and a height")
 
+    def __str__(self) -> str:
+        """The size in words, such as "scale 1.5" or "1920x1080 cover"."""
+        if self.width is not None and self.height is not None:
+            size = f"{self.width}x{self.height} {self.fit}"
+        elif self.min_size is not None:
+            size = "at least {}x{}".format(*self.min_size)
+        elif self.scale is not None:
+            size = f"scale {float(self.scale):g}"
+        else:
+            names = ("width", "height", "longer_side", "shorter_side")
+            sizes = {name.replace("_", " "): getattr(self, name) for name in names}
+            size = next(f"{name} {value}" for name, value in sizes.items() if value is not None)
+        below = self.only_smaller_than
+        return size if below is None else f"{size}, only smaller than {below}"
+
     def leaves(self, height: int, width: int) -> bool:
         """Whether a picture of that size stays as it is, because of `only_smaller_than`."""
         return self.only_smaller_than is not None and max(height, width) >= self.only_smaller_than

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 from numpy.typing import DTypeLike, NDArray
 
-from waifu2x.imaging.picture import Picture
+from waifu2x.imaging.picture import JpegCoding, Picture
 from waifu2x.system.lazy_dataclass import dataclass
 
 Item = TypeVar("Item", covariant=True)
@@ -42,6 +42,8 @@ class Header:
     """The file's format, by its name in the table of formats."""
     notices: tuple[str, ...] = ()
     """What of the file cannot be had, each a clause without a full stop."""
+    jpeg: JpegCoding | None = None
+    """How it is coded, if it is a JPEG."""
 
     def extent(self, index: int) -> Extent:
         """The extent of the picture at that index."""

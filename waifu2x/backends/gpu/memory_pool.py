@@ -7,6 +7,7 @@ they are kept for the next picture, as long as they are few and nobody else need
 from __future__ import annotations
 
 import math
+import os
 import threading
 import time
 from collections import deque
@@ -22,12 +23,10 @@ _FREE_SHARE = 0.9
 """Share of the free memory that may be taken: the library needs some of it for itself."""
 _KEPT_SHARE = 0.5
 """Share of the memory that was free at first that is kept at most while nothing is computed."""
-_QUEUED_SHARE = 0.1
-"""Share of it that is kept besides for what shares the device."""
+_QUEUED_SHARE = 0.25
+"""Share of it that is kept besides for what shares the device: more than one call may take."""
 _ASKED_SECONDS = 0.5
 """How long the library's answer of how much memory is free is taken to hold."""
-_CLASSED_SHARE = 1 / 8
-"""Buffers up to that share of what is kept are larger than what is asked for."""
 _CPU_SCRATCH_BYTES = 32 << 20
 """On a processor, maps are to stay in its caches."""
 
@@ -51,6 +50,7 @@ class MemoryPool:
 
     def __init__(self, runtime: Runtime) -> None:
         self.runtime = runtime
+        self._process = os.getpid()
         self._turn = threading.Condition()
         self._sharers = 0
         self._compilers = 0
@@ -96,6 +96,8 @@ class MemoryPool:
 
     def close_owner(self, owner: Owner) -> None:
         """Closes an owner of which nothing is queued; with the last one, nothing is kept."""
+        if self._is_forked():
+            return  # what it holds is the other process's
         owner.close()
         with self._turn:
             self._owners -= 1
@@ -106,6 +108,7 @@ class MemoryPool:
     @contextmanager
     def working(self) -> Iterator[None]:
         """Waits until nobody else works. Raises BackendError if it was closed meanwhile."""
+        self._check_process()
         with self._turn:
             self._waiting += 1
             try:
@@ -131,6 +134,7 @@ class MemoryPool:
     @contextmanager
     def sharing(self) -> Iterator[None]:
         """Waits until nobody works alone. Raises BackendError if it was closed meanwhile."""
+        self._check_process()
         with self._turn:
             self._turn.wait_for(lambda: not (self._waiting or self._is_taken))
             self._check_open()
@@ -145,6 +149,7 @@ class MemoryPool:
     @contextmanager
     def compiling(self) -> Iterator[None]:
         """Keeps the device open while something is compiled. Raises BackendError if it is not."""
+        self._check_process()
         with self._turn:
             self._check_open()
             self._compilers += 1
@@ -164,6 +169,18 @@ class MemoryPool:
                 return
             self.close_owner(owner)
 
+    def _is_forked(self) -> bool:
+        """Whether this process was forked from the one that opened the device."""
+        return os.getpid() != self._process
+
+    def _check_process(self) -> None:
+        """Raises BackendError in a forked process, where drivers fail or wait without end."""
+        if self._is_forked():
+            raise BackendError(
+                f"{self.runtime.device.name}: was opened before this process was forked: start it"
+                " with the method spawn, and open an engine there"
+            )
+
     def _check_open(self) -> None:
         if self._is_closed:
             name = self.runtime.device.name
@@ -171,6 +188,8 @@ class MemoryPool:
 
     def close(self) -> None:
         """Frees everything, and closes the runtime, when whoever works or compiles has ended."""
+        if self._is_forked():
+            return
         with self._turn:
             self._is_closed = True
             # An interrupt may end the wait: then it is closed another time.
@@ -244,8 +263,9 @@ class FreeList:
             if fitting:
                 return self._buffers.pop(-min(fitting)[1])
         try:
+            # One that is too large to be kept serves nobody else.
             made = size_class(size)
-            made = made if made <= self._most * _CLASSED_SHARE else size
+            made = made if made <= self._most else size
             return self._runtime.allocate(made, for_maps=True)
         except OutOfMemoryError:
             self.release()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import logging
+import os
 
 import pyopencl as cl
 
@@ -17,8 +19,14 @@ def usable() -> list[cl.Device]:
     """Discrete GPUs before integrated ones before processors, in the drivers' order otherwise.
 
     A platform whose driver is broken is skipped, with a line in the log. Raises UnavailableError
-    if there is no device at all.
+    if there is no device at all, and in a process forked from one that has used OpenCL: drivers
+    wait there for their threads without end.
     """
+    if _first_process() != os.getpid():
+        raise UnavailableError(
+            "backend opencl cannot be used in a process that was forked after it was used: start"
+            " such processes with the method spawn"
+        )
     try:
         platforms = cl.get_platforms()
     except cl.Error as error:
@@ -34,6 +42,12 @@ def usable() -> list[cl.Device]:
     if not found:
         raise UnavailableError(f"backend opencl found no device: {_REMEDY}")
     return sorted(found, key=_rank)
+
+
+@functools.cache
+def _first_process() -> int:
+    """The process that first asked for devices."""
+    return os.getpid()
 
 
 def pick(index: int) -> cl.Device:

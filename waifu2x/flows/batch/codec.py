@@ -24,6 +24,7 @@ from waifu2x.flows.batch.semaphore import needed_bytes
 from waifu2x.flows.flow import StoppedError
 from waifu2x.flows.jobs import Job, Output
 from waifu2x.flows.outcome import Outcome, Status, outcome_of_error, run_one
+from waifu2x.formats.preview import Preview
 from waifu2x.imaging.enlarger import Enlarger
 from waifu2x.imaging.processing import Call
 from waifu2x.imaging.sizes import Request
@@ -150,7 +151,7 @@ class Ended(NamedTuple):
     spent: Mapping[str, float]
     device_failed: bool
     disk_full: bool
-    previews: tuple[bytes, ...]
+    previews: tuple[Preview, ...]
     pictures: int
     further_pixels: int
 
@@ -166,6 +167,7 @@ class Paged(NamedTuple):
     content: bytes
     size: tuple[int, int]
     spent: Mapping[str, float]
+    previews: tuple[Preview, ...]
 
 
 class Defect(NamedTuple):

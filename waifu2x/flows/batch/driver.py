@@ -610,7 +610,8 @@ class DeviceDriver:
             assignment.page.answer.put(error)
         else:
             spent = _with_wait(paged.spent, assignment.waited)
-            assignment.page.answer.put(ArchivePage(paged.content, paged.size, spent))
+            page = ArchivePage(paged.content, paged.size, spent, paged.previews)
+            assignment.page.answer.put(page)
         self._free_again(worker)
 
     def _conclude(self, assignment: _Assignment, *, is_done: bool) -> None:

@@ -15,6 +15,9 @@ from waifu2x.formats import table
 from waifu2x.system.files import reason
 from waifu2x.system.lazy_dataclass import dataclass
 
+NameOf = Callable[[Path, str, str], str]
+"""Names a result by its source, by the stem that tells it from others, and by its extension."""
+
 _TAKEN = frozenset((*table.READABLE, *ARCHIVES))
 
 
@@ -66,13 +69,20 @@ class Plan:
     put there do not count."""
 
 
-def plan(folder: Path, target: Path, extension: str, recursive: bool) -> Plan:
+def plan(
+    folder: Path,
+    target: Path,
+    extension: str,
+    recursive: bool,
+    name_of: NameOf = lambda source, stem, extension: f"{stem}.{extension}",
+) -> Plan:
     """The pictures of a folder in order of path, each with a target of its own.
 
     Hidden files, other file types, links to folders and the target folder itself are passed over.
     Pictures whose targets would be one (a.jpg, a.png) keep their type in the target's name
     (a.jpg.png, a.png.png); where only case or the way in which accents are written tells those
-    apart, as not every file system does, they are numbered (a.jpg.2.png).
+    apart, as not every file system does, they are numbered (a.jpg.2.png). `name_of` has to make
+    different names of different stems.
     """
     unreadable: list[Outcome] = []
     sources: list[str] = []
@@ -87,23 +97,27 @@ def plan(folder: Path, target: Path, extension: str, recursive: bool) -> Plan:
         else:
             passed_over += 1
     sources.sort()
-    names = list(zip(sources, _target_names(sources, extension), strict=True))
+
+    def named(source: str, base: str) -> str:
+        place, slash, stem = base.rpartition("/")
+        return f"{place}{slash}{name_of(folder / source, stem, _type(source, extension))}"
+
+    targets = _target_names(sources, named)
+    names = list(zip(sources, targets, strict=True))
     return Plan(JobList(folder, target, names), unreadable, passed_over)
 
 
-def _target_names(sources: Sequence[str], extension: str) -> list[str]:
-    """A name for each source: its stem with the new type, or its whole name where that clashes."""
-    types = [_type(source, extension) for source in sources]
-    names = [
-        f"{source.rpartition('.')[0]}.{type_}" for source, type_ in zip(sources, types, strict=True)
-    ]
+def _target_names(sources: Sequence[str], named: Callable[[str, str], str]) -> list[str]:
+    """A name for each source, made by `named` of the source and of its path without the extension,
+    or of its whole path where that clashes."""
+    names = [named(source, source.rpartition(".")[0]) for source in sources]
     with_type: set[int] = set()
     while True:
         clashing = set(_clashing(names))
         if clashing <= with_type:
             break
         for at in clashing - with_type:
-            names[at] = f"{sources[at]}.{types[at]}"
+            names[at] = named(sources[at], sources[at])
         with_type |= clashing
     taken = {_folded(name) for name in names}
     first: set[str] = set()
@@ -112,10 +126,10 @@ def _target_names(sources: Sequence[str], extension: str) -> list[str]:
             first.add(_folded(names[at]))
             continue
         number = 2
-        while _folded(f"{sources[at]}.{number}.{types[at]}") in taken:
+        while _folded(name := named(sources[at], f"{sources[at]}.{number}")) in taken:
             number += 1
-        names[at] = f"{sources[at]}.{number}.{types[at]}"
-        taken.add(_folded(names[at]))
+        names[at] = name
+        taken.add(_folded(name))
     return names
 
 

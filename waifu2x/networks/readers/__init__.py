@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from waifu2x.errors import ModelError
-from waifu2x.networks.digests import file_states, note_files
-from waifu2x.networks.model import Model
-from waifu2x.networks.readers.limits import MAX_TENSOR_BYTES, read_file
+
+if TYPE_CHECKING:
+    from waifu2x.networks.model import Model
 
 # Each is imported when it is needed: all together take as long as a small picture.
 _MODULES = {
@@ -42,6 +43,8 @@ def read_model(path: Path) -> Model:
     Raises ModelError, one sentence with the file, if it cannot be read, is damaged or holds what a
     Model cannot express.
     """
+    from waifu2x.networks.digests import file_states, note_files  # with NumPy
+
     states = file_states(content_files(path))
     model = _read(path)
     note_files(model, states)
@@ -51,6 +54,8 @@ def read_model(path: Path) -> Model:
 def _read(path: Path) -> Model:
     name = path.name.lower()
     if name.endswith(NAMED_SUFFIXES):
+        from waifu2x.networks.readers.limits import MAX_TENSOR_BYTES, read_file
+
         return parse_named(read_file(path, MAX_TENSOR_BYTES), str(path))
     for suffix, module in _MODULES.items():
         if name.endswith(suffix):

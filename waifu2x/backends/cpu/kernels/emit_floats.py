@@ -7,7 +7,7 @@ from numba.core import cgutils
 
 from waifu2x.backends.cpu.isa import VECTOR
 from waifu2x.backends.cpu.kernels.emit_control import ControlEmitter
-from waifu2x.backends.cpu.kernels.llvm_types import FLOAT, FLOATS, INTEGER, INTEGERS
+from waifu2x.backends.cpu.kernels.llvm_types import FLOATS, INTEGER, INTEGERS
 
 
 class FloatEmitter(ControlEmitter):
@@ -101,11 +101,21 @@ class FloatEmitter(ControlEmitter):
 
     def total(self, a: ir.Value) -> ir.Value:
         """The sum of the lanes, in an order that depends on the vector width alone."""
-        name = f"llvm.vector.reduce.fadd.v{VECTOR.lanes}f32"
-        function = cgutils.get_or_insert_function(
-            self._builder.module, ir.FunctionType(FLOAT, [FLOAT, FLOATS]), name
-        )
-        return self._builder.call(function, [ir.Constant(FLOAT, -0.0), a], fastmath=("reassoc",))
+        # Written out: LLVM's own reduction takes the order that suits each processor, so that
+        # ARM64 would differ from x86-64 in last bits.
+        half = VECTOR.lanes // 2
+        while half:
+            low, high = (
+                self._builder.shuffle_vector(
+                    a,
+                    a,
+                    ir.Constant(ir.VectorType(INTEGER, half), [start + n for n in range(half)]),
+                )
+                for start in (0, half)
+            )
+            a = self._builder.fadd(low, high)
+            half //= 2
+        return self._builder.extract_element(a, ir.Constant(INTEGER, 0))
 
     def leaky(self, a: ir.Value, slope: ir.Value) -> ir.Value:
         """Leaky ReLU, any slope: a above 0, else a * slope; both vectors, or both floats."""

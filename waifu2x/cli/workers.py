@@ -1,5 +1,4 @@
-"""Where the files of a batch are made: here, by a process for each of several devices, or by a
-cluster."""
+"""Who makes the files of a batch: this process, one for each of several devices, or a cluster."""
 
 from __future__ import annotations
 
@@ -8,15 +7,18 @@ from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import field
 from pathlib import Path
 from threading import Event
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from waifu2x.backends import device_numbers
 from waifu2x.cli import report
 from waifu2x.cli.options import describe, opened
-from waifu2x.flows.batch.plan import JobList
 from waifu2x.flows.jobs import ARCHIVES, Identity, InFlight, Job, OnNotice, Output
-from waifu2x.flows.outcome import Outcome
 from waifu2x.system.lazy_dataclass import dataclass
+
+# What imports NumPy is imported where it is used: completions and helps need not wait for it.
+if TYPE_CHECKING:
+    from waifu2x.flows.batch.plan import JobList
+    from waifu2x.flows.outcome import Outcome
 
 LOCAL = "local"
 """Stands for the address of a cluster: processes of this machine."""
@@ -48,7 +50,7 @@ class FileWork:
 
 OnProgress = Callable[[Job, float], None]
 """Told which further part of a file is done."""
-Runner = Callable[[Iterable[Job | None], OnProgress, OnNotice], Generator[Outcome, None, None]]
+Runner = Callable[[Iterable[Job | None], OnProgress, OnNotice], "Generator[Outcome, None, None]"]
 """Makes outcomes of jobs, and tells of progress and of notices."""
 
 
@@ -95,6 +97,8 @@ def devices_of(arguments: Mapping[str, Any], count: int, *, watching: bool) -> S
 def archives_first(jobs: JobList) -> JobList:
     """The jobs in another order: one process makes all pages of an archive, and is not to begin
     with one when the others have nothing more to do."""
+    from waifu2x.flows.batch.plan import JobList
+
     names = sorted(jobs.names, key=lambda names: not names[0].lower().endswith(ARCHIVES))
     return JobList(jobs.folder, jobs.target, names)
 
@@ -169,3 +173,10 @@ def _on_cluster(work: FileWork, address: str) -> Iterator[Runner]:
             on_news=report.tell,
             on_notice=on_notice,
         )
+
+
+def nobody(
+    jobs: Iterable[Job | None], on_progress: OnProgress, on_notice: OnNotice
+) -> Generator[Outcome, None, None]:
+    """Where nothing is left to do."""
+    yield from ()

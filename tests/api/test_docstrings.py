@@ -1,0 +1,69 @@
+"""The examples in docstrings run, and every public name has its words."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import inspect
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import waifu2x
+
+MODULES = (
+    "waifu2x",
+    "waifu2x.api.upscaler",
+    "waifu2x.backends.engine",
+    "waifu2x.backends.listing",
+    "waifu2x.networks.listing",
+)
+"""Where the public names are defined."""
+
+
+def examples() -> list[doctest.DocTest]:
+    finder = doctest.DocTestFinder()
+    found = [
+        test for module in MODULES for test in finder.find(importlib.import_module(module), module)
+    ]
+    return [test for test in found if test.examples]
+
+
+@pytest.mark.parametrize("example", examples(), ids=lambda test: test.name)
+def test_examples_of_docstrings_run(
+    example: doctest.DocTest, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    image = np.random.default_rng(1).integers(0, 256, (9, 16, 3), np.uint8)
+    Image.fromarray(image).save("drawing.png")
+    Image.fromarray(image).save("photo.jpg", quality=60)
+    example.globs = {"waifu2x": waifu2x, "image": image, "images": [image] * 2}
+    failed, tried = doctest.DocTestRunner(verbose=False).run(example)
+    assert tried
+    assert not failed
+
+
+def test_every_public_name_says_what_it_is() -> None:
+    for name in waifu2x.__all__:
+        found = getattr(waifu2x, name)
+        if isinstance(found, str):
+            continue
+        assert found.__doc__, name
+        own = vars(found).items() if inspect.isclass(found) else ()
+        for key, member in own:
+            if not key.startswith("_") and (inspect.isfunction(member) or hasattr(member, "fget")):
+                assert member.__doc__, f"{name}.{key}"
+
+
+def test_functions_say_what_they_raise_and_show_a_call() -> None:
+    for name in ("Engine", "Upscaler", "Upscaler.__call__", "upscale", "list_devices"):
+        found: Any = waifu2x
+        for part in name.split("."):
+            found = getattr(found, part)
+        assert "Raises:" in found.__doc__, name
+        assert "Example:" in found.__doc__, name
+        arguments = set(inspect.signature(found).parameters) - {"self"}
+        said = found.__doc__.partition("Args:")[2].partition("Raises:")[0]
+        assert not [one for one in arguments if f"    {one}: " not in said], name

@@ -1,0 +1,382 @@
+"""A request for upscaled pictures, and what it makes of arrays and images."""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from functools import partial
+from types import TracebackType
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Literal,
+    NoReturn,
+    TypedDict,
+    TypeGuard,
+    TypeVar,
+    Unpack,
+    overload,
+)
+
+import numpy as np
+from numpy.typing import NDArray
+
+from waifu2x.backends import Precision, Progress, ignore, scaled
+from waifu2x.backends.engine import Engine
+from waifu2x.errors import BackendError
+from waifu2x.formats.profiles import in_srgb_tone
+from waifu2x.imaging import sizes
+from waifu2x.imaging.arrays import ArrayLike, as_array, checked, from_picture, to_picture
+from waifu2x.imaging.enlarger import Enlarger, Networks
+from waifu2x.imaging.sizes import Fit
+from waifu2x.networks import catalogue, model_set
+from waifu2x.networks.chains import EngineChains, models_of
+from waifu2x.system.arguments import integer
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+OnProgress = Callable[[float], object]
+"""Called with each further part of the work that is done: a number above 0. The parts of a call add
+up to 1. What it returns is ignored; what it raises ends the work, and comes out of the call."""
+
+_Pixel = TypeVar("_Pixel", np.uint8, np.uint16, np.float32)
+
+
+class UpscalerOptions(TypedDict, total=False):
+    """The keyword arguments of an Upscaler, which `upscale` and `upscale_file` take as well."""
+
+    width: int | None
+    height: int | None
+    fit: Fit
+    longer_side: int | None
+    shorter_side: int | None
+    min_size: tuple[int, int] | None
+    only_smaller_than: int | None
+    tta: int
+    model: str | os.PathLike[str]
+    engine: Engine | None
+    backend: str | None
+    device: int | Sequence[int] | Literal["all"] | None
+    precision: Precision | None
+    tile: int | None
+
+
+class Upscaler:
+    """Enlarges and denoises any number of pictures in one way, with networks that stay compiled.
+
+    One of these says how large results are: `scale`; `width` or `height` or both; `longer_side`;
+    `shorter_side`; `min_size`. Without any it is a scale of 2. Networks enlarge a picture until it
+    is at least as large, and Lanczos reduces it to the size, which is rounded to the nearest whole
+    pixel, halves up.
+
+    Threads may share an upscaler. It cannot be pickled: make one in each process. Use it as a
+    context manager, or call `close`, to free its networks, and the device if it opened one.
+
+    Args:
+        scale: Output pixels per input pixel in each direction: a number above 0 and up to 32, such
+            as 2, 1.5 or Fraction(4, 3). A float means the decimal number that it is printed as. 1
+            only denoises.
+        noise: The level of noise to remove, from 0 (weak) to 3 (strong); None for no denoising.
+            `list_models` shows which levels a model has.
+        width: Width of the result in pixels; alone, the proportions stay.
+        height: Height of the result in pixels; alone, the proportions stay.
+        fit: What `width` and `height` together mean. "inside": the largest result that fits into
+            them. "cover": exactly that size, cropped evenly. "exact": exactly that size, stretched.
+        longer_side: The longer side of the result in pixels.
+        shorter_side: The shorter side of the result in pixels.
+        min_size: The least (width, height) of the result in pixels; nothing is ever reduced.
+        only_smaller_than: Pictures whose longer side has so many pixels or more come back as they
+            are.
+        tta: 1, 2, 4 or 8. With more than 1, each network runs on the picture turned and mirrored in
+            so many ways, and the mean counts: a little better, for so many times the work.
+        model: The name of a model set, as `list_models` shows them, or the path of a model file or
+            of a folder of models.
+        engine: The engine that computes. It may be shared, and stays open when the upscaler is
+            closed. Without one, the upscaler opens its own.
+        backend: "auto", "cuda", "opencl", "cpu" or "numpy", if there is no `engine`.
+        device: The number of a device of the backend, several numbers, or "all".
+        precision: "auto", the fastest that keeps 60 dB; "fp32", which keeps 100 dB; "fp16", "bf16"
+            or "int16" where the backend has them.
+        tile: About how many output pixels are worked on at once in each direction; None leaves it
+            to the backend. Results are the same to the bit.
+
+    Raises:
+        ModelError: The model is not there, is damaged, or lacks what is asked for.
+        BackendError: The device cannot be used, or its memory is too small for the model.
+        ValueError: An argument makes no sense.
+
+    Example:
+        >>> with waifu2x.Upscaler(scale=2, noise=1) as upscaler:
+        ...     larger = [upscaler(image) for image in images]
+        >>> images[0].shape, larger[0].shape
+        ((9, 16, 3), (18, 32, 3))
+    """
+
+    def __init__(
+        self,
+        scale: float | Fraction | None = None,
+        noise: int | None = None,
+        *,
+        width: int | None = None,
+        height: int | None = None,
+        fit: Fit = "inside",
+        longer_side: int | None = None,
+        shorter_side: int | None = None,
+        min_size: tuple[int, int] | None = None,
+        only_smaller_than: int | None = None,
+        tta: int = 1,
+        model: str | os.PathLike[str] = catalogue.DEFAULT,
+        engine: Engine | None = None,
+        backend: str | None = None,
+        device: int | Sequence[int] | Literal["all"] | None = None,
+        precision: Precision | None = None,
+        tile: int | None = None,
+    ) -> None:
+        request = sizes.request(
+            scale,
+            width=width,
+            height=height,
+            fit=fit,
+            longer_side=longer_side,
+            shorter_side=shorter_side,
+            min_size=min_size,
+            only_smaller_than=only_smaller_than,
+        )
+        if noise is not None:
+            noise = integer(noise, range(4), "a noise level from 0 to 3 or None")
+        if tile is not None:
+            tile = integer(tile, range(1, sys.maxsize), "a tile of at least 1 pixel or None")
+        opening = {"backend": backend, "device": device, "precision": precision}
+        given = [name for name, value in opening.items() if value is not None]
+        if engine is not None and given:
+            raise ValueError(f"Expected no {' or '.join(given)}: the engine has its own")
+        if request.scale == 1 and noise is None:
+            raise ValueError("Nothing to do: expected a scale above 1, a noise level, or both")
+        tta = integer(tta, (1, 2, 4, 8), "a tta of 1, 2, 4 or 8")
+        models = model_set.find(os.fspath(model))
+        # Sizes other than a scale tell only with a picture which networks it goes through.
+        fixed = request.scale
+        factors = models.factors(Fraction(2) if fixed is None else fixed, noise)
+        factor = math.prod(factors)
+        # Read before a device is opened, and held until they are compiled.
+        read = models_of(models, factor, noise) if factor > 1 or noise is not None else None
+        substitute = models.substitute(1 if fixed is None else factor, noise)
+        notices = [substitute] if substitute else []
+        self._own_engine: Engine | None = None
+        if engine is None:
+            opened = backend or "auto", 0 if device is None else device, precision or "auto"
+            engine = self._own_engine = Engine(*opened)
+            notices += engine.notices
+        engine.check_open()
+        self.engine = engine
+        """The engine that computes."""
+        self.notices = tuple(notices)
+        """Sentences on which model stands in for one that the set lacks, and on why `auto` left out
+        better backends when the engine was opened."""
+        self.passes = "" if fixed is None else _passes(factors, fixed)
+        """What networks a scale takes, for people; empty where only a picture tells."""
+        self._closed = False
+        self._chains = chains = EngineChains(models, self.engine)
+        self.networks = Networks(chains, tta, tile)
+        """The networks of all pictures."""
+        self.enlarger = Enlarger(chains, request, noise, self.networks)
+        """What does the work on one picture."""
+        self._name = f"{models.name}: {request}{'' if noise is None else f', noise {noise}'}"
+        try:
+            if fixed is not None and (factor > 1 or noise is not None):
+                chains.network(factor, noise)
+        except BaseException:
+            self.close()
+            raise
+        del read
+
+    @overload
+    def __call__(self, image: Image, *, on_progress: OnProgress | None = None) -> Image: ...
+    @overload
+    def __call__(
+        self, image: NDArray[_Pixel], *, on_progress: OnProgress | None = None
+    ) -> NDArray[_Pixel]: ...
+    @overload
+    def __call__(
+        self, image: ArrayLike, *, on_progress: OnProgress | None = None
+    ) -> NDArray[np.uint8 | np.uint16 | np.float32]: ...
+    def __call__(
+        self, image: Image | ArrayLike, *, on_progress: OnProgress | None = None
+    ) -> Image | NDArray[Any]:
+        """One picture, or a stack of pictures of one size, enlarged and denoised.
+
+        Args:
+            image: A PIL image; a NumPy array; or an array of another library, by `__dlpack__`,
+                `__array__` or `__array_interface__`, in the memory of the processor. Arrays are
+                (H, W) or (H, W, C) with 1 to 4 planes: grey, grey and alpha, RGB, RGB and alpha.
+                (N, H, W, C) is N pictures, which GPUs compute together. uint8 and uint16 over their
+                range, or float32 in [0, 1], in any byte order. Floats that lie outside by 1/255 at
+                most are clipped.
+            on_progress: Called with each further part of the work; the parts add up to 1, so
+                `tqdm(total=1).update` serves. It may be called by other threads, one at a time. To
+                stop the work, raise an exception in it, which comes out of this call.
+
+        Returns:
+            A PIL image for one, upright, with its colour profile and no other metadata. Otherwise a
+            NumPy array, also for arrays of other libraries, with the dimensions, planes and dtype
+            of the image, in the machine's byte order.
+
+        Raises:
+            ImageError: An array of another shape or dtype, floats that are NaN or outside [0, 1], a
+                PIL image of an unsuitable mode, or a picture that would grow more than 32 times.
+            ModelError: The picture has transparency and there is no model to scale it.
+            BackendError: After `close`, or where the device fails or its memory is too small.
+
+        Example:
+            >>> with waifu2x.Upscaler(scale=2) as upscaler:
+            ...     larger = upscaler(image)
+            >>> larger.shape, larger.dtype
+            ((18, 32, 3), dtype('uint8'))
+        """
+        if self._closed:
+            raise BackendError("this upscaler is closed: make a new one")
+        told = _progress(on_progress)
+        if _is_pil(image):
+            return self._pil(image, told)
+        array = checked(as_array(image))
+        if array.ndim == 4:
+            return self._pictures(array, told)
+        return from_picture(self.enlarger.picture(to_picture(array), told), array.ndim)
+
+    def close(self) -> None:
+        """Frees its networks, and the device if the upscaler opened it; closing again does nothing.
+
+        Waits for calls that are under way. Later ones raise BackendError.
+        """
+        self._closed = True
+        # First, since that waits for pictures that are being computed.
+        if self._own_engine is not None:
+            self._own_engine.close()
+        self._chains.close()
+
+    def __enter__(self) -> Upscaler:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        where = "closed" if self._closed else f"on {self.engine.backend.name}"
+        return f"<Upscaler {self._name}, {where}>"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("cannot pickle an Upscaler: make one in each process")
+
+    def _pil(self, image: Image, on_progress: Progress) -> Image:
+        from waifu2x.formats.pillow import from_pil, to_pil
+
+        work = partial(self.enlarger.picture, on_progress=on_progress)
+        return to_pil(in_srgb_tone(from_pil(image), work))
+
+    def _pictures(self, images: NDArray[Any], on_progress: Progress) -> NDArray[Any]:
+        """Pictures of one size, together where nothing but networks is to be done."""
+        if to_picture(images[0]).alpha is None:
+            results = self.enlarger.stack(images, on_progress)
+            if results is not None:
+                return results
+        share = scaled(on_progress, 1 / len(images))
+        return np.stack(
+            [from_picture(self.enlarger.picture(to_picture(image), share), 3) for image in images]
+        )
+
+
+@overload
+def upscale(
+    image: Image,
+    scale: float | Fraction | None = None,
+    noise: int | None = None,
+    *,
+    on_progress: OnProgress | None = None,
+    **options: Unpack[UpscalerOptions],
+) -> Image: ...
+@overload
+def upscale(
+    image: NDArray[_Pixel],
+    scale: float | Fraction | None = None,
+    noise: int | None = None,
+    *,
+    on_progress: OnProgress | None = None,
+    **options: Unpack[UpscalerOptions],
+) -> NDArray[_Pixel]: ...
+@overload
+def upscale(
+    image: ArrayLike,
+    scale: float | Fraction | None = None,
+    noise: int | None = None,
+    *,
+    on_progress: OnProgress | None = None,
+    **options: Unpack[UpscalerOptions],
+) -> NDArray[np.uint8 | np.uint16 | np.float32]: ...
+def upscale(
+    image: Image | ArrayLike,
+    scale: float | Fraction | None = None,
+    noise: int | None = None,
+    *,
+    on_progress: OnProgress | None = None,
+    **options: Unpack[UpscalerOptions],
+) -> Image | NDArray[Any]:
+    """One picture enlarged and denoised. For more than one, an Upscaler keeps its networks.
+
+    Args:
+        image: A PIL image, a NumPy array, or an array of another library, as an Upscaler takes it
+            when it is called.
+        scale: Output pixels per input pixel in each direction, above 0 and up to 32; without it and
+            any other size, 2.
+        noise: The level of noise to remove, from 0 (weak) to 3 (strong); None for no denoising.
+        on_progress: Called with each further part of the work; the parts add up to 1. Raise an
+            exception in it to stop the work.
+        options: Further keyword arguments of an Upscaler.
+
+    Returns:
+        The result, in the kind of the image: a PIL image for one, otherwise a NumPy array with the
+        dimensions, planes and dtype of the image.
+
+    Raises:
+        Waifu2xError: ImageError, ModelError or BackendError, as an Upscaler and its calls do.
+        ValueError: An argument makes no sense.
+
+    Example:
+        >>> waifu2x.upscale(image, scale=2, noise=1).shape
+        (18, 32, 3)
+        >>> waifu2x.upscale(image, width=40).shape
+        (23, 40, 3)
+    """
+    with Upscaler(scale, noise, **options) as upscaler:
+        return upscaler(image, on_progress=on_progress)
+
+
+def _is_pil(image: object) -> TypeGuard[Image]:
+    # Who has a PIL image has imported PIL.Image; others need not wait for it.
+    pil = sys.modules.get("PIL.Image")
+    return pil is not None and isinstance(image, pil.Image)
+
+
+def _progress(on_progress: OnProgress | None) -> Progress:
+    if on_progress is None:
+        return ignore
+
+    def told(part: float) -> None:
+        on_progress(part)
+
+    return told
+
+
+def _passes(factors: Sequence[int], scale: Fraction) -> str:
+    if not factors:
+        return ""
+    reduced = "" if math.prod(factors) == scale else f", reduced to {float(scale):g}x"
+    return ", then ".join(f"{factor}x" for factor in factors) + reduced

@@ -1,0 +1,241 @@
+"""The shape of commands: help in groups, and mistakes told in one sentence that names the way out.
+
+`Group` has a default command, which is meant where the first argument is none of its commands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import click
+
+from waifu2x.cli.report import message_of
+from waifu2x.errors import Waifu2xError, printable
+from waifu2x.system.nearest import nearest
+
+USUAL = "Options"
+IN_AND_OUT = "Input and output"
+SIZE = "Size (instead of -s)"
+FILE = "Result file"
+COMPUTING = "Model and device"
+MESSAGES = "Messages"
+GROUPS = (USUAL, IN_AND_OUT, SIZE, FILE, COMPUTING, MESSAGES)
+"""Headings of options in helps and man pages, in their order."""
+CONTEXT: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+"""Settings of every command."""
+_TTA = ("-x", "--tta")
+_TTA_LEVELS = ("1", "2", "4", "8")
+
+
+class Option(click.Option):
+    """An option that helps show under a heading."""
+
+    def __init__(
+        self,
+        *arguments: Any,
+        group: str = USUAL,
+        joint: tuple[str, str] | None = None,
+        **settings: Any,
+    ) -> None:
+        """`group` is one of GROUPS. `joint` is the name of another option that takes the same, and
+        what a help says of both in one line. The rest is as for click."""
+        super().__init__(*arguments, **settings)
+        self.group = group
+        self.joint = joint
+
+
+def option(
+    *names: str, group: str = USUAL, joint: tuple[str, str] | None = None, **settings: Any
+) -> Callable[[Any], Any]:
+    """Declares an `Option` of a command; arguments are those of an `Option`."""
+    return click.option(*names, cls=Option, group=group, joint=joint, **settings)
+
+
+class Command(click.Command):
+    """A command whose help shows its options in groups, and whose --tta may stand without its
+    number."""
+
+    def __init__(self, *arguments: Any, **settings: Any) -> None:
+        """Arguments are those of click."""
+        super().__init__(*arguments, **settings)
+        self.context_settings = {**CONTEXT, **self.context_settings}
+
+    def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
+        """Parses arguments. Raises UsageError, with a sentence."""
+        with one_sentence(context):
+            _number_tta(self, args)
+            return super().parse_args(context, args)
+
+    def invoke(self, context: click.Context) -> Any:
+        """Runs the command. Raises UsageError, with a sentence."""
+        with one_sentence(context):
+            return super().invoke(context)
+
+    def format_options(self, context: click.Context, formatter: click.HelpFormatter) -> None:
+        """Writes the options, a section for each group; --help is the last."""
+        rows: dict[str, list[tuple[str, str]]] = {}
+        shown_before = set[str]()
+        for parameter in self.params:
+            record = parameter.get_help_record(context)
+            if record is None or not isinstance(parameter, click.Option):
+                continue
+            if isinstance(parameter, Option) and parameter.joint is not None:
+                other, text = parameter.joint
+                shown_before.add(other)
+                name = parameter.opts[-1]
+                record = record[0].replace(name, f"{name}, {other}"), text
+            if shown_before.isdisjoint(parameter.opts):
+                rows.setdefault(group_of(parameter), []).append(record)
+        found = [heading for heading in GROUPS if heading in rows] or [USUAL]
+        help_option = self.get_help_option(context)
+        record = help_option.get_help_record(context) if help_option else None
+        if record:
+            rows.setdefault(found[-1], []).append(record)
+        for heading in found:
+            with formatter.section(heading):
+                formatter.write_dl(rows[heading])
+
+
+def group_of(option: click.Option) -> str:
+    """The heading of an option in helps and man pages."""
+    return option.group if isinstance(option, Option) else USUAL
+
+
+def _number_tta(command: click.Command, args: list[str]) -> None:
+    """Gives a bare --tta its number: a file name may follow it."""
+    if not any(_TTA[1] in parameter.opts for parameter in command.params):
+        return
+    end = args.index("--") if "--" in args else len(args)
+    for at in range(end):
+        following = args[at + 1] if at + 1 < len(args) else ""
+        if args[at] in _TTA and following not in _TTA_LEVELS:
+            if following.isdecimal() and not Path(following).exists():
+                raise click.UsageError(f"--tta takes 2, 4 or 8, not {following}.")
+            args[at] = "--tta=8"
+
+
+class Group(click.Group):
+    """Commands by name, of which one is meant where no name is given."""
+
+    def __init__(self, *arguments: Any, **settings: Any) -> None:
+        """Arguments are those of click."""
+        super().__init__(*arguments, **settings)
+        self.context_settings = {**CONTEXT, **self.context_settings}
+
+    command_class = Command
+
+    def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
+        """Parses what comes before the command's name. Raises UsageError, with a sentence."""
+        with one_sentence(context):
+            return super().parse_args(context, args)
+
+    def resolve_command(
+        self, context: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that arguments name. Raises UsageError for none."""
+        names = self.list_commands(context)
+        if args[0] not in names and not context.resilient_parsing:
+            near = nearest(args[0], names)
+            known = f"did you mean {near}?" if near else f"choose from {listed(names)}."
+            raise click.UsageError(f"{context.command_path} has no command {args[0]!r}: {known}")
+        return super().resolve_command(context, args)
+
+
+def listed(names: Sequence[str], last: str = "or") -> str:
+    """Names in a sentence: a, b or c."""
+    *others, end = names
+    return f"{', '.join(others)} {last} {end}" if others else end
+
+
+class Pixels(click.ParamType[int]):
+    """A whole number of pixels, from 1 up."""
+
+    name = "pixels"
+
+    def __init__(self, most: int = 1_000_000) -> None:
+        self._most = most
+
+    def convert(self, value: Any, parameter: Any, context: Any) -> int:
+        """The number. Raises BadParameter."""
+        text = str(value)
+        if text.isdecimal() and text.isascii() and 1 <= int(text) <= self._most:
+            return int(text)
+        raise click.BadParameter(
+            f"expected a whole number of pixels from 1 to {self._most}, not {text!r}.",
+            context,
+            parameter,
+        )
+
+
+class Choice(click.Choice[str]):
+    """One of some words, in any case; for another one, an error with the nearest or with all."""
+
+    def __init__(self, choices: Sequence[str], shown: str = "") -> None:
+        """`shown` stands for all of them in messages, where they are many."""
+        super().__init__(choices, case_sensitive=False)
+        self._shown = shown or listed(list(self.choices))
+
+    def convert(self, value: Any, parameter: Any, context: Any) -> str:
+        """The word as it is spelt here. Raises BadParameter."""
+        found = next((each for each in self.choices if each.casefold() == value.casefold()), None)
+        if found is not None:
+            return found
+        near = nearest(value, [each for each in self.choices if len(each) > 1])
+        hint = f"did you mean {near}?" if near else f"expected {self._shown}."
+        raise click.BadParameter(f"{value!r} is not known: {hint}", context, parameter)
+
+
+@contextmanager
+def one_sentence(context: click.Context) -> Iterator[None]:
+    """Makes of usage errors one sentence, without the usage before it."""
+    try:
+        yield
+    except click.UsageError as error:
+        if isinstance(error, click.exceptions.NoArgsIsHelpError):
+            raise  # which shows the help
+        raise _worded(error, context) from error
+
+
+def _worded(error: click.UsageError, context: click.Context) -> click.UsageError:
+    """An error without context, of which click shows just the message."""
+    where = error.ctx or context
+    if isinstance(error, click.NoSuchOption):
+        text = _no_option(error, where)
+    elif isinstance(error, click.MissingParameter):
+        text = f"{error.format_message().rstrip('.')}; {_help_of(where)}."
+    elif isinstance(error, click.BadParameter):
+        parameter = error.param
+        name = max(parameter.opts, key=len) if isinstance(parameter, click.Option) else ""
+        text = f"{name}: {error.message}" if name else error.message
+    elif isinstance(error, click.BadOptionUsage) or error.message.startswith("Got unexpected"):
+        text = f"{error.format_message().rstrip('.')}; {_help_of(where)}."
+    else:
+        text = error.format_message()
+    return click.UsageError(printable(text))
+
+
+def _no_option(error: click.NoSuchOption, context: click.Context) -> str:
+    name = error.option_name
+    known = [each for parameter in context.command.params for each in parameter.opts]
+    near = nearest(name, [each for each in known if each.startswith("--")])
+    if near:
+        return f"There is no option {name}: did you mean {near}?"
+    return f"There is no option {name}; {_help_of(context)}."
+
+
+def _help_of(context: click.Context) -> str:
+    return f"`{context.command_path} --help` shows what there is"
+
+
+@contextmanager
+def failures_told() -> Iterator[None]:
+    """Makes of errors that users can cause one sentence."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise  # nobody reads standard output any more, which is no news for anybody
+    except (Waifu2xError, MemoryError, OSError) as error:
+        raise click.ClickException(printable(message_of(error))) from error

@@ -1,0 +1,178 @@
+"""Which files a command line names, and what their results are called; mistakes in that."""
+
+from __future__ import annotations
+
+import os
+import unicodedata
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple, NoReturn
+
+import click
+
+from waifu2x.errors import ImageError, OutputError
+from waifu2x.flows.jobs import ARCHIVES, STANDARD, Job
+from waifu2x.flows.naming import BESIDE, ELSEWHERE, Naming
+from waifu2x.formats import table
+from waifu2x.system import stores
+from waifu2x.system.nearest import nearest
+
+_STANDARD = str(STANDARD)
+_ENTRIES = 10_000
+"""Names in a folder among which the nearest to a mistyped one is looked for, at most."""
+
+
+class Words(NamedTuple):
+    """What a command line names, in its own words."""
+
+    inputs: tuple[str, ...]
+    output: str | None
+    """A file or a folder; None: results go beside their inputs."""
+
+
+def words_of(words: Sequence[str], inputs: Sequence[str], output: str | None) -> Words:
+    """Sorts the words of `IN [OUT]` and of -i and -o into inputs and the output.
+
+    Raises UsageError where that cannot be known, or there is no input.
+    """
+    if not (inputs or words):
+        raise click.UsageError(
+            "Give a picture: `waifu2x in.png` or `waifu2x in.png out.png`; `waifu2x --help` has"
+            " more."
+        )
+    if output is None and inputs and words:
+        raise click.UsageError(f"{words[0]}: give the output with -o, since the input has -i.")
+    if output is None and len(words) == 2:
+        words, output = words[:1], words[1]
+    found = (*inputs, *words)
+    if output is None and len(found) > 1:
+        raise click.UsageError(
+            f"There are {len(found)} inputs: give a folder for the results, with -o DIR."
+        )
+    if _STANDARD in found and len(found) > 1:
+        raise click.UsageError("- is standard input: give it alone.")
+    return Words(found, _STANDARD if output is None and found == (_STANDARD,) else output)
+
+
+def is_folder(word: str) -> bool:
+    """Whether an output's name means a folder: one that exists, or by the slash at its end."""
+    ends = tuple(filter(None, (os.sep, os.altsep)))
+    return word.endswith(ends) or Path(word).is_dir()
+
+
+def check_urls(words: Words) -> None:
+    """Raises UsageError for a URL where a file has to be."""
+    for name in words.inputs:
+        if scheme := stores.scheme(name):
+            hint = "give its path" if scheme == "file" else "download it first, and give the file"
+            if scheme not in ("http", "https", "ftp", "file"):
+                hint = "`waifu2x batch` reads folders at URLs"
+            raise click.UsageError(f"{name}: is a URL, not a file: {hint}.")
+    if words.output is not None and (scheme := stores.scheme(words.output)):
+        raise click.UsageError(f"{words.output}: is a URL: only `waifu2x batch` writes to URLs.")
+
+
+def check_input(name: str, output: str | None) -> None:
+    """Raises ImageError for an input that is no file, with what may have been meant."""
+    path = Path(name)
+    try:
+        if path.is_dir():
+            raise ImageError(f"{name}: is a folder: try `waifu2x batch {name} OUTPUT_DIR`")
+        if name == _STANDARD or path.exists():
+            return
+    except (OSError, ValueError):
+        return  # whoever reads it says why it cannot be read
+    _refuse_missing(path, output)
+
+
+def _refuse_missing(path: Path, output: str | None) -> NoReturn:
+    missing = f"{path}: cannot read: no such file or directory"
+    if output is not None and output != _STANDARD and Path(output).is_file():
+        raise ImageError(f"{missing}, but {output} is there: the input comes before the output")
+    try:
+        with os.scandir(path.parent) as entries:
+            names = [entry.name for entry, _ in zip(entries, range(_ENTRIES), strict=False)]
+    except OSError:
+        names = []
+    near = nearest(path.name, names)
+    hint = f": did you mean {path.parent / near}?" if near else ""
+    raise ImageError(f"{missing}{hint}")
+
+
+def jobs_of(words: Words, naming: Callable[[str], Naming], template: str | None) -> list[Job]:
+    """A job for each input.
+
+    `naming` makes names by a template; `template` is the one that is asked for. Raises UsageError
+    for inputs whose results would have one name, and for an output that is no folder where one is
+    needed.
+    """
+    output, several = words.output, len(words.inputs) > 1
+    if output is not None and several and Path(output).is_file():
+        raise click.UsageError(f"{output}: is a file: several inputs need a folder.")
+    if output is not None and (output == _STANDARD or not (several or is_folder(output))):
+        if template is not None:
+            raise click.UsageError(f"{output}: --name needs a folder: end it in a slash.")
+        return [Job(Path(words.inputs[0]), Path(output))]
+    jobs: list[Job] = []
+    by_target: dict[str, Path] = {}
+    for name in words.inputs:
+        source = Path(name)
+        folder = source.parent if output is None else Path(output)
+        usual = BESIDE if _same(folder, source.parent) else ELSEWHERE
+        job = Job(source, folder / _name(naming(template or usual), source))
+        # As file systems compare names that do not tell case apart.
+        target = unicodedata.normalize("NFC", str(job.target).casefold())
+        other = by_target.setdefault(target, source)
+        if other is not source:
+            raise click.UsageError(
+                f"{source}: is named twice."
+                if other == source
+                else f"{other} and {source} would both become {job.target}: use two folders."
+            )
+        jobs.append(job)
+    return jobs
+
+
+def _name(naming: Naming, source: Path) -> str:
+    suffix = source.suffix[1:].lower()
+    name = naming.name(source, extension=suffix if suffix in ARCHIVES else None)
+    if Path(name).name != name:
+        raise OutputError(f"{source}: its result cannot be called {name!r}: choose another --name")
+    return name
+
+
+def _same(one: Path, other: Path) -> bool:
+    try:
+        return one.samefile(other)
+    except OSError:
+        return False
+
+
+def extension_of(target: Path, chosen: str | None) -> str:
+    """The format of an output: the option, or the file name, which must not contradict it.
+
+    Raises UsageError.
+    """
+    name = str(target)
+    suffix = target.suffix[1:].lower() if target != STANDARD else ""
+    if suffix in table.WRITABLE:
+        if chosen and not table.same(chosen, suffix):
+            raise click.UsageError(f"--format {chosen} contradicts the file name {name}.")
+        return suffix
+    if chosen:
+        return chosen
+    if target == STANDARD:
+        return "png"
+    if suffix in ARCHIVES:
+        raise click.UsageError(
+            f"{name}: archives are for `waifu2x batch`: give it the folder that holds them."
+        )
+    usual = dict.fromkeys(table.of(each).extensions[0] for each in table.WRITABLE)
+    near = nearest(suffix, table.WRITABLE) if suffix else None
+    if near:
+        hint = f"did you mean .{near}?"
+    elif suffix:
+        hint = f"expected one of {', '.join(usual)}."
+    else:
+        hint = "end it in .png, say, or in a slash if it is a folder."
+    raise click.UsageError(f"{name}: names no format: {hint}")

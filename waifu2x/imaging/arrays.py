@@ -1,0 +1,172 @@
+"""Pictures as arrays of any library: what is accepted, checked and said of what is not."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from waifu2x.errors import ImageError
+from waifu2x.imaging.dtypes import PIXEL_DTYPES
+from waifu2x.imaging.picture import Picture, with_alpha
+
+OVERSHOOT = 1 / 255
+"""How far floats may lie outside [0, 1], as resampling leaves them: they are clipped."""
+
+_CPU_KINDS = (1, 3, 11, 13)
+"""DLPack's numbers of memory that this processor can read: its own, that which is page-locked for
+CUDA or ROCm, and CUDA's managed memory."""
+_ONE_BITS = np.float32(1).view(np.uint32)
+
+
+class HasArray(Protocol):
+    """An object with `__array__`: pandas, xarray, PyTorch, JAX and many others have it."""
+
+    def __array__(self) -> np.ndarray[Any, Any]:
+        """Its values as a NumPy array."""
+
+
+class HasArrayInterface(Protocol):
+    """An object with NumPy's older protocol, `__array_interface__`."""
+
+    @property
+    def __array_interface__(self) -> dict[str, Any]:
+        """Where its values are, and what."""
+
+
+class HasDlpack(Protocol):
+    """A tensor of any library that speaks DLPack."""
+
+    def __dlpack__(self) -> object:
+        """A capsule with its memory."""
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        """The kind of its device, by DLPack's numbers, and which one it is."""
+
+
+ArrayLike = HasArray | HasArrayInterface | HasDlpack
+"""Arrays and tensors of other libraries."""
+
+
+def as_array(image: object) -> NDArray[Any]:
+    """An array of any library as a NumPy array that shares its memory where it can.
+
+    Raises ImageError for what is none, and for one in the memory of another device.
+    """
+    if isinstance(image, np.ndarray):
+        return np.asarray(image)
+    kind = type(image).__name__
+    if hasattr(image, "__dlpack__") and hasattr(image, "__dlpack_device__"):
+        tensor = cast(HasDlpack, image)
+        if tensor.__dlpack_device__()[0] not in _CPU_KINDS:
+            raise ImageError(
+                f"Expected an array in the memory of the processor, but this {kind} is on another"
+                " device: copy it first, as tensor.cpu() does"
+            )
+        return _converted(tensor, np.from_dlpack, kind)
+    if hasattr(image, "__array_interface__") or hasattr(image, "__array__"):
+        return _converted(image, np.asarray, kind)
+    raise ImageError(
+        "Expected a NumPy array, a PIL image, or an object with __array__ or __dlpack__, but got"
+        f" {kind}{_advice(image)}"
+    )
+
+
+def _converted(image: Any, convert: Any, kind: str) -> NDArray[Any]:
+    try:
+        found: NDArray[Any] = convert(image)
+    except Exception as error:  # whatever the other library raises, of a tensor with a gradient say
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise ImageError(f"NumPy cannot read this {kind}: {reason}") from error
+    return found
+
+
+def _advice(image: object) -> str:
+    if isinstance(image, str | bytes) or hasattr(image, "__fspath__"):
+        return ": waifu2x.upscale_file reads and writes files"
+    if isinstance(image, list | tuple):
+        return ": numpy.stack makes an array of pictures of one size"
+    return ""
+
+
+def checked(array: NDArray[Any]) -> NDArray[Any]:
+    """An array of one picture or several, in the machine's byte order, floats in [0, 1].
+
+    Raises ImageError.
+    """
+    if array.ndim not in (2, 3, 4) or (array.ndim > 2 and not 1 <= array.shape[-1] <= 4):
+        raise ImageError(
+            "Expected shape (H, W), (H, W, 1 to 4) or (N, H, W, 1 to 4), but got"
+            f" {array.shape}{_planes_last(array)}"
+        )
+    if not array.size:
+        raise ImageError(f"Expected at least one pixel, but got shape {array.shape}")
+    native = array.dtype.newbyteorder("=")
+    if native not in PIXEL_DTYPES:
+        raise ImageError(
+            f"Expected uint8, uint16 or float32, but got {array.dtype}{_other_dtype(array.dtype)}"
+        )
+    array = array.astype(native, copy=False)
+    return _in_range(array) if native.kind == "f" else array
+
+
+def _planes_last(array: NDArray[Any]) -> str:
+    """What to do about an array whose planes seem to come first, as in PyTorch."""
+    if array.ndim not in (3, 4) or not 1 <= array.shape[-3] <= 4:
+        return ""
+    return (
+        ": its planes seem to come first; put them last with"
+        f" numpy.moveaxis(array, {array.ndim - 3}, -1)"
+    )
+
+
+def _other_dtype(dtype: np.dtype[Any]) -> str:
+    if dtype.kind == "f":
+        return ': use array.astype("float32"), with values in [0, 1]'
+    if dtype.kind == "b":
+        return ': use array.astype("uint8") * 255'
+    return ""
+
+
+def _in_range(array: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Floats that lie in [0, 1], or lay so near to it that they are clipped. Raises ImageError."""
+    # As integers, floats of [0, 1] are those up to 1.0; negative ones, NaN and infinity are larger.
+    # So one pass is enough, in half the time of a minimum and a maximum.
+    if array.view(np.uint32).max() <= _ONE_BITS:
+        return array
+    low, high = float(array.min()), float(array.max())
+    if low >= -OVERSHOOT and high <= 1 + OVERSHOOT:
+        return array.clip(0, 1)
+    if not (np.isfinite(low) and np.isfinite(high)):
+        raise ImageError(
+            f"Expected float32 in [0, 1], but got {'NaN' if np.isnan(low) else 'infinity'}:"
+            " replace it first, as numpy.nan_to_num does"
+        )
+    raise ImageError(
+        f"Expected float32 in [0, 1], but got {low:g} to {high:g}: {_into_range(low, high)}"
+    )
+
+
+def _into_range(low: float, high: float) -> str:
+    """What to do about floats of another range, by the ranges that are common."""
+    if low < -OVERSHOOT:
+        return "use (array + 1) / 2 if it holds -1 to 1, otherwise clip it"
+    for most in (255, 65535):
+        if 1.5 < high <= most:
+            return f"divide it by {most} if it holds 0 to {most}, otherwise clip it"
+    return "clip it first, as numpy.clip(array, 0, 1) does"
+
+
+def to_picture(array: NDArray[Any]) -> Picture:
+    """A checked array of one picture, (H, W) or (H, W, 1 to 4), as a Picture."""
+    planes = array[..., np.newaxis] if array.ndim == 2 else array
+    if planes.shape[-1] in (2, 4):
+        return Picture(planes[..., :-1], planes[..., -1])
+    return Picture(planes)
+
+
+def from_picture(picture: Picture, dimensions: int) -> NDArray[Any]:
+    """A Picture as an array of so many dimensions: 2, (H, W), or 3, (H, W, planes)."""
+    samples = with_alpha(picture)
+    return samples[..., 0] if dimensions == 2 else samples

@@ -1,0 +1,90 @@
+"""What there is to know of each model set without reading its models."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from waifu2x.networks import catalogue, model_set
+from waifu2x.networks.model_set import ModelSet
+from waifu2x.system.lazy_dataclass import dataclass
+
+
+@dataclass(frozen=True)
+class ModelInfo:
+    """A model set that `model=` takes by name, as `list_models` gives it.
+
+    Figures were measured by the project's benchmarks; None where a set was not.
+    """
+
+    name: str
+    """Family and style, such as "cunet/art"."""
+    noise_levels: tuple[int, ...]
+    """The levels that `noise` may have."""
+    scales: tuple[int, ...]
+    """By how much its networks enlarge, 1 among them where one only denoises. Any other scale is
+    made of these, and reduced."""
+    best_at: str | None
+    """What it is for, in a few words."""
+    drawings_db: float | None
+    """PSNR in dB of drawings enlarged twice: how near it comes to the original."""
+    photos_db: float | None
+    """PSNR in dB of photos enlarged twice."""
+    megapixels_per_second: float | None
+    """Output megapixels a second on two cores with AVX2."""
+    licence: str | None
+    origin: str
+    """Where it comes from, in words."""
+    folder: Path | None
+    """The folder of its files; None if they are not installed."""
+    install: str | None
+    """The command that installs its files; None if they are here."""
+
+    @property
+    def is_default(self) -> bool:
+        """Whether it is what `model=` is where nothing else is asked for."""
+        return self.name == catalogue.DEFAULT
+
+    @property
+    def installed(self) -> bool:
+        """Whether its files are here."""
+        return self.folder is not None
+
+
+def list_models() -> list[ModelInfo]:
+    """The model sets that `model=` takes by name: those installed first, then those that may be.
+
+    The same facts as `waifu2x models list` shows. No model is read.
+
+    Raises:
+        ModelError: A folder of imported models cannot be read.
+
+    Example:
+        >>> [model.name for model in waifu2x.list_models() if 3 in model.noise_levels][:2]
+        ['vgg_7/art', 'upconv_7/art']
+    """
+    here = model_set.available()
+    names = {found.name for found in here}
+    absent = [entry for entry in catalogue.ENTRIES if entry.name not in names]
+    return [
+        *map(info_of, here),
+        *(info_of(ModelSet(entry.name, Path(), {})) for entry in absent),
+    ]
+
+
+def info_of(found: ModelSet) -> ModelInfo:
+    """What there is to know of a set; of one without files, how to get them."""
+    entry = catalogue.entry(found.name)
+    folder = found.folder if found.files else None
+    return ModelInfo(
+        found.name,
+        tuple(found.noise_levels),
+        tuple(found.scales),
+        entry.best_at if entry else None,
+        entry.drawings if entry else None,
+        entry.photos if entry else None,
+        entry.speed if entry else None,
+        entry.licence if entry else None,
+        entry.origin if entry else "imported",
+        folder,
+        entry.install if entry and folder is None else None,
+    )
