@@ -11,12 +11,10 @@ Waifu2xError
 ├── StoreError     a URL that cannot be used
 ├── ClusterError   a cluster that cannot be reached, or does not do what was asked
 └── OutputError    a result that cannot be written
+    └── ExistsError        its file is there already, and is not to be replaced
 """
 
 from __future__ import annotations
-
-EXISTS = "{}: exists already: use --overwrite or --skip-existing"
-"""What an OutputError says of a file that is not to be replaced."""
 
 
 class Waifu2xError(Exception):
@@ -77,6 +75,19 @@ class ClusterError(Waifu2xError):
 
 class OutputError(Waifu2xError):
     """A result cannot be written where it should go."""
+
+
+class ExistsError(OutputError):
+    """The file of a result is there already, and is not to be replaced."""
+
+    def __init__(self, path: object, remedy: str = "use --overwrite or --skip-existing") -> None:
+        """Its message is the path, and what to do."""
+        super().__init__(f"{path}: exists already: {remedy}")
+        self.path = str(path)
+        self.remedy = remedy
+
+    def __reduce__(self) -> tuple[type[ExistsError], tuple[str, str]]:
+        return type(self), (self.path, self.remedy)
 
 
 def printable(message: str) -> str:

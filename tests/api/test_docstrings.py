@@ -5,6 +5,7 @@ from __future__ import annotations
 import doctest
 import importlib
 import inspect
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ import waifu2x
 
 MODULES = (
     "waifu2x",
+    "waifu2x.api.files",
     "waifu2x.api.upscaler",
     "waifu2x.backends.engine",
     "waifu2x.backends.listing",
@@ -33,13 +35,13 @@ def examples() -> list[doctest.DocTest]:
 
 @pytest.mark.parametrize("example", examples(), ids=lambda test: test.name)
 def test_examples_of_docstrings_run(
-    example: doctest.DocTest, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+    example: doctest.DocTest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     image = np.random.default_rng(1).integers(0, 256, (9, 16, 3), np.uint8)
     Image.fromarray(image).save("drawing.png")
     Image.fromarray(image).save("photo.jpg", quality=60)
-    example.globs = {"waifu2x": waifu2x, "image": image, "images": [image] * 2}
+    example.globs = {"waifu2x": waifu2x, "image": image, "images": [image] * 2, "Path": Path}
     failed, tried = doctest.DocTestRunner(verbose=False).run(example)
     assert tried
     assert not failed
@@ -58,7 +60,15 @@ def test_every_public_name_says_what_it_is() -> None:
 
 
 def test_functions_say_what_they_raise_and_show_a_call() -> None:
-    for name in ("Engine", "Upscaler", "Upscaler.__call__", "upscale", "list_devices"):
+    for name in (
+        "Engine",
+        "Upscaler",
+        "Upscaler.__call__",
+        "Upscaler.upscale_file",
+        "upscale",
+        "upscale_file",
+        "list_devices",
+    ):
         found: Any = waifu2x
         for part in name.split("."):
             found = getattr(found, part)

@@ -78,6 +78,19 @@ def upscalers(image: Image.Image, bytes_: NDArray[np.uint8], tensor: Tensor) -> 
     waifu2x.Upscaler(2, 1, 1080)  # type: ignore[call-arg]
 
 
+def files() -> None:
+    """What becomes of files."""
+    made = waifu2x.upscale_file("a.jpg", Path("b.webp"), 2, quality=90, depth=8, tta=2)
+    assert_type(made, waifu2x.UpscaledFile)
+    assert_type((made.width, made.noise), tuple[int, int | None])
+    assert_type(made.notices, tuple[str, ...])
+    with waifu2x.Upscaler(2) as upscaler:
+        assert_type(upscaler.upscale_file(made.path, "c.png", strip=True), waifu2x.UpscaledFile)
+        upscaler.upscale_file("a.jpg", "b.png", scale=3)  # type: ignore[call-arg]
+    waifu2x.upscale_file("a.jpg", "b.png", compression="more")  # type: ignore[arg-type]
+    made.width = 3  # type: ignore[misc]
+
+
 def lists() -> None:
     """What there is."""
     device = waifu2x.list_devices()[0]

@@ -39,6 +39,8 @@ from waifu2x.system.arguments import integer
 if TYPE_CHECKING:
     from PIL.Image import Image
 
+    from waifu2x.api.files import FileOptions, FilePath, UpscaledFile
+
 OnProgress = Callable[[float], object]
 """Called with each further part of the work that is done: a number above 0. The parts of a call add
 up to 1. What it returns is ignored; what it raises ends the work, and comes out of the call."""
@@ -237,15 +239,45 @@ class Upscaler:
             >>> larger.shape, larger.dtype
             ((18, 32, 3), dtype('uint8'))
         """
-        if self._closed:
-            raise BackendError("this upscaler is closed: make a new one")
-        told = _progress(on_progress)
+        self._check_open()
+        told = progress_of(on_progress)
         if _is_pil(image):
             return self._pil(image, told)
         array = checked(as_array(image))
         if array.ndim == 4:
             return self._pictures(array, told)
         return from_picture(self.enlarger.picture(to_picture(array), told), array.ndim)
+
+    def upscale_file(
+        self, source: FilePath, target: FilePath, **how: Unpack[FileOptions]
+    ) -> UpscaledFile:
+        """One file of pictures into another, as `waifu2x.upscale_file` does it.
+
+        Args:
+            source: The file to read.
+            target: The file to make. Its extension says the format.
+            how: Keyword arguments of `waifu2x.upscale_file` that are about the files: format,
+                quality, compression, depth, background, strip, copy_times, overwrite, max_pixels,
+                on_progress.
+
+        Returns:
+            The size of the result, how long it took, the noise level, and what there is to say.
+
+        Raises:
+            Waifu2xError: ImageError, OutputError, ModelError or BackendError, as the function says.
+            ValueError: An argument makes no sense, or the format does not have it.
+
+        Example:
+            >>> with waifu2x.Upscaler(scale=2) as upscaler:
+            ...     for path in sorted(Path().glob("*.png")):
+            ...         made = upscaler.upscale_file(path, f"large/{path.stem}.webp")
+            >>> made.path.as_posix()
+            'large/drawing.webp'
+        """
+        self._check_open()
+        from waifu2x.api.files import upscaled
+
+        return upscaled(source, target, lambda: self, **how)
 
     def close(self) -> None:
         """Frees its networks, and the device if the upscaler opened it; closing again does nothing.
@@ -275,6 +307,10 @@ class Upscaler:
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("cannot pickle an Upscaler: make one in each process")
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise BackendError("this upscaler is closed: make a new one")
 
     def _pil(self, image: Image, on_progress: Progress) -> Image:
         from waifu2x.formats.pillow import from_pil, to_pil
@@ -365,7 +401,8 @@ def _is_pil(image: object) -> TypeGuard[Image]:
     return pil is not None and isinstance(image, pil.Image)
 
 
-def _progress(on_progress: OnProgress | None) -> Progress:
+def progress_of(on_progress: OnProgress | None) -> Progress:
+    """What tells a caller of progress, if that wants to know."""
     if on_progress is None:
         return ignore
 

@@ -436,23 +436,16 @@ def output_of(
     skip_existing: bool,
 ) -> Output:
     """How results are written; a usage error for what contradicts itself or the format."""
-    form = table.of(extension)
-    if quality is not None and not form.quality:
-        lossy = ", ".join(table.LOSSY)
-        raise click.UsageError(f"--quality is for {lossy}; {extension} is lossless.")
-    if quality == "like" and form.name != "JPEG":
-        raise click.UsageError(f"--quality like is for jpg; give {extension} a number.")
-    if compression != "default" and not form.compression:
-        raise click.UsageError(f"--compression is for {', '.join(table.COMPRESSED)}.")
-    if depth != "auto" and int(depth) not in form.depths:
-        raise click.UsageError(
-            f"{form.name} does not hold {depth} bits a sample: choose png or tiff."
-        )
+    encoded = Quality(quality, compression)
+    try:
+        table.check(extension, encoded, depth)
+    except ValueError as error:
+        raise click.UsageError(f"--{error}.") from error
     if overwrite and skip_existing:
         raise click.UsageError("--overwrite and --skip-existing exclude each other.")
     existing: Existing = "overwrite" if overwrite else "skip" if skip_existing else "fail"
     options = OutputOptions(depth, background, strip)
-    return Output(extension, Quality(quality, compression), existing, options, copy_times)
+    return Output(extension, encoded, existing, options, copy_times)
 
 
 class Location(click.ParamType[Path]):

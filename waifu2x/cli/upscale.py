@@ -27,14 +27,11 @@ from waifu2x.cli.options import (
 )
 from waifu2x.cli.progress import one_picture
 from waifu2x.errors import Waifu2xError
-from waifu2x.flows.jobs import STANDARD, Job, Output, make_folder
+from waifu2x.flows.jobs import IN_FLIGHT, STANDARD, Job, Output, make_folder
 
 if TYPE_CHECKING:
     from waifu2x.flows.outcome import Outcome
     from waifu2x.imaging.enlarger import Enlarger
-
-_IN_FLIGHT = 2
-"""Pictures of a file: one is computed while the one before it is encoded and the next decoded."""
 
 
 @click.command(cls=Command, short_help="Enlarge and denoise pictures.")
@@ -144,7 +141,7 @@ def _one(
                 max_pixels=max_pixels,
                 on_size=on_size,
                 on_progress=on_progress,
-                in_flight=_IN_FLIGHT,
+                in_flight=IN_FLIGHT,
                 on_notice=lambda job, notice: report.tell(f"{source}: {notice}"),
             )
     _finish(outcome_of(job, made), as_json)

@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 from waifu2x.backends import Progress, ignore
-from waifu2x.errors import EXISTS, ImageError, OutputError
+from waifu2x.errors import ExistsError, ImageError, OutputError
 from waifu2x.flows.flow import flow
 from waifu2x.flows.jobs import (
     Job,
@@ -96,7 +96,7 @@ def upscale_archive(
             sink = _NewArchive(job.target, spent, replace=output.existing == "overwrite")
             flow(source, work, sink, in_flight=in_flight, on_progress=on_progress)
     except FileExistsError as error:
-        raise OutputError(EXISTS.format(job.target)) from error
+        raise ExistsError(job.target) from error
     except OSError as error:
         place = job.source if str(error.filename) == str(job.source) else job.target
         raise OutputError(f"{place}: {reason(error)}") from error

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 
 from waifu2x.backends import Progress, ignore
-from waifu2x.errors import EXISTS, ImageError, OutputError
+from waifu2x.errors import ExistsError, ImageError, OutputError
 from waifu2x.flows.flow import flow
 from waifu2x.flows.jobs import (
     STANDARD,
@@ -314,7 +314,7 @@ def _copy(job: Job, output: Output) -> None:
     try:
         write_atomically(job.target, data, replace=output.existing == "overwrite")
     except FileExistsError as error:
-        raise OutputError(EXISTS.format(job.target)) from error
+        raise ExistsError(job.target) from error
     except OSError as error:
         raise OutputError(f"{job.target}: cannot write: {reason(error)}") from error
     copy_times(job, output)

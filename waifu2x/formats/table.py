@@ -152,6 +152,21 @@ def of(extension: str) -> Format:
     return _BY_EXTENSION[extension]
 
 
+def check(extension: str, quality: Quality, depth: Depth) -> None:
+    """Raises ValueError, which begins with the option's name, for what a format cannot be asked."""
+    form = of(extension)
+    if quality.level is not None and not form.quality:
+        raise ValueError(f"quality is for {', '.join(LOSSY)}; {extension} is lossless")
+    if quality.level == "like" and form.name != "JPEG":
+        raise ValueError(f"quality like is for jpg; give {extension} a number")
+    if quality.compression != "default" and not form.compression:
+        raise ValueError(f"compression is for {', '.join(COMPRESSED)}")
+    if depth != "auto" and int(depth) not in form.depths:
+        raise ValueError(
+            f"depth {depth}: {form.name} does not hold {depth} bits a sample: choose png or tiff"
+        )
+
+
 def same(one: str, other: str) -> bool:
     """Whether two extensions mean one format."""
     return of(one) is of(other)

@@ -59,8 +59,8 @@ def list_models() -> list[ModelInfo]:
         ModelError: A folder of imported models cannot be read.
 
     Example:
-        >>> [model.name for model in waifu2x.list_models() if 3 in model.noise_levels][:2]
-        ['vgg_7/art', 'upconv_7/art']
+        >>> [(one.name, one.scales) for one in waifu2x.list_models() if one.is_default]
+        [('cunet/art', (1, 2))]
     """
     here = model_set.available()
     names = {found.name for found in here}
