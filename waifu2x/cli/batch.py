@@ -68,7 +68,7 @@ def _shard(context: Any, parameter: Any, value: str | None) -> Shard | None:
     is_flag=True,
     help="Folders in it too; the tree is kept.",
 )
-@format_option("png", "Format of the outputs.")
+@format_option(None, "Format of the outputs: png unless given; pages of archives keep theirs.")
 @option(
     "-j",
     "--jobs",
@@ -127,7 +127,7 @@ def batch(
     folder: Path,
     target: Path,
     recursive: bool,
-    extension: str,
+    extension: str | None,
     in_flight: InFlight | None,
     shard: Shard | None,
     retried: Path | None,
@@ -151,7 +151,9 @@ def batch(
     """
     from waifu2x.flows.batch.plan import plan
 
+    pages, extension = extension, extension or "png"
     output = output_of(extension, **{name: options.pop(name) for name in OUTPUT_NAMES})
+    output = replace(output, pages=pages)
     _check(folder, target, output, watching, retried)
     if address is not None:  # workers have working folders of their own
         folder, target = folder.absolute(), target.absolute()

@@ -115,7 +115,7 @@ def make(
             take(outcome)
         reporter.skip(wanted.where(lambda _, name: name in done))
         on_progress, on_outcome = stack.enter_context(many_pictures(None if watching else left))
-        outcomes = run(_until(work.stopped, jobs), on_progress, _told_once())
+        outcomes = run(_until(work.stopped, jobs), on_progress, told_once())
         stack.enter_context(closing(outcomes))
         stack.enter_context(_stopping(work.stopped, gently=watching))
         for outcome in outcomes:
@@ -178,7 +178,7 @@ def _tell_failure(outcome: Outcome) -> None:
     report.error(report.text_line(outcome))
 
 
-def _told_once() -> OnNotice:
+def told_once() -> OnNotice:
     """Tells each notice once, with the first file it is about: a folder's are mostly the same."""
     told, lock = set[str](), Lock()
 

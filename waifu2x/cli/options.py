@@ -424,7 +424,7 @@ OUTPUT_NAMES = (
 
 
 def output_of(
-    extension: str,
+    extension: str | None,
     *,
     quality: int | Literal["like"] | None,
     compression: Compression,
@@ -435,17 +435,21 @@ def output_of(
     overwrite: bool,
     skip_existing: bool,
 ) -> Output:
-    """How results are written; a usage error for what contradicts itself or the format."""
+    """How results are written; a usage error for what contradicts itself or the format.
+
+    None is for archives whose pages keep their formats.
+    """
     encoded = Quality(quality, compression)
     try:
-        table.check(extension, encoded, depth)
+        if extension is not None:
+            table.check(extension, encoded, depth)
     except ValueError as error:
         raise click.UsageError(f"--{error}.") from error
     if overwrite and skip_existing:
         raise click.UsageError("--overwrite and --skip-existing exclude each other.")
     existing: Existing = "overwrite" if overwrite else "skip" if skip_existing else "fail"
     options = OutputOptions(depth, background, strip)
-    return Output(extension, encoded, existing, options, copy_times)
+    return Output(extension or "png", encoded, existing, options, copy_times)
 
 
 class Location(click.ParamType[Path]):

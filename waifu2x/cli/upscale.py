@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,10 +14,19 @@ import click
 
 from waifu2x.cli import report
 from waifu2x.cli.command import IN_AND_OUT, Command, option
-from waifu2x.cli.inputs import Words, check_input, check_urls, extension_of, jobs_of, words_of
+from waifu2x.cli.inputs import (
+    Words,
+    check_input,
+    check_urls,
+    extension_of,
+    is_archive,
+    jobs_of,
+    words_of,
+)
 from waifu2x.cli.interrupts import heard_at_once
 from waifu2x.cli.options import (
     OUTPUT_NAMES,
+    arguments_of,
     check_folder,
     describe,
     format_option,
@@ -25,7 +35,7 @@ from waifu2x.cli.options import (
     output_of,
     upscale_options,
 )
-from waifu2x.cli.progress import one_picture
+from waifu2x.cli.progress import many_pictures, one_picture
 from waifu2x.errors import Waifu2xError
 from waifu2x.flows.jobs import IN_FLIGHT, STANDARD, Job, Output, make_folder
 
@@ -79,13 +89,16 @@ def upscale(
     several = len(named.inputs) > 1
     naming = partial(naming_of, extension=extension, max_pixels=max_pixels, several=several)
     jobs = jobs_of(named, partial(naming, **options), template)
-    extensions = dict.fromkeys(extension_of(job.target, extension) for job in jobs)
+    extensions = dict.fromkeys(extension_of(job, extension) for job in jobs)
     written, *_ = [output_of(each, **how) for each in extensions]
+    written = replace(written, pages=extension)
     if as_json and jobs[0].target == STANDARD:
         raise click.UsageError("--json and the picture cannot share stdout.")
     shown: dict[str, Any] = {"max_pixels": max_pixels, "as_json": as_json}
     if several:
         _several(jobs, named, written, options, shown)
+    elif is_archive(jobs[0].source):
+        _archive(jobs[0], named, written, options, **shown)
     else:
         _one(jobs[0], named, written, options, **shown)
 
@@ -114,7 +127,6 @@ def _one(
     options: dict[str, Any],
     *,
     max_pixels: int,
-    verbose: bool,
     as_json: bool,
 ) -> None:
     with _failure_as_json(job, as_json), heard_at_once(), ExitStack() as stack:
@@ -145,6 +157,37 @@ def _one(
                 on_notice=lambda job, notice: report.tell(f"{source}: {notice}"),
             )
     _finish(outcome_of(job, made), as_json)
+
+
+def _archive(
+    job: Job,
+    named: Words,
+    output: Output,
+    options: dict[str, Any],
+    *,
+    max_pixels: int,
+    as_json: bool,
+) -> None:
+    """Makes an archive, as `batch` makes one: several pages at a time."""
+    from waifu2x.cli.many import told_once
+    from waifu2x.cli.workers import FileWork, runner_of
+    from waifu2x.flows.batch.plan import JobList
+
+    with _failure_as_json(job, as_json), heard_at_once():
+        check_input(str(job.source), named.output)
+        folder = job.target.parent
+        if named.output is not None and job.target != Path(named.output):
+            make_folder(folder)
+        check_folder(folder)
+        folders = Path(), folder
+        jobs = JobList(*folders, [(str(job.source), job.target.name)])
+        work = FileWork(arguments_of(**options), output, folders, max_pixels, many=True)
+        jobs, runner = runner_of(work, jobs, None, watching=False)
+        with runner as run, many_pictures(jobs) as (on_progress, _):
+            (outcome,) = run(jobs, on_progress, told_once())
+        if outcome.status == "failed":
+            raise Waifu2xError(outcome.error)
+    _finish(outcome, as_json)
 
 
 @contextmanager

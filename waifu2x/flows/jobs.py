@@ -54,6 +54,8 @@ class Output:
     """Whether a result gets the dates of its source."""
     preview_side: int = 0
     """Pixels a side of small pictures of source and result that are wanted, too; 0 for none."""
+    pages: str | None = None
+    """Extension of the pages of archives; None: each keeps its format."""
 
     def of(self, target: Path) -> Output:
         """As a target is written: the extension of its name is that of the format, if it is one."""
