@@ -15,7 +15,7 @@ import click
 
 from waifu2x import __version__
 from waifu2x.cli.command import Group, failures_told
-from waifu2x.cli.report import Volume, say, set_volume, tell
+from waifu2x.cli.report import Volume, detail, say, set_volume, tell
 from waifu2x.errors import printable
 from waifu2x.system.nearest import nearest
 
@@ -108,7 +108,9 @@ class _Told(logging.Handler):
     """
 
     def emit(self, record: logging.LogRecord) -> None:
-        (tell if record.levelno >= logging.WARNING else say)(record.getMessage())
+        level = record.levelno
+        tells = tell if level >= logging.WARNING else say if level >= logging.INFO else detail
+        tells(record.getMessage())
 
 
 def main() -> None:
@@ -117,7 +119,7 @@ def main() -> None:
     # Libraries' remarks on odd but readable files are not for users.
     warnings.filterwarnings("ignore", module="PIL|tifffile|zipfile")
     logging.basicConfig(handlers=[_Told()])
-    logging.getLogger("waifu2x").setLevel(logging.INFO)
+    logging.getLogger("waifu2x").setLevel(logging.DEBUG)
     for name in ("SIGTERM", "SIGHUP"):
         number = getattr(signal, name, None)
         # Unless it is to be ignored, as under nohup: unwind, so that nothing half-made stays.

@@ -17,7 +17,7 @@ from waifu2x.cli.command import Command
 from waifu2x.cli.interrupts import heard_at_once
 from waifu2x.cli.options import check_folder, device_options, noise_option, scale_option
 from waifu2x.cli.progress import one_picture
-from waifu2x.cli.report import detail, show, tell
+from waifu2x.cli.report import show, tell
 from waifu2x.errors import ImageError, OutputError
 from waifu2x.flows.jobs import Job, identities, may_write
 
@@ -251,7 +251,7 @@ def _models(
         one_picture(source.name) as (on_size, on_progress),
     ):
         for notice in engine.notices:
-            detail(notice)
+            tell(notice)
         height, width = (math.ceil(size * scale) for size in picture.pixels.shape[:2])
         on_size(len(names) * height, width)
         found = model_comparison.results(

@@ -24,7 +24,7 @@ from waifu2x.cli.command import (
     listed,
     option,
 )
-from waifu2x.cli.report import detail
+from waifu2x.cli.report import tell
 from waifu2x.cli.volume import volume_options
 from waifu2x.errors import OutputError
 from waifu2x.flows import naming
@@ -328,12 +328,12 @@ def open_upscaler(**options: Any) -> Upscaler:
 
 
 def opened(arguments: Mapping[str, Any]) -> Upscaler:
-    """An upscaler from its arguments. What it has to say of backends is a detail."""
+    """An upscaler from its arguments; what it has to say is told."""
     from waifu2x.api import Upscaler  # with NumPy, which to show a help need not wait for
 
     upscaler = Upscaler(**arguments)
     for notice in upscaler.notices:
-        detail(notice)
+        tell(notice)
     return upscaler
 
 

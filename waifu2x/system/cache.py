@@ -99,15 +99,17 @@ def obstacle(kind: str) -> str:
     remedy = f"set {DIRECTORY_VARIABLE} to a folder that can be written"
     if folder is None:
         return f"there is no home directory to keep a cache in: {remedy}"
+    why = ""
     try:
         _make(folder)
     except OSError as error:
-        return f"{folder}: cannot make this folder: {reason(error)}: {remedy}"
-    if not os.access(folder, os.W_OK | os.X_OK):
-        return f"{folder}: cannot write to this folder: {remedy}"
-    if not _is_trusted(folder):
-        return f"{folder}: others can write to this folder: {remedy}"
-    return ""
+        why = reason(error)
+    else:
+        if not os.access(folder, os.W_OK | os.X_OK):
+            why = "permission denied"
+        elif not _is_trusted(folder):
+            why = "others can write there"
+    return f"nothing can be kept in {folder} ({why}): {remedy}" if why else ""
 
 
 def _make(folder: Path) -> None:
