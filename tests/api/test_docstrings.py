@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import doctest
 import importlib
 import inspect
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +61,15 @@ def test_every_public_name_says_what_it_is() -> None:
                 assert member.__doc__, f"{name}.{key}"
 
 
+def test_every_field_says_what_it_is() -> None:
+    for kind in (waifu2x.DeviceInfo, waifu2x.ModelInfo, waifu2x.UpscaledFile):
+        (tree,) = ast.parse(inspect.getsource(kind)).body
+        assert isinstance(tree, ast.ClassDef)
+        for field, after in pairwise(tree.body):
+            if isinstance(field, ast.AnnAssign):
+                assert isinstance(after, ast.Expr), f"{kind.__name__}: {ast.unparse(field)}"
+
+
 def test_functions_say_what_they_raise_and_show_a_call() -> None:
     for name in (
         "Engine",
@@ -73,7 +84,7 @@ def test_functions_say_what_they_raise_and_show_a_call() -> None:
         for part in name.split("."):
             found = getattr(found, part)
         assert "Raises:" in found.__doc__, name
-        assert "Example:" in found.__doc__, name
+        assert "Examples:" in found.__doc__, name
         arguments = set(inspect.signature(found).parameters) - {"self"}
         said = found.__doc__.partition("Args:")[2].partition("Raises:")[0]
         assert not [one for one in arguments if f"    {one}: " not in said], name

@@ -109,6 +109,26 @@ def test_what_comes_back(folder: Path) -> None:
     assert repr(made).startswith(shown)
 
 
+def test_the_noise_of_a_jpeg_is_removed_by_its_quality(folder: Path) -> None:
+    picture = Image.fromarray(PIXELS)
+    picture.save("poor.jpg", quality=40)
+    picture.save("best.jpg", quality=100, subsampling=0)
+    picture.save("a.png")
+    levels = {
+        name: waifu2x.upscale_file(name, f"large/{name}.png").noise
+        for name in ("poor.jpg", "best.jpg", "a.png")
+    }
+    assert levels == {"poor.jpg": 2, "best.jpg": None, "a.png": None}
+    fixed = waifu2x.upscale_file("poor.jpg", "fixed.png", noise=2)
+    assert fixed.noise == 2
+    chosen = folder / "large/poor.jpg.png"
+    assert chosen.read_bytes() == (folder / "fixed.png").read_bytes()
+    with Image.open("poor.jpg") as image:
+        np.testing.assert_array_equal(
+            np.asarray(waifu2x.upscale(image, 2, "auto")), decoded(chosen)
+        )
+
+
 def test_an_upscaler_makes_many_files(folder: Path, upscaler: Upscaler) -> None:
     for name in ("a", "b"):
         deep_png(folder / f"{name}.png")

@@ -47,9 +47,11 @@ class UpscaledFile:
     """A file that `upscale_file` has made."""
 
     path: Path
+    """The file."""
     width: int
+    """Pixels of its picture across; of the first one, where it holds several."""
     height: int
-    """Size of the picture in pixels; of the first one, where the file holds several."""
+    """Pixels of its picture down; of the first one, where it holds several."""
     seconds: float
     """Seconds that it took, from reading the source on."""
     noise: int | None
@@ -65,7 +67,7 @@ def upscale_file(
     source: FilePath,
     target: FilePath,
     scale: float | Fraction | None = None,
-    noise: int | None = None,
+    noise: int | Literal["auto"] | None = "auto",
     *,
     format: str | None = None,
     quality: int | Literal["like"] | None = None,
@@ -123,7 +125,7 @@ def upscale_file(
         BackendError: The device cannot be used, fails, or its memory is too small.
         ValueError: An argument makes no sense, or the format does not have it.
 
-    Example:
+    Examples:
         >>> made = waifu2x.upscale_file("photo.jpg", "large.webp", scale=2, quality=90)
         >>> made.path.name, made.width, made.height
         ('large.webp', 32, 18)
@@ -182,7 +184,7 @@ def upscaled(
         raise OutputError(f"{error.filename or job.target}: {reason(error)}") from error
     assert made is not None  # since nothing is to be skipped
     assert upscaler is not None
-    noise = upscaler.enlarger.noise
+    noise = made.choices[0].level if made.choices else upscaler.enlarger.noise
     return UpscaledFile(
         job.target, made.width, made.height, made.seconds, noise, tuple(notices), made.copied
     )

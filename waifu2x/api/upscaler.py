@@ -6,6 +6,7 @@ import math
 import os
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 from types import TracebackType
@@ -27,6 +28,7 @@ from numpy.typing import NDArray
 from waifu2x.backends import Precision, Progress, ignore, scaled
 from waifu2x.backends.engine import Engine
 from waifu2x.errors import BackendError
+from waifu2x.flows.noise_choice import choose
 from waifu2x.formats.profiles import in_srgb_tone
 from waifu2x.imaging import sizes
 from waifu2x.imaging.arrays import ArrayLike, as_array, checked, from_picture, to_picture
@@ -34,6 +36,7 @@ from waifu2x.imaging.enlarger import Enlarger, Networks
 from waifu2x.imaging.sizes import Fit
 from waifu2x.networks import catalogue, model_set
 from waifu2x.networks.chains import EngineChains, models_of
+from waifu2x.networks.noise_levels import limits_of
 from waifu2x.system.arguments import integer
 
 if TYPE_CHECKING:
@@ -83,7 +86,8 @@ class Upscaler:
             as 2, 1.5 or Fraction(4, 3). A float means the decimal number that it is printed as. 1
             only denoises.
         noise: The level of noise to remove, from 0 (weak) to 3 (strong); None for no denoising.
-            `list_models` shows which levels a model has.
+            `list_models` shows which levels a model has. "auto" chooses for each PIL image that was
+            opened from a JPEG, by its quality, and is None for other images and for arrays.
         width: Width of the result in pixels; alone, the proportions stay.
         height: Height of the result in pixels; alone, the proportions stay.
         fit: What `width` and `height` together mean. "inside": the largest result that fits into
@@ -111,7 +115,7 @@ class Upscaler:
         BackendError: The device cannot be used, or its memory is too small for the model.
         ValueError: An argument makes no sense.
 
-    Example:
+    Examples:
         >>> with waifu2x.Upscaler(scale=2, noise=1) as upscaler:
         ...     larger = [upscaler(image) for image in images]
         >>> images[0].shape, larger[0].shape
@@ -121,7 +125,7 @@ class Upscaler:
     def __init__(
         self,
         scale: float | Fraction | None = None,
-        noise: int | None = None,
+        noise: int | Literal["auto"] | None = None,
         *,
         width: int | None = None,
         height: int | None = None,
@@ -148,25 +152,26 @@ class Upscaler:
             min_size=min_size,
             only_smaller_than=only_smaller_than,
         )
-        if noise is not None:
-            noise = integer(noise, range(4), "a noise level from 0 to 3 or None")
+        chooses, level = noise == "auto", None
+        if not (noise is None or chooses):
+            level = integer(noise, range(4), "a noise level from 0 to 3, auto or None")
         if tile is not None:
             tile = integer(tile, range(1, sys.maxsize), "a tile of at least 1 pixel or None")
         opening = {"backend": backend, "device": device, "precision": precision}
         given = [name for name, value in opening.items() if value is not None]
         if engine is not None and given:
             raise ValueError(f"Expected no {' or '.join(given)}: the engine has its own")
-        if request.scale == 1 and noise is None:
+        if request.scale == 1 and level is None and not chooses:
             raise ValueError("Nothing to do: expected a scale above 1, a noise level, or both")
         tta = integer(tta, (1, 2, 4, 8), "a tta of 1, 2, 4 or 8")
         models = model_set.find(os.fspath(model))
         # Sizes other than a scale tell only with a picture which networks it goes through.
         fixed = request.scale
-        factors = models.factors(Fraction(2) if fixed is None else fixed, noise)
+        factors = models.factors(Fraction(2) if fixed is None else fixed, level)
         factor = math.prod(factors)
         # Read before a device is opened, and held until they are compiled.
-        read = models_of(models, factor, noise) if factor > 1 or noise is not None else None
-        substitute = models.substitute(1 if fixed is None else factor, noise)
+        read = models_of(models, factor, level) if factor > 1 or level is not None else None
+        substitute = models.substitute(1 if fixed is None else factor, level)
         notices = [substitute] if substitute else []
         self._own_engine: Engine | None = None
         if engine is None:
@@ -185,12 +190,15 @@ class Upscaler:
         self._chains = chains = EngineChains(models, self.engine)
         self.networks = Networks(chains, tta, tile)
         """The networks of all pictures."""
-        self.enlarger = Enlarger(chains, request, noise, self.networks)
+        limits = limits_of(models) if chooses else None
+        self.enlarger = Enlarger(chains, request, level, self.networks, limits)
         """What does the work on one picture."""
         self._name = f"{models.name}: {request}{'' if noise is None else f', noise {noise}'}"
         try:
-            if fixed is not None and (factor > 1 or noise is not None):
-                chains.network(factor, noise)
+            # Where the picture decides, it may need none but another network.
+            is_known = limits is None or not limits.levels
+            if fixed is not None and is_known and (factor > 1 or level is not None):
+                chains.network(factor, level)
         except BaseException:
             self.close()
             raise
@@ -233,7 +241,7 @@ class Upscaler:
             ModelError: The picture has transparency and there is no model to scale it.
             BackendError: After `close`, or where the device fails or its memory is too small.
 
-        Example:
+        Examples:
             >>> with waifu2x.Upscaler(scale=2) as upscaler:
             ...     larger = upscaler(image)
             >>> larger.shape, larger.dtype
@@ -267,7 +275,7 @@ class Upscaler:
             Waifu2xError: ImageError, OutputError, ModelError or BackendError, as the function says.
             ValueError: An argument makes no sense, or the format does not have it.
 
-        Example:
+        Examples:
             >>> with waifu2x.Upscaler(scale=2) as upscaler:
             ...     for path in sorted(Path().glob("*.png")):
             ...         made = upscaler.upscale_file(path, f"large/{path.stem}.webp")
@@ -313,10 +321,12 @@ class Upscaler:
             raise BackendError("this upscaler is closed: make a new one")
 
     def _pil(self, image: Image, on_progress: Progress) -> Image:
-        from waifu2x.formats.pillow import from_pil, to_pil
+        from waifu2x.formats.pillow import from_pil, jpeg_coding, to_pil
 
-        work = partial(self.enlarger.picture, on_progress=on_progress)
-        return to_pil(in_srgb_tone(from_pil(image), work))
+        picture = replace(from_pil(image), jpeg=jpeg_coding(image))
+        enlarger, _ = choose(self.enlarger, picture)
+        work = partial(enlarger.picture, on_progress=on_progress)
+        return to_pil(in_srgb_tone(picture, work))
 
     def _pictures(self, images: NDArray[Any], on_progress: Progress) -> NDArray[Any]:
         """Pictures of one size, together where nothing but networks is to be done."""
@@ -334,7 +344,7 @@ class Upscaler:
 def upscale(
     image: Image,
     scale: float | Fraction | None = None,
-    noise: int | None = None,
+    noise: int | Literal["auto"] | None = None,
     *,
     on_progress: OnProgress | None = None,
     **options: Unpack[UpscalerOptions],
@@ -343,7 +353,7 @@ def upscale(
 def upscale(
     image: NDArray[_Pixel],
     scale: float | Fraction | None = None,
-    noise: int | None = None,
+    noise: int | Literal["auto"] | None = None,
     *,
     on_progress: OnProgress | None = None,
     **options: Unpack[UpscalerOptions],
@@ -352,7 +362,7 @@ def upscale(
 def upscale(
     image: ArrayLike,
     scale: float | Fraction | None = None,
-    noise: int | None = None,
+    noise: int | Literal["auto"] | None = None,
     *,
     on_progress: OnProgress | None = None,
     **options: Unpack[UpscalerOptions],
@@ -360,7 +370,7 @@ def upscale(
 def upscale(
     image: Image | ArrayLike,
     scale: float | Fraction | None = None,
-    noise: int | None = None,
+    noise: int | Literal["auto"] | None = None,
     *,
     on_progress: OnProgress | None = None,
     **options: Unpack[UpscalerOptions],
@@ -372,20 +382,21 @@ def upscale(
             when it is called.
         scale: Output pixels per input pixel in each direction, above 0 and up to 32; without it and
             any other size, 2.
-        noise: The level of noise to remove, from 0 (weak) to 3 (strong); None for no denoising.
+        noise: The level of noise to remove, from 0 (weak) to 3 (strong); None for no denoising;
+            "auto" for a PIL image that was opened from a JPEG, by its quality.
         on_progress: Called with each further part of the work; the parts add up to 1. Raise an
             exception in it to stop the work.
         options: Further keyword arguments of an Upscaler.
 
     Returns:
-        The result, in the kind of the image: a PIL image for one, otherwise a NumPy array with the
+        The result in the kind of the image, a PIL image for one, otherwise a NumPy array with the
         dimensions, planes and dtype of the image.
 
     Raises:
         Waifu2xError: ImageError, ModelError or BackendError, as an Upscaler and its calls do.
         ValueError: An argument makes no sense.
 
-    Example:
+    Examples:
         >>> waifu2x.upscale(image, scale=2, noise=1).shape
         (18, 32, 3)
         >>> waifu2x.upscale(image, width=40).shape

@@ -241,9 +241,9 @@ def open_backend(
 
     `auto` is the best backend whose library and device are here; one made for GPUs counts only if
     it has one, since on processors `cpu` is faster. `on_skip` is told why it passes over a better
-    one that should work here; with `after`, only those behind the backend of that name count. Raises BackendError with
-    the reason, and the remedy where there is one; UnavailableError if something is not here,
-    DeviceError if a device does not work.
+    one that should work here; with `after`, only those behind the backend of that name count.
+    Raises BackendError with the reason, and the remedy where there is one; UnavailableError if
+    something is not here, DeviceError if a device does not work.
     """
     if name != "auto":
         backend: Backend = _load(_entry(name)).create(device)

@@ -47,7 +47,7 @@ class Engine:
         BackendError: A device cannot be used: UnavailableError if it is not here.
         ValueError: A number that makes no sense.
 
-    Example:
+    Examples:
         >>> with waifu2x.Engine("cpu") as engine:
         ...     art = waifu2x.Upscaler(scale=2, engine=engine)
         ...     clean = waifu2x.Upscaler(scale=1, noise=1, engine=engine)
@@ -109,7 +109,7 @@ class Engine:
 
     @property
     def open_networks(self) -> dict[tuple[str, ...], int]:
-        """By the names of their models: how many have asked for each network and not closed it."""
+        """How many users each compiled network has, by the names of its models."""
         with self._lock:
             return {
                 tuple(model.name for model in shared.models): shared.leases

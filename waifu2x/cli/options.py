@@ -121,6 +121,14 @@ def _level(context: Any, parameter: Any, value: str | None) -> int | Literal["li
 noise_option = option(
     "-n",
     "--noise",
+    type=Choice(["auto", "none", "0", "1", "2", "3"]),
+    default="auto",
+    metavar="LEVEL",
+    help="Denoise: auto (the default; by a JPEG's quality), none, 0 (weak) to 3 (strong).",
+)
+level_option = option(
+    "-n",
+    "--noise",
     type=Choice(["none", "0", "1", "2", "3"]),
     default="none",
     metavar="LEVEL",
@@ -367,7 +375,7 @@ def arguments_of(
         raise click.UsageError("Nothing to do: give --noise, a --scale above 1, or both.")
     return {
         "scale": scale,
-        "noise": None if noise == "none" else int(noise),
+        "noise": noise_of(noise),
         "width": width,
         "height": height,
         "fit": fit or "inside",
@@ -378,6 +386,11 @@ def arguments_of(
         "tta": int(tta),
         **others,
     }
+
+
+def noise_of(choice: str) -> int | Literal["auto"] | None:
+    """What a choice of --noise means to an Upscaler."""
+    return "auto" if choice == "auto" else None if choice == "none" else int(choice)
 
 
 def naming_of(

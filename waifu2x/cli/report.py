@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections import Counter
 from collections.abc import Callable, Mapping
 from enum import IntEnum
 from typing import TYPE_CHECKING
@@ -39,6 +40,15 @@ def json_line(outcome: Outcome) -> str:
             "seconds": round(outcome.seconds, 3),
             "stages": {name: round(seconds, 4) for name, seconds in outcome.spent.items()},
         }
+    if outcome.choices:
+        document["noise"] = [
+            {
+                "level": choice.level,
+                "quality": choice.jpeg.quality,
+                "subsampling": choice.jpeg.subsampling,
+            }
+            for choice in outcome.choices
+        ]
     if outcome.error:
         document["error"] = outcome.error
     return json.dumps(document)
@@ -67,6 +77,32 @@ def success_line(outcome: Outcome) -> str:
 
 def _place(job: Job) -> str:
     return "standard output" if str(job.target) == "-" else str(job.target)
+
+
+def noise_lines(outcome: Outcome, *, verbose: bool) -> list[str]:
+    """What `-n auto` chose for a file, or for pages of an archive; `verbose` names all pages, and
+    what is left as it is."""
+    source, found = outcome.job.source, outcome.choices
+    if verbose or len(found) == 1:
+        shown = [choice for choice in found if verbose or choice.level is not None]
+        return [f"{source}: {choice}{_hint(choice.level)}" for choice in shown]
+    line = noise_summary(Counter(choice.level for choice in found))
+    return [f"{source}: {line}"] if line else []
+
+
+def noise_summary(levels: Mapping[int | None, int]) -> str:
+    """How many JPEGs had which noise level removed; empty for none."""
+    total = sum(levels.values())
+    removed = {level: count for level, count in levels.items() if level is not None}
+    if not removed:
+        return ""
+    each = ", ".join(f"level {level}: {removed[level]}" for level in sorted(removed))
+    many = f"{sum(removed.values())} of {total} JPEGs"
+    return f"noise removed from {many} ({each}){_hint(0)}"
+
+
+def _hint(level: int | None) -> str:
+    return "" if level is None else "; -n none leaves it as it is"
 
 
 def stages_line(spent: Mapping[str, float]) -> str:

@@ -73,6 +73,9 @@ class BatchReporter:
         self.tally.add(outcome)
         if self._as_json:
             report.show(report.json_line(outcome))
+        elif report.is_verbose():
+            for line in report.noise_lines(outcome, verbose=True):
+                report.detail(line)
         if self._page is not None:
             self._page.add(outcome)
 
@@ -110,6 +113,8 @@ class BatchReporter:
     def _tell_end(self, cut_off: bool) -> None:
         lines = [self.stopped_for] if self.stopped_for else []
         lines.append(report.summary(self.tally, self._passed_over, self.left))
+        if removed := report.noise_summary(self.tally.levels):
+            lines.append(removed)
         # Where all is well, only people at a terminal, and those who ask, are told.
         is_well = not (cut_off or self.tally.failed or self.left or self.stopped_for)
         tell = report.say if is_well else report.error

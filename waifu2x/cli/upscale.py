@@ -209,6 +209,9 @@ def _finish(outcome: Outcome, as_json: bool) -> None:
         report.show(report.json_line(outcome))
     if outcome.spent:
         report.detail(report.stages_line(outcome.spent))
+    if not as_json:
+        for line in report.noise_lines(outcome, verbose=report.is_verbose()):
+            report.say(line)
     if outcome.status == "done":
         report.say(report.success_line(outcome))
     else:

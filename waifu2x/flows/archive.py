@@ -23,6 +23,7 @@ from waifu2x.flows.jobs import (
     make_folder,
     may_write,
 )
+from waifu2x.flows.noise_choice import NoiseChoice, choose
 from waifu2x.flows.pages import output_of_page, page_names
 from waifu2x.flows.upscaling import PictureWork, PreparedSource, Upscaled
 from waifu2x.formats.failures import in_words
@@ -50,6 +51,8 @@ class ArchivePage(NamedTuple):
     """Rows and columns of the (first) result."""
     spent: Mapping[str, float]
     """Seconds by stage."""
+    choice: NoiseChoice | None
+    """The noise level that was chosen, if there was one to choose."""
     previews: tuple[Preview, ...] = ()
     """What shows it, where that is wanted."""
 
@@ -98,6 +101,7 @@ def upscale_archive(
         time.monotonic() - start,
         previews=tuple(sink.previews),
         pictures=len(sink.sizes),
+        choices=tuple(sink.choices),
         further_pixels=sum(rows * columns for rows, columns in others),
     )
 
@@ -123,11 +127,15 @@ def upscale_page(
         with spent("decode"):
             source = open_content(content, name, max_pixels, allocate)
             held.enter_context(closing(source))
+            source.first()
+        with spent("prepare"):
+            network, choice = choose(network, source.first().picture)
         prepared = PreparedSource(source, network, output, name, name, on_notice, spent)
         work = PictureWork(network, output, spent, animated=prepared.header.animated)
         sink = ContentSink(result, output.extension, output.quality, name, spent, 1)
         flow(prepared, work, sink, on_progress=on_progress)
-    return ArchivePage(result.getvalue(), prepared.sizes[0], spent.seconds, work.previews)
+    size = prepared.sizes[0]
+    return ArchivePage(result.getvalue(), size, spent.seconds, choice, work.previews)
 
 
 @dataclass(frozen=True)
@@ -141,6 +149,7 @@ class _Member:
     is_picture: bool
     size: tuple[int, int] = (0, 0)
     """Rows and columns of a result."""
+    choice: NoiseChoice | None = None
     previews: tuple[Preview, ...] = ()
 
 
@@ -182,7 +191,7 @@ def _made(
     page = make_page(f"{job.source}: {member.info.filename}", member.content, on_progress)
     spent.add(page.spent)
     shown = tuple(each._replace(name=member.name) for each in page.previews)
-    return replace(member, content=page.content, size=page.size, previews=shown)
+    return replace(member, content=page.content, size=page.size, choice=page.choice, previews=shown)
 
 
 class _NewArchive:
@@ -191,6 +200,8 @@ class _NewArchive:
     def __init__(self, path: Path, comment: bytes, spent: Stopwatch, *, replace: bool) -> None:
         self.sizes: list[tuple[int, int]] = []
         """Rows and columns of the pictures."""
+        self.choices: list[NoiseChoice] = []
+        """The noise levels that were chosen, in the order of the pictures."""
         self.previews: list[Preview] = []
         """Those of all pages, in order."""
         self._path = path
@@ -215,6 +226,8 @@ class _NewArchive:
         added.compress_type = zipfile.ZIP_STORED if result.is_picture else zipfile.ZIP_DEFLATED
         with self._spent("write"):
             self._archive.writestr(added, result.content)
+        if result.choice is not None:
+            self.choices.append(result.choice)
         self.previews += result.previews
         if result.is_picture:
             self.sizes.append(result.size)

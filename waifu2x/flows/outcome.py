@@ -11,6 +11,7 @@ from typing import Literal
 from waifu2x.backends import Progress, ignore
 from waifu2x.errors import BackendError, DeviceError, Waifu2xError
 from waifu2x.flows.jobs import Identity, Job, OnNotice, Output, Reserve
+from waifu2x.flows.noise_choice import NoiseChoice
 from waifu2x.flows.upscaling import Upscaled, upscale_file
 from waifu2x.formats.limits import MAX_PIXELS
 from waifu2x.formats.preview import Preview
@@ -40,6 +41,9 @@ class Outcome:
     """Whether the disk is full, so that nothing more can be written."""
     previews: tuple[Preview, ...] = ()
     """The first picture, or every page of an archive, where they were wanted."""
+    choices: tuple[NoiseChoice, ...] = ()
+    """The noise levels that were chosen for JPEGs: of the file, or of each page of an archive that
+    is one."""
     pictures: int = 1
     """How many pictures the file holds: pages, frames."""
     further_pixels: int = 0
@@ -64,6 +68,7 @@ def outcome_of(job: Job, made: Upscaled | None) -> Outcome:
         made.width,
         spent=made.spent.seconds,
         previews=made.previews,
+        choices=made.choices,
         pictures=made.pictures,
         further_pixels=made.further_pixels,
     )

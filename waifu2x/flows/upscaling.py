@@ -26,6 +26,7 @@ from waifu2x.flows.jobs import (
     make_folder,
     may_write,
 )
+from waifu2x.flows.noise_choice import NoiseChoice, choose
 from waifu2x.flows.repeats import Repeats
 from waifu2x.formats import table
 from waifu2x.formats.adapt import Adapter, check_result, finish
@@ -45,6 +46,7 @@ from waifu2x.system.stopwatch import Stopwatch
 
 _LARGE = 1 << 25
 """Pixels of results."""
+_NOTHING = "has no noise that -n auto removes, and stays as it is: give -n 0 to 3, or a scale"
 _LARGE_FILE = 1 << 24
 """Bytes that take longer to decode than a device takes to open."""
 
@@ -65,6 +67,9 @@ class Upscaled:
     """Whether the pictures stay as they are, so that the file was copied."""
     previews: tuple[Preview, ...] = ()
     """The first picture, or every page of an archive, where they are wanted."""
+    choices: tuple[NoiseChoice, ...] = ()
+    """The noise levels that were chosen for JPEGs: of the file, or of each page of an archive that
+    is one."""
     pictures: int = 1
     """How many there are in the file."""
     further_pixels: int = 0
@@ -115,13 +120,17 @@ def upscale_file(
                 network = None
             del data
         with spent("prepare"):
-            network = network or enlarger()
+            network, choice = choose(network or enlarger(), source.first().picture)
+            choices = () if choice is None else (choice,)
             target = _name(job.target, "standard output")
             prepared = PreparedSource(
                 source, network, output, name, target, partial(on_notice, job), spent, in_flight
             )
         height, width = prepared.sizes[0]
-        if _stays(source.header, network) and _is_file_of(job, output):
+        stays = _stays(source.header, network)
+        if stays and network.request.scale == 1:
+            on_notice(job, _NOTHING)
+        if stays and _is_file_of(job, output):
             side, first = output.preview_side, source.first().picture
             previews = (preview(first, side),) if side else ()
             for _ in source:
@@ -129,7 +138,7 @@ def upscale_file(
             with spent("write"):
                 _copy(job, output)
             seconds, count = time.monotonic() - start, source.header.count or 1
-            return Upscaled(height, width, spent, seconds, True, previews, count)
+            return Upscaled(height, width, spent, seconds, True, previews, choices, count)
         kept = prepared.header.all_extents
         on_size(sum(extent.height for extent in kept), width)
         large = sum(extent.height * extent.width for extent in kept) >= _LARGE
@@ -147,6 +156,7 @@ def upscale_file(
             seconds,
             previews=work.previews,
             pictures=len(kept),
+            choices=choices,
             further_pixels=pixels - height * width,
         )
 

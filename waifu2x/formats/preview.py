@@ -62,7 +62,7 @@ def previews(
     across, down = shown.width / width, shown.height / height
     corner = shown.left + left * across, shown.top + top * down
     before = _enlarged(source, Part(*corner, columns * across, rows * down), rows, columns)
-    return preview(result, side)._replace(before=_jpeg(before, 85), after=_jpeg(after, 85))
+    return preview(result, side)._replace(before=_jpeg(before), after=_jpeg(after))
 
 
 def _enlarged(source: Picture, part: Part, rows: int, columns: int) -> NDArray[Any]:
@@ -123,8 +123,9 @@ def _image(pixels: NDArray[np.uint8]) -> Any:
     return Image.fromarray(pixels[..., 0] if pixels.shape[-1] == 1 else pixels)
 
 
-def _jpeg(pixels: NDArray[np.uint8], quality: int) -> bytes:
-    return _written(_image(pixels), quality)
+def _jpeg(pixels: NDArray[np.uint8]) -> bytes:
+    """A detail, which is to show how good a result is, as far as there are not too many."""
+    return _written(_image(pixels), 85 if max(pixels.shape) > SIDE else 70)
 
 
 def _written(image: Any, quality: int) -> bytes:

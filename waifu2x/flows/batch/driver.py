@@ -168,6 +168,7 @@ class DeviceDriver:
             enlarger.facts,
             enlarger.request,
             enlarger.noise,
+            enlarger.limits,
             output,
             max_pixels,
             min(in_network + 1, _IN_FLIGHT),
@@ -486,7 +487,8 @@ class DeviceDriver:
         scales = [Fraction(scale) for scale in range(1, MOST + 1)]
         if task.request.scale is not None:
             scales = [task.request.scale]
-        return replace(task, facts=FactTable.of(task.facts, task.noise, scales))
+        levels = {task.noise} | (task.limits.levels if task.limits else frozenset())
+        return replace(task, facts=FactTable.of(task.facts, levels, scales))
 
     def _most_workers(self, in_network: int, sharing: int) -> int:
         """One for each core, as memory allows."""
@@ -610,7 +612,7 @@ class DeviceDriver:
             assignment.page.answer.put(error)
         else:
             spent = _with_wait(paged.spent, assignment.waited)
-            page = ArchivePage(paged.content, paged.size, spent, paged.previews)
+            page = ArchivePage(paged.content, paged.size, spent, paged.choice, paged.previews)
             assignment.page.answer.put(page)
         self._free_again(worker)
 

@@ -30,8 +30,8 @@ _GENERATOR = (
 )
 """The beginning of every report."""
 _PARTS = Path(__file__).parent / "report_page"
-_SIDES = ((500, 480), (5000, 240))
-"""Up to so many pictures, previews of so many pixels a side: pages of at most some 100 MB."""
+_SIDES = ((500, 480), (2000, 240))
+"""Up to so many pictures, previews of so many pixels a side: reports of some 100 MB."""
 _LEAST_SIDE = 128
 _VIEW = """\
 <dialog id="view" aria-labelledby="title">

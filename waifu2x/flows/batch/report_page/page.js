@@ -46,7 +46,8 @@
     const columns = beside.ariaPressed === "true" ? 2 : 1;
     const enlarged = Math.max(1, 480 / Math.max(width, height));
     const [widest, highest] = [columns * width * enlarged, (columns * 65 * width) / height];
-    stage.style.maxWidth = `min(${widest}px, ${highest}vh)`;
+    stage.style.maxWidth = slider.style.maxWidth = `min(${widest}px, ${highest}vh)`;
+    stage.classList.toggle("narrow", stage.clientWidth < 160 * columns);
   };
   const arrange = () => {
     const sideBySide = beside.ariaPressed === "true";
