@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from waifu2x.errors import OutputError, Waifu2xError, printable
+from waifu2x.errors import LESS_MEMORY, OutputError, Waifu2xError, printable
 from waifu2x.system.files import reason
 
 if TYPE_CHECKING:
@@ -231,7 +231,7 @@ def show(text: str) -> None:
 def message_of(error: Waifu2xError | MemoryError | OSError) -> str:
     """What is wrong, and what to do, in one sentence."""
     if isinstance(error, MemoryError):
-        return "not enough memory for this picture: use a smaller scale, or -m upconv_7"
+        return f"not enough memory for this picture: {LESS_MEMORY}"
     if isinstance(error, OSError):
         return f"{error.filename}: {reason(error)}" if error.filename else reason(error)
     return str(error)

@@ -9,7 +9,7 @@ from dataclasses import field, replace
 from typing import Literal
 
 from waifu2x.backends import Progress, ignore
-from waifu2x.errors import BackendError, DeviceError, Waifu2xError
+from waifu2x.errors import LESS_MEMORY, BackendError, DeviceError, Waifu2xError
 from waifu2x.flows.jobs import Identity, Job, OnNotice, Output, Reserve
 from waifu2x.flows.noise_choice import NoiseChoice
 from waifu2x.flows.upscaling import Upscaled, upscale_file
@@ -103,7 +103,7 @@ def outcome_of_error(job: Job, output: Output, error: Exception, start: float) -
         disk_full = is_disk_full(error)
         message = f"{error.filename or job.source}: {reason(error)}"
     elif isinstance(error, MemoryError):
-        message = f"{job.source}: not enough memory for the result: use a smaller scale"
+        message = f"{job.source}: not enough memory for the result: {LESS_MEMORY}"
     else:
         raise error
     return Outcome(

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import functools
 import zipfile
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
+from waifu2x.errors import OutputError
 from waifu2x.flows.jobs import Output
 from waifu2x.formats import table
 from waifu2x.formats.table import Quality
 from waifu2x.system import stores
 
 _OTHERWISE = "png"
-"""Extension of pages whose own format can only be read."""
+"""Extension of pages whose own format can only be read, here."""
 _LOSSY_WEBP = 90
 """Quality of a page whose WebP has losses: without a number, WebP has none."""
 
@@ -86,7 +88,18 @@ def output_of_page(name: str, content: bytes, output: Output) -> Output:
 
 def _extension(name: str, output: Output) -> str:
     suffix = _suffix(name)
-    return output.pages or (suffix if suffix in table.WRITABLE else _OTHERWISE)
+    return output.pages or (suffix if _can_write(suffix) else _OTHERWISE)
+
+
+@functools.cache
+def _can_write(extension: str) -> bool:
+    if extension not in table.WRITABLE:
+        return False
+    try:
+        table.check_encoder(table.of(extension))
+    except OutputError:
+        return False
+    return True
 
 
 def _suffix(name: str) -> str:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from waifu2x.backends import Progress, ignore
 from waifu2x.errors import ExistsError, ImageError, OutputError
+from waifu2x.flows.disk_space import check_disk
 from waifu2x.flows.flow import flow
 from waifu2x.flows.jobs import (
     STANDARD,
@@ -89,6 +90,7 @@ def upscale_file(
     sources: frozenset[Identity] = frozenset(),
     alone: bool = True,
     in_flight: int = 1,
+    check: Callable[[Header], None] = lambda header: None,
 ) -> Upscaled | None:
     """Reads, enlarges and writes one file; None if it is there already and may stay.
 
@@ -98,7 +100,8 @@ def upscale_file(
     It is called again for what shows only later. Nothing in `sources` is ever replaced. `alone`: no
     other files are worked on; otherwise only large results are encoded by all cores, and nothing is
     done while a file is decoded. `in_flight` is how many pictures of the file are between its
-    decoder and its encoder at a time. Raises Waifu2xError, OSError, MemoryError.
+    decoder and its encoder at a time. `check` is given the header of the source before all else,
+    and may raise. Raises Waifu2xError, OSError, MemoryError.
     """
     if not may_write(job, output.existing, sources):
         return None
@@ -113,6 +116,7 @@ def upscale_file(
             name = _name(job.source, "standard input")
             source = open_content(data, name, max_pixels, allocate)
             held.enter_context(closing(source))
+            check(source.header)
             if alone and len(data) >= _LARGE_FILE:
                 network = _opened_meanwhile(source, enlarger)
             else:
@@ -140,6 +144,7 @@ def upscale_file(
             seconds, count = time.monotonic() - start, source.header.count or 1
             return Upscaled(height, width, spent, seconds, True, previews, choices, count)
         kept = prepared.header.all_extents
+        check_disk(job.target, table.of(output.extension), kept)
         on_size(sum(extent.height for extent in kept), width)
         large = sum(extent.height * extent.width for extent in kept) >= _LARGE
         work = PictureWork(network, output, spent, animated=prepared.header.animated)
