@@ -782,25 +782,6 @@ def test_a_processor_without_numba_is_a_sentence(command: str, tmp_path: Path) -
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize("precision", ["auto", "fp32"])
-def test_bench(run: Run, precision: str) -> None:
-    result = run("bench", "-m", "vgg_7", "--json", "--size", "40x30", "--precision", precision)
-    document = json.loads(result.stdout)
-    units = re.compile(" (bf16|int16)$")
-    names = [units.sub("", row["layer"]) for row in document["layers"]]
-    planes = ["3 > 32", "32 > 32", "32 > 64", "64 > 64", "64 > 128", "128 > 128", "128 > 3"]
-    assert names == ["pixels", *planes]
-    # The layers' times are shares of the whole, where there is a counter to tell them apart.
-    total = sum(row["ms"] for row in document["layers"])
-    assert total == pytest.approx(document["network"]["ms"]) or total == 0
-    assert document["program"]["ms"] > document["network"]["ms"]
-    assert "whole program" in run("bench", "-m", tiny(), "--size", "40x30").stdout
-    reference = run("bench", "--backend", "numpy", "--size", "20x20", "-m", "cunet", "-n", "1")
-    assert "cunet: 20x20 -> 40x40" in reference.stdout
-    assert "1x1 64 > 256" in reference.stdout
-    assert run("bench", "--size", "0x5").exit_code == 2
-
-
 def test_cache(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("WAIFU2X_CACHE_DIR", str(tmp_path / "kept"))
     assert run("models", "info", "vgg_7/art").exit_code == 0

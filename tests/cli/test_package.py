@@ -68,6 +68,14 @@ print(json.dumps(sorted({{name.partition(".")[0] for name in sys.modules}})))
     }
 
 
+def test_to_import_the_package_loads_none_of_its_libraries() -> None:
+    code = "import sys, waifu2x; dir(waifu2x); print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = {name.partition(".")[0] for name in done.stdout.split()}
+    assert "waifu2x" in loaded
+    assert not loaded & {"numpy", "numba", "PIL", "click", "platformdirs", "tempfile", "fractions"}
+
+
 def test_only_pictures_know_codecs_and_only_backends_know_their_library() -> None:
     allowed = {
         "PIL": {"formats", "resample.py", "sheet.py", "api", "options.py"},

@@ -62,6 +62,14 @@ class LayerTime:
     """For one picture, by the definition of convolution; 0 where there are none."""
     peak: float
     """Multiply-adds a second that the unit it runs on reaches at best, measured."""
+    share: float = 1.0
+    """How many of those multiply-adds are done: Winograd's algorithm does with fewer."""
+
+    @property
+    def share_of_peak(self) -> float:
+        """How much of what its unit could do is done in its time, 0 to 1; 0 without a time."""
+        done = self.share * self.multiply_adds
+        return done / self.seconds / self.peak if self.seconds else 0.0
 
 
 @dataclass(frozen=True)

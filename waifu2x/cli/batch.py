@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from waifu2x.cli import report
+from waifu2x.cli import completions, report
 from waifu2x.cli.command import COMPUTING, IN_AND_OUT, MESSAGES, Command, option
 from waifu2x.cli.many import Files, make
 from waifu2x.cli.options import (
@@ -59,8 +59,8 @@ def _shard(context: Any, parameter: Any, value: str | None) -> Shard | None:
 
 
 @click.command(cls=Command, short_help="Enlarge and denoise the pictures of a folder.")
-@click.argument("folder", metavar="INPUT_DIR", type=Location())
-@click.argument("target", metavar="OUTPUT_DIR", type=Location())
+@click.argument("folder", metavar="INPUT_DIR", type=Location(), shell_complete=completions.folders)
+@click.argument("target", metavar="OUTPUT_DIR", type=Location(), shell_complete=completions.folders)
 @upscale_options
 @option(
     "-r",
@@ -114,6 +114,7 @@ def _shard(context: Any, parameter: Any, value: str | None) -> Shard | None:
     group=MESSAGES,
     type=click.Path(path_type=Path),
     metavar="FILE.html",
+    shell_complete=completions.files(".html"),
     help="A page for browsers: every picture before and after, and failures.",
 )
 @option(

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING
 
 import click
 
+from waifu2x.cli import completions
 from waifu2x.cli.command import Command
 from waifu2x.cli.options import format_option
 from waifu2x.cli.report import show, tell
+from waifu2x.cli.settings import config_option
 from waifu2x.errors import ImageError, printable
 
 if TYPE_CHECKING:
@@ -21,9 +23,15 @@ if TYPE_CHECKING:
 
 @click.command(cls=Command, short_help="Say what a picture's file holds, and what of it is kept.")
 @click.argument(
-    "files", metavar="FILE...", nargs=-1, required=True, type=click.Path(path_type=Path)
+    "files",
+    metavar="FILE...",
+    nargs=-1,
+    required=True,
+    type=click.Path(path_type=Path),
+    shell_complete=completions.pictures,
 )
 @format_option("png", "Format of the result in question.")
+@config_option
 @click.option("--json", "as_json", is_flag=True, help="One line of JSON for each file.")
 def info(files: tuple[Path, ...], extension: str, as_json: bool) -> None:
     """Say what was found in each FILE, and what a result in a format would keep of it."""

@@ -10,6 +10,7 @@ from typing import NamedTuple, NoReturn
 
 import click
 
+from waifu2x.cli.settings import is_of_settings
 from waifu2x.errors import ImageError, OutputError
 from waifu2x.flows.jobs import ARCHIVES, STANDARD, Job
 from waifu2x.flows.naming import BESIDE, ELSEWHERE, Naming
@@ -180,7 +181,7 @@ def extension_of(job: Job, chosen: str | None) -> str | None:
         _check_archives(job)
         return chosen
     if suffix in table.WRITABLE:
-        if chosen and not table.same(chosen, suffix):
+        if chosen and not table.same(chosen, suffix) and not is_of_settings("extension"):
             raise click.UsageError(f"--format {chosen} contradicts the file name {name}.")
         return suffix
     if chosen:

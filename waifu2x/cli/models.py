@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from waifu2x.cli import completions
 from waifu2x.cli.command import Group
 from waifu2x.cli.report import show, tell
 from waifu2x.errors import printable
@@ -152,7 +153,7 @@ def _figure(value: float | None) -> str:
 
 
 @models.command()
-@click.argument("name", metavar="NAME|FILE|FOLDER")
+@click.argument("name", metavar="NAME|FILE|FOLDER", shell_complete=completions.models)
 @click.option("--json", "as_json", is_flag=True, help="As JSON: each file with its layers.")
 def info(name: str, as_json: bool) -> None:
     """Show a model set, or one model file, with its layers. Checks every file that it shows."""
@@ -244,8 +245,13 @@ def _layer_text(layer: dict[str, Any]) -> str:
 
 
 @models.command("import")
-@click.argument("source", type=click.Path(path_type=Path))
-@click.argument("folder", required=False, type=click.Path(path_type=Path))
+@click.argument("source", type=click.Path(path_type=Path), shell_complete=completions.model_files)
+@click.argument(
+    "folder",
+    required=False,
+    type=click.Path(path_type=Path),
+    shell_complete=completions.folders,
+)
 @click.option(
     "--name", metavar="SET", help="Take this model set out of an archive, or put one file into it."
 )
@@ -269,7 +275,7 @@ def import_(source: Path, folder: Path | None, name: str | None, overwrite: bool
 
 
 @models.command()
-@click.argument("name")
+@click.argument("name", shell_complete=completions.imported_models)
 def remove(name: str) -> None:
     """Remove an imported model set, without asking. Those of packages are removed by pip."""
     from waifu2x.networks.model_removal import remove_models

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
 import click
 
 from waifu2x.backends import BACKEND_NAMES, Precision
+from waifu2x.cli import completions
 from waifu2x.cli.command import (
     COMPUTING,
     FILE,
@@ -26,6 +27,7 @@ from waifu2x.cli.command import (
     option,
 )
 from waifu2x.cli.report import tell
+from waifu2x.cli.settings import config_option, is_of_settings
 from waifu2x.cli.volume import volume_options
 from waifu2x.errors import OutputError
 from waifu2x.flows import naming
@@ -36,7 +38,7 @@ from waifu2x.formats.limits import MAX_PIXELS
 from waifu2x.formats.table import Compression, Depth, OutputOptions, Quality
 from waifu2x.imaging import sizes
 from waifu2x.imaging.sizes import Fit, Request, scale_of
-from waifu2x.networks import catalogue, model_set
+from waifu2x.networks import catalogue
 from waifu2x.system import stores
 
 if TYPE_CHECKING:
@@ -149,6 +151,7 @@ model_option = option(
     default=catalogue.DEFAULT,
     show_default=True,
     metavar="NAME|PATH",
+    shell_complete=completions.models,
     help="Model set; `waifu2x models list` shows them.",
 )
 _DEVICE_OPTIONS = [
@@ -168,6 +171,7 @@ _DEVICE_OPTIONS = [
         default="0",
         show_default=True,
         metavar="N[,N]|all",
+        shell_complete=completions.devices,
         help="Which of its devices; `waifu2x devices` shows them.",
     ),
     option(
@@ -280,6 +284,7 @@ _OPTIONS = [
         type=click.Choice(["1", "2", "4", "8"]),
         default="1",
         metavar="[2|4|8]",
+        shell_complete=completions.levels_of_tta,
         help="Mean of 8 turned and mirrored results, or fewer: so much more work.",
     ),
     *_DEVICE_OPTIONS,
@@ -301,6 +306,7 @@ _OPTIONS = [
         help=f"Refuse files that hold more, all frames together.  [{MAX_PIXELS}]",
     ),
     volume_options,
+    config_option,
     option(
         "--json",
         "as_json",
@@ -355,6 +361,8 @@ def tell_reduction(model: str, scale: Fraction | None, **options: Any) -> None:
     wanted = Fraction(2) if scale is None else scale
     if model == catalogue.DEFAULT or wanted <= 1 or any(options[name] for name in others):
         return
+    from waifu2x.networks import model_set  # which helps need not wait for
+
     models = model_set.find(model)
     factor = math.prod(models.factors(wanted))
     if factor >= 2 * wanted:
@@ -484,6 +492,13 @@ def output_of(
 
     None is for archives whose pages keep their formats.
     """
+    # A setting for one format must not stop another, as an option of the command line does.
+    if _gives_way("quality", extension, Quality(quality)):
+        quality = None
+    if _gives_way("compression", extension, Quality(compression=compression)):
+        compression = "default"
+    if _gives_way("depth", extension, Quality(), depth):
+        depth = "auto"
     encoded = Quality(quality, compression)
     try:
         if extension is not None:
@@ -495,6 +510,17 @@ def output_of(
     existing: Existing = "overwrite" if overwrite else "skip" if skip_existing else "fail"
     options = OutputOptions(depth, background, strip)
     return Output(extension or "png", encoded, existing, options, copy_times)
+
+
+def _gives_way(name: str, extension: str | None, encoded: Quality, depth: Depth = "auto") -> bool:
+    """Whether the value of an option is a setting that a format cannot follow."""
+    if extension is None or not is_of_settings(name):
+        return False
+    try:
+        table.check(extension, encoded, depth)
+    except ValueError:
+        return True
+    return False
 
 
 class Location(click.ParamType[Path]):

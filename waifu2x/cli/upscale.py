@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from waifu2x.cli import report
+from waifu2x.cli import completions, report
 from waifu2x.cli.command import IN_AND_OUT, Command, option
 from waifu2x.cli.inputs import (
     Words,
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 
 @click.command(cls=Command, short_help="Enlarge and denoise pictures.")
-@click.argument("words", metavar="IN... [OUT]", nargs=-1)
+@click.argument("words", metavar="IN... [OUT]", nargs=-1, shell_complete=completions.pictures)
 @option(
     "-i",
     "--input",
@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     group=IN_AND_OUT,
     multiple=True,
     metavar="IN",
+    shell_complete=completions.pictures,
     help="A picture, as IN is; for several, repeat it.",
 )
 @option(
@@ -66,6 +67,7 @@ if TYPE_CHECKING:
     "--output",
     group=IN_AND_OUT,
     metavar="OUT|DIR",
+    shell_complete=completions.results,
     help="A file, as OUT is, or a folder: then all words are inputs.",
 )
 @format_option(None, "Format: png, jpg, webp, ...; else by OUT, or as the input has it.")
