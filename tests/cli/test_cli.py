@@ -745,12 +745,21 @@ def test_interrupt_keeps_what_is_finished_and_leaves_no_half_file(run: Run) -> N
         assert np.asarray(load(path)).shape == (300, 300, 3)
 
 
-def test_devices(run: Run) -> None:
+def test_devices(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = json.loads(run("devices", "--json").stdout)
     usable = {row["backend"] for row in rows if row["usable"]}
     assert usable == {"opencl", "cpu", "numpy"}
     assert [row["number"] for row in rows if row["backend"] == "cpu"] == [0]
-    assert "cpu " in run("devices").stdout
+    # OpenCL runs on a processor here, which is not what `auto` takes it for.
+    assert [row["backend"] for row in rows if row.get("default")] == ["cpu"]
+    for columns in (60, 80, 100):
+        monkeypatch.setenv("COLUMNS", str(columns))
+        lines = run("devices").stdout.splitlines()
+        assert max(map(len, lines)) <= columns
+        starts = [line.split()[:2] for line in lines if line[0] != " "]
+        numbers = [[row["backend"], str(row.get("number", "-"))] for row in rows]
+        assert starts == numbers
+        assert "(the default)" in " ".join(lines)
 
 
 WITHOUT_NUMBA = """
@@ -777,7 +786,7 @@ def test_a_processor_without_numba_is_a_sentence(command: str, tmp_path: Path) -
         text=True,
         check=False,
     )
-    said = "backend cpu needs the package llvmlite: run `pip install waifu2x-kernels`"
+    said = "needs the package llvmlite: run `pip install waifu2x-kernels`"
     assert said in done.stdout + done.stderr
     assert "Traceback" not in done.stderr
 

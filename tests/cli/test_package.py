@@ -109,6 +109,8 @@ def test_wheel_holds_models_and_kernels(tmp_path: Path) -> None:
     kinds = ["scale2.0x", "noise0", "noise1", "noise2", "noise3"]
     assert {f"waifu2x/models/vgg_7/art/{kind}_model.json" for kind in kinds} <= names
     assert {"waifu2x/models/LICENSE", "waifu2x/kernels/README.md", "waifu2x/py.typed"} <= names
+    pages = {Path(name).name for name in names if "/data/share/man/man1/" in name}
+    assert pages == {path.name for path in (ROOT / "man").iterdir()}
     # Unpacked, with nothing beside it, it finds its models.
     zipfile.ZipFile(wheel).extractall(tmp_path / "site")
     code = "from waifu2x.networks import model_set; print(model_set.find('vgg_7/art').folder)"

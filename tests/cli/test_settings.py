@@ -165,7 +165,7 @@ MISTAKES = {
     "width = 0": "width: expected a whole number of pixels from 1",
     "compression = 'bets'": "compression: ",
     "scale = ": "not a TOML file: Invalid value (at",
-    "a" + ".a" * 8000 + " = 1": "there is no setting a",
+    "a" + ".a" * 4000 + " = 1": "there is no setting a",
     "x = " + "[" * 9000: "not a TOML file: its values are nested too deep",
     "x = " + "1" * 5000: "not a TOML file: Exceeds the limit",
     "#" * 20000: "too large for settings: more than 16 KiB",

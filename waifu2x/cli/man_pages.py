@@ -24,7 +24,7 @@ _FILES = (
     ("~/.local/share/waifu2x-kernels/models", "Models that `waifu2x models import` has read."),
     ("~/.cache/waifu2x-kernels", "Parsed weights and compiled code; see `waifu2x cache`."),
 )
-_WIDTH = 68
+_WIDTH = 64
 """Characters of a line of source: some take several, escaped."""
 _EXIT_CODES = (
     ("0", "All done."),

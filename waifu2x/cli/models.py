@@ -108,7 +108,7 @@ def _listed(rows: list[dict[str, Any]], width: int) -> list[str]:
         lines += ["", origin]
         for row in group:
             lines += _line(cells[row["name"]], widths, row["best_at"] or "", width)
-    paragraphs = [textwrap.wrap(text, width) for text in (_KEY, *_ADVICE)]
+    paragraphs = [textwrap.wrap(text, width, break_on_hyphens=False) for text in (_KEY, *_ADVICE)]
     return [*lines, "", *paragraphs[0], "", *(line for each in paragraphs[1:] for line in each)]
 
 
