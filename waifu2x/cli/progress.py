@@ -126,7 +126,7 @@ class _ManyPictures:
                 with suppress(OSError, zipfile.BadZipFile):  # which is told when its turn comes
                     pages = page_count(job.source)
                     with self._lock:
-                        self._pages[job.source] = pages
+                        self._pages[job.source] = max(1, pages)
 
     def advance(self, job: Job, part: float) -> None:
         """Counts a part of the work on a file as done."""

@@ -9,7 +9,6 @@ import click
 
 from waifu2x.cli.command import MESSAGES, option
 from waifu2x.cli.report import Volume, set_volume, volume
-from waifu2x.cli.settings import is_of_settings
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -26,12 +25,7 @@ def volume_options(command: _Command) -> _Command:
 def _set(context: Any, parameter: click.Parameter, is_given: bool) -> None:
     if not is_given:
         return
-    name = parameter.name or ""
-    wanted = Volume.VERBOSE if name == "verbose" else Volume.QUIET
-    is_weak = is_of_settings(name)
-    was_weak = context.meta.setdefault(__name__, True)
-    if not (is_weak or was_weak) and volume() is not wanted:
+    wanted = Volume.VERBOSE if parameter.name == "verbose" else Volume.QUIET
+    if volume() not in (Volume.NORMAL, wanted):
         raise click.UsageError("--verbose and --quiet exclude each other.")
-    if was_weak:  # what the command line says counts more than what settings say
-        set_volume(wanted)
-        context.meta[__name__] = is_weak
+    set_volume(wanted)

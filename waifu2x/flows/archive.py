@@ -42,17 +42,6 @@ _LARGEST = 1 << 30
 """Bytes of a file in an archive that are unpacked."""
 
 
-def page_count(path: Path) -> int:
-    """How many pictures an archive holds, by its directory; 1 for a URL, which is not asked.
-
-    Raises OSError, zipfile.BadZipFile.
-    """
-    if stores.is_url(path):
-        return 1
-    with zipfile.ZipFile(path) as archive:
-        return sum(_is_picture(member.filename) for member in archive.infolist()) or 1
-
-
 class ArchivePage(NamedTuple):
     """A picture of an archive that was made."""
 

@@ -29,7 +29,7 @@ def page_count(path: Path) -> int:
     if stores.is_url(path):
         return 1
     with zipfile.ZipFile(path) as archive:
-        return sum(is_page(member.filename) for member in archive.infolist()) or 1
+        return sum(is_page(member.filename) for member in archive.infolist())
 
 
 def is_page(name: str) -> bool:
