@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from waifu2x import __version__
-from waifu2x.cli.command import Group, failures_told
+from waifu2x.cli.command import CommandGroup, failures_told
 from waifu2x.cli.report import Volume, detail, say, set_volume, show, tell
 from waifu2x.errors import printable
 from waifu2x.system.nearest import nearest
@@ -46,7 +46,7 @@ _STANDARD_ERROR = 2
 """The number of its file descriptor; those of input and output are less."""
 
 
-class _Commands(Group):
+class _Commands(CommandGroup):
     def list_commands(self, context: click.Context) -> list[str]:
         return list(COMMANDS)
 
@@ -120,7 +120,7 @@ def cli() -> None:
     \b
     waifu2x in.png                          twice as large: in-2x.png
     waifu2x in.png out.png                  the same, under another name
-    waifu2x -n 1 -s 4 photo.jpg large.png   remove JPEG noise, then four times as large
+    waifu2x -s 4 photo.jpg large.png        four times as large, without JPEG noise
     waifu2x *.png -o large/                 several pictures into a folder
     waifu2x batch -r pictures/ large/       a folder with its tree
 

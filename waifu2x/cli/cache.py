@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 import click
 
-from waifu2x.cli.command import Group
+from waifu2x.cli.command import CommandGroup
 from waifu2x.cli.report import show, tell
 from waifu2x.errors import OutputError
 from waifu2x.system import cache as store
@@ -18,7 +18,9 @@ _NONE = f"No cache: there is no home directory to keep it in; set {store.DIRECTO
 
 
 @click.group(
-    cls=Group, invoke_without_command=True, short_help="Show or clear what is kept between runs."
+    cls=CommandGroup,
+    invoke_without_command=True,
+    short_help="Show or clear what is kept between runs.",
 )
 @click.pass_context
 def cache(context: click.Context) -> None:

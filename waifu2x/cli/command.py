@@ -1,7 +1,4 @@
-"""The shape of commands: help in groups, and mistakes told in one sentence that names the way out.
-
-`Group` has a default command, which is meant where the first argument is none of its commands.
-"""
+"""The shape of commands: help in groups, and mistakes told in one sentence with the way out."""
 
 from __future__ import annotations
 
@@ -117,8 +114,8 @@ def _number_tta(command: click.Command, args: list[str]) -> None:
             args[at] = "--tta=8"
 
 
-class Group(click.Group):
-    """Commands by name, of which one is meant where no name is given."""
+class CommandGroup(click.Group):
+    """Commands by name."""
 
     def __init__(self, *arguments: Any, **settings: Any) -> None:
         """Arguments are those of click."""

@@ -128,7 +128,7 @@ noise_option = option(
     type=Choice(["auto", "none", "0", "1", "2", "3"]),
     default="auto",
     metavar="LEVEL",
-    help="Denoise: auto (the default; by a JPEG's quality), none, 0 (weak) to 3 (strong).",
+    help="Denoise: auto (the default: by a JPEG's quality), none, 0 to 3.",
 )
 level_option = option(
     "-n",
@@ -152,7 +152,7 @@ model_option = option(
     show_default=True,
     metavar="NAME|PATH",
     shell_complete=completions.models,
-    help="Model set; `waifu2x models list` shows them.",
+    help="Model; `waifu2x models list` shows them.",
 )
 _DEVICE_OPTIONS = [
     option(

@@ -87,7 +87,8 @@ def upscale(
     \b
     waifu2x in.png                          beside it: in-2x.png
     waifu2x in.png out.webp                 under another name, in another format
-    waifu2x -n 1 -s 4 photo.jpg large.png   remove JPEG noise, four times as large
+    waifu2x -s 4 photo.jpg large.png        four times as large
+    waifu2x -n 3 -s 1 photo.jpg clean.png   only remove noise
     waifu2x *.png -o large/                 several into a folder
     waifu2x - - < in.png > out.png          "-" is stdin or stdout
     """
