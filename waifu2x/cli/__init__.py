@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from waifu2x import __version__
-from waifu2x.cli.command import Group, failures_told
-from waifu2x.cli.report import show, tell
+from waifu2x.cli.command import CommandGroup, failures_told
+from waifu2x.cli.report import Volume, detail, say, set_volume, show, tell
 from waifu2x.errors import printable
 from waifu2x.system.nearest import nearest
 
@@ -46,7 +46,7 @@ _STANDARD_ERROR = 2
 """The number of its file descriptor; those of input and output are less."""
 
 
-class _Commands(Group):
+class _Commands(CommandGroup):
     def list_commands(self, context: click.Context) -> list[str]:
         return list(COMMANDS)
 
@@ -102,8 +102,12 @@ class _Commands(Group):
             formatter.write_dl(list(COMMANDS.items()))
 
     def invoke(self, context: click.Context) -> Any:
-        with failures_told():
-            return super().invoke(context)
+        set_volume(Volume.NORMAL)
+        try:
+            with failures_told():
+                return super().invoke(context)
+        except KeyboardInterrupt:
+            raise click.Abort from None  # click would begin a new line
 
 
 @click.group("waifu2x", cls=_Commands)
@@ -116,7 +120,7 @@ def cli() -> None:
     \b
     waifu2x in.png                          twice as large: in-2x.png
     waifu2x in.png out.png                  the same, under another name
-    waifu2x -n 1 -s 4 photo.jpg large.png   remove JPEG noise, then four times as large
+    waifu2x -s 4 photo.jpg large.png        four times as large, without JPEG noise
     waifu2x *.png -o large/                 several pictures into a folder
     waifu2x batch -r pictures/ large/       a folder with its tree
 
@@ -145,7 +149,9 @@ class _Told(logging.Handler):
     """
 
     def emit(self, record: logging.LogRecord) -> None:
-        tell(record.getMessage())
+        level = record.levelno
+        tells = tell if level >= logging.WARNING else say if level >= logging.INFO else detail
+        tells(record.getMessage())
 
 
 def main() -> None:
@@ -154,7 +160,7 @@ def main() -> None:
     # Libraries' remarks on odd but readable files are not for users.
     warnings.filterwarnings("ignore", module="PIL|tifffile|zipfile")
     logging.basicConfig(handlers=[_Told()])
-    logging.getLogger("waifu2x").setLevel(logging.INFO)
+    logging.getLogger("waifu2x").setLevel(logging.DEBUG)
     for name in ("SIGTERM", "SIGHUP"):
         number = getattr(signal, name, None)
         # Unless it is to be ignored, as under nohup: unwind, so that nothing half-made stays.

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from waifu2x.cli import completions
-from waifu2x.cli.command import Group
+from waifu2x.cli.command import CommandGroup
 from waifu2x.cli.report import show, tell
 from waifu2x.errors import printable
 from waifu2x.networks import catalogue, listing, model_set
@@ -48,7 +48,7 @@ _KEY = (
 )
 
 
-@click.group(cls=Group, short_help="List, show, import and remove models.")
+@click.group(cls=CommandGroup, short_help="List, show, import and remove models.")
 def models() -> None:
     """List, show, import and remove models."""
 
