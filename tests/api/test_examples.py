@@ -34,6 +34,7 @@ def test_python_of_the_documents_runs(
         for large, small in SMALLER.items():
             block = block.replace(large, small)
         exec(compile(block, PAGE.name, "exec"), names)
+    assert names["made"].noise is not None
     assert names["larger"].shape == (18, 32, 3)
     assert names["stack"].shape == (2, 18, 32, 3)
     assert [result.shape for result in names["results"]] == [(18, 32, 3), (36, 64, 3)]

@@ -109,6 +109,26 @@ def test_what_comes_back(folder: Path) -> None:
     assert repr(made).startswith(shown)
 
 
+def test_the_noise_of_a_jpeg_is_removed_by_its_quality(folder: Path) -> None:
+    picture = Image.fromarray(PIXELS)
+    picture.save("poor.jpg", quality=40)
+    picture.save("best.jpg", quality=100, subsampling=0)
+    picture.save("a.png")
+    levels = {
+        name: waifu2x.upscale_file(name, f"large/{name}.png").noise
+        for name in ("poor.jpg", "best.jpg", "a.png")
+    }
+    assert levels == {"poor.jpg": 2, "best.jpg": None, "a.png": None}
+    fixed = waifu2x.upscale_file("poor.jpg", "fixed.png", noise=2)
+    assert fixed.noise == 2
+    chosen = folder / "large/poor.jpg.png"
+    assert chosen.read_bytes() == (folder / "fixed.png").read_bytes()
+    with Image.open("poor.jpg") as image:
+        np.testing.assert_array_equal(
+            np.asarray(waifu2x.upscale(image, 2, "auto")), decoded(chosen)
+        )
+
+
 def test_an_upscaler_makes_many_files(folder: Path, upscaler: Upscaler) -> None:
     for name in ("a", "b"):
         deep_png(folder / f"{name}.png")
@@ -133,11 +153,12 @@ def test_a_target_is_replaced_only_where_that_is_asked_for(
         upscaler.upscale_file("a.png", "a.png", overwrite=True)
 
 
+class CancelledError(OSError):
+    """What a program raises to end the work, whatever it derives from."""
+
+
 def test_a_cancelled_file_leaves_nothing(folder: Path, upscaler: Upscaler) -> None:
     animation(folder / "a.gif")
-
-    class CancelledError(Exception):
-        """Ends the work."""
 
     def cancel(part: float) -> None:
         raise CancelledError
@@ -146,6 +167,18 @@ def test_a_cancelled_file_leaves_nothing(folder: Path, upscaler: Upscaler) -> No
         upscaler.upscale_file("a.gif", "b.gif", on_progress=cancel)
     assert [path.name for path in folder.iterdir()] == ["a.gif"]
     assert upscaler.upscale_file("a.gif", "b.gif").height == 18
+
+
+def test_a_file_that_cannot_be_dated_is_an_error_of_the_package(
+    folder: Path, upscaler: Upscaler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: Path, **options: Any) -> None:
+        raise PermissionError(1, "Operation not permitted", str(path))
+
+    deep_png(folder / "a.png")
+    monkeypatch.setattr("os.utime", refuse)
+    with pytest.raises(OutputError, match=r"^b\.png: operation not permitted"):
+        upscaler.upscale_file("a.png", "b.png", copy_times=True)
 
 
 def test_a_picture_that_stays_is_copied(folder: Path) -> None:

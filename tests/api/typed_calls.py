@@ -52,13 +52,14 @@ def images(
     assert_type(waifu2x.upscale(Image.open("a.png"), 2, 1, tta=8), Image.Image)
     assert_type(waifu2x.upscale(bytes_, width=640), NDArray[np.uint8])
     assert_type(waifu2x.upscale(words, scale=1.5), NDArray[np.uint16])
-    assert_type(waifu2x.upscale(floats, noise=3, model="vgg_7"), NDArray[np.float32])
+    assert_type(waifu2x.upscale(floats, noise="auto", model="vgg_7"), NDArray[np.float32])
     assert_type(waifu2x.upscale(np.zeros((4, 4, 3), np.uint8)), NDArray[np.uint8])
     assert_type(waifu2x.upscale(tensor), Pixels)
     assert_type(waifu2x.upscale(table), Pixels)
     waifu2x.upscale("a.png")  # type: ignore[call-overload]
     waifu2x.upscale([bytes_, bytes_])  # type: ignore[call-overload]
     waifu2x.upscale(image, scal=3)  # type: ignore[call-overload]
+    waifu2x.upscale(image, noise="all")  # type: ignore[call-overload]
     waifu2x.upscale(image, fit="outside")  # type: ignore[call-overload]
 
 
