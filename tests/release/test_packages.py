@@ -92,11 +92,14 @@ def enlarge(python: Path, folder: Path) -> None:
     cache = folder / "cache"
     cache.mkdir(mode=0o700)
     program = python.with_name("waifu2x")
-    here = {"cwd": folder, "WAIFU2X_CACHE_DIR": str(cache)}
-    assert waifu2x.__version__ in run(program, "--version", **here)
+
+    def told(*arguments: str) -> str:
+        return run(program, *arguments, cwd=folder, WAIFU2X_CACHE_DIR=str(cache))
+
+    assert waifu2x.__version__ in told("--version")
     shutil.copy(ROOT / "examples" / "drawn.png", folder / "in.png")
-    run(program, "upscale", "in.png", "out.png", **here)
-    assert "480x320" in run(program, "info", "out.png", **here)
+    told("upscale", "in.png", "out.png")
+    assert "480x320" in told("info", "out.png")
 
 
 def test_twice_the_same_bytes(built: tuple[Path, Path], tmp_path: Path) -> None:
@@ -159,8 +162,7 @@ def test_newer_pythons(version: str, built: tuple[Path, Path], tmp_path: Path) -
 def test_every_extra_resolves(extra: str, tmp_path: Path) -> None:
     python = new_venv(tmp_path / "venv")
     wheels = [] if extra == "pycuda" else ["--only-binary=:all:", "--no-binary=waifu2x-kernels"]
-    install = [python, "-m", "pip", "install", "-q", "--dry-run", *wheels]
-    run(*install, f".[{extra}]")
+    run(python, "-m", "pip", "install", "-q", "--dry-run", *wheels, f".[{extra}]")
 
 
 @pytest.mark.parametrize(("version", "platform"), PLATFORMS)
@@ -176,7 +178,8 @@ def test_the_oldest_versions_pass_every_test(tmp_path: Path) -> None:
     python = new_venv(tmp_path / "venv")
     uv, wanted = tool("uv"), tmp_path / "oldest.txt"
     resolve = [uv, "pip", "compile", "-q", "pyproject.toml", "--extra", "all", "--extra", "test"]
-    run(*resolve, "--python", python, "--resolution", "lowest-direct", "-o", wanted)
+    resolve += ["--resolution", "lowest-direct"]
+    run(*resolve, "--python", python, "-o", wanted)
     run(uv, "pip", "sync", "-q", "--python", python, wanted)
     run(uv, "pip", "install", "-q", "--python", python, "--no-deps", "-e", ".")
     run(python, "-m", "pytest", "-q", "-n", "auto", "--dist", "worksteal", "-p", "no:cacheprovider")
