@@ -19,8 +19,10 @@ from waifu2x.errors import (
     BackendError,
     DeviceError,
     DeviceMemoryError,
+    ExistsError,
     ImageError,
     ModelError,
+    NoDeviceError,
     NotInstalledError,
     OutputError,
     UnavailableError,
@@ -28,6 +30,7 @@ from waifu2x.errors import (
 )
 
 if TYPE_CHECKING:
+    from waifu2x.api.files import FileOptions, UpscaledFile, upscale_file
     from waifu2x.api.upscaler import Upscaler, UpscalerOptions, upscale
     from waifu2x.backends.engine import Engine
     from waifu2x.backends.listing import DeviceInfo, list_devices
@@ -41,12 +44,16 @@ __all__ = [
     "DeviceInfo",
     "DeviceMemoryError",
     "Engine",
+    "ExistsError",
+    "FileOptions",
     "ImageError",
     "ModelError",
     "ModelInfo",
+    "NoDeviceError",
     "NotInstalledError",
     "OutputError",
     "UnavailableError",
+    "UpscaledFile",
     "Upscaler",
     "UpscalerOptions",
     "Waifu2xError",
@@ -54,18 +61,22 @@ __all__ = [
     "list_devices",
     "list_models",
     "upscale",
+    "upscale_file",
 ]
 
 if not TYPE_CHECKING:  # to a type checker, this function would make any name a name of the package
     _MODULES = {
         "DeviceInfo": "waifu2x.backends.listing",
+        "FileOptions": "waifu2x.api.files",
         "Engine": "waifu2x.backends.engine",
         "ModelInfo": "waifu2x.networks.listing",
+        "UpscaledFile": "waifu2x.api.files",
         "Upscaler": "waifu2x.api.upscaler",
         "UpscalerOptions": "waifu2x.api.upscaler",
         "list_devices": "waifu2x.backends.listing",
         "list_models": "waifu2x.networks.listing",
         "upscale": "waifu2x.api.upscaler",
+        "upscale_file": "waifu2x.api.files",
     }
 
     def __getattr__(name):

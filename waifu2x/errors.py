@@ -5,18 +5,20 @@ Waifu2xError
 ├── ImageError     a picture that cannot be read or handled
 ├── BackendError   a backend or device that is missing or cannot do what was asked
 │   ├── UnavailableError   its library or device is not here: `auto` goes on to the next
-│   │   └── NotInstalledError  software that it needs was never installed
+│   │   ├── NotInstalledError  software that it needs was never installed
+│   │   └── NoDeviceError      it has devices, but none of the number that was asked for
 │   ├── DeviceMemoryError  its device has too little free memory for what was asked
 │   └── DeviceError        its device has stopped working: so does `auto`, in the middle of a batch
 ├── StoreError     a URL that cannot be used
 ├── ClusterError   a cluster that cannot be reached, or does not do what was asked
 └── OutputError    a result that cannot be written
+    └── ExistsError        its file is there already, and is not to be replaced
 """
 
 from __future__ import annotations
 
-EXISTS = "{}: exists already: use --overwrite or --skip-existing"
-"""What an OutputError says of a file that is not to be replaced."""
+LESS_MEMORY = "use a smaller scale, or -m upconv_7, which needs a sixth of cunet's memory"
+"""What to do where memory is short, for messages."""
 
 
 class Waifu2xError(Exception):
@@ -49,6 +51,10 @@ class NotInstalledError(UnavailableError):
     """Software that a backend needs was never installed."""
 
 
+class NoDeviceError(UnavailableError):
+    """A backend has no device of the number that was asked for."""
+
+
 class DeviceMemoryError(BackendError):
     """A device has too little free memory for what was asked: less of it, or later, may fit."""
 
@@ -77,6 +83,19 @@ class ClusterError(Waifu2xError):
 
 class OutputError(Waifu2xError):
     """A result cannot be written where it should go."""
+
+
+class ExistsError(OutputError):
+    """The file of a result is there already, and is not to be replaced."""
+
+    def __init__(self, path: object, remedy: str = "use --overwrite or --skip-existing") -> None:
+        """Its message is the path, and what to do."""
+        super().__init__(f"{path}: exists already: {remedy}")
+        self.path = str(path)
+        self.remedy = remedy
+
+    def __reduce__(self) -> tuple[type[ExistsError], tuple[str, str]]:
+        return type(self), (self.path, self.remedy)
 
 
 def printable(message: str) -> str:

@@ -47,6 +47,14 @@ class WithGradient(Tensor):
         raise BufferError("Can't export tensors that require gradient, use tensor.detach()")
 
 
+class Nowhere(Tensor):
+    """A tensor of shapes without memory."""
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        """Raises what PyTorch does."""
+        raise ValueError("Unknown device type meta for Dlpack")
+
+
 class Table:
     """A thing that becomes an array by a copy."""
 
@@ -92,6 +100,8 @@ def test_a_tensor_on_another_device(upscaler: Upscaler, kind: int) -> None:
 def test_a_tensor_that_its_library_keeps(upscaler: Upscaler) -> None:
     with pytest.raises(ImageError, match="cannot read this WithGradient: Can't export"):
         upscaler(WithGradient(PIXELS))
+    with pytest.raises(ImageError, match="cannot read this Nowhere: Unknown device type meta"):
+        upscaler(Nowhere(PIXELS))
 
 
 @pytest.mark.parametrize(

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import doctest
 import importlib
 import inspect
+from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +18,7 @@ import waifu2x
 
 MODULES = (
     "waifu2x",
+    "waifu2x.api.files",
     "waifu2x.api.upscaler",
     "waifu2x.backends.engine",
     "waifu2x.backends.listing",
@@ -33,13 +37,13 @@ def examples() -> list[doctest.DocTest]:
 
 @pytest.mark.parametrize("example", examples(), ids=lambda test: test.name)
 def test_examples_of_docstrings_run(
-    example: doctest.DocTest, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+    example: doctest.DocTest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     image = np.random.default_rng(1).integers(0, 256, (9, 16, 3), np.uint8)
     Image.fromarray(image).save("drawing.png")
     Image.fromarray(image).save("photo.jpg", quality=60)
-    example.globs = {"waifu2x": waifu2x, "image": image, "images": [image] * 2}
+    example.globs = {"waifu2x": waifu2x, "image": image, "images": [image] * 2, "Path": Path}
     failed, tried = doctest.DocTestRunner(verbose=False).run(example)
     assert tried
     assert not failed
@@ -57,13 +61,30 @@ def test_every_public_name_says_what_it_is() -> None:
                 assert member.__doc__, f"{name}.{key}"
 
 
+def test_every_field_says_what_it_is() -> None:
+    for kind in (waifu2x.DeviceInfo, waifu2x.ModelInfo, waifu2x.UpscaledFile):
+        (tree,) = ast.parse(inspect.getsource(kind)).body
+        assert isinstance(tree, ast.ClassDef)
+        for field, after in pairwise(tree.body):
+            if isinstance(field, ast.AnnAssign):
+                assert isinstance(after, ast.Expr), f"{kind.__name__}: {ast.unparse(field)}"
+
+
 def test_functions_say_what_they_raise_and_show_a_call() -> None:
-    for name in ("Engine", "Upscaler", "Upscaler.__call__", "upscale", "list_devices"):
+    for name in (
+        "Engine",
+        "Upscaler",
+        "Upscaler.__call__",
+        "Upscaler.upscale_file",
+        "upscale",
+        "upscale_file",
+        "list_devices",
+    ):
         found: Any = waifu2x
         for part in name.split("."):
             found = getattr(found, part)
         assert "Raises:" in found.__doc__, name
-        assert "Example:" in found.__doc__, name
+        assert "Examples:" in found.__doc__, name
         arguments = set(inspect.signature(found).parameters) - {"self"}
         said = found.__doc__.partition("Args:")[2].partition("Raises:")[0]
         assert not [one for one in arguments if f"    {one}: " not in said], name

@@ -40,7 +40,7 @@ def test_no_public_signature_says_any() -> None:
     functions = {name: typing.get_overloads(found) or [found] for name, found in public_functions()}
     assert {"upscale", "Upscaler.__call__", "Upscaler.close", "Engine.bytes"} <= set(functions)
     # Frozen dataclasses make theirs when they are needed.
-    made = {"DeviceInfo", "ModelInfo"}
+    made = {"DeviceInfo", "ModelInfo", "UpscaledFile"}
     for name, variants in functions.items():
         if name.partition(".")[0] in made:
             continue
@@ -50,17 +50,32 @@ def test_no_public_signature_says_any() -> None:
             taken = set(inspect.signature(each).parameters) - {"self"}
             assert taken <= set(said), name
             assert not [text for text in said.values() if re.search(r"\bAny\b", str(text))], name
-    for each in (waifu2x.DeviceInfo, waifu2x.ModelInfo, waifu2x.UpscalerOptions):
+    fields = (
+        waifu2x.DeviceInfo,
+        waifu2x.FileOptions,
+        waifu2x.ModelInfo,
+        waifu2x.UpscaledFile,
+        waifu2x.UpscalerOptions,
+    )
+    for each in fields:
         assert not [text for text in each.__annotations__.values() if "Any" in str(text)], each
 
 
-def test_options_are_the_keyword_arguments_of_an_upscaler() -> None:
+@pytest.mark.parametrize(
+    ("takes", "options"),
+    [
+        (waifu2x.Upscaler, waifu2x.UpscalerOptions),
+        (waifu2x.upscale_file, waifu2x.FileOptions),
+    ],
+    ids=["Upscaler", "upscale_file"],
+)
+def test_options_are_the_keyword_arguments(takes: Any, options: Any) -> None:
     keywords = {
         name: parameter.annotation
-        for name, parameter in inspect.signature(waifu2x.Upscaler).parameters.items()
+        for name, parameter in inspect.signature(takes).parameters.items()
         if parameter.kind is parameter.KEYWORD_ONLY
     }
-    options = waifu2x.UpscalerOptions.__annotations__
+    options = options.__annotations__
     assert {name: kind.__forward_arg__ for name, kind in options.items()} == keywords
 
 

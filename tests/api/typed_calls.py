@@ -52,13 +52,14 @@ def images(
     assert_type(waifu2x.upscale(Image.open("a.png"), 2, 1, tta=8), Image.Image)
     assert_type(waifu2x.upscale(bytes_, width=640), NDArray[np.uint8])
     assert_type(waifu2x.upscale(words, scale=1.5), NDArray[np.uint16])
-    assert_type(waifu2x.upscale(floats, noise=3, model="vgg_7"), NDArray[np.float32])
+    assert_type(waifu2x.upscale(floats, noise="auto", model="vgg_7"), NDArray[np.float32])
     assert_type(waifu2x.upscale(np.zeros((4, 4, 3), np.uint8)), NDArray[np.uint8])
     assert_type(waifu2x.upscale(tensor), Pixels)
     assert_type(waifu2x.upscale(table), Pixels)
     waifu2x.upscale("a.png")  # type: ignore[call-overload]
     waifu2x.upscale([bytes_, bytes_])  # type: ignore[call-overload]
     waifu2x.upscale(image, scal=3)  # type: ignore[call-overload]
+    waifu2x.upscale(image, noise="all")  # type: ignore[call-overload]
     waifu2x.upscale(image, fit="outside")  # type: ignore[call-overload]
 
 
@@ -76,6 +77,19 @@ def upscalers(image: Image.Image, bytes_: NDArray[np.uint8], tensor: Tensor) -> 
             assert_type(upscaler.engine, waifu2x.Engine)
     waifu2x.Upscaler(2, model=Path("models"))
     waifu2x.Upscaler(2, 1, 1080)  # type: ignore[call-arg]
+
+
+def files() -> None:
+    """What becomes of files."""
+    made = waifu2x.upscale_file("a.jpg", Path("b.webp"), 2, quality=90, depth=8, tta=2)
+    assert_type(made, waifu2x.UpscaledFile)
+    assert_type((made.width, made.noise), tuple[int, int | None])
+    assert_type(made.notices, tuple[str, ...])
+    with waifu2x.Upscaler(2) as upscaler:
+        assert_type(upscaler.upscale_file(made.path, "c.png", strip=True), waifu2x.UpscaledFile)
+        upscaler.upscale_file("a.jpg", "b.png", scale=3)  # type: ignore[call-arg]
+    waifu2x.upscale_file("a.jpg", "b.png", compression="more")  # type: ignore[arg-type]
+    made.width = 3  # type: ignore[misc]
 
 
 def lists() -> None:

@@ -367,7 +367,7 @@ def test_what_cannot_be_done(run: Run, arguments: list[str], message: str) -> No
         ["a.png", "b.xyz"],
         ["a.png", "b"],
         ["-s", "33", "a.png", "b.png"],
-        ["-s", "1", "a.png", "b.png"],
+        ["-n", "none", "-s", "1", "a.png", "b.png"],
         ["-n", "4", "a.png", "b.png"],
         ["-t", "8", "a.png", "b.png"],
         ["-t", "²0", "a.png", "b.png"],

@@ -80,25 +80,24 @@ def commands_in(page: str) -> Iterator[tuple[str, list[str]]]:
 
 
 def _commands(text: str) -> Iterator[list[str]]:
-    lexer = shlex.shlex(
-        text.replace("\\\n", " ").replace("\n", " ;\n"), posix=True, punctuation_chars=True
-    )
-    lexer.whitespace_split = True
-    found: list[str] | None = None
-    skip = False
-    for token in (*lexer, ";"):
-        if skip:
-            skip = False
-        elif re.fullmatch(r"[;|&()]+", token):
-            if found is not None:
-                yield found
-            found = None
-        elif re.fullmatch(r"[<>]+&?", token):
-            skip = True
-        elif found is not None:
-            found.append(token)
-        elif token.rpartition("/")[2] == "waifu2x":
-            found = []
+    for line in text.replace("\\\n", " ").splitlines():
+        lexer = shlex.shlex(line, posix=True, punctuation_chars=True)
+        lexer.whitespace_split = True
+        found: list[str] | None = None
+        skip = False
+        for token in (*lexer, ";"):
+            if skip:  # the file of a redirection
+                skip = False
+            elif re.fullmatch(r"[;|&()]+", token):
+                if found is not None:
+                    yield found
+                found = None
+            elif re.fullmatch(r"[<>]+&?", token):
+                skip = True
+            elif found is not None:
+                found.append(token)
+            elif token.rpartition("/")[2] == "waifu2x":
+                found = []
 
 
 def anchors(page: str) -> set[str]:

@@ -1,7 +1,8 @@
-"""The pictures that the documents name, so small that their commands take no time."""
+"""The files that the documents name, so small that their commands take no time."""
 
 from __future__ import annotations
 
+import shutil
 import zipfile
 from pathlib import Path
 
@@ -9,19 +10,21 @@ import numpy as np
 from PIL import Image
 
 from tests.docs.documents import ROOT
+from tests.helpers.weight_files import compact, pth
 
 SIZE = (24, 16)
 
 
 def prepare(folder: Path) -> None:
-    """Puts them into a folder, and the examples of this project as in a clone."""
-    (folder / "examples").symlink_to(ROOT / "examples")
+    """Puts them into a folder, with the examples and models of this project as in a clone."""
+    shutil.copytree(ROOT / "examples", folder / "examples")
+    (folder / "models").symlink_to(ROOT / "models")
     drawing = Image.open(ROOT / "examples" / "drawn.png").convert("RGB").crop((60, 80, 84, 96))
     photo = Image.open(ROOT / "examples" / "photo.jpg").convert("RGB").crop((60, 80, 84, 96))
-    for name in ("in.png", "input.png", "drawing.png", "a.png", "b.png"):
+    drawing.resize((120, 80)).save(folder / "input.png")
+    for name in ("a.png", "b.png"):
         drawing.save(folder / name)
-    for name in ("photo.jpg", "scan.jpg"):
-        photo.save(folder / name, quality=75)
+    photo.save(folder / "photo.jpg", quality=75)
     sprite = drawing.convert("RGBA")
     sprite.putalpha(Image.linear_gradient("L").resize(SIZE))
     sprite.save(folder / "sprite.png")
@@ -30,6 +33,7 @@ def prepare(folder: Path) -> None:
     drawing.save(
         folder / "animation.gif", save_all=True, append_images=[drawing.rotate(180)], duration=80
     )
+    (folder / "4x-compact.pth").write_bytes(pth(compact(scale=4)))
     pictures = folder / "pictures"
     (pictures / "more").mkdir(parents=True)
     drawing.save(pictures / "drawing.png")

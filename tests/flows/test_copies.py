@@ -107,7 +107,7 @@ def test_a_codec_worker_copies_no_pixels(
     link = Recorder()
     enlarger = upscaler.enlarger
     output = Output(target, Quality(), "fail")
-    task = CodecTask(enlarger.facts, enlarger.request, enlarger.noise, output, 10**8, 1)
+    task = CodecTask(enlarger.facts, enlarger.request, enlarger.noise, None, output, 10**8, 1)
     link.codec = Codec(task, link)
     link.codec.deliver(Make(Job(path, tmp_path / f"out.{target}"), 1 << 40))
     link.codec.deliver(None)
@@ -133,7 +133,7 @@ def test_a_codec_worker_has_no_memory_for_copies(
     path.write_bytes(encode(Picture(smooth(*LARGE)), "png"))
     link = Recorder()
     enlarger = upscaler.enlarger
-    task = CodecTask(enlarger.facts, enlarger.request, enlarger.noise, PNG, 10**8, 1)
+    task = CodecTask(enlarger.facts, enlarger.request, enlarger.noise, None, PNG, 10**8, 1)
     link.codec = Codec(task, link)
     link.codec.deliver(Make(Job(path, tmp_path / "out.png"), 1 << 40))
     link.codec.deliver(None)

@@ -306,7 +306,7 @@ def test_cmyk_through_its_profile(form: str) -> None:
     assert frames.pictures[0].colours == Colours()
 
 
-@pytest.mark.parametrize("icc_profile", [None, b"garbage", SRGB])
+@pytest.mark.parametrize("icc_profile", [None, b"garbage", SRGB], ids=["none", "garbage", "sRGB"])
 def test_cmyk_without_a_profile(icc_profile: bytes | None) -> None:
     inks = noise(5, 6, 4)
     image = Image.fromarray(inks, "CMYK")

@@ -36,7 +36,7 @@ def test_two_processes_make_what_one_makes(model: str, request_: Any) -> None:
     with Upscaler(**request_, model=model) as upscaler:
         request, level = upscaler.enlarger.request, upscaler.enlarger.noise
         scales = [Fraction(scale) for scale in range(1, 5)]
-        table = FactTable.of(upscaler.enlarger.facts, level, scales)
+        table = FactTable.of(upscaler.enlarger.facts, [level], scales)
         elsewhere = Processing(pickle.loads(pickle.dumps(table)), request, level)
         for picture in PICTURES.values():
             whole = upscaler.enlarger.picture(picture)
@@ -70,7 +70,7 @@ def test_a_table_knows_what_its_set_knows(tmp_path: Path) -> None:
     with Upscaler(width=100, noise=0, model="vgg_7") as upscaler:
         facts = upscaler.enlarger.facts
         scales = [Fraction(scale) for scale in range(1, 33)]
-        table = FactTable.of(facts, 0, scales)
+        table = FactTable.of(facts, [0], scales)
         for scale in (*scales, Fraction(1, 3), Fraction(3, 2), Fraction(63, 2)):
             factors = facts.factors(scale, 0)
             assert table.factors(scale, 0) == factors
@@ -95,7 +95,7 @@ class Missing:
 
 
 def test_what_a_set_lacks_a_table_says() -> None:
-    table = FactTable.of(Missing(), 1, [Fraction(1), Fraction(3, 2)])
+    table = FactTable.of(Missing(), [1], [Fraction(1), Fraction(3, 2)])
     with pytest.raises(ModelError, match=r"^odd: has no scale model$"):
         table.factors(Fraction(2), 1)
     assert table.factors(Fraction(1), 1) == ()

@@ -6,6 +6,7 @@ import math
 import os
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 from types import TracebackType
@@ -27,6 +28,7 @@ from numpy.typing import NDArray
 from waifu2x.backends import Precision, Progress, ignore, scaled
 from waifu2x.backends.engine import Engine
 from waifu2x.errors import BackendError
+from waifu2x.flows.noise_choice import choose
 from waifu2x.formats.profiles import in_srgb_tone
 from waifu2x.imaging import sizes
 from waifu2x.imaging.arrays import ArrayLike, as_array, checked, from_picture, to_picture
@@ -34,14 +36,17 @@ from waifu2x.imaging.enlarger import Enlarger, Networks
 from waifu2x.imaging.sizes import Fit
 from waifu2x.networks import catalogue, model_set
 from waifu2x.networks.chains import EngineChains, models_of
+from waifu2x.networks.noise_levels import limits_of
 from waifu2x.system.arguments import integer
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
+    from waifu2x.api.files import FileOptions, FilePath, UpscaledFile
+
 OnProgress = Callable[[float], object]
-"""Called with each further part of the work that is done: a number above 0. The parts of a call add
-up to 1. What it returns is ignored; what it raises ends the work, and comes out of the call."""
+"""Called with each further part of the work that is done, a number from 0 to 1. The parts of a call
+add up to 1. What it returns is ignored; what it raises ends the work, and comes out of the call."""
 
 _Pixel = TypeVar("_Pixel", np.uint8, np.uint16, np.float32)
 
@@ -81,7 +86,8 @@ class Upscaler:
             as 2, 1.5 or Fraction(4, 3). A float means the decimal number that it is printed as. 1
             only denoises.
         noise: The level of noise to remove, from 0 (weak) to 3 (strong); None for no denoising.
-            `list_models` shows which levels a model has.
+            `list_models` shows which levels a model has. "auto" chooses for each PIL image that was
+            opened from a JPEG, by its quality, and is None for other images and for arrays.
         width: Width of the result in pixels; alone, the proportions stay.
         height: Height of the result in pixels; alone, the proportions stay.
         fit: What `width` and `height` together mean. "inside": the largest result that fits into
@@ -109,7 +115,7 @@ class Upscaler:
         BackendError: The device cannot be used, or its memory is too small for the model.
         ValueError: An argument makes no sense.
 
-    Example:
+    Examples:
         >>> with waifu2x.Upscaler(scale=2, noise=1) as upscaler:
         ...     larger = [upscaler(image) for image in images]
         >>> images[0].shape, larger[0].shape
@@ -119,7 +125,7 @@ class Upscaler:
     def __init__(
         self,
         scale: float | Fraction | None = None,
-        noise: int | None = None,
+        noise: int | Literal["auto"] | None = None,
         *,
         width: int | None = None,
         height: int | None = None,
@@ -146,25 +152,26 @@ class Upscaler:
             min_size=min_size,
             only_smaller_than=only_smaller_than,
         )
-        if noise is not None:
-            noise = integer(noise, range(4), "a noise level from 0 to 3 or None")
+        chooses, level = noise == "auto", None
+        if not (noise is None or chooses):
+            level = integer(noise, range(4), "a noise level from 0 to 3, auto or None")
         if tile is not None:
             tile = integer(tile, range(1, sys.maxsize), "a tile of at least 1 pixel or None")
         opening = {"backend": backend, "device": device, "precision": precision}
         given = [name for name, value in opening.items() if value is not None]
         if engine is not None and given:
             raise ValueError(f"Expected no {' or '.join(given)}: the engine has its own")
-        if request.scale == 1 and noise is None:
+        if request.scale == 1 and level is None and not chooses:
             raise ValueError("Nothing to do: expected a scale above 1, a noise level, or both")
         tta = integer(tta, (1, 2, 4, 8), "a tta of 1, 2, 4 or 8")
         models = model_set.find(os.fspath(model))
         # Sizes other than a scale tell only with a picture which networks it goes through.
         fixed = request.scale
-        factors = models.factors(Fraction(2) if fixed is None else fixed, noise)
+        factors = models.factors(Fraction(2) if fixed is None else fixed, level)
         factor = math.prod(factors)
         # Read before a device is opened, and held until they are compiled.
-        read = models_of(models, factor, noise) if factor > 1 or noise is not None else None
-        substitute = models.substitute(1 if fixed is None else factor, noise)
+        read = models_of(models, factor, level) if factor > 1 or level is not None else None
+        substitute = models.substitute(1 if fixed is None else factor, level)
         notices = [substitute] if substitute else []
         self._own_engine: Engine | None = None
         if engine is None:
@@ -183,12 +190,15 @@ class Upscaler:
         self._chains = chains = EngineChains(models, self.engine)
         self.networks = Networks(chains, tta, tile)
         """The networks of all pictures."""
-        self.enlarger = Enlarger(chains, request, noise, self.networks)
+        limits = limits_of(models) if chooses else None
+        self.enlarger = Enlarger(chains, request, level, self.networks, limits)
         """What does the work on one picture."""
         self._name = f"{models.name}: {request}{'' if noise is None else f', noise {noise}'}"
         try:
-            if fixed is not None and (factor > 1 or noise is not None):
-                chains.network(factor, noise)
+            # Where the picture decides, it may need none but another network.
+            is_known = limits is None or not limits.levels
+            if fixed is not None and is_known and (factor > 1 or level is not None):
+                chains.network(factor, level)
         except BaseException:
             self.close()
             raise
@@ -210,12 +220,12 @@ class Upscaler:
         """One picture, or a stack of pictures of one size, enlarged and denoised.
 
         Args:
-            image: A PIL image; a NumPy array; or an array of another library, by `__dlpack__`,
-                `__array__` or `__array_interface__`, in the memory of the processor. Arrays are
-                (H, W) or (H, W, C) with 1 to 4 planes: grey, grey and alpha, RGB, RGB and alpha.
-                (N, H, W, C) is N pictures, which GPUs compute together. uint8 and uint16 over their
-                range, or float32 in [0, 1], in any byte order. Floats that lie outside by 1/255 at
-                most are clipped.
+            image: A PIL image, of whose frames the one that it shows counts; a NumPy array; or an
+                array of another library, by `__dlpack__`, `__array__` or `__array_interface__`, in
+                the memory of the processor. Arrays are (H, W) or (H, W, C) with 1 to 4 planes:
+                grey, grey and alpha, RGB, RGB and alpha. (N, H, W, C) is N pictures, which GPUs
+                compute together. uint8 and uint16 over their range, or float32 in [0, 1], in any
+                byte order. Floats that lie outside by 1/255 at most are clipped.
             on_progress: Called with each further part of the work; the parts add up to 1, so
                 `tqdm(total=1).update` serves. It may be called by other threads, one at a time. To
                 stop the work, raise an exception in it, which comes out of this call.
@@ -231,21 +241,51 @@ class Upscaler:
             ModelError: The picture has transparency and there is no model to scale it.
             BackendError: After `close`, or where the device fails or its memory is too small.
 
-        Example:
+        Examples:
             >>> with waifu2x.Upscaler(scale=2) as upscaler:
             ...     larger = upscaler(image)
             >>> larger.shape, larger.dtype
             ((18, 32, 3), dtype('uint8'))
         """
-        if self._closed:
-            raise BackendError("this upscaler is closed: make a new one")
-        told = _progress(on_progress)
+        self._check_open()
+        told = progress_of(on_progress)
         if _is_pil(image):
             return self._pil(image, told)
         array = checked(as_array(image))
         if array.ndim == 4:
             return self._pictures(array, told)
         return from_picture(self.enlarger.picture(to_picture(array), told), array.ndim)
+
+    def upscale_file(
+        self, source: FilePath, target: FilePath, **how: Unpack[FileOptions]
+    ) -> UpscaledFile:
+        """One file of pictures into another, as `waifu2x.upscale_file` does it.
+
+        Args:
+            source: The file to read.
+            target: The file to make. Its extension says the format.
+            how: Keyword arguments of `waifu2x.upscale_file` that are about the files: format,
+                quality, compression, depth, background, strip, copy_times, overwrite, max_pixels,
+                on_progress.
+
+        Returns:
+            The size of the result, how long it took, the noise level, and what there is to say.
+
+        Raises:
+            Waifu2xError: ImageError, OutputError, ModelError or BackendError, as the function says.
+            ValueError: An argument makes no sense, or the format does not have it.
+
+        Examples:
+            >>> with waifu2x.Upscaler(scale=2) as upscaler:
+            ...     for path in sorted(Path().glob("*.png")):
+            ...         made = upscaler.upscale_file(path, f"large/{path.stem}.webp")
+            >>> made.path.as_posix()
+            'large/drawing.webp'
+        """
+        self._check_open()
+        from waifu2x.api.files import upscaled
+
+        return upscaled(source, target, lambda: self, **how)
 
     def close(self) -> None:
         """Frees its networks, and the device if the upscaler opened it; closing again does nothing.
@@ -276,11 +316,17 @@ class Upscaler:
     def __reduce__(self) -> NoReturn:
         raise TypeError("cannot pickle an Upscaler: make one in each process")
 
-    def _pil(self, image: Image, on_progress: Progress) -> Image:
-        from waifu2x.formats.pillow import from_pil, to_pil
+    def _check_open(self) -> None:
+        if self._closed:
+            raise BackendError("this upscaler is closed: make a new one")
 
-        work = partial(self.enlarger.picture, on_progress=on_progress)
-        return to_pil(in_srgb_tone(from_pil(image), work))
+    def _pil(self, image: Image, on_progress: Progress) -> Image:
+        from waifu2x.formats.pillow import from_pil, jpeg_coding, to_pil
+
+        picture = replace(from_pil(image), jpeg=jpeg_coding(image))
+        enlarger, _ = choose(self.enlarger, picture)
+        work = partial(enlarger.picture, on_progress=on_progress)
+        return to_pil(in_srgb_tone(picture, work))
 
     def _pictures(self, images: NDArray[Any], on_progress: Progress) -> NDArray[Any]:
         """Pictures of one size, together where nothing but networks is to be done."""
@@ -298,7 +344,7 @@ class Upscaler:
 def upscale(
     image: Image,
     scale: float | Fraction | None = None,
-    noise: int | None = None,
+    noise: int | Literal["auto"] | None = None,
     *,
     on_progress: OnProgress | None = None,
     **options: Unpack[UpscalerOptions],
@@ -307,7 +353,7 @@ def upscale(
 def upscale(
     image: NDArray[_Pixel],
     scale: float | Fraction | None = None,
-    noise: int | None = None,
+    noise: int | Literal["auto"] | None = None,
     *,
     on_progress: OnProgress | None = None,
     **options: Unpack[UpscalerOptions],
@@ -316,7 +362,7 @@ def upscale(
 def upscale(
     image: ArrayLike,
     scale: float | Fraction | None = None,
-    noise: int | None = None,
+    noise: int | Literal["auto"] | None = None,
     *,
     on_progress: OnProgress | None = None,
     **options: Unpack[UpscalerOptions],
@@ -324,7 +370,7 @@ def upscale(
 def upscale(
     image: Image | ArrayLike,
     scale: float | Fraction | None = None,
-    noise: int | None = None,
+    noise: int | Literal["auto"] | None = None,
     *,
     on_progress: OnProgress | None = None,
     **options: Unpack[UpscalerOptions],
@@ -336,20 +382,21 @@ def upscale(
             when it is called.
         scale: Output pixels per input pixel in each direction, above 0 and up to 32; without it and
             any other size, 2.
-        noise: The level of noise to remove, from 0 (weak) to 3 (strong); None for no denoising.
+        noise: The level of noise to remove, from 0 (weak) to 3 (strong); None for no denoising;
+            "auto" for a PIL image that was opened from a JPEG, by its quality.
         on_progress: Called with each further part of the work; the parts add up to 1. Raise an
             exception in it to stop the work.
         options: Further keyword arguments of an Upscaler.
 
     Returns:
-        The result, in the kind of the image: a PIL image for one, otherwise a NumPy array with the
+        The result in the kind of the image, a PIL image for one, otherwise a NumPy array with the
         dimensions, planes and dtype of the image.
 
     Raises:
         Waifu2xError: ImageError, ModelError or BackendError, as an Upscaler and its calls do.
         ValueError: An argument makes no sense.
 
-    Example:
+    Examples:
         >>> waifu2x.upscale(image, scale=2, noise=1).shape
         (18, 32, 3)
         >>> waifu2x.upscale(image, width=40).shape
@@ -365,7 +412,8 @@ def _is_pil(image: object) -> TypeGuard[Image]:
     return pil is not None and isinstance(image, pil.Image)
 
 
-def _progress(on_progress: OnProgress | None) -> Progress:
+def progress_of(on_progress: OnProgress | None) -> Progress:
+    """What tells a caller of progress, if that wants to know."""
     if on_progress is None:
         return ignore
 

@@ -11,7 +11,13 @@ import importlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
-from waifu2x.errors import BackendError, DeviceError, NotInstalledError, UnavailableError
+from waifu2x.errors import (
+    BackendError,
+    DeviceError,
+    NoDeviceError,
+    NotInstalledError,
+    UnavailableError,
+)
 from waifu2x.system.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
@@ -246,7 +252,7 @@ def open_backend(
     if name != "auto":
         backend: Backend = _load(_entry(name)).create(device)
         return backend
-    reasons = []
+    reasons, passed_over = [], []
     for entry in _BACKENDS[BACKEND_NAMES.index(after) + 1 if after else 0 :]:
         try:
             module = _load(entry)
@@ -255,12 +261,16 @@ def open_backend(
             best: Backend = module.create(device)
         # Any other BackendError is a wrong setting, which another backend would only hide.
         except (UnavailableError, DeviceError) as error:
-            reasons.append(str(error))
+            reasons.append(error)
             if not (entry.extra and isinstance(error, NotInstalledError)):
-                on_skip(str(error))
+                passed_over.append(str(error))
         else:
+            for reason in passed_over:
+                on_skip(reason)
             return best
-    raise UnavailableError("no backend works here: " + "; ".join(reasons))
+    if any(isinstance(error, NoDeviceError) for error in reasons):
+        raise NoDeviceError(f"there is no device {device}: `waifu2x devices` lists them")
+    raise UnavailableError("no backend works here: " + "; ".join(map(str, reasons)))
 
 
 def devices_of(name: str) -> list[Device]:
@@ -285,11 +295,11 @@ def device_numbers(name: str) -> list[int]:
 
 
 def pick_device(name: str, found: Sequence[_Found], number: int) -> _Found:
-    """One of the devices of a backend. Raises UnavailableError for a number that it lacks."""
+    """One of the devices of a backend. Raises NoDeviceError for a number that it lacks."""
     if number < len(found):
         return found[number]
     numbers = "its only one is 0" if len(found) == 1 else f"choose from 0 to {len(found) - 1}"
-    raise UnavailableError(
+    raise NoDeviceError(
         f"backend {name} has no device {number}: {numbers}, as `waifu2x devices` shows"
     )
 

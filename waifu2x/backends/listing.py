@@ -23,6 +23,7 @@ class DeviceInfo:
     detail: str
     """Its size and the shape of the code that runs on it, in words."""
     is_gpu: bool
+    """Whether it is a GPU; otherwise a processor."""
 
 
 def list_devices(backend: str | None = None) -> list[DeviceInfo]:
@@ -37,7 +38,7 @@ def list_devices(backend: str | None = None) -> list[DeviceInfo]:
         BackendError: Why the backend that was named cannot be used here, and what to do; or that
             there is none of that name. Without a name, such backends are left out.
 
-    Example:
+    Examples:
         >>> [device.number for device in waifu2x.list_devices("cpu")]
         [0]
         >>> waifu2x.list_devices()[-1].backend

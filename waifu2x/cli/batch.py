@@ -16,6 +16,7 @@ from waifu2x.cli.many import Files, make
 from waifu2x.cli.options import (
     OUTPUT_NAMES,
     Location,
+    check_format,
     format_option,
     naming_of,
     output_of,
@@ -156,8 +157,8 @@ def batch(
     from waifu2x.flows.batch.plan import plan
 
     output = output_of(extension, **{name: options.pop(name) for name in OUTPUT_NAMES})
-    output = replace(output, previews=page is not None)
     _check(folder, target, output, watching, retried)
+    check_format(extension)
     if address is not None:  # workers have working folders of their own
         folder, target = folder.absolute(), target.absolute()
     if watching and output.existing == "fail":

@@ -15,7 +15,7 @@ import click
 
 from waifu2x.backends import open_backend
 from waifu2x.cli.command import Command
-from waifu2x.cli.options import network_options, noise_option
+from waifu2x.cli.options import level_option, network_options
 from waifu2x.cli.report import show, tell
 from waifu2x.networks import model_set
 
@@ -32,7 +32,7 @@ def _size(context: Any, parameter: Any, value: str) -> tuple[int, int]:
 
 @click.command(cls=Command, short_help="Measure this machine, layer by layer.")
 @network_options
-@noise_option
+@level_option
 @click.option(
     "--size", callback=_size, default="960x540", show_default=True, help="Of the input picture."
 )

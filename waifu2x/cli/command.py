@@ -173,19 +173,24 @@ class Pixels(click.ParamType[int]):
 class Choice(click.Choice[str]):
     """One of some words, in any case; for another one, an error with the nearest or with all."""
 
-    def __init__(self, choices: Sequence[str], shown: str = "") -> None:
-        """`shown` stands for all of them in messages, where they are many."""
+    def __init__(self, choices: Sequence[str], shown: Sequence[str] = ()) -> None:
+        """`shown` are those that messages list, where there are many."""
         super().__init__(choices, case_sensitive=False)
-        self._shown = shown or listed(list(self.choices))
+        self._many = bool(shown)
+        self._shown = listed(shown or choices)
 
     def convert(self, value: Any, parameter: Any, context: Any) -> str:
         """The word as it is spelt here. Raises BadParameter."""
         found = next((each for each in self.choices if each.casefold() == value.casefold()), None)
         if found is not None:
             return found
-        near = nearest(value, [each for each in self.choices if len(each) > 1])
-        hint = f"did you mean {near}?" if near else f"expected {self._shown}."
-        raise click.BadParameter(f"{value!r} is not known: {hint}", context, parameter)
+        near = nearest(value, self.choices) if self._many else None
+        text = (
+            f"{value!r}: did you mean {near}?"
+            if near
+            else f"expected {self._shown}, not {value!r}."
+        )
+        raise click.BadParameter(text, context, parameter)
 
 
 @contextmanager

@@ -15,7 +15,13 @@ from click.core import ParameterSource
 
 from waifu2x.cli.command import Command
 from waifu2x.cli.interrupts import heard_at_once
-from waifu2x.cli.options import check_folder, device_options, noise_option, scale_option
+from waifu2x.cli.options import (
+    check_folder,
+    device_options,
+    noise_of,
+    noise_option,
+    scale_option,
+)
 from waifu2x.cli.progress import one_picture
 from waifu2x.cli.report import show, tell
 from waifu2x.errors import ImageError, OutputError
@@ -229,17 +235,24 @@ def _models(
     from waifu2x.imaging import sheet
 
     scale = Fraction(2) if scale is None else scale
-    level = None if noise == "none" else int(noise)
-    if scale < 1 or (scale == 1 and level is None):
+    if scale < 1 or (scale == 1 and noise == "none"):
         raise click.UsageError("Models enlarge or denoise: give a --scale above 1, or --noise.")
     if scale == 1 and reduce:
         raise click.UsageError("--reduce needs a --scale above 1.")
+    picture, original = model_comparison.opaque(first_picture(source)), None
+    level: int | Picture | None = None
+    wanted = noise_of(noise)
+    if wanted != "auto":
+        level = wanted
+    elif picture.jpeg and not reduce:  # what is reduced is a JPEG no more
+        level = picture
+    if level is None and scale == 1:
+        raise click.UsageError(f"{source} is no JPEG: give a --scale above 1, or --noise.")
     sets = model_comparison.contenders(names, scale, level, tell)
     names = [each.name for each in sets]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice:
         raise click.UsageError(f"--models has {twice} twice.")
-    picture, original = model_comparison.opaque(first_picture(source)), None
     if reduce:
         try:
             picture, original = model_comparison.reduced(picture, scale)
@@ -267,7 +280,7 @@ def _models(
     columns = [sheet.whole(each.pixels, *_texts(each)) for each in found]
     if original is not None:
         columns.insert(0, sheet.whole(original.pixels, "original", ""))
-    title = _title(picture, found[0].pixels, reduce, level)
+    title = _title(picture, found[0].pixels, reduce, _noise_words(level))
     drawn = sheet.of_columns(title, columns, boxes, found[0].pixels)
     _write(drawn, target, overwrite, picture.colours)
     if as_json:
@@ -279,6 +292,17 @@ def _models(
         show("  ".join(cell for cell in cells if cell).rstrip())
     _tell_crops(boxes)
     show(f"picture: {target}")
+
+
+def _noise_words(noise: int | Picture | None) -> str:
+    """What is removed, for people."""
+    from waifu2x.formats.jpeg_quality import quality_of
+
+    if noise is None:
+        return ""
+    if isinstance(noise, int):
+        return f"noise {noise}"
+    return f"noise by JPEG {quality_of(noise.jpeg)}" if noise.jpeg else ""
 
 
 def _texts(result: Result) -> tuple[str, str]:
@@ -296,12 +320,10 @@ def _figures(result: Result) -> str:
     return f"PSNR {psnr}  SSIM {result.ssim:.4f}"
 
 
-def _title(
-    picture: Picture, result: NDArray[Any], reduced: bool, noise: int | None
-) -> tuple[str, str]:
+def _title(picture: Picture, result: NDArray[Any], reduced: bool, noise: str) -> tuple[str, str]:
     """What was done, in two lines."""
     (height, width), (rows, columns) = picture.pixels.shape[:2], result.shape[:2]
-    cleaned = [] if noise is None else [f"noise {noise}"]
+    cleaned = [noise] if noise else []
     if reduced:
         lines = f"{columns}x{rows}, reduced to {width}x{height}", ["and enlarged again", *cleaned]
     elif (rows, columns) == (height, width):

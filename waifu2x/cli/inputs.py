@@ -17,6 +17,7 @@ from waifu2x.formats import table
 from waifu2x.system import stores
 from waifu2x.system.nearest import nearest
 
+_TAKEN = frozenset((*table.READABLE, *ARCHIVES))
 _STANDARD = str(STANDARD)
 _ENTRIES = 10_000
 """Names in a folder among which the nearest to a mistyped one is looked for, at most."""
@@ -91,11 +92,12 @@ def _refuse_missing(path: Path, output: str | None) -> NoReturn:
         raise ImageError(f"{missing}, but {output} is there: the input comes before the output")
     try:
         with os.scandir(path.parent) as entries:
-            names = [entry.name for entry, _ in zip(entries, range(_ENTRIES), strict=False)]
+            some = [entry.name for entry, _ in zip(entries, range(_ENTRIES), strict=False)]
     except OSError:
-        names = []
-    near = nearest(path.name, names)
-    hint = f": did you mean {path.parent / near}?" if near else ""
+        some = []
+    stems = {Path(name).stem: name for name in some if Path(name).suffix[1:].lower() in _TAKEN}
+    near = nearest(path.stem, stems)
+    hint = f": did you mean {path.parent / stems[near]}?" if near else ""
     raise ImageError(f"{missing}{hint}")
 
 

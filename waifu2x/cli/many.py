@@ -6,10 +6,13 @@ import os
 import signal
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, closing, contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from threading import Event, Lock
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
 
 from waifu2x.cli import report
 from waifu2x.cli.interrupts import heard_at_once
@@ -68,7 +71,7 @@ def make(
     `options` are those of an upscaler, `page` is where a report goes, `address` that of a cluster.
     Raises Waifu2xError for what concerns all files.
     """
-    from waifu2x.cli.reporter import BatchReporter
+    from waifu2x.cli.reporter import BatchReporter, settings_of
     from waifu2x.flows.batch import outputs, worker
 
     planned, wanted = files.planned, files.wanted
@@ -81,6 +84,10 @@ def make(
         report.tell(f"{target}: {removed} unfinished files of a killed run removed")
     done = outputs.present(wanted) if output.existing == "skip" else frozenset[str]()
     left = wanted.where(lambda _, name: name not in done)
+    if page is not None:
+        from waifu2x.flows.batch.html_report import HtmlReport, preview_side
+
+        output = replace(output, preview_side=preview_side(None if watching else len(left)))
     stopped = Event()
     jobs: Iterable[Job | None] = left
     if files.look is not None:
@@ -114,9 +121,8 @@ def make(
             )
         paper = None
         if page is not None:
-            from waifu2x.flows.batch.html_report import HtmlReport
-
-            paper = HtmlReport(page, f"{wanted.folder}, enlarged into {target}")
+            settings = settings_of(click.get_current_context())
+            paper = HtmlReport(page, f"{wanted.folder}, enlarged into {target}", settings)
         reporter = stack.enter_context(
             BatchReporter(expected, planned.passed_over, paper, as_json=as_json, verbose=verbose)
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import sys
@@ -33,8 +34,8 @@ from waifu2x.formats import table
 from waifu2x.formats.limits import MAX_PIXELS
 from waifu2x.formats.table import Compression, Depth, OutputOptions, Quality
 from waifu2x.imaging import sizes
-from waifu2x.imaging.sizes import Fit, scale_of
-from waifu2x.networks import catalogue
+from waifu2x.imaging.sizes import Fit, Request, scale_of
+from waifu2x.networks import catalogue, model_set
 from waifu2x.system import stores
 
 if TYPE_CHECKING:
@@ -113,11 +114,20 @@ def _level(context: Any, parameter: Any, value: str | None) -> int | Literal["li
         return None
     if value == "like":
         return "like"
-    range_: click.ParamType[Any] = click.IntRange(1, 100)
-    return int(range_.convert(value, parameter, context))
+    if re.fullmatch(r"[1-9]\d?|100", value, re.ASCII):
+        return int(value)
+    raise click.BadParameter(f"{value!r}: expected a number from 1 to 100, or like.")
 
 
 noise_option = option(
+    "-n",
+    "--noise",
+    type=Choice(["auto", "none", "0", "1", "2", "3"]),
+    default="auto",
+    metavar="LEVEL",
+    help="Denoise: auto (the default; by a JPEG's quality), none, 0 (weak) to 3 (strong).",
+)
+level_option = option(
     "-n",
     "--noise",
     type=Choice(["none", "0", "1", "2", "3"]),
@@ -330,7 +340,24 @@ def open_upscaler(**options: Any) -> Upscaler:
     upscaler = Upscaler(**arguments_of(**options))
     for notice in upscaler.notices:
         tell(notice)
+    tell_reduction(**options)
     return upscaler
+
+
+def tell_reduction(model: str, scale: Fraction | None, **options: Any) -> None:
+    """Tells of a model that enlarges far more than is asked for, so that most of its work is
+    thrown away."""
+    others = ("width", "height", "longer_side", "shorter_side", "min_size")
+    wanted = Fraction(2) if scale is None else scale
+    if model == catalogue.DEFAULT or wanted <= 1 or any(options[name] for name in others):
+        return
+    models = model_set.find(model)
+    factor = math.prod(models.factors(wanted))
+    if factor >= 2 * wanted:
+        tell(
+            f"{models.name} enlarges {factor} times: the result is reduced to {float(wanted):g}x;"
+            f" -s {factor} takes no longer"
+        )
 
 
 def arguments_of(
@@ -363,7 +390,7 @@ def arguments_of(
         raise click.UsageError("Nothing to do: give --noise, a --scale above 1, or both.")
     return {
         "scale": scale,
-        "noise": None if noise == "none" else int(noise),
+        "noise": noise_of(noise),
         "width": width,
         "height": height,
         "fit": fit or "inside",
@@ -374,6 +401,17 @@ def arguments_of(
         "tta": int(tta),
         **others,
     }
+
+
+def request_of(**options: Any) -> Request:
+    """The size that the options ask for; a usage error as `arguments_of` has them."""
+    arguments = arguments_of(**options)
+    return sizes.request(**{name: arguments[name] for name in _SIZES})
+
+
+def noise_of(choice: str) -> int | Literal["auto"] | None:
+    """What a choice of --noise means to an Upscaler."""
+    return "auto" if choice == "auto" else None if choice == "none" else int(choice)
 
 
 def naming_of(
@@ -388,9 +426,8 @@ def naming_of(
     would have one name."""
     if several and "stem" not in naming.fields_of(template):
         raise click.UsageError(f"--name {template}: without {{stem}} all results have one name.")
-    arguments = arguments_of(**options)
-    request = sizes.request(**{name: arguments[name] for name in _SIZES})
-    known = {"model": naming.of_model(arguments["model"]), "noise": options["noise"]}
+    request = request_of(**options)
+    known = {"model": naming.of_model(options["model"]), "noise": options["noise"]}
     if request.scale is not None:
         known["scale"] = naming.shown(request.scale)
     return Naming(template, extension, known, naming.size_by(request, max_pixels))
@@ -404,7 +441,7 @@ def format_option(default: str | None, text: str) -> Callable[[_Command], _Comma
         "--format",
         "extension",
         group=IN_AND_OUT,
-        type=Choice(table.WRITABLE, listed(names)),
+        type=Choice(table.WRITABLE, names),
         default=default,
         show_default=default is not None,
         metavar="EXT",
@@ -417,6 +454,14 @@ OUTPUT_NAMES = (
     "skip_existing",
 )  # fmt: skip
 """The options that `output_of` takes."""
+
+
+def check_format(extension: str) -> None:
+    """Raises OutputError if this installation cannot write a format: better before the work."""
+    try:
+        table.check_encoder(table.of(extension))
+    except OutputError as error:
+        raise OutputError(f"cannot write .{extension}: {error}") from error
 
 
 def output_of(
@@ -432,23 +477,16 @@ def output_of(
     skip_existing: bool,
 ) -> Output:
     """How results are written; a usage error for what contradicts itself or the format."""
-    form = table.of(extension)
-    if quality is not None and not form.quality:
-        lossy = ", ".join(table.LOSSY)
-        raise click.UsageError(f"--quality is for {lossy}; {extension} is lossless.")
-    if quality == "like" and form.name != "JPEG":
-        raise click.UsageError(f"--quality like is for jpg; give {extension} a number.")
-    if compression != "default" and not form.compression:
-        raise click.UsageError(f"--compression is for {', '.join(table.COMPRESSED)}.")
-    if depth != "auto" and int(depth) not in form.depths:
-        raise click.UsageError(
-            f"{form.name} does not hold {depth} bits a sample: choose png or tiff."
-        )
+    encoded = Quality(quality, compression)
+    try:
+        table.check(extension, encoded, depth)
+    except ValueError as error:
+        raise click.UsageError(f"--{error}.") from error
     if overwrite and skip_existing:
         raise click.UsageError("--overwrite and --skip-existing exclude each other.")
     existing: Existing = "overwrite" if overwrite else "skip" if skip_existing else "fail"
     options = OutputOptions(depth, background, strip)
-    return Output(extension, Quality(quality, compression), existing, options, copy_times)
+    return Output(extension, encoded, existing, options, copy_times)
 
 
 class Location(click.ParamType[Path]):

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import click
 
-from waifu2x.errors import OutputError, Waifu2xError, printable
+from waifu2x.errors import LESS_MEMORY, OutputError, Waifu2xError, printable
 from waifu2x.system.files import reason
 
 if TYPE_CHECKING:
@@ -30,6 +31,15 @@ def json_line(outcome: Outcome) -> str:
             "seconds": round(outcome.seconds, 3),
             "stages": {name: round(seconds, 4) for name, seconds in outcome.spent.items()},
         }
+    if outcome.choices:
+        document["noise"] = [
+            {
+                "level": choice.level,
+                "quality": choice.jpeg.quality,
+                "subsampling": choice.jpeg.subsampling,
+            }
+            for choice in outcome.choices
+        ]
     if outcome.error:
         document["error"] = outcome.error
     return json.dumps(document)
@@ -46,6 +56,32 @@ def text_line(outcome: Outcome) -> str:
         return f"copied   {job.source} -> {job.target} ({outcome.width}x{outcome.height}, as it is)"
     size = f"{outcome.width}x{outcome.height}"
     return f"done     {job.source} -> {job.target} ({size}, {outcome.seconds:.2f} s)"
+
+
+def noise_lines(outcome: Outcome, *, verbose: bool) -> list[str]:
+    """What `-n auto` chose for a file, or for pages of an archive; `verbose` names all pages, and
+    what is left as it is."""
+    source, found = outcome.job.source, outcome.choices
+    if verbose or len(found) == 1:
+        shown = [choice for choice in found if verbose or choice.level is not None]
+        return [f"{source}: {choice}{_hint(choice.level)}" for choice in shown]
+    line = noise_summary(Counter(choice.level for choice in found))
+    return [f"{source}: {line}"] if line else []
+
+
+def noise_summary(levels: Mapping[int | None, int]) -> str:
+    """How many JPEGs had which noise level removed; empty for none."""
+    total = sum(levels.values())
+    removed = {level: count for level, count in levels.items() if level is not None}
+    if not removed:
+        return ""
+    each = ", ".join(f"level {level}: {removed[level]}" for level in sorted(removed))
+    many = f"{sum(removed.values())} of {total} JPEGs"
+    return f"noise removed from {many} ({each}){_hint(0)}"
+
+
+def _hint(level: int | None) -> str:
+    return "" if level is None else "; -n none leaves it as it is"
 
 
 def stages_line(spent: Mapping[str, float]) -> str:
@@ -103,7 +139,7 @@ def show(text: str) -> None:
 def message_of(error: Waifu2xError | MemoryError | OSError) -> str:
     """What is wrong, and what to do, in one sentence."""
     if isinstance(error, MemoryError):
-        return "not enough memory for this picture: use a smaller scale, or -m upconv_7"
+        return f"not enough memory for this picture: {LESS_MEMORY}"
     if isinstance(error, OSError):
         return f"{error.filename}: {reason(error)}" if error.filename else reason(error)
     return str(error)

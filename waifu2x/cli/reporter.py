@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import threading
+import time
+from fractions import Fraction
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+import click
+from click.core import ParameterSource
+
+from waifu2x import __version__
 from waifu2x.cli import report
 from waifu2x.flows.batch.plan import JobList
 from waifu2x.flows.outcome import Outcome
@@ -16,6 +22,26 @@ if TYPE_CHECKING:
 
 _LINES = 1000
 """The most lines of JSON that are written together."""
+_ALWAYS = ("model", "noise", "scale", "extension", "precision")
+"""Options that a report names even where they were not given."""
+_NEVER = ("page", "as_json", "verbose", "quiet", "existing")
+"""Options that change no result."""
+
+
+def settings_of(context: click.Context) -> list[tuple[str, str]]:
+    """What decided the results of a command: the version, the main options, and what was given."""
+    rows = [("waifu2x-kernels", __version__), ("date", time.strftime("%Y-%m-%d %H:%M"))]
+    for parameter in context.command.params:
+        name = parameter.name or ""
+        value = context.params.get(name)
+        given = context.get_parameter_source(name) != ParameterSource.DEFAULT
+        if name in _NEVER or value is None or not (given or name in _ALWAYS):
+            continue
+        shown = f"{float(value):g}" if isinstance(value, Fraction) else str(value)
+        if isinstance(value, tuple):
+            shown = ", ".join(map(str, value))
+        rows.append((max(parameter.opts, key=len), "yes" if value is True else shown))
+    return rows
 
 
 class BatchReporter:
@@ -49,6 +75,9 @@ class BatchReporter:
         self.tally.add(outcome)
         if self._as_json:
             report.show(report.json_line(outcome))
+        elif self._verbose:
+            for line in report.noise_lines(outcome, verbose=True):
+                report.tell(line)
         if self._page is not None:
             self._page.add(outcome)
 
@@ -85,6 +114,8 @@ class BatchReporter:
     def _tell_end(self) -> None:
         lines = [self.stopped_for] if self.stopped_for else []
         lines.append(report.summary(self.tally, self._passed_over, self.left))
+        if removed := report.noise_summary(self.tally.levels):
+            lines.append(removed)
         try:
             if self._verbose:
                 for line in report.stages_table(self.tally):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -18,23 +19,25 @@ from waifu2x.cli.interrupts import heard_at_once
 from waifu2x.cli.options import (
     OUTPUT_NAMES,
     check_folder,
+    check_format,
     describe,
     format_option,
     naming_of,
     open_upscaler,
     output_of,
+    request_of,
     upscale_options,
 )
 from waifu2x.cli.progress import one_picture
-from waifu2x.errors import Waifu2xError
-from waifu2x.flows.jobs import STANDARD, Job, Output, make_folder
+from waifu2x.errors import ImageError, Waifu2xError
+from waifu2x.flows.jobs import IN_FLIGHT, STANDARD, Job, Output, make_folder
+from waifu2x.formats import table
 
 if TYPE_CHECKING:
     from waifu2x.flows.outcome import Outcome
     from waifu2x.imaging.enlarger import Enlarger
-
-_IN_FLIGHT = 2
-"""Pictures of a file: one is computed while the one before it is encoded and the next decoded."""
+    from waifu2x.imaging.sizes import Request
+    from waifu2x.imaging.streams import Header
 
 
 @click.command(cls=Command, short_help="Enlarge and denoise pictures.")
@@ -85,13 +88,16 @@ def upscale(
     jobs = jobs_of(named, partial(naming, **options), template)
     extensions = dict.fromkeys(extension_of(job.target, extension) for job in jobs)
     written, *_ = [output_of(each, **how) for each in extensions]
+    request = request_of(**options)
     if as_json and jobs[0].target == STANDARD:
         raise click.UsageError("--json and the picture cannot share stdout.")
     shown: dict[str, Any] = {"max_pixels": max_pixels, "verbose": verbose, "as_json": as_json}
     if several:
+        for each in extensions:
+            check_format(each)
         _several(jobs, named, written, options, shown)
     else:
-        _one(jobs[0], named, written, options, **shown)
+        _one(jobs[0], named, written, request, options, **shown)
 
 
 def _several(
@@ -115,6 +121,7 @@ def _one(
     job: Job,
     named: Words,
     output: Output,
+    request: Request,
     options: dict[str, Any],
     *,
     max_pixels: int,
@@ -128,9 +135,21 @@ def _one(
             if named.output is not None and job.target != Path(named.output):
                 make_folder(job.target.parent)
             check_folder(job.target.parent)
+        check_format(output.extension)
         # With NumPy: late, so that a help need not wait for it.
         from waifu2x.flows.outcome import outcome_of
         from waifu2x.flows.upscaling import upscale_file
+        from waifu2x.formats.adapt import check_sides
+
+        def check(header: Header) -> None:
+            form = table.of(output.extension)
+            for height, width, _ in header.extents:
+                try:
+                    planned = request.plan(height, width, math.ceil)
+                except ImageError as error:
+                    raise ImageError(f"{source}: {error}") from error
+                if not request.leaves(height, width):
+                    check_sides(form, planned.height, planned.width, str(job.target))
 
         def opened() -> Enlarger:
             upscaler = stack.enter_context(open_upscaler(**options))
@@ -146,7 +165,8 @@ def _one(
                 max_pixels=max_pixels,
                 on_size=on_size,
                 on_progress=on_progress,
-                in_flight=_IN_FLIGHT,
+                in_flight=IN_FLIGHT,
+                check=check,
                 on_notice=lambda job, notice: report.tell(f"{source}: {notice}"),
             )
     _finish(outcome_of(job, made), as_json, verbose)
@@ -171,5 +191,8 @@ def _finish(outcome: Outcome, as_json: bool, verbose: bool) -> None:
         report.show(report.json_line(outcome))
     if verbose and outcome.spent:
         report.tell(report.stages_line(outcome.spent))
+    if not as_json and (verbose or sys.stderr.isatty()):
+        for line in report.noise_lines(outcome, verbose=verbose):
+            report.tell(line)
     if not as_json and (verbose or outcome.status in ("skipped", "copied")):
         report.tell(report.text_line(outcome))

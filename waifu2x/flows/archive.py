@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 from waifu2x.backends import Progress, ignore
-from waifu2x.errors import EXISTS, ImageError, OutputError
+from waifu2x.errors import ExistsError, ImageError, OutputError
 from waifu2x.flows.flow import flow
 from waifu2x.flows.jobs import (
     Job,
@@ -24,10 +24,12 @@ from waifu2x.flows.jobs import (
     make_folder,
     may_write,
 )
+from waifu2x.flows.noise_choice import NoiseChoice, choose
 from waifu2x.flows.upscaling import PictureWork, PreparedSource, Upscaled
 from waifu2x.formats import table
 from waifu2x.formats.failures import in_words
 from waifu2x.formats.limits import MAX_PIXELS
+from waifu2x.formats.preview import Preview
 from waifu2x.formats.read import open_content
 from waifu2x.formats.write import ContentSink
 from waifu2x.imaging.enlarger import Enlarger
@@ -50,6 +52,10 @@ class ArchivePage(NamedTuple):
     """Rows and columns of the (first) result."""
     spent: Mapping[str, float]
     """Seconds by stage."""
+    choice: NoiseChoice | None
+    """The noise level that was chosen, if there was one to choose."""
+    previews: tuple[Preview, ...] = ()
+    """What shows it, where that is wanted."""
 
 
 MakePage = Callable[[str, bytes, Progress], ArchivePage]
@@ -82,13 +88,15 @@ def upscale_archive(
             sink = _NewArchive(job.target, spent, replace=output.existing == "overwrite")
             flow(source, work, sink, in_flight=in_flight, on_progress=on_progress)
     except FileExistsError as error:
-        raise OutputError(EXISTS.format(job.target)) from error
+        raise ExistsError(job.target) from error
     except OSError as error:
         place = job.source if str(error.filename) == str(job.source) else job.target
         raise OutputError(f"{place}: {reason(error)}") from error
     copy_times(job, output)
     height, width = sink.size
-    return Upscaled(height, width, spent, time.monotonic() - start)
+    seconds = time.monotonic() - start
+    previews, choices = tuple(sink.previews), tuple(sink.choices)
+    return Upscaled(height, width, spent, seconds, previews=previews, choices=choices)
 
 
 def upscale_page(
@@ -103,18 +111,22 @@ def upscale_page(
     on_notice: Callable[[str], None] = lambda notice: None,
 ) -> ArchivePage:
     """Makes a picture of an archive; `name` is for messages. Raises as `upscale_file`."""
-    output, spent, result = replace(output, previews=False), Stopwatch(), io.BytesIO()
+    spent, result = Stopwatch(), io.BytesIO()
     with ExitStack() as held:
         with spent("wait"):
             allocate = held.enter_context(reserve(content))
         with spent("decode"):
             source = open_content(content, name, max_pixels, allocate)
             held.enter_context(closing(source))
+            source.first()
+        with spent("prepare"):
+            network, choice = choose(network, source.first().picture)
         prepared = PreparedSource(source, network, output, name, name, on_notice, spent)
         work = PictureWork(network, output, spent, animated=prepared.header.animated)
         sink = ContentSink(result, output.extension, output.quality, name, spent, 1)
         flow(prepared, work, sink, on_progress=on_progress)
-    return ArchivePage(result.getvalue(), prepared.sizes[0], spent.seconds)
+    size = prepared.sizes[0]
+    return ArchivePage(result.getvalue(), size, spent.seconds, choice, work.previews)
 
 
 @dataclass(frozen=True)
@@ -128,6 +140,8 @@ class _Member:
     is_picture: bool
     size: tuple[int, int] = (0, 0)
     """Rows and columns of a result."""
+    choice: NoiseChoice | None = None
+    previews: tuple[Preview, ...] = ()
 
 
 class _Members:
@@ -167,7 +181,8 @@ def _made(
         return member
     page = make_page(f"{job.source}: {member.info.filename}", member.content, on_progress)
     spent.add(page.spent)
-    return replace(member, content=page.content, size=page.size)
+    shown = tuple(each._replace(name=member.name) for each in page.previews)
+    return replace(member, content=page.content, size=page.size, choice=page.choice, previews=shown)
 
 
 class _NewArchive:
@@ -176,6 +191,10 @@ class _NewArchive:
     def __init__(self, path: Path, spent: Stopwatch, *, replace: bool) -> None:
         self.size = (0, 0)
         """Rows and columns of the first picture."""
+        self.choices: list[NoiseChoice] = []
+        """The noise levels that were chosen, in the order of the pictures."""
+        self.previews: list[Preview] = []
+        """Those of all pages, in order."""
         self._path = path
         self._spent = spent
         self._replace = replace
@@ -196,6 +215,9 @@ class _NewArchive:
         added.compress_type = zipfile.ZIP_STORED if result.is_picture else zipfile.ZIP_DEFLATED
         with self._spent("write"):
             self._archive.writestr(added, result.content)
+        if result.choice is not None:
+            self.choices.append(result.choice)
+        self.previews += result.previews
         if result.is_picture and self.size == (0, 0):
             self.size = result.size
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from waifu2x.errors import EXISTS, OutputError
+from waifu2x.errors import ExistsError, OutputError
 from waifu2x.formats import table
 from waifu2x.formats.table import OutputOptions, Quality
 from waifu2x.system import stores
@@ -28,6 +28,10 @@ ARCHIVES = ("cbz", "zip")
 """Extensions of files whose pictures are enlarged, each as a file of its own."""
 STANDARD = Path("-")
 """Standard input as a source, standard output as a target."""
+
+IN_FLIGHT = 2
+"""Pictures of a file that is worked on alone: one is computed while the one before it is encoded
+and the next decoded."""
 
 
 @dataclass(frozen=True)
@@ -48,8 +52,8 @@ class Output:
     options: OutputOptions = OutputOptions()
     copy_times: bool = False
     """Whether a result gets the dates of its source."""
-    previews: bool = False
-    """Whether small pictures of source and result are wanted, too."""
+    preview_side: int = 0
+    """Pixels a side of small pictures of source and result that are wanted, too; 0 for none."""
 
     def of(self, target: Path) -> Output:
         """As a target is written: the extension of its name is that of the format, if it is one."""
@@ -88,7 +92,7 @@ def may_write(job: Job, existing: Existing, sources: frozenset[Identity] = froze
     if identity in sources or identity in identities([job]):
         raise OutputError(f"{job.target}: is an input itself: choose another output")
     if existing == "fail":
-        raise OutputError(EXISTS.format(job.target))
+        raise ExistsError(job.target)
     return existing == "overwrite"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import tempfile
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
@@ -17,8 +18,10 @@ from waifu2x.api import Upscaler
 from waifu2x.backends import Progress, ignore, scaled
 from waifu2x.backends.engine import Engine
 from waifu2x.errors import ImageError, ModelError
+from waifu2x.formats.jpeg_quality import quality_of
 from waifu2x.formats.profiles import in_srgb_tone
 from waifu2x.imaging import comparison, resample
+from waifu2x.imaging.flatness import is_flat
 from waifu2x.imaging.picture import Picture
 from waifu2x.imaging.sizes import Part, rounded
 from waifu2x.lowering.box import Box
@@ -26,6 +29,7 @@ from waifu2x.networks import model_set
 from waifu2x.networks.chains import models_of
 from waifu2x.networks.model import Model
 from waifu2x.networks.model_set import ModelSet
+from waifu2x.networks.noise_levels import limits_of
 from waifu2x.system.lazy_dataclass import dataclass
 
 _LARGE = 64 << 20
@@ -89,27 +93,33 @@ class Contender:
 def contenders(
     names: Sequence[str],
     scale: Fraction,
-    noise: int | None,
+    noise: int | Picture | None,
     on_notice: Callable[[str], None] = lambda note: None,
 ) -> list[Contender]:
     """The model sets of these names.
 
-    One that lacks the noise level takes the nearest that it has, or enlarges without; one that can
-    do nothing of what is asked is left out. `on_notice` is told of both. Raises ModelError if a set
-    is missing, or none is left.
+    `noise` is a level, or a picture from a JPEG: then each set removes what is best for that. One
+    that lacks the noise level takes the nearest that it has, or enlarges without; one that can do
+    nothing of what is asked is left out. `on_notice` is told of both. Raises ModelError if a set is
+    missing, or none is left.
     """
     found: list[Contender] = []
     faults, notices = list[ModelError](), list[str]()
     for name in names:
         models = model_set.find(name)
-        level, fault = _level(models, scale, noise)
+        wanted = _best(models, scale, noise) if isinstance(noise, Picture) else noise
+        if wanted is None and scale == 1:
+            faults.append(ModelError(f"{models.name}: a JPEG so good is better as it is"))
+            notices.append(f"{faults[-1]}: left out")
+            continue
+        level, fault = _level(models, scale, wanted)
         if fault is not None:
             faults.append(fault)
             notices.append(f"{fault}: left out")
             continue
-        if level != noise:
+        if level != wanted:
             instead = "shown without" if level is None else f"shown with level {level}"
-            notices.append(f"{models.name}: no model for noise level {noise}: {instead}")
+            notices.append(f"{models.name}: no model for noise level {wanted}: {instead}")
         factor = math.prod(models.factors(scale, level))
         found.append(Contender(models.name, level, models_of(models, factor, level)))
     if not found:
@@ -117,6 +127,21 @@ def contenders(
     for notice in notices:
         on_notice(notice)
     return found
+
+
+def _best(models: ModelSet, scale: Fraction, picture: Picture) -> int | None:
+    """The noise level that `-n auto` removes from a picture."""
+    if picture.jpeg is None:
+        return None
+    level = limits_of(models).level(
+        quality_of(picture.jpeg).quality,
+        enlarges=scale > 1,
+        is_flat=lambda: is_flat(picture.pixels),
+    )
+    with suppress(ModelError):
+        if math.prod(models.factors(scale, level)) == math.prod(models.factors(scale)):
+            return level
+    return None
 
 
 def _level(

@@ -9,10 +9,12 @@ from dataclasses import field, replace
 from typing import Literal
 
 from waifu2x.backends import Progress, ignore
-from waifu2x.errors import BackendError, DeviceError, Waifu2xError
+from waifu2x.errors import LESS_MEMORY, BackendError, DeviceError, Waifu2xError
 from waifu2x.flows.jobs import Identity, Job, OnNotice, Output, Reserve
+from waifu2x.flows.noise_choice import NoiseChoice
 from waifu2x.flows.upscaling import Upscaled, upscale_file
 from waifu2x.formats.limits import MAX_PIXELS
+from waifu2x.formats.preview import Preview
 from waifu2x.imaging.enlarger import Enlarger
 from waifu2x.system.files import is_disk_full, reason
 from waifu2x.system.lazy_dataclass import dataclass
@@ -37,8 +39,11 @@ class Outcome:
     """Whether the device failed, so that nothing more can be computed."""
     disk_full: bool = False
     """Whether the disk is full, so that nothing more can be written."""
-    previews: tuple[bytes, ...] = ()
-    """JPEGs of the first picture, before and after, where they were wanted."""
+    previews: tuple[Preview, ...] = ()
+    """The first picture, or every page of an archive, where they were wanted."""
+    choices: tuple[NoiseChoice, ...] = ()
+    """The noise levels that were chosen for JPEGs: of the file, or of each page of an archive that
+    is one."""
 
 
 def outcome_of(job: Job, made: Upscaled | None) -> Outcome:
@@ -54,6 +59,7 @@ def outcome_of(job: Job, made: Upscaled | None) -> Outcome:
         made.width,
         spent=made.spent.seconds,
         previews=made.previews,
+        choices=made.choices,
     )
 
 
@@ -86,7 +92,7 @@ def outcome_of_error(job: Job, output: Output, error: Exception, start: float) -
         disk_full = is_disk_full(error)
         message = f"{error.filename or job.source}: {reason(error)}"
     elif isinstance(error, MemoryError):
-        message = f"{job.source}: not enough memory for the result: use a smaller scale"
+        message = f"{job.source}: not enough memory for the result: {LESS_MEMORY}"
     else:
         raise error
     return Outcome(

@@ -21,6 +21,8 @@ class Tally:
     """Failed outcomes by source. A file that has changed and is done after all counts as done."""
     spent: Counter[str] = field(default_factory=Counter)
     """Seconds by stage, of all pictures that are done."""
+    levels: Counter[int | None] = field(default_factory=Counter)
+    """JPEGs, pages of archives too, by the noise level that was chosen for them."""
     pixels: int = 0
     """Pixels of all results."""
     start: float = field(default_factory=time.monotonic)
@@ -33,6 +35,7 @@ class Tally:
         self.failed.pop(outcome.job.source, None)
         self.counts[outcome.status] += 1
         self.spent.update(outcome.spent)
+        self.levels.update(choice.level for choice in outcome.choices)
         if outcome.status == "done":
             self.pixels += outcome.height * outcome.width
 

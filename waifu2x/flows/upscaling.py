@@ -13,7 +13,8 @@ from functools import partial
 from pathlib import Path
 
 from waifu2x.backends import Progress, ignore
-from waifu2x.errors import EXISTS, ImageError, OutputError
+from waifu2x.errors import ExistsError, ImageError, OutputError
+from waifu2x.flows.disk_space import check_disk
 from waifu2x.flows.flow import flow
 from waifu2x.flows.jobs import (
     STANDARD,
@@ -26,11 +27,12 @@ from waifu2x.flows.jobs import (
     make_folder,
     may_write,
 )
+from waifu2x.flows.noise_choice import NoiseChoice, choose
 from waifu2x.flows.repeats import Repeats
 from waifu2x.formats import table
 from waifu2x.formats.adapt import Adapter, check_result, finish
 from waifu2x.formats.limits import MAX_PIXELS
-from waifu2x.formats.preview import preview
+from waifu2x.formats.preview import Preview, preview, previews
 from waifu2x.formats.profiles import in_srgb_tone
 from waifu2x.formats.read import content, open_content
 from waifu2x.formats.source import DecodedFile
@@ -45,6 +47,7 @@ from waifu2x.system.stopwatch import Stopwatch
 
 _LARGE = 1 << 25
 """Pixels of results."""
+_NOTHING = "has no noise that -n auto removes, and stays as it is: give -n 0 to 3, or a scale"
 _LARGE_FILE = 1 << 24
 """Bytes that take longer to decode than a device takes to open."""
 
@@ -63,9 +66,11 @@ class Upscaled:
     """Seconds on the clock: fewer than the sum of `spent` where threads work at a time."""
     copied: bool = False
     """Whether the pictures stay as they are, so that the file was copied."""
-    previews: tuple[bytes, ...] = ()
-    """JPEGs of the first picture, before and after, where they are wanted; of one that stays as it
-    is, one."""
+    previews: tuple[Preview, ...] = ()
+    """The first picture, or every page of an archive, where they are wanted."""
+    choices: tuple[NoiseChoice, ...] = ()
+    """The noise levels that were chosen for JPEGs: of the file, or of each page of an archive that
+    is one."""
 
 
 def upscale_file(
@@ -81,6 +86,7 @@ def upscale_file(
     sources: frozenset[Identity] = frozenset(),
     alone: bool = True,
     in_flight: int = 1,
+    check: Callable[[Header], None] = lambda header: None,
 ) -> Upscaled | None:
     """Reads, enlarges and writes one file; None if it is there already and may stay.
 
@@ -90,7 +96,8 @@ def upscale_file(
     It is called again for what shows only later. Nothing in `sources` is ever replaced. `alone`: no
     other files are worked on; otherwise only large results are encoded by all cores, and nothing is
     done while a file is decoded. `in_flight` is how many pictures of the file are between its
-    decoder and its encoder at a time. Raises Waifu2xError, OSError, MemoryError.
+    decoder and its encoder at a time. `check` is given the header of the source before all else,
+    and may raise. Raises Waifu2xError, OSError, MemoryError.
     """
     if not may_write(job, output.existing, sources):
         return None
@@ -105,6 +112,7 @@ def upscale_file(
             name = _name(job.source, "standard input")
             source = open_content(data, name, max_pixels, allocate)
             held.enter_context(closing(source))
+            check(source.header)
             if alone and len(data) >= _LARGE_FILE:
                 network = _opened_meanwhile(source, enlarger)
             else:
@@ -112,20 +120,27 @@ def upscale_file(
                 network = None
             del data
         with spent("prepare"):
-            network = network or enlarger()
+            network, choice = choose(network or enlarger(), source.first().picture)
+            choices = () if choice is None else (choice,)
             target = _name(job.target, "standard output")
             prepared = PreparedSource(
                 source, network, output, name, target, partial(on_notice, job), spent, in_flight
             )
         height, width = prepared.sizes[0]
-        if _stays(source.header, network) and _is_file_of(job, output):
-            previews = _preview(output, source.first().picture)
+        stays = _stays(source.header, network)
+        if stays and network.request.scale == 1:
+            on_notice(job, _NOTHING)
+        if stays and _is_file_of(job, output):
+            side, first = output.preview_side, source.first().picture
+            previews = (preview(first, side),) if side else ()
             for _ in source:
                 pass  # one that is damaged is not to be copied
             with spent("write"):
                 _copy(job, output)
-            return Upscaled(height, width, spent, time.monotonic() - start, True, previews)
+            seconds = time.monotonic() - start
+            return Upscaled(height, width, spent, seconds, True, previews, choices)
         kept = prepared.header.all_extents
+        check_disk(job.target, table.of(output.extension), kept)
         on_size(sum(extent.height for extent in kept), width)
         large = sum(extent.height * extent.width for extent in kept) >= _LARGE
         work = PictureWork(network, output, spent, animated=prepared.header.animated)
@@ -134,7 +149,7 @@ def upscale_file(
         if job.target != STANDARD:
             copy_times(job, output)
         seconds = time.monotonic() - start
-        return Upscaled(height, width, spent, seconds, previews=work.previews)
+        return Upscaled(height, width, spent, seconds, previews=work.previews, choices=choices)
 
 
 def _opened_meanwhile(source: DecodedFile, enlarger: Callable[[], Enlarger]) -> Enlarger:
@@ -260,14 +275,16 @@ class PictureWork:
         self._form = table.of(output.extension)
         self._spent = spent
         self._result = Repeats(self._made) if animated else self._made
-        self.previews: tuple[bytes, ...] = ()
-        """JPEGs of the first picture and its result, where they are wanted and it is done."""
+        self.previews: tuple[Preview, ...] = ()
+        """The first picture and its result, where they are wanted and it is done."""
 
     def __call__(self, timed: Timed, on_progress: Progress) -> Timed:
         """The result of a picture. Raises ModelError, BackendError."""
         result = self._result(timed.picture, on_progress)
-        if timed.index == 0 and self._output.previews:
-            self.previews = preview(timed.picture), preview(result)
+        if timed.index == 0 and self._output.preview_side:
+            shown = self._network.shown(*timed.picture.pixels.shape[:2])
+            made = previews(timed.picture, result, shown, self._output.preview_side)
+            self.previews = (made,)
         return replace(timed, picture=result)
 
     def _made(self, picture: Picture, on_progress: Progress) -> Picture:
@@ -298,14 +315,10 @@ def _copy(job: Job, output: Output) -> None:
     try:
         write_atomically(job.target, data, replace=output.existing == "overwrite")
     except FileExistsError as error:
-        raise OutputError(EXISTS.format(job.target)) from error
+        raise ExistsError(job.target) from error
     except OSError as error:
         raise OutputError(f"{job.target}: cannot write: {reason(error)}") from error
     copy_times(job, output)
-
-
-def _preview(output: Output, picture: Picture) -> tuple[bytes, ...]:
-    return (preview(picture),) if output.previews else ()
 
 
 def _name(path: Path, standard: str) -> str:

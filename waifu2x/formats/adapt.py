@@ -98,6 +98,15 @@ def finish(picture: Picture, form: Format, options: OutputOptions) -> Picture:
     )
 
 
+def check_sides(form: Format, height: int, width: int, name: str) -> None:
+    """Raises OutputError if the format cannot hold a picture of so many pixels a side."""
+    if max(height, width) > form.largest:
+        raise OutputError(
+            f"{name}: {form.name} holds at most {form.largest} pixels a side,"
+            f" but the result is {width}x{height}: choose png or tiff"
+        )
+
+
 def check_result(
     form: Format, shape: tuple[int, int, int], itemsize: int, name: str, at_once: int = 1
 ) -> None:
@@ -108,11 +117,7 @@ def check_result(
     """
     height, width, planes = shape
     size = f"{width}x{height}"
-    if max(height, width) > form.largest:
-        raise OutputError(
-            f"{name}: {form.name} holds at most {form.largest} pixels a side,"
-            f" but the result is {size}: choose png or tiff"
-        )
+    check_sides(form, height, width, name)
     if height * width * planes > form.most_bytes:
         raise OutputError(
             f"{name}: {form.name} holds at most {form.most_bytes / 2**30:.0f} GiB,"

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import IO
 
-from waifu2x.errors import EXISTS, OutputError
+from waifu2x.errors import ExistsError, OutputError
 from waifu2x.formats import metadata, png_write, pnm, table
 from waifu2x.formats.table import Quality
 from waifu2x.formats.writer import Writer
@@ -197,7 +197,7 @@ class FileSink:
         try:
             yield
         except FileExistsError as error:
-            raise OutputError(EXISTS.format(self.path)) from error
+            raise ExistsError(self.path) from error
         except OSError as error:
             raise OutputError(f"{self.path}: cannot write: {reason(error)}") from error
 

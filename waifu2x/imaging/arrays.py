@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol, cast
+from collections.abc import Callable
+from typing import Any, Protocol, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,6 +11,8 @@ from numpy.typing import NDArray
 from waifu2x.errors import ImageError
 from waifu2x.imaging.dtypes import PIXEL_DTYPES
 from waifu2x.imaging.picture import Picture, with_alpha
+
+_Made = TypeVar("_Made")
 
 OVERSHOOT = 1 / 255
 """How far floats may lie outside [0, 1], as resampling leaves them: they are clipped."""
@@ -59,7 +62,7 @@ def as_array(image: object) -> NDArray[Any]:
     kind = type(image).__name__
     if hasattr(image, "__dlpack__") and hasattr(image, "__dlpack_device__"):
         tensor = cast(HasDlpack, image)
-        if tensor.__dlpack_device__()[0] not in _CPU_KINDS:
+        if _converted(tensor, lambda it: it.__dlpack_device__()[0], kind) not in _CPU_KINDS:
             raise ImageError(
                 f"Expected an array in the memory of the processor, but this {kind} is on another"
                 " device: copy it first, as tensor.cpu() does"
@@ -73,13 +76,12 @@ def as_array(image: object) -> NDArray[Any]:
     )
 
 
-def _converted(image: Any, convert: Any, kind: str) -> NDArray[Any]:
+def _converted(image: Any, convert: Callable[[Any], _Made], kind: str) -> _Made:
     try:
-        found: NDArray[Any] = convert(image)
+        return convert(image)
     except Exception as error:  # whatever the other library raises, of a tensor with a gradient say
         reason = " ".join(str(error).split()) or type(error).__name__
         raise ImageError(f"NumPy cannot read this {kind}: {reason}") from error
-    return found
 
 
 def _advice(image: object) -> str:

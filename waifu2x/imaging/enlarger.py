@@ -9,6 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from waifu2x.backends import Progress, ignore, scaled
+from waifu2x.errors import ModelError
+from waifu2x.imaging import flatness
 from waifu2x.imaging.picture import Picture
 from waifu2x.imaging.processing import Call, Processing, finish
 from waifu2x.imaging.sizes import Request
@@ -17,6 +19,7 @@ from waifu2x.system.stopwatch import Stopwatch
 
 if TYPE_CHECKING:
     from waifu2x.networks.chains import Chains, Facts
+    from waifu2x.networks.noise_levels import NoiseLimits
 
 
 class Compute(Protocol):
@@ -58,10 +61,67 @@ class Networks:
 class Enlarger(Processing):
     """Enlarges and denoises pictures as one request asks for. Threads may share it."""
 
-    def __init__(self, facts: Facts, request: Request, noise: int | None, compute: Compute) -> None:
-        """`noise` is the level to remove, or None; `compute` runs networks."""
+    def __init__(
+        self,
+        facts: Facts,
+        request: Request,
+        noise: int | None,
+        compute: Compute,
+        limits: NoiseLimits | None = None,
+    ) -> None:
+        """`noise` is the level to remove, or None; `compute` runs networks.
+
+        `limits`, with a noise of None, say which levels pictures may get by their quality: such an
+        enlarger is for `level_for` and `at_level`; by itself it removes no noise.
+        """
         super().__init__(facts, request, noise)
         self._compute = compute
+        self.limits = limits
+        # Each keeps plans of its own.
+        self._at_levels: dict[int | None, Enlarger] = {}
+
+    @property
+    def chooses(self) -> bool:
+        """Whether the level depends on the picture."""
+        return self.limits is not None
+
+    def level_for(self, quality: int, picture: Picture) -> int | None:
+        """The noise level that is best for a JPEG of that quality; None: it is better as it is.
+
+        None as well where the networks lack the level, or would have to enlarge more for it, and
+        where a picture becomes smaller. Raises ImageError if it would grow more than 32 times.
+        """
+        height, width = picture.pixels.shape[:2]
+        if self.limits is None or self.request.leaves(height, width):
+            return self.noise
+        plan = self._plan(height, width)
+        if plan.factor == 1 and (plan.height < height or plan.width < width):
+            return None
+        level = self.limits.level(
+            quality, enlarges=plan.factor > 1, is_flat=lambda: flatness.is_flat(picture.pixels)
+        )
+        if level is None:
+            return None
+        try:
+            same = self.at_level(level)._plan(height, width).factor == plan.factor
+            if same:
+                self.facts.facts(plan.factor, level)
+        except ModelError:
+            return None
+        return level if same else None
+
+    def at_level(self, noise: int | None) -> Enlarger:
+        """The enlarger of the same request that removes this level from all pictures."""
+        if noise not in self._at_levels:
+            made = Enlarger(self.facts, self.request, noise, self._compute)
+            self._at_levels.setdefault(noise, made)
+        return self._at_levels[noise]
+
+    def growth(self, height: int, width: int) -> float:
+        """As of Processing, whatever level is chosen."""
+        # Noise removal alone makes a result where there would be none.
+        least = 1.0 if self.limits is not None and self.limits.alone else 0.0
+        return max(super().growth(height, width), least)
 
     def picture(
         self,

@@ -20,7 +20,7 @@ from waifu2x.imaging import alpha as transparency
 from waifu2x.imaging import colour
 from waifu2x.imaging.dtypes import from_unit, to_unit
 from waifu2x.imaging.picture import Picture
-from waifu2x.imaging.sizes import Request, ResizePlan
+from waifu2x.imaging.sizes import Part, Request, ResizePlan
 from waifu2x.system.lazy_dataclass import dataclass
 from waifu2x.system.stopwatch import Stopwatch
 
@@ -128,6 +128,14 @@ class Processing:
             return height, width
         plan = self._plan(height, width)
         return plan.height, plan.width
+
+    def shown(self, height: int, width: int) -> Part:
+        """What the result shows of a picture of that size.
+
+        Raises ImageError if it would grow more than 32 times.
+        """
+        plan = None if self.request.leaves(height, width) else self._plan(height, width)
+        return plan.part if plan and plan.part else Part.of(height, width)
 
     def growth(self, height: int, width: int) -> float:
         """Bytes that a result takes while it is made, for each byte of a picture of that size.

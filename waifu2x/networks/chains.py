@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import threading
 from collections.abc import Iterable
@@ -125,22 +126,23 @@ class FactTable:
     """
 
     name: str
-    noise: int | None
-    """The only noise level, besides None, that it knows."""
-    scales: dict[int, tuple[int, ...] | str]
-    """`factors` of whole scales with `noise`."""
+    scales: dict[tuple[int, int | None], tuple[int, ...] | str]
+    """`factors` of whole scales and noise levels."""
     chains: dict[tuple[int, int | None], ChainFacts | str]
 
     @classmethod
-    def of(cls, facts: Facts, noise: int | None, scales: Iterable[Fraction]) -> FactTable:
-        """What pictures take that grow by one of `scales`, with transparency or without."""
-        whole: dict[int, tuple[int, ...] | str] = {}
+    def of(
+        cls, facts: Facts, levels: Iterable[int | None], scales: Iterable[Fraction]
+    ) -> FactTable:
+        """What pictures take that grow by one of `scales`, with transparency or without, and have
+        one of the noise `levels` removed."""
+        whole: dict[tuple[int, int | None], tuple[int, ...] | str] = {}
         chains: dict[tuple[int, int | None], ChainFacts | str] = {}
-        for scale in {math.ceil(scale) for scale in scales}:
+        for scale, noise in itertools.product({math.ceil(each) for each in scales}, levels):
             try:
-                whole[scale] = factors = facts.factors(Fraction(scale), noise)
+                whole[scale, noise] = factors = facts.factors(Fraction(scale), noise)
             except ModelError as error:
-                whole[scale] = str(error)
+                whole[scale, noise] = str(error)
                 continue
             for key in {(math.prod(factors), noise), (math.prod(factors), None)} - {(1, None)}:
                 if key not in chains:
@@ -148,13 +150,12 @@ class FactTable:
                         chains[key] = facts.facts(*key)
                     except ModelError as error:
                         chains[key] = str(error)
-        return cls(facts.name, noise, whole, chains)
+        return cls(facts.name, whole, chains)
 
     def factors(self, scale: Fraction, noise: int | None) -> tuple[int, ...]:
         """The factors of the next whole scale: chains enlarge by whole numbers. Raises
         ModelError."""
-        assert noise == self.noise
-        return _known(self.scales[math.ceil(scale)])
+        return _known(self.scales[math.ceil(scale), noise])
 
     def facts(self, factor: int, noise: int | None) -> ChainFacts:
         """What was found out of a chain. Raises ModelError."""

@@ -32,6 +32,7 @@ class ModelInfo:
     megapixels_per_second: float | None
     """Output megapixels a second on two cores with AVX2."""
     licence: str | None
+    """The licence of its files, by its SPDX name."""
     origin: str
     """Where it comes from, in words."""
     folder: Path | None
@@ -58,9 +59,9 @@ def list_models() -> list[ModelInfo]:
     Raises:
         ModelError: A folder of imported models cannot be read.
 
-    Example:
-        >>> [model.name for model in waifu2x.list_models() if 3 in model.noise_levels][:2]
-        ['vgg_7/art', 'upconv_7/art']
+    Examples:
+        >>> [(one.name, one.scales) for one in waifu2x.list_models() if one.is_default]
+        [('cunet/art', (1, 2))]
     """
     here = model_set.available()
     names = {found.name for found in here}

@@ -237,7 +237,7 @@ class GpuBackend:
         except OutOfMemoryError as error:
             raise DeviceMemoryError(
                 f"{self.device.name}: no memory for the weights of {model.name}:"
-                " close other programs that use this device, or use another backend"
+                " close other programs that use this device, or use another backend or -m upconv_7"
             ) from error
 
     def _divided(self, maker: Maker, model: Model) -> Executor | None:

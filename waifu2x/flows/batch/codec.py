@@ -23,12 +23,15 @@ from waifu2x.backends import Progress
 from waifu2x.flows.batch.semaphore import needed_bytes
 from waifu2x.flows.flow import StoppedError
 from waifu2x.flows.jobs import Job, Output
+from waifu2x.flows.noise_choice import NoiseChoice
 from waifu2x.flows.outcome import Outcome, Status, outcome_of_error, run_one
+from waifu2x.formats.preview import Preview
 from waifu2x.imaging.enlarger import Enlarger
 from waifu2x.imaging.processing import Call
 from waifu2x.imaging.sizes import Request
 from waifu2x.imaging.streams import Allocate
 from waifu2x.networks.chains import Facts
+from waifu2x.networks.noise_levels import NoiseLimits
 from waifu2x.system.lazy_dataclass import dataclass
 
 
@@ -39,6 +42,8 @@ class CodecTask:
     facts: Facts
     request: Request
     noise: int | None
+    limits: NoiseLimits | None
+    """As for an Enlarger."""
     output: Output
     max_pixels: int
     in_flight: int
@@ -150,7 +155,8 @@ class Ended(NamedTuple):
     spent: Mapping[str, float]
     device_failed: bool
     disk_full: bool
-    previews: tuple[bytes, ...]
+    previews: tuple[Preview, ...]
+    choices: tuple[NoiseChoice, ...]
 
     @classmethod
     def of(cls, outcome: Outcome) -> Ended:
@@ -164,6 +170,8 @@ class Paged(NamedTuple):
     content: bytes
     size: tuple[int, int]
     spent: Mapping[str, float]
+    choice: NoiseChoice | None
+    previews: tuple[Preview, ...]
 
 
 class Defect(NamedTuple):
@@ -208,7 +216,7 @@ class Codec:
     def __init__(self, task: CodecTask, link: Link) -> None:
         self._task = task
         self._link = link
-        self._enlarger = Enlarger(task.facts, task.request, task.noise, self._compute)
+        self._enlarger = Enlarger(task.facts, task.request, task.noise, self._compute, task.limits)
         self._jobs: queue.SimpleQueue[Make | MakePage | None] = queue.SimpleQueue()
         self._numbers = itertools.count()
         self._lock = threading.Lock()

@@ -176,6 +176,7 @@ class DeviceDriver:
             enlarger.facts,
             enlarger.request,
             enlarger.noise,
+            enlarger.limits,
             output,
             max_pixels,
             min(in_network + 1, _IN_FLIGHT),
@@ -494,7 +495,8 @@ class DeviceDriver:
         scales = [Fraction(scale) for scale in range(1, MOST + 1)]
         if task.request.scale is not None:
             scales = [task.request.scale]
-        return replace(task, facts=FactTable.of(task.facts, task.noise, scales))
+        levels = {task.noise} | (task.limits.levels if task.limits else frozenset())
+        return replace(task, facts=FactTable.of(task.facts, levels, scales))
 
     def _most_workers(self, in_network: int, sharing: int) -> int:
         """One for each core, as memory allows."""
@@ -618,7 +620,8 @@ class DeviceDriver:
             assignment.page.answer.put(error)
         else:
             spent = _with_wait(paged.spent, assignment.waited)
-            assignment.page.answer.put(ArchivePage(paged.content, paged.size, spent))
+            page = ArchivePage(paged.content, paged.size, spent, paged.choice, paged.previews)
+            assignment.page.answer.put(page)
         self._free_again(worker)
 
     def _conclude(self, assignment: _Assignment, *, is_done: bool) -> None:

@@ -1,42 +1,61 @@
-"""Writes an HTML report: what failed, then each picture before and after."""
+"""Writes an HTML report: what failed, then each picture before and after, by name.
+
+It is one file that needs no network. Its style and its script are named by their digests, and
+nothing else may run or be loaded, whatever files are called.
+"""
 
 from __future__ import annotations
 
 import base64
+import hashlib
 import os
-import shutil
+import re
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from html import escape
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import quote_from_bytes
 
 from waifu2x.errors import OutputError
 from waifu2x.flows.outcome import Outcome
-from waifu2x.formats.preview import SIDE
 from waifu2x.system.files import reason, writing
 
-# Thumbnails are part of the page, and no script runs in it, whatever files are called. Browsers
-# neither lay out nor decode what is not in sight yet, so ten thousand pictures open at once.
-_HEAD = f"""<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><meta name="generator" content="waifu2x batch">
-<meta http-equiv="Content-Security-Policy"
- content="default-src 'none'; img-src data:; style-src 'unsafe-inline'">
-<meta name="viewport" content="width=device-width">
-<title>%s</title>
-<style>
-:root {{ color-scheme: light dark; font: 14px/1.4 system-ui, sans-serif }}
-body {{ margin: 1.5em; overflow-wrap: anywhere }}
-section {{ display: flex; flex-wrap: wrap; gap: 1em }}
-figure {{ margin: 0; width: {2 * SIDE + 8}px; content-visibility: auto;
- contain-intrinsic-size: {2 * SIDE + 8}px {SIDE + 44}px }}
-img {{ width: {SIDE}px; height: {SIDE}px; object-fit: contain; background: #8884 }}
-figcaption {{ font-size: 12px }}
-.failed b {{ color: #c33 }}
-</style></head><body>
+if TYPE_CHECKING:
+    from waifu2x.formats.preview import Preview
+
+_GENERATOR = (
+    '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+    '<meta name="generator" content="waifu2x batch">'
+)
+"""The beginning of every report."""
+_PARTS = Path(__file__).parent / "report_page"
+_SIDES = ((500, 480), (2000, 240))
+"""Up to so many pictures, previews of so many pixels a side: reports of some 100 MB."""
+_LEAST_SIDE = 128
+_VIEW = """\
+<dialog id="view" aria-labelledby="title">
+<div class="bar"><h2 id="title"></h2>
+<button type="button" id="beside" aria-pressed="false">Side by side</button>
+<button type="button" id="previous">Previous</button>
+<button type="button" id="next">Next</button>
+<button type="button" id="close">Close</button></div>
+<div id="stage" class="stage sliding"></div>
+<input type="range" id="slider" class="slider" min="0" max="100" step="0.5" value="50"
+ aria-label="Where before ends and after begins" autofocus>
+<p class="faint">A detail, pixel for pixel of the result; before: enlarged by Lanczos.</p>
+</dialog>
 """
-_GENERATOR = _HEAD.partition("\n<meta")[0].encode()
-"""The first bytes of every report."""
+
+Settings = Sequence[tuple[str, str]]
+"""Names and values."""
+
+
+def preview_side(pictures: int | None) -> int:
+    """Pixels a side of previews in a report on so many pictures; None: it is not known."""
+    if pictures is None:
+        return _SIDES[0][1]
+    return next((side for most, side in _SIDES if pictures <= most), _LEAST_SIDE)
 
 
 class HtmlReport:
@@ -46,78 +65,157 @@ class HtmlReport:
     killed nothing stays.
     """
 
-    def __init__(self, path: Path, title: str) -> None:
+    def __init__(self, path: Path, title: str, settings: Settings = ()) -> None:
         """Raises OutputError if the page cannot be written there, or something else is there."""
         self._path = path
         self._title = title
+        self._settings = settings
         try:
             if path.exists() and not _is_report(path):
                 raise OutputError(f"{path}: exists already, and is no report: choose another name")
-            self._rows = tempfile.TemporaryFile(dir=path.parent)  # noqa: SIM115
+            self._figures = tempfile.TemporaryFile(dir=path.parent)  # noqa: SIM115
         except OSError as error:
             raise OutputError(f"{path}: cannot write: {reason(error)}") from error
+        self._places: list[tuple[list[str | int], int, int]] = []
+        """Of each picture its name, to sort by, and where it is in the file: start and size."""
         self._error: OSError | None = None
 
     def add(self, outcome: Outcome) -> None:
-        """Adds a picture that is done."""
-        if self._error is None and outcome.status in ("done", "copied"):
-            try:
-                self._rows.write(self._row(outcome).encode())
-            except OSError as error:
-                self._error = error  # the pictures are worth more
+        """Adds a picture that is done, or the pages of an archive."""
+        if self._error is not None or outcome.status not in ("done", "copied"):
+            return
+        try:
+            for number, preview in enumerate(outcome.previews or [None]):
+                figure = self._figure(outcome, preview).encode()
+                key = [*_natural(str(outcome.job.source)), number]
+                self._places.append((key, self._figures.tell(), len(figure)))
+                self._figures.write(figure)
+        except OSError as error:
+            self._error = error  # the pictures are worth more
 
     def finish(self, summary: Iterable[str], failed: Iterable[Outcome]) -> None:
         """Writes the page, with lines for its top, and what failed.
 
         Raises OutputError if it cannot be written.
         """
+        style, script = ((_PARTS / name).read_text("utf-8") for name in ("page.css", "page.js"))
         try:
-            with self._rows, writing(self._path) as file:
+            with self._figures, writing(self._path) as file:
                 if self._error is not None:
                     raise self._error
-                self._rows.seek(0)
-                file.write(self._top(summary, failed).encode())
-                shutil.copyfileobj(self._rows, file)
-                file.write(b"</section></body></html>\n")
+                file.write(self._top(style, script, summary, failed).encode())
+                for _, start, size in sorted(self._places):
+                    self._figures.seek(start)
+                    file.write(self._figures.read(size))
+                end = f"</section></main>\n{_VIEW}<script>{script}</script></body></html>\n"
+                file.write(end.encode())
         except OSError as error:
             raise OutputError(f"{self._path}: cannot write: {reason(error)}") from error
 
-    def _top(self, summary: Iterable[str], failed: Iterable[Outcome]) -> str:
+    def _top(
+        self, style: str, script: str, summary: Iterable[str], failed: Iterable[Outcome]
+    ) -> str:
         title = _text(self._title)
-        lines = [_HEAD % title, f"<h1>{title}</h1>", *(f"<p>{_text(line)}</p>" for line in summary)]
+        policy = (
+            "default-src 'none'; base-uri 'none'; form-action 'none'; img-src data:;"
+            f" style-src '{_digest(style)}'; script-src '{_digest(script)}'"
+        )
+        lines = [
+            f'{_GENERATOR}<meta http-equiv="Content-Security-Policy" content="{policy}">',
+            '<meta name="viewport" content="width=device-width, initial-scale=1">',
+            f"<title>{title}</title><style>{style}</style></head><body><main>",
+            f"<header><h1>{title}</h1>",
+            *(f"<p>{_text(line)}</p>" for line in summary),
+        ]
+        if self._settings:
+            lines.append('<details class="settings"><summary>Settings</summary><dl>')
+            lines += [f"<dt>{_text(n)}</dt><dd>{_text(value)}</dd>" for n, value in self._settings]
+            lines.append("</dl></details>")
+        lines.append("</header>")
         rows = [
-            f"<li><b>{self._link(each.job.source)}</b> {_text(each.error)}</li>" for each in failed
+            f'<li>{self._link(each.job.source)}: <span class="why">{_text(_why(each))}</span></li>'
+            for each in sorted(failed, key=lambda each: _natural(str(each.job.source)))
         ]
         if rows:
             lines += ["<h2>Failed</h2>", '<ul class="failed">', *rows, "</ul>"]
-        return "\n".join([*lines, "<h2>Done</h2>", "<section>", ""])
-
-    def _row(self, outcome: Outcome) -> str:
-        images = "".join(
-            '<img loading="lazy" decoding="async" alt="" '
-            f'src="data:image/jpeg;base64,{base64.b64encode(data).decode()}"> '
-            for data in outcome.previews
+        return "\n".join(
+            [
+                *lines,
+                "<h2>Done</h2>",
+                '<div class="find" id="find" hidden><label for="search">Find by name</label>',
+                '<input type="search" id="search"><span class="faint" id="found" role="status">'
+                "</span></div>",
+                '<section id="pictures" aria-label="Pictures">',
+                "",
+            ]
         )
-        kept = ", as it is" if outcome.status == "copied" else f", {outcome.seconds:.2f} s"
+
+    def _figure(self, outcome: Outcome, preview: Preview | None) -> str:
+        name = outcome.job.source.name
+        height, width, shown = outcome.height, outcome.width, ""
+        if preview is not None:
+            name = preview.name or name
+            height, width = preview.height, preview.width
+            shown = _pictures(name, preview)
+        page = f'<bdi class="name">{_text(name)}</bdi> in ' if preview and preview.name else ""
+        kept = ", as it is" if outcome.status == "copied" else ""
+        seconds = "" if kept or page else f", {outcome.seconds:.2f} s"
+        linked = "" if page else "name"
         return (
-            f"<figure>{images}<figcaption>{self._link(outcome.job.source)} &rarr; "
-            f"{self._link(outcome.job.target)}<br>"
-            f"{outcome.width}x{outcome.height}{kept}</figcaption></figure>\n"
+            f"<figure>{shown}<figcaption>{page}{self._link(outcome.job.source, linked)} &rarr; "
+            f'{self._link(outcome.job.target)}<br><span class="faint">{width}x{height}'
+            f"{kept}{seconds}</span></figcaption></figure>\n"
         )
 
-    def _link(self, path: Path) -> str:
+    def _link(self, path: Path, kind: str = "") -> str:
         """A file's name, which leads to it from where the page is."""
+        name = f'<bdi class="{kind}">{_text(str(path))}</bdi>' if kind else _text(str(path))
         try:
             relative = Path(os.path.relpath(path, self._path.parent)).as_posix()
         except ValueError:  # on another drive
-            return _text(str(path))
+            return name
         # Also what would be a scheme: quoted, a colon is none.
-        return f'<a href="{quote_from_bytes(os.fsencode(relative))}">{_text(str(path))}</a>'
+        return f'<a href="{quote_from_bytes(os.fsencode(relative))}">{name}</a>'
+
+
+def _pictures(name: str, preview: Preview) -> str:
+    """What a preview shows: its thumbnail opens to the detail before and after."""
+    label = _text(name)
+    if not preview.after:
+        return _image(preview.thumbnail, label, "thumbnail alone")
+    both = (("before", preview.before), ("after", preview.after))
+    pair = "".join(f"<div>{word}{_image(data, f'{label}, {word}')}</div>" for word, data in both)
+    thumbnail = _image(preview.thumbnail, f"Compare {label}", "thumbnail")
+    return f'<details><summary>{thumbnail}</summary><div class="pair">{pair}</div></details>'
+
+
+def _image(data: bytes, text: str, kind: str = "") -> str:
+    # Browsers neither lay out nor decode what is not in sight yet.
+    return (
+        f'<img loading="lazy" decoding="async" alt="{text}" class="{kind}"'
+        f' src="data:image/jpeg;base64,{base64.b64encode(data).decode()}">'
+    )
+
+
+def _why(outcome: Outcome) -> str:
+    """What is wrong with a file, without its name."""
+    return outcome.error.removeprefix(f"{outcome.job.source}: ")
+
+
+def _natural(name: str) -> list[str | int]:
+    """A key by which page 2 comes before page 10: texts and numbers in turn."""
+    parts = re.split(r"([0-9]{1,18})", name.casefold())
+    return [int(part) if number % 2 else part for number, part in enumerate(parts)]
+
+
+def _digest(text: str) -> str:
+    """What a security policy calls a script or a style by."""
+    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
 
 
 def _is_report(path: Path) -> bool:
     with path.open("rb") as file:
-        return file.read(len(_GENERATOR)) == _GENERATOR
+        return file.read(len(_GENERATOR)) == _GENERATOR.encode()
 
 
 def _text(text: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 from pathlib import Path
 
-from waifu2x.errors import EXISTS, OutputError
+from waifu2x.errors import ExistsError, OutputError
 from waifu2x.flows.jobs import Existing, Identity, Job, may_write
 from waifu2x.flows.outcome import Outcome
 from waifu2x.system import stores
@@ -60,5 +60,5 @@ class Listings:
             raise OutputError(f"{job.target}: is an input itself: choose another output")
         there = str(job.target).removeprefix(f"{self._target}/") in self._outputs
         if there and self._existing == "fail":
-            raise OutputError(EXISTS.format(job.target))
+            raise ExistsError(job.target)
         return not there or self._existing == "overwrite"

@@ -1,0 +1,252 @@
+"""Pictures for benchmarks/noise_levels.py: twelve that decide and twelve that test, 288x288 each.
+
+All are CC0 or in the public domain: the example of this project, scenes of Kenney's sprites that
+arcade comes with, pages of text and hatching, and crops of photos from scikit-image's wheel. No
+photo and no sprite is in both groups.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, ImageDraw, ImageFont
+
+from benchmarks.quality import EXAMPLES, package
+
+Pixels = NDArray[np.uint8]
+Kind = Literal["drawing", "photo"]
+
+SIDE = 288
+_CAST = "animated_characters"
+_SCENES: dict[str, tuple[tuple[int, int, int], Sequence[str]]] = {
+    "adventurers": (
+        (168, 214, 240),
+        (
+            f"{_CAST}/female_adventurer/femaleAdventurer_idle",
+            f"{_CAST}/robot/robot_idle",
+            "tiles/boxCrate",
+            "tiles/grassLeft",
+            "tiles/grassMid",
+            "tiles/grassRight",
+            "items/flagGreen1",
+            "enemies/bee",
+            "tiles/cactus",
+        ),
+    ),
+    "cards": (
+        (38, 96, 62),
+        (
+            "cards/cardSpadesQ",
+            "cards/cardHeartsK",
+            "cards/cardBack_blue2",
+            "cards/cardClubs7",
+            "cards/cardDiamondsA",
+            "cards/cardBack_red4",
+            "cards/cardHearts9",
+            "cards/cardSpadesJ",
+            "cards/cardClubsK",
+        ),
+    ),
+    "space": (
+        (18, 20, 44),
+        (
+            "space_shooter/playerShip1_blue",
+            "space_shooter/meteorGrey_big1",
+            "space_shooter/playerShip2_orange",
+            "space_shooter/meteorGrey_big3",
+            "space_shooter/playerShip1_green",
+            "tiles/planetMid",
+            "space_shooter/playerShip3_orange",
+            "space_shooter/meteorGrey_big4",
+            "tiles/planetLeft",
+        ),
+    ),
+    "aliens": (
+        (250, 226, 190),
+        (
+            "alien/alienBlue_front",
+            "enemies/fishPink",
+            "enemies/slimeBlock",
+            "tiles/sandLeft",
+            "tiles/sandMid",
+            "tiles/sandRight",
+            "items/gemBlue",
+            "items/coinGold",
+            "tiles/mushroomRed",
+        ),
+    ),
+    "people": (
+        (200, 208, 232),
+        (
+            f"{_CAST}/female_person/femalePerson_jump",
+            f"{_CAST}/male_adventurer/maleAdventurer_walk1",
+            f"{_CAST}/zombie/zombie_walk0",
+            "tiles/brickBrown",
+            "tiles/dirtCliff_left",
+            "tiles/snow",
+            "tiles/signRight",
+            "items/gemRed",
+            "items/star",
+        ),
+    ),
+    "tanks": (
+        (131, 168, 84),
+        (
+            "topdown_tanks/tankBody_huge_outline",
+            "topdown_tanks/tileGrass_roadCrossing",
+            "topdown_tanks/tank_red",
+            "topdown_tanks/tileGrass_roadCornerLL",
+            "topdown_tanks/tankBody_bigRed",
+            "topdown_tanks/tileGrass_roadEast",
+            "topdown_tanks/tank_sand",
+            "topdown_tanks/tileGrass_transitionE",
+            "topdown_tanks/tankBody_blue",
+        ),
+    ),
+    "hand": (
+        (90, 24, 28),
+        (
+            "cards/cardJoker",
+            "cards/cardDiamondsQ",
+            "cards/cardBack_green3",
+            "cards/cardSpades10",
+            "cards/cardHeartsJ",
+            "cards/cardClubsQ",
+            "cards/cardDiamonds8",
+            "cards/cardBack_blue5",
+            "cards/cardHeartsA",
+        ),
+    ),
+    "pond": (
+        (120, 196, 214),
+        (
+            "enemies/frog",
+            "enemies/ladybug",
+            "enemies/fishGreen",
+            "tiles/waterTop_high",
+            "tiles/lavaTop_high",
+            "tiles/stoneMid",
+            "items/keyYellow",
+            "tiles/bush",
+            "enemies/mouse",
+        ),
+    ),
+    "walkers": (
+        (236, 236, 240),
+        (
+            f"{_CAST}/male_person/malePerson_walk3",
+            "enemies/wormPink",
+            f"{_CAST}/female_person/femalePerson_walk2",
+            "tiles/doorClosed_mid",
+            "tiles/lockRed",
+            "tiles/torch1",
+            "tiles/plantPurple",
+            "tiles/switchGreen",
+            "items/coinSilver",
+        ),
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Truth:
+    """A picture without loss."""
+
+    name: str
+    kind: Kind
+    pixels: Pixels
+
+
+def deciding() -> list[Truth]:
+    """The pictures that thresholds are chosen by."""
+    drawn = np.asarray(Image.open(EXAMPLES / "drawn.png").convert("RGB"))
+    return [
+        Truth("drawn", "drawing", _cut(drawn, 0, 0)),
+        *(_scene(name) for name in ("adventurers", "cards", "space", "aliens")),
+        _page(
+            "page", "Liberation_Sans_Regular", ("No two pages", "of this comic", "are alike!"), 5
+        ),
+        _photo("astronaut", 0, 140, "face"),
+        _photo("astronaut", 224, 60, "suit"),
+        _photo("coffee", 80, 60),
+        _photo("retina", 500, 200),
+        _photo("camera", 60, 100),
+        _photo("gravel", 100, 100),
+    ]
+
+
+def testing() -> list[Truth]:
+    """Those that thresholds are judged by."""
+    return [
+        *(_scene(name) for name in ("people", "tanks", "hand", "pond", "walkers")),
+        _page(
+            "letter", "Liberation_Serif_Regular", ("Dear reader,", "what follows", "is true."), 3
+        ),
+        _photo("chelsea", 10, 100),
+        _photo("coins", 10, 60),
+        _photo("rocket", 60, 200),
+        _photo("hubble_deep_field", 200, 300),
+        _photo("grass", 100, 100),
+        _photo("brick", 100, 100),
+    ]
+
+
+def _scene(name: str) -> Truth:
+    """Nine sprites, three in a row."""
+    sky, sprites = _SCENES[name]
+    folder = package("arcade") / "resources" / "assets" / "images"
+    scene, step = Image.new("RGB", (SIDE, SIDE), sky), SIDE // 3
+    for index, each in enumerate(sprites):
+        sprite = Image.open(folder / f"{each}.png").convert("RGBA")
+        x, y = index % 3 * step, index // 3 * step
+        # As they are, without a resize that would make them smooth: what is beyond is cut off.
+        place = (x + (step - sprite.width) // 2, y + (step - sprite.height) // 2)
+        scene.paste(sprite, place, sprite)
+    return Truth(name, "drawing", np.asarray(scene))
+
+
+def _page(name: str, font: str, words: Sequence[str], gap: int) -> Truth:
+    """A page as comics and letters have: text, frames, hatching and grey fills."""
+    folder = package("arcade") / "resources" / "system" / "fonts" / "ttf" / "Liberation"
+    side = 4 * SIDE  # drawn larger and reduced, so that edges are smooth
+    page = Image.new("L", (side, side), 255)
+    pen = ImageDraw.Draw(page)
+    for row, line in enumerate(words):
+        pen.text(
+            (60, 60 + 130 * row),
+            line,
+            0,
+            ImageFont.truetype(folder / f"{font}.ttf", 110 - 10 * row),
+        )
+    pen.rectangle((60, 560, 560, 1090), outline=0, width=12)
+    for offset in range(0, 1000, 4 * gap):
+        pen.line((60 + offset, 560, 60 + offset - 530, 1090), 40, 6)
+    pen.rectangle((0, 540, 52, 1152), 255)
+    pen.rectangle((568, 540, 1152, 1152), 255)
+    pen.ellipse((640, 580, 1080, 1020), fill=190, outline=0, width=10)
+    pen.ellipse((720, 700, 800, 780), fill=0)
+    pen.ellipse((900, 700, 980, 780), fill=0)
+    pen.arc((760, 780, 960, 940), 10, 170, 0, 12)
+    small = page.resize((SIDE, SIDE), Image.Resampling.BOX)
+    return Truth(name, "drawing", np.asarray(small.convert("RGB")))
+
+
+def _photo(name: str, top: int, left: int, part: str = "") -> Truth:
+    folder = package("skimage") / "data"
+    path = next(path for path in folder.glob(f"{name}.*") if path.suffix in (".png", ".jpg"))
+    image = Image.open(path).convert("RGB")
+    if path.suffix == ".jpg":  # halved: what its own coding has left is gone
+        image = image.reduce(2)
+        top, left = min(top, image.height - SIDE), min(left, image.width - SIDE)
+    label = f"{name} ({part})" if part else name
+    return Truth(label, "photo", _cut(np.asarray(image), max(top, 0), max(left, 0)))
+
+
+def _cut(pixels: Pixels, top: int, left: int) -> Pixels:
+    cut = pixels[top : top + SIDE, left : left + SIDE]
+    height, width = (size - size % 4 for size in cut.shape[:2])
+    return np.ascontiguousarray(cut[:height, :width])

@@ -1,0 +1,1 @@
+"""What a maintainer needs to publish a version; README.md says how."""

@@ -1,0 +1,37 @@
+"""`-n auto`: the noise level for each file, by how good a JPEG it is."""
+
+from __future__ import annotations
+
+from waifu2x.formats.jpeg_quality import JpegQuality, quality_of
+from waifu2x.imaging.enlarger import Enlarger
+from waifu2x.imaging.picture import Picture
+from waifu2x.system.lazy_dataclass import dataclass
+
+
+@dataclass(frozen=True)
+class NoiseChoice:
+    """What was chosen for a JPEG."""
+
+    level: int | None
+    """The noise level to remove; None where it is better as it is."""
+    jpeg: JpegQuality
+
+    def __str__(self) -> str:
+        if self.level is None:
+            return f"JPEG {self.jpeg}: no noise removal"
+        return f"JPEG {self.jpeg}: noise level {self.level}"
+
+
+def choose(enlarger: Enlarger, picture: Picture) -> tuple[Enlarger, NoiseChoice | None]:
+    """The enlarger for the (first) picture of a file, and the choice if there was one to make.
+
+    There is none for what is no JPEG, which has no noise removed, and where the request names a
+    level or none. Raises ImageError for a picture that would grow more than 32 times.
+    """
+    if not enlarger.chooses:
+        return enlarger, None
+    if picture.jpeg is None:
+        return enlarger.at_level(None), None
+    quality = quality_of(picture.jpeg)
+    level = enlarger.level_for(quality.quality, picture)
+    return enlarger.at_level(level), NoiseChoice(level, quality)
