@@ -54,8 +54,9 @@ __device__ __forceinline__ void split(source_t pixel, uint16_t (&terms)[IN_TERMS
 #endif
 }
 
-// So many blocks at a time leave a thread the registers that it needs.
-extern "C" __global__ void __launch_bounds__(THREADS, 640 / THREADS)
+// So many blocks at a time leave a thread the registers that it needs, of which other chips take more.
+#define BLOCKS ((__CUDA_ARCH__ == 900 && IN_TERMS == 1 ? 640 : 512) / THREADS)
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
 tensor_first(const __grid_constant__ Conv p, const __grid_constant__ Source source) {
     // [term][copy][row][value]; copy 1 begins at value 1.
     __shared__ __align__(4) uint16_t pixels[IN_TERMS][2][READ_ROWS][LINE];
