@@ -25,6 +25,8 @@ MISTAKES = [
      "There is no command and no file 'upscal': did you mean `waifu2x upscale a.png`?"),
     ("bach in out", 2,
      "There is no command and no file 'bach': did you mean `waifu2x batch in out`?"),
+    ("help", 2, "There is no command and no file 'help': did you mean `waifu2x --help`?"),
+    ("resize", 2, "There is no command and no file 'resize'; `waifu2x --help` lists the commands."),
     ("models lst", 2, "waifu2x models has no command 'lst': did you mean list?"),
     ("--noize 1 a.png", 2, "There is no option --noize: did you mean --noise?"),
     ("a.png out.png --ovewrite", 2, "There is no option --ovewrite: did you mean --overwrite?"),

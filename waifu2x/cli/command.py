@@ -1,7 +1,4 @@
-"""The shape of commands: help in groups, and mistakes told in one sentence that names the way out.
-
-`Group` has a default command, which is meant where the first argument is none of its commands.
-"""
+"""The shape of commands: help in groups, and mistakes told in one sentence with the way out."""
 
 from __future__ import annotations
 
@@ -70,9 +67,19 @@ class Command(click.Command):
             return super().parse_args(context, args)
 
     def invoke(self, context: click.Context) -> Any:
-        """Runs the command. Raises UsageError, with a sentence."""
-        with one_sentence(context):
-            return super().invoke(context)
+        """Runs the command. Raises UsageError, with a sentence, which names settings, too."""
+        try:
+            with one_sentence(context):
+                return super().invoke(context)
+        except (click.UsageError, Waifu2xError) as error:
+            from waifu2x.cli.settings import origin_of  # which imports this module
+
+            usage = isinstance(error, click.UsageError)
+            message = error.message if isinstance(error, click.UsageError) else str(error)
+            if not (origin := origin_of(message, context)):
+                raise
+            kind = click.UsageError if usage else click.ClickException
+            raise kind(printable(message.rstrip(".") + origin)) from error
 
     def format_options(self, context: click.Context, formatter: click.HelpFormatter) -> None:
         """Writes the options, a section for each group; --help is the last."""
@@ -117,8 +124,8 @@ def _number_tta(command: click.Command, args: list[str]) -> None:
             args[at] = "--tta=8"
 
 
-class Group(click.Group):
-    """Commands by name, of which one is meant where no name is given."""
+class CommandGroup(click.Group):
+    """Commands by name."""
 
     def __init__(self, *arguments: Any, **settings: Any) -> None:
         """Arguments are those of click."""
@@ -178,6 +185,10 @@ class Choice(click.Choice[str]):
         super().__init__(choices, case_sensitive=False)
         self._many = bool(shown)
         self._shown = listed(shown or choices)
+
+    def get_missing_message(self, *_: Any, **__: Any) -> str:
+        """What is said where there is none."""
+        return f"Expected {self._shown}"
 
     def convert(self, value: Any, parameter: Any, context: Any) -> str:
         """The word as it is spelt here. Raises BadParameter."""

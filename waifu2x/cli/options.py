@@ -6,7 +6,7 @@ import math
 import os
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
 import click
 
 from waifu2x.backends import BACKEND_NAMES, Precision
+from waifu2x.cli import completions
 from waifu2x.cli.command import (
     COMPUTING,
     FILE,
@@ -26,6 +27,8 @@ from waifu2x.cli.command import (
     option,
 )
 from waifu2x.cli.report import tell
+from waifu2x.cli.settings import config_option, is_of_settings
+from waifu2x.cli.volume import volume_options
 from waifu2x.errors import OutputError
 from waifu2x.flows import naming
 from waifu2x.flows.jobs import Existing, Output
@@ -35,7 +38,7 @@ from waifu2x.formats.limits import MAX_PIXELS
 from waifu2x.formats.table import Compression, Depth, OutputOptions, Quality
 from waifu2x.imaging import sizes
 from waifu2x.imaging.sizes import Fit, Request, scale_of
-from waifu2x.networks import catalogue, model_set
+from waifu2x.networks import catalogue
 from waifu2x.system import stores
 
 if TYPE_CHECKING:
@@ -125,7 +128,7 @@ noise_option = option(
     type=Choice(["auto", "none", "0", "1", "2", "3"]),
     default="auto",
     metavar="LEVEL",
-    help="Denoise: auto (the default; by a JPEG's quality), none, 0 (weak) to 3 (strong).",
+    help="Denoise: auto (the default: by a JPEG's quality), none, 0 to 3.",
 )
 level_option = option(
     "-n",
@@ -148,7 +151,8 @@ model_option = option(
     default=catalogue.DEFAULT,
     show_default=True,
     metavar="NAME|PATH",
-    help="Model set; `waifu2x models list` shows them.",
+    shell_complete=completions.models,
+    help="Model; `waifu2x models list` shows them.",
 )
 _DEVICE_OPTIONS = [
     option(
@@ -167,6 +171,7 @@ _DEVICE_OPTIONS = [
         default="0",
         show_default=True,
         metavar="N[,N]|all",
+        shell_complete=completions.devices,
         help="Which of its devices; `waifu2x devices` shows them.",
     ),
     option(
@@ -279,6 +284,7 @@ _OPTIONS = [
         type=click.Choice(["1", "2", "4", "8"]),
         default="1",
         metavar="[2|4|8]",
+        shell_complete=completions.levels_of_tta,
         help="Mean of 8 turned and mirrored results, or fewer: so much more work.",
     ),
     *_DEVICE_OPTIONS,
@@ -299,9 +305,8 @@ _OPTIONS = [
         metavar="N",
         help=f"Refuse files that hold more, all frames together.  [{MAX_PIXELS}]",
     ),
-    option(
-        "-v", "--verbose", group=MESSAGES, is_flag=True, help="Say what is used, and the seconds."
-    ),
+    volume_options,
+    config_option,
     option(
         "--json",
         "as_json",
@@ -335,12 +340,17 @@ def _with(command: _Command, options: Sequence[Callable[[_Command], _Command]]) 
 
 def open_upscaler(**options: Any) -> Upscaler:
     """An upscaler from the options; a usage error as `arguments_of` has them."""
+    return opened(arguments_of(**options))
+
+
+def opened(arguments: Mapping[str, Any]) -> Upscaler:
+    """An upscaler from its arguments; what it has to say is told."""
     from waifu2x.api import Upscaler  # with NumPy, which to show a help need not wait for
 
-    upscaler = Upscaler(**arguments_of(**options))
+    upscaler = Upscaler(**arguments)
     for notice in upscaler.notices:
         tell(notice)
-    tell_reduction(**options)
+    tell_reduction(**arguments)
     return upscaler
 
 
@@ -351,6 +361,8 @@ def tell_reduction(model: str, scale: Fraction | None, **options: Any) -> None:
     wanted = Fraction(2) if scale is None else scale
     if model == catalogue.DEFAULT or wanted <= 1 or any(options[name] for name in others):
         return
+    from waifu2x.networks import model_set  # which helps need not wait for
+
     models = model_set.find(model)
     factor = math.prod(models.factors(wanted))
     if factor >= 2 * wanted:
@@ -465,7 +477,7 @@ def check_format(extension: str) -> None:
 
 
 def output_of(
-    extension: str,
+    extension: str | None,
     *,
     quality: int | Literal["like"] | None,
     compression: Compression,
@@ -476,17 +488,39 @@ def output_of(
     overwrite: bool,
     skip_existing: bool,
 ) -> Output:
-    """How results are written; a usage error for what contradicts itself or the format."""
+    """How results are written; a usage error for what contradicts itself or the format.
+
+    None is for archives whose pages keep their formats.
+    """
+    # A setting for one format must not stop another, as an option of the command line does.
+    if _gives_way("quality", extension, Quality(quality)):
+        quality = None
+    if _gives_way("compression", extension, Quality(compression=compression)):
+        compression = "default"
+    if _gives_way("depth", extension, Quality(), depth):
+        depth = "auto"
     encoded = Quality(quality, compression)
     try:
-        table.check(extension, encoded, depth)
+        if extension is not None:
+            table.check(extension, encoded, depth)
     except ValueError as error:
         raise click.UsageError(f"--{error}.") from error
     if overwrite and skip_existing:
         raise click.UsageError("--overwrite and --skip-existing exclude each other.")
     existing: Existing = "overwrite" if overwrite else "skip" if skip_existing else "fail"
     options = OutputOptions(depth, background, strip)
-    return Output(extension, encoded, existing, options, copy_times)
+    return Output(extension or "png", encoded, existing, options, copy_times)
+
+
+def _gives_way(name: str, extension: str | None, encoded: Quality, depth: Depth = "auto") -> bool:
+    """Whether the value of an option is a setting that a format cannot follow."""
+    if extension is None or not is_of_settings(name):
+        return False
+    try:
+        table.check(extension, encoded, depth)
+    except ValueError:
+        return True
+    return False
 
 
 class Location(click.ParamType[Path]):

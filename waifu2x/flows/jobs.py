@@ -54,6 +54,8 @@ class Output:
     """Whether a result gets the dates of its source."""
     preview_side: int = 0
     """Pixels a side of small pictures of source and result that are wanted, too; 0 for none."""
+    pages: str | None = None
+    """Extension of the pages of archives; None: each keeps its format."""
 
     def of(self, target: Path) -> Output:
         """As a target is written: the extension of its name is that of the format, if it is one."""
@@ -63,12 +65,25 @@ class Output:
         return self
 
 
+@dataclass(frozen=True)
+class InFlight:
+    """How many pictures are under way at a time, and how many of them in the network."""
+
+    pictures: int
+    in_network: int
+
+
 OnNotice = Callable[[Job, str], None]
 """Told of a job in words, for people."""
 Reserve = Callable[[bytes], "AbstractContextManager[Allocate | None]"]
 """Waits until there is memory for the picture of a file with that content, and all that becomes of
 it; the memory is free again when the context ends. The context gives what makes the arrays of
 pictures; None: any memory will do."""
+
+
+def is_archive(path: Path) -> bool:
+    """Whether a file is an archive of pictures, by its name."""
+    return path.suffix[1:].lower() in ARCHIVES
 
 
 def may_write(job: Job, existing: Existing, sources: frozenset[Identity] = frozenset()) -> bool:
