@@ -81,9 +81,13 @@ MISTAKES = [
     ("-f webp a.png out.png", 2, "--format webp contradicts the file name out.png."),
     ("a.png --name ../{stem}", 2,
      "--name: '../{stem}' is no file name: give its folder to -o."),
-    ("batch a.png out", 2, "a.png: not a folder; for one picture use `waifu2x upscale`."),
-    ("batch folder", 2,
-     "Missing argument 'OUTPUT_DIR'; `waifu2x batch --help` shows what there is."),
+    ("batch a.png out", 2, "a.png: is a file, not a folder: try `waifu2x a.png OUT`."),
+    ("batch new folder", 2,
+     "new: no such folder, but folder is there: the input comes before the output."),
+    ("batch nowhere out", 2, "nowhere: no such folder."),
+    ("batch folder", 2, "OUTPUT_DIR is missing: `waifu2x batch INPUT_DIR OUTPUT_DIR`."),
+    ("info", 2, "FILE... is missing: `waifu2x info FILE...`."),
+    ("-s", 2, "Option '-s' requires an argument; `waifu2x upscale --help` shows what there is."),
     ("batch folder folder", 2, "OUTPUT_DIR must be another folder than INPUT_DIR."),
 ]  # fmt: skip
 """Words, exit code, and the sentence."""
