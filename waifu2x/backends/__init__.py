@@ -8,6 +8,7 @@ before: its library may be missing, and loading it takes time.
 from __future__ import annotations
 
 import importlib
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
     from waifu2x.networks.model import Model
 
+_LOG = logging.getLogger(__name__)
 _Found = TypeVar("_Found")
 
 Precision = Literal["auto", "fp32", "fp16", "bf16", "int16"]
@@ -253,9 +255,9 @@ def open_backend(
 
     `auto` is the best backend whose library and device are here; one made for GPUs counts only if
     it has one, since on processors `cpu` is faster. `on_skip` is told why it passes over a better
-    one; with `after`, only those behind the backend of that name count. Raises BackendError with
-    the reason, and the remedy where there is one; UnavailableError if something is not here,
-    DeviceError if a device does not work.
+    one that should work here; with `after`, only those behind the backend of that name count.
+    Raises BackendError with the reason, and the remedy where there is one; UnavailableError if
+    something is not here, DeviceError if a device does not work.
     """
     if name != "auto":
         backend: Backend = _load(_entry(name)).create(device)
@@ -270,7 +272,9 @@ def open_backend(
         # Any other BackendError is a wrong setting, which another backend would only hide.
         except (UnavailableError, DeviceError) as error:
             reasons.append(error)
-            if not (entry.extra and isinstance(error, NotInstalledError)):
+            if entry.extra and isinstance(error, UnavailableError):
+                _LOG.debug("%s", error)  # most machines lack it
+            else:
                 passed_over.append(str(error))
         else:
             for reason in passed_over:
@@ -306,6 +310,8 @@ def pick_device(name: str, found: Sequence[_Found], number: int) -> _Found:
     """One of the devices of a backend. Raises NoDeviceError for a number that it lacks."""
     if number < len(found):
         return found[number]
+    if not found:
+        raise UnavailableError(f"backend {name} found no device")
     numbers = "its only one is 0" if len(found) == 1 else f"choose from 0 to {len(found) - 1}"
     raise NoDeviceError(
         f"backend {name} has no device {number}: {numbers}, as `waifu2x devices` shows"

@@ -16,7 +16,7 @@ import click
 
 from waifu2x import __version__
 from waifu2x.cli.command import CommandGroup, failures_told
-from waifu2x.cli.report import show, tell
+from waifu2x.cli.report import Volume, detail, say, set_volume, show, tell
 from waifu2x.errors import printable
 from waifu2x.system.nearest import nearest
 
@@ -102,8 +102,12 @@ class _Commands(CommandGroup):
             formatter.write_dl(list(COMMANDS.items()))
 
     def invoke(self, context: click.Context) -> Any:
-        with failures_told():
-            return super().invoke(context)
+        set_volume(Volume.NORMAL)
+        try:
+            with failures_told():
+                return super().invoke(context)
+        except KeyboardInterrupt:
+            raise click.Abort from None  # click would begin a new line
 
 
 @click.group("waifu2x", cls=_Commands)
@@ -145,7 +149,9 @@ class _Told(logging.Handler):
     """
 
     def emit(self, record: logging.LogRecord) -> None:
-        tell(record.getMessage())
+        level = record.levelno
+        tells = tell if level >= logging.WARNING else say if level >= logging.INFO else detail
+        tells(record.getMessage())
 
 
 def main() -> None:
@@ -154,7 +160,7 @@ def main() -> None:
     # Libraries' remarks on odd but readable files are not for users.
     warnings.filterwarnings("ignore", module="PIL|tifffile|zipfile")
     logging.basicConfig(handlers=[_Told()])
-    logging.getLogger("waifu2x").setLevel(logging.INFO)
+    logging.getLogger("waifu2x").setLevel(logging.DEBUG)
     for name in ("SIGTERM", "SIGHUP"):
         number = getattr(signal, name, None)
         # Unless it is to be ignored, as under nohup: unwind, so that nothing half-made stays.

@@ -24,13 +24,12 @@ from waifu2x.cli.options import (
 )
 from waifu2x.cli.workers import LOCAL
 from waifu2x.flows.batch.shard import Shard, shard_of
-from waifu2x.flows.jobs import Output
+from waifu2x.flows.jobs import InFlight, Output
 from waifu2x.flows.naming import ELSEWHERE
 from waifu2x.system import stores
 
 # What imports NumPy is imported where it is used: completions and helps need not wait for it.
 if TYPE_CHECKING:
-    from waifu2x.flows.batch.driver import InFlight
     from waifu2x.flows.batch.plan import Plan
 
 _SCHEDULER = re.compile(r"(tcp|tls|ucx|wss?)://\S+:\d+", re.ASCII)
@@ -42,8 +41,6 @@ def _jobs(context: Any, parameter: Any, value: str) -> InFlight | None:
         return None
     if not re.fullmatch(r"[1-9]\d{0,2}:[1-9]\d{0,2}:[1-9]\d{0,2}", value, re.ASCII):
         raise click.BadParameter(f"{value!r}: expected auto, or three whole numbers like 1:1:2.")
-    from waifu2x.flows.batch.driver import InFlight
-
     load, process, save = map(int, value.split(":"))
     return InFlight(load + process + save, process)
 
@@ -72,7 +69,7 @@ def _shard(context: Any, parameter: Any, value: str | None) -> Shard | None:
     is_flag=True,
     help="Folders in it too; the tree is kept.",
 )
-@format_option("png", "Format of the outputs.")
+@format_option(None, "Format of the outputs: png unless given; pages of archives keep theirs.")
 @option(
     "-j",
     "--jobs",
@@ -132,7 +129,7 @@ def batch(
     folder: Path,
     target: Path,
     recursive: bool,
-    extension: str,
+    extension: str | None,
     in_flight: InFlight | None,
     shard: Shard | None,
     retried: Path | None,
@@ -141,7 +138,6 @@ def batch(
     page: Path | None,
     address: str | None,
     max_pixels: int,
-    verbose: bool,
     as_json: bool,
     template: str | None,
     **options: Any,
@@ -157,7 +153,9 @@ def batch(
     """
     from waifu2x.flows.batch.plan import plan
 
+    pages, extension = extension, extension or "png"
     output = output_of(extension, **{name: options.pop(name) for name in OUTPUT_NAMES})
+    output = replace(output, pages=pages)
     _check(folder, target, output, watching, retried)
     check_format(extension)
     if address is not None:  # workers have working folders of their own
@@ -193,7 +191,6 @@ def batch(
         options,
         output,
         max_pixels=max_pixels,
-        verbose=verbose,
         as_json=as_json,
         in_flight=in_flight,
         fail_fast=fail_fast,

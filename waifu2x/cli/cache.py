@@ -45,16 +45,27 @@ def info(as_json: bool = False) -> None:
         return
     show(_NONE if folder is None else str(folder))
     for kind in usage:
-        show(f"{kind.kind:10} {kind.files:4} files {kind.size / 2**20:8.1f} MiB")
+        files = "file " if kind.files == 1 else "files"
+        show(f"{kind.kind:10} {kind.files:4} {files} {_mib(kind.size):>12}")
 
 
 @cache.command()
 def clear() -> None:
     """Remove what the cache holds; it is made again when it is needed."""
     with _one_line("clear"):
-        store.clear()
-    if store.directory() is None:
+        removed = store.clear()
+    files, size = sum(kind.files for kind in removed), sum(kind.size for kind in removed)
+    folder = store.directory()
+    if folder is None:
         show(_NONE)
+    elif not files:
+        show(f"{folder}: nothing to remove")
+    else:
+        show(f"{folder}: {files} {'file' if files == 1 else 'files'} removed, {_mib(size)}")
+
+
+def _mib(size: int) -> str:
+    return f"{size / 2**20:.1f} MiB"
 
 
 @contextmanager

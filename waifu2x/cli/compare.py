@@ -273,7 +273,7 @@ def _models(
     with (
         heard_at_once(),
         Engine(**device) as engine,
-        one_picture() as (on_size, on_progress),
+        one_picture(source.name) as (on_size, on_progress),
     ):
         for notice in engine.notices:
             tell(notice)

@@ -89,7 +89,7 @@ def _is_terminal() -> bool:
 
 def _of_archive(path: Path) -> tuple[dict[str, Any], str]:
     """What an archive holds, for programs and for people. Raises ImageError."""
-    from waifu2x.flows.archive import page_count
+    from waifu2x.flows.pages import page_count
 
     try:
         count = page_count(path)

@@ -151,13 +151,35 @@ def _same(one: Path, other: Path) -> bool:
         return False
 
 
-def extension_of(target: Path, chosen: str | None) -> str:
-    """The format of an output: the option, or the file name, which must not contradict it.
+def is_archive(path: Path) -> bool:
+    """Whether a file is an archive of pictures, by its name."""
+    return path.suffix[1:].lower() in ARCHIVES
+
+
+def _check_archives(job: Job) -> None:
+    """Raises UsageError unless source and target are both archives."""
+    if not is_archive(job.source):
+        raise click.UsageError(
+            f"{job.target}: an archive is made of another one only; {job.source} is none."
+        )
+    if not is_archive(job.target):
+        raise click.UsageError(
+            f"{job.target}: {job.source} is an archive: its result ends in .cbz or .zip, too."
+        )
+
+
+def extension_of(job: Job, chosen: str | None) -> str | None:
+    """The format of an output: the option, or the file name, which must not contradict it; None for
+    an archive whose pages keep their formats.
 
     Raises UsageError.
     """
+    target = job.target
     name = str(target)
     suffix = target.suffix[1:].lower() if target != STANDARD else ""
+    if is_archive(job.source) or suffix in ARCHIVES:
+        _check_archives(job)
+        return chosen
     if suffix in table.WRITABLE:
         if chosen and not table.same(chosen, suffix) and not is_of_settings("extension"):
             raise click.UsageError(f"--format {chosen} contradicts the file name {name}.")
@@ -166,10 +188,6 @@ def extension_of(target: Path, chosen: str | None) -> str:
         return chosen
     if target == STANDARD:
         return "png"
-    if suffix in ARCHIVES:
-        raise click.UsageError(
-            f"{name}: archives are for `waifu2x batch`: give it the folder that holds them."
-        )
     usual = dict.fromkeys(table.of(each).extensions[0] for each in table.WRITABLE)
     near = nearest(suffix, table.WRITABLE) if suffix else None
     if near:

@@ -6,7 +6,7 @@ import math
 import os
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
@@ -28,6 +28,7 @@ from waifu2x.cli.command import (
 )
 from waifu2x.cli.report import tell
 from waifu2x.cli.settings import config_option, is_of_settings
+from waifu2x.cli.volume import volume_options
 from waifu2x.errors import OutputError
 from waifu2x.flows import naming
 from waifu2x.flows.jobs import Existing, Output
@@ -304,9 +305,7 @@ _OPTIONS = [
         metavar="N",
         help=f"Refuse files that hold more, all frames together.  [{MAX_PIXELS}]",
     ),
-    option(
-        "-v", "--verbose", group=MESSAGES, is_flag=True, help="Say what is used, and the seconds."
-    ),
+    volume_options,
     config_option,
     option(
         "--json",
@@ -341,12 +340,17 @@ def _with(command: _Command, options: Sequence[Callable[[_Command], _Command]]) 
 
 def open_upscaler(**options: Any) -> Upscaler:
     """An upscaler from the options; a usage error as `arguments_of` has them."""
+    return opened(arguments_of(**options))
+
+
+def opened(arguments: Mapping[str, Any]) -> Upscaler:
+    """An upscaler from its arguments; what it has to say is told."""
     from waifu2x.api import Upscaler  # with NumPy, which to show a help need not wait for
 
-    upscaler = Upscaler(**arguments_of(**options))
+    upscaler = Upscaler(**arguments)
     for notice in upscaler.notices:
         tell(notice)
-    tell_reduction(**options)
+    tell_reduction(**arguments)
     return upscaler
 
 
@@ -473,7 +477,7 @@ def check_format(extension: str) -> None:
 
 
 def output_of(
-    extension: str,
+    extension: str | None,
     *,
     quality: int | Literal["like"] | None,
     compression: Compression,
@@ -484,7 +488,10 @@ def output_of(
     overwrite: bool,
     skip_existing: bool,
 ) -> Output:
-    """How results are written; a usage error for what contradicts itself or the format."""
+    """How results are written; a usage error for what contradicts itself or the format.
+
+    None is for archives whose pages keep their formats.
+    """
     # A setting for one format must not stop another, as an option of the command line does.
     if _gives_way("quality", extension, Quality(quality)):
         quality = None
@@ -494,19 +501,20 @@ def output_of(
         depth = "auto"
     encoded = Quality(quality, compression)
     try:
-        table.check(extension, encoded, depth)
+        if extension is not None:
+            table.check(extension, encoded, depth)
     except ValueError as error:
         raise click.UsageError(f"--{error}.") from error
     if overwrite and skip_existing:
         raise click.UsageError("--overwrite and --skip-existing exclude each other.")
     existing: Existing = "overwrite" if overwrite else "skip" if skip_existing else "fail"
     options = OutputOptions(depth, background, strip)
-    return Output(extension, encoded, existing, options, copy_times)
+    return Output(extension or "png", encoded, existing, options, copy_times)
 
 
-def _gives_way(name: str, extension: str, encoded: Quality, depth: Depth = "auto") -> bool:
+def _gives_way(name: str, extension: str | None, encoded: Quality, depth: Depth = "auto") -> bool:
     """Whether the value of an option is a setting that a format cannot follow."""
-    if not is_of_settings(name):
+    if extension is None or not is_of_settings(name):
         return False
     try:
         table.check(extension, encoded, depth)

@@ -6,6 +6,7 @@ import math
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,10 +15,19 @@ import click
 
 from waifu2x.cli import completions, report
 from waifu2x.cli.command import IN_AND_OUT, Command, option
-from waifu2x.cli.inputs import Words, check_input, check_urls, extension_of, jobs_of, words_of
+from waifu2x.cli.inputs import (
+    Words,
+    check_input,
+    check_urls,
+    extension_of,
+    is_archive,
+    jobs_of,
+    words_of,
+)
 from waifu2x.cli.interrupts import heard_at_once
 from waifu2x.cli.options import (
     OUTPUT_NAMES,
+    arguments_of,
     check_folder,
     check_format,
     describe,
@@ -28,7 +38,7 @@ from waifu2x.cli.options import (
     request_of,
     upscale_options,
 )
-from waifu2x.cli.progress import one_picture
+from waifu2x.cli.progress import many_pictures, one_picture
 from waifu2x.errors import ImageError, Waifu2xError
 from waifu2x.flows.jobs import IN_FLIGHT, STANDARD, Job, Output, make_folder
 from waifu2x.formats import table
@@ -69,7 +79,6 @@ def upscale(
     extension: str | None,
     template: str | None,
     max_pixels: int,
-    verbose: bool,
     as_json: bool,
     **options: Any,
 ) -> None:
@@ -89,16 +98,19 @@ def upscale(
     several = len(named.inputs) > 1
     naming = partial(naming_of, extension=extension, max_pixels=max_pixels, several=several)
     jobs = jobs_of(named, partial(naming, **options), template)
-    extensions = dict.fromkeys(extension_of(job.target, extension) for job in jobs)
+    extensions = dict.fromkeys(extension_of(job, extension) for job in jobs)
     written, *_ = [output_of(each, **how) for each in extensions]
+    written = replace(written, pages=extension)
     request = request_of(**options)
     if as_json and jobs[0].target == STANDARD:
         raise click.UsageError("--json and the picture cannot share stdout.")
-    shown: dict[str, Any] = {"max_pixels": max_pixels, "verbose": verbose, "as_json": as_json}
+    shown: dict[str, Any] = {"max_pixels": max_pixels, "as_json": as_json}
     if several:
-        for each in extensions:
+        for each in filter(None, extensions):
             check_format(each)
         _several(jobs, named, written, options, shown)
+    elif is_archive(jobs[0].source):
+        _archive(jobs[0], named, written, options, **shown)
     else:
         _one(jobs[0], named, written, request, options, **shown)
 
@@ -128,7 +140,6 @@ def _one(
     options: dict[str, Any],
     *,
     max_pixels: int,
-    verbose: bool,
     as_json: bool,
 ) -> None:
     with _failure_as_json(job, as_json), heard_at_once(), ExitStack() as stack:
@@ -156,11 +167,10 @@ def _one(
 
         def opened() -> Enlarger:
             upscaler = stack.enter_context(open_upscaler(**options))
-            if verbose:
-                report.tell(describe(upscaler))
+            report.detail(describe(upscaler))
             return upscaler.enlarger
 
-        with one_picture() as (on_size, on_progress):
+        with one_picture(job.source.name) as (on_size, on_progress):
             made = upscale_file(
                 job,
                 output,
@@ -172,7 +182,40 @@ def _one(
                 check=check,
                 on_notice=lambda job, notice: report.tell(f"{source}: {notice}"),
             )
-    _finish(outcome_of(job, made), as_json, verbose)
+    _finish(outcome_of(job, made), as_json)
+
+
+def _archive(
+    job: Job,
+    named: Words,
+    output: Output,
+    options: dict[str, Any],
+    *,
+    max_pixels: int,
+    as_json: bool,
+) -> None:
+    """Makes an archive, as `batch` makes one: several pages at a time."""
+    from waifu2x.cli.many import told_once
+    from waifu2x.cli.workers import FileWork, runner_of
+    from waifu2x.flows.batch.plan import JobList
+
+    with _failure_as_json(job, as_json), heard_at_once():
+        check_input(str(job.source), named.output)
+        folder = job.target.parent
+        if named.output is not None and job.target != Path(named.output):
+            make_folder(folder)
+        check_folder(folder)
+        if output.pages is not None:
+            check_format(output.pages)
+        folders = Path(), folder
+        jobs = JobList(*folders, [(str(job.source), job.target.name)])
+        work = FileWork(arguments_of(**options), output, folders, max_pixels, many=True)
+        jobs, runner = runner_of(work, jobs, None, watching=False)
+        with runner as run, many_pictures(jobs) as (on_progress, _):
+            (outcome,) = run(jobs, on_progress, told_once())
+        if outcome.status == "failed":
+            raise Waifu2xError(outcome.error)
+    _finish(outcome, as_json)
 
 
 @contextmanager
@@ -189,13 +232,15 @@ def _failure_as_json(job: Job, as_json: bool) -> Iterator[None]:
         raise
 
 
-def _finish(outcome: Outcome, as_json: bool, verbose: bool) -> None:
+def _finish(outcome: Outcome, as_json: bool) -> None:
     if as_json:
         report.show(report.json_line(outcome))
-    if verbose and outcome.spent:
-        report.tell(report.stages_line(outcome.spent))
-    if not as_json and (verbose or sys.stderr.isatty()):
-        for line in report.noise_lines(outcome, verbose=verbose):
-            report.tell(line)
-    if not as_json and (verbose or outcome.status in ("skipped", "copied")):
+    if outcome.spent:
+        report.detail(report.stages_line(outcome.spent))
+    if not as_json:
+        for line in report.noise_lines(outcome, verbose=report.is_verbose()):
+            report.say(line)
+    if outcome.status == "done":
+        report.say(report.success_line(outcome))
+    else:
         report.tell(report.text_line(outcome))

@@ -44,6 +44,15 @@ class Outcome:
     choices: tuple[NoiseChoice, ...] = ()
     """The noise levels that were chosen for JPEGs: of the file, or of each page of an archive that
     is one."""
+    pictures: int = 1
+    """How many pictures the file holds: pages, frames."""
+    further_pixels: int = 0
+    """Pixels of all results but the first, whose size is above."""
+
+    @property
+    def pixels(self) -> int:
+        """Pixels of all results."""
+        return self.height * self.width + self.further_pixels
 
 
 def outcome_of(job: Job, made: Upscaled | None) -> Outcome:
@@ -60,6 +69,8 @@ def outcome_of(job: Job, made: Upscaled | None) -> Outcome:
         spent=made.spent.seconds,
         previews=made.previews,
         choices=made.choices,
+        pictures=made.pictures,
+        further_pixels=made.further_pixels,
     )
 
 

@@ -71,6 +71,10 @@ class Upscaled:
     choices: tuple[NoiseChoice, ...] = ()
     """The noise levels that were chosen for JPEGs: of the file, or of each page of an archive that
     is one."""
+    pictures: int = 1
+    """How many there are in the file."""
+    further_pixels: int = 0
+    """Pixels of all results but the first."""
 
 
 def upscale_file(
@@ -137,8 +141,8 @@ def upscale_file(
                 pass  # one that is damaged is not to be copied
             with spent("write"):
                 _copy(job, output)
-            seconds = time.monotonic() - start
-            return Upscaled(height, width, spent, seconds, True, previews, choices)
+            seconds, count = time.monotonic() - start, source.header.count or 1
+            return Upscaled(height, width, spent, seconds, True, previews, choices, count)
         kept = prepared.header.all_extents
         check_disk(job.target, table.of(output.extension), kept)
         on_size(sum(extent.height for extent in kept), width)
@@ -149,7 +153,17 @@ def upscale_file(
         if job.target != STANDARD:
             copy_times(job, output)
         seconds = time.monotonic() - start
-        return Upscaled(height, width, spent, seconds, previews=work.previews, choices=choices)
+        pixels = sum(extent.height * extent.width for extent in kept)
+        return Upscaled(
+            height,
+            width,
+            spent,
+            seconds,
+            previews=work.previews,
+            pictures=len(kept),
+            choices=choices,
+            further_pixels=pixels - height * width,
+        )
 
 
 def _opened_meanwhile(source: DecodedFile, enlarger: Callable[[], Enlarger]) -> Enlarger:

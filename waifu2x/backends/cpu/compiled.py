@@ -125,7 +125,7 @@ class Compiled:
     def _compiled(self) -> bytes:
         """The name of its symbol and its object code."""
         if self._is_told:
-            _LOG.info("compiling for this processor, once: some twenty seconds")
+            _tell()
         kernels = importlib.import_module(f"waifu2x.backends.cpu.kernels.{self._module}")
         symbol, code = getattr(kernels, self._name).build()
         return bytes(symbol.encode() + b"\0" + code)
@@ -146,6 +146,14 @@ class Compiled:
 
     def _key(self) -> str:
         return cache.digest(self._module, self._name, *environment(), sources.digest(SOURCES))
+
+
+def _tell() -> None:
+    """Says why it takes longer this time, or each time."""
+    if why := cache.obstacle(_KIND):
+        _LOG.warning("compiling for this processor, some twenty seconds in each run: %s", why)
+    else:
+        _LOG.info("compiling for this processor, once: some twenty seconds")
 
 
 def _parts(stored: bytes) -> tuple[str, bytes]:
