@@ -11,17 +11,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from waifu2x.cli import completions, report
+from waifu2x.cli.arguments import OUTPUT_NAMES, check_format, naming_of, output_of
 from waifu2x.cli.command import COMPUTING, IN_AND_OUT, MESSAGES, Command, option
 from waifu2x.cli.many import Files, make
-from waifu2x.cli.options import (
-    OUTPUT_NAMES,
-    Location,
-    check_format,
-    format_option,
-    naming_of,
-    output_of,
-    upscale_options,
-)
+from waifu2x.cli.options import format_option, upscale_options
+from waifu2x.cli.values import Location
 from waifu2x.cli.workers import LOCAL
 from waifu2x.flows.batch.shard import Shard, shard_of
 from waifu2x.flows.jobs import InFlight, Output
