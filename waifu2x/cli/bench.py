@@ -37,7 +37,12 @@ def _size(context: Any, parameter: Any, value: str) -> tuple[int, int]:
 @network_options
 @level_option
 @click.option(
-    "--size", callback=_size, default="960x540", show_default=True, help="Size of the picture."
+    "--size",
+    callback=_size,
+    metavar="WxH",
+    default="960x540",
+    show_default=True,
+    help="Size of the picture.",
 )
 @click.option(
     "--tune",

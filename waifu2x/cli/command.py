@@ -67,9 +67,19 @@ class Command(click.Command):
             return super().parse_args(context, args)
 
     def invoke(self, context: click.Context) -> Any:
-        """Runs the command. Raises UsageError, with a sentence."""
-        with one_sentence(context):
-            return super().invoke(context)
+        """Runs the command. Raises UsageError, with a sentence, which names settings, too."""
+        try:
+            with one_sentence(context):
+                return super().invoke(context)
+        except (click.UsageError, Waifu2xError) as error:
+            from waifu2x.cli.settings import origin_of  # which imports this module
+
+            usage = isinstance(error, click.UsageError)
+            message = error.message if isinstance(error, click.UsageError) else str(error)
+            if not (origin := origin_of(message, context)):
+                raise
+            kind = click.UsageError if usage else click.ClickException
+            raise kind(printable(message.rstrip(".") + origin)) from error
 
     def format_options(self, context: click.Context, formatter: click.HelpFormatter) -> None:
         """Writes the options, a section for each group; --help is the last."""
