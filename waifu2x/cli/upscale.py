@@ -30,7 +30,6 @@ from waifu2x.cli.inputs import (
     check_job,
     check_names,
     extension_of,
-    is_archive,
     jobs_of,
     words_of,
 )
@@ -38,7 +37,7 @@ from waifu2x.cli.interrupts import heard_at_once
 from waifu2x.cli.options import format_option, upscale_options
 from waifu2x.cli.progress import many_pictures, one_picture
 from waifu2x.errors import ImageError, Waifu2xError
-from waifu2x.flows.jobs import IN_FLIGHT, STANDARD, Job, Output
+from waifu2x.flows.jobs import IN_FLIGHT, STANDARD, Job, Output, is_archive
 from waifu2x.formats import table
 
 if TYPE_CHECKING:
