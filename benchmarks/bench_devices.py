@@ -50,7 +50,7 @@ def process_of_a_device(parent: int) -> int | None:
 
 def killed(folder: Path, target: Path, options: list[str], count: int) -> None:
     """Runs the program, kills the process of a device in the middle, and prints what came of it."""
-    command = [sys.executable, "-m", "waifu2x", "batch", str(folder), str(target), *options]
+    command = [sys.executable, "-m", "waifu2x", "batch", "-v", str(folder), str(target), *options]
     program = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     assert program.stderr is not None
     lines: list[str] = []

@@ -133,7 +133,7 @@ class Ran(NamedTuple):
 
 def run_program(folder: Path, target: Path, options: Sequence[str]) -> Ran:
     """Runs `waifu2x batch`, and prints its last lines. Ends the script where it fails."""
-    command = [sys.executable, "-m", "waifu2x", "batch", str(folder), str(target), *options]
+    command = [sys.executable, "-m", "waifu2x", "batch", "-v", str(folder), str(target), *options]
     start = time.perf_counter()
     done = subprocess.run(command, capture_output=True, text=True)
     seconds = time.perf_counter() - start

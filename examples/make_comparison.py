@@ -14,8 +14,8 @@ RESULT = FOLDER.parent / "docs" / "pictures" / "comparison.png"
 SCALE = 4
 WIDTH, HEIGHT = 71, 60
 """Size of a part, in pixels of the input."""
-PARTS = {"drawn.png": ("drawing, PNG", None, (56, 62)), "cat.jpg": ("photo, JPEG", 1, (124, 76))}
-"""What it is, the noise level, and the upper left corner of the part."""
+PARTS = {"drawn.png": ("drawing, PNG", (56, 62)), "cat.jpg": ("photo, JPEG", (124, 76))}
+"""What it is, and the upper left corner of the part."""
 GAP, BAR = 4, 30
 DARK, LIGHT = "#24292f", "#ffffff"
 """Captions have a ground of their own: the page may be light or dark."""
@@ -31,20 +31,18 @@ def main() -> None:
     sheet.save(RESULT, optimize=True)
 
 
-def row(
-    name: str, kind: str, noise: int | None, corner: tuple[int, int]
-) -> list[tuple[str, Image.Image]]:
+def row(name: str, kind: str, corner: tuple[int, int]) -> list[tuple[str, Image.Image]]:
     """The three pictures of a file, with their captions."""
-    whole = Image.open(FOLDER / name).convert("RGB")
+    whole = Image.open(FOLDER / name)
     left, top = corner
     box = left, top, left + WIDTH, top + HEIGHT
     size = WIDTH * SCALE, HEIGHT * SCALE
     large = whole.width * SCALE, whole.height * SCALE
     part = left * SCALE, top * SCALE, box[2] * SCALE, box[3] * SCALE
-    ours = waifu2x.upscale(whole, scale=SCALE, noise=noise)
+    ours = waifu2x.upscale(whole, scale=SCALE, noise="auto")
     return [
-        (f"{kind}: input", whole.crop(box).resize(size, Image.Resampling.NEAREST)),
-        ("Lanczos, 4x", whole.resize(large, Image.Resampling.LANCZOS).crop(part)),
+        (f"{kind}: input", whole.crop(box).convert("RGB").resize(size, Image.Resampling.NEAREST)),
+        ("Lanczos, 4x", whole.convert("RGB").resize(large, Image.Resampling.LANCZOS).crop(part)),
         ("waifu2x-kernels, 4x", ours.crop(part)),
     ]
 

@@ -40,6 +40,7 @@ def cache_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     folder.mkdir(mode=0o700, exist_ok=True)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("WAIFU2X_CACHE_DIR", str(folder))
+        patch.setenv("WAIFU2X_CONFIG", "")  # whatever the user's settings are
         yield folder
 
 

@@ -20,7 +20,9 @@ def main() -> None:
         cli.main()
     except KeyboardInterrupt:
         if sys.stderr is not None:
-            sys.stderr.write("Interrupted.\n")
+            # A terminal shows ^C for the keys: the word takes its place.
+            start = "\r" if sys.stderr.isatty() else ""
+            sys.stderr.write(f"{start}Interrupted.\n")
         sys.exit(_INTERRUPTED)
 
 

@@ -5,7 +5,8 @@ Waifu2xError
 ├── ImageError     a picture that cannot be read or handled
 ├── BackendError   a backend or device that is missing or cannot do what was asked
 │   ├── UnavailableError   its library or device is not here: `auto` goes on to the next
-│   │   └── NotInstalledError  software that it needs was never installed
+│   │   ├── NotInstalledError  software that it needs was never installed
+│   │   └── NoDeviceError      it has devices, but none of the number that was asked for
 │   ├── DeviceMemoryError  its device has too little free memory for what was asked
 │   └── DeviceError        its device has stopped working: so does `auto`, in the middle of a batch
 ├── StoreError     a URL that cannot be used
@@ -15,6 +16,9 @@ Waifu2xError
 """
 
 from __future__ import annotations
+
+LESS_MEMORY = "use a smaller scale, or -m upconv_7, which needs a sixth of cunet's memory"
+"""What to do where memory is short, for messages."""
 
 
 class Waifu2xError(Exception):
@@ -45,6 +49,10 @@ class UnavailableError(BackendError):
 
 class NotInstalledError(UnavailableError):
     """Software that a backend needs was never installed."""
+
+
+class NoDeviceError(UnavailableError):
+    """A backend has no device of the number that was asked for."""
 
 
 class DeviceMemoryError(BackendError):

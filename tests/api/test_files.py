@@ -153,11 +153,12 @@ def test_a_target_is_replaced_only_where_that_is_asked_for(
         upscaler.upscale_file("a.png", "a.png", overwrite=True)
 
 
+class CancelledError(OSError):
+    """What a program raises to end the work, whatever it derives from."""
+
+
 def test_a_cancelled_file_leaves_nothing(folder: Path, upscaler: Upscaler) -> None:
     animation(folder / "a.gif")
-
-    class CancelledError(Exception):
-        """Ends the work."""
 
     def cancel(part: float) -> None:
         raise CancelledError
@@ -166,6 +167,18 @@ def test_a_cancelled_file_leaves_nothing(folder: Path, upscaler: Upscaler) -> No
         upscaler.upscale_file("a.gif", "b.gif", on_progress=cancel)
     assert [path.name for path in folder.iterdir()] == ["a.gif"]
     assert upscaler.upscale_file("a.gif", "b.gif").height == 18
+
+
+def test_a_file_that_cannot_be_dated_is_an_error_of_the_package(
+    folder: Path, upscaler: Upscaler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: Path, **options: Any) -> None:
+        raise PermissionError(1, "Operation not permitted", str(path))
+
+    deep_png(folder / "a.png")
+    monkeypatch.setattr("os.utime", refuse)
+    with pytest.raises(OutputError, match=r"^b\.png: operation not permitted"):
+        upscaler.upscale_file("a.png", "b.png", copy_times=True)
 
 
 def test_a_picture_that_stays_is_copied(folder: Path) -> None:

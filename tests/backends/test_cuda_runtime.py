@@ -751,6 +751,9 @@ def test_what_fails_ahead_is_told_by_who_opens_the_device(
         ("upscale --backend", [0]),
         ("upscale --help", []),
         ("upscale -h", []),
+        ("a.png -g 2", [2]),
+        ("-g 1 -i a.png", [1]),
+        ("--version", []),
         ("batch a b", []),
         ("--help", []),
         ("", []),
@@ -765,6 +768,27 @@ def test_a_driver_begins_for_those_who_will_want_it(
     early.begin(words.split())
     assert begun == numbers
     assert os.environ["OPENBLAS_NUM_THREADS"] == "7"  # the user's own
+
+
+@pytest.mark.parametrize(
+    ("backend", "device", "words", "numbers"),
+    [
+        ("cuda", "2,3", "", [2]),
+        ("cuda", "2", "-g 1 ", [1]),
+        ("cpu", "2", "", []),
+        ("cpu", "2", "--backend cuda ", [2]),
+        ("", "", "", [0]),
+    ],
+)
+def test_variables_say_which_driver_begins(
+    monkeypatch: pytest.MonkeyPatch, backend: str, device: str, words: str, numbers: list[int]
+) -> None:
+    begun: list[int] = []
+    monkeypatch.setattr(ahead, "retain_context", begun.append)
+    monkeypatch.setenv("WAIFU2X_BACKEND", backend)
+    monkeypatch.setenv("WAIFU2X_DEVICE", device)
+    early.begin(f"upscale {words}a.png b.png".split())
+    assert begun == numbers
 
 
 @pytest.mark.parametrize(("words", "threads"), [("", "1"), ("--backend numpy", None)])

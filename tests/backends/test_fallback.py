@@ -275,7 +275,7 @@ def test_a_batch_goes_on_with_the_next_backend(
 ) -> None:
     caplog.set_level(logging.INFO)
     opened(cuda=2, cpu=99)
-    done = CliRunner().invoke(cli, ["batch", str(folder / "in"), str(folder / "out")])
+    done = CliRunner().invoke(cli, ["batch", "-v", str(folder / "in"), str(folder / "out")])
     assert done.exit_code == 0, done.output
     assert "12 done" in done.stderr
     assert len(list((folder / "out").iterdir())) == 12

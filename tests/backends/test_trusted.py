@@ -129,7 +129,7 @@ def test_known_networks_are_not_measured(model: Model, monkeypatch: pytest.Monke
     ("by", "said"),
     [
         (0.0, None),
-        (300.0, "fp16 would not keep the 60 dB that are promised"),
+        (300.0, "fp16 is too coarse"),
         (70000.0, "its values leave 16 bits"),
     ],
 )
@@ -139,7 +139,7 @@ def test_what_takes_longer_is_said_each_time(
     caplog.set_level(logging.WARNING)
     for _ in range(2):
         choosing.trusted(model, "mma", Tried(offset(by)))
-    expected = [f"random: {said}: computed in 32 bits, which takes longer"] * 2
+    expected = [f"random: {said}, using fp32 (slower)"] * 2
     assert [record.message for record in caplog.records] == (expected if said else [])
 
 

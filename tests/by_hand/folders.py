@@ -273,7 +273,7 @@ def resume(root: Path, files: int) -> list[str]:
             shutil.copyfile(root / "good.png", root / folder / name)
     start = time.monotonic()
     done = subprocess.run(
-        waifu2x(root, "--skip-existing"), capture_output=True, text=True, check=False
+        waifu2x(root, "--skip-existing", "-v"), capture_output=True, text=True, check=False
     )
     seconds = time.monotonic() - start
     print(f"{files} files, all done before: {seconds:.1f} s")

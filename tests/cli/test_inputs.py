@@ -52,7 +52,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
         (["a.png", "new/deep/"], "new/deep/a.png"),
         (["-o", ".", "a.png"], "a-2x.png"),
         (["--name", "{stem}_{scale}x_{width}x{height}_{model}_{noise}{ext}", "a.png"],
-         "a_2x_24x16_tiny_none.png"),
+         "a_2x_24x16_tiny_auto.png"),
         (["--name", "{stem}.{scale}.webp", "a.png"], "a.2.webp"),
         (["--name", "{{{stem}}}{ext}", "-o", "there", "a.png"], "there/{a}.png"),
     ],
@@ -87,7 +87,7 @@ def test_several_pictures_by_one_engine(run: Run, monkeypatch: pytest.MonkeyPatc
         opened.append(1)
         engine(self, *arguments, **named)  # type: ignore[arg-type]
 
-    monkeypatch.setattr("waifu2x.api.Engine.__init__", opens)
+    monkeypatch.setattr("waifu2x.backends.engine.Engine.__init__", opens)
     Path("bad.png").write_text("hello")
     result = run("--json", "a.png", "bad.png", "-i", "c.jpg", "missing.png", "b.png", "-o", "out")
     assert result.exit_code == 1

@@ -68,6 +68,14 @@ print(json.dumps(sorted({{name.partition(".")[0] for name in sys.modules}})))
     }
 
 
+def test_to_import_the_package_loads_none_of_its_libraries() -> None:
+    code = "import sys, waifu2x; dir(waifu2x); print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = {name.partition(".")[0] for name in done.stdout.split()}
+    assert "waifu2x" in loaded
+    assert not loaded & {"numpy", "numba", "PIL", "click", "platformdirs", "tempfile", "fractions"}
+
+
 def test_only_pictures_know_codecs_and_only_backends_know_their_library() -> None:
     allowed = {
         "PIL": {"formats", "resample.py", "sheet.py", "api", "options.py"},
@@ -101,6 +109,8 @@ def test_wheel_holds_models_and_kernels(tmp_path: Path) -> None:
     kinds = ["scale2.0x", "noise0", "noise1", "noise2", "noise3"]
     assert {f"waifu2x/models/vgg_7/art/{kind}_model.json" for kind in kinds} <= names
     assert {"waifu2x/models/LICENSE", "waifu2x/kernels/README.md", "waifu2x/py.typed"} <= names
+    pages = {Path(name).name for name in names if "/data/share/man/man1/" in name}
+    assert pages == {path.name for path in (ROOT / "man").iterdir()}
     # Unpacked, with nothing beside it, it finds its models.
     zipfile.ZipFile(wheel).extractall(tmp_path / "site")
     code = "from waifu2x.networks import model_set; print(model_set.find('vgg_7/art').folder)"

@@ -18,6 +18,7 @@ PAGES = [
 
 _OPENING = re.compile(r" *```([\w-]*)$")
 _NOT_RUN = re.compile(r" *<!-- not run: (.+) -->$")
+_FILE = re.compile(r" *<!-- file: ([\w.-]+) -->$")
 _TEST_COMMAND = "<!-- test command -->"
 
 
@@ -32,6 +33,8 @@ class Block:
     text: str
     not_run: str | None
     """Why no test runs it, as the comment `<!-- not run: REASON -->` before it says."""
+    file: str | None = None
+    """The file that it is the content of, as the comment `<!-- file: NAME -->` before it says."""
 
     def __str__(self) -> str:
         return f"{self.page}:{self.line}"
@@ -40,13 +43,13 @@ class Block:
 def blocks(page: str) -> Iterator[Block]:
     """The fenced blocks of a page, in order."""
     before = ""
-    opened: tuple[int, str, str | None] | None = None
+    opened: tuple[int, str, str | None, str | None] | None = None
     lines: list[str] = []
     for number, line in enumerate((ROOT / page).read_text(encoding="utf-8").splitlines(), 1):
         if opened is not None:
             if line.strip() == "```":
-                first, language, reason = opened
-                yield Block(page, first, language, "\n".join(lines) + "\n", reason)
+                first, language, reason, file = opened
+                yield Block(page, first, language, "\n".join(lines) + "\n", reason, file)
                 opened, lines, before = None, [], ""
             else:
                 lines.append(line)
@@ -55,7 +58,8 @@ def blocks(page: str) -> Iterator[Block]:
             not_run = comment[1] if comment else None
             if before == _TEST_COMMAND:
                 not_run = "the test command"
-            opened = number, found[1], not_run
+            name = _FILE.match(before)
+            opened = number, found[1], not_run, name[1] if name else None
         elif line.strip():
             before = line
     assert opened is None, f"{page}: a block is not closed"

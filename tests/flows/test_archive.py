@@ -1,8 +1,10 @@
-"""CBZ and ZIP archives of pictures, through `batch`."""
+"""CBZ and ZIP archives of pictures."""
 
 from __future__ import annotations
 
 import io
+import json
+import re
 import zipfile
 from pathlib import Path
 from typing import Any, cast
@@ -10,6 +12,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 from click.testing import CliRunner, Result
+from PIL import Image
 
 from tests.helpers.contents import decode, encode, identity_models, noise
 from waifu2x.api import Upscaler
@@ -74,16 +77,16 @@ def test_a_comic(folder: Path) -> None:
         assert book.namelist() == [
             "ComicInfo.xml",
             "ch1/02.png",
-            "ch1/01.png.png",
+            "ch1/01.png",
             "ch1/01.jpg.png",
             "__MACOSX/._01.png",
         ]
         assert {member.date_time for member in book.infolist()} == {DATE}
         assert book.read("ComicInfo.xml") == b"<ComicInfo/>"
-        for name, seed in (("ch1/02.png", 2), ("ch1/01.png.png", 1)):
+        for name, seed in (("ch1/02.png", 2), ("ch1/01.png", 1)):
             expected = noise(5, 7, 3, seed=seed).repeat(2, 0).repeat(2, 1)
             assert np.array_equal(decode(book.read(name)).pixels, expected)
-    assert "2 skipped" in batch("--skip-existing").stderr
+    assert "2 skipped" in batch("--skip-existing", "-v").stderr
 
 
 @pytest.mark.parametrize("in_flight", [1, 2, 6])
@@ -126,7 +129,7 @@ def test_no_two_pictures_get_one_name(folder: Path) -> None:
     archived("in/book.cbz", {name: page(seed, name[-3:]) for name, seed in seeds.items()})
     assert batch("-f", "png").exit_code == 0
     with zipfile.ZipFile("out/book.cbz") as book:
-        assert book.namelist() == ["a.bmp.png", "a.png.png", "a.bmp.png.png"]
+        assert book.namelist() == ["a.bmp.2.png", "a.png", "a.bmp.png"]
         for name, seed in zip(book.namelist(), seeds.values(), strict=True):
             expected = noise(5, 7, 3, seed=seed).repeat(2, 0).repeat(2, 1)
             assert np.array_equal(decode(book.read(name)).pixels, expected)
@@ -182,8 +185,112 @@ def test_an_archive_whose_bytes_are_wrong(folder: Path) -> None:
     assert "in/a.zip: a.png: damaged: Bad CRC-32" in result.stderr.splitlines()[-1]
 
 
-def test_an_archive_by_name_is_for_batch(folder: Path) -> None:
-    archived("in/book.cbz", {"1.png": page(1)})
-    result = CliRunner().invoke(cli, ["upscale", "in/book.cbz", "book.cbz"])
-    assert result.exit_code == 2
-    assert "archives are for `waifu2x batch`" in result.stderr
+def upscale(*arguments: str) -> Result:
+    command = ["upscale", "-m", "identity", "--backend", "numpy", *arguments]
+    return CliRunner().invoke(cli, command)
+
+
+def lossy(seed: int, kind: str, **options: Any) -> bytes:
+    """A page that is coded with losses, by Pillow."""
+    encoded = io.BytesIO()
+    pixels = np.kron(noise(8, 8, 3, seed=seed), np.ones((8, 8, 1), np.uint8))
+    Image.fromarray(pixels).save(encoded, kind, **options)
+    return encoded.getvalue()
+
+
+def test_pages_keep_their_names_and_formats(folder: Path) -> None:
+    """And JPEGs the tables that they were coded by; what is no picture stays to the byte."""
+    files = {
+        "ComicInfo.xml": b"<ComicInfo>\r\n</ComicInfo>",
+        "a/02.JPG": lossy(1, "JPEG", quality=71),
+        "a/01.png": page(2),
+        "03.webp": lossy(3, "WEBP", quality=80),
+        "04.webp": page(4, "webp"),
+        "05.bmp": page(5, "bmp"),
+        "notes.txt": b"\x00\xff",
+    }
+    archived("book.cbz", files)
+    with zipfile.ZipFile("book.cbz", "a") as book:
+        book.comment = b'{"ComicBookInfo/1.0": {}}'
+    result = upscale("book.cbz", "large.zip", "--json", "-v")
+    assert result.exit_code == 0, result.output
+    row = json.loads(result.stdout)
+    assert (row["pictures"], row["width"], row["height"], row["status"]) == (5, 128, 128, "done")
+    assert "large.zip: 5 pictures, 128x128, " in result.stderr
+    with zipfile.ZipFile("large.zip") as book:
+        assert book.comment == b'{"ComicBookInfo/1.0": {}}'
+        assert book.namelist() == list(files)
+        made = {name: book.read(name) for name in files}
+    for name in ("ComicInfo.xml", "notes.txt"):
+        assert made[name] == files[name]
+    tables = []
+    for name, kind in (("a/02.JPG", "JPEG"), ("a/01.png", "PNG"), ("05.bmp", "BMP")):
+        with (
+            Image.open(io.BytesIO(made[name])) as image,
+            Image.open(io.BytesIO(files[name])) as before,
+        ):
+            assert image.format == before.format == kind
+            assert image.size == (2 * before.width, 2 * before.height)
+            tables += [getattr(each, "quantization", None) for each in (before, image)]
+    assert tables[0] == tables[1] is not None
+    assert np.array_equal(
+        decode(made["04.webp"]).pixels, noise(5, 7, 3, seed=4).repeat(2, 0).repeat(2, 1)
+    )
+    for name, chunk in (("03.webp", b"VP8 "), ("04.webp", b"VP8L")):
+        assert made[name][12:16] == chunk
+
+
+def test_pages_in_one_format_where_that_is_asked_for(folder: Path) -> None:
+    archived("book.zip", {"1.jpg": lossy(1, "JPEG"), "2.png": page(2)})
+    assert upscale("-f", "webp", "-q", "70", "book.zip", "large.cbz").exit_code == 0
+    with zipfile.ZipFile("large.cbz") as book:
+        assert book.namelist() == ["1.webp", "2.webp"]
+        assert {book.read(name)[12:16] for name in book.namelist()} == {b"VP8 "}
+    # A quality is for those pages that have one.
+    assert upscale("-q", "20", "book.zip").exit_code == 0
+    with zipfile.ZipFile("book-2x.zip") as book:
+        assert book.namelist() == ["1.jpg", "2.png"]
+        found = [book.read("1.jpg"), lossy(1, "JPEG", quality=20)]
+    tables = [getattr(Image.open(io.BytesIO(data)), "quantization", None) for data in found]
+    assert tables[0] == tables[1] is not None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["in/a.png", "a.cbz"], "a.cbz: an archive is made of another one only; in/a.png is none."),
+        (["in/a.cbz", "a.png"], "a.png: in/a.cbz is an archive: its result ends in .cbz or .zip"),
+    ],
+)
+def test_archives_and_pictures_are_not_made_of_each_other(
+    folder: Path, arguments: list[str], message: str
+) -> None:
+    Path("in/a.png").write_bytes(page(1))
+    archived("in/a.cbz", {"1.png": page(1)})
+    result = upscale(*arguments)
+    assert (result.exit_code, message in result.stderr) == (2, True), result.stderr
+
+
+def test_a_bad_archive_by_name_is_one_sentence(folder: Path) -> None:
+    archived("bad.cbz", {"1.png": page(1), "2.png": page(2)[:60]})
+    result = upscale("bad.cbz", "out.cbz", "--json")
+    assert (result.exit_code, Path("out.cbz").exists()) == (1, False)
+    assert re.fullmatch(r"Error: bad\.cbz: 2\.png: damaged or cut off.*\n", result.stderr)
+    assert json.loads(result.stdout)["status"] == "failed"
+    assert upscale("nothing.cbz", "out.cbz").stderr.startswith("Error: nothing.cbz: cannot read")
+    archived("good.cbz", {"1.png": page(1)})
+    for _ in range(2):
+        result = upscale("good.cbz", "out.cbz", "--skip-existing")
+        assert result.exit_code == 0
+    assert result.stderr == "skipped  out.cbz exists\n"
+
+
+def test_pages_of_a_batch_are_counted(folder: Path) -> None:
+    archived("in/book.cbz", {f"{number}.jpg": page(number, "jpg") for number in range(4)})
+    Path("in/single.jpg").write_bytes(page(9, "jpg"))
+    result = batch("--json", "-v")
+    assert "2 done (5 pictures), 0 skipped, 0 failed; " in result.stderr
+    rows = {row["output"]: row["pictures"] for row in map(json.loads, result.stdout.splitlines())}
+    assert rows == {"out/book.cbz": 4, "out/single.png": 1}
+    with zipfile.ZipFile("out/book.cbz") as book:
+        assert book.namelist() == [f"{number}.jpg" for number in range(4)]

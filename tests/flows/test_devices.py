@@ -23,11 +23,10 @@ from waifu2x.cli import workers
 from waifu2x.errors import BackendError, UnavailableError
 from waifu2x.flows.batch import devices
 from waifu2x.flows.batch.devices import DeviceProcesses
-from waifu2x.flows.batch.driver import InFlight
 from waifu2x.flows.batch.listings import Listings
 from waifu2x.flows.batch.plan import JobList, plan
 from waifu2x.flows.batch.session import SessionSettings
-from waifu2x.flows.jobs import Job, Output
+from waifu2x.flows.jobs import InFlight, Job, Output
 from waifu2x.flows.outcome import Outcome
 from waifu2x.formats.table import Quality
 from waifu2x.imaging.picture import Picture
@@ -312,7 +311,7 @@ def test_few_files_share_one_process(monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
     def numbers(device: Any, count: int, watching: bool = False, backend: str = "cuda") -> Any:
-        return workers.devices_of({"backend": backend, "device": device}, count, watching)
+        return workers.devices_of({"backend": backend, "device": device}, count, watching=watching)
 
     assert numbers((0,), 1000) == ()
     assert numbers((0, 1), 15) == ()

@@ -31,13 +31,13 @@ from waifu2x.backends import Device
 from waifu2x.errors import DeviceError
 from waifu2x.flows.batch import driver, shared_memory, worker
 from waifu2x.flows.batch.codec import MakePage, Offered, Paged
-from waifu2x.flows.batch.driver import DeviceDriver, InFlight
+from waifu2x.flows.batch.driver import DeviceDriver
 from waifu2x.flows.batch.plan import plan
 from waifu2x.flows.batch.run import run
 from waifu2x.flows.batch.semaphore import MemorySemaphore
 from waifu2x.flows.batch.shared_memory import AttachedPool, SharedArray
 from waifu2x.flows.batch.worker import CodecProcess, prepare
-from waifu2x.flows.jobs import Job, Output
+from waifu2x.flows.jobs import InFlight, Job, Output
 from waifu2x.flows.outcome import Outcome
 from waifu2x.formats.table import Quality
 from waifu2x.imaging.picture import Picture

@@ -36,7 +36,7 @@ class Opened(NamedTuple):
 
     driver: Any
     name: str
-    """Of this screen, for screenshots."""
+    """The screen, for names of screenshots."""
 
     def run(self, script: str, *arguments: object) -> Any:
         return self.driver.execute_script(script, *arguments)

@@ -14,7 +14,6 @@ import pytest
 
 from tests.helpers.contents import decode, encode, identity_models, noise
 from waifu2x.api import Upscaler
-from waifu2x.flows.batch.driver import InFlight
 from waifu2x.flows.batch.plan import plan
 from waifu2x.flows.batch.session import (
     CancelledError,
@@ -22,7 +21,7 @@ from waifu2x.flows.batch.session import (
     SessionHolder,
     SessionSettings,
 )
-from waifu2x.flows.jobs import Job, Output
+from waifu2x.flows.jobs import InFlight, Job, Output
 from waifu2x.flows.outcome import Outcome
 from waifu2x.formats.table import Quality
 from waifu2x.imaging.picture import Picture

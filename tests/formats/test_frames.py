@@ -130,7 +130,7 @@ def test_every_way_of_disposal(folder: Path, extension: str) -> None:
     data, shown = partial_gif()
     Path("a.gif").write_bytes(data)
     told = upscale("a.gif", f"b.{extension}")
-    assert told == ("a.gif: GIF holds 256 colours a picture\n" if extension == "gif" else "")
+    assert told == ""  # not that GIF holds 256 colours: this one is a GIF
     back = seen(Path(f"b.{extension}").read_bytes())
     assert len(back) == len(shown)
     for found, expected in zip(back, shown, strict=True):

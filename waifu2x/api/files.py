@@ -123,6 +123,7 @@ def upscale_file(
         OutputError: The target cannot be written, or its format cannot hold the result.
         ModelError: The model is not there, is damaged, or lacks what is asked for.
         BackendError: The device cannot be used, fails, or its memory is too small.
+        MemoryError: The machine's memory is too small for the result.
         ValueError: An argument makes no sense, or the format does not have it.
 
     Examples:
@@ -160,6 +161,16 @@ def upscaled(
     )
     upscaler: Upscaler | None = None
     notices: list[str] = []
+    on_progress = progress_of(how.get("on_progress"))
+    stopped_by: BaseException | None = None
+
+    def told(part: float) -> None:
+        nonlocal stopped_by
+        try:
+            on_progress(part)
+        except BaseException as error:
+            stopped_by = error
+            raise
 
     def enlarger() -> Enlarger:
         nonlocal upscaler
@@ -174,13 +185,15 @@ def upscaled(
             output,
             enlarger,
             max_pixels=max_pixels,
-            on_progress=progress_of(how.get("on_progress")),
+            on_progress=told,
             on_notice=lambda job, notice: notices.append(notice),
             in_flight=IN_FLIGHT,
         )
     except ExistsError as error:
         raise ExistsError(error.path, "use overwrite=True") from error.__cause__
     except OSError as error:
+        if error is stopped_by:
+            raise  # the caller's own
         raise OutputError(f"{error.filename or job.target}: {reason(error)}") from error
     assert made is not None  # since nothing is to be skipped
     assert upscaler is not None

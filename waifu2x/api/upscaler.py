@@ -45,8 +45,8 @@ if TYPE_CHECKING:
     from waifu2x.api.files import FileOptions, FilePath, UpscaledFile
 
 OnProgress = Callable[[float], object]
-"""Called with each further part of the work that is done: a number above 0. The parts of a call add
-up to 1. What it returns is ignored; what it raises ends the work, and comes out of the call."""
+"""Called with each further part of the work that is done, a number from 0 to 1. The parts of a call
+add up to 1. What it returns is ignored; what it raises ends the work, and comes out of the call."""
 
 _Pixel = TypeVar("_Pixel", np.uint8, np.uint16, np.float32)
 
@@ -220,12 +220,12 @@ class Upscaler:
         """One picture, or a stack of pictures of one size, enlarged and denoised.
 
         Args:
-            image: A PIL image; a NumPy array; or an array of another library, by `__dlpack__`,
-                `__array__` or `__array_interface__`, in the memory of the processor. Arrays are
-                (H, W) or (H, W, C) with 1 to 4 planes: grey, grey and alpha, RGB, RGB and alpha.
-                (N, H, W, C) is N pictures, which GPUs compute together. uint8 and uint16 over their
-                range, or float32 in [0, 1], in any byte order. Floats that lie outside by 1/255 at
-                most are clipped.
+            image: A PIL image, of whose frames the one that it shows counts; a NumPy array; or an
+                array of another library, by `__dlpack__`, `__array__` or `__array_interface__`, in
+                the memory of the processor. Arrays are (H, W) or (H, W, C) with 1 to 4 planes:
+                grey, grey and alpha, RGB, RGB and alpha. (N, H, W, C) is N pictures, which GPUs
+                compute together. uint8 and uint16 over their range, or float32 in [0, 1], in any
+                byte order. Floats that lie outside by 1/255 at most are clipped.
             on_progress: Called with each further part of the work; the parts add up to 1, so
                 `tqdm(total=1).update` serves. It may be called by other threads, one at a time. To
                 stop the work, raise an exception in it, which comes out of this call.

@@ -8,10 +8,17 @@ before: its library may be missing, and loading it takes time.
 from __future__ import annotations
 
 import importlib
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
-from waifu2x.errors import BackendError, DeviceError, NotInstalledError, UnavailableError
+from waifu2x.errors import (
+    BackendError,
+    DeviceError,
+    NoDeviceError,
+    NotInstalledError,
+    UnavailableError,
+)
 from waifu2x.system.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
@@ -19,6 +26,7 @@ if TYPE_CHECKING:
 
     from waifu2x.networks.model import Model
 
+_LOG = logging.getLogger(__name__)
 _Found = TypeVar("_Found")
 
 Precision = Literal["auto", "fp32", "fp16", "bf16", "int16"]
@@ -54,6 +62,14 @@ class LayerTime:
     """For one picture, by the definition of convolution; 0 where there are none."""
     peak: float
     """Multiply-adds a second that the unit it runs on reaches at best, measured."""
+    share: float = 1.0
+    """How many of those multiply-adds are done: Winograd's algorithm does with fewer."""
+
+    @property
+    def share_of_peak(self) -> float:
+        """How much of what its unit could do is done in its time, 0 to 1; 0 without a time."""
+        done = self.share * self.multiply_adds
+        return done / self.seconds / self.peak if self.seconds else 0.0
 
 
 @dataclass(frozen=True)
@@ -239,14 +255,14 @@ def open_backend(
 
     `auto` is the best backend whose library and device are here; one made for GPUs counts only if
     it has one, since on processors `cpu` is faster. `on_skip` is told why it passes over a better
-    one; with `after`, only those behind the backend of that name count. Raises BackendError with
-    the reason, and the remedy where there is one; UnavailableError if something is not here,
-    DeviceError if a device does not work.
+    one that should work here; with `after`, only those behind the backend of that name count.
+    Raises BackendError with the reason, and the remedy where there is one; UnavailableError if
+    something is not here, DeviceError if a device does not work.
     """
     if name != "auto":
         backend: Backend = _load(_entry(name)).create(device)
         return backend
-    reasons = []
+    reasons, passed_over = [], []
     for entry in _BACKENDS[BACKEND_NAMES.index(after) + 1 if after else 0 :]:
         try:
             module = _load(entry)
@@ -255,12 +271,18 @@ def open_backend(
             best: Backend = module.create(device)
         # Any other BackendError is a wrong setting, which another backend would only hide.
         except (UnavailableError, DeviceError) as error:
-            reasons.append(str(error))
-            if not (entry.extra and isinstance(error, NotInstalledError)):
-                on_skip(str(error))
+            reasons.append(error)
+            if entry.extra and isinstance(error, UnavailableError):
+                _LOG.debug("%s", error)  # most machines lack it
+            else:
+                passed_over.append(str(error))
         else:
+            for reason in passed_over:
+                on_skip(reason)
             return best
-    raise UnavailableError("no backend works here: " + "; ".join(reasons))
+    if any(isinstance(error, NoDeviceError) for error in reasons):
+        raise NoDeviceError(f"there is no device {device}: `waifu2x devices` lists them")
+    raise UnavailableError("no backend works here: " + "; ".join(map(str, reasons)))
 
 
 def devices_of(name: str) -> list[Device]:
@@ -285,11 +307,13 @@ def device_numbers(name: str) -> list[int]:
 
 
 def pick_device(name: str, found: Sequence[_Found], number: int) -> _Found:
-    """One of the devices of a backend. Raises UnavailableError for a number that it lacks."""
+    """One of the devices of a backend. Raises NoDeviceError for a number that it lacks."""
     if number < len(found):
         return found[number]
+    if not found:
+        raise UnavailableError(f"backend {name} found no device")
     numbers = "its only one is 0" if len(found) == 1 else f"choose from 0 to {len(found) - 1}"
-    raise UnavailableError(
+    raise NoDeviceError(
         f"backend {name} has no device {number}: {numbers}, as `waifu2x devices` shows"
     )
 

@@ -12,16 +12,19 @@ from collections.abc import Sequence
 _BLAS_THREADS = "OPENBLAS_NUM_THREADS"
 
 
-def begin(words: Sequence[str]) -> None:
+def begin(words: list[str]) -> None:
     """Begins what a command line, without the program's name, is likely to need."""
-    backend = _value(words, "--backend") or "auto"
+    backend = _value(words, "--backend") or os.environ.get("WAIFU2X_BACKEND") or "auto"
     if backend != "numpy":
         # NumPy's library for matrices starts a thread for each core when it is imported, which all
         # wait busily for a tenth of a second. Only the numpy backend multiplies matrices with it.
         os.environ.setdefault(_BLAS_THREADS, "1")
-    helps = "-h" in words or "--help" in words
-    if list(words[:1]) == ["upscale"] and not helps and backend in ("auto", "cuda"):
-        number = _value(words, "-g", "--device").partition(",")[0]
+    asks = {"-h", "--help", "--version"} & set(words)
+    # Without a command, `upscale` is meant; names of others are plain words.
+    upscales = words[:1] == ["upscale"] or (words and not words[0].isalpha())
+    if upscales and not asks and backend in ("auto", "cuda"):
+        device = _value(words, "-g", "--device") or os.environ.get("WAIFU2X_DEVICE", "")
+        number = device.partition(",")[0]
         from waifu2x.backends.cuda import ahead
 
         ahead.retain_context(int(number) if number.isdecimal() else 0)

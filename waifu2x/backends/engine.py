@@ -95,7 +95,7 @@ class Engine:
             shared.leases += 1
         lease = _Lease(self, shared)
         try:
-            self.run(shared, lambda network: None)
+            self._run(shared, lambda network: None)
         except BaseException:
             lease.close()
             raise
@@ -150,14 +150,14 @@ class Engine:
     ) -> None:
         self.close()
 
-    # What leases need.
+    # What leases and upscalers need.
 
     def check_open(self) -> None:
         """Raises BackendError after `close`."""
         if self._is_closed:
             raise BackendError("this engine is closed: open a new one")
 
-    def run(self, shared: _Shared, work: Callable[[Network], _Made]) -> _Made:
+    def _run(self, shared: _Shared, work: Callable[[Network], _Made]) -> _Made:
         """What some work makes of the compiled network, which makes no room for others meanwhile.
 
         Compiles it if it is not. Where memory is short, others make room, and it is tried again.
@@ -197,7 +197,7 @@ class Engine:
                 shared.callers.remove(thread)
                 self._room_made.notify_all()
 
-    def release(self, shared: _Shared) -> None:
+    def _release(self, shared: _Shared) -> None:
         """Counts a lease as closed; the last one frees the network."""
         with self._lock:
             shared.leases -= 1
@@ -287,7 +287,7 @@ class _Lease:
     ) -> NDArray[Any]:
         """Runs pictures; where memory is short for them, other networks make room."""
         told = Furthest(on_progress)
-        return self._engine.run(
+        return self._engine._run(
             self._open(),
             lambda network: network(
                 pixels, out_dtype, out=out, tile=tile, tta=tta, on_progress=told.attempt()
@@ -300,7 +300,7 @@ class _Lease:
             if self._is_closed:
                 return
             self._is_closed = True
-        self._engine.release(self._shared)
+        self._engine._release(self._shared)
 
     def _open(self) -> _Shared:
         if self._is_closed:

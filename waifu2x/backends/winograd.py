@@ -22,6 +22,12 @@ POINTS = {
 """Points of the interpolation, in order, by the results of a cell; infinity comes last."""
 
 
+def share(cell_y: int, cell_x: int) -> float:
+    """How many multiply-adds a 3x3 convolution takes by cells of so many results, of those that it
+    has by definition: 4/9 for 2 x 2, 1/4 for 4 x 4."""
+    return (cell_y + 2) * (cell_x + 2) / (9 * cell_y * cell_x)
+
+
 def transform_weights(weight: NDArray[np.float32], cell_y: int, cell_x: int) -> NDArray[np.float32]:
     """(out, in, 3, 3) -> (frequencies, out, in), rounded once to float32."""
     down, along = _matrix(cell_y), _matrix(cell_x)

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import signal
 import sys
 import warnings
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from waifu2x import __version__
-from waifu2x.cli.command import Group, failures_told
-from waifu2x.cli.report import tell
+from waifu2x.cli.command import CommandGroup, failures_told
+from waifu2x.cli.report import Volume, detail, say, set_volume, show, tell
 from waifu2x.errors import printable
 from waifu2x.system.nearest import nearest
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 COMMANDS = {
     "upscale": "Enlarge and denoise pictures.",
@@ -28,16 +32,21 @@ COMMANDS = {
     "models": "List, show, import and remove models.",
     "bench": "Measure this machine, layer by layer.",
     "cache": "Show or clear what is kept between runs.",
+    "config": "Show the settings in force, and where each comes from.",
+    "completion": "Print a script that makes a shell complete waifu2x.",
 }
 """Commands and what each does. Each is in the module of its name, imported when it is called."""
 DEFAULT = "upscale"
 """The command that is meant where the first argument is none."""
 
+_VERSION, _VERBOSE = "--version", {"-v", "--verbose"}
+_COMPLETE_VARIABLE = "_WAIFU2X_COMPLETE"
+"""Set by the scripts of `waifu2x completion`: to what shell completions go."""
 _STANDARD_ERROR = 2
 """The number of its file descriptor; those of input and output are less."""
 
 
-class _Commands(Group):
+class _Commands(CommandGroup):
     def list_commands(self, context: click.Context) -> list[str]:
         return list(COMMANDS)
 
@@ -48,6 +57,12 @@ class _Commands(Group):
         return command
 
     def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
+        if _VERSION in args and set(args) & _VERBOSE and {_VERSION, *_VERBOSE}.issuperset(args):
+            from waifu2x.cli.version import report
+
+            for line in report():
+                show(line)
+            context.exit()
         own = {name for parameter in self.get_params(context) for name in parameter.opts}
         if args and args[0].startswith("-") and args[0].partition("=")[0] not in own:
             args = [DEFAULT, *args]
@@ -58,15 +73,28 @@ class _Commands(Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0]
         if name not in COMMANDS:
-            path = Path(name)
-            near = None if path.suffix or path.exists() else nearest(name, list(COMMANDS))
-            if near:
-                words = " ".join([context.command_path, near, *args[1:]])
-                raise click.UsageError(
-                    printable(f"There is no command and no file {name!r}: did you mean `{words}`?")
-                )
+            if not context.resilient_parsing:
+                _refuse_mistyped(context, args)
             args = [DEFAULT, *args]
         return super().resolve_command(context, args)
+
+    def shell_complete(self, context: click.Context, incomplete: str) -> list[CompletionItem[str]]:
+        """Commands, options of this group, and whatever the command takes that needs no name."""
+        from click.shell_completion import CompletionItem
+
+        items = [
+            CompletionItem(name, help=text)
+            for name, text in COMMANDS.items()
+            if name.startswith(incomplete)
+        ]
+        items += click.Command.shell_complete(self, context, incomplete)
+        default = self.get_command(context, DEFAULT)
+        assert default is not None
+        with default.make_context(DEFAULT, [], parent=context, resilient_parsing=True) as inner:
+            arguments = (each for each in default.params if isinstance(each, click.Argument))
+            asked = default if incomplete.startswith("-") else next(arguments)
+            items += asked.shell_complete(inner, incomplete)
+        return list({item.value: item for item in items}.values())
 
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
         # From the table: listing the commands should not import them.
@@ -74,19 +102,25 @@ class _Commands(Group):
             formatter.write_dl(list(COMMANDS.items()))
 
     def invoke(self, context: click.Context) -> Any:
-        with failures_told():
-            return super().invoke(context)
+        set_volume(Volume.NORMAL)
+        try:
+            with failures_told():
+                return super().invoke(context)
+        except KeyboardInterrupt:
+            raise click.Abort from None  # click would begin a new line
 
 
 @click.group("waifu2x", cls=_Commands)
-@click.version_option(__version__, prog_name="waifu2x")
+@click.version_option(
+    __version__, prog_name="waifu2x", help="Show the version; with -v what a report needs."
+)
 def cli() -> None:
     """Upscale and denoise pictures with waifu2x networks.
 
     \b
     waifu2x in.png                          twice as large: in-2x.png
     waifu2x in.png out.png                  the same, under another name
-    waifu2x -n 1 -s 4 photo.jpg large.png   remove JPEG noise, then four times as large
+    waifu2x -s 4 photo.jpg large.png        four times as large, without JPEG noise
     waifu2x *.png -o large/                 several pictures into a folder
     waifu2x batch -r pictures/ large/       a folder with its tree
 
@@ -97,6 +131,17 @@ def cli() -> None:
     """
 
 
+def _refuse_mistyped(context: click.Context, args: list[str]) -> None:
+    """Raises UsageError for a first argument that is a plain word, and names nothing."""
+    name = args[0]
+    if not re.fullmatch(r"\w+", name) or Path(name).exists():
+        return
+    near = "--help" if name == "help" else nearest(name, list(COMMANDS))
+    words = " ".join([context.command_path, near or "", *args[1:]])
+    hint = f": did you mean `{words}`?" if near else "; `waifu2x --help` lists the commands."
+    raise click.UsageError(printable(f"There is no command and no file {name!r}{hint}"))
+
+
 class _Told(logging.Handler):
     """Tells log messages as the program's own: they quote names from model files.
 
@@ -104,7 +149,9 @@ class _Told(logging.Handler):
     """
 
     def emit(self, record: logging.LogRecord) -> None:
-        tell(record.getMessage())
+        level = record.levelno
+        tells = tell if level >= logging.WARNING else say if level >= logging.INFO else detail
+        tells(record.getMessage())
 
 
 def main() -> None:
@@ -113,14 +160,18 @@ def main() -> None:
     # Libraries' remarks on odd but readable files are not for users.
     warnings.filterwarnings("ignore", module="PIL|tifffile|zipfile")
     logging.basicConfig(handlers=[_Told()])
-    logging.getLogger("waifu2x").setLevel(logging.INFO)
+    logging.getLogger("waifu2x").setLevel(logging.DEBUG)
     for name in ("SIGTERM", "SIGHUP"):
         number = getattr(signal, name, None)
         # Unless it is to be ignored, as under nohup: unwind, so that nothing half-made stays.
         if number is not None and signal.getsignal(number) == signal.SIG_DFL:
             signal.signal(number, lambda received, frame: sys.exit(128 + received))
+    if _COMPLETE_VARIABLE in os.environ:
+        from waifu2x.cli import completion
+
+        completion.register()
     try:
-        code = cli.main(prog_name="waifu2x", standalone_mode=False)
+        code = cli.main(prog_name="waifu2x", complete_var=_COMPLETE_VARIABLE, standalone_mode=False)
     except click.ClickException as error:
         error.show()
         code = error.exit_code

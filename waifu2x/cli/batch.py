@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from waifu2x.cli import report
+from waifu2x.cli import completions, report
 from waifu2x.cli.command import COMPUTING, IN_AND_OUT, MESSAGES, Command, option
 from waifu2x.cli.many import Files, make
 from waifu2x.cli.options import (
     OUTPUT_NAMES,
     Location,
+    check_format,
     format_option,
     naming_of,
     output_of,
@@ -23,13 +24,12 @@ from waifu2x.cli.options import (
 )
 from waifu2x.cli.workers import LOCAL
 from waifu2x.flows.batch.shard import Shard, shard_of
-from waifu2x.flows.jobs import Output
+from waifu2x.flows.jobs import InFlight, Output
 from waifu2x.flows.naming import ELSEWHERE
 from waifu2x.system import stores
 
 # What imports NumPy is imported where it is used: completions and helps need not wait for it.
 if TYPE_CHECKING:
-    from waifu2x.flows.batch.driver import InFlight
     from waifu2x.flows.batch.plan import Plan
 
 _SCHEDULER = re.compile(r"(tcp|tls|ucx|wss?)://\S+:\d+", re.ASCII)
@@ -41,8 +41,6 @@ def _jobs(context: Any, parameter: Any, value: str) -> InFlight | None:
         return None
     if not re.fullmatch(r"[1-9]\d{0,2}:[1-9]\d{0,2}:[1-9]\d{0,2}", value, re.ASCII):
         raise click.BadParameter(f"{value!r}: expected auto, or three whole numbers like 1:1:2.")
-    from waifu2x.flows.batch.driver import InFlight
-
     load, process, save = map(int, value.split(":"))
     return InFlight(load + process + save, process)
 
@@ -61,8 +59,8 @@ def _shard(context: Any, parameter: Any, value: str | None) -> Shard | None:
 
 
 @click.command(cls=Command, short_help="Enlarge and denoise the pictures of a folder.")
-@click.argument("folder", metavar="INPUT_DIR", type=Location())
-@click.argument("target", metavar="OUTPUT_DIR", type=Location())
+@click.argument("folder", metavar="INPUT_DIR", type=Location(), shell_complete=completions.folders)
+@click.argument("target", metavar="OUTPUT_DIR", type=Location(), shell_complete=completions.folders)
 @upscale_options
 @option(
     "-r",
@@ -71,7 +69,7 @@ def _shard(context: Any, parameter: Any, value: str | None) -> Shard | None:
     is_flag=True,
     help="Folders in it too; the tree is kept.",
 )
-@format_option("png", "Format of the outputs.")
+@format_option(None, "Format of the outputs: png unless given; pages of archives keep theirs.")
 @option(
     "-j",
     "--jobs",
@@ -116,6 +114,7 @@ def _shard(context: Any, parameter: Any, value: str | None) -> Shard | None:
     group=MESSAGES,
     type=click.Path(path_type=Path),
     metavar="FILE.html",
+    shell_complete=completions.files(".html"),
     help="A page for browsers: every picture before and after, and failures.",
 )
 @option(
@@ -130,7 +129,7 @@ def batch(
     folder: Path,
     target: Path,
     recursive: bool,
-    extension: str,
+    extension: str | None,
     in_flight: InFlight | None,
     shard: Shard | None,
     retried: Path | None,
@@ -139,7 +138,6 @@ def batch(
     page: Path | None,
     address: str | None,
     max_pixels: int,
-    verbose: bool,
     as_json: bool,
     template: str | None,
     **options: Any,
@@ -155,8 +153,11 @@ def batch(
     """
     from waifu2x.flows.batch.plan import plan
 
+    pages, extension = extension, extension or "png"
     output = output_of(extension, **{name: options.pop(name) for name in OUTPUT_NAMES})
+    output = replace(output, pages=pages)
     _check(folder, target, output, watching, retried)
+    check_format(extension)
     if address is not None:  # workers have working folders of their own
         folder, target = folder.absolute(), target.absolute()
     if watching and output.existing == "fail":
@@ -190,7 +191,6 @@ def batch(
         options,
         output,
         max_pixels=max_pixels,
-        verbose=verbose,
         as_json=as_json,
         in_flight=in_flight,
         fail_fast=fail_fast,

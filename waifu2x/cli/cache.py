@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 import click
 
-from waifu2x.cli.command import Group
+from waifu2x.cli.command import CommandGroup
 from waifu2x.cli.report import show, tell
 from waifu2x.errors import OutputError
 from waifu2x.system import cache as store
@@ -18,7 +18,9 @@ _NONE = f"No cache: there is no home directory to keep it in; set {store.DIRECTO
 
 
 @click.group(
-    cls=Group, invoke_without_command=True, short_help="Show or clear what is kept between runs."
+    cls=CommandGroup,
+    invoke_without_command=True,
+    short_help="Show or clear what is kept between runs.",
 )
 @click.pass_context
 def cache(context: click.Context) -> None:
@@ -43,16 +45,27 @@ def info(as_json: bool = False) -> None:
         return
     show(_NONE if folder is None else str(folder))
     for kind in usage:
-        show(f"{kind.kind:10} {kind.files:4} files {kind.size / 2**20:8.1f} MiB")
+        files = "file " if kind.files == 1 else "files"
+        show(f"{kind.kind:10} {kind.files:4} {files} {_mib(kind.size):>12}")
 
 
 @cache.command()
 def clear() -> None:
     """Remove what the cache holds; it is made again when it is needed."""
     with _one_line("clear"):
-        store.clear()
-    if store.directory() is None:
+        removed = store.clear()
+    files, size = sum(kind.files for kind in removed), sum(kind.size for kind in removed)
+    folder = store.directory()
+    if folder is None:
         show(_NONE)
+    elif not files:
+        show(f"{folder}: nothing to remove")
+    else:
+        show(f"{folder}: {files} {'file' if files == 1 else 'files'} removed, {_mib(size)}")
+
+
+def _mib(size: int) -> str:
+    return f"{size / 2**20:.1f} MiB"
 
 
 @contextmanager

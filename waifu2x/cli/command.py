@@ -1,7 +1,4 @@
-"""The shape of commands: help in groups, and mistakes told in one sentence that names the way out.
-
-`Group` has a default command, which is meant where the first argument is none of its commands.
-"""
+"""The shape of commands: help in groups, and mistakes told in one sentence with the way out."""
 
 from __future__ import annotations
 
@@ -70,9 +67,19 @@ class Command(click.Command):
             return super().parse_args(context, args)
 
     def invoke(self, context: click.Context) -> Any:
-        """Runs the command. Raises UsageError, with a sentence."""
-        with one_sentence(context):
-            return super().invoke(context)
+        """Runs the command. Raises UsageError, with a sentence, which names settings, too."""
+        try:
+            with one_sentence(context):
+                return super().invoke(context)
+        except (click.UsageError, Waifu2xError) as error:
+            from waifu2x.cli.settings import origin_of  # which imports this module
+
+            usage = isinstance(error, click.UsageError)
+            message = error.message if isinstance(error, click.UsageError) else str(error)
+            if not (origin := origin_of(message, context)):
+                raise
+            kind = click.UsageError if usage else click.ClickException
+            raise kind(printable(message.rstrip(".") + origin)) from error
 
     def format_options(self, context: click.Context, formatter: click.HelpFormatter) -> None:
         """Writes the options, a section for each group; --help is the last."""
@@ -117,8 +124,8 @@ def _number_tta(command: click.Command, args: list[str]) -> None:
             args[at] = "--tta=8"
 
 
-class Group(click.Group):
-    """Commands by name, of which one is meant where no name is given."""
+class CommandGroup(click.Group):
+    """Commands by name."""
 
     def __init__(self, *arguments: Any, **settings: Any) -> None:
         """Arguments are those of click."""
@@ -173,19 +180,24 @@ class Pixels(click.ParamType[int]):
 class Choice(click.Choice[str]):
     """One of some words, in any case; for another one, an error with the nearest or with all."""
 
-    def __init__(self, choices: Sequence[str], shown: str = "") -> None:
-        """`shown` stands for all of them in messages, where they are many."""
+    def __init__(self, choices: Sequence[str], shown: Sequence[str] = ()) -> None:
+        """`shown` are those that messages list, where there are many."""
         super().__init__(choices, case_sensitive=False)
-        self._shown = shown or listed(list(self.choices))
+        self._many = bool(shown)
+        self._shown = listed(shown or choices)
 
     def convert(self, value: Any, parameter: Any, context: Any) -> str:
         """The word as it is spelt here. Raises BadParameter."""
         found = next((each for each in self.choices if each.casefold() == value.casefold()), None)
         if found is not None:
             return found
-        near = nearest(value, [each for each in self.choices if len(each) > 1])
-        hint = f"did you mean {near}?" if near else f"expected {self._shown}."
-        raise click.BadParameter(f"{value!r} is not known: {hint}", context, parameter)
+        near = nearest(value, self.choices) if self._many else None
+        text = (
+            f"{value!r}: did you mean {near}?"
+            if near
+            else f"expected {self._shown}, not {value!r}."
+        )
+        raise click.BadParameter(text, context, parameter)
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
+from waifu2x.cli import completions
 from waifu2x.cli.command import Command
 from waifu2x.cli.interrupts import heard_at_once
 from waifu2x.cli.options import (
@@ -24,6 +25,7 @@ from waifu2x.cli.options import (
 )
 from waifu2x.cli.progress import one_picture
 from waifu2x.cli.report import show, tell
+from waifu2x.cli.settings import config_option
 from waifu2x.errors import ImageError, OutputError
 from waifu2x.flows.jobs import Job, identities, may_write
 
@@ -50,8 +52,16 @@ def _names(context: Any, parameter: Any, value: str | None) -> list[str]:
 @click.command(
     "compare", cls=Command, short_help="Say and show how much pictures, or models, differ."
 )
-@click.argument("first", metavar="IN", type=click.Path(path_type=Path))
-@click.argument("second", metavar="[OUT]", required=False, type=click.Path(path_type=Path))
+@click.argument(
+    "first", metavar="IN", type=click.Path(path_type=Path), shell_complete=completions.pictures
+)
+@click.argument(
+    "second",
+    metavar="[OUT]",
+    required=False,
+    type=click.Path(path_type=Path),
+    shell_complete=completions.pictures,
+)
 @click.option(
     "-o",
     "--picture",
@@ -61,11 +71,13 @@ def _names(context: Any, parameter: Any, value: str | None) -> list[str]:
     help="Write this PNG: crops of IN, OUT and how they differ, side by side, where they differ"
     " most. With --models, the name of its picture.  [default: IN-models.png]",
 )
+@config_option
 @click.option("--overwrite", is_flag=True, help="Replace that PNG if it exists.")
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
 @click.option(
     "--models",
     callback=_names,
+    shell_complete=completions.model_lists,
     metavar="NAME,NAME",
     help="Compare what these model sets make of IN: `waifu2x models list` shows them.",
 )
@@ -261,7 +273,7 @@ def _models(
     with (
         heard_at_once(),
         Engine(**device) as engine,
-        one_picture() as (on_size, on_progress),
+        one_picture(source.name) as (on_size, on_progress),
     ):
         for notice in engine.notices:
             tell(notice)

@@ -3,36 +3,62 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
+import textwrap
+import zipfile
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from waifu2x.cli import completions
 from waifu2x.cli.command import Command
 from waifu2x.cli.options import format_option
 from waifu2x.cli.report import show, tell
+from waifu2x.cli.settings import config_option
 from waifu2x.errors import ImageError, printable
+from waifu2x.flows.jobs import ARCHIVES
+from waifu2x.networks import catalogue, model_set
+from waifu2x.system.files import reason
 
 if TYPE_CHECKING:
     from waifu2x.formats.description import Description
 
+_SCALE = 2
+"""What pictures are enlarged by, unless something else is asked for."""
+
 
 @click.command(cls=Command, short_help="Say what a picture's file holds, and what of it is kept.")
 @click.argument(
-    "files", metavar="FILE...", nargs=-1, required=True, type=click.Path(path_type=Path)
+    "files",
+    metavar="FILE...",
+    nargs=-1,
+    required=True,
+    type=click.Path(path_type=Path),
+    shell_complete=completions.pictures,
 )
 @format_option("png", "Format of the result in question.")
+@config_option
 @click.option("--json", "as_json", is_flag=True, help="One line of JSON for each file.")
 def info(files: tuple[Path, ...], extension: str, as_json: bool) -> None:
-    """Say what was found in each FILE, and what a result in a format would keep of it."""
+    """Say what was found in each FILE, and what a result in a format would keep of it.
+
+    \b
+    waifu2x info photo.jpg
+    waifu2x info -f webp *.png
+    waifu2x info --json photo.jpg
+    """
     from waifu2x.formats.description import describe  # with NumPy, as late as can be
 
     failed = False
     for path in files:
         try:
-            found = describe(path, extension)
+            if path.suffix[1:].lower() in ARCHIVES:
+                document, text = _of_archive(path)
+            else:
+                document, text = _of_picture(describe(path, extension), extension)
         except ImageError as error:
             failed = True
             if as_json:
@@ -40,28 +66,69 @@ def info(files: tuple[Path, ...], extension: str, as_json: bool) -> None:
             tell(str(error))
             continue
         if as_json:
-            show(json.dumps({"file": str(path), **asdict(found)}))
+            show(json.dumps({"file": str(path), **document}))
         else:
-            show(printable(f"{path}: {_text(found, extension)}"))
+            _show_text(printable(f"{path}: {text}"))
     if failed:
         sys.exit(1)
 
 
-def _text(found: Description, extension: str) -> str:
-    parts = [f"{found.format}, {found.width}x{found.height}, {found.bits}-bit {found.colours}"]
+def _show_text(text: str) -> None:
+    """A line; on a terminal that is too narrow for it, it goes on indented."""
+    if _is_terminal():
+        width = max(40, shutil.get_terminal_size().columns)
+        text = textwrap.fill(
+            text, width, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False
+        )
+    show(text)
+
+
+def _is_terminal() -> bool:
+    return sys.stdout.isatty()
+
+
+def _of_archive(path: Path) -> tuple[dict[str, Any], str]:
+    """What an archive holds, for programs and for people. Raises ImageError."""
+    from waifu2x.flows.pages import page_count
+
+    try:
+        count = page_count(path)
+    except (OSError, zipfile.BadZipFile) as error:
+        why = reason(error) if isinstance(error, OSError) else "not an archive, or damaged"
+        raise ImageError(f"{path}: cannot read: {why}") from error
+    return {"format": "ZIP", "pictures": count}, f"archive, {_counted(count)}"
+
+
+def _counted(pictures: int) -> str:
+    return "1 picture" if pictures == 1 else f"{pictures} pictures"
+
+
+def _of_picture(found: Description, extension: str) -> tuple[dict[str, Any], str]:
+    """What a picture's file holds, for programs and for people."""
+    from waifu2x.networks.noise_levels import limits_of
+
+    height, width = found.height * _SCALE, found.width * _SCALE
+    document = {**asdict(found), "enlarged": [width, height]}
+    colours = f"{found.bits}-bit {found.colours}" + (" from a palette" if found.palette else "")
+    parts = [f"{found.format}, {found.width}x{found.height}, {colours}"]
     if found.jpeg:
         parts.append(str(found.jpeg))
     if found.pictures > 1:
-        parts.append(f"{found.pictures} pictures")
+        parts.append(_counted(found.pictures))
     if found.transparent:
         parts.append("transparent")
     if found.profile:
         parts.append(f"profile {found.profile}")
     parts += [*found.metadata, *found.notices]
-    kept = " and ".join(found.kept)
-    lost = " and ".join(found.lost)
-    if kept:
-        parts.append(f"as {extension} it keeps {kept}")
-    if lost:
-        parts.append(f"as {extension} it loses {lost}")
-    return "; ".join(parts)
+    parts.append(f"enlarged {_SCALE}x: {width}x{height}")
+    if found.jpeg:
+        level = limits_of(model_set.find(catalogue.DEFAULT)).level(
+            found.jpeg.quality, enlarges=True
+        )
+        document["noise_level"] = level
+        parts.append("-n auto: no noise removal" if level is None else f"-n auto: level {level}")
+    if found.kept:
+        parts.append(f"as {extension} it keeps {' and '.join(found.kept)}")
+    if found.lost:
+        parts.append(f"as {extension} it loses {' and '.join(found.lost)}")
+    return document, "; ".join(parts)

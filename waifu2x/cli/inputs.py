@@ -10,6 +10,7 @@ from typing import NamedTuple, NoReturn
 
 import click
 
+from waifu2x.cli.settings import is_of_settings
 from waifu2x.errors import ImageError, OutputError
 from waifu2x.flows.jobs import ARCHIVES, STANDARD, Job
 from waifu2x.flows.naming import BESIDE, ELSEWHERE, Naming
@@ -17,6 +18,7 @@ from waifu2x.formats import table
 from waifu2x.system import stores
 from waifu2x.system.nearest import nearest
 
+_TAKEN = frozenset((*table.READABLE, *ARCHIVES))
 _STANDARD = str(STANDARD)
 _ENTRIES = 10_000
 """Names in a folder among which the nearest to a mistyped one is looked for, at most."""
@@ -91,11 +93,12 @@ def _refuse_missing(path: Path, output: str | None) -> NoReturn:
         raise ImageError(f"{missing}, but {output} is there: the input comes before the output")
     try:
         with os.scandir(path.parent) as entries:
-            names = [entry.name for entry, _ in zip(entries, range(_ENTRIES), strict=False)]
+            some = [entry.name for entry, _ in zip(entries, range(_ENTRIES), strict=False)]
     except OSError:
-        names = []
-    near = nearest(path.name, names)
-    hint = f": did you mean {path.parent / near}?" if near else ""
+        some = []
+    stems = {Path(name).stem: name for name in some if Path(name).suffix[1:].lower() in _TAKEN}
+    near = nearest(path.stem, stems)
+    hint = f": did you mean {path.parent / stems[near]}?" if near else ""
     raise ImageError(f"{missing}{hint}")
 
 
@@ -148,25 +151,43 @@ def _same(one: Path, other: Path) -> bool:
         return False
 
 
-def extension_of(target: Path, chosen: str | None) -> str:
-    """The format of an output: the option, or the file name, which must not contradict it.
+def is_archive(path: Path) -> bool:
+    """Whether a file is an archive of pictures, by its name."""
+    return path.suffix[1:].lower() in ARCHIVES
+
+
+def _check_archives(job: Job) -> None:
+    """Raises UsageError unless source and target are both archives."""
+    if not is_archive(job.source):
+        raise click.UsageError(
+            f"{job.target}: an archive is made of another one only; {job.source} is none."
+        )
+    if not is_archive(job.target):
+        raise click.UsageError(
+            f"{job.target}: {job.source} is an archive: its result ends in .cbz or .zip, too."
+        )
+
+
+def extension_of(job: Job, chosen: str | None) -> str | None:
+    """The format of an output: the option, or the file name, which must not contradict it; None for
+    an archive whose pages keep their formats.
 
     Raises UsageError.
     """
+    target = job.target
     name = str(target)
     suffix = target.suffix[1:].lower() if target != STANDARD else ""
+    if is_archive(job.source) or suffix in ARCHIVES:
+        _check_archives(job)
+        return chosen
     if suffix in table.WRITABLE:
-        if chosen and not table.same(chosen, suffix):
+        if chosen and not table.same(chosen, suffix) and not is_of_settings("extension"):
             raise click.UsageError(f"--format {chosen} contradicts the file name {name}.")
         return suffix
     if chosen:
         return chosen
     if target == STANDARD:
         return "png"
-    if suffix in ARCHIVES:
-        raise click.UsageError(
-            f"{name}: archives are for `waifu2x batch`: give it the folder that holds them."
-        )
     usual = dict.fromkeys(table.of(each).extensions[0] for each in table.WRITABLE)
     near = nearest(suffix, table.WRITABLE) if suffix else None
     if near:

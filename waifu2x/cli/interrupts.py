@@ -9,12 +9,11 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from waifu2x.cli.drawing import erase
 from waifu2x.system.files import remove_unfinished
 
 _GRACE_SECONDS = 0.5
 """How long the work may take to end by itself, which tells more and leaves less behind."""
-_SHOW_CURSOR = "\r\x1b[2K\x1b[?25h"
-"""Orders to a terminal where a bar was: clear the line, show the cursor."""
 
 
 def _nothing() -> None:
@@ -77,8 +76,7 @@ def _listen(
 def _end(number: int, last_words: Callable[[], None]) -> None:
     """Ends the program as the signal's handler would have done."""
     try:
-        if sys.stderr.isatty():
-            sys.stderr.write(_SHOW_CURSOR)
+        erase()
         last_words()
         if number == signal.SIGINT:
             sys.stderr.write("Interrupted.\n")

@@ -7,7 +7,6 @@ import signal
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from threading import Event, Lock
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -15,29 +14,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from waifu2x.cli import report
+from waifu2x.cli.drawing import clear_line
 from waifu2x.cli.interrupts import heard_at_once
-from waifu2x.cli.options import check_folder
+from waifu2x.cli.options import arguments_of, check_folder
 from waifu2x.cli.progress import many_pictures
-from waifu2x.cli.workers import (
-    Work,
-    archives_first,
-    devices_of,
-    here,
-    nobody,
-    on_cluster,
-    on_devices,
-)
-from waifu2x.flows.jobs import ARCHIVES, Job, OnNotice, Output, identities, make_folder
+from waifu2x.cli.workers import FileWork, is_many, nobody, runner_of
+from waifu2x.flows.jobs import InFlight, Job, OnNotice, Output, identities, make_folder
 
 # What imports NumPy is imported where it is used: completions and helps need not wait for it.
 if TYPE_CHECKING:
-    from waifu2x.flows.batch.driver import InFlight
     from waifu2x.flows.batch.plan import JobList, Plan
     from waifu2x.flows.outcome import Outcome
-
-_MANY = 50
-"""Pictures for which processes may well be wanted, as are those of an archive: starting them takes
-as long as a device does."""
 
 
 class Files(NamedTuple):
@@ -59,7 +46,6 @@ def make(
     output: Output,
     *,
     max_pixels: int,
-    verbose: bool,
     as_json: bool,
     in_flight: InFlight | None = None,
     fail_fast: bool = False,
@@ -72,59 +58,49 @@ def make(
     Raises Waifu2xError for what concerns all files.
     """
     from waifu2x.cli.reporter import BatchReporter, settings_of
-    from waifu2x.flows.batch import outputs, worker
+    from waifu2x.flows.batch import outputs
 
-    planned, wanted = files.planned, files.wanted
-    watching = files.look is not None
-    folders = wanted.folder, wanted.target
+    planned, wanted, watching = files.planned, files.wanted, files.look is not None
     target = wanted.target
+    arguments = arguments_of(**options)
     make_folder(target)
     check_folder(target)
     if removed := outputs.sweep(wanted):
-        report.tell(f"{target}: {removed} unfinished files of a killed run removed")
+        unfinished = "file" if removed == 1 else "files"
+        report.tell(f"{target}: {removed} unfinished {unfinished} of a killed run removed")
     done = outputs.present(wanted) if output.existing == "skip" else frozenset[str]()
     left = wanted.where(lambda _, name: name not in done)
     if page is not None:
         from waifu2x.flows.batch.html_report import HtmlReport, preview_side
 
         output = replace(output, preview_side=preview_side(None if watching else len(left)))
-    stopped = Event()
+    work = FileWork(
+        arguments,
+        output,
+        (wanted.folder, target),
+        max_pixels,
+        in_flight,
+        # What is replaced must be no input, of whichever part of the folder.
+        identities(planned.jobs) if output.existing == "overwrite" else frozenset(),
+        is_many(left),
+    )
+    left, runner = runner_of(work, left, address, watching=watching)
     jobs: Iterable[Job | None] = left
     if files.look is not None:
         from waifu2x.flows.batch.watch import Arrivals, watch
 
-        jobs = watch(Arrivals(files.look, files.is_wanted, done, _tell), stopped)
-    # What is replaced must be no input, of whichever part of the folder.
-    sources = identities(planned.jobs) if output.existing == "overwrite" else frozenset()
+        arrivals = Arrivals(files.look, files.is_wanted, done, _tell_failure)
+        jobs = watch(arrivals, work.stopped)
     unreadable = [] if watching else planned.unreadable  # whoever watches tells of them
     expected = None if watching else len(wanted) + len(unreadable)
-    has_archive = len(left) < _MANY and any(
-        job.source.suffix[1:].lower() in ARCHIVES for job in left
-    )
-    many = address is None and (len(left) >= _MANY or has_archive)
-    numbers = () if address is not None else devices_of(options, len(left), watching)
-    if numbers:
-        worker.prepare("waifu2x.flows.batch.device_worker")
-        jobs = jobs if watching else archives_first(left)
-    elif many:
-        worker.prepare()
     with ExitStack() as stack:
-        work: Work = nobody
-        if left or watching:
-            opened = partial(here, many)
-            if address is not None:
-                opened = partial(on_cluster, address, folders)
-            elif numbers:
-                opened = partial(on_devices, many, numbers, folders, stopped)
-            work = stack.enter_context(
-                opened(options, output, in_flight, max_pixels, sources, verbose=verbose)
-            )
+        run = stack.enter_context(runner) if left or watching else nobody
         paper = None
         if page is not None:
             settings = settings_of(click.get_current_context())
             paper = HtmlReport(page, f"{wanted.folder}, enlarged into {target}", settings)
         reporter = stack.enter_context(
-            BatchReporter(expected, planned.passed_over, paper, as_json=as_json, verbose=verbose)
+            BatchReporter(expected, planned.passed_over, paper, as_json=as_json)
         )
         if address is None:  # a cluster has to be told that nobody waits any more
             stack.enter_context(heard_at_once(reporter.finish, gently=watching))
@@ -133,20 +109,20 @@ def make(
             reporter.add(outcome)
             if why := _reason_to_stop(outcome, target, fail_fast):
                 reporter.stopped_for = why
-                stopped.set()
+                work.stopped.set()
 
         for outcome in unreadable:
             take(outcome)
         reporter.skip(wanted.where(lambda _, name: name in done))
-        on_progress, on_outcome = stack.enter_context(
-            many_pictures(None if watching else len(left), reporter.tally)
-        )
-        outcomes = work(_until(stopped, jobs), on_progress, _told_once())
+        on_progress, on_outcome = stack.enter_context(many_pictures(None if watching else left))
+        outcomes = run(_until(work.stopped, jobs), on_progress, told_once())
         stack.enter_context(closing(outcomes))
-        stack.enter_context(_stopping(stopped, gently=watching))
+        stack.enter_context(_stopping(work.stopped, gently=watching))
         for outcome in outcomes:
             take(outcome)
             on_outcome(outcome)
+            if watching and outcome.status == "failed" and not report.is_verbose():
+                _tell_failure(outcome)  # the end may be far away
     return not (reporter.tally.failed or reporter.left)
 
 
@@ -182,6 +158,7 @@ def _stopping(stopped: Event, gently: bool) -> Iterator[None]:
         restore()
         stopped.set()
         # Printing is not safe here: it may be what was interrupted.
+        clear_line()
         os.write(2, b"Ending when what has been begun is done; once more to drop it.\n")
 
     def restore() -> None:
@@ -197,11 +174,11 @@ def _stopping(stopped: Event, gently: bool) -> Iterator[None]:
         stopped.set()
 
 
-def _tell(outcome: Outcome) -> None:
-    report.tell(report.text_line(outcome))
+def _tell_failure(outcome: Outcome) -> None:
+    report.error(report.text_line(outcome))
 
 
-def _told_once() -> OnNotice:
+def told_once() -> OnNotice:
     """Tells each notice once, with the first file it is about: a folder's are mostly the same."""
     told, lock = set[str](), Lock()
 

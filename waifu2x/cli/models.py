@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from waifu2x.cli.command import Group
+from waifu2x.cli import completions
+from waifu2x.cli.command import CommandGroup
 from waifu2x.cli.report import show, tell
 from waifu2x.errors import printable
 from waifu2x.networks import catalogue, listing, model_set
@@ -47,7 +48,7 @@ _KEY = (
 )
 
 
-@click.group(cls=Group, short_help="List, show, import and remove models.")
+@click.group(cls=CommandGroup, short_help="List, show, import and remove models.")
 def models() -> None:
     """List, show, import and remove models."""
 
@@ -107,7 +108,7 @@ def _listed(rows: list[dict[str, Any]], width: int) -> list[str]:
         lines += ["", origin]
         for row in group:
             lines += _line(cells[row["name"]], widths, row["best_at"] or "", width)
-    paragraphs = [textwrap.wrap(text, width) for text in (_KEY, *_ADVICE)]
+    paragraphs = [textwrap.wrap(text, width, break_on_hyphens=False) for text in (_KEY, *_ADVICE)]
     return [*lines, "", *paragraphs[0], "", *(line for each in paragraphs[1:] for line in each)]
 
 
@@ -152,7 +153,7 @@ def _figure(value: float | None) -> str:
 
 
 @models.command()
-@click.argument("name", metavar="NAME|FILE|FOLDER")
+@click.argument("name", metavar="NAME|FILE|FOLDER", shell_complete=completions.models)
 @click.option("--json", "as_json", is_flag=True, help="As JSON: each file with its layers.")
 def info(name: str, as_json: bool) -> None:
     """Show a model set, or one model file, with its layers. Checks every file that it shows."""
@@ -244,8 +245,13 @@ def _layer_text(layer: dict[str, Any]) -> str:
 
 
 @models.command("import")
-@click.argument("source", type=click.Path(path_type=Path))
-@click.argument("folder", required=False, type=click.Path(path_type=Path))
+@click.argument("source", type=click.Path(path_type=Path), shell_complete=completions.model_files)
+@click.argument(
+    "folder",
+    required=False,
+    type=click.Path(path_type=Path),
+    shell_complete=completions.folders,
+)
 @click.option(
     "--name", metavar="SET", help="Take this model set out of an archive, or put one file into it."
 )
@@ -269,7 +275,7 @@ def import_(source: Path, folder: Path | None, name: str | None, overwrite: bool
 
 
 @models.command()
-@click.argument("name")
+@click.argument("name", shell_complete=completions.imported_models)
 def remove(name: str) -> None:
     """Remove an imported model set, without asking. Those of packages are removed by pip."""
     from waifu2x.networks.model_removal import remove_models

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
 import click
 
 from waifu2x.backends import BACKEND_NAMES, Precision
+from waifu2x.cli import completions
 from waifu2x.cli.command import (
     COMPUTING,
     FILE,
@@ -25,6 +27,8 @@ from waifu2x.cli.command import (
     option,
 )
 from waifu2x.cli.report import tell
+from waifu2x.cli.settings import config_option, is_of_settings
+from waifu2x.cli.volume import volume_options
 from waifu2x.errors import OutputError
 from waifu2x.flows import naming
 from waifu2x.flows.jobs import Existing, Output
@@ -33,7 +37,7 @@ from waifu2x.formats import table
 from waifu2x.formats.limits import MAX_PIXELS
 from waifu2x.formats.table import Compression, Depth, OutputOptions, Quality
 from waifu2x.imaging import sizes
-from waifu2x.imaging.sizes import Fit, scale_of
+from waifu2x.imaging.sizes import Fit, Request, scale_of
 from waifu2x.networks import catalogue
 from waifu2x.system import stores
 
@@ -113,8 +117,9 @@ def _level(context: Any, parameter: Any, value: str | None) -> int | Literal["li
         return None
     if value == "like":
         return "like"
-    range_: click.ParamType[Any] = click.IntRange(1, 100)
-    return int(range_.convert(value, parameter, context))
+    if re.fullmatch(r"[1-9]\d?|100", value, re.ASCII):
+        return int(value)
+    raise click.BadParameter(f"{value!r}: expected a number from 1 to 100, or like.")
 
 
 noise_option = option(
@@ -123,7 +128,7 @@ noise_option = option(
     type=Choice(["auto", "none", "0", "1", "2", "3"]),
     default="auto",
     metavar="LEVEL",
-    help="Denoise: auto (the default; by a JPEG's quality), none, 0 (weak) to 3 (strong).",
+    help="Denoise: auto (the default: by a JPEG's quality), none, 0 to 3.",
 )
 level_option = option(
     "-n",
@@ -146,7 +151,8 @@ model_option = option(
     default=catalogue.DEFAULT,
     show_default=True,
     metavar="NAME|PATH",
-    help="Model set; `waifu2x models list` shows them.",
+    shell_complete=completions.models,
+    help="Model; `waifu2x models list` shows them.",
 )
 _DEVICE_OPTIONS = [
     option(
@@ -165,6 +171,7 @@ _DEVICE_OPTIONS = [
         default="0",
         show_default=True,
         metavar="N[,N]|all",
+        shell_complete=completions.devices,
         help="Which of its devices; `waifu2x devices` shows them.",
     ),
     option(
@@ -277,6 +284,7 @@ _OPTIONS = [
         type=click.Choice(["1", "2", "4", "8"]),
         default="1",
         metavar="[2|4|8]",
+        shell_complete=completions.levels_of_tta,
         help="Mean of 8 turned and mirrored results, or fewer: so much more work.",
     ),
     *_DEVICE_OPTIONS,
@@ -297,9 +305,8 @@ _OPTIONS = [
         metavar="N",
         help=f"Refuse files that hold more, all frames together.  [{MAX_PIXELS}]",
     ),
-    option(
-        "-v", "--verbose", group=MESSAGES, is_flag=True, help="Say what is used, and the seconds."
-    ),
+    volume_options,
+    config_option,
     option(
         "--json",
         "as_json",
@@ -333,12 +340,36 @@ def _with(command: _Command, options: Sequence[Callable[[_Command], _Command]]) 
 
 def open_upscaler(**options: Any) -> Upscaler:
     """An upscaler from the options; a usage error as `arguments_of` has them."""
+    return opened(arguments_of(**options))
+
+
+def opened(arguments: Mapping[str, Any]) -> Upscaler:
+    """An upscaler from its arguments; what it has to say is told."""
     from waifu2x.api import Upscaler  # with NumPy, which to show a help need not wait for
 
-    upscaler = Upscaler(**arguments_of(**options))
+    upscaler = Upscaler(**arguments)
     for notice in upscaler.notices:
         tell(notice)
+    tell_reduction(**arguments)
     return upscaler
+
+
+def tell_reduction(model: str, scale: Fraction | None, **options: Any) -> None:
+    """Tells of a model that enlarges far more than is asked for, so that most of its work is
+    thrown away."""
+    others = ("width", "height", "longer_side", "shorter_side", "min_size")
+    wanted = Fraction(2) if scale is None else scale
+    if model == catalogue.DEFAULT or wanted <= 1 or any(options[name] for name in others):
+        return
+    from waifu2x.networks import model_set  # which helps need not wait for
+
+    models = model_set.find(model)
+    factor = math.prod(models.factors(wanted))
+    if factor >= 2 * wanted:
+        tell(
+            f"{models.name} enlarges {factor} times: the result is reduced to {float(wanted):g}x;"
+            f" -s {factor} takes no longer"
+        )
 
 
 def arguments_of(
@@ -384,6 +415,12 @@ def arguments_of(
     }
 
 
+def request_of(**options: Any) -> Request:
+    """The size that the options ask for; a usage error as `arguments_of` has them."""
+    arguments = arguments_of(**options)
+    return sizes.request(**{name: arguments[name] for name in _SIZES})
+
+
 def noise_of(choice: str) -> int | Literal["auto"] | None:
     """What a choice of --noise means to an Upscaler."""
     return "auto" if choice == "auto" else None if choice == "none" else int(choice)
@@ -401,9 +438,8 @@ def naming_of(
     would have one name."""
     if several and "stem" not in naming.fields_of(template):
         raise click.UsageError(f"--name {template}: without {{stem}} all results have one name.")
-    arguments = arguments_of(**options)
-    request = sizes.request(**{name: arguments[name] for name in _SIZES})
-    known = {"model": naming.of_model(arguments["model"]), "noise": options["noise"]}
+    request = request_of(**options)
+    known = {"model": naming.of_model(options["model"]), "noise": options["noise"]}
     if request.scale is not None:
         known["scale"] = naming.shown(request.scale)
     return Naming(template, extension, known, naming.size_by(request, max_pixels))
@@ -417,7 +453,7 @@ def format_option(default: str | None, text: str) -> Callable[[_Command], _Comma
         "--format",
         "extension",
         group=IN_AND_OUT,
-        type=Choice(table.WRITABLE, listed(names)),
+        type=Choice(table.WRITABLE, names),
         default=default,
         show_default=default is not None,
         metavar="EXT",
@@ -432,8 +468,16 @@ OUTPUT_NAMES = (
 """The options that `output_of` takes."""
 
 
+def check_format(extension: str) -> None:
+    """Raises OutputError if this installation cannot write a format: better before the work."""
+    try:
+        table.check_encoder(table.of(extension))
+    except OutputError as error:
+        raise OutputError(f"cannot write .{extension}: {error}") from error
+
+
 def output_of(
-    extension: str,
+    extension: str | None,
     *,
     quality: int | Literal["like"] | None,
     compression: Compression,
@@ -444,17 +488,39 @@ def output_of(
     overwrite: bool,
     skip_existing: bool,
 ) -> Output:
-    """How results are written; a usage error for what contradicts itself or the format."""
+    """How results are written; a usage error for what contradicts itself or the format.
+
+    None is for archives whose pages keep their formats.
+    """
+    # A setting for one format must not stop another, as an option of the command line does.
+    if _gives_way("quality", extension, Quality(quality)):
+        quality = None
+    if _gives_way("compression", extension, Quality(compression=compression)):
+        compression = "default"
+    if _gives_way("depth", extension, Quality(), depth):
+        depth = "auto"
     encoded = Quality(quality, compression)
     try:
-        table.check(extension, encoded, depth)
+        if extension is not None:
+            table.check(extension, encoded, depth)
     except ValueError as error:
         raise click.UsageError(f"--{error}.") from error
     if overwrite and skip_existing:
         raise click.UsageError("--overwrite and --skip-existing exclude each other.")
     existing: Existing = "overwrite" if overwrite else "skip" if skip_existing else "fail"
     options = OutputOptions(depth, background, strip)
-    return Output(extension, encoded, existing, options, copy_times)
+    return Output(extension or "png", encoded, existing, options, copy_times)
+
+
+def _gives_way(name: str, extension: str | None, encoded: Quality, depth: Depth = "auto") -> bool:
+    """Whether the value of an option is a setting that a format cannot follow."""
+    if extension is None or not is_of_settings(name):
+        return False
+    try:
+        table.check(extension, encoded, depth)
+    except ValueError:
+        return True
+    return False
 
 
 class Location(click.ParamType[Path]):

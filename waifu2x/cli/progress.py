@@ -1,173 +1,183 @@
-"""How far the work is: a bar with rate and time left, on a terminal only."""
+"""How far the work is, counted for whoever shows it: on one picture, or on many."""
 
 from __future__ import annotations
 
-import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import zipfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from waifu2x.backends import Progress, ignore
+from waifu2x.backends import Progress
 from waifu2x.cli import report
+from waifu2x.cli.drawing import shown
+from waifu2x.cli.progress_line import Figures
+from waifu2x.flows.jobs import ARCHIVES
 
 if TYPE_CHECKING:
-    from rich.progress import Progress as Bar
-    from rich.progress import ProgressColumn
-
     from waifu2x.flows.jobs import Job
     from waifu2x.flows.outcome import Outcome
-    from waifu2x.flows.tally import Tally
 
-_QUIET_SECONDS = 1.0
-"""Work of one picture that takes no longer is not worth a bar, nor the time to load one."""
 _ALL = 1 - 1e-6
 """Parts add up to nearly 1."""
 
 
 @contextmanager
-def one_picture() -> Iterator[tuple[Callable[[int, int], None], Progress]]:
-    """What is told of the rows and columns of a result, and of the work on it."""
-    if not sys.stderr.isatty():
-        yield (lambda height, width: None), ignore
-        return
-    shown = _OnePicture()
-    try:
-        yield shown.begin, shown.advance
-    finally:
-        shown.end()
+def one_picture(name: str) -> Iterator[tuple[Callable[[int, int], None], Progress]]:
+    """What is told of the rows and columns of a result, and of the work on it; `name` is for
+    people."""
+    counted = _OnePicture(name)
+    with shown(counted.figures) as changed:
+
+        def advance(part: float) -> None:
+            counted.advance(part)
+            changed()
+
+        yield counted.begin, advance
 
 
 class _OnePicture:
-    """A bar that appears by itself once the work has taken a while, whatever it is at."""
+    """The work on one picture so far."""
 
-    def __init__(self) -> None:
+    def __init__(self, name: str) -> None:
+        self._names = (name,)
         self._start = time.monotonic()
         self._pixels = 0
         self._done = 0.0
-        self._ended = False
-        self._bar: Bar | None = None
         self._lock = threading.Lock()
-        self._timer = threading.Timer(_QUIET_SECONDS, self._show)
-        self._timer.daemon = True
-        self._timer.start()
 
     def begin(self, height: int, width: int) -> None:
         """Starts the clock: the work on a result of so many pixels begins."""
-        self._start = time.monotonic()
         with self._lock:
+            self._start = time.monotonic()
             self._pixels = height * width
-            self._update()
 
     def advance(self, part: float) -> None:
         """Counts a part of the work as done."""
         with self._lock:
             self._done = min(1.0, self._done + part)
-            self._update()
 
-    def end(self) -> None:
-        """Takes the bar away."""
-        self._timer.cancel()
+    def figures(self) -> Figures:
+        """What there is to show now."""
         with self._lock:
-            self._ended = True
-            if self._bar is not None:
-                self._bar.stop()
-
-    def _show(self) -> None:
-        from rich.progress import TextColumn
-
-        with self._lock:
-            if not self._ended:
-                self._bar = _bar(TextColumn("{task.percentage:3.0f} %  {task.fields[text]}"))
-                self._bar.add_task("", total=1.0, text="")
-                self._update()
-                self._bar.start()
-
-    def _update(self) -> None:
-        """Brings the figures up to date, where they are shown."""
-        if self._bar is None:
-            return
-        elapsed = max(time.monotonic() - self._start, 1e-9)
-        if not self._pixels:
-            text = "preparing"
-        elif not self._done:
-            text = f"{self._pixels / 1e6:.1f} Mpixel"
-        elif self._done > _ALL:
-            text = "writing"
-        else:
-            rate = self._done * self._pixels / elapsed / 1e6
-            left = elapsed * (1.0 - self._done) / self._done
-            text = f"{rate:.2f} Mpixel/s  {_clock(left)} left"
-        (task,) = self._bar.task_ids
-        self._bar.update(task, completed=self._done, text=text)
-
-
-def _clock(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes // 60}:{minutes % 60:02}:{rest:02}"
+            done, pixels = self._done, self._pixels
+            elapsed = max(time.monotonic() - self._start, 1e-9)
+        if not pixels:
+            return Figures(self._names, stage="preparing")
+        if not done:
+            return Figures(self._names, 0.0, stage=f"{pixels / 1e6:.1f} Mpixel")
+        if done > _ALL:
+            return Figures(self._names, 1.0, stage="writing")
+        rate, left = done * pixels / elapsed / 1e6, elapsed * (1.0 - done) / done
+        return Figures(self._names, done, rate=f"{rate:.2f} Mpixel/s", left=left)
 
 
 @contextmanager
 def many_pictures(
-    total: int | None, tally: Tally
+    jobs: Sequence[Job] | None,
 ) -> Iterator[tuple[Callable[[Job, float], None], Callable[[Outcome], None]]]:
-    """What is told of the work on pictures and how each ends: without a terminal, a line each.
-
-    `total` is None where nobody knows it; `tally` is to have counted what is told.
-    """
-    finished = 0
-    if not sys.stderr.isatty():
-        width = len(str(total))
-
-        def print_line(outcome: Outcome) -> None:
-            nonlocal finished
-            finished += 1
-            place = f"{finished}" if total is None else f"{finished:{width}}/{total}"
-            report.tell(f"[{place}] {report.text_line(outcome)}")
-
-        yield (lambda job, part: None), print_line
-        return
-
-    from rich.progress import TextColumn, TimeElapsedColumn, TimeRemainingColumn
-
-    of_all = "" if total is None else f"/{total}"
-    part_done = [] if total is None else [TextColumn("{task.percentage:3.0f} %")]
-    time_left = [] if total is None else [TimeRemainingColumn()]
-    columns: list[ProgressColumn] = [
-        *part_done,
-        TextColumn(f"{{task.fields[finished]}}{of_all} pictures"),
-        TextColumn("{task.fields[failures]}", style="red"),
-        TextColumn("{task.fields[rate]}"),
-        TimeElapsedColumn(),
-        *time_left,
-    ]
-    parts: dict[Job, float] = {}
-    with _bar(*columns) as progress:
-        task = progress.add_task("", total=total, finished=0, failures="", rate="")
+    """What is told of the work on files and how each ends; None: nobody knows all of them."""
+    counted = _ManyPictures(None if jobs is None else len(jobs))
+    if jobs is not None and not report.is_quiet() and (report.is_terminal() or report.is_verbose()):
+        # Before the work nobody need wait for it, and no archive counts for less than a picture.
+        threading.Thread(
+            target=counted.count_pages, args=(jobs,), name="waifu2x-count", daemon=True
+        ).start()
+    with shown(counted.figures) as changed:
 
         def advance(job: Job, part: float) -> None:
-            parts[job] = parts.get(job, 0.0) + part
-            progress.advance(task, part)
+            counted.advance(job, part)
+            changed()
 
         def finish(outcome: Outcome) -> None:
-            nonlocal finished
-            finished += 1
-            # Whatever was not reported while it ran: all of it, for a picture that failed.
-            progress.advance(task, 1.0 - parts.pop(outcome.job, 0.0))
-            rate = f"{tally.rate:.2f} Mpixel/s" if tally.pixels else ""
-            failures = f"{len(tally.failed)} failed" if tally.failed else ""
-            progress.update(task, finished=finished, failures=failures, rate=rate)
+            place = counted.finish(outcome)
+            report.detail(f"[{place}] {report.text_line(outcome)}")
 
         yield advance, finish
 
 
-def _bar(*columns: ProgressColumn) -> Bar:
-    """A bar on stderr that vanishes when it ends."""
-    from rich.console import Console
-    from rich.progress import BarColumn
-    from rich.progress import Progress as Bar
+class _ManyPictures:
+    """The work on many files so far. Pages of an archive count as pictures."""
 
-    # As wide as the figures leave room: these must not be cut off.
-    bar, console = BarColumn(bar_width=None), Console(stderr=True)
-    return Bar(bar, *columns, console=console, transient=True, expand=True)
+    def __init__(self, files: int | None) -> None:
+        self._files = files
+        self._finished = 0
+        """Files that have ended."""
+        self._failed: set[Path] = set()
+        self._begun: float | None = None
+        self._lock = threading.Lock()
+        self._parts: dict[Path, float] = {}
+        """Which part is done of each file that is under way, in the order in which they began."""
+        self._pages: dict[Path, int] = {}
+        """Pages of archives that have not ended, as far as they are known."""
+        self._ended = 0
+        """Pictures of the files that have ended."""
+        self._skipped = 0
+        """Those of them that took no work."""
+
+    def count_pages(self, jobs: Sequence[Job]) -> None:
+        """Counts the pages of archives."""
+        from waifu2x.flows.pages import page_count
+
+        for job in jobs:
+            if job.source.suffix[1:].lower() in ARCHIVES:
+                with suppress(OSError, zipfile.BadZipFile):  # which is told when its turn comes
+                    pages = page_count(job.source)
+                    with self._lock:
+                        self._pages[job.source] = max(1, pages)
+
+    def advance(self, job: Job, part: float) -> None:
+        """Counts a part of the work on a file as done."""
+        with self._lock:
+            self._begun = self._begun or time.monotonic()
+            self._parts[job.source] = self._parts.get(job.source, 0.0) + part
+
+    def finish(self, outcome: Outcome) -> str:
+        """Counts a file as ended; its place among all, for people."""
+        source = outcome.job.source
+        with self._lock:
+            self._begun = self._begun or time.monotonic()
+            self._finished += 1
+            self._parts.pop(source, None)
+            pictures = self._pages.pop(source, outcome.pictures)
+            self._ended += pictures
+            self._skipped += pictures if outcome.status == "skipped" else 0
+            if outcome.status == "failed":
+                self._failed.add(source)
+            else:
+                self._failed.discard(source)
+            if self._files is None:
+                return f"{self._finished}"
+            return f"{self._finished:{len(str(self._files))}}/{self._files}"
+
+    def figures(self) -> Figures:
+        """What there is to show now."""
+        with self._lock:
+            names = [self._named(source, part) for source, part in self._parts.items()]
+            worked = sum(part * self._pages.get(each, 1) for each, part in self._parts.items())
+            done = self._ended + worked
+            total = None
+            if self._files is not None:
+                total = self._ended + self._files - self._finished
+                total += sum(self._pages.values()) - len(self._pages)
+            elapsed = time.monotonic() - (self._begun or time.monotonic())
+            made, failed = done - self._skipped, len(self._failed)
+        counted = f"{int(done)} done" if total is None else f"{int(done)}/{total}"
+        if total is not None and done > total * _ALL:
+            return Figures(names, 1.0, counted, failed, stage="finishing")
+        part = None if total is None else done / total
+        if not (made > 0 and elapsed > 0):
+            return Figures(names, part, counted, failed, stage="preparing")
+        left = None if total is None else elapsed * (total - done) / made
+        return Figures(names, part, counted, failed, _rate(made / elapsed), left)
+
+    def _named(self, source: Path, part: float) -> str:
+        pages = self._pages.get(source)
+        return f"{source.name} ({int(part * pages)}/{pages})" if pages else source.name
+
+
+def _rate(pictures: float) -> str:
+    """Pictures a second, or what one takes if that is longer."""
+    return f"{pictures:.1f}/s" if pictures >= 1 else f"{1 / pictures:.1f} s each"

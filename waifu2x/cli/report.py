@@ -1,18 +1,26 @@
-"""Outcomes, for people and for programs. People read stderr; stdout is for pictures and JSON."""
+"""Outcomes, for people and for programs. People read stderr; stdout is for pictures and JSON.
+
+How much stderr says: `error` always; `tell`, warnings, unless --quiet; `say`, what went well, on a
+terminal only, or with --verbose; `detail` with --verbose.
+"""
 
 from __future__ import annotations
 
 import json
+import os
+import sys
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from enum import IntEnum
 from typing import TYPE_CHECKING
 
 import click
 
-from waifu2x.errors import OutputError, Waifu2xError, printable
+from waifu2x.errors import LESS_MEMORY, OutputError, Waifu2xError, printable
 from waifu2x.system.files import reason
 
 if TYPE_CHECKING:
+    from waifu2x.flows.jobs import Job
     from waifu2x.flows.outcome import Outcome
     from waifu2x.flows.tally import Tally
 
@@ -28,6 +36,7 @@ def json_line(outcome: Outcome) -> str:
         document |= {
             "width": outcome.width,
             "height": outcome.height,
+            "pictures": outcome.pictures,
             "seconds": round(outcome.seconds, 3),
             "stages": {name: round(seconds, 4) for name, seconds in outcome.spent.items()},
         }
@@ -54,8 +63,20 @@ def text_line(outcome: Outcome) -> str:
         return f"skipped  {job.target} exists"
     if outcome.status == "copied":
         return f"copied   {job.source} -> {job.target} ({outcome.width}x{outcome.height}, as it is)"
-    size = f"{outcome.width}x{outcome.height}"
+    pictures = f"{outcome.pictures} pictures, " if outcome.pictures > 1 else ""
+    size = f"{pictures}{outcome.width}x{outcome.height}"
     return f"done     {job.source} -> {job.target} ({size}, {outcome.seconds:.2f} s)"
+
+
+def success_line(outcome: Outcome) -> str:
+    """How a file was made, in a few words."""
+    size = f"{outcome.width}x{outcome.height}"
+    pictures = f"{outcome.pictures} pictures, " if outcome.pictures > 1 else ""
+    return f"{_place(outcome.job)}: {pictures}{size}, {outcome.seconds:.1f} s"
+
+
+def _place(job: Job) -> str:
+    return "standard output" if str(job.target) == "-" else str(job.target)
 
 
 def noise_lines(outcome: Outcome, *, verbose: bool) -> list[str]:
@@ -109,6 +130,8 @@ def summary(tally: Tally, passed_over: int, left: int) -> str:
     """How a batch ended: in numbers; `left` files were not begun, or were dropped."""
     counts = tally.counts
     parts = [f"{counts['done']} done"]
+    if tally.pictures > counts["done"]:
+        parts[0] += f" ({tally.pictures} pictures)"
     parts += [f"{counts['copied']} copied"] if counts["copied"] else []
     parts += [f"{counts['skipped']} skipped", f"{len(tally.failed)} failed"]
     parts += [f"{left} not done"] if left else []
@@ -118,9 +141,78 @@ def summary(tally: Tally, passed_over: int, left: int) -> str:
     return ", ".join(parts) + others + rate
 
 
+class Volume(IntEnum):
+    """How much standard error says."""
+
+    QUIET = 0
+    NORMAL = 1
+    VERBOSE = 2
+
+
+_volume = Volume.NORMAL
+
+
+def set_volume(volume: Volume) -> None:
+    """Lets standard error say so much, from now on."""
+    global _volume
+    _volume = volume
+
+
+def is_verbose() -> bool:
+    """Whether details are told."""
+    return _volume is Volume.VERBOSE
+
+
+def is_quiet() -> bool:
+    """Whether nothing but errors is told."""
+    return _volume is Volume.QUIET
+
+
+def volume() -> Volume:
+    """How much standard error says now."""
+    return _volume
+
+
+def is_terminal() -> bool:
+    """Whether a person reads standard error: a log of CI is none, whatever it looks like."""
+    return sys.stderr is not None and sys.stderr.isatty() and not os.environ.get("CI")
+
+
+def _echo(line: str) -> None:
+    click.echo(line, err=True)
+
+
+_write: Callable[[str], None] = _echo
+
+
+def write_by(write: Callable[[str], None] | None) -> None:
+    """Lets `write` write every line to standard error from now on: what is drawn there makes room
+    for it. None: as before."""
+    global _write
+    _write = write or _echo
+
+
+def error(message: str) -> None:
+    """Writes a line about what failed, to standard error."""
+    _write(printable(message))
+
+
 def tell(message: str) -> None:
-    """Writes a line for people, to standard error."""
-    click.echo(printable(message), err=True)
+    """Writes a line that people should read, such as a warning, to standard error."""
+    if not is_quiet():
+        error(message)
+
+
+def say(message: str) -> None:
+    """Writes a line about what went well, which nobody need know."""
+    if is_verbose() or (is_terminal() and not is_quiet()):
+        error(message)
+
+
+def detail(message: str) -> None:
+    """Writes a line for those who want to know more."""
+    if is_verbose():
+        error(message)
 
 
 def show(text: str) -> None:
@@ -139,7 +231,7 @@ def show(text: str) -> None:
 def message_of(error: Waifu2xError | MemoryError | OSError) -> str:
     """What is wrong, and what to do, in one sentence."""
     if isinstance(error, MemoryError):
-        return "not enough memory for this picture: use a smaller scale, or -m upconv_7"
+        return f"not enough memory for this picture: {LESS_MEMORY}"
     if isinstance(error, OSError):
         return f"{error.filename}: {reason(error)}" if error.filename else reason(error)
     return str(error)

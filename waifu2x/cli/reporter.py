@@ -55,7 +55,6 @@ class BatchReporter:
         page: HtmlReport | None,
         *,
         as_json: bool,
-        verbose: bool,
     ) -> None:
         """`expected` is the number of outcomes if nothing goes wrong, None if it is not known;
         `passed_over` the number of files that are no pictures."""
@@ -66,7 +65,6 @@ class BatchReporter:
         self._passed_over = passed_over
         self._page = page
         self._as_json = as_json
-        self._verbose = verbose
         self._lock = threading.Lock()
         self._is_finished = False
 
@@ -75,9 +73,9 @@ class BatchReporter:
         self.tally.add(outcome)
         if self._as_json:
             report.show(report.json_line(outcome))
-        elif self._verbose:
+        elif report.is_verbose():
             for line in report.noise_lines(outcome, verbose=True):
-                report.tell(line)
+                report.detail(line)
         if self._page is not None:
             self._page.add(outcome)
 
@@ -102,28 +100,31 @@ class BatchReporter:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self.finish()
+        self.finish(cut_off=error is not None)
 
-    def finish(self) -> None:
-        """Tells what there is to tell at the end. Any thread may call it; it is told once."""
+    def finish(self, *, cut_off: bool = True) -> None:
+        """Tells what there is to tell at the end, `cut_off` or not. Any thread may call it; it is
+        told once."""
         with self._lock:
             if not self._is_finished:
                 self._is_finished = True
-                self._tell_end()
+                self._tell_end(cut_off)
 
-    def _tell_end(self) -> None:
+    def _tell_end(self, cut_off: bool) -> None:
         lines = [self.stopped_for] if self.stopped_for else []
         lines.append(report.summary(self.tally, self._passed_over, self.left))
         if removed := report.noise_summary(self.tally.levels):
             lines.append(removed)
+        # Where all is well, only people at a terminal, and those who ask, are told.
+        is_well = not (cut_off or self.tally.failed or self.left or self.stopped_for)
+        tell = report.say if is_well else report.error
         try:
-            if self._verbose:
-                for line in report.stages_table(self.tally):
-                    report.tell(line)
+            for line in report.stages_table(self.tally):
+                report.detail(line)
             for line in lines:
-                report.tell(line)
+                tell(line)
             for outcome in self.tally.failed.values():
-                report.tell(report.text_line(outcome))
+                report.error(report.text_line(outcome))
         finally:  # the terminal may be gone
             if self._page is not None:
                 self._page.finish(lines, self.tally.failed.values())

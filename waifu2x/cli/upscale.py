@@ -2,40 +2,56 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from waifu2x.cli import report
+from waifu2x.cli import completions, report
 from waifu2x.cli.command import IN_AND_OUT, Command, option
-from waifu2x.cli.inputs import Words, check_input, check_urls, extension_of, jobs_of, words_of
+from waifu2x.cli.inputs import (
+    Words,
+    check_input,
+    check_urls,
+    extension_of,
+    is_archive,
+    jobs_of,
+    words_of,
+)
 from waifu2x.cli.interrupts import heard_at_once
 from waifu2x.cli.options import (
     OUTPUT_NAMES,
+    arguments_of,
     check_folder,
+    check_format,
     describe,
     format_option,
     naming_of,
     open_upscaler,
     output_of,
+    request_of,
     upscale_options,
 )
-from waifu2x.cli.progress import one_picture
-from waifu2x.errors import Waifu2xError
+from waifu2x.cli.progress import many_pictures, one_picture
+from waifu2x.errors import ImageError, Waifu2xError
 from waifu2x.flows.jobs import IN_FLIGHT, STANDARD, Job, Output, make_folder
+from waifu2x.formats import table
 
 if TYPE_CHECKING:
     from waifu2x.flows.outcome import Outcome
     from waifu2x.imaging.enlarger import Enlarger
+    from waifu2x.imaging.sizes import Request
+    from waifu2x.imaging.streams import Header
 
 
 @click.command(cls=Command, short_help="Enlarge and denoise pictures.")
-@click.argument("words", metavar="IN... [OUT]", nargs=-1)
+@click.argument("words", metavar="IN... [OUT]", nargs=-1, shell_complete=completions.pictures)
 @option(
     "-i",
     "--input",
@@ -43,6 +59,7 @@ if TYPE_CHECKING:
     group=IN_AND_OUT,
     multiple=True,
     metavar="IN",
+    shell_complete=completions.pictures,
     help="A picture, as IN is; for several, repeat it.",
 )
 @option(
@@ -50,6 +67,7 @@ if TYPE_CHECKING:
     "--output",
     group=IN_AND_OUT,
     metavar="OUT|DIR",
+    shell_complete=completions.results,
     help="A file, as OUT is, or a folder: then all words are inputs.",
 )
 @format_option(None, "Format: png, jpg, webp, ...; else by OUT, or as the input has it.")
@@ -61,7 +79,6 @@ def upscale(
     extension: str | None,
     template: str | None,
     max_pixels: int,
-    verbose: bool,
     as_json: bool,
     **options: Any,
 ) -> None:
@@ -70,7 +87,8 @@ def upscale(
     \b
     waifu2x in.png                          beside it: in-2x.png
     waifu2x in.png out.webp                 under another name, in another format
-    waifu2x -n 1 -s 4 photo.jpg large.png   remove JPEG noise, four times as large
+    waifu2x -s 4 photo.jpg large.png        four times as large
+    waifu2x -n 3 -s 1 photo.jpg clean.png   only remove noise
     waifu2x *.png -o large/                 several into a folder
     waifu2x - - < in.png > out.png          "-" is stdin or stdout
     """
@@ -80,15 +98,21 @@ def upscale(
     several = len(named.inputs) > 1
     naming = partial(naming_of, extension=extension, max_pixels=max_pixels, several=several)
     jobs = jobs_of(named, partial(naming, **options), template)
-    extensions = dict.fromkeys(extension_of(job.target, extension) for job in jobs)
+    extensions = dict.fromkeys(extension_of(job, extension) for job in jobs)
     written, *_ = [output_of(each, **how) for each in extensions]
+    written = replace(written, pages=extension)
+    request = request_of(**options)
     if as_json and jobs[0].target == STANDARD:
         raise click.UsageError("--json and the picture cannot share stdout.")
-    shown: dict[str, Any] = {"max_pixels": max_pixels, "verbose": verbose, "as_json": as_json}
+    shown: dict[str, Any] = {"max_pixels": max_pixels, "as_json": as_json}
     if several:
+        for each in filter(None, extensions):
+            check_format(each)
         _several(jobs, named, written, options, shown)
+    elif is_archive(jobs[0].source):
+        _archive(jobs[0], named, written, options, **shown)
     else:
-        _one(jobs[0], named, written, options, **shown)
+        _one(jobs[0], named, written, request, options, **shown)
 
 
 def _several(
@@ -112,10 +136,10 @@ def _one(
     job: Job,
     named: Words,
     output: Output,
+    request: Request,
     options: dict[str, Any],
     *,
     max_pixels: int,
-    verbose: bool,
     as_json: bool,
 ) -> None:
     with _failure_as_json(job, as_json), heard_at_once(), ExitStack() as stack:
@@ -125,17 +149,28 @@ def _one(
             if named.output is not None and job.target != Path(named.output):
                 make_folder(job.target.parent)
             check_folder(job.target.parent)
+        check_format(output.extension)
         # With NumPy: late, so that a help need not wait for it.
         from waifu2x.flows.outcome import outcome_of
         from waifu2x.flows.upscaling import upscale_file
+        from waifu2x.formats.adapt import check_sides
+
+        def check(header: Header) -> None:
+            form = table.of(output.extension)
+            for height, width, _ in header.extents:
+                try:
+                    planned = request.plan(height, width, math.ceil)
+                except ImageError as error:
+                    raise ImageError(f"{source}: {error}") from error
+                if not request.leaves(height, width):
+                    check_sides(form, planned.height, planned.width, str(job.target))
 
         def opened() -> Enlarger:
             upscaler = stack.enter_context(open_upscaler(**options))
-            if verbose:
-                report.tell(describe(upscaler))
+            report.detail(describe(upscaler))
             return upscaler.enlarger
 
-        with one_picture() as (on_size, on_progress):
+        with one_picture(job.source.name) as (on_size, on_progress):
             made = upscale_file(
                 job,
                 output,
@@ -144,9 +179,43 @@ def _one(
                 on_size=on_size,
                 on_progress=on_progress,
                 in_flight=IN_FLIGHT,
+                check=check,
                 on_notice=lambda job, notice: report.tell(f"{source}: {notice}"),
             )
-    _finish(outcome_of(job, made), as_json, verbose)
+    _finish(outcome_of(job, made), as_json)
+
+
+def _archive(
+    job: Job,
+    named: Words,
+    output: Output,
+    options: dict[str, Any],
+    *,
+    max_pixels: int,
+    as_json: bool,
+) -> None:
+    """Makes an archive, as `batch` makes one: several pages at a time."""
+    from waifu2x.cli.many import told_once
+    from waifu2x.cli.workers import FileWork, runner_of
+    from waifu2x.flows.batch.plan import JobList
+
+    with _failure_as_json(job, as_json), heard_at_once():
+        check_input(str(job.source), named.output)
+        folder = job.target.parent
+        if named.output is not None and job.target != Path(named.output):
+            make_folder(folder)
+        check_folder(folder)
+        if output.pages is not None:
+            check_format(output.pages)
+        folders = Path(), folder
+        jobs = JobList(*folders, [(str(job.source), job.target.name)])
+        work = FileWork(arguments_of(**options), output, folders, max_pixels, many=True)
+        jobs, runner = runner_of(work, jobs, None, watching=False)
+        with runner as run, many_pictures(jobs) as (on_progress, _):
+            (outcome,) = run(jobs, on_progress, told_once())
+        if outcome.status == "failed":
+            raise Waifu2xError(outcome.error)
+    _finish(outcome, as_json)
 
 
 @contextmanager
@@ -163,13 +232,15 @@ def _failure_as_json(job: Job, as_json: bool) -> Iterator[None]:
         raise
 
 
-def _finish(outcome: Outcome, as_json: bool, verbose: bool) -> None:
+def _finish(outcome: Outcome, as_json: bool) -> None:
     if as_json:
         report.show(report.json_line(outcome))
-    if verbose and outcome.spent:
-        report.tell(report.stages_line(outcome.spent))
-    if not as_json and (verbose or sys.stderr.isatty()):
-        for line in report.noise_lines(outcome, verbose=verbose):
-            report.tell(line)
-    if not as_json and (verbose or outcome.status in ("skipped", "copied")):
+    if outcome.spent:
+        report.detail(report.stages_line(outcome.spent))
+    if not as_json:
+        for line in report.noise_lines(outcome, verbose=report.is_verbose()):
+            report.say(line)
+    if outcome.status == "done":
+        report.say(report.success_line(outcome))
+    else:
         report.tell(report.text_line(outcome))

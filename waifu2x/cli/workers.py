@@ -2,132 +2,95 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
-from functools import partial
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, closing, contextmanager
+from dataclasses import field
 from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, Any
 
 from waifu2x.backends import device_numbers
 from waifu2x.cli import report
-from waifu2x.cli.options import arguments_of, describe, open_upscaler
-from waifu2x.flows.jobs import ARCHIVES, Identity, Job, OnNotice, Output
+from waifu2x.cli.options import describe, opened
+from waifu2x.flows.jobs import ARCHIVES, Identity, InFlight, Job, OnNotice, Output
+from waifu2x.system.lazy_dataclass import dataclass
 
 # What imports NumPy is imported where it is used: completions and helps need not wait for it.
 if TYPE_CHECKING:
-    from waifu2x.flows.batch.devices import DeviceProcesses
-    from waifu2x.flows.batch.driver import InFlight
-    from waifu2x.flows.batch.listings import Listings
     from waifu2x.flows.batch.plan import JobList
     from waifu2x.flows.outcome import Outcome
 
+LOCAL = "local"
+"""Stands for the address of a cluster: processes of this machine."""
+_MANY = 50
+"""Pictures for which processes may well be wanted, as are those of an archive: starting them takes
+as long as a device does."""
 _EACH = 8
 """Files for each of several devices from which on they get a process each."""
-LOCAL = "local"
-"""Stands for a cluster's address: processes of this machine."""
 
-Work = Callable[
-    [Iterable[Job | None], Callable[[Job, float], None], OnNotice], "Generator[Outcome, None, None]"
-]
+
+@dataclass(frozen=True)
+class FileWork:
+    """What is to be made of files, wherever that is done."""
+
+    arguments: Mapping[str, Any]
+    """Those of an Upscaler."""
+    output: Output
+    folders: tuple[Path, Path]
+    """Those of inputs and outputs."""
+    max_pixels: int
+    in_flight: InFlight | None = None
+    sources: frozenset[Identity] = frozenset()
+    """What is never replaced."""
+    many: bool = False
+    """Whether there are so many pictures that codecs may want processes."""
+    stopped: Event = field(default_factory=Event)
+    """Set once nothing more is to be begun."""
+
+
+OnProgress = Callable[[Job, float], None]
+"""Told which further part of a file is done."""
+Runner = Callable[[Iterable[Job | None], OnProgress, OnNotice], "Generator[Outcome, None, None]"]
 """Makes outcomes of jobs, and tells of progress and of notices."""
 
 
-@contextmanager
-def here(
-    many: bool,
-    options: dict[str, Any],
-    output: Output,
-    in_flight: InFlight | None,
-    max_pixels: int,
-    sources: frozenset[Identity],
-    *,
-    verbose: bool,
-) -> Iterator[Work]:
-    """By this process and those that it starts."""
-    from waifu2x.flows.batch.run import run
+def runner_of(
+    work: FileWork, jobs: JobList, address: str | None, *, watching: bool
+) -> tuple[JobList, AbstractContextManager[Runner]]:
+    """The jobs in the order in which they are best begun, and what makes them.
 
-    with open_upscaler(**options) as upscaler:
-        if verbose:
-            report.tell(describe(upscaler))
-        yield lambda jobs, on_progress, on_notice: run(
-            jobs,
-            upscaler,
-            output,
-            in_flight=in_flight,
-            many=many,
-            max_pixels=max_pixels,
-            sources=sources,
-            on_progress=on_progress,
-            on_notice=on_notice,
-        )
+    Processes that are wanted begin to start now. `address` is that of a cluster, if one is to do
+    it; `watching`: more jobs will come than there are now.
+    """
+    if address is not None:
+        return jobs, _on_cluster(work, address)
+    from waifu2x.flows.batch import worker
+
+    numbers = devices_of(work.arguments, len(jobs), watching=watching)
+    if numbers:
+        worker.prepare("waifu2x.flows.batch.device_worker")
+        jobs = jobs if watching else archives_first(jobs)
+        return jobs, _on_devices(work, numbers)
+    if work.many:
+        worker.prepare()
+    return jobs, _here(work)
 
 
-@contextmanager
-def on_devices(
-    many: bool,
-    numbers: Sequence[int],
-    folders: tuple[Path, Path],
-    stopped: Event,
-    options: dict[str, Any],
-    output: Output,
-    in_flight: InFlight | None,
-    max_pixels: int,
-    sources: frozenset[Identity],
-    *,
-    verbose: bool,
-) -> Iterator[Work]:
-    """By a process for each of several devices."""
-    from waifu2x.flows.batch.devices import DeviceProcesses
-    from waifu2x.flows.batch.listings import Listings
-    from waifu2x.flows.batch.session import SessionSettings
-
-    def tell_of(described: str) -> None:
-        if verbose:
-            report.tell(described)
-
-    def settings(number: int, sharing: int) -> SessionSettings:
-        own = {**arguments, "device": (number,)}
-        return SessionSettings(own, output, share, max_pixels, "", sharing, many)
-
-    from waifu2x.flows.batch.driver import InFlight
-
-    arguments, parts = arguments_of(**options), len(numbers)
-    share = in_flight
-    if in_flight is not None:
-        share = InFlight(-(-in_flight.pictures // parts), -(-in_flight.in_network // parts))
-    processes = DeviceProcesses(
-        [settings(number, parts) for number in numbers],
-        [f"device {number}" for number in numbers],
-        settings(numbers[0], 1) if arguments["backend"] == "auto" else None,
-        on_device=tell_of,
-        on_news=report.tell,
-    )
-    with closing(processes):
-        processes.open()
-        yield partial(_run_on, processes, Listings(folders, output.existing, sources), stopped)
+def is_many(jobs: JobList) -> bool:
+    """Whether there are so many pictures that codecs may want processes: those of an archive
+    are."""
+    return len(jobs) >= _MANY or any(source.lower().endswith(ARCHIVES) for source, _ in jobs.names)
 
 
-def _run_on(
-    processes: DeviceProcesses,
-    listings: Listings,
-    stopped: Event,
-    jobs: Iterable[Job | None],
-    on_progress: Callable[[Job, float], None],
-    on_notice: OnNotice,
-) -> Generator[Outcome, None, None]:
-    return processes.run(jobs, listings, stopped, on_progress=on_progress, on_notice=on_notice)
-
-
-def devices_of(options: dict[str, Any], count: int, watching: bool) -> Sequence[int]:
+def devices_of(arguments: Mapping[str, Any], count: int, *, watching: bool) -> Sequence[int]:
     """The numbers of the devices that get a process each for so many files; none where one process
     does it all: for one device, and for so few files that devices would have to share one."""
     from waifu2x.flows.batch import worker
 
-    device = options["device"]
+    device = arguments["device"]
     if not (watching or count >= 2 * _EACH) or not worker.may_start_processes():
         return ()
-    numbers = device_numbers(options["backend"]) if device == "all" else device
+    numbers = device_numbers(arguments["backend"]) if device == "all" else device
     return numbers if len(numbers) > 1 and (watching or count >= _EACH * len(numbers)) else ()
 
 
@@ -141,44 +104,79 @@ def archives_first(jobs: JobList) -> JobList:
 
 
 @contextmanager
-def on_cluster(
-    address: str,
-    folders: tuple[Path, Path],
-    options: dict[str, Any],
-    output: Output,
-    in_flight: InFlight | None,
-    max_pixels: int,
-    sources: frozenset[Identity],
-    *,
-    verbose: bool,
-) -> Iterator[Work]:
+def _here(work: FileWork) -> Iterator[Runner]:
+    """By this process and those that it starts."""
+    from waifu2x.flows.batch.run import run
+
+    with opened(work.arguments) as upscaler:
+        report.detail(describe(upscaler))
+        yield lambda jobs, on_progress, on_notice: run(
+            jobs,
+            upscaler,
+            work.output,
+            in_flight=work.in_flight,
+            many=work.many,
+            max_pixels=work.max_pixels,
+            sources=work.sources,
+            on_progress=on_progress,
+            on_notice=on_notice,
+        )
+
+
+@contextmanager
+def _on_devices(work: FileWork, numbers: Sequence[int]) -> Iterator[Runner]:
+    """By a process for each of several devices."""
+    from waifu2x.flows.batch.devices import DeviceProcesses
+    from waifu2x.flows.batch.listings import Listings
+    from waifu2x.flows.batch.session import SessionSettings
+
+    def settings(number: int, sharing: int) -> SessionSettings:
+        own = {**work.arguments, "device": (number,)}
+        return SessionSettings(own, work.output, share, work.max_pixels, "", sharing, work.many)
+
+    share, parts = work.in_flight, len(numbers)
+    if share is not None:
+        share = InFlight(-(-share.pictures // parts), -(-share.in_network // parts))
+    processes = DeviceProcesses(
+        [settings(number, parts) for number in numbers],
+        [f"device {number}" for number in numbers],
+        settings(numbers[0], 1) if work.arguments["backend"] == "auto" else None,
+        on_device=report.detail,
+        on_news=report.tell,
+    )
+    listings = Listings(work.folders, work.output.existing, work.sources)
+    with closing(processes):
+        processes.open()
+        yield lambda jobs, on_progress, on_notice: processes.run(
+            jobs, listings, work.stopped, on_progress=on_progress, on_notice=on_notice
+        )
+
+
+@contextmanager
+def _on_cluster(work: FileWork, address: str) -> Iterator[Runner]:
     """By the workers of a cluster."""
     from waifu2x.flows.batch import cluster
 
-    def tell_of(worker: str, device: str) -> None:
-        if verbose:
-            report.tell(f"worker {worker}: {device}")
-
-    arguments, is_local = arguments_of(**options), address == LOCAL
+    is_local = address == LOCAL
     with cluster.connected(None if is_local else address) as client:
         sharing = cluster.LOCAL_WORKERS if is_local else 1
         settings, model_files = cluster.settings_of(
-            arguments, output, in_flight, max_pixels, folders, sharing
+            work.arguments, work.output, work.in_flight, work.max_pixels, work.folders, sharing
         )
         yield lambda jobs, on_progress, on_notice: cluster.run(
             client,
             jobs,
             settings,
             model_files,
-            sources=sources,
-            on_worker=tell_of,
+            sources=work.sources,
+            on_worker=lambda worker, device: report.detail(f"worker {worker}: {device}"),
             on_news=report.tell,
             on_notice=on_notice,
         )
 
 
 def nobody(
-    jobs: Iterable[Job | None], on_progress: Callable[[Job, float], None], on_notice: OnNotice
+    jobs: Iterable[Job | None], on_progress: OnProgress, on_notice: OnNotice
 ) -> Generator[Outcome, None, None]:
     """Where nothing is left to do."""
     yield from ()

@@ -5,12 +5,11 @@ from __future__ import annotations
 import io
 import time
 import zipfile
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import NamedTuple
 
 from waifu2x.backends import Progress, ignore
@@ -25,8 +24,8 @@ from waifu2x.flows.jobs import (
     may_write,
 )
 from waifu2x.flows.noise_choice import NoiseChoice, choose
+from waifu2x.flows.pages import output_of_page, page_names
 from waifu2x.flows.upscaling import PictureWork, PreparedSource, Upscaled
-from waifu2x.formats import table
 from waifu2x.formats.failures import in_words
 from waifu2x.formats.limits import MAX_PIXELS
 from waifu2x.formats.preview import Preview
@@ -83,9 +82,10 @@ def upscale_archive(
     start, spent = time.monotonic(), Stopwatch()
     try:
         with _opened(job.source) as archive:
-            source = _Members(job, archive, output.extension, spent)
+            source = _Members(job, archive, output, spent)
             work = partial(_made, job, make_page, spent)
-            sink = _NewArchive(job.target, spent, replace=output.existing == "overwrite")
+            replaces = output.existing == "overwrite"
+            sink = _NewArchive(job.target, archive.comment, spent, replace=replaces)
             flow(source, work, sink, in_flight=in_flight, on_progress=on_progress)
     except FileExistsError as error:
         raise ExistsError(job.target) from error
@@ -93,10 +93,17 @@ def upscale_archive(
         place = job.source if str(error.filename) == str(job.source) else job.target
         raise OutputError(f"{place}: {reason(error)}") from error
     copy_times(job, output)
-    height, width = sink.size
-    seconds = time.monotonic() - start
-    previews, choices = tuple(sink.previews), tuple(sink.choices)
-    return Upscaled(height, width, spent, seconds, previews=previews, choices=choices)
+    (height, width), *others = sink.sizes
+    return Upscaled(
+        height,
+        width,
+        spent,
+        time.monotonic() - start,
+        previews=tuple(sink.previews),
+        pictures=len(sink.sizes),
+        choices=tuple(sink.choices),
+        further_pixels=sum(rows * columns for rows, columns in others),
+    )
 
 
 def upscale_page(
@@ -110,7 +117,9 @@ def upscale_page(
     on_progress: Progress = ignore,
     on_notice: Callable[[str], None] = lambda notice: None,
 ) -> ArchivePage:
-    """Makes a picture of an archive; `name` is for messages. Raises as `upscale_file`."""
+    """Makes a picture of an archive; `name` is for messages, and ends as the picture's. Raises as
+    `upscale_file`."""
+    output = output_of_page(name, content, output)
     spent, result = Stopwatch(), io.BytesIO()
     with ExitStack() as held:
         with spent("wait"):
@@ -148,14 +157,14 @@ class _Members:
     """The files of an archive as a source, unpacked when they are asked for."""
 
     def __init__(
-        self, job: Job, archive: zipfile.ZipFile, extension: str, spent: Stopwatch
+        self, job: Job, archive: zipfile.ZipFile, output: Output, spent: Stopwatch
     ) -> None:
         """Raises ImageError if no picture is among them."""
         self._job = job
         self._archive = archive
         self._spent = spent
         self._members = [member for member in archive.infolist() if not member.is_dir()]
-        self._names = _names(self._members, extension)
+        self._names = page_names(self._members, output)
         if not self._names:
             raise ImageError(f"{job.source}: no pictures in this archive")
         self.header = Header((), len(self._members), format="ZIP")
@@ -188,14 +197,15 @@ def _made(
 class _NewArchive:
     """A new archive as a sink: files with the dates and the rights of what they are made of."""
 
-    def __init__(self, path: Path, spent: Stopwatch, *, replace: bool) -> None:
-        self.size = (0, 0)
-        """Rows and columns of the first picture."""
+    def __init__(self, path: Path, comment: bytes, spent: Stopwatch, *, replace: bool) -> None:
+        self.sizes: list[tuple[int, int]] = []
+        """Rows and columns of the pictures."""
         self.choices: list[NoiseChoice] = []
         """The noise levels that were chosen, in the order of the pictures."""
         self.previews: list[Preview] = []
         """Those of all pages, in order."""
         self._path = path
+        self._comment = comment
         self._spent = spent
         self._replace = replace
         self._held = ExitStack()
@@ -205,6 +215,7 @@ class _NewArchive:
         """Begins a temporary file. Raises OSError."""
         file = self._held.enter_context(writing(self._path, replace=self._replace))
         self._archive = self._held.enter_context(zipfile.ZipFile(file, "w"))
+        self._archive.comment = self._comment  # where readers of comics keep what they know
 
     def add(self, result: _Member) -> None:
         """Writes the next file. Raises OSError."""
@@ -218,8 +229,8 @@ class _NewArchive:
         if result.choice is not None:
             self.choices.append(result.choice)
         self.previews += result.previews
-        if result.is_picture and self.size == (0, 0):
-            self.size = result.size
+        if result.is_picture:
+            self.sizes.append(result.size)
 
     def close(self) -> None:
         """Completes the archive, which gets its name. Raises OSError."""
@@ -239,29 +250,6 @@ def _opened(path: Path) -> Iterator[zipfile.ZipFile]:
             archive = zipfile.ZipFile(file)
         with archive:
             yield archive
-
-
-def _names(members: list[zipfile.ZipInfo], extension: str) -> dict[str, str]:
-    """What pictures are called in the new archive, by their names in the old."""
-    pictures = [member.filename for member in members if _is_picture(member.filename)]
-    names = {name: f"{name.rpartition('.')[0]}.{extension}" for name in pictures}
-    others = [member.filename for member in members if member.filename not in names]
-    with_type: set[str] = set()
-    while True:
-        counts = Counter((*names.values(), *others))
-        clashing = {name for name, new in names.items() if counts[new] > 1} - with_type
-        if not clashing:
-            return names
-        # Where two would have one name, both keep their type in it.
-        names |= {name: f"{name}.{extension}" for name in clashing}
-        with_type |= clashing
-
-
-def _is_picture(name: str) -> bool:
-    """By its name; what macOS puts into archives besides is none."""
-    path = PurePosixPath(name)
-    hidden = path.name.startswith(".") or "__MACOSX" in path.parts
-    return not hidden and path.suffix[1:].lower() in table.READABLE
 
 
 def _unpacked(source: zipfile.ZipFile, member: zipfile.ZipInfo, job: Job) -> bytes:

@@ -54,6 +54,8 @@ class Output:
     """Whether a result gets the dates of its source."""
     preview_side: int = 0
     """Pixels a side of small pictures of source and result that are wanted, too; 0 for none."""
+    pages: str | None = None
+    """Extension of the pages of archives; None: each keeps its format."""
 
     def of(self, target: Path) -> Output:
         """As a target is written: the extension of its name is that of the format, if it is one."""
@@ -61,6 +63,14 @@ class Output:
         if suffix in table.WRITABLE and suffix != self.extension:
             return replace(self, extension=suffix)
         return self
+
+
+@dataclass(frozen=True)
+class InFlight:
+    """How many pictures are under way at a time, and how many of them in the network."""
+
+    pictures: int
+    in_network: int
 
 
 OnNotice = Callable[[Job, str], None]

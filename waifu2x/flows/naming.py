@@ -63,7 +63,7 @@ class Naming:
     template: str
     """One that `check` lets pass."""
     extension: str | None
-    """Of all results; None: that of each source, or png where a source's format is only read."""
+    """The extension of all results; None: each source's own, or png where that is only read."""
     known: Mapping[str, str]
     """What fields stand for that is the same for all results."""
     result_size: ResultSize

@@ -9,7 +9,7 @@ from dataclasses import field, replace
 from typing import Literal
 
 from waifu2x.backends import Progress, ignore
-from waifu2x.errors import BackendError, DeviceError, Waifu2xError
+from waifu2x.errors import LESS_MEMORY, BackendError, DeviceError, Waifu2xError
 from waifu2x.flows.jobs import Identity, Job, OnNotice, Output, Reserve
 from waifu2x.flows.noise_choice import NoiseChoice
 from waifu2x.flows.upscaling import Upscaled, upscale_file
@@ -44,6 +44,15 @@ class Outcome:
     choices: tuple[NoiseChoice, ...] = ()
     """The noise levels that were chosen for JPEGs: of the file, or of each page of an archive that
     is one."""
+    pictures: int = 1
+    """How many pictures the file holds: pages, frames."""
+    further_pixels: int = 0
+    """Pixels of all results but the first, whose size is above."""
+
+    @property
+    def pixels(self) -> int:
+        """Pixels of all results."""
+        return self.height * self.width + self.further_pixels
 
 
 def outcome_of(job: Job, made: Upscaled | None) -> Outcome:
@@ -60,6 +69,8 @@ def outcome_of(job: Job, made: Upscaled | None) -> Outcome:
         spent=made.spent.seconds,
         previews=made.previews,
         choices=made.choices,
+        pictures=made.pictures,
+        further_pixels=made.further_pixels,
     )
 
 
@@ -92,7 +103,7 @@ def outcome_of_error(job: Job, output: Output, error: Exception, start: float) -
         disk_full = is_disk_full(error)
         message = f"{error.filename or job.source}: {reason(error)}"
     elif isinstance(error, MemoryError):
-        message = f"{job.source}: not enough memory for the result: use a smaller scale"
+        message = f"{job.source}: not enough memory for the result: {LESS_MEMORY}"
     else:
         raise error
     return Outcome(

@@ -23,6 +23,8 @@ class Tally:
     """Seconds by stage, of all pictures that are done."""
     levels: Counter[int | None] = field(default_factory=Counter)
     """JPEGs, pages of archives too, by the noise level that was chosen for them."""
+    pictures: int = 0
+    """How many pictures the files that are done hold: a file may have many."""
     pixels: int = 0
     """Pixels of all results."""
     start: float = field(default_factory=time.monotonic)
@@ -37,7 +39,8 @@ class Tally:
         self.spent.update(outcome.spent)
         self.levels.update(choice.level for choice in outcome.choices)
         if outcome.status == "done":
-            self.pixels += outcome.height * outcome.width
+            self.pictures += outcome.pictures
+            self.pixels += outcome.pixels
 
     @property
     def ended(self) -> int:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from waifu2x.backends import Progress, ignore
 from waifu2x.errors import ExistsError, ImageError, OutputError
+from waifu2x.flows.disk_space import check_disk
 from waifu2x.flows.flow import flow
 from waifu2x.flows.jobs import (
     STANDARD,
@@ -70,6 +71,10 @@ class Upscaled:
     choices: tuple[NoiseChoice, ...] = ()
     """The noise levels that were chosen for JPEGs: of the file, or of each page of an archive that
     is one."""
+    pictures: int = 1
+    """How many there are in the file."""
+    further_pixels: int = 0
+    """Pixels of all results but the first."""
 
 
 def upscale_file(
@@ -85,6 +90,7 @@ def upscale_file(
     sources: frozenset[Identity] = frozenset(),
     alone: bool = True,
     in_flight: int = 1,
+    check: Callable[[Header], None] = lambda header: None,
 ) -> Upscaled | None:
     """Reads, enlarges and writes one file; None if it is there already and may stay.
 
@@ -94,7 +100,8 @@ def upscale_file(
     It is called again for what shows only later. Nothing in `sources` is ever replaced. `alone`: no
     other files are worked on; otherwise only large results are encoded by all cores, and nothing is
     done while a file is decoded. `in_flight` is how many pictures of the file are between its
-    decoder and its encoder at a time. Raises Waifu2xError, OSError, MemoryError.
+    decoder and its encoder at a time. `check` is given the header of the source before all else,
+    and may raise. Raises Waifu2xError, OSError, MemoryError.
     """
     if not may_write(job, output.existing, sources):
         return None
@@ -109,6 +116,7 @@ def upscale_file(
             name = _name(job.source, "standard input")
             source = open_content(data, name, max_pixels, allocate)
             held.enter_context(closing(source))
+            check(source.header)
             if alone and len(data) >= _LARGE_FILE:
                 network = _opened_meanwhile(source, enlarger)
             else:
@@ -133,9 +141,10 @@ def upscale_file(
                 pass  # one that is damaged is not to be copied
             with spent("write"):
                 _copy(job, output)
-            seconds = time.monotonic() - start
-            return Upscaled(height, width, spent, seconds, True, previews, choices)
+            seconds, count = time.monotonic() - start, source.header.count or 1
+            return Upscaled(height, width, spent, seconds, True, previews, choices, count)
         kept = prepared.header.all_extents
+        check_disk(job.target, table.of(output.extension), kept)
         on_size(sum(extent.height for extent in kept), width)
         large = sum(extent.height * extent.width for extent in kept) >= _LARGE
         work = PictureWork(network, output, spent, animated=prepared.header.animated)
@@ -144,7 +153,17 @@ def upscale_file(
         if job.target != STANDARD:
             copy_times(job, output)
         seconds = time.monotonic() - start
-        return Upscaled(height, width, spent, seconds, previews=work.previews, choices=choices)
+        pixels = sum(extent.height * extent.width for extent in kept)
+        return Upscaled(
+            height,
+            width,
+            spent,
+            seconds,
+            previews=work.previews,
+            pictures=len(kept),
+            choices=choices,
+            further_pixels=pixels - height * width,
+        )
 
 
 def _opened_meanwhile(source: DecodedFile, enlarger: Callable[[], Enlarger]) -> Enlarger:

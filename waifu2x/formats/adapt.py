@@ -34,6 +34,8 @@ class Adapter:
         self._options = options
         self._lost: set[Kind] = set()
         self._told: set[str] = set()
+        self._is_same = False
+        """Whether the file is of that format itself."""
 
     def header(self, header: Header) -> tuple[Header, list[str]]:
         """The header of as many pictures as the format holds, and clauses about those it does not.
@@ -41,6 +43,7 @@ class Adapter:
         Where it holds one, the first is kept.
         """
         form, notices = self._form, list[str]()
+        self._is_same = header.format == form.name
         kind = "animation" if header.animated else "pages"
         if header.count == 1 or form.frames == kind:
             return header, notices
@@ -66,7 +69,7 @@ class Adapter:
         for step in (_opaque, _in_colours, _deep):
             picture, said = step(picture, form, options)
             notices += said
-        if form.colours:
+        if form.colours and not self._is_same:  # whoever has such a file knows it
             notices.append(f"{form.name} holds {form.colours} colours a picture")
             if _translucent(picture):
                 notices.append(f"{form.name} holds pixels that are opaque or clear, none between")
@@ -98,6 +101,15 @@ def finish(picture: Picture, form: Format, options: OutputOptions) -> Picture:
     )
 
 
+def check_sides(form: Format, height: int, width: int, name: str) -> None:
+    """Raises OutputError if the format cannot hold a picture of so many pixels a side."""
+    if max(height, width) > form.largest:
+        raise OutputError(
+            f"{name}: {form.name} holds at most {form.largest} pixels a side,"
+            f" but the result is {width}x{height}: choose png or tiff"
+        )
+
+
 def check_result(
     form: Format, shape: tuple[int, int, int], itemsize: int, name: str, at_once: int = 1
 ) -> None:
@@ -108,11 +120,7 @@ def check_result(
     """
     height, width, planes = shape
     size = f"{width}x{height}"
-    if max(height, width) > form.largest:
-        raise OutputError(
-            f"{name}: {form.name} holds at most {form.largest} pixels a side,"
-            f" but the result is {size}: choose png or tiff"
-        )
+    check_sides(form, height, width, name)
     if height * width * planes > form.most_bytes:
         raise OutputError(
             f"{name}: {form.name} holds at most {form.most_bytes / 2**30:.0f} GiB,"

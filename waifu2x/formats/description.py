@@ -21,6 +21,8 @@ class Description:
     """Both of the picture once it is upright."""
     colours: str
     """`grey` or `RGB`, as it is computed."""
+    palette: bool
+    """Whether the file holds places in a palette of them."""
     bits: int
     """Bits of a sample; 32 is float."""
     transparent: bool
@@ -72,6 +74,7 @@ def describe(path: Path, extension: str) -> Description:
         width=width,
         height=height,
         colours="grey" if planes == 1 else "RGB",
+        palette=header.palette,
         bits=bits,
         transparent=first.transparent,
         pictures=count,

@@ -120,12 +120,13 @@ def _frames(
     rows, columns = oriented_size(image.height, image.width, orientation)
     extents = (Extent(rows, columns, _nbytes(image, data)),)
     if count == 1:
-        header = Header(extents, jpeg=jpeg_coding(image))
+        header = Header(extents, jpeg=jpeg_coding(image), palette=image.mode in ("P", "PA"))
         return header, _one_picture(image, data, name, said, orientation, allocate)
     # An APNG's picture for programs that know no animations is not part of this one.
     skipped = int(bool(image.info.get("default_image")))
     animated = count - skipped > 1
-    header = Header(extents, count - skipped, animated, _loop(image))
+    palette = image.mode in ("P", "PA")
+    header = Header(extents, count - skipped, animated, _loop(image), palette=palette)
     colour = image.format == "GIF" and gif.has_colours(data)
     frames = _animation(image, data, name, said, orientation, range(skipped, count), colour)
     return header, frames
@@ -226,6 +227,7 @@ def _pages(
     """The pages of a TIFF of 8 bits, without thumbnails."""
     count = getattr(image, "n_frames", 1)
     pages, extents, total, budget = list[tuple[int, int]](), list[Extent](), 0, Budget(len(data))
+    palette = False
     for index, at in enumerate(tags.pages(data, budget)[:count]):
         said = tags.values(data, at, _PAGE_TAGS, budget)
         order: Literal["little", "big"] = "little" if tags.layout(data).order == "<" else "big"
@@ -236,12 +238,13 @@ def _pages(
         total += height * width
         check_pixels(name, (width, height), 1, total, max_pixels)
         planes = 3 if found.get(_PHOTOMETRIC) == _PALETTE else found.get(_SAMPLES, 1)
+        palette |= not pages and found.get(_PHOTOMETRIC) == _PALETTE
         rows, columns = oriented_size(height, width, found.get(ORIENTATION, 1))
         extents.append(Extent(rows, columns, rows * columns * planes))
         pages.append((index, at))
     if not pages:
         raise ImageError(f"{name}: has no picture in it")
-    header = Header(tuple(extents), len(pages))
+    header = Header(tuple(extents), len(pages), palette=palette)
     return header, _decoded_pages(image, data, name, pages if count > 1 else [(-1, pages[0][1])])
 
 

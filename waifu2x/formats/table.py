@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Literal, NamedTuple
 
-from waifu2x.errors import ImageError
+from waifu2x.errors import ImageError, OutputError
 from waifu2x.formats import jxl
 
 Kind = Literal["profile", "EXIF", "XMP", "IPTC", "resolution", "comment", "text"]
@@ -65,6 +65,8 @@ class Format(NamedTuple):
     """Bytes that the samples of a picture may have."""
     colours: int | None = None
     """Colours that a palette holds; None where there is no palette."""
+    feature: str | None = None
+    """What Pillow calls the library that it takes, if it can be built without."""
     plugin: tuple[str, str] | None = None
     """The module of the Pillow plugin that it takes, and its package's name."""
 
@@ -79,10 +81,13 @@ FORMATS = (
         "PNG", "PNG", ("png", "apng"), _ALL - {"comment"} | {"text"}, (8, 16), True,
         compression=True, frames="animation",
     ),
-    Format("JPEG", "JPEG", ("jpg", "jpeg", "jpe", "jfif"), _ALL, quality=True, largest=65500),
+    Format(
+        "JPEG", "JPEG", ("jpg", "jpeg", "jpe", "jfif"), _ALL, quality=True, largest=65500,
+        feature="jpg",
+    ),
     Format(
         "WebP", "WEBP", ("webp",), _MODERN, alpha=True, grey=False, quality=True,
-        compression=True, frames="animation", largest=16383,
+        compression=True, frames="animation", largest=16383, feature="webp",
     ),
     Format(
         "TIFF", "TIFF", ("tif", "tiff"), _ALL - {"comment"}, (8, 16, 32), True,
@@ -97,9 +102,11 @@ FORMATS = (
     ),
     Format(
         "AVIF", "AVIF", ("avif",), _MODERN, alpha=True, grey=False, quality=True,
-        frames="animation", largest=65535,
+        frames="animation", largest=65535, feature="avif",
     ),
-    Format("JPEG 2000", "JPEG2000", ("jp2",), alpha=True, quality=True),
+    Format(
+        "JPEG 2000", "JPEG2000", ("jp2",), alpha=True, quality=True, feature="jpg_2000"
+    ),
     Format("QOI", "QOI", ("qoi",), alpha=True, grey=False),
     Format(
         "JPEG XL", "JXL", ("jxl",), _MODERN, alpha=True, quality=True, compression=True,
@@ -205,6 +212,20 @@ def by_pillow(data: bytes) -> tuple[str, ...]:
         data[:1] == b"\x0a" and data[2:3] == b"\1" and data[3:4] in (b"\1", b"\2", b"\4", b"\x08")
     )
     return tuple(name for name in _OPENED if name != "PCX" or is_pcx)
+
+
+def check_encoder(form: Format) -> None:
+    """Raises OutputError if the library that writes a format is not there, or cannot write it."""
+    if form.plugin is not None:
+        try:
+            plug_in(form)
+        except ImageError as error:
+            raise OutputError(str(error)) from error
+    elif form.feature is not None:
+        from PIL import features
+
+        if not features.check(form.feature):
+            raise OutputError(f"this Pillow cannot write {form.name}: pip install -U pillow")
 
 
 def plug_in(form: Format) -> None:

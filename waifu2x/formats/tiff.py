@@ -54,7 +54,9 @@ def open_content(data: bytes, name: str, max_pixels: int) -> DecodedFile:
             total += size[0] * size[1]
             check_pixels(name, size, 1, total, max_pixels)
             _check_samples(page, name, max_pixels)
-        header = Header(tuple(map(_extent, pages)), len(pages), format="TIFF")
+        palette = int(pages[0].photometric) == _PALETTE
+        extents = tuple(map(_extent, pages))
+        header = Header(extents, len(pages), format="TIFF", palette=palette)
     except BaseException:
         file.close()
         raise

@@ -44,6 +44,8 @@ class Header:
     """What of the file cannot be had, each a clause without a full stop."""
     jpeg: JpegCoding | None = None
     """How it is coded, if it is a JPEG."""
+    palette: bool = False
+    """Whether its samples are places in a palette of colours."""
 
     def extent(self, index: int) -> Extent:
         """The extent of the picture at that index."""

@@ -181,7 +181,7 @@ def find(name: str) -> ModelSet:
     """A model set by its name, its family's name, the path of its folder or of a single file.
 
     Names are of sets that come with waifu2x or were imported; a family alone, such as `cunet`,
-    means its usual style. Raises ModelError if there is none.
+    means its usual style. Names are found in capitals, too. Raises ModelError if there is none.
     """
     if not name:
         raise ModelError("the name of the model is empty: `waifu2x models list` shows the names")
@@ -199,6 +199,9 @@ def find(name: str) -> ModelSet:
             absent = catalogue.entry(each)
             if absent and not folder.is_dir():
                 raise ModelError(f"{name}: not installed: {absent.install}")
+    with contextlib.suppress(ModelError, OSError):
+        if name != name.lower() and not folder.exists():
+            return find(name.lower())
     return _of_path(name)
 
 

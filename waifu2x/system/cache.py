@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 import platformdirs
 
-from waifu2x.system.files import open_regular, write_atomically
+from waifu2x.system.files import open_regular, reason, write_atomically
 from waifu2x.system.resources import of_user
 
 DIRECTORY_VARIABLE = "WAIFU2X_CACHE_DIR"
@@ -87,11 +87,34 @@ def store(kind: str, key: str, content: bytes) -> None:
     if folder is None:
         return
     with contextlib.suppress(OSError):
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        folder.mkdir(mode=0o700, exist_ok=True)
+        _make(folder)
         if _is_trusted(folder):
             write_atomically(folder / key, hashlib.sha256(content).digest() + content)
             _shrink(keep=folder / key)
+
+
+def obstacle(kind: str) -> str:
+    """Why entries of a kind cannot be kept, and what to do; empty if they can."""
+    folder = _folder(kind)
+    remedy = f"set {DIRECTORY_VARIABLE} to a folder that can be written"
+    if folder is None:
+        return f"there is no home directory to keep a cache in: {remedy}"
+    why = ""
+    try:
+        _make(folder)
+    except OSError as error:
+        why = reason(error)
+    else:
+        if not os.access(folder, os.W_OK | os.X_OK):
+            why = "permission denied"
+        elif not _is_trusted(folder):
+            why = "others can write there"
+    return f"nothing can be kept in {folder} ({why}): {remedy}" if why else ""
+
+
+def _make(folder: Path) -> None:
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(mode=0o700, exist_ok=True)
 
 
 def number(kind: str, key: str, find: Callable[[], float]) -> float:
@@ -121,16 +144,21 @@ def usage() -> list[Usage]:
     return kinds
 
 
-def clear() -> None:
-    """Removes every entry. Raises OSError for one that cannot be removed."""
+def clear() -> list[Usage]:
+    """Removes every entry; what was removed. Raises OSError for one that cannot be removed."""
+    removed = []
     for kind in KINDS:
-        for path in _entries(kind):
+        entries = _entries(kind)
+        for path in entries:
             path.unlink(missing_ok=True)
+        if entries:
+            removed.append(Usage(kind, len(entries), sum(entries.values())))
         folder = _folder(kind)
         if folder is not None:
             # It may be absent, or hold files of others; an empty folder left behind is no harm.
             with contextlib.suppress(OSError):
                 folder.rmdir()
+    return removed
 
 
 def _folder(kind: str) -> Path | None:

@@ -16,7 +16,7 @@ from waifu2x.backends.cpu.prepared import accurate
 from waifu2x.backends.cpu.work_queue import run_strips
 from waifu2x.backends.cpu.workers import Workers
 from waifu2x.backends.live import LiveObjects
-from waifu2x.errors import BackendError, DeviceMemoryError
+from waifu2x.errors import LESS_MEMORY, BackendError, DeviceMemoryError
 from waifu2x.networks.model import Model
 from waifu2x.system.machine import core_count
 
@@ -67,7 +67,9 @@ class CpuBackend:
                 if id(model) not in packed:
                     packed[id(model)] = accurate(model, offered, self._workers)
         except MemoryError as error:
-            raise DeviceMemoryError(f"backend cpu: memory is short: {error}") from error
+            raise DeviceMemoryError(
+                f"backend cpu: memory is short ({error}): {LESS_MEMORY}"
+            ) from error
         chain = [packed[id(model)] for model in models]
         network = CpuNetwork(chain, self._workers, self._closed_network)
         self._networks.add(network)

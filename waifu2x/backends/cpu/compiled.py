@@ -50,10 +50,12 @@ class Compiled:
     Calls do not hold the interpreter lock, so threads run side by side.
     """
 
-    def __init__(self, module: str, name: str) -> None:
-        """The entry `name` of that module of `kernels`."""
+    def __init__(self, module: str, name: str, *, is_told: bool = True) -> None:
+        """The entry `name` of that module of `kernels`; `is_told`: it takes so long to compile that
+        people are told."""
         self._module = module
         self._name = name
+        self._is_told = is_told
         self._lock = threading.Lock()
         self._function: Function | None = None
         self._held: object = None
@@ -122,7 +124,8 @@ class Compiled:
 
     def _compiled(self) -> bytes:
         """The name of its symbol and its object code."""
-        _LOG.info("compiling for this processor, once: some twenty seconds")
+        if self._is_told:
+            _tell()
         kernels = importlib.import_module(f"waifu2x.backends.cpu.kernels.{self._module}")
         symbol, code = getattr(kernels, self._name).build()
         return bytes(symbol.encode() + b"\0" + code)
@@ -143,6 +146,14 @@ class Compiled:
 
     def _key(self) -> str:
         return cache.digest(self._module, self._name, *environment(), sources.digest(SOURCES))
+
+
+def _tell() -> None:
+    """Says why it takes longer this time, or each time."""
+    if why := cache.obstacle(_KIND):
+        _LOG.warning("compiling for this processor, some twenty seconds in each run: %s", why)
+    else:
+        _LOG.info("compiling for this processor, once: some twenty seconds")
 
 
 def _parts(stored: bytes) -> tuple[str, bytes]:

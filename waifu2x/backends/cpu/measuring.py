@@ -51,7 +51,8 @@ def measure(network: CpuNetwork, pixels: NDArray[Any], cores: int) -> Measuremen
         if isinstance(step, Conv):
             name, work, reached = _layer(model, number, step, peaks)
             spent = ticks.pop(number, 0) * share
-            layers.append(LayerTime(name, spent, work * out_pixels, reached))
+            done = packed.multiplied(number)
+            layers.append(LayerTime(name, spent, work * out_pixels, reached, done))
     rest = LayerTime("pixels", sum(ticks.values()) * share, 0, peaks.vectors)
     return Measurement(seconds, (rest, *layers))
 

@@ -15,7 +15,7 @@ from waifu2x.backends.cpu.limits import check_result
 from waifu2x.backends.cpu.workers import Workers
 from waifu2x.backends.results import check_out, closed_network, result_shape
 from waifu2x.backends.tta import mean
-from waifu2x.errors import DeviceMemoryError
+from waifu2x.errors import LESS_MEMORY, DeviceMemoryError
 
 
 class CpuNetwork:
@@ -52,7 +52,9 @@ class CpuNetwork:
                 result = np.empty(shape, out_dtype) if out is None else out
                 _run(models, pixels, result, tile, tta, on_progress)
             except MemoryError as error:
-                raise DeviceMemoryError(f"backend cpu: memory is short: {error}") from error
+                raise DeviceMemoryError(
+                    f"backend cpu: memory is short ({error}): {LESS_MEMORY}"
+                ) from error
         if not self.models:
             self._on_close()
         return result

@@ -9,9 +9,9 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from waifu2x.backends.cpu.arithmetic import Arithmetic
+from waifu2x.backends.cpu.arithmetic import CELL_UNIT, Arithmetic
 from waifu2x.backends.cpu.map_layouts import MapLayouts
-from waifu2x.backends.cpu.records import BY_PLANES, BY_VALUES
+from waifu2x.backends.cpu.records import BY_PLANES, BY_VALUES, INTEGER_WINOGRAD, WINOGRAD
 from waifu2x.backends.cpu.shapes import LANES
 from waifu2x.backends.cpu.tasks import (
     IN_INTEGERS,
@@ -29,6 +29,7 @@ from waifu2x.backends.cpu.tasks import (
     TaskSource,
     TaskTarget,
 )
+from waifu2x.backends.winograd import share
 from waifu2x.lowering.phases import Phase
 from waifu2x.lowering.steps import (
     GlobalAvgPool,
@@ -95,6 +96,11 @@ class PackedProgram:
             if isinstance(step, MapStep) and writes(step) == value:
                 units.append(self.unit[1] * stored_block(step))
         return math.lcm(*units)
+
+    def multiplied(self, number: int) -> float:
+        """How many multiply-adds a step does, of those that its convolution has by definition."""
+        by_cells = any(task.kind in (WINOGRAD, INTEGER_WINOGRAD) for task in self.tasks[number])
+        return share(*CELL_UNIT) if by_cells else 1.0
 
     def _steps_of(self, kinds: tuple[int, ...]) -> set[int]:
         return {

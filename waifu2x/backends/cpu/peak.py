@@ -24,9 +24,9 @@ from waifu2x.backends.cpu.weights import tile_config
 STEPS = 2
 """Steps of the tile loop, in each of nine taps."""
 _MILLISECONDS = 50
-_vector_loop = Compiled("loops", "vector_loop")
-_integer_loop = Compiled("loops", "integer_loop")
-_tile_loop = Compiled("loops", "tile_loop")
+_vector_loop = Compiled("loops", "vector_loop", is_told=False)
+_integer_loop = Compiled("loops", "integer_loop", is_told=False)
+_tile_loop = Compiled("loops", "tile_loop", is_told=False)
 
 
 def vector_peak(cores: int) -> float:

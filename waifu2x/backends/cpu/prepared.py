@@ -19,7 +19,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from waifu2x.backends.accuracy import PROMISED
 from waifu2x.backends.cpu.accuracy import code
 from waifu2x.backends.cpu.arithmetic import Arithmetic
 from waifu2x.backends.cpu.compiled_model import CpuModel
@@ -61,14 +60,13 @@ def accurate(model: Model, offered: Sequence[Arithmetic], workers: Workers) -> C
 
         found = choose(model, offered, workers)
         store(entry, found)
-    for arithmetic, decibels in found.passed_over.items():
+    if found.passed_over:
         _LOG.warning(
-            "%s: %s would keep %.1f dB of a drawing where %.0f are promised: computed more"
-            " exactly, which takes longer",
+            "%s: %s %s too coarse, using %s (slower)",
             printable(model.name),
-            arithmetic,
-            decibels,
-            PROMISED,
+            " and ".join(found.passed_over),
+            "is" if len(found.passed_over) == 1 else "are",
+            found.packed.arithmetic,
         )
     return CpuModel(model, found.packed, workers)
 

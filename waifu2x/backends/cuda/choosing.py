@@ -64,11 +64,9 @@ def trusted(model: Model, kind: str, trial: Trial) -> float:
         known = cache.number(_KIND, key, lambda: _measured(model.in_planes, trial))
     if known <= 0:
         _LOG.warning(
-            "%s: %s: computed in 32 bits, which takes longer",
+            "%s: %s, using fp32 (slower)",
             printable(model.name),
-            "its values leave 16 bits"
-            if known == IN_FLOATS
-            else f"fp16 would not keep the {PROMISED:.0f} dB that are promised",
+            "its values leave 16 bits" if known == IN_FLOATS else "fp16 is too coarse",
         )
     return known
 

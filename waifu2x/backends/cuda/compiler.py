@@ -35,7 +35,7 @@ def compiled(
     key = cache.digest(__version__, "cuda", chip, STANDARD, *definitions, text)
     found = None if afresh else cache.load(_KIND, key)
     if found is None:
-        source.announce_compiling(f"sm_{capability[0]}{capability[1]}")
+        source.announce_compiling(f"sm_{capability[0]}{capability[1]}", _KIND)
         found = _compile(name, text, definitions, capability, cuda)
         cache.store(_KIND, key, found)
     return found

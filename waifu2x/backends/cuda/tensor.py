@@ -193,6 +193,9 @@ class TensorExecutor:
         """Multiply-adds a second at best: two terms take three matrix products."""
         return matrix_peak(self._runtime, self._units) / (3 if self._terms == 2 else 1)
 
+    def share(self, number: int) -> float:
+        return 1.0
+
     def close(self) -> None:
         for step in (*self._steps.values(), *self._averages.values()):
             step.close()

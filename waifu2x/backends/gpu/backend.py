@@ -121,17 +121,24 @@ class GpuBackend:
         try:
             seconds = self._step_seconds(model, executor, pixels)
             peak = executor.peak()
+            shares = [executor.share(number) for number in range(len(seconds))]
         finally:
             executor.close()
         found: dict[int, float] = {}
-        for step, time in zip(executor.program.steps, seconds, strict=True):
+        least: dict[int, float] = {}
+        for step, time, share in zip(executor.program.steps, seconds, shares, strict=True):
             found[step.node] = found.get(step.node, 0.0) + time
+            least[step.node] = min(least.get(step.node, 1.0), share)
         pictures = int(np.prod(pixels.shape[:-3], dtype=np.int64))
         area = pictures * pixels.shape[-3] * pixels.shape[-2] * model.scale**2
         lowered = executor.program.model
         layers = tuple(
             LayerTime(
-                node_name(lowered, node), time, float(lowered.node_multiply_adds(node) * area), peak
+                node_name(lowered, node),
+                time,
+                float(lowered.node_multiply_adds(node) * area),
+                peak,
+                least[node],
             )
             for node, time in sorted(found.items())
         )
@@ -237,7 +244,7 @@ class GpuBackend:
         except OutOfMemoryError as error:
             raise DeviceMemoryError(
                 f"{self.device.name}: no memory for the weights of {model.name}:"
-                " close other programs that use this device, or use another backend"
+                " close other programs that use this device, or use another backend or -m upconv_7"
             ) from error
 
     def _divided(self, maker: Maker, model: Model) -> Executor | None:

@@ -296,7 +296,8 @@ class Execution:
         if self._shape[0] == 1 and isinstance(error, MapMemoryError):
             return DeviceMemoryError(
                 f"{self._runtime.device.name}: no memory for even a small tile of the network's"
-                " maps: close other programs that use this device, or use another backend"
+                " maps: close other programs that use this device, or use another backend or"
+                " -m upconv_7"
             )
         return no_room(self._runtime.device, self._shape)
 
@@ -308,7 +309,7 @@ def no_room(device: Device, shape: StackShape) -> Exception:
         return TooManyError()
     return DeviceMemoryError(
         f"{device.name}: no memory for a picture of {columns}x{rows} pixels: close other programs"
-        " that use this device, or use another backend"
+        " that use this device, or use another backend or -m upconv_7"
     )
 
 

@@ -96,6 +96,11 @@ class ConvShape(Protocol):
         """Whether groups divide the planes among them; else each makes all."""
         ...
 
+    @property
+    def share(self) -> float:
+        """How many multiply-adds it does, of those that a convolution has by definition."""
+        ...
+
     def macros(self, planes: Planes) -> Macros:
         """The macros of the kernel, its planes among them."""
         ...
@@ -168,6 +173,8 @@ class Fp32ConvStep:
         self._step = step
         self._planes = planes
         self._shape = shape
+        self.share = shape.share
+        """The multiply-adds that it does, of those that it has by definition."""
         self._target = program.values[step.target.value]
         self._width = round_up(planes.out_count, shape.planes)
         self._kernels: dict[object, Kernel] = {}

@@ -30,6 +30,7 @@ class DirectShape:
     load: int = 4
 
     stem = "direct"
+    share = 1.0
     plane_groups = True
 
     @property

@@ -136,6 +136,10 @@ class Executor(Protocol):
         """Multiply-adds a second that its units reach at best in its precision, measured now."""
         ...
 
+    def share(self, number: int) -> float:
+        """How many multiply-adds a step does, of those that its convolution has by definition."""
+        ...
+
     def close(self) -> None:
         """Frees the weights."""
         ...

@@ -99,6 +99,10 @@ class Fp32Executor:
     def peak(self) -> float:
         return multiply_add_peak(self._runtime)
 
+    def share(self, number: int) -> float:
+        own = self._steps[number]
+        return own.share if isinstance(own, Fp32ConvStep) else 1.0
+
     def close(self) -> None:
         for own in self._steps:
             own.close()

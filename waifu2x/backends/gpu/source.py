@@ -14,9 +14,13 @@ _INCLUDE = re.compile(r'^#include "([\w.]+)"$', re.MULTILINE)
 
 
 @functools.cache
-def announce_compiling(device: str) -> None:
-    """Says once in a process why it takes longer this time."""
-    logging.getLogger(__name__).info("compiling for %s, once: some seconds", device)
+def announce_compiling(device: str, kind: str) -> None:
+    """Says once in a process why it takes longer this time; `kind` is that of cache entries."""
+    log = logging.getLogger(__name__)
+    if why := cache.obstacle(kind):
+        log.warning("compiling for %s, some seconds in each run: %s", device, why)
+    else:
+        log.info("compiling for %s, once: some seconds", device)
 
 
 def exists(name: str) -> bool:

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from waifu2x.backends.gpu.conv import Planes, padded_weight
 from waifu2x.backends.gpu.maps import FLOAT_BYTES
 from waifu2x.backends.gpu.runtime import Limits, Macros
-from waifu2x.backends.winograd import transform_weights
+from waifu2x.backends.winograd import share, transform_weights
 from waifu2x.lowering.geometry import round_up
 from waifu2x.system.lazy_dataclass import dataclass
 
@@ -34,6 +34,10 @@ class WinogradShape:
     def planes(self) -> int:
         """Output planes of a group."""
         return self.outs
+
+    @property
+    def share(self) -> float:
+        return share(self.cell_y, self.cell_x)
 
     @property
     def frequencies(self) -> int:

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from waifu2x.backends.gpu.conv import Planes, padded_weight
 from waifu2x.backends.gpu.maps import FLOAT_BYTES
 from waifu2x.backends.gpu.runtime import Limits, Macros
-from waifu2x.backends.winograd import transform_weights
+from waifu2x.backends.winograd import share, transform_weights
 from waifu2x.lowering.geometry import round_up
 from waifu2x.system.lazy_dataclass import dataclass
 
@@ -26,6 +26,7 @@ class WinogradVectorShape:
     cells: int
 
     stem = "winograd_vector"
+    share = share(_CELL, _CELL)
     plane_groups = False
     rows = _CELL
     group = 1

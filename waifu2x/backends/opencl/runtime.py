@@ -219,7 +219,7 @@ class OpenClRuntime:
             kept = self._from_binary(binary)
             if kept is not None:
                 return kept
-        source.announce_compiling(self.device.name)
+        source.announce_compiling(self.device.name, _KIND)
         # pyopencl's own class would keep a second cache.
         handle = cl._cl._Program(self.context, text)
         try:

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from waifu2x import __version__
 from waifu2x.errors import ClusterError, ModelError
 from waifu2x.flows.batch.listings import Listings
-from waifu2x.flows.jobs import Identity, Job, OnNotice, Output
+from waifu2x.flows.jobs import Identity, InFlight, Job, OnNotice, Output
 from waifu2x.flows.outcome import Outcome
 from waifu2x.networks import catalogue, model_set
 from waifu2x.system import stores
@@ -33,7 +33,6 @@ from waifu2x.system.lazy_dataclass import dataclass
 if TYPE_CHECKING:
     from distributed import Client, Future
 
-    from waifu2x.flows.batch.driver import InFlight
     from waifu2x.flows.batch.group import Finished, Group, Settings
     from waifu2x.flows.batch.session import ModelFiles
 

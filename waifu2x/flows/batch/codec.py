@@ -157,6 +157,8 @@ class Ended(NamedTuple):
     disk_full: bool
     previews: tuple[Preview, ...]
     choices: tuple[NoiseChoice, ...]
+    pictures: int
+    further_pixels: int
 
     @classmethod
     def of(cls, outcome: Outcome) -> Ended:

@@ -52,7 +52,7 @@ from waifu2x.flows.batch.worker import (
     may_start_processes,
 )
 from waifu2x.flows.flow import StoppedError
-from waifu2x.flows.jobs import ARCHIVES, Identity, Job, OnNotice, Output, may_write
+from waifu2x.flows.jobs import ARCHIVES, Identity, InFlight, Job, OnNotice, Output, may_write
 from waifu2x.flows.outcome import FailedError, Outcome, outcome_of, outcome_of_error
 from waifu2x.imaging.sizes import MOST
 from waifu2x.networks.chains import FactTable
@@ -85,14 +85,6 @@ _OWNER_SECONDS = 0.1
 """How long the end of the work waits for whoever writes an archive."""
 _FEEDER_SECONDS = 5.0
 """How long the end of the work waits for whoever gives the jobs."""
-
-
-@dataclass(frozen=True)
-class InFlight:
-    """How many pictures are under way at a time, and how many of them in the network."""
-
-    pictures: int
-    in_network: int
 
 
 @dataclass(eq=False)

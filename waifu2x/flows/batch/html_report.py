@@ -77,7 +77,7 @@ class HtmlReport:
         except OSError as error:
             raise OutputError(f"{path}: cannot write: {reason(error)}") from error
         self._places: list[tuple[list[str | int], int, int]] = []
-        """Of each picture its name, to sort by, and where it is in the file: start and size."""
+        """By what each picture is sorted, and where it is in the file: start and size."""
         self._error: OSError | None = None
 
     def add(self, outcome: Outcome) -> None:

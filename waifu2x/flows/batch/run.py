@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable
 
 from waifu2x.api import Upscaler
-from waifu2x.flows.batch.driver import DeviceDriver, InFlight
-from waifu2x.flows.jobs import Identity, Job, OnNotice, Output
+from waifu2x.flows.batch.driver import DeviceDriver
+from waifu2x.flows.jobs import Identity, InFlight, Job, OnNotice, Output
 from waifu2x.flows.outcome import Outcome
 from waifu2x.formats.limits import MAX_PIXELS
 

@@ -82,7 +82,8 @@ def _instructions(window: _Window, budget: ModelBudget) -> list[tuple[Action, An
                 raise DamagedError(_WHOLE_OBJECT)
             action = ACTIONS.get(instruction.name)
             if action is None:
-                raise DamagedError(f"its pickle has the instruction {instruction.name}: not read")
+                what = f"its pickle has the instruction {instruction.name}"
+                raise DamagedError(f"{what}: save model.state_dict() alone")
             found.append((action, argument))
     except (ModelError, DamagedError):
         raise

@@ -38,7 +38,7 @@ def unwrapped(found: Any, kind: type[_Kind], name: str) -> tuple[dict[str, _Kind
         raise ModelError(f"{name}: no weights found: a state_dict is needed")
     for key, value in weights.items():
         if not isinstance(value, kind):
-            raise ModelError(f"{name}: {key[:60]!r} is no tensor: only weights are read")
+            raise ModelError(f"{name}: {key[:60]!r} is no tensor: save model.state_dict() alone")
     return stripped(weights), marks
 
 

@@ -47,7 +47,7 @@
     const enlarged = Math.max(1, 480 / Math.max(width, height));
     const [widest, highest] = [columns * width * enlarged, (columns * 65 * width) / height];
     stage.style.maxWidth = slider.style.maxWidth = `min(${widest}px, ${highest}vh)`;
-    stage.classList.toggle("narrow", stage.clientWidth < 160 * columns);
+    stage.classList.toggle("narrow", columns === 1 && stage.clientWidth < 160);
   };
   const arrange = () => {
     const sideBySide = beside.ariaPressed === "true";

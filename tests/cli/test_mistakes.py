@@ -1,0 +1,265 @@
+"""What people get wrong, and the one sentence that each of them is told, with the way out."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+from PIL import Image, features
+
+from tests.cli.test_cli import tiny
+from tests.helpers.weight_files import compact, safetensors
+from waifu2x.cli import cli
+from waifu2x.errors import LESS_MEMORY
+from waifu2x.flows import flow as loop
+
+Run = Callable[..., Result]
+
+MISTAKES = [
+    # Typos.
+    ("upscal a.png", 2,
+     "There is no command and no file 'upscal': did you mean `waifu2x upscale a.png`?"),
+    ("bach in out", 2,
+     "There is no command and no file 'bach': did you mean `waifu2x batch in out`?"),
+    ("help", 2, "There is no command and no file 'help': did you mean `waifu2x --help`?"),
+    ("resize", 2, "There is no command and no file 'resize'; `waifu2x --help` lists the commands."),
+    ("models lst", 2, "waifu2x models has no command 'lst': did you mean list?"),
+    ("--noize 1 a.png", 2, "There is no option --noize: did you mean --noise?"),
+    ("a.png out.png --ovewrite", 2, "There is no option --ovewrite: did you mean --overwrite?"),
+    ("a.png -z", 2,
+     "There is no option -z; `waifu2x upscale --help` shows what there is."),
+    ("pictrue.png", 1,
+     "pictrue.png: cannot read: no such file or directory: did you mean picture.png?"),
+    ("-m realesrgn a.png", 1,
+     "realesrgn: no such model and no such folder: did you mean realesrgan?"),
+    ("-m nofile.pth a.png", 1, "nofile.pth: no such file"),
+    ("-f jpgg a.png", 2, "--format: 'jpgg': did you mean jpg?"),
+    ("a.png out.wepb", 2, "out.wepb: names no format: did you mean .webp?"),
+    ("a.png out.docx", 2,
+     "out.docx: names no format: expected one of png, jpg, webp, tif, bmp, ppm, tga, gif, avif,"
+     " jp2, qoi, jxl, heic."),
+    # Values.
+    ("-n 4 a.png", 2, "--noise: expected auto, none, 0, 1, 2 or 3, not '4'."),
+    ("-s 2x a.png", 2,
+     "--scale: '2x': expected a number above 0, at most 32, such as 2, 1.5 or 4/3."),
+    ("-x 3 a.png out.png", 2, "--tta takes 2, 4 or 8, not 3."),
+    ("-q 101 a.png out.jpg", 2, "--quality: '101': expected a number from 1 to 100, or like."),
+    ("--backend gpu a.png", 2,
+     "--backend: expected auto, cuda, opencl, cpu or numpy, not 'gpu'."),
+    ("--width 0 a.png", 2,
+     "--width: expected a whole number of pixels from 1 to 1000000, not '0'."),
+    ("--width 5000 a.png", 1,
+     "a.png: a picture of 12x8 would grow 416.7 times: ask for at most 32 times"),
+    ("-s 2 --width 100 a.png", 2, "Give one size: --scale or --width and --height."),
+    ("-n none -s 1 a.png", 2, "Nothing to do: give --noise, a --scale above 1, or both."),
+    ("-g 7 a.png", 1, "there is no device 7: `waifu2x devices` lists them"),
+    ("-m vgg_7 -n 1 -s 32 wide.png out.jpg", 1,
+     "out.jpg: JPEG holds at most 65500 pixels a side, but the result is 65600x32:"
+     " choose png or tiff"),
+    # Files.
+    ("upscale", 2,
+     "Give a picture: `waifu2x in.png` or `waifu2x in.png out.png`; `waifu2x --help` has more."),
+    ("new.png a.png", 1,
+     "new.png: cannot read: no such file or directory, but a.png is there: the input comes before"
+     " the output"),
+    ("https://host/x.png out.png", 2,
+     "https://host/x.png: is a URL, not a file: download it first, and give the file."),
+    ("a.png s3://bucket/a.png", 2,
+     "s3://bucket/a.png: is a URL: only `waifu2x batch` writes to URLs."),
+    ("folder out.png", 1, "folder: is a folder: try `waifu2x batch folder OUTPUT_DIR`"),
+    ("a.png nowhere/out.png", 1, "nowhere: no such folder: make it first"),
+    ("a.png out", 2,
+     "out: names no format: end it in .png, say, or in a slash if it is a folder."),
+    ("a.png a.png", 1, "a.png: is an input itself: choose another output"),
+    ("a.png b.png picture.png", 2,
+     "There are 3 inputs: give a folder for the results, with -o DIR."),
+    ("-i a.png out.png", 2, "out.png: give the output with -o, since the input has -i."),
+    ("-f webp a.png out.png", 2, "--format webp contradicts the file name out.png."),
+    ("a.png --name ../{stem}", 2,
+     "--name: '../{stem}' is no file name: give its folder to -o."),
+    ("batch a.png out", 2, "a.png: not a folder; for one picture use `waifu2x upscale`."),
+    ("batch folder", 2,
+     "Missing argument 'OUTPUT_DIR'; `waifu2x batch --help` shows what there is."),
+    ("batch folder folder", 2, "OUTPUT_DIR must be another folder than INPUT_DIR."),
+]  # fmt: skip
+"""Words, exit code, and the sentence."""
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Calls the command line in a folder with three pictures of 12 x 8, a wide one, a folder."""
+    monkeypatch.chdir(tmp_path)
+    pixels = np.random.default_rng(0).integers(0, 256, (8, 12, 3), np.uint8)
+    for name in ("a.png", "b.png", "picture.png"):
+        Image.fromarray(pixels).save(name)
+    Image.new("RGB", (2050, 1)).save("wide.png")
+    Path("folder").mkdir()
+    return lambda *words: CliRunner().invoke(cli, words)
+
+
+def everything() -> set[tuple[str, int]]:
+    return {(str(path), path.stat().st_mtime_ns) for path in Path().rglob("*")}
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "sentence"), MISTAKES, ids=[words for words, _, _ in MISTAKES]
+)
+def test_a_mistake_ends_in_one_sentence(run: Run, words: str, code: int, sentence: str) -> None:
+    before = everything()
+    result = run(*words.split())
+    assert result.exit_code == code
+    assert result.stderr == f"Error: {sentence}\n"
+    assert result.stdout == ""
+    assert everything() == before
+
+
+def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """A list that gets an entry for each upscaler that is opened."""
+    opened: list[str] = []
+
+    def refuse(self: object, *arguments: object, **named: object) -> None:
+        opened.append("opened")
+        raise AssertionError("this takes long")
+
+    monkeypatch.setattr("waifu2x.api.Upscaler.__init__", refuse)
+    return opened
+
+
+@pytest.mark.parametrize("several", [False, True])
+@pytest.mark.parametrize(
+    ("name", "module", "package"),
+    [("late.heic", "pillow_heif", "pillow-heif"), ("late.jxl", "pillow_jxl", "pillow-jxl-plugin")],
+)
+def test_a_missing_encoder_is_said_before_any_work(
+    run: Run,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    module: str,
+    package: str,
+    several: bool,
+) -> None:
+    monkeypatch.setitem(sys.modules, module, None)
+    opened = calls(monkeypatch)
+    form, extension = {"heic": "HEIF", "jxl": "JPEG XL"}[name[5:]], name[5:]
+    words = ["a.png", name]
+    if several:
+        Image.new("RGB", (4, 4)).save("folder/x.png")
+        words = ["batch", "-f", extension, "folder", "out"]
+    result = run(*words)
+    assert (result.exit_code, opened) == (1, [])
+    assert result.stderr == (
+        f"Error: cannot write .{extension}: {form} needs a plugin: pip install {package}\n"
+    )
+    assert not Path("out").exists()
+    assert not Path(name).exists()
+    several_words = ["a.png", "b.png", "-f", extension, "-o", "out"]
+    assert run(*several_words).stderr == result.stderr
+
+
+def test_a_pillow_without_an_encoder(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(features, "check", lambda feature: feature != "avif")
+    opened = calls(monkeypatch)
+    result = run("a.png", "out.avif")
+    assert (result.exit_code, opened) == (1, [])
+    assert result.stderr == (
+        "Error: cannot write .avif: this Pillow cannot write AVIF: pip install -U pillow\n"
+    )
+
+
+@pytest.mark.parametrize(
+    "words", ["--width 500 a.png", "-s 32 wide.png out.jpg", "-s 9 wide.png out.webp"]
+)
+def test_sizes_are_checked_before_a_device_is_opened(
+    run: Run, monkeypatch: pytest.MonkeyPatch, words: str
+) -> None:
+    opened = calls(monkeypatch)
+    assert run(*words.split()).exit_code == 1
+    assert opened == []
+
+
+@pytest.mark.parametrize(
+    ("name", "free", "fits"),
+    [
+        ("out.png", 0, False),
+        ("out.png", 1 << 20, True),
+        ("out.bmp", 3 * 24 * 16 + 2000, True),
+        ("out.bmp", 24 * 16 - 1, False),
+    ],
+)
+def test_a_full_disk_is_seen_before_the_work(
+    run: Run, monkeypatch: pytest.MonkeyPatch, name: str, free: int, fits: bool
+) -> None:
+    """Only where nothing of the result's size could fit."""
+    monkeypatch.setattr(
+        "waifu2x.flows.disk_space.shutil.disk_usage",
+        lambda folder: type("Usage", (), {"free": free}),
+    )
+    flows: list[object] = []
+    flow = loop.flow
+
+    def seen(*arguments: object, **named: object) -> None:
+        flows.append(1)
+        flow(*arguments, **named)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("waifu2x.flows.upscaling.flow", seen)
+    result = run("-m", tiny(), "a.png", name)
+    assert (result.exit_code, len(flows)) == ((0, 1) if fits else (1, 0))
+    if not fits:
+        assert result.stderr == (
+            f"Error: {name}: no space on the disk for the result, 0 KiB are free: make room, or"
+            " choose another folder\n"
+        )
+
+
+def test_a_full_disk_ends_a_batch(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(9):
+        Image.new("RGB", (4, 4)).save(f"folder/{number}.png")
+    monkeypatch.setattr(
+        "waifu2x.flows.disk_space.shutil.disk_usage",
+        lambda folder: type("Usage", (), {"free": 0}),
+    )
+    result = run("batch", "-j", "1:1:1", "-m", tiny(), "folder", "out")
+    assert result.exit_code == 1
+    assert "out: the disk is full: make room and go on with --skip-existing" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ((), "enlarges 4 times: the result is reduced to 2x; -s 4 takes no longer"),
+        (("-s", "1.5"), "enlarges 4 times: the result is reduced to 1.5x; -s 4 takes no longer"),
+        (("-s", "3"), ""),
+        (("-s", "4"), ""),
+    ],
+)
+def test_a_model_that_enlarges_more_than_is_asked_for(
+    run: Run, words: Sequence[str], told: str
+) -> None:
+    """It is said without -v."""
+    Path("four.safetensors").write_bytes(safetensors(compact(4)))
+    result = run(*words, "-m", "four.safetensors", "--backend", "numpy", "a.png")
+    assert result.exit_code == 0
+    assert (told in result.stderr) if told else ("reduced" not in result.stderr)
+
+
+def test_short_memory_hints_at_a_smaller_model(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*arguments: object, **named: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr("waifu2x.flows.upscaling.flow", refuse)
+    result = run("-m", tiny(), "a.png")
+    assert "-m upconv_7" in LESS_MEMORY
+    assert result.stderr == f"Error: not enough memory for this picture: {LESS_MEMORY}\n"
+
+
+def test_models_are_found_in_capitals(run: Run) -> None:
+    for name in ("VGG_7", "Vgg_7/Art", "vgg_7/ART"):
+        assert run("--overwrite", "-m", name, "a.png", "x.png").exit_code == 0
+    # A folder of that name comes first.
+    Path(tiny()).rename("VGG_7")
+    assert run("-m", "VGG_7", "a.png", "y.png").exit_code == 0
+    assert Path("x.png").read_bytes() != Path("y.png").read_bytes()

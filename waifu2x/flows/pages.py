@@ -1,0 +1,119 @@
+"""The pages of archives: which files they are, what they are called, how they are written."""
+
+from __future__ import annotations
+
+import functools
+import zipfile
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path, PurePosixPath
+
+from waifu2x.errors import OutputError
+from waifu2x.flows.jobs import Output
+from waifu2x.formats import table
+from waifu2x.formats.table import Quality
+from waifu2x.system import stores
+
+_OTHERWISE = "png"
+"""Extension of pages whose own format can only be read, here."""
+_LOSSY_WEBP = 90
+"""Quality of a page whose WebP has losses: without a number, WebP has none."""
+
+
+def page_count(path: Path) -> int:
+    """How many pages an archive has, by its directory; 1 at a URL, which is not asked.
+
+    Raises OSError, zipfile.BadZipFile.
+    """
+    if stores.is_url(path):
+        return 1
+    with zipfile.ZipFile(path) as archive:
+        return sum(is_page(member.filename) for member in archive.infolist())
+
+
+def is_page(name: str) -> bool:
+    """Whether a file is a picture by its name; what macOS puts into archives besides is none."""
+    path = PurePosixPath(name)
+    hidden = path.name.startswith(".") or "__MACOSX" in path.parts
+    return not hidden and _suffix(name) in table.READABLE
+
+
+def page_names(members: Sequence[zipfile.ZipInfo], output: Output) -> dict[str, str]:
+    """What pages are called in the new archive, by their names in the old.
+
+    A page whose format stays keeps its name; another one gets its new type, or keeps both where
+    that name is another's.
+    """
+    old = [member.filename for member in members]
+    pages = {name: _extension(name, output) for name in old if is_page(name)}
+    names = {name: name for name, extension in pages.items() if _suffix(name) == extension}
+    taken = {name for name in old if name not in pages or name in names}
+    changed = {
+        name: f"{name.rpartition('.')[0]}.{extension}"
+        for name, extension in pages.items()
+        if name not in names
+    }
+    counts = Counter((*changed.values(), *taken))
+    for name, new in changed.items():
+        number = 1
+        while counts[new] > 1 or new in taken:
+            new = f"{name}.{pages[name]}" if number == 1 else f"{name}.{number}.{pages[name]}"
+            number += 1
+        names[name] = new
+        taken.add(new)
+    return names
+
+
+def output_of_page(name: str, content: bytes, output: Output) -> Output:
+    """How a page is written: in its own format, as finely as it was, unless a format is asked
+    for."""
+    extension = _extension(name, output)
+    form, level = table.of(extension), output.quality.level
+    if not form.quality or (level == "like" and form.name != "JPEG"):
+        level = None
+    if output.pages is None and output.quality.level is None:
+        if form.name == "JPEG":
+            level = "like"
+        elif form.name == "WebP" and _has_losses(content):
+            level = _LOSSY_WEBP
+    compression = output.quality.compression if form.compression else "default"
+    options, depth = output.options, output.options.depth
+    if depth != "auto" and int(depth) not in form.depths:
+        options = options._replace(depth="auto")
+    return replace(
+        output, extension=extension, quality=Quality(level, compression), options=options
+    )
+
+
+def _extension(name: str, output: Output) -> str:
+    suffix = _suffix(name)
+    return output.pages or (suffix if _can_write(suffix) else _OTHERWISE)
+
+
+@functools.cache
+def _can_write(extension: str) -> bool:
+    if extension not in table.WRITABLE:
+        return False
+    try:
+        table.check_encoder(table.of(extension))
+    except OutputError:
+        return False
+    return True
+
+
+def _suffix(name: str) -> str:
+    return PurePosixPath(name).suffix[1:].lower()
+
+
+def _has_losses(content: bytes) -> bool:
+    """Whether a WebP has losses; its chunks say so."""
+    at = 12
+    while at + 8 <= len(content):
+        kind = content[at : at + 4]
+        if kind in (b"VP8 ", b"VP8L"):
+            return kind == b"VP8 "
+        size = int.from_bytes(content[at + 4 : at + 8], "little")
+        at += 8 if kind == b"ANMF" else 8 + size + size % 2
+        at += 16 if kind == b"ANMF" else 0  # the frame's place, before its own chunks
+    return False
