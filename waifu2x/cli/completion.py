@@ -65,7 +65,7 @@ _ZSH = """\
 #compdef %(prog_name)s
 # Completion of waifu2x in zsh: put this into a folder of $fpath as _waifu2x, or source it from
 # ~/.zshrc after compinit.
-%(complete_func)s() {
+_%(prog_name)s() {
     local -a plain described response
     local program type key descr
     program=${~${(Q)words[1]}}
@@ -84,10 +84,11 @@ _ZSH = """\
     (( $#plain )) && compadd -V waifu2x-plain -a plain
 }
 
-if [[ $zsh_eval_context[-1] == loadautofunc ]]; then
-    %(complete_func)s "$@"
+# As a file of $fpath this is the body of a function, which has just been replaced.
+if [[ $funcstack[1] == _%(prog_name)s ]]; then
+    _%(prog_name)s "$@"
 else
-    compdef %(complete_func)s %(prog_name)s
+    compdef _%(prog_name)s %(prog_name)s
 fi
 """
 
@@ -208,7 +209,7 @@ def register() -> None:
 
 
 @click.command(cls=Command, short_help="Print a script that makes a shell complete waifu2x.")
-@click.argument("shell", type=Choice(list(SHELLS)))
+@click.argument("shell", metavar="SHELL", type=Choice(list(SHELLS)))
 def completion(shell: str) -> None:
     """Print a script that makes SHELL complete commands, options, files, models and devices.
 

@@ -12,7 +12,7 @@ import click
 
 from waifu2x.cli.settings import is_of_settings
 from waifu2x.errors import ImageError, OutputError
-from waifu2x.flows.jobs import ARCHIVES, STANDARD, Job
+from waifu2x.flows.jobs import ARCHIVES, STANDARD, Job, is_archive
 from waifu2x.flows.naming import BESIDE, ELSEWHERE, Naming
 from waifu2x.formats import table
 from waifu2x.system import stores
@@ -149,11 +149,6 @@ def _same(one: Path, other: Path) -> bool:
         return one.samefile(other)
     except OSError:
         return False
-
-
-def is_archive(path: Path) -> bool:
-    """Whether a file is an archive of pictures, by its name."""
-    return path.suffix[1:].lower() in ARCHIVES
 
 
 def _check_archives(job: Job) -> None:

@@ -20,7 +20,6 @@ from waifu2x.cli.inputs import (
     check_input,
     check_urls,
     extension_of,
-    is_archive,
     jobs_of,
     words_of,
 )
@@ -40,7 +39,7 @@ from waifu2x.cli.options import (
 )
 from waifu2x.cli.progress import many_pictures, one_picture
 from waifu2x.errors import ImageError, Waifu2xError
-from waifu2x.flows.jobs import IN_FLIGHT, STANDARD, Job, Output, make_folder
+from waifu2x.flows.jobs import IN_FLIGHT, STANDARD, Job, Output, is_archive, make_folder
 from waifu2x.formats import table
 
 if TYPE_CHECKING:
