@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -153,6 +155,47 @@ def test_a_target_is_replaced_only_where_that_is_asked_for(
         upscaler.upscale_file("a.png", "a.png", overwrite=True)
 
 
+def book(path: Path) -> None:
+    """An archive with two pages and another file."""
+    with zipfile.ZipFile(path, "w") as archive:
+        for number, name in enumerate(("01.png", "02.jpg")):
+            Image.fromarray(np.roll(PIXELS, number, 0)).save(name)
+            archive.write(name)
+            Path(name).unlink()
+        archive.writestr("info.xml", "<series/>")
+
+
+@pytest.mark.parametrize(
+    ("options", "words"), [({}, []), ({"format": "webp", "quality": 80}, ["-f", "webp", "-q80"])]
+)
+def test_an_archive_is_that_of_the_command(
+    folder: Path, options: dict[str, Any], words: list[str]
+) -> None:
+    book(folder / "a.cbz")
+    parts: list[float] = []
+    made = waifu2x.upscale_file("a.cbz", "b.cbz", 2, on_progress=parts.append, **MODEL, **options)
+    assert (made.width, made.height, made.noise) == (24, 18, None)
+    assert sum(parts) == pytest.approx(1.0)
+    said = ["upscale", "-m", "vgg_7", "-n", "none", *words, "a.cbz", "cli.cbz"]
+    assert CliRunner().invoke(cli, said).exit_code == 0
+    with zipfile.ZipFile("b.cbz") as one, zipfile.ZipFile("cli.cbz") as other:
+        assert one.namelist() == other.namelist()
+        assert [one.read(name) for name in one.namelist()] == [
+            other.read(name) for name in other.namelist()
+        ]
+
+
+def test_a_cancelled_archive_leaves_nothing(folder: Path, upscaler: Upscaler) -> None:
+    book(folder / "a.cbz")
+
+    def cancel(part: float) -> None:
+        raise CancelledError
+
+    with pytest.raises(CancelledError):
+        upscaler.upscale_file("a.cbz", "b.cbz", on_progress=cancel)
+    assert [path.name for path in folder.iterdir()] == ["a.cbz"]
+
+
 class CancelledError(OSError):
     """What a program raises to end the work, whatever it derives from."""
 
@@ -204,6 +247,7 @@ def test_a_file_called_minus_is_a_file(folder: Path, upscaler: Upscaler) -> None
     [
         ("b", {}, OutputError, r"^b: its name says no format: end it in \.png, say, or use format"),
         ("b.docx", {}, OutputError, r"^b\.docx: its name says no format"),
+        ("b.cbz", {}, OutputError, r"^b\.cbz: an archive is made of an archive: a\.png is none"),
         ("b.png", {"format": "jpg"}, ValueError, r"^format 'jpg' contradicts the name b\.png"),
         ("b", {"format": "psd"}, ValueError, "^Expected a format of 'png', .*, but got 'psd'"),
         ("b.png", {"quality": 90}, ValueError, "^quality is for jpg, .*; png is lossless"),
@@ -230,6 +274,17 @@ def test_mistakes(
     with pytest.raises(error, match=message):
         upscaler.upscale_file("a.png", target, **options)
     assert [path.name for path in folder.iterdir()] == ["a.png"]
+
+
+def test_a_missing_encoder_is_found_before_the_work(
+    folder: Path, upscaler: Upscaler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deep_png(folder / "a.png")
+    monkeypatch.setitem(sys.modules, "pillow_heif", None)
+    parts: list[float] = []
+    with pytest.raises(OutputError, match=r"^b\.heic: HEIF needs a plugin: pip install "):
+        upscaler.upscale_file("a.png", "b.heic", on_progress=parts.append)
+    assert not parts
 
 
 def test_a_source_that_is_not_there_opens_no_device(monkeypatch: pytest.MonkeyPatch) -> None:

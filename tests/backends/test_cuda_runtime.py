@@ -770,6 +770,27 @@ def test_a_driver_begins_for_those_who_will_want_it(
     assert os.environ["OPENBLAS_NUM_THREADS"] == "7"  # the user's own
 
 
+@pytest.mark.parametrize(
+    ("backend", "device", "words", "numbers"),
+    [
+        ("cuda", "2,3", "", [2]),
+        ("cuda", "2", "-g 1 ", [1]),
+        ("cpu", "2", "", []),
+        ("cpu", "2", "--backend cuda ", [2]),
+        ("", "", "", [0]),
+    ],
+)
+def test_variables_say_which_driver_begins(
+    monkeypatch: pytest.MonkeyPatch, backend: str, device: str, words: str, numbers: list[int]
+) -> None:
+    begun: list[int] = []
+    monkeypatch.setattr(ahead, "retain_context", begun.append)
+    monkeypatch.setenv("WAIFU2X_BACKEND", backend)
+    monkeypatch.setenv("WAIFU2X_DEVICE", device)
+    early.begin(f"upscale {words}a.png b.png".split())
+    assert begun == numbers
+
+
 @pytest.mark.parametrize(("words", "threads"), [("", "1"), ("--backend numpy", None)])
 def test_threads_for_matrices_are_for_the_backend_that_multiplies_them(
     monkeypatch: pytest.MonkeyPatch, words: str, threads: str | None

@@ -129,6 +129,19 @@ def zsh(folder: Path) -> Iterator[Complete]:
 
 
 @pytest.fixture(scope="module")
+def zsh_with_a_file(folder: Path) -> Iterator[Complete]:
+    """With the script as a file of $fpath, which zsh loads at the first TAB."""
+    if not shutil.which("zsh"):
+        pytest.skip("zsh is not here")
+    functions = folder.parent / "functions"
+    functions.mkdir()
+    script = CliRunner().invoke(cli, ["completion", "zsh"]).stdout
+    (functions / "_waifu2x").write_text(script)
+    setup = _ZSH.replace("source <(waifu2x completion zsh)", "true")
+    yield from _interactive(folder, ["zsh", "-f", "-i"], f"fpath+=({functions})\n{setup}")
+
+
+@pytest.fixture(scope="module")
 def fish(folder: Path) -> Callable[[str], set[str]]:
     """What fish offers for a line, of which it inserts one quoted by itself."""
     if not shutil.which("fish"):
@@ -225,6 +238,20 @@ def test_what_fish_offers(fish: Callable[[str], set[str]], line: str, arguments:
     assert (last in found) if last not in line else not found
 
 
+@pytest.mark.matrix
+def test_zsh_loads_the_script_by_itself(zsh_with_a_file: Complete) -> None:
+    for _ in range(3):
+        made = zsh_with_a_file("waifu2x upscale my")
+        assert made.rpartition("\n")[2] == "[upscale][my pic.png]"
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize("shell", ["bash", "zsh"])
+def test_the_program_by_its_path(request: pytest.FixtureRequest, folder: Path, shell: str) -> None:
+    made = request.getfixturevalue(shell)("../bin/waifu2x upscale my")
+    assert made.rpartition("\n")[2] == "[upscale][my pic.png]"
+
+
 @pytest.mark.parametrize("shell", ["bash", "zsh"])
 def test_choices_are_listed(request: pytest.FixtureRequest, shell: str) -> None:
     listed = request.getfixturevalue(shell)("waifu2x upscale -m cugan/")
@@ -296,3 +323,14 @@ def test_scripts_are_sound(shell: str, tmp_path: Path) -> None:
     script.write_text(CliRunner().invoke(cli, ["completion", shell]).stdout)
     done = subprocess.run([shell, "-n", str(script)], capture_output=True, text=True, check=True)
     assert (done.stdout, done.stderr) == ("", "")
+
+
+def test_a_shell_has_to_be_named() -> None:
+    done = CliRunner().invoke(cli, ["completion"])
+    assert done.exit_code == 2
+    assert done.stderr == (
+        "Error: Missing argument 'SHELL'. Expected bash, zsh or fish; `waifu2x completion --help`"
+        " shows what there is.\n"
+    )
+    done = CliRunner().invoke(cli, ["completion", "csh"])
+    assert done.stderr == "Error: expected bash, zsh or fish, not 'csh'.\n"

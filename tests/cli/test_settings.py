@@ -282,3 +282,26 @@ assert "tomllib" not in sys.modules
     environment = os.environ | {"XDG_CONFIG_HOME": str(tmp_path)}
     environment.pop("WAIFU2X_CONFIG", None)
     subprocess.run([sys.executable, "-c", code], check=True, env=environment)
+
+
+def test_errors_name_the_settings_that_they_speak_of(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write('model = "./tiny"', "strip = true", "[upscale]", "noise = 2")
+    result = run("upscale", "a.png", "b.png")
+    assert result.exit_code == 1
+    assert result.stderr.endswith(" (noise = 2 comes from config.toml)\n")
+    write('model = "./none"')
+    assert run("upscale", "a.png", "b.png").stderr.endswith(
+        " (model = ./none comes from config.toml)\n"
+    )
+    write('model = "./tiny"')
+    monkeypatch.setenv("WAIFU2X_WIDTH", "20")
+    monkeypatch.setenv("WAIFU2X_LONGER_SIDE", "30")
+    assert run("upscale", "a.png", "b.png").stderr == (
+        "Error: Give one size: --width and --height or --longer-side (width = 20 comes from"
+        " WAIFU2X_WIDTH; longer-side = 30 comes from WAIFU2X_LONGER_SIDE)\n"
+    )
+    # What the command line says itself has no origin to name.
+    monkeypatch.delenv("WAIFU2X_WIDTH")
+    assert "comes from" not in run("upscale", "-m", "none", "a.png", "b.png").stderr

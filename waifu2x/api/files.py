@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from fractions import Fraction
@@ -10,9 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypedDict, TypeVar, Unpack, cast, get_args
 
 from waifu2x.api.upscaler import OnProgress, Upscaler, UpscalerOptions, progress_of
+from waifu2x.backends import Progress
 from waifu2x.errors import ExistsError, OutputError
 from waifu2x.flows import upscaling
-from waifu2x.flows.jobs import IN_FLIGHT, STANDARD, Existing, Job, Output
+from waifu2x.flows.jobs import IN_FLIGHT, STANDARD, Existing, Job, Output, is_archive
+from waifu2x.flows.upscaling import Upscaled
 from waifu2x.formats import table
 from waifu2x.formats.limits import MAX_PIXELS
 from waifu2x.formats.table import Compression, Depth, OutputOptions, Quality
@@ -21,8 +24,11 @@ from waifu2x.system.files import reason
 from waifu2x.system.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
+    from waifu2x.flows.archive import ArchivePage
     from waifu2x.imaging.enlarger import Enlarger
 
+_PAGES_IN_FLIGHT = 4
+"""Pages of an archive that are worked on at a time: as many as a GPU needs to be kept busy."""
 _Value = TypeVar("_Value")
 FilePath = str | os.PathLike[str]
 
@@ -55,7 +61,7 @@ class UpscaledFile:
     seconds: float
     """Seconds that it took, from reading the source on."""
     noise: int | None
-    """The noise level that was removed; None if there was none."""
+    """The noise level that was removed, in an archive from its first JPEG; None for none."""
     notices: tuple[str, ...]
     """Sentences on what the file does not keep of the source, on which model stands in for one that
     is missing, and on why `auto` left out better backends. Empty if there is nothing to say."""
@@ -84,7 +90,8 @@ def upscale_file(
     """One file of pictures enlarged and denoised into another, as `waifu2x upscale` does it.
 
     The result keeps what its format can hold: transparency, bits per sample, colour profile, EXIF,
-    XMP and other metadata, all frames of an animation with their timing, all pages of a TIFF. It
+    XMP and other metadata, all frames of an animation with their timing, all pages of a TIFF. Of a
+    CBZ or ZIP another one is made, with its pages in their formats and all other files. The result
     appears under its name when it is complete; where the work fails, nothing is changed. For many
     files, the method `Upscaler.upscale_file` keeps the networks compiled.
 
@@ -96,7 +103,7 @@ def upscale_file(
         noise: "auto" removes noise from a JPEG by its quality, where that makes it better; else the
             level of noise to remove, from 0 (weak) to 3 (strong), or None for none.
         format: The format of the target by its usual extension, such as "png", where the name of
-            the target has none.
+            the target has none; or that of the pages of an archive.
         quality: 1 to 100 for JPEG (default 95), AVIF and HEIC (90), WebP, JPEG XL and JPEG 2000
             (default: lossless); "like" is for a JPEG coded as finely as the source, if that is one.
         compression: How much time may make the file smaller: "fast", "default" or "best", for PNG,
@@ -155,52 +162,104 @@ def upscaled(
 ) -> UpscaledFile:
     """What `upscale_file` makes with the upscaler that `opened` gives when it is needed."""
     job = Job(_path(source), _path(target))
-    output = _output(job.target, how)
+    output = _output(job, how)
     max_pixels = integer(
         how.get("max_pixels", MAX_PIXELS), range(1, 1 << 62), "max_pixels of at least 1"
     )
-    upscaler: Upscaler | None = None
-    notices: list[str] = []
-    on_progress = progress_of(how.get("on_progress"))
-    stopped_by: BaseException | None = None
+    on_progress = _Told(progress_of(how.get("on_progress")))
+    work = _Work(job, output, opened, max_pixels)
+    try:
+        made = work.archive(on_progress) if is_archive(job.source) else work.file(on_progress)
+    except Exception as error:
+        if on_progress.raised is not None:
+            raise on_progress.raised from None
+        if isinstance(error, ExistsError):
+            raise ExistsError(error.path, "use overwrite=True") from error.__cause__
+        if isinstance(error, OSError):
+            raise OutputError(f"{error.filename or job.target}: {reason(error)}") from error
+        raise
+    assert made is not None  # since nothing is to be skipped
+    noise = made.choices[0].level if made.choices else work.enlarger().noise
+    return UpscaledFile(
+        path=job.target,
+        width=made.width,
+        height=made.height,
+        seconds=made.seconds,
+        noise=noise,
+        notices=tuple(work.notices),
+        copied=made.copied,
+    )
 
-    def told(part: float) -> None:
-        nonlocal stopped_by
+
+class _Told:
+    """Progress that remembers what the caller's function has raised."""
+
+    def __init__(self, on_progress: Progress) -> None:
+        self._on_progress = on_progress
+        self.raised: Exception | None = None
+
+    def __call__(self, part: float) -> None:
         try:
-            on_progress(part)
-        except BaseException as error:
-            stopped_by = error
+            self._on_progress(part)
+        except Exception as error:
+            self.raised = error
             raise
 
-    def enlarger() -> Enlarger:
-        nonlocal upscaler
-        if upscaler is None:
-            upscaler = opened()
-            notices.extend(upscaler.notices)
-        return upscaler.enlarger
 
-    try:
-        made = upscaling.upscale_file(
-            job,
-            output,
-            enlarger,
-            max_pixels=max_pixels,
-            on_progress=told,
-            on_notice=lambda job, notice: notices.append(notice),
+class _Work:
+    """A file made of another, and what there is to say of it."""
+
+    def __init__(
+        self, job: Job, output: Output, opened: Callable[[], Upscaler], max_pixels: int
+    ) -> None:
+        self._job = job
+        self._output = output
+        self._opened = opened
+        self._max_pixels = max_pixels
+        self._lock = threading.Lock()
+        self._upscaler: Upscaler | None = None
+        self.notices: list[str] = []
+
+    def enlarger(self) -> Enlarger:
+        """What does the work, opened when it is first needed. Threads may call it."""
+        with self._lock:
+            if self._upscaler is None:
+                self._upscaler = self._opened()
+                self.notices.extend(self._upscaler.notices)
+            return self._upscaler.enlarger
+
+    def file(self, on_progress: Progress) -> Upscaled | None:
+        """Makes a file of pictures. Raises as `upscaling.upscale_file`."""
+        return upscaling.upscale_file(
+            self._job,
+            self._output,
+            self.enlarger,
+            max_pixels=self._max_pixels,
+            on_progress=on_progress,
+            on_notice=lambda job, notice: self.notices.append(notice),
             in_flight=IN_FLIGHT,
         )
-    except ExistsError as error:
-        raise ExistsError(error.path, "use overwrite=True") from error.__cause__
-    except OSError as error:
-        if error is stopped_by:
-            raise  # the caller's own
-        raise OutputError(f"{error.filename or job.target}: {reason(error)}") from error
-    assert made is not None  # since nothing is to be skipped
-    assert upscaler is not None
-    noise = made.choices[0].level if made.choices else upscaler.enlarger.noise
-    return UpscaledFile(
-        job.target, made.width, made.height, made.seconds, noise, tuple(notices), made.copied
-    )
+
+    def archive(self, on_progress: Progress) -> Upscaled | None:
+        """Makes an archive of pictures. Raises as `upscale_archive`."""
+        from waifu2x.flows.archive import upscale_archive
+
+        return upscale_archive(
+            self._job, self._output, self._page, on_progress=on_progress, in_flight=_PAGES_IN_FLIGHT
+        )
+
+    def _page(self, name: str, content: bytes, on_progress: Progress) -> ArchivePage:
+        from waifu2x.flows.archive import upscale_page
+
+        return upscale_page(
+            name,
+            content,
+            self._output,
+            self.enlarger(),
+            max_pixels=self._max_pixels,
+            on_progress=on_progress,
+            on_notice=lambda notice: self.notices.append(f"{name}: {notice}"),
+        )
 
 
 def _path(name: FilePath) -> Path:
@@ -209,8 +268,11 @@ def _path(name: FilePath) -> Path:
     return path.absolute() if path == STANDARD else path
 
 
-def _output(target: Path, how: FileOptions) -> Output:
-    """How the target is written. Raises ValueError, and OutputError for a name without format."""
+def _output(job: Job, how: FileOptions) -> Output:
+    """How the target is written.
+
+    Raises ValueError, and OutputError for a name without format and where the encoder is missing.
+    """
     level = how.get("quality")
     if level is not None and level != "like":
         level = integer(level, range(1, 101), 'a quality from 1 to 100, "like" or None')
@@ -222,18 +284,30 @@ def _output(target: Path, how: FileOptions) -> Output:
     )
     if len(background) != 3:
         raise ValueError(f"Expected a background of three numbers, but got {background}")
-    extension = _extension(target, how.get("format"))
+    extension = _extension(job, how.get("format"))
     encoded, bits = Quality(level, compression), cast(Depth, str(depth))
-    table.check(extension, encoded, bits)
+    if extension is not None:
+        table.check(extension, encoded, bits)
+        try:
+            table.check_encoder(table.of(extension))
+        except OutputError as error:
+            raise OutputError(f"{job.target}: {error}") from error
     options = OutputOptions(bits, background, how.get("strip", False))
     existing: Existing = "overwrite" if how.get("overwrite", False) else "fail"
-    return Output(extension, encoded, existing, options, how.get("copy_times", False))
+    copy_times = how.get("copy_times", False)
+    return Output(extension or "png", encoded, existing, options, copy_times, pages=extension)
 
 
-def _extension(target: Path, chosen: str | None) -> str:
-    """The format of a target: as is asked, or by its name."""
+def _extension(job: Job, chosen: str | None) -> str | None:
+    """The format of a target: as is asked, or by its name; None for an archive whose pages keep
+    theirs."""
+    target = job.target
     if chosen is not None:
         chosen = _one_of(chosen, "format", table.WRITABLE)
+    if is_archive(job.source) or is_archive(target):
+        if not (is_archive(job.source) and is_archive(target)):
+            raise OutputError(f"{target}: an archive is made of an archive: {job.source} is none")
+        return chosen
     suffix = target.suffix[1:].lower()
     if suffix in table.WRITABLE:
         if chosen is not None and not table.same(chosen, suffix):

@@ -14,7 +14,7 @@ _BLAS_THREADS = "OPENBLAS_NUM_THREADS"
 
 def begin(words: list[str]) -> None:
     """Begins what a command line, without the program's name, is likely to need."""
-    backend = _value(words, "--backend") or "auto"
+    backend = _value(words, "--backend") or os.environ.get("WAIFU2X_BACKEND") or "auto"
     if backend != "numpy":
         # NumPy's library for matrices starts a thread for each core when it is imported, which all
         # wait busily for a tenth of a second. Only the numpy backend multiplies matrices with it.
@@ -23,7 +23,8 @@ def begin(words: list[str]) -> None:
     # Without a command, `upscale` is meant; names of others are plain words.
     upscales = words[:1] == ["upscale"] or (words and not words[0].isalpha())
     if upscales and not asks and backend in ("auto", "cuda"):
-        number = _value(words, "-g", "--device").partition(",")[0]
+        device = _value(words, "-g", "--device") or os.environ.get("WAIFU2X_DEVICE", "")
+        number = device.partition(",")[0]
         from waifu2x.backends.cuda import ahead
 
         ahead.retain_context(int(number) if number.isdecimal() else 0)

@@ -67,9 +67,19 @@ class Command(click.Command):
             return super().parse_args(context, args)
 
     def invoke(self, context: click.Context) -> Any:
-        """Runs the command. Raises UsageError, with a sentence."""
-        with one_sentence(context):
-            return super().invoke(context)
+        """Runs the command. Raises UsageError, with a sentence, which names settings, too."""
+        try:
+            with one_sentence(context):
+                return super().invoke(context)
+        except (click.UsageError, Waifu2xError) as error:
+            from waifu2x.cli.settings import origin_of  # which imports this module
+
+            usage = isinstance(error, click.UsageError)
+            message = error.message if isinstance(error, click.UsageError) else str(error)
+            if not (origin := origin_of(message, context)):
+                raise
+            kind = click.UsageError if usage else click.ClickException
+            raise kind(printable(message.rstrip(".") + origin)) from error
 
     def format_options(self, context: click.Context, formatter: click.HelpFormatter) -> None:
         """Writes the options, a section for each group; --help is the last."""
@@ -176,6 +186,10 @@ class Choice(click.Choice[str]):
         self._many = bool(shown)
         self._shown = listed(shown or choices)
 
+    def get_missing_message(self, *_: Any, **__: Any) -> str:
+        """What is said where there is none."""
+        return f"Expected {self._shown}"
+
     def convert(self, value: Any, parameter: Any, context: Any) -> str:
         """The word as it is spelt here. Raises BadParameter."""
         found = next((each for each in self.choices if each.casefold() == value.casefold()), None)
@@ -207,7 +221,7 @@ def _worded(error: click.UsageError, context: click.Context) -> click.UsageError
     if isinstance(error, click.NoSuchOption):
         text = _no_option(error, where)
     elif isinstance(error, click.MissingParameter):
-        text = f"{error.format_message().rstrip('.')}; {_help_of(where)}."
+        text = _missing(error, where)
     elif isinstance(error, click.BadParameter):
         parameter = error.param
         name = max(parameter.opts, key=len) if isinstance(parameter, click.Option) else ""
@@ -217,6 +231,18 @@ def _worded(error: click.UsageError, context: click.Context) -> click.UsageError
     else:
         text = error.format_message()
     return click.UsageError(printable(text))
+
+
+def _missing(error: click.MissingParameter, context: click.Context) -> str:
+    if not isinstance(error.param, click.Argument):
+        return f"{error.format_message().rstrip('.')}; {_help_of(context)}."
+    words = [
+        each.human_readable_name
+        for each in context.command.params
+        if isinstance(each, click.Argument)
+    ]
+    usage = " ".join([context.command_path, *words])
+    return f"{error.param.human_readable_name} is missing: `{usage}`."
 
 
 def _no_option(error: click.NoSuchOption, context: click.Context) -> str:

@@ -65,7 +65,7 @@ _ZSH = """\
 #compdef %(prog_name)s
 # Completion of waifu2x in zsh: put this into a folder of $fpath as _waifu2x, or source it from
 # ~/.zshrc after compinit.
-%(complete_func)s() {
+_%(prog_name)s() {
     local -a plain described response
     local program type key descr
     program=${~${(Q)words[1]}}
@@ -84,10 +84,11 @@ _ZSH = """\
     (( $#plain )) && compadd -V waifu2x-plain -a plain
 }
 
-if [[ $zsh_eval_context[-1] == loadautofunc ]]; then
-    %(complete_func)s "$@"
+# As a file of $fpath this is the body of a function, which has just been replaced.
+if [[ $funcstack[1] == _%(prog_name)s ]]; then
+    _%(prog_name)s "$@"
 else
-    compdef %(complete_func)s %(prog_name)s
+    compdef _%(prog_name)s %(prog_name)s
 fi
 """
 
@@ -175,7 +176,9 @@ class Zsh(ZshComplete):
         if item.type == "file":
             suffixes = "|".join(item.suffixes)
             return f"file\n*(#i)({suffixes})(-.)\n_" if suffixes else "file\n_\n_"
-        return super().format_completion(item)
+        # What has a description is parted from it at the first colon.
+        value = item.value.replace(":", "\\:") if item.help else item.value
+        return f"{item.type}\n{value}\n{item.help or '_'}"
 
 
 class Fish(FishComplete):
@@ -195,7 +198,7 @@ class Fish(FishComplete):
         """Type and value, or an expression that the ends of files match, and a description."""
         if item.type == "file":
             return "file," + "|".join(re.escape(suffix) for suffix in item.suffixes)
-        return super().format_completion(item)
+        return f"{item.type},{item.value}" + (f"\t{item.help}" if item.help else "")
 
 
 SHELLS: dict[str, type[ShellComplete]] = {"bash": Bash, "zsh": Zsh, "fish": Fish}
@@ -208,7 +211,7 @@ def register() -> None:
 
 
 @click.command(cls=Command, short_help="Print a script that makes a shell complete waifu2x.")
-@click.argument("shell", type=Choice(list(SHELLS)))
+@click.argument("shell", metavar="SHELL", type=Choice(list(SHELLS)))
 def completion(shell: str) -> None:
     """Print a script that makes SHELL complete commands, options, files, models and devices.
 

@@ -6,17 +6,20 @@ All within a tenth of a second: names are listed, no model is read and no device
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
-from click.shell_completion import CompletionItem
 
 from waifu2x.errors import Waifu2xError
 from waifu2x.flows.jobs import ARCHIVES
 from waifu2x.formats.table import READABLE, WRITABLE
 
-Complete = Callable[[click.Context, click.Parameter, str], list[CompletionItem[str]]]
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+Complete = Callable[[click.Context, click.Parameter, str], "list[CompletionItem[str]]"]
 """What click calls for the completions of a parameter."""
 
 _NVIDIA = Path("/proc/driver/nvidia/gpus")
@@ -29,7 +32,7 @@ def files(*suffixes: str) -> Complete:
     def complete(
         context: click.Context, parameter: click.Parameter, incomplete: str
     ) -> list[CompletionItem[str]]:
-        return [CompletionItem(incomplete, type="file", suffixes=suffixes)]
+        return [_item(incomplete, type="file", suffixes=suffixes)]
 
     return complete
 
@@ -38,7 +41,7 @@ def folders(
     context: click.Context, parameter: click.Parameter, incomplete: str
 ) -> list[CompletionItem[str]]:
     """Folders."""
-    return [CompletionItem(incomplete, type="dir")]
+    return [_item(incomplete, type="dir")]
 
 
 pictures = files(*(f".{each}" for each in (*READABLE, *ARCHIVES)))
@@ -56,7 +59,7 @@ def models(
     found = [item for item in _model_sets() if item.value.startswith(incomplete)]
     if found and not incomplete.startswith((".", "/", "~")):
         return found
-    return [CompletionItem(incomplete, type="file", suffixes=SUFFIXES)]
+    return [_item(incomplete, type="file", suffixes=SUFFIXES)]
 
 
 def model_files(
@@ -89,7 +92,7 @@ def levels_of_tta(
     context: click.Context, parameter: click.Parameter, incomplete: str
 ) -> list[CompletionItem[str]]:
     """Numbers of --tta, and what follows where it has none."""
-    items = [CompletionItem(each) for each in ("2", "4", "8") if each.startswith(incomplete)]
+    items = [_item(each) for each in ("2", "4", "8") if each.startswith(incomplete)]
     for argument in context.command.params:
         if isinstance(argument, click.Argument):
             return items + argument.shell_complete(context, incomplete)
@@ -101,8 +104,8 @@ def devices(
 ) -> list[CompletionItem[str]]:
     """Numbers of devices, several with commas between them, and `all`."""
     count = 1 if context.params.get("backend") in ("cpu", "numpy") else _gpu_count()
-    found = _lists((CompletionItem(str(number)) for number in range(count)), incomplete)
-    return [*found, CompletionItem("all")] if "all".startswith(incomplete) else found
+    found = _lists((_item(str(number)) for number in range(count)), incomplete)
+    return [*found, _item("all")] if "all".startswith(incomplete) else found
 
 
 def _gpu_count() -> int:
@@ -133,7 +136,7 @@ def _model_sets() -> list[CompletionItem[str]]:
         levels = ",".join(map(str, each.noise_levels)) or "none"
         scales = ",".join(f"{scale}x" for scale in each.scales if scale > 1)
         about = f"-n {levels}; {scales}" + (f"; {entry.best_at}" if entry else "")
-        items.append(CompletionItem(each.name, help=about))
+        items.append(_item(each.name, help=about))
     return items
 
 
@@ -142,7 +145,15 @@ def _lists(items: Iterable[CompletionItem[str]], incomplete: str) -> list[Comple
     begun, comma, last = incomplete.rpartition(",")
     there = begun.split(",")
     return [
-        CompletionItem(f"{begun}{comma}{item.value}", help=item.help)
+        _item(f"{begun}{comma}{item.value}", help=item.help)
         for item in items
         if item.value.startswith(last) and item.value not in there
     ]
+
+
+def _item(
+    value: str, *, type: str = "plain", help: str | None = None, suffixes: Sequence[str] = ()
+) -> CompletionItem[str]:
+    from click.shell_completion import CompletionItem  # a millisecond, for a TAB alone
+
+    return CompletionItem(value, type, help, suffixes=suffixes)

@@ -23,7 +23,7 @@ def devices(as_json: bool) -> None:
     """Show every backend, best first, with its devices, or why it cannot be used and the remedy.
 
     \b
-    waifu2x upscale --backend opencl -g 1 in.png out.png    takes device 1 of opencl
+    waifu2x upscale --backend opencl -g 1 in.png out.png
     """
     rows: list[dict[str, object]] = []
     default: str | None = None

@@ -9,6 +9,7 @@ checked by the options themselves.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -73,6 +74,8 @@ class Setting(NamedTuple):
 
     value: str | bool
     """As on the command line."""
+    option: str
+    """Its option's long name, without dashes."""
     key: str
     """What it is called there: a variable's name, or a key of the file."""
     origin: str
@@ -119,6 +122,20 @@ def in_force(context: click.Context) -> dict[str, Setting]:
     """The settings that hold for the command that runs, by the names of parameters."""
     found: dict[str, Setting] = context.meta.get(_META, {})
     return found
+
+
+def origin_of(message: str, context: click.Context) -> str:
+    """What settings an error message speaks of, and where they come from, for the end of it.
+
+    Who set something long ago does not think of it; empty where a message names none.
+    """
+    options = {str(each.name): each.opts for each in _options(context.command)}
+    found = []
+    for name, setting in in_force(context).items():
+        words = "|".join(map(re.escape, (*options.get(name, ()), setting.option)))
+        if re.search(rf"(?<![\w-])({words})(?![\w-])", message):
+            found.append(f"{setting.option} = {setting.value} comes from {setting.origin}")
+    return f" ({'; '.join(found)})" if found else ""
 
 
 def is_of_settings(name: str) -> bool:
@@ -220,7 +237,7 @@ def _of_variables(options: Mapping[str, click.Option]) -> dict[str, Setting]:
         variable = variable_of(key)
         value = os.environ.get(variable)
         if value:
-            found[str(option.name)] = Setting(value, variable, variable)
+            found[str(option.name)] = Setting(value, key, variable, variable)
     return found
 
 
@@ -267,7 +284,7 @@ def _setting(key: str, value: object, option: click.Option, where: str, table: s
     """A value of the file as on the command line. Raises SettingsError for a wrong type."""
     name = f"{table}{key}"
     if isinstance(value, bool) == option.is_flag and isinstance(value, str | int | float):
-        return Setting(value if isinstance(value, bool) else str(value), name, where)
+        return Setting(value if isinstance(value, bool) else str(value), key, name, where)
     expected = "true or false" if option.is_flag else "a string or a number"
     raise SettingsError(printable(f"{where}: {name}: expected {expected}, but got {_kind(value)}"))
 

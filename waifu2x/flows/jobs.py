@@ -81,6 +81,11 @@ it; the memory is free again when the context ends. The context gives what makes
 pictures; None: any memory will do."""
 
 
+def is_archive(path: Path) -> bool:
+    """Whether a file is an archive of pictures, by its name."""
+    return path.suffix[1:].lower() in ARCHIVES
+
+
 def may_write(job: Job, existing: Existing, sources: frozenset[Identity] = frozenset()) -> bool:
     """Whether the target is free or may be replaced; False says skip. Raises OutputError.
 
