@@ -176,7 +176,9 @@ class Zsh(ZshComplete):
         if item.type == "file":
             suffixes = "|".join(item.suffixes)
             return f"file\n*(#i)({suffixes})(-.)\n_" if suffixes else "file\n_\n_"
-        return super().format_completion(item)
+        # What has a description is parted from it at the first colon.
+        value = item.value.replace(":", "\\:") if item.help else item.value
+        return f"{item.type}\n{value}\n{item.help or '_'}"
 
 
 class Fish(FishComplete):
@@ -196,7 +198,7 @@ class Fish(FishComplete):
         """Type and value, or an expression that the ends of files match, and a description."""
         if item.type == "file":
             return "file," + "|".join(re.escape(suffix) for suffix in item.suffixes)
-        return super().format_completion(item)
+        return f"{item.type},{item.value}" + (f"\t{item.help}" if item.help else "")
 
 
 SHELLS: dict[str, type[ShellComplete]] = {"bash": Bash, "zsh": Zsh, "fish": Fish}
