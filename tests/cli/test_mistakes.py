@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -271,3 +272,12 @@ def test_models_are_found_in_capitals(run: Run) -> None:
     Path(tiny()).rename("VGG_7")
     assert run("-m", "VGG_7", "a.png", "y.png").exit_code == 0
     assert Path("x.png").read_bytes() != Path("y.png").read_bytes()
+
+
+def test_the_documentation_quotes_what_is_said() -> None:
+    said = {f"waifu2x {words}": (code, sentence) for words, code, sentence in MISTAKES}
+    page = Path(__file__).parents[2] / "docs/reference/exit-codes.md"
+    rows = re.findall(r"^\| `(waifu2x [^`]*)` \| (.*) \| (\d) \|$", page.read_text(), re.MULTILINE)
+    assert len(rows) >= 10
+    for words, sentence, code in rows:
+        assert said[words] == (int(code), sentence)
