@@ -10,6 +10,7 @@ COPY pyproject.toml README.md CHANGELOG.md LICENSE ./
 COPY waifu2x waifu2x
 COPY kernels kernels
 COPY models models
+COPY man man
 # Wheels only, so no compiler: [cuda] brings NVRTC, the rest of CUDA is in the driver.
 RUN python3 -m venv /opt/waifu2x \
     && /opt/waifu2x/bin/pip install --no-cache-dir --prefer-binary '.[cuda,formats]'

@@ -260,7 +260,7 @@ struct OwnEpilogue {
 };
 
 __device__ __forceinline__ float2 epilogue_at(const OwnEpilogue& epilogue, int eight, int q) {
-    return epilogue.two[eight];
+    return epilogue.two[q];
 }
 
 __device__ __forceinline__ float2 epilogue_at(const float* epilogue, int eight, int q) {

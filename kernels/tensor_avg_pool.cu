@@ -47,7 +47,7 @@ tensor_avg_pool(const __grid_constant__ AvgPool p) {
     uint32_t sizes = 0;
     for (int row = top; row < bottom; row++) {
         if (row * S2D + dy < p.part.top || row * S2D + dy >= p.part.bottom) continue;
-#pragma unroll 4
+#pragma unroll 8
         for (int column = left + first; column < right; column += COLUMN_THREADS) {
             const bool inside = column * S2D + dx >= p.part.left && column * S2D + dx < p.part.right;
             const uint8_t* const from = p.in + vector_at<GROUP>(p.from, down + row, along + column, plane);

@@ -12,8 +12,8 @@
 // Arguments: `Conv`, then `Source`, both in tensor.cuh. Layouts
 //   in       pixels [picture][row][column][IN_PLANES], see IN_PIXEL there; whole pictures, or of a map of
 //            few planes the part at hand
-//   weights  uint32 [term][32 output planes][k16][n8][word][lane], fragments of `mma`: value k of an
-//            output plane is [ky][kx * IN_PLANES + plane], each ky padded to an even count, all to 16;
+//   weights  uint32 [32 output planes][k16][n8][lane][term][word], fragments of `mma`, with output planes in the
+//            order of `pack_quads` but for LAST: value k of an output plane is [ky][kx * IN_PLANES + plane], each ky padded to an even count, all to 16;
 //            times 256 / 255 or 65536 / 65535 for integers, which come as fractions of a power of two
 //   epilogue float [2][OUT_PLANES]: biases, then slopes of all output planes
 //   out      map in groups of OUT_GROUP planes, or (LAST) pixels [row][column][PLANES]
@@ -54,8 +54,9 @@ __device__ __forceinline__ void split(source_t pixel, uint16_t (&terms)[IN_TERMS
 #endif
 }
 
-// Two blocks at a time leave a thread the registers that it needs.
-extern "C" __global__ void __launch_bounds__(THREADS, 2)
+// So many blocks at a time leave a thread the registers that it needs, of which other chips take more.
+#define BLOCKS ((__CUDA_ARCH__ == 900 && IN_TERMS == 1 ? 640 : 512) / THREADS)
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
 tensor_first(const __grid_constant__ Conv p, const __grid_constant__ Source source) {
     // [term][copy][row][value]; copy 1 begins at value 1.
     __shared__ __align__(4) uint16_t pixels[IN_TERMS][2][READ_ROWS][LINE];
@@ -99,14 +100,13 @@ tensor_first(const __grid_constant__ Conv p, const __grid_constant__ Source sour
 
     const int row = threadIdx.x / 32, lane = threadIdx.x % 32, q = lane % 4;
     const int plane = blockIdx.z * 32;
-    const uint32_t* const factors = reinterpret_cast<const uint32_t*>(p.weights) + blockIdx.z * DEPTH * 256 + lane;
-    const int second = gridDim.z * DEPTH * 256;
+    const uint4* const factors = reinterpret_cast<const uint4*>(p.weights) + blockIdx.z * DEPTH * 128 + lane;
 #if !LAST
     OwnEpilogue biases, slopes;
 #pragma unroll
     for (int i = 0; i < 4; i++) {
-        biases.two[i] = epilogue_at(p.epilogue + plane, i, q);
-        if (PLANE_SLOPES) slopes.two[i] = epilogue_at(p.epilogue + OUT_PLANES + plane, i, q);
+        biases.two[i] = epilogue_of<true>(p.epilogue + plane, 0, i, q);
+        if (PLANE_SLOPES) slopes.two[i] = epilogue_of<true>(p.epilogue + OUT_PLANES + plane, 0, i, q);
     }
 #endif
     for (int part = 0; part < COLUMNS / 16; part++) {
@@ -129,13 +129,12 @@ tensor_first(const __grid_constant__ Conv p, const __grid_constant__ Source sour
             }
 #pragma unroll
             for (int n = 0; n < 4; n++) {
-                const uint32_t* const b = factors + (k16 * 4 + n) * 64;
-                const uint32_t h0 = __ldg(b), h1 = __ldg(b + 32);
-                const uint32_t l0 = __ldg(b + second), l1 = __ldg(b + second + 32);
+                // High terms, then low ones.
+                const uint4 b = __ldg(factors + (k16 * 4 + n) * 32);
                 // Small products first: the unit cuts sums off at 24 bits.
-                if (IN_TERMS == 2) mma(sums[n], a[IN_TERMS - 1], h0, h1);
-                mma(sums[n], a[0], l0, l1);
-                mma(sums[n], a[0], h0, h1);
+                if (IN_TERMS == 2) mma(sums[n], a[IN_TERMS - 1], b.x, b.y);
+                mma(sums[n], a[0], b.z, b.w);
+                mma(sums[n], a[0], b.x, b.y);
             }
         }
 #if LAST
@@ -153,7 +152,7 @@ tensor_first(const __grid_constant__ Conv p, const __grid_constant__ Source sour
 #else
         const AddedVectors<32> added = added_vectors<32>(plane, y0 + row, x0 + column, q, p);
         bool infinite = false;
-        store_row<32>(&sums[0][0], biases, slopes, plane, y0 + row, x0 + column, q, added, p, infinite);
+        store_row<32, true>(&sums[0][0], biases, slopes, plane, y0 + row, x0 + column, q, added, p, infinite);
         flag_single(infinite, p);
 #endif
     }

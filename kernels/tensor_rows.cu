@@ -27,7 +27,7 @@
 //   multiplies), SPARE_REGISTERS (of one that copies), SPARSE_TAPS, LAST = 0;
 //   THREADS, SHARED (bytes of a block), TILE_COLUMNS, TILE_RESULTS, ROWS = 1 (see tensor.cuh);
 //   OUT_GROUP, OUT_STORED, EACH, PART, D2S, S2D, ZERO, PLANE_SLOPES, ACTIVATE, RESIDUAL, RESIDUAL_GROUP,
-//   RESIDUAL_STORED, RESIDUAL_PART, STACK: of the store, see tensor.cuh
+//   RESIDUAL_STORED, RESIDUAL_PART, STACK, BOUNDED: of the store, see tensor.cuh
 // Bound: the matrix unit for 64 planes in, device memory for 32.
 #define COLUMNS_EACH 128
 #include "barriers.cuh"
@@ -251,9 +251,10 @@ tensor_rows(const __grid_constant__ Conv p) {
                 if (ZERO && is_zero(output, plane, p.valid)) vector = make_uint4(0, 0, 0, 0);
                 if (output.is_stored) {
                     *reinterpret_cast<uint4*>(out + target_at(output, plane, p.to)) = vector;
+                    // Of a pixel that reads an infinite value, all are infinite or no number: two tell.
                     const uint32_t pairs[4] = {vector.x, vector.y, vector.z, vector.w};
 #pragma unroll
-                    for (int pair = 0; pair < 4; pair++) add_sizes(sizes, pairs[pair], p.beyond);
+                    for (int pair = 0; pair < (BOUNDED ? 4 : 1); pair++) add_sizes(sizes, pairs[pair], p.beyond);
                 }
                 if (STACK || i == 7) {
                     flag_picture(p.flags, picture_of(output, p.extent), sizes, p.beyond);

@@ -378,12 +378,15 @@ def test_weights_of_few_planes_are_columns(outputs: int) -> None:
 
 
 @pytest.mark.parametrize("inputs", [3, 1, 4])
-def test_weights_of_the_first_layer_are_fragments(inputs: int) -> None:
+@pytest.mark.parametrize("is_last", [False, True])
+def test_weights_of_the_first_layer_are_fragments(inputs: int, is_last: bool) -> None:
     rng = np.random.default_rng(4)
     weight = rng.normal(size=(64, inputs, 3, 3)).astype(np.float32)
-    found = tensor_pack.pack_first(weight, 256 / 255)
+    found = tensor_pack.pack_first(weight, 256 / 255, is_last)
     values = (3 * inputs + 1) // 2 * 2
     for o in range(64):
+        # A thread of a quad has eight neighbours: two of each matrix product.
+        eight, column = divmod(o % 32, 8) if is_last else (o % 8 // 2, o % 32 // 8 * 2 + o % 2)
         for ky in range(3):
             for kx in range(3):
                 for plane in range(inputs):
@@ -391,8 +394,8 @@ def test_weights_of_the_first_layer_are_fragments(inputs: int) -> None:
                     # The fragment of mma m16n8k16 (PTX ISA): column lane / 4, values by pairs.
                     k16, inside = divmod(k, 16)
                     word, pair = divmod(inside, 8)
-                    lane, half = o % 8 * 4 + pair // 2, pair % 2
-                    high, low = found[:, o // 32, k16, o % 32 // 8, word, lane, half].astype(float)
+                    lane, half = column * 4 + pair // 2, pair % 2
+                    high, low = found[o // 32, k16, eight, lane, :, word, half].astype(float)
                     expected = float(weight[o, plane, ky, kx]) * 256 / 255
                     assert abs(high + low - expected) <= 2e-7 * abs(expected) + 3e-8
 

@@ -202,10 +202,13 @@ def loops(code: Path) -> str:
     text = [
         f"\n{len(all_code)} instructions, of which {_multiply_adds(all_code)} vector multiply-adds."
     ]
-    for body in bodies[:4]:
+    for body in bodies[:10]:
         counted = Counter(instruction.name for instruction in body).most_common()
+        stack = sum("[sp" in instruction.operands for instruction in body)
+        named = re.search(r"kernels\d+([a-z_]+)\d+([a-z_]+?)B", body[-1].operands)
         text.append(
-            f"- a loop of {len(body)}, {_multiply_adds(body)} of them multiply-adds: "
+            f"- {'.'.join(named.groups()) if named else 'a loop'}: {len(body)} instructions,"
+            f" {_multiply_adds(body)} of them multiply-adds, {stack} of the stack: "
             + ", ".join(f"{name} {count}" for name, count in counted)
         )
     text += ["", "```", *(f"{b.name:8}{b.operands}" for b in bodies[0]), "```"]

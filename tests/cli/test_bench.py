@@ -34,6 +34,7 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Run:
 
 @pytest.mark.parametrize("precision", ["auto", "fp32"])
 def test_layers(run: Run, monkeypatch: pytest.MonkeyPatch, precision: str) -> None:
+    monkeypatch.setattr(command, "_LEAST_PIXELS", 1)
     if precision == "fp32":  # the program is measured once here
         monkeypatch.setattr(command, "_program_seconds", lambda *_, runs: 60.0)
     result = run("-m", "vgg_7", "--json", "--size", "40x30", "--precision", precision)
@@ -52,6 +53,9 @@ def test_layers(run: Run, monkeypatch: pytest.MonkeyPatch, precision: str) -> No
 
 def test_the_text(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(command, "_program_seconds", lambda *_, runs: 60.0)
+    small = run("--backend", "numpy", "--size", "20x20", "-m", "cunet", "-n", "1")
+    assert "1080p" not in small.stdout  # so small a picture says nothing of large ones
+    monkeypatch.setattr(command, "_LEAST_PIXELS", 1)
     result = run("--backend", "numpy", "--size", "20x20", "-m", "cunet", "-n", "1")
     assert result.exit_code == 0, result.output
     lines = result.stdout.splitlines()

@@ -129,6 +129,19 @@ def zsh(folder: Path) -> Iterator[Complete]:
 
 
 @pytest.fixture(scope="module")
+def zsh_with_a_file(folder: Path) -> Iterator[Complete]:
+    """With the script as a file of $fpath, which zsh loads at the first TAB."""
+    if not shutil.which("zsh"):
+        pytest.skip("zsh is not here")
+    functions = folder.parent / "functions"
+    functions.mkdir()
+    script = CliRunner().invoke(cli, ["completion", "zsh"]).stdout
+    (functions / "_waifu2x").write_text(script)
+    setup = _ZSH.replace("source <(waifu2x completion zsh)", "true")
+    yield from _interactive(folder, ["zsh", "-f", "-i"], f"fpath+=({functions})\n{setup}")
+
+
+@pytest.fixture(scope="module")
 def fish(folder: Path) -> Callable[[str], set[str]]:
     """What fish offers for a line, of which it inserts one quoted by itself."""
     if not shutil.which("fish"):
@@ -225,6 +238,20 @@ def test_what_fish_offers(fish: Callable[[str], set[str]], line: str, arguments:
     assert (last in found) if last not in line else not found
 
 
+@pytest.mark.matrix
+def test_zsh_loads_the_script_by_itself(zsh_with_a_file: Complete) -> None:
+    for _ in range(3):
+        made = zsh_with_a_file("waifu2x upscale my")
+        assert made.rpartition("\n")[2] == "[upscale][my pic.png]"
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize("shell", ["bash", "zsh"])
+def test_the_program_by_its_path(request: pytest.FixtureRequest, folder: Path, shell: str) -> None:
+    made = request.getfixturevalue(shell)("../bin/waifu2x upscale my")
+    assert made.rpartition("\n")[2] == "[upscale][my pic.png]"
+
+
 @pytest.mark.parametrize("shell", ["bash", "zsh"])
 def test_choices_are_listed(request: pytest.FixtureRequest, shell: str) -> None:
     listed = request.getfixturevalue(shell)("waifu2x upscale -m cugan/")
@@ -287,6 +314,22 @@ def test_devices_are_those_that_the_system_lists(
     assert offered("-g", "") == ["words", "0", "1", "all"]
 
 
+def test_names_that_no_shell_can_be_sent_hide_no_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in (b"\xff.png", b"two\nlines.png", "at 9.41\u202fAM.png".encode(), b"plain.png"):
+        Path(os.fsdecode(os.fsencode(tmp_path) + b"/" + name)).touch()
+    monkeypatch.chdir(tmp_path)
+    done = subprocess.run(
+        [sys.executable, "-m", "waifu2x"],
+        env=environment(tmp_path)
+        | {"_WAIFU2X_COMPLETE": "bash_complete", "COMP_LINE": "waifu2x info ", "COMP_WORD": ""},
+        capture_output=True,
+        check=True,
+    )
+    assert done.stdout.decode().split("\n")[:-1] == ["files", "at 9.41\u202fAM.png", "plain.png"]
+
+
 @pytest.mark.parametrize("shell", SHELLS)
 def test_scripts_are_sound(shell: str, tmp_path: Path) -> None:
     """Each shell parses its script, and has nothing to say of it."""
@@ -296,3 +339,11 @@ def test_scripts_are_sound(shell: str, tmp_path: Path) -> None:
     script.write_text(CliRunner().invoke(cli, ["completion", shell]).stdout)
     done = subprocess.run([shell, "-n", str(script)], capture_output=True, text=True, check=True)
     assert (done.stdout, done.stderr) == ("", "")
+
+
+def test_a_shell_has_to_be_named() -> None:
+    done = CliRunner().invoke(cli, ["completion"])
+    assert done.exit_code == 2
+    assert done.stderr == ("Error: bash|zsh|fish is missing: `waifu2x completion bash|zsh|fish`.\n")
+    done = CliRunner().invoke(cli, ["completion", "csh"])
+    assert done.stderr == "Error: expected bash, zsh or fish, not 'csh'.\n"

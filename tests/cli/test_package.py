@@ -78,7 +78,7 @@ def test_to_import_the_package_loads_none_of_its_libraries() -> None:
 
 def test_only_pictures_know_codecs_and_only_backends_know_their_library() -> None:
     allowed = {
-        "PIL": {"formats", "resample.py", "sheet.py", "api", "options.py"},
+        "PIL": {"formats", "resample.py", "sheet.py", "api", "values.py"},
         "tifffile": {"formats"},
         "imagecodecs": {"formats"},
         "isal": {"formats"},

@@ -29,7 +29,7 @@ from tests.helpers.networks import Doubling, use_network
 from waifu2x.api import Upscaler
 from waifu2x.backends import Device
 from waifu2x.errors import DeviceError
-from waifu2x.flows.batch import driver, shared_memory, worker
+from waifu2x.flows.batch import crew, driver, shared_memory, worker
 from waifu2x.flows.batch.codec import MakePage, Offered, Paged
 from waifu2x.flows.batch.driver import DeviceDriver
 from waifu2x.flows.batch.plan import plan
@@ -68,7 +68,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[str]:
             names.append(name)
             super().__init__(task, on_report, name, pin)
 
-    monkeypatch.setattr(driver, "CodecProcess", Counted)
+    monkeypatch.setattr(crew, "CodecProcess", Counted)
     return names
 
 
@@ -147,7 +147,7 @@ def test_a_process_that_dies_takes_one_picture_with_it(
             victims.append(offering[0])
             os.kill(victims[0], signal.SIGKILL)
 
-    monkeypatch.setattr(driver, "CodecProcess", Watched)
+    monkeypatch.setattr(crew, "CodecProcess", Watched)
     use_network(upscaler, Doubling(kill), monkeypatch)
     outcomes = by_name(run(jobs, upscaler, PNG, in_flight=IN_PROCESSES))
     assert len(outcomes) == len(jobs)
@@ -300,7 +300,7 @@ def test_processes_that_die_while_they_have_nothing_to_do(
     def dying() -> Any:
         yield jobs[0]
         while True:  # until all are up
-            free = len(these._free)
+            free = len(these._crew._free)
             if free == 4:
                 break
             yield None
@@ -336,7 +336,7 @@ def test_threads_do_what_processes_cannot(
                 raise RuntimeError("can't start new thread")
         start(thread)
 
-    monkeypatch.setattr(driver, "CodecProcess", refuse)
+    monkeypatch.setattr(crew, "CodecProcess", refuse)
     monkeypatch.setattr(threading.Thread, "start", start_two)
     jobs = pictures(tmp_path / "in", *small(6))
     outcomes = list(run(jobs, upscaler, PNG, in_flight=IN_PROCESSES))
@@ -516,7 +516,7 @@ def test_several_workers_make_the_pages_of_an_archive(
 
     network = Doubling(meet)
     use_network(upscaler, network, monkeypatch)
-    monkeypatch.setattr(driver, "may_start_processes", lambda: in_processes)
+    monkeypatch.setattr(crew, "may_start_processes", lambda: in_processes)
     makers = Makers(monkeypatch)
     comic(tmp_path / "in/book.cbz", 12)
     (job,) = plan(tmp_path / "in", tmp_path / "out", "png", False).jobs
@@ -589,7 +589,7 @@ def test_a_process_that_dies_takes_one_archive_with_it(
             offering[0].kill()
             killed.set()
 
-    monkeypatch.setattr(driver, "CodecProcess", Watched)
+    monkeypatch.setattr(crew, "CodecProcess", Watched)
     use_network(upscaler, Doubling(kill), monkeypatch)
     comic(tmp_path / "in/book.cbz", 12)
     book = list(plan(tmp_path / "in", tmp_path / "out", "png", False).jobs)
@@ -673,7 +673,7 @@ def test_closing_does_not_wait_for_a_page_to_be_sent(
                 sending.set()
             super().send(command)
 
-    monkeypatch.setattr(driver, "CodecProcess", Watched)
+    monkeypatch.setattr(crew, "CodecProcess", Watched)
     comic(tmp_path / "in/book.cbz", 3, size=100_000)
     jobs = plan(tmp_path / "in", tmp_path / "out", "png", False).jobs
     these = driver_of(jobs, upscaler, IN_PROCESSES)
@@ -690,7 +690,7 @@ def test_closing_does_not_wait_for_a_page_to_be_sent(
 def test_one_archive_gets_processes(
     tmp_path: Path, upscaler: Upscaler, monkeypatch: pytest.MonkeyPatch, started: list[str]
 ) -> None:
-    monkeypatch.setattr(DeviceDriver, "_most_workers", lambda self, in_network, sharing: 5)
+    monkeypatch.setattr(driver, "most_workers", lambda in_network, sharing: 5)
     use_network(upscaler, Doubling(), monkeypatch)
     comic(tmp_path / "in/book.cbz", 40)
     jobs = plan(tmp_path / "in", tmp_path / "out", "png", False).jobs
@@ -702,7 +702,7 @@ def test_one_archive_gets_processes(
 def test_workers_are_added_where_the_network_is_idle(
     tmp_path: Path, upscaler: Upscaler, monkeypatch: pytest.MonkeyPatch, started: list[str]
 ) -> None:
-    monkeypatch.setattr(DeviceDriver, "_most_workers", lambda self, in_network, sharing: 5)
+    monkeypatch.setattr(driver, "most_workers", lambda in_network, sharing: 5)
     use_network(upscaler, Doubling(), monkeypatch)
     jobs = pictures(tmp_path / "in", *small(40))
     outcomes = list(run(jobs, upscaler, PNG))
@@ -715,7 +715,7 @@ def test_many_pictures_for_a_gpu_have_all_workers_at_once(
     tmp_path: Path, upscaler: Upscaler, monkeypatch: pytest.MonkeyPatch, started: list[str]
 ) -> None:
     prepare()
-    monkeypatch.setattr(DeviceDriver, "_most_workers", lambda self, in_network, sharing: 5)
+    monkeypatch.setattr(driver, "most_workers", lambda in_network, sharing: 5)
     monkeypatch.setattr(upscaler.engine.backend, "device", Device("GPU", "", is_gpu=True))
     busy = Doubling(lambda: time.sleep(0.05))
     use_network(upscaler, busy, monkeypatch)
@@ -727,11 +727,11 @@ def test_many_pictures_for_a_gpu_have_all_workers_at_once(
 def test_a_machine_has_so_many_processes_at_most(
     tmp_path: Path, upscaler: Upscaler, monkeypatch: pytest.MonkeyPatch, started: list[str]
 ) -> None:
-    monkeypatch.setattr(driver, "core_count", lambda: 1)
+    monkeypatch.setattr(crew, "core_count", lambda: 1)
     jobs = pictures(tmp_path / "in", *small(24))
     outcomes = list(run(jobs, upscaler, PNG, in_flight=InFlight(9, 2)))
     assert [outcome.status for outcome in outcomes] == ["done"] * 24
-    assert len(started) <= driver._PROCESSES
+    assert len(started) <= crew._PROCESSES
 
 
 def test_no_process_where_the_network_is_busy(

@@ -11,17 +11,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from waifu2x.cli import completions, report
+from waifu2x.cli.arguments import OUTPUT_NAMES, check_format, naming_of, output_of
 from waifu2x.cli.command import COMPUTING, IN_AND_OUT, MESSAGES, Command, option
 from waifu2x.cli.many import Files, make
-from waifu2x.cli.options import (
-    OUTPUT_NAMES,
-    Location,
-    check_format,
-    format_option,
-    naming_of,
-    output_of,
-    upscale_options,
-)
+from waifu2x.cli.options import format_option, upscale_options
+from waifu2x.cli.values import Location
 from waifu2x.cli.workers import LOCAL
 from waifu2x.flows.batch.shard import Shard, shard_of
 from waifu2x.flows.jobs import InFlight, Output
@@ -206,7 +200,7 @@ def _check(
     """Usage errors for what makes no sense."""
     urls = [stores.is_url(each) for each in (folder, target)]
     if not (stores.is_folder(folder) if urls[0] else folder.is_dir()):
-        raise click.UsageError(f"{folder}: not a folder; for one picture use `waifu2x upscale`.")
+        raise click.UsageError(_no_folder(folder, target))
     if folder == target or (not any(urls) and target.exists() and target.samefile(folder)):
         raise click.UsageError("OUTPUT_DIR must be another folder than INPUT_DIR.")
     if output.copy_times and any(urls):
@@ -217,3 +211,12 @@ def _check(
         raise click.UsageError("--watch and --retry-failed exclude each other.")
     if watching and target.resolve() in folder.resolve().parents:
         raise click.UsageError("--watch: INPUT_DIR must not be in OUTPUT_DIR.")
+
+
+def _no_folder(folder: Path, target: Path) -> str:
+    """What is wrong with a folder of inputs that is none."""
+    if not stores.is_url(folder) and folder.is_file():
+        return f"{folder}: is a file, not a folder: try `waifu2x {folder} OUT`."
+    swapped = not stores.is_url(target) and target.is_dir()
+    hint = f", but {target} is there: the input comes before the output" if swapped else ""
+    return f"{folder}: no such folder{hint}."

@@ -25,6 +25,9 @@ from waifu2x.networks import catalogue, model_set
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+_LEAST_PIXELS = 200 * 200
+"""Pixels of a picture whose time says something of larger ones."""
+
 
 def _size(context: Any, parameter: Any, value: str) -> tuple[int, int]:
     match = re.fullmatch(r"(\d{1,5})x(\d{1,5})", value, re.ASCII)
@@ -88,8 +91,10 @@ def bench(
     opened.close()
     call = ["--backend", opened.name, "--device", str(device[0]), "--precision", precision]
     program = _program_seconds(pixels, [*call, "-m", model, "-n", noise], runs=3)
-    estimates = {model: _full_hd_seconds(pixels, program, [*call, "-m", model, "-n", noise])}
-    if model_set.find(model).name != catalogue.DEFAULT:
+    estimates: dict[str, float] = {}
+    if width * height >= _LEAST_PIXELS:
+        estimates[model] = _full_hd_seconds(pixels, program, [*call, "-m", model, "-n", noise])
+    if estimates and model_set.find(model).name != catalogue.DEFAULT:
         usual = [*call, "-m", catalogue.DEFAULT, "-n", noise]
         seconds = _program_seconds(pixels, usual, runs=2)
         estimates[catalogue.DEFAULT] = _full_hd_seconds(pixels, seconds, usual)
@@ -133,8 +138,9 @@ def bench(
         show(line)
     show(f"{'whole network':{wide}} {measured.seconds * 1e3:8.1f} {gflops:8.0f}")
     show(f"{'whole program':{wide}} {program * 1e3:8.1f}")
-    takes = (f"{_text(seconds)} with {name}" for name, seconds in estimates.items())
-    show(f"a 1080p picture (1920x1080 to 3840x2160) takes about {', '.join(takes)}")
+    takes = [f"{_text(seconds)} with {name}" for name, seconds in estimates.items()]
+    if takes:
+        show(f"a 1080p picture (1920x1080 to 3840x2160) takes about {', '.join(takes)}")
 
 
 def _text(seconds: float) -> str:
@@ -146,8 +152,6 @@ def _full_hd_seconds(pixels: NDArray[Any], seconds: float, options: list[str]) -
     start, and work in proportion to the pixels."""
     start = min(seconds, _program_seconds(pixels[:16, :16], options, runs=1))
     own, least = (math.prod(each.shape[:2]) for each in (pixels, pixels[:16, :16]))
-    if own == least:
-        return seconds
     return start + (seconds - start) * (1920 * 1080 - least) / (own - least)
 
 

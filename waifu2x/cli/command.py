@@ -217,7 +217,7 @@ def _worded(error: click.UsageError, context: click.Context) -> click.UsageError
     if isinstance(error, click.NoSuchOption):
         text = _no_option(error, where)
     elif isinstance(error, click.MissingParameter):
-        text = f"{error.format_message().rstrip('.')}; {_help_of(where)}."
+        text = _missing(error, where)
     elif isinstance(error, click.BadParameter):
         parameter = error.param
         name = max(parameter.opts, key=len) if isinstance(parameter, click.Option) else ""
@@ -227,6 +227,18 @@ def _worded(error: click.UsageError, context: click.Context) -> click.UsageError
     else:
         text = error.format_message()
     return click.UsageError(printable(text))
+
+
+def _missing(error: click.MissingParameter, context: click.Context) -> str:
+    if not isinstance(error.param, click.Argument):
+        return f"{error.format_message().rstrip('.')}; {_help_of(context)}."
+    words = [
+        each.human_readable_name
+        for each in context.command.params
+        if isinstance(each, click.Argument)
+    ]
+    usage = " ".join([context.command_path, *words])
+    return f"{error.param.human_readable_name} is missing: `{usage}`."
 
 
 def _no_option(error: click.NoSuchOption, context: click.Context) -> str:

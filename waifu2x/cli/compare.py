@@ -14,15 +14,10 @@ import click
 from click.core import ParameterSource
 
 from waifu2x.cli import completions
+from waifu2x.cli.arguments import check_folder, noise_of
 from waifu2x.cli.command import Command
 from waifu2x.cli.interrupts import heard_at_once
-from waifu2x.cli.options import (
-    check_folder,
-    device_options,
-    noise_of,
-    noise_option,
-    scale_option,
-)
+from waifu2x.cli.options import device_options, noise_option, scale_option
 from waifu2x.cli.progress import one_picture
 from waifu2x.cli.report import show, tell
 from waifu2x.cli.settings import config_option

@@ -65,7 +65,7 @@ _ZSH = """\
 #compdef %(prog_name)s
 # Completion of waifu2x in zsh: put this into a folder of $fpath as _waifu2x, or source it from
 # ~/.zshrc after compinit.
-%(complete_func)s() {
+_%(prog_name)s() {
     local -a plain described response
     local program type key descr
     program=${~${(Q)words[1]}}
@@ -84,10 +84,11 @@ _ZSH = """\
     (( $#plain )) && compadd -V waifu2x-plain -a plain
 }
 
-if [[ $zsh_eval_context[-1] == loadautofunc ]]; then
-    %(complete_func)s "$@"
+# As a file of $fpath this is the body of a function, which has just been replaced.
+if [[ $funcstack[1] == _%(prog_name)s ]]; then
+    _%(prog_name)s "$@"
 else
-    compdef %(complete_func)s %(prog_name)s
+    compdef _%(prog_name)s %(prog_name)s
 fi
 """
 
@@ -152,7 +153,7 @@ class Bash(BashComplete):
         found: list[str] = []
         for item in items:
             found += [item.value] if item.type == "plain" else _paths(item)
-        values = [value.removeprefix(kept) for value in dict.fromkeys(found) if "\n" not in value]
+        values = [value.removeprefix(kept) for value in dict.fromkeys(found) if _fits_a_line(value)]
         return "\n".join(["files" if is_files else "words", *values])
 
     def get_completions(self, args: list[str], incomplete: str) -> list[CompletionItem[str]]:
@@ -175,7 +176,9 @@ class Zsh(ZshComplete):
         if item.type == "file":
             suffixes = "|".join(item.suffixes)
             return f"file\n*(#i)({suffixes})(-.)\n_" if suffixes else "file\n_\n_"
-        return super().format_completion(item)
+        # What has a description is parted from it at the first colon.
+        value = item.value.replace(":", "\\:") if item.help else item.value
+        return f"{item.type}\n{value}\n{item.help or '_'}"
 
 
 class Fish(FishComplete):
@@ -195,7 +198,7 @@ class Fish(FishComplete):
         """Type and value, or an expression that the ends of files match, and a description."""
         if item.type == "file":
             return "file," + "|".join(re.escape(suffix) for suffix in item.suffixes)
-        return super().format_completion(item)
+        return f"{item.type},{item.value}" + (f"\t{item.help}" if item.help else "")
 
 
 SHELLS: dict[str, type[ShellComplete]] = {"bash": Bash, "zsh": Zsh, "fish": Fish}
@@ -208,9 +211,9 @@ def register() -> None:
 
 
 @click.command(cls=Command, short_help="Print a script that makes a shell complete waifu2x.")
-@click.argument("shell", type=Choice(list(SHELLS)))
+@click.argument("shell", metavar="|".join(SHELLS), type=Choice(list(SHELLS)))
 def completion(shell: str) -> None:
-    """Print a script that makes SHELL complete commands, options, files, models and devices.
+    """Print a script that makes a shell complete commands, options, files, models and devices.
 
     \b
     bash: waifu2x completion bash > ~/.local/share/bash-completion/completions/waifu2x
@@ -257,6 +260,11 @@ def _paths(item: CompletionItem[Any]) -> Iterator[str]:
             yield f"{start}{head}{slash}{name}/"
         elif item.type == "file" and name.lower().endswith(tuple(suffixes)):
             yield f"{start}{head}{slash}{name}"
+
+
+def _fits_a_line(value: str) -> bool:
+    """Whether a shell can be sent a value: names of files may be any bytes."""
+    return "\n" not in value and not any("\ud800" <= each <= "\udfff" for each in value)
 
 
 def _last_word(line: str) -> str:

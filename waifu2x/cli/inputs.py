@@ -10,9 +10,18 @@ from typing import NamedTuple, NoReturn
 
 import click
 
+from waifu2x.cli.arguments import check_folder
 from waifu2x.cli.settings import is_of_settings
-from waifu2x.errors import ImageError, OutputError
-from waifu2x.flows.jobs import ARCHIVES, STANDARD, Job, is_archive
+from waifu2x.errors import ExistsError, ImageError, OutputError
+from waifu2x.flows.jobs import (
+    ARCHIVES,
+    STANDARD,
+    Existing,
+    Job,
+    is_archive,
+    make_folder,
+    may_write,
+)
 from waifu2x.flows.naming import BESIDE, ELSEWHERE, Naming
 from waifu2x.formats import table
 from waifu2x.system import stores
@@ -30,6 +39,8 @@ class Words(NamedTuple):
     inputs: tuple[str, ...]
     output: str | None
     """A file or a folder; None: results go beside their inputs."""
+    are_two: bool = False
+    """Whether input and output are just two words, of which both might be meant as inputs."""
 
 
 def words_of(words: Sequence[str], inputs: Sequence[str], output: str | None) -> Words:
@@ -45,7 +56,7 @@ def words_of(words: Sequence[str], inputs: Sequence[str], output: str | None) ->
     if output is None and inputs and words:
         raise click.UsageError(f"{words[0]}: give the output with -o, since the input has -i.")
     if output is None and len(words) == 2:
-        words, output = words[:1], words[1]
+        return Words((words[0],), words[1], True)
     found = (*inputs, *words)
     if output is None and len(found) > 1:
         raise click.UsageError(
@@ -62,9 +73,11 @@ def is_folder(word: str) -> bool:
     return word.endswith(ends) or Path(word).is_dir()
 
 
-def check_urls(words: Words) -> None:
-    """Raises UsageError for a URL where a file has to be."""
+def check_names(words: Words) -> None:
+    """Raises UsageError for a URL where a file has to be, and for a folder among several inputs."""
     for name in words.inputs:
+        if len(words.inputs) > 1 and Path(name).is_dir():
+            raise click.UsageError(f"{name}: is a folder: use `waifu2x batch` for what is in it.")
         if scheme := stores.scheme(name):
             hint = "give its path" if scheme == "file" else "download it first, and give the file"
             if scheme not in ("http", "https", "ftp", "file"):
@@ -100,6 +113,26 @@ def _refuse_missing(path: Path, output: str | None) -> NoReturn:
     near = nearest(path.stem, stems)
     hint = f": did you mean {path.parent / stems[near]}?" if near else ""
     raise ImageError(f"{missing}{hint}")
+
+
+def check_job(job: Job, words: Words, existing: Existing) -> None:
+    """Raises an error for a job that cannot be done, as far as that can be known at once.
+
+    The folder of its target is made if it was named with a slash at its end.
+    """
+    check_input(words.inputs[0], words.output)
+    if job.target == STANDARD:
+        return
+    folder = job.target.parent
+    if words.output is not None and job.target != Path(words.output):
+        make_folder(folder)
+    check_folder(folder)
+    try:
+        may_write(job, existing)
+    except ExistsError as error:
+        if not words.are_two:
+            raise
+        raise ExistsError(error.path, f"{error.remedy}, or -o DIR if both are inputs") from error
 
 
 def jobs_of(words: Words, naming: Callable[[str], Naming], template: str | None) -> list[Job]:

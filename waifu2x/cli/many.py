@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from waifu2x.cli import report
+from waifu2x.cli.arguments import arguments_of, check_folder
 from waifu2x.cli.drawing import clear_line
 from waifu2x.cli.interrupts import heard_at_once
-from waifu2x.cli.options import arguments_of, check_folder
 from waifu2x.cli.progress import many_pictures
 from waifu2x.cli.workers import FileWork, is_many, nobody, runner_of
 from waifu2x.flows.jobs import InFlight, Job, OnNotice, Output, identities, make_folder

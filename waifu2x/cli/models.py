@@ -56,7 +56,10 @@ def models() -> None:
 @models.command("list")
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
 def list_models(as_json: bool) -> None:
-    """List the models that `-m` accepts, with what each is for, how good and how fast."""
+    """List the models that `-m` accepts.
+
+    Each with what it is for, how near its results were to originals, and how fast it was.
+    """
     rows = [_row(each) for each in listing.list_models()]
     if as_json:
         show(json.dumps(rows, indent=2))

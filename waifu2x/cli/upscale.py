@@ -14,32 +14,30 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from waifu2x.cli import completions, report
+from waifu2x.cli.arguments import (
+    OUTPUT_NAMES,
+    arguments_of,
+    check_format,
+    describe,
+    naming_of,
+    open_upscaler,
+    output_of,
+    request_of,
+)
 from waifu2x.cli.command import IN_AND_OUT, Command, option
 from waifu2x.cli.inputs import (
     Words,
-    check_input,
-    check_urls,
+    check_job,
+    check_names,
     extension_of,
     jobs_of,
     words_of,
 )
 from waifu2x.cli.interrupts import heard_at_once
-from waifu2x.cli.options import (
-    OUTPUT_NAMES,
-    arguments_of,
-    check_folder,
-    check_format,
-    describe,
-    format_option,
-    naming_of,
-    open_upscaler,
-    output_of,
-    request_of,
-    upscale_options,
-)
+from waifu2x.cli.options import format_option, upscale_options
 from waifu2x.cli.progress import many_pictures, one_picture
 from waifu2x.errors import ImageError, Waifu2xError
-from waifu2x.flows.jobs import IN_FLIGHT, STANDARD, Job, Output, is_archive, make_folder
+from waifu2x.flows.jobs import IN_FLIGHT, STANDARD, Job, Output, is_archive
 from waifu2x.formats import table
 
 if TYPE_CHECKING:
@@ -92,7 +90,7 @@ def upscale(
     waifu2x - - < in.png > out.png          "-" is stdin or stdout
     """
     named = words_of(words, inputs, output)
-    check_urls(named)
+    check_names(named)
     how = {name: options.pop(name) for name in OUTPUT_NAMES}
     several = len(named.inputs) > 1
     naming = partial(naming_of, extension=extension, max_pixels=max_pixels, several=several)
@@ -143,11 +141,7 @@ def _one(
 ) -> None:
     with _failure_as_json(job, as_json), heard_at_once(), ExitStack() as stack:
         (source,) = named.inputs
-        check_input(source, named.output)
-        if job.target != STANDARD:
-            if named.output is not None and job.target != Path(named.output):
-                make_folder(job.target.parent)
-            check_folder(job.target.parent)
+        check_job(job, named, output.existing)
         check_format(output.extension)
         # With NumPy: late, so that a help need not wait for it.
         from waifu2x.flows.outcome import outcome_of
@@ -199,14 +193,10 @@ def _archive(
     from waifu2x.flows.batch.plan import JobList
 
     with _failure_as_json(job, as_json), heard_at_once():
-        check_input(str(job.source), named.output)
-        folder = job.target.parent
-        if named.output is not None and job.target != Path(named.output):
-            make_folder(folder)
-        check_folder(folder)
+        check_job(job, named, output.existing)
         if output.pages is not None:
             check_format(output.pages)
-        folders = Path(), folder
+        folders = Path(), job.target.parent
         jobs = JobList(*folders, [(str(job.source), job.target.name)])
         work = FileWork(arguments_of(**options), output, folders, max_pixels, many=True)
         jobs, runner = runner_of(work, jobs, None, watching=False)

@@ -57,7 +57,7 @@ from waifu2x.networks.model import Size
 if TYPE_CHECKING:
     from waifu2x.backends.cuda.runtime import CudaRuntime
 
-_FIRST_ROWS = 8
+_FIRST_ROWS = 4
 _WARP = 32
 _SPARSE_SIDE = 2
 """Taps in each direction, as `sparse_taps` has them."""
@@ -215,7 +215,7 @@ class TensorConvStep(TensorStep):
         def arguments() -> Arguments:
             def weights() -> NDArray[Any]:
                 weight = placed(step.weight, 0, self._output_places, self._outputs)
-                return pack_first(weight, _PIXEL_UNITS[bits])
+                return pack_first(weight, _PIXEL_UNITS[bits], self._map_target is None)
 
             source = task.batch.source
             address = address_of(source.buffer) if is_picture else task.address(step.source.value)

@@ -15,6 +15,10 @@ VECTOR_VALUES = 8
 """Values of a vector of 16 bytes."""
 
 
+_QUADS = np.arange(32) % 8 // 2 * 8 + np.arange(32) // 8 * 2 + np.arange(32) % 2
+"""Of 32 planes, that of each column of four matrix products of 8, see `pack_quads`."""
+
+
 def split(values: NDArray[np.float32]) -> tuple[NDArray[np.float16], NDArray[np.float16]]:
     """High and low terms, whose sum has 22 bits."""
     high = values.astype(np.float16)
@@ -60,9 +64,7 @@ def pack_quads(
     eight neighbours: column c of the i-th matrix product of 32 planes is plane
     c // 2 * 8 + i * 2 + c % 2.
     """
-    block, column = np.divmod(np.arange(32), 8)
-    order = column // 2 * 8 + block * 2 + column % 2
-    outputs = np.arange(0, weight.shape[0], 32)[:, np.newaxis] + order
+    outputs = np.arange(0, weight.shape[0], 32)[:, np.newaxis] + _QUADS
     return pack_middle(weight[outputs.ravel()], width, group, terms)
 
 
@@ -113,8 +115,10 @@ def pack_last(
     return _rounds(order[np.newaxis], group, terms)
 
 
-def pack_first(weight: NDArray[np.float32], unit: float) -> NDArray[np.float16]:
-    """(2 terms, tiles of 32 output planes, k16, n8, word, lane, 2): fragments of `mma` m16n8k16.
+def pack_first(weight: NDArray[np.float32], unit: float, is_last: bool) -> NDArray[np.float16]:
+    """(tiles of 32 output planes, k16, n8, lane, 2 terms, word, 2): fragments of `mma` m16n8k16.
+
+    Output planes stand in the order of `pack_quads`, but where they become pixels.
 
     Value k of an output plane is [ky][kx][plane], each ky padded to an even count. `unit` is what a
     pixel value of 1 is worth, see the kernel.
@@ -128,9 +132,11 @@ def pack_first(weight: NDArray[np.float32], unit: float) -> NDArray[np.float16]:
     flat = np.zeros((outputs, depth), np.float32)
     flat[:, : side * values] = rows.reshape(outputs, -1)
     # Lane l holds column l // 4 of eight, values 2 * (l % 4) and the next, word 1 those 8 further.
+    if not is_last:
+        flat = flat.reshape(-1, 32, depth)[:, _QUADS].reshape(outputs, depth)
     cut = np.stack(split(flat)).reshape(2, outputs // 32, 4, 8, depth // 16, 2, 4, 2)
-    order = cut.transpose(0, 1, 4, 2, 5, 3, 6, 7)
-    return np.ascontiguousarray(order).reshape(2, outputs // 32, depth // 16, 4, 2, 32, 2)
+    order = cut.transpose(1, 4, 2, 3, 6, 0, 5, 7)
+    return np.ascontiguousarray(order).reshape(outputs // 32, depth // 16, 4, 32, 2, 2, 2)
 
 
 def pack_epilogue(

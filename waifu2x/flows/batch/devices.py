@@ -20,6 +20,7 @@ from typing import Any
 
 from waifu2x.errors import BackendError, Waifu2xError
 from waifu2x.flows.batch import device_worker
+from waifu2x.flows.batch.assignments import clear_folder
 from waifu2x.flows.batch.device_worker import (
     Advanced,
     Begun,
@@ -32,7 +33,6 @@ from waifu2x.flows.batch.device_worker import (
     Withdraw,
     Withdrawn,
 )
-from waifu2x.flows.batch.driver import clear_folder
 from waifu2x.flows.batch.listings import Listings
 from waifu2x.flows.batch.session import SessionSettings
 from waifu2x.flows.batch.worker import how_ended, start_context

@@ -1,0 +1,112 @@
+"""Archives of a batch: each is read and written by a thread of its own, its owner.
+
+Its pages are made by whoever takes them.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from waifu2x.backends import Progress
+from waifu2x.flows.batch.assignments import WantedPage
+from waifu2x.flows.flow import StoppedError
+from waifu2x.flows.jobs import Job, Output
+from waifu2x.flows.outcome import Outcome, outcome_of, outcome_of_error
+
+if TYPE_CHECKING:
+    from waifu2x.flows.archive import ArchivePage
+
+_ARCHIVES = 2
+"""Archives under way at a time: while the last pages of one are made, those of the next begin."""
+
+
+class ArchiveOwners:
+    """The owners of the archives that are under way. It shares its lock with a driver."""
+
+    def __init__(
+        self,
+        output: Output,
+        pages: deque[WantedPage],
+        changed: threading.Condition,
+        stopped: threading.Event,
+        *,
+        in_flight: int,
+        on_progress: Callable[[Job, float], None],
+        on_ended: Callable[[Outcome], None],
+        on_defect: Callable[[BaseException], None],
+    ) -> None:
+        """Pages that wait for a worker go to `pages`, `in_flight` of an archive at a time.
+
+        `on_ended` is told how archives end, with the lock held; `on_defect` of errors of the
+        program.
+        """
+        self.owners: dict[threading.Thread, Job] = {}
+        """Who reads and writes which archive."""
+        self._output = output
+        self._pages = pages
+        self._changed = changed
+        self._stopped = stopped
+        self._in_flight = in_flight
+        self._on_progress = on_progress
+        self._on_ended = on_ended
+        self._on_defect = on_defect
+
+    def begin(self, job: Job) -> None:
+        """Starts the owner of an archive, once there is room for one."""
+        owner = threading.Thread(target=self._own, args=(job,), name="waifu2x-archive", daemon=True)
+        with self._changed:
+            self._changed.wait_for(lambda: len(self.owners) < _ARCHIVES or self._stopped.is_set())
+            if not self._stopped.is_set():
+                owner.start()
+                self.owners[owner] = job
+
+    def _own(self, job: Job) -> None:
+        try:
+            outcome = self._archived(job)
+        except BaseException as error:
+            self._on_defect(error)
+            return
+        with self._changed:
+            del self.owners[threading.current_thread()]
+            self._on_ended(outcome)
+
+    def _archived(self, job: Job) -> Outcome:
+        """The outcome of an archive."""
+        # Imported where there is an archive: most folders have none.
+        from waifu2x.flows.archive import upscale_archive
+
+        def report(part: float) -> None:
+            if self._stopped.is_set():
+                raise StoppedError
+            try:
+                self._on_progress(job, part)
+            except BaseException as error:  # not the archive's
+                self._on_defect(error)
+                raise StoppedError from error
+
+        start, make_page = time.monotonic(), partial(self._made_page, job)
+        try:
+            made = upscale_archive(
+                job, self._output, make_page, on_progress=report, in_flight=self._in_flight
+            )
+        except Exception as error:
+            return outcome_of_error(job, self._output, error, start)
+        return outcome_of(job, made)
+
+    def _made_page(self, job: Job, name: str, content: bytes, on_progress: Progress) -> ArchivePage:
+        """A page that a worker has made. Raises FailedError, StoppedError."""
+        page = WantedPage(job, name, content, on_progress)
+        with self._changed:
+            if self._stopped.is_set():
+                raise StoppedError
+            self._pages.append(page)
+            self._changed.notify_all()
+        answer = page.answer.get()
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
