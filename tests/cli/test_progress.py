@@ -108,6 +108,17 @@ def test_many_messages_leave_no_stale_lines(columns: int) -> None:
         assert terminal.lines == [f"message {number}" for number in range(12)]
 
 
+def test_results_on_the_same_terminal_stand_above_the_line() -> None:
+    with Terminal(many(3), 100) as terminal:
+        terminal.say("on_progress(jobs[0], 0.5); now[0] += 1")
+        terminal.until(lambda: "000.png" in terminal.lines[-1])
+        terminal.say("report.show('{\"a\": [1]}'); on_progress(jobs[1], 0.5)")
+        terminal.until(lambda: "001.png" in terminal.lines[-1])
+        assert terminal.lines[:-1] == ['{"a": [1]}']
+        assert terminal.end() == 0
+        assert terminal.lines == ['{"a": [1]}']
+
+
 def test_a_window_that_changes_its_size() -> None:
     with Terminal(one(), 100) as terminal:
         terminal.say("on_size(1000, 2000); now[0] += 1; on_progress(0.37)")
