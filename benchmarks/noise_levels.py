@@ -45,6 +45,8 @@ LEVELS = (0, 1, 2)
 """Those that may be chosen."""
 MARGIN = 0.2
 """dB that a level has to gain on every deciding picture, for those that it has not seen."""
+CLOSE = 0.1
+"""dB between means that nobody sees: the weaker level invents less."""
 SETS = ("cunet/art", "upconv_7/art", "upconv_7/photo", "vgg_7/art", "cugan/se")
 
 
@@ -110,7 +112,8 @@ def limits_of(rows: Sequence[Row]) -> NoiseLimits:
 def choose(known: Sequence[Row]) -> Limits:
     """Up to which quality each level is best.
 
-    That is the level with the highest mean of those that gain MARGIN on every picture. Where two
+    Of those that gain MARGIN on every picture, that is the weakest whose mean is CLOSE to the best.
+    Where two
     neighbouring qualities differ the limit is halfway, and the last one is a quality that was
     measured.
     """
@@ -125,7 +128,9 @@ def choose(known: Sequence[Row]) -> Limits:
                         gain = row["psnr"][str(level)] - row["psnr"]["none"]
                         gains.setdefault(level, []).append(gain)
         safe = [level for level, each in gains.items() if min(each) >= MARGIN]
-        best = max(safe, key=lambda level: statistics.mean(gains[level]), default=None)
+        means = {level: statistics.mean(gains[level]) for level in safe}
+        close = [level for level in safe if means[level] >= max(means.values()) - CLOSE]
+        best = min(close, default=None)
         if before is not None and best != before[1]:
             limits.append((before[0] if best is None else (before[0] + quality) // 2, before[1]))
         if best is None:

@@ -184,7 +184,7 @@ def testing() -> list[Truth]:
     return [
         *(_scene(name) for name in ("people", "tanks", "hand", "pond", "walkers")),
         _page(
-            "letter", "Liberation_Serif_Regular", ("Dear reader,", "what follows", "is true."), 3
+            "letter", "Liberation_Serif_Regular", ("Dear reader,", "what follows", "is true."), 6
         ),
         _photo("chelsea", 10, 100),
         _photo("coins", 10, 60),

@@ -314,6 +314,22 @@ def test_devices_are_those_that_the_system_lists(
     assert offered("-g", "") == ["words", "0", "1", "all"]
 
 
+def test_names_that_no_shell_can_be_sent_hide_no_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in (b"\xff.png", b"two\nlines.png", "at 9.41\u202fAM.png".encode(), b"plain.png"):
+        Path(os.fsdecode(os.fsencode(tmp_path) + b"/" + name)).touch()
+    monkeypatch.chdir(tmp_path)
+    done = subprocess.run(
+        [sys.executable, "-m", "waifu2x"],
+        env=environment(tmp_path)
+        | {"_WAIFU2X_COMPLETE": "bash_complete", "COMP_LINE": "waifu2x info ", "COMP_WORD": ""},
+        capture_output=True,
+        check=True,
+    )
+    assert done.stdout.decode().split("\n")[:-1] == ["files", "at 9.41\u202fAM.png", "plain.png"]
+
+
 @pytest.mark.parametrize("shell", SHELLS)
 def test_scripts_are_sound(shell: str, tmp_path: Path) -> None:
     """Each shell parses its script, and has nothing to say of it."""
@@ -328,9 +344,6 @@ def test_scripts_are_sound(shell: str, tmp_path: Path) -> None:
 def test_a_shell_has_to_be_named() -> None:
     done = CliRunner().invoke(cli, ["completion"])
     assert done.exit_code == 2
-    assert done.stderr == (
-        "Error: Missing argument 'SHELL'. Expected bash, zsh or fish; `waifu2x completion --help`"
-        " shows what there is.\n"
-    )
+    assert done.stderr == ("Error: bash|zsh|fish is missing: `waifu2x completion bash|zsh|fish`.\n")
     done = CliRunner().invoke(cli, ["completion", "csh"])
     assert done.stderr == "Error: expected bash, zsh or fish, not 'csh'.\n"

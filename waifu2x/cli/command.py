@@ -186,10 +186,6 @@ class Choice(click.Choice[str]):
         self._many = bool(shown)
         self._shown = listed(shown or choices)
 
-    def get_missing_message(self, *_: Any, **__: Any) -> str:
-        """What is said where there is none."""
-        return f"Expected {self._shown}"
-
     def convert(self, value: Any, parameter: Any, context: Any) -> str:
         """The word as it is spelt here. Raises BadParameter."""
         found = next((each for each in self.choices if each.casefold() == value.casefold()), None)

@@ -153,7 +153,7 @@ class Bash(BashComplete):
         found: list[str] = []
         for item in items:
             found += [item.value] if item.type == "plain" else _paths(item)
-        values = [value.removeprefix(kept) for value in dict.fromkeys(found) if "\n" not in value]
+        values = [value.removeprefix(kept) for value in dict.fromkeys(found) if _fits_a_line(value)]
         return "\n".join(["files" if is_files else "words", *values])
 
     def get_completions(self, args: list[str], incomplete: str) -> list[CompletionItem[str]]:
@@ -211,9 +211,9 @@ def register() -> None:
 
 
 @click.command(cls=Command, short_help="Print a script that makes a shell complete waifu2x.")
-@click.argument("shell", metavar="SHELL", type=Choice(list(SHELLS)))
+@click.argument("shell", metavar="|".join(SHELLS), type=Choice(list(SHELLS)))
 def completion(shell: str) -> None:
-    """Print a script that makes SHELL complete commands, options, files, models and devices.
+    """Print a script that makes a shell complete commands, options, files, models and devices.
 
     \b
     bash: waifu2x completion bash > ~/.local/share/bash-completion/completions/waifu2x
@@ -260,6 +260,11 @@ def _paths(item: CompletionItem[Any]) -> Iterator[str]:
             yield f"{start}{head}{slash}{name}/"
         elif item.type == "file" and name.lower().endswith(tuple(suffixes)):
             yield f"{start}{head}{slash}{name}"
+
+
+def _fits_a_line(value: str) -> bool:
+    """Whether a shell can be sent a value: names of files may be any bytes."""
+    return "\n" not in value and not any("\ud800" <= each <= "\udfff" for each in value)
 
 
 def _last_word(line: str) -> str:

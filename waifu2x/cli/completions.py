@@ -136,7 +136,8 @@ def _model_sets() -> list[CompletionItem[str]]:
         levels = ",".join(map(str, each.noise_levels)) or "none"
         scales = ",".join(f"{scale}x" for scale in each.scales if scale > 1)
         about = f"-n {levels}; {scales}" + (f"; {entry.best_at}" if entry else "")
-        items.append(_item(each.name, help=about))
+        if each.name.isprintable():
+            items.append(_item(each.name, help=about))
     return items
 
 

@@ -17,7 +17,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from waifu2x.errors import ModelError
 from waifu2x.imaging import alpha as transparency
-from waifu2x.imaging import colour
+from waifu2x.imaging import colour, cut
 from waifu2x.imaging.dtypes import from_unit, to_unit
 from waifu2x.imaging.picture import Picture
 from waifu2x.imaging.sizes import Part, Request, ResizePlan
@@ -97,10 +97,14 @@ class Processing:
         if self.leaves(height, width):
             return Prepared(picture, (), None)
         plan = self._plan(height, width)
-        picture = replace(picture, pixels=np.ascontiguousarray(picture.pixels))
         if plan.factor == 1 and self.noise is None:
+            picture = replace(picture, pixels=np.ascontiguousarray(picture.pixels))
             return Prepared(picture, (), plan)
         chain = self.facts.facts(plan.factor, self.noise)
+        box = cut.needed(plan, chain.radius, height, width)
+        if box is not None:
+            picture, plan = _cut(picture, box), cut.within(plan, box)
+        picture = replace(picture, pixels=np.ascontiguousarray(picture.pixels))
         alpha = picture.alpha
         uneven = alpha is not None and np.ptp(alpha) > 0
         opacity = self._scaling(plan.factor, chain) if uneven and plan.factor > 1 else None
@@ -145,7 +149,12 @@ class Processing:
         if self.leaves(height, width):
             return 0.0
         plan = self._plan(height, width)
-        area = (height * plan.factor) * (width * plan.factor)
+        seen = height * width
+        if plan.factor > 1 or self.noise is not None:
+            radius = self.facts.facts(plan.factor, self.noise).radius
+            if box := cut.needed(plan, radius, height, width):
+                seen = (box[0].stop - box[0].start) * (box[1].stop - box[1].start)
+        area = seen * plan.factor**2
         if plan.part is None:
             return area / (height * width)
         # Floats until they are resized, and after that once more.
@@ -207,6 +216,11 @@ def finish(
         with spent("resize"):
             pixels, alpha = _resized(pixels, alpha, plan, dtype)
     return replace(source, pixels=pixels, alpha=alpha)
+
+
+def _cut(picture: Picture, box: cut.Box) -> Picture:
+    alpha = None if picture.alpha is None else np.ascontiguousarray(picture.alpha[box])
+    return replace(picture, pixels=picture.pixels[box], alpha=alpha)
 
 
 def _colours_call(
