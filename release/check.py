@@ -25,11 +25,13 @@ def faults(tag: str) -> list[str]:
     if project.notes(version) is None:
         found.append(f"CHANGELOG.md has no section [{version}] with a date: run release.prepare")
     for path, text in project.tracked_texts().items():
+        name = path.relative_to(project.ROOT)
         if project.with_owner(text, "") != text:
-            name = path.relative_to(project.ROOT)
             found.append(
                 f"{name}: an address has {project.PLACEHOLDER} in it: run release.set_owner"
             )
+        elif str(name) == "README.md" and project.PLACEHOLDER in text:
+            found.append(f"{name} explains {project.PLACEHOLDER}: take that sentence out")
     return found
 
 

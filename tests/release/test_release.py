@@ -98,7 +98,9 @@ def test_a_tag_publishes_only_what_agrees_with_it(
     monkeypatch.setattr(project, "VERSION_FILE", version)
     monkeypatch.setattr(project, "tracked_texts", lambda: texts)
     assert len(check.faults("v0.1.0")) == 3
-    texts[address] = project.with_owner(texts[address], "somebody")
+    texts[address] = project.with_owner(texts[address], "somebody") + " (OWNER is the account)"
+    assert len(check.faults("v0.1.0")) == 3
+    texts[address] = texts[address].partition(" ")[0]
     assert prepare.main(["0.1.0"]) == 0
     assert version.read_text() == '"""Text."""\n__version__ = "0.1.0"\n'
     assert check.faults("v0.1.0") == []

@@ -74,7 +74,9 @@ def is_folder(word: str) -> bool:
 
 
 def check_names(words: Words) -> None:
-    """Raises UsageError for a URL where a file has to be, and for a folder among several inputs."""
+    """Raises UsageError for an empty name, a URL, and a folder among several inputs."""
+    if "" in (*words.inputs, words.output):
+        raise click.UsageError("A file's name is empty: is a variable of the shell not set?")
     for name in words.inputs:
         if len(words.inputs) > 1 and Path(name).is_dir():
             raise click.UsageError(f"{name}: is a folder: use `waifu2x batch` for what is in it.")
