@@ -16,7 +16,7 @@ VECTOR_VALUES = 8
 
 
 _QUADS = np.arange(32) % 8 // 2 * 8 + np.arange(32) // 8 * 2 + np.arange(32) % 2
-"""Of 32 planes, that of each column of four matrix products of 8, see `pack_quads`."""
+"""Which of 32 planes is in each column of four matrix products of 8: see `pack_quads`."""
 
 
 def split(values: NDArray[np.float32]) -> tuple[NDArray[np.float16], NDArray[np.float16]]:
