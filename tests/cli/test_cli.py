@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import logging
 import os
 import re
 import resource
@@ -11,6 +12,7 @@ import signal
 import subprocess
 import sys
 import time
+import types
 import warnings
 import zipfile
 from collections.abc import Callable
@@ -22,7 +24,9 @@ from click.testing import CliRunner, Result
 from PIL import Image
 
 import waifu2x
+from waifu2x import backends
 from waifu2x.cli import cli
+from waifu2x.errors import BackendError, DeviceError, UnavailableError
 from waifu2x.networks.readers.architectures import Layer
 from waifu2x.networks.readers.waifu2x_json import NetworkWeights, dump
 
@@ -743,6 +747,28 @@ def test_interrupt_keeps_what_is_finished_and_leaves_no_half_file(run: Run) -> N
     assert 0 < len(made) < 200
     for path in made:
         assert np.asarray(load(path)).shape == (300, 300, 3)
+
+
+def test_backends_that_most_machines_lack_are_no_news(
+    run: Run, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The package for OpenCL without a driver, say; what should work and does not, is."""
+    reason: BackendError = UnavailableError("backend opencl found no device: install a driver")
+
+    def devices() -> None:
+        raise reason
+
+    real = backends._load
+    fake = types.SimpleNamespace(devices=devices)
+    monkeypatch.setattr(
+        backends, "_load", lambda entry: fake if entry.name == "opencl" else real(entry)
+    )
+    caplog.set_level(logging.DEBUG)
+    call = ["upscale", "-m", tiny(), "--overwrite", "a.png", "b.png"]
+    assert (run(*call).stderr, reason.args[0] in caplog.text) == ("", True)
+    reason = DeviceError("OpenCL device 0: does not answer")
+    assert "OpenCL device 0: does not answer" in run(*call).stderr
+    assert run(*call, "--quiet").stderr == ""
 
 
 def test_devices(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -85,6 +86,9 @@ MISTAKES = [
     ("-f webp a.png out.png", 2, "--format webp contradicts the file name out.png."),
     ("a.png --name ../{stem}", 2,
      "--name: '../{stem}' is no file name: give its folder to -o."),
+    ("a.png --name {stem}.{scale}", 2, "--name {stem}.{scale}: end it in {ext}."),
+    ("batch folder out --name {stem}.webp", 2,
+     "--name {stem}.webp: end it in {ext}, and choose the format with -f."),
     ("batch a.png out", 2, "a.png: is a file, not a folder: try `waifu2x a.png OUT`."),
     ("batch new folder", 2,
      "new: no such folder, but folder is there: the input comes before the output."),
@@ -107,6 +111,21 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     Image.new("RGB", (2050, 1)).save("wide.png")
     Path("folder").mkdir()
     return lambda *words: CliRunner().invoke(cli, words)
+
+
+@pytest.mark.parametrize("words", [["", "out.png"], ["a.png", ""], ["a.png", "-o", ""]])
+def test_empty_names(run: Run, words: list[str]) -> None:
+    result = run(*words)
+    message = "A file's name is empty: is a variable of the shell not set?"
+    assert (result.exit_code, result.stderr) == (2, f"Error: {message}\n")
+
+
+def test_names_hold_no_orders_to_the_terminal(run: Run) -> None:
+    for words in (["x\x1b[31m.png"], ["a.png", "x\x1b[31m"], ["\x1b[31m"], ["-\x1b[31m"]):
+        result = run(*words)
+        assert result.exit_code in (1, 2)
+        assert len(result.stderr.splitlines()) == 1
+        assert "\x1b" not in result.stderr
 
 
 def everything() -> set[tuple[str, int]]:
@@ -271,3 +290,12 @@ def test_models_are_found_in_capitals(run: Run) -> None:
     Path(tiny()).rename("VGG_7")
     assert run("-m", "VGG_7", "a.png", "y.png").exit_code == 0
     assert Path("x.png").read_bytes() != Path("y.png").read_bytes()
+
+
+def test_the_documentation_quotes_what_is_said() -> None:
+    said = {f"waifu2x {words}": (code, sentence) for words, code, sentence in MISTAKES}
+    page = Path(__file__).parents[2] / "docs/reference/exit-codes.md"
+    rows = re.findall(r"^\| `(waifu2x [^`]*)` \| (.*) \| (\d) \|$", page.read_text(), re.MULTILINE)
+    assert len(rows) >= 10
+    for words, sentence, code in rows:
+        assert said[words] == (int(code), sentence)

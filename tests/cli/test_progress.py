@@ -56,7 +56,15 @@ def squeezed(text: str) -> str:
     return text.replace("\n", "")
 
 
-@pytest.mark.parametrize("columns", [40, 60, 80, 100])
+WIDTHS = [
+    40,
+    pytest.param(60, marks=pytest.mark.matrix),
+    pytest.param(80, marks=pytest.mark.matrix),
+    100,
+]
+
+
+@pytest.mark.parametrize("columns", WIDTHS)
 def test_one_line_however_wide_the_terminal_is(columns: int) -> None:
     """With the name, how much is done and the time left; it stays the last line, and goes."""
     with Terminal(one(), columns) as terminal:
@@ -78,7 +86,7 @@ def test_one_line_however_wide_the_terminal_is(columns: int) -> None:
         assert not terminal.screen.cursor.hidden
 
 
-@pytest.mark.parametrize("columns", [40, 60, 80, 100])
+@pytest.mark.parametrize("columns", WIDTHS)
 def test_many_messages_leave_no_stale_lines(columns: int) -> None:
     with Terminal(many(298), columns) as terminal:
         for number in range(12):
@@ -98,6 +106,17 @@ def test_many_messages_leave_no_stale_lines(columns: int) -> None:
         assert ("─" in last) == (columns >= 80)
         assert terminal.end() == 0
         assert terminal.lines == [f"message {number}" for number in range(12)]
+
+
+def test_results_on_the_same_terminal_stand_above_the_line() -> None:
+    with Terminal(many(3), 100) as terminal:
+        terminal.say("on_progress(jobs[0], 0.5); now[0] += 1")
+        terminal.until(lambda: "000.png" in terminal.lines[-1])
+        terminal.say("report.show('{\"a\": [1]}'); on_progress(jobs[1], 0.5)")
+        terminal.until(lambda: "001.png" in terminal.lines[-1])
+        assert terminal.lines[:-1] == ['{"a": [1]}']
+        assert terminal.end() == 0
+        assert terminal.lines == ['{"a": [1]}']
 
 
 def test_a_window_that_changes_its_size() -> None:
@@ -235,6 +254,7 @@ def test_no_line_is_longer_than_the_terminal() -> None:
             assert "2:46:39 left" in line.plain
 
 
+UPSCALE, BATCH = ["upscale", "in/a.png", "b.png"], ["batch", "in", "out"]
 STUCK = """
 import sys
 from waifu2x.backends.reference import NumpyNetwork
@@ -260,8 +280,17 @@ def picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-@pytest.mark.parametrize("command", [["upscale", "in/a.png", "b.png"], ["batch", "in", "out"]])
-@pytest.mark.parametrize("ending", ["key", "SIGTERM", "hang up"])
+@pytest.mark.parametrize(
+    ("command", "ending"),
+    [
+        (UPSCALE, "key"),
+        (BATCH, "key"),
+        (UPSCALE, "SIGTERM"),
+        pytest.param(BATCH, "SIGTERM", marks=pytest.mark.matrix),
+        pytest.param(UPSCALE, "hang up", marks=pytest.mark.matrix),
+        (BATCH, "hang up"),
+    ],
+)
 def test_an_interrupt_leaves_a_clean_screen(picture: None, command: list[str], ending: str) -> None:
     arguments = ["-c", STUCK, *command, "--backend", "numpy"]
     with Terminal(arguments) as terminal:

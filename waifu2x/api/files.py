@@ -166,7 +166,7 @@ def upscaled(
     max_pixels = integer(
         how.get("max_pixels", MAX_PIXELS), range(1, 1 << 62), "max_pixels of at least 1"
     )
-    on_progress = _Told(progress_of(how.get("on_progress")))
+    on_progress = _CallerProgress(progress_of(how.get("on_progress")))
     work = _Work(job, output, opened, max_pixels)
     try:
         made = work.archive(on_progress) if is_archive(job.source) else work.file(on_progress)
@@ -191,7 +191,7 @@ def upscaled(
     )
 
 
-class _Told:
+class _CallerProgress:
     """Progress that remembers what the caller's function has raised."""
 
     def __init__(self, on_progress: Progress) -> None:

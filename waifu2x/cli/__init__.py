@@ -142,7 +142,7 @@ def _refuse_mistyped(context: click.Context, args: list[str]) -> None:
     raise click.UsageError(printable(f"There is no command and no file {name!r}{hint}"))
 
 
-class _Told(logging.Handler):
+class _LogTeller(logging.Handler):
     """Tells log messages as the program's own: they quote names from model files.
 
     Without the traceback that a library may log with one: whatever fails is told by its message.
@@ -159,7 +159,7 @@ def main() -> None:
     _replace_closed_streams()
     # Libraries' remarks on odd but readable files are not for users.
     warnings.filterwarnings("ignore", module="PIL|tifffile|zipfile")
-    logging.basicConfig(handlers=[_Told()])
+    logging.basicConfig(handlers=[_LogTeller()])
     logging.getLogger("waifu2x").setLevel(logging.DEBUG)
     for name in ("SIGTERM", "SIGHUP"):
         number = getattr(signal, name, None)

@@ -131,9 +131,14 @@ def naming_of(
     **options: Any,
 ) -> Naming:
     """How results are called, by a template and the options; a usage error where several results
-    would have one name."""
+    would have one name, or where a name would not end in the format's extension."""
     if several and "stem" not in naming.fields_of(template):
         raise click.UsageError(f"--name {template}: without {{stem}} all results have one name.")
+    suffix = Path(template).suffix[1:].lower()
+    fits = suffix in table.WRITABLE and extension in (None, *table.of(suffix).extensions)
+    if not (fits or template.endswith("{ext}")):
+        chosen = ", and choose the format with -f" if suffix in table.WRITABLE else ""
+        raise click.UsageError(f"--name {template}: end it in {{ext}}{chosen}.")
     request = request_of(**options)
     known = {"model": naming.of_model(options["model"]), "noise": options["noise"]}
     if request.scale is not None:

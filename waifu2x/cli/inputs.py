@@ -74,7 +74,9 @@ def is_folder(word: str) -> bool:
 
 
 def check_names(words: Words) -> None:
-    """Raises UsageError for a URL where a file has to be, and for a folder among several inputs."""
+    """Raises UsageError for an empty name, a URL, and a folder among several inputs."""
+    if "" in (*words.inputs, words.output):
+        raise click.UsageError("A file's name is empty: is a variable of the shell not set?")
     for name in words.inputs:
         if len(words.inputs) > 1 and Path(name).is_dir():
             raise click.UsageError(f"{name}: is a folder: use `waifu2x batch` for what is in it.")
@@ -146,7 +148,7 @@ def jobs_of(words: Words, naming: Callable[[str], Naming], template: str | None)
     if output is not None and several and Path(output).is_file():
         raise click.UsageError(f"{output}: is a file: several inputs need a folder.")
     if output is not None and (output == _STANDARD or not (several or is_folder(output))):
-        if template is not None:
+        if template is not None and not is_of_settings("template"):
             raise click.UsageError(f"{output}: --name needs a folder: end it in a slash.")
         return [Job(Path(words.inputs[0]), Path(output))]
     jobs: list[Job] = []

@@ -221,7 +221,10 @@ def show(text: str) -> None:
     Raises OutputError, or BrokenPipeError if nobody reads it any more.
     """
     try:
-        click.echo(text)
+        if _write is not _echo and sys.stdout is not None and sys.stdout.isatty():
+            _write(text)  # on the terminal where something is drawn, which makes room
+        else:
+            click.echo(text)
     except BrokenPipeError:
         raise
     except OSError as error:

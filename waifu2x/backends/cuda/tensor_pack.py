@@ -16,7 +16,8 @@ VECTOR_VALUES = 8
 
 
 _QUADS = np.arange(32) % 8 // 2 * 8 + np.arange(32) // 8 * 2 + np.arange(32) % 2
-"""Of 32 planes, that of each column of four matrix products of 8, see `pack_quads`."""
+"""The plane (0 to 31) of each column of four matrix products of 8 columns, as `pack_quads` orders
+them."""
 
 
 def split(values: NDArray[np.float32]) -> tuple[NDArray[np.float16], NDArray[np.float16]]:
