@@ -154,7 +154,7 @@ def runs(python: str | Path) -> bool:
 @pytest.mark.parametrize("version", PYTHONS)
 def test_newer_pythons(version: str, built: tuple[Path, Path], tmp_path: Path) -> None:
     kept = Path.home() / ".pyenv" / "versions"  # which answers for none of them by name alone
-    candidates = [f"python{version}", *kept.glob(f"{version}.*/bin/python")]
+    candidates: list[str | Path] = [f"python{version}", *kept.glob(f"{version}.*/bin/python")]
     command = next((each for each in candidates if runs(each)), None)
     if command is None:
         pytest.skip(f"Python {version} is not here")
