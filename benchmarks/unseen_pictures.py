@@ -148,7 +148,7 @@ def _scan() -> Pixels:
     rng = np.random.default_rng(22)
     paper = 0.96 - 0.14 * np.linspace(0, 1, SIDE)[np.newaxis] ** 3
     grey = (ink * 0.85 + 0.12) * paper + rng.normal(0, 0.012, ink.shape)
-    picture = grey[..., np.newaxis] * np.array([250.0, 240.0, 214.0])
+    picture: NDArray[np.float64] = grey[..., np.newaxis] * np.array([250.0, 240.0, 214.0])
     return np.clip(np.round(picture), 0, 255).astype(np.uint8)
 
 
