@@ -15,6 +15,7 @@ from waifu2x.backends import (
     Device,
     Measurement,
     Network,
+    OnRecomputed,
     Pin,
     Precision,
     Progress,
@@ -154,6 +155,7 @@ class FallbackNetwork:
         tile: int | None = None,
         tta: int = 1,
         on_progress: Progress = ignore,
+        on_recomputed: OnRecomputed = ignore,
     ) -> NDArray[Any]:
         """Runs pictures on the backend of now, and again on the next one if its device stops."""
         told = Furthest(on_progress)
@@ -161,6 +163,14 @@ class FallbackNetwork:
             backend, network = self.prepare()
             try:
                 report = told.attempt()
-                return network(pixels, out_dtype, out=out, tile=tile, tta=tta, on_progress=report)
+                return network(
+                    pixels,
+                    out_dtype,
+                    out=out,
+                    tile=tile,
+                    tta=tta,
+                    on_progress=report,
+                    on_recomputed=on_recomputed,
+                )
             except BackendError as error:
                 self._backend.replace(backend, error)
