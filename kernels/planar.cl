@@ -88,6 +88,8 @@ to_planes(const GLOBAL float *RESTRICT source, GLOBAL SAMPLE *RESTRICT luma,
     const int cell_row = first + GROUP_ID(0);
     const int cells = (columns + COLUMN_STEP - 1) / COLUMN_STEP;
     const int top = cell_row * ROW_STEP;
+    source += ((Place)offset + top) * columns * 3;
+    luma += (Place)top * columns;
     u += (Place)cell_row * cells;
     v += (Place)cell_row * cells;
     NO_UNROLL for (int cell = LOCAL_ID(); cell < cells; cell += GROUP) {
@@ -98,9 +100,9 @@ to_planes(const GLOBAL float *RESTRICT source, GLOBAL SAMPLE *RESTRICT luma,
                 const int weight = WEIGHT(ROW_STEP, ROW_MIDWAY, down) *
                                    WEIGHT(COLUMN_STEP, COLUMN_MIDWAY, across);
                 if (weight) {
-                    const int y = INSIDE(top + down, rows), x = INSIDE(left + across, columns);
-                    const GLOBAL float *RESTRICT pixel =
-                        source + (((Place)offset + y) * columns + x) * 3;
+                    const int y = INSIDE(top + down, rows) - top;
+                    const int x = INSIDE(left + across, columns);
+                    const GLOBAL float *RESTRICT pixel = source + (y * columns + x) * 3;
                     const float red = pixel[0], green = pixel[1], blue = pixel[2];
                     reds = FMA((float)weight, red, reds);
                     greens = FMA((float)weight, green, greens);
@@ -110,7 +112,7 @@ to_planes(const GLOBAL float *RESTRICT source, GLOBAL SAMPLE *RESTRICT luma,
                         const float sum =
                             FMA(luma_red, red,
                                 FMA(luma_green, green, FMA(luma_blue, blue, luma_zero)));
-                        luma[(Place)y * columns + x] = CODE(sum);
+                        luma[y * columns + x] = CODE(sum);
                     }
                 }
             }

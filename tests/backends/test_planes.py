@@ -213,7 +213,12 @@ def test_depth_and_sampling_may_change(backend: Backend) -> None:
 
 
 @pytest.mark.parametrize("precision", ["fp32", "auto"])
-def test_tiles_and_stacks_change_no_bit(backend: Backend, precision: Any) -> None:
+def test_tiles_and_stacks_change_no_bit(
+    backend: Backend, precision: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from waifu2x.backends.gpu import plane_bands
+
+    monkeypatch.setattr(plane_bands, "_BAND_BYTES", 5000)  # a few rows
     kind = PlaneFormat(10, "420", "bt709")
     models = [obvious.random_model([3, 16, 3], seed=4), obvious.random_model([3, 8, 3], 5, 2)]
     pictures = [picture(kind, 51, 38, seed) for seed in range(3)]
@@ -237,6 +242,20 @@ def test_devices_change_no_bit(backend: Backend) -> None:
     pool.close()
     assert_same(made, wanted)
     assert sum(progress) == pytest.approx(1)
+
+
+def test_cores_change_no_bit() -> None:
+    planar = pytest.importorskip("waifu2x.backends.cpu.planar")
+    kind = PlaneFormat(10, "420", "bt709", siting="topleft")
+    one = picture(kind, 333, 41)
+    pixels = [np.full((333, 41, 3), np.nan, np.float32) for _ in range(2)]
+    made = [kind.empty(333, 41) for _ in range(2)]
+    for cores in range(2):
+        planar.read_planes(one, pixels[cores], 1 + 4 * cores)
+        planar.write_planes(pixels[cores], made[cores], 1 + 4 * cores)
+    np.testing.assert_array_equal(*pixels)
+    assert_same(made[:1], made[1:])
+    assert_codes(made[0], from_rgb(pixels[0], meaning(kind)), 0.01)
 
 
 def inside(array: NDArray[Any], *, upside_down: bool) -> tuple[NDArray[Any], NDArray[Any]]:
