@@ -83,12 +83,12 @@ class CpuNetwork:
             share = scaled(on_progress, 1 / max(1, len(pictures)))
             try:
                 for picture, made in zip(pictures, out, strict=True):
-                    pixels = np.empty((*picture.size, 3), np.float32)
-                    result = np.empty((*made.size, 3), np.float32)
-                    check_result(result.shape)
-                    read_planes(picture, pixels, self._workers.cores)
-                    _run(models, pixels, result, tile, tta, share)
-                    write_planes(result, made, self._workers.cores)
+                    shapes = (*picture.size, 3), (*made.size, 3)
+                    check_result(shapes[1])
+                    with self._workers.pixels(shapes, models[0].packed.weights) as (pixels, result):
+                        read_planes(picture, pixels, self._workers.cores)
+                        _run(models, pixels, result, tile, tta, share)
+                        write_planes(result, made, self._workers.cores)
             except MemoryError as error:
                 raise DeviceMemoryError(
                     f"backend cpu: memory is short ({error}): {LESS_MEMORY}"

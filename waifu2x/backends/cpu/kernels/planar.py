@@ -99,31 +99,44 @@ def write_planes(picture, factors, pixels, scratch, first, end):  # type: ignore
 
 @native
 def _write(picture, y, u, v, factors, pixels, scratch, first, end):  # type: ignore[no-untyped-def]
-    rows, columns, row_step = picture[7], picture[8], picture[9]
+    rows, columns, row_step, column_step = picture[7], picture[8], picture[9], picture[11]
     floats = 3 * columns
-    sums = advance(scratch, 3)
-    before, at, behind = np.float32(0), np.float32(4), np.float32(0)
-    if row_step == 2 and picture[10]:
-        at, behind = np.float32(2), np.float32(2)
-    elif row_step == 2:
-        before, at, behind = np.float32(1), np.float32(2), np.float32(1)
+    cells = (columns + column_step - 1) // column_step
+    reds = advance(scratch, 1)
+    greens, blues = advance(reds, columns + 2), advance(reds, 2 * (columns + 2))
+    before, at, behind = _weights(row_step, picture[10])
     for cell in range(first, end):
         top = cell * row_step
         for row in range(top, min(top + row_step, rows)):
-            _write_luma(
-                advance(y, row * picture[3]), advance(pixels, row * floats), factors, columns
-            )
+            luma = advance(y, row * picture[3])
+            _write_luma(luma, advance(pixels, row * floats), factors, columns)
         above = advance(pixels, max(top - 1, 0) * floats)
         here = advance(pixels, top * floats)
         below = advance(pixels, min(top + 1, rows - 1) * floats)
-        for x in range(floats):
-            sums[x] = before * above[x] + at * here[x] + behind * below[x]
-        for plane in range(3):
-            sums[plane - 3] = sums[plane]
-            sums[floats + plane] = sums[floats - 3 + plane]
+        for x in range(columns):
+            red, green, blue = 3 * x, 3 * x + 1, 3 * x + 2
+            reds[x] = before * above[red] + at * here[red] + behind * below[red]
+            greens[x] = before * above[green] + at * here[green] + behind * below[green]
+            blues[x] = before * above[blue] + at * here[blue] + behind * below[blue]
+        for sums in (reds, greens, blues):
+            sums[-1] = sums[0]
+            sums[columns] = sums[columns - 1]
         u_row, v_row = advance(u, cell * picture[4]), advance(v, cell * picture[5])
-        _write_chroma(picture, u_row, sums, factors, 4)
-        _write_chroma(picture, v_row, sums, factors, 7)
+        across = _weights(column_step, picture[12])
+        if column_step == 1:
+            _write_chroma(u_row, v_row, reds, greens, blues, factors, cells, 1, across)
+        else:
+            _write_chroma(u_row, v_row, reds, greens, blues, factors, cells, 2, across)
+
+
+@native
+def _weights(step, is_midway):  # type: ignore[no-untyped-def]
+    """What the pixel before the first one of a cell counts, that one, and the next, in quarters."""
+    if step == 1:
+        return np.float32(0), np.float32(4), np.float32(0)
+    if is_midway:
+        return np.float32(0), np.float32(2), np.float32(2)
+    return np.float32(1), np.float32(2), np.float32(1)
 
 
 @native
@@ -135,22 +148,22 @@ def _write_luma(target, pixels, factors, columns):  # type: ignore[no-untyped-de
 
 
 @native
-def _write_chroma(picture, target, sums, factors, first):  # type: ignore[no-untyped-def]
-    red, green, blue = factors[first], factors[first + 1], factors[first + 2]
+def _write_chroma(  # type: ignore[no-untyped-def]
+    u, v, reds, greens, blues, factors, cells, step, weights
+):
+    before, at, behind = weights
+    u_red, u_green, u_blue = factors[4], factors[5], factors[6]
+    v_red, v_green, v_blue = factors[7], factors[8], factors[9]
     zero, peak = factors[10], factors[11]
-    step = picture[11]
-    before, at, behind = np.float32(0), np.float32(4), np.float32(0)
-    if step == 2 and picture[12]:
-        at, behind = np.float32(2), np.float32(2)
-    elif step == 2:
-        before, at, behind = np.float32(1), np.float32(2), np.float32(1)
-    for x in range((picture[8] + step - 1) // step):
-        left = 3 * (x * step - 1)
-        reds = before * sums[left] + at * sums[left + 3] + behind * sums[left + 6]
-        greens = before * sums[left + 1] + at * sums[left + 4] + behind * sums[left + 7]
-        blues = before * sums[left + 2] + at * sums[left + 5] + behind * sums[left + 8]
-        value = red * reds + green * greens + blue * blues
-        target[x] = np.int32(min(max(value + zero, np.float32(0)), peak))
+    for cell in range(cells):
+        x = cell * step
+        red = before * reds[x - 1] + at * reds[x] + behind * reds[x + 1]
+        green = before * greens[x - 1] + at * greens[x] + behind * greens[x + 1]
+        blue = before * blues[x - 1] + at * blues[x] + behind * blues[x + 1]
+        blueness = u_red * red + u_green * green + u_blue * blue
+        redness = v_red * red + v_green * green + v_blue * blue
+        u[cell] = np.int32(min(max(blueness + zero, np.float32(0)), peak))
+        v[cell] = np.int32(min(max(redness + zero, np.float32(0)), peak))
 
 
 @native
