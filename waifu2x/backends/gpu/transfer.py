@@ -22,9 +22,9 @@ class Transfer(Protocol):
     """
 
     shape: StackShape
-    """Of the pictures as pixels."""
+    """The shape of the pictures as pixels."""
     dtypes: tuple[np.dtype[Any], np.dtype[Any]]
-    """Of what the first model reads and the last one writes."""
+    """The dtypes that the first model reads and the last one writes."""
     size: int
     """Bytes that it takes on the device beside those pixels."""
     crossing: int

@@ -43,9 +43,9 @@ def _read(picture, y, u, v, factors, pixels, scratch, first, end):  # type: igno
             other = near + 1 if row % 2 else near - picture[10]
         far = min(max(other, 0), chroma_rows - 1)
         _blend(u, near * picture[4], far * picture[4], near_weight, sums, chroma_columns)
-        _spread(sums, us, columns, column_step, picture[12])
+        _interpolate(sums, us, columns, column_step, picture[12])
         _blend(v, near * picture[5], far * picture[5], near_weight, sums, chroma_columns)
-        _spread(sums, vs, columns, column_step, picture[12])
+        _interpolate(sums, vs, columns, column_step, picture[12])
         luma = advance(y, row * picture[3])
         target = advance(pixels, 3 * columns * row)
         for x in range(columns):
@@ -69,7 +69,7 @@ def _blend(plane, near, far, near_weight, sums, count):  # type: ignore[no-untyp
 
 
 @native
-def _spread(sums, target, columns, step, is_midway):  # type: ignore[no-untyped-def]
+def _interpolate(sums, target, columns, step, is_midway):  # type: ignore[no-untyped-def]
     """A value for each pixel, 4 times as large as the sums."""
     if step == 1:
         for x in range(columns):
