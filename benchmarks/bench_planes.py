@@ -102,8 +102,8 @@ def conversion_on_gpu(
             spent[kernel.name if kernel.name in CONVERSIONS else "network"] += seconds
         for name, seconds in spent.items():
             found[name].append(seconds)
-    moved = moved_bytes(source), moved_bytes(target)
-    show(*(statistics.median(found[name]) for name in (*CONVERSIONS, "network")), *moved)
+    read, write, rest = (statistics.median(found[name]) for name in (*CONVERSIONS, "network"))
+    show(read, write, rest, moved_bytes(source), moved_bytes(target))
 
 
 def conversion_on_cpu(network: Network, source: PlanarPicture, target: PlanarPicture) -> None:
