@@ -36,12 +36,12 @@ LAYOUTS: list[tuple[Subsampling, Siting]] = [
     ("444", "left"),
 ]
 """All that differ in where chroma lies."""
-GEOMETRIES = list(product(DEPTHS, LAYOUTS))
+GEOMETRIES = [*((8, layout) for layout in LAYOUTS), (10, LAYOUTS[0]), (10, LAYOUTS[4])]
 KINDS = [
     PlaneFormat(bits, layout[0], MATRICES[number % 4], number % 3 == 0, layout[1])
     for number, (bits, layout) in enumerate(GEOMETRIES)
 ]
-"""Each layout and depth, and in turn each matrix and range."""
+"""Each layout, and in turn each matrix, range and depth."""
 ALL_KINDS = [
     PlaneFormat(*values)
     for values in product(DEPTHS, get_args(Subsampling), MATRICES, (False, True), SITINGS)
