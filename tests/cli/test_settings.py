@@ -122,6 +122,25 @@ def test_what_a_format_cannot_follow_gives_way(run: Run) -> None:
     assert run("upscale", "--format", "jpg", "a.png", "c.png").exit_code == 2
 
 
+def test_a_name_for_folders_leaves_a_named_output_alone(run: Run) -> None:
+    write('model = "./tiny"', 'name = "{stem}_big.{ext}"')
+    assert run("upscale", "a.png", "b.png").exit_code == 0
+    assert Path("b.png").exists()
+    assert run("upscale", "a.png").exit_code == 0
+    assert len(list(Path().glob("a_big*"))) == 1
+
+
+def test_how_much_is_said(run: Run) -> None:
+    """A weaker setting is void before it has changed anything."""
+    write('model = "./tiny"', "quiet = true")
+    assert run("upscale", "a.png", "b.png").stderr == ""
+    assert "networks: 2x" in run("upscale", "-v", "a.png", "c.png").stderr
+    write('model = "./tiny"', "verbose = true")
+    assert "networks: 2x" in run("upscale", "a.png", "d.png").stderr
+    assert run("upscale", "--quiet", "a.png", "e.png").stderr == ""
+    assert run("upscale", "--no-verbose", "a.png", "f.png").stderr == ""
+
+
 def test_flags_are_turned_off_again(run: Run) -> None:
     write('model = "./tiny"', "skip-existing = true")
     Path("b.png").write_bytes(b"precious")

@@ -15,6 +15,7 @@ from waifu2x.cli.arguments import OUTPUT_NAMES, check_format, naming_of, output_
 from waifu2x.cli.command import COMPUTING, IN_AND_OUT, MESSAGES, Command, option
 from waifu2x.cli.many import Files, make
 from waifu2x.cli.options import format_option, upscale_options
+from waifu2x.cli.settings import is_of_settings
 from waifu2x.cli.values import Location
 from waifu2x.cli.workers import LOCAL
 from waifu2x.flows.batch.shard import Shard, shard_of
@@ -150,6 +151,8 @@ def batch(
     pages, extension = extension, extension or "png"
     output = output_of(extension, **{name: options.pop(name) for name in OUTPUT_NAMES})
     output = replace(output, pages=pages)
+    if is_of_settings("copy_times") and any(map(stores.is_url, (folder, target))):
+        output = replace(output, copy_times=False)
     _check(folder, target, output, watching, retried)
     check_format(extension)
     if address is not None:  # workers have working folders of their own

@@ -148,7 +148,7 @@ def jobs_of(words: Words, naming: Callable[[str], Naming], template: str | None)
     if output is not None and several and Path(output).is_file():
         raise click.UsageError(f"{output}: is a file: several inputs need a folder.")
     if output is not None and (output == _STANDARD or not (several or is_folder(output))):
-        if template is not None:
+        if template is not None and not is_of_settings("template"):
             raise click.UsageError(f"{output}: --name needs a folder: end it in a slash.")
         return [Job(Path(words.inputs[0]), Path(output))]
     jobs: list[Job] = []

@@ -329,7 +329,10 @@ def _check(command: click.Command, name: str, setting: Setting) -> None:
     """Raises SettingsError for a value that its option refuses."""
     option = next(each for each in _options(command) if each.name == name)
     try:
-        option.process_value(click.Context(command), setting.value)
+        if option.is_flag:  # whose callback may act at once, before it is known what is void
+            option.type_cast_value(click.Context(command), setting.value)
+        else:
+            option.process_value(click.Context(command), setting.value)
     except click.BadParameter as error:
         where = setting.key if setting.key == setting.origin else f"{setting.origin}: {setting.key}"
         said = f"expected true or false, not {setting.value!r}" if option.is_flag else error.message
