@@ -27,7 +27,7 @@ import numpy as np
 from PIL import Image
 
 import waifu2x
-from benchmarks import noise_pictures
+from benchmarks import noise_pictures, unseen_pictures
 from benchmarks.noise_pictures import Pixels, Truth
 from benchmarks.quality import halved
 from waifu2x.backends.engine import Engine
@@ -53,7 +53,11 @@ SETS = ("cunet/art", "upconv_7/art", "upconv_7/photo", "vgg_7/art", "cugan/se")
 def measure(name: str, engine: Engine, pictures: Sequence[str] | None) -> Iterator[Row]:
     """A row for each picture, scale and coding: PSNR by level, `none` among them."""
     levels = [None, *model_set.find(name).noise_levels]
-    groups = {"deciding": noise_pictures.deciding(), "testing": noise_pictures.testing()}
+    groups = {
+        "deciding": noise_pictures.deciding(),
+        "testing": noise_pictures.testing(),
+        "unseen": unseen_pictures.unseen(),
+    }
     for scale in SCALES:
         upscalers = {}
         for level in levels:

@@ -24,6 +24,7 @@ from waifu2x.system.lazy_dataclass import dataclass
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike, NDArray
 
+    from waifu2x.imaging.planar import PlanarPicture
     from waifu2x.networks.model import Model
 
 _LOG = logging.getLogger(__name__)
@@ -150,6 +151,25 @@ class Network(Protocol):
         Raises BackendError where memory is short, and after `close`; ValueError for an `out` that
         does not fit. `on_progress` may raise to stop the work. At the end, `on_recomputed` is told
         of each picture that had to be computed again.
+        """
+        ...
+
+    def run_planes(
+        self,
+        pictures: Sequence[PlanarPicture],
+        out: Sequence[PlanarPicture],
+        *,
+        tile: int | None = None,
+        tta: int = 1,
+        on_progress: Progress = ignore,
+    ) -> None:
+        """Whole pictures of YUV planes through all models, each of three planes in and out.
+
+        `pictures` are of one size and format. The results are written into the planes of as many
+        pictures, `out`: their format may be another one, and tells alone how they are written.
+        Colours are converted as `imaging.planar` defines it, and clipped to [0, 1] before the
+        first model; codes are exact but where a value lies within float32's error of a rounding.
+        All else is as of `__call__`, and so are tiles, `tta`, bits, errors and progress.
         """
         ...
 
