@@ -135,9 +135,7 @@ def choose(known: Sequence[Row]) -> Limits:
                             gains.setdefault(level, []).append(gain)
                         elif gain < -LOSS:
                             lost.add(level)
-        safe = [
-            level for level, each in gains.items() if min(each) >= MARGIN and level not in lost
-        ]
+        safe = [level for level, each in gains.items() if min(each) >= MARGIN and level not in lost]
         means = {level: statistics.mean(gains[level]) for level in safe}
         close = [level for level in safe if means[level] >= max(means.values()) - CLOSE]
         best = min(close, default=None)
