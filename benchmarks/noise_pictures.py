@@ -170,12 +170,12 @@ def deciding() -> list[Truth]:
         _page(
             "page", "Liberation_Sans_Regular", ("No two pages", "of this comic", "are alike!"), 5
         ),
-        _photo("astronaut", 0, 140, "face"),
-        _photo("astronaut", 224, 60, "suit"),
-        _photo("coffee", 80, 60),
-        _photo("retina", 500, 200),
-        _photo("camera", 60, 100),
-        _photo("gravel", 100, 100),
+        photo("astronaut", 0, 140, "face"),
+        photo("astronaut", 224, 60, "suit"),
+        photo("coffee", 80, 60),
+        photo("retina", 500, 200),
+        photo("camera", 60, 100),
+        photo("gravel", 100, 100),
     ]
 
 
@@ -186,12 +186,12 @@ def testing() -> list[Truth]:
         _page(
             "letter", "Liberation_Serif_Regular", ("Dear reader,", "what follows", "is true."), 6
         ),
-        _photo("chelsea", 10, 100),
-        _photo("coins", 10, 60),
-        _photo("rocket", 60, 200),
-        _photo("hubble_deep_field", 200, 300),
-        _photo("grass", 100, 100),
-        _photo("brick", 100, 100),
+        photo("chelsea", 10, 100),
+        photo("coins", 10, 60),
+        photo("rocket", 60, 200),
+        photo("hubble_deep_field", 200, 300),
+        photo("grass", 100, 100),
+        photo("brick", 100, 100),
     ]
 
 
@@ -235,7 +235,8 @@ def _page(name: str, font: str, words: Sequence[str], gap: int) -> Truth:
     return Truth(name, "drawing", np.asarray(small.convert("RGB")))
 
 
-def _photo(name: str, top: int, left: int, part: str = "") -> Truth:
+def photo(name: str, top: int, left: int, part: str = "") -> Truth:
+    """A crop of a photo of scikit-image's wheel."""
     folder = package("skimage") / "data"
     path = next(path for path in folder.glob(f"{name}.*") if path.suffix in (".png", ".jpg"))
     image = Image.open(path).convert("RGB")

@@ -19,6 +19,7 @@ from tests.helpers.contents import identity_models
 from waifu2x import BackendError, Engine, ModelError, Upscaler
 from waifu2x.backends import Backend, Device
 from waifu2x.errors import DeviceMemoryError
+from waifu2x.imaging.planar import PlaneFormat
 from waifu2x.networks import model_set
 from waifu2x.networks.model import Model
 from waifu2x.networks.readers import waifu2x_json
@@ -74,6 +75,10 @@ class FakeNetwork:
         on_progress(0.5)
         assert self in self.backend.open, "it was closed while it ran"
         return np.full(pixels.shape, len(self.name), dtype)
+
+    def run_planes(self, pictures: Any, out: Any, **options: Any) -> None:
+        for one, made in zip(pictures, out, strict=True):
+            made.y[:] = self(one.y, np.uint8, **options)
 
     def close(self) -> None:
         self.backend.open.remove(self)
@@ -206,6 +211,21 @@ def test_other_networks_make_room_for_a_picture(engine: Engine, fake: FakeBacken
         assert (lease(PIXELS, np.uint8) > 0).all()
     for lease in leases:
         lease.close()
+
+
+def test_other_networks_make_room_for_planes(engine: Engine, fake: FakeBackend) -> None:
+    leases = [engine.network([each]) for each in (A, B, C)]
+    one, made = (PlaneFormat(8, "444").empty(3, 4) for _ in range(2))
+    one.y[:] = 255
+    parts: list[float] = []
+    leases[1].run_planes([one], [made], on_progress=parts.append)
+    assert (made.y == 2).all()
+    assert parts == [0.5, 0.5]
+    assert open_names(fake) == ["bb"]
+    for lease in leases:
+        lease.close()
+    with pytest.raises(BackendError, match="this network is closed"):
+        leases[1].run_planes([one], [made])
 
 
 def test_a_closed_engine_says_so(engine: Engine, fake: FakeBackend) -> None:

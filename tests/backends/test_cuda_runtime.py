@@ -10,6 +10,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -28,6 +29,7 @@ from waifu2x.backends.cuda.driver import by_ctypes
 from waifu2x.backends.cuda.tensor_step import LARGEST
 from waifu2x.backends.gpu.runtime import OutOfMemoryError, ReadyLaunch
 from waifu2x.errors import BackendError, DeviceError, DeviceMemoryError, NotInstalledError
+from waifu2x.imaging.planar import PlanarPicture, PlaneFormat
 from waifu2x.networks import model_set
 from waifu2x.system import cache
 
@@ -165,6 +167,31 @@ def test_pinned_pixels_and_results_are_copied_by_the_device_alone(
     # The same arrays are staged now.
     network(pixels, np.uint8, out=out)
     assert driver.sent[-1] != place(pixels) or limit == 100
+
+
+@pytest.mark.parametrize("size", [(20, 30), (400, 600)])
+def test_of_planes_nothing_but_their_samples_crosses(
+    driver: FakeDriver, backend: Any, network: Any, size: tuple[int, int]
+) -> None:
+    """From page-locked memory without a copy on the host, and with what lies between rows."""
+    kind = PlaneFormat(10, "420", "bt709")
+    segment = np.zeros(1 << 23, np.uint16)
+    rows, columns = size
+    y = segment[: rows * (columns + 8)].reshape(rows, columns + 8)[:, :columns]
+    _, u, v = kind.empty(rows, columns).planes
+    target = kind.empty(2 * rows, 2 * columns)
+    one = PlanarPicture(kind, y, u, v)
+    arrays = (segment, u, v, *target.planes)
+    with ExitStack() as held:
+        for array in arrays:
+            held.enter_context(backend.pin(array))
+        driver.sent.clear()
+        driver.fetched.clear()
+        network.run_planes([one], [target])
+        span = 2 * ((rows - 1) * (columns + 8) + columns)
+        assert driver.sent == [(y.ctypes.data, span), place(u), place(v)]
+        assert [start for start, _ in driver.fetched] == [p.ctypes.data for p in target.planes]
+        assert sum(size for _, size in driver.fetched) == sum(p.nbytes for p in target.planes)
 
 
 def test_a_result_in_ordinary_pages_comes_through_locked_ones(

@@ -8,6 +8,7 @@ import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from waifu2x.backends import Device, Entry, Pin, ignore, open_backend
 from waifu2x.backends.pool import DevicePool, open_devices
 from waifu2x.cli import cli
 from waifu2x.errors import BackendError, DeviceError, DeviceMemoryError
+from waifu2x.imaging.planar import PlaneFormat
 
 PIXELS = np.full((4, 5, 3), 7, np.uint8)
 
@@ -59,6 +61,7 @@ class Faulty:
         tile: Any = None,
         tta: Any = 1,
         on_progress: Any = ignore,
+        on_recomputed: Any = None,
     ) -> NDArray[Any]:
         if self.closed:
             raise BackendError("closed")
@@ -86,6 +89,11 @@ class FaultyNetwork:
 
     def __call__(self, pixels: Any, dtype: Any, *, out: Any = None, **options: Any) -> NDArray[Any]:
         return self.backend.compute(pixels, dtype, out=out, **options)
+
+    def run_planes(self, pictures: Any, out: Any, **options: Any) -> None:
+        for one, made in zip(pictures, out, strict=True):
+            y = one.y[..., np.newaxis]
+            self.backend.compute(y, np.uint8, out=made.y[..., np.newaxis], **options)
 
     def close(self) -> None:
         self.backend.open_networks -= 1
@@ -145,6 +153,20 @@ def test_the_next_backend_computes_the_picture_again(
     ]
     backend.close()
     assert third.closed
+
+
+def test_the_next_backend_computes_planes_again(opened: Callable[..., list[Faulty]]) -> None:
+    first, second = opened(first=1, second=9)
+    with closing(open_devices("auto", [0], print)) as backend:
+        network = backend.compile([], "auto")
+        kind = PlaneFormat(8, "444")
+        one, parts = kind.empty(3, 4), list[float]()
+        one.y[:] = np.arange(12).reshape(3, 4)
+        for _ in range(2):
+            made = kind.empty(6, 8)
+            network.run_planes([one], [made], on_progress=parts.append)
+            np.testing.assert_array_equal(made.y, one.y.repeat(2, 0).repeat(2, 1))
+        assert (first.tries, second.tries, sum(parts)) == (2, 1, 2)
 
 
 def test_a_backend_that_is_short_of_memory_is_not_left(

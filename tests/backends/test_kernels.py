@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import product
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -21,10 +22,12 @@ from waifu2x.backends.gpu import peak, source
 from waifu2x.backends.gpu.conv import Fp32ConvStep
 from waifu2x.backends.gpu.executor import DevicePixels
 from waifu2x.backends.gpu.fp32 import Fp32Executor
+from waifu2x.backends.gpu.planar import DevicePlanes, PlaneKernels
 from waifu2x.backends.gpu.planewise import Fp32PlanewiseStep
 from waifu2x.backends.gpu.runtime import Limits, Macros
 from waifu2x.backends.gpu.transforms import Transforms
 from waifu2x.backends.tta import TRANSFORMS
+from waifu2x.imaging.planar import DEPTHS, SITINGS, SUBSAMPLINGS, PlaneFormat
 from waifu2x.lowering.lower import lower
 from waifu2x.networks import model_set
 from waifu2x.networks.activations import elementwise, leaky
@@ -134,7 +137,8 @@ def everything() -> Model:
 
 
 def builds() -> list[Build]:
-    """What the fp32 executor compiles for a GPU, for pixels of bytes; and the kernels of TTA."""
+    """What the fp32 executor compiles for a GPU, for pixels of bytes; the kernels of TTA and those
+    of YUV planes."""
     recorder: Any = Recorder()
     with pytest.raises(InterruptedError):
         peak.multiply_add_peak(recorder)
@@ -148,6 +152,12 @@ def builds() -> list[Build]:
         transforms.transform(pixels, TRANSFORMS[2][1], pixels)
         transforms.add(total, TRANSFORMS[2][1], total, first=True)
         transforms.finish(total, 2, pixels)
+    conversions = PlaneKernels(recorder)
+    for bits, subsampling, siting in product(DEPTHS, SUBSAMPLINGS, SITINGS):
+        kind = PlaneFormat(bits, subsampling, siting=siting)
+        planes = DevicePlanes(kind, (5, 7), (recorder.allocate(0),) * 3, (7, 7, 7))
+        conversions.to_pixels(planes, total, range(5), 0)
+        conversions.to_planes(total, planes, range(3), 0)
     levels = DevicePixels(recorder.allocate(0), np.dtype(np.uint8), (1, 5, 7, 3))
     choice = Choice(0)
     while True:
@@ -174,10 +184,14 @@ def test_every_kernel_compiles_and_the_usual_ones_fit_the_registers(
     if architecture is None or not architecture.startswith("sm_"):
         pytest.skip(f"this {compiler} makes no code for sm_{chip}")
     wanted = builds()
-    stems = {"direct", "winograd", "peak", "planewise", "avg_pool", "linear", "transform"}
+    stems = {"direct", "winograd", "peak", "planewise", "avg_pool", "linear", "transform", "planar"}
     assert stems == {build.stem for build in wanted}
     if chip != CHIPS_IN_FULL:
-        wanted = [build for build in wanted if build.usual and build.stem in ("winograd", "direct")]
+        wanted = [
+            build
+            for build in wanted
+            if build.usual and build.stem in ("winograd", "direct", "planar")
+        ]
 
     def report(number: int) -> str:
         stem, macros, _ = wanted[number]

@@ -90,7 +90,9 @@ BOTH = NoiseLimits(((50, 2), (80, 1)), ((60, 1), (90, 0)), ((50, 2), (95, 0)))
 
 def level(picture: Picture, facts: Any, **size: Any) -> int | None:
     """What is chosen for a picture by BOTH."""
-    asked = Enlarger(facts, request(**size), None, lambda calls, on_progress: [], BOTH)
+    asked = Enlarger(
+        facts, request(**size), None, lambda calls, on_progress, on_recomputed: [], BOTH
+    )
     enlarger, choice = choose(asked, picture)
     assert choice is not None
     assert enlarger.noise == choice.level
@@ -143,15 +145,21 @@ def test_a_table_of_facts_chooses_as_the_models_do() -> None:
 
 
 def test_what_is_no_jpeg_has_no_choice() -> None:
-    asked = Enlarger(Facts(*FULL), request(scale=2), None, lambda calls, on_progress: [], BOTH)
+    asked = Enlarger(
+        Facts(*FULL), request(scale=2), None, lambda calls, on_progress, on_recomputed: [], BOTH
+    )
     enlarger, choice = choose(asked, Picture(np.zeros((4, 4, 3), np.uint8)))
     assert (enlarger.noise, choice) == (None, None)
-    fixed = Enlarger(Facts(*FULL), request(scale=2), 1, lambda calls, on_progress: [])
+    fixed = Enlarger(
+        Facts(*FULL), request(scale=2), 1, lambda calls, on_progress, on_recomputed: []
+    )
     assert choose(fixed, coded(10)) == (fixed, None)
 
 
 def test_memory_is_reserved_for_whatever_is_chosen() -> None:
-    asked = Enlarger(Facts(*FULL), request(scale=1), None, lambda calls, on_progress: [], BOTH)
+    asked = Enlarger(
+        Facts(*FULL), request(scale=1), None, lambda calls, on_progress, on_recomputed: [], BOTH
+    )
     assert asked.growth(16, 24) == 1.0
     assert asked.at_level(None).growth(16, 24) == 0.0
 

@@ -24,6 +24,7 @@ from waifu2x.system.lazy_dataclass import dataclass
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike, NDArray
 
+    from waifu2x.imaging.planar import PlanarPicture
     from waifu2x.networks.model import Model
 
 _LOG = logging.getLogger(__name__)
@@ -34,6 +35,10 @@ Precision = Literal["auto", "fp32", "fp16", "bf16", "int16"]
 
 Progress = Callable[[float], None]
 """Told which further part of the work is done; the parts add up to 1. It may raise to stop it."""
+
+OnRecomputed = Callable[[int], None]
+"""Told the number of a picture of a call, from 0, whose values left the range that the network
+computes with, so that it was computed again in wider numbers."""
 
 
 def scaled(on_progress: Progress, share: float) -> Progress:
@@ -89,8 +94,8 @@ class Trial:
     seconds: float
 
 
-def ignore(part: float) -> None:
-    """Progress that nobody wants to know."""
+def ignore(told: float) -> None:
+    """Takes what nobody wants to know, such as progress."""
 
 
 class Pin:
@@ -125,6 +130,7 @@ class Network(Protocol):
         tile: int | None = None,
         tta: int = 1,
         on_progress: Progress = ignore,
+        on_recomputed: OnRecomputed = ignore,
     ) -> NDArray[Any]:
         """Whole pictures through all models.
 
@@ -143,7 +149,27 @@ class Network(Protocol):
         devices changes a bit of the result.
 
         Raises BackendError where memory is short, and after `close`; ValueError for an `out` that
-        does not fit. `on_progress` may raise to stop the work.
+        does not fit. `on_progress` may raise to stop the work. At the end, `on_recomputed` is told
+        of each picture that had to be computed again.
+        """
+        ...
+
+    def run_planes(
+        self,
+        pictures: Sequence[PlanarPicture],
+        out: Sequence[PlanarPicture],
+        *,
+        tile: int | None = None,
+        tta: int = 1,
+        on_progress: Progress = ignore,
+    ) -> None:
+        """Whole pictures of YUV planes through all models, each of three planes in and out.
+
+        `pictures` are of one size and format. The results are written into the planes of as many
+        pictures, `out`: their format may be another one, and tells alone how they are written.
+        Colours are converted as `imaging.planar` defines it, and clipped to [0, 1] before the
+        first model; codes are exact but where a value lies within float32's error of a rounding.
+        All else is as of `__call__`, and so are tiles, `tta`, bits, errors and progress.
         """
         ...
 

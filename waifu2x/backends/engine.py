@@ -8,17 +8,20 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from types import TracebackType
-from typing import Any, Literal, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar
 
 from numpy.typing import DTypeLike, NDArray
 
-from waifu2x.backends import Backend, Network, Precision, Progress, ignore
+from waifu2x.backends import Backend, Network, OnRecomputed, Precision, Progress, ignore
 from waifu2x.backends.pool import open_devices
 from waifu2x.backends.progress import Furthest
 from waifu2x.backends.results import closed_network
 from waifu2x.errors import BackendError, DeviceMemoryError
 from waifu2x.networks.model import Model
 from waifu2x.system.arguments import integer
+
+if TYPE_CHECKING:
+    from waifu2x.imaging.planar import PlanarPicture
 
 _Made = TypeVar("_Made")
 
@@ -284,13 +287,38 @@ class _Lease:
         tile: int | None = None,
         tta: int = 1,
         on_progress: Progress = ignore,
+        on_recomputed: OnRecomputed = ignore,
     ) -> NDArray[Any]:
         """Runs pictures; where memory is short for them, other networks make room."""
         told = Furthest(on_progress)
         return self._engine._run(
             self._open(),
             lambda network: network(
-                pixels, out_dtype, out=out, tile=tile, tta=tta, on_progress=told.attempt()
+                pixels,
+                out_dtype,
+                out=out,
+                tile=tile,
+                tta=tta,
+                on_progress=told.attempt(),
+                on_recomputed=on_recomputed,
+            ),
+        )
+
+    def run_planes(
+        self,
+        pictures: Sequence[PlanarPicture],
+        out: Sequence[PlanarPicture],
+        *,
+        tile: int | None = None,
+        tta: int = 1,
+        on_progress: Progress = ignore,
+    ) -> None:
+        """Runs pictures of YUV planes; where memory is short for them, other networks make room."""
+        told = Furthest(on_progress)
+        self._engine._run(
+            self._open(),
+            lambda network: network.run_planes(
+                pictures, out, tile=tile, tta=tta, on_progress=told.attempt()
             ),
         )
 

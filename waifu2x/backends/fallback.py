@@ -6,7 +6,7 @@ import logging
 import threading
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from numpy.typing import DTypeLike, NDArray
 
@@ -15,6 +15,7 @@ from waifu2x.backends import (
     Device,
     Measurement,
     Network,
+    OnRecomputed,
     Pin,
     Precision,
     Progress,
@@ -26,7 +27,11 @@ from waifu2x.backends.results import closed_network
 from waifu2x.errors import BackendError, DeviceError, DeviceMemoryError
 from waifu2x.networks.model import Model
 
+if TYPE_CHECKING:
+    from waifu2x.imaging.planar import PlanarPicture
+
 _LOG = logging.getLogger(__name__)
+_Made = TypeVar("_Made")
 
 
 class FallbackBackend:
@@ -154,13 +159,44 @@ class FallbackNetwork:
         tile: int | None = None,
         tta: int = 1,
         on_progress: Progress = ignore,
+        on_recomputed: OnRecomputed = ignore,
     ) -> NDArray[Any]:
         """Runs pictures on the backend of now, and again on the next one if its device stops."""
         told = Furthest(on_progress)
+        return self._on_one(
+            lambda network: network(
+                pixels,
+                out_dtype,
+                out=out,
+                tile=tile,
+                tta=tta,
+                on_progress=told.attempt(),
+                on_recomputed=on_recomputed,
+            )
+        )
+
+    def run_planes(
+        self,
+        pictures: Sequence[PlanarPicture],
+        out: Sequence[PlanarPicture],
+        *,
+        tile: int | None = None,
+        tta: int = 1,
+        on_progress: Progress = ignore,
+    ) -> None:
+        """Runs pictures of YUV planes likewise."""
+        told = Furthest(on_progress)
+        self._on_one(
+            lambda network: network.run_planes(
+                pictures, out, tile=tile, tta=tta, on_progress=told.attempt()
+            )
+        )
+
+    def _on_one(self, work: Callable[[Network], _Made]) -> _Made:
+        """What some work makes on a backend whose device does not stop working."""
         while True:
             backend, network = self.prepare()
             try:
-                report = told.attempt()
-                return network(pixels, out_dtype, out=out, tile=tile, tta=tta, on_progress=report)
+                return work(network)
             except BackendError as error:
                 self._backend.replace(backend, error)

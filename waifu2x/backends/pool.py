@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -18,6 +18,7 @@ from waifu2x.backends import (
     Device,
     Measurement,
     Network,
+    OnRecomputed,
     Pin,
     Precision,
     Progress,
@@ -33,7 +34,11 @@ from waifu2x.backends.results import check_out, result_shape
 from waifu2x.errors import DeviceError
 from waifu2x.networks.model import Model
 
+if TYPE_CHECKING:
+    from waifu2x.imaging.planar import PlanarPicture
+
 _LOG = logging.getLogger(__name__)
+_Made = TypeVar("_Made")
 
 
 def open_devices(
@@ -161,21 +166,30 @@ class PooledNetwork:
         tile: int | None = None,
         tta: int = 1,
         on_progress: Progress = ignore,
+        on_recomputed: OnRecomputed = ignore,
     ) -> NDArray[Any]:
         """Runs pictures; each device gets a part of a stack, and one at a time tells of
         progress."""
 
-        def on_one(stack: NDArray[Any], out: NDArray[Any] | None, report: Progress) -> NDArray[Any]:
+        def on_one(
+            stack: NDArray[Any], out: NDArray[Any] | None, report: Progress, first: int
+        ) -> NDArray[Any]:
             told = Furthest(report)
             return self._on_one(
                 lambda network: network(
-                    stack, out_dtype, out=out, tile=tile, tta=tta, on_progress=told.attempt()
+                    stack,
+                    out_dtype,
+                    out=out,
+                    tile=tile,
+                    tta=tta,
+                    on_progress=told.attempt(),
+                    on_recomputed=lambda number: on_recomputed(first + number),
                 )
             )
 
         parts = min(len(self._networks), len(pixels)) if pixels.ndim == 4 else 1
         if parts <= 1:
-            return on_one(pixels, out, on_progress)
+            return on_one(pixels, out, on_progress, 0)
         if out is None:
             out = np.empty(result_shape(self._models, pixels.shape), out_dtype)
         check_out(out, result_shape(self._models, pixels.shape), out_dtype, pixels)
@@ -185,12 +199,51 @@ class PooledNetwork:
             with lock:
                 on_progress(part)
 
-        def compute(stack: NDArray[Any], made: NDArray[Any]) -> None:
-            on_one(stack, made, scaled(told, len(stack) / len(pixels)))
+        def compute(stack: NDArray[Any], made: NDArray[Any], first: int) -> None:
+            on_one(stack, made, scaled(told, len(stack) / len(pixels)), first)
 
         with ThreadPoolExecutor(parts, thread_name_prefix="waifu2x-device") as pool:
-            list(pool.map(compute, np.array_split(pixels, parts), np.array_split(out, parts)))
+            stacks = np.array_split(pixels, parts)
+            starts = np.cumsum([0, *map(len, stacks)])[:-1].tolist()
+            list(pool.map(compute, stacks, np.array_split(out, parts), starts))
         return out
+
+    def run_planes(
+        self,
+        pictures: Sequence[PlanarPicture],
+        out: Sequence[PlanarPicture],
+        *,
+        tile: int | None = None,
+        tta: int = 1,
+        on_progress: Progress = ignore,
+    ) -> None:
+        """Runs pictures of YUV planes; each device gets a part of them."""
+        from waifu2x.backends.planar import check_planes
+
+        check_planes(self._models, pictures, out)
+        if not pictures:
+            return
+        lock = threading.Lock()
+
+        def told(part: float) -> None:
+            with lock:
+                on_progress(part)
+
+        def compute(numbers: NDArray[np.int64]) -> None:
+            some, made = [pictures[n] for n in numbers], [out[n] for n in numbers]
+            report = Furthest(scaled(told, len(some) / len(pictures)))
+            self._on_one(
+                lambda network: network.run_planes(
+                    some, made, tile=tile, tta=tta, on_progress=report.attempt()
+                )
+            )
+
+        parts = min(len(self._networks), len(pictures))
+        if parts == 1:
+            compute(np.arange(len(pictures)))
+            return
+        with ThreadPoolExecutor(parts, thread_name_prefix="waifu2x-device") as pool:
+            list(pool.map(compute, np.array_split(np.arange(len(pictures)), parts)))
 
     def close(self) -> None:
         """Closes the networks of all devices, though one may fail."""
@@ -198,7 +251,7 @@ class PooledNetwork:
             for network in self._networks:
                 held.callback(network.close)
 
-    def _on_one(self, work: Callable[[Network], NDArray[Any]]) -> NDArray[Any]:
+    def _on_one(self, work: Callable[[Network], _Made]) -> _Made:
         """What some work makes on a device that does not stop working."""
         while True:
             idle = self._idle.get()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -14,6 +14,7 @@ from waifu2x.backends import (
     Device,
     LayerTime,
     Measurement,
+    OnRecomputed,
     Pin,
     Precision,
     Progress,
@@ -53,6 +54,9 @@ from waifu2x.lowering.steps import (
 from waifu2x.networks.expressions import sigmoid
 from waifu2x.networks.model import Border, Model
 from waifu2x.networks.nodes import cubic_taps
+
+if TYPE_CHECKING:
+    from waifu2x.imaging.planar import PlanarPicture
 
 TILE_PIXELS = 1 << 16
 """Output pixels worked on at once: each takes up to 4 KiB, for the feature maps of two layers."""
@@ -148,6 +152,7 @@ class NumpyNetwork:
         tile: int | None = None,
         tta: int = 1,
         on_progress: Progress = ignore,
+        on_recomputed: OnRecomputed = ignore,
     ) -> NDArray[Any]:
         """Runs whole pictures; each by itself, with intermediate results in float32."""
         if self._is_closed:
@@ -164,6 +169,27 @@ class NumpyNetwork:
         for picture, made in zip(pixels, result, strict=True) if many else [(pixels, result)]:
             self._picture(picture, made, tile, tta, share)
         return result
+
+    def run_planes(
+        self,
+        pictures: Sequence[PlanarPicture],
+        out: Sequence[PlanarPicture],
+        *,
+        tile: int | None = None,
+        tta: int = 1,
+        on_progress: Progress = ignore,
+    ) -> None:
+        """Runs pictures of YUV planes, converted in float64."""
+        from waifu2x.backends import planar
+
+        if self._is_closed:
+            raise closed_network()
+        planar.check_planes([program.model for program in self.programs], pictures, out)
+        share = scaled(on_progress, 1 / max(1, len(pictures)))
+        for picture, made in zip(pictures, out, strict=True):
+            result = np.empty((*made.size, 3), np.float32)
+            self._picture(planar.to_rgb(picture), result, tile, tta, share)
+            planar.from_rgb(result, made)
 
     def close(self) -> None:
         """Refuses later calls; there is nothing to free."""

@@ -20,7 +20,8 @@ ELSEWHERE = "{stem}{ext}"
 """The template of results in another folder."""
 FIELDS = ("stem", "scale", "ext", "width", "height", "model", "noise")
 """What templates may hold: the input's name without its extension, by how much the result is
-larger, its extension with the dot, its size in pixels, the model's name, the noise level."""
+larger, its extension with the dot, its size in pixels, the model's name, and what is asked for as
+noise level: names are known before a picture is read, so that `auto` stays `auto`."""
 _FALLBACK = "png"
 """The extension of results whose input's format can only be read."""
 

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from waifu2x.backends import Progress, ignore, scaled
+from waifu2x.backends import OnRecomputed, Progress, ignore, scaled
 from waifu2x.backends.cpu.compiled_model import CpuModel
 from waifu2x.backends.cpu.limits import check_result
 from waifu2x.backends.cpu.workers import Workers
 from waifu2x.backends.results import check_out, closed_network, result_shape
 from waifu2x.backends.tta import mean
 from waifu2x.errors import LESS_MEMORY, DeviceMemoryError
+
+if TYPE_CHECKING:
+    from waifu2x.imaging.planar import PlanarPicture
 
 
 class CpuNetwork:
@@ -39,6 +42,7 @@ class CpuNetwork:
         tile: int | None = None,
         tta: int = 1,
         on_progress: Progress = ignore,
+        on_recomputed: OnRecomputed = ignore,
     ) -> NDArray[Any]:
         """Runs whole pictures on all cores."""
         with self._workers.working():
@@ -58,6 +62,40 @@ class CpuNetwork:
         if not self.models:
             self._on_close()
         return result
+
+    def run_planes(
+        self,
+        pictures: Sequence[PlanarPicture],
+        out: Sequence[PlanarPicture],
+        *,
+        tile: int | None = None,
+        tta: int = 1,
+        on_progress: Progress = ignore,
+    ) -> None:
+        """Runs pictures of YUV planes on all cores, one after the other."""
+        from waifu2x.backends.cpu.planar import read_planes, write_planes
+        from waifu2x.backends.planar import check_planes
+
+        with self._workers.working():
+            models = self.models  # `close` may empty it meanwhile
+            if not models:
+                raise closed_network()
+            check_planes([model.model for model in models], pictures, out)
+            share = scaled(on_progress, 1 / max(1, len(pictures)))
+            try:
+                for picture, made in zip(pictures, out, strict=True):
+                    shapes = (*picture.size, 3), (*made.size, 3)
+                    check_result(shapes[1])
+                    with self._workers.pixels(shapes, models[0].packed.weights) as (pixels, result):
+                        read_planes(picture, pixels, self._workers.cores)
+                        _run(models, pixels, result, tile, tta, share)
+                        write_planes(result, made, self._workers.cores)
+            except MemoryError as error:
+                raise DeviceMemoryError(
+                    f"backend cpu: memory is short ({error}): {LESS_MEMORY}"
+                ) from error
+        if not self.models:
+            self._on_close()
 
     def close(self) -> None:
         """Lets go of the packed weights; calls under way end with what they hold."""

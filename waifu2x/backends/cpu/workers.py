@@ -6,11 +6,13 @@ strip.
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -38,6 +40,7 @@ class Workers:
         self._is_closed = False
         self._free_scratch = FreeMemory(MOST_FREE_BYTES)
         self._free_maps = FreeMemory(MOST_FREE_BYTES)
+        self._free_pixels = FreeMemory(MOST_FREE_BYTES)
         self._work = WorkQueue(cores)
 
     @contextmanager
@@ -108,15 +111,31 @@ class Workers:
         yield memory[: pictures * floats].reshape(pictures, floats)
         self._free_maps.give_back(memory, user)
 
+    @contextmanager
+    def pixels(
+        self, shapes: Sequence[tuple[int, int, int]], user: NDArray[Any]
+    ) -> Iterator[list[NDArray[np.float32]]]:
+        """Memory for pictures (H, W, planes) of floats, likewise: to touch fresh pages for one of
+        4K takes as long as to convert its colours."""
+        sizes = [math.prod(shape) for shape in shapes]
+        memory = self._free_pixels.take(sum(sizes), user)
+        ends = list(accumulate(sizes))
+        yield [
+            memory[end - size : end].reshape(shape)
+            for shape, size, end in zip(shapes, sizes, ends, strict=True)
+        ]
+        self._free_pixels.give_back(memory, user)
+
     @property
     def bytes(self) -> int:
         """Bytes of memory that is kept for further calls."""
-        return self._free_scratch.bytes + self._free_maps.bytes
+        return self._free_scratch.bytes + self._free_maps.bytes + self._free_pixels.bytes
 
     def release(self) -> None:
         """Frees the memory that is kept for further calls."""
         self._free_scratch.release()
         self._free_maps.release()
+        self._free_pixels.release()
 
     def close(self) -> None:
         """Ends the threads, after the calls that are under way."""

@@ -7,14 +7,14 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
+from functools import cached_property, partial
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from waifu2x.backends import Progress, ignore, scaled
+from waifu2x.backends import OnRecomputed, Progress, ignore, scaled
 from waifu2x.backends.gpu.compiled_model import (
     CompiledModel,
     Execution,
@@ -27,10 +27,24 @@ from waifu2x.backends.gpu.flags import NO_FLAGS, FlagPool, Flags
 from waifu2x.backends.gpu.launch_plan import LaunchPlan
 from waifu2x.backends.gpu.memory_pool import MemoryPool, ScopedAllocation
 from waifu2x.backends.gpu.runtime import OutOfMemoryError, Runtime
+from waifu2x.backends.gpu.transfer import (
+    PixelTransfer,
+    Results,
+    Transfer,
+    device_pixels,
+    stack_shape,
+)
 from waifu2x.backends.gpu.transforms import Transforms, transformed_shape
 from waifu2x.backends.results import check_out, closed_network, grey, is_grey, result_shape
 from waifu2x.backends.tta import IDENTITY, TRANSFORMS, Transform, inverse, write_mean
+from waifu2x.errors import DeviceMemoryError
 
+if TYPE_CHECKING:
+    from waifu2x.backends.gpu.planar import PlaneKernels
+    from waifu2x.backends.gpu.plane_bands import BandConversion
+    from waifu2x.imaging.planar import PlanarPicture
+
+_Made = TypeVar("_Made")
 _BETWEEN = np.dtype(np.float32)
 """The dtype of pictures that one model hands to the next."""
 _SHARE = 0.2
@@ -67,34 +81,6 @@ class Options(NamedTuple):
 _PLAIN = Options(None, 1)
 
 
-class _Results:
-    """The memory of a call's results, taken when it is first asked for: the device works then."""
-
-    def __init__(
-        self,
-        runtime: Runtime,
-        shape: tuple[int, ...],
-        dtype: np.dtype[Any],
-        out: NDArray[Any] | None,
-    ) -> None:
-        self._runtime = runtime
-        self._shape = shape
-        self._out = out
-        self.dtype = dtype
-
-    @property
-    def array(self) -> NDArray[Any]:
-        """The array that the call gives."""
-        if self._out is None:
-            self._out = self._runtime.host_array(self._shape, self.dtype)
-        return self._out
-
-    @property
-    def stack(self) -> NDArray[Any]:
-        """The same, (N, H, W, C)."""
-        return self.array if len(self._shape) == 4 else self.array[np.newaxis]
-
-
 class GpuNetwork:
     """Stages on a device; see Network.
 
@@ -110,10 +96,10 @@ class GpuNetwork:
         models: Sequence[CompiledModel],
         pool: MemoryPool,
         wider: Callable[[], GpuNetwork] | None = None,
-        on_flagged: Callable[[int], None] = lambda pictures: None,
+        on_flagged: Callable[[], None] = lambda: None,
     ) -> None:
         """`wider` makes the network for flagged pictures; without it, they stay as they are.
-        `on_flagged` is told of how many pictures of a call are flagged, if any are."""
+        `on_flagged` is called before those of a call are computed again."""
         self.models = tuple(models)
         self.pool = pool
         self._runtime = pool.runtime
@@ -143,6 +129,7 @@ class GpuNetwork:
         tile: int | None = None,
         tta: int = 1,
         on_progress: Progress = ignore,
+        on_recomputed: OnRecomputed = ignore,
     ) -> NDArray[Any]:
         """Runs whole pictures; what fits runs beside other calls, what does not runs alone."""
         options = Options(tile, tta)
@@ -151,27 +138,92 @@ class GpuNetwork:
         check_out(out, shape, out_dtype, pixels)
         if is_grey(models, pixels.shape):
             result = np.empty(shape, out_dtype) if out is None else out
-            grey(self, pixels, result, tile=tile, tta=tta, on_progress=on_progress)
+            grey(
+                self,
+                pixels,
+                result,
+                tile=tile,
+                tta=tta,
+                on_progress=on_progress,
+                on_recomputed=on_recomputed,
+            )
             return result
         with self._call(), self._runtime.current():
-            results = _Results(self._runtime, shape, np.dtype(out_dtype), out)
+            results = Results(self._runtime, shape, np.dtype(out_dtype), out)
             pictures = pixels[np.newaxis] if pixels.ndim == 3 else pixels
             flagged = None
             if options == _PLAIN:
-                flagged = self._shared(pictures, results, on_progress)
+                transfer = PixelTransfer(self._runtime, pictures, results)
+                flagged = self._shared(transfer, on_progress)
             if flagged is None:
                 with self.pool.working():
                     self._check_open()
                     flagged = self._stack(pictures, results.stack, options, on_progress)
-            if flagged:
-                self._on_flagged(len(flagged))
-            for number in flagged if self._make_wider else ():
+            again = flagged if self._make_wider else []
+            if again:
+                self._on_flagged()
+            for number in again:
                 on_progress(0.0)  # it may want to stop
-                again = results.stack[number : number + 1]
+                made = results.stack[number : number + 1]
                 self._for_flagged()(
-                    pictures[number : number + 1], out_dtype, out=again, tile=tile, tta=tta
+                    pictures[number : number + 1], out_dtype, out=made, tile=tile, tta=tta
                 )
+            for number in again:
+                on_recomputed(number)
         return results.array
+
+    def run_planes(
+        self,
+        pictures: Sequence[PlanarPicture],
+        out: Sequence[PlanarPicture],
+        *,
+        tile: int | None = None,
+        tta: int = 1,
+        on_progress: Progress = ignore,
+    ) -> None:
+        """Runs pictures of YUV planes, which become pixels on the device and never elsewhere where
+        they fit it undivided."""
+        from waifu2x.backends.gpu.plane_transfer import PlaneTransfer
+        from waifu2x.backends.planar import check_planes
+
+        check_planes([compiled.model for compiled in self.models], pictures, out)
+        if not pictures:
+            return
+        with self._call(), self._runtime.current():
+            flagged = None
+            if Options(tile, tta) == _PLAIN:
+                transfer = PlaneTransfer(self._runtime, self._planes, pictures, out)
+                flagged = self._shared(transfer, on_progress)
+            if flagged is None:
+                pixels = self._converted(lambda bands: bands.pixels(pictures))
+                made = self(pixels, _BETWEEN, tile=tile, tta=tta, on_progress=on_progress)
+                self._converted(lambda bands: bands.planes(made, out))
+                return
+            if flagged and self._make_wider:
+                self._on_flagged()
+                on_progress(0.0)  # it may want to stop
+                wider = self._for_flagged()
+                wider.run_planes([pictures[n] for n in flagged], [out[n] for n in flagged])
+
+    @cached_property
+    def _planes(self) -> PlaneKernels:
+        from waifu2x.backends.gpu.planar import PlaneKernels
+
+        return PlaneKernels(self._runtime)
+
+    def _converted(self, convert: Callable[[BandConversion], _Made]) -> _Made:
+        """What a conversion by the device makes, which has it to itself. Raises BackendError."""
+        from waifu2x.backends.gpu.plane_bands import BandConversion
+
+        with self.pool.working(), self.pool.taken() as taken:
+            self._check_open()
+            try:
+                return convert(BandConversion(self._runtime, self._planes, taken))
+            except OutOfMemoryError as error:
+                raise DeviceMemoryError(
+                    f"{self._runtime.device.name}: no memory for the planes of a picture: close"
+                    " other programs that use this device, or use another backend"
+                ) from error
 
     def close(self) -> None:
         """Frees the weights once the calls under way are done."""
@@ -207,47 +259,42 @@ class GpuNetwork:
         if self._is_closed:
             raise closed_network()
 
-    def _shared(
-        self, pictures: NDArray[Any], results: _Results, on_progress: Progress
-    ) -> list[int] | None:
+    def _shared(self, transfer: Transfer, on_progress: Progress) -> list[int] | None:
         """Computes pictures beside other calls; None for those that leave no memory for others.
 
         Gives the numbers of those that are flagged. Raises BackendError.
         """
-        dtype = results.dtype
-        shapes = self._shapes(_shape(pictures))
-        dtypes = [pictures.dtype, *[_BETWEEN] * (len(shapes) - 2), dtype]
+        shapes = self._shapes(transfer.shape)
+        read, written = transfer.dtypes
+        dtypes = [read, *[_BETWEEN] * (len(shapes) - 2), written]
         with self.pool.sharing(), self.pool.taken() as taken:
             self._check_open()
-            plans = self._plans(shapes, dtypes, self.pool.free())
+            plans = self._plans(shapes, dtypes, transfer.size, self.pool.free())
             if not plans:
                 return None
             try:
-                source = _pixels(taken, pictures.dtype, shapes[0])
-                target = _pixels(taken, dtype, shapes[-1])
+                transfer.take(taken, shapes[-1])
                 # For one small picture alone, streams that wait take longer than its copies.
-                in_order = self._running == 1 and source.size + target.size <= _SMALL_BYTES
+                in_order = self._running == 1 and transfer.crossing <= _SMALL_BYTES
                 if not in_order:
-                    sent = self._runtime.send(source.buffer, pictures)
-                with self._flags.taken(len(pictures)) as flags:
+                    sent = transfer.send()
+                with self._flags.taken(transfer.shape[0]) as flags:
                     with self.pool.queueing() as scratch:
                         between = zip(dtypes[1:-1], shapes[1:-1], strict=True)
-                        made = [_pixels(scratch, *kind) for kind in between]
-                        ends = pairwise([source, *made, target])
+                        made = [device_pixels(scratch, *kind) for kind in between]
                         if in_order:
-                            sent = self._runtime.send(source.buffer, pictures, in_order=True)
+                            sent = transfer.send(in_order=True)
                         else:
                             self._runtime.follow()
-                        for compiled, plan, (read, written) in zip(
+                        ends = pairwise([transfer.source(scratch), *made, transfer.target(scratch)])
+                        for compiled, plan, (source, target) in zip(
                             self.models, plans, ends, strict=True
                         ):
-                            compiled.queue(plan, read.buffer, written.buffer, flags, scratch)
-                        fetched = self._runtime.fetch(
-                            target.buffer, results.stack, in_order=in_order
-                        )
-                    self._runtime.wait(fetched)
+                            compiled.queue(plan, source.buffer, target.buffer, flags, scratch)
+                        fetched = transfer.fetch(in_order=in_order)
+                    transfer.wait(fetched)
                     del sent  # held until then
-                    found = flags.take(len(pictures))
+                    found = flags.take(transfer.shape[0])
             except BaseException as error:
                 # The buffers go to others now, an interrupt or not: nothing may still use them.
                 self.pool.settle()
@@ -258,14 +305,15 @@ class GpuNetwork:
             return found
 
     def _plans(
-        self, shapes: Sequence[StackShape], dtypes: Sequence[np.dtype[Any]], most: int
+        self, shapes: Sequence[StackShape], dtypes: Sequence[np.dtype[Any]], besides: int, most: int
     ) -> list[LaunchPlan]:
-        """The plans of all models, for pictures that take a small share of the memory that is free;
-        none for others, and for those that any of the models divides."""
+        """The plans of all models, for pictures that take a small share of the memory that is free,
+        with so many bytes besides; none for others, and for those that any of the models
+        divides."""
         count, height, width, _ = shapes[0]
         if not count * height * width or self._longest(shapes[0]) > _LONGEST:
             return []
-        needed = sum(
+        needed = besides + sum(
             math.prod(shape) * dtype.itemsize for shape, dtype in zip(shapes, dtypes, strict=True)
         )
         plans = []
@@ -373,7 +421,7 @@ class GpuNetwork:
         report = scaled(on_progress, 1 / options.tta)
         shape = compiled.result_shape(source.shape)
         with _words_for_memory(self._runtime, shape):
-            total = _pixels(taken, np.dtype(np.float32), shape)
+            total = device_pixels(taken, np.dtype(np.float32), shape)
             for number, transform in enumerate(TRANSFORMS[options.tta]):
                 laid = self._transformed(source, transform, taken) if number else source
                 execution = Execution(compiled, laid, total.dtype, options.tile, report, flags)
@@ -382,7 +430,7 @@ class GpuNetwork:
                 taken.drop(made.buffer)
                 if number:
                     taken.drop(laid.buffer)
-            result = _pixels(taken, dtype, shape)
+            result = device_pixels(taken, dtype, shape)
             self._transforms.finish(total, options.tta, result)
             taken.drop(total.buffer)
         return result
@@ -420,7 +468,7 @@ class GpuNetwork:
         self, source: DevicePixels, transform: Transform, taken: ScopedAllocation
     ) -> DevicePixels:
         """Pictures transformed. May raise OutOfMemoryError."""
-        target = _pixels(taken, source.dtype, transformed_shape(source.shape, transform))
+        target = device_pixels(taken, source.dtype, transformed_shape(source.shape, transform))
         self._transforms.transform(source, transform, target)
         return target
 
@@ -430,7 +478,7 @@ class GpuNetwork:
         buffers = []
         try:
             for _ in range(3):
-                buffers.append(_pixels(taken, np.dtype(np.float32), shape).buffer)
+                buffers.append(device_pixels(taken, np.dtype(np.float32), shape).buffer)
         except OutOfMemoryError as error:
             if shape[0] > 1:
                 raise TooManyError from error
@@ -445,7 +493,7 @@ class GpuNetwork:
 
         Better known before the work. Raises BackendError, TooManyError.
         """
-        shapes = self._shapes(_shape(pictures))[:-1]
+        shapes = self._shapes(stack_shape(pictures))[:-1]
         sizes = [pictures.nbytes, *(math.prod(shape) * _BETWEEN.itemsize for shape in shapes[1:])]
         together = max(map(sum, pairwise(sizes)), default=sizes[0])
         most = self.pool.free()
@@ -461,9 +509,9 @@ class GpuNetwork:
         return [cost / sum(costs) for cost in costs]
 
     def _uploaded(self, pictures: NDArray[Any], taken: ScopedAllocation) -> DevicePixels:
-        shape = _shape(pictures)
+        shape = stack_shape(pictures)
         with _words_for_memory(self._runtime, shape):
-            source = _pixels(taken, pictures.dtype, shape)
+            source = device_pixels(taken, pictures.dtype, shape)
             self._runtime.upload(source.buffer, pictures)
         return source
 
@@ -475,16 +523,6 @@ def _new_flags(models: Sequence[CompiledModel], pictures: int) -> Flags:
         if flags is not NO_FLAGS:
             return flags
     return NO_FLAGS
-
-
-def _shape(pictures: NDArray[Any]) -> StackShape:
-    count, height, width, planes = pictures.shape
-    return count, height, width, planes
-
-
-def _pixels(taken: ScopedAllocation, dtype: np.dtype[Any], shape: StackShape) -> DevicePixels:
-    """Memory for pictures. May raise OutOfMemoryError."""
-    return DevicePixels(taken.buffer(math.prod(shape) * dtype.itemsize), dtype, shape)
 
 
 @contextmanager

@@ -1,0 +1,171 @@
+"""YUV planes to RGB and back, row by row, as `imaging.planar` defines them.
+
+Chroma is summed in whole numbers, 16 times what it means, so sums are exact. Rows of sums have a
+copy of their first and last value at either end: then no loop has an edge, and LLVM makes vectors
+of all of them.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from waifu2x.backends.cpu.kernels import FLOATS, INTEGER, INTEGERS, entry_point, native
+from waifu2x.backends.cpu.kernels.memory import advance, pointer
+
+
+@entry_point(INTEGERS, FLOATS, FLOATS, FLOATS, INTEGER, INTEGER)
+def read_planes(picture, factors, pixels, scratch, first, end):  # type: ignore[no-untyped-def]
+    """Some rows of a picture as RGB, clipped to [0, 1]. See `cpu.planar` for the arguments."""
+    if picture[6] == 1:
+        y, u, v = pointer(picture[0], np.uint8), pointer(picture[1], np.uint8), picture[2]
+        _read(picture, y, u, pointer(v, np.uint8), factors, pixels, scratch, first, end)
+    else:
+        y, u, v = pointer(picture[0], np.uint16), pointer(picture[1], np.uint16), picture[2]
+        _read(picture, y, u, pointer(v, np.uint16), factors, pixels, scratch, first, end)
+
+
+@native
+def _read(picture, y, u, v, factors, pixels, scratch, first, end):  # type: ignore[no-untyped-def]
+    rows, columns = picture[7], picture[8]
+    row_step, column_step = picture[9], picture[11]
+    chroma_rows = (rows + row_step - 1) // row_step
+    chroma_columns = (columns + column_step - 1) // column_step
+    near_weight = np.float32(3) if picture[10] else np.float32(2)
+    sums = advance(scratch, 1)
+    us = advance(scratch, 3 + chroma_columns)
+    vs = advance(us, columns + 1)
+    luma_zero, luma_unit, chroma_zero = factors[0], factors[1], factors[2]
+    red_v, green_u, green_v, blue_u = factors[3], factors[4], factors[5], factors[6]
+    for row in range(first, end):
+        near = row // row_step
+        other = near
+        if row_step == 2:
+            other = near + 1 if row % 2 else near - picture[10]
+        far = min(max(other, 0), chroma_rows - 1)
+        _blend(u, near * picture[4], far * picture[4], near_weight, sums, chroma_columns)
+        _interpolate(sums, us, columns, column_step, picture[12])
+        _blend(v, near * picture[5], far * picture[5], near_weight, sums, chroma_columns)
+        _interpolate(sums, vs, columns, column_step, picture[12])
+        luma = advance(y, row * picture[3])
+        target = advance(pixels, 3 * columns * row)
+        for x in range(columns):
+            light = (np.float32(luma[x]) - luma_zero) * luma_unit
+            blueness, redness = us[x] - chroma_zero, vs[x] - chroma_zero
+            target[3 * x] = _clip(light + red_v * redness)
+            target[3 * x + 1] = _clip(light + (green_u * blueness + green_v * redness))
+            target[3 * x + 2] = _clip(light + blue_u * blueness)
+
+
+@native
+def _blend(plane, near, far, near_weight, sums, count):  # type: ignore[no-untyped-def]
+    """Two rows of samples as one, 4 times as large."""
+    near_row, far_row = advance(plane, near), advance(plane, far)
+    far_weight = np.float32(4) - near_weight
+    for x in range(count):
+        near_value, far_value = np.float32(near_row[x]), np.float32(far_row[x])
+        sums[x] = near_weight * near_value + far_weight * far_value
+    sums[-1] = sums[0]
+    sums[count] = sums[count - 1]
+
+
+@native
+def _interpolate(sums, target, columns, step, is_midway):  # type: ignore[no-untyped-def]
+    """A value for each pixel, 4 times as large as the sums."""
+    if step == 1:
+        for x in range(columns):
+            target[x] = np.float32(4) * sums[x]
+        return
+    if is_midway:
+        for x in range((columns + 1) // 2):
+            near = np.float32(3) * sums[x]
+            target[2 * x] = near + sums[x - 1]
+            target[2 * x + 1] = near + sums[x + 1]
+    else:
+        for x in range((columns + 1) // 2):
+            target[2 * x] = np.float32(4) * sums[x]
+            target[2 * x + 1] = np.float32(2) * (sums[x] + sums[x + 1])
+
+
+@entry_point(INTEGERS, FLOATS, FLOATS, FLOATS, INTEGER, INTEGER)
+def write_planes(picture, factors, pixels, scratch, first, end):  # type: ignore[no-untyped-def]
+    """Some rows of cells, of what shares a sample of chroma, from RGB."""
+    if picture[6] == 1:
+        y, u, v = pointer(picture[0], np.uint8), pointer(picture[1], np.uint8), picture[2]
+        _write(picture, y, u, pointer(v, np.uint8), factors, pixels, scratch, first, end)
+    else:
+        y, u, v = pointer(picture[0], np.uint16), pointer(picture[1], np.uint16), picture[2]
+        _write(picture, y, u, pointer(v, np.uint16), factors, pixels, scratch, first, end)
+
+
+@native
+def _write(picture, y, u, v, factors, pixels, scratch, first, end):  # type: ignore[no-untyped-def]
+    rows, columns, row_step, column_step = picture[7], picture[8], picture[9], picture[11]
+    floats = 3 * columns
+    cells = (columns + column_step - 1) // column_step
+    reds = advance(scratch, 1)
+    greens, blues = advance(reds, columns + 2), advance(reds, 2 * (columns + 2))
+    before, at, behind = _weights(row_step, picture[10])
+    for cell in range(first, end):
+        top = cell * row_step
+        for row in range(top, min(top + row_step, rows)):
+            luma = advance(y, row * picture[3])
+            _write_luma(luma, advance(pixels, row * floats), factors, columns)
+        above = advance(pixels, max(top - 1, 0) * floats)
+        here = advance(pixels, top * floats)
+        below = advance(pixels, min(top + 1, rows - 1) * floats)
+        for x in range(columns):
+            red, green, blue = 3 * x, 3 * x + 1, 3 * x + 2
+            reds[x] = before * above[red] + at * here[red] + behind * below[red]
+            greens[x] = before * above[green] + at * here[green] + behind * below[green]
+            blues[x] = before * above[blue] + at * here[blue] + behind * below[blue]
+        for sums in (reds, greens, blues):
+            sums[-1] = sums[0]
+            sums[columns] = sums[columns - 1]
+        u_row, v_row = advance(u, cell * picture[4]), advance(v, cell * picture[5])
+        across = _weights(column_step, picture[12])
+        if column_step == 1:
+            _write_chroma(u_row, v_row, reds, greens, blues, factors, cells, 1, across)
+        else:
+            _write_chroma(u_row, v_row, reds, greens, blues, factors, cells, 2, across)
+
+
+@native
+def _weights(step, is_midway):  # type: ignore[no-untyped-def]
+    """What the pixel before the first one of a cell counts, that one, and the next, in quarters."""
+    if step == 1:
+        return np.float32(0), np.float32(4), np.float32(0)
+    if is_midway:
+        return np.float32(0), np.float32(2), np.float32(2)
+    return np.float32(1), np.float32(2), np.float32(1)
+
+
+@native
+def _write_luma(target, pixels, factors, columns):  # type: ignore[no-untyped-def]
+    red, green, blue, zero, peak = factors[0], factors[1], factors[2], factors[3], factors[11]
+    for x in range(columns):
+        value = red * pixels[3 * x] + green * pixels[3 * x + 1] + blue * pixels[3 * x + 2]
+        target[x] = np.int32(min(max(value + zero, np.float32(0)), peak))
+
+
+@native
+def _write_chroma(  # type: ignore[no-untyped-def]
+    u, v, reds, greens, blues, factors, cells, step, weights
+):
+    before, at, behind = weights
+    u_red, u_green, u_blue = factors[4], factors[5], factors[6]
+    v_red, v_green, v_blue = factors[7], factors[8], factors[9]
+    zero, peak = factors[10], factors[11]
+    for cell in range(cells):
+        x = cell * step
+        red = before * reds[x - 1] + at * reds[x] + behind * reds[x + 1]
+        green = before * greens[x - 1] + at * greens[x] + behind * greens[x + 1]
+        blue = before * blues[x - 1] + at * blues[x] + behind * blues[x + 1]
+        blueness = u_red * red + u_green * green + u_blue * blue
+        redness = v_red * red + v_green * green + v_blue * blue
+        u[cell] = np.int32(min(max(blueness + zero, np.float32(0)), peak))
+        v[cell] = np.int32(min(max(redness + zero, np.float32(0)), peak))
+
+
+@native
+def _clip(value):  # type: ignore[no-untyped-def]
+    return min(max(value, np.float32(0)), np.float32(1))

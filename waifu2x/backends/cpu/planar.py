@@ -1,0 +1,78 @@
+"""YUV planes at the ends of networks on the processor: compiled, some rows to each thread."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from waifu2x.backends.cpu.compiled import Compiled
+from waifu2x.imaging.planar import PlanarPicture
+
+_read = Compiled("planar", "read_planes", is_told=False)
+_write = Compiled("planar", "write_planes", is_told=False)
+_BAND_ROWS = 64
+"""Rows that a thread takes at a time: what a small picture has is not worth a thread."""
+_SCRATCH_ENDS = 16
+"""Floats beside those of pixels."""
+
+
+def read_planes(picture: PlanarPicture, pixels: NDArray[np.float32], cores: int) -> None:
+    """Writes the RGB of a picture into pixels (H, W, 3), clipped to [0, 1]."""
+    height, _ = picture.size
+    factors = np.array(picture.format.to_rgb(), np.float32)
+    _run(_read, picture, factors, pixels, range(0, height, _BAND_ROWS), height, cores)
+
+
+def write_planes(pixels: NDArray[np.float32], picture: PlanarPicture, cores: int) -> None:
+    """Writes RGB (H, W, 3) in [0, 1] into a picture."""
+    rows, _ = picture.format.axes
+    cells = rows.samples(picture.size[0])
+    own = picture.format.from_rgb()
+    factors = np.array(
+        [*own.luma, own.luma_zero, *own.u, *own.v, own.chroma_zero, own.peak], np.float32
+    )
+    bands = range(0, cells, _BAND_ROWS // rows.step)
+    _run(_write, picture, factors, pixels, bands, cells, cores)
+
+
+def _run(
+    convert: Compiled,
+    picture: PlanarPicture,
+    factors: NDArray[np.float32],
+    pixels: NDArray[np.float32],
+    starts: Sequence[int],
+    end: int,
+    cores: int,
+) -> None:
+    """All bands, on as many threads as are of use."""
+    record = _record(picture)
+    assert pixels.flags.c_contiguous
+    bands = [(start, min(start + (starts[1] if len(starts) > 1 else end), end)) for start in starts]
+
+    def run(band: tuple[int, int]) -> None:
+        scratch = np.empty(4 * picture.size[1] + _SCRATCH_ENDS, np.float32)
+        convert(record, factors, pixels, scratch, *band)
+
+    threads = min(cores, len(bands))
+    if threads == 1:
+        for band in bands:
+            run(band)
+        return
+    with ThreadPoolExecutor(threads, thread_name_prefix="waifu2x-planes") as pool:
+        for done in [pool.submit(run, band) for band in bands]:
+            done.result()
+
+
+def _record(picture: PlanarPicture) -> NDArray[np.int64]:
+    """What compiled code reads of a picture: addresses of Y, U and V, samples from row to row of
+    each, bytes of a sample, rows and columns, and for each of these the pixels of a sample of
+    chroma and whether it lies midway."""
+    addresses: list[Any] = [plane.ctypes.data for plane in picture.planes]
+    pitches = [plane.strides[0] // plane.itemsize for plane in picture.planes]
+    axes = [number for axis in picture.format.axes for number in axis]
+    sample = picture.format.dtype.itemsize
+    return np.array([*addresses, *pitches, sample, *picture.size, *axes], np.int64)

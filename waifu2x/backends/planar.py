@@ -1,0 +1,137 @@
+"""YUV planes at the ends of networks: what fits a call, and the conversion in float64 by its
+definition, for the reference."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from waifu2x.imaging.planar import MATRICES, Axis, PlanarPicture
+from waifu2x.networks.model import Model
+
+_Taps = list[tuple[NDArray[np.int64], NDArray[np.float64]]]
+
+
+def check_planes(
+    models: Sequence[Model], pictures: Sequence[PlanarPicture], out: Sequence[PlanarPicture]
+) -> None:
+    """Raises ValueError for pictures that a call cannot read, or results that it cannot write."""
+    if any((model.in_planes, model.out_planes) != (3, 3) for model in models):
+        raise ValueError("Expected a network of three planes, for pictures of YUV planes")
+    if len(pictures) != len(out):
+        raise ValueError(f"Expected {len(pictures)} results, but got {len(out)}")
+    if not pictures:
+        return
+    scale = 1
+    for model in models:
+        scale *= model.scale
+    height, width = pictures[0].size
+    for name, some, size in (
+        ("pictures", pictures, (height, width)),
+        ("results", out, (height * scale, width * scale)),
+    ):
+        for one in some:
+            if one.size != size or one.format != some[0].format:
+                raise ValueError(
+                    f"Expected {name} of {size[1]}x{size[0]} pixels and one format,"
+                    f" but got {one.size[1]}x{one.size[0]} and {one.format}"
+                )
+    for made in out:
+        for plane in made.planes:
+            if not plane.flags.writeable:
+                raise ValueError("Expected planes of results to be writable")
+            if any(np.may_share_memory(plane, p) for one in pictures for p in one.planes):
+                raise ValueError(
+                    "Expected results to have memory of their own, but they share that of the"
+                    " pictures"
+                )
+
+
+def to_rgb(picture: PlanarPicture) -> NDArray[np.float32]:
+    """The RGB (H, W, 3) of planes, clipped to [0, 1]."""
+    kr, kb = MATRICES[picture.format.matrix]
+    scale, zero, luma_zero, luma_range, chroma_range = _ranges(picture)
+    y = (picture.y.astype(np.float64) - luma_zero) / luma_range
+    u, v = (
+        (_enlarged(plane, picture) - zero * scale) / chroma_range
+        for plane in (picture.u, picture.v)
+    )
+    red, blue = y + 2 * (1 - kr) * v, y + 2 * (1 - kb) * u
+    green = (y - kr * red - kb * blue) / (1 - kr - kb)
+    rgb: NDArray[np.float32] = np.stack([red, green, blue], axis=-1).clip(0, 1).astype(np.float32)
+    return rgb
+
+
+def from_rgb(rgb: NDArray[np.float32], out: PlanarPicture) -> None:
+    """Writes RGB (H, W, 3) in [0, 1] into planes."""
+    kr, kb = MATRICES[out.format.matrix]
+    scale, zero, luma_zero, luma_range, chroma_range = _ranges(out)
+    red, green, blue = np.moveaxis(rgb.astype(np.float64), -1, 0)
+    y = kr * red + (1 - kr - kb) * green + kb * blue
+    u, v = (blue - y) / (2 * (1 - kb)), (red - y) / (2 * (1 - kr))
+    peak = (1 << out.format.bits) - 1
+    for plane, codes in (
+        (out.y, y * luma_range + luma_zero),
+        (out.u, _reduced(u, out) * chroma_range + zero * scale),
+        (out.v, _reduced(v, out) * chroma_range + zero * scale),
+    ):
+        plane[:] = np.floor(codes + 0.5).clip(0, peak)
+
+
+def _ranges(picture: PlanarPicture) -> tuple[int, int, int, int, int]:
+    """Levels of 8 bits in one, the code of no chroma in them; the code of black, and the codes from
+    0 to 1 of luma and of chroma."""
+    scale, peak = 1 << (picture.format.bits - 8), (1 << picture.format.bits) - 1
+    if picture.format.is_full_range:
+        return scale, 128, 0, peak, peak
+    return scale, 128, 16 * scale, 219 * scale, 224 * scale
+
+
+def _enlarged(plane: NDArray[Any], picture: PlanarPicture) -> NDArray[np.float64]:
+    """Chroma for every pixel."""
+    values = plane.astype(np.float64)
+    for number, (axis, pixels) in enumerate(zip(picture.format.axes, picture.size, strict=True)):
+        values = _weighed(values, number, _up(axis, pixels))
+    return values
+
+
+def _reduced(values: NDArray[np.float64], picture: PlanarPicture) -> NDArray[np.float64]:
+    """Chroma of every pixel, as samples."""
+    for number, (axis, pixels) in enumerate(zip(picture.format.axes, picture.size, strict=True)):
+        values = _weighed(values, number, _down(axis, pixels))
+    return values
+
+
+def _weighed(values: NDArray[np.float64], axis: int, taps: _Taps) -> NDArray[np.float64]:
+    shape = [1, 1]
+    shape[axis] = -1
+    made = np.zeros(1)
+    for places, weights in taps:
+        made = made + values.take(places, axis) * weights.reshape(shape)
+    return made
+
+
+def _up(axis: Axis, pixels: int) -> _Taps:
+    """Which samples make each pixel, and their weights."""
+    if axis.step == 1:
+        return [(np.arange(pixels), np.ones(pixels))]
+    places = (np.arange(pixels) - (0.5 if axis.is_midway else 0)) / 2
+    before = np.floor(places).astype(np.int64)
+    last = axis.samples(pixels) - 1
+    share = places - before
+    return [(before.clip(0, last), 1 - share), ((before + 1).clip(0, last), share)]
+
+
+def _down(axis: Axis, pixels: int) -> _Taps:
+    """Which pixels make each sample, and their weights."""
+    if axis.step == 1:
+        return [(np.arange(pixels), np.ones(pixels))]
+    first = np.arange(axis.samples(pixels)) * 2
+    weights = {0: 0.5, 1: 0.5} if axis.is_midway else {-1: 0.25, 0: 0.5, 1: 0.25}
+    return [
+        ((first + away).clip(0, pixels - 1), np.full(len(first), weight))
+        for away, weight in weights.items()
+    ]
