@@ -708,7 +708,7 @@ def test_large_pictures_of_deep_networks_are_cut_into_blocks(
 
 
 def test_memory_for_kept_maps_changes_no_bit(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With too little for the first maps of cunet, a phase between two means has nothing to make."""
+    """With too little for its first maps, cunet has a phase in which there is nothing to make."""
     from waifu2x.backends.cpu import kept_memory
 
     backend = open_backend("cpu")

@@ -208,6 +208,7 @@ def test_helps_fit_a_page(words: tuple[str, ...]) -> None:
     assert len(lines) <= 60
     assert max(map(len, lines)) <= 100
 
+
 @pytest.mark.parametrize("words", [(), ("upscale",)], ids=["all", "upscale"])
 def test_the_first_helps_fit_eighty_columns(words: tuple[str, ...]) -> None:
     text = CliRunner().invoke(cli, [*words, "--help"], terminal_width=80).output
