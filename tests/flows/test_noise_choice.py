@@ -177,6 +177,16 @@ def test_limits_are_those_that_were_measured() -> None:
         assert said == "; flat: ".join(words)
 
 
+def test_no_measured_picture_loses_by_the_limits() -> None:
+    """In the table of the limits, which stands first; what lower ones replaced is told below it."""
+    table, _, _ = RESULTS.read_text().partition("\n## ")
+    rows = re.findall(r"\| `(\S+)` \|.*\| (\w+) \|.*\| ([+-]\d\.\d\d) \(", table)
+    assert {(name, group) for name, group, _ in rows} == {
+        (name, group) for name in LIMITS for group in ("deciding", "testing", "unseen")
+    }
+    assert min(float(least) for _, _, least in rows) >= -0.05
+
+
 def test_level_3_is_never_chosen_and_finer_jpegs_get_weaker_levels() -> None:
     for limits in LIMITS.values():
         assert limits.levels <= {0, 1, 2}
