@@ -45,6 +45,8 @@ LEVELS = (0, 1, 2)
 """Those that may be chosen."""
 MARGIN = 0.2
 """dB that a level has to gain on every deciding picture, for those that it has not seen."""
+LOSS = 0.05
+"""dB that a level may lose on any picture, of whichever group."""
 CLOSE = 0.1
 """dB between means that nobody sees: the weaker level invents less."""
 SETS = ("cunet/art", "upconv_7/art", "upconv_7/photo", "vgg_7/art", "cugan/se")
@@ -105,10 +107,9 @@ def _psnr(pixels: Pixels, truth: Pixels) -> float:
 
 
 def limits_of(rows: Sequence[Row]) -> NoiseLimits:
-    """The limits of one set, by the deciding pictures."""
-    known = [row for row in rows if row["group"] == "deciding"]
-    alone = [row for row in known if row["scale"] == 1]
-    enlarged = [row for row in known if row["scale"] > 1]
+    """The limits of one set, by the deciding pictures; lower where another loses by them."""
+    alone = [row for row in rows if row["scale"] == 1]
+    enlarged = [row for row in rows if row["scale"] > 1]
     flat = [row for row in alone if row["flat"] >= FLAT]
     return NoiseLimits(choose(alone), choose(enlarged), choose(flat))
 
@@ -116,22 +117,25 @@ def limits_of(rows: Sequence[Row]) -> NoiseLimits:
 def choose(known: Sequence[Row]) -> Limits:
     """Up to which quality each level is best.
 
-    Of those that gain MARGIN on every picture, that is the weakest whose mean is CLOSE to the best.
-    Where two
-    neighbouring qualities differ the limit is halfway, and the last one is a quality that was
-    measured.
+    Of those that gain MARGIN on every deciding picture and lose at most LOSS on any other, that is
+    the weakest whose mean over the deciding is CLOSE to the best. Where two neighbouring qualities
+    differ the limit is halfway, and the last one is a quality that was measured.
     """
     limits: list[tuple[int, int]] = []
     before: tuple[int, int] | None = None
     for quality in QUALITIES:
         gains: dict[int, list[float]] = {}
+        lost = set()
         for row in known:
             if row["quality"] == quality:
                 for level in LEVELS:
                     if str(level) in row["psnr"] and (before is None or level <= before[1]):
                         gain = row["psnr"][str(level)] - row["psnr"]["none"]
-                        gains.setdefault(level, []).append(gain)
-        safe = [level for level, each in gains.items() if min(each) >= MARGIN]
+                        if row["group"] == "deciding":
+                            gains.setdefault(level, []).append(gain)
+                        elif gain < -LOSS:
+                            lost.add(level)
+        safe = [level for level, each in gains.items() if min(each) >= MARGIN and level not in lost]
         means = {level: statistics.mean(gains[level]) for level in safe}
         close = [level for level in safe if means[level] >= max(means.values()) - CLOSE]
         best = min(close, default=None)
@@ -206,7 +210,7 @@ def report(rows: Sequence[Row]) -> None:
                 ", ".join(f"{level} to {limit}" for limit, level in each) or "none"
                 for each in chosen
             )
-            for group in ("deciding", "testing"):
+            for group in ("deciding", "testing", "unseen"):
                 cells = judge(own, scale, group, limits)
                 print(f"| `{name}` | {scale} | {said} | {group} | {' | '.join(cells)} |")
     for name in sets:

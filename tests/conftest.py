@@ -41,6 +41,8 @@ def cache_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("WAIFU2X_CACHE_DIR", str(folder))
         patch.setenv("WAIFU2X_CONFIG", "")  # whatever the user's settings are
+        for name in ("COLUMNS", "LINES"):  # which terminals of tests would be taken to have
+            patch.delenv(name, raising=False)
         yield folder
 
 

@@ -61,6 +61,7 @@ class Faulty:
         tile: Any = None,
         tta: Any = 1,
         on_progress: Any = ignore,
+        on_recomputed: Any = None,
     ) -> NDArray[Any]:
         if self.closed:
             raise BackendError("closed")

@@ -75,6 +75,7 @@ class FakeNetwork:
         tile: Any = None,
         tta: Any = 1,
         on_progress: Any = None,
+        on_recomputed: Any = None,
     ) -> NDArray[Any]:
         self.backend.meeting.wait(10)
         if pixels.max() > 9:
@@ -82,6 +83,9 @@ class FakeNetwork:
         on_progress(1.0)
         result = np.empty((*pixels.shape[:-3], 1, 1, 1), dtype) if out is None else out
         result[:] = self.backend.number
+        for number, picture in enumerate(pixels if pixels.ndim == 4 else [pixels]):
+            if picture.max() == 9:
+                on_recomputed(number)
         return result
 
     def close(self) -> None:
@@ -118,6 +122,16 @@ def test_a_stack_is_divided_among_the_devices_in_order() -> None:
     assert sorted(map(numbers.count, {0, 1, 2})) == [2, 2, 3]
     assert sum(a != b for a, b in pairwise(numbers)) == 2
     assert sum(parts) == pytest.approx(1.0)
+
+
+def test_what_was_computed_again_is_told_by_its_place_in_the_stack() -> None:
+    backend, _ = pool_of(3)
+    network = backend.compile([], "auto")
+    marks = [0, 9, 0, 0, 9, 9, 0]
+    stack = np.array(marks, np.uint8).reshape(-1, 1, 1, 1)
+    again: list[int] = []
+    network(stack, np.uint8, on_progress=list[float]().append, on_recomputed=again.append)
+    assert sorted(again) == [1, 4, 5]
 
 
 def test_a_stack_is_written_where_it_is_asked_for() -> None:

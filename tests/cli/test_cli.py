@@ -494,16 +494,23 @@ def test_closed_streams(run: Run) -> None:
         command = f"{sys.executable} -m waifu2x upscale {arguments} {redirection}"
         done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
         assert (done.returncode, done.stderr) == (1, f"Error: {message}\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "place"),
+    [("models list", "standard output: cannot write: "), ("--version", ""), ("--help", "")],
+)
+def test_a_full_disk_under_standard_output(words: str, place: str) -> None:
     with Path("/dev/full").open("w") as full:
         process = subprocess.run(
-            [sys.executable, "-m", "waifu2x", "models", "list"],
+            [sys.executable, "-m", "waifu2x", *words.split()],
             stdout=full,
             stderr=subprocess.PIPE,
             text=True,
             check=False,
         )
     assert process.returncode == 1
-    assert process.stderr == "Error: standard output: cannot write: no space left on device\n"
+    assert process.stderr == f"Error: {place}no space left on device\n"
 
 
 def test_a_closed_stderr_says_nothing_and_spoils_nothing(run: Run) -> None:

@@ -10,18 +10,20 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner
 
 from waifu2x.cli import cli, completions
+from waifu2x.networks import model_set
 
 pytest.importorskip("pexpect")
 import pexpect
 
 PICTURES = (
     "my pic.png", "a:b.png", "it's.jpg", "ünï.png", "$x.png", "pic@2x.PNG", "say \"so\".webp",
-    "-dash.png", "book.cbz", "sub dir/inner.tif",
+    "-dash.png", "book.cbz", "sub dir/inner.tif", "run$(touch hacked);`touch hacked`.png",
 )  # fmt: skip
 OTHERS = ("notes.txt", "mine.toml", "sub dir/notes.txt", ".hidden.png")
 SHELLS = ("bash", "zsh", "fish")
@@ -192,6 +194,7 @@ MORE = [
     ("waifu2x upscale \\$", ["upscale", "$x.png"]),
     ("waifu2x upscale pic@", ["upscale", "pic@2x.PNG"]),
     ("waifu2x upscale say", ["upscale", 'say "so".webp']),
+    ("waifu2x upscale run", ["upscale", "run$(touch hacked);`touch hacked`.png"]),
     ("waifu2x upscale 'my", ["upscale", "my pic.png"]),
     ('waifu2x upscale "my', ["upscale", "my pic.png"]),
     ("waifu2x upscale sub\\ dir/", ["upscale", "sub dir/inner.tif"]),
@@ -312,6 +315,16 @@ def test_devices_are_those_that_the_system_lists(
     assert offered("--backend", "cpu", "-g", "") == ["words", "0", "all"]
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,0")
     assert offered("-g", "") == ["words", "0", "1", "all"]
+
+
+def test_names_of_models_that_are_orders_to_a_shell_are_not_offered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An archive that is imported may name its sets as it likes."""
+    names = ("mine/plain-1.0", "mine/$(touch hacked)", "mine/`id`", "mine/a;b", "mine/two words")
+    sets = [SimpleNamespace(name=name, noise_levels=[1], scales=[2]) for name in names]
+    monkeypatch.setattr(model_set, "available", lambda: sets)
+    assert [item.value for item in completions._model_sets()] == ["mine/plain-1.0"]
 
 
 def test_names_that_no_shell_can_be_sent_hide_no_others(

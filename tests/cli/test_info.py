@@ -103,7 +103,7 @@ def test_archives() -> None:
     Path("bad.cbz").write_bytes(b"no archive")
     result = info("bad.cbz", "gone.zip")
     assert result.stderr.splitlines() == [
-        "bad.cbz: cannot read: not an archive, or damaged",
+        "bad.cbz: not an archive, or damaged: File is not a zip file",
         "gone.zip: cannot read: no such file or directory",
     ]
 

@@ -97,6 +97,8 @@ MISTAKES = [
     ("info", 2, "FILE... is missing: `waifu2x info FILE...`."),
     ("-s", 2, "Option '-s' requires an argument; `waifu2x upscale --help` shows what there is."),
     ("batch folder folder", 2, "OUTPUT_DIR must be another folder than INPUT_DIR."),
+    (f"a.png --width {'9' * 5000}", 2,
+     f"--width: expected a whole number of pixels from 1 to 1000000, not {'9' * 5000!r}."),
 ]  # fmt: skip
 """Words, exit code, and the sentence."""
 
@@ -133,7 +135,7 @@ def everything() -> set[tuple[str, int]]:
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "sentence"), MISTAKES, ids=[words for words, _, _ in MISTAKES]
+    ("words", "code", "sentence"), MISTAKES, ids=[words[:60] for words, _, _ in MISTAKES]
 )
 def test_a_mistake_ends_in_one_sentence(run: Run, words: str, code: int, sentence: str) -> None:
     before = everything()

@@ -56,3 +56,13 @@ def test_a_settings_file_with_a_mistake_does_not_stop_it(
 def test_the_version_alone_is_a_line() -> None:
     done = CliRunner().invoke(cli, ["--version"])
     assert done.stdout == f"waifu2x, version {waifu2x.__version__}\n"
+
+
+def test_who_has_no_home_is_told_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    def none() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "home", none)
+    done = CliRunner().invoke(cli, ["--version", "-v"])
+    assert done.exit_code == 0, done.output
+    assert f"waifu2x {waifu2x.__version__} in {Path(waifu2x.__file__).parent}" in done.stdout

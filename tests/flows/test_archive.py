@@ -6,6 +6,7 @@ import io
 import json
 import re
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
@@ -17,7 +18,7 @@ from PIL import Image
 from tests.helpers.contents import decode, encode, identity_models, noise
 from waifu2x.api import Upscaler
 from waifu2x.backends import Progress
-from waifu2x.cli import cli
+from waifu2x.cli import cli, progress
 from waifu2x.errors import ImageError
 from waifu2x.flows.archive import ArchivePage, MakePage, upscale_archive, upscale_page
 from waifu2x.flows.jobs import Job, Output
@@ -294,3 +295,45 @@ def test_pages_of_a_batch_are_counted(folder: Path) -> None:
     assert rows == {"out/book.cbz": 4, "out/single.png": 1}
     with zipfile.ZipFile("out/book.cbz") as book:
         assert book.namelist() == [f"{number}.jpg" for number in range(4)]
+
+
+def _made_for_another_version(archive: bytearray) -> None:
+    at = archive.rfind(b"PK\x01\x02")
+    archive[at + 6 : at + 8] = (99).to_bytes(2, "little")
+
+
+def _named_in_no_utf8(archive: bytearray) -> None:
+    at = archive.rfind(b"PK\x01\x02")
+    archive[at + 8 : at + 10] = (0x800).to_bytes(2, "little")
+    archive[at + 46] = 0xFF
+
+
+@pytest.mark.parametrize("spoil", [_made_for_another_version, _named_in_no_utf8])
+def test_a_directory_that_cannot_be_read_is_a_sentence(
+    folder: Path, spoil: Callable[[bytearray], None]
+) -> None:
+    """Also for who counts pages, beside the work or for `info`."""
+    archived("good.cbz", {"a.png": page(1)})
+    content = bytearray(Path("good.cbz").read_bytes())
+    spoil(content)
+    Path("in/bad.cbz").write_bytes(content)
+    job = Job(Path("in/bad.cbz"), Path("out/bad.cbz"))
+    counted = progress._ManyPictures(1)
+    counted.count_pages([job])
+    assert counted.figures().counted == "0/1"
+    for result in (batch(), CliRunner().invoke(cli, ["info", "in/bad.cbz"])):
+        assert result.exit_code == 1
+        assert isinstance(result.exception, SystemExit)
+        assert "in/bad.cbz: not an archive, or damaged: " in result.stderr.splitlines()[-1]
+
+
+def test_a_name_that_grows_too_long_for_an_archive(folder: Path) -> None:
+    """60,000 characters of code page 437 take twice as many bytes in UTF-8."""
+    archived("good.cbz", {"#" * 60_000 + ".png": page(1)})
+    content = Path("good.cbz").read_bytes().replace(b"#", b"\x81")
+    Path("in/long.cbz").write_bytes(content)
+    result = batch()
+    assert result.exit_code == 1
+    assert isinstance(result.exception, SystemExit)
+    assert re.search(r"in/long\.cbz: ü{40}\.\.\.: too long a name", result.stderr)
+    assert not list(Path("out").iterdir())

@@ -71,7 +71,7 @@ class Recorder:
         self.offered += calls
         for call in calls:
             double(call.pixels, call.out)
-        self.codec.deliver(Computed(number, None))
+        self.codec.deliver(Computed(number, None, False))
 
 
 def double(pixels: NDArray[Any], out: NDArray[Any]) -> None:

@@ -14,6 +14,7 @@ import threading
 import time
 import zipfile
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
 from multiprocessing.reduction import recv_handle
 from pathlib import Path
@@ -119,6 +120,30 @@ def test_processes_make_what_threads_make(tmp_path: Path, upscaler: Upscaler) ->
     assert made[0] == made[1]
     assert len(made[0]) == len(jobs) - 1
     assert sorted(told[None]) == sorted(told[IN_PROCESSES])
+
+
+@pytest.mark.parametrize("in_flight", [None, IN_PROCESSES])
+def test_outcomes_count_what_was_computed_again(
+    tmp_path: Path,
+    upscaler: Upscaler,
+    in_flight: InFlight | None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of pictures that run as one stack, and of the pages of an archive, those whose own values ask
+    for it; a picture whose opacity is another call counts once."""
+    bright = Picture(np.full((5, 7, 3), 255, np.uint8))
+    opaque = replace(bright, alpha=np.linspace(0, 255, 35, dtype=np.uint8).reshape(5, 7))
+    pictures(tmp_path / "in", *small(3), bright, opaque)
+    with zipfile.ZipFile(tmp_path / "in/pages.cbz", "w") as archive:
+        for number, page in enumerate([bright, *small(2), bright]):
+            archive.writestr(f"{number}.png", encode(page, "png"))
+    jobs = list(plan(tmp_path / "in", tmp_path / "out", "png", False).jobs)
+    network = Doubling(is_again=lambda pixels: bool(pixels[..., 0].min() == 255))
+    use_network(upscaler, network, monkeypatch)
+    with closing(run(jobs, upscaler, PNG, in_flight=in_flight)) as outcomes:
+        made = {name: outcome.recomputed for name, outcome in by_name(outcomes).items()}
+    expected = {"0.png": 0, "1.png": 0, "2.png": 0, "3.png": 1, "4.png": 1, "pages.cbz": 2}
+    assert made == expected
 
 
 def test_stages_are_timed_in_processes_too(tmp_path: Path, upscaler: Upscaler) -> None:

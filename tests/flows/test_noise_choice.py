@@ -90,7 +90,9 @@ BOTH = NoiseLimits(((50, 2), (80, 1)), ((60, 1), (90, 0)), ((50, 2), (95, 0)))
 
 def level(picture: Picture, facts: Any, **size: Any) -> int | None:
     """What is chosen for a picture by BOTH."""
-    asked = Enlarger(facts, request(**size), None, lambda calls, on_progress: [], BOTH)
+    asked = Enlarger(
+        facts, request(**size), None, lambda calls, on_progress, on_recomputed: [], BOTH
+    )
     enlarger, choice = choose(asked, picture)
     assert choice is not None
     assert enlarger.noise == choice.level
@@ -143,15 +145,21 @@ def test_a_table_of_facts_chooses_as_the_models_do() -> None:
 
 
 def test_what_is_no_jpeg_has_no_choice() -> None:
-    asked = Enlarger(Facts(*FULL), request(scale=2), None, lambda calls, on_progress: [], BOTH)
+    asked = Enlarger(
+        Facts(*FULL), request(scale=2), None, lambda calls, on_progress, on_recomputed: [], BOTH
+    )
     enlarger, choice = choose(asked, Picture(np.zeros((4, 4, 3), np.uint8)))
     assert (enlarger.noise, choice) == (None, None)
-    fixed = Enlarger(Facts(*FULL), request(scale=2), 1, lambda calls, on_progress: [])
+    fixed = Enlarger(
+        Facts(*FULL), request(scale=2), 1, lambda calls, on_progress, on_recomputed: []
+    )
     assert choose(fixed, coded(10)) == (fixed, None)
 
 
 def test_memory_is_reserved_for_whatever_is_chosen() -> None:
-    asked = Enlarger(Facts(*FULL), request(scale=1), None, lambda calls, on_progress: [], BOTH)
+    asked = Enlarger(
+        Facts(*FULL), request(scale=1), None, lambda calls, on_progress, on_recomputed: [], BOTH
+    )
     assert asked.growth(16, 24) == 1.0
     assert asked.at_level(None).growth(16, 24) == 0.0
 
@@ -167,6 +175,16 @@ def test_limits_are_those_that_were_measured() -> None:
             ", ".join(f"{level} to {limit}" for limit, level in each) or "none" for each in known
         )
         assert said == "; flat: ".join(words)
+
+
+def test_no_measured_picture_loses_by_the_limits() -> None:
+    """In the table of the limits, which stands first; what lower ones replaced is told below it."""
+    table, _, _ = RESULTS.read_text().partition("\n## ")
+    rows = re.findall(r"\| `(\S+)` \|.*\| (\w+) \|.*\| ([+-]\d\.\d\d) \(", table)
+    assert {(name, group) for name, group, _ in rows} == {
+        (name, group) for name in LIMITS for group in ("deciding", "testing", "unseen")
+    }
+    assert min(float(least) for _, _, least in rows) >= -0.05
 
 
 def test_level_3_is_never_chosen_and_finer_jpegs_get_weaker_levels() -> None:

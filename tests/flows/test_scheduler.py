@@ -49,9 +49,10 @@ class Submitted:
         if self.stop():
             raise StoppedError
 
-    def end(self, error: Exception | None, waited: float) -> None:
+    def end(self, error: Exception | None, waited: float, is_recomputed: bool) -> None:
         assert waited >= 0
         self.error = error
+        self.is_recomputed = is_recomputed
         self.done.set()
 
     def check(self) -> None:
@@ -65,6 +66,25 @@ def wait_until(condition: Callable[[], bool]) -> None:
     deadline = time.monotonic() + 30
     while not condition():
         assert time.monotonic() < deadline
+
+
+def test_of_a_stack_each_call_is_told_whether_it_was_computed_again() -> None:
+    gate = threading.Event()
+    network = Doubling(lambda: gate.wait(30), is_again=lambda picture: picture[0, 0, 0] == 7)
+    scheduler = scheduler_of(network, 1)
+    sources = [noise(4, 6, 3, seed=seed) for seed in range(5)]
+    marks = [3, 7, 3, 3, 7]
+    for source, mark in zip(sources, marks, strict=True):
+        source[0, 0, 0] = mark
+    calls = [Submitted(scheduler, sources[0])]
+    wait_until(lambda: network.inside == 1)
+    calls += [Submitted(scheduler, source) for source in sources[1:]]
+    gate.set()
+    for call in calls:
+        call.check()
+    scheduler.close()
+    assert len(network.shapes) == 2
+    assert [call.is_recomputed for call in calls] == [mark == 7 for mark in marks]
 
 
 def test_small_pictures_of_one_size_are_one_call() -> None:

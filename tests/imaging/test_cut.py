@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -34,7 +34,9 @@ class Facts:
         return ChainFacts(3, factor, RADIUS)
 
 
-def blurred(calls: Sequence[Call], on_progress: Progress) -> list[NDArray[Any]]:
+def blurred(
+    calls: Sequence[Call], on_progress: Progress, on_recomputed: Callable[[], None]
+) -> list[NDArray[Any]]:
     """Each pixel becomes the mean of all that a network of RADIUS reads, then several."""
     results = []
     for call in calls:

@@ -169,7 +169,7 @@ def test_files_at_urls_are_paths(folder: Path) -> None:
     ("arguments", "message", "code"),
     [
         (["nonsense://a", "out"], "nonsense://a: no such kind of URL: nonsense", 1),
-        (["memory://none", "out"], "memory://none: not a folder", 2),
+        (["memory://none", "out"], "memory://none: no such folder", 2),
         (["in", "memory://out", "--copy-times"], "--copy-times is for paths", 2),
         (["memory://in", "memory://in/"], "OUTPUT_DIR must be another folder", 2),
         (["in", "memory://"], "names no bucket: give one, as in memory://bucket/folder", 1),

@@ -36,6 +36,10 @@ Precision = Literal["auto", "fp32", "fp16", "bf16", "int16"]
 Progress = Callable[[float], None]
 """Told which further part of the work is done; the parts add up to 1. It may raise to stop it."""
 
+OnRecomputed = Callable[[int], None]
+"""Told the number of a picture of a call, from 0, whose values left the range that the network
+computes with, so that it was computed again in wider numbers."""
+
 
 def scaled(on_progress: Progress, share: float) -> Progress:
     """Progress of a part of the work that is `share` of the whole."""
@@ -90,8 +94,8 @@ class Trial:
     seconds: float
 
 
-def ignore(part: float) -> None:
-    """Progress that nobody wants to know."""
+def ignore(told: float) -> None:
+    """Takes what nobody wants to know, such as progress."""
 
 
 class Pin:
@@ -126,6 +130,7 @@ class Network(Protocol):
         tile: int | None = None,
         tta: int = 1,
         on_progress: Progress = ignore,
+        on_recomputed: OnRecomputed = ignore,
     ) -> NDArray[Any]:
         """Whole pictures through all models.
 
@@ -144,7 +149,8 @@ class Network(Protocol):
         devices changes a bit of the result.
 
         Raises BackendError where memory is short, and after `close`; ValueError for an `out` that
-        does not fit. `on_progress` may raise to stop the work.
+        does not fit. `on_progress` may raise to stop the work. At the end, `on_recomputed` is told
+        of each picture that had to be computed again.
         """
         ...
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar
 
 from numpy.typing import DTypeLike, NDArray
 
-from waifu2x.backends import Backend, Network, Precision, Progress, ignore
+from waifu2x.backends import Backend, Network, OnRecomputed, Precision, Progress, ignore
 from waifu2x.backends.pool import open_devices
 from waifu2x.backends.progress import Furthest
 from waifu2x.backends.results import closed_network
@@ -287,13 +287,20 @@ class _Lease:
         tile: int | None = None,
         tta: int = 1,
         on_progress: Progress = ignore,
+        on_recomputed: OnRecomputed = ignore,
     ) -> NDArray[Any]:
         """Runs pictures; where memory is short for them, other networks make room."""
         told = Furthest(on_progress)
         return self._engine._run(
             self._open(),
             lambda network: network(
-                pixels, out_dtype, out=out, tile=tile, tta=tta, on_progress=told.attempt()
+                pixels,
+                out_dtype,
+                out=out,
+                tile=tile,
+                tta=tta,
+                on_progress=told.attempt(),
+                on_recomputed=on_recomputed,
             ),
         )
 

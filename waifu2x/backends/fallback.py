@@ -15,6 +15,7 @@ from waifu2x.backends import (
     Device,
     Measurement,
     Network,
+    OnRecomputed,
     Pin,
     Precision,
     Progress,
@@ -158,12 +159,19 @@ class FallbackNetwork:
         tile: int | None = None,
         tta: int = 1,
         on_progress: Progress = ignore,
+        on_recomputed: OnRecomputed = ignore,
     ) -> NDArray[Any]:
         """Runs pictures on the backend of now, and again on the next one if its device stops."""
         told = Furthest(on_progress)
         return self._on_one(
             lambda network: network(
-                pixels, out_dtype, out=out, tile=tile, tta=tta, on_progress=told.attempt()
+                pixels,
+                out_dtype,
+                out=out,
+                tile=tile,
+                tta=tta,
+                on_progress=told.attempt(),
+                on_recomputed=on_recomputed,
             )
         )
 

@@ -18,6 +18,7 @@ from waifu2x.backends import (
     Device,
     Measurement,
     Network,
+    OnRecomputed,
     Pin,
     Precision,
     Progress,
@@ -165,21 +166,30 @@ class PooledNetwork:
         tile: int | None = None,
         tta: int = 1,
         on_progress: Progress = ignore,
+        on_recomputed: OnRecomputed = ignore,
     ) -> NDArray[Any]:
         """Runs pictures; each device gets a part of a stack, and one at a time tells of
         progress."""
 
-        def on_one(stack: NDArray[Any], out: NDArray[Any] | None, report: Progress) -> NDArray[Any]:
+        def on_one(
+            stack: NDArray[Any], out: NDArray[Any] | None, report: Progress, first: int
+        ) -> NDArray[Any]:
             told = Furthest(report)
             return self._on_one(
                 lambda network: network(
-                    stack, out_dtype, out=out, tile=tile, tta=tta, on_progress=told.attempt()
+                    stack,
+                    out_dtype,
+                    out=out,
+                    tile=tile,
+                    tta=tta,
+                    on_progress=told.attempt(),
+                    on_recomputed=lambda number: on_recomputed(first + number),
                 )
             )
 
         parts = min(len(self._networks), len(pixels)) if pixels.ndim == 4 else 1
         if parts <= 1:
-            return on_one(pixels, out, on_progress)
+            return on_one(pixels, out, on_progress, 0)
         if out is None:
             out = np.empty(result_shape(self._models, pixels.shape), out_dtype)
         check_out(out, result_shape(self._models, pixels.shape), out_dtype, pixels)
@@ -189,11 +199,13 @@ class PooledNetwork:
             with lock:
                 on_progress(part)
 
-        def compute(stack: NDArray[Any], made: NDArray[Any]) -> None:
-            on_one(stack, made, scaled(told, len(stack) / len(pixels)))
+        def compute(stack: NDArray[Any], made: NDArray[Any], first: int) -> None:
+            on_one(stack, made, scaled(told, len(stack) / len(pixels)), first)
 
         with ThreadPoolExecutor(parts, thread_name_prefix="waifu2x-device") as pool:
-            list(pool.map(compute, np.array_split(pixels, parts), np.array_split(out, parts)))
+            stacks = np.array_split(pixels, parts)
+            starts = np.cumsum([0, *map(len, stacks)])[:-1].tolist()
+            list(pool.map(compute, stacks, np.array_split(out, parts), starts))
         return out
 
     def run_planes(

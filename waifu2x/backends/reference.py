@@ -14,6 +14,7 @@ from waifu2x.backends import (
     Device,
     LayerTime,
     Measurement,
+    OnRecomputed,
     Pin,
     Precision,
     Progress,
@@ -151,6 +152,7 @@ class NumpyNetwork:
         tile: int | None = None,
         tta: int = 1,
         on_progress: Progress = ignore,
+        on_recomputed: OnRecomputed = ignore,
     ) -> NDArray[Any]:
         """Runs whole pictures; each by itself, with intermediate results in float32."""
         if self._is_closed:

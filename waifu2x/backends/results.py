@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from waifu2x.backends import Progress, ignore
+from waifu2x.backends import OnRecomputed, Progress, ignore
 from waifu2x.errors import BackendError
 from waifu2x.imaging.colour import luma
 from waifu2x.imaging.dtypes import from_unit
@@ -43,13 +43,21 @@ def grey(
     tile: int | None = None,
     tta: int = 1,
     on_progress: Progress = ignore,
+    on_recomputed: OnRecomputed = ignore,
 ) -> None:
     """Writes into `out`, grey, what a network makes of grey pictures: on three equal planes.
 
     For networks whose kernels read and write three planes only.
     """
     planes = pixels.repeat(3, axis=-1)
-    made = network(planes, np.float32, tile=tile, tta=tta, on_progress=on_progress)
+    made = network(
+        planes,
+        np.float32,
+        tile=tile,
+        tta=tta,
+        on_progress=on_progress,
+        on_recomputed=on_recomputed,
+    )
     many = made.ndim == 4
     for rgb, result in zip(made, out, strict=True) if many else [(made, out)]:
         for top in range(0, len(rgb), _BAND_ROWS):

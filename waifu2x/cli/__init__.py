@@ -56,6 +56,10 @@ class _Commands(CommandGroup):
         command: click.Command = getattr(import_module(f"waifu2x.cli.{name}"), name)
         return command
 
+    def make_context(self, *arguments: Any, **settings: Any) -> click.Context:
+        with failures_told():  # of this group's own options, which are told here
+            return super().make_context(*arguments, **settings)
+
     def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
         if _VERSION in args and set(args) & _VERBOSE and {_VERSION, *_VERBOSE}.issuperset(args):
             from waifu2x.cli.version import report

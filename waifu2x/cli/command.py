@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -168,7 +169,7 @@ class Pixels(click.ParamType[int]):
     def convert(self, value: Any, parameter: Any, context: Any) -> int:
         """The number. Raises BadParameter."""
         text = str(value)
-        if text.isdecimal() and text.isascii() and 1 <= int(text) <= self._most:
+        if re.fullmatch(r"\d{1,19}", text, re.ASCII) and 1 <= int(text) <= self._most:
             return int(text)
         raise click.BadParameter(
             f"expected a whole number of pixels from 1 to {self._most}, not {text!r}.",

@@ -6,6 +6,7 @@ All within a tenth of a second: names are listed, no model is read and no device
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,6 +25,8 @@ Complete = Callable[[click.Context, click.Parameter, str], "list[CompletionItem[
 
 _NVIDIA = Path("/proc/driver/nvidia/gpus")
 _RENDERERS = Path("/dev/dri")
+_PLAIN_WORD = re.compile(r"[\w@%+=:,./-]+")
+"""A word that no shell takes for more than itself."""
 
 
 def files(*suffixes: str) -> Complete:
@@ -136,7 +139,8 @@ def _model_sets() -> list[CompletionItem[str]]:
         levels = ",".join(map(str, each.noise_levels)) or "none"
         scales = ",".join(f"{scale}x" for scale in each.scales if scale > 1)
         about = f"-n {levels}; {scales}" + (f"; {entry.best_at}" if entry else "")
-        if each.name.isprintable():
+        # Shells insert words as they are: what could be an order to one is not offered.
+        if _PLAIN_WORD.fullmatch(each.name):
             items.append(_item(each.name, help=about))
     return items
 

@@ -6,7 +6,6 @@ import json
 import shutil
 import sys
 import textwrap
-import zipfile
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,7 +20,6 @@ from waifu2x.cli.settings import config_option
 from waifu2x.errors import ImageError, printable
 from waifu2x.flows.jobs import ARCHIVES
 from waifu2x.networks import catalogue, model_set
-from waifu2x.system.files import reason
 
 if TYPE_CHECKING:
     from waifu2x.formats.description import Description
@@ -91,11 +89,7 @@ def _of_archive(path: Path) -> tuple[dict[str, Any], str]:
     """What an archive holds, for programs and for people. Raises ImageError."""
     from waifu2x.flows.pages import page_count
 
-    try:
-        count = page_count(path)
-    except (OSError, zipfile.BadZipFile) as error:
-        why = reason(error) if isinstance(error, OSError) else "not an archive, or damaged"
-        raise ImageError(f"{path}: cannot read: {why}") from error
+    count = page_count(path)
     return {"format": "ZIP", "pictures": count}, f"archive, {_counted(count)}"
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -14,6 +13,7 @@ from waifu2x.backends import Progress
 from waifu2x.cli import report
 from waifu2x.cli.drawing import shown
 from waifu2x.cli.progress_line import Figures
+from waifu2x.errors import ImageError
 from waifu2x.flows.jobs import ARCHIVES
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ class _ManyPictures:
 
         for job in jobs:
             if job.source.suffix[1:].lower() in ARCHIVES:
-                with suppress(OSError, zipfile.BadZipFile):  # which is told when its turn comes
+                with suppress(ImageError):  # which is told when its turn comes
                     pages = page_count(job.source)
                     with self._lock:
                         self._pages[job.source] = max(1, pages)

@@ -40,6 +40,8 @@ def json_line(outcome: Outcome) -> str:
             "seconds": round(outcome.seconds, 3),
             "stages": {name: round(seconds, 4) for name, seconds in outcome.spent.items()},
         }
+    if outcome.recomputed:
+        document["recomputed"] = outcome.recomputed
     if outcome.choices:
         document["noise"] = [
             {
@@ -99,6 +101,14 @@ def noise_summary(levels: Mapping[int | None, int]) -> str:
     each = ", ".join(f"level {level}: {removed[level]}" for level in sorted(removed))
     many = f"{sum(removed.values())} of {total} JPEGs"
     return f"noise removed from {many} ({each}){_hint(0)}"
+
+
+def recomputed_line(count: int) -> str:
+    """How many pictures were computed again in fp32; empty for none."""
+    if not count:
+        return ""
+    pictures = "1 picture was" if count == 1 else f"{count} pictures were"
+    return f"{pictures} computed again in fp32: values too large for 16 bits"
 
 
 def _hint(level: int | None) -> str:

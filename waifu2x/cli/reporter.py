@@ -24,7 +24,7 @@ _LINES = 1000
 """The most lines of JSON that are written together."""
 _ALWAYS = ("model", "noise", "scale", "extension", "precision")
 """Options that a report names even where they were not given."""
-_NEVER = ("page", "as_json", "verbose", "quiet", "existing")
+_NEVER = ("page", "as_json", "overwrite", "skip_existing")
 """Options that change no result."""
 
 
@@ -115,6 +115,8 @@ class BatchReporter:
         lines.append(report.summary(self.tally, self._passed_over, self.left))
         if removed := report.noise_summary(self.tally.levels):
             lines.append(removed)
+        if recomputed := report.recomputed_line(self.tally.recomputed):
+            lines.append(recomputed)
         # Where all is well, only people at a terminal, and those who ask, are told.
         is_well = not (cut_off or self.tally.failed or self.left or self.stopped_for)
         tell = report.say if is_well else report.error

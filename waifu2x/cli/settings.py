@@ -339,13 +339,19 @@ def _check(command: click.Command, name: str, setting: Setting) -> None:
         raise SettingsError(printable(f"{where}: {said}")) from error
 
 
-def short(path: Path) -> str:
-    """A path for people: `~` for the home folder, whose name is the user's."""
+def home_folder() -> Path | None:
+    """The user's; None where there is none, or it is the root of the file system."""
     try:
         home = Path.home()
     except RuntimeError:
-        return str(path)
-    if home != Path("/") and path.is_relative_to(home):
+        return None
+    return None if home == Path(home.anchor) else home
+
+
+def short(path: Path) -> str:
+    """A path for people: `~` for the home folder, whose name is the user's."""
+    home = home_folder()
+    if home is not None and path.is_relative_to(home):
         return str(Path("~") / path.relative_to(home))
     return str(path)
 

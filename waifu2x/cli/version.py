@@ -16,7 +16,7 @@ from waifu2x import __version__
 from waifu2x.backends import BACKEND_NAMES
 from waifu2x.backends.listing import list_devices
 from waifu2x.cli import settings
-from waifu2x.cli.settings import short
+from waifu2x.cli.settings import home_folder, short
 from waifu2x.errors import BackendError, Waifu2xError, printable
 from waifu2x.networks import catalogue
 from waifu2x.system import cache, machine
@@ -39,9 +39,11 @@ _VARIABLES = re.compile(
 
 def report() -> Iterator[str]:
     """The lines, in which the home folder is `~`: its name is often the user's."""
-    home = str(Path.home()) if Path.home() != Path("/") else ""
+    home = home_folder()
     for line in _lines():
-        shown = re.sub(rf"{re.escape(home)}(?![^/\s:;,)])", "~", line) if home else line
+        shown = line
+        if home is not None:
+            shown = re.sub(rf"{re.escape(str(home))}(?![^/\s:;,)])", "~", line)
         yield printable(shown)
 
 

@@ -40,6 +40,8 @@ from waifu2x.system.stopwatch import Stopwatch
 
 _LARGEST = 1 << 30
 """Bytes of a file in an archive that are unpacked."""
+_LONGEST_NAME = 0xFFFF
+"""Bytes of a name in an archive."""
 
 
 class ArchivePage(NamedTuple):
@@ -55,6 +57,8 @@ class ArchivePage(NamedTuple):
     """The noise level that was chosen, if there was one to choose."""
     previews: tuple[Preview, ...] = ()
     """What shows it, where that is wanted."""
+    recomputed: int = 0
+    """How many pictures of it were computed again in fp32."""
 
 
 MakePage = Callable[[str, bytes, Progress], ArchivePage]
@@ -103,6 +107,7 @@ def upscale_archive(
         pictures=len(sink.sizes),
         choices=tuple(sink.choices),
         further_pixels=sum(rows * columns for rows, columns in others),
+        recomputed=sink.recomputed,
     )
 
 
@@ -135,7 +140,9 @@ def upscale_page(
         sink = ContentSink(result, output.extension, output.quality, name, spent, 1)
         flow(prepared, work, sink, on_progress=on_progress)
     size = prepared.sizes[0]
-    return ArchivePage(result.getvalue(), size, spent.seconds, choice, work.previews)
+    return ArchivePage(
+        result.getvalue(), size, spent.seconds, choice, work.previews, work.recomputed
+    )
 
 
 @dataclass(frozen=True)
@@ -151,6 +158,7 @@ class _Member:
     """Rows and columns of a result."""
     choice: NoiseChoice | None = None
     previews: tuple[Preview, ...] = ()
+    recomputed: int = 0
 
 
 class _Members:
@@ -167,6 +175,11 @@ class _Members:
         self._names = page_names(self._members, output)
         if not self._names:
             raise ImageError(f"{job.source}: no pictures in this archive")
+        for member in self._members:
+            name = self._names.get(member.filename, member.filename)
+            # Names that are not in UTF-8 may take more bytes in the new archive.
+            if len(name.encode()) > _LONGEST_NAME:
+                raise ImageError(f"{job.source}: {name[:40]}...: too long a name for an archive")
         self.header = Header((), len(self._members), format="ZIP")
 
     def __iter__(self) -> Iterator[_Member]:
@@ -191,7 +204,14 @@ def _made(
     page = make_page(f"{job.source}: {member.info.filename}", member.content, on_progress)
     spent.add(page.spent)
     shown = tuple(each._replace(name=member.name) for each in page.previews)
-    return replace(member, content=page.content, size=page.size, choice=page.choice, previews=shown)
+    return replace(
+        member,
+        content=page.content,
+        size=page.size,
+        choice=page.choice,
+        previews=shown,
+        recomputed=page.recomputed,
+    )
 
 
 class _NewArchive:
@@ -204,6 +224,8 @@ class _NewArchive:
         """The noise levels that were chosen, in the order of the pictures."""
         self.previews: list[Preview] = []
         """Those of all pages, in order."""
+        self.recomputed = 0
+        """How many pictures were computed again in fp32."""
         self._path = path
         self._comment = comment
         self._spent = spent
@@ -229,6 +251,7 @@ class _NewArchive:
         if result.choice is not None:
             self.choices.append(result.choice)
         self.previews += result.previews
+        self.recomputed += result.recomputed
         if result.is_picture:
             self.sizes.append(result.size)
 

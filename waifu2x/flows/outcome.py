@@ -48,6 +48,8 @@ class Outcome:
     """How many pictures the file holds: pages, frames."""
     further_pixels: int = 0
     """Pixels of all results but the first, whose size is above."""
+    recomputed: int = 0
+    """How many pictures were computed again in fp32: values too large for 16 bits."""
 
     @property
     def pixels(self) -> int:
@@ -71,6 +73,7 @@ def outcome_of(job: Job, made: Upscaled | None) -> Outcome:
         choices=made.choices,
         pictures=made.pictures,
         further_pixels=made.further_pixels,
+        recomputed=made.recomputed,
     )
 
 

@@ -9,11 +9,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
-from waifu2x.errors import OutputError
+from waifu2x.errors import ImageError, OutputError
 from waifu2x.flows.jobs import Output
 from waifu2x.formats import table
+from waifu2x.formats.failures import in_words
 from waifu2x.formats.table import Quality
 from waifu2x.system import stores
+from waifu2x.system.files import open_regular, reason
 
 _OTHERWISE = "png"
 """Extension of pages whose own format can only be read, here."""
@@ -24,12 +26,19 @@ _LOSSY_WEBP = 90
 def page_count(path: Path) -> int:
     """How many pages an archive has, by its directory; 1 at a URL, which is not asked.
 
-    Raises OSError, zipfile.BadZipFile.
+    Raises ImageError.
     """
     if stores.is_url(path):
         return 1
-    with zipfile.ZipFile(path) as archive:
-        return sum(is_page(member.filename) for member in archive.infolist())
+    try:
+        with (
+            open_regular(path) as file,
+            in_words(str(path), "not an archive, or damaged"),
+            zipfile.ZipFile(file) as archive,
+        ):
+            return sum(is_page(member.filename) for member in archive.infolist())
+    except OSError as error:
+        raise ImageError(f"{path}: cannot read: {reason(error)}") from error
 
 
 def is_page(name: str) -> bool:

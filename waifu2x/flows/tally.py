@@ -25,6 +25,8 @@ class Tally:
     """JPEGs, pages of archives too, by the noise level that was chosen for them."""
     pictures: int = 0
     """How many pictures the files that are done hold: a file may have many."""
+    recomputed: int = 0
+    """How many of them were computed again in fp32."""
     pixels: int = 0
     """Pixels of all results."""
     start: float = field(default_factory=time.monotonic)
@@ -40,6 +42,7 @@ class Tally:
         self.levels.update(choice.level for choice in outcome.choices)
         if outcome.status == "done":
             self.pictures += outcome.pictures
+            self.recomputed += outcome.recomputed
             self.pixels += outcome.pixels
 
     @property

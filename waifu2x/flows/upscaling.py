@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -75,6 +76,8 @@ class Upscaled:
     """How many there are in the file."""
     further_pixels: int = 0
     """Pixels of all results but the first."""
+    recomputed: int = 0
+    """How many pictures were computed again in fp32: values too large for 16 bits."""
 
 
 def upscale_file(
@@ -163,6 +166,7 @@ def upscale_file(
             pictures=len(kept),
             choices=choices,
             further_pixels=pixels - height * width,
+            recomputed=work.recomputed,
         )
 
 
@@ -291,6 +295,9 @@ class PictureWork:
         self._result = Repeats(self._made) if animated else self._made
         self.previews: tuple[Preview, ...] = ()
         """The first picture and its result, where they are wanted and it is done."""
+        self.recomputed = 0
+        """How many pictures were computed again in fp32; frames that repeat count once."""
+        self._counting = threading.Lock()
 
     def __call__(self, timed: Timed, on_progress: Progress) -> Timed:
         """The result of a picture. Raises ModelError, BackendError."""
@@ -302,8 +309,17 @@ class PictureWork:
         return replace(timed, picture=result)
 
     def _made(self, picture: Picture, on_progress: Progress) -> Picture:
-        work = partial(self._network.picture, on_progress=on_progress, stopwatch=self._spent)
+        work = partial(
+            self._network.picture,
+            on_progress=on_progress,
+            stopwatch=self._spent,
+            on_recomputed=self._count_recomputed,
+        )
         return finish(in_srgb_tone(picture, work), self._form, self._output.options)
+
+    def _count_recomputed(self) -> None:
+        with self._counting:
+            self.recomputed += 1
 
 
 def _stays(header: Header, network: Enlarger) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -25,10 +25,13 @@ if TYPE_CHECKING:
 class Compute(Protocol):
     """Runs the network calls of a picture. Threads may share it."""
 
-    def __call__(self, calls: Sequence[Call], on_progress: Progress) -> list[NDArray[Any]]:
+    def __call__(
+        self, calls: Sequence[Call], on_progress: Progress, on_recomputed: Callable[[], None]
+    ) -> list[NDArray[Any]]:
         """The results of `calls`, in their order.
 
         `on_progress` is told parts that add up to the calls' shares; it may raise to stop the work.
+        `on_recomputed` is called if one had to be computed again, in wider numbers.
         Raises ModelError, BackendError.
         """
         ...
@@ -43,7 +46,9 @@ class Networks:
     tile: int | None
     """Both as for a Network."""
 
-    def __call__(self, calls: Sequence[Call], on_progress: Progress) -> list[NDArray[Any]]:
+    def __call__(
+        self, calls: Sequence[Call], on_progress: Progress, on_recomputed: Callable[[], None]
+    ) -> list[NDArray[Any]]:
         """Runs the calls one after the other, once all their networks are there."""
         networks = [self.chains.network(call.factor, call.noise) for call in calls]
         return [
@@ -53,6 +58,7 @@ class Networks:
                 tile=self.tile,
                 tta=self.tta,
                 on_progress=scaled(on_progress, call.share),
+                on_recomputed=lambda picture: on_recomputed(),
             )
             for network, call in zip(networks, calls, strict=True)
         ]
@@ -128,20 +134,24 @@ class Enlarger(Processing):
         picture: Picture,
         on_progress: Progress = ignore,
         stopwatch: Stopwatch | None = None,
+        on_recomputed: Callable[[], None] = lambda: None,
     ) -> Picture:
         """A picture enlarged and denoised.
 
-        `stopwatch` gets the seconds of `prepare`, `network` and `resize`. Raises ImageError if the
+        `stopwatch` gets the seconds of `prepare`, `network` and `resize`; `on_recomputed` is called
+        if the picture had to be computed again, in wider numbers. Raises ImageError if the
         picture would grow more than 32 times, ModelError if it has transparency and there is no
         model to scale it, and BackendError.
         """
         spent = stopwatch or Stopwatch()
         with spent("prepare"):
             prepared = self.prepare(picture)
-        results = []
+        results, again = [], list[bool]()
         if prepared.calls:
             with spent("network"):
-                results = self._compute(prepared.calls, on_progress)
+                results = self._compute(prepared.calls, on_progress, lambda: again.append(True))
+        if again:
+            on_recomputed()
         finished = finish(prepared, results, spent)
         if prepared.finish_share:
             on_progress(prepared.finish_share)
@@ -164,5 +174,5 @@ class Enlarger(Processing):
         pictures = np.ascontiguousarray(pictures)
         shape = count, height * chain.scale, width * chain.scale, planes
         call = Call(plan.factor, self.noise, pictures, shape, pictures.dtype, 1.0)
-        (results,) = self._compute([call], on_progress)
+        (results,) = self._compute([call], on_progress, lambda: None)
         return results

@@ -14,7 +14,8 @@ _LEVELS = 2
 """Levels of 8 bits within which a block counts as flat."""
 FLAT = 0.25
 """The share of flat blocks from which on colours are flat: sprites and pages have at least 0.31 at
-JPEG quality 85, photos at most 0.18 (benchmarks/noise_pictures.py)."""
+JPEG quality 85, photos at most 0.18 (benchmarks/noise_pictures.py). A blurred photo without texture
+has up to 0.75: limits for flat colours are low enough for it."""
 
 
 def flat_share(pixels: NDArray[Any]) -> float:

@@ -17,6 +17,8 @@ from waifu2x.system.lazy_dataclass import dataclass
 
 MOST = 32
 """The largest scale, and the most that a picture may grow in either direction."""
+_MOST_EXPONENT = 4
+"""Characters of an exponent, in a scale that is text."""
 
 Fit = Literal["inside", "cover", "exact"]
 """What a width and a height together mean. inside: the largest result that fits into them. cover:
@@ -164,7 +166,10 @@ def scale_of(value: Any) -> Fraction:
     A float means the decimal number that it is printed as: 1.15 is 23/20. Raises ValueError.
     """
     try:
-        scale = None if isinstance(value, bool) else Fraction(str(value))
+        text = str(value)
+        # To write out 1e999999999 would take hours.
+        is_short = len(text.lower().partition("e")[2]) <= _MOST_EXPONENT
+        scale = Fraction(text) if is_short and not isinstance(value, bool) else None
     except (ValueError, ZeroDivisionError):
         scale = None
     if scale is None or not 0 < scale <= MOST:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from waifu2x.backends import Progress, ignore, scaled
+from waifu2x.backends import OnRecomputed, Progress, ignore, scaled
 from waifu2x.backends.cpu.compiled_model import CpuModel
 from waifu2x.backends.cpu.limits import check_result
 from waifu2x.backends.cpu.workers import Workers
@@ -42,6 +42,7 @@ class CpuNetwork:
         tile: int | None = None,
         tta: int = 1,
         on_progress: Progress = ignore,
+        on_recomputed: OnRecomputed = ignore,
     ) -> NDArray[Any]:
         """Runs whole pictures on all cores."""
         with self._workers.working():

@@ -69,8 +69,6 @@ class GpuBackend:
         self._telling = threading.Lock()
         self._told: set[str] = set()
         """The networks of which has been said that a picture left the room of 16 bits."""
-        self._flagged = 0
-        """How many pictures have."""
 
     def compile(self, models: Sequence[Model], precision: Precision) -> GpuNetwork:
         """Uploads the weights of models, and builds the kernels that pictures of bytes take.
@@ -89,7 +87,7 @@ class GpuBackend:
         models: Sequence[Model],
         first: Callable[[Model], Maker],
         wider: Callable[[], GpuNetwork] | None,
-        on_flagged: Callable[[int], None] = lambda pictures: None,
+        on_flagged: Callable[[], None] = lambda: None,
     ) -> GpuNetwork:
         """The network of what is the first maker of each model; see GpuNetwork for the others."""
         with self._pool.compiling():
@@ -166,10 +164,6 @@ class GpuBackend:
 
     def close(self) -> None:
         """Frees everything, when the calls under way are done."""
-        with self._telling:
-            if self._flagged > 1:
-                _LOG.info("computed in 32 bits: %d pictures", self._flagged)
-            self._flagged = 0
         for network in self._open:
             network.close()
         self._pool.close()
@@ -180,10 +174,9 @@ class GpuBackend:
         wider = partial(self._wider, models, others) if others else None
         return self._compile(models, lambda model: maker, wider)
 
-    def _note_flagged(self, names: Sequence[str], pictures: int) -> None:
-        """Counts pictures that left the room of 16 bits, and says so once for each network."""
+    def _note_flagged(self, names: Sequence[str]) -> None:
+        """Says once for each network that a picture left the room of 16 bits."""
         with self._telling:
-            self._flagged += pictures
             name = ", ".join(dict.fromkeys(map(printable, names)))
             if name not in self._told:
                 self._told.add(name)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from waifu2x.backends import Progress, ignore, scaled
+from waifu2x.backends import OnRecomputed, Progress, ignore, scaled
 from waifu2x.backends.gpu.compiled_model import (
     CompiledModel,
     Execution,
@@ -89,10 +89,10 @@ class GpuNetwork:
         models: Sequence[CompiledModel],
         pool: MemoryPool,
         wider: Callable[[], GpuNetwork] | None = None,
-        on_flagged: Callable[[int], None] = lambda pictures: None,
+        on_flagged: Callable[[], None] = lambda: None,
     ) -> None:
         """`wider` makes the network for flagged pictures; without it, they stay as they are.
-        `on_flagged` is told of how many pictures of a call are flagged, if any are."""
+        `on_flagged` is called before those of a call are computed again."""
         self.models = tuple(models)
         self.pool = pool
         self._runtime = pool.runtime
@@ -122,6 +122,7 @@ class GpuNetwork:
         tile: int | None = None,
         tta: int = 1,
         on_progress: Progress = ignore,
+        on_recomputed: OnRecomputed = ignore,
     ) -> NDArray[Any]:
         """Runs whole pictures; what fits runs beside other calls, what does not runs alone."""
         options = Options(tile, tta)
@@ -130,7 +131,15 @@ class GpuNetwork:
         check_out(out, shape, out_dtype, pixels)
         if is_grey(models, pixels.shape):
             result = np.empty(shape, out_dtype) if out is None else out
-            grey(self, pixels, result, tile=tile, tta=tta, on_progress=on_progress)
+            grey(
+                self,
+                pixels,
+                result,
+                tile=tile,
+                tta=tta,
+                on_progress=on_progress,
+                on_recomputed=on_recomputed,
+            )
             return result
         with self._call(), self._runtime.current():
             results = Results(self._runtime, shape, np.dtype(out_dtype), out)
@@ -143,14 +152,17 @@ class GpuNetwork:
                 with self.pool.working():
                     self._check_open()
                     flagged = self._stack(pictures, results.stack, options, on_progress)
-            if flagged:
-                self._on_flagged(len(flagged))
-            for number in flagged if self._make_wider else ():
+            again = flagged if self._make_wider else []
+            if again:
+                self._on_flagged()
+            for number in again:
                 on_progress(0.0)  # it may want to stop
-                again = results.stack[number : number + 1]
+                made = results.stack[number : number + 1]
                 self._for_flagged()(
-                    pictures[number : number + 1], out_dtype, out=again, tile=tile, tta=tta
+                    pictures[number : number + 1], out_dtype, out=made, tile=tile, tta=tta
                 )
+            for number in again:
+                on_recomputed(number)
         return results.array
 
     def run_planes(
@@ -180,9 +192,8 @@ class GpuNetwork:
                 made = self(pixels, _BETWEEN, tile=tile, tta=tta, on_progress=on_progress)
                 self._converted(lambda bands: bands.planes(made, out))
                 return
-            if flagged:
-                self._on_flagged(len(flagged))
             if flagged and self._make_wider:
+                self._on_flagged()
                 on_progress(0.0)  # it may want to stop
                 wider = self._for_flagged()
                 wider.run_planes([pictures[n] for n in flagged], [out[n] for n in flagged])

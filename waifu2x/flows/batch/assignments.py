@@ -58,6 +58,7 @@ class Pending:
     number: int
     left: int
     error: Exception | None = None
+    is_recomputed: bool = False
 
 
 def with_wait(spent: Mapping[str, float], waited: float) -> Mapping[str, float]:

@@ -85,6 +85,8 @@ class Computed(NamedTuple):
 
     number: int
     error: Exception | None
+    is_recomputed: bool
+    """Whether the picture had to be computed again, in wider numbers."""
 
 
 Command = Make | MakePage | Proceed | Computed | None
@@ -159,6 +161,7 @@ class Ended(NamedTuple):
     choices: tuple[NoiseChoice, ...]
     pictures: int
     further_pixels: int
+    recomputed: int
 
     @classmethod
     def of(cls, outcome: Outcome) -> Ended:
@@ -174,6 +177,7 @@ class Paged(NamedTuple):
     spent: Mapping[str, float]
     choice: NoiseChoice | None
     previews: tuple[Preview, ...]
+    recomputed: int
 
 
 class Defect(NamedTuple):
@@ -222,7 +226,7 @@ class Codec:
         self._jobs: queue.SimpleQueue[Make | MakePage | None] = queue.SimpleQueue()
         self._numbers = itertools.count()
         self._lock = threading.Lock()
-        self._waiting: dict[int, queue.SimpleQueue[Exception | None]] = {}
+        self._waiting: dict[int, queue.SimpleQueue[Proceed | Computed | StoppedError]] = {}
         """Where threads wait for the answers to what they have reported, by its number."""
         self._told = threading.local()
         self._allowance = 0
@@ -233,7 +237,7 @@ class Codec:
         if isinstance(command, Computed | Proceed):
             with self._lock:
                 answer = self._waiting.pop(command.number)
-            answer.put(command.error if isinstance(command, Computed) else None)
+            answer.put(command)
         else:
             self._jobs.put(command)
 
@@ -298,7 +302,9 @@ class Codec:
             return Ended.of(outcome_of_error(make.job, self._task.output, error, start))
         return Paged(*page)
 
-    def _compute(self, calls: Sequence[Call], on_progress: Progress) -> list[NDArray[Any]]:
+    def _compute(
+        self, calls: Sequence[Call], on_progress: Progress, on_recomputed: Callable[[], None]
+    ) -> list[NDArray[Any]]:
         """Hands the calls of a picture over and waits for their results."""
         offered = []
         allocate = self._link.allocate or np.empty
@@ -312,21 +318,27 @@ class Codec:
             self._told.share = 0.0
             on_progress(call.share)
             offered.append(OfferedCall(call.factor, call.noise, pixels, out, self._told.share))
-        self._answered(lambda number: self._link.offer(number, offered))
+        computed = self._answered(lambda number: self._link.offer(number, offered))
+        assert isinstance(computed, Computed)
+        if computed.error is not None:
+            raise computed.error
+        if computed.is_recomputed:
+            on_recomputed()
         return [call.out for call in offered]
 
-    def _answered(self, report: Callable[[int], None]) -> None:
-        """Reports something under a number, and waits for the answer. Raises the error in it."""
-        answer: queue.SimpleQueue[Exception | None] = queue.SimpleQueue()
+    def _answered(self, report: Callable[[int], None]) -> Proceed | Computed:
+        """The answer to what is reported under a number. Raises StoppedError."""
+        waiting: queue.SimpleQueue[Proceed | Computed | StoppedError] = queue.SimpleQueue()
         with self._lock:
             if self._is_stopped:
                 raise StoppedError
             number = next(self._numbers)
-            self._waiting[number] = answer
+            self._waiting[number] = waiting
         report(number)
-        error = answer.get()
-        if error is not None:
-            raise error
+        answer = waiting.get()
+        if isinstance(answer, StoppedError):
+            raise answer
+        return answer
 
     def _note_share(self, part: float) -> None:
         self._told.share = part

@@ -328,12 +328,14 @@ class DeviceDriver:
         pending: Pending,
         error: Exception | None,
         waited: float,
+        is_recomputed: bool,
     ) -> None:
         """A call is done; with the last one of a picture, its worker is told."""
         with self._changed:
             self._calls[worker] -= 1
             pending.left -= 1
             pending.error = pending.error or error
+            pending.is_recomputed |= is_recomputed
             assignment.waited += waited
             is_last_of_dead = worker not in self._crew.workers and not self._calls[worker]
         if is_last_of_dead:
@@ -343,7 +345,7 @@ class DeviceDriver:
             self._fail(error)
         elif not (pending.left or assignment.is_over):
             try:
-                worker.send(Computed(pending.number, pending.error))
+                worker.send(Computed(pending.number, pending.error, pending.is_recomputed))
             except Exception as unsent:  # an error of another library that cannot be sent
                 self._fail(unsent)
 
@@ -370,8 +372,7 @@ class DeviceDriver:
             assignment.page.answer.put(error)
         else:
             spent = with_wait(paged.spent, assignment.waited)
-            page = ArchivePage(paged.content, paged.size, spent, paged.choice, paged.previews)
-            assignment.page.answer.put(page)
+            assignment.page.answer.put(ArchivePage(*paged)._replace(spent=spent))
         self._free_again(worker)
 
     def _conclude(self, assignment: Assignment, *, is_done: bool) -> None:

@@ -19,7 +19,7 @@ from urllib.parse import quote_from_bytes
 
 from waifu2x.errors import OutputError
 from waifu2x.flows.outcome import Outcome
-from waifu2x.system.files import reason, writing
+from waifu2x.system.files import open_regular, reason, writing
 
 if TYPE_CHECKING:
     from waifu2x.formats.preview import Preview
@@ -160,11 +160,12 @@ class HtmlReport:
         page = f'<bdi class="name">{_text(name)}</bdi> in ' if preview and preview.name else ""
         kept = ", as it is" if outcome.status == "copied" else ""
         seconds = "" if kept or page else f", {outcome.seconds:.2f} s"
+        again = ", computed again in fp32" if outcome.recomputed and not page else ""
         linked = "" if page else "name"
         return (
             f"<figure>{shown}<figcaption>{page}{self._link(outcome.job.source, linked)} &rarr; "
             f'{self._link(outcome.job.target)}<br><span class="faint">{width}x{height}'
-            f"{kept}{seconds}</span></figcaption></figure>\n"
+            f"{kept}{seconds}{again}</span></figcaption></figure>\n"
         )
 
     def _link(self, path: Path, kind: str = "") -> str:
@@ -214,7 +215,7 @@ def _digest(text: str) -> str:
 
 
 def _is_report(path: Path) -> bool:
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         return file.read(len(_GENERATOR)) == _GENERATOR.encode()
 
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from waifu2x.backends import Progress
+from waifu2x.backends import OnRecomputed, Progress
 from waifu2x.flows.flow import StoppedError
 from waifu2x.imaging.enlarger import Networks
 from waifu2x.system.lazy_dataclass import dataclass
@@ -47,8 +47,9 @@ class NetworkCall:
     """Where the result is written."""
     on_progress: Progress
     """Told parts that add up to 1; it may raise to stop the call."""
-    on_done: Callable[[Exception | None, float], None]
-    """Told why the call failed, or None, and how many seconds it waited for its turn."""
+    on_done: Callable[[Exception | None, float, bool], None]
+    """Told why the call failed, or None, how many seconds it waited for its turn, and whether it
+    was computed again, in wider numbers."""
     kind: _Kind = field(init=False)
     since: float = field(init=False)
 
@@ -158,16 +159,19 @@ class Scheduler:
         """Runs calls of one kind as one, and tells each how it ended."""
         start = time.monotonic()
         error: Exception | None = None
+        again = set[int]()
         try:
-            self._compute(calls, buffers)
+            self._compute(calls, buffers, again.add)
         except Exception as raised:
             error = raised
-        for call in calls:
+        for number, call in enumerate(calls):
             # Each is raised by another thread, which adds its traceback.
             own = error if len(calls) == 1 else _own(error)
-            call.on_done(own, start - call.since)
+            call.on_done(own, start - call.since, number in again)
 
-    def _compute(self, calls: Sequence[NetworkCall], buffers: _Buffers) -> None:
+    def _compute(
+        self, calls: Sequence[NetworkCall], buffers: _Buffers, on_recomputed: OnRecomputed
+    ) -> None:
         first, kind = calls[0], calls[0].kind
         network = self._networks.chains.network(kind.factor, kind.noise)
         pixels, out = first.pixels, first.out
@@ -194,6 +198,7 @@ class Scheduler:
             tile=self._networks.tile,
             tta=self._networks.tta,
             on_progress=report,
+            on_recomputed=on_recomputed,
         )
         if len(calls) > 1:
             for made, call in zip(out, calls, strict=True):

@@ -1,0 +1,42 @@
+"""What lines and JSON say of outcomes."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from waifu2x.cli.report import json_line
+from waifu2x.cli.reporter import BatchReporter
+from waifu2x.flows.batch.codec import Ended
+from waifu2x.flows.jobs import Job
+from waifu2x.flows.outcome import Outcome
+
+JOB = Job(Path("a.png"), Path("b.png"))
+
+
+def test_what_was_computed_again_is_counted(capsys: pytest.CaptureFixture[str]) -> None:
+    """In JSON for each file, and in the summary, for people, of all."""
+    reporter = BatchReporter(4, 0, None, as_json=True)
+    with reporter:
+        for count in (0, 1, 2):
+            reporter.add(Outcome(JOB, "done", 1.0, 4, 6, pictures=3, recomputed=count))
+        reporter.add(Outcome(JOB, "failed", 1.0, error="a.png: damaged"))
+    told = capsys.readouterr()
+    assert [json.loads(line).get("recomputed") for line in told.out.splitlines()] == [
+        *(None, 1, 2),
+        None,
+    ]
+    assert "3 pictures were computed again in fp32: values too large for 16 bits" in (
+        told.err.splitlines()
+    )
+
+
+def test_processes_tell_all_of_an_outcome() -> None:
+    """What a codec's process says of a file, one that has a device of its own, too."""
+    outcome = Outcome(JOB, "done", 1.5, 4, 6, recomputed=2, pictures=3, further_pixels=7)
+    assert Outcome(JOB, *Ended.of(outcome)) == outcome
+    assert [field.name for field in fields(Outcome)] == ["job", *Ended._fields]
+    assert "recomputed" in json_line(outcome)
