@@ -18,7 +18,7 @@ FLOATS = PIXELS.astype(np.float32) / 255
 
 @pytest.fixture(scope="module")
 def upscaler() -> Iterator[Upscaler]:
-    with Upscaler(2, model="vgg_7") as opened:
+    with Upscaler(2, model="vgg_7", backend="numpy") as opened:
         yield opened
 
 

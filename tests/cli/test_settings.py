@@ -56,7 +56,7 @@ def test_command_line_before_variables_before_the_file(
     def made(*arguments: str) -> tuple[int, int]:
         return size_of(run("upscale", "--json", "--overwrite", *arguments, "a.png", "b.png"))
 
-    assert made() == (24, 16)
+    assert made("-m", "./tiny") == (24, 16)
     write('model = "./tiny"', "scale = 1.5")
     assert made() == (18, 12)
     write('model = "./tiny"', "scale = 1.5", "[upscale]", 'scale = "5/4"')

@@ -129,8 +129,8 @@ def test_outcomes_count_what_was_computed_again(
     in_flight: InFlight | None,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Of pictures that run as one stack, and of the pages of an archive, those whose own values ask
-    for it; a picture whose opacity is another call counts once."""
+    """Each picture by itself, in a stack and in an archive; one whose opacity is a second call
+    counts once."""
     bright = Picture(np.full((5, 7, 3), 255, np.uint8))
     opaque = replace(bright, alpha=np.linspace(0, 255, 35, dtype=np.uint8).reshape(5, 7))
     pictures(tmp_path / "in", *small(3), bright, opaque)

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
+from waifu2x.cli.origins import is_of_settings
 from waifu2x.cli.report import tell
-from waifu2x.cli.settings import is_of_settings
 from waifu2x.errors import OutputError
 from waifu2x.flows import naming
 from waifu2x.flows.jobs import Existing, Output

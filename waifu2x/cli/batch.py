@@ -15,7 +15,7 @@ from waifu2x.cli.arguments import OUTPUT_NAMES, check_format, naming_of, output_
 from waifu2x.cli.command import COMPUTING, IN_AND_OUT, MESSAGES, Command, option
 from waifu2x.cli.many import Files, make
 from waifu2x.cli.options import format_option, upscale_options
-from waifu2x.cli.settings import is_of_settings
+from waifu2x.cli.origins import is_of_settings
 from waifu2x.cli.values import Location
 from waifu2x.cli.workers import LOCAL
 from waifu2x.flows.batch.shard import Shard, shard_of

@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from waifu2x.cli.origins import origin_of
 from waifu2x.cli.report import message_of
 from waifu2x.errors import Waifu2xError, printable
 from waifu2x.system.nearest import nearest
@@ -73,8 +74,6 @@ class Command(click.Command):
             with one_sentence(context):
                 return super().invoke(context)
         except (click.UsageError, Waifu2xError) as error:
-            from waifu2x.cli.settings import origin_of  # which imports this module
-
             usage = isinstance(error, click.UsageError)
             message = error.message if isinstance(error, click.UsageError) else str(error)
             if not (origin := origin_of(message, context)):

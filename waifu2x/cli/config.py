@@ -10,6 +10,7 @@ import click
 from waifu2x.cli import settings
 from waifu2x.cli.command import Choice, Command
 from waifu2x.cli.completions import files
+from waifu2x.cli.origins import Setting
 from waifu2x.cli.report import show, tell
 from waifu2x.errors import printable
 from waifu2x.system.nearest import nearest
@@ -72,7 +73,7 @@ def config(name: str, chosen: str | None, as_json: bool) -> None:
         show(printable(line.rstrip()))
 
 
-def _row(key: str, option: click.Option, setting: settings.Setting | None) -> dict[str, object]:
+def _row(key: str, option: click.Option, setting: Setting | None) -> dict[str, object]:
     if setting is None:
         return {"setting": key, "value": _default(option), "from": "default"}
     value: object = setting.value

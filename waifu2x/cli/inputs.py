@@ -12,7 +12,7 @@ from typing import NamedTuple, NoReturn
 import click
 
 from waifu2x.cli.arguments import check_folder
-from waifu2x.cli.settings import is_of_settings
+from waifu2x.cli.origins import is_of_settings
 from waifu2x.errors import ExistsError, ImageError, OutputError
 from waifu2x.flows.jobs import (
     ARCHIVES,

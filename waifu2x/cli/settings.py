@@ -9,16 +9,16 @@ checked by the options themselves.
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import click
 import platformdirs
 
 from waifu2x.cli.command import MESSAGES, Option
 from waifu2x.cli.completions import files
+from waifu2x.cli.origins import Setting, own_options, put_in_force
 from waifu2x.cli.report import tell
 from waifu2x.errors import printable
 from waifu2x.system.files import open_regular, reason
@@ -66,20 +66,6 @@ _EXCLUSIVE = (
 )
 """Parameters of which one makes the others void."""
 _MOST_BYTES = 1 << 14  # a key of as many dots takes a second to read
-_META = "waifu2x.cli.settings"
-
-
-class Setting(NamedTuple):
-    """The value of an option, and who says so."""
-
-    value: str | bool
-    """As on the command line."""
-    option: str
-    """Its option's long name, without dashes."""
-    key: str
-    """What it is called there: a variable's name, or a key of the file."""
-    origin: str
-    """For people: the variable, or the file."""
 
 
 class SettingsError(click.UsageError):
@@ -113,46 +99,15 @@ class ConfigOption(Option):
         result = super().handle_parse_result(context, opts, args)
         if not context.resilient_parsing:
             found = settings_of(context.command, opts.get(self.name or ""), set(opts))
-            context.meta[_META] = found
+            put_in_force(context, found)
             context.default_map = {name: setting.value for name, setting in found.items()}
         return result
 
 
-def in_force(context: click.Context) -> dict[str, Setting]:
-    """The settings that hold for the command that runs, by the names of parameters."""
-    found: dict[str, Setting] = context.meta.get(_META, {})
-    return found
-
-
-def origin_of(message: str, context: click.Context) -> str:
-    """What settings an error message speaks of, and where they come from, for the end of it.
-
-    Who set something long ago does not think of it; empty where a message names none.
-    """
-    options = {str(each.name): each.opts for each in _options(context.command)}
-    found = []
-    for name, setting in in_force(context).items():
-        words = "|".join(map(re.escape, (*options.get(name, ()), setting.option)))
-        if re.search(rf"(?<![\w-])({words})(?![\w-])", message):
-            found.append(f"{setting.option} = {setting.value} comes from {setting.origin}")
-    return f" ({'; '.join(found)})" if found else ""
-
-
-def is_of_settings(name: str) -> bool:
-    """Whether a parameter of the command that runs has its value from a setting: it then gives way
-    where it does not apply, while an option of the command line would be an error."""
-    context = click.get_current_context(silent=True)
-    return context is not None and name in in_force(context)
-
-
 def options_of(command: click.Command) -> dict[str, click.Option]:
     """The options of a command that settings may stand for, by key."""
-    keys = {max(each.opts, key=len)[2:]: each for each in _options(command)}
+    keys = {max(each.opts, key=len)[2:]: each for each in own_options(command)}
     return {key: option for key, option in keys.items() if key not in ONE_RUN}
-
-
-def _options(command: click.Command) -> list[click.Option]:
-    return [each for each in command.params if isinstance(each, click.Option)]
 
 
 def variable_of(key: str) -> str:
@@ -327,7 +282,7 @@ def _merged(layers: Sequence[Mapping[str, Setting]], given: set[str]) -> dict[st
 
 def _check(command: click.Command, name: str, setting: Setting) -> None:
     """Raises SettingsError for a value that its option refuses."""
-    option = next(each for each in _options(command) if each.name == name)
+    option = next(each for each in own_options(command) if each.name == name)
     try:
         if option.is_flag:  # whose callback may act at once, before it is known what is void
             option.type_cast_value(click.Context(command), setting.value)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -17,7 +18,7 @@ from waifu2x.backends.gpu.executor import Batch, BufferPlace, DevicePixels, Exec
 from waifu2x.backends.gpu.flags import Flags
 from waifu2x.backends.gpu.launch_plan import Buffers, Ends, LaunchPlan, LaunchPlans
 from waifu2x.backends.gpu.memory_pool import MemoryPool, ScopedAllocation
-from waifu2x.backends.gpu.runtime import Buffer, OutOfMemoryError
+from waifu2x.backends.gpu.runtime import Buffer, OutOfMemoryError, Runtime
 from waifu2x.backends.gpu.schedule import MapMemory, MapMemoryError, Pass, Schedule, pass_cost
 from waifu2x.errors import DeviceMemoryError
 from waifu2x.lowering.box import Box
@@ -311,6 +312,15 @@ def no_room(device: Device, shape: StackShape) -> Exception:
         f"{device.name}: no memory for a picture of {columns}x{rows} pixels: close other programs"
         " that use this device, or use another backend or -m upconv_7"
     )
+
+
+@contextmanager
+def words_for_memory(runtime: Runtime, shape: StackShape) -> Iterator[None]:
+    """Says of which pictures there are too many, or that there is no memory for one."""
+    try:
+        yield
+    except OutOfMemoryError as error:
+        raise no_room(runtime.device, shape) from error
 
 
 class BoundPlan:

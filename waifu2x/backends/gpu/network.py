@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property, partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -21,12 +21,13 @@ from waifu2x.backends.gpu.compiled_model import (
     StackShape,
     TooManyError,
     no_room,
+    words_for_memory,
 )
 from waifu2x.backends.gpu.executor import DevicePixels
 from waifu2x.backends.gpu.flags import NO_FLAGS, FlagPool, Flags
 from waifu2x.backends.gpu.launch_plan import LaunchPlan
 from waifu2x.backends.gpu.memory_pool import MemoryPool, ScopedAllocation
-from waifu2x.backends.gpu.runtime import OutOfMemoryError, Runtime
+from waifu2x.backends.gpu.runtime import OutOfMemoryError
 from waifu2x.backends.gpu.transfer import (
     PixelTransfer,
     Results,
@@ -34,9 +35,8 @@ from waifu2x.backends.gpu.transfer import (
     device_pixels,
     stack_shape,
 )
-from waifu2x.backends.gpu.transforms import Transforms, transformed_shape
+from waifu2x.backends.gpu.transformed_mean import Options, TransformedMean
 from waifu2x.backends.results import check_out, closed_network, grey, is_grey, result_shape
-from waifu2x.backends.tta import IDENTITY, TRANSFORMS, Transform, inverse, write_mean
 from waifu2x.errors import DeviceMemoryError
 
 if TYPE_CHECKING:
@@ -71,13 +71,6 @@ class FlaggedError(Exception):
     """A picture is flagged, of a network on trial."""
 
 
-class Options(NamedTuple):
-    """How a network is to be run; see Network."""
-
-    tile: int | None
-    tta: int
-
-
 _PLAIN = Options(None, 1)
 
 
@@ -103,7 +96,7 @@ class GpuNetwork:
         self.models = tuple(models)
         self.pool = pool
         self._runtime = pool.runtime
-        self._transforms = Transforms(pool.runtime)
+        self._mean = TransformedMean(pool)
         self._calls = threading.Condition()
         self._running = 0
         """Calls under way."""
@@ -390,103 +383,23 @@ class GpuNetwork:
                     execution = Execution(compiled, source, _BETWEEN, options.tile, report, flags)
                     made = execution.to_device(taken)
                 else:
-                    made = self._mean(compiled, source, _BETWEEN, options, taken, report, flags)
+                    made = self._mean.on_device(
+                        compiled, source, _BETWEEN, options, taken, report, flags
+                    )
                 taken.drop(source.buffer)
                 source = made
             last = self.models[-1]
             if options.tta == 1:
                 tile, report = options.tile, reports[-1]
                 Execution(last, source, results.dtype, tile, report, flags).to_host(results)
-            elif not self._has_room(last.result_shape(source.shape), taken):
-                self._mean_on_host(last, source, results, options, reports[-1], flags)
+            elif not self._mean.has_room(last.result_shape(source.shape), taken):
+                self._mean.on_host(last, source, results, options, reports[-1], flags)
             else:
-                made = self._mean(last, source, results.dtype, options, taken, reports[-1], flags)
+                made = self._mean.on_device(
+                    last, source, results.dtype, options, taken, reports[-1], flags
+                )
                 self._runtime.synchronize()
                 self._runtime.download(made.buffer, results)
-
-    def _mean(
-        self,
-        compiled: CompiledModel,
-        source: DevicePixels,
-        dtype: np.dtype[Any],
-        options: Options,
-        taken: ScopedAllocation,
-        on_progress: Progress,
-        flags: Flags,
-    ) -> DevicePixels:
-        """The mean of a compiled's work on transformed pictures, on the device.
-
-        Raises BackendError, TooManyError.
-        """
-        report = scaled(on_progress, 1 / options.tta)
-        shape = compiled.result_shape(source.shape)
-        with _words_for_memory(self._runtime, shape):
-            total = device_pixels(taken, np.dtype(np.float32), shape)
-            for number, transform in enumerate(TRANSFORMS[options.tta]):
-                laid = self._transformed(source, transform, taken) if number else source
-                execution = Execution(compiled, laid, total.dtype, options.tile, report, flags)
-                made = execution.to_device(taken)
-                self._transforms.add(made, transform, total, first=number == 0)
-                taken.drop(made.buffer)
-                if number:
-                    taken.drop(laid.buffer)
-            result = device_pixels(taken, dtype, shape)
-            self._transforms.finish(total, options.tta, result)
-            taken.drop(total.buffer)
-        return result
-
-    def _mean_on_host(
-        self,
-        compiled: CompiledModel,
-        source: DevicePixels,
-        results: NDArray[Any],
-        options: Options,
-        on_progress: Progress,
-        flags: Flags,
-    ) -> None:
-        """The same where results do not fit the device: to the bit, as sums are of floats in one
-        order."""
-        report = scaled(on_progress, 1 / options.tta)
-        total = np.empty(results.shape, np.float32)
-        for transform in TRANSFORMS[options.tta]:
-            with self.pool.taken() as taken:
-                laid = source
-                if transform != IDENTITY:
-                    with _words_for_memory(self._runtime, source.shape):
-                        laid = self._transformed(source, transform, taken)
-                shape = compiled.result_shape(laid.shape)
-                made = total
-                if transform != IDENTITY:
-                    made = self._runtime.host_array(shape, np.float32)
-                dtype = np.dtype(np.float32)
-                Execution(compiled, laid, dtype, options.tile, report, flags).to_host(made)
-            if transform != IDENTITY:
-                np.add(total, inverse(made, transform), out=total)
-        write_mean(total, options.tta, results)
-
-    def _transformed(
-        self, source: DevicePixels, transform: Transform, taken: ScopedAllocation
-    ) -> DevicePixels:
-        """Pictures transformed. May raise OutOfMemoryError."""
-        target = device_pixels(taken, source.dtype, transformed_shape(source.shape, transform))
-        self._transforms.transform(source, transform, target)
-        return target
-
-    def _has_room(self, shape: StackShape, taken: ScopedAllocation) -> bool:
-        """Whether the device holds a sum, what is to be added and the result. Raises TooManyError
-        if it does not, and there are several pictures."""
-        buffers = []
-        try:
-            for _ in range(3):
-                buffers.append(device_pixels(taken, np.dtype(np.float32), shape).buffer)
-        except OutOfMemoryError as error:
-            if shape[0] > 1:
-                raise TooManyError from error
-            return False
-        finally:
-            for buffer in buffers:
-                taken.drop(buffer)
-        return True
 
     def _check_room(self, pictures: NDArray[Any]) -> None:
         """Whether there is memory for what models hand to each other, which is never divided.
@@ -510,7 +423,7 @@ class GpuNetwork:
 
     def _uploaded(self, pictures: NDArray[Any], taken: ScopedAllocation) -> DevicePixels:
         shape = stack_shape(pictures)
-        with _words_for_memory(self._runtime, shape):
+        with words_for_memory(self._runtime, shape):
             source = device_pixels(taken, pictures.dtype, shape)
             self._runtime.upload(source.buffer, pictures)
         return source
@@ -523,12 +436,3 @@ def _new_flags(models: Sequence[CompiledModel], pictures: int) -> Flags:
         if flags is not NO_FLAGS:
             return flags
     return NO_FLAGS
-
-
-@contextmanager
-def _words_for_memory(runtime: Runtime, shape: StackShape) -> Iterator[None]:
-    """Says of which pictures there are too many, or that there is no memory for one."""
-    try:
-        yield
-    except OutOfMemoryError as error:
-        raise no_room(runtime.device, shape) from error

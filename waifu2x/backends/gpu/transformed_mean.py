@@ -1,0 +1,124 @@
+"""Test-time augmentation on a device: the mean of a model's work on transformed pictures."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from waifu2x.backends import Progress, scaled
+from waifu2x.backends.gpu.compiled_model import (
+    CompiledModel,
+    Execution,
+    StackShape,
+    TooManyError,
+    words_for_memory,
+)
+from waifu2x.backends.gpu.executor import DevicePixels
+from waifu2x.backends.gpu.flags import Flags
+from waifu2x.backends.gpu.memory_pool import MemoryPool, ScopedAllocation
+from waifu2x.backends.gpu.runtime import OutOfMemoryError
+from waifu2x.backends.gpu.transfer import device_pixels
+from waifu2x.backends.gpu.transforms import Transforms, transformed_shape
+from waifu2x.backends.tta import IDENTITY, TRANSFORMS, Transform, inverse, write_mean
+
+
+class Options(NamedTuple):
+    """How a network is to be run; see Network."""
+
+    tile: int | None
+    tta: int
+
+
+class TransformedMean:
+    """Computes means; the device is its caller's alone."""
+
+    def __init__(self, pool: MemoryPool) -> None:
+        self._pool = pool
+        self._runtime = pool.runtime
+        self._transforms = Transforms(pool.runtime)
+
+    def on_device(
+        self,
+        compiled: CompiledModel,
+        source: DevicePixels,
+        dtype: np.dtype[Any],
+        options: Options,
+        taken: ScopedAllocation,
+        on_progress: Progress,
+        flags: Flags,
+    ) -> DevicePixels:
+        """The mean of a compiled's work on transformed pictures, on the device.
+
+        Raises BackendError, TooManyError.
+        """
+        report = scaled(on_progress, 1 / options.tta)
+        shape = compiled.result_shape(source.shape)
+        with words_for_memory(self._runtime, shape):
+            total = device_pixels(taken, np.dtype(np.float32), shape)
+            for number, transform in enumerate(TRANSFORMS[options.tta]):
+                laid = self._transformed(source, transform, taken) if number else source
+                execution = Execution(compiled, laid, total.dtype, options.tile, report, flags)
+                made = execution.to_device(taken)
+                self._transforms.add(made, transform, total, first=number == 0)
+                taken.drop(made.buffer)
+                if number:
+                    taken.drop(laid.buffer)
+            result = device_pixels(taken, dtype, shape)
+            self._transforms.finish(total, options.tta, result)
+            taken.drop(total.buffer)
+        return result
+
+    def on_host(
+        self,
+        compiled: CompiledModel,
+        source: DevicePixels,
+        results: NDArray[Any],
+        options: Options,
+        on_progress: Progress,
+        flags: Flags,
+    ) -> None:
+        """The same where results do not fit the device: to the bit, as sums are of floats in one
+        order."""
+        report = scaled(on_progress, 1 / options.tta)
+        total = np.empty(results.shape, np.float32)
+        for transform in TRANSFORMS[options.tta]:
+            with self._pool.taken() as taken:
+                laid = source
+                if transform != IDENTITY:
+                    with words_for_memory(self._runtime, source.shape):
+                        laid = self._transformed(source, transform, taken)
+                shape = compiled.result_shape(laid.shape)
+                made = total
+                if transform != IDENTITY:
+                    made = self._runtime.host_array(shape, np.float32)
+                dtype = np.dtype(np.float32)
+                Execution(compiled, laid, dtype, options.tile, report, flags).to_host(made)
+            if transform != IDENTITY:
+                np.add(total, inverse(made, transform), out=total)
+        write_mean(total, options.tta, results)
+
+    def _transformed(
+        self, source: DevicePixels, transform: Transform, taken: ScopedAllocation
+    ) -> DevicePixels:
+        """Pictures transformed. May raise OutOfMemoryError."""
+        target = device_pixels(taken, source.dtype, transformed_shape(source.shape, transform))
+        self._transforms.transform(source, transform, target)
+        return target
+
+    def has_room(self, shape: StackShape, taken: ScopedAllocation) -> bool:
+        """Whether the device holds a sum, what is to be added and the result. Raises TooManyError
+        if it does not, and there are several pictures."""
+        buffers = []
+        try:
+            for _ in range(3):
+                buffers.append(device_pixels(taken, np.dtype(np.float32), shape).buffer)
+        except OutOfMemoryError as error:
+            if shape[0] > 1:
+                raise TooManyError from error
+            return False
+        finally:
+            for buffer in buffers:
+                taken.drop(buffer)
+        return True
