@@ -376,6 +376,22 @@ def test_an_engine_has_its_own_devices_and_precision() -> None:
 # Models are read once.
 
 
+def test_what_is_read_before_a_picture_chooses_is_not_read_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    read: list[Path] = []
+    real = waifu2x_json.read_model
+
+    def counted(path: Path) -> Model:
+        read.append(path)
+        return real(path)
+
+    monkeypatch.setattr(waifu2x_json, "read_model", counted)
+    with Upscaler(2, "auto", model="vgg_7", backend="numpy") as upscaler:
+        upscaler(np.zeros((8, 8, 3), np.uint8))
+    assert len(read) == 1
+
+
 def test_models_are_read_once_for_all_requests(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -169,7 +169,7 @@ class Upscaler:
         fixed = request.scale
         factors = models.factors(Fraction(2) if fixed is None else fixed, level)
         factor = math.prod(factors)
-        # Read before a device is opened, and held until they are compiled.
+        # Read before a device is opened.
         read = models_of(models, factor, level) if factor > 1 or level is not None else None
         substitute = models.substitute(1 if fixed is None else factor, level)
         notices = [substitute] if substitute else []
@@ -188,6 +188,8 @@ class Upscaler:
         """What networks a scale takes, for people; empty where only a picture tells."""
         self._closed = False
         self._chains = chains = EngineChains(models, self.engine)
+        if read is not None:
+            chains.keep(factor, level, read)
         self.networks = Networks(chains, tta, tile)
         """The networks of all pictures."""
         limits = limits_of(models) if chooses else None
@@ -202,7 +204,6 @@ class Upscaler:
         except BaseException:
             self.close()
             raise
-        del read
 
     @overload
     def __call__(self, image: Image, *, on_progress: OnProgress | None = None) -> Image: ...

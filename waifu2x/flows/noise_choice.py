@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from waifu2x.formats.jpeg_quality import JpegQuality, quality_of
+from typing import TYPE_CHECKING
+
 from waifu2x.imaging.enlarger import Enlarger
 from waifu2x.imaging.picture import Picture
 from waifu2x.system.lazy_dataclass import dataclass
+
+if TYPE_CHECKING:
+    from waifu2x.formats.jpeg_quality import JpegQuality
 
 
 @dataclass(frozen=True)
@@ -32,6 +36,8 @@ def choose(enlarger: Enlarger, picture: Picture) -> tuple[Enlarger, NoiseChoice 
         return enlarger, None
     if picture.jpeg is None:
         return enlarger.at_level(None), None
+    from waifu2x.formats.jpeg_quality import quality_of  # which other pictures need not wait for
+
     quality = quality_of(picture.jpeg)
     level = enlarger.level_for(quality.quality, picture)
     return enlarger.at_level(level), NoiseChoice(level, quality)

@@ -76,6 +76,11 @@ class EngineChains:
         self._networks: dict[tuple[int, int | None], Network] = {}
         self._is_closed = False
 
+    def keep(self, factor: int, noise: int | None, models: list[Model]) -> None:
+        """Takes the models of a chain that have been read already."""
+        with self._lock:
+            self._read[factor, noise] = models, _facts(models)
+
     def facts(self, factor: int, noise: int | None) -> ChainFacts:
         """Reads the chain's models at first use. Raises ModelError."""
         return self._chain(factor, noise)[1]
