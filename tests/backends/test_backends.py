@@ -707,6 +707,26 @@ def test_large_pictures_of_deep_networks_are_cut_into_blocks(
     backend.close()
 
 
+def test_memory_for_kept_maps_changes_no_bit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With too little for its first maps, cunet has a phase in which there is nothing to make."""
+    from waifu2x.backends.cpu import kept_memory
+
+    backend = open_backend("cpu")
+    models = model_set.find("cunet").models(2, None)
+    (stage,) = backend.compile(models, "fp32").models  # type: ignore[attr-defined]
+    pixels = picture(40, 44, 3)[np.newaxis]
+    plan = stage.plan(40, 44)
+    expected = np.empty((1, 80, 88, 3), np.float32)
+    stage.run(None, pixels, expected, lambda part: None)
+    for budget in np.linspace(0, 4 * plan.kept.floats, 12).tolist():
+        monkeypatch.setattr(kept_memory, "budget_of_means", lambda arithmetic, b=budget: b)
+        result = np.empty_like(expected)
+        (stage,) = backend.compile(models, "fp32").models  # type: ignore[attr-defined]
+        stage.run(None, pixels, result, lambda part: None)
+        np.testing.assert_array_equal(result, expected)
+    backend.close()
+
+
 def test_unknown_backend_is_a_sentence() -> None:
     with pytest.raises(
         BackendError, match="unknown backend 'vulkan': choose one of cuda, opencl, cpu, numpy"

@@ -209,6 +209,12 @@ def test_helps_fit_a_page(words: tuple[str, ...]) -> None:
     assert max(map(len, lines)) <= 100
 
 
+@pytest.mark.parametrize("words", [(), ("upscale",)], ids=["all", "upscale"])
+def test_the_first_helps_fit_eighty_columns(words: tuple[str, ...]) -> None:
+    text = CliRunner().invoke(cli, [*words, "--help"], terminal_width=80).output
+    assert max(map(len, text.splitlines())) <= 80
+
+
 @pytest.mark.parametrize("command", ["upscale", "batch"])
 def test_helps_begin_with_noise_scale_and_model(command: str) -> None:
     text = CliRunner().invoke(cli, [command, "--help"], terminal_width=100).output

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -13,6 +15,7 @@ from click.testing import CliRunner, Result
 from PIL import Image, features
 
 from tests.cli.test_cli import tiny
+from tests.helpers.terminals import Terminal
 from tests.helpers.weight_files import compact, safetensors
 from waifu2x.cli import cli
 from waifu2x.errors import LESS_MEMORY
@@ -82,6 +85,8 @@ MISTAKES = [
     ("a.png a.png", 1, "a.png: is an input itself: choose another output"),
     ("a.png b.png picture.png", 2,
      "There are 3 inputs: give a folder for the results, with -o DIR."),
+    ("a.png picture.png -o large.png", 2,
+     "large.png: names a file, but there are 2 inputs: give a folder."),
     ("-i a.png out.png", 2, "out.png: give the output with -o, since the input has -i."),
     ("-f webp a.png out.png", 2, "--format webp contradicts the file name out.png."),
     ("a.png --name ../{stem}", 2,
@@ -128,6 +133,28 @@ def test_names_hold_no_orders_to_the_terminal(run: Run) -> None:
         assert result.exit_code in (1, 2)
         assert len(result.stderr.splitlines()) == 1
         assert "\x1b" not in result.stderr
+
+
+def test_pictures_neither_come_from_a_terminal_nor_go_to_one(run: Run) -> None:
+    with Terminal(["-m", "waifu2x", "a.png", "-"]) as terminal:
+        assert terminal.end() == 2
+        assert terminal.lines == [
+            "Error: - is standard output, which is a terminal: send it on with > or |."
+        ]
+    ours, theirs = os.openpty()
+    try:
+        result = subprocess.run(
+            [sys.executable, "-m", "waifu2x", "-", "out.png"],
+            stdin=theirs,
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+    finally:
+        os.close(ours)
+        os.close(theirs)
+    message = "- is standard input, which is a terminal: send a picture with <."
+    assert (result.returncode, result.stderr) == (2, f"Error: {message}\n")
 
 
 def everything() -> set[tuple[str, int]]:

@@ -385,7 +385,7 @@ def changed(number: int, **fields: Any) -> list[phases.Phase]:
         (0, {"live": frozenset([LAST])}, "phase 0: live"),
         (0, {"averages": ()}, "phase 0: averages: step 5"),
         (1, {"averages": (POOL,)}, "averages"),
-        (1, {"steps": ()}, "steps"),
+        (1, {"steps": ()}, "phase 1: roots: it makes nothing"),
         (1, {"given": ()}, "steps: step .* reads"),
     ],
 )

@@ -122,11 +122,11 @@ def cli() -> None:
     """Upscale and denoise pictures with waifu2x networks.
 
     \b
-    waifu2x in.png                          twice as large: in-2x.png
-    waifu2x in.png out.png                  the same, under another name
-    waifu2x -s 4 photo.jpg large.png        four times as large, without JPEG noise
-    waifu2x *.png -o large/                 several pictures into a folder
-    waifu2x batch -r pictures/ large/       a folder with its tree
+    waifu2x in.png                        twice as large: in-2x.png
+    waifu2x in.png out.png                the same, under another name
+    waifu2x -s 4 photo.jpg large.png      four times as large, without JPEG noise
+    waifu2x *.png -o large/               several pictures into a folder
+    waifu2x batch -r pictures/ large/     a folder with its tree
 
     Without a command, `upscale` is meant: `waifu2x upscale --help` has its options.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import unicodedata
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -87,6 +88,10 @@ def check_names(words: Words) -> None:
             raise click.UsageError(f"{name}: is a URL, not a file: {hint}.")
     if words.output is not None and (scheme := stores.scheme(words.output)):
         raise click.UsageError(f"{words.output}: is a URL: only `waifu2x batch` writes to URLs.")
+    if words.inputs == (_STANDARD,) and sys.stdin is not None and sys.stdin.isatty():
+        raise click.UsageError("- is standard input, which is a terminal: send a picture with <.")
+    if words.output == _STANDARD and sys.stdout is not None and sys.stdout.isatty():
+        raise click.UsageError("- is standard output, which is a terminal: send it on with > or |.")
 
 
 def check_input(name: str, output: str | None) -> None:
@@ -147,6 +152,10 @@ def jobs_of(words: Words, naming: Callable[[str], Naming], template: str | None)
     output, several = words.output, len(words.inputs) > 1
     if output is not None and several and Path(output).is_file():
         raise click.UsageError(f"{output}: is a file: several inputs need a folder.")
+    if output is not None and several and not is_folder(output) and _names_a_file(output):
+        raise click.UsageError(
+            f"{output}: names a file, but there are {len(words.inputs)} inputs: give a folder."
+        )
     if output is not None and (output == _STANDARD or not (several or is_folder(output))):
         if template is not None and not is_of_settings("template"):
             raise click.UsageError(f"{output}: --name needs a folder: end it in a slash.")
@@ -169,6 +178,10 @@ def jobs_of(words: Words, naming: Callable[[str], Naming], template: str | None)
             )
         jobs.append(job)
     return jobs
+
+
+def _names_a_file(output: str) -> bool:
+    return Path(output).suffix[1:].lower() in (*table.WRITABLE, *ARCHIVES)
 
 
 def _name(naming: Naming, source: Path) -> str:

@@ -80,17 +80,21 @@ def plan(
         wanted |= after - before
         if phase == count - 1:
             wanted.add(program.result)
-        steps, given = _needed(program, _parts(program, wanted), before)
-        phases.append(
-            Phase(
-                steps=tuple(steps),
-                given=tuple(sorted(given)),
-                kept=tuple(sorted(after - before)),
-                averages=tuple(pools),
-                dense=tuple(n for n, step in steps_of.items() if isinstance(step, Linear)),
-                live=after,
+        dense = tuple(n for n, step in steps_of.items() if isinstance(step, Linear))
+        if wanted or dense:
+            steps, given = _needed(program, _parts(program, wanted), before)
+            phases.append(
+                Phase(
+                    steps=tuple(steps),
+                    given=tuple(sorted(given)),
+                    kept=tuple(sorted(after - before)),
+                    averages=tuple(pools),
+                    dense=dense,
+                    live=after,
+                )
             )
-        )
+        elif phases:  # all that it could make is made again where it is needed
+            phases[-1] = replace(phases[-1], live=after)
         before = after
     return phases
 

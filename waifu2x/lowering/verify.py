@@ -352,6 +352,7 @@ def verify_phases(program: Program, plan: Sequence[Phase]) -> None:
             vectors.add(step.vector)
         done += [*phase.steps, *phase.averages, *phase.dense]
         must(phase.live <= live | set(phase.kept), number, "live", "values that are not kept")
+        must(bool(phase.roots(program)), number, "roots", "it makes nothing")
         live = phase.live
     ends = [index for phase in plan for index in (*phase.averages, *phase.dense)]
     must(len(ends) == len(set(ends)), len(plan), "averages", "a mean is taken twice")
