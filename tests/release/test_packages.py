@@ -28,7 +28,7 @@ PLATFORMS = (
     ("3.14", "aarch64-manylinux_2_28"),
     ("3.11", "x86_64-pc-windows-msvc"),
     ("3.14", "x86_64-pc-windows-msvc"),
-    ("3.11", "aarch64-pc-windows-msvc"),
+    ("3.12", "aarch64-pc-windows-msvc"),  # the first that Numba has wheels for there
     ("3.14", "aarch64-pc-windows-msvc"),
     ("3.11", "aarch64-apple-darwin"),
     ("3.14", "aarch64-apple-darwin"),
