@@ -12,6 +12,8 @@ calls at once as the backend wants, in page-locked memory.
 from __future__ import annotations
 
 import argparse
+import math
+import mmap
 import statistics
 import sys
 import time
@@ -22,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
@@ -141,6 +144,25 @@ def show(read: float, write: float, network: float, read_bytes: int, written: in
     print(f"network         {network * 1e3:9.3f} ms, {(read + write) / network:.1%} on top of it")
 
 
+def pages(size: int) -> NDArray[np.uint8]:
+    """Memory on pages of its own."""
+    return np.frombuffer(mmap.mmap(-1, size), np.uint8)
+
+
+class Parts:
+    """Arrays one after the other in some memory."""
+
+    def __init__(self, memory: NDArray[np.uint8]) -> None:
+        self._memory, self._first = memory, 0
+
+    def array(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
+        """The next one."""
+        size = math.prod(shape) * dtype.itemsize
+        part = self._memory[self._first : self._first + size]
+        self._first += size
+        return part.view(dtype).reshape(shape)
+
+
 def rates(
     backend: Backend, network: Network, source: PlanarPicture, scale: int, seconds: float
 ) -> None:
@@ -151,20 +173,26 @@ def rates(
         planes: list[tuple[PlanarPicture, PlanarPicture]] = []
         pixels = []
         for _ in range(calls):
+            ends = (height, width), (height * scale, width * scale)
+            # One segment for all that a call uses: a driver locks no page twice.
+            sizes = [math.prod(shape) for size in ends for shape in source.format.shapes(*size)]
+            sample = source.format.dtype.itemsize
+            memory = pages(sum(sizes) * sample + sum(3 * math.prod(size) for size in ends))
+            held.enter_context(backend.pin(memory))
+            parts = Parts(memory)
             one, made = (
-                source.format.empty(height, width),
-                source.format.empty(height * scale, width * scale),
+                PlanarPicture(
+                    source.format,
+                    *(parts.array(s, source.format.dtype) for s in source.format.shapes(*size)),
+                )
+                for size in ends
             )
             for plane, of in zip(one.planes, source.planes, strict=True):
                 plane[:] = of
             planes.append((one, made))
-            arrays = (
-                np.full((height, width, 3), 99, np.uint8),
-                np.zeros((height * scale, width * scale, 3), np.uint8),
-            )
+            arrays = [parts.array((*size, 3), np.dtype(np.uint8)) for size in ends]
+            arrays[0][:] = 99
             pixels.append(arrays)
-            for memory in (*one.planes, *made.planes, *arrays):
-                held.enter_context(backend.pin(memory))
 
         def rate(call: Callable[[int], object]) -> float:
             end = [0.0]
