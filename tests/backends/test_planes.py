@@ -244,8 +244,9 @@ def test_devices_change_no_bit(backend: Backend) -> None:
     assert sum(progress) == pytest.approx(1)
 
 
-def test_cores_change_no_bit() -> None:
+def test_cores_change_no_bit(monkeypatch: pytest.MonkeyPatch) -> None:
     planar = pytest.importorskip("waifu2x.backends.cpu.planar")
+    monkeypatch.setattr(planar, "_THREAD_PIXELS", 1000)
     kind = PlaneFormat(10, "420", "bt709", siting="topleft")
     one = picture(kind, 333, 41)
     pixels = [np.full((333, 41, 3), np.nan, np.float32) for _ in range(2)]

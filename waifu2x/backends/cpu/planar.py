@@ -15,7 +15,9 @@ from waifu2x.imaging.planar import PlanarPicture
 _read = Compiled("planar", "read_planes", is_told=False)
 _write = Compiled("planar", "write_planes", is_told=False)
 _BAND_ROWS = 64
-"""Rows that a thread takes at a time: what a small picture has is not worth a thread."""
+"""Rows that a thread takes at a time."""
+_THREAD_PIXELS = 1 << 18
+"""Pixels that take as long as to start a thread, or longer."""
 _SCRATCH_ENDS = 16
 """Floats beside those of pixels."""
 
@@ -57,7 +59,7 @@ def _run(
         scratch = np.empty(4 * picture.size[1] + _SCRATCH_ENDS, np.float32)
         convert(record, factors, pixels, scratch, *band)
 
-    threads = min(cores, len(bands))
+    threads = min(cores, len(bands), 1 + picture.y.size // _THREAD_PIXELS)
     if threads == 1:
         for band in bands:
             run(band)
