@@ -377,8 +377,9 @@ def test_an_engine_has_its_own_devices_and_precision() -> None:
 
 
 def test_what_is_read_before_a_picture_chooses_is_not_read_again(
-    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    identity_models(tmp_path / "identity")
     read: list[Path] = []
     real = waifu2x_json.read_model
 
@@ -387,7 +388,7 @@ def test_what_is_read_before_a_picture_chooses_is_not_read_again(
         return real(path)
 
     monkeypatch.setattr(waifu2x_json, "read_model", counted)
-    with Upscaler(2, "auto", model="vgg_7", backend="numpy") as upscaler:
+    with Upscaler(2, "auto", model=str(tmp_path / "identity"), backend="numpy") as upscaler:
         upscaler(np.zeros((8, 8, 3), np.uint8))
     assert len(read) == 1
 

@@ -257,10 +257,10 @@ def test_the_program_by_its_path(request: pytest.FixtureRequest, folder: Path, s
 
 @pytest.mark.parametrize("shell", ["bash", "zsh"])
 def test_choices_are_listed(request: pytest.FixtureRequest, shell: str) -> None:
-    listed = request.getfixturevalue(shell)("waifu2x upscale -m cugan/")
-    assert {"cugan/se", "cugan/pro", "cugan/pro-conservative"} <= set(listed.split())
+    listed = request.getfixturevalue(shell)("waifu2x upscale -m upconv_7/")
+    assert {"upconv_7/art", "upconv_7/photo"} <= set(listed.split())
     if shell == "zsh":
-        assert re.search(r"cugan/pro +-- -n 3; 2x,3x; ", listed)
+        assert re.search(r"upconv_7/art +-- -n 0-3; 2x; ", listed)
 
 
 @pytest.mark.matrix
