@@ -238,3 +238,12 @@ def test_helps_begin_with_noise_scale_and_model(command: str) -> None:
     for parameter in found.params:
         if isinstance(parameter, click.Option):
             assert all(name in shown for name in parameter.opts)
+
+
+def test_who_asks_first_does_not_decide_how_help_is_called() -> None:
+    """click keeps a command's option for help; a bare context knows it by --help alone."""
+    for name in cli.list_commands(click.Context(cli)):
+        command = cli.get_command(click.Context(cli), name)
+        assert command is not None
+        command.get_help_option(click.Context(command))
+        assert CliRunner().invoke(cli, [name, "-h"]).output.startswith("Usage:"), name

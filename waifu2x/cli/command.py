@@ -62,6 +62,10 @@ class Command(click.Command):
         super().__init__(*arguments, **settings)
         self.context_settings = {**CONTEXT, **self.context_settings}
 
+    def get_help_option_names(self, context: click.Context) -> list[str]:
+        """-h and --help in any context: click keeps the option that it is first asked for."""
+        return [*CONTEXT["help_option_names"]]
+
     def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
         """Parses arguments. Raises UsageError, with a sentence."""
         with one_sentence(context):
@@ -131,6 +135,10 @@ class CommandGroup(click.Group):
         """Arguments are those of click."""
         super().__init__(*arguments, **settings)
         self.context_settings = {**CONTEXT, **self.context_settings}
+
+    def get_help_option_names(self, context: click.Context) -> list[str]:
+        """-h and --help in any context: click keeps the option that it is first asked for."""
+        return [*CONTEXT["help_option_names"]]
 
     command_class = Command
 
