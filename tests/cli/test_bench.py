@@ -111,7 +111,7 @@ def test_winograd_does_with_fewer(cell: tuple[int, int]) -> None:
 
 @pytest.mark.matrix
 def test_compiling_is_said_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a terminal, with an empty cache: of the network and of the loops that measure the units."""
+    """On a terminal, with an empty cache: of the network and of loops that measure the units."""
     pexpect = pytest.importorskip("pexpect")
     monkeypatch.setenv("WAIFU2X_CACHE_DIR", str(tmp_path))
     command = shlex.join([sys.executable, "-m", "waifu2x", "bench", "--backend", "cpu"])
