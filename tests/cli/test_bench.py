@@ -114,6 +114,8 @@ def test_compiling_is_said_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     """On a terminal, with an empty cache: of the network and of loops that measure the units."""
     pexpect = pytest.importorskip("pexpect")
     monkeypatch.setenv("WAIFU2X_CACHE_DIR", str(tmp_path))
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("CI", raising=False)
     command = shlex.join([sys.executable, "-m", "waifu2x", "bench", "--backend", "cpu"])
     shown, code = pexpect.run(f"{command} --size 20x20", timeout=600, withexitstatus=True)
     assert code == 0
