@@ -376,35 +376,31 @@ def test_an_engine_has_its_own_devices_and_precision() -> None:
 # Models are read once.
 
 
-def test_what_is_read_before_a_picture_chooses_is_not_read_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    identity_models(tmp_path / "identity")
-    read: list[Path] = []
+@pytest.fixture
+def read(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """Files of models, as they are read."""
+    found: list[Path] = []
     real = waifu2x_json.read_model
 
     def counted(path: Path) -> Model:
-        read.append(path)
+        found.append(path)
         return real(path)
 
     monkeypatch.setattr(waifu2x_json, "read_model", counted)
+    return found
+
+
+def test_what_is_read_before_a_picture_chooses_is_not_read_again(
+    tmp_path: Path, read: list[Path]
+) -> None:
+    identity_models(tmp_path / "identity")
     with Upscaler(2, "auto", model=str(tmp_path / "identity"), backend="numpy") as upscaler:
         upscaler(np.zeros((8, 8, 3), np.uint8))
     assert len(read) == 1
 
 
-def test_models_are_read_once_for_all_requests(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_models_are_read_once_for_all_requests(tmp_path: Path, read: list[Path]) -> None:
     identity_models(tmp_path / "identity")
-    read: list[Path] = []
-    real = waifu2x_json.read_model
-
-    def counted(path: Path) -> Model:
-        read.append(path)
-        return real(path)
-
-    monkeypatch.setattr(waifu2x_json, "read_model", counted)
     name = str(tmp_path / "identity")
     sprite = np.random.default_rng(0).integers(0, 256, (8, 8, 4), np.uint8)
     with Engine("numpy") as engine:
@@ -427,17 +423,9 @@ def test_models_are_read_once_for_all_requests(
         first.close()
 
 
-def test_threads_read_a_model_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_threads_read_a_model_once(tmp_path: Path, read: list[Path]) -> None:
     identity_models(tmp_path / "identity")
     meeting = threading.Barrier(4)
-    read: list[Path] = []
-    real = waifu2x_json.read_model
-
-    def counted(path: Path) -> Model:
-        read.append(path)
-        return real(path)
-
-    monkeypatch.setattr(waifu2x_json, "read_model", counted)
 
     def models() -> list[Model]:
         found = model_set.find(str(tmp_path / "identity"))

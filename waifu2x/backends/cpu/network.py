@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -45,22 +46,12 @@ class CpuNetwork:
         on_recomputed: OnRecomputed = ignore,
     ) -> NDArray[Any]:
         """Runs whole pictures on all cores."""
-        with self._workers.working():
-            models = self.models  # `close` may empty it meanwhile
-            if not models:
-                raise closed_network()
+        with self._call() as models:
             shape = result_shape([model.model for model in models], pixels.shape)
             check_result(shape)
             check_out(out, shape, out_dtype, pixels)
-            try:
-                result = np.empty(shape, out_dtype) if out is None else out
-                _run(models, pixels, result, tile, tta, on_progress)
-            except MemoryError as error:
-                raise DeviceMemoryError(
-                    f"backend cpu: memory is short ({error}): {LESS_MEMORY}"
-                ) from error
-        if not self.models:
-            self._on_close()
+            result = np.empty(shape, out_dtype) if out is None else out
+            _run(models, pixels, result, tile, tta, on_progress)
         return result
 
     def run_planes(
@@ -76,20 +67,26 @@ class CpuNetwork:
         from waifu2x.backends.cpu.planar import read_planes, write_planes
         from waifu2x.backends.planar import check_planes
 
+        with self._call() as models:
+            check_planes([model.model for model in models], pictures, out)
+            share = scaled(on_progress, 1 / max(1, len(pictures)))
+            for picture, made in zip(pictures, out, strict=True):
+                shapes = (*picture.size, 3), (*made.size, 3)
+                check_result(shapes[1])
+                with self._workers.pixels(shapes, models[0].packed.weights) as (pixels, result):
+                    read_planes(picture, pixels, self._workers.cores)
+                    _run(models, pixels, result, tile, tta, share)
+                    write_planes(result, made, self._workers.cores)
+
+    @contextmanager
+    def _call(self) -> Iterator[Sequence[CpuModel]]:
+        """The models, for one call. Raises BackendError once closed, DeviceMemoryError."""
         with self._workers.working():
             models = self.models  # `close` may empty it meanwhile
             if not models:
                 raise closed_network()
-            check_planes([model.model for model in models], pictures, out)
-            share = scaled(on_progress, 1 / max(1, len(pictures)))
             try:
-                for picture, made in zip(pictures, out, strict=True):
-                    shapes = (*picture.size, 3), (*made.size, 3)
-                    check_result(shapes[1])
-                    with self._workers.pixels(shapes, models[0].packed.weights) as (pixels, result):
-                        read_planes(picture, pixels, self._workers.cores)
-                        _run(models, pixels, result, tile, tta, share)
-                        write_planes(result, made, self._workers.cores)
+                yield models
             except MemoryError as error:
                 raise DeviceMemoryError(
                     f"backend cpu: memory is short ({error}): {LESS_MEMORY}"
