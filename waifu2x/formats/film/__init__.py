@@ -1,0 +1,1 @@
+"""Films: containers, streams, decoders and encoders, by PyAV (FFmpeg)."""

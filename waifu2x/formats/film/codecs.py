@@ -1,0 +1,219 @@
+"""Encoders of films: their names, options and pixel formats."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from waifu2x.errors import OutputError
+from waifu2x.formats.film.description import Hdr, PixelFormat
+from waifu2x.formats.film.library import library
+from waifu2x.system.lazy_dataclass import dataclass
+
+
+@dataclass(frozen=True)
+class Encoder:
+    """An encoder as users know it."""
+
+    library: str
+    """FFmpeg's name."""
+    containers: tuple[str, ...]
+    quality: str = "crf"
+    """FFmpeg's option that `--crf` sets; empty where there is none."""
+    crf: int | None = None
+    preset_option: str = "preset"
+    preset: str | None = None
+    depths: tuple[int, ...] = (8, 10)
+    chromas: tuple[str, ...] = ("420", "422", "444")
+    alpha: bool = False
+    tunes: bool = False
+    even: bool = True
+    """Whether sides must be even where chroma is halved."""
+    extra: tuple[tuple[str, str], ...] = ()
+    ten_bits: str = "yuv{chroma}p10le"
+
+
+_ALL = ("mkv", "mp4", "mov")
+ENCODERS = {
+    "x264": Encoder("libx264", _ALL, crf=18, preset="medium", tunes=True),
+    "x265": Encoder("libx265", _ALL, crf=20, preset="medium", tunes=True),
+    "av1": Encoder(
+        "libsvtav1", ("mkv", "mp4", "webm"), crf=28, preset="8", chromas=("420",)
+    ),
+    "vp9": Encoder(
+        "libvpx-vp9", ("mkv", "mp4", "webm"), crf=28, preset_option="cpu-used", preset="4",
+        depths=(8,), alpha=True, even=False, extra=(("b", "0"), ("row-mt", "1")),
+    ),
+    "ffv1": Encoder(
+        "ffv1", ("mkv", "mov"), quality="", alpha=True, even=False, preset_option="",
+        extra=(("level", "3"), ("slices", "16"), ("slicecrc", "1"), ("g", "1")),
+    ),
+    "prores": Encoder(
+        "prores_ks", ("mkv", "mov"), quality="", preset_option="profile", preset="3",
+        depths=(10,), chromas=("422", "444"), alpha=True,
+    ),
+    **{
+        f"{coded}_{maker}": Encoder(
+            f"{coded}_{maker}",
+            (*_ALL, "webm") if coded == "av1" else _ALL,
+            quality={"nvenc": "cq", "qsv": "global_quality", "amf": "qp_i"}[maker],
+            crf=20,
+            depths=(8,) if coded == "h264" else (8, 10),
+            chromas=("420", "444") if maker == "nvenc" and coded != "av1" else ("420",),
+            ten_bits="p010le",
+        )
+        for coded in ("h264", "hevc", "av1")
+        for maker in ("nvenc", "qsv", "amf")
+    },
+}  # fmt: skip
+"""By the name that `--codec` takes."""
+
+
+@dataclass(frozen=True)
+class Wish:
+    """How pictures are to be encoded; None leaves it to the film or the encoder."""
+
+    codec: str | None = None
+    crf: float | None = None
+    preset: str | None = None
+    tune: str | None = None
+    depth: int | None = None
+    chroma: str | None = None
+    options: tuple[tuple[str, str], ...] = ()
+    """Options of the encoder, by FFmpeg's names."""
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """How pictures are encoded: an encoder, all its options, and what it is given."""
+
+    codec: str
+    pixels: PixelFormat
+    """Of the planes that the encoder is given."""
+    options: tuple[tuple[str, str], ...]
+
+
+def choose(wish: Wish, source: PixelFormat, container: str, hdr: Hdr | None) -> Encoding:
+    """The encoding of a film. Raises OutputError, in a sentence, for what does not go together."""
+    depth = wish.depth or (8 if source.bits == 8 else 10)
+    name = wish.codec
+    if name is None:
+        name = "av1" if container == "webm" else "x264" if depth == 8 else "x265"
+    encoder = ENCODERS[name]
+    if container not in encoder.containers:
+        raise OutputError(f".{container} cannot hold {name}: use .{encoder.containers[0]}")
+    if depth not in encoder.depths:
+        if wish.depth is not None or len(encoder.depths) != 1:
+            raise OutputError(f"{name} has no {depth} bits here: use --depth {encoder.depths[0]}")
+        depth = encoder.depths[0]
+    chroma = wish.chroma or _chroma(source)
+    if chroma not in encoder.chromas:
+        if wish.chroma is not None:
+            raise OutputError(f"{name} cannot code 4:{chroma[1]}:{chroma[2]}")
+        chroma = encoder.chromas[0]
+    return Encoding(
+        name, _pixels(encoder, depth, chroma, source), _options(name, encoder, wish, hdr)
+    )
+
+
+def _chroma(source: PixelFormat) -> str:
+    if source.planes < 3 or source.rows == 2:
+        return "420"
+    return "422" if source.columns == 2 else "444"
+
+
+def _pixels(encoder: Encoder, depth: int, chroma: str, source: PixelFormat) -> PixelFormat:
+    columns = 1 if chroma == "444" else 2
+    rows = 2 if chroma == "420" else 1
+    has_alpha = source.planes == 4
+    if has_alpha and not encoder.alpha:
+        raise OutputError("its pictures are transparent: use --codec vp9, prores or ffv1")
+    if has_alpha and encoder.library == "prores_ks":
+        chroma, columns, rows = "444", 1, 1
+    name = f"yuv{'a' * has_alpha}{chroma}p{'' if depth == 8 else '10le'}"
+    return PixelFormat(name, depth, columns, rows, 4 if has_alpha else 3)
+
+
+def _options(
+    name: str, encoder: Encoder, wish: Wish, hdr: Hdr | None
+) -> tuple[tuple[str, str], ...]:
+    options = dict(encoder.extra)
+    crf = wish.crf if wish.crf is not None else encoder.crf
+    if encoder.quality and crf is not None:
+        options[encoder.quality] = f"{crf:g}"
+    elif wish.crf is not None:
+        raise OutputError(f"{name} has no --crf")
+    preset = wish.preset or encoder.preset
+    if encoder.preset_option and preset is not None:
+        options[encoder.preset_option] = preset
+    elif wish.preset is not None:
+        raise OutputError(f"{name} has no --preset")
+    if wish.tune is not None:
+        if not encoder.tunes:
+            raise OutputError(f"{name} has no --tune")
+        options["tune"] = wish.tune
+    own = _PARAMETERS.get(name)
+    parameters = ["log-level=none"] if name == "x265" else []
+    if own is not None and hdr is not None:
+        parameters += _hdr(name, hdr)
+    for key, value in wish.options:
+        if key == own:
+            parameters.append(value)
+        else:
+            options[key] = value
+    if own is not None and parameters:
+        options[own] = ":".join(parameters)
+    if name in ("x264", "x265"):
+        options.setdefault("flags", "+cgop")  # each part begins on its own
+    return tuple(sorted(options.items()))
+
+
+_PARAMETERS = {"x264": "x264-params", "x265": "x265-params", "av1": "svtav1-params"}
+
+
+def _hdr(name: str, hdr: Hdr) -> list[str]:
+    """HDR10's metadata in an encoder's own words."""
+    found = []
+    light = hdr.light
+    if hdr.primaries and hdr.luminance:
+        red, green, blue, white = (hdr.primaries[at : at + 2] for at in (0, 2, 4, 6))
+        least, most = hdr.luminance
+
+        def pair(x: Fraction, y: Fraction, unit: int) -> str:
+            if name == "av1":
+                return f"({float(x):.6g},{float(y):.6g})"
+            return f"({round(x * unit)},{round(y * unit)})"
+
+        display = "".join(
+            letter + pair(x, y, unit)
+            for letter, (x, y), unit in (
+                ("G", green, 50_000),
+                ("B", blue, 50_000),
+                ("R", red, 50_000),
+                ("WP", white, 50_000),
+                ("L", (most, least), 10_000),
+            )
+        )
+        found.append(f"{'master-display' if name == 'x265' else 'mastering-display'}={display}")
+    if light is not None:
+        key = {"x265": "max-cll", "x264": "cll", "av1": "content-light"}[name]
+        found.append(f"{key}={light[0]},{light[1]}")
+    if name == "x265":
+        found += ["hdr10=1", "repeat-headers=1"]
+    return found
+
+
+def is_available(name: str) -> bool:
+    """Whether an encoder is built in, and, for those of hardware, whether there is that."""
+    av = library()
+    encoder = ENCODERS[name]
+    try:
+        context = av.CodecContext.create(encoder.library, "w")
+        if "_" not in name:
+            return True
+        context.width = context.height = 256
+        context.pix_fmt = "yuv420p" if encoder.library.endswith("nvenc") else "nv12"
+        context.time_base = Fraction(1, 25)
+        context.open()
+    except (av.FFmpegError, ValueError, OSError):
+        return False
+    return True

@@ -1,0 +1,310 @@
+"""Joins the parts of a film, and copies all its other streams beside them."""
+
+from __future__ import annotations
+
+import heapq
+import io
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+from waifu2x.errors import ImageError, OutputError
+from waifu2x.formats.film.codecs import ENCODERS
+from waifu2x.formats.film.description import Film, OtherStream
+from waifu2x.formats.film.encode import Encoded, Shape, opened_stream
+from waifu2x.formats.film.library import library
+from waifu2x.formats.film.opening import in_short
+from waifu2x.formats.film.subtitles import to_mov_text, to_subrip
+from waifu2x.formats.film.targets import CONTAINERS, Plan, Taken
+from waifu2x.system.lazy_dataclass import dataclass
+
+if TYPE_CHECKING:
+    from av.container import InputContainer
+
+_LIES = ("DURATION", "BPS", "NUMBER_OF_", "_STATISTICS_", "ENCODER")
+"""Beginnings of tags that tell of the stream as it was."""
+_OF_CONTAINERS = {
+    "encoder", "major_brand", "minor_version", "compatible_brands", "handler_name", "vendor_id",
+    "filename", "mimetype", "alpha_mode",
+}  # fmt: skip
+"""Tags that demuxers make of a container's own fields."""
+
+
+@dataclass(frozen=True)
+class Cut:
+    """The stretch of a film that is wanted, in seconds."""
+
+    start: Fraction = Fraction(0)
+    end: Fraction | None = None
+
+
+def tried(source: InputContainer, film: Film, shape: Shape, plan: Plan) -> Plan:
+    """A plan as FFmpeg's muxer agrees with it: what it cannot take is among what is refused.
+
+    Raises OutputError where it cannot take even the pictures.
+    """
+    plain = replace(plan, taken=())
+    trouble = _trouble(source, film, shape, plain)
+    if trouble:
+        raise OutputError(
+            f".{plan.container} cannot hold pictures of {shape.encoding.codec}: {trouble}"
+        )
+    titles = {stream.index: stream.title for stream in film.others}
+    if not _trouble(source, film, shape, plan):
+        return plan
+    taken: list[Taken] = []
+    refused = list(plan.refused)
+    for one in plan.taken:
+        if _trouble(source, film, shape, replace(plan, taken=(*taken, one))):
+            refused.append((one.index, titles[one.index]))
+        else:
+            taken.append(one)
+    return replace(plan, taken=tuple(taken), refused=tuple(sorted(refused)))
+
+
+def _trouble(source: InputContainer, film: Film, shape: Shape, plan: Plan) -> str:
+    """What is wrong with a plan; empty if nothing is."""
+    av = library()
+    out = _open(io.BytesIO(), plan, faststart=False)
+    try:
+        _streams(out, source, film, shape, plan, None, Cut())
+        out.start_encoding()
+    except (av.FFmpegError, ValueError) as error:
+        return in_short(error)
+    finally:
+        _let_go(out)
+    return ""
+
+
+def join(
+    target: IO[bytes] | str,
+    source: InputContainer,
+    film: Film,
+    shape: Shape,
+    plan: Plan,
+    parts: Sequence[tuple[Path, Encoded]],
+    cut: Cut,
+) -> None:
+    """Writes a film: the pictures of its parts, and the other streams as they are.
+
+    Raises OutputError, ImageError for a part that is not as it was written.
+    """
+    av = library()
+    extradata = _extradata(parts)
+    out = _open(target, plan, faststart=True)
+    try:
+        with out:
+            video, others = _streams(out, source, film, shape, plan, extradata, cut)
+            out.start_encoding()
+            copied = _copied(source, film, others, cut)
+            pictures = _pictures(parts, video, shape, cut)
+            for _, _, packet in heapq.merge(copied, pictures, key=lambda one: one[:2]):
+                out.mux(packet)
+    except av.FFmpegError as error:
+        raise OutputError(f"cannot write the film: {in_short(error)}") from error
+
+
+def _open(target: IO[bytes] | str, plan: Plan, *, faststart: bool) -> Any:
+    options = {"movflags": "+faststart"} if faststart and plan.container in ("mp4", "mov") else {}
+    return library().open(target, "w", format=CONTAINERS[plan.container], container_options=options)
+
+
+def _let_go(out: Any) -> None:
+    with suppress(Exception):  # it was a trial
+        out.close()
+
+
+def _extradata(parts: Sequence[tuple[Path, Encoded]]) -> bytes | None:
+    found: set[bytes | None] = set()
+    for path, _ in parts:
+        with library().open(f"file:{path}", "r", format="matroska") as part:
+            found.add(part.streams.video[0].codec_context.extradata)
+    if len(found) > 1:
+        raise ImageError(
+            f"{parts[0][0].parent}: its parts were not all encoded alike: use --restart"
+        )
+    return found.pop() if found else None
+
+
+def _streams(
+    out: Any,
+    source: InputContainer,
+    film: Film,
+    shape: Shape,
+    plan: Plan,
+    extradata: bytes | None,
+    cut: Cut,
+) -> tuple[Any, dict[int, tuple[Any, Taken]]]:
+    """Adds all streams, tags and chapters: the pictures, and the others by their numbers."""
+    pictures = film.pictures
+    video = opened_stream(out, ENCODERS[shape.encoding.codec].library, shape)
+    video.time_base = shape.tick
+    if extradata is not None:
+        video.codec_context.extradata = extradata
+    if shape.encoding.codec in ("x265", "hevc_nvenc") and plan.container in ("mp4", "mov"):
+        video.codec_context.codec_tag = "hvc1"  # or Apple's players show nothing
+    if pictures.matrix is not None:
+        video.set_display_matrix(pictures.matrix)
+    video.disposition = pictures.disposition
+    video.metadata.update(_kept(pictures.tags))
+    if shape.encoding.pixels.planes == 4 and shape.encoding.codec == "vp9":
+        video.metadata["alpha_mode"] = "1"
+    described = {stream.index: stream for stream in film.others}
+    others: dict[int, tuple[Any, Taken]] = {}
+    for taken in plan.taken:
+        stream = source.streams[taken.index]
+        added = _added(out, stream, taken, described[taken.index])
+        if added is not None:
+            others[taken.index] = (added, taken)
+    out.metadata.update(_kept(film.tags))
+    chapters = _chapters(source, film, cut)
+    if chapters:
+        out.set_chapters(chapters)
+    return video, others
+
+
+def _added(out: Any, stream: Any, taken: Taken, told: OtherStream) -> Any:
+    """The stream of the target; None for an attachment, which is written with the header."""
+    if taken.handling == "attachment":
+        data = b"".join(_attached_picture(stream))
+        tags = dict(told.tags)
+        is_png = told.codec == "png"
+        out.add_attachment(
+            tags.get("filename", "cover.png" if is_png else "cover.jpg"),
+            tags.get("mimetype", "image/png" if is_png else "image/jpeg"),
+            data,
+        )
+        return None
+    if taken.handling == "copy":
+        added = out.add_stream_from_template(stream)
+    else:
+        added = out.add_mux_stream(taken.handling)
+        added.time_base = Fraction(1, 1000)
+    if told.kind == "attachment":
+        return None
+    added.metadata.clear()
+    added.metadata.update(_kept(told.tags, keep_own=taken.handling == "copy"))
+    added.disposition = told.disposition
+    return added
+
+
+def _attached_picture(stream: Any) -> Iterator[bytes]:
+    for packet in stream.container.demux(stream):
+        if packet.size:
+            yield bytes(packet)
+            break
+    stream.container.seek(0)
+
+
+def _kept(tags: Sequence[tuple[str, str]], *, keep_own: bool = False) -> dict[str, str]:
+    return {
+        key: value
+        for key, value in tags
+        if key.lower() not in _OF_CONTAINERS
+        and ((keep_own and key != "DURATION") or not key.upper().startswith(_LIES))
+    }
+
+
+def _chapters(source: InputContainer, film: Film, cut: Cut) -> list[Any]:
+    shift = Fraction(film.shift, 1_000_000) + cut.start
+    found = []
+    for chapter in source.chapters():
+        base = Fraction(chapter["time_base"])
+        start, end = (round(chapter[side] - shift / base) for side in ("start", "end"))
+        if cut.end is not None:
+            end = min(end, round((cut.end - cut.start) / base))
+        start = max(start, 0)
+        if end > start:
+            found.append({**chapter, "start": start, "end": end})
+    return found
+
+
+_Timed = tuple[float, int, Any]
+"""A packet of the target, after its time in seconds and the order of those of one time."""
+
+
+def _copied(
+    source: InputContainer, film: Film, others: dict[int, tuple[Any, Taken]], cut: Cut
+) -> Iterator[_Timed]:
+    """The packets of all other streams, in the order of the source."""
+    av = library()
+    shift = Fraction(film.shift, 1_000_000) + cut.start
+    if not others:
+        return
+    packets = source.demux([source.streams[index] for index in others])
+    now = float("-inf")
+    while True:
+        try:
+            packet = next(packets, None)
+        except av.FFmpegError:
+            return  # as the pictures end there
+        if packet is None:
+            return
+        if not packet.size:
+            continue
+        stream, taken = others[packet.stream_index]
+        base = packet.time_base
+        is_picture = packet.pts is None and packet.dts is None
+        if not is_picture:
+            pts = packet.pts if packet.pts is not None else packet.dts
+            if cut.start and pts * base < shift:
+                continue
+            if cut.end is not None and pts * base >= cut.end + shift - cut.start:
+                continue
+            ticks = round(shift / base)
+            packet.pts = None if packet.pts is None else packet.pts - ticks
+            packet.dts = None if packet.dts is None else packet.dts - ticks
+            seconds = packet.dts if packet.dts is not None else packet.pts
+            now = max(now, float(seconds * base))
+        if taken.handling != "copy":
+            packet = _converted(packet, taken)
+            if packet is None:
+                continue
+        packet.stream = stream
+        yield now, 1, packet
+
+
+def _converted(packet: Any, taken: Taken) -> Any:
+    text = bytes(packet)
+    codec = packet.stream.codec_context.name
+    made = to_subrip(text) if taken.handling == "subrip" else to_mov_text(text, codec)
+    if not made:
+        return None
+    new = library().Packet(made)
+    new.pts = new.dts = packet.pts
+    new.duration, new.time_base = packet.duration, packet.time_base
+    return new
+
+
+def _pictures(
+    parts: Sequence[tuple[Path, Encoded]], video: Any, shape: Shape, cut: Cut
+) -> Iterator[_Timed]:
+    """The packets of all parts, with their own times: a decoder's times are those of the film's
+    pictures in their order, as much earlier as any picture is coded later than it is shown."""
+    av = library()
+    offset = -(-cut.start // shape.tick)
+    times = [pts - offset for _, one in parts for pts in one.pts]
+    durations = [length for _, one in parts for length in one.durations]
+    depth = max((one.depth for _, one in parts), default=0)
+    step = times[1] - times[0] if len(times) > 1 else 1
+    earlier = [times[0] - step * (depth - number) for number in range(depth)] if times else []
+    decoded = [*earlier, *times]
+    begun = 0
+    for path, told in parts:
+        with av.open(f"file:{path}", "r", format="matroska") as part:
+            packets = [one for one in part.demux(part.streams.video[0]) if one.size]
+        ranks = {pts: rank for rank, pts in enumerate(sorted(one.pts for one in packets))}
+        if len(ranks) != len(told.pts) or len(packets) != len(told.pts):
+            raise ImageError(f"{path}: is not as it was written: use --restart")
+        for number, packet in enumerate(packets):
+            place = begun + ranks[packet.pts]
+            packet.stream = video
+            packet.time_base = shape.tick
+            packet.pts, packet.dts = times[place], decoded[begun + number]
+            following = times[place + 1] - times[place] if place + 1 < len(times) else 0
+            packet.duration = durations[place] or following or round(1 / shape.rate / shape.tick)
+            yield float(packet.dts * shape.tick), 0, packet
+        begun += len(packets)

@@ -1,0 +1,142 @@
+"""Opens films that nobody vouches for.
+
+FFmpeg can read playlists and lists of files, which name other files and addresses. So the format is
+chosen here, by the first bytes of the file; FFmpeg is given bytes and no name, and may open nothing
+else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import IO, TYPE_CHECKING, Any, NoReturn
+
+from waifu2x.errors import ImageError
+from waifu2x.formats.film.library import library
+
+if TYPE_CHECKING:
+    from av.container import InputContainer
+
+MAX_STREAMS = 256
+"""The most streams of a film: of those that exist, a disc's with all its languages has about 50."""
+MAX_SIDE = 16384
+"""The most pixels of a side of its pictures."""
+MAX_RATE = 1000
+"""The most pictures a second."""
+MAX_SECONDS = 7 * 24 * 3600
+"""The longest film."""
+MAX_CHAPTERS = 10_000
+MAX_ATTACHED = 256 << 20
+"""Bytes of all fonts and pictures that are attached to a film."""
+SNIFFED = 1024
+"""Bytes from a file's beginning that tell what it is."""
+
+_DECODERS = (
+    "h264,hevc,vvc,libdav1d,av1,vp8,vp9,libvpx,libvpx-vp9,mpeg1video,mpeg2video,mpegvideo,mpeg4,"
+    "msmpeg4,msmpeg4v1,msmpeg4v2,h263,h263p,flv,theora,vc1,wmv1,wmv2,wmv3,svq1,svq3,dvvideo,"
+    "mjpeg,prores,dnxhd,cfhd,png,ffv1,huffyuv,ffvhuff,utvideo,magicyuv,lagarith,qtrle,rawvideo,"
+    "v210,aac,aac_latm,ac3,eac3,dca,truehd,mlp,mp1,mp1float,mp2,mp2float,mp3,mp3float,flac,opus,"
+    "libopus,vorbis,libvorbis,alac,wmav1,wmav2,pcm_u8,pcm_s16le,pcm_s16be,pcm_s24le,pcm_s24be,"
+    "pcm_s32le,pcm_s32be,pcm_f32le,pcm_f32be,pcm_f64le,pcm_bluray,pcm_dvd,"
+    "subrip,srt,ssa,ass,mov_text,webvtt,text,pgssub,dvdsub,dvbsub"
+)
+"""Decoders that films need. FFmpeg has hundreds of others, of formats that nobody looks after."""
+
+
+def format_of(head: bytes) -> str | None:
+    """FFmpeg's name of the container that a file's first bytes tell, if it is one for films."""
+    for offset, mark, name in _SIGNATURES:
+        if head[offset : offset + len(mark)] == mark:
+            return name
+    for offset, stride in ((0, 188), (4, 192)):
+        if len(head) > offset + 3 * stride and all(
+            head[offset + number * stride] == 0x47 for number in range(4)
+        ):
+            return "mpegts"
+    return None
+
+
+_SIGNATURES = (
+    (0, b"\x1a\x45\xdf\xa3", "matroska"),
+    *((4, box, "mov") for box in (b"ftyp", b"moov", b"mdat", b"wide", b"free", b"skip")),
+    (0, b"\0\0\1\xba", "mpeg"),
+    (8, b"AVI ", "avi"),
+    (0, b"FLV\1", "flv"),
+    (0, b"OggS", "ogg"),
+    (0, b"YUV4MPEG2 ", "yuv4mpegpipe"),
+    (0, bytes.fromhex("3026b2758e66cf11a6d900aa0062ce6c"), "asf"),
+    (0, b"nut/multimedia container\0", "nut"),
+    (0, b"DKIF", "ivf"),
+    (0, bytes.fromhex("060e2b34020501010d01020101"), "mxf"),
+)
+
+
+@contextmanager
+def opened(file: IO[bytes], name: str) -> Iterator[InputContainer]:
+    """A film, open for reading, within the bounds above.
+
+    `file` may be a pipe if it is buffered. `name` stands for it in messages. Raises ImageError.
+    """
+    av = library()
+    head = _head(file)
+    kind = format_of(head)
+    if kind is None:
+        raise ImageError(f"{name}: is not a film that can be read (mkv, mp4, mov, webm, ts, ...)")
+    try:
+        container = av.open(
+            file,
+            "r",
+            format=kind,
+            options={
+                # No other file or address: neither by name nor by a protocol.
+                "protocol_whitelist": "none",
+                "format_whitelist": _whole_name(kind),
+                "codec_whitelist": _DECODERS,
+                "max_streams": str(MAX_STREAMS),
+            },
+            metadata_errors="replace",
+            buffer_size=1 << 18,
+            io_open=_refuse,
+        )
+    except (av.FFmpegError, ValueError, OSError) as error:
+        raise ImageError(f"{name}: damaged, or no film after all: {in_short(error)}") from error
+    with container:
+        _check(container, name)
+        yield container
+
+
+def in_short(error: BaseException) -> str:
+    """What FFmpeg says is wrong, without its number and function."""
+    text = getattr(error, "strerror", None) or str(error) or type(error).__name__
+    return " ".join(str(text).split()).lower()
+
+
+def _head(file: IO[bytes]) -> bytes:
+    if file.seekable():
+        head = file.read(SNIFFED)
+        file.seek(0)
+        return head
+    peek = getattr(file, "peek", None)
+    return peek(SNIFFED)[:SNIFFED] if peek is not None else b""
+
+
+def _whole_name(kind: str) -> str:
+    """The demuxer's own name, which lists all formats that it reads."""
+    return {"matroska": "matroska,webm", "mov": "mov,mp4,m4a,3gp,3g2,mj2"}.get(kind, kind)
+
+
+def _refuse(url: str, *_: Any, **__: Any) -> NoReturn:
+    raise PermissionError(f"a film may not open {url}")
+
+
+def _check(container: InputContainer, name: str) -> None:
+    """Raises ImageError for what no sound film has."""
+    if len(container.streams) >= MAX_STREAMS:
+        raise ImageError(f"{name}: has more streams than the {MAX_STREAMS} that are read")
+    if container.duration is not None and container.duration > MAX_SECONDS * 1_000_000:
+        raise ImageError(f"{name}: claims to last longer than a week: it is damaged")
+    if len(container.chapters()) > MAX_CHAPTERS:
+        raise ImageError(f"{name}: has more than {MAX_CHAPTERS} chapters")
+    attached = sum(len(one.data) for one in container.streams if one.type == "attachment")
+    if attached > MAX_ATTACHED:
+        raise ImageError(f"{name}: has more than {MAX_ATTACHED >> 20} MiB of attachments")

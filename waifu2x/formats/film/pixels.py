@@ -1,0 +1,86 @@
+"""The planes of decoded frames, and frames of planes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from waifu2x.errors import ImageError
+from waifu2x.formats.film.description import PixelFormat
+from waifu2x.formats.film.library import library
+
+if TYPE_CHECKING:
+    from av.video.frame import VideoFrame
+
+_REPACKED = {
+    "nv12": "yuv420p", "nv21": "yuv420p", "p010le": "yuv420p10le", "yuyv422": "yuv422p",
+    "uyvy422": "yuv422p", "yvyu422": "yuv422p", "nv16": "yuv422p", "nv24": "yuv444p",
+    "yuvj420p": "yuv420p", "yuvj422p": "yuv422p", "yuvj444p": "yuv444p",
+    "rgb24": "gbrp", "bgr24": "gbrp", "rgb0": "gbrp", "bgr0": "gbrp", "0rgb": "gbrp",
+    "0bgr": "gbrp", "pal8": "gbrp", "rgba": "gbrap", "bgra": "gbrap", "argb": "gbrap",
+    "abgr": "gbrap",
+}  # fmt: skip
+"""Formats whose samples only lie otherwise, and in which planes they are the same."""
+FULL_RANGE = ("yuvj420p", "yuvj422p", "yuvj444p")
+"""Formats whose name alone says that they are full range."""
+
+
+@cache
+def pixel_format(name: str, film: str) -> PixelFormat:
+    """The planes that frames of a format are taken as. Raises ImageError for what has none."""
+    planar = _REPACKED.get(name, name)
+    found = library().VideoFormat(planar)
+    parts = found.components
+    bits = parts[0].bits
+    is_rgb = found.is_rgb
+    planes = len(parts)
+    columns = rows = 1
+    if planes >= 3 and not is_rgb:
+        # Of a picture whose sides are powers of two, those of chroma tell.
+        sized = library().VideoFormat(planar, 64, 64)
+        columns, rows = 64 // sized.chroma_width(64), 64 // sized.chroma_height(64)
+    plain = (
+        found.is_planar or planar in ("gray", "gray10le", "gray12le", "gray16le")
+    ) and planes in (1, 3, 4)
+    if (
+        not plain
+        or found.has_palette
+        or found.is_big_endian
+        or not 8 <= bits <= 16
+        or (columns, rows) not in ((1, 1), (2, 1), (2, 2))
+        or planar.startswith(("gbrpf", "gbrapf"))
+    ):
+        raise ImageError(f"{film}: its pictures are {name}, which cannot be enlarged")
+    return PixelFormat(planar, bits, columns, rows, planes, is_rgb)
+
+
+def planes_of(frame: VideoFrame, pixels: PixelFormat) -> list[NDArray[Any]]:
+    """A frame's planes, (rows, columns) each, as they lie in its memory."""
+    name = frame.format.name
+    if name != pixels.name and not name.startswith("yuvj"):
+        frame = frame.reformat(format=pixels.name)
+    shapes = pixels.shapes(frame.height, frame.width)
+    return [
+        _rows(plane, pixels.dtype)[: shape[0], : shape[1]]
+        for plane, shape in zip(frame.planes, shapes, strict=True)
+    ]
+
+
+def frame_of(planes: Sequence[NDArray[Any]], pixels: PixelFormat) -> VideoFrame:
+    """A frame that holds a copy of planes."""
+    height, width = planes[0].shape
+    frame: VideoFrame = library().VideoFrame(width, height, pixels.name)
+    for plane, samples in zip(frame.planes, planes, strict=True):
+        rows = _rows(plane, pixels.dtype)
+        rows[: samples.shape[0], : samples.shape[1]] = samples
+    return frame
+
+
+def _rows(plane: Any, dtype: str) -> NDArray[Any]:
+    # Whole rows, their padding included: what lies after the last one need not be a row.
+    whole = np.frombuffer(plane, dtype)
+    return whole[: plane.height * plane.line_size // whole.itemsize].reshape(plane.height, -1)

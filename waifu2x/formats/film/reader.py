@@ -1,0 +1,255 @@
+"""Decodes the pictures of a film: all of them, with their own times."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fractions import Fraction
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
+
+from waifu2x.errors import ImageError
+from waifu2x.formats.film.deinterlacing import Deinterlacing, deinterlaced
+from waifu2x.formats.film.describe import decoder_of, describe, main_stream
+from waifu2x.formats.film.description import Film
+from waifu2x.formats.film.library import library
+from waifu2x.system.lazy_dataclass import dataclass
+
+if TYPE_CHECKING:
+    from av.container import InputContainer
+    from av.video.frame import VideoFrame
+
+_UNTIL_FIRST = 2000
+"""Packets within which there must be a frame."""
+_EARLIER = 2
+"""Seconds before the place that is wanted, to find a keyframe whose references are all there."""
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which frames are wanted, and how."""
+
+    start: Fraction = Fraction(0)
+    """Seconds from the film's beginning."""
+    end: Fraction | None = None
+    after: int | None = None
+    """The time in ticks of the last frame that is done: the frames after it are wanted."""
+    deinterlacing: Deinterlacing = "off"
+
+
+class Decoded(NamedTuple):
+    """A frame, with a time of its own that is later than that of the frame before it."""
+
+    frame: VideoFrame
+    pts: int
+    """In ticks of the film, from its beginning where its times mean nothing."""
+    duration: int
+    """In ticks; 0 where the film does not say."""
+    is_wanted: bool = True
+    """False of the frame before the first one wanted, after a search: it tells whether the search
+    has found the right place."""
+
+
+class Ending(NamedTuple):
+    """What was found only while a film was decoded."""
+
+    frames: int = 0
+    damaged: int = 0
+    """Packets that could not be decoded."""
+    moved: int = 0
+    """Frames whose time was not after that of the frame before, and was moved."""
+    seconds: Fraction = Fraction(0)
+    """Where the last frame ends."""
+    is_short: bool = False
+    """Whether it ends before the film says it does."""
+
+
+class Reader:
+    """The pictures of a film that is open."""
+
+    def __init__(self, container: InputContainer, file: IO[bytes], name: str) -> None:
+        """Decodes the first frame. Raises ImageError."""
+        self._container = container
+        self._name = name
+        self._stream = main_stream(container, name)
+        self._context = self._new_context()
+        self._damaged = 0
+        self._waiting = self._decode()
+        seekable = file.seekable()
+        first = next(self._waiting, None)
+        if first is None:
+            raise ImageError(f"{name}: none of its pictures can be decoded")
+        self._first: VideoFrame | None = first
+        self.film: Film = describe(container, self._stream, first, seekable, name)
+        self.ending = Ending()
+
+    def frames(self, selection: Selection) -> Iterator[Decoded]:
+        """The frames that are wanted. Can be done once for a film that cannot be sought in.
+
+        `ending` is right when they are over. Raises ImageError where the pictures change.
+        """
+        pictures = self.film.pictures
+        tick = tick_of(self.film, selection.deinterlacing)
+        origin = self.film.shift / Fraction(1_000_000)
+        start = _ticks(selection.start, tick)
+        if not self.film.seekable and selection.after is not None:
+            raise ImageError(f"{self._name}: cannot be sought in, so nothing can be resumed")
+        if selection.after is not None:
+            self._seek(selection.after * tick + origin)
+        elif start > 0 and self.film.seekable:
+            self._seek(selection.start + origin)
+        last: int | None = None
+        count = moved = 0
+        length = _ticks(1 / pictures.rate, tick) or 1
+        held: Decoded | None = None
+        end = None
+        frames = deinterlaced(self._from_here(), self._stream, selection.deinterlacing)
+        for frame, pts, duration in _timed(frames, origin, tick, length):
+            if last is not None and pts <= last:
+                pts, moved = last + 1, moved + 1
+            last = pts
+            if selection.end is not None and pts * tick >= selection.end:
+                break
+            if pts < start:
+                continue
+            now = Decoded(frame, pts, duration)
+            if selection.after is not None and pts <= selection.after:
+                held = now
+                continue
+            if held is not None:
+                yield held._replace(is_wanted=False)
+                held = None
+            count += 1
+            end = (pts + (duration or length)) * tick
+            yield now
+        else:
+            if held is not None:
+                yield held._replace(is_wanted=False)
+            self._tell(count, moved, end, whole=True)
+            return
+        self._tell(count, moved, end, whole=False)
+
+    def _tell(self, count: int, moved: int, end: Fraction | None, *, whole: bool) -> None:
+        film = self.film
+        end = end if end is not None else Fraction(0)
+        claimed = film.seconds or 0
+        # The end of the longest stream counts for a container, so a bit less is no damage.
+        is_short = whole and self._damaged_end(float(end), claimed)
+        self.ending = Ending(count, self._damaged, moved, end, is_short)
+
+    def _damaged_end(self, end: float, claimed: float) -> bool:
+        pictures = self.film.pictures
+        stream = self._stream
+        if stream.duration is not None and stream.duration > 0:
+            claimed = float((stream.duration + (stream.start_time or 0)) * pictures.time_base)
+            claimed -= self.film.shift / 1e6
+        elif pictures.frames is not None:
+            claimed = float(pictures.frames / pictures.rate)
+        else:
+            tags = dict(pictures.tags)
+            claimed = _seconds(tags.get("DURATION", "")) or claimed
+        return end < claimed - max(1.0, 3 / float(pictures.rate))
+
+    def _from_here(self) -> Iterator[VideoFrame]:
+        if self._first is not None:
+            yield self._first
+            self._first = None
+        for frame in self._waiting:
+            pictures = self.film.pictures
+            if (frame.width, frame.height) != (pictures.width, pictures.height):
+                raise ImageError(
+                    f"{self._name}: its pictures change from {pictures.width}x{pictures.height} "
+                    f"to {frame.width}x{frame.height}: cut it there with --start and --end"
+                )
+            yield frame
+
+    def _seek(self, seconds: Fraction) -> None:
+        """Goes to a keyframe some time before, by the file's own times."""
+        av = library()
+        pts = _ticks(seconds, self.film.pictures.time_base)
+        earlier = _ticks(Fraction(_EARLIER), self.film.pictures.time_base)
+        least = self._stream.start_time or 0
+        try:
+            self._container.seek(max(least, pts - earlier), stream=self._stream, backward=True)
+        except av.FFmpegError:
+            self._container.seek(least, stream=self._stream, backward=True)
+        self._waiting.close()
+        self._context = self._new_context()
+        self._first = None
+        self._waiting = self._decode()
+
+    def _new_context(self) -> Any:
+        """A decoder with all cores, that knows nothing of what was decoded before."""
+        own: Any = self._stream.codec_context
+        decoder = decoder_of(self._stream)
+        if decoder != own.name:
+            context = library().CodecContext.create(decoder, "r")
+            context.extradata = own.extradata
+        else:
+            context = own
+            if context.is_open:
+                context.flush_buffers()
+        if not context.is_open:
+            context.thread_type = "AUTO"
+        return context
+
+    def _decode(self) -> Any:
+        av = library()
+        fruitless = 0
+        for packet in self._packets():
+            try:
+                frames = self._context.decode(packet)
+            except av.error.EOFError:
+                return
+            except av.FFmpegError:
+                self._damaged += 1
+                frames = []
+            fruitless = 0 if frames else fruitless + 1
+            if fruitless > _UNTIL_FIRST:
+                raise ImageError(f"{self._name}: {fruitless} packets in a row give no picture")
+            yield from frames
+
+    def _packets(self) -> Iterator[Any]:
+        """Packets of the pictures, then None, which flushes the decoder."""
+        av = library()
+        packets = self._container.demux(self._stream)
+        while True:
+            try:
+                packet = next(packets, None)
+            except av.FFmpegError:
+                self._damaged += 1
+                break
+            if packet is None:
+                break
+            if packet.size:
+                yield packet
+        yield None
+
+
+def tick_of(film: Film, deinterlacing: Deinterlacing) -> Fraction:
+    """Seconds of a tick of decoded frames."""
+    tick = film.pictures.time_base
+    return tick / 2 if deinterlacing == "field" else tick
+
+
+def _timed(
+    frames: Iterator[tuple[VideoFrame, Fraction]], origin: Fraction, tick: Fraction, length: int
+) -> Iterator[tuple[VideoFrame, int, int]]:
+    """Frames with their times and durations in ticks. Each comes with the seconds of its own."""
+    following = 0
+    for frame, own in frames:
+        pts = following if frame.pts is None else round((frame.pts * own - origin) / tick)
+        duration = round((frame.duration or 0) * own / tick)
+        following = pts + (duration or length)
+        yield frame, pts, duration
+
+
+def _ticks(seconds: Fraction, tick: Fraction) -> int:
+    return -(-seconds // tick)
+
+
+def _seconds(duration: str) -> float:
+    """Seconds of Matroska's tag, as in 00:01:02.500000000; 0 for any other text."""
+    try:
+        hours, minutes, seconds = duration.split(":")
+        return int(hours) * 3600 + int(minutes) * 60 + float(seconds)
+    except ValueError:
+        return 0.0

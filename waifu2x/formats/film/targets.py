@@ -1,0 +1,106 @@
+"""Containers to write: which streams of a film they take, and how."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from waifu2x.errors import OutputError
+from waifu2x.formats.film.description import Film, OtherStream
+from waifu2x.system.lazy_dataclass import dataclass
+
+CONTAINERS = {"mkv": "matroska", "mp4": "mp4", "mov": "mov", "webm": "webm"}
+"""FFmpeg's formats, by the extension of a name."""
+Handling = Literal["copy", "subrip", "mov_text", "attachment"]
+"""A stream as it is; subtitles as text of another container; a cover as an attached file."""
+_TEXT = ("srt", "subrip")
+_STYLED = ("ass", "ssa")
+
+
+@dataclass(frozen=True)
+class Taken:
+    """A stream of the source that goes into the target."""
+
+    index: int
+    handling: Handling
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What becomes of the streams of a film."""
+
+    container: str
+    """The extension."""
+    taken: tuple[Taken, ...]
+    refused: tuple[tuple[int, str], ...]
+    """Streams that the container cannot hold: number and name for people."""
+    notices: tuple[str, ...]
+    """What is not kept as it is, each a clause."""
+
+
+def container_of(path: Path) -> str:
+    """The extension of a target. Raises OutputError if it is that of no container here."""
+    extension = path.suffix[1:].lower()
+    if extension not in CONTAINERS:
+        raise OutputError(f"{path}: a film is written as .mkv, .mp4, .mov or .webm: choose one")
+    return extension
+
+
+def plan(film: Film, container: str, *, sound: bool = True, subtitles: bool = True) -> Plan:
+    """What a container takes, as far as tables tell; `formats.film.muxing.tried` asks FFmpeg."""
+    taken: list[Taken] = []
+    refused: list[tuple[int, str]] = []
+    notices: list[str] = []
+    for stream in film.others:
+        if (stream.kind == "audio" and not sound) or (stream.kind == "subtitle" and not subtitles):
+            continue
+        handling = _handling(stream, container, notices)
+        if handling is not None:
+            taken.append(Taken(stream.index, handling))
+        elif stream.kind == "data" and _is_written_anew(stream, film):
+            pass  # chapters and the timecode
+        else:
+            refused.append((stream.index, stream.title))
+    return Plan(container, tuple(taken), tuple(refused), tuple(notices))
+
+
+def _handling(stream: OtherStream, container: str, notices: list[str]) -> Handling | None:
+    kind, codec = stream.kind, stream.codec
+    into_mp4 = container in ("mp4", "mov")
+    if kind == "audio":
+        return "copy" if container != "webm" or codec in ("opus", "libopus", "vorbis") else None
+    if kind == "subtitle":
+        if container == "mkv":
+            return "subrip" if codec == "mov_text" else "copy"
+        if into_mp4 and codec in _TEXT:
+            return "mov_text"
+        if into_mp4 and codec in _STYLED:
+            notices.append(f"{stream.title} loses its styles")
+            return "mov_text"
+        fits = codec == "mov_text" if into_mp4 else codec == "webvtt"
+        return "copy" if fits else None
+    if kind == "attachment":
+        return "copy" if container == "mkv" else None
+    if kind == "video":
+        if stream.is_cover:
+            return {"mkv": "attachment", "mp4": "copy", "mov": "copy"}.get(container)  # type: ignore[return-value]
+        return "copy" if container == "mkv" else None
+    return None
+
+
+def _is_written_anew(stream: OtherStream, film: Film) -> bool:
+    tags = dict(stream.tags)
+    return "timecode" in tags or (film.chapters > 0 and not stream.codec)
+
+
+def check(plan: Plan, film: Film, name: str, *, drop: bool) -> Plan:
+    """The plan without the streams that are refused. Raises OutputError unless `drop`."""
+    if plan.refused and not drop:
+        titles = ", ".join(title for _, title in plan.refused)
+        better = (
+            "use .mkv, or --drop-unsupported"
+            if plan.container != "mkv"
+            else ("use --drop-unsupported")
+        )
+        raise OutputError(f"{name}: .{plan.container} cannot hold {titles}: {better}")
+    return plan
