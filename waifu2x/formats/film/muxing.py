@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
@@ -16,6 +16,7 @@ from waifu2x.formats.film.codecs import ENCODERS
 from waifu2x.formats.film.description import Film, OtherStream
 from waifu2x.formats.film.encode import Encoded, Shape, opened_stream
 from waifu2x.formats.film.library import library
+from waifu2x.formats.film.matroska import placeholder, set_aspect
 from waifu2x.formats.film.opening import in_short
 from waifu2x.formats.film.subtitles import to_mov_text, to_subrip
 from waifu2x.formats.film.targets import CONTAINERS, Plan, Taken
@@ -80,21 +81,22 @@ def _trouble(source: InputContainer, film: Film, shape: Shape, plan: Plan) -> st
 
 
 def join(
-    target: IO[bytes] | str,
+    target: Path,
     source: InputContainer,
     film: Film,
     shape: Shape,
     plan: Plan,
     parts: Sequence[tuple[Path, Encoded]],
     cut: Cut,
+    on_packet: Callable[[], None] = lambda: None,
 ) -> None:
-    """Writes a film: the pictures of its parts, and the other streams as they are.
+    """Writes a film into a file: the pictures of its parts, and the other streams as they are.
 
     Raises OutputError, ImageError for a part that is not as it was written.
     """
     av = library()
     extradata = _extradata(parts)
-    out = _open(target, plan, faststart=True)
+    out = _open(f"file:{target}", plan, faststart=True)
     try:
         with out:
             video, others = _streams(out, source, film, shape, plan, extradata, cut)
@@ -102,9 +104,23 @@ def join(
             copied = _copied(source, film, others, cut)
             pictures = _pictures(parts, video, shape, cut)
             for _, _, packet in heapq.merge(copied, pictures, key=lambda one: one[:2]):
+                on_packet()
                 out.mux(packet)
     except av.FFmpegError as error:
         raise OutputError(f"cannot write the film: {in_short(error)}") from error
+    aspect = _needs_aspect(shape, plan)
+    if aspect is not None:
+        with target.open("r+b") as file:
+            set_aspect(file, aspect, (shape.height, shape.width), _title(film))
+
+
+def _needs_aspect(shape: Shape, plan: Plan) -> Fraction | None:
+    """The shape of pixels, if Matroska is to be told of it."""
+    return shape.aspect if plan.container in ("mkv", "webm") else None
+
+
+def _title(film: Film) -> str:
+    return next((value for key, value in film.pictures.tags if key == "title"), "")
 
 
 def _open(target: IO[bytes] | str, plan: Plan, *, faststart: bool) -> Any:
@@ -150,6 +166,8 @@ def _streams(
         video.set_display_matrix(pictures.matrix)
     video.disposition = pictures.disposition
     video.metadata.update(_kept(pictures.tags))
+    if _needs_aspect(shape, plan) is not None:
+        video.metadata["title"] = placeholder(_title(film))
     if shape.encoding.pixels.planes == 4 and shape.encoding.codec == "vp9":
         video.metadata["alpha_mode"] = "1"
     described = {stream.index: stream for stream in film.others}

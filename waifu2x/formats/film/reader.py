@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from fractions import Fraction
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
@@ -65,8 +66,15 @@ class Ending(NamedTuple):
 class Reader:
     """The pictures of a film that is open."""
 
-    def __init__(self, container: InputContainer, file: IO[bytes], name: str) -> None:
-        """Decodes the first frame. Raises ImageError."""
+    def __init__(
+        self,
+        container: InputContainer,
+        file: IO[bytes],
+        name: str,
+        on_packet: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Decodes the first frame. `on_packet` is called for each packet. Raises ImageError."""
+        self._on_packet = on_packet
         self._container = container
         self._name = name
         self._stream = main_stream(container, name)
@@ -82,7 +90,7 @@ class Reader:
         self.ending = Ending()
 
     def frames(self, selection: Selection) -> Iterator[Decoded]:
-        """The frames that are wanted. Can be done once for a film that cannot be sought in.
+        """The frames that are wanted. Can be done once.
 
         `ending` is right when they are over. Raises ImageError where the pictures change.
         """
@@ -164,17 +172,16 @@ class Reader:
     def _seek(self, seconds: Fraction) -> None:
         """Goes to a keyframe some time before, by the file's own times."""
         av = library()
-        pts = _ticks(seconds, self.film.pictures.time_base)
-        earlier = _ticks(Fraction(_EARLIER), self.film.pictures.time_base)
-        least = self._stream.start_time or 0
-        try:
-            self._container.seek(max(least, pts - earlier), stream=self._stream, backward=True)
-        except av.FFmpegError:
-            self._container.seek(least, stream=self._stream, backward=True)
-        self._waiting.close()
-        self._context = self._new_context()
-        self._first = None
-        self._waiting = self._decode()
+        tick = self.film.pictures.time_base
+        pts = _ticks(seconds - _EARLIER, tick)
+        if pts <= (self._stream.start_time or 0):
+            return  # from the beginning, where it stands
+        with suppress(av.FFmpegError):  # it stands at the beginning still
+            self._container.seek(pts, stream=self._stream, backward=True)
+            self._waiting.close()
+            self._context = self._new_context()
+            self._first = None
+            self._waiting = self._decode()
 
     def _new_context(self) -> Any:
         """A decoder with all cores, that knows nothing of what was decoded before."""
@@ -219,6 +226,7 @@ class Reader:
                 break
             if packet is None:
                 break
+            self._on_packet()
             if packet.size:
                 yield packet
         yield None

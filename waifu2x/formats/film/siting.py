@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from waifu2x.formats.film.description import Siting
 from waifu2x.formats.film.library import library
+from waifu2x.formats.film.matroska import elements
 
 if TYPE_CHECKING:
     from av.video.stream import VideoStream
@@ -42,31 +43,14 @@ def siting_of(stream: VideoStream) -> Siting | None:
     except (av.FFmpegError, ValueError):  # a codec that Matroska does not know
         return None
     found: dict[int, int] = {}
-    _walk(memoryview(header), found)
+    _walk(header, 0, len(header), found)
     return _SITINGS.get((found.get(_HORIZONTAL, 0), found.get(_VERTICAL, 0)))
 
 
-def _walk(data: memoryview, found: dict[int, int]) -> None:
+def _walk(data: bytes, at: int, end: int, found: dict[int, int]) -> None:
     """Puts the two elements into `found`."""
-    at = 0
-    while at < len(data):
-        name, at = _number(data, at, keep_length=True)
-        size, at = _number(data, at, keep_length=False)
-        end = len(data) if size < 0 else min(at + size, len(data))
-        if name in _PARENTS:
-            _walk(data[at:end], found)
-        elif name in (_HORIZONTAL, _VERTICAL):
-            found[name] = int.from_bytes(data[at:end])
-        at = end
-
-
-def _number(data: memoryview, at: int, *, keep_length: bool) -> tuple[int, int]:
-    """A number of EBML and where it ends; -1 for a size that is not known."""
-    length = 9 - data[at].bit_length()
-    if length > 8 or at + length > len(data):
-        return -1, len(data)
-    value = int.from_bytes(data[at : at + length])
-    if keep_length:
-        return value, at + length
-    value &= (1 << 7 * length) - 1
-    return (-1 if value == (1 << 7 * length) - 1 else value), at + length
+    for one in elements(data, at, end):
+        if one.number in _PARENTS:
+            _walk(data, one.start, one.end, found)
+        elif one.number in (_HORIZONTAL, _VERTICAL):
+            found[one.number] = int.from_bytes(data[one.start : one.end])

@@ -1,0 +1,171 @@
+"""The process that reads one film: demuxers and decoders are large, and films come from strangers.
+
+Whatever they do there, here it is a sentence. The process that asks trusts nothing but the planes.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack, suppress
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from waifu2x.errors import ImageError, Waifu2xError
+from waifu2x.flows.batch.shared_memory import SharedPool
+from waifu2x.flows.film.messages import (
+    Alive,
+    AskFrames,
+    AskJoin,
+    AskTrial,
+    Described,
+    Done,
+    Ended,
+    Failed,
+    Release,
+    Reply,
+    Request,
+    Shared,
+    Stop,
+)
+from waifu2x.formats.film.muxing import join, tried
+from waifu2x.formats.film.opening import opened
+from waifu2x.formats.film.pixels import planes_of
+from waifu2x.formats.film.reader import Decoded, Reader
+from waifu2x.system.files import open_regular, reason
+
+MAX_MEMORY = 8 << 30
+"""Bytes that reading a film may take: decoders keep some twenty pictures for reference."""
+_OFTEN = 1.0
+"""Seconds after which the process says that it goes on."""
+
+
+def read_film(connection: Connection, path: Path) -> None:
+    """The process: describes the film, and does what it is asked until nobody asks any more."""
+    _limit_memory()
+    with suppress(OSError, EOFError):  # whoever asked is gone
+        try:
+            with ExitStack() as held:
+                _Reading(connection, path, held).run()
+        except Waifu2xError as error:
+            connection.send(Failed(error))
+        except MemoryError:
+            connection.send(
+                Failed(ImageError(f"{path}: its pictures take more memory than there is for them"))
+            )
+
+
+class _Reading:
+    """A film in the process that reads it."""
+
+    def __init__(self, connection: Connection, path: Path, held: ExitStack) -> None:
+        self._connection = connection
+        self._path = path
+        self._held = held
+        self._said = time.monotonic()
+        self._pool = SharedPool()
+        self._lent: dict[int, NDArray[Any]] = {}
+        """Arrays that the other process still uses, by the numbers of their frames."""
+        self._sent = 0
+        self._reader = self._new_reader()
+        self._is_fresh = True
+        """Whether the reader is still at the beginning."""
+        self._film = self._reader.film
+
+    def run(self) -> None:
+        """Answers until there are no more questions."""
+        self._say(Described(self._film))
+        while True:
+            request: Request = self._connection.recv()
+            if isinstance(request, AskFrames):
+                self._frames(request)
+            elif isinstance(request, AskTrial):
+                container, _ = self._open()
+                plan = tried(container, self._film, request.shape, request.plan)
+                self._say(Done(plan))
+            elif isinstance(request, AskJoin):
+                container, _ = self._open()
+                join(
+                    request.target,
+                    container,
+                    self._film,
+                    request.shape,
+                    request.plan,
+                    request.parts,
+                    request.cut,
+                    self._alive,
+                )
+                self._say(Done())
+            elif isinstance(request, Release):
+                self._lent.pop(request.number, None)
+
+    def _open(self) -> tuple[Any, Any]:
+        try:
+            file = self._held.enter_context(open_regular(self._path))
+        except OSError as error:
+            raise ImageError(f"{self._path}: cannot read: {reason(error)}") from error
+        return self._held.enter_context(opened(file, str(self._path))), file
+
+    def _new_reader(self) -> Reader:
+        container, file = self._open()
+        return Reader(container, file, str(self._path), self._alive)
+
+    def _frames(self, request: AskFrames) -> None:
+        if not self._is_fresh:
+            self._reader = self._new_reader()
+        self._is_fresh = False
+        for decoded in self._reader.frames(request.selection):
+            while len(self._lent) >= request.ahead or self._connection.poll():
+                answer: Request = self._connection.recv()
+                if isinstance(answer, Stop):
+                    self._say(Ended(self._reader.ending))
+                    return
+                if isinstance(answer, Release):
+                    self._lent.pop(answer.number, None)
+            self._lend(decoded)
+        self._say(Ended(self._reader.ending))
+
+    def _lend(self, decoded: Decoded) -> None:
+        """Sends a frame, in memory that both processes see."""
+        planes = planes_of(decoded.frame, self._film.pictures.pixels)
+        whole = self._pool.array((sum(plane.nbytes for plane in planes),), np.uint8)
+        begin = 0
+        for plane in planes:
+            place = whole[begin : begin + plane.nbytes].view(plane.dtype)
+            place.reshape(plane.shape)[...] = plane
+            begin += plane.nbytes
+        number = self._sent
+        self._sent += 1
+        self._lent[number] = whole
+
+        def message(told: Sequence[Any], dropped: Sequence[int]) -> Shared:
+            return Shared(
+                number, told[0], dropped, decoded.pts, decoded.duration, decoded.is_wanted
+            )
+
+        self._pool.send(self._connection, [whole], message)
+        self._said = time.monotonic()
+
+    def _say(self, reply: Reply) -> None:
+        self._connection.send(reply)
+        self._said = time.monotonic()
+
+    def _alive(self) -> None:
+        if time.monotonic() - self._said > _OFTEN:
+            self._say(Alive())
+
+
+def _limit_memory() -> None:
+    """What a damaged header claims must not take the machine's memory."""
+    if sys.platform != "linux":
+        return
+    import resource
+
+    _, most = resource.getrlimit(resource.RLIMIT_DATA)
+    limit = MAX_MEMORY if most == resource.RLIM_INFINITY else min(MAX_MEMORY, most)
+    resource.setrlimit(resource.RLIMIT_DATA, (limit, most))

@@ -1,0 +1,207 @@
+"""A film that another process reads, as the process sees it that enlarges its frames."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from numpy.typing import NDArray
+
+from waifu2x.backends import Pin
+from waifu2x.errors import ImageError
+from waifu2x.flows.batch.shared_memory import AttachedPool
+from waifu2x.flows.batch.worker import how_ended, prepare, start_context
+from waifu2x.flows.film.film_process import read_film
+from waifu2x.flows.film.messages import (
+    Alive,
+    AskFrames,
+    AskJoin,
+    AskTrial,
+    Described,
+    Done,
+    Ended,
+    Failed,
+    Release,
+    Reply,
+    Request,
+    Shared,
+    Stop,
+)
+from waifu2x.formats.film.description import Film, PixelFormat
+from waifu2x.formats.film.encode import Encoded, Shape
+from waifu2x.formats.film.muxing import Cut
+from waifu2x.formats.film.reader import Ending, Selection
+from waifu2x.formats.film.targets import Plan
+
+SILENCE = 120.0
+"""Seconds after which a process that says nothing counts as lost: it reads packets all the time."""
+
+
+class Frame:
+    """A decoded frame. Its planes may be looked at until it is let go of as often as it is held."""
+
+    def __init__(self, reader: FilmReader, message: Shared, planes: Sequence[NDArray[Any]]) -> None:
+        self.planes = planes
+        """(rows, columns) each."""
+        self.pts = message.pts
+        self.duration = message.duration
+        self.is_wanted = message.is_wanted
+        self._number = message.number
+        self._reader = reader
+        self._holders = 1
+
+    def hold(self) -> None:
+        """Needs it once more."""
+        with self._reader.lock:
+            self._holders += 1
+
+    def release(self) -> None:
+        """Lets go of it. Its planes are gone with the last one who does."""
+        with self._reader.lock:
+            self._holders -= 1
+            if self._holders:
+                return
+        self.planes = ()
+        self._reader.send(Release(self._number))
+
+
+class FilmReader:
+    """Reads one film, in a process of its own. A context manager, whose end ends the process."""
+
+    def __init__(
+        self, path: Path, pin: Callable[[NDArray[Any]], Pin] = lambda array: Pin()
+    ) -> None:
+        """Raises ImageError for what is no film; UnavailableError where PyAV is missing. `pin` is
+        the device's, `Backend.pin`."""
+        self.lock = threading.Lock()
+        self._sending = threading.Lock()
+        self._path = path
+        context = start_context()
+        self._connection, theirs = context.Pipe()
+        self._attached = AttachedPool(self._connection, pin)
+        self._process = context.Process(
+            target=read_film, args=(theirs, path), name="waifu2x-film", daemon=True
+        )
+        self.ending = Ending()
+        """What was found, once all frames have been read."""
+        prepare()
+        self._process.start()
+        theirs.close()
+        try:
+            described = self._receive()
+        except BaseException:
+            self.close()
+            raise
+        assert isinstance(described, Described)
+        self.film: Film = described.film
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def frames(self, selection: Selection, ahead: int) -> Iterator[Frame]:
+        """The frames that are wanted, `ahead` of them under way at a time: each has to be released.
+
+        Raises ImageError.
+        """
+        pixels = self.film.pictures.pixels
+        shapes = pixels.shapes(self.film.pictures.height, self.film.pictures.width)
+        self.send(AskFrames(selection, ahead))
+        finished = False
+        try:
+            while True:
+                reply = self._receive()
+                if isinstance(reply, Ended):
+                    finished = True
+                    self.ending = reply.ending
+                    return
+                assert isinstance(reply, Shared)
+                yield self._frame(reply, shapes, pixels)
+        finally:
+            if not finished:
+                self._stop(shapes, pixels)
+
+    def tried(self, shape: Shape, plan: Plan) -> Plan:
+        """The plan as FFmpeg agrees with it. Raises OutputError, ImageError."""
+        self.send(AskTrial(shape, plan))
+        reply = self._receive()
+        assert isinstance(reply, Done)
+        assert reply.plan is not None
+        return reply.plan
+
+    def join(
+        self,
+        target: Path,
+        shape: Shape,
+        plan: Plan,
+        parts: Sequence[tuple[Path, Encoded]],
+        cut: Cut,
+    ) -> None:
+        """Writes the film into an existing file. Raises OutputError, ImageError."""
+        self.send(AskJoin(target, shape, plan, parts, cut))
+        reply = self._receive()
+        assert isinstance(reply, Done)
+
+    def send(self, request: Request) -> None:
+        """Tells the process something. A process that is gone hears nothing: that shows later."""
+        with suppress(OSError), self._sending:
+            self._connection.send(request)
+
+    def close(self) -> None:
+        """Ends the process. Frames cannot be looked at any more."""
+        self._process.kill()
+        self._process.join()
+        self._connection.close()
+        self._attached.close()
+
+    def _stop(self, shapes: Sequence[tuple[int, int]], pixels: PixelFormat) -> None:
+        """Ends the decoding; what is on its way goes back."""
+        self.send(Stop())
+        with suppress(ImageError):
+            while isinstance(reply := self._receive(), Shared):
+                self._frame(reply, shapes, pixels).release()
+
+    def _frame(
+        self, reply: Shared, shapes: Sequence[tuple[int, int]], pixels: PixelFormat
+    ) -> Frame:
+        self._attached.drop(reply.dropped)
+        (whole,) = self._attached.receive([reply.array])
+        planes, begin = [], 0
+        size = 1 if pixels.bits == 8 else 2
+        for rows, columns in shapes:
+            end = begin + rows * columns * size
+            planes.append(whole[begin:end].view(pixels.dtype).reshape(rows, columns))
+            begin = end
+        return Frame(self, reply, planes)
+
+    def _receive(self) -> Reply:
+        while True:
+            try:
+                if not self._connection.poll(SILENCE):
+                    self._process.kill()
+                    raise ImageError(
+                        f"{self._path}: its decoder has not answered for {SILENCE:g} seconds: "
+                        "the film is damaged"
+                    )
+                reply: Reply = self._connection.recv()
+            except (EOFError, ConnectionError) as error:
+                self._process.join()
+                raise ImageError(
+                    f"{self._path}: the process that reads it "
+                    f"{how_ended(self._process.exitcode)}: the film is damaged"
+                ) from error
+            if isinstance(reply, Failed):
+                raise reply.error
+            if not isinstance(reply, Alive):
+                return reply

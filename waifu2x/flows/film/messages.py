@@ -1,0 +1,93 @@
+"""What a process that reads a film, and the one that asks it to, tell each other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from waifu2x.flows.batch.shared_memory import SharedArray
+from waifu2x.formats.film.description import Film
+from waifu2x.formats.film.encode import Encoded, Shape
+from waifu2x.formats.film.muxing import Cut
+from waifu2x.formats.film.reader import Ending, Selection
+from waifu2x.formats.film.targets import Plan
+
+
+class AskFrames(NamedTuple):
+    """Decode these, at most so many ahead."""
+
+    selection: Selection
+    ahead: int
+
+
+class AskTrial(NamedTuple):
+    """Try whether a container takes all that."""
+
+    shape: Shape
+    plan: Plan
+
+
+class AskJoin(NamedTuple):
+    """Write the film into that file."""
+
+    target: Path
+    shape: Shape
+    plan: Plan
+    parts: Sequence[tuple[Path, Encoded]]
+    cut: Cut
+
+
+class Release(NamedTuple):
+    """The memory of a frame may be used again."""
+
+    number: int
+
+
+class Stop(NamedTuple):
+    """No more frames are wanted."""
+
+
+Request = AskFrames | AskTrial | AskJoin | Release | Stop
+
+
+class Described(NamedTuple):
+    """What the film holds: the first thing that the process says."""
+
+    film: Film
+
+
+class Shared(NamedTuple):
+    """A frame: all its planes, one behind the other in an array of bytes."""
+
+    number: int
+    array: SharedArray
+    dropped: Sequence[int]
+    pts: int
+    duration: int
+    is_wanted: bool
+
+
+class Ended(NamedTuple):
+    """There are no more frames."""
+
+    ending: Ending
+
+
+class Done(NamedTuple):
+    """What was asked for is done."""
+
+    plan: Plan | None = None
+
+
+class Alive(NamedTuple):
+    """It goes on: a packet has been read since the last message."""
+
+
+class Failed(NamedTuple):
+    """It cannot go on."""
+
+    error: Exception
+
+
+Reply = Described | Shared | Ended | Done | Alive | Failed

@@ -1,0 +1,117 @@
+"""What is wanted of a film, and what is decided before the first frame costs anything."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fractions import Fraction
+from pathlib import Path
+
+from waifu2x.errors import OutputError
+from waifu2x.flows.film.film_reader import FilmReader
+from waifu2x.flows.film.held import Duplicates
+from waifu2x.formats.film import targets
+from waifu2x.formats.film.codecs import ENCODERS, Wish, choose
+from waifu2x.formats.film.deinterlacing import Deinterlacing
+from waifu2x.formats.film.encode import Shape, check
+from waifu2x.formats.film.library import versions
+from waifu2x.formats.film.muxing import Cut
+from waifu2x.formats.film.reader import Selection, tick_of
+from waifu2x.formats.film.targets import Plan
+from waifu2x.system.lazy_dataclass import dataclass
+
+PART_SECONDS = 10
+"""About how long a part is: always the same number of frames."""
+
+
+@dataclass(frozen=True)
+class FilmJob:
+    """A film to make of another."""
+
+    source: Path
+    target: Path
+    wish: Wish = Wish()
+    sound: bool = True
+    subtitles: bool = True
+    drop_unsupported: bool = False
+    cut: Cut = Cut()
+    deinterlacing: Deinterlacing | None = None
+    """None: frames of what says that it is interlaced."""
+    duplicates: Duplicates = "exact"
+    threads: int = 0
+    """Of the encoder; 0 for all cores."""
+    settings: tuple[tuple[str, str], ...] = ()
+    """What else decides the pixels: network, noise level, backend."""
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """All decisions about a film."""
+
+    shape: Shape
+    plan: Plan
+    selection: Selection
+    part_frames: int
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """What people should know before the work, each a clause."""
+        left = tuple(f"{title} is left out" for _, title in self.plan.refused)
+        return left + self.plan.notices
+
+
+def prepare(reader: FilmReader, job: FilmJob, height: int, width: int) -> Prepared:
+    """Decides about a film whose pictures become that large. Raises OutputError, ImageError."""
+    film, container = reader.film, targets.container_of(job.target)
+    pictures = film.pictures
+    encoding = choose(job.wish, pictures.pixels, container, pictures.hdr)
+    pixels = encoding.pixels
+    if ENCODERS[encoding.codec].even and (height % pixels.rows or width % pixels.columns):
+        raise OutputError(
+            f"{job.target}: {encoding.codec} needs even sides, not {width}x{height}: give --width "
+            "and --height, or use --chroma 444"
+        )
+    how = job.deinterlacing
+    if how is None:
+        how = "frame" if pictures.interlaced else "off"
+    rate = pictures.rate * (2 if how == "field" else 1) * (Fraction(4, 5) if how == "ivtc" else 1)
+    shape = Shape(
+        encoding,
+        height,
+        width,
+        tick_of(film, how),
+        rate,
+        pictures.aspect,
+        pictures.colours,
+        job.threads,
+    )
+    check(shape)
+    plan = targets.plan(film, container, sound=job.sound, subtitles=job.subtitles)
+    plan = targets.check(
+        reader.tried(shape, plan), film, str(job.target), drop=job.drop_unsupported
+    )
+    return Prepared(
+        shape,
+        plan,
+        Selection(job.cut.start, job.cut.end, None, how),
+        max(1, round(PART_SECONDS * rate)),
+    )
+
+
+def settings(job: FilmJob, prepared: Prepared, source: Mapping[str, str]) -> dict[str, str]:
+    """All that decides the bytes of parts: `source` is what tells the source from others."""
+    shape = prepared.shape
+    return {
+        **{f"source {key}": value for key, value in source.items()},
+        **dict(job.settings),
+        "codec": shape.encoding.codec,
+        "pixel format": shape.encoding.pixels.name,
+        **{f"codec option {key}": value for key, value in shape.encoding.options},
+        "size": f"{shape.width}x{shape.height}",
+        "threads": str(shape.threads),
+        "start": str(prepared.selection.start),
+        "end": str(prepared.selection.end),
+        "deinterlace": prepared.selection.deinterlacing,
+        "duplicates": job.duplicates,
+        "frames of a part": str(prepared.part_frames),
+        **{f"version of {name}": number for name, number in versions().items()},
+    }
