@@ -197,3 +197,95 @@ def _subtitles(out: Any, codec: str) -> tuple[Any, list[Any]]:
         packet.duration = length
         packets.append(packet)
     return stream, packets
+
+
+def _nudged(count: int, step: int) -> list[int]:
+    """Times that are not evenly spaced, with a gap."""
+    return [
+        index * step + (index * index) % 7 + (step * 3 if index > 12 else 0)
+        for index in range(count)
+    ]
+
+
+def _truncated(path: Path) -> None:
+    film(path, sounds=[("aac", 0.0)])
+    data = path.read_bytes()
+    path.write_bytes(data[: len(data) * 6 // 10])
+
+
+def _damaged(path: Path) -> None:
+    film(path, options={"g": "4"})
+    data = bytearray(path.read_bytes())
+    middle = len(data) // 2
+    data[middle : middle + 60] = bytes(60)
+    path.write_bytes(data)
+
+
+def _alpha(path: Path) -> None:
+    film(
+        path,
+        codec="libvpx-vp9",
+        pixels="yuva420p",
+        options={"auto-alt-ref": "0", "b": "300k"},
+        video_tags={"alpha_mode": "1"},
+    )
+
+
+MASTERING = "G(13250,34500)B(7500,3000)R(34000,16000)WP(15635,16450)L(10000000,50)"
+TICK = Fraction(1, 90000)
+CASES: dict[str, Callable[[Path], None]] = {
+    "variable.mkv": lambda path: film(path, times=_nudged(40, 41)),
+    "reordered.mp4": lambda path: film(
+        path, tick=TICK, times=_nudged(40, 3003), options={"bf": "3"}, sounds=[("aac", 0.0)]
+    ),
+    "sounds.mkv": lambda path: film(
+        path, sounds=[("aac", 0.437), ("flac", 0.0), ("libopus", 0.1)], codec="libx264"
+    ),
+    "ass.mkv": lambda path: film(path, subtitles=["ass"], fonts=True),
+    "srt.mkv": lambda path: film(path, subtitles=["subrip", "subrip"]),
+    "everything.mkv": lambda path: film(
+        path, sounds=[("ac3", 0.2)], subtitles=["ass", "subrip"], fonts=True, cover=True,
+        chapters=True, tags={"title": "A film", "comment": "\u65e5\u672c\u8a9e"},
+        video_tags={"title": "Pictures", "language": "jpn"}, aspect=Fraction(8, 9),
+    ),
+    "texts.mp4": lambda path: film(
+        path, tick=TICK, times=range(0, 24 * 3600, 3600), sounds=[("aac", 0.0)],
+        subtitles=["mov_text"], chapters=True,
+    ),
+    "hdr10.mkv": lambda path: film(
+        path, codec="libx265", pixels="yuv420p10le", colours=(9, 1, 9, 16),
+        options={
+            "x265-params": "log-level=none:hdr10=1:repeat-headers=1:"
+            f"master-display={MASTERING}:max-cll=1000,400"
+        },
+    ),
+    "full601.mp4": lambda path: film(path, colours=(5, 2, 5, 6)),
+    "topleft.mkv": lambda path: film(
+        path, colours=(1, 1, 1, 1), options={"chroma_sample_location": "topleft"}
+    ),
+    "center.mkv": lambda path: film(
+        path, codec="ffv1", colours=(1, 1, 1, 1), options={"chroma_sample_location": "center"}
+    ),
+    "aspect.mkv": lambda path: film(path, aspect=Fraction(32, 27)),
+    "turned.mp4": lambda path: film(path, rotation=270),
+    "interlaced.mkv": lambda path: film(
+        path, options={"flags": "+ildct+ilme", "x264-params": "tff=1"}
+    ),
+    "odd.webm": lambda path: film(path, codec="libvpx-vp9", size=(61, 93), sounds=[("libopus", 0)]),
+    "twos.mkv": lambda path: film(path, codec="ffv1", shown=lambda index: index // 2),
+    "alpha.webm": _alpha,
+    "truncated.mkv": _truncated,
+    "damaged.mkv": _damaged,
+    "late.mkv": lambda path: film(
+        path, times=range(600, 1560, 40), sounds=[("aac", 0.0)]
+    ),
+    "cover.mp4": lambda path: film(path, cover=True, sounds=[("aac", 0.0)]),
+    "timecode.mov": lambda path: film(path, video_tags={"timecode": "01:02:03:04"}),
+    "hour.ts": lambda path: film(
+        path, tick=TICK, times=[3601 * 90000 + index * 3600 for index in range(24)],
+        sounds=[("aac", 3601.0)],
+    ),
+    "silent444.mkv": lambda path: film(path, codec="ffv1", pixels="yuv444p10le"),
+    "one.mp4": lambda path: film(path, times=[0], sounds=[("aac", 0.0)]),
+}  # fmt: skip
+"""Films by name: each is written to a path whose extension is its container."""

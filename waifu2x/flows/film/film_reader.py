@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -110,7 +110,7 @@ class FilmReader:
     ) -> None:
         self.close()
 
-    def frames(self, selection: Selection, ahead: int) -> Iterator[Frame]:
+    def frames(self, selection: Selection, ahead: int) -> Generator[Frame]:
         """The frames that are wanted, `ahead` of them under way at a time: each has to be released.
 
         Raises ImageError.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -84,7 +84,7 @@ class FrameSource:
             (Extent(pictures.height, pictures.width, nbytes),), count=None, animated=True
         )
 
-    def __iter__(self) -> Iterator[Step]:
+    def __iter__(self) -> Generator[Step]:
         """The steps. Raises ImageError."""
         bits = self._reader.film.pictures.pixels.bits
         number = self._run.first * self._part_frames
@@ -115,7 +115,7 @@ class FrameSource:
     def close(self) -> None:
         """Nothing is open but the reader, which is another's."""
 
-    def _frames(self) -> Any:
+    def _frames(self) -> Generator[Frame]:
         """The frames after those of the part before."""
         before = self._run.before
         if before is None:
@@ -150,7 +150,7 @@ def hash_of(frame: Frame) -> str:
     """A hash of a frame's planes and time."""
     hashed = hashlib.blake2b(str(frame.pts).encode(), digest_size=16)
     for plane in frame.planes:
-        hashed.update(plane)
+        hashed.update(plane.data)
     return hashed.hexdigest()
 
 

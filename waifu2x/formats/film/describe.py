@@ -53,7 +53,7 @@ def main_stream(container: InputContainer, name: str) -> VideoStream:
 
 def decoder_of(stream: VideoStream) -> str:
     """The decoder that gives all of its planes: FFmpeg's own for VP8 and VP9 drop transparency."""
-    codec = stream.codec_context.name
+    codec: str = stream.codec_context.name
     if stream.metadata.get("alpha_mode") == "1" and codec in ("vp8", "vp9"):
         return "libvpx" if codec == "vp8" else "libvpx-vp9"
     return codec
@@ -131,7 +131,7 @@ def _pictures(stream: VideoStream, first: VideoFrame, name: str) -> Pictures:
 def _rate(stream: VideoStream) -> Fraction:
     for rate in (stream.average_rate, stream.guessed_rate):
         if rate is not None and 0 < rate <= MAX_RATE:
-            return rate
+            return Fraction(rate)
     return Fraction(25)
 
 
