@@ -74,8 +74,8 @@ def probe(path: Path) -> dict[str, Any]:
 
 
 def pictures_of(path: Path) -> tuple[list[Fraction], list[list[NDArray[Any]]], Any]:
-    """Times in seconds and planes of all frames, and the last frame."""
-    times, planes, last = [], [], None
+    """Times in seconds and planes of all frames, and the first frame."""
+    times, planes, first = [], [], None
     with av.open(str(path)) as container:
         stream = next(one for one in container.streams.video if not int(one.disposition) & 0x400)
         decoder = stream.codec_context
@@ -98,8 +98,8 @@ def pictures_of(path: Path) -> tuple[list[Fraction], list[list[NDArray[Any]]], A
                         for depth in [frame.format.components[0].bits]
                     ]
                 )
-                last = frame
-    return times, planes, last
+                first = first or frame
+    return times, planes, first
 
 
 def _packets(container: Any, stream: Any) -> Any:
@@ -183,24 +183,30 @@ def test_everything_stays(
     made = enlarge(job)
 
     times, planes, _ = pictures_of(source)
-    made_times, made_planes, last = pictures_of(output)
+    made_times, made_planes, first = pictures_of(output)
     assert made.frames == len(made_times) == len(times)
-    shift = times[0] if case == "hour.ts" else 0
-    shift = shift and shift - made_times[0]
-    allowed = Fraction(1, 2000) if target in ("mkv", "webm") else 0
+    in_matroska = target in ("mkv", "webm")
+    shift = Fraction(0)
+    if case == "hour.ts" or (in_matroska and source.suffix == ".mp4"):
+        # All streams together: to the beginning, and to where the sound's first packet is not
+        # before it.
+        shift = times[0] - made_times[0]
+        assert abs(shift) < Fraction(1, 40) or case == "hour.ts"
+    allowed = Fraction(1, 1000 if shift else 2000) if in_matroska else 0
     assert all(
         abs(new - (old - shift)) <= allowed for new, old in zip(made_times, times, strict=True)
     )
     assert not parts_folder(output).exists()
 
-    if case != "interlaced.mkv":
+    if case not in ("interlaced.mkv", "damaged.mkv"):  # what is made up may differ
         for new, old in zip(made_planes, planes, strict=True):
             for got, given in zip(new, twice(old), strict=True):
                 wanted = given[: got.shape[0], : got.shape[1]]
                 if target == "mkv":
                     assert np.array_equal(got, wanted)
                 else:
-                    assert abs(got.mean() - wanted.mean()) < 1
+                    level = 1 if got.dtype == np.uint8 else 4
+                    assert abs(got.mean() - wanted.mean()) < level
 
     before, after = probe(source), probe(output)
     old_picture, new_picture = streams(before, "video")[0], streams(after, "video")[0]
@@ -243,7 +249,8 @@ def test_everything_stays(
             assert abs(moved) < 0.001
         for new_one, old_one in zip(streams(after, "audio"), streams(before, "audio"), strict=True):
             assert tags(new_one, "language") == tags(old_one, "language")
-            assert new_one["disposition"] == old_one["disposition"]
+            if case != "hour.ts":  # where no sound is the default
+                assert new_one["disposition"] == old_one["disposition"]
     assert [(one["start_time"], one["end_time"], one["tags"]) for one in after["chapters"]] == [
         (one["start_time"], one["end_time"], one["tags"]) for one in before["chapters"]
     ]
@@ -251,9 +258,9 @@ def test_everything_stays(
         [one["codec_name"] for one in told["streams"] if one["disposition"]["attached_pic"]]
         for told in (before, after)
     ]
-    assert covers[1] == ([] if target == "webm" else covers[0])
+    assert covers[1] == ([] if target in ("webm", "mov") else covers[0])
     if case == "hdr10.mkv":
-        kinds = {one.type.name for one in last.side_data}
+        kinds = {one.type.name for one in first.side_data}
         if target != "mkv":  # ffv1 has none
             assert {"MASTERING_DISPLAY_METADATA", "CONTENT_LIGHT_LEVEL"} <= kinds
 

@@ -94,9 +94,10 @@ def film(
         out.metadata.update(tags or {})
         heard = [_sound(out, codec, begin) for codec, begin in sounds]
         for number, (stream, _) in enumerate(heard):
-            stream.metadata.update(
-                {"language": ("jpn", "eng")[number % 2], "title": f"Sound {number}"}
-            )
+            stream.metadata["language"] = ("jpn", "eng")[number % 2]
+            stream.metadata["title"] = f"Sound {number}"
+            if not number:
+                stream.disposition = av.stream.Disposition.default
         texts = [_subtitles(out, codec) for codec in subtitles]
         for stream, _ in texts:
             stream.metadata["language"] = "eng"

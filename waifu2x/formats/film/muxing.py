@@ -178,7 +178,8 @@ def _streams(
         if added is not None:
             others[taken.index] = (added, taken)
     out.metadata.update(_kept(film.tags))
-    chapters = _chapters(source, film, cut)
+    lead = _lead(film, plan, [source.streams[index] for index in others])
+    chapters = _chapters(source, film, cut, lead)
     if chapters:
         out.set_chapters(chapters)
     return video, others
@@ -226,8 +227,17 @@ def _kept(tags: Sequence[tuple[str, str]], *, keep_own: bool = False) -> dict[st
     }
 
 
-def _chapters(source: InputContainer, film: Film, cut: Cut) -> list[Any]:
-    shift = Fraction(film.shift, 1_000_000) + cut.start
+def _lead(film: Film, plan: Plan, streams: Sequence[Any]) -> Fraction:
+    """Seconds by which Matroska's muxer moves all streams, since none may begin before 0: sound
+    does, by what its decoder drops. It does not move chapters."""
+    if film.shift or plan.container not in ("mkv", "webm"):
+        return Fraction(0)
+    begins = [one.start_time * one.time_base for one in streams if one.start_time is not None]
+    return max([Fraction(0), *(-begin for begin in begins)])
+
+
+def _chapters(source: InputContainer, film: Film, cut: Cut, lead: Fraction) -> list[Any]:
+    shift = Fraction(film.shift, 1_000_000) + cut.start - lead
     found = []
     for chapter in source.chapters():
         base = Fraction(chapter["time_base"])

@@ -83,7 +83,7 @@ def _handling(stream: OtherStream, container: str, notices: list[str]) -> Handli
         return "copy" if container == "mkv" else None
     if kind == "video":
         if stream.is_cover:
-            return {"mkv": "attachment", "mp4": "copy", "mov": "copy"}.get(container)  # type: ignore[return-value]
+            return {"mkv": "attachment", "mp4": "copy"}.get(container)  # type: ignore[return-value]
         return "copy" if container == "mkv" else None
     return None
 
