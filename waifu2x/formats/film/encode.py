@@ -60,7 +60,9 @@ class PartEncoder:
         """Times of the pictures in the order of coding."""
         self._shape = shape
         encoder = ENCODERS[shape.encoding.codec]
-        self._container = av.open(file, "w", format="matroska")
+        self._container = av.open(
+            file, "w", format="matroska", container_options={"fflags": "+bitexact"}
+        )
         try:
             self._stream = opened_stream(self._container, encoder.library, shape)
         except BaseException:

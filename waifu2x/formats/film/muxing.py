@@ -124,7 +124,9 @@ def _title(film: Film) -> str:
 
 
 def _open(target: IO[bytes] | str, plan: Plan, *, faststart: bool) -> Any:
-    options = {"movflags": "+faststart"} if faststart and plan.container in ("mp4", "mov") else {}
+    options = {"fflags": "+bitexact"}  # no numbers at random: a film made twice is the same
+    if faststart and plan.container in ("mp4", "mov"):
+        options["movflags"] = "+faststart"
     return library().open(target, "w", format=CONTAINERS[plan.container], container_options=options)
 
 

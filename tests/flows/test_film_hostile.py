@@ -1,0 +1,193 @@
+"""Films from strangers: a result that says what was lost, or a sentence."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+av = pytest.importorskip("av")
+films = pytest.importorskip("tests.helpers.films")
+
+from tests.flows.test_film_streams import enlarge  # noqa: E402
+from waifu2x.errors import ImageError, OutputError, Waifu2xError  # noqa: E402
+from waifu2x.flows.film.film_reader import FilmReader  # noqa: E402
+from waifu2x.flows.film.held import is_held  # noqa: E402
+from waifu2x.flows.film.request import FilmJob, prepare  # noqa: E402
+from waifu2x.formats.film.codecs import Wish, choose  # noqa: E402
+from waifu2x.formats.film.pixels import pixel_format  # noqa: E402
+from waifu2x.formats.film.reader import Ending, Selection  # noqa: E402
+
+FFV1 = Wish("ffv1")
+
+
+def _ending(path: Path) -> tuple[int, Ending]:
+    with FilmReader(path) as reader:
+        count = 0
+        for frame in reader.frames(Selection(), 4):
+            frame.release()
+            count += 1
+        return count, reader.ending
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("list.m3u8", "#EXTM3U\n#EXT-X-TARGETDURATION:9\n#EXTINF:9,\n{film}\n#EXT-X-ENDLIST\n"),
+        ("list.mkv", "#EXTM3U\n#EXT-X-TARGETDURATION:9\n#EXTINF:9,\n{film}\n#EXT-X-ENDLIST\n"),
+        ("list.ffconcat", "ffconcat version 1.0\nfile '{film}'\n"),
+        ("list.txt", "file '{film}'\n"),
+        ("session.sdp", "v=0\no=- 0 0 IN IP4 127.0.0.1\nm=video 5004 RTP/AVP 96\n"),
+        ("manifest.mpd", "<?xml version='1.0'?><MPD><BaseURL>{film}</BaseURL></MPD>"),
+        ("empty.mkv", ""),
+    ],
+)
+def test_lists_of_other_files_are_no_films(name: str, text: str, tmp_path: Path) -> None:
+    film = tmp_path / "film.mkv"
+    films.film(film)
+    path = tmp_path / name
+    path.write_text(text.format(film=film))
+    with pytest.raises(ImageError, match="is not a film that can be read"):
+        FilmReader(path)
+
+
+@pytest.mark.parametrize("head", [b"\x1a\x45\xdf\xa3", b"\0\0\0\x18ftypisom", b"OggS", b"FLV\1"])
+def test_noise_behind_a_signature_is_a_sentence(head: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "film.mkv"
+    path.write_bytes(head + random.Random(1).randbytes(20_000))
+    with pytest.raises(ImageError, match=r"film\.mkv: "):
+        FilmReader(path)
+
+
+def test_a_film_that_ends_early_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "film.mp4"
+    films.film(path, times=range(0, 200 * 40, 40), container="matroska", codec="ffv1")
+    assert _ending(path)[1].is_short is False
+    data = path.read_bytes()
+    path.write_bytes(data[: len(data) // 2])
+    count, ending = _ending(path)
+    assert ending.is_short
+    assert 80 <= count == ending.frames <= 110
+
+
+def test_packets_that_cannot_be_decoded_are_counted(tmp_path: Path) -> None:
+    path = tmp_path / "film.avi"
+    films.film(path, codec="mpeg4", options={"g": "1"})
+    data = bytearray(path.read_bytes())
+    at = 0
+    spoilt = 0
+    while (at := data.find(b"00dc", at + 4)) > 0 and spoilt < 3:
+        data[at + 8 : at + 40] = bytes(32)
+        spoilt += 1
+    path.write_bytes(data)
+    count, ending = _ending(path)
+    assert count + ending.damaged >= 24
+    assert ending.damaged > 0
+
+
+def test_times_that_do_not_move_on_are_moved(tmp_path: Path) -> None:
+    path = tmp_path / "film.mkv"
+    times = [*range(0, 400, 40), 360, *range(400, 800, 40)]
+    films.film(path, codec="ffv1", times=times, durations=[40] * len(times))
+    count, ending = _ending(path)
+    assert (count, ending.moved) == (len(times), 1)
+
+
+def test_sound_alone_is_no_film(tmp_path: Path) -> None:
+    path = tmp_path / "film.mkv"
+    with av.open(str(path), "w") as out:
+        _, packets = films._sound(out, "flac", 0.0)
+        for packet in packets:
+            out.mux(packet)
+    with pytest.raises(ImageError, match="has no pictures to enlarge"):
+        FilmReader(path)
+
+
+def test_many_streams_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "film.mkv"
+    with av.open(str(path), "w") as out:
+        video = out.add_stream("ffv1", rate=25)
+        video.width = video.height = 16
+        video.pix_fmt = "yuv420p"
+        for _ in range(2000):
+            out.add_mux_stream("subrip")
+        packets = [*video.encode(films.frame(0, "yuv420p", 16, 16)), *video.encode()]
+        for packet in packets:
+            out.mux(packet)
+    with pytest.raises(ImageError, match="more streams than the 256"):
+        FilmReader(path)
+
+
+@pytest.mark.parametrize(
+    ("wish", "message"),
+    [
+        (Wish("x264", options=(("nonsense", "1"),)), "x264 has no option nonsense"),
+        (Wish("x264", tune="nonsense"), "x264 cannot be opened with these options"),
+        (Wish("prores", crf=3), "prores has no --crf"),
+        (Wish("vp9", depth=10), "vp9 has no 10 bits"),
+        (Wish("av1", chroma="444"), "av1 cannot code 4:4:4"),
+    ],
+)
+def test_wishes_that_cannot_be_met(wish: Wish, message: str, tmp_path: Path) -> None:
+    source = tmp_path / "film.mkv"
+    films.film(source, times=[0])
+    with FilmReader(source) as reader, pytest.raises(OutputError, match=message):
+        prepare(reader, FilmJob(source, tmp_path / "out.mkv", wish), 128, 192)
+
+
+def test_transparency_is_not_dropped() -> None:
+    with pytest.raises(OutputError, match="transparent: use --codec vp9, prores or ffv1"):
+        choose(Wish("x264"), pixel_format("yuva420p", "film"), "mkv", None)
+
+
+@pytest.mark.parametrize("name", ["yuv411p", "xyz12le", "gbrpf32le", "yuv420p10be", "ya8"])
+def test_odd_pixels_are_refused(name: str) -> None:
+    with pytest.raises(ImageError, match=name):
+        pixel_format(name, "film")
+
+
+def test_tolerant_holds_what_a_codec_changes_and_no_small_move() -> None:
+    random_numbers = np.random.default_rng(5)
+    drawn = [random_numbers.integers(20, 200, (70, 101), np.uint8)]
+    noisy = [(drawn[0] + random_numbers.integers(-1, 2, (70, 101))).astype(np.uint8)]
+    moved = [drawn[0].copy()]
+    moved[0][64:70, 96:101] ^= 60  # a block at the edge, that is not whole
+    assert is_held(drawn, noisy, "tolerant", 8)
+    assert not is_held(drawn, noisy, "exact", 8)
+    assert is_held(drawn, drawn, "exact", 8)
+    assert not is_held(drawn, moved, "tolerant", 8)
+    assert not is_held(drawn, drawn, "off", 8)
+    faded = [drawn[0] + 3]
+    assert not is_held(drawn, faded, "tolerant", 8)
+    assert is_held([drawn[0].astype(np.uint16)], [faded[0].astype(np.uint16)], "tolerant", 10)
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize("case", ["everything.mkv", "texts.mp4", "hour.ts", "odd.webm"])
+def test_films_with_wrong_bytes(case: str, tmp_path: Path) -> None:
+    """50 each: a film, or one sentence; never anything else."""
+    source = tmp_path / case
+    films.CASES[case](source)
+    whole = source.read_bytes()
+    chance = random.Random(case)
+    for number in range(50):
+        data = bytearray(whole)
+        for _ in range(chance.choice((1, 4, 40))):
+            # Half of them where the header is.
+            at = chance.randrange(len(data) if number % 2 else 1500)
+            data[at] ^= 1 << chance.randrange(8)
+        if number % 10 == 0:
+            del data[chance.randrange(len(data)) :]
+        path = tmp_path / f"{number}{source.suffix}"
+        path.write_bytes(data)
+        job = FilmJob(path, tmp_path / f"{number}-out.mkv", FFV1, drop_unsupported=True)
+        try:
+            made = enlarge(job)
+        except Waifu2xError as error:
+            assert str(error)
+            assert not job.target.exists()
+        else:
+            with av.open(str(job.target)) as out:
+                assert sum(1 for _ in out.decode(video=0)) == made.frames
