@@ -244,8 +244,8 @@ def test_everything_stays(
             tags(one, "filename", "mimetype") for one in streams(before, "attachment")
         ]
     if len(made_heard) == len(heard):
-        for new, old in zip(begins(after, "audio"), begins(before, "audio"), strict=True):
-            moved = (new - float(made_times[0])) - (old - float(times[0]))
+        for now, then in zip(begins(after, "audio"), begins(before, "audio"), strict=True):
+            moved = (now - float(made_times[0])) - (then - float(times[0]))
             assert abs(moved) < 0.001
         for new_one, old_one in zip(streams(after, "audio"), streams(before, "audio"), strict=True):
             assert tags(new_one, "language") == tags(old_one, "language")

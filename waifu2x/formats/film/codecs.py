@@ -25,17 +25,29 @@ class Encoder:
     depths: tuple[int, ...] = (8, 10)
     chromas: tuple[str, ...] = ("420", "422", "444")
     alpha: bool = False
-    tunes: bool = False
+    presets: tuple[str, ...] = ()
+    """All there are, of encoders that complain on the terminal; none: the encoder decides."""
+    tunes: tuple[str, ...] = ()
     even: bool = True
     """Whether sides must be even where chroma is halved."""
     extra: tuple[tuple[str, str], ...] = ()
     ten_bits: str = "yuv{chroma}p10le"
 
 
+_PRESETS = (
+    *("ultrafast", "superfast", "veryfast", "faster", "fast", "medium"),
+    *("slow", "slower", "veryslow", "placebo"),
+)
+_TUNES = ("animation", "grain", "psnr", "ssim", "fastdecode", "zerolatency")
 _ALL = ("mkv", "mp4", "mov")
 ENCODERS = {
-    "x264": Encoder("libx264", _ALL, crf=18, preset="medium", tunes=True),
-    "x265": Encoder("libx265", _ALL, crf=20, preset="medium", tunes=True),
+    "x264": Encoder(
+        "libx264", _ALL, crf=18, preset="medium", presets=_PRESETS,
+        tunes=(*_TUNES, "film", "stillimage"),
+    ),
+    "x265": Encoder(
+        "libx265", _ALL, crf=20, preset="medium", presets=_PRESETS, tunes=_TUNES
+    ),
     "av1": Encoder(
         "libsvtav1", ("mkv", "mp4", "webm"), crf=28, preset="8", chromas=("420",)
     ),
@@ -147,9 +159,13 @@ def _options(
         options[encoder.preset_option] = preset
     elif wish.preset is not None:
         raise OutputError(f"{name} has no --preset")
+    if encoder.presets and preset not in encoder.presets:
+        raise OutputError(f"{name} has no preset {preset!r}: use {', '.join(encoder.presets)}")
     if wish.tune is not None:
         if not encoder.tunes:
             raise OutputError(f"{name} has no --tune")
+        if wish.tune not in encoder.tunes:
+            raise OutputError(f"{name} has no tune {wish.tune!r}: use {', '.join(encoder.tunes)}")
         options["tune"] = wish.tune
     own = _PARAMETERS.get(name)
     parameters = ["log-level=none"] if name == "x265" else []

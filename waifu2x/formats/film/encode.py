@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Sequence
 from contextlib import suppress
 from fractions import Fraction
@@ -129,9 +130,22 @@ class PartEncoder:
 
 def check(shape: Shape) -> None:
     """Raises OutputError unless the encoder can be opened as it is meant to be used."""
-    import io
+    av = library()
+    # What is in a list of parameters of its own, an encoder only warns about.
+    level = av.logging.get_level()
+    av.logging.set_level(av.logging.WARNING)
+    try:
+        with av.logging.Capture() as messages:
+            PartEncoder(io.BytesIO(), shape).abort()
+    finally:
+        av.logging.set_level(level)
+    for _, _, message in messages:
+        if message.startswith(_UNKNOWN):
+            what = message.removeprefix(message[: message.index("option") + 6]).strip(" :.\n'")
+            raise OutputError(f"{shape.encoding.codec} does not understand {what}")
 
-    PartEncoder(io.BytesIO(), shape).abort()
+
+_UNKNOWN = ("Error parsing option", "Unknown option", "Invalid value for")
 
 
 def opened_stream(container: Any, name: str, shape: Shape) -> Any:

@@ -234,8 +234,10 @@ def _lead(film: Film, plan: Plan, streams: Sequence[Any]) -> Fraction:
     does, by what its decoder drops. It does not move chapters."""
     if film.shift or plan.container not in ("mkv", "webm"):
         return Fraction(0)
-    begins = [one.start_time * one.time_base for one in streams if one.start_time is not None]
-    return max([Fraction(0), *(-begin for begin in begins)])
+    begins: list[Fraction] = [
+        one.start_time * one.time_base for one in streams if one.start_time is not None
+    ]
+    return max(Fraction(0), *(-begin for begin in begins), Fraction(0))
 
 
 def _chapters(source: InputContainer, film: Film, cut: Cut, lead: Fraction) -> list[Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from fractions import Fraction
+from itertools import chain
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from waifu2x.errors import ImageError
@@ -86,6 +87,8 @@ class Reader:
         if first is None:
             raise ImageError(f"{name}: none of its pictures can be decoded")
         self._first: VideoFrame | None = first
+        self._delay: int | None = first.dts if container.format.name == "avi" else None
+        """AVI has no times of showing, only an order of coding: what its frames are late by."""
         self.film: Film = describe(container, self._stream, first, seekable, name)
         self.ending = Ending()
 
@@ -157,11 +160,12 @@ class Reader:
         return end < claimed - max(1.0, 3 / float(pictures.rate))
 
     def _from_here(self) -> Iterator[VideoFrame]:
-        if self._first is not None:
-            yield self._first
-            self._first = None
-        for frame in self._waiting:
-            pictures = self.film.pictures
+        first = [] if self._first is None else [self._first]
+        self._first = None
+        pictures = self.film.pictures
+        for frame in chain(first, self._waiting):
+            if self._delay is not None:
+                frame.pts = None if frame.dts is None else frame.dts - self._delay
             if (frame.width, frame.height) != (pictures.width, pictures.height):
                 raise ImageError(
                     f"{self._name}: its pictures change from {pictures.width}x{pictures.height} "
