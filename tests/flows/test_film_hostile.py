@@ -18,14 +18,14 @@ from waifu2x.flows.film.film_reader import FilmReader  # noqa: E402
 from waifu2x.flows.film.held import is_held  # noqa: E402
 from waifu2x.flows.film.request import FilmJob  # noqa: E402
 from waifu2x.formats.film.codecs import Wish, choose  # noqa: E402
-from waifu2x.formats.film.description import Colours  # noqa: E402
+from waifu2x.formats.film.description import FilmColours  # noqa: E402
 from waifu2x.formats.film.encode import Shape, check  # noqa: E402
 from waifu2x.formats.film.opening import opened  # noqa: E402
 from waifu2x.formats.film.pixels import pixel_format  # noqa: E402
 from waifu2x.formats.film.reader import Ending, Selection  # noqa: E402
 
 FFV1 = Wish("ffv1")
-COLOURS = Colours(1, "limited", 1, 1, "left")
+COLOURS = FilmColours(1, "limited", 1, 1, "left")
 
 
 def _ending(path: Path) -> tuple[int, Ending]:

@@ -19,22 +19,23 @@ from numpy.typing import NDArray
 from waifu2x.errors import ImageError, Waifu2xError
 from waifu2x.flows.batch.shared_memory import SharedPool
 from waifu2x.flows.film.messages import (
-    Alive,
     AskFrames,
     AskJoin,
     AskTrial,
-    Described,
-    Done,
-    Ended,
-    Failed,
-    Release,
+    FilmDescribed,
+    FramesEnded,
+    ReadingFailed,
+    ReleaseFrame,
     Reply,
     Request,
-    Shared,
-    Stop,
+    RequestDone,
+    SharedFrame,
+    StillReading,
+    StopFrames,
 )
+from waifu2x.formats.film.library import library
 from waifu2x.formats.film.muxing import join, tried
-from waifu2x.formats.film.opening import opened
+from waifu2x.formats.film.opening import in_short, opened
 from waifu2x.formats.film.pixels import planes_of
 from waifu2x.formats.film.reader import Decoded, Reader
 from waifu2x.system.files import open_regular, reason
@@ -51,16 +52,25 @@ def read_film(connection: Connection, path: Path) -> None:
     with suppress(OSError, EOFError):  # whoever asked is gone
         try:
             with ExitStack() as held:
-                _Reading(connection, path, held).run()
+                _OpenFilm(connection, path, held).run()
         except Waifu2xError as error:
-            connection.send(Failed(error))
+            connection.send(ReadingFailed(error))
         except MemoryError:
             connection.send(
-                Failed(ImageError(f"{path}: its pictures take more memory than there is for them"))
+                ReadingFailed(
+                    ImageError(f"{path}: its pictures take more memory than there is for them")
+                )
             )
+        except Exception as error:
+            # FFmpeg's errors are of many kinds, files' errors among them.
+            if isinstance(error, (OSError, EOFError)) and not isinstance(
+                error, library().FFmpegError
+            ):
+                raise
+            connection.send(ReadingFailed(ImageError(f"{path}: cannot be read: {in_short(error)}")))
 
 
-class _Reading:
+class _OpenFilm:
     """A film in the process that reads it."""
 
     def __init__(self, connection: Connection, path: Path, held: ExitStack) -> None:
@@ -79,7 +89,7 @@ class _Reading:
 
     def run(self) -> None:
         """Answers until there are no more questions."""
-        self._say(Described(self._film))
+        self._say(FilmDescribed(self._film))
         while True:
             request: Request = self._connection.recv()
             if isinstance(request, AskFrames):
@@ -87,7 +97,7 @@ class _Reading:
             elif isinstance(request, AskTrial):
                 container, _ = self._open()
                 plan = tried(container, self._film, request.shape, request.plan)
-                self._say(Done(plan))
+                self._say(RequestDone(plan))
             elif isinstance(request, AskJoin):
                 container, _ = self._open()
                 join(
@@ -100,8 +110,8 @@ class _Reading:
                     request.cut,
                     self._alive,
                 )
-                self._say(Done())
-            elif isinstance(request, Release):
+                self._say(RequestDone())
+            elif isinstance(request, ReleaseFrame):
                 self._lent.pop(request.number, None)
 
     def _open(self) -> tuple[Any, Any]:
@@ -122,13 +132,13 @@ class _Reading:
         for decoded in self._reader.frames(request.selection):
             while len(self._lent) >= request.ahead or self._connection.poll():
                 answer: Request = self._connection.recv()
-                if isinstance(answer, Stop):
-                    self._say(Ended(self._reader.ending))
+                if isinstance(answer, StopFrames):
+                    self._say(FramesEnded(self._reader.ending))
                     return
-                if isinstance(answer, Release):
+                if isinstance(answer, ReleaseFrame):
                     self._lent.pop(answer.number, None)
             self._lend(decoded)
-        self._say(Ended(self._reader.ending))
+        self._say(FramesEnded(self._reader.ending))
 
     def _lend(self, decoded: Decoded) -> None:
         """Sends a frame, in memory that both processes see."""
@@ -143,8 +153,8 @@ class _Reading:
         self._sent += 1
         self._lent[number] = whole
 
-        def message(told: Sequence[Any], dropped: Sequence[int]) -> Shared:
-            return Shared(
+        def message(told: Sequence[Any], dropped: Sequence[int]) -> SharedFrame:
+            return SharedFrame(
                 number, told[0], dropped, decoded.pts, decoded.duration, decoded.is_wanted
             )
 
@@ -157,7 +167,7 @@ class _Reading:
 
     def _alive(self) -> None:
         if time.monotonic() - self._said > _OFTEN:
-            self._say(Alive())
+            self._say(StillReading())
 
 
 def _limit_memory() -> None:

@@ -17,34 +17,36 @@ from waifu2x.flows.batch.shared_memory import AttachedPool
 from waifu2x.flows.batch.worker import how_ended, prepare, start_context
 from waifu2x.flows.film.film_process import read_film
 from waifu2x.flows.film.messages import (
-    Alive,
     AskFrames,
     AskJoin,
     AskTrial,
-    Described,
-    Done,
-    Ended,
-    Failed,
-    Release,
+    FilmDescribed,
+    FramesEnded,
+    ReadingFailed,
+    ReleaseFrame,
     Reply,
     Request,
-    Shared,
-    Stop,
+    RequestDone,
+    SharedFrame,
+    StillReading,
+    StopFrames,
 )
 from waifu2x.formats.film.description import Film, PixelFormat
 from waifu2x.formats.film.encode import Encoded, Shape
 from waifu2x.formats.film.muxing import Cut
 from waifu2x.formats.film.reader import Ending, Selection
-from waifu2x.formats.film.targets import Plan
+from waifu2x.formats.film.targets import StreamPlan
 
 SILENCE = 120.0
 """Seconds after which a process that says nothing counts as lost: it reads packets all the time."""
 
 
-class Frame:
+class DecodedFrame:
     """A decoded frame. Its planes may be looked at until it is let go of as often as it is held."""
 
-    def __init__(self, reader: FilmReader, message: Shared, planes: Sequence[NDArray[Any]]) -> None:
+    def __init__(
+        self, reader: FilmReader, message: SharedFrame, planes: Sequence[NDArray[Any]]
+    ) -> None:
         self.planes = planes
         """(rows, columns) each."""
         self.pts = message.pts
@@ -66,7 +68,7 @@ class Frame:
             if self._holders:
                 return
         self.planes = ()
-        self._reader.send(Release(self._number))
+        self._reader.send(ReleaseFrame(self._number))
 
 
 class FilmReader:
@@ -96,7 +98,7 @@ class FilmReader:
         except BaseException:
             self.close()
             raise
-        assert isinstance(described, Described)
+        assert isinstance(described, FilmDescribed)
         self.film: Film = described.film
 
     def __enter__(self) -> Self:
@@ -110,7 +112,7 @@ class FilmReader:
     ) -> None:
         self.close()
 
-    def frames(self, selection: Selection, ahead: int) -> Generator[Frame]:
+    def frames(self, selection: Selection, ahead: int) -> Generator[DecodedFrame]:
         """The frames that are wanted, `ahead` of them under way at a time: each has to be released.
 
         Raises ImageError.
@@ -122,21 +124,21 @@ class FilmReader:
         try:
             while True:
                 reply = self._receive()
-                if isinstance(reply, Ended):
+                if isinstance(reply, FramesEnded):
                     finished = True
                     self.ending = reply.ending
                     return
-                assert isinstance(reply, Shared)
+                assert isinstance(reply, SharedFrame)
                 yield self._frame(reply, shapes, pixels)
         finally:
             if not finished:
                 self._stop(shapes, pixels)
 
-    def tried(self, shape: Shape, plan: Plan) -> Plan:
+    def tried(self, shape: Shape, plan: StreamPlan) -> StreamPlan:
         """The plan as FFmpeg agrees with it. Raises OutputError, ImageError."""
         self.send(AskTrial(shape, plan))
         reply = self._receive()
-        assert isinstance(reply, Done)
+        assert isinstance(reply, RequestDone)
         assert reply.plan is not None
         return reply.plan
 
@@ -144,14 +146,14 @@ class FilmReader:
         self,
         target: Path,
         shape: Shape,
-        plan: Plan,
+        plan: StreamPlan,
         parts: Sequence[tuple[Path, Encoded]],
         cut: Cut,
     ) -> None:
         """Writes the film into an existing file. Raises OutputError, ImageError."""
         self.send(AskJoin(target, shape, plan, parts, cut))
         reply = self._receive()
-        assert isinstance(reply, Done)
+        assert isinstance(reply, RequestDone)
 
     def send(self, request: Request) -> None:
         """Tells the process something. A process that is gone hears nothing: that shows later."""
@@ -167,14 +169,14 @@ class FilmReader:
 
     def _stop(self, shapes: Sequence[tuple[int, int]], pixels: PixelFormat) -> None:
         """Ends the decoding; what is on its way goes back."""
-        self.send(Stop())
+        self.send(StopFrames())
         with suppress(ImageError):
-            while isinstance(reply := self._receive(), Shared):
+            while isinstance(reply := self._receive(), SharedFrame):
                 self._frame(reply, shapes, pixels).release()
 
     def _frame(
-        self, reply: Shared, shapes: Sequence[tuple[int, int]], pixels: PixelFormat
-    ) -> Frame:
+        self, reply: SharedFrame, shapes: Sequence[tuple[int, int]], pixels: PixelFormat
+    ) -> DecodedFrame:
         self._attached.drop(reply.dropped)
         (whole,) = self._attached.receive([reply.array])
         planes, begin = [], 0
@@ -183,7 +185,7 @@ class FilmReader:
             end = begin + rows * columns * size
             planes.append(whole[begin:end].view(pixels.dtype).reshape(rows, columns))
             begin = end
-        return Frame(self, reply, planes)
+        return DecodedFrame(self, reply, planes)
 
     def _receive(self) -> Reply:
         while True:
@@ -201,7 +203,7 @@ class FilmReader:
                     f"{self._path}: the process that reads it "
                     f"{how_ended(self._process.exitcode)}: the film is damaged"
                 ) from error
-            if isinstance(reply, Failed):
+            if isinstance(reply, ReadingFailed):
                 raise reply.error
-            if not isinstance(reply, Alive):
+            if not isinstance(reply, StillReading):
                 return reply

@@ -11,8 +11,8 @@ from waifu2x.errors import ImageError, OutputError
 from waifu2x.flows.film import manifest
 from waifu2x.flows.film.film_reader import FilmReader
 from waifu2x.flows.film.manifest import PartRecord
-from waifu2x.flows.film.parts import FrameSource, PartSink, Planes, Result, Run, Step
-from waifu2x.flows.film.request import FilmJob, Prepared, settings
+from waifu2x.flows.film.parts import EnlargedFrame, FrameSource, PartRun, PartSink, Planes, Step
+from waifu2x.flows.film.request import FilmJob, PreparedFilm, settings
 from waifu2x.flows.flow import flow
 from waifu2x.formats.film.reader import Ending
 from waifu2x.system.files import reason, writing
@@ -42,7 +42,7 @@ def parts_folder(target: Path) -> Path:
 def make_film(
     reader: FilmReader,
     job: FilmJob,
-    prepared: Prepared,
+    prepared: PreparedFilm,
     enlarge: Enlarge,
     *,
     in_flight: int = 2,
@@ -65,10 +65,10 @@ def make_film(
     there = _there(folder)
     resumed = sum(len(told.encoded.pts) for told in there.values())
 
-    def work(step: Step, on_progress: Progress) -> Result:
+    def work(step: Step, on_progress: Progress) -> EnlargedFrame:
         planes = None if step.is_held else enlarge(step.frame.planes)
         on_frame(step)
-        return Result(step, planes)
+        return EnlargedFrame(step, planes)
 
     computed = 0
     ending = Ending()
@@ -113,13 +113,13 @@ def _there(folder: Path) -> dict[int, PartRecord]:
     return found
 
 
-def _missing(there: dict[int, PartRecord]) -> Sequence[Run]:
+def _missing(there: dict[int, PartRecord]) -> Sequence[PartRun]:
     """The runs of parts that are missing, the last of them to the end of the film."""
     runs = []
     following = 0
     for number in sorted(there):
         if number > following:
-            runs.append(Run(following, number - following, there.get(following - 1)))
+            runs.append(PartRun(following, number - following, there.get(following - 1)))
         following = number + 1
-    runs.append(Run(following, None, there.get(following - 1)))
+    runs.append(PartRun(following, None, there.get(following - 1)))
     return runs

@@ -16,7 +16,7 @@ from waifu2x.system.files import reason, write_atomically
 _VERSION = 1
 _MANIFEST = "manifest.json"
 _MOST_BYTES = 64 << 20
-"""Of a manifest: a part has some hundreds of pictures."""
+"""The most bytes of a record: a part has some hundreds of pictures."""
 _HASHED = 1 << 20
 """Bytes at the beginning and the end of a file that tell it from others."""
 _LARGEST = 1 << 62

@@ -11,7 +11,7 @@ from waifu2x.formats.film.description import Film
 from waifu2x.formats.film.encode import Encoded, Shape
 from waifu2x.formats.film.muxing import Cut
 from waifu2x.formats.film.reader import Ending, Selection
-from waifu2x.formats.film.targets import Plan
+from waifu2x.formats.film.targets import StreamPlan
 
 
 class AskFrames(NamedTuple):
@@ -25,7 +25,7 @@ class AskTrial(NamedTuple):
     """Try whether a container takes all that."""
 
     shape: Shape
-    plan: Plan
+    plan: StreamPlan
 
 
 class AskJoin(NamedTuple):
@@ -33,31 +33,31 @@ class AskJoin(NamedTuple):
 
     target: Path
     shape: Shape
-    plan: Plan
+    plan: StreamPlan
     parts: Sequence[tuple[Path, Encoded]]
     cut: Cut
 
 
-class Release(NamedTuple):
+class ReleaseFrame(NamedTuple):
     """The memory of a frame may be used again."""
 
     number: int
 
 
-class Stop(NamedTuple):
+class StopFrames(NamedTuple):
     """No more frames are wanted."""
 
 
-Request = AskFrames | AskTrial | AskJoin | Release | Stop
+Request = AskFrames | AskTrial | AskJoin | ReleaseFrame | StopFrames
 
 
-class Described(NamedTuple):
+class FilmDescribed(NamedTuple):
     """What the film holds: the first thing that the process says."""
 
     film: Film
 
 
-class Shared(NamedTuple):
+class SharedFrame(NamedTuple):
     """A frame: all its planes, one behind the other in an array of bytes."""
 
     number: int
@@ -68,26 +68,26 @@ class Shared(NamedTuple):
     is_wanted: bool
 
 
-class Ended(NamedTuple):
+class FramesEnded(NamedTuple):
     """There are no more frames."""
 
     ending: Ending
 
 
-class Done(NamedTuple):
+class RequestDone(NamedTuple):
     """What was asked for is done."""
 
-    plan: Plan | None = None
+    plan: StreamPlan | None = None
 
 
-class Alive(NamedTuple):
+class StillReading(NamedTuple):
     """It goes on: a packet has been read since the last message."""
 
 
-class Failed(NamedTuple):
+class ReadingFailed(NamedTuple):
     """It cannot go on."""
 
     error: Exception
 
 
-Reply = Described | Shared | Ended | Done | Alive | Failed
+Reply = FilmDescribed | SharedFrame | FramesEnded | RequestDone | StillReading | ReadingFailed

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from waifu2x.errors import ImageError, OutputError
 from waifu2x.flows.film import manifest
-from waifu2x.flows.film.film_reader import FilmReader, Frame
+from waifu2x.flows.film.film_reader import DecodedFrame, FilmReader
 from waifu2x.flows.film.held import Duplicates, is_held
 from waifu2x.flows.film.manifest import PartRecord
 from waifu2x.formats.film.encode import PartEncoder, Shape
@@ -31,13 +31,13 @@ class Step:
 
     number: int
     """Its place in the whole film."""
-    frame: Frame
+    frame: DecodedFrame
     is_held: bool
     """Whether it shows what the one before shows, whose result is used again."""
 
 
 @dataclass(frozen=True, eq=False)
-class Result:
+class EnlargedFrame:
     """A frame of the film that is made, enlarged."""
 
     step: Step
@@ -46,7 +46,7 @@ class Result:
 
 
 @dataclass(frozen=True)
-class Run:
+class PartRun:
     """Parts that follow each other and are missing."""
 
     first: int
@@ -64,7 +64,7 @@ class FrameSource:
         self,
         reader: FilmReader,
         selection: Selection,
-        run: Run,
+        run: PartRun,
         part_frames: int,
         duplicates: Duplicates,
         ahead: int,
@@ -89,7 +89,7 @@ class FrameSource:
         bits = self._reader.film.pictures.pixels.bits
         number = self._run.first * self._part_frames
         end = None if self._run.count is None else number + self._run.count * self._part_frames
-        reference: Frame | None = None
+        reference: DecodedFrame | None = None
         frames = self._frames()
         try:
             for frame in frames:
@@ -115,7 +115,7 @@ class FrameSource:
     def close(self) -> None:
         """Nothing is open but the reader, which is another's."""
 
-    def _frames(self) -> Generator[Frame]:
+    def _frames(self) -> Generator[DecodedFrame]:
         """The frames after those of the part before."""
         before = self._run.before
         if before is None:
@@ -146,7 +146,7 @@ class FrameSource:
         yield from frames
 
 
-def hash_of(frame: Frame) -> str:
+def hash_of(frame: DecodedFrame) -> str:
     """A hash of a frame's planes and time."""
     hashed = hashlib.blake2b(str(frame.pts).encode(), digest_size=16)
     for plane in frame.planes:
@@ -175,7 +175,7 @@ class PartSink:
     def open(self, header: Header) -> None:
         """Nothing yet: a part begins with its first frame."""
 
-    def add(self, result: Result) -> None:
+    def add(self, result: EnlargedFrame) -> None:
         """Encodes a frame. Raises OutputError."""
         step = result.step
         try:

@@ -16,7 +16,7 @@ from waifu2x.formats.film.encode import Shape, check
 from waifu2x.formats.film.library import versions
 from waifu2x.formats.film.muxing import Cut
 from waifu2x.formats.film.reader import Selection, tick_of
-from waifu2x.formats.film.targets import Plan
+from waifu2x.formats.film.targets import StreamPlan
 from waifu2x.system.lazy_dataclass import dataclass
 
 PART_SECONDS = 10
@@ -38,17 +38,17 @@ class FilmJob:
     """None: frames of what says that it is interlaced."""
     duplicates: Duplicates = "exact"
     threads: int = 0
-    """Of the encoder; 0 for all cores."""
+    """Threads of the encoder; 0 for all cores."""
     settings: tuple[tuple[str, str], ...] = ()
     """What else decides the pixels: network, noise level, backend."""
 
 
 @dataclass(frozen=True)
-class Prepared:
+class PreparedFilm:
     """All decisions about a film."""
 
     shape: Shape
-    plan: Plan
+    plan: StreamPlan
     selection: Selection
     part_frames: int
 
@@ -59,7 +59,7 @@ class Prepared:
         return left + self.plan.notices
 
 
-def prepare(reader: FilmReader, job: FilmJob, height: int, width: int) -> Prepared:
+def prepare(reader: FilmReader, job: FilmJob, height: int, width: int) -> PreparedFilm:
     """Decides about a film whose pictures become that large. Raises OutputError, ImageError."""
     film, container = reader.film, targets.container_of(job.target)
     pictures = film.pictures
@@ -89,7 +89,7 @@ def prepare(reader: FilmReader, job: FilmJob, height: int, width: int) -> Prepar
     plan = targets.check(
         reader.tried(shape, plan), film, str(job.target), drop=job.drop_unsupported
     )
-    return Prepared(
+    return PreparedFilm(
         shape,
         plan,
         Selection(job.cut.start, job.cut.end, None, how),
@@ -97,7 +97,7 @@ def prepare(reader: FilmReader, job: FilmJob, height: int, width: int) -> Prepar
     )
 
 
-def settings(job: FilmJob, prepared: Prepared, source: Mapping[str, str]) -> dict[str, str]:
+def settings(job: FilmJob, prepared: PreparedFilm, source: Mapping[str, str]) -> dict[str, str]:
     """All that decides the bytes of parts: `source` is what tells the source from others."""
     shape = prepared.shape
     return {

@@ -11,7 +11,7 @@ from waifu2x.system.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True)
-class Encoder:
+class FilmEncoder:
     """An encoder as users know it."""
 
     library: str
@@ -41,30 +41,30 @@ _PRESETS = (
 _TUNES = ("animation", "grain", "psnr", "ssim", "fastdecode", "zerolatency")
 _ALL = ("mkv", "mp4", "mov")
 ENCODERS = {
-    "x264": Encoder(
+    "x264": FilmEncoder(
         "libx264", _ALL, crf=18, preset="medium", presets=_PRESETS,
         tunes=(*_TUNES, "film", "stillimage"),
     ),
-    "x265": Encoder(
+    "x265": FilmEncoder(
         "libx265", _ALL, crf=20, preset="medium", presets=_PRESETS, tunes=_TUNES
     ),
-    "av1": Encoder(
+    "av1": FilmEncoder(
         "libsvtav1", ("mkv", "mp4", "webm"), crf=28, preset="8", chromas=("420",)
     ),
-    "vp9": Encoder(
+    "vp9": FilmEncoder(
         "libvpx-vp9", ("mkv", "mp4", "webm"), crf=28, preset_option="cpu-used", preset="4",
         depths=(8,), alpha=True, even=False, extra=(("b", "0"), ("row-mt", "1")),
     ),
-    "ffv1": Encoder(
+    "ffv1": FilmEncoder(
         "ffv1", ("mkv", "mov"), quality="", alpha=True, even=False, preset_option="",
         extra=(("level", "3"), ("slices", "16"), ("slicecrc", "1"), ("g", "1")),
     ),
-    "prores": Encoder(
+    "prores": FilmEncoder(
         "prores_ks", ("mkv", "mov"), quality="", preset_option="profile", preset="3",
         depths=(10,), chromas=("422", "444"), alpha=True,
     ),
     **{
-        f"{coded}_{maker}": Encoder(
+        f"{coded}_{maker}": FilmEncoder(
             f"{coded}_{maker}",
             (*_ALL, "webm") if coded == "av1" else _ALL,
             quality={"nvenc": "cq", "qsv": "global_quality", "amf": "qp_i"}[maker],
@@ -100,7 +100,7 @@ class Encoding:
 
     codec: str
     pixels: PixelFormat
-    """Of the planes that the encoder is given."""
+    """The planes that the encoder is given."""
     options: tuple[tuple[str, str], ...]
 
 
@@ -133,7 +133,7 @@ def _chroma(source: PixelFormat) -> str:
     return "422" if source.columns == 2 else "444"
 
 
-def _pixels(encoder: Encoder, depth: int, chroma: str, source: PixelFormat) -> PixelFormat:
+def _pixels(encoder: FilmEncoder, depth: int, chroma: str, source: PixelFormat) -> PixelFormat:
     columns = 1 if chroma == "444" else 2
     rows = 2 if chroma == "420" else 1
     has_alpha = source.planes == 4
@@ -146,7 +146,7 @@ def _pixels(encoder: Encoder, depth: int, chroma: str, source: PixelFormat) -> P
 
 
 def _options(
-    name: str, encoder: Encoder, wish: Wish, hdr: Hdr | None
+    name: str, encoder: FilmEncoder, wish: Wish, hdr: Hdr | None
 ) -> tuple[tuple[str, str], ...]:
     options = dict(encoder.extra)
     crf = wish.crf if wish.crf is not None else encoder.crf

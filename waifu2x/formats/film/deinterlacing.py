@@ -23,7 +23,7 @@ _FILTERS: dict[Deinterlacing, list[tuple[str, str]]] = {
 
 
 def deinterlaced(
-    frames: Iterator[VideoFrame], stream: VideoStream, how: Deinterlacing
+    frames: Iterator[VideoFrame], stream: VideoStream, rate: Fraction, how: Deinterlacing
 ) -> Iterator[tuple[VideoFrame, Fraction]]:
     """Frames, each with the seconds of a tick of its times."""
     if how == "off":
@@ -33,7 +33,10 @@ def deinterlaced(
     av = library()
     graph = av.filter.Graph()
     last = entry = graph.add_buffer(template=stream)
-    for name, arguments in _FILTERS[how]:
+    filters = _FILTERS[how]
+    if how == "ivtc":  # which wants an even rate
+        filters = [("fps", f"fps={rate}"), *filters]
+    for name, arguments in filters:
         added = graph.add(name, arguments)
         last.link_to(added)
         last = added

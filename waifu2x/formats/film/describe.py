@@ -16,8 +16,8 @@ from waifu2x.formats.film.description import (
     RGB,
     SMPTE170M,
     UNSPECIFIED,
-    Colours,
     Film,
+    FilmColours,
     Hdr,
     OtherStream,
     Pictures,
@@ -135,7 +135,7 @@ def _rate(stream: VideoStream) -> Fraction:
     return Fraction(25)
 
 
-def _colours(stream: VideoStream, first: VideoFrame, pixels: PixelFormat, name: str) -> Colours:
+def _colours(stream: VideoStream, first: VideoFrame, pixels: PixelFormat, name: str) -> FilmColours:
     context = stream.codec_context
     assumed = []
 
@@ -168,7 +168,7 @@ def _colours(stream: VideoStream, first: VideoFrame, pixels: PixelFormat, name: 
             elif matrix == BT2020 and is_420:
                 siting = "topleft"
             assumed.append(f"chroma {siting}")
-    return Colours(
+    return FilmColours(
         matrix,
         span,
         told(first.color_primaries, context.color_primaries),
@@ -219,6 +219,6 @@ _LOST = {
 }
 
 
-def is_hdr(colours: Colours) -> bool:
+def is_hdr(colours: FilmColours) -> bool:
     """Whether its codes are of PQ or HLG, which networks were not made for."""
     return colours.transfer in (PQ, HLG)

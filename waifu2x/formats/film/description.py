@@ -7,7 +7,7 @@ from typing import Literal
 
 from waifu2x.system.lazy_dataclass import dataclass
 
-Siting = Literal["left", "topleft", "center"]
+ChromaSiting = Literal["left", "topleft", "center"]
 """Where chroma samples sit in a block of 2x2 pixels: in the middle of its left side, at its first
 pixel, in its centre."""
 Range = Literal["limited", "full"]
@@ -54,14 +54,14 @@ class PixelFormat:
 
 
 @dataclass(frozen=True)
-class Colours:
+class FilmColours:
     """What the codes of a film's pictures mean, by the numbers of ITU-T H.273."""
 
     matrix: int
     range: Range
     primaries: int
     transfer: int
-    siting: Siting
+    siting: ChromaSiting
     assumed: tuple[str, ...] = ()
     """What of it the film does not say, in words."""
 
@@ -102,7 +102,7 @@ class Pictures:
     """Degrees counter-clockwise that players turn it by."""
     matrix: tuple[int, ...] | None
     """The nine numbers of the display matrix, if there is one."""
-    colours: Colours
+    colours: FilmColours
     hdr: Hdr | None
     lost: tuple[str, ...]
     """What it carries and no encoder here can, in words."""

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from waifu2x.errors import OutputError
 from waifu2x.formats.film.codecs import ENCODERS, Encoding
-from waifu2x.formats.film.description import RGB, Colours
+from waifu2x.formats.film.description import RGB, FilmColours
 from waifu2x.formats.film.library import library
 from waifu2x.formats.film.opening import in_short
 from waifu2x.formats.film.pixels import frame_of
@@ -35,9 +35,9 @@ class Shape:
     tick: Fraction
     rate: Fraction
     aspect: Fraction | None
-    colours: Colours
+    colours: FilmColours
     threads: int = 0
-    """Of the encoder; 0 for as many as there are cores. Other numbers give other bytes."""
+    """Threads of the encoder; 0 for as many as there are cores. Other numbers give other bytes."""
 
 
 class Encoded(NamedTuple):
@@ -188,7 +188,7 @@ def opened_stream(container: Any, name: str, shape: Shape) -> Any:
     return stream
 
 
-def _mark(frame: Any, colours: Colours) -> None:
+def _mark(frame: Any, colours: FilmColours) -> None:
     """Gives a frame its colours: prores takes them from there."""
     frame.pict_type = 0
     frame.colorspace = colours.matrix

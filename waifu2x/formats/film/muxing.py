@@ -19,7 +19,7 @@ from waifu2x.formats.film.library import library
 from waifu2x.formats.film.matroska import placeholder, set_aspect
 from waifu2x.formats.film.opening import in_short
 from waifu2x.formats.film.subtitles import to_mov_text, to_subrip
-from waifu2x.formats.film.targets import CONTAINERS, Plan, Taken
+from waifu2x.formats.film.targets import CONTAINERS, KeptStream, StreamPlan
 from waifu2x.system.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class Cut:
     end: Fraction | None = None
 
 
-def tried(source: InputContainer, film: Film, shape: Shape, plan: Plan) -> Plan:
+def tried(source: InputContainer, film: Film, shape: Shape, plan: StreamPlan) -> StreamPlan:
     """A plan as FFmpeg's muxer agrees with it: what it cannot take is among what is refused.
 
     Raises OutputError where it cannot take even the pictures.
@@ -56,7 +56,7 @@ def tried(source: InputContainer, film: Film, shape: Shape, plan: Plan) -> Plan:
     titles = {stream.index: stream.title for stream in film.others}
     if not _trouble(source, film, shape, plan):
         return plan
-    taken: list[Taken] = []
+    taken: list[KeptStream] = []
     refused = list(plan.refused)
     for one in plan.taken:
         if _trouble(source, film, shape, replace(plan, taken=(*taken, one))):
@@ -66,7 +66,7 @@ def tried(source: InputContainer, film: Film, shape: Shape, plan: Plan) -> Plan:
     return replace(plan, taken=tuple(taken), refused=tuple(sorted(refused)))
 
 
-def _trouble(source: InputContainer, film: Film, shape: Shape, plan: Plan) -> str:
+def _trouble(source: InputContainer, film: Film, shape: Shape, plan: StreamPlan) -> str:
     """What is wrong with a plan; empty if nothing is."""
     av = library()
     out = _open(io.BytesIO(), plan, faststart=False)
@@ -85,7 +85,7 @@ def join(
     source: InputContainer,
     film: Film,
     shape: Shape,
-    plan: Plan,
+    plan: StreamPlan,
     parts: Sequence[tuple[Path, Encoded]],
     cut: Cut,
     on_packet: Callable[[], None] = lambda: None,
@@ -114,7 +114,7 @@ def join(
             set_aspect(file, aspect, (shape.height, shape.width), _title(film))
 
 
-def _needs_aspect(shape: Shape, plan: Plan) -> Fraction | None:
+def _needs_aspect(shape: Shape, plan: StreamPlan) -> Fraction | None:
     """The shape of pixels, if Matroska is to be told of it."""
     return shape.aspect if plan.container in ("mkv", "webm") else None
 
@@ -123,7 +123,7 @@ def _title(film: Film) -> str:
     return next((value for key, value in film.pictures.tags if key == "title"), "")
 
 
-def _open(target: IO[bytes] | str, plan: Plan, *, faststart: bool) -> Any:
+def _open(target: IO[bytes] | str, plan: StreamPlan, *, faststart: bool) -> Any:
     options = {"fflags": "+bitexact"}  # no numbers at random: a film made twice is the same
     if faststart and plan.container in ("mp4", "mov"):
         options["movflags"] = "+faststart"
@@ -152,10 +152,10 @@ def _streams(
     source: InputContainer,
     film: Film,
     shape: Shape,
-    plan: Plan,
+    plan: StreamPlan,
     extradata: bytes | None,
     cut: Cut,
-) -> tuple[Any, dict[int, tuple[Any, Taken]]]:
+) -> tuple[Any, dict[int, tuple[Any, KeptStream]]]:
     """Adds all streams, tags and chapters: the pictures, and the others by their numbers."""
     pictures = film.pictures
     video = opened_stream(out, ENCODERS[shape.encoding.codec].library, shape)
@@ -173,7 +173,7 @@ def _streams(
     if shape.encoding.pixels.planes == 4 and shape.encoding.codec == "vp9":
         video.metadata["alpha_mode"] = "1"
     described = {stream.index: stream for stream in film.others}
-    others: dict[int, tuple[Any, Taken]] = {}
+    others: dict[int, tuple[Any, KeptStream]] = {}
     for taken in plan.taken:
         stream = source.streams[taken.index]
         added = _added(out, stream, taken, described[taken.index])
@@ -187,7 +187,7 @@ def _streams(
     return video, others
 
 
-def _added(out: Any, stream: Any, taken: Taken, told: OtherStream) -> Any:
+def _added(out: Any, stream: Any, taken: KeptStream, told: OtherStream) -> Any:
     """The stream of the target; None for an attachment, which is written with the header."""
     if taken.handling == "attachment":
         data = b"".join(_attached_picture(stream))
@@ -229,7 +229,7 @@ def _kept(tags: Sequence[tuple[str, str]], *, keep_own: bool = False) -> dict[st
     }
 
 
-def _lead(film: Film, plan: Plan, streams: Sequence[Any]) -> Fraction:
+def _lead(film: Film, plan: StreamPlan, streams: Sequence[Any]) -> Fraction:
     """Seconds by which Matroska's muxer moves all streams, since none may begin before 0: sound
     does, by what its decoder drops. It does not move chapters."""
     if film.shift or plan.container not in ("mkv", "webm"):
@@ -259,7 +259,7 @@ _Timed = tuple[float, int, Any]
 
 
 def _copied(
-    source: InputContainer, film: Film, others: dict[int, tuple[Any, Taken]], cut: Cut
+    source: InputContainer, film: Film, others: dict[int, tuple[Any, KeptStream]], cut: Cut
 ) -> Iterator[_Timed]:
     """The packets of all other streams, in the order of the source."""
     av = library()
@@ -299,7 +299,7 @@ def _copied(
         yield now, 1, packet
 
 
-def _converted(packet: Any, taken: Taken) -> Any:
+def _converted(packet: Any, taken: KeptStream) -> Any:
     text = bytes(packet)
     codec = packet.stream.codec_context.name
     made = to_subrip(text) if taken.handling == "subrip" else to_mov_text(text, codec)

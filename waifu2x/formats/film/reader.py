@@ -112,7 +112,9 @@ class Reader:
         length = _ticks(1 / pictures.rate, tick) or 1
         held: Decoded | None = None
         end = None
-        frames = deinterlaced(self._from_here(), self._stream, selection.deinterlacing)
+        frames = deinterlaced(
+            self._from_here(), self._stream, pictures.rate, selection.deinterlacing
+        )
         for frame, pts, duration in _timed(frames, origin, tick, length):
             if last is not None and pts <= last:
                 pts, moved = last + 1, moved + 1

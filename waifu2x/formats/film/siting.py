@@ -8,7 +8,7 @@ from __future__ import annotations
 import io
 from typing import TYPE_CHECKING
 
-from waifu2x.formats.film.description import Siting
+from waifu2x.formats.film.description import ChromaSiting
 from waifu2x.formats.film.library import library
 from waifu2x.formats.film.matroska import elements
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from av.video.stream import VideoStream
 
 _HORIZONTAL, _VERTICAL = 0x55B7, 0x55B8
-_SITINGS: dict[tuple[int, int], Siting] = {
+_SITINGS: dict[tuple[int, int], ChromaSiting] = {
     (1, 2): "left",
     (1, 1): "topleft",
     (2, 2): "center",
@@ -31,7 +31,7 @@ _PARENTS = {
 }
 
 
-def siting_of(stream: VideoStream) -> Siting | None:
+def siting_of(stream: VideoStream) -> ChromaSiting | None:
     """Where its chroma sits, if the film says so."""
     av = library()
     written = io.BytesIO()

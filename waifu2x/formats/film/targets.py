@@ -18,7 +18,7 @@ _STYLED = ("ass", "ssa")
 
 
 @dataclass(frozen=True)
-class Taken:
+class KeptStream:
     """A stream of the source that goes into the target."""
 
     index: int
@@ -26,12 +26,12 @@ class Taken:
 
 
 @dataclass(frozen=True)
-class Plan:
+class StreamPlan:
     """What becomes of the streams of a film."""
 
     container: str
     """The extension."""
-    taken: tuple[Taken, ...]
+    taken: tuple[KeptStream, ...]
     refused: tuple[tuple[int, str], ...]
     """Streams that the container cannot hold: number and name for people."""
     notices: tuple[str, ...]
@@ -46,9 +46,9 @@ def container_of(path: Path) -> str:
     return extension
 
 
-def plan(film: Film, container: str, *, sound: bool = True, subtitles: bool = True) -> Plan:
+def plan(film: Film, container: str, *, sound: bool = True, subtitles: bool = True) -> StreamPlan:
     """What a container takes, as far as tables tell; `formats.film.muxing.tried` asks FFmpeg."""
-    taken: list[Taken] = []
+    taken: list[KeptStream] = []
     refused: list[tuple[int, str]] = []
     notices: list[str] = []
     for stream in film.others:
@@ -56,12 +56,12 @@ def plan(film: Film, container: str, *, sound: bool = True, subtitles: bool = Tr
             continue
         handling = _handling(stream, container, notices)
         if handling is not None:
-            taken.append(Taken(stream.index, handling))
+            taken.append(KeptStream(stream.index, handling))
         elif stream.kind == "data" and _is_written_anew(stream, film):
             pass  # chapters and the timecode
         else:
             refused.append((stream.index, stream.title))
-    return Plan(container, tuple(taken), tuple(refused), tuple(notices))
+    return StreamPlan(container, tuple(taken), tuple(refused), tuple(notices))
 
 
 def _handling(stream: OtherStream, container: str, notices: list[str]) -> Handling | None:
@@ -93,7 +93,7 @@ def _is_written_anew(stream: OtherStream, film: Film) -> bool:
     return "timecode" in tags or (film.chapters > 0 and not stream.codec)
 
 
-def check(plan: Plan, film: Film, name: str, *, drop: bool) -> Plan:
+def check(plan: StreamPlan, film: Film, name: str, *, drop: bool) -> StreamPlan:
     """The plan without the streams that are refused. Raises OutputError unless `drop`."""
     if plan.refused and not drop:
         titles = ", ".join(title for _, title in plan.refused)
