@@ -13,6 +13,7 @@ from waifu2x.formats.film.deinterlacing import Deinterlacing, deinterlaced
 from waifu2x.formats.film.describe import decoder_of, describe, main_stream
 from waifu2x.formats.film.description import Film
 from waifu2x.formats.film.library import library
+from waifu2x.formats.film.pixels import pixel_format
 from waifu2x.system.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
@@ -172,6 +173,11 @@ class Reader:
                 raise ImageError(
                     f"{self._name}: its pictures change from {pictures.width}x{pictures.height} "
                     f"to {frame.width}x{frame.height}: cut it there with --start and --end"
+                )
+            if pixel_format(frame.format.name, self._name) != pictures.pixels:
+                raise ImageError(
+                    f"{self._name}: its pictures change from {pictures.pixels.name} to "
+                    f"{frame.format.name}: cut it there with --start and --end"
                 )
             yield frame
 
