@@ -26,9 +26,11 @@ def deinterlaced(
     frames: Iterator[VideoFrame], stream: VideoStream, rate: Fraction, how: Deinterlacing
 ) -> Iterator[tuple[VideoFrame, Fraction]]:
     """Frames, each with the seconds of a tick of its times."""
+    base = stream.time_base
+    assert base is not None  # describe() refuses films without times
     if how == "off":
         for frame in frames:
-            yield frame, stream.time_base
+            yield frame, base
         return
     av = library()
     graph = av.filter.Graph()
@@ -50,10 +52,11 @@ def deinterlaced(
                 made = graph.pull()
             except (av.BlockingIOError, av.EOFError):
                 return
+            assert made.time_base is not None
             yield made, made.time_base
 
     for frame in frames:
-        frame.time_base = stream.time_base
+        frame.time_base = base
         entry.push(frame)
         yield from pull()
     entry.push(None)

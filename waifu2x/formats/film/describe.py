@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from waifu2x.errors import ImageError
 from waifu2x.formats.film.description import (
@@ -104,7 +104,8 @@ def _pictures(stream: VideoStream, first: VideoFrame, name: str) -> Pictures:
         raise ImageError(f"{name}: has no times: it is damaged")
     pixels = pixel_format(first.format.name, name)
     context = stream.codec_context
-    hdr, lost, matrix = _side_data(first.side_data)
+    # PyAV's stubs name another class than its frames have.
+    hdr, lost, matrix = _side_data(cast("SideDataContainer", first.side_data))
     aspect = stream.sample_aspect_ratio
     return Pictures(
         stream.index,

@@ -244,7 +244,8 @@ def _chapters(source: InputContainer, film: Film, cut: Cut, lead: Fraction) -> l
     shift = Fraction(film.shift, 1_000_000) + cut.start - lead
     found = []
     for chapter in source.chapters():
-        base = Fraction(chapter["time_base"])
+        base = chapter["time_base"]
+        assert base is not None
         start, end = (round(chapter[side] - shift / base) for side in ("start", "end"))
         if cut.end is not None:
             end = min(end, round((cut.end - cut.start) / base))
@@ -279,9 +280,9 @@ def _copied(
             continue
         stream, taken = others[packet.stream_index]
         base = packet.time_base
-        is_picture = packet.pts is None and packet.dts is None
-        if not is_picture:
-            pts = packet.pts if packet.pts is not None else packet.dts
+        assert base is not None  # as every packet of a demuxer has one
+        pts = packet.pts if packet.pts is not None else packet.dts
+        if pts is not None:  # else it is a cover
             if cut.start and pts * base < shift:
                 continue
             if cut.end is not None and pts * base >= cut.end + shift - cut.start:
@@ -289,8 +290,8 @@ def _copied(
             ticks = round(shift / base)
             packet.pts = None if packet.pts is None else packet.pts - ticks
             packet.dts = None if packet.dts is None else packet.dts - ticks
-            seconds = packet.dts if packet.dts is not None else packet.pts
-            now = max(now, float(seconds * base))
+            decoded = packet.dts if packet.dts is not None else pts - ticks
+            now = max(now, float(decoded * base))
         if taken.handling != "copy":
             packet = _converted(packet, taken)
             if packet is None:

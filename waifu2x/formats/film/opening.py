@@ -137,6 +137,6 @@ def _check(container: InputContainer, name: str) -> None:
         raise ImageError(f"{name}: claims to last longer than a week: it is damaged")
     if len(container.chapters()) > MAX_CHAPTERS:
         raise ImageError(f"{name}: has more than {MAX_CHAPTERS} chapters")
-    attached = sum(len(one.data) for one in container.streams if one.type == "attachment")
+    attached = sum(len(one.data) for one in container.streams.attachments)
     if attached > MAX_ATTACHED:
         raise ImageError(f"{name}: has more than {MAX_ATTACHED >> 20} MiB of attachments")
