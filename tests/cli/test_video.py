@@ -19,6 +19,7 @@ from tests.flows.test_film_streams import pictures_of  # noqa: E402
 from tests.helpers import obvious_planes  # noqa: E402
 from tests.helpers.obvious_planes import Meaning  # noqa: E402
 from waifu2x import Upscaler  # noqa: E402
+from waifu2x.backends import Precision  # noqa: E402
 from waifu2x.cli import cli  # noqa: E402
 
 Run = Callable[..., Result]
@@ -75,7 +76,7 @@ def test_frames_are_those_of_upscale(
     if backend == "opencl":
         request.getfixturevalue("opencl_device")
     short("in.mkv", pixels, colours=colours)
-    precision = "auto" if backend == "numpy" else "fp32"
+    precision: Precision = "auto" if backend == "numpy" else "fp32"
     how = ["--backend", backend, "--precision", precision]
     result = run(*how, "-c", "ffv1", *words, "in.mkv", "out.mkv")
     assert result.exit_code == 0, result.output
